@@ -1,0 +1,81 @@
+/** Contract of the image store: configs, tags and digests; layers are in the layer store. */
+import type { Digest } from './storage.js';
+import type { HealthConfig } from './container.js';
+
+/** `config` of an OCI/Docker image configuration. */
+export interface ImageRuntimeConfig {
+  User?: string;
+  ExposedPorts?: Record<string, Record<string, never>> | null;
+  Env?: string[] | null;
+  Entrypoint?: string[] | null;
+  Cmd?: string[] | null;
+  Volumes?: Record<string, Record<string, never>> | null;
+  WorkingDir?: string;
+  Labels?: Record<string, string> | null;
+  StopSignal?: string;
+  Healthcheck?: HealthConfig;
+  OnBuild?: string[] | null;
+  Shell?: string[] | null;
+  ArgsEscaped?: boolean;
+}
+
+export interface ImageHistory {
+  created?: string;
+  created_by?: string;
+  author?: string;
+  comment?: string;
+  empty_layer?: boolean;
+}
+
+/** The image configuration document as stored (other members are kept in the bytes, not lost). */
+export interface ImageConfigDocument {
+  architecture: string;
+  os: string;
+  variant?: string;
+  created?: string;
+  author?: string;
+  config?: ImageRuntimeConfig;
+  rootfs: { type: string; diff_ids: Digest[] };
+  history?: ImageHistory[];
+  docker_version?: string;
+  container?: string;
+  comment?: string;
+}
+
+/** An image, immutable; a change of tags makes a new value. */
+export interface Image {
+  /** sha256 of the config bytes. */
+  readonly id: Digest;
+  readonly config: ImageConfigDocument;
+  readonly topLayer: Digest | undefined;
+  /** Familiar form: `alpine:3`, `localhost:5000/a/b:latest`. */
+  readonly repoTags: readonly string[];
+  /** `alpine@sha256:…`. */
+  readonly repoDigests: readonly string[];
+  /** '' unless made by commit, build or load here. */
+  readonly parent: string;
+  readonly sizeBytes: number;
+  readonly lastTagTime: string | undefined;
+}
+
+export interface ImageStore {
+  /** Reads everything from disk, takes references on layers, drops images whose layers are gone and reports them. */
+  load(): Promise<{ readonly removed: readonly string[] }>;
+  list(): readonly Image[];
+  get(id: Digest): Image | undefined;
+  /**
+   * Resolves a reference or an ID prefix as clients write it (engine-api.md 4.1).
+   * Throws not-found `No such image: X:latest`; invalid for a malformed reference.
+   */
+  resolve(reference: string): Image;
+  /** Stores a config whose layers are all in the layer store. Idempotent. */
+  create(configBytes: Buffer, options?: { readonly parent?: Digest }): Promise<Image>;
+  /** Points a `repo:tag` (normalised here) to an image, taking the tag away from another one. */
+  tag(reference: string, id: Digest): Promise<void>;
+  /** Registers `repo@digest`. */
+  addDigest(reference: string, id: Digest): Promise<void>;
+  /** Familiar name of a reference that points to this image now, for list and inspect of containers. */
+  stillNames(reference: string, id: Digest): boolean;
+  /** Calls with every change, for views and events. */
+  onChange(listener: () => void): () => void;
+}

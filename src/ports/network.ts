@@ -1,0 +1,84 @@
+/** Contract of the network driver as containers use it. */
+
+/** What one container has on one network: persisted in its record, shown under NetworkSettings.Networks. */
+export interface Endpoint {
+  readonly networkId: string;
+  readonly networkName: string;
+  /** 64 hex digits. */
+  readonly endpointId: string;
+  readonly macAddress: string;
+  readonly ipv4: string;
+  readonly ipv4PrefixLength: number;
+  readonly gateway: string;
+  readonly ipv6: string;
+  readonly ipv6PrefixLength: number;
+  readonly ipv6Gateway: string;
+  readonly aliases: readonly string[];
+  readonly dnsNames: readonly string[];
+}
+
+export interface PublishedPort {
+  readonly protocol: 'tcp' | 'udp' | 'sctp';
+  readonly containerPort: number;
+  readonly hostIp: string;
+  readonly hostPort: number;
+}
+
+export interface AttachRequest {
+  readonly containerId: string;
+  /** Name or ID of a network: `bridge` for the default. */
+  readonly network: string;
+  /** Bind-mounted network namespace of the container. */
+  readonly netnsPath: string;
+  /** Name inside the container: eth0, eth1. */
+  readonly interfaceName: string;
+  readonly macAddress?: string;
+  readonly ipv4?: string;
+  readonly ipv6?: string;
+  readonly aliases: readonly string[];
+  readonly dnsNames: readonly string[];
+  /** Wanted bindings; hostPort 0 is ephemeral. */
+  readonly ports: readonly PublishedPort[];
+}
+
+export interface AttachResult {
+  readonly endpoint: Endpoint;
+  /** As really bound. */
+  readonly ports: readonly PublishedPort[];
+}
+
+export interface NetworkSummary {
+  readonly id: string;
+  readonly name: string;
+  readonly driver: string;
+  readonly created: string;
+  readonly internal: boolean;
+  readonly enableIpv6: boolean;
+  readonly subnets: readonly { readonly subnet: string; readonly gateway: string }[];
+  readonly options: Readonly<Record<string, string>>;
+  readonly labels: Readonly<Record<string, string>>;
+}
+
+export interface NetworkDriver {
+  /** Makes the default bridge, forwarding and firewall rules as configured; adopts what is there. */
+  start(): Promise<void>;
+  /** Removes what this daemon made when no container uses it any more. */
+  stop(): Promise<void>;
+  list(): readonly NetworkSummary[];
+  /** Full ID, then name, then ID prefix. Throws not-found `network X not found`. */
+  resolve(nameOrId: string): NetworkSummary;
+  /** Makes and bind-mounts a network namespace with loopback up. Returns its path. */
+  createSandbox(containerId: string): Promise<string>;
+  /** Unmounts and deletes it. Idempotent. */
+  removeSandbox(containerId: string): Promise<void>;
+  /** Path of a live sandbox, for `container:` network mode. */
+  sandboxPath(containerId: string): string;
+  /** Allocates addresses and ports, makes the link, configures it. On failure everything is undone. */
+  attach(request: AttachRequest): Promise<AttachResult>;
+  /** Frees link, addresses and ports. Idempotent. */
+  detach(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[]): Promise<void>;
+  /** Takes over the endpoint of a container that is still running after a restart of the daemon. */
+  adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[]): Promise<void>;
+  /** Resolver configuration of the host as containers should see it (loopback servers dropped). */
+  hostDns(): Promise<{ nameservers: string[]; search: string[]; options: string[] }>;
+}

@@ -1,0 +1,75 @@
+/** Contract of the layer store: read-only layers addressed by chain ID, and one writable layer per container. */
+
+/** `sha256:<64 hex>`. */
+export type Digest = `sha256:${string}`;
+
+export interface LayerInfo {
+  readonly chainId: Digest;
+  readonly diffId: Digest;
+  readonly parent: Digest | undefined;
+  /** Bytes of regular files in this layer's difference. */
+  readonly sizeBytes: number;
+}
+
+/** 0 modified, 1 added, 2 deleted, as the Engine API's changes endpoint numbers them. */
+export interface Change {
+  readonly path: string;
+  readonly kind: 0 | 1 | 2;
+}
+
+/** A directory being filled with one layer's difference. Either committed or discarded; a crash leaves it to start-up. */
+export interface StagedLayer {
+  /** Directory that receives the difference in the driver's own form (overlay whiteouts). */
+  readonly diffDir: string;
+  /** File that receives the data needed to rebuild the exact tar later. */
+  readonly tarSplitPath: string;
+  /** Makes the layer visible under its chain ID, atomically. Losing a race to an equal layer is a success. */
+  commit(layer: {
+    readonly diffId: Digest;
+    readonly parent: Digest | undefined;
+    readonly sizeBytes: number;
+    /** Directories that no tar entry named: their attributes are taken from the layers below. */
+    readonly implicitDirs: readonly string[];
+    /** Hard links whose target is not in this layer: resolved in the layers below, else an `invalid` error. */
+    readonly danglingLinks: readonly { readonly path: string; readonly target: string }[];
+  }): Promise<LayerInfo>;
+  discard(): Promise<void>;
+}
+
+export interface LayerStore {
+  /** Driver name as clients see it: `overlay2`. */
+  readonly driver: string;
+  /** Rows of `DriverStatus` in info. */
+  readonly driverStatus: readonly (readonly [string, string])[];
+  /** Reads the index from disk, removes what a crash left half made and reports it. */
+  load(): Promise<{ readonly removed: readonly string[] }>;
+  find(chainId: Digest): LayerInfo | undefined;
+  stage(): Promise<StagedLayer>;
+  /**
+   * References keep a layer and its parents. They are in memory only; image store and container records take them
+   * again at start. `release` deletes layers that nothing references and returns them (top first).
+   */
+  retain(chainId: Digest): void;
+  release(chainId: Digest): Promise<Digest[]>;
+  /** Rebuilds the layer's exact tar, whose sha256 is its diff ID. */
+  tarStream(chainId: Digest): NodeJS.ReadableStream;
+
+  /** Creates the writable layer of a container over `parent` (undefined: an empty root). */
+  createWritable(id: string, parent: Digest | undefined): Promise<void>;
+  /** Mounts it and returns the merged directory. Counted: each mount needs its unmount. */
+  mount(id: string): Promise<string>;
+  unmount(id: string): Promise<void>;
+  /** Unmounts and deletes. Idempotent. */
+  removeWritable(id: string): Promise<void>;
+  /** Ids of all writable layers on disk. */
+  writableIds(): string[];
+  /** `GraphDriver.Data` of inspect. */
+  graphData(id: string): Readonly<Record<string, string>>;
+  changes(id: string): Promise<Change[]>;
+  /** Bytes of regular files in the writable layer. */
+  writableSize(id: string): Promise<number>;
+  /** Bytes of the layer and all its parents. */
+  chainSize(chainId: Digest): number;
+  /** Turns the writable layer's difference into a read-only layer over its parent. */
+  commitWritable(id: string): Promise<LayerInfo>;
+}

@@ -1,0 +1,127 @@
+/** Contract of the container supervisor (containerd): containers, tasks, processes and their events. */
+import type { Socket } from 'node:net';
+
+/** A JSON object of the OCI runtime specification. */
+export type OciSpec = Record<string, unknown>;
+
+/** The runtime that a container was created with, resolved from the daemon's runtimes. */
+export interface RuntimeChoice {
+  /** Shim name or path, `io.containerd.runc.v2` for the reference runtime and its drop-ins. */
+  readonly type: string;
+  /** Drop-in binary for the runc shim. Default: `runc` on PATH. */
+  readonly binaryName?: string;
+  readonly systemdCgroup?: boolean;
+  /** Options for other shims (`TypeUrl`, `ConfigPath`). */
+  readonly options?: Readonly<Record<string, unknown>>;
+}
+
+export interface CreateTask {
+  /** 64 hex digits. */
+  readonly id: string;
+  readonly spec: OciSpec;
+  readonly runtime: RuntimeChoice;
+  readonly labels?: Readonly<Record<string, string>>;
+  readonly stdio: StdioPaths;
+}
+
+/** FIFO paths handed to the shim. Empty string: not wanted. With a terminal `stderr` is ''. */
+export interface StdioPaths {
+  readonly stdin: string;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly terminal: boolean;
+}
+
+export interface ExitStatus {
+  readonly exitCode: number;
+  /** Milliseconds since the epoch, with nanosecond text for the record. */
+  readonly exitedAt: Date;
+}
+
+export type TaskStatus = 'created' | 'running' | 'stopped' | 'paused' | 'pausing' | 'unknown';
+
+export interface TaskInfo {
+  readonly id: string;
+  readonly pid: number;
+  readonly status: TaskStatus;
+  readonly exit?: ExitStatus;
+  readonly stdio: StdioPaths;
+}
+
+/** Facts about tasks, in the order in which containerd reports them. */
+export type TaskEvent =
+  | { readonly type: 'exit'; readonly id: string; readonly execId: string; readonly pid: number; readonly exit: ExitStatus }
+  | { readonly type: 'oom'; readonly id: string }
+  | { readonly type: 'paused' | 'resumed'; readonly id: string };
+
+export interface ExecProcess {
+  /** OCI `process` object. */
+  readonly process: Record<string, unknown>;
+  readonly stdio: StdioPaths;
+}
+
+/**
+ * Tasks in one containerd namespace. Every method throws EngineError; a runtime failure keeps the runtime's own text
+ * (without the trailing `: unknown`) in `message` and has `details.runtimeError = true`.
+ */
+export interface TaskService {
+  /**
+   * Creates the container and its task (runc create). The exit is watched from before the first instruction runs.
+   * Not cancellable. On failure nothing is left in the supervisor.
+   */
+  create(request: CreateTask): Promise<{ pid: number }>;
+  /** Starts a created task; resolves when the runtime returned. The exit event may arrive first. */
+  start(id: string): Promise<void>;
+  /** Sends a signal to init, or to every process of the cgroup with `all`. not-found when the process is gone. */
+  kill(id: string, signal: number, options?: { readonly all?: boolean; readonly execId?: string }): Promise<void>;
+  pause(id: string): Promise<void>;
+  resume(id: string): Promise<void>;
+  resize(id: string, size: { readonly width: number; readonly height: number }, execId?: string): Promise<void>;
+  /** Closes the shim's write end of stdin, after our own end was closed. */
+  closeStdin(id: string, execId?: string): Promise<void>;
+  exec(id: string, execId: string, process: ExecProcess): Promise<void>;
+  startExec(id: string, execId: string): Promise<{ pid: number }>;
+  deleteExec(id: string, execId: string): Promise<void>;
+  /** Host pids of all processes of the task. */
+  pids(id: string): Promise<number[]>;
+  /** OCI `LinuxResources`. */
+  update(id: string, resources: Record<string, unknown>): Promise<void>;
+  /** Deletes task and container, in that order. Idempotent. Call it only after output was drained. */
+  delete(id: string): Promise<void>;
+  /** All tasks that the supervisor knows, for reconciliation at start and after a reconnect. */
+  list(): Promise<TaskInfo[]>;
+  get(id: string): Promise<TaskInfo | undefined>;
+  /** Cgroup statistics of the task (decoded `io.containerd.cgroups.v1|v2.Metrics`). */
+  metrics(id: string): Promise<unknown>;
+  /** Subscribes to task events of this namespace. Returns the unsubscriber. Each exit is reported at least once. */
+  onEvent(listener: (event: TaskEvent) => void): () => void;
+  /** The version of containerd and its revision. */
+  version(): Promise<{ version: string; revision: string }>;
+}
+
+/** Life of the supervisor process or of the connection to an external one. */
+export interface SupervisorProcess {
+  /** Resolves when the gRPC endpoint answers; throws unavailable with containerd's last log lines when it does not. */
+  start(): Promise<void>;
+  /** Stops the child (not an external one); running shims stay. */
+  stop(): Promise<void>;
+  readonly tasks: TaskService;
+  /** Resident set size of the child in bytes, undefined for an external one. */
+  readonly pid: number | undefined;
+  /** `degraded` while the endpoint does not answer; `ready` again after it was reconciled. */
+  onState(listener: (state: 'ready' | 'degraded', reason?: string) => void): () => void;
+}
+
+/** The daemon's ends of a process's FIFOs. */
+export interface ProcessStdio {
+  readonly paths: StdioPaths;
+  /** Open from before the task is created until its writer is gone ('end'). Undefined when not wanted. */
+  readonly stdout: Socket | undefined;
+  readonly stderr: Socket | undefined;
+  /** Opens the write end; call after tasks.Create (init) or tasks.Start (exec). */
+  openStdin(): Promise<Socket | undefined>;
+  /** Resolves when stdout and stderr ended, or after the timeout. */
+  drained(timeoutMs: number): Promise<void>;
+  /** Destroys what is open and removes the FIFOs. Idempotent. */
+  close(): Promise<void>;
+}
