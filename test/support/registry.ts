@@ -1,0 +1,65 @@
+/** A real registry (Debian's docker-registry) on a free loopback port with a store of its own, for tests and benches. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+export interface TestRegistry {
+  /** `127.0.0.1:port`, the first part of image names in this registry. */
+  readonly host: string;
+  /** `http://127.0.0.1:port`. */
+  readonly url: string;
+  /** Ends the process and deletes its store. Idempotent. */
+  stop(): Promise<void>;
+}
+
+export interface RegistryOptions {
+  /** Members of the registry's configuration file to add: `auth`, `http.tls`, `proxy` as raw YAML text. */
+  readonly extraConfig?: string;
+  /** Lines under `http:`, indented by two spaces. */
+  readonly httpConfig?: string;
+}
+
+/** Resolves when the registry answers. The kernel chooses the port, so that parallel tests never collide. */
+export async function startRegistry(options: RegistryOptions = {}): Promise<TestRegistry> {
+  const dir = await mkdtemp(join(tmpdir(), 'engined-registry-'));
+  const config = [
+    'version: 0.1',
+    'log: {level: info, formatter: text, accesslog: {disabled: true}}',
+    `storage: {filesystem: {rootdirectory: ${join(dir, 'data')}}, delete: {enabled: true}}`,
+    'http:',
+    '  addr: 127.0.0.1:0',
+    options.httpConfig ?? '  relativeurls: true',
+    options.extraConfig ?? '',
+  ].join('\n');
+  const configPath = join(dir, 'config.yml');
+  await writeFile(configPath, config);
+
+  const child = spawn('docker-registry', ['serve', configPath], { stdio: ['ignore', 'ignore', 'pipe'] });
+  const ended = once(child, 'exit').catch(() => undefined);
+  let stopped: Promise<void> | undefined;
+  const stop = (): Promise<void> => {
+    stopped ??= (async () => {
+      child.kill('SIGKILL');
+      await ended;
+      await rm(dir, { recursive: true, force: true });
+    })();
+    return stopped;
+  };
+
+  const port = await new Promise<string>((resolve, reject) => {
+    let log = '';
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      log = (log + text).slice(-16_384);
+      const port = /listening on 127\.0\.0\.1:(\d+)/.exec(log)?.[1];
+      if (port !== undefined) resolve(port);
+    });
+    child.once('error', reject);
+    child.once('exit', () => reject(new Error(`docker-registry ended at once: ${log}`)));
+  }).catch(async (error: unknown) => {
+    await stop();
+    throw error;
+  });
+  return { host: `127.0.0.1:${port}`, url: `http://127.0.0.1:${port}`, stop };
+}
