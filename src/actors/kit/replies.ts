@@ -3,7 +3,7 @@
  * away, or by the actor's end. Without the table an event sent to a stopped actor would be dropped silently.
  */
 import { cancelled, type EngineError, unavailable } from '../../errors/engine-error.js';
-import type { Command, ReplyOf, RequestCancelled, RequestId, Unasked } from './commands.js';
+import type { ReplyOf, RequestCancelled, RequestId, Unasked } from './commands.js';
 
 /** What the table needs of an actor. */
 export interface Askable<C> {
@@ -31,7 +31,7 @@ export class Replies {
    * Sends a command and resolves with its reply. Rejects with the actor's EngineError, with `cancelled` when `signal`
    * aborts first (the actor then gets `request.cancelled`), and with `unavailable` when the actor has ended.
    */
-  ask<C extends Command<string, never>>(actor: Askable<C>, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
+  ask<C extends { readonly type: string; readonly req: RequestId }>(actor: Askable<C>, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(cancelled('the client went away'));
       if (actor.getSnapshot().status !== 'active') return reject(actorGone());

@@ -1,0 +1,46 @@
+/** What the container machine needs done. The implementation over drivers is `container.effects.ts`. */
+
+import type { ContainerRecord } from './container.record.js';
+import type { RemoveOptions } from './container.messages.js';
+
+export interface StopInput {
+  readonly record: ContainerRecord;
+  readonly signal: number;
+  /** Seconds until SIGKILL; -1: never. */
+  readonly timeoutSeconds: number;
+}
+
+/** Slow work, each invoked by exactly one state. All throw EngineErrors and undo what they began. */
+export interface ContainerEffects {
+  /** Makes the writable layer, volumes and files, and writes the first record. */
+  create(record: ContainerRecord): Promise<ContainerRecord>;
+  /** Brings the task up and returns the record of the running container. */
+  start(record: ContainerRecord): Promise<ContainerRecord>;
+  /** Takes over a task that survived the daemon: stdio, mounts, network. */
+  adopt(record: ContainerRecord): Promise<ContainerRecord>;
+  /** Delivers the stop signal and, after the grace, SIGKILL. Rejects when the container outlives both. */
+  stop(input: StopInput, signal: AbortSignal): Promise<void>;
+  pause(record: ContainerRecord): Promise<void>;
+  unpause(record: ContainerRecord): Promise<void>;
+  /** Waits (bounded) until all output of a dead task has been read and logged. */
+  drain(record: ContainerRecord): Promise<void>;
+  /** Writes the record of the exit, then frees task, network and mounts. */
+  release(record: ContainerRecord): Promise<ContainerRecord>;
+  /** Deletes everything of the container; the record goes first, so that a crash cannot bring half of it back. */
+  remove(input: { readonly record: ContainerRecord; readonly options: RemoveOptions }): Promise<void>;
+  save(record: ContainerRecord): Promise<void>;
+}
+
+/** Quick calls that machines make from actions. None of them throws. */
+export interface ContainerHooks {
+  /** Replaces what readers see; undefined: the container is gone. */
+  publish(id: string, record: ContainerRecord | undefined): void;
+  emit(action: string, record: ContainerRecord, attributes?: Readonly<Record<string, string>>): void;
+  /** Sends a signal; the promise tells how it went. */
+  kill(record: ContainerRecord, signal: number): Promise<void>;
+  /** Saves in the background; a failure is logged. */
+  saveLater(record: ContainerRecord): void;
+  now(): string;
+}
+
+

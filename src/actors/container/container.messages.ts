@@ -1,0 +1,47 @@
+/** Everything that can be said to a container actor. */
+import type { Command, RequestCancelled } from '../kit/commands.js';
+import type { ExitStatus } from '../../ports/supervisor.js';
+import type { ContainerRecord } from './container.record.js';
+
+export type WaitCondition = 'not-running' | 'next-exit' | 'removed';
+
+export interface WaitResult {
+  readonly exitCode: number;
+  readonly error?: string;
+}
+
+export interface RemoveOptions {
+  readonly force: boolean;
+  /** Remove anonymous volumes too. */
+  readonly volumes: boolean;
+}
+
+export interface StopOptions {
+  /** Number of the signal; undefined: the container's own, else SIGTERM. */
+  readonly signal?: number;
+  /** Seconds until SIGKILL, -1 for never; undefined: the container's own, else 10. */
+  readonly timeoutSeconds?: number;
+}
+
+export type ContainerCommand =
+  /** Answered when the writable layer and the record are on disk. */
+  | Command<'container.created', ContainerRecord>
+  | Command<'container.start'>
+  | (Command<'container.stop'> & { readonly options: StopOptions })
+  /** A stop by the daemon's own shutdown: the restart policy brings the container back at the next start. */
+  | (Command<'container.shutdown'> & { readonly options: StopOptions })
+  | (Command<'container.restart'> & { readonly options: StopOptions })
+  | (Command<'container.kill'> & { readonly signal: number })
+  | Command<'container.pause'>
+  | Command<'container.unpause'>
+  | (Command<'container.wait', WaitResult> & { readonly condition: WaitCondition })
+  | (Command<'container.remove'> & { readonly options: RemoveOptions })
+  /** Replaces parts of the record that clients may change at any time: name, restart policy, limits. */
+  | (Command<'container.amend', ContainerRecord> & { readonly amend: (record: ContainerRecord) => ContainerRecord });
+
+/** What the supervisor reported. */
+export type ContainerFact =
+  | { readonly type: 'task.exited'; readonly exit: ExitStatus }
+  | { readonly type: 'task.oom' };
+
+export type ContainerEvent = ContainerCommand | ContainerFact | RequestCancelled;

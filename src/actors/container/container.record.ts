@@ -1,0 +1,73 @@
+/** The durable truth about one container: what is on disk, and at the same time the view that reads are served from. */
+import type { ContainerConfig, HostConfig, MountPoint } from '../../ports/container.js';
+import type { Endpoint, PublishedPort } from '../../ports/network.js';
+import type { Digest } from '../../ports/storage.js';
+
+/** `starting` is on disk only while a start is under way; clients see what was there before. */
+export type ContainerStatus = 'created' | 'starting' | 'running' | 'paused' | 'restarting' | 'removing' | 'exited' | 'dead';
+
+/** The zero time of the Engine API: an instant that never came. */
+export const NEVER = '0001-01-01T00:00:00Z';
+
+export interface ContainerState {
+  readonly status: ContainerStatus;
+  /** Host pid of init, 0 when there is none. */
+  readonly pid: number;
+  readonly exitCode: number;
+  readonly error: string;
+  readonly oomKilled: boolean;
+  /** RFC 3339 with nanoseconds, or NEVER. */
+  readonly startedAt: string;
+  readonly finishedAt: string;
+}
+
+/** What the client asked of one network, and what it got there while the container runs. */
+export interface NetworkAttachment {
+  readonly request: EndpointRequest;
+  readonly endpoint?: Endpoint;
+}
+
+/** `EndpointSettings` of the Engine API as far as clients may set them. */
+export interface EndpointRequest {
+  readonly IPAMConfig?: { readonly IPv4Address?: string; readonly IPv6Address?: string; readonly LinkLocalIPs?: readonly string[] } | null;
+  readonly Links?: readonly string[] | null;
+  readonly Aliases?: readonly string[] | null;
+  readonly MacAddress?: string;
+  readonly DriverOpts?: Readonly<Record<string, string>> | null;
+  readonly GwPriority?: number;
+}
+
+export interface ContainerRecord {
+  readonly version: 1;
+  readonly id: string;
+  /** With the leading slash. */
+  readonly name: string;
+  /** RFC 3339 with nanoseconds. */
+  readonly created: string;
+  readonly path: string;
+  readonly args: readonly string[];
+  readonly image: Digest;
+  readonly topLayer: Digest | undefined;
+  readonly config: ContainerConfig;
+  readonly hostConfig: HostConfig;
+  /** By network name. Empty for host mode and `container:` mode. */
+  readonly networks: Readonly<Record<string, NetworkAttachment>>;
+  readonly mounts: readonly MountPoint[];
+  /** As really bound, while the container runs. */
+  readonly ports: readonly PublishedPort[];
+  readonly state: ContainerState;
+  readonly restartCount: number;
+  /** Stopped by a user: `unless-stopped` stays down at the next start of the daemon. */
+  readonly manuallyStopped: boolean;
+  readonly logPath: string;
+}
+
+/** True while processes of the container may run. */
+export function isRunning(record: ContainerRecord): boolean {
+  return record.state.status === 'running' || record.state.status === 'paused' || record.state.status === 'restarting';
+}
+
+/** A copy with parts of the state changed. */
+export function withState(record: ContainerRecord, state: Partial<ContainerState>): ContainerRecord {
+  return { ...record, state: { ...record.state, ...state } };
+}

@@ -1,0 +1,60 @@
+/** What container actors stand on: drivers and daemon-wide choices, given once by the composition root. */
+import type { ContainerLog, LogDriver } from '../../ports/logs.js';
+import type { ImageStore } from '../../ports/images.js';
+import type { LayerStore } from '../../ports/storage.js';
+import type { Logger } from '../../ports/logger.js';
+import type { NetworkDriver } from '../../ports/network.js';
+import type { BuiltSpec, SpecInput } from '../../ports/runtime.js';
+import type { ProcessStdio, RuntimeChoice, StdioPaths, TaskService } from '../../ports/supervisor.js';
+import type { ContainerRecords } from './records.js';
+import type { ContainerRecord } from './container.record.js';
+
+export interface SpecBuilder {
+  build(input: SpecInput): Promise<BuiltSpec>;
+}
+
+export interface StdioFactory {
+  create(options: { readonly dir: string; readonly stdin: boolean; readonly stdout: boolean; readonly stderr: boolean; readonly terminal: boolean }): Promise<ProcessStdio>;
+  reopen(paths: StdioPaths): Promise<ProcessStdio>;
+}
+
+/** The files that the daemon keeps for a container and mounts into it. */
+export interface ContainerFiles {
+  readonly hostname: string;
+  readonly hosts: string;
+  readonly resolvConf: string;
+}
+
+export interface ContainerDeps {
+  readonly log: Logger;
+  readonly records: ContainerRecords;
+  readonly images: ImageStore;
+  readonly layers: LayerStore;
+  readonly network: NetworkDriver;
+  readonly logs: LogDriver;
+  readonly tasks: TaskService;
+  readonly stdio: StdioFactory;
+  readonly specs: SpecBuilder;
+  /** Directory below which each container has its FIFOs. */
+  readonly ioRoot: string;
+  runtimeFor(record: ContainerRecord): RuntimeChoice;
+  cgroupsPathFor(record: ContainerRecord): string;
+  /** Host path of the init binary for containers that run under one. */
+  initPathFor(record: ContainerRecord): string | undefined;
+  /** Writes the three files; endpoints may still be unknown, the next call replaces the contents in place. */
+  writeFiles(record: ContainerRecord): Promise<ContainerFiles>;
+  emit(type: 'container' | 'network' | 'volume', action: string, id: string, attributes: Readonly<Record<string, string>>): void;
+  readonly volumes: VolumeService;
+}
+
+export interface VolumeService {
+  /** Creates (or finds) a volume and returns its host directory. */
+  ensure(volume: { readonly name: string; readonly anonymous: boolean; readonly driver?: string; readonly options?: Readonly<Record<string, string>>; readonly labels?: Readonly<Record<string, string>> }): Promise<{ readonly mountpoint: string; readonly created: boolean }>;
+  /** Copies what the image has at a path into a fresh volume, ownership kept. */
+  populate(mountpoint: string, from: string): Promise<void>;
+  /** True for a volume that got its name from the daemon. */
+  isAnonymous(name: string): boolean;
+  remove(name: string): Promise<void>;
+}
+
+export type { ContainerLog };

@@ -1,0 +1,180 @@
+/**
+ * The directory of containers: names, published views, and the actor behind each id. Reads are served from the views
+ * without a message; commands go to the actors. It is the containers' part of the root actor's public face.
+ */
+import type { ActorRefFrom } from 'xstate';
+import { EngineError, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
+import type { LayerStore } from '../../ports/storage.js';
+import type { ImageStore } from '../../ports/images.js';
+import type { Logger } from '../../ports/logger.js';
+import type { ReplyOf, Unasked } from '../kit/commands.js';
+import { createCollection, type Collection } from '../kit/collection.js';
+import type { Replies } from '../kit/replies.js';
+import type { ContainerCommand, ContainerFact, WaitCondition, WaitResult } from './container.messages.js';
+import type { ContainerInput, createContainerMachine } from './container.machine.js';
+import type { ContainerRecord } from './container.record.js';
+import type { CreateRequest } from './create-request.js';
+import { Names, newContainerId } from './names.js';
+
+export type ContainerMachine = ReturnType<typeof createContainerMachine>;
+
+/** How long the exit of a removed container can still be asked for by its full id: a wait can come late. */
+const EXIT_RETENTION_MS = 10 * 60_000;
+
+export interface DirectoryDeps {
+  readonly replies: Replies;
+  readonly log: Logger;
+  readonly images: ImageStore;
+  readonly layers: LayerStore;
+  /** Checks a request against image and host and makes the first record (without touching the disk). */
+  draft(request: CreateRequest, id: string, name: string): { readonly record: ContainerRecord; readonly warnings: readonly string[] };
+}
+
+export class ContainerDirectory {
+  readonly #views = new Map<string, ContainerRecord>();
+  #sorted: readonly ContainerRecord[] | undefined;
+  readonly #names = new Names();
+  readonly #exits = new Map<string, WaitResult>();
+  readonly collection: Collection<ContainerMachine>;
+  #send: (event: Parameters<Collection<ContainerMachine>['logic']['transition']>[1]) => void = () => undefined;
+
+  constructor(
+    private readonly deps: DirectoryDeps,
+    machine: ContainerMachine,
+    revive: (record: ContainerRecord) => ContainerInput,
+  ) {
+    this.collection = createCollection({
+      kind: 'container',
+      logic: machine,
+      replies: deps.replies,
+      revive: (id) => {
+        const record = this.#views.get(id);
+        return record && revive(record);
+      },
+      onCrash: (id, error, revived) => deps.log.error({ err: error, container: id, revived }, 'container actor crashed'),
+    });
+  }
+
+  /** Called once the root actor runs: where spawn events go. */
+  connect(send: (event: Parameters<Collection<ContainerMachine>['logic']['transition']>[1]) => void): void {
+    this.#send = send;
+  }
+
+  /** Newest first. The array is shared and replaced, never changed. */
+  list(): readonly ContainerRecord[] {
+    return (this.#sorted ??= [...this.#views.values()].toSorted((a, b) => (a.created < b.created ? 1 : a.created > b.created ? -1 : 0)));
+  }
+
+  get(id: string): ContainerRecord | undefined {
+    return this.#views.get(id);
+  }
+
+  /**
+   * Full id, exact name with or without slash, or unique id prefix. Throws not-found `No such container: X`, invalid
+   * for an ambiguous prefix.
+   */
+  find(reference: string): ContainerRecord {
+    if (reference === '') throw invalid('invalid name or ID supplied: ""');
+    const exact = this.#views.get(reference) ?? this.#views.get(this.#names.get(reference) ?? '');
+    if (exact) return exact;
+    let found: ContainerRecord | undefined;
+    for (const [id, record] of this.#views) {
+      if (!id.startsWith(reference)) continue;
+      if (found) throw invalid(`multiple IDs found with provided prefix: ${reference}`, { code: 'AMBIGUOUS_ID' });
+      found = record;
+    }
+    if (!found) throw notFound(`No such container: ${reference}`, { code: 'NO_SUCH_CONTAINER' });
+    return found;
+  }
+
+  /** Creates a container; resolves when it is durable. */
+  async create(request: CreateRequest): Promise<{ record: ContainerRecord; warnings: readonly string[] }> {
+    const id = newContainerId();
+    const name = request.name ? this.#names.reserve(request.name, id) : this.#names.generate(id);
+    let retained: ContainerRecord['topLayer'];
+    try {
+      const { record, warnings } = this.deps.draft(request, id, name);
+      if (record.topLayer) {
+        this.deps.layers.retain(record.topLayer);
+        retained = record.topLayer;
+      }
+      this.#send({ type: 'collection.spawn', id, input: { phase: 'new', record } });
+      return { record: await this.#ask<Extract<ContainerCommand, { type: 'container.created' }>>(id, { type: 'container.created' }), warnings };
+    } catch (error) {
+      this.#names.release(name, id);
+      if (retained) await this.deps.layers.release(retained);
+      throw error;
+    }
+  }
+
+  /** Starts an actor for a container found on disk. */
+  adopt(input: ContainerInput): void {
+    const { record } = input;
+    this.#names.reserve(record.name, record.id);
+    if (record.topLayer) this.deps.layers.retain(record.topLayer);
+    this.publish(record.id, record);
+    this.#send({ type: 'collection.spawn', id: record.id, input });
+  }
+
+  /** Sends a command to the container that `reference` names. */
+  ask<C extends ContainerCommand>(reference: string, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
+    return this.#ask(this.find(reference).id, command, signal);
+  }
+
+  /** Waits; the exit of a container that is removed already is answered for some minutes. */
+  wait(reference: string, condition: WaitCondition, signal?: AbortSignal): Promise<WaitResult> {
+    const past = this.#exits.get(reference);
+    if (past && !this.#views.has(reference)) return Promise.resolve(past);
+    return this.ask<Extract<ContainerCommand, { type: 'container.wait' }>>(reference, { type: 'container.wait', condition }, signal);
+  }
+
+  /** Renames; running containers too. */
+  async rename(reference: string, to: string): Promise<{ record: ContainerRecord; oldName: string }> {
+    const before = this.find(reference);
+    if (to === '') throw invalid('Neither old nor new names may be empty');
+    if (before.name === (to.startsWith('/') ? to : `/${to}`)) throw invalid('Renaming a container with the same name as its current name');
+    let name: string;
+    try {
+      name = this.#names.reserve(to, before.id);
+    } catch (error) {
+      throw isEngineError(error, 'conflict') ? new EngineError('conflict', `Error when allocating new name: ${error.message}`, { cause: error }) : error;
+    }
+    try {
+      const record = await this.#ask<Extract<ContainerCommand, { type: 'container.amend' }>>(before.id, {
+        type: 'container.amend',
+        amend: (current) => ({ ...current, name }),
+      });
+      this.#names.release(before.name, before.id);
+      return { record, oldName: before.name };
+    } catch (error) {
+      this.#names.release(name, before.id);
+      throw error;
+    }
+  }
+
+  /** Tells a container what the supervisor reported; facts about unknown containers are dropped. */
+  tell(id: string, fact: ContainerFact): void {
+    (this.collection.children.get(id) as ActorRefFrom<ContainerMachine> | undefined)?.send(fact);
+  }
+
+  /** Replaces or drops a view: the hook of the machines. */
+  publish(id: string, record: ContainerRecord | undefined): void {
+    const before = this.#views.get(id);
+    if (before === record) return;
+    this.#sorted = undefined;
+    if (record) {
+      this.#views.set(id, record);
+    } else if (before) {
+      this.#views.delete(id);
+      this.#names.release(before.name, id);
+      this.#exits.set(id, { exitCode: before.state.exitCode });
+      setTimeout(() => this.#exits.delete(id), EXIT_RETENTION_MS).unref();
+    }
+  }
+
+  #ask<C extends ContainerCommand>(id: string, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
+    const actor = this.collection.children.get(id) as ActorRefFrom<ContainerMachine> | undefined;
+    if (!actor) return Promise.reject(notFound(`No such container: ${id}`));
+    return this.deps.replies.ask<C>(actor as never, command, signal);
+  }
+}

@@ -1,0 +1,147 @@
+/** From a create request to the first record: image, defaults of the daemon and of the host. Nothing is touched yet. */
+import { invalid, notFound } from '../../errors/engine-error.js';
+import type { HostConfig, MountPoint, Ulimit } from '../../ports/container.js';
+import type { Image, ImageStore } from '../../ports/images.js';
+import type { NetworkDriver } from '../../ports/network.js';
+import type { LogDriver } from '../../ports/logs.js';
+import { NEVER, type ContainerRecord, type EndpointRequest, type NetworkAttachment } from './container.record.js';
+import type { CreateRequest } from './create-request.js';
+import { mergeImageConfig } from './image-config.js';
+import { planMounts } from './mount-plan.js';
+import { parseSignal } from './signals.js';
+import { now } from './timestamps.js';
+
+/** What the daemon's configuration says about containers that say nothing themselves. Read anew for each create. */
+export interface ContainerDefaults {
+  readonly logDriver: string;
+  readonly logOptions: Readonly<Record<string, string>>;
+  readonly runtime: string;
+  readonly runtimes: ReadonlySet<string>;
+  readonly ipcMode: string;
+  readonly cgroupnsMode: string;
+  readonly shmSizeBytes: number;
+  readonly ulimits: readonly Ulimit[];
+  readonly init: boolean;
+  readonly hostname: string;
+}
+
+export interface DraftDeps {
+  readonly images: ImageStore;
+  readonly network: NetworkDriver;
+  readonly logs: LogDriver;
+  readonly defaults: () => ContainerDefaults;
+  /** Platform of the host: `linux`, `amd64`. */
+  readonly architecture: string;
+  /** Throws invalid for what the engine refuses; returns warnings and the host config as it can be applied. */
+  readonly validate: (config: ContainerRecord['config'], host: HostConfig) => { readonly hostConfig: HostConfig; readonly warnings: readonly string[] };
+  readonly find: (reference: string) => ContainerRecord;
+}
+
+export function draftContainer(deps: DraftDeps, request: CreateRequest, id: string, name: string): { record: ContainerRecord; warnings: string[] } {
+  const defaults = deps.defaults();
+  const image = deps.images.resolve(request.config.Image);
+  const warnings = checkPlatform(image, request, deps.architecture);
+  const { config, path, args } = mergeImageConfig(request.config, image.config.config ?? {});
+  if (config.StopSignal) parseSignal(config.StopSignal);
+  const given = withDefaults(request.hostConfig, defaults, deps);
+  const networks = planNetworks(deps, given, request.endpoints);
+  if (config.Hostname === '') config.Hostname = given.NetworkMode === 'host' || given.UTSMode === 'host' ? defaults.hostname : id.slice(0, 12);
+  const checked = deps.validate(config, given);
+  if (!defaults.runtimes.has(checked.hostConfig.Runtime) && !checked.hostConfig.Runtime.includes('.')) {
+    throw invalid(`unknown or invalid runtime name: ${checked.hostConfig.Runtime}`);
+  }
+  deps.logs.validate(checked.hostConfig.LogConfig.Type, checked.hostConfig.LogConfig.Config);
+  const record: ContainerRecord = {
+    version: 1,
+    id,
+    name,
+    created: now(),
+    path,
+    args,
+    image: image.id,
+    topLayer: image.topLayer,
+    config,
+    hostConfig: checked.hostConfig,
+    networks,
+    mounts: planMounts(config, checked.hostConfig, inheritedMounts(deps, checked.hostConfig.VolumesFrom ?? [])),
+    ports: [],
+    state: { status: 'created', pid: 0, exitCode: 0, error: '', oomKilled: false, startedAt: NEVER, finishedAt: NEVER },
+    restartCount: 0,
+    manuallyStopped: false,
+    logPath: '',
+  };
+  return { record, warnings: [...warnings, ...checked.warnings] };
+}
+
+function withDefaults(host: HostConfig, defaults: ContainerDefaults, deps: DraftDeps): HostConfig {
+  const logType = host.LogConfig.Type || defaults.logDriver;
+  return {
+    ...host,
+    NetworkMode: resolveNetworkMode(host.NetworkMode, deps),
+    LogConfig: {
+      Type: logType,
+      // Options of the daemon's default driver mean nothing to another one.
+      Config: logType === defaults.logDriver ? { ...defaults.logOptions, ...host.LogConfig.Config } : host.LogConfig.Config,
+    },
+    ShmSize: host.ShmSize === 0 ? defaults.shmSizeBytes : host.ShmSize,
+    IpcMode: host.IpcMode || defaults.ipcMode,
+    CgroupnsMode: host.CgroupnsMode || (host.Privileged && defaults.cgroupnsMode === 'private' ? 'host' : defaults.cgroupnsMode),
+    Runtime: host.Runtime || defaults.runtime,
+    MemorySwap: host.Memory > 0 && host.MemorySwap === 0 ? host.Memory * 2 : host.MemorySwap,
+    OomKillDisable: host.OomKillDisable ?? false,
+    RestartPolicy: { ...host.RestartPolicy, Name: host.RestartPolicy.Name || 'no' },
+    MaskedPaths: host.MaskedPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_MASKED_PATHS),
+    ReadonlyPaths: host.ReadonlyPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_READONLY_PATHS),
+  };
+}
+
+function unconfinedSystemPaths(host: HostConfig): boolean {
+  return host.SecurityOpt?.some((option) => option === 'systempaths=unconfined') === true;
+}
+
+/** What containers must not see of the kernel, as the known engine masks it. */
+const DEFAULT_MASKED_PATHS = ['/proc/asound', '/proc/acpi', '/proc/interrupts', '/proc/kcore', '/proc/keys', '/proc/latency_stats', '/proc/timer_list', '/proc/timer_stats', '/proc/sched_debug', '/proc/scsi', '/sys/firmware', '/sys/devices/virtual/powercap'];
+const DEFAULT_READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
+
+function resolveNetworkMode(mode: string, deps: DraftDeps): string {
+  if (mode === '' || mode === 'default') return 'bridge';
+  if (mode.startsWith('container:')) return `container:${deps.find(mode.slice('container:'.length)).id}`;
+  return mode;
+}
+
+function planNetworks(deps: DraftDeps, host: HostConfig, endpoints: Readonly<Record<string, EndpointRequest>>): Record<string, NetworkAttachment> {
+  const mode = host.NetworkMode;
+  if (mode.startsWith('container:')) return {};
+  const plan: Record<string, NetworkAttachment> = {};
+  const add = (nameOrId: string, request: EndpointRequest): void => {
+    plan[deps.network.resolve(nameOrId).name] = { request };
+  };
+  add(mode, endpoints[mode] ?? (mode === 'bridge' ? endpoints['default'] : undefined) ?? {});
+  for (const [network, request] of Object.entries(endpoints)) {
+    if (network !== mode && network !== 'default') add(network, request);
+  }
+  return plan;
+}
+
+function inheritedMounts(deps: DraftDeps, volumesFrom: readonly string[]): MountPoint[] {
+  return volumesFrom.flatMap((spec) => {
+    const [reference = '', mode = ''] = spec.split(':');
+    return deps.find(reference).mounts.map((point) => (mode.split(',').includes('ro') ? { ...point, RW: false } : point));
+  });
+}
+
+function checkPlatform(image: Image, request: CreateRequest, hostArchitecture: string): string[] {
+  const { os, architecture, variant } = image.config;
+  if (request.platform) {
+    const [wantedOs, wantedArch, wantedVariant] = request.platform.split('/');
+    if (wantedOs !== os || (wantedArch !== undefined && wantedArch !== architecture) || (wantedVariant !== undefined && variant !== undefined && wantedVariant !== variant)) {
+      const found = [os, architecture, variant].filter(Boolean).join('/');
+      throw notFound(`image with reference ${request.config.Image} was found but its platform (${found}) does not match the specified platform (${request.platform})`);
+    }
+    return [];
+  }
+  if (architecture === hostArchitecture) return [];
+  return [
+    `The requested image's platform (${os}/${architecture}) does not match the detected host platform (linux/${hostArchitecture}) and no specific platform was requested`,
+  ];
+}

@@ -1,0 +1,25 @@
+/** After a restart of the daemon: what a record and the supervisor's task together say about a container. Pure. */
+import type { TaskInfo } from '../../ports/supervisor.js';
+import type { ContainerInput } from './container.machine.js';
+import { withState, type ContainerRecord } from './container.record.js';
+
+/** The exit code of a container whose end nobody saw, as the known engine gives it after a reboot. */
+const UNSEEN_EXIT_CODE = 255;
+
+/** Where the actor of this container begins. The record wins on identity, the supervisor on what runs. */
+export function reconcile(record: ContainerRecord, task: TaskInfo | undefined, now: Date): ContainerInput {
+  const { status } = record.state;
+  if (status === 'removing' || status === 'dead') return { phase: 'removing', record };
+  if (task?.status === 'running' || task?.status === 'paused' || task?.status === 'pausing') {
+    return { phase: 'running', record: withState(record, { status: task.status === 'running' ? 'running' : 'paused', pid: task.pid }) };
+  }
+  if (task?.status === 'stopped') {
+    return { phase: 'exited', record, exit: task.exit ?? { exitCode: UNSEEN_EXIT_CODE, exitedAt: now } };
+  }
+  if (task) {
+    // Created, never started: the daemon died in the middle of a start.
+    return { phase: 'exited', record: withState(record, { error: 'the daemon stopped while the container was starting' }), exit: { exitCode: 128, exitedAt: now } };
+  }
+  if (status === 'created' || status === 'exited') return { phase: 'idle', record };
+  return { phase: 'exited', record, exit: { exitCode: UNSEEN_EXIT_CODE, exitedAt: now } };
+}

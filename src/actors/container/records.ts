@@ -1,0 +1,103 @@
+/**
+ * Container records on disk: `<root>/<id>/container.json`. Writes of one container are serialised and coalesced, the
+ * newest wins; a removal renames the directory away first, so that after a crash the container is there whole or not at all.
+ */
+import { mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { messageOf } from '../../errors/engine-error.js';
+import type { ContainerRecord } from './container.record.js';
+
+export interface RecordIo {
+  write(path: string, value: unknown): Promise<void>;
+  read(path: string): Promise<unknown>;
+}
+
+const REMOVED_PREFIX = '.removed-';
+
+interface Write {
+  wanted: ContainerRecord | undefined;
+  running: Promise<void> | undefined;
+}
+
+export class ContainerRecords {
+  readonly #writes = new Map<string, Write>();
+
+  constructor(
+    readonly root: string,
+    private readonly io: RecordIo,
+  ) {}
+
+  /** The directory of a container: record, log and mounted files. */
+  dir(id: string): string {
+    return join(this.root, id);
+  }
+
+  /** Creates the directory; readable by root only, for logs and records may hold secrets. */
+  async createDir(id: string): Promise<string> {
+    const dir = this.dir(id);
+    await mkdir(dir, { recursive: true, mode: 0o710 });
+    return dir;
+  }
+
+  /** Resolves when this record, or a newer one, is durable. */
+  save(record: ContainerRecord): Promise<void> {
+    let write = this.#writes.get(record.id);
+    if (!write) this.#writes.set(record.id, (write = { wanted: undefined, running: undefined }));
+    write.wanted = record;
+    // A write under way may hold an older record: the one after it is ours.
+    const after = write.running ?? Promise.resolve();
+    const mine = after.catch(() => undefined).then(() => this.#flush(record.id, write));
+    write.running = mine;
+    return mine;
+  }
+
+  async #flush(id: string, write: Write): Promise<void> {
+    const record = write.wanted;
+    if (!record) return;
+    write.wanted = undefined;
+    await this.io.write(join(this.dir(id), 'container.json'), record);
+  }
+
+  /** Takes the container off the disk; the bulk of the deletion is done when the promise resolves. */
+  async remove(id: string): Promise<void> {
+    const write = this.#writes.get(id);
+    if (write) {
+      write.wanted = undefined;
+      await write.running?.catch(() => undefined);
+      this.#writes.delete(id);
+    }
+    const trash = join(this.root, `${REMOVED_PREFIX}${id}`);
+    await rename(this.dir(id), trash).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'ENOENT') throw error;
+    });
+    await rm(trash, { recursive: true, force: true });
+  }
+
+  /** All records; what a crash left half removed or half made is deleted and reported, unreadable ones are reported. */
+  async load(): Promise<{ records: ContainerRecord[]; removed: string[]; damaged: { id: string; reason: string }[] }> {
+    await mkdir(this.root, { recursive: true, mode: 0o710 });
+    const records: ContainerRecord[] = [];
+    const removed: string[] = [];
+    const damaged: { id: string; reason: string }[] = [];
+    for (const name of await readdir(this.root)) {
+      const dir = join(this.root, name);
+      if (name.startsWith(REMOVED_PREFIX)) {
+        await rm(dir, { recursive: true, force: true });
+        removed.push(name.slice(REMOVED_PREFIX.length));
+        continue;
+      }
+      try {
+        const record = (await this.io.read(join(dir, 'container.json'))) as ContainerRecord | undefined;
+        if (record) records.push(record);
+        else {
+          // A create that never got as far as its first record promised nothing to anybody.
+          await rm(dir, { recursive: true, force: true });
+          removed.push(name);
+        }
+      } catch (error) {
+        damaged.push({ id: name, reason: messageOf(error) });
+      }
+    }
+    return { records, removed, damaged };
+  }
+}

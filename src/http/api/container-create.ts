@@ -1,0 +1,215 @@
+/** The body of POST /containers/create: decoded, defaulted and brought to the newest shape. */
+import { invalid } from '../../errors/engine-error.js';
+import type { ContainerConfig, HostConfig, MountRequest } from '../../ports/container.js';
+import type { CreateRequest } from '../../actors/container/create-request.js';
+import type { EndpointRequest } from '../../actors/container/container.record.js';
+import { anything, boolean, dictionary, emptyObject, integer, list, nullable, object, optional, string, words } from './decode.js';
+
+const strings = () => nullable(list(string()));
+
+const health = object({
+  Test: optional(list(string())),
+  Interval: optional(integer()),
+  Timeout: optional(integer()),
+  StartPeriod: optional(integer()),
+  StartInterval: optional(integer()),
+  Retries: optional(integer()),
+});
+
+const configShape = {
+  Hostname: string(),
+  Domainname: string(),
+  User: string(),
+  AttachStdin: boolean(),
+  AttachStdout: boolean(),
+  AttachStderr: boolean(),
+  ExposedPorts: optional(dictionary(emptyObject())),
+  Tty: boolean(),
+  OpenStdin: boolean(),
+  StdinOnce: boolean(),
+  Env: strings(),
+  Cmd: nullable(words()),
+  Healthcheck: optional(health),
+  ArgsEscaped: optional(boolean()),
+  Image: string(),
+  Volumes: nullable(dictionary(emptyObject())),
+  WorkingDir: string(),
+  Entrypoint: nullable(words()),
+  NetworkDisabled: optional(boolean()),
+  MacAddress: optional(string()),
+  OnBuild: strings(),
+  Labels: dictionary(string()),
+  StopSignal: optional(string()),
+  StopTimeout: optional(integer()),
+  Shell: optional(list(string())),
+};
+
+const rates = () => nullable(list(object({ Path: string(), Rate: integer() })));
+
+/** `Resources` of the Engine API: also the body of the update operation. */
+export const resourcesShape = {
+  CpuShares: integer(),
+  Memory: integer(),
+  NanoCpus: integer(),
+  CgroupParent: string(),
+  BlkioWeight: integer(),
+  BlkioWeightDevice: nullable(list(object({ Path: string(), Weight: integer() }))),
+  BlkioDeviceReadBps: rates(),
+  BlkioDeviceWriteBps: rates(),
+  BlkioDeviceReadIOps: rates(),
+  BlkioDeviceWriteIOps: rates(),
+  CpuPeriod: integer(),
+  CpuQuota: integer(),
+  CpuRealtimePeriod: integer(),
+  CpuRealtimeRuntime: integer(),
+  CpusetCpus: string(),
+  CpusetMems: string(),
+  Devices: nullable(list(object({ PathOnHost: string(), PathInContainer: string(), CgroupPermissions: string() }))),
+  DeviceCgroupRules: strings(),
+  DeviceRequests: nullable(list(anything())),
+  MemoryReservation: integer(),
+  MemorySwap: integer(),
+  MemorySwappiness: nullable(integer()),
+  OomKillDisable: nullable(boolean()),
+  PidsLimit: nullable(integer()),
+  Ulimits: nullable(list(object({ Name: string(), Soft: integer(), Hard: integer() }))),
+  CpuCount: integer(),
+  CpuPercent: integer(),
+  IOMaximumIOps: integer(),
+  IOMaximumBandwidth: integer(),
+};
+
+const mount = object({
+  Type: string(),
+  Source: optional(string()),
+  Target: string(),
+  ReadOnly: optional(boolean()),
+  Consistency: optional(string()),
+  BindOptions: optional(
+    object({
+      Propagation: optional(string()),
+      NonRecursive: optional(boolean()),
+      CreateMountpoint: optional(boolean()),
+      ReadOnlyNonRecursive: optional(boolean()),
+      ReadOnlyForceRecursive: optional(boolean()),
+    }),
+  ),
+  VolumeOptions: optional(
+    object({
+      NoCopy: optional(boolean()),
+      Labels: optional(dictionary(string())),
+      Subpath: optional(string()),
+      DriverConfig: optional(object({ Name: optional(string()), Options: optional(dictionary(string())) })),
+    }),
+  ),
+  TmpfsOptions: optional(object({ SizeBytes: optional(integer()), Mode: optional(integer()), Options: optional(list(list(string()))) })),
+  ImageOptions: optional(object({ Subpath: optional(string()) })),
+});
+
+export const restartPolicy = object({ Name: string('no'), MaximumRetryCount: integer() });
+
+const hostConfig = object({
+  Binds: strings(),
+  ContainerIDFile: string(),
+  LogConfig: object({ Type: string(), Config: dictionary(string()) }),
+  NetworkMode: string(),
+  PortBindings: nullable(dictionary(nullable(list(object({ HostIp: string(), HostPort: string() }))))),
+  RestartPolicy: restartPolicy,
+  AutoRemove: boolean(),
+  VolumeDriver: string(),
+  VolumesFrom: strings(),
+  ConsoleSize: nullable(list(integer())),
+  Annotations: optional(dictionary(string())),
+  CapAdd: strings(),
+  CapDrop: strings(),
+  CgroupnsMode: string(),
+  Dns: strings(),
+  DnsOptions: strings(),
+  DnsSearch: strings(),
+  ExtraHosts: strings(),
+  GroupAdd: strings(),
+  IpcMode: string(),
+  Cgroup: string(),
+  Links: strings(),
+  OomScoreAdj: integer(),
+  PidMode: string(),
+  Privileged: boolean(),
+  PublishAllPorts: boolean(),
+  ReadonlyRootfs: boolean(),
+  SecurityOpt: strings(),
+  StorageOpt: optional(dictionary(string())),
+  Tmpfs: optional(dictionary(string())),
+  UTSMode: string(),
+  UsernsMode: string(),
+  ShmSize: integer(),
+  Sysctls: optional(dictionary(string())),
+  Runtime: string(),
+  Isolation: string(),
+  ...resourcesShape,
+  Mounts: optional(list(mount)),
+  MaskedPaths: strings(),
+  ReadonlyPaths: strings(),
+  Init: optional(boolean()),
+});
+
+export const endpointRequest = object({
+  IPAMConfig: optional(object({ IPv4Address: optional(string()), IPv6Address: optional(string()), LinkLocalIPs: optional(list(string())) })),
+  Links: optional(list(string())),
+  Aliases: optional(list(string())),
+  MacAddress: optional(string()),
+  DriverOpts: optional(dictionary(string())),
+  GwPriority: optional(integer()),
+});
+
+const body = object({
+  ...configShape,
+  HostConfig: hostConfig,
+  NetworkingConfig: object({ EndpointsConfig: dictionary(endpointRequest) }),
+});
+
+/** The `Config` part alone, for commit. */
+export const configDecoder = object(configShape);
+
+/** Decodes the body. `atLeast` tells the API version of the request; older ones lose the fields they did not know. */
+export function decodeCreate(value: unknown, query: { name?: string; platform?: string }, atLeast: (major: number, minor: number) => boolean): CreateRequest {
+  if (value === undefined || value === null) throw invalid('config cannot be empty in order to create a container');
+  const { HostConfig: host, NetworkingConfig, ...config } = body.decode(value, '');
+  const size = host.ConsoleSize ?? [];
+  const { Annotations, ...others } = host;
+  const normal = {
+    ...others,
+    ...(Annotations !== undefined && atLeast(1, 43) ? { Annotations } : {}),
+    ConsoleSize: atLeast(1, 42) ? ([size[0] ?? 0, size[1] ?? 0] as [number, number]) : ([0, 0] as [number, number]),
+    AutoRemove: atLeast(1, 25) && host.AutoRemove,
+    MemorySwappiness: host.MemorySwappiness === -1 ? null : host.MemorySwappiness,
+    PidsLimit: host.PidsLimit !== null && host.PidsLimit <= 0 ? null : host.PidsLimit,
+    IpcMode: host.IpcMode === '' && !atLeast(1, 40) ? 'shareable' : host.IpcMode,
+  };
+  checkMounts((normal.Mounts ?? []) as MountRequest[]);
+  const endpoints = NetworkingConfig.EndpointsConfig as Record<string, EndpointRequest>;
+  if (!atLeast(1, 44) && Object.keys(endpoints).length > 1) {
+    throw invalid(`Container cannot be created with multiple network endpoints: ${Object.keys(endpoints).join(', ')}`);
+  }
+  return {
+    name: query.name,
+    platform: query.platform,
+    config: config as ContainerConfig,
+    hostConfig: normal as HostConfig,
+    endpoints,
+  };
+}
+
+const MOUNT_TYPES = new Set(['bind', 'volume', 'tmpfs', 'image', 'npipe', 'cluster']);
+
+function checkMounts(mounts: readonly MountRequest[]): void {
+  for (const { Type, BindOptions, VolumeOptions, TmpfsOptions } of mounts) {
+    if (!MOUNT_TYPES.has(Type)) throw invalid(`mount type unknown: "${String(Type)}"`);
+    for (const [name, given, type] of [
+      ['BindOptions', BindOptions, 'bind'],
+      ['VolumeOptions', VolumeOptions, 'volume'],
+      ['TmpfsOptions', TmpfsOptions, 'tmpfs'],
+    ] as const) {
+      if (given && Type !== type) throw invalid(`${name} must not be specified on mount type "${Type}"`);
+    }
+  }
+}

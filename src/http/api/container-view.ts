@@ -1,0 +1,239 @@
+/** Containers as the Engine API shows them: list items and inspect. Texts are cached per immutable record. */
+import type { ContainerRecord, NetworkAttachment } from '../../actors/container/container.record.js';
+import { isRunning } from '../../actors/container/container.record.js';
+import type { PublishedPort } from '../../ports/network.js';
+
+/** What rendering needs to know beyond the record. */
+export interface ViewContext {
+  /** True while the reference that the container was created from still names its image. */
+  imageStillNamed(record: ContainerRecord): boolean;
+  graphData(id: string): { readonly Name: string; readonly Data: Readonly<Record<string, string>> };
+  /** Directory of the container's files. */
+  dir(id: string): string;
+}
+
+/** `Up 5 minutes`, `Exited (0) 2 hours ago`: parsed by many a script (engine-api.md section 5). */
+export function statusText(record: ContainerRecord, nowMs: number): string {
+  const { state } = record;
+  switch (state.status) {
+    case 'running':
+      return `Up ${humanDuration(nowMs - Date.parse(state.startedAt))}`;
+    case 'paused':
+      return `Up ${humanDuration(nowMs - Date.parse(state.startedAt))} (Paused)`;
+    case 'restarting':
+      return `Restarting (${state.exitCode}) ${humanDuration(nowMs - Date.parse(state.finishedAt))} ago`;
+    case 'removing':
+      return 'Removal In Progress';
+    case 'dead':
+      return 'Dead';
+    case 'exited':
+      return `Exited (${state.exitCode}) ${humanDuration(nowMs - Date.parse(state.finishedAt))} ago`;
+    default:
+      return 'Created';
+  }
+}
+
+/** A duration in the coarse words that clients know. */
+export function humanDuration(ms: number): string {
+  const seconds = Math.floor(ms / 1000);
+  if (seconds < 1) return 'Less than a second';
+  if (seconds === 1) return '1 second';
+  if (seconds < 60) return `${seconds} seconds`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes === 1) return 'About a minute';
+  if (minutes < 60) return `${minutes} minutes`;
+  const hours = Math.round(seconds / 3600);
+  if (hours === 1) return 'About an hour';
+  if (hours < 48) return `${hours} hours`;
+  if (hours < 24 * 14) return `${Math.floor(hours / 24)} days`;
+  if (hours < 24 * 60) return `${Math.floor(hours / 24 / 7)} weeks`;
+  if (hours < 24 * 365 * 2) return `${Math.floor(hours / 24 / 30)} months`;
+  return `${Math.floor(hours / 24 / 365)} years`;
+}
+
+interface ItemParts {
+  /** JSON up to and including `"Status":`, and from the comma after it. */
+  readonly head: string;
+  readonly tail: string;
+}
+
+const items = new WeakMap<ContainerRecord, ItemParts>();
+
+/** One element of GET /containers/json as JSON text. Only the status text is made anew on each call. */
+export function listItemJson(record: ContainerRecord, context: ViewContext, nowMs: number, size?: { rw: number; rootFs: number }): string {
+  let parts = items.get(record);
+  // Whether the tag still points to the image may change without the record: such items are not cached.
+  const named = context.imageStillNamed(record);
+  if (!parts || !named) {
+    parts = itemParts(record, named);
+    if (named) items.set(record, parts);
+  }
+  const sizes = size ? `"SizeRw":${size.rw},"SizeRootFs":${size.rootFs},` : '';
+  return `${parts.head}${sizes}"Status":${JSON.stringify(statusText(record, nowMs))}${parts.tail}`;
+}
+
+function itemParts(record: ContainerRecord, named: boolean): ItemParts {
+  const head = JSON.stringify({
+    Id: record.id,
+    Names: [record.name],
+    Image: named ? record.config.Image : record.image,
+    ImageID: record.image,
+    Command: commandText(record),
+    Created: Math.floor(Date.parse(record.created) / 1000),
+    Ports: portList(record),
+    Labels: record.config.Labels,
+    State: shownStatus(record),
+  });
+  const tail = JSON.stringify({
+    HostConfig: { NetworkMode: record.hostConfig.NetworkMode, ...(record.hostConfig.Annotations ? { Annotations: record.hostConfig.Annotations } : {}) },
+    NetworkSettings: { Networks: networkMap(record) },
+    Mounts: record.mounts,
+  });
+  return { head: `${head.slice(0, -1)},`, tail: `,${tail.slice(1)}` };
+}
+
+function commandText(record: ContainerRecord): string {
+  const shown = record.args.map((arg) => (/\s/.test(arg) ? `'${arg}'` : arg));
+  return [record.path, ...shown].join(' ');
+}
+
+/** The status word of State and list; a start under way shows what was there before it. */
+export function shownStatus(record: ContainerRecord): string {
+  if (record.state.status !== 'starting') return record.state.status;
+  return record.state.finishedAt.startsWith('0001') ? 'created' : 'exited';
+}
+
+export interface PortItem {
+  IP?: string;
+  PrivatePort: number;
+  PublicPort?: number;
+  Type: string;
+}
+
+/** Ports of a list item: published ones with their address, then those merely exposed. */
+export function portList(record: ContainerRecord): PortItem[] {
+  if (!isRunning(record)) return [];
+  const published = record.ports.map((port) => ({ IP: shownIp(port), PrivatePort: port.containerPort, PublicPort: port.hostPort, Type: port.protocol as string }));
+  const taken = new Set(published.map((port) => `${port.PrivatePort}/${port.Type}`));
+  const exposed = Object.keys(record.config.ExposedPorts ?? {})
+    .filter((key) => !taken.has(key))
+    .map((key) => {
+      const [port = '0', type = 'tcp'] = key.split('/');
+      return { PrivatePort: Number(port), Type: type };
+    });
+  return [...published, ...exposed];
+}
+
+function shownIp(port: PublishedPort): string {
+  return port.hostIp === '' ? '0.0.0.0' : port.hostIp;
+}
+
+/** `NetworkSettings.Ports` of inspect. */
+function portMap(record: ContainerRecord): Record<string, { HostIp: string; HostPort: string }[] | null> {
+  const map: Record<string, { HostIp: string; HostPort: string }[] | null> = {};
+  if (!isRunning(record)) return map;
+  for (const key of Object.keys(record.config.ExposedPorts ?? {})) map[key] = null;
+  for (const port of record.ports) {
+    const key = `${port.containerPort}/${port.protocol}`;
+    map[key] = [...(map[key] ?? []), { HostIp: shownIp(port), HostPort: String(port.hostPort) }];
+  }
+  return map;
+}
+
+function networkMap(record: ContainerRecord): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(record.networks).map(([name, attachment]) => [name, endpointSettings(attachment)]));
+}
+
+/** `EndpointSettings`: the request, and what the container has while it runs. */
+export function endpointSettings({ request, endpoint }: NetworkAttachment): Record<string, unknown> {
+  return {
+    IPAMConfig: request.IPAMConfig ?? null,
+    Links: request.Links ?? null,
+    Aliases: request.Aliases ?? null,
+    MacAddress: endpoint?.macAddress ?? '',
+    DriverOpts: request.DriverOpts ?? null,
+    GwPriority: request.GwPriority ?? 0,
+    NetworkID: endpoint?.networkId ?? '',
+    EndpointID: endpoint?.endpointId ?? '',
+    Gateway: endpoint?.gateway ?? '',
+    IPAddress: endpoint?.ipv4 ?? '',
+    IPPrefixLen: endpoint?.ipv4PrefixLength ?? 0,
+    IPv6Gateway: endpoint?.ipv6Gateway ?? '',
+    GlobalIPv6Address: endpoint?.ipv6 ?? '',
+    GlobalIPv6PrefixLen: endpoint?.ipv6PrefixLength ?? 0,
+    DNSNames: endpoint ? [...endpoint.dnsNames] : null,
+  };
+}
+
+const inspected = new WeakMap<ContainerRecord, string>();
+
+/** GET /containers/{id}/json as JSON text. */
+export function inspectJson(record: ContainerRecord, context: ViewContext, size?: { rw: number; rootFs: number }): string {
+  if (size) return JSON.stringify(inspectObject(record, context, size));
+  let text = inspected.get(record);
+  if (text === undefined) inspected.set(record, (text = JSON.stringify(inspectObject(record, context))));
+  return text;
+}
+
+function inspectObject(record: ContainerRecord, context: ViewContext, size?: { rw: number; rootFs: number }): unknown {
+  const { state } = record;
+  const dir = context.dir(record.id);
+  const bridge = record.networks['bridge']?.endpoint;
+  return {
+    Id: record.id,
+    Created: record.created,
+    Path: record.path,
+    Args: record.args,
+    State: {
+      Status: shownStatus(record),
+      Running: isRunning(record),
+      Paused: state.status === 'paused',
+      Restarting: state.status === 'restarting',
+      OOMKilled: state.oomKilled,
+      Dead: state.status === 'dead',
+      Pid: state.pid,
+      ExitCode: state.exitCode,
+      Error: state.error,
+      StartedAt: state.startedAt,
+      FinishedAt: state.finishedAt,
+    },
+    Image: record.image,
+    ResolvConfPath: `${dir}/resolv.conf`,
+    HostnamePath: `${dir}/hostname`,
+    HostsPath: `${dir}/hosts`,
+    LogPath: record.logPath,
+    Name: record.name,
+    RestartCount: record.restartCount,
+    Driver: context.graphData(record.id).Name,
+    Platform: 'linux',
+    MountLabel: '',
+    ProcessLabel: '',
+    AppArmorProfile: '',
+    ExecIDs: null,
+    HostConfig: record.hostConfig,
+    GraphDriver: { Data: context.graphData(record.id).Data, Name: context.graphData(record.id).Name },
+    ...(size ? { SizeRw: size.rw, SizeRootFs: size.rootFs } : {}),
+    Mounts: record.mounts,
+    Config: record.config,
+    NetworkSettings: {
+      Bridge: '',
+      SandboxID: bridge ? record.id : '',
+      SandboxKey: '',
+      Ports: portMap(record),
+      HairpinMode: false,
+      LinkLocalIPv6Address: '',
+      LinkLocalIPv6PrefixLen: 0,
+      SecondaryIPAddresses: null,
+      SecondaryIPv6Addresses: null,
+      EndpointID: bridge?.endpointId ?? '',
+      Gateway: bridge?.gateway ?? '',
+      GlobalIPv6Address: bridge?.ipv6 ?? '',
+      GlobalIPv6PrefixLen: bridge?.ipv6PrefixLength ?? 0,
+      IPAddress: bridge?.ipv4 ?? '',
+      IPPrefixLen: bridge?.ipv4PrefixLength ?? 0,
+      IPv6Gateway: bridge?.ipv6Gateway ?? '',
+      MacAddress: bridge?.macAddress ?? '',
+      Networks: networkMap(record),
+    },
+  };
+}

@@ -1,0 +1,97 @@
+/**
+ * Decoders for JSON request bodies: types checked, field names matched case-insensitively and unknown fields ignored, as
+ * clients of the Engine API are used to; `null` and absence give the default. Errors name the field.
+ */
+import { invalid } from '../../errors/engine-error.js';
+
+export interface Decoder<T> {
+  /** Decodes a value that is present. */
+  readonly decode: (value: unknown, path: string) => T;
+  /** The value of an absent or null field; undefined leaves the field out. */
+  readonly absent: () => T | undefined;
+}
+
+function fail(path: string, wanted: string, value: unknown): never {
+  const got = Array.isArray(value) ? 'array' : typeof value;
+  throw invalid(`invalid JSON: field ${path || 'body'} must be ${wanted}, not ${got}`, { code: 'INVALID_FIELD' });
+}
+
+function decoder<T>(decode: Decoder<T>['decode'], absent: () => T | undefined): Decoder<T> {
+  return { decode, absent };
+}
+
+export const string = (fallback = ''): Decoder<string> =>
+  decoder((value, path) => (typeof value === 'string' ? value : fail(path, 'a string', value)), () => fallback);
+
+export const boolean = (fallback = false): Decoder<boolean> =>
+  decoder((value, path) => (typeof value === 'boolean' ? value : fail(path, 'a boolean', value)), () => fallback);
+
+/** A whole number. Beyond 2^53 (sizes that clients send as "unlimited") the nearest double is good enough. */
+export const integer = (fallback = 0): Decoder<number> =>
+  decoder((value, path) => (typeof value === 'number' && Number.isInteger(value) ? value : fail(path, 'an integer', value)), () => fallback);
+
+export const anything = (): Decoder<unknown> => decoder((value) => value, () => undefined);
+
+/** A decoder for a field that stays out when it is absent. */
+export function optional<T>(inner: Decoder<T>): Decoder<T | undefined> {
+  return decoder<T | undefined>(inner.decode, () => undefined);
+}
+
+/** A decoder whose absent value is null. */
+export function nullable<T>(inner: Decoder<T>): Decoder<T | null> {
+  return decoder<T | null>(inner.decode, () => null);
+}
+
+export function list<T>(item: Decoder<T>): Decoder<T[]> {
+  return decoder((value, path) => {
+    if (!Array.isArray(value)) return fail(path, 'an array', value);
+    return value.map((element: unknown, index) => required(item, element, `${path}[${index}]`));
+  }, () => []);
+}
+
+/** An object with free keys. */
+export function dictionary<T>(item: Decoder<T>): Decoder<Record<string, T>> {
+  return decoder((value, path) => {
+    if (!isObject(value)) return fail(path, 'an object', value);
+    return Object.fromEntries(Object.entries(value).map(([key, element]) => [key, required(item, element, `${path}.${key}`)]));
+  }, () => ({}));
+}
+
+/** `{}` values, as port and volume sets have them. */
+export const emptyObject = (): Decoder<Record<string, never>> => decoder(() => ({}), () => ({}));
+
+/** Cmd and Entrypoint: an array of strings, or one string. */
+export const words = (): Decoder<string[]> =>
+  decoder((value, path) => (typeof value === 'string' ? [value] : list(string()).decode(value, path)), () => []);
+
+type Shape = Readonly<Record<string, Decoder<unknown>>>;
+type Fields<S extends Shape> = { [K in keyof S]: S[K] extends Decoder<infer T> ? T : never };
+
+/** An object with known fields; a field whose decoder has no absent value is left out. */
+export function object<S extends Shape>(shape: S): Decoder<Fields<S>> {
+  const byLowerCase = new Map(Object.keys(shape).map((name) => [name.toLowerCase(), name]));
+  const fill = (given: Readonly<Record<string, unknown>>, path: string): Fields<S> => {
+    const values = new Map<string, unknown>();
+    for (const [key, value] of Object.entries(given)) {
+      const name = key in shape ? key : byLowerCase.get(key.toLowerCase());
+      if (name !== undefined && value !== null) values.set(name, value);
+    }
+    const result: Record<string, unknown> = {};
+    for (const [name, field] of Object.entries(shape)) {
+      const decoded = values.has(name) ? field.decode(values.get(name), path === '' ? name : `${path}.${name}`) : field.absent();
+      if (decoded !== undefined) result[name] = decoded;
+    }
+    return result as Fields<S>;
+  };
+  return decoder((value, path) => (isObject(value) ? fill(value, path) : fail(path, 'an object', value)), () => fill({}, ''));
+}
+
+function required<T>(item: Decoder<T>, value: unknown, path: string): T {
+  if (value !== null && value !== undefined) return item.decode(value, path);
+  const absent = item.absent();
+  return absent === undefined ? fail(path, 'present', value) : absent;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
