@@ -1,0 +1,274 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createActor, type Actor } from 'xstate';
+import { conflict, internal, isEngineError, notFound } from '../../errors/engine-error.js';
+import type { ContainerConfig, HostConfig } from '../../ports/container.js';
+import type { Unasked } from '../kit/commands.js';
+import { Replies } from '../kit/replies.js';
+import type { ContainerEffects, ContainerHooks } from './container.effects.types.js';
+import { createContainerMachine, type ContainerInput } from './container.machine.js';
+import type { ContainerCommand, WaitResult } from './container.messages.js';
+import { NEVER, withState, type ContainerRecord } from './container.record.js';
+
+const record: ContainerRecord = {
+  version: 1,
+  id: 'ab'.repeat(32),
+  name: '/web',
+  created: '2026-01-01T00:00:00Z',
+  path: 'true',
+  args: [],
+  image: 'sha256:00',
+  topLayer: undefined,
+  config: { Labels: {} } as unknown as ContainerConfig,
+  hostConfig: { RestartPolicy: { Name: 'no', MaximumRetryCount: 0 }, AutoRemove: false } as HostConfig,
+  networks: {},
+  mounts: [],
+  ports: [],
+  state: { status: 'created', pid: 0, exitCode: 0, error: '', oomKilled: false, startedAt: NEVER, finishedAt: NEVER },
+  restartCount: 0,
+  manuallyStopped: false,
+  logPath: '',
+};
+
+const withHost = (host: Partial<HostConfig>): ContainerRecord => ({ ...record, hostConfig: { ...record.hostConfig, ...host } });
+const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+/** A container actor over effects that succeed at once unless a test replaces them; nothing here pretends to be a driver. */
+function harness(input: ContainerInput, overrides: Partial<ContainerEffects & ContainerHooks> = {}) {
+  const replies = new Replies();
+  const events: string[] = [];
+  const views: (ContainerRecord | undefined)[] = [];
+  const log: string[] = [];
+  const effects: ContainerEffects = {
+    create: async (r) => r,
+    start: async (r) => (log.push('start'), withState(r, { status: 'running', pid: 7, startedAt: new Date().toISOString() })),
+    adopt: async (r) => r,
+    stop: async () => (log.push('stop'), actor.send({ type: 'task.exited', exit: { exitCode: 143, exitedAt: new Date() } })),
+    pause: async () => undefined,
+    unpause: async () => undefined,
+    drain: async () => undefined,
+    release: async (r) => (log.push('release'), r),
+    remove: async () => void log.push('remove'),
+    save: async () => undefined,
+    ...overrides,
+  };
+  const hooks: ContainerHooks = {
+    publish: (_id, view) => views.push(view),
+    emit: (action) => events.push(action),
+    kill: async () => undefined,
+    saveLater: () => undefined,
+    now: () => new Date().toISOString(),
+    ...overrides,
+  };
+  const actor: Actor<ReturnType<typeof createContainerMachine>> = createActor(createContainerMachine(effects, hooks, replies), { input });
+  actor.subscribe({ complete: () => replies.actorEnded(actor), error: () => undefined });
+  actor.start();
+  const ask = <T = unknown>(command: Unasked<ContainerCommand>, signal?: AbortSignal): Promise<T> => replies.ask<ContainerCommand>(actor as never, command, signal) as Promise<T>;
+  const exit = (exitCode: number): void => actor.send({ type: 'task.exited', exit: { exitCode, exitedAt: new Date() } });
+  const state = (): unknown => actor.getSnapshot().value;
+  return { actor, ask, exit, events, views, log, state, replies, last: () => views.at(-1) };
+}
+
+test('create, start, wait, exit: each command is answered and events come in order', async () => {
+  const c = harness({ phase: 'new', record });
+  await c.ask({ type: 'container.created' });
+  const waited = c.ask<WaitResult>({ type: 'container.wait', condition: 'next-exit' });
+  await c.ask({ type: 'container.start' });
+  assert.equal(c.last()?.state.status, 'running');
+  c.exit(3);
+  assert.deepEqual(await waited, { exitCode: 3 });
+  await tick();
+  assert.equal(c.last()?.state.status, 'exited');
+  assert.deepEqual(c.events, ['create', 'start', 'die']);
+  assert.deepEqual(await c.ask({ type: 'container.wait', condition: 'not-running' }), { exitCode: 3 });
+});
+
+test('an exit that beats the reply of the start is not lost', async () => {
+  const c = harness({ phase: 'idle', record }, {
+    start: async (r) => {
+      c.exit(0);
+      return withState(r, { status: 'running', pid: 7 });
+    },
+  });
+  await c.ask({ type: 'container.start' });
+  await tick();
+  assert.equal(c.state(), 'idle');
+  assert.deepEqual(c.events, ['start', 'die']);
+});
+
+test('start while running and stop while stopped are not modified', async () => {
+  const c = harness({ phase: 'idle', record });
+  await assert.rejects(c.ask({ type: 'container.stop', options: {} }), (e) => isEngineError(e, 'not-modified'));
+  await c.ask({ type: 'container.start' });
+  await assert.rejects(c.ask({ type: 'container.start' }), (e) => isEngineError(e, 'not-modified'));
+});
+
+test('stops join one stop and all are answered; die comes before stop', async () => {
+  let exitNow = (): void => undefined;
+  const c = harness({ phase: 'idle', record }, { stop: () => new Promise(() => (exitNow = () => c.exit(143))) });
+  await c.ask({ type: 'container.start' });
+  const stops = [c.ask({ type: 'container.stop', options: {} }), c.ask({ type: 'container.stop', options: {} })];
+  await tick();
+  exitNow();
+  await Promise.all(stops);
+  assert.deepEqual(c.events, ['start', 'die', 'stop']);
+});
+
+test('commands that arrive while the exit is settled wait their turn', async () => {
+  let finish = (): void => undefined;
+  const c = harness({ phase: 'idle', record }, { release: (r) => new Promise((resolve) => (finish = () => resolve(r))) });
+  await c.ask({ type: 'container.start' });
+  c.exit(0);
+  await tick();
+  const removed = c.ask({ type: 'container.remove', options: { force: false, volumes: false } });
+  await tick();
+  assert.equal(c.state(), 'releasing');
+  finish();
+  await removed;
+  assert.equal(c.last(), undefined);
+});
+
+test('a running container is removed only with force; removal wakes every waiter', async () => {
+  const c = harness({ phase: 'idle', record });
+  await c.ask({ type: 'container.start' });
+  await assert.rejects(c.ask({ type: 'container.remove', options: { force: false, volumes: false } }), /stop the container before removing or force remove/);
+  const waits = (['not-running', 'next-exit', 'removed'] as const).map((condition) => c.ask<WaitResult>({ type: 'container.wait', condition }));
+  await c.ask({ type: 'container.remove', options: { force: true, volumes: true } });
+  assert.deepEqual((await Promise.all(waits)).map((r) => r.exitCode), [143, 143, 143]);
+  assert.deepEqual(c.events, ['start', 'die', 'stop', 'destroy']);
+});
+
+test('auto-remove removes after the exit, and after a failed start', async () => {
+  const c = harness({ phase: 'idle', record: withHost({ AutoRemove: true }) });
+  const removed = c.ask<WaitResult>({ type: 'container.wait', condition: 'removed' });
+  await c.ask({ type: 'container.start' });
+  c.exit(9);
+  assert.deepEqual(await removed, { exitCode: 9 });
+  const failing = harness({ phase: 'idle', record: withHost({ AutoRemove: true }) }, { start: async () => Promise.reject(internal('boom', { details: { exitCode: 127 } })) });
+  await assert.rejects(failing.ask({ type: 'container.start' }), /boom/);
+  await tick();
+  assert.deepEqual(failing.log, ['remove']);
+});
+
+test('a failed start leaves a created container with its exit code and error', async () => {
+  const c = harness({ phase: 'idle', record }, { start: async () => Promise.reject(conflict('no such command', { details: { exitCode: 127 } })) });
+  await assert.rejects(c.ask({ type: 'container.start' }), /no such command/);
+  await tick();
+  assert.equal(c.last()?.state.status, 'created');
+  assert.equal(c.last()?.state.exitCode, 127);
+});
+
+test('restart policy brings it back after the backoff, a stop ends that', async () => {
+  const c = harness({ phase: 'idle', record: withHost({ RestartPolicy: { Name: 'always', MaximumRetryCount: 0 } }) });
+  await c.ask({ type: 'container.start' });
+  c.exit(1);
+  await tick();
+  assert.equal(c.last()?.state.status, 'restarting');
+  await new Promise((resolve) => setTimeout(resolve, 150));
+  assert.equal(c.last()?.state.status, 'running');
+  assert.equal(c.last()?.restartCount, 1);
+  c.exit(1);
+  await tick();
+  await c.ask({ type: 'container.stop', options: {} });
+  assert.equal(c.last()?.state.status, 'exited');
+});
+
+test('restart of a running container stops and starts it and answers once it runs', async () => {
+  const c = harness({ phase: 'idle', record });
+  await c.ask({ type: 'container.start' });
+  await c.ask({ type: 'container.restart', options: {} });
+  assert.equal(c.last()?.state.status, 'running');
+  assert.deepEqual(c.events, ['start', 'die', 'stop', 'start', 'restart']);
+});
+
+test('kill: a plain signal answers at once, SIGKILL when the exit is settled, a vanished process is a conflict', async () => {
+  const c = harness({ phase: 'idle', record });
+  await assert.rejects(c.ask({ type: 'container.kill', signal: 9 }), /is not running/);
+  await c.ask({ type: 'container.start' });
+  await c.ask({ type: 'container.kill', signal: 1 });
+  let answered = false;
+  const killed = c.ask({ type: 'container.kill', signal: 9 }).then(() => (answered = true));
+  await tick();
+  assert.equal(answered, false);
+  c.exit(137);
+  await killed;
+  const gone = harness({ phase: 'idle', record }, { kill: async () => Promise.reject(notFound('process already finished')) });
+  await gone.ask({ type: 'container.start' });
+  await assert.rejects(gone.ask({ type: 'container.kill', signal: 9 }), (e) => isEngineError(e, 'conflict'));
+});
+
+test('pause and unpause; a paused container refuses start', async () => {
+  const c = harness({ phase: 'idle', record });
+  await c.ask({ type: 'container.start' });
+  await assert.rejects(c.ask({ type: 'container.unpause' }), /is not paused/);
+  await c.ask({ type: 'container.pause' });
+  assert.equal(c.last()?.state.status, 'paused');
+  await assert.rejects(c.ask({ type: 'container.start' }), /cannot start a paused container/);
+  await assert.rejects(c.ask({ type: 'container.pause' }), /already paused/);
+  await c.ask({ type: 'container.unpause' });
+  assert.equal(c.last()?.state.status, 'running');
+});
+
+test('a failed removal leaves a dead container that can be removed again', async () => {
+  let fail = true;
+  const c = harness({ phase: 'idle', record }, { remove: async () => (fail ? Promise.reject(internal('busy')) : undefined) });
+  await assert.rejects(c.ask({ type: 'container.remove', options: { force: false, volumes: false } }), /busy/);
+  assert.equal(c.last()?.state.status, 'dead');
+  await assert.rejects(c.ask({ type: 'container.start' }), /marked for removal/);
+  fail = false;
+  await c.ask({ type: 'container.remove', options: { force: false, volumes: false } });
+});
+
+test('a client that goes away takes its wait with it', async () => {
+  const c = harness({ phase: 'idle', record });
+  await c.ask({ type: 'container.start' });
+  const abort = new AbortController();
+  const waiting = c.ask({ type: 'container.wait', condition: 'not-running' }, abort.signal);
+  abort.abort();
+  await assert.rejects(waiting, (e) => isEngineError(e, 'cancelled'));
+  assert.equal(c.actor.getSnapshot().context.waiters.length, 0);
+  assert.equal(c.replies.size, 0);
+});
+
+test('every command is answered in every resting state', async () => {
+  const commands: Unasked<ContainerCommand>[] = [
+    { type: 'container.created' },
+    { type: 'container.start' },
+    { type: 'container.stop', options: {} },
+    { type: 'container.shutdown', options: {} },
+    { type: 'container.restart', options: {} },
+    { type: 'container.kill', signal: 15 },
+    { type: 'container.pause' },
+    { type: 'container.unpause' },
+    { type: 'container.remove', options: { force: false, volumes: false } },
+    { type: 'container.amend', amend: (r) => r },
+  ];
+  const reach: Record<string, (c: ReturnType<typeof harness>) => Promise<void>> = {
+    idle: async () => undefined,
+    active: async (c) => void (await c.ask({ type: 'container.start' })),
+    paused: async (c) => {
+      await c.ask({ type: 'container.start' });
+      await c.ask({ type: 'container.pause' });
+    },
+    backoff: async (c) => {
+      await c.ask({ type: 'container.start' });
+      c.exit(1);
+      await tick();
+    },
+  };
+  for (const [name, go] of Object.entries(reach)) {
+    for (const command of commands) {
+      const c = harness({ phase: 'idle', record: withHost({ RestartPolicy: { Name: 'always', MaximumRetryCount: 0 } }) });
+      await go(c);
+      const outcome = await Promise.race([
+        c.ask(command).then(
+          () => 'answered',
+          (error: unknown) => (isEngineError(error) ? 'answered' : 'failed'),
+        ),
+        new Promise<string>((resolve) => setTimeout(resolve, 500, 'silent')),
+      ]);
+      assert.equal(outcome, 'answered', `${command.type} in ${name}`);
+      c.actor.stop();
+    }
+  }
+});
