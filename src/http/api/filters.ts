@@ -1,0 +1,90 @@
+/** The `filters` query parameter: `{"k":{"v":true}}`, or the older `{"k":["v"]}`. */
+import { invalid } from '../../errors/engine-error.js';
+
+export class Filters {
+  constructor(private readonly values: ReadonlyMap<string, readonly string[]>) {}
+
+  /** Values of a key, [] when it is absent. */
+  get(key: string): readonly string[] {
+    return this.values.get(key) ?? [];
+  }
+
+  has(key: string): boolean {
+    return this.values.has(key);
+  }
+
+  keys(): Iterable<string> {
+    return this.values.keys();
+  }
+
+  get size(): number {
+    return this.values.size;
+  }
+
+  /** Throws invalid `invalid filter 'k'` for a key that the endpoint does not know. */
+  allow(known: readonly string[]): this {
+    for (const key of this.values.keys()) {
+      if (!known.includes(key)) throw invalid(`invalid filter '${key}'`, { code: 'INVALID_FILTER' });
+    }
+    return this;
+  }
+
+  /** The one boolean of a key, undefined when it is absent. Throws invalid for anything else. */
+  flag(key: string): boolean | undefined {
+    const values = this.get(key);
+    if (values.length === 0) return undefined;
+    const truths = values.map((value) => (['1', 'true'].includes(value) ? true : ['0', 'false'].includes(value) ? false : undefined));
+    if (truths.some((truth) => truth === undefined || truth !== truths[0])) throw invalid(`invalid filter '${key}=[${values.join(' ')}]'`, { code: 'INVALID_FILTER' });
+    return truths[0];
+  }
+
+  /** True when every `key` or `key=value` of the label filter holds. */
+  matchesLabels(labels: Readonly<Record<string, string>> | null | undefined, key = 'label'): boolean {
+    return this.get(key).every((wanted) => {
+      const [name = '', ...value] = wanted.split('=');
+      const actual = labels?.[name];
+      return actual !== undefined && (value.length === 0 || actual === value.join('='));
+    });
+  }
+
+  /** True when the key is absent or one of its values is a regular expression found in, or equal to, the subject. */
+  matchesPattern(key: string, subject: string): boolean {
+    const patterns = this.get(key);
+    return patterns.length === 0 || patterns.some((pattern) => pattern === subject || toPattern(pattern)?.test(subject) === true);
+  }
+
+  /** True when the key is absent or has exactly this value. */
+  matchesExactly(key: string, subject: string): boolean {
+    const values = this.get(key);
+    return values.length === 0 || values.includes(subject);
+  }
+}
+
+/** Parses the parameter; '' and absence are no filters. Throws invalid `invalid filter` for anything malformed. */
+export function parseFilters(text: string | undefined): Filters {
+  if (text === undefined || text === '') return new Filters(new Map());
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch (error) {
+    throw invalid('invalid filter', { code: 'INVALID_FILTER', cause: error });
+  }
+  if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) throw invalid('invalid filter', { code: 'INVALID_FILTER' });
+  const values = new Map<string, readonly string[]>();
+  for (const [key, value] of Object.entries(parsed as Record<string, unknown>)) {
+    if (Array.isArray(value) && value.every((item) => typeof item === 'string')) values.set(key, value);
+    else if (typeof value === 'object' && value !== null && Object.values(value).every((flag) => typeof flag === 'boolean')) {
+      values.set(key, Object.keys(value));
+    } else throw invalid('invalid filter', { code: 'INVALID_FILTER' });
+  }
+  return new Filters(values);
+}
+
+function toPattern(text: string): RegExp | undefined {
+  try {
+    return new RegExp(text, 'u');
+  } catch {
+    // Not a pattern: only equality can match, as with the known engine.
+    return undefined;
+  }
+}
