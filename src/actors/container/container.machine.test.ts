@@ -63,7 +63,7 @@ function harness(input: ContainerInput, overrides: Partial<ContainerEffects & Co
   const actor: Actor<ReturnType<typeof createContainerMachine>> = createActor(createContainerMachine(effects, hooks, replies), { input });
   actor.subscribe({ complete: () => replies.actorEnded(actor), error: () => undefined });
   actor.start();
-  const ask = <T = unknown>(command: Unasked<ContainerCommand>, signal?: AbortSignal): Promise<T> => replies.ask<ContainerCommand>(actor as never, command, signal) as Promise<T>;
+  const ask = <T = unknown>(command: Unasked<ContainerCommand>, signal?: AbortSignal): Promise<T> => replies.ask<ContainerCommand>(actor, command, signal) as Promise<T>;
   const exit = (exitCode: number): void => actor.send({ type: 'task.exited', exit: { exitCode, exitedAt: new Date() } });
   const state = (): unknown => actor.getSnapshot().value;
   return { actor, ask, exit, events, views, log, state, replies, last: () => views.at(-1) };

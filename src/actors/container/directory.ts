@@ -2,7 +2,6 @@
  * The directory of containers: names, published views, and the actor behind each id. Reads are served from the views
  * without a message; commands go to the actors. It is the containers' part of the root actor's public face.
  */
-import type { ActorRefFrom } from 'xstate';
 import { EngineError, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { ImageStore } from '../../ports/images.js';
@@ -154,7 +153,7 @@ export class ContainerDirectory {
 
   /** Tells a container what the supervisor reported; facts about unknown containers are dropped. */
   tell(id: string, fact: ContainerFact): void {
-    (this.collection.children.get(id) as ActorRefFrom<ContainerMachine> | undefined)?.send(fact);
+    this.collection.children.get(id)?.send(fact);
   }
 
   /** Replaces or drops a view: the hook of the machines. */
@@ -173,8 +172,8 @@ export class ContainerDirectory {
   }
 
   #ask<C extends ContainerCommand>(id: string, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
-    const actor = this.collection.children.get(id) as ActorRefFrom<ContainerMachine> | undefined;
+    const actor = this.collection.children.get(id);
     if (!actor) return Promise.reject(notFound(`No such container: ${id}`));
-    return this.deps.replies.ask<C>(actor as never, command, signal);
+    return this.deps.replies.ask<C>(actor, command, signal);
   }
 }

@@ -31,10 +31,10 @@ export function createEngineMachine(steps: EngineSteps, children: Readonly<Recor
   return setup({
     types: { events: {} as EngineEvent, context: {} as { readonly stopAsked: boolean } },
     actors: {
-      boot: effect((_: undefined) => steps.boot()),
-      recover: effect((_: undefined) => steps.recover()),
-      open: effect((_: undefined) => steps.open()),
-      drain: effect((_: undefined) => steps.drain()),
+      boot: effect<void, undefined>(() => steps.boot()),
+      recover: effect<void, undefined>(() => steps.recover()),
+      open: effect<void, undefined>(() => steps.open()),
+      drain: effect<void, undefined>(() => steps.drain()),
     },
     actions: {
       failed: ({ event }) => steps.onFailed((event as { error?: unknown }).error),

@@ -203,7 +203,7 @@ const MOUNT_TYPES = new Set(['bind', 'volume', 'tmpfs', 'image', 'npipe', 'clust
 
 function checkMounts(mounts: readonly MountRequest[]): void {
   for (const { Type, BindOptions, VolumeOptions, TmpfsOptions } of mounts) {
-    if (!MOUNT_TYPES.has(Type)) throw invalid(`mount type unknown: "${String(Type)}"`);
+    if (!MOUNT_TYPES.has(Type)) throw invalid(`mount type unknown: "${Type}"`);
     for (const [name, given, type] of [
       ['BindOptions', BindOptions, 'bind'],
       ['VolumeOptions', VolumeOptions, 'volume'],

@@ -1,0 +1,196 @@
+/** What `version` and `info` answer, put together from views: no runtime is asked while a client waits. */
+import type { ContainerRecord } from '../container/container.record.js';
+import type { ImageStore } from '../../ports/images.js';
+import type { LayerStore } from '../../ports/storage.js';
+import type { HostInfo } from './host.js';
+
+export const API_VERSION = '1.49';
+export const MIN_API_VERSION = '1.24';
+
+export interface ComponentVersion {
+  readonly name: string;
+  readonly version: string;
+  readonly commit: string;
+}
+
+/** Settings that may change while the daemon runs. */
+export interface SystemSettings {
+  readonly id: string;
+  readonly dataRoot: string;
+  readonly debug: boolean;
+  readonly labels: readonly string[];
+  readonly experimental: boolean;
+  readonly liveRestore: boolean;
+  readonly defaultRuntime: string;
+  readonly runtimes: Readonly<Record<string, { readonly path?: string; readonly runtimeType?: string }>>;
+  readonly logDriver: string;
+  readonly cgroupDriver: string;
+  readonly cgroupVersion: '1' | '2';
+  readonly registryMirrors: readonly string[];
+  readonly insecureCidrs: readonly string[];
+  readonly insecureHosts: readonly string[];
+  readonly httpProxy: string;
+  readonly httpsProxy: string;
+  readonly noProxy: string;
+  readonly cdiSpecDirs: readonly string[];
+  readonly securityOptions: readonly string[];
+  readonly ipForward: boolean;
+  readonly supervisorAddress: string;
+  readonly supervisorNamespace: string;
+  readonly pluginsNamespace: string;
+  readonly initBinary: string;
+  readonly addressPools: readonly { readonly base: string; readonly size: number }[];
+}
+
+export interface SystemDeps {
+  readonly productVersion: string;
+  readonly host: HostInfo;
+  readonly containers: { list(): readonly ContainerRecord[] };
+  readonly images: ImageStore;
+  readonly layers: LayerStore;
+  readonly settings: () => SystemSettings;
+  /** Versions of supervisor, runtime and init; asked once. */
+  readonly components: () => Promise<readonly ComponentVersion[]>;
+  readonly warnings: () => readonly string[];
+  readonly listeners: () => number;
+}
+
+export class SystemService {
+  #components: Promise<readonly ComponentVersion[]> | undefined;
+
+  constructor(private readonly deps: SystemDeps) {}
+
+  #versions(): Promise<readonly ComponentVersion[]> {
+    this.#components ??= this.deps.components().catch((error: unknown) => {
+      this.#components = undefined;
+      throw error;
+    });
+    return this.#components;
+  }
+
+  async version(): Promise<unknown> {
+    const { productVersion, host } = this.deps;
+    const { experimental } = this.deps.settings();
+    const others = await this.#versions().catch(() => []);
+    const engine = {
+      ApiVersion: API_VERSION,
+      Arch: host.architecture,
+      BuildTime: '',
+      Experimental: String(experimental),
+      GitCommit: '',
+      GoVersion: '',
+      KernelVersion: host.kernelVersion,
+      MinAPIVersion: MIN_API_VERSION,
+      Os: 'linux',
+    };
+    return {
+      Platform: { Name: 'engined' },
+      Components: [
+        { Name: 'Engine', Version: productVersion, Details: engine },
+        ...others.map(({ name, version, commit }) => ({ Name: name, Version: version, Details: { GitCommit: commit } })),
+      ],
+      Version: productVersion,
+      ApiVersion: API_VERSION,
+      MinAPIVersion: MIN_API_VERSION,
+      GitCommit: '',
+      // Clients print it; there is no Go in this engine.
+      GoVersion: '',
+      Os: 'linux',
+      Arch: host.architecture,
+      KernelVersion: host.kernelVersion,
+      ...(experimental ? { Experimental: true } : {}),
+      BuildTime: '',
+    };
+  }
+
+  async info(atLeast: (major: number, minor: number) => boolean): Promise<unknown> {
+    const { host, images, layers, containers } = this.deps;
+    const settings = this.deps.settings();
+    const versions = new Map((await this.#versions().catch(() => [])).map((component) => [component.name, component]));
+    const records = containers.list();
+    const count = (status: string): number => records.filter(({ state }) => state.status === status).length;
+    const commit = (name: string): { ID: string; Expected?: string } => {
+      const id = versions.get(name)?.commit ?? '';
+      return atLeast(1, 49) ? { ID: id } : { ID: id, Expected: id };
+    };
+    const paused = count('paused');
+    const running = count('running') + count('restarting');
+    const warnings = this.deps.warnings();
+    return {
+      ID: settings.id,
+      Containers: records.length,
+      ContainersRunning: running,
+      ContainersPaused: paused,
+      ContainersStopped: records.length - running - paused,
+      Images: images.list().length,
+      Driver: layers.driver,
+      DriverStatus: layers.driverStatus,
+      Plugins: { Volume: ['local'], Network: ['bridge', 'host', 'null'], Authorization: null, Log: ['json-file', 'local', 'none'] },
+      MemoryLimit: true,
+      SwapLimit: true,
+      CpuCfsPeriod: true,
+      CpuCfsQuota: true,
+      CPUShares: true,
+      CPUSet: true,
+      PidsLimit: true,
+      IPv4Forwarding: settings.ipForward,
+      Debug: settings.debug,
+      NFd: -1,
+      OomKillDisable: settings.cgroupVersion === '1',
+      NGoroutines: -1,
+      SystemTime: new Date().toISOString(),
+      LoggingDriver: settings.logDriver,
+      CgroupDriver: settings.cgroupDriver,
+      CgroupVersion: settings.cgroupVersion,
+      NEventsListener: this.deps.listeners(),
+      KernelVersion: host.kernelVersion,
+      OperatingSystem: host.operatingSystem,
+      OSVersion: host.osVersion,
+      OSType: 'linux',
+      Architecture: host.machine,
+      IndexServerAddress: 'https://index.docker.io/v1/',
+      RegistryConfig: {
+        ...(atLeast(1, 47) ? {} : { AllowNondistributableArtifactsCIDRs: null, AllowNondistributableArtifactsHostnames: null }),
+        InsecureRegistryCIDRs: ['::1/128', '127.0.0.0/8', ...settings.insecureCidrs],
+        IndexConfigs: {
+          'docker.io': { Name: 'docker.io', Mirrors: settings.registryMirrors, Secure: true, Official: true },
+          ...Object.fromEntries(settings.insecureHosts.map((name) => [name, { Name: name, Mirrors: [], Secure: false, Official: false }])),
+        },
+        Mirrors: settings.registryMirrors.length === 0 ? null : settings.registryMirrors,
+      },
+      NCPU: host.cpuCount,
+      MemTotal: host.memoryBytes,
+      GenericResources: null,
+      DockerRootDir: settings.dataRoot,
+      HttpProxy: maskCredentials(settings.httpProxy),
+      HttpsProxy: maskCredentials(settings.httpsProxy),
+      NoProxy: settings.noProxy,
+      Name: host.hostname,
+      Labels: settings.labels,
+      ExperimentalBuild: settings.experimental,
+      ServerVersion: this.deps.productVersion,
+      Runtimes: settings.runtimes,
+      DefaultRuntime: settings.defaultRuntime,
+      Swarm: { NodeID: '', NodeAddr: '', LocalNodeState: 'inactive', ControlAvailable: false, Error: '', RemoteManagers: null },
+      LiveRestoreEnabled: settings.liveRestore,
+      Isolation: '',
+      InitBinary: settings.initBinary,
+      ContainerdCommit: commit('containerd'),
+      RuncCommit: commit('runc'),
+      InitCommit: commit('tini'),
+      SecurityOptions: settings.securityOptions,
+      ...(settings.addressPools.length > 0 ? { DefaultAddressPools: settings.addressPools.map(({ base, size }) => ({ Base: base, Size: size })) } : {}),
+      ...(atLeast(1, 46)
+        ? { Containerd: { Address: settings.supervisorAddress, Namespaces: { Containers: settings.supervisorNamespace, Plugins: settings.pluginsNamespace } } }
+        : {}),
+      ...(atLeast(1, 49) ? { FirewallBackend: { Driver: 'iptables' } } : {}),
+      CDISpecDirs: settings.cdiSpecDirs,
+      Warnings: warnings.length === 0 ? null : warnings,
+    };
+  }
+}
+
+/** Proxy URLs are shown without their credentials. */
+function maskCredentials(url: string): string {
+  return url.replace(/^([a-z]+:\/\/)[^@/]*@/i, '$1xxxxx:xxxxx@');
+}

@@ -1,0 +1,100 @@
+/** Filters of GET /containers/json (engine-api.md 4.2). */
+import { invalid } from '../../errors/engine-error.js';
+import type { ContainerRecord } from '../../actors/container/container.record.js';
+import { isRunning } from '../../actors/container/container.record.js';
+import type { Filters } from './filters.js';
+import { portList, shownStatus } from './container-view.js';
+
+const KNOWN = ['ancestor', 'before', 'since', 'exited', 'id', 'isolation', 'label', 'name', 'status', 'health', 'volume', 'network', 'is-task', 'publish', 'expose'];
+const STATUSES = ['created', 'running', 'paused', 'restarting', 'removing', 'exited', 'dead'];
+const HEALTHS = ['starting', 'healthy', 'unhealthy', 'none'];
+
+export interface FilterContext {
+  find(reference: string): ContainerRecord;
+  /** Image id of a reference; undefined when there is none. */
+  imageId(reference: string): string | undefined;
+  /** True when `ancestor` is the image or one of its parents. */
+  isAncestor(image: string, ancestor: string): boolean;
+}
+
+/** Selects from `records` (newest first) as the query says. */
+export function selectContainers(
+  records: readonly ContainerRecord[],
+  query: { readonly all: boolean; readonly limit: number; readonly filters: Filters },
+  context: FilterContext,
+): readonly ContainerRecord[] {
+  const { filters, limit } = query;
+  if (filters.size === 0) {
+    if (limit > 0) return records.slice(0, limit);
+    return query.all ? records : records.filter(isRunning);
+  }
+  filters.allow(KNOWN);
+  const statuses = filters.get('status');
+  for (const status of statuses) if (!STATUSES.includes(status)) throw invalid(`invalid filter 'status=[${status}]'`);
+  for (const health of filters.get('health')) if (!HEALTHS.includes(health)) throw invalid(`invalid filter 'health=[${health}]'`);
+  const exited = filters.get('exited').map((code) => {
+    if (!/^-?\d+$/.test(code)) throw invalid(`invalid filter 'exited=[${code}]'`);
+    return Number(code);
+  });
+  const all = query.all || limit > 0 || statuses.length > 0 || exited.length > 0 || filters.has('before') || filters.has('since');
+  const before = bound(filters, 'before', context);
+  const since = bound(filters, 'since', context);
+  const ancestors = filters.get('ancestor').map((reference) => context.imageId(reference) ?? '');
+  const publish = filters.get('publish').map(parsePorts);
+  const expose = filters.get('expose').map(parsePorts);
+  const isTask = filters.flag('is-task');
+  const selected = records.filter((record) => {
+    if (!all && !isRunning(record)) return false;
+    if (isTask === true) return false;
+    if (before && record.created >= before.created) return false;
+    if (since && record.created <= since.created) return false;
+    if (statuses.length > 0 && !statuses.includes(shownStatus(record))) return false;
+    if (exited.length > 0 && (isRunning(record) || record.state.startedAt.startsWith('0001') || !exited.includes(record.state.exitCode))) return false;
+    if (ancestors.length > 0 && !ancestors.some((image) => image !== '' && context.isAncestor(record.image, image))) return false;
+    if (!filters.matchesLabels(record.config.Labels)) return false;
+    if (!filters.matchesPattern('id', record.id)) return false;
+    if (!filters.matchesPattern('name', record.name) && !filters.matchesPattern('name', record.name.slice(1))) return false;
+    if (!matchesVolume(filters.get('volume'), record) || !matchesNetwork(filters.get('network'), record)) return false;
+    if (filters.has('health') && !filters.matchesExactly('health', 'none')) return false;
+    return matchesPorts(publish, expose, record);
+  });
+  return limit > 0 ? selected.slice(0, limit) : selected;
+}
+
+function bound(filters: Filters, key: 'before' | 'since', context: FilterContext): ContainerRecord | undefined {
+  const [reference] = filters.get(key);
+  return reference === undefined ? undefined : context.find(reference);
+}
+
+function matchesVolume(wanted: readonly string[], record: ContainerRecord): boolean {
+  return wanted.length === 0 || record.mounts.some(({ Name, Source, Destination }) => wanted.some((value) => value === Name || value === Source || value === Destination));
+}
+
+function matchesNetwork(wanted: readonly string[], record: ContainerRecord): boolean {
+  return (
+    wanted.length === 0 ||
+    Object.entries(record.networks).some(([name, { endpoint }]) => wanted.some((value) => value === name || endpoint?.networkId.startsWith(value) === true))
+  );
+}
+
+interface PortRange {
+  readonly from: number;
+  readonly to: number;
+  readonly protocol: string;
+}
+
+function parsePorts(text: string): PortRange {
+  const match = /^(\d+)(?:-(\d+))?(?:\/(tcp|udp|sctp))?$/.exec(text);
+  if (!match) throw invalid(`invalid filter: ${text} is not a port or a range of ports`);
+  return { from: Number(match[1]), to: Number(match[2] ?? match[1]), protocol: match[3] ?? 'tcp' };
+}
+
+function matchesPorts(publish: readonly PortRange[], expose: readonly PortRange[], record: ContainerRecord): boolean {
+  if (publish.length === 0 && expose.length === 0) return true;
+  const ports = portList(record);
+  const within = (port: number | undefined, type: string) => (range: PortRange) => port !== undefined && range.protocol === type && port >= range.from && port <= range.to;
+  if (publish.length > 0 && !ports.some((port) => publish.some(within(port.PublicPort, port.Type)))) return false;
+  const exposed = Object.keys(record.config.ExposedPorts ?? {}).map((key) => key.split('/'));
+  return expose.length === 0 || exposed.some(([port, type = 'tcp']) => expose.some(within(Number(port), type)));
+}
+

@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { isEngineError } from '../../errors/engine-error.js';
+import { decodeCreate } from './container-create.js';
+import { humanDuration } from './container-view.js';
+import { parseFilters } from './filters.js';
+
+const newest = (): boolean => true;
+const older = (than: number) => (_major: number, minor: number): boolean => minor < than;
+
+test('a create body gets its defaults, whatever the case of its keys', () => {
+  const request = decodeCreate({ image: 'busybox', CMD: 'echo hi', hostconfig: { memory: 1024, PidsLimit: -1 }, Unknown: 1 }, { name: 'web' }, newest);
+  assert.equal(request.config.Image, 'busybox');
+  assert.deepEqual(request.config.Cmd, ['echo hi']);
+  assert.equal(request.hostConfig.Memory, 1024);
+  assert.equal(request.hostConfig.PidsLimit, null);
+  assert.equal(request.hostConfig.NetworkMode, '');
+  assert.deepEqual(request.config.Labels, {});
+  assert.equal(request.config.Env, null);
+  assert.ok(!('Unknown' in request.config) && !('ExposedPorts' in request.config));
+});
+
+test('a wrong type is refused and names its field', () => {
+  const bad: [unknown, RegExp][] = [
+    [{ Image: 1 }, /field Image must be a string/],
+    [{ Image: 'x', Tty: 'yes' }, /field Tty must be a boolean/],
+    [{ Image: 'x', Env: ['A', 1] }, /field Env\[1\] must be a string/],
+    [{ Image: 'x', HostConfig: { Memory: '64m' } }, /field HostConfig.Memory must be an integer/],
+    [{ Image: 'x', HostConfig: { Memory: 1.5 } }, /field HostConfig.Memory/],
+    [{ Image: 'x', HostConfig: { PortBindings: { '80/tcp': [{ HostPort: 80 }] } } }, /PortBindings.80\/tcp\[0\].HostPort/],
+    [{ Image: 'x', Labels: ['a'] }, /field Labels must be an object/],
+    [[], /field body must be an object/],
+    [null, /config cannot be empty/],
+    [{ Image: 'x', HostConfig: { Mounts: [{ Type: 'bogus', Target: '/x' }] } }, /mount type unknown: "bogus"/],
+    [{ Image: 'x', HostConfig: { Mounts: [{ Type: 'bind', Target: '/x', VolumeOptions: {} }] } }, /VolumeOptions must not be specified on mount type "bind"/],
+  ];
+  for (const [body, pattern] of bad) {
+    assert.throws(() => decodeCreate(body, {}, newest), (error) => isEngineError(error, 'invalid') && pattern.test(error.message), JSON.stringify(body));
+  }
+});
+
+test('older API versions lose what they did not know', () => {
+  const body = { Image: 'x', HostConfig: { AutoRemove: true, Annotations: { a: 'b' }, ConsoleSize: [24, 80] }, NetworkingConfig: { EndpointsConfig: { a: {}, b: {} } } };
+  assert.throws(() => decodeCreate(body, {}, older(44)), /multiple network endpoints: a, b/);
+  const old = decodeCreate({ ...body, NetworkingConfig: null }, {}, older(25));
+  assert.equal(old.hostConfig.AutoRemove, false);
+  assert.equal(old.hostConfig.Annotations, undefined);
+  assert.deepEqual(old.hostConfig.ConsoleSize, [0, 0]);
+});
+
+test('filters in both forms, and nothing else', () => {
+  assert.deepEqual(parseFilters('{"name":{"a":true}}').get('name'), ['a']);
+  assert.deepEqual(parseFilters('{"name":["a","b"]}').get('name'), ['a', 'b']);
+  assert.equal(parseFilters(undefined).size, 0);
+  for (const bad of ['{', '[]', '"x"', '{"a":1}', '{"a":["b",1]}', '{"a":{"b":"c"}}']) assert.throws(() => parseFilters(bad), /invalid filter/, bad);
+  assert.throws(() => parseFilters('{"zz":["1"]}').allow(['name']), /invalid filter 'zz'/);
+  assert.equal(parseFilters('{"label":["a=b=c","d"]}').matchesLabels({ a: 'b=c', d: '' }), true);
+  assert.equal(parseFilters('{"label":["a"]}').matchesLabels({}), false);
+  assert.equal(parseFilters('{"name":["^/we"]}').matchesPattern('name', '/web'), true);
+  assert.equal(parseFilters('{"name":["("]}').matchesPattern('name', '/web'), false);
+});
+
+test('durations in the words that scripts parse', () => {
+  const second = 1000;
+  const hour = 3600 * second;
+  const cases: [number, string][] = [
+    [500, 'Less than a second'],
+    [second, '1 second'],
+    [59 * second, '59 seconds'],
+    [60 * second, 'About a minute'],
+    [120 * second, '2 minutes'],
+    [60 * 60 * second, 'About an hour'],
+    [89 * 60 * second, 'About an hour'],
+    [2 * hour, '2 hours'],
+    [47 * hour, '47 hours'],
+    [48 * hour, '2 days'],
+    [14 * 24 * hour, '2 weeks'],
+    [60 * 24 * hour, '2 months'],
+    [800 * 24 * hour, '2 years'],
+  ];
+  for (const [ms, text] of cases) assert.equal(humanDuration(ms), text);
+});

@@ -1,0 +1,209 @@
+/** Container operations of the Engine API: requests become messages, views become answers. */
+import { conflict, EngineError, invalid, messageOf } from '../../errors/engine-error.js';
+import type { ContainerDirectory } from '../../actors/container/directory.js';
+import type { ContainerCommand, StopOptions, WaitCondition } from '../../actors/container/container.messages.js';
+import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
+import { parseSignal } from '../../actors/container/signals.js';
+import type { ContainerServices } from '../../actors/container/services.js';
+import { decodeCreate } from '../api/container-create.js';
+import { selectContainers } from '../api/container-filters.js';
+import { inspectJson, listItemJson, type ViewContext } from '../api/container-view.js';
+import { parseFilters } from '../api/filters.js';
+import { decodeUpdate } from '../api/container-update.js';
+import type { Exchange } from '../exchange.js';
+import { route, type Route } from '../router.js';
+
+type Ask<T extends ContainerCommand['type']> = Extract<ContainerCommand, { type: T }>;
+
+export interface ContainerRouteDeps {
+  readonly containers: ContainerDirectory;
+  readonly services: ContainerServices;
+  readonly view: ViewContext;
+  /** Image id of a reference, undefined when there is none. */
+  imageId(reference: string): string | undefined;
+  /** True when `ancestor` is the image itself or one that it was built on. */
+  isAncestor(image: string, ancestor: string): boolean;
+}
+
+export function containerRoutes(deps: ContainerRouteDeps): Route[] {
+  const { containers, services, view } = deps;
+  const named = (x: Exchange): ContainerRecord => containers.find(x.params['name'] ?? '');
+  const tell = async <T extends ContainerCommand['type']>(x: Exchange, command: Omit<Ask<T>, 'req'>): Promise<void> => {
+    await containers.ask(named(x).id, command as never);
+    x.sendEmpty(204);
+  };
+
+  return [
+    route('GET', '/containers/json', async (x) => {
+      const size = x.query.flag('size');
+      const records = selectContainers(
+        containers.list(),
+        { all: x.query.flag('all'), limit: x.query.integer('limit') ?? 0, filters: parseFilters(x.query.text('filters')) },
+        { find: (reference) => containers.find(reference), imageId: (reference) => deps.imageId(reference), isAncestor: (image, ancestor) => deps.isAncestor(image, ancestor) },
+      );
+      const nowMs = Date.now();
+      const items = size
+        ? await Promise.all(records.map(async (record) => listItemJson(record, view, nowMs, await services.sizes(record))))
+        : records.map((record) => listItemJson(record, view, nowMs));
+      x.sendJson(200, { json: `[${items.join(',')}]` });
+    }),
+
+    route('POST', '/containers/create', async (x) => {
+      const request = decodeCreate(await x.json(), { name: x.query.text('name'), platform: x.query.text('platform') }, (major, minor) => x.atLeast(major, minor));
+      const { record, warnings } = await containers.create(request);
+      x.sendJson(201, { Id: record.id, Warnings: warnings });
+    }),
+
+    route('GET', '/containers/{name...}/json', async (x) => {
+      const record = named(x);
+      const size = x.query.flag('size') ? await services.sizes(record) : undefined;
+      x.sendJson(200, { json: inspectJson(record, view, size) });
+    }),
+
+    route('POST', '/containers/{name...}/start', (x) => {
+      const length = Number(x.header('content-length') ?? 0);
+      if (length > 7 || x.header('transfer-encoding') !== undefined) {
+        throw invalid('starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24');
+      }
+      if (x.query.text('checkpoint')) throw new EngineError('not-implemented', 'checkpoint is only supported in experimental mode');
+      return tell<'container.start'>(x, { type: 'container.start' });
+    }),
+
+    route('POST', '/containers/{name...}/stop', (x) => tell<'container.stop'>(x, { type: 'container.stop', options: stopOptions(x) })),
+
+    route('POST', '/containers/{name...}/restart', async (x) => {
+      const record = named(x);
+      try {
+        await containers.ask<Ask<'container.restart'>>(record.id, { type: 'container.restart', options: stopOptions(x) });
+      } catch (error) {
+        throw new EngineError('internal', `Cannot restart container ${x.params['name'] ?? ''}: ${messageOf(error)}`, { cause: error });
+      }
+      x.sendEmpty(204);
+    }),
+
+    route('POST', '/containers/{name...}/kill', (x) => {
+      const signal = parseSignal(x.query.text('signal') || 'SIGKILL');
+      return tell<'container.kill'>(x, { type: 'container.kill', signal });
+    }),
+
+    route('POST', '/containers/{name...}/pause', (x) => tell<'container.pause'>(x, { type: 'container.pause' })),
+    route('POST', '/containers/{name...}/unpause', (x) => tell<'container.unpause'>(x, { type: 'container.unpause' })),
+
+    route('POST', '/containers/{name...}/wait', async (x) => {
+      const reference = x.params['name'] ?? '';
+      // Before 1.30 the condition was not known and headers came with the body.
+      const early = x.atLeast(1, 30);
+      const result = services.wait(reference, early ? waitCondition(x.query.text('condition')) : 'not-running', x.signal);
+      if (!early) {
+        x.sendJson(200, waitBody(await result));
+        return;
+      }
+      // The Go client does not call start before it has these headers.
+      const stream = x.stream(200, { 'Content-Type': 'application/json' });
+      try {
+        stream.write(`${JSON.stringify(waitBody(await result))}\n`);
+      } finally {
+        stream.end();
+      }
+    }),
+
+    route('POST', '/containers/{name...}/rename', async (x) => {
+      const { record, oldName } = await containers.rename(x.params['name'] ?? '', x.query.text('name') ?? '');
+      services.emit('rename', record, { oldName });
+      x.sendEmpty(204);
+    }),
+
+    route('POST', '/containers/{name...}/update', async (x) => {
+      const change = decodeUpdate(await x.json());
+      x.sendJson(200, { Warnings: await services.update(named(x), change) });
+    }),
+
+    route('POST', '/containers/{name...}/resize', async (x) => {
+      await services.resize(running(named(x)), { width: dimension(x, 'w'), height: dimension(x, 'h') });
+      x.sendEmpty(200);
+    }),
+
+    route('GET', '/containers/{name...}/top', async (x) => {
+      const record = running(named(x));
+      x.sendJson(200, await services.top(record, x.query.text('ps_args') || '-ef'));
+    }),
+
+    route('GET', '/containers/{name...}/changes', async (x) => {
+      const changes = await services.changes(named(x));
+      x.sendJson(200, changes.length === 0 ? null : changes.map(({ path, kind }) => ({ Path: path, Kind: kind })));
+    }),
+
+    route('DELETE', '/containers/{name...}', (x) => {
+      if (x.query.flag('link')) throw conflict('legacy container links cannot be removed: the container has none');
+      return tell<'container.remove'>(x, { type: 'container.remove', options: { force: x.query.flag('force'), volumes: x.query.flag('v') } });
+    }),
+
+    route('POST', '/containers/prune', async (x) => {
+      const filters = parseFilters(x.query.text('filters')).allow(['label', 'label!', 'until']);
+      const untilMs = parseUntil(filters.get('until'));
+      const { ids, reclaimedBytes } = await services.prune(
+        (record) =>
+          !isRunning(record) &&
+          (untilMs === undefined || Date.parse(record.created) < untilMs) &&
+          filters.matchesLabels(record.config.Labels) &&
+          !(filters.has('label!') && filters.matchesLabels(record.config.Labels, 'label!')),
+      );
+      x.sendJson(200, { ContainersDeleted: ids.length === 0 ? null : ids, SpaceReclaimed: reclaimedBytes });
+    }),
+  ];
+}
+
+function running(record: ContainerRecord): ContainerRecord {
+  if (!isRunning(record)) throw conflict(`container ${record.id} is not running`, { code: 'CONTAINER_NOT_RUNNING' });
+  return record;
+}
+
+function stopOptions(x: Exchange): StopOptions {
+  const signal = x.atLeast(1, 42) ? x.query.text('signal') : undefined;
+  const timeoutSeconds = x.query.integer('t');
+  return {
+    ...(signal ? { signal: parseSignal(signal) } : {}),
+    ...(timeoutSeconds === undefined ? {} : { timeoutSeconds }),
+  };
+}
+
+function waitCondition(text: string | undefined): WaitCondition {
+  switch (text) {
+    case undefined:
+    case '':
+    case 'not-running':
+      return 'not-running';
+    case 'next-exit':
+    case 'removed':
+      return text;
+    default:
+      throw invalid(`invalid condition: "${text}"`);
+  }
+}
+
+function waitBody(result: { readonly exitCode: number; readonly error?: string }): unknown {
+  return { StatusCode: result.exitCode, ...(result.error === undefined ? {} : { Error: { Message: result.error } }) };
+}
+
+function dimension(x: Exchange, name: 'h' | 'w'): number {
+  const text = x.query.text(name) ?? '';
+  const value = Number(text);
+  if (!/^\d+$/.test(text) || value > 0xffff_ffff) throw invalid(`invalid resize ${name === 'h' ? 'height' : 'width'} "${text}": invalid syntax`);
+  return value;
+}
+
+/** `until` filter: a Unix time, an RFC 3339 time or a duration back from now. Milliseconds since the epoch. */
+export function parseUntil(values: readonly string[]): number | undefined {
+  const [text] = values;
+  if (text === undefined) return undefined;
+  if (values.length > 1) throw invalid('more than one until filter specified');
+  if (/^\d+(\.\d+)?$/.test(text)) return Number(text) * 1000;
+  const duration = [...text.matchAll(/(\d+(?:\.\d+)?)(h|m|s|ms)/g)];
+  if (duration.length > 0 && duration.map(([part]) => part).join('') === text) {
+    const unit: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
+    return Date.now() - duration.reduce((sum, [, amount, name]) => sum + Number(amount) * (unit[name ?? ''] ?? 0), 0);
+  }
+  const at = Date.parse(text);
+  if (Number.isNaN(at)) throw invalid(`invalid filter 'until=[${text}]'`);
+  return at;
+}
