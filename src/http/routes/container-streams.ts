@@ -8,7 +8,7 @@ import type { ContainerIo, ContainerIoRegistry } from '../../actors/container/co
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
 import type { ContainerServices } from '../../actors/container/services.js';
 import type { Exchange } from '../exchange.js';
-import { route, type Route } from '../router.js';
+import { route, type Route } from '../route.js';
 
 export interface StreamRouteDeps {
   readonly containers: ContainerDirectory;
@@ -29,20 +29,20 @@ export function streamType(x: Exchange, tty: boolean): string {
 
 export function containerStreamRoutes(deps: StreamRouteDeps): Route[] {
   return [
-    route('POST', '/containers/{name...}/attach', (x) => attach(deps, x)),
+    route('POST', '/containers/{name...}/attach', (x) => attach(deps, x), { hijack: 'after-head' }),
     route('GET', '/containers/{name...}/logs', (x) => sendLogs(deps, x)),
   ];
 }
 
 async function attach(deps: StreamRouteDeps, x: Exchange): Promise<void> {
-  const record = deps.containers.find(x.params['name'] ?? '');
-  if (record.state.status === 'paused') throw conflict(`container ${x.params['name'] ?? ''} is paused, unpause the container before attach`);
+  const record = deps.containers.find(x.param('name'));
+  if (record.state.status === 'paused') throw conflict(`container ${x.param('name')} is paused, unpause the container before attach`);
   if (record.state.status === 'restarting') throw conflict(`Container ${record.id} is restarting, wait until the container is running`);
   const tty = record.config.Tty;
   const wants = { stdin: x.query.flag('stdin'), stdout: x.query.flag('stdout'), stderr: x.query.flag('stderr'), logs: x.query.flag('logs'), stream: x.query.flag('stream') };
   const detachKeys = parseDetachKeys(x.query.text('detachKeys'), (text) => invalid(`Invalid detach keys (${text}) provided`));
   const io = deps.ios.get(record.id);
-  const socket = await x.hijack(streamType(x, tty));
+  const socket = x.hijack({ contentType: streamType(x, tty), commonHeaders: false });
   deps.services.emit('attach', record);
   socket.on('error', () => socket.destroy());
   if (wants.logs) await replay(deps, record, io, wants, socket);
@@ -113,7 +113,7 @@ async function replay(deps: StreamRouteDeps, record: ContainerRecord, io: Contai
 }
 
 async function sendLogs(deps: StreamRouteDeps, x: Exchange): Promise<void> {
-  const record = deps.containers.find(x.params['name'] ?? '');
+  const record = deps.containers.find(x.param('name'));
   const [stdout, stderr] = [x.query.flag('stdout'), x.query.flag('stderr')];
   if (!stdout && !stderr) throw invalid('Bad parameters: you must choose at least one stream');
   if (record.state.status === 'removing' || record.state.status === 'dead') throw conflict('can not get logs from container which is dead or marked for removal');

@@ -11,7 +11,7 @@ import { inspectJson, listItemJson, type ViewContext } from '../api/container-vi
 import { parseFilters } from '../api/filters.js';
 import { decodeUpdate } from '../api/container-update.js';
 import type { Exchange } from '../exchange.js';
-import { route, type Route } from '../router.js';
+import { route, type Route } from '../route.js';
 
 type Ask<T extends ContainerCommand['type']> = Extract<ContainerCommand, { type: T }>;
 
@@ -27,7 +27,7 @@ export interface ContainerRouteDeps {
 
 export function containerRoutes(deps: ContainerRouteDeps): Route[] {
   const { containers, services, view } = deps;
-  const named = (x: Exchange): ContainerRecord => containers.find(x.params['name'] ?? '');
+  const named = (x: Exchange): ContainerRecord => containers.find(x.param('name'));
   const tell = async <T extends ContainerCommand['type']>(x: Exchange, command: Omit<Ask<T>, 'req'>): Promise<void> => {
     await containers.ask(named(x).id, command as never);
     x.sendEmpty(204);
@@ -45,11 +45,11 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
       const items = size
         ? await Promise.all(records.map(async (record) => listItemJson(record, view, nowMs, await services.sizes(record))))
         : records.map((record) => listItemJson(record, view, nowMs));
-      x.sendJson(200, { json: `[${items.join(',')}]` });
+      x.sendRenderedJson(200, `[${items.join(',')}]\n`);
     }),
 
     route('POST', '/containers/create', async (x) => {
-      const request = decodeCreate(await x.json(), { name: x.query.text('name'), platform: x.query.text('platform') }, (major, minor) => x.atLeast(major, minor));
+      const request = decodeCreate(await x.optionalJson<unknown>(), { name: x.query.text('name'), platform: x.query.text('platform') }, (major, minor) => x.atLeast(major, minor));
       const { record, warnings } = await containers.create(request);
       x.sendJson(201, { Id: record.id, Warnings: warnings });
     }),
@@ -57,12 +57,11 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
     route('GET', '/containers/{name...}/json', async (x) => {
       const record = named(x);
       const size = x.query.flag('size') ? await services.sizes(record) : undefined;
-      x.sendJson(200, { json: inspectJson(record, view, size) });
+      x.sendRenderedJson(200, `${inspectJson(record, view, size)}\n`);
     }),
 
     route('POST', '/containers/{name...}/start', (x) => {
-      const length = Number(x.header('content-length') ?? 0);
-      if (length > 7 || x.header('transfer-encoding') !== undefined) {
+      if (x.bodyLength > 7 || x.bodyLength < 0) {
         throw invalid('starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24');
       }
       if (x.query.text('checkpoint')) throw new EngineError('not-implemented', 'checkpoint is only supported in experimental mode');
@@ -76,7 +75,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
       try {
         await containers.ask<Ask<'container.restart'>>(record.id, { type: 'container.restart', options: stopOptions(x) });
       } catch (error) {
-        throw new EngineError('internal', `Cannot restart container ${x.params['name'] ?? ''}: ${messageOf(error)}`, { cause: error });
+        throw new EngineError('internal', `Cannot restart container ${x.param('name')}: ${messageOf(error)}`, { cause: error });
       }
       x.sendEmpty(204);
     }),
@@ -90,7 +89,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
     route('POST', '/containers/{name...}/unpause', (x) => tell<'container.unpause'>(x, { type: 'container.unpause' })),
 
     route('POST', '/containers/{name...}/wait', async (x) => {
-      const reference = x.params['name'] ?? '';
+      const reference = x.param('name');
       // Before 1.30 the condition was not known and headers came with the body.
       const early = x.atLeast(1, 30);
       const result = services.wait(reference, early ? waitCondition(x.query.text('condition')) : 'not-running', x.signal);
@@ -108,13 +107,13 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
     }),
 
     route('POST', '/containers/{name...}/rename', async (x) => {
-      const { record, oldName } = await containers.rename(x.params['name'] ?? '', x.query.text('name') ?? '');
+      const { record, oldName } = await containers.rename(x.param('name'), x.query.text('name') ?? '');
       services.emit('rename', record, { oldName });
       x.sendEmpty(204);
     }),
 
     route('POST', '/containers/{name...}/update', async (x) => {
-      const change = decodeUpdate(await x.json());
+      const change = decodeUpdate(await x.json<unknown>());
       x.sendJson(200, { Warnings: await services.update(named(x), change) });
     }),
 

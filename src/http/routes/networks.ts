@@ -2,7 +2,7 @@
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
 import type { NetworkSummary } from '../../ports/network.js';
 import { parseFilters } from '../api/filters.js';
-import { route, type Route } from '../router.js';
+import { route, type Route } from '../route.js';
 
 export interface NetworkRouteDeps {
   readonly networks: { list(): readonly NetworkSummary[]; resolve(reference: string): NetworkSummary };
@@ -29,7 +29,7 @@ export function networkRoutes({ networks, containers }: NetworkRouteDeps): Route
       x.sendJson(200, selected.map((network) => networkView(network, [])));
     }),
     route('GET', '/networks/{name...}', (x) => {
-      x.sendJson(200, networkView(networks.resolve(x.params['name'] ?? ''), containers.list()));
+      x.sendJson(200, networkView(networks.resolve(x.param('name')), containers.list()));
     }),
   ];
 }

@@ -1,6 +1,6 @@
 /** version, info and the login check: what the daemon says about itself. */
 import type { SystemService } from '../../actors/engine/system.js';
-import { route, type Route } from '../router.js';
+import { route, type Route } from '../route.js';
 
 export function systemRoutes(system: SystemService): Route[] {
   return [

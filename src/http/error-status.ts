@@ -1,0 +1,32 @@
+/** The one place that knows which HTTP status an error has. */
+import { EngineError, messageOf, type ErrorKind } from '../errors/engine-error.js';
+
+/** As the Engine API renders them (engine-api.md section 2): a deadline and lost data are plain 500s. */
+const STATUS: Readonly<Record<ErrorKind, number>> = {
+  invalid: 400,
+  unauthorized: 401,
+  forbidden: 403,
+  'not-found': 404,
+  conflict: 409,
+  'not-modified': 304,
+  unavailable: 503,
+  'not-implemented': 501,
+  deadline: 500,
+  cancelled: 500,
+  'data-loss': 500,
+  internal: 500,
+};
+
+/** Status for anything that was thrown; what is not an EngineError is a bug and a 500. */
+export function statusOf(error: unknown): number {
+  return error instanceof EngineError ? STATUS[error.kind] : 500;
+}
+
+/** The body of an error reply: only `message`, not HTML-escaped, with a newline. */
+export function errorBody(error: unknown): string {
+  return messageBody(messageOf(error));
+}
+
+export function messageBody(message: string): string {
+  return `${JSON.stringify({ message })}\n`;
+}

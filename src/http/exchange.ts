@@ -1,0 +1,82 @@
+/**
+ * One request and its reply, as the routes see it. Everything of the request that is not its body can be read at any
+ * time; exactly one of `send*`, `stream`, `hijack` and `sendHijackError` answers it. What a handler throws becomes the
+ * reply when none was begun (error-status.ts), and closes the connection when one was.
+ */
+import type { Socket } from 'node:net';
+import type { Readable } from 'node:stream';
+import type { Query } from './query.js';
+import type { ResponseStream } from './response-stream.js';
+
+/** Extra response headers. Values must be single lines. */
+export type Headers = Readonly<Record<string, string>>;
+
+export interface HijackOptions {
+  /** Content type of the 101 reply. A 200 reply always says `application/vnd.docker.raw-stream`. */
+  readonly contentType: string;
+  /** Adds the headers that every routed response has. exec start sends them, attach does not. */
+  readonly commonHeaders: boolean;
+}
+
+export interface Exchange {
+  /** Unique in the daemon's life: the `req` field of log lines. */
+  readonly id: string;
+  /** Upper case. */
+  readonly method: string;
+  /** Decoded, without the version prefix. */
+  readonly path: string;
+  /** The version that the client asked for (`1.49` when it named none), such as `1.41`. */
+  readonly version: string;
+  /** True when the request's API version is at least this one. */
+  atLeast(major: number, minor: number): boolean;
+  /** A parameter that the route's pattern declares, decoded. */
+  param(name: string): string;
+  readonly query: Query;
+  /** A request header by its lower-case name; undefined when absent. */
+  header(name: string): string | undefined;
+
+  /** Aborted when the client goes away before the reply is complete. */
+  readonly signal: AbortSignal;
+  /** Calls back once when the exchange is over: replied completely, or the client is gone (`signal` tells which). */
+  onClose(callback: () => void): void;
+
+  /** Length of the body in bytes: 0 without one, -1 when it is chunked. */
+  readonly bodyLength: number;
+  /**
+   * The body as JSON (engine-api.md section 2). A missing body is an error; field names are as the client wrote them.
+   * @throws EngineError invalid for another content type, no body, malformed JSON or more than 16 MiB.
+   */
+  json<T>(): Promise<T>;
+  /** As `json`, undefined when there is no body. */
+  optionalJson<T>(): Promise<T | undefined>;
+  /**
+   * The body as it comes, with backpressure up to the client. Fails with EngineError cancelled when the client goes
+   * away. A body that is not read to its end is discarded after the reply.
+   */
+  bodyStream(): Readable;
+
+  /**
+   * `application/json`, with the newline at the end that clients of Go's encoder expect.
+   */
+  sendJson(status: number, value: unknown, headers?: Headers): void;
+  /** As `sendJson`, for JSON text that is rendered already and ends with its newline. */
+  sendRenderedJson(status: number, json: string | Uint8Array, headers?: Headers): void;
+  /** A reply without body. */
+  sendEmpty(status: number, headers?: Headers): void;
+  /** `text/plain; charset=utf-8`. */
+  sendText(status: number, text: string, headers?: Headers): void;
+
+  /** Sends the head at once; the body is chunked. The client's going away ends the stream and aborts `signal`. */
+  stream(status: number, headers?: Headers): ResponseStream;
+
+  /**
+   * Takes the connection over: 101 UPGRADED when the request has an Upgrade header, otherwise a 200 whose body is the
+   * rest of the connection. Only on routes declared with `hijack`. The socket is half-open in both directions, is
+   * paused, and belongs to the caller, who ends and destroys it.
+   */
+  hijack(options: HijackOptions): Socket;
+  /** The reply of attach to a failure: a raw-stream head with the error's status, the message, and the end. */
+  sendHijackError(error: unknown): void;
+}
+
+export type Handler = (x: Exchange) => void | Promise<void>;

@@ -1,0 +1,40 @@
+/** The body of a streamed reply. */
+
+export interface ResponseStream {
+  /** True once the stream ended or the client went away: nothing more is sent. */
+  readonly closed: boolean;
+  /**
+   * Sends a piece; the bytes must not change afterwards. False when the client is behind: await `ready` before the
+   * next piece. A writer that goes on regardless is cut off at 8 MiB. Writes after the close are dropped.
+   */
+  write(chunk: string | Uint8Array): boolean;
+  /** Resolves when the client caught up. @throws EngineError cancelled when it went away. */
+  ready(): Promise<void>;
+  /** Ends the body. Idempotent. */
+  end(): void;
+  /** Cuts the connection so that the client sees an incomplete body. Idempotent. */
+  abort(): void;
+  /** Calls back once when the stream is closed, whoever closed it. */
+  onClose(callback: () => void): void;
+}
+
+/**
+ * Sends a source to its end, at the client's speed, and ends the stream. When the client goes away the source's
+ * `return` is called at once, which must settle a pending `next`; pump then resolves. What the source throws is thrown.
+ */
+export async function pump(source: AsyncIterable<string | Uint8Array>, stream: ResponseStream): Promise<void> {
+  const iterator = source[Symbol.asyncIterator]();
+  // A failing `return` has nobody left to tell: the client is gone or has everything.
+  const release = () => void iterator.return?.().catch(() => undefined);
+  stream.onClose(release);
+  try {
+    while (!stream.closed) {
+      const next = await iterator.next();
+      if (next.done === true) break;
+      if (!stream.write(next.value)) await stream.ready();
+    }
+  } catch (error) {
+    if (!stream.closed) throw error;
+  }
+  stream.end();
+}

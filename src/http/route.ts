@@ -1,0 +1,31 @@
+/** How the files of routes/ declare what they serve. */
+import type { Handler } from './exchange.js';
+
+export type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
+
+/**
+ * When the connection of a route that hijacks is taken back from the HTTP parser: after the whole body (exec start
+ * has a JSON body), or after the head already when the body is chunked (attach, where such a body is the stream).
+ */
+export type HijackPoint = 'after-body' | 'after-head';
+
+export interface Route {
+  readonly method: Method;
+  readonly pattern: string;
+  readonly handler: Handler;
+  readonly hijack: HijackPoint | undefined;
+}
+
+/**
+ * Declares a route. The pattern is a path without version prefix; `{name}` stands for one segment and `{name...}` for
+ * one or more segments, as names of images may need. HEAD is served only where it is declared. When several patterns
+ * match, one without parameters wins, then the one declared first.
+ */
+export function route(
+  method: Method,
+  pattern: string,
+  handler: Handler,
+  options: { readonly hijack?: HijackPoint } = {},
+): Route {
+  return { method, pattern, handler, hijack: options.hijack };
+}
