@@ -1,0 +1,56 @@
+/** Runs Debian's dockerd, the peer of compatibility tests and of the bench, from the unpacked docker.io package. */
+import { accessSync, constants, mkdirSync, readlinkSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { EngineKind } from './engine.js';
+
+/** Where scripts/ensure-packages.mjs unpacks it. This file is in dist/test/support. */
+const PEER_DIR = fileURLToPath(new URL('../../../node_modules/.cache/docker.io/', import.meta.url));
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** The CLI on PATH, else the one of the unpacked package. */
+export function dockerCli(): string {
+  const path = [...(process.env['PATH'] ?? '').split(delimiter), join(PEER_DIR, 'usr/bin')].map((dir) => join(dir, 'docker')).find(isExecutable);
+  if (path === undefined) throw new Error('there is no docker CLI: run node scripts/ensure-packages.mjs test');
+  return path;
+}
+
+/**
+ * dockerd with default settings and its files in one directory. It makes docker0 and rewrites the firewall, so it runs
+ * only where that is nobody else's: in a network namespace apart from the machine's.
+ */
+export function dockerd(): EngineKind {
+  if (readlinkSync('/proc/self/ns/net') === readlinkSync('/proc/1/ns/net')) {
+    throw new Error('dockerd would change the network of the machine: run this under `unshare --net --mount`, as npm test and npm run bench do');
+  }
+  const sbin = join(PEER_DIR, 'usr/sbin');
+  const program = join(sbin, 'dockerd');
+  if (!isExecutable(program)) throw new Error('dockerd is not unpacked: run node scripts/ensure-packages.mjs bench');
+  return {
+    name: 'dockerd',
+    // For its helper docker-proxy.
+    env: { PATH: `${sbin}${delimiter}${process.env['PATH'] ?? ''}` },
+    command(dir, socketPath) {
+      mkdirSync(dir, { recursive: true });
+      const configFile = join(dir, 'daemon.json');
+      // It writes this key below /etc otherwise.
+      writeFileSync(configFile, JSON.stringify({ 'deprecated-key-path': join(dir, 'key.json') }));
+      return [
+        program,
+        '--config-file', configFile,
+        '--host', `unix://${socketPath}`,
+        '--data-root', join(dir, 'data'),
+        '--exec-root', join(dir, 'exec'),
+        '--pidfile', join(dir, 'docker.pid'),
+      ];
+    },
+  };
+}

@@ -1,0 +1,132 @@
+/** A private daemon process: its own directories and socket, started and ended as often as a test wants. */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { call } from './http.js';
+import { leftovers, machineState, sweep, type MachineState } from './leftovers.js';
+import { waitFor } from './wait.js';
+
+const START_TIMEOUT_MS = 30_000;
+const STOP_TIMEOUT_MS = 45_000;
+
+/** How one kind of daemon is run. */
+export interface EngineKind {
+  readonly name: 'engined' | 'dockerd';
+  /** Command line for a daemon with its files under `dir` that listens on `socketPath`. */
+  command(dir: string, socketPath: string): readonly string[];
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+export class Engine {
+  readonly name: EngineKind['name'];
+  /** Everything of this daemon is below. */
+  readonly dir: string;
+  readonly socketPath: string;
+  readonly #kind: EngineKind;
+  readonly #before: MachineState;
+  readonly #logPath: string;
+  #child: ChildProcess | undefined;
+
+  private constructor(kind: EngineKind, dir: string) {
+    this.name = kind.name;
+    this.dir = dir;
+    this.socketPath = join(dir, 'engine.sock');
+    this.#kind = kind;
+    this.#logPath = join(dir, 'daemon.log');
+    this.#before = machineState();
+  }
+
+  /** Makes the directory and starts the daemon in it. */
+  static async start(kind: EngineKind): Promise<Engine> {
+    const engine = new Engine(kind, await mkdtemp(join(tmpdir(), `${kind.name}-`)));
+    try {
+      await engine.start();
+    } catch (error) {
+      await engine.discard();
+      throw error;
+    }
+    return engine;
+  }
+
+  /** For DOCKER_HOST. */
+  get host(): string {
+    return `unix://${this.socketPath}`;
+  }
+
+  get pid(): number {
+    if (this.#child?.pid === undefined) throw new Error(`${this.name} does not run`);
+    return this.#child.pid;
+  }
+
+  /** All output of all runs so far. */
+  get log(): string {
+    return existsSync(this.#logPath) ? readFileSync(this.#logPath, 'utf8') : '';
+  }
+
+  /** Resolves when the daemon answers `_ping`; also after an earlier `stop`, on the same data. */
+  async start(): Promise<void> {
+    const [program, ...args] = this.#kind.command(this.dir, this.socketPath);
+    if (program === undefined) throw new Error('the command is empty');
+    const log = openSync(this.#logPath, 'a');
+    // The daemon must not outlive a test process that was killed.
+    const child = spawn('setpriv', ['--pdeathsig', 'TERM', program, ...args], { stdio: ['ignore', log, log], env: { ...process.env, ...this.#kind.env } });
+    closeSync(log);
+    this.#child = child;
+    await once(child, 'spawn');
+    await waitFor(
+      () => `${this.name} to answer; its log ends: ${this.log.slice(-4000)}`,
+      async () => {
+        if (child.exitCode !== null || child.signalCode !== null) throw new Error(`${this.name} ended at once (${child.exitCode ?? child.signalCode}): ${this.log.slice(-4000)}`);
+        const reply = await call(this.socketPath, 'GET', '/_ping').catch(() => undefined);
+        return reply?.status === 200;
+      },
+      START_TIMEOUT_MS,
+    );
+  }
+
+  /** Resolves with the exit code, or the signal's name, when the process is gone. */
+  async stop(signal: 'SIGTERM' | 'SIGINT' | 'SIGKILL' = 'SIGTERM'): Promise<number | string | undefined> {
+    const child = this.#child;
+    if (child === undefined) return undefined;
+    if (child.exitCode === null && child.signalCode === null) {
+      const ended = once(child, 'exit');
+      child.kill(signal);
+      const timer = setTimeout(() => child.kill('SIGKILL'), STOP_TIMEOUT_MS);
+      await ended;
+      clearTimeout(timer);
+    }
+    this.#child = undefined;
+    return child.exitCode ?? child.signalCode ?? undefined;
+  }
+
+  /** What this daemon would leave on the machine if it had ended now. */
+  leftovers(): string[] {
+    return leftovers(this.dir, this.#before);
+  }
+
+  /** Orderly end. Throws when the daemon does not end by itself or leaves anything but its data behind. */
+  async close(): Promise<void> {
+    const status = await this.stop();
+    const log = this.log;
+    let left: string[] = [];
+    // Shims and kernel objects may go a moment after the daemon.
+    await waitFor('nothing to be left', () => (left = this.leftovers()).length === 0, 2000).catch(() => undefined);
+    if (existsSync(this.socketPath)) left.push(`socket ${this.socketPath}`);
+    await this.discard();
+    if (status !== undefined && status !== 0) left.unshift(`exit status ${status}`);
+    if (left.length > 0) throw new Error(`${this.name} left behind:\n${left.join('\n')}\nits log ends:\n${log.slice(-3000)}`);
+  }
+
+  /** Ends everything by force and deletes the files, whatever state they are in. */
+  async discard(): Promise<void> {
+    await this.stop('SIGKILL');
+    await waitFor('the processes to be gone', () => {
+      sweep(this.dir);
+      return this.leftovers().every((item) => !item.startsWith('process') && !item.startsWith('mount'));
+    });
+    await rm(this.dir, { recursive: true, force: true });
+  }
+}

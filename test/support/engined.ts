@@ -1,0 +1,47 @@
+/** Runs the daemon of this repository for tests and benches. */
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Engine, type EngineKind } from './engine.js';
+import { dockerd } from './dockerd.js';
+
+/** This file is in dist/test/support. */
+const MAIN = fileURLToPath(new URL('../../src/main.js', import.meta.url));
+
+export interface EnginedOptions {
+  /** Flags besides those that keep this daemon apart from others. */
+  readonly args?: readonly string[];
+  readonly env?: NodeJS.ProcessEnv;
+}
+
+/** engined with a bridge and a subnet of its own. */
+export function engined(options: EnginedOptions = {}): EngineKind {
+  const [name, second = 0, third = 0] = [randomBytes(3).toString('hex'), ...randomBytes(2)];
+  return {
+    name: 'engined',
+    ...(options.env === undefined ? {} : { env: options.env }),
+    command(dir, socketPath) {
+      mkdirSync(dir, { recursive: true });
+      // Without it the configuration of the machine's own engine would apply.
+      const configFile = join(dir, 'daemon.json');
+      writeFileSync(configFile, '{}');
+      return [
+        process.execPath, MAIN,
+        '--config-file', configFile,
+        '--host', `unix://${socketPath}`,
+        '--data-root', join(dir, 'data'),
+        '--exec-root', join(dir, 'exec'),
+        '--pidfile', join(dir, 'engine.pid'),
+        '--bridge', `eng${name}`,
+        '--bip', `10.${second}.${third}.1/24`,
+        ...(options.args ?? []),
+      ];
+    },
+  };
+}
+
+/** The engine that the environment asks for: tests of compatibility must also pass against the original. */
+export function startEngineUnderTest(): Promise<Engine> {
+  return Engine.start(process.env['ENGINE_UNDER_TEST'] === 'dockerd' ? dockerd() : engined());
+}

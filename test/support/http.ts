@@ -1,0 +1,169 @@
+/** Requests over a daemon's unix socket with nothing in between, so that tests see status lines, headers and bytes as they are. */
+import { once } from 'node:events';
+import { request, type IncomingMessage } from 'node:http';
+import { connect, type Socket } from 'node:net';
+
+export interface CallOptions {
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Sent as JSON with its content type. */
+  readonly json?: unknown;
+  /** Sent as it is; `headers` should say what it is. */
+  readonly body?: string | Buffer;
+}
+
+export interface Reply {
+  readonly status: number;
+  readonly statusText: string;
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  /** `Name: value` in the order and case of the wire. */
+  readonly headerLines: readonly string[];
+  readonly body: Buffer;
+  readonly text: string;
+}
+
+function send(socketPath: string, method: string, path: string, options: CallOptions): Promise<IncomingMessage> {
+  const body = options.json === undefined ? options.body : JSON.stringify(options.json);
+  const headers: Record<string, string | number> = {
+    ...(options.json === undefined ? {} : { 'Content-Type': 'application/json' }),
+    ...(body === undefined ? {} : { 'Content-Length': Buffer.byteLength(body) }),
+    ...options.headers,
+  };
+  return new Promise((resolve, reject) => {
+    const outgoing = request({ socketPath, method, path, headers, agent: false }, resolve);
+    outgoing.once('error', reject);
+    outgoing.end(body);
+  });
+}
+
+function headerLines(message: IncomingMessage): string[] {
+  const lines: string[] = [];
+  for (let index = 0; index < message.rawHeaders.length; index += 2) lines.push(`${message.rawHeaders[index]}: ${message.rawHeaders[index + 1]}`);
+  return lines;
+}
+
+/** One request on a connection of its own; resolves when the whole body is there. */
+export async function call(socketPath: string, method: string, path: string, options: CallOptions = {}): Promise<Reply> {
+  const message = await send(socketPath, method, path, options);
+  const chunks: Buffer[] = [];
+  for await (const chunk of message) chunks.push(chunk as Buffer);
+  const body = Buffer.concat(chunks);
+  return {
+    status: message.statusCode ?? 0,
+    statusText: message.statusMessage ?? '',
+    headers: message.headers,
+    headerLines: headerLines(message),
+    body,
+    text: body.toString(),
+  };
+}
+
+/** Like `call`, but throws unless the status is one of `statuses`, and gives the decoded JSON (undefined when empty). */
+export async function callJson<T>(socketPath: string, method: string, path: string, options: CallOptions = {}, ...statuses: number[]): Promise<T> {
+  const reply = await call(socketPath, method, path, options);
+  const wanted = statuses.length === 0 ? [200, 201, 204] : statuses;
+  if (!wanted.includes(reply.status)) throw new Error(`${method} ${path} gave ${reply.status}: ${reply.text}`);
+  return (reply.text === '' ? undefined : JSON.parse(reply.text)) as T;
+}
+
+export interface OpenReply {
+  readonly status: number;
+  readonly headers: IncomingMessage['headers'];
+  /** The body as it arrives. Ends with the response. */
+  readonly message: IncomingMessage;
+  /** Drops the connection. */
+  close(): void;
+}
+
+/** Resolves with the head; the body stays open for the caller to read. */
+export async function open(socketPath: string, method: string, path: string, options: CallOptions = {}): Promise<OpenReply> {
+  const message = await send(socketPath, method, path, options);
+  return { status: message.statusCode ?? 0, headers: message.headers, message, close: () => void message.destroy() };
+}
+
+/** Reads JSON objects, one a line, as pull progress and events come. */
+export async function* jsonLines<T>(message: AsyncIterable<Buffer>): AsyncGenerator<T> {
+  let rest = '';
+  for await (const chunk of message) {
+    const lines = (rest + chunk.toString()).split('\n');
+    rest = lines.pop() ?? '';
+    for (const line of lines) if (line.trim() !== '') yield JSON.parse(line) as T;
+  }
+  if (rest.trim() !== '') yield JSON.parse(rest) as T;
+}
+
+/** A bare connection for bytes that no HTTP client would send, and for hijacked streams. */
+export class RawConnection {
+  #received = Buffer.alloc(0);
+  #ended = false;
+  readonly #socket: Socket;
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.on('data', (chunk) => {
+      this.#received = Buffer.concat([this.#received, chunk]);
+    });
+    socket.once('end', () => {
+      this.#ended = true;
+    });
+    // A reset ends the reading like an orderly end does; tests judge by the bytes.
+    socket.once('error', () => {
+      this.#ended = true;
+    });
+  }
+
+  static async open(socketPath: string): Promise<RawConnection> {
+    const socket = connect({ path: socketPath, allowHalfOpen: true });
+    await once(socket, 'connect');
+    return new RawConnection(socket);
+  }
+
+  write(bytes: string | Buffer): void {
+    this.#socket.write(bytes);
+  }
+
+  /** Sends FIN; the other direction stays open. */
+  halfClose(): void {
+    this.#socket.end();
+  }
+
+  close(): void {
+    this.#socket.destroy();
+  }
+
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Everything up to and including `mark`, which later reads do not see again. Throws when the stream ends or time is up before. */
+  async readThrough(mark: string, timeoutMs = 10_000): Promise<string> {
+    const deadline = Date.now() + timeoutMs;
+    for (;;) {
+      const at = this.#received.indexOf(mark);
+      if (at >= 0) return this.#take(at + Buffer.byteLength(mark)).toString();
+      if (this.#ended || Date.now() > deadline) throw new Error(`no ${JSON.stringify(mark)} in ${JSON.stringify(this.#received.toString())}`);
+      await this.#more(deadline);
+    }
+  }
+
+  /** The rest of the stream until the other side ends it. */
+  async readToEnd(timeoutMs = 10_000): Promise<Buffer> {
+    const deadline = Date.now() + timeoutMs;
+    while (!this.#ended) {
+      if (Date.now() > deadline) throw new Error(`the stream is still open after ${JSON.stringify(this.#received.toString())}`);
+      await this.#more(deadline);
+    }
+    return this.#take(this.#received.length);
+  }
+
+  #take(count: number): Buffer {
+    const taken = this.#received.subarray(0, count);
+    this.#received = this.#received.subarray(count);
+    return taken;
+  }
+
+  async #more(deadline: number): Promise<void> {
+    const timeUp = new Promise((resolve) => void setTimeout(resolve, Math.max(1, deadline - Date.now())).unref());
+    await Promise.race([once(this.#socket, 'data'), once(this.#socket, 'end'), timeUp]).catch(() => undefined);
+  }
+}
