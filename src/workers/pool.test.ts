@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, writeFileSync, existsSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { isEngineError } from '../errors/engine-error.js';
+import { failure, unwrap } from './outcome.js';
+import { createWorkerPool } from './pool.js';
+import { invalid } from '../errors/engine-error.js';
+
+const pool = createWorkerPool({ maxThreads: 2, idleTimeoutMs: 200 });
+after(() => pool.close());
+
+test('tasks run in threads and give their result', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'worker-pool-'));
+  mkdirSync(join(dir, 'sub'));
+  writeFileSync(join(dir, 'sub', 'é'), 'four');
+  writeFileSync(join(dir, 'x'), 'xyz');
+  assert.equal(await pool.run('tree-size', { path: dir }), 7);
+  await pool.run('remove-tree', { path: dir });
+  assert.equal(existsSync(dir), false);
+});
+
+test('an error of a task keeps its code across the thread', async () => {
+  await assert.rejects(pool.run('tree-size', { path: '/nonexistent' }), (error) => isEngineError(error, 'internal') && error.code === 'ENOENT');
+  const error = invalid('no', { code: 'X', details: { a: 1 } });
+  assert.throws(() => unwrap(structuredClone(failure(error))), { kind: 'invalid', code: 'X', message: 'no', details: { a: 1 } });
+});
+
+test('an aborted task is cancelled', async () => {
+  await assert.rejects(
+    pool.run('tree-size', { path: '/proc/self' }, { signal: AbortSignal.abort() }),
+    (error) => isEngineError(error, 'cancelled'),
+  );
+});

@@ -1,0 +1,63 @@
+/** The pool of worker threads: everything that would hold the main thread for more than a millisecond runs here. */
+import type { Transferable } from 'node:worker_threads';
+import { Piscina } from 'piscina';
+import { cancelled } from '../errors/engine-error.js';
+import { unwrap, type Outcome } from './outcome.js';
+import type { TaskInput, TaskName, TaskOutput } from './tasks.js';
+
+export interface WorkerPoolOptions {
+  readonly maxThreads: number;
+  /** How long a thread without work stays. Default 5 s: a thread costs about 10 MB. */
+  readonly idleTimeoutMs?: number;
+}
+
+export interface RunOptions {
+  /**
+   * Takes a waiting task out of the queue; a running one is killed with its thread, wherever it is, so the caller
+   * clears away what it left.
+   */
+  readonly signal?: AbortSignal;
+  /** Buffers and ports of the input that move to the worker instead of being copied. */
+  readonly transferList?: readonly Transferable[];
+}
+
+export interface WorkerPool {
+  /**
+   * Runs a task in a thread, waiting for a free one.
+   * @throws EngineError as the task threw it; `internal` for any other error of the task; `cancelled` on abort.
+   */
+  run<Name extends TaskName>(task: Name, input: TaskInput<Name>, options?: RunOptions): Promise<TaskOutput<Name>>;
+  /** Tasks that wait for a thread. */
+  readonly queued: number;
+  /** Kills all threads; tasks under way are rejected. */
+  close(): Promise<void>;
+}
+
+/** Makes a pool without threads; they start with the first tasks and end when they are idle. */
+export function createWorkerPool({ maxThreads, idleTimeoutMs = 5_000 }: WorkerPoolOptions): WorkerPool {
+  const pool = new Piscina({
+    filename: new URL('entry.js', import.meta.url).href,
+    name: 'run',
+    minThreads: 0,
+    maxThreads,
+    idleTimeout: idleTimeoutMs,
+    // A thread that waits in Atomics.wait could not finish closing its sockets.
+    atomics: 'disabled',
+    recordTiming: false,
+  });
+  return {
+    async run<Name extends TaskName>(task: Name, input: TaskInput<Name>, { signal, transferList }: RunOptions = {}) {
+      const outcome = (await pool
+        .run({ task, input }, { ...(signal ? { signal } : {}), ...(transferList ? { transferList: [...transferList] } : {}) })
+        .catch((error: unknown) => {
+          if (signal?.aborted) throw cancelled(`${task} was cancelled`, { cause: error });
+          throw error;
+        })) as Outcome;
+      return unwrap(outcome) as TaskOutput<Name>;
+    },
+    get queued() {
+      return pool.queueSize;
+    },
+    close: () => pool.destroy(),
+  };
+}

@@ -1,0 +1,12 @@
+/** Every task that may run in a worker thread. A module is loaded by the thread that first needs it. */
+export const tasks = {
+  'remove-tree': async () => (await import('../storage/tasks/remove-tree.js')).removeTree,
+  'tree-size': async () => (await import('../storage/tasks/tree-size.js')).treeSize,
+} satisfies Record<string, () => Promise<(input: never) => unknown>>;
+
+type Tasks = typeof tasks;
+type TaskFunction<Name extends TaskName> = Awaited<ReturnType<Tasks[Name]>>;
+
+export type TaskName = keyof Tasks;
+export type TaskInput<Name extends TaskName> = Parameters<TaskFunction<Name>>[0];
+export type TaskOutput<Name extends TaskName> = Awaited<ReturnType<TaskFunction<Name>>>;
