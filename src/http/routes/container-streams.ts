@@ -8,6 +8,7 @@ import type { ContainerIo, ContainerIoRegistry } from '../../actors/container/co
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
 import type { ContainerServices } from '../../actors/container/services.js';
 import type { Exchange } from '../exchange.js';
+import { pump } from '../response-stream.js';
 import { route, type Route } from '../route.js';
 
 export interface StreamRouteDeps {
@@ -130,16 +131,7 @@ async function sendLogs(deps: StreamRouteDeps, x: Exchange): Promise<void> {
     multiplexed: !record.config.Tty,
   };
   const pieces = readLog(deps, record, deps.ios.get(record.id), options);
-  const stream = x.stream(200, { 'Content-Type': streamType(x, record.config.Tty) });
-  // A reader that leaves frees the follower at once, even while it waits for the next line.
-  x.onClose(() => void pieces.return?.(undefined));
-  try {
-    for await (const piece of pieces) {
-      if (!stream.write(piece)) await stream.ready();
-    }
-  } finally {
-    stream.end();
-  }
+  await pump(pieces, x.stream(200, { 'Content-Type': streamType(x, record.config.Tty) }));
 }
 
 function readLog(deps: StreamRouteDeps, record: ContainerRecord, io: ContainerIo, options: LogReadOptions): AsyncIterableIterator<Buffer> {

@@ -118,7 +118,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
     }),
 
     route('POST', '/containers/{name...}/resize', async (x) => {
-      await services.resize(running(named(x)), { width: dimension(x, 'w'), height: dimension(x, 'h') });
+      await services.resize(running(named(x)), dimensions(x));
       x.sendEmpty(200);
     }),
 
@@ -182,6 +182,11 @@ function waitCondition(text: string | undefined): WaitCondition {
 
 function waitBody(result: { readonly exitCode: number; readonly error?: string }): unknown {
   return { StatusCode: result.exitCode, ...(result.error === undefined ? {} : { Error: { Message: result.error } }) };
+}
+
+/** `h` and `w` of a resize. Throws invalid for anything but whole numbers. */
+export function dimensions(x: Exchange): { height: number; width: number } {
+  return { height: dimension(x, 'h'), width: dimension(x, 'w') };
 }
 
 function dimension(x: Exchange, name: 'h' | 'w'): number {

@@ -1,0 +1,216 @@
+/** The directory of exec processes: views by id, the actors behind them, and their byte streams. */
+import { randomBytes } from 'node:crypto';
+import type { Socket } from 'node:net';
+import { conflict, EngineError, invalid, messageOf, notFound } from '../../errors/engine-error.js';
+import { AttachHub } from '../../logs/attach-hub.js';
+import type { ExitStatus, ProcessStdio, TaskService } from '../../ports/supervisor.js';
+import type { Logger } from '../../ports/logger.js';
+import type { ContainerRecord } from '../container/container.record.js';
+import type { StdioFactory } from '../container/deps.js';
+import type { ReplyOf, Unasked } from '../kit/commands.js';
+import { createCollection, type Collection } from '../kit/collection.js';
+import type { Replies } from '../kit/replies.js';
+import { createExecMachine, type ExecEffects } from './exec.machine.js';
+import type { ExecCommand, TerminalSize } from './exec.messages.js';
+import type { ExecConfig, ExecRecord } from './exec.record.js';
+
+type ExecMachine = ReturnType<typeof createExecMachine>;
+type Send = (event: Parameters<Collection<ExecMachine>['logic']['transition']>[1]) => void;
+
+export interface ExecDeps {
+  readonly log: Logger;
+  readonly replies: Replies;
+  readonly tasks: TaskService;
+  readonly stdio: StdioFactory;
+  readonly ioRoot: string;
+  readonly container: (id: string) => ContainerRecord | undefined;
+  /** OCI `process` object. */
+  readonly buildProcess: (container: ContainerRecord, config: ExecConfig, tty: boolean, size: TerminalSize | undefined) => Promise<Record<string, unknown>>;
+  readonly emit: (action: string, container: ContainerRecord, attributes: Readonly<Record<string, string>>) => void;
+}
+
+/** How long an exited exec can still be inspected. */
+const RETENTION_MS = 5 * 60_000;
+/** A background child may hold the output of an exec open for ever. */
+const DRAIN_LIMIT_MS = 2000;
+
+/** The streams of one exec. */
+interface ExecIo {
+  readonly hub: AttachHub;
+  stdio: ProcessStdio | undefined;
+  stdin: Socket | undefined;
+}
+
+export class ExecDirectory {
+  readonly #views = new Map<string, ExecRecord>();
+  readonly #ios = new Map<string, ExecIo>();
+  readonly collection: Collection<ExecMachine>;
+  #send: Send = () => undefined;
+
+  constructor(private readonly deps: ExecDeps) {
+    const machine = createExecMachine(this.#effects(), { publish: (record) => this.#publish(record), emit: (action, record) => this.#emit(action, record) }, deps.replies);
+    this.collection = createCollection({
+      kind: 'exec',
+      logic: machine,
+      replies: deps.replies,
+      onCrash: (id, error) => deps.log.error({ err: error, exec: id }, 'exec actor crashed'),
+    });
+  }
+
+  connect(send: Send): void {
+    this.#send = send;
+  }
+
+  /** Throws not-found `No such exec instance: X`. Ids are never abbreviated. */
+  find(id: string): ExecRecord {
+    const record = this.#views.get(id);
+    if (!record) throw notFound(`No such exec instance: ${id}`, { code: 'NO_SUCH_EXEC' });
+    return record;
+  }
+
+  /** Ids of the execs of a container that have not ended, for inspect. */
+  idsOf(containerId: string): string[] {
+    return [...this.#views.values()].filter((record) => record.containerId === containerId && record.exitCode === null).map(({ id }) => id);
+  }
+
+  /** Registers an exec in a running container. */
+  create(container: ContainerRecord, config: ExecConfig): ExecRecord {
+    if (config.Cmd.length === 0 || config.Cmd[0] === '') throw invalid('No exec command specified');
+    requireRunning(container, container.id);
+    const id = randomBytes(32).toString('hex');
+    const record: ExecRecord = { id, containerId: container.id, config, running: false, exitCode: null, pid: 0 };
+    this.#views.set(id, record);
+    this.#ios.set(id, { hub: new AttachHub(), stdio: undefined, stdin: undefined });
+    this.#send({ type: 'collection.spawn', id, input: record });
+    this.deps.emit(`exec_create: ${config.Cmd.join(' ')}`, container, { execID: id });
+    return record;
+  }
+
+  ask<C extends ExecCommand>(id: string, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
+    const actor = this.collection.children.get(this.find(id).id);
+    if (!actor) return Promise.reject(notFound(`No such exec instance: ${id}`));
+    return this.deps.replies.ask<C>(actor, command, signal);
+  }
+
+  exited(id: string, exit: ExitStatus): void {
+    this.collection.children.get(id)?.send({ type: 'exec.exited', exit });
+  }
+
+  hub(id: string): AttachHub {
+    return this.#io(id).hub;
+  }
+
+  /** The write end of stdin once the process runs. */
+  stdin(id: string): Socket | undefined {
+    return this.#io(id).stdin;
+  }
+
+  /** The process reads EOF from now on. */
+  async closeStdin(record: ExecRecord): Promise<void> {
+    const { stdin } = this.#io(record.id);
+    if (!stdin || stdin.destroyed) return;
+    await new Promise<void>((resolve) => stdin.once('close', () => resolve()).end());
+    // The process may have ended meanwhile; then there is nothing left to close.
+    await this.deps.tasks.closeStdin(record.containerId, record.id).catch(() => undefined);
+  }
+
+  /** Forgets the execs of a container that is gone. */
+  removeOf(containerId: string): void {
+    for (const record of this.#views.values()) if (record.containerId === containerId) this.#remove(record.id);
+  }
+
+  #io(id: string): ExecIo {
+    const io = this.#ios.get(id);
+    if (!io) throw notFound(`No such exec instance: ${id}`);
+    return io;
+  }
+
+  #publish(record: ExecRecord): void {
+    this.#views.set(record.id, record);
+    if (record.exitCode !== null) setTimeout(() => this.#remove(record.id), RETENTION_MS).unref();
+  }
+
+  #remove(id: string): void {
+    this.#views.delete(id);
+    const io = this.#ios.get(id);
+    this.#ios.delete(id);
+    io?.hub.end();
+    void io?.stdio?.close();
+    this.#send({ type: 'collection.stop', id });
+  }
+
+  #emit(action: 'exec_start' | 'exec_die', record: ExecRecord): void {
+    const container = this.deps.container(record.containerId);
+    if (!container) return;
+    if (action === 'exec_start') this.deps.emit(`exec_start: ${record.config.Cmd.join(' ')}`, container, { execID: record.id });
+    else this.deps.emit(action, container, { execID: record.id, exitCode: String(record.exitCode) });
+  }
+
+  #effects(): ExecEffects {
+    const { tasks, stdio } = this.deps;
+    return {
+      start: async ({ record, tty, size }) => {
+        const container = this.deps.container(record.containerId);
+        if (!container) throw notFound(`No such container: ${record.containerId}`);
+        requireRunning(container, container.id);
+        const io = this.#io(record.id);
+        const { config } = record;
+        const opened = await stdio.create({ dir: `${this.deps.ioRoot}/${record.containerId}/${record.id}`, stdin: config.AttachStdin, stdout: true, stderr: !tty, terminal: tty });
+        io.stdio = opened;
+        try {
+          pump(opened, io.hub);
+          await tasks.exec(record.containerId, record.id, { process: await this.deps.buildProcess(container, config, tty, size), stdio: opened.paths });
+          try {
+            const { pid } = await tasks.startExec(record.containerId, record.id);
+            io.stdin = await opened.openStdin();
+            io.stdin?.on('error', () => io.stdin?.destroy());
+            return { pid };
+          } catch (error) {
+            await tasks.deleteExec(record.containerId, record.id).catch(() => undefined);
+            throw error;
+          }
+        } catch (error) {
+          await opened.close();
+          throw execError(error);
+        }
+      },
+      drain: async (record) => {
+        const io = this.#ios.get(record.id);
+        await io?.stdio?.drained(DRAIN_LIMIT_MS);
+        io?.hub.end();
+        io?.stdin?.destroy();
+        await tasks.deleteExec(record.containerId, record.id);
+        await io?.stdio?.close();
+      },
+      resize: (record, size) => tasks.resize(record.containerId, size, record.id),
+    };
+  }
+}
+
+function pump(stdio: ProcessStdio, hub: AttachHub): void {
+  for (const stream of ['stdout', 'stderr'] as const) {
+    const source = stdio[stream];
+    source?.on('data', (chunk: Buffer) => {
+      if (hub.write(stream, chunk)) return;
+      source.pause();
+      hub.onceDrained(() => source.resume());
+    });
+    source?.on('error', () => source.destroy());
+  }
+}
+
+/** Throws conflict with the Engine API's texts unless the container can run another process. */
+export function requireRunning(container: ContainerRecord, shown: string): void {
+  const { status } = container.state;
+  if (status === 'paused') throw conflict(`Container ${shown} is paused, unpause the container before exec`);
+  if (status === 'restarting') throw conflict(`Container ${container.id} is restarting, wait until the container is running`);
+  if (status !== 'running') throw conflict(`container ${container.id} is not running`, { code: 'CONTAINER_NOT_RUNNING' });
+}
+
+/** 127 for a command that is not there, 126 for one that cannot be executed. */
+function execError(error: unknown): EngineError {
+  const message = messageOf(error);
+  const exitCode = /executable file not found|no such file or directory/.test(message) ? 127 : 126;
+  const kind = error instanceof EngineError && error.details['runtimeError'] !== true ? error.kind : 'invalid';
+  return new EngineError(kind, message, { cause: error, details: { exitCode } });
+}

@@ -1,0 +1,139 @@
+/** Exec: additional processes in running containers. */
+import { invalid, messageOf } from '../../errors/engine-error.js';
+import type { ContainerDirectory } from '../../actors/container/directory.js';
+import { requireRunning, type ExecDirectory } from '../../actors/exec/directory.js';
+import type { ExecCommand, TerminalSize } from '../../actors/exec/exec.messages.js';
+import type { ExecRecord } from '../../actors/exec/exec.record.js';
+import type { ContainerServices } from '../../actors/container/services.js';
+import { DetachScanner, parseDetachKeys } from '../../logs/detach-keys.js';
+import { frame } from '../../logs/stdcopy.js';
+import { boolean, integer, list, nullable, object, string } from '../api/decode.js';
+import type { Exchange } from '../exchange.js';
+import { route, type Route } from '../route.js';
+import { streamType } from './container-streams.js';
+import { dimensions } from './containers.js';
+
+type Ask<T extends ExecCommand['type']> = Extract<ExecCommand, { type: T }>;
+
+const createBody = object({
+  AttachStdin: boolean(),
+  AttachStdout: boolean(),
+  AttachStderr: boolean(),
+  Tty: boolean(),
+  Cmd: list(string()),
+  Env: list(string()),
+  Privileged: boolean(),
+  User: string(),
+  WorkingDir: string(),
+  DetachKeys: string(),
+  ConsoleSize: nullable(list(integer())),
+});
+
+const startBody = object({ Detach: boolean(), Tty: boolean(), ConsoleSize: nullable(list(integer())) });
+
+export interface ExecRouteDeps {
+  readonly containers: ContainerDirectory;
+  readonly services: ContainerServices;
+  readonly execs: ExecDirectory;
+}
+
+export function execRoutes({ containers, services, execs }: ExecRouteDeps): Route[] {
+  return [
+    route('POST', '/containers/{name...}/exec', async (x) => {
+      const body = createBody.decode(await x.json<unknown>(), '');
+      parseDetachKeys(body.DetachKeys, (text) => invalid(`Invalid escape keys (${text}) provided`));
+      const container = containers.find(x.param('name'));
+      requireRunning(container, x.param('name'));
+      const record = execs.create(container, { ...body, ConsoleSize: x.atLeast(1, 42) ? pair(body.ConsoleSize) : null });
+      x.sendJson(201, { Id: record.id });
+    }),
+
+    route('POST', '/exec/{id}/start', (x) => start(x), { hijack: 'after-body' }),
+
+    route('POST', '/exec/{id}/resize', async (x) => {
+      await execs.ask<Ask<'exec.resize'>>(x.param('id'), { type: 'exec.resize', size: dimensions(x) });
+      x.sendEmpty(200);
+    }),
+
+    route('GET', '/exec/{id}/json', (x) => x.sendJson(200, execView(execs.find(x.param('id'))))),
+  ];
+
+  async function start(x: Exchange): Promise<void> {
+    const record = execs.find(x.param('id'));
+    const body = startBody.decode((await x.optionalJson<unknown>()) ?? {}, '');
+    const container = containers.find(record.containerId);
+    requireRunning(container, container.id);
+    const tty = record.config.Tty;
+    const command = { type: 'exec.start' as const, tty, size: size(pair(body.ConsoleSize) ?? record.config.ConsoleSize) };
+    if (body.Detach) {
+      await execs.ask<Ask<'exec.start'>>(record.id, command);
+      x.sendEmpty(200);
+      return;
+    }
+    const keys = parseDetachKeys(record.config.DetachKeys, (text) => invalid(`Invalid escape keys (${text}) provided`));
+    const socket = x.hijack({ contentType: streamType(x, tty), commonHeaders: true });
+    socket.on('error', () => socket.destroy());
+    const leave = execs.hub(record.id).subscribe({ stdout: record.config.AttachStdout, stderr: record.config.AttachStderr, multiplexed: !tty }, socket);
+    socket.once('close', leave);
+    try {
+      await execs.ask<Ask<'exec.start'>>(record.id, command);
+    } catch (error) {
+      // The head is out: what went wrong can only be told inside the stream.
+      leave();
+      const text = Buffer.from(`${messageOf(error)}\r\n`);
+      socket.end(tty ? text : Buffer.concat(frame('stdout', text)));
+      return;
+    }
+    const stdin = record.config.AttachStdin ? execs.stdin(record.id) : undefined;
+    if (!stdin) {
+      socket.resume();
+      return;
+    }
+    const scanner = tty ? new DetachScanner(keys) : undefined;
+    stdin.once('close', () => socket.resume());
+    socket.on('data', (chunk: Buffer) => {
+      const typed = scanner ? scanner.push(chunk) : { data: chunk, detached: false };
+      if (typed.data.length > 0 && !stdin.destroyed && !stdin.write(typed.data)) {
+        socket.pause();
+        stdin.once('drain', () => socket.resume());
+      }
+      if (!typed.detached) return;
+      services.emit('exec_detach', container, { execID: record.id });
+      leave();
+      socket.end();
+    });
+    socket.once('end', () => {
+      if (tty) {
+        leave();
+        socket.end();
+      } else void execs.closeStdin(record);
+    });
+    socket.resume();
+  }
+}
+
+function pair(values: readonly number[] | null): readonly [number, number] | null {
+  return values && values.length >= 2 ? [values[0] ?? 0, values[1] ?? 0] : null;
+}
+
+function size(heightWidth: readonly [number, number] | null): TerminalSize | undefined {
+  return heightWidth && heightWidth[0] > 0 ? { height: heightWidth[0], width: heightWidth[1] } : undefined;
+}
+
+function execView(record: ExecRecord): unknown {
+  const { config } = record;
+  const [entrypoint = '', ...args] = config.Cmd;
+  return {
+    ID: record.id,
+    Running: record.running,
+    ExitCode: record.exitCode,
+    ProcessConfig: { tty: config.Tty, entrypoint, arguments: args, privileged: config.Privileged, ...(config.User ? { user: config.User } : {}) },
+    OpenStdin: config.AttachStdin,
+    OpenStderr: config.AttachStderr,
+    OpenStdout: config.AttachStdout,
+    CanRemove: record.exitCode !== null,
+    ContainerID: record.containerId,
+    DetachKeys: Buffer.from(config.DetachKeys).toString('base64'),
+    Pid: record.pid,
+  };
+}
