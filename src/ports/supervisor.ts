@@ -106,7 +106,7 @@ export interface SupervisorProcess {
   /** Stops the child (not an external one); running shims stay. */
   stop(): Promise<void>;
   readonly tasks: TaskService;
-  /** Resident set size of the child in bytes, undefined for an external one. */
+  /** Process id of the child; undefined for an external one and while the child is down. */
   readonly pid: number | undefined;
   /** `degraded` while the endpoint does not answer; `ready` again after it was reconciled. */
   onState(listener: (state: 'ready' | 'degraded', reason?: string) => void): () => void;

@@ -1,0 +1,86 @@
+/** The configuration of the child containerd: its files, its socket, and only the plugins that run containers. */
+import { join } from 'node:path';
+import { invalid } from '../errors/engine-error.js';
+
+export interface ContainerdPaths {
+  /** Directory of everything below. */
+  readonly dir: string;
+  readonly config: string;
+  readonly socket: string;
+  readonly ttrpcSocket: string;
+  readonly pidFile: string;
+  readonly log: string;
+  /** State of running tasks. */
+  readonly state: string;
+  /** containerd's own database. */
+  readonly root: string;
+  /** State of the runtime (runc), one directory per namespace below. */
+  readonly runcRoot: string;
+}
+
+// sockaddr_un in unix(7), less the final zero.
+const MAX_SOCKET_PATH = 107;
+
+/** @throws EngineError invalid when exec-root is too long for a socket below it. */
+export function containerdPaths(execRoot: string, dataRoot: string): ContainerdPaths {
+  const dir = join(execRoot, 'supervisor');
+  const socket = join(dir, 'supervisor.sock');
+  const ttrpcSocket = `${socket}.ttrpc`;
+  if (Buffer.byteLength(ttrpcSocket) > MAX_SOCKET_PATH) {
+    throw invalid(`exec-root ${execRoot} is too long: ${ttrpcSocket} exceeds ${MAX_SOCKET_PATH} bytes`);
+  }
+  return {
+    dir,
+    config: join(dir, 'supervisor.toml'),
+    socket,
+    ttrpcSocket,
+    pidFile: join(dir, 'supervisor.pid'),
+    log: join(dir, 'supervisor.log'),
+    state: join(dir, 'state'),
+    root: join(dataRoot, 'supervisor'),
+    runcRoot: join(execRoot, 'runtime-runc'),
+  };
+}
+
+// Image storage is ours, so containerd's goes: one snapshotter stays since its database insists on one.
+const unusedByEngine = [
+  'io.containerd.snapshotter.v1.overlayfs',
+  'io.containerd.differ.v1.walking',
+  'io.containerd.service.v1.diff-service',
+  'io.containerd.grpc.v1.diff',
+  'io.containerd.grpc.v1.cri',
+];
+// Legacy, needing set-up, or acting on their own (the restart monitor, the directory in /opt).
+const unused = [
+  'io.containerd.snapshotter.v1.aufs',
+  'io.containerd.snapshotter.v1.btrfs',
+  'io.containerd.snapshotter.v1.devmapper',
+  'io.containerd.snapshotter.v1.zfs',
+  'io.containerd.internal.v1.opt',
+  'io.containerd.internal.v1.restart',
+  'io.containerd.internal.v1.tracing',
+  'io.containerd.tracing.processor.v1.otlp',
+];
+
+/** The text of config.toml, version 2 (containerd 1.3 and later). */
+export function containerdConfig(paths: ContainerdPaths, options: { criEnabled: boolean; debug: boolean }): string {
+  const disabled = options.criEnabled ? unused : [...unused, ...unusedByEngine];
+  // JSON's strings are TOML's basic strings.
+  return `version = 2
+root = ${JSON.stringify(paths.root)}
+state = ${JSON.stringify(paths.state)}
+disabled_plugins = ${JSON.stringify(disabled)}
+
+[grpc]
+  address = ${JSON.stringify(paths.socket)}
+  max_recv_message_size = ${16 * 1024 * 1024}
+  max_send_message_size = ${16 * 1024 * 1024}
+
+[ttrpc]
+  address = ${JSON.stringify(paths.ttrpcSocket)}
+
+[debug]
+  level = "${options.debug ? 'debug' : 'info'}"
+  format = "json"
+`;
+}

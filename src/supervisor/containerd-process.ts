@@ -1,0 +1,210 @@
+/**
+ * The child containerd. It outlives the daemon when that is killed, so that it can be taken over by the next one: it
+ * has its own session, and its log is a FIFO that it holds open in both directions, so that a missing reader neither
+ * kills nor blocks it (until 1 MiB was logged). The end of that FIFO also tells when a taken-over process dies.
+ */
+import { spawn, type ChildProcess } from 'node:child_process';
+import { closeSync, constants, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { messageOf, unavailable } from '../errors/engine-error.js';
+import type { Logger } from '../ports/logger.js';
+import { libc } from '../sys/libc.js';
+import type { ContainerdPaths } from './containerd-config.js';
+import { deferred } from './deferred.js';
+import { makeFifo, openFifoReader } from './fifo.js';
+import { LogLines } from './log-lines.js';
+
+// linux/fcntl.h
+const F_SETPIPE_SZ = 1031;
+const LOG_BYTES = 1024 * 1024;
+const fcntl = libc.checked<[fd: number, command: number, argument: number]>(
+  'fcntl',
+  'int fcntl(int fd, int command, int argument)',
+);
+
+const BOOTED = 'containerd successfully booted';
+// The line only tells early that the endpoint can be dialled; a containerd that words it otherwise starts later.
+const BOOT_LINE_TIMEOUT_MS = 3_000;
+const TERMINATE_TIMEOUT_MS = 10_000;
+
+export interface ContainerdOptions {
+  readonly paths: ContainerdPaths;
+  readonly config: string;
+  readonly logger: Logger;
+}
+
+/** One running containerd. */
+export interface Containerd {
+  readonly pid: number;
+  /** Resolves, with how it ended, when the process is gone. */
+  readonly died: Promise<string>;
+  /** The last lines of its log. */
+  tail(): string;
+  /** Ends the process: SIGTERM, after 10 s SIGKILL. Shims and containers go on. */
+  terminate(): Promise<void>;
+}
+
+/**
+ * Starts containerd; resolves when it says that it is up.
+ * @throws EngineError unavailable when there is no such binary or it ends at once, with its last log lines.
+ */
+export async function launchContainerd({ paths, config, logger }: ContainerdOptions): Promise<Containerd> {
+  mkdirSync(paths.dir, { recursive: true, mode: 0o711 });
+  writeFileSync(paths.config, config);
+  rmSync(paths.log, { force: true });
+  makeFifo(paths.log);
+  const log = openFifoReader(paths.log);
+  const child = spawnContainerd(paths);
+  const { pid } = child;
+  if (pid === undefined) {
+    log.destroy();
+    const [cause] = await once(child, 'error');
+    throw notStarted(cause);
+  }
+  writePidFile(paths.pidFile, pid);
+
+  const process = follow(pid, log, logger, exitOf(child, log));
+  const timer = new AbortController();
+  const timeout = delay(BOOT_LINE_TIMEOUT_MS, undefined, { signal: timer.signal }).catch(() => undefined);
+  const end = await Promise.race([process.booted, timeout, process.died]);
+  timer.abort();
+  if (end !== undefined) throw unavailable(`containerd ${end}:\n${process.tail()}`, { code: 'SUPERVISOR_FAILED' });
+  return process;
+}
+
+/**
+ * Takes over the containerd that an earlier daemon left running. One that has another configuration, lost its log or
+ * does not answer is ended instead.
+ * @param answers asks the endpoint, with its own time limit.
+ */
+export async function adoptContainerd(
+  { paths, config, logger }: ContainerdOptions,
+  answers: () => Promise<boolean>,
+): Promise<Containerd | undefined> {
+  const pid = readPidFile(paths.pidFile);
+  if (pid === undefined || !isOurs(pid, paths)) return undefined;
+  let log: Socket;
+  try {
+    log = openFifoReader(paths.log);
+  } catch (error) {
+    // Without its log its end would go unnoticed.
+    logger.warn({ pid, reason: messageOf(error) }, 'replacing a containerd that lost its log');
+    signal(pid, 'SIGKILL');
+    return undefined;
+  }
+  const closed = once(log, 'close').then(() => 'ended');
+  const process = follow(pid, log, logger, closed);
+  // It may have ended before its log was opened; then that never reports an end.
+  if (!isOurs(pid, paths)) {
+    log.destroy();
+    return undefined;
+  }
+  if (readText(paths.config) === config && (await answers())) return process;
+  logger.warn({ pid }, 'replacing a containerd that does not answer or is configured otherwise');
+  await process.terminate();
+  return undefined;
+}
+
+/** Removes the files that tell of a process which has ended. */
+export function forgetContainerd(paths: ContainerdPaths): void {
+  for (const file of [paths.pidFile, paths.log, paths.socket, paths.ttrpcSocket]) rmSync(file, { force: true });
+}
+
+function spawnContainerd(paths: ContainerdPaths): ChildProcess {
+  // Open for reading too, so that the log has a reader whatever becomes of us.
+  const log = openSync(paths.log, constants.O_RDWR);
+  try {
+    fcntl(log, F_SETPIPE_SZ, LOG_BYTES);
+    // Readiness is ours to tell the service manager, not containerd's.
+    const { NOTIFY_SOCKET: _, ...env } = process.env;
+    const child = spawn('containerd', ['--config', paths.config], {
+      cwd: '/',
+      env,
+      stdio: ['ignore', log, log],
+      detached: true,
+    });
+    child.unref();
+    return child;
+  } finally {
+    closeSync(log);
+  }
+}
+
+function follow(pid: number, log: Socket, logger: Logger, died: Promise<string>): Containerd & { booted: Promise<void> } {
+  let isDead = false;
+  const gone = died.then((end) => {
+    isDead = true;
+    log.destroy();
+    return end;
+  });
+  const booted = deferred();
+  const lines = new LogLines(logger, (message) => {
+    if (message.startsWith(BOOTED)) booted.resolve();
+  });
+  log.on('data', (chunk) => lines.push(chunk));
+  return {
+    pid,
+    booted: booted.promise,
+    died: gone,
+    tail: () => lines.tail(),
+    async terminate() {
+      if (isDead) return;
+      signal(pid, 'SIGTERM');
+      const timer = setTimeout(() => {
+        if (!isDead) signal(pid, 'SIGKILL');
+      }, TERMINATE_TIMEOUT_MS);
+      await gone;
+      clearTimeout(timer);
+    },
+  };
+}
+
+/** How the child ended, once its log was read to the end. */
+async function exitOf(child: ChildProcess, log: Socket): Promise<string> {
+  const closed = once(log, 'close');
+  const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
+  await closed;
+  return signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`;
+}
+
+function notStarted(cause: unknown): Error {
+  const isMissing = cause instanceof Error && 'code' in cause && cause.code === 'ENOENT';
+  const message = isMissing
+    ? 'containerd is not installed: install the apt package containerd, or name a running one with --supervisor'
+    : `cannot start containerd: ${messageOf(cause)}`;
+  return unavailable(message, { cause, code: 'SUPERVISOR_FAILED' });
+}
+
+/** Replaced as a whole, so that a reader never sees half of it; it need not survive the machine. */
+function writePidFile(path: string, pid: number): void {
+  writeFileSync(`${path}.new`, `${pid}\n`);
+  renameSync(`${path}.new`, path);
+}
+
+function readPidFile(path: string): number | undefined {
+  const pid = Number.parseInt(readText(path) ?? '', 10);
+  return Number.isInteger(pid) && pid > 1 ? pid : undefined;
+}
+
+/** True when the process runs with our configuration file: its id may belong to another one by now. */
+function isOurs(pid: number, paths: ContainerdPaths): boolean {
+  return readText(`/proc/${pid}/cmdline`)?.split('\0').includes(paths.config) ?? false;
+}
+
+function readText(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined; // Missing is an answer here.
+  }
+}
+
+function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch {
+    // It has just ended by itself.
+  }
+}

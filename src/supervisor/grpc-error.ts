@@ -1,0 +1,47 @@
+/** gRPC status to EngineError. The only place that knows either gRPC codes or containerd's error texts. */
+import { status as Status, type ServiceError } from '@grpc/grpc-js';
+import { EngineError, internal, messageOf, type ErrorKind } from '../errors/engine-error.js';
+
+// FAILED_PRECONDITION is containerd's "not in this state", which the Engine API calls a conflict.
+const kinds: Partial<Record<Status, ErrorKind>> = {
+  [Status.CANCELLED]: 'cancelled',
+  [Status.INVALID_ARGUMENT]: 'invalid',
+  [Status.OUT_OF_RANGE]: 'invalid',
+  [Status.DEADLINE_EXCEEDED]: 'deadline',
+  [Status.NOT_FOUND]: 'not-found',
+  [Status.ALREADY_EXISTS]: 'conflict',
+  [Status.FAILED_PRECONDITION]: 'conflict',
+  [Status.ABORTED]: 'conflict',
+  [Status.PERMISSION_DENIED]: 'forbidden',
+  [Status.UNAUTHENTICATED]: 'unauthorized',
+  [Status.UNAVAILABLE]: 'unavailable',
+  [Status.RESOURCE_EXHAUSTED]: 'unavailable',
+  [Status.UNIMPLEMENTED]: 'not-implemented',
+  [Status.DATA_LOSS]: 'data-loss',
+};
+
+// A shim's errors lose their class on the way and arrive as UNKNOWN; these are refusals, not failures.
+const conflicts = ['cannot delete a running process', 'cannot exec in a paused state', 'cannot delete a paused'];
+
+// containerd appends the class of an error to its text; the class is in our `kind` already.
+const classSuffix = /: (?:unknown|not found|already exists|failed precondition|unavailable|invalid argument)$/;
+
+/**
+ * The EngineError for a failed call. The text is containerd's or the runtime's own, without the class that containerd
+ * appends. `details.runtimeError` is true when the runtime (shim or runc) failed, `details.grpcCode` is the status.
+ */
+export function fromGrpc(error: unknown, method: string): EngineError {
+  if (!isServiceError(error)) return internal(`${method}: ${messageOf(error)}`, { cause: error });
+  const text = error.details.replace(classSuffix, '');
+  const isRuntimeError = error.code === Status.UNKNOWN;
+  const isRefusal = isRuntimeError && conflicts.some((conflict) => text.includes(conflict));
+  const kind = isRefusal ? 'conflict' : (kinds[error.code] ?? 'internal');
+  return new EngineError(kind, kind === 'unavailable' ? `the supervisor does not answer: ${text}` : text, {
+    cause: error,
+    details: { method, grpcCode: error.code, ...(isRuntimeError && { runtimeError: true }) },
+  });
+}
+
+function isServiceError(error: unknown): error is ServiceError {
+  return error instanceof Error && 'code' in error && typeof error.code === 'number' && 'details' in error;
+}

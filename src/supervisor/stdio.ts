@@ -1,0 +1,152 @@
+/**
+ * A process's standard streams as FIFOs: the shim copies between them and the process. They are sockets of the event
+ * loop (never fs streams, which would each hold a thread of the pool), so a paused reader stops the process itself.
+ */
+import { mkdirSync, rmdirSync, rmSync } from 'node:fs';
+import type { Socket } from 'node:net';
+import { dirname, join } from 'node:path';
+import { finished } from 'node:stream';
+import { setTimeout as delay } from 'node:timers/promises';
+import { messageOf, unavailable } from '../errors/engine-error.js';
+import type { ProcessStdio, StdioPaths } from '../ports/supervisor.js';
+import { makeFifo, openFifoReader, openFifoWriter } from './fifo.js';
+
+// The shim opens its end within the Create or Start call; these cover a slow one.
+const STDIN_RETRY_MS = 5;
+const STDIN_TIMEOUT_MS = 2_000;
+
+export interface StdioRequest {
+  /** Directory for this process's FIFOs alone. It is created, and removed by `close`. */
+  readonly dir: string;
+  readonly stdin: boolean;
+  readonly stdout: boolean;
+  readonly stderr: boolean;
+  /** With a terminal there is no separate stderr: everything comes on stdout. */
+  readonly terminal: boolean;
+}
+
+/**
+ * Makes the FIFOs and opens their reading ends; call it before the task (or the exec) is created.
+ * @throws EngineError when a FIFO cannot be made; nothing is left then.
+ */
+export function createStdio(request: StdioRequest): ProcessStdio {
+  const { dir, terminal } = request;
+  // The shim wants both outputs or none, a terminal always its one; what nobody asked for is read and dropped.
+  const hasOutput = request.stdout || request.stderr || request.stdin || terminal;
+  const path = (name: string, isWanted: boolean): string => (isWanted ? join(dir, name) : '');
+  const paths: StdioPaths = {
+    stdin: path('stdin', request.stdin),
+    stdout: path('stdout', hasOutput),
+    stderr: path('stderr', hasOutput && !terminal),
+    terminal,
+  };
+  if (!hasOutput) return new FifoStdio(paths, undefined, undefined);
+
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  try {
+    for (const fifo of [paths.stdin, paths.stdout, paths.stderr]) if (fifo) makeFifo(fifo);
+    const stdout = openReader(paths.stdout);
+    const stderr = openReader(paths.stderr);
+    if (!request.stdout && !terminal) stdout?.resume();
+    if (!request.stderr) stderr?.resume();
+    return new FifoStdio(paths, stdout, stderr, {
+      stdout: request.stdout || terminal,
+      stderr: request.stderr && !terminal,
+    });
+  } catch (error) {
+    rmSync(dir, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/**
+ * Opens the FIFOs of a process that is already running, after a restart of the daemon. A FIFO that is gone yields no
+ * stream. For a process that has exited no 'end' ever comes: what it wrote last is lost with its shim's copy.
+ */
+export function reopenStdio(paths: StdioPaths): ProcessStdio {
+  return new FifoStdio(paths, openReader(paths.stdout, 'if-present'), openReader(paths.stderr, 'if-present'));
+}
+
+class FifoStdio implements ProcessStdio {
+  readonly paths: StdioPaths;
+  readonly stdout: Socket | undefined;
+  readonly stderr: Socket | undefined;
+  readonly #readers: readonly Socket[];
+  #stdin: Socket | undefined;
+  #isClosed = false;
+
+  constructor(
+    paths: StdioPaths,
+    stdout: Socket | undefined,
+    stderr: Socket | undefined,
+    wanted = { stdout: true, stderr: true },
+  ) {
+    this.paths = paths;
+    this.stdout = wanted.stdout ? stdout : undefined;
+    this.stderr = wanted.stderr ? stderr : undefined;
+    this.#readers = [stdout, stderr].filter((reader) => reader !== undefined);
+  }
+
+  async openStdin(): Promise<Socket | undefined> {
+    if (this.paths.stdin === '') return undefined;
+    const giveUpAt = performance.now() + STDIN_TIMEOUT_MS;
+    while (!this.#isClosed) {
+      try {
+        this.#stdin = openFifoWriter(this.paths.stdin);
+        return this.#stdin;
+      } catch (error) {
+        if (errnoOf(error) !== 'ENXIO' || performance.now() > giveUpAt) {
+          throw unavailable(`cannot open stdin of the process: ${messageOf(error)}`, { cause: error });
+        }
+      }
+      await delay(STDIN_RETRY_MS);
+    }
+    return undefined;
+  }
+
+  async drained(timeoutMs: number): Promise<void> {
+    const timeout = new AbortController();
+    const ends = this.#readers.map(
+      (reader) =>
+        new Promise<void>((resolve) => {
+          if (reader.destroyed) resolve();
+          else finished(reader, { signal: timeout.signal }, () => resolve());
+        }),
+    );
+    const timer = setTimeout(() => timeout.abort(), timeoutMs);
+    await Promise.all(ends);
+    clearTimeout(timer);
+  }
+
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    for (const socket of [this.#stdin, ...this.#readers]) socket?.destroy();
+    const fifos = [this.paths.stdin, this.paths.stdout, this.paths.stderr].filter((path) => path !== '');
+    for (const fifo of fifos) rmSync(fifo, { force: true });
+    const [first] = fifos;
+    if (first !== undefined) removeIfEmpty(dirname(first));
+  }
+}
+
+function openReader(path: string, presence: 'required' | 'if-present' = 'required'): Socket | undefined {
+  if (path === '') return undefined;
+  try {
+    return openFifoReader(path);
+  } catch (error) {
+    if (presence === 'if-present' && errnoOf(error) === 'ENOENT') return undefined;
+    throw unavailable(`cannot open the output of the process: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+function errnoOf(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : undefined;
+}
+
+function removeIfEmpty(dir: string): void {
+  try {
+    rmdirSync(dir);
+  } catch {
+    // Somebody else's files are in it, or it is gone already: neither is ours to remove.
+  }
+}

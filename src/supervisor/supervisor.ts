@@ -1,0 +1,209 @@
+/**
+ * The container supervisor: a containerd of our own that is watched and restarted, or the external one that the
+ * configuration names. Its tasks are `ready` while the stream of their events is in force and nothing was missed.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { isEngineError, messageOf, unavailable } from '../errors/engine-error.js';
+import type { Logger } from '../ports/logger.js';
+import type { SupervisorProcess, TaskService } from '../ports/supervisor.js';
+import { containerdConfig, containerdPaths, type ContainerdPaths } from './containerd-config.js';
+import { adoptContainerd, forgetContainerd, launchContainerd, type Containerd, type ContainerdOptions } from './containerd-process.js';
+import { deferred } from './deferred.js';
+import { openEventStream } from './event-stream.js';
+import { GrpcConnection } from './grpc-connection.js';
+import { Namespaces } from './proto/gen/namespaces_pb.js';
+import { Version } from './proto/gen/version_pb.js';
+import { ContainerdTasks } from './task-service.js';
+
+const ADOPT_TIMEOUT_MS = 2_000;
+const RECONNECT_DELAY_MS = 50;
+const RESTART_DELAY_MS = { first: 50, most: 5_000 };
+// A process that lived this long did not fail at starting: its restarts begin with the shortest delay again.
+const STABLE_MS = 10_000;
+
+export interface SupervisorOptions {
+  /** Socket of an external containerd. Default: a child of our own. */
+  readonly address?: string;
+  /** containerd namespace that holds our containers. */
+  readonly namespace: string;
+  readonly execRoot: string;
+  readonly dataRoot: string;
+  readonly logger: Logger;
+  /** Whether the child serves Kubernetes' container runtime interface, too. */
+  readonly criEnabled: boolean;
+  /** Whether the child logs at debug level. */
+  readonly debug: boolean;
+}
+
+type State = 'ready' | 'degraded';
+
+/** @throws EngineError invalid when exec-root is too long for a socket path. Nothing runs before `start`. */
+export function createSupervisor(options: SupervisorOptions): SupervisorProcess {
+  return new Supervisor(options);
+}
+
+class Supervisor implements SupervisorProcess {
+  readonly tasks: TaskService;
+  readonly #options: SupervisorOptions;
+  readonly #logger: Logger;
+  readonly #paths: ContainerdPaths;
+  readonly #connection: GrpcConnection;
+  readonly #tasks: ContainerdTasks;
+  readonly #listeners = new Set<(state: State, reason?: string) => void>();
+  #child: Containerd | undefined;
+  #keeper: Promise<void> | undefined;
+  #closeStream: (() => void) | undefined;
+  #state: State = 'degraded';
+  readonly #stopped = new AbortController();
+
+  constructor(options: SupervisorOptions) {
+    const { address, execRoot, dataRoot, namespace } = options;
+    this.#options = options;
+    this.#logger = options.logger.child({ component: 'supervisor' });
+    this.#paths = containerdPaths(execRoot, dataRoot);
+    this.#connection = new GrpcConnection(address ?? this.#paths.socket, namespace);
+    this.#tasks = new ContainerdTasks({
+      connection: this.#connection,
+      logger: this.#logger,
+      runcRoot: this.#paths.runcRoot,
+    });
+    this.tasks = this.#tasks;
+  }
+
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  onState(listener: (state: State, reason?: string) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  async start(): Promise<void> {
+    try {
+      if (this.#options.address === undefined) {
+        this.#child = await this.#adoptOrLaunch();
+        this.#keeper = this.#keepUp(this.#child);
+      }
+      void this.#follow(await this.#subscribe());
+    } catch (error) {
+      const tail = this.#child?.tail();
+      await this.stop();
+      throw tail ? unavailable(`${messageOf(error)}; containerd said:\n${tail}`, { cause: error }) : error;
+    }
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    this.#closeStream?.();
+    this.#connection.close();
+    await this.#child?.terminate();
+    await this.#keeper;
+  }
+
+  async #adoptOrLaunch(): Promise<Containerd> {
+    const options = this.#containerdOptions();
+    const adopted = await adoptContainerd(options, async () => {
+      try {
+        await this.#connection.ready(ADOPT_TIMEOUT_MS);
+        await this.#connection.unary(Version).version({}, { timeoutMs: ADOPT_TIMEOUT_MS });
+        return true;
+      } catch {
+        return false; // Whatever the reason, such a process cannot be used.
+      }
+    });
+    if (adopted) this.#logger.info({ pid: adopted.pid }, 'took over the running containerd');
+    return adopted ?? launchContainerd(options);
+  }
+
+  #containerdOptions(): ContainerdOptions {
+    const { criEnabled, debug } = this.#options;
+    return { paths: this.#paths, config: containerdConfig(this.#paths, { criEnabled, debug }), logger: this.#logger };
+  }
+
+  /** Restarts the child whenever it dies, until `stop`; then sees it off. */
+  async #keepUp(first: Containerd): Promise<void> {
+    let child: Containerd | undefined = first;
+    let delayMs = RESTART_DELAY_MS.first;
+    while (child !== undefined) {
+      const bornAt = performance.now();
+      const end = await child.died;
+      this.#child = undefined;
+      if (this.#stopped.signal.aborted) break;
+      this.#logger.error({ pid: child.pid }, `containerd ${end}; starting it again`);
+      if (performance.now() - bornAt > STABLE_MS) delayMs = RESTART_DELAY_MS.first;
+      do {
+        await this.#pause(delayMs);
+        delayMs = Math.min(delayMs * 2, RESTART_DELAY_MS.most);
+        child = await this.#relaunch();
+      } while (child === undefined && !this.#stopped.signal.aborted);
+    }
+    forgetContainerd(this.#paths);
+  }
+
+  async #relaunch(): Promise<Containerd | undefined> {
+    if (this.#stopped.signal.aborted) return undefined;
+    try {
+      this.#child = await launchContainerd(this.#containerdOptions());
+    } catch (error) {
+      this.#logger.error({ err: error }, 'cannot start containerd again');
+      return undefined;
+    }
+    if (this.#stopped.signal.aborted) await this.#child.terminate();
+    return this.#child;
+  }
+
+  /** Puts an event stream in force and catches up with what was missed. Returns the promise of the stream's end. */
+  async #subscribe(): Promise<{ ended: Promise<Error> }> {
+    const { namespace } = this.#options;
+    await ensureNamespace(this.#connection, namespace);
+    const ended = deferred<Error>();
+    const stream = openEventStream(this.#connection, namespace, {
+      onEvent: (event) => this.#tasks.report(event),
+      onEnd: ended.resolve,
+    });
+    this.#closeStream = () => stream.close();
+    try {
+      await stream.subscribed;
+      await this.#tasks.reconcile();
+    } catch (error) {
+      stream.close();
+      throw error;
+    }
+    this.#setState('ready');
+    return { ended: ended.promise };
+  }
+
+  /** Renews the event stream whenever it ends, until `stop`. */
+  async #follow(stream: { ended: Promise<Error> } | undefined): Promise<void> {
+    while (!this.#stopped.signal.aborted) {
+      if (stream) this.#setState('degraded', messageOf(await stream.ended));
+      else await this.#pause(RECONNECT_DELAY_MS);
+      stream = await this.#subscribe().catch((error: unknown) => {
+        this.#setState('degraded', messageOf(error));
+        return undefined;
+      });
+    }
+  }
+
+  #setState(state: State, reason?: string): void {
+    if (state === this.#state || this.#stopped.signal.aborted) return;
+    this.#state = state;
+    if (state === 'ready') this.#logger.info({}, 'supervisor is ready');
+    else this.#logger.warn({ reason }, 'supervisor does not answer');
+    for (const listener of this.#listeners) listener(state, reason);
+  }
+
+  /** Waits, but not beyond `stop`. */
+  async #pause(ms: number): Promise<void> {
+    await delay(ms, undefined, { signal: this.#stopped.signal }).catch(() => {});
+  }
+}
+
+async function ensureNamespace(connection: GrpcConnection, name: string): Promise<void> {
+  try {
+    await connection.unary(Namespaces).create({ namespace: { name } });
+  } catch (error) {
+    if (!isEngineError(error, 'conflict')) throw error;
+  }
+}

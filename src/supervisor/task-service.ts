@@ -1,0 +1,257 @@
+/** Tasks in one containerd namespace, over gRPC. */
+import { isEngineError, messageOf, notFound } from '../errors/engine-error.js';
+import type { Logger } from '../ports/logger.js';
+import type {
+  CreateTask,
+  ExecProcess,
+  TaskEvent,
+  TaskInfo,
+  TaskService,
+  TaskStatus,
+} from '../ports/supervisor.js';
+import { packOci } from './any.js';
+import { exitStatus, UNKNOWN_EXIT_CODE } from './exit-status.js';
+import { ExitWatch, type ProcessRef } from './exit-watch.js';
+import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
+import { decodeMetrics, type CgroupMetrics } from './metrics.js';
+import { Containers } from './proto/gen/containers_pb.js';
+import { Status, type Process } from './proto/gen/task_types_pb.js';
+import { Tasks } from './proto/gen/tasks_pb.js';
+import { Version } from './proto/gen/version_pb.js';
+import { packRuntimeOptions } from './runtime-options.js';
+
+const READ = { timeoutMs: 10_000 };
+
+const statuses: Record<Status, TaskStatus> = {
+  [Status.UNKNOWN]: 'unknown',
+  [Status.CREATED]: 'created',
+  [Status.RUNNING]: 'running',
+  [Status.STOPPED]: 'stopped',
+  [Status.PAUSED]: 'paused',
+  [Status.PAUSING]: 'pausing',
+};
+
+export interface TaskServiceOptions {
+  readonly connection: GrpcConnection;
+  readonly logger: Logger;
+  /** State directory of the runc shim's runtime. Default: the shim's own. */
+  readonly runcRoot?: string;
+}
+
+/** The port's tasks. Whoever owns the event stream feeds `report` and, after each new subscription, `reconcile`. */
+export class ContainerdTasks implements TaskService {
+  readonly #containers: UnaryClient<typeof Containers>;
+  readonly #tasks: UnaryClient<typeof Tasks>;
+  readonly #version: UnaryClient<typeof Version>;
+  readonly #logger: Logger;
+  readonly #runcRoot: string | undefined;
+  readonly #listeners = new Set<(event: TaskEvent) => void>();
+  readonly #exits = new ExitWatch();
+  /** Containers whose creation broke off with the connection: removed after the next one is up. */
+  readonly #leftovers = new Set<string>();
+
+  constructor({ connection, logger, runcRoot }: TaskServiceOptions) {
+    this.#containers = connection.unary(Containers);
+    this.#tasks = connection.unary(Tasks);
+    this.#version = connection.unary(Version);
+    this.#logger = logger;
+    this.#runcRoot = runcRoot;
+  }
+
+  async create(request: CreateTask): Promise<{ pid: number }> {
+    const { id, stdio } = request;
+    const init = { id, execId: '' };
+    this.#exits.add(init);
+    try {
+      await this.#createContainer(request);
+      const { pid } = await this.#tasks.create({ containerId: id, ...stdio });
+      return { pid };
+    } catch (error) {
+      this.#exits.remove(init);
+      await this.#discard(id);
+      throw error;
+    }
+  }
+
+  async start(id: string): Promise<void> {
+    await this.#tasks.start({ containerId: id });
+  }
+
+  async kill(id: string, signal: number, options: { all?: boolean; execId?: string } = {}): Promise<void> {
+    const { all = false, execId = '' } = options;
+    await this.#tasks.kill({ containerId: id, execId, signal, all });
+  }
+
+  async pause(id: string): Promise<void> {
+    await this.#tasks.pause({ containerId: id });
+  }
+
+  async resume(id: string): Promise<void> {
+    await this.#tasks.resume({ containerId: id });
+  }
+
+  async resize(id: string, size: { width: number; height: number }, execId = ''): Promise<void> {
+    await this.#tasks.resizePty({ containerId: id, execId, width: size.width, height: size.height });
+  }
+
+  async closeStdin(id: string, execId = ''): Promise<void> {
+    await this.#tasks.closeIO({ containerId: id, execId, stdin: true });
+  }
+
+  async exec(id: string, execId: string, { process, stdio }: ExecProcess): Promise<void> {
+    await this.#tasks.exec({ containerId: id, execId, spec: packOci('Process', process), ...stdio });
+  }
+
+  async startExec(id: string, execId: string): Promise<{ pid: number }> {
+    this.#exits.add({ id, execId });
+    try {
+      const { pid } = await this.#tasks.start({ containerId: id, execId });
+      return { pid };
+    } catch (error) {
+      this.#exits.remove({ id, execId });
+      throw error;
+    }
+  }
+
+  async deleteExec(id: string, execId: string): Promise<void> {
+    await unlessNotFound(this.#tasks.deleteProcess({ containerId: id, execId }));
+    this.#exits.remove({ id, execId });
+  }
+
+  async pids(id: string): Promise<number[]> {
+    const { processes } = await this.#tasks.listPids({ containerId: id }, READ);
+    return processes.map(({ pid }) => pid);
+  }
+
+  async update(id: string, resources: Record<string, unknown>): Promise<void> {
+    await this.#tasks.update({ containerId: id, resources: packOci('LinuxResources', resources) });
+  }
+
+  async delete(id: string): Promise<void> {
+    // containerd would let the container go first, and its task could then be reached by nobody.
+    await unlessNotFound(this.#tasks.delete({ containerId: id }));
+    await unlessNotFound(this.#containers.delete({ id }));
+    this.#exits.remove({ id, execId: '' });
+  }
+
+  async list(): Promise<TaskInfo[]> {
+    const { tasks } = await this.#tasks.list({}, READ);
+    const infos = tasks.map(taskInfo);
+    for (const { id, status } of infos) if (status !== 'stopped') this.#exits.ensure({ id, execId: '' });
+    return infos;
+  }
+
+  async get(id: string): Promise<TaskInfo | undefined> {
+    const process = await this.#find({ id, execId: '' });
+    return process && taskInfo(process);
+  }
+
+  async metrics(id: string): Promise<CgroupMetrics> {
+    const { metrics } = await this.#tasks.metrics({ filters: [`id==${id}`] }, READ);
+    const data = metrics[0]?.data;
+    if (data === undefined) throw notFound(`no statistics for task ${id}`);
+    return decodeMetrics(data);
+  }
+
+  onEvent(listener: (event: TaskEvent) => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  async version(): Promise<{ version: string; revision: string }> {
+    const { version, revision } = await this.#version.version({}, READ);
+    return { version, revision };
+  }
+
+  /** Passes an event on to the listeners, an exit only the first time. */
+  report(event: TaskEvent): void {
+    if (!this.#exits.isNews(event)) return;
+    for (const listener of this.#listeners) {
+      try {
+        listener(event);
+      } catch (error) {
+        this.#logger.error({ err: error, event }, 'a listener for task events failed');
+      }
+    }
+  }
+
+  /**
+   * Reports the exits that the broken event stream did not. Call it while a new stream is in force, so that nothing
+   * falls between the two. A task that cannot be asked is left to its later events.
+   */
+  async reconcile(): Promise<void> {
+    for (const id of this.#leftovers) await this.#discard(id);
+    const { tasks } = await this.#tasks.list({}, READ);
+    const inits = new Map(tasks.map((process) => [process.id, process]));
+    const missed = this.#exits.awaited().map(async (process) => {
+      const { id, execId } = process;
+      try {
+        const found = (execId === '' ? inits.get(id) : undefined) ?? (await this.#find(process));
+        if (found !== undefined && found.status !== Status.STOPPED) return;
+        const exit = exitStatus(found?.exitStatus ?? UNKNOWN_EXIT_CODE, found?.exitedAt);
+        this.report({ type: 'exit', id, execId, pid: found?.pid ?? 0, exit });
+      } catch (error) {
+        this.#logger.warn({ id, execId, err: error }, 'cannot ask for the state of a process');
+      }
+    });
+    await Promise.all(missed);
+  }
+
+  async #createContainer({ id, spec, runtime, labels }: CreateTask): Promise<void> {
+    const options = packRuntimeOptions(runtime, this.#runcRoot);
+    const container = {
+      id,
+      labels: { ...labels },
+      spec: packOci('Spec', spec),
+      runtime: { name: runtime.type, ...(options && { options }) },
+    };
+    try {
+      await this.#containers.create({ container });
+    } catch (error) {
+      if (!isEngineError(error, 'conflict')) throw error;
+      // Left by an earlier life of the daemon. A task that still runs refuses this, and so the creation.
+      await this.delete(id);
+      await this.#containers.create({ container });
+    }
+  }
+
+  /**
+   * Removes whatever a failed creation left. A failed Create of a task leaves none; a broken connection may leave a
+   * created one, which can be deleted. A running task is not of our making, and refuses.
+   */
+  async #discard(id: string): Promise<void> {
+    this.#leftovers.delete(id);
+    try {
+      await this.delete(id);
+    } catch (error) {
+      if (isEngineError(error, 'unavailable')) this.#leftovers.add(id);
+      else this.#logger.warn({ id, reason: messageOf(error) }, 'cannot remove what a failed creation left');
+    }
+  }
+
+  async #find({ id, execId }: ProcessRef): Promise<Process | undefined> {
+    const answer = await unlessNotFound(this.#tasks.get({ containerId: id, execId }, READ));
+    return answer?.process;
+  }
+}
+
+function taskInfo(process: Process): TaskInfo {
+  const { id, pid, stdin, stdout, stderr, terminal } = process;
+  const status = statuses[process.status];
+  return {
+    id,
+    pid,
+    status,
+    ...(status === 'stopped' && { exit: exitStatus(process.exitStatus, process.exitedAt) }),
+    stdio: { stdin, stdout, stderr, terminal },
+  };
+}
+
+async function unlessNotFound<T>(call: Promise<T>): Promise<T | undefined> {
+  try {
+    return await call;
+  } catch (error) {
+    if (isEngineError(error, 'not-found')) return undefined;
+    throw error;
+  }
+}
