@@ -6,7 +6,8 @@ import type { ContainerConfig, HostConfig } from '../../ports/container.js';
 import type { Unasked } from '../kit/commands.js';
 import { Replies } from '../kit/replies.js';
 import type { ContainerEffects, ContainerHooks } from './container.effects.types.js';
-import { createContainerMachine, type ContainerInput } from './container.machine.js';
+import { createContainerMachine } from './container.machine.js';
+import type { ContainerInput } from './container.setup.js';
 import type { ContainerCommand, WaitResult } from './container.messages.js';
 import { NEVER, withState, type ContainerRecord } from './container.record.js';
 

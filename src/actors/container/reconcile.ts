@@ -1,6 +1,6 @@
 /** After a restart of the daemon: what a record and the supervisor's task together say about a container. Pure. */
 import type { TaskInfo } from '../../ports/supervisor.js';
-import type { ContainerInput } from './container.machine.js';
+import type { ContainerInput } from './container.setup.js';
 import { withState, type ContainerRecord } from './container.record.js';
 
 /** The exit code of a container whose end nobody saw, as the known engine gives it after a reboot. */

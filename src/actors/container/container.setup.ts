@@ -1,0 +1,247 @@
+/**
+ * The vocabulary of the container machine: context, actions, guards and effects by name. `container.machine.ts` says
+ * in which state which of them happens.
+ */
+import { assign, enqueueActions, setup } from 'xstate';
+import { EngineError, conflict, notModified, unavailable } from '../../errors/engine-error.js';
+import { effect } from '../kit/effect.js';
+import type { RequestId } from '../kit/commands.js';
+import type { Replies } from '../kit/replies.js';
+import type { ExitStatus } from '../../ports/supervisor.js';
+import type { ContainerEffects, ContainerHooks, StopInput } from './container.effects.types.js';
+import type { ContainerCommand, ContainerEvent, RemoveOptions, StopOptions, WaitCondition } from './container.messages.js';
+import { withState, type ContainerRecord } from './container.record.js';
+import { wantsRestart } from './restart-policy.js';
+import { SIGKILL, SIGTERM, signalNumber } from './signals.js';
+
+/** Where an incarnation of the actor begins. */
+export type ContainerInput =
+  | { readonly phase: 'new' | 'idle' | 'running' | 'removing'; readonly record: ContainerRecord }
+  | { readonly phase: 'exited'; readonly record: ContainerRecord; readonly exit: ExitStatus };
+
+interface Waiter {
+  readonly req: RequestId;
+  readonly condition: WaitCondition | 'exit';
+}
+
+export interface ContainerContext {
+  readonly record: ContainerRecord;
+  readonly phase: ContainerInput['phase'];
+  readonly waiters: readonly Waiter[];
+  /** Who waits for the start under way. */
+  readonly starters: readonly RequestId[];
+  /** Who waits for the stop under way; also those of a restart until its start. */
+  readonly stoppers: readonly RequestId[];
+  /** Who asked for a restart: after the exit they become starters. */
+  readonly restarters: readonly RequestId[];
+  readonly stop: StopInput | undefined;
+  readonly removal: { readonly reqs: readonly RequestId[]; readonly options: RemoveOptions } | undefined;
+  readonly postponed: readonly ContainerCommand[];
+  /** An exit that was reported, not yet settled. It can beat the reply of a start. */
+  readonly exit: ExitStatus | undefined;
+  readonly delayMs: number;
+  readonly ranMs: number;
+  /** The daemon is going down: no restart follows. */
+  readonly leaving: boolean;
+}
+
+/** Commands that one actor keeps for later; more are refused. */
+const POSTPONED_LIMIT = 64;
+
+export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks, replies: Replies) {
+  const publish = (record: ContainerRecord): ContainerRecord => {
+    hooks.publish(record.id, record);
+    return record;
+  };
+  const settleAll = (reqs: readonly RequestId[], value?: unknown): void => reqs.forEach((req) => replies.settle(req, value));
+  const rejectAll = (reqs: readonly RequestId[], error: unknown): void => reqs.forEach((req) => replies.reject(req, error));
+  const fire = (waiters: readonly Waiter[], conditions: readonly Waiter['condition'][], record: ContainerRecord): Waiter[] =>
+    waiters.filter(({ req, condition }) => {
+      if (!conditions.includes(condition)) return true;
+      replies.settle(req, condition === 'exit' ? undefined : waitResult(record));
+      return false;
+    });
+
+  const machine = setup({
+    types: {
+      context: {} as ContainerContext,
+      events: {} as ContainerEvent,
+      input: {} as ContainerInput,
+    },
+    actors: {
+      create: effect((record: ContainerRecord) => effects.create(record)),
+      start: effect((record: ContainerRecord) => effects.start(record)),
+      adopt: effect((record: ContainerRecord) => effects.adopt(record)),
+      stop: effect((input: StopInput, signal) => effects.stop(input, signal)),
+      pause: effect((record: ContainerRecord) => effects.pause(record)),
+      unpause: effect((record: ContainerRecord) => effects.unpause(record)),
+      drain: effect((record: ContainerRecord) => effects.drain(record)),
+      release: effect((record: ContainerRecord) => effects.release(record)),
+      remove: effect((input: { record: ContainerRecord; options: RemoveOptions }) => effects.remove(input)),
+    },
+    actions: {
+      postpone: assign(({ context, event }) => {
+        const command = event as ContainerCommand;
+        if (context.postponed.length < POSTPONED_LIMIT) return { postponed: [...context.postponed, command] };
+        replies.reject(command.req, unavailable(`too many commands wait for container ${context.record.id}`, { code: 'OVERLOADED' }));
+        return {};
+      }),
+      /** In a resting state: take up what was postponed. */
+      resume: enqueueActions(({ context, enqueue }) => {
+        if (context.postponed.length === 0) return;
+        for (const command of context.postponed) enqueue.raise(command);
+        enqueue.assign({ postponed: [] });
+      }),
+      wait: assign(({ context, event }) => {
+        if (event.type !== 'container.wait') return {};
+        return { waiters: [...context.waiters, { req: event.req, condition: event.condition }] };
+      }),
+      forgetRequest: assign(({ context, event }) => {
+        if (event.type !== 'request.cancelled') return {};
+        // Only waits end with their client: a stop or a removal that was asked for goes on.
+        return { waiters: context.waiters.filter(({ req }) => req !== event.req) };
+      }),
+      noteExit: assign(({ context, event }) => {
+        if (event.type !== 'task.exited') return {};
+        return { exit: event.exit, ranMs: Math.max(0, event.exit.exitedAt.getTime() - Date.parse(context.record.state.startedAt)) };
+      }),
+      noteOom: assign(({ context }) => {
+        hooks.emit('oom', context.record);
+        return { record: publish(withState(context.record, { oomKilled: true })) };
+      }),
+      noteStarter: assign(({ context, event }) => ('req' in event ? { starters: [...context.starters, event.req] } : {})),
+      noteStopper: assign(({ context, event }) => ('req' in event ? { stoppers: [...context.stoppers, event.req] } : {})),
+      noteRestarter: assign(({ context, event }) => ('req' in event ? { restarters: [...context.restarters, event.req] } : {})),
+      noteRemoval: assign(({ context, event }) => {
+        if (event.type !== 'container.remove') return {};
+        return { removal: { reqs: [...(context.removal?.reqs ?? []), event.req], options: event.options } };
+      }),
+      planStop: assign(({ context, event }) => {
+        const options: StopOptions = 'options' in event && event.type !== 'container.remove' ? event.options : { signal: SIGKILL, timeoutSeconds: 0 };
+        if (event.type === 'container.shutdown') return { stop: stopInput(context.record, options), leaving: true };
+        return { stop: stopInput(context.record, options), record: { ...context.record, manuallyStopped: true } };
+      }),
+      /** Signals without a change of state; SIGKILL is answered when the exit is settled. */
+      kill: assign(({ context, event, self }) => {
+        if (event.type !== 'container.kill') return {};
+        const { req, signal } = event;
+        const waitsForExit = signal === SIGKILL;
+        hooks.kill(context.record, signal).then(
+          () => waitsForExit || replies.settle(req, undefined),
+          (error: unknown) => {
+            self.send({ type: 'request.cancelled', req });
+            replies.reject(req, killError(context.record, error));
+          },
+        );
+        const record = cancelsRestart(context.record, signal) ? { ...context.record, manuallyStopped: true } : context.record;
+        return waitsForExit ? { record, waiters: [...context.waiters, { req, condition: 'exit' as const }] } : { record };
+      }),
+      amend: assign(({ context, event }) => {
+        if (event.type !== 'container.amend') return {};
+        try {
+          const record = event.amend(context.record);
+          effects.save(record).then(
+            () => replies.settle(event.req, record),
+            (error: unknown) => replies.reject(event.req, error),
+          );
+          return { record: publish(record) };
+        } catch (error) {
+          replies.reject(event.req, error);
+          return {};
+        }
+      }),
+      refuseNotRunning: ({ context, event }) => {
+        if ('req' in event) replies.reject(event.req, notRunning(context.record, event.type));
+      },
+      refuseNotModified: ({ event }) => {
+        if ('req' in event) replies.reject(event.req, notModified(''));
+      },
+      answerWait: ({ context, event }) => {
+        if (event.type === 'container.wait') replies.settle(event.req, waitResult(context.record));
+      },
+      announceStart: assign(({ context, event }) => {
+        const record = publish((event as unknown as { output: ContainerRecord }).output);
+        hooks.emit('start', record);
+        if (context.restarters.length > 0) hooks.emit('restart', record);
+        settleAll([...context.starters, ...context.restarters]);
+        return { record, starters: [], restarters: [] };
+      }),
+      restBackoff: assign(({ context, event }) => {
+        const record = publish(withState(context.record, { status: 'exited' }));
+        hooks.saveLater(record);
+        if ('req' in event) replies.settle(event.req, undefined);
+        return { record };
+      }),
+      giveUpRestart: assign(({ context, event }) => {
+        const record = publish(withState({ ...context.record, manuallyStopped: true }, { status: 'exited' }));
+        hooks.saveLater(record);
+        hooks.emit('stop', record);
+        if ('req' in event) replies.settle(event.req, undefined);
+        return { record, waiters: fire(context.waiters, ['not-running', 'next-exit', 'exit'], record) };
+      }),
+      /** The exit is known and all output is out: tell everybody. */
+      settleExit: assign(({ context }) => {
+        const exit = context.exit ?? { exitCode: 137, exitedAt: new Date() };
+        const record = publish(
+          withState(context.record, { status: 'exited', pid: 0, exitCode: exit.exitCode, finishedAt: rfc3339(exit.exitedAt) }),
+        );
+        hooks.emit('die', record, { exitCode: String(exit.exitCode), execDuration: String(Math.floor(context.ranMs / 1000)) });
+        if (context.stop) hooks.emit('stop', record);
+        settleAll(context.stoppers);
+        return {
+          record,
+          exit: undefined,
+          stop: undefined,
+          stoppers: [],
+          waiters: fire(context.waiters, ['not-running', 'next-exit', 'exit'], record),
+        };
+      }),
+    },
+    guards: {
+      isNew: ({ context }) => context.phase === 'new',
+      wasRunning: ({ context }) => context.phase === 'running',
+      wasRemoving: ({ context }) => context.phase === 'removing',
+      hasExit: ({ context }) => context.exit !== undefined,
+      isPaused: ({ context }) => context.record.state.status === 'paused',
+      waitsForNotRunning: ({ event }) => event.type === 'container.wait' && event.condition === 'not-running',
+      forced: ({ event }) => event.type === 'container.remove' && event.options.force,
+      removalWanted: ({ context }) => context.removal !== undefined || (context.record.hostConfig.AutoRemove && context.restarters.length === 0),
+      restartAsked: ({ context }) => context.restarters.length > 0,
+      policyWantsRestart: ({ context }) => !context.leaving && wantsRestart(context.record),
+      cancelsBackoff: ({ context, event }) => event.type === 'container.kill' && cancelsRestart(context.record, event.signal),
+    },
+    delays: { backoff: ({ context }) => context.delayMs },
+  });
+  return { machine, publish, settleAll, rejectAll, fire };
+}
+
+export function waitResult(record: ContainerRecord): { exitCode: number; error?: string } {
+  return record.state.error === '' ? { exitCode: record.state.exitCode } : { exitCode: record.state.exitCode, error: record.state.error };
+}
+
+export function stopInput(record: ContainerRecord, options: StopOptions): StopInput {
+  return {
+    record,
+    signal: options.signal ?? signalNumber(record.config.StopSignal ?? '') ?? SIGTERM,
+    timeoutSeconds: options.timeoutSeconds ?? record.config.StopTimeout ?? 10,
+  };
+}
+
+/** Which signals count as a wish that the container stays down (engine-api.md section 5, kill). */
+function cancelsRestart(record: ContainerRecord, signal: number): boolean {
+  if (signal === SIGKILL || !record.config.StopSignal) return true;
+  return signal === signalNumber(record.config.StopSignal);
+}
+
+function notRunning(record: ContainerRecord, command: string): EngineError {
+  const text = `container ${record.id} is not running`;
+  return conflict(command === 'container.kill' ? `cannot kill container: ${record.id}: ${text}` : text, { code: 'CONTAINER_NOT_RUNNING' });
+}
+
+function killError(record: ContainerRecord, error: unknown): unknown {
+  return error instanceof EngineError && error.kind === 'not-found' ? notRunning(record, 'container.kill') : error;
+}
+
+function rfc3339(at: Date): string {
+  return at.toISOString();
+}

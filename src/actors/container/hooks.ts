@@ -1,0 +1,36 @@
+/** The container machine's quick calls: views, events, signals. */
+import type { ContainerHooks } from './container.effects.types.js';
+import type { ContainerRecord } from './container.record.js';
+import type { ContainerDeps } from './deps.js';
+import { isEngineError } from '../../errors/engine-error.js';
+import { parseSignal, SIGKILL, signalNumber } from './signals.js';
+import { now } from './timestamps.js';
+
+/** Attributes that every container event carries: labels, image and name. */
+export function eventAttributes(record: ContainerRecord): Record<string, string> {
+  return { ...record.config.Labels, image: record.config.Image, name: record.name.slice(1) };
+}
+
+export function createContainerHooks(deps: ContainerDeps, publish: ContainerHooks['publish']): ContainerHooks {
+  const emit: ContainerHooks['emit'] = (action, record, attributes) =>
+    deps.emit('container', action, record.id, { ...eventAttributes(record), ...attributes });
+  return {
+    publish,
+    emit,
+    async kill(record, signal) {
+      await deps.tasks.kill(record.id, signal);
+      emit('kill', record, { signal: String(signal) });
+      const stopSignal = signalNumber(record.config.StopSignal ?? '') ?? parseSignal('TERM');
+      // A frozen process cannot act on a signal that is meant to end it.
+      if (record.state.status === 'paused' && (signal === SIGKILL || signal === stopSignal)) {
+        await deps.tasks.resume(record.id).catch((error: unknown) => {
+          if (!isEngineError(error, 'not-found')) throw error;
+        });
+      }
+    },
+    saveLater(record) {
+      deps.records.save(record).catch((error: unknown) => deps.log.error({ err: error, container: record.id }, 'record not saved'));
+    },
+    now,
+  };
+}
