@@ -1,0 +1,24 @@
+/** What a failed file system call means to whoever asked for the work. */
+import { type EngineError, internal, invalid, isEngineError, messageOf } from '../errors/engine-error.js';
+
+/** errno names for which not the input but this host is to blame. */
+const HOST_TROUBLE = new Set(['ENOSPC', 'EDQUOT', 'EIO', 'EROFS', 'EMFILE', 'ENFILE', 'ENOMEM', 'EPERM', 'EACCES', 'EBUSY', 'EOPNOTSUPP', 'ENOTSUP']);
+
+const TEXT: Readonly<Record<string, string>> = {
+  ENOSPC: 'no space left on device',
+  EDQUOT: 'disk quota exceeded',
+  EROFS: 'read-only file system',
+};
+
+/**
+ * Wraps an errno error with what was being done. Full disks and the like become `internal` with the errno's name as
+ * code; an errno that only odd input can cause (too long names and so on) becomes `invalid`. EngineErrors that carry
+ * no errno pass through.
+ */
+export function storageError(error: unknown, doing: string): EngineError {
+  const code = (error as NodeJS.ErrnoException).code;
+  if (isEngineError(error) && (error.kind !== 'internal' || code === undefined)) return error;
+  const text = (code === undefined ? undefined : TEXT[code]) ?? messageOf(error);
+  const make = code === undefined || HOST_TROUBLE.has(code) ? internal : invalid;
+  return make(`${doing}: ${text}`, { cause: error, ...(code === undefined ? {} : { code }) });
+}

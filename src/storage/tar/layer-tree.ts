@@ -1,0 +1,298 @@
+/**
+ * The difference directory of a layer while a tar fills it. Nobody else writes there, so the directories that were made
+ * here are known to be directories: a name whose parent is known needs no look at the disk, and no symbolic link is
+ * ever followed by the kernel in a parent.
+ */
+import {
+  chmodSync,
+  lchownSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readlinkSync,
+  rmdirSync,
+  symlinkSync,
+  unlinkSync,
+  type Stats,
+} from 'node:fs';
+import { invalid } from '../../errors/engine-error.js';
+import { makeDevice, makeFifo, setTimes } from '../../sys/inode.js';
+import { setXattr } from '../../sys/xattr.js';
+import { fsPath, toBytePath } from '../byte-path.js';
+import { DisplacedFiles } from './displaced-files.js';
+import { breakout } from './entry-name.js';
+import type { TarHeader } from './header.js';
+
+/** Links followed while one parent is resolved, as the kernel's limit. */
+const MAX_LINKS = 40;
+const OPAQUE = 'trusted.overlay.opaque';
+const YES = Buffer.from('y');
+
+/** What is set on a directory when the whole tar was read: entries that follow would change its times again. */
+interface Directory {
+  /** False for a directory that no entry named. */
+  named: boolean;
+  opaque: boolean;
+  mode: number;
+  uid: number;
+  gid: number;
+  mtimeSeconds: number;
+  mtimeNanoseconds: number;
+  xattrs: ReadonlyMap<string, Buffer> | undefined;
+}
+
+type Xattrs = ReadonlyMap<string, Buffer> | undefined;
+
+const implicit = (): Directory => ({
+  named: false,
+  opaque: false,
+  mode: 0o755,
+  uid: 0,
+  gid: 0,
+  mtimeSeconds: 0,
+  mtimeNanoseconds: 0,
+  xattrs: undefined,
+});
+
+export class LayerTree {
+  readonly #root: string;
+  /** By path without links, '' for the root; parents come before children. */
+  readonly #directories = new Map<string, Directory>([['', implicit()]]);
+  /** Names made by hard link entries: their content belongs to another name. */
+  readonly #linkNames = new Set<string>();
+  readonly #dangling = new Map<string, string>();
+  readonly #displaced: DisplacedFiles;
+
+  constructor(diffDir: string, tarSplitPath: string) {
+    this.#root = `${toBytePath(diffDir)}/`;
+    this.#displaced = new DisplacedFiles(this.#root, tarSplitPath);
+  }
+
+  /** Where a path of the layer is on the disk, for calls into the system. */
+  at(path: string): string | Buffer {
+    return fsPath(this.#root + path);
+  }
+
+  /**
+   * The path with the links of its parents resolved inside the layer, and its parents made where they are missing.
+   * @throws EngineError invalid when a parent is not a directory or leads out of the layer.
+   */
+  place(name: string): string {
+    const slash = name.lastIndexOf('/');
+    if (slash < 0) return name;
+    const parent = name.slice(0, slash);
+    if (this.#directories.has(parent)) return name;
+    return `${this.#walk(name, parent, true)}${name.slice(slash)}`;
+  }
+
+  makeDirectory(path: string, header: TarHeader, xattrs: Xattrs): void {
+    let directory = this.#directories.get(path);
+    if (!directory) {
+      directory = implicit();
+      directory.opaque = this.#create(path, () => mkdirSync(this.at(path), 0o700));
+      this.#directories.set(path, directory);
+    }
+    directory.named = true;
+    directory.mode = header.mode;
+    directory.uid = header.uid;
+    directory.gid = header.gid;
+    directory.mtimeSeconds = header.mtimeSeconds;
+    directory.mtimeNanoseconds = header.mtimeNanoseconds;
+    directory.xattrs = xattrs;
+  }
+
+  /** Runs `make`, which fails with EEXIST when the name is taken; then makes room and runs it again. */
+  makeFile(path: string, make: () => void): void {
+    this.#create(path, make);
+  }
+
+  makeSymlink(path: string, header: TarHeader, xattrs: Xattrs): void {
+    this.#create(path, () => symlinkSync(fsPath(header.linkName), this.at(path)));
+    const at = this.at(path);
+    if (header.uid !== 0 || header.gid !== 0) lchownSync(at, header.uid, header.gid);
+    setXattrs(at, xattrs);
+    setTimes(at, header.mtimeSeconds, header.mtimeNanoseconds);
+  }
+
+  makeNode(path: string, header: TarHeader, xattrs: Xattrs): void {
+    const at = this.at(path);
+    this.#create(path, () => {
+      if (header.type === '6') makeFifo(at);
+      else makeDevice(at, header.type === '3' ? 'char' : 'block', header.deviceMajor, header.deviceMinor);
+    });
+    if (header.uid !== 0 || header.gid !== 0) lchownSync(at, header.uid, header.gid);
+    chmodSync(at, header.mode);
+    setXattrs(at, xattrs);
+    setTimes(at, header.mtimeSeconds, header.mtimeNanoseconds);
+  }
+
+  /** `target` is a cleaned name; one that is not in this layer is left to the commit of the layer. */
+  makeHardLink(path: string, target: string): void {
+    const source = this.#find(target);
+    const stat = source === undefined ? undefined : lstatSync(this.at(source), { throwIfNoEntry: false });
+    if (source === undefined || !stat) {
+      if (path === (source ?? target)) throw invalid('hard link to itself', { code: 'TAR_LINK' });
+      this.#makeRoom(path);
+      this.#dangling.set(path, source ?? target);
+      return;
+    }
+    if (path === source) return; // GNU tar writes a file that was named twice like this
+    if (stat.isDirectory()) throw invalid('hard link to a directory', { code: 'TAR_LINK' });
+    if (isWhiteout(stat)) throw invalid('hard link to a file that this layer deletes', { code: 'TAR_LINK' });
+    this.#create(path, () => linkSync(this.at(source), this.at(path)));
+    this.#linkNames.add(path);
+  }
+
+  /** Hides what the layers below have at a path. What this layer itself has there stays (OCI image layer, "Whiteouts"). */
+  makeWhiteout(path: string): void {
+    const own = this.#directories.get(path);
+    if (own) own.opaque = true;
+    if (own || this.#dangling.has(path) || lstatSync(this.at(path), { throwIfNoEntry: false })) return;
+    makeDevice(this.at(path), 'char', 0, 0);
+  }
+
+  /** Hides what the layers below have in a directory, '' for the root; makes it when it is missing. */
+  makeOpaque(name: string): void {
+    const path = this.#directories.has(name) ? name : this.#walk(name, name, true);
+    const directory = this.#directories.get(path);
+    if (directory) directory.opaque = true;
+  }
+
+  /** Sets what waited for the end of the tar and tells what only the layers below can complete. */
+  finish(): { implicitDirs: string[]; danglingLinks: { path: string; target: string }[] } {
+    const implicitDirs: string[] = [];
+    for (const [path, directory] of this.#directories) {
+      const at = this.at(path);
+      if (directory.opaque) setXattr(at, OPAQUE, YES);
+      if (!directory.named) {
+        implicitDirs.push(path);
+        chmodSync(at, directory.mode);
+        continue;
+      }
+      if (directory.uid !== 0 || directory.gid !== 0) lchownSync(at, directory.uid, directory.gid);
+      chmodSync(at, directory.mode);
+      setXattrs(at, directory.xattrs);
+      setTimes(at, directory.mtimeSeconds, directory.mtimeNanoseconds);
+    }
+    this.#displaced.finish();
+    return { implicitDirs, danglingLinks: [...this.#dangling].map(([path, target]) => ({ path, target })) };
+  }
+
+  /** Returns true when a whiteout of this tar had the name. */
+  #create(path: string, make: () => void): boolean {
+    if (path === '') throw invalid('the root of the layer is not a directory', { code: 'TAR_ROOT' });
+    if (this.#dangling.size > 0) this.#dangling.delete(path);
+    try {
+      make();
+      return false;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    }
+    const wasWhiteout = this.#makeRoom(path);
+    make();
+    return wasWhiteout;
+  }
+
+  /** Removes what an earlier entry made at a path, if any. Returns true when that was a whiteout. */
+  #makeRoom(path: string): boolean {
+    const stat = lstatSync(this.at(path), { throwIfNoEntry: false });
+    if (!stat) return false;
+    if (stat.isDirectory()) {
+      if (path === '') throw invalid('the root of the layer is not a directory', { code: 'TAR_ROOT' });
+      this.#removeTree(path);
+    } else {
+      this.#removeName(path, stat.isFile() && stat.size > 0);
+    }
+    return isWhiteout(stat);
+  }
+
+  #removeName(path: string, hasContent: boolean): void {
+    if (!this.#linkNames.delete(path) && hasContent) this.#displaced.take(path);
+    else unlinkSync(this.at(path));
+  }
+
+  #removeTree(path: string): void {
+    for (const entry of readdirSync(this.at(path), { encoding: 'latin1', withFileTypes: true })) {
+      const child = `${path}/${entry.name}`;
+      if (entry.isDirectory()) this.#removeTree(child);
+      else this.#removeName(child, entry.isFile() && lstatSync(this.at(child)).size > 0);
+    }
+    rmdirSync(this.at(path));
+    this.#directories.delete(path);
+  }
+
+  /** The path of a cleaned name with the links of its parents resolved, undefined when a parent is not in this layer. */
+  #find(name: string): string | undefined {
+    const slash = name.lastIndexOf('/');
+    if (slash < 0) return name;
+    const parent = name.slice(0, slash);
+    if (this.#directories.has(parent)) return name;
+    const found = this.#walk(name, parent, false);
+    return found === undefined ? undefined : `${found}${name.slice(slash)}`;
+  }
+
+  #walk(name: string, directory: string, make: true): string;
+  #walk(name: string, directory: string, make: boolean): string | undefined;
+  #walk(name: string, directory: string, make: boolean): string | undefined {
+    const rest = directory.split('/').reverse();
+    let links = 0;
+    let path = '';
+    for (let part = rest.pop(); part !== undefined; part = rest.pop()) {
+      if (part === '' || part === '.') continue;
+      if (part === '..') {
+        if (path === '') throw breakout(name);
+        path = path.slice(0, Math.max(path.lastIndexOf('/'), 0));
+        continue;
+      }
+      const next = path === '' ? part : `${path}/${part}`;
+      if (this.#directories.has(next)) {
+        path = next;
+        continue;
+      }
+      const stat = lstatSync(this.at(next), { throwIfNoEntry: false });
+      if (!stat?.isSymbolicLink()) {
+        if (!make) return undefined;
+        this.#makeImplicit(next, stat);
+        path = next;
+        continue;
+      }
+      if (++links > MAX_LINKS) throw invalid('too many symbolic links in the path', { code: 'TAR_LINK' });
+      const target = readlinkSync(this.at(next), 'latin1');
+      if (target.startsWith('/')) path = '';
+      rest.push(...target.split('/').reverse());
+    }
+    return path;
+  }
+
+  #makeImplicit(path: string, found: Stats | undefined): void {
+    const directory = implicit();
+    if (found) {
+      if (!isWhiteout(found)) throw invalid(`${JSON.stringify(path)} is not a directory`, { code: 'TAR_NOT_DIRECTORY' });
+      // Deleted and made again by what is in it: nothing of the layers below shines through.
+      unlinkSync(this.at(path));
+      directory.opaque = true;
+    }
+    mkdirSync(this.at(path), 0o700);
+    this.#directories.set(path, directory);
+  }
+}
+
+export function isWhiteout(stat: { isCharacterDevice(): boolean; readonly rdev: number | bigint }): boolean {
+  return stat.isCharacterDevice() && Number(stat.rdev) === 0;
+}
+
+/** Sets the attributes of an entry. Those with which overlayfs steers itself are not an image's to set. */
+export function setXattrs(at: string | Buffer, xattrs: Xattrs): void {
+  if (!xattrs) return;
+  for (const [name, value] of xattrs) {
+    if (name.startsWith('trusted.overlay.') || name.startsWith('user.overlay.')) continue;
+    try {
+      setXattr(at, name, value);
+    } catch (error) {
+      // A kind of attribute that this file system or this type of file cannot have: the file is usable without it.
+      const { code } = error as NodeJS.ErrnoException;
+      if (code !== 'ENOTSUP' && !(code === 'EPERM' && name.startsWith('user.'))) throw error;
+    }
+  }
+}

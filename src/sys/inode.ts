@@ -1,0 +1,60 @@
+/** What Node's fs cannot do to an inode: device nodes and times in nanoseconds. Paths as Node's fs takes them. */
+import { invalid } from '../errors/engine-error.js';
+import { libc } from './libc.js';
+
+type Path = string | Buffer;
+
+const mknod = libc.checked<[path: Path, mode: number, device: bigint]>('mknod', 'int mknod(const char *path, uint32_t mode, uint64_t dev)');
+const mkfifo = libc.checked<[path: Path, mode: number]>('mkfifo', 'int mkfifo(const char *path, uint32_t mode)');
+const utimensat = libc.checked<[dir: number, path: Path, times: Buffer, flags: number]>(
+  'utimensat',
+  'int utimensat(int dirfd, const char *path, const void *times, int flags)',
+);
+const futimens = libc.checked<[fd: number, times: Buffer]>('futimens', 'int futimens(int fd, const void *times)');
+
+// linux/fcntl.h
+const AT_FDCWD = -100;
+const AT_SYMLINK_NOFOLLOW = 0x100;
+// linux/stat.h
+const KIND = { char: 0o020000, block: 0o060000 } as const;
+
+// Two struct timespec of two 64 bit little-endian words: access time, modification time.
+const times = Buffer.alloc(32);
+
+function fillTimes(seconds: number, nanoseconds: number): Buffer {
+  const low = seconds >>> 0;
+  const high = Math.floor(seconds / 0x1_0000_0000);
+  for (const at of [0, 16]) {
+    times.writeUInt32LE(low, at);
+    times.writeInt32LE(high, at + 4);
+    times.writeUInt32LE(nanoseconds, at + 8);
+  }
+  return times;
+}
+
+/**
+ * Makes a device node with mode 0600 less the umask.
+ * @throws EngineError invalid for numbers that Linux cannot hold (12 and 20 bits); code EEXIST, EPERM.
+ */
+export function makeDevice(path: Path, kind: keyof typeof KIND, major: number, minor: number): void {
+  if (!(major >= 0 && major < 1 << 12 && minor >= 0 && minor < 1 << 20)) {
+    throw invalid(`device number ${major}:${minor} is out of range`, { code: 'DEVICE_NUMBER' });
+  }
+  const device = ((minor & 0xfff00) * 0x1000 + (major << 8) + (minor & 0xff)) >>> 0;
+  mknod(path, KIND[kind] | 0o600, BigInt(device));
+}
+
+/** Makes a FIFO with mode 0600 less the umask. @throws EngineError code EEXIST. */
+export function makeFifo(path: Path): void {
+  mkfifo(path, 0o600);
+}
+
+/** Sets access and modification time of the file itself, also when it is a symbolic link. */
+export function setTimes(path: Path, seconds: number, nanoseconds: number): void {
+  utimensat(AT_FDCWD, path, fillTimes(seconds, nanoseconds), AT_SYMLINK_NOFOLLOW);
+}
+
+/** Sets access and modification time of an open file. */
+export function setOpenFileTimes(fd: number, seconds: number, nanoseconds: number): void {
+  futimens(fd, fillTimes(seconds, nanoseconds));
+}
