@@ -1,5 +1,6 @@
 /** Every task that may run in a worker thread. A module is loaded by the thread that first needs it. */
 export const tasks = {
+  'fetch-layer': async () => (await import('./fetch-layer.js')).fetchLayer,
   'remove-tree': async () => (await import('../storage/tasks/remove-tree.js')).removeTree,
   'tree-size': async () => (await import('../storage/tasks/tree-size.js')).treeSize,
 } satisfies Record<string, () => Promise<(input: never) => unknown>>;

@@ -1,0 +1,162 @@
+/** The Dockerfile instructions that a commit may apply to an image configuration. */
+import { invalid, type EngineError } from '../errors/engine-error.js';
+import type { HealthConfig } from '../ports/container.js';
+import type { ImageRuntimeConfig } from '../ports/images.js';
+
+const bad = (message: string): EngineError => invalid(message, { code: 'INVALID_CHANGE' });
+
+/** Parts of an instruction's arguments by shell-like rules: quotes group, a backslash takes the next character as it is. */
+function words(text: string): string[] {
+  const found: string[] = [];
+  for (const [part] of text.matchAll(/(?:"(?:[^"\\]|\\.)*"|'[^']*'|\\.|[^\s"'\\])+/gs)) found.push(unquoted(part));
+  return found;
+}
+
+function unquoted(text: string): string {
+  return text.replaceAll(/"((?:[^"\\]|\\.)*)"|'([^']*)'|\\(.)/gs, (_, double?: string, single?: string, escaped?: string) => {
+    if (double !== undefined) return double.replaceAll(/\\(["\\$])/g, '$1');
+    return single ?? escaped ?? '';
+  });
+}
+
+/** `["a","b"]` as a list, undefined when the text is not in that form. */
+function jsonList(text: string): string[] | undefined {
+  if (!text.startsWith('[')) return undefined;
+  try {
+    const parsed: unknown = JSON.parse(text);
+    return Array.isArray(parsed) && parsed.every((item) => typeof item === 'string') ? parsed : undefined;
+  } catch {
+    return undefined; // then it is the shell form
+  }
+}
+
+const DEFAULT_SHELL = ['/bin/sh', '-c'];
+
+function commandOf(text: string, config: ImageRuntimeConfig): string[] {
+  return jsonList(text) ?? (text === '' ? [] : [...(config.Shell ?? DEFAULT_SHELL), text]);
+}
+
+/** `K=V K2="V 2"`, or the old `K V`. */
+function pairs(instruction: string, text: string): [string, string][] {
+  const first = /^\S+/.exec(text)?.[0] ?? '';
+  if (text !== '' && !first.includes('=')) {
+    const value = text.slice(first.length).trim();
+    if (value === '') throw bad(`${instruction} must have two arguments`);
+    return [[first, unquoted(value)]];
+  }
+  return words(text).map((word): [string, string] => {
+    const equals = word.indexOf('=');
+    if (equals < 0) throw bad(`Syntax error - can't find = in ${JSON.stringify(word)}. Must be of the form: name=value`);
+    if (equals === 0) throw bad(`${instruction} names can not be blank`);
+    return [word.slice(0, equals), word.slice(equals + 1)];
+  });
+}
+
+function setEnv(env: readonly string[], name: string, value: string): string[] {
+  const entry = `${name}=${value}`;
+  const at = env.findIndex((item) => item.split('=', 1)[0] === name);
+  return at < 0 ? [...env, entry] : env.with(at, entry);
+}
+
+const UNITS: Readonly<Record<string, number>> = { ns: 1, us: 1e3, '\u00b5s': 1e3, ms: 1e6, s: 1e9, m: 60e9, h: 3600e9 };
+
+/** Nanoseconds of a Go duration: `1m30s`. */
+function duration(flag: string, text: string): number {
+  if (!/^(?:\d+(?:\.\d+)?(?:ns|us|\u00b5s|ms|s|m|h))+$/.test(text)) throw bad(`time: invalid duration ${JSON.stringify(text)} for ${flag}`);
+  let total = 0;
+  for (const [, amount = '0', unit = 's'] of text.matchAll(/(\d+(?:\.\d+)?)(ns|us|\u00b5s|ms|s|m|h)/g)) total += Number(amount) * (UNITS[unit] ?? 0);
+  if (total < 1e6) throw bad(`Interval "${flag}" cannot be less than 1ms`);
+  return total;
+}
+
+function healthcheck(text: string, config: ImageRuntimeConfig): HealthConfig {
+  const flags = /^(?:--\S+\s+)*/.exec(text)?.[0] ?? '';
+  const rest = text.slice(flags.length).trim();
+  const [type = '', ...remaining] = rest.split(/\s+/);
+  if (type.toUpperCase() === 'NONE') {
+    if (remaining.length > 0) throw bad('HEALTHCHECK NONE takes no arguments');
+    return { Test: ['NONE'] };
+  }
+  if (type.toUpperCase() !== 'CMD') throw bad(`Unknown type ${JSON.stringify(type)} in HEALTHCHECK (try CMD)`);
+  const command = rest.slice(type.length).trim();
+  if (command === '') throw bad('Missing command after HEALTHCHECK CMD');
+  const list = jsonList(command);
+  const health: HealthConfig = { Test: list ? ['CMD', ...list] : config.Shell ? ['CMD', ...config.Shell, command] : ['CMD-SHELL', command] };
+  for (const flag of flags.split(/\s+/).filter((item) => item !== '')) {
+    const [name = '', value = ''] = flag.slice(2).split('=', 2);
+    if (name === 'interval') health.Interval = duration(name, value);
+    else if (name === 'timeout') health.Timeout = duration(name, value);
+    else if (name === 'start-period') health.StartPeriod = duration(name, value);
+    else if (name === 'start-interval') health.StartInterval = duration(name, value);
+    else if (name === 'retries') {
+      if (!/^\d+$/.test(value)) throw bad(`--retries must be at least 1 (not ${value})`);
+      health.Retries = Number(value);
+    } else throw bad(`Unknown flag: ${name}`);
+  }
+  return health;
+}
+
+const joinPath = (base: string | undefined, path: string): string => {
+  const parts: string[] = [];
+  for (const part of (path.startsWith('/') ? path : `${base ?? ''}/${path}`).split('/')) {
+    if (part === '..') parts.pop();
+    else if (part !== '' && part !== '.') parts.push(part);
+  }
+  return `/${parts.join('/')}`;
+};
+
+const keys = (names: readonly string[]): Record<string, Record<string, never>> => Object.fromEntries(names.map((name) => [name, {}]));
+
+function port(text: string): string[] {
+  const match = /^(\d+)(?:-(\d+))?(?:\/(tcp|udp|sctp))?$/i.exec(text);
+  const [from, to] = [Number(match?.[1]), Number(match?.[2] ?? match?.[1])];
+  if (!match || from > to || to > 65_535) throw bad(`invalid containerPort: ${text}`);
+  const protocol = (match[3] ?? 'tcp').toLowerCase();
+  return Array.from({ length: to - from + 1 }, (_, index) => `${from + index}/${protocol}`);
+}
+
+type Apply = (config: ImageRuntimeConfig, text: string) => ImageRuntimeConfig;
+
+function need(instruction: string, apply: Apply): Apply {
+  return (config, text) => {
+    if (text === '') throw bad(`${instruction} requires at least one argument`);
+    return apply(config, text);
+  };
+}
+
+const INSTRUCTIONS: Readonly<Record<string, Apply>> = {
+  CMD: (config, text) => ({ ...config, Cmd: commandOf(text, config) }),
+  ENTRYPOINT: (config, text) => ({ ...config, Entrypoint: commandOf(text, config) }),
+  ENV: need('ENV', (config, text) => ({ ...config, Env: pairs('ENV', text).reduce((env, [name, value]) => setEnv(env, name, value), config.Env ?? []) })),
+  EXPOSE: need('EXPOSE', (config, text) => ({ ...config, ExposedPorts: { ...config.ExposedPorts, ...keys(words(text).flatMap(port)) } })),
+  HEALTHCHECK: need('HEALTHCHECK', (config, text) => ({ ...config, Healthcheck: healthcheck(text, config) })),
+  LABEL: need('LABEL', (config, text) => ({ ...config, Labels: { ...config.Labels, ...Object.fromEntries(pairs('LABEL', text)) } })),
+  ONBUILD: need('ONBUILD', (config, text) => {
+    const trigger = text.split(/\s/, 1)[0]?.toUpperCase() ?? '';
+    if (trigger === 'ONBUILD') throw bad("Chaining ONBUILD via `ONBUILD ONBUILD` isn't allowed");
+    if (trigger === 'MAINTAINER' || trigger === 'FROM') throw bad(`${trigger} isn't allowed as an ONBUILD trigger`);
+    return { ...config, OnBuild: [...(config.OnBuild ?? []), text] };
+  }),
+  SHELL: need('SHELL', (config, text) => {
+    const shell = jsonList(text);
+    if (!shell || shell.length === 0) throw bad('SHELL requires the arguments to be in JSON form');
+    return { ...config, Shell: shell };
+  }),
+  STOPSIGNAL: need('STOPSIGNAL', (config, text) => ({ ...config, StopSignal: text })),
+  USER: need('USER', (config, text) => ({ ...config, User: words(text)[0] ?? '' })),
+  VOLUME: need('VOLUME', (config, text) => ({ ...config, Volumes: { ...config.Volumes, ...keys(jsonList(text) ?? words(text)) } })),
+  WORKDIR: need('WORKDIR', (config, text) => ({ ...config, WorkingDir: joinPath(config.WorkingDir, unquoted(text)) })),
+};
+
+/** Applies the instructions in order to a copy. Throws `invalid` naming the instruction that cannot be applied. */
+export function applyChanges(config: ImageRuntimeConfig, changes: readonly string[]): ImageRuntimeConfig {
+  let result = config;
+  for (const line of changes.flatMap((change) => change.split('\n'))) {
+    const [, name = '', text = ''] = /^\s*(\S+)\s*(.*)$/s.exec(line.replace(/\s+$/, '')) ?? [];
+    if (name === '' || name.startsWith('#')) continue;
+    const apply = INSTRUCTIONS[name.toUpperCase()];
+    if (!apply) throw bad(`${name.toLowerCase()} is not a valid change command`);
+    result = apply(result, text);
+  }
+  return result;
+}

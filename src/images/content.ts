@@ -1,0 +1,93 @@
+/** Image configurations on disk, byte for byte, and what the daemon knows about each beside it. */
+import { createHash, randomBytes } from 'node:crypto';
+import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Digest } from '../ports/storage.js';
+import { isRecordLeftover, readRecord, removeRecord, syncDirectory, writeRecord } from '../storage/record-store.js';
+
+/** What is not in the configuration itself. */
+export interface ImageMetadata {
+  /** ID of the image that this one was made from here, '' otherwise. */
+  readonly parent: string;
+  /** RFC 3339, undefined while it never had a tag. */
+  readonly lastTagTime: string | undefined;
+}
+
+const HEX = /^[a-f0-9]{64}$/;
+const NO_METADATA: ImageMetadata = { parent: '', lastTagTime: undefined };
+
+/** `<root>/content/<hex>` holds the bytes, `<root>/metadata/<hex>.json` a record. */
+export class ImageContent {
+  readonly #content: string;
+  readonly #metadata: string;
+
+  constructor(root: string) {
+    this.#content = join(root, 'content');
+    this.#metadata = join(root, 'metadata');
+  }
+
+  /** Makes the directories and lists the images; files that a crash left half written are removed. */
+  async open(): Promise<Digest[]> {
+    await mkdir(this.#content, { recursive: true, mode: 0o700 });
+    await mkdir(this.#metadata, { recursive: true, mode: 0o700 });
+    const names = await readdir(this.#content);
+    const records = await readdir(this.#metadata);
+    const known = new Set(names);
+    await Promise.all([
+      ...names.filter((name) => !HEX.test(name)).map((name) => rm(join(this.#content, name), { force: true })),
+      ...records
+        .filter((name) => isRecordLeftover(name) || !known.has(name.replace(/\.json$/, '')))
+        .map((name) => rm(join(this.#metadata, name), { force: true })),
+    ]);
+    return names.filter((name) => HEX.test(name)).map((name): Digest => `sha256:${name}`);
+  }
+
+  /** The bytes, undefined when there are none or they do not have the digest that they are stored under. */
+  async read(id: Digest): Promise<Buffer | undefined> {
+    const bytes = await readFile(join(this.#content, id.slice(7))).catch((error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return undefined;
+      throw error;
+    });
+    return bytes && createHash('sha256').update(bytes).digest('hex') === id.slice(7) ? bytes : undefined;
+  }
+
+  /** Durable when it resolves. Idempotent. */
+  async write(id: Digest, bytes: Buffer): Promise<void> {
+    const path = join(this.#content, id.slice(7));
+    const temp = `${path}.tmp-${randomBytes(6).toString('hex')}`;
+    try {
+      const file = await open(temp, 'wx', 0o600);
+      try {
+        await file.writeFile(bytes);
+        await file.sync();
+      } finally {
+        await file.close();
+      }
+      await rename(temp, path);
+    } catch (error) {
+      await rm(temp, { force: true });
+      throw error;
+    }
+    await syncDirectory(this.#content);
+  }
+
+  async readMetadata(id: Digest): Promise<ImageMetadata> {
+    const record = (await readRecord(this.#metadataPath(id))) as Partial<ImageMetadata> | undefined;
+    return { ...NO_METADATA, ...record };
+  }
+
+  async writeMetadata(id: Digest, metadata: ImageMetadata): Promise<void> {
+    await writeRecord(this.#metadataPath(id), metadata);
+  }
+
+  /** Idempotent. */
+  async remove(id: Digest): Promise<void> {
+    await rm(join(this.#content, id.slice(7)), { force: true });
+    await syncDirectory(this.#content);
+    await removeRecord(this.#metadataPath(id));
+  }
+
+  #metadataPath(id: Digest): string {
+    return join(this.#metadata, `${id.slice(7)}.json`);
+  }
+}

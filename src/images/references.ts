@@ -1,0 +1,82 @@
+/** Which image every tag and digest names. One record on disk, replaced as a whole; reads are from memory. */
+import { rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isEngineError } from '../errors/engine-error.js';
+import type { Digest } from '../ports/storage.js';
+import { readRecord, writeRecord } from '../storage/record-store.js';
+import { isDigest } from './reference.js';
+
+const NONE: ReadonlySet<string> = new Set();
+
+/** Keys are canonical references: `docker.io/library/alpine:3`, `docker.io/library/alpine@sha256:…`. */
+export class References {
+  readonly #path: string;
+  #ids = new Map<string, Digest>();
+  #names = new Map<Digest, Set<string>>();
+  /** Changes are written one after the other, each with all that was changed before. */
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(root: string) {
+    this.#path = join(root, 'references.json');
+  }
+
+  /** Reads the record. A damaged one is put aside, for tags are lost but images are not; its new path is returned. */
+  async load(): Promise<string | undefined> {
+    let record: unknown;
+    let aside: string | undefined;
+    try {
+      record = await readRecord(this.#path);
+    } catch (error) {
+      if (!isEngineError(error, 'data-loss')) throw error;
+      aside = `${this.#path}.damaged-${Date.now()}`;
+      await rename(this.#path, aside);
+    }
+    const entries = Object.entries((record ?? {}) as Record<string, unknown>).filter((entry): entry is [string, Digest] => isDigest(entry[1]));
+    this.#replace(new Map(entries));
+    return aside;
+  }
+
+  get(key: string): Digest | undefined {
+    return this.#ids.get(key);
+  }
+
+  /** Keys that name the image, in the order they were given. */
+  of(id: Digest): ReadonlySet<string> {
+    return this.#names.get(id) ?? NONE;
+  }
+
+  /** IDs that have a name, for the check at start. */
+  ids(): Iterable<Digest> {
+    return this.#names.keys();
+  }
+
+  /**
+   * Changes names durably: a digest sets, undefined removes. Memory changes when the record is on disk, and not at all
+   * when that fails. Changes are applied in the order of the calls.
+   */
+  async change(changes: ReadonlyMap<string, Digest | undefined>): Promise<void> {
+    const apply = async (): Promise<void> => {
+      const next = new Map(this.#ids);
+      for (const [key, id] of changes) {
+        if (id === undefined) next.delete(key);
+        else next.set(key, id);
+      }
+      await writeRecord(this.#path, Object.fromEntries(next));
+      this.#replace(next);
+    };
+    const done = this.#last.then(apply, apply);
+    this.#last = done.catch(() => undefined); // the caller hears of it; the next change starts afresh
+    return done;
+  }
+
+  #replace(ids: Map<string, Digest>): void {
+    const names = new Map<Digest, Set<string>>();
+    for (const [key, id] of ids) {
+      const set = names.get(id);
+      if (set) set.add(key);
+      else names.set(id, new Set([key]));
+    }
+    this.#ids = ids;
+    this.#names = names;
+  }
+}

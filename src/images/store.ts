@@ -1,0 +1,298 @@
+/**
+ * The image store: configurations on disk, names, and an index in memory from which all reads are served. Layers are the
+ * layer store's; an image holds one reference on its top layer.
+ */
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import { dataLoss, messageOf, notFound } from '../errors/engine-error.js';
+import type { Image, ImageConfigDocument, ImageStore } from '../ports/images.js';
+import type { Digest, LayerStore } from '../ports/storage.js';
+import { chainOf } from './chain.js';
+import { ImageContent, type ImageMetadata } from './content.js';
+import { canonicalName, canonicalString, familiarString, type ImageReference, isDigest, parseReference, withDefaultTag } from './reference.js';
+import { References } from './references.js';
+
+/** What is held in memory of an image beside its names. */
+interface Entry {
+  readonly id: Digest;
+  readonly config: ImageConfigDocument;
+  readonly topLayer: Digest | undefined;
+  readonly sizeBytes: number;
+  metadata: ImageMetadata;
+  /** The published value; made anew when names or metadata change. */
+  image: Image | undefined;
+}
+
+export class FileImageStore implements ImageStore {
+  readonly #layers: LayerStore;
+  readonly #content: ImageContent;
+  readonly #references: References;
+  readonly #entries = new Map<Digest, Entry>();
+  /** Images by the image that they were made from. */
+  readonly #children = new Map<string, Set<Digest>>();
+  readonly #creating = new Map<Digest, Promise<Entry>>();
+  readonly #listeners = new Set<() => void>();
+
+  /** Keeps everything below `<dataRoot>/image`. */
+  constructor(dataRoot: string, layers: LayerStore) {
+    const root = join(dataRoot, 'image');
+    this.#layers = layers;
+    this.#content = new ImageContent(root);
+    this.#references = new References(root);
+  }
+
+  async load(): Promise<{ readonly removed: readonly string[] }> {
+    const removed: string[] = [];
+    const ids = await this.#content.open();
+    const aside = await this.#references.load();
+    if (aside !== undefined) removed.push(`damaged image names, put aside as ${aside}`);
+    await Promise.all(
+      ids.map(async (id) => {
+        const reason = await this.#loadImage(id);
+        if (reason === undefined) return;
+        await this.#content.remove(id);
+        removed.push(`image ${id}: ${reason}`);
+      }),
+    );
+    const lost = new Map<string, undefined>();
+    for (const id of this.#references.ids()) {
+      if (!this.#entries.has(id)) for (const key of this.#references.of(id)) lost.set(key, undefined);
+    }
+    if (lost.size > 0) await this.#references.change(lost);
+    removed.push(...[...lost.keys()].map((key) => `name ${key} of a missing image`));
+    return { removed };
+  }
+
+  /** Says why an image cannot be used, undefined when it can. */
+  async #loadImage(id: Digest): Promise<string | undefined> {
+    const bytes = await this.#content.read(id);
+    if (!bytes) return 'its configuration is damaged';
+    try {
+      const config = parseConfig(bytes);
+      const topLayer = chainOf(config.rootfs.diff_ids).at(-1);
+      if (topLayer !== undefined && !this.#layers.find(topLayer)) return `its layer ${topLayer} is missing`;
+      this.#publish(this.#entryOver(id, config, topLayer, await this.#content.readMetadata(id)));
+      return undefined;
+    } catch (error) {
+      return messageOf(error);
+    }
+  }
+
+  /** Takes the image's reference on its layers. */
+  #entryOver(id: Digest, config: ImageConfigDocument, topLayer: Digest | undefined, metadata: ImageMetadata): Entry {
+    if (topLayer !== undefined) this.#layers.retain(topLayer);
+    const sizeBytes = topLayer === undefined ? 0 : this.#layers.chainSize(topLayer);
+    return { id, config, topLayer, sizeBytes, metadata, image: undefined };
+  }
+
+  #publish(entry: Entry): void {
+    this.#entries.set(entry.id, entry);
+    const { parent } = entry.metadata;
+    if (parent === '') return;
+    const siblings = this.#children.get(parent);
+    if (siblings) siblings.add(entry.id);
+    else this.#children.set(parent, new Set([entry.id]));
+  }
+
+  #withdraw({ id, metadata: { parent } }: Entry): void {
+    this.#entries.delete(id);
+    const siblings = this.#children.get(parent);
+    siblings?.delete(id);
+    if (siblings?.size === 0) this.#children.delete(parent);
+  }
+
+  list(): readonly Image[] {
+    return [...this.#entries.values()].map((entry) => this.#imageOf(entry));
+  }
+
+  get(id: Digest): Image | undefined {
+    const entry = this.#entries.get(id);
+    return entry && this.#imageOf(entry);
+  }
+
+  resolve(reference: string): Image {
+    const id = this.idOf(reference);
+    const image = id && this.get(id);
+    if (image) return image;
+    const shown = isDigest(reference) || /^[a-f0-9]{64}$/.test(reference) ? reference : familiarString(withDefaultTag(parseReference(reference)));
+    throw notFound(`No such image: ${shown}`, { code: 'NO_SUCH_IMAGE' });
+  }
+
+  /** ID of what a reference names: a name first, then an ID or its unique prefix. Throws `invalid` for a malformed one. */
+  idOf(reference: string): Digest | undefined {
+    const full = isDigest(reference) ? reference : /^[a-f0-9]{64}$/.test(reference) ? (`sha256:${reference}` as const) : undefined;
+    if (full !== undefined) return this.#entries.has(full) ? full : undefined;
+    return this.#named(parseReference(reference)) ?? this.#byPrefix(reference);
+  }
+
+  /** True when the text found its image as an ID and not as a name. */
+  isIdReference(reference: string): boolean {
+    return isDigest(reference) || /^[a-f0-9]{64}$/.test(reference) || this.#named(parseReference(reference)) === undefined;
+  }
+
+  #named(reference: ImageReference): Digest | undefined {
+    const { digest } = reference;
+    // A digest says more than the tag beside it.
+    if (digest === undefined) return this.#references.get(canonicalString(withDefaultTag(reference)));
+    const name = canonicalName(reference);
+    const direct = this.#references.get(`${name}@${digest}`);
+    if (direct !== undefined) return direct;
+    const isOurs = [...this.#references.of(digest)].some((key) => key.startsWith(`${name}:`) || key.startsWith(`${name}@`));
+    return isOurs ? digest : undefined;
+  }
+
+  #byPrefix(text: string): Digest | undefined {
+    const prefix = text.startsWith('sha256:') ? text : `sha256:${text}`;
+    if (!/^sha256:[a-f0-9]+$/.test(prefix)) return undefined;
+    let found: Digest | undefined;
+    for (const id of this.#entries.keys()) {
+      if (!id.startsWith(prefix)) continue;
+      if (found !== undefined) return undefined;
+      found = id;
+    }
+    return found;
+  }
+
+  async create(configBytes: Buffer, options: { readonly parent?: Digest } = {}): Promise<Image> {
+    const id: Digest = `sha256:${createHash('sha256').update(configBytes).digest('hex')}`;
+    const existing = this.#entries.get(id);
+    if (existing) return this.#imageOf(existing);
+    let creating = this.#creating.get(id);
+    if (!creating) {
+      creating = this.#create(id, configBytes, options.parent ?? '').finally(() => this.#creating.delete(id));
+      this.#creating.set(id, creating);
+    }
+    return this.#imageOf(await creating);
+  }
+
+  async #create(id: Digest, bytes: Buffer, parent: string): Promise<Entry> {
+    const config = parseConfig(bytes);
+    const topLayer = chainOf(config.rootfs.diff_ids).at(-1);
+    if (topLayer !== undefined && !this.#layers.find(topLayer)) {
+      throw dataLoss(`image ${id} needs layer ${topLayer}, which is not here`, { code: 'LAYER_MISSING' });
+    }
+    const metadata: ImageMetadata = { parent, lastTagTime: undefined };
+    // Taken before the first wait, so that no removal can come between.
+    const entry = this.#entryOver(id, config, topLayer, metadata);
+    try {
+      if (parent !== '') await this.#content.writeMetadata(id, metadata);
+      await this.#content.write(id, bytes);
+    } catch (error) {
+      if (topLayer !== undefined) await this.#layers.release(topLayer);
+      throw error;
+    }
+    this.#publish(entry);
+    this.#changed();
+    return entry;
+  }
+
+  async tag(reference: string, id: Digest): Promise<void> {
+    const entry = this.#entry(id);
+    const key = canonicalString(withDefaultTag(parseReference(reference)));
+    const previous = this.#references.get(key);
+    await this.#references.change(new Map([[key, id]]));
+    entry.metadata = { ...entry.metadata, lastTagTime: new Date().toISOString() };
+    await this.#content.writeMetadata(id, entry.metadata);
+    this.#changed(id, previous);
+  }
+
+  async addDigest(reference: string, id: Digest): Promise<void> {
+    this.#entry(id);
+    const parsed = parseReference(reference);
+    const key = `${canonicalName(parsed)}@${parsed.digest ?? id}`;
+    if (this.#references.get(key) === id) return;
+    const previous = this.#references.get(key);
+    await this.#references.change(new Map([[key, id]]));
+    this.#changed(id, previous);
+  }
+
+  stillNames(reference: string, id: Digest): boolean {
+    return this.idOf(reference) === id;
+  }
+
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /** Canonical names of an image, tags and digests. */
+  namesOf(id: Digest): readonly string[] {
+    return [...this.#references.of(id)];
+  }
+
+  /** Images that were made from this one here. */
+  childrenOf(id: Digest): readonly Digest[] {
+    return [...(this.#children.get(id) ?? [])];
+  }
+
+  /** Takes names away. The image stays. Idempotent. */
+  async untag(keys: readonly string[]): Promise<void> {
+    const ids = keys.map((key) => this.#references.get(key));
+    await this.#references.change(new Map(keys.map((key) => [key, undefined])));
+    this.#changed(...ids);
+  }
+
+  /** Deletes an image, its names and the layers that nothing else holds; returns the deleted layers, top first. */
+  async delete(id: Digest): Promise<Digest[]> {
+    const entry = this.#entry(id);
+    const names = this.namesOf(id);
+    if (names.length > 0) await this.untag(names);
+    this.#withdraw(entry);
+    await this.#content.remove(id);
+    const deleted = entry.topLayer === undefined ? [] : await this.#layers.release(entry.topLayer);
+    this.#changed();
+    return deleted;
+  }
+
+  /** The configuration byte for byte. Throws not-found for an unknown image. */
+  async configBytes(id: Digest): Promise<Buffer> {
+    const bytes = this.#entries.has(id) ? await this.#content.read(id) : undefined;
+    if (!bytes) throw notFound(`No such image: ${id}`, { code: 'NO_SUCH_IMAGE' });
+    return bytes;
+  }
+
+  #entry(id: Digest): Entry {
+    const entry = this.#entries.get(id);
+    if (!entry) throw notFound(`No such image: ${id}`, { code: 'NO_SUCH_IMAGE' });
+    return entry;
+  }
+
+  #imageOf(entry: Entry): Image {
+    if (entry.image) return entry.image;
+    const { id, config, topLayer, sizeBytes, metadata } = entry;
+    const names = this.namesOf(id).map(parseReference);
+    entry.image = Object.freeze({
+      id,
+      config,
+      topLayer,
+      sizeBytes,
+      repoTags: names.filter((name) => name.digest === undefined).map(familiarString),
+      repoDigests: names.filter((name) => name.digest !== undefined).map(familiarString),
+      parent: metadata.parent,
+      lastTagTime: metadata.lastTagTime,
+    });
+    return entry.image;
+  }
+
+  /** Publishes a change; images named here get new values. */
+  #changed(...ids: readonly (Digest | undefined)[]): void {
+    for (const id of ids) {
+      const entry = id && this.#entries.get(id);
+      if (entry) entry.image = undefined;
+    }
+    for (const listener of this.#listeners) listener();
+  }
+}
+
+function parseConfig(bytes: Buffer): ImageConfigDocument {
+  let config: ImageConfigDocument;
+  try {
+    config = JSON.parse(bytes.toString('utf8'));
+  } catch (error) {
+    throw dataLoss('invalid image configuration: not JSON', { code: 'BAD_CONFIG', cause: error });
+  }
+  if (!Array.isArray(config?.rootfs?.diff_ids) || !config.rootfs.diff_ids.every(isDigest)) {
+    throw dataLoss('invalid image configuration: no root file system', { code: 'BAD_CONFIG' });
+  }
+  return config;
+}

@@ -1,0 +1,98 @@
+/** Requests of the distribution API. Each function is one exchange and keeps no state; digests are verified here. */
+import { createHash } from 'node:crypto';
+import { dataLoss } from '../errors/engine-error.js';
+import type { Digest } from '../ports/storage.js';
+import type { Grant } from './access.js';
+import type { Endpoint } from './endpoint.js';
+import { factsOf, statusError } from './failure.js';
+import { type HttpLimits, type HttpRequest, readBody, sendRequest } from './http.js';
+import { ACCEPTED_MANIFESTS } from './manifest.js';
+import { type AuthScheme, schemeOfHeader } from './token.js';
+
+export interface FetchedManifest {
+  readonly bytes: Buffer;
+  readonly digest: Digest;
+  readonly mediaType: string | undefined;
+}
+
+/** Registries allow 4 MiB; more would only be an attack on memory. */
+const MAX_MANIFEST_BYTES = 4 << 20;
+const MAX_CONFIG_BYTES = 16 << 20;
+const MAX_ERROR_BYTES = 64 << 10;
+
+export interface CallOptions {
+  readonly limits: HttpLimits;
+  readonly signal?: AbortSignal;
+}
+
+/** `sha256:<hex>` of the bytes. */
+export function digestOf(bytes: Buffer): Digest {
+  return `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
+}
+
+/** Asks for the API's base: says how the registry wants to be asked. Any answer but 429 and 5xx counts as one. */
+export async function ping(endpoint: Endpoint, options: CallOptions): Promise<AuthScheme> {
+  const request: HttpRequest = { ...options, method: 'GET', url: `${endpoint.url}/v2/`, tls: endpoint.tls };
+  const response = await sendRequest(request);
+  const body = await readBody(request, response, MAX_ERROR_BYTES);
+  const error = statusError(request, response, body);
+  if (factsOf(error).retryable) throw error;
+  return response.statusCode === 401 ? schemeOfHeader(response.headers['www-authenticate']) : { kind: 'none' };
+}
+
+function requestOf(method: 'GET' | 'HEAD', grant: Grant, path: string, options: CallOptions, accept?: string): HttpRequest {
+  const headers = {
+    ...(accept === undefined ? {} : { accept }),
+    ...(grant.authorization === undefined ? {} : { authorization: grant.authorization }),
+  };
+  return { ...options, method, url: `${grant.endpoint.url}/v2/${path}`, headers, tls: grant.endpoint.tls };
+}
+
+/** URL of a blob. */
+export function blobUrl(endpoint: Endpoint, repository: string, digest: Digest): string {
+  return `${endpoint.url}/v2/${repository}/blobs/${digest}`;
+}
+
+/**
+ * Digest that a tag names now. Undefined when the registry does not say (no such header, or any status but 401 and 429,
+ * which reject): the manifest itself then has to be fetched.
+ */
+export async function headManifest(grant: Grant, repository: string, reference: string, options: CallOptions): Promise<Digest | undefined> {
+  const request = requestOf('HEAD', grant, `${repository}/manifests/${reference}`, options, ACCEPTED_MANIFESTS);
+  const response = await sendRequest(request);
+  response.resume();
+  if (response.statusCode === 401 || response.statusCode === 429) throw statusError(request, response, Buffer.alloc(0));
+  const digest = response.headers['docker-content-digest'];
+  const isKnown = response.statusCode === 200 && typeof digest === 'string' && /^sha256:[a-f0-9]{64}$/.test(digest);
+  return isKnown ? (digest as Digest) : undefined;
+}
+
+/** Fetches a manifest by tag or digest. Throws `data-loss` when a digest was asked for and the bytes have another one. */
+export async function getManifest(grant: Grant, repository: string, reference: string, options: CallOptions): Promise<FetchedManifest> {
+  const request = requestOf('GET', grant, `${repository}/manifests/${reference}`, options, ACCEPTED_MANIFESTS);
+  const response = await sendRequest(request);
+  const bytes = await readBody(request, response, MAX_MANIFEST_BYTES);
+  if (response.statusCode !== 200) throw statusError(request, response, bytes);
+  const digest = digestOf(bytes);
+  if (reference.startsWith('sha256:') && reference !== digest) {
+    throw dataLoss(`manifest verification failed for digest ${reference}`, { code: 'DIGEST_MISMATCH', details: { actual: digest } });
+  }
+  return { bytes, digest, mediaType: response.headers['content-type'] };
+}
+
+/** Fetches a small blob (a config). Throws `data-loss` when size or digest are not those of its descriptor. */
+export async function getBlob(
+  grant: Grant,
+  repository: string,
+  descriptor: { readonly digest: Digest; readonly sizeBytes: number },
+  options: CallOptions,
+): Promise<Buffer> {
+  const { digest, sizeBytes } = descriptor;
+  if (sizeBytes > MAX_CONFIG_BYTES) throw dataLoss(`image configuration ${digest} is larger than ${MAX_CONFIG_BYTES} bytes`, { code: 'BAD_MANIFEST' });
+  const request = requestOf('GET', grant, `${repository}/blobs/${digest}`, options);
+  const response = await sendRequest(request);
+  const bytes = await readBody(request, response, response.statusCode === 200 ? sizeBytes : MAX_ERROR_BYTES);
+  if (response.statusCode !== 200) throw statusError(request, response, bytes);
+  if (digestOf(bytes) !== digest) throw dataLoss(`image config verification failed for digest ${digest}`, { code: 'DIGEST_MISMATCH' });
+  return bytes;
+}

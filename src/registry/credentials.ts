@@ -1,0 +1,59 @@
+/** What a client presents to a registry, taken from the X-Registry-Auth header. */
+import { createHash } from 'node:crypto';
+
+export interface Credentials {
+  readonly username?: string;
+  readonly password?: string;
+  /** OAuth2 refresh token from an earlier login. */
+  readonly identityToken?: string;
+  /** Bearer token to be passed to the registry as it is. */
+  readonly registryToken?: string;
+}
+
+/**
+ * Reads an X-Registry-Auth header. Both base64 alphabets, with or without padding, are taken, because clients in the
+ * wild send all of them; whatever cannot be read means anonymous access and never fails the request.
+ */
+export function decodeCredentials(header: string | undefined): Credentials | undefined {
+  if (header === undefined || header === '') return undefined;
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(Buffer.from(header.trim(), 'base64').toString('utf8'));
+  } catch {
+    return undefined; // anonymous, as said above
+  }
+  return credentialsOf(parsed);
+}
+
+/** The known members of an auth configuration object; undefined when it holds nothing that could be presented. */
+export function credentialsOf(value: unknown): Credentials | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  const member = (name: string): string | undefined => {
+    const text: unknown = Object.entries(value).find(([key]) => key.toLowerCase() === name)?.[1];
+    return typeof text === 'string' && text !== '' ? text : undefined;
+  };
+  const username = member('username');
+  const password = member('password');
+  const identityToken = member('identitytoken');
+  const registryToken = member('registrytoken');
+  const credentials: Credentials = {
+    ...(username === undefined ? {} : { username }),
+    ...(password === undefined ? {} : { password }),
+    ...(identityToken === undefined ? {} : { identityToken }),
+    ...(registryToken === undefined ? {} : { registryToken }),
+  };
+  return Object.keys(credentials).length > 0 ? credentials : undefined;
+}
+
+/** A key that tells credentials apart without revealing them; equal credentials share sessions and pull jobs. */
+export function credentialsKey(credentials: Credentials | undefined): string {
+  if (!credentials) return 'anonymous';
+  const { username, password, identityToken, registryToken } = credentials;
+  return createHash('sha256').update(JSON.stringify([username, password, identityToken, registryToken])).digest('hex');
+}
+
+/** `Basic …`, when there is a user name or a password. */
+export function basicAuthorization(credentials: Credentials | undefined): string | undefined {
+  if (credentials?.username === undefined && credentials?.password === undefined) return undefined;
+  return `Basic ${Buffer.from(`${credentials.username ?? ''}:${credentials.password ?? ''}`).toString('base64')}`;
+}

@@ -1,0 +1,103 @@
+/** Where a registry is reached and how far it is trusted: mirrors, insecure registries, certificates per registry. */
+import { lookup as dnsLookup } from 'node:dns/promises';
+import { readdir, readFile } from 'node:fs/promises';
+import { BlockList, isIP } from 'node:net';
+import { join } from 'node:path';
+import { internal, invalid } from '../errors/engine-error.js';
+import type { TlsSettings } from './http.js';
+
+/** One base URL of a registry, without a trailing slash: `https://registry-1.docker.io`. */
+export interface Endpoint {
+  readonly url: string;
+  readonly tls: TlsSettings;
+}
+
+/** A host that may serve a repository. Its endpoints are alternatives: the first that answers is the registry. */
+export interface RegistryHost {
+  /** As the operator or the reference names it: the key of certificates, sessions and messages. */
+  readonly name: string;
+  readonly isMirror: boolean;
+  readonly isInsecure: boolean;
+  readonly endpoints: readonly Endpoint[];
+}
+
+export interface RegistryRules {
+  /** `host`, `host:port` or CIDR. Loopback is always insecure. */
+  readonly insecure: readonly string[];
+  /** Base URLs, for the default registry only. */
+  readonly mirrors: readonly string[];
+  /** `/etc/engine/certs.d`: `<host:port>/{*.crt, *.cert, *.key}`. */
+  readonly certsDir: string;
+}
+
+export type ResolveAddresses = (host: string) => Promise<readonly string[]>;
+
+const DEFAULT_DOMAIN = 'docker.io';
+const DEFAULT_REGISTRY = 'registry-1.docker.io';
+const LOOPBACK = ['127.0.0.0/8', '::1/128'];
+
+const resolveAddresses: ResolveAddresses = async (host) => (await dnsLookup(host, { all: true })).map(({ address }) => address);
+
+/**
+ * The hosts to try for a repository's domain, in order. Mirrors come first and serve the default registry only. Insecure
+ * hosts are tried with unverified TLS, then with plain HTTP. Throws `internal` for unreadable certificates.
+ */
+export async function hostsFor(domain: string, rules: RegistryRules, resolve: ResolveAddresses = resolveAddresses): Promise<RegistryHost[]> {
+  if (domain !== DEFAULT_DOMAIN) return [await hostFor(domain, domain, rules, resolve)];
+  const mirrors = await Promise.all(rules.mirrors.map((mirror) => mirrorHost(mirror, rules, resolve)));
+  return [...mirrors, await hostFor(DEFAULT_DOMAIN, DEFAULT_REGISTRY, rules, resolve)];
+}
+
+async function hostFor(name: string, address: string, rules: RegistryRules, resolve: ResolveAddresses): Promise<RegistryHost> {
+  const isInsecure = await matchesInsecure(name, rules.insecure, resolve);
+  const tls = await tlsFor(address, rules.certsDir, !isInsecure);
+  const endpoints = [{ url: `https://${address}`, tls }];
+  if (isInsecure) endpoints.push({ url: `http://${address}`, tls });
+  return { name, isMirror: false, isInsecure, endpoints };
+}
+
+async function mirrorHost(mirror: string, rules: RegistryRules, resolve: ResolveAddresses): Promise<RegistryHost> {
+  const url = URL.canParse(mirror) ? new URL(mirror) : undefined;
+  if (!url || !['http:', 'https:'].includes(url.protocol)) throw invalid(`invalid mirror: "${mirror}" is not an http(s) URL`);
+  const isInsecure = await matchesInsecure(url.host, rules.insecure, resolve);
+  const tls = await tlsFor(url.host, rules.certsDir, !isInsecure);
+  return { name: url.host, isMirror: true, isInsecure, endpoints: [{ url: url.origin + url.pathname.replace(/\/+$/, ''), tls }] };
+}
+
+/** True when the registry was declared insecure by name, or when one of its addresses lies in a declared network. */
+async function matchesInsecure(domain: string, insecure: readonly string[], resolve: ResolveAddresses): Promise<boolean> {
+  if (insecure.includes(domain)) return true;
+  const networks = networksOf([...LOOPBACK, ...insecure]);
+  const host = domain.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1');
+  const addresses = isIP(host) ? [host] : await resolve(host).catch(() => []); // unknown hosts fail later, with a better text
+  return addresses.some((address) => networks.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4'));
+}
+
+function networksOf(entries: readonly string[]): BlockList {
+  const networks = new BlockList();
+  for (const entry of entries) {
+    const [address = '', prefix] = entry.split('/', 2);
+    const family = isIP(address);
+    if (prefix !== undefined && family !== 0) networks.addSubnet(address, Number(prefix), family === 6 ? 'ipv6' : 'ipv4');
+  }
+  return networks;
+}
+
+/** Certificates of `<certsDir>/<host:port>/`: every `.crt` is a CA; a `.cert` is a client certificate and needs its `.key`. */
+async function tlsFor(host: string, certsDir: string, verify: boolean): Promise<TlsSettings> {
+  const dir = join(certsDir, host);
+  const names = await readdir(dir).catch((error: NodeJS.ErrnoException): string[] => {
+    if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return [];
+    throw internal(`error reading registry certificates in ${dir}: ${error.message}`, { cause: error });
+  });
+  const read = (name: string): Promise<string> => readFile(join(dir, name), 'utf8');
+  const authorities = await Promise.all(names.filter((name) => name.endsWith('.crt')).sort().map(read));
+  const certName = names.filter((name) => name.endsWith('.cert')).sort()[0];
+  const keyName = certName?.replace(/\.cert$/, '.key');
+  if (keyName !== undefined && !names.includes(keyName)) throw internal(`missing key ${keyName} for client certificate ${certName} in ${dir}`);
+  return {
+    verify,
+    ...(authorities.length === 0 ? {} : { ca: authorities.join('\n') }),
+    ...(certName === undefined || keyName === undefined ? {} : { cert: await read(certName), key: await read(keyName) }),
+  };
+}

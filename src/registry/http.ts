@@ -1,0 +1,188 @@
+/**
+ * HTTP requests to registries: keep-alive agents, limits on connecting, answering and silence, redirects that never carry
+ * credentials to another origin. Used on the main thread for small documents and inside the workers for layers.
+ */
+import { readFileSync } from 'node:fs';
+import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls';
+import { cancelled } from '../errors/engine-error.js';
+import { factsOf, timedOut, transportError } from './failure.js';
+
+/** How a TLS registry is verified. Plain data, so that it can be sent to a worker. */
+export interface TlsSettings {
+  /** PEM certificates trusted besides those of the machine. */
+  readonly ca?: string;
+  readonly cert?: string;
+  readonly key?: string;
+  /** False only for registries that were declared insecure. */
+  readonly verify: boolean;
+}
+
+export interface HttpLimits {
+  /** For the TCP and TLS handshakes. */
+  readonly connectMs: number;
+  /** From the request to the head of the response. */
+  readonly responseMs: number;
+  /** Longest silence inside a body. */
+  readonly idleMs: number;
+}
+
+export const DEFAULT_LIMITS: HttpLimits = { connectMs: 30_000, responseMs: 60_000, idleMs: 60_000 };
+
+export interface HttpRequest {
+  readonly method: 'GET' | 'HEAD' | 'POST';
+  readonly url: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string;
+  readonly tls: TlsSettings;
+  readonly limits: HttpLimits;
+  readonly signal?: AbortSignal | undefined;
+}
+
+const MAX_REDIRECTS = 10;
+const IDLE_SOCKET_MS = 15_000;
+const SYSTEM_BUNDLES = ['/etc/ssl/certs/ca-certificates.crt', '/etc/pki/tls/certs/ca-bundle.crt', '/etc/ssl/cert.pem'];
+
+const httpAgent = new HttpAgent({ keepAlive: true, maxFreeSockets: 8, timeout: IDLE_SOCKET_MS });
+const httpsAgents = new Map<string, HttpsAgent>();
+let machineRoots: readonly string[] | undefined;
+
+/** The machine's own trust store, so that operators add a CA in the usual place; else the one compiled into Node. */
+function trustedRoots(): readonly string[] {
+  if (machineRoots) return machineRoots;
+  for (const path of [process.env['SSL_CERT_FILE'], ...SYSTEM_BUNDLES]) {
+    if (path === undefined) continue;
+    try {
+      return (machineRoots = [readFileSync(path, 'utf8')]);
+    } catch {
+      // Not this distribution's place: the next one is tried.
+    }
+  }
+  return (machineRoots = rootCertificates);
+}
+
+/** One agent per TLS setting: Node's agent does not tell connections apart by their secure context. */
+function agentFor(tls: TlsSettings): HttpsAgent {
+  const key = JSON.stringify([tls.ca, tls.cert, tls.key, tls.verify]);
+  let agent = httpsAgents.get(key);
+  if (!agent) {
+    const secureContext: SecureContext = createSecureContext({
+      ca: [...trustedRoots(), ...(tls.ca === undefined ? [] : [tls.ca])],
+      ...(tls.cert === undefined ? {} : { cert: tls.cert }),
+      ...(tls.key === undefined ? {} : { key: tls.key }),
+    });
+    agent = new HttpsAgent({ keepAlive: true, maxFreeSockets: 8, timeout: IDLE_SOCKET_MS, secureContext, rejectUnauthorized: tls.verify });
+    httpsAgents.set(key, agent);
+  }
+  return agent;
+}
+
+/**
+ * Sends a request and resolves with the head of the response; the caller reads or destroys its body. GET and HEAD follow
+ * redirects. Any status resolves. Rejects with `cancelled` when the signal aborts, else with the EngineErrors of
+ * failure.ts for networks that refuse, break or stay silent.
+ */
+export async function sendRequest(request: HttpRequest): Promise<IncomingMessage> {
+  let current = request;
+  for (let hop = 0; ; hop++) {
+    const response = await sendFresh(current);
+    const location = response.headers.location;
+    const redirects = [301, 302, 303, 307, 308].includes(response.statusCode ?? 0);
+    if (!redirects || location === undefined || request.method === 'POST') return response;
+    response.resume();
+    if (hop === MAX_REDIRECTS) throw transportError(request, new Error(`stopped after ${MAX_REDIRECTS} redirects`));
+    current = redirected(current, location);
+  }
+}
+
+function redirected(request: HttpRequest, location: string): HttpRequest {
+  const from = new URL(request.url);
+  let to: URL;
+  try {
+    to = new URL(location, from);
+  } catch (error) {
+    throw transportError(request, error);
+  }
+  if (to.protocol !== 'https:' && to.protocol !== 'http:') throw transportError(request, new Error(`unsupported protocol scheme "${to.protocol}"`));
+  if (to.origin === from.origin) return { ...request, url: to.href };
+  // Another origin gets neither the registry's credentials nor its client certificate.
+  const headers = Object.fromEntries(Object.entries(request.headers ?? {}).filter(([name]) => name.toLowerCase() !== 'authorization'));
+  const { ca, verify } = request.tls;
+  return { ...request, url: to.href, headers, tls: { verify, ...(ca === undefined ? {} : { ca }) } };
+}
+
+/** A server may close an idle connection just when it is used again: that says nothing about the server, so ask once more. */
+async function sendFresh(request: HttpRequest): Promise<IncomingMessage> {
+  const used = { wasReused: false };
+  try {
+    return await sendOnce(request, used);
+  } catch (error) {
+    if (!used.wasReused || !factsOf(error).retryable || request.signal?.aborted) throw error;
+    return sendOnce(request, used);
+  }
+}
+
+function sendOnce(request: HttpRequest, used: { wasReused: boolean }): Promise<IncomingMessage> {
+  const { method, url, body, limits, signal } = request;
+  const headers: Record<string, string> = { 'user-agent': 'engined', 'accept-encoding': 'identity', ...request.headers };
+  if (body !== undefined) headers['content-length'] = String(Buffer.byteLength(body));
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(cancelled('the request was cancelled'));
+    const secure = url.startsWith('https:');
+    const outgoing = secure
+      ? httpsRequest(url, { method, headers, agent: agentFor(request.tls) })
+      : httpRequest(url, { method, headers, agent: httpAgent });
+
+    let timer: NodeJS.Timeout | undefined;
+    const arm = (phase: string, ms: number): void => {
+      clearTimeout(timer);
+      timer = setTimeout(() => outgoing.destroy(timedOut(request, phase)), ms);
+    };
+    const onAbort = (): void => void outgoing.destroy(cancelled('the request was cancelled'));
+    const settle = (): void => clearTimeout(timer);
+    signal?.addEventListener('abort', onAbort, { once: true });
+    outgoing.once('close', () => {
+      settle();
+      signal?.removeEventListener('abort', onAbort);
+    });
+    outgoing.once('error', (error) => {
+      settle();
+      used.wasReused = outgoing.reusedSocket;
+      reject(transportError(request, error));
+    });
+    arm('connecting', limits.connectMs);
+    outgoing.once('socket', (socket) => {
+      const awaitHead = (): void => arm('awaiting the response', limits.responseMs);
+      if (outgoing.reusedSocket || (!socket.connecting && !secure)) awaitHead();
+      else socket.once(secure ? 'secureConnect' : 'connect', awaitHead);
+    });
+    outgoing.once('response', (response) => {
+      settle();
+      // The agent sets its own idle time again when the socket comes back to it.
+      const { socket } = response;
+      const onSilence = (): void => void response.destroy(timedOut(request, 'reading the body'));
+      socket.setTimeout(limits.idleMs);
+      socket.on('timeout', onSilence);
+      response.once('close', () => socket.off('timeout', onSilence));
+      resolve(response);
+    });
+    outgoing.end(body);
+  });
+}
+
+/** Reads a whole small body. Throws `data-loss` when it is longer than `maxBytes` or breaks off. */
+export async function readBody(request: HttpRequest, response: IncomingMessage, maxBytes: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      size += chunk.length;
+      if (size > maxBytes) throw new Error(`the response is longer than ${maxBytes} bytes`);
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    throw transportError(request, error);
+  }
+  return Buffer.concat(chunks, size);
+}

@@ -1,0 +1,136 @@
+/** Manifests and indexes of the Docker schema 2 and OCI formats. */
+import { dataLoss, invalid } from '../errors/engine-error.js';
+import type { Digest } from '../ports/storage.js';
+
+export interface ManifestPlatform {
+  readonly os: string;
+  readonly architecture: string;
+  readonly variant: string;
+}
+
+export interface Descriptor {
+  readonly mediaType: string;
+  readonly digest: Digest;
+  readonly sizeBytes: number;
+  readonly platform: ManifestPlatform | undefined;
+}
+
+export interface ImageManifest {
+  readonly kind: 'image';
+  readonly config: Descriptor;
+  /** Bottom layer first. */
+  readonly layers: readonly Descriptor[];
+}
+
+export interface IndexManifest {
+  readonly kind: 'index';
+  readonly manifests: readonly Descriptor[];
+}
+
+const MANIFEST_TYPES: readonly string[] = [
+  'application/vnd.docker.distribution.manifest.v2+json',
+  'application/vnd.oci.image.manifest.v1+json',
+];
+const INDEX_TYPES: readonly string[] = [
+  'application/vnd.docker.distribution.manifest.list.v2+json',
+  'application/vnd.oci.image.index.v1+json',
+];
+const SCHEMA1_TYPES = ['application/vnd.docker.distribution.manifest.v1+json', 'application/vnd.docker.distribution.manifest.v1+prettyjws'];
+
+/** Schema 1 is asked for only so that its refusal can be explained. */
+export const ACCEPTED_MANIFESTS = [...MANIFEST_TYPES, ...INDEX_TYPES, ...SCHEMA1_TYPES].join(', ');
+
+const CONFIG_TYPES = new Set([
+  'application/vnd.docker.container.image.v1+json',
+  'application/vnd.oci.image.config.v1+json',
+  // What registries and old clients wrote before the types were settled.
+  'application/octet-stream',
+  'application/json',
+  'text/html',
+  '',
+]);
+const CONFIG_CLASSES: Readonly<Record<string, string>> = { 'application/vnd.docker.plugin.v1+json': 'plugin' };
+
+const LAYER_TYPE = new RegExp(
+  '^application/vnd\\.(?:docker\\.image\\.rootfs\\.(?:diff|foreign\\.diff)\\.tar(?:\\.gzip|\\.zstd)?|oci\\.image\\.layer\\.(?:nondistributable\\.)?v1\\.tar(?:\\+gzip|\\+zstd)?)$',
+);
+/** As many layers as an overlay mount can carry, with room for the container's own. */
+const MAX_LAYERS = 500;
+
+/**
+ * Reads a manifest. `name` is used in messages. Throws `invalid` for schema 1, for things that are not images and for
+ * unknown layer types; `data-loss` for a document that is malformed.
+ */
+export function parseManifest(bytes: Buffer, contentType: string | undefined, name: string): ImageManifest | IndexManifest {
+  const document = objectOf(parseJson(bytes), 'manifest');
+  const declared = typeof document['mediaType'] === 'string' ? document['mediaType'] : undefined;
+  const received = contentType?.split(';', 1)[0]?.trim().toLowerCase();
+  if (document['schemaVersion'] === 1 || SCHEMA1_TYPES.includes(received ?? '')) throw schema1Refused(name);
+  if (document['schemaVersion'] !== 2) throw malformed('unsupported schema version');
+  const known = [...MANIFEST_TYPES, ...INDEX_TYPES];
+  if (declared !== undefined && received !== undefined && known.includes(received) && declared !== received) {
+    throw malformed(`mediaType in manifest should be '${received}' not '${declared}'`);
+  }
+  const mediaType = received !== undefined && known.includes(received) ? received : declared;
+  // OCI documents may leave their type out: then their members tell.
+  const isIndex = mediaType === undefined ? 'manifests' in document : INDEX_TYPES.includes(mediaType);
+  if (isIndex) return { kind: 'index', manifests: descriptorsOf(document['manifests'], 'manifests') };
+  if (mediaType !== undefined && !MANIFEST_TYPES.includes(mediaType)) throw invalid(`unsupported manifest media type: ${mediaType}`, { code: 'UNSUPPORTED_MANIFEST' });
+
+  const config = descriptorOf(document['config'], 'config');
+  if (!CONFIG_TYPES.has(config.mediaType)) {
+    const kind = CONFIG_CLASSES[config.mediaType] ?? 'unknown';
+    throw invalid(`Encountered remote ${JSON.stringify(config.mediaType)}(${kind}) when fetching`, { code: 'NOT_AN_IMAGE' });
+  }
+  const layers = descriptorsOf(document['layers'], 'layers');
+  if (layers.length > MAX_LAYERS) throw malformed(`more than ${MAX_LAYERS} layers`);
+  for (const layer of layers) {
+    if (!LAYER_TYPE.test(layer.mediaType)) throw invalid(`unsupported media type ${layer.mediaType}`, { code: 'UNSUPPORTED_LAYER' });
+  }
+  return { kind: 'image', config, layers };
+}
+
+const malformed = (message: string): Error => dataLoss(`invalid manifest: ${message}`, { code: 'BAD_MANIFEST' });
+
+function schema1Refused(name: string): Error {
+  return invalid(
+    `[DEPRECATION NOTICE] Docker Image Format v1 and Docker Image manifest version 2, schema 1 support is disabled: ask the author of ${name} to publish it in the OCI format or as schema 2`,
+    { code: 'SCHEMA1_REFUSED' },
+  );
+}
+
+function parseJson(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString('utf8'));
+  } catch (error) {
+    throw dataLoss('invalid manifest: not JSON', { code: 'BAD_MANIFEST', cause: error });
+  }
+}
+
+function objectOf(value: unknown, what: string): Readonly<Record<string, unknown>> {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw malformed(`${what} is not an object`);
+  return value as Readonly<Record<string, unknown>>;
+}
+
+function descriptorsOf(value: unknown, what: string): Descriptor[] {
+  if (!Array.isArray(value)) throw malformed(`${what} is not an array`);
+  return value.map((item) => descriptorOf(item, what));
+}
+
+function descriptorOf(value: unknown, what: string): Descriptor {
+  const { mediaType, digest, size, platform } = objectOf(value, what);
+  if (typeof digest !== 'string' || !/^sha256:[a-f0-9]{64}$/.test(digest)) throw malformed(`${what}: unsupported digest ${JSON.stringify(digest)}`);
+  if (typeof size !== 'number' || !Number.isSafeInteger(size) || size < 0) throw malformed(`${what}: bad size`);
+  return {
+    mediaType: typeof mediaType === 'string' ? mediaType : '',
+    digest: digest as Digest,
+    sizeBytes: size,
+    platform: platform === undefined || platform === null ? undefined : platformOf(platform),
+  };
+}
+
+function platformOf(value: unknown): ManifestPlatform {
+  const { os, architecture, variant } = objectOf(value, 'platform');
+  const text = (member: unknown): string => (typeof member === 'string' ? member : '');
+  return { os: text(os), architecture: text(architecture), variant: text(variant) };
+}

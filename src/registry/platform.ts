@@ -1,0 +1,101 @@
+/** Platforms: how clients write them, which one this machine is, and which image of an index suits it best. */
+import { readFileSync } from 'node:fs';
+import { arch } from 'node:os';
+import { invalid } from '../errors/engine-error.js';
+import type { Descriptor, ManifestPlatform } from './manifest.js';
+
+export type Platform = ManifestPlatform;
+
+const ARCHITECTURES: Readonly<Record<string, readonly [string, string]>> = {
+  x86_64: ['amd64', ''],
+  'x86-64': ['amd64', ''],
+  i386: ['386', ''],
+  aarch64: ['arm64', ''],
+  armhf: ['arm', 'v7'],
+  armel: ['arm', 'v6'],
+};
+const NODE_ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386', arm64: 'arm64', arm: 'arm', ppc64: 'ppc64le', s390x: 's390x', riscv64: 'riscv64', loong64: 'loong64' };
+
+/** CPU flags that each amd64 level adds to the one below. */
+const AMD64_LEVELS: readonly (readonly string[])[] = [
+  ['cx16', 'lahf_lm', 'popcnt', 'sse4_1', 'sse4_2', 'ssse3'],
+  ['avx', 'avx2', 'bmi1', 'bmi2', 'f16c', 'fma', 'abm', 'movbe', 'xsave'],
+  ['avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'],
+];
+
+/** One spelling per platform: aliases replaced, the variants that are the default of their architecture left out. */
+export function normalisePlatform({ os, architecture, variant }: Platform): Platform {
+  const [name, implied] = ARCHITECTURES[architecture.toLowerCase()] ?? [architecture.toLowerCase(), ''];
+  let normal = variant.toLowerCase() || implied;
+  if (name === 'amd64' && normal === 'v1') normal = '';
+  if (name === 'arm64' && (normal === '8' || normal === 'v8')) normal = '';
+  if (name === 'arm') normal = normal === '' ? 'v7' : /^\d/.test(normal) ? `v${normal}` : normal;
+  return { os: os.toLowerCase() === 'macos' ? 'darwin' : os.toLowerCase(), architecture: name, variant: normal };
+}
+
+/** Parses `os`, `arch` or `os/arch[/variant]`. Throws `invalid`. */
+export function parsePlatform(text: string): Platform {
+  const parts = text.split('/');
+  const isBad = parts.length > 3 || parts.some((part) => !/^[A-Za-z0-9_.-]+$/.test(part));
+  if (isBad) throw invalid(`"${text}": invalid platform: must be os/arch[/variant]`, { code: 'INVALID_PLATFORM' });
+  const [first = '', second, third] = parts;
+  const host = hostPlatform();
+  if (second !== undefined) return normalisePlatform({ os: first, architecture: second, variant: third ?? '' });
+  if (first.toLowerCase() === host.os) return { ...host, variant: '' };
+  return normalisePlatform({ os: host.os, architecture: first, variant: '' });
+}
+
+/** `linux/arm/v7`. */
+export function formatPlatform({ os, architecture, variant }: Platform): string {
+  return [os, architecture, variant].filter((part) => part !== '').join('/');
+}
+
+let host: Platform | undefined;
+
+/** The platform of this machine, for amd64 with its level. */
+export function hostPlatform(): Platform {
+  host ??= normalisePlatform({ os: 'linux', architecture: NODE_ARCHITECTURES[arch()] ?? arch(), variant: arch() === 'x64' ? amd64Level() : '' });
+  return host;
+}
+
+function amd64Level(): string {
+  const flags = new Set(/^flags\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'latin1'))?.[1]?.trim().split(/\s+/));
+  const missing = AMD64_LEVELS.findIndex((level) => level.some((flag) => !flags.has(flag)));
+  return `v${(missing < 0 ? AMD64_LEVELS.length : missing) + 1}`;
+}
+
+/** What the platform can run, best first. */
+function candidates(platform: Platform): Platform[] {
+  const { os, architecture, variant } = normalisePlatform(platform);
+  const lower = (prefix: number, name = architecture): Platform[] =>
+    Array.from({ length: Math.max(0, prefix) }, (_, index) => normalisePlatform({ os, architecture: name, variant: `v${prefix - index}` }));
+  const level = Number(/^v(\d+)/.exec(variant)?.[1] ?? 0);
+  if (architecture === 'amd64') return lower(Math.max(level, 1));
+  if (architecture === 'arm') return lower(level).slice(0, Math.max(1, level - 4));
+  if (architecture === 'arm64') return [...(variant === '' ? [] : [{ os, architecture, variant }]), { os, architecture, variant: '' }, ...lower(8, 'arm').slice(0, 4)];
+  return [{ os, architecture, variant }];
+}
+
+/** True when `wanted` can run an image of platform `offered`. */
+export function canRun(wanted: Platform, offered: Platform): boolean {
+  return rank(candidates(wanted), offered) >= 0;
+}
+
+function rank(list: readonly Platform[], offered: Platform): number {
+  const normal = formatPlatform(normalisePlatform(offered));
+  return list.findIndex((candidate) => formatPlatform(candidate) === normal);
+}
+
+/**
+ * The entry of an index that suits best; entries that name no platform come last, attestations (`unknown/unknown`) and
+ * entries that are no manifests never. Undefined when none suits.
+ */
+export function bestManifest(entries: readonly Descriptor[], wanted: Platform): Descriptor | undefined {
+  const list = candidates(wanted);
+  let best: { readonly entry: Descriptor; readonly rank: number } | undefined;
+  for (const entry of entries) {
+    const own = entry.platform ? rank(list, entry.platform) : list.length;
+    if (own >= 0 && (!best || own < best.rank)) best = { entry, rank: own };
+  }
+  return best?.entry;
+}

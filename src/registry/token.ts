@@ -1,0 +1,125 @@
+/** Bearer tokens of the distribution token specification, and what stands in for them with other kinds of registries. */
+import { unauthorized } from '../errors/engine-error.js';
+import { type Challenge, parseChallenges } from './challenge.js';
+import { basicAuthorization, type Credentials } from './credentials.js';
+import type { Endpoint } from './endpoint.js';
+import { statusError, transportError } from './failure.js';
+import { type HttpLimits, type HttpRequest, readBody, sendRequest } from './http.js';
+
+/** How a registry wants to be asked. */
+export type AuthScheme =
+  | { readonly kind: 'none' }
+  | { readonly kind: 'basic' }
+  | { readonly kind: 'bearer'; readonly realm: string; readonly service: string | undefined };
+
+export interface Authorization {
+  /** Value of the Authorization header; undefined: none is needed. */
+  readonly header: string | undefined;
+  /** Milliseconds since the epoch. */
+  readonly expiresAt: number;
+}
+
+const CLIENT_ID = 'engined';
+const MAX_TOKEN_BYTES = 1 << 20;
+const MIN_LIFETIME_S = 60;
+/** A token is renewed this long before its end, so that it does not run out on the way. */
+const MARGIN_MS = 5_000;
+
+/** Prefers bearer over basic, as token servers offer more than the registry's own accounts. */
+export function schemeOf(challenges: readonly Challenge[]): AuthScheme {
+  const bearer = challenges.find(({ scheme }) => scheme === 'bearer');
+  const realm = bearer?.parameters['realm'];
+  if (realm !== undefined) return { kind: 'bearer', realm, service: bearer?.parameters['service'] };
+  return challenges.some(({ scheme }) => scheme === 'basic') ? { kind: 'basic' } : { kind: 'none' };
+}
+
+export function schemeOfHeader(wwwAuthenticate: string | undefined): AuthScheme {
+  return schemeOf(parseChallenges(wwwAuthenticate));
+}
+
+/** `repository:library/alpine:pull`. */
+export function pullScope(path: string): string {
+  return `repository:${path}:pull`;
+}
+
+/**
+ * Gets what the registry wants to see for a scope. Throws `unauthorized` when the credentials are refused or missing,
+ * and the errors of failure.ts when the token server fails.
+ */
+export async function authorize(
+  scheme: AuthScheme,
+  scope: string,
+  credentials: Credentials | undefined,
+  endpoint: Endpoint,
+  limits: HttpLimits,
+  signal?: AbortSignal,
+): Promise<Authorization> {
+  if (credentials?.registryToken !== undefined) return { header: `Bearer ${credentials.registryToken}`, expiresAt: Infinity };
+  if (scheme.kind === 'none') return { header: undefined, expiresAt: Infinity };
+  if (scheme.kind === 'basic') {
+    const header = basicAuthorization(credentials);
+    if (header === undefined) throw unauthorized(`Get "${endpoint.url}/v2/": no basic auth credentials`, { code: 'NO_CREDENTIALS' });
+    return { header, expiresAt: Infinity };
+  }
+  return fetchToken(scheme, scope, credentials, endpoint, limits, signal);
+}
+
+async function fetchToken(
+  { realm, service }: Extract<AuthScheme, { kind: 'bearer' }>,
+  scope: string,
+  credentials: Credentials | undefined,
+  endpoint: Endpoint,
+  limits: HttpLimits,
+  signal: AbortSignal | undefined,
+): Promise<Authorization> {
+  const url = URL.canParse(realm) ? new URL(realm) : undefined;
+  if (!url || !['http:', 'https:'].includes(url.protocol)) throw unauthorized(`invalid token server "${realm}"`, { code: 'BAD_REALM' });
+  if (credentials && url.protocol === 'http:' && endpoint.url.startsWith('https:') && endpoint.tls.verify) {
+    throw unauthorized(`the token server ${url.origin} of ${endpoint.url} is not secure: credentials are not sent to it`, { code: 'BAD_REALM' });
+  }
+  const request = tokenRequest(url, service, scope, credentials, endpoint, limits, signal);
+  const asked = Date.now();
+  const response = await sendRequest(request);
+  const body = await readBody(request, response, MAX_TOKEN_BYTES);
+  if (response.statusCode !== 200) throw statusError(request, response, body);
+  return parseToken(request, body, asked);
+}
+
+function tokenRequest(
+  url: URL,
+  service: string | undefined,
+  scope: string,
+  credentials: Credentials | undefined,
+  endpoint: Endpoint,
+  limits: HttpLimits,
+  signal: AbortSignal | undefined,
+): HttpRequest {
+  const common = { tls: endpoint.tls, limits, signal };
+  const parameters = new URLSearchParams({ ...(service === undefined ? {} : { service }), scope });
+  if (credentials?.identityToken !== undefined) {
+    parameters.set('grant_type', 'refresh_token');
+    parameters.set('refresh_token', credentials.identityToken);
+    parameters.set('client_id', CLIENT_ID);
+    return { ...common, method: 'POST', url: url.href, headers: { 'content-type': 'application/x-www-form-urlencoded' }, body: parameters.toString() };
+  }
+  const authorization = basicAuthorization(credentials);
+  if (credentials?.username !== undefined) parameters.set('account', credentials.username);
+  for (const [name, value] of parameters) url.searchParams.set(name, value);
+  return { ...common, method: 'GET', url: url.href, ...(authorization === undefined ? {} : { headers: { authorization } }) };
+}
+
+function parseToken(request: HttpRequest, body: Buffer, asked: number): Authorization {
+  let parsed: { token?: unknown; access_token?: unknown; expires_in?: unknown; issued_at?: unknown };
+  try {
+    parsed = JSON.parse(body.toString('utf8')) ?? {};
+  } catch (error) {
+    throw transportError(request, error);
+  }
+  const token = [parsed.token, parsed.access_token].find((value) => typeof value === 'string' && value !== '');
+  if (typeof token !== 'string' || /[^!-~]/.test(token)) throw transportError(request, new Error('authorization server did not include a token in the response'));
+  const lifetime = Math.max(typeof parsed.expires_in === 'number' ? parsed.expires_in : 0, MIN_LIFETIME_S);
+  const issued = typeof parsed.issued_at === 'string' ? Date.parse(parsed.issued_at) : Number.NaN;
+  // A server's clock that is ahead of ours must not lengthen the life of a token.
+  const from = Number.isNaN(issued) ? asked : Math.min(issued, asked);
+  return { header: `Bearer ${token}`, expiresAt: from + lifetime * 1000 - MARGIN_MS };
+}
