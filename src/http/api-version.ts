@@ -1,0 +1,33 @@
+/** Versions of the Engine API as paths name them. */
+
+export class ApiVersion {
+  /** As the client wrote it, without the `v`. */
+  readonly text: string;
+  readonly #components: readonly number[];
+
+  constructor(text: string) {
+    this.text = text;
+    this.#components = text.split('.').map(Number);
+  }
+
+  /** Compares number by number; what is missing counts as 0. */
+  atLeast(major: number, minor: number): boolean {
+    const [ownMajor = 0, ownMinor = 0] = this.#components;
+    return ownMajor > major || (ownMajor === major && ownMinor >= minor);
+  }
+
+  compare(other: ApiVersion): number {
+    const length = Math.max(this.#components.length, other.#components.length);
+    for (let i = 0; i < length; i++) {
+      const difference = (this.#components[i] ?? 0) - (other.#components[i] ?? 0);
+      if (difference !== 0) return difference;
+    }
+    return 0;
+  }
+}
+
+export const MIN_API_VERSION = new ApiVersion('1.24');
+export const MAX_API_VERSION = new ApiVersion('1.49');
+
+/** Every version that is served, oldest first. */
+export const API_VERSIONS: readonly ApiVersion[] = Array.from({ length: 26 }, (_, i) => new ApiVersion(`1.${24 + i}`));

@@ -1,0 +1,36 @@
+/** The HTTP front: routes, and the listeners that serve them. */
+import type { Logger } from '../ports/logger.js';
+import { listen, type Listener, type ListenSpec } from './listener.js';
+import { ResponseHeads, type ProductIdentity } from './response-head.js';
+import type { Route } from './route.js';
+import { Router } from './router.js';
+import { ConnectionPool } from './uws-connection.js';
+
+export interface FrontOptions {
+  readonly routes: readonly Route[];
+  readonly product: ProductIdentity;
+  readonly logger: Logger;
+  /** Requests in flight at one listener, streams included, before further ones get 503. Default 8192. */
+  readonly maxInFlight?: number;
+}
+
+export interface Front {
+  /**
+   * Starts to serve an address.
+   * @throws EngineError conflict when it is in use, invalid when it cannot be one, forbidden when it may not be used.
+   */
+  listen(spec: ListenSpec): Promise<Listener>;
+}
+
+/** @throws Error when routes contradict each other. */
+export function createFront(options: FrontOptions): Front {
+  const pool = new ConnectionPool({
+    router: new Router(options.routes),
+    heads: new ResponseHeads(options.product),
+    logger: options.logger,
+  });
+  const maxInFlight = options.maxInFlight ?? 8192;
+  return {
+    listen: (spec) => listen(spec, { pool, logger: options.logger, maxInFlight }),
+  };
+}

@@ -1,0 +1,288 @@
+/** The Exchange that handlers get, over any transport. */
+import type { Socket } from 'node:net';
+import type { Readable } from 'node:stream';
+import { EngineError, isEngineError, messageOf } from '../errors/engine-error.js';
+import type { Logger } from '../ports/logger.js';
+import { errorBody, statusOf } from './error-status.js';
+import type { Exchange, Headers, HijackOptions } from './exchange.js';
+import type { Gate } from './gate.js';
+import { parseJson, requireJsonType } from './json-body.js';
+import { Query } from './query.js';
+import { RequestBody } from './request-body.js';
+import { checkHeaders, statusLine, type ResponseHeads } from './response-head.js';
+import type { ResponseStream } from './response-stream.js';
+import type { RouteMatch } from './router.js';
+import type { ReplyHead, Transport } from './transport.js';
+
+/** The largest JSON body: far above any container's configuration, far below what would hurt. */
+const MAX_JSON_BYTES = 16 * 1024 * 1024;
+
+/** A request's line and headers. uWebSockets.js only lends them while its callback runs, so they are read lazily. */
+export interface RequestHead {
+  /** '' when absent. */
+  getHeader(lowerCaseName: string): string;
+  /** Without the `?`; undefined or '' when absent. */
+  getQuery(): string | undefined;
+  forEach(callback: (lowerCaseName: string, value: string) => void): void;
+}
+
+/** What the exchanges of one front share. */
+export interface ExchangeServices {
+  readonly heads: ResponseHeads;
+  readonly logger: Logger;
+}
+
+let lastId = 0;
+
+export class HttpExchange implements Exchange {
+  readonly method: string;
+  readonly #number = ++lastId;
+  readonly #services: ExchangeServices;
+  readonly #gate: Gate;
+  readonly #match: RouteMatch;
+  readonly #transport: Transport;
+  #stream: ResponseStream | undefined;
+  #request: RequestHead;
+  #query: Query | undefined;
+  #body: RequestBody | undefined;
+  /** `open` until a reply is begun, `over` when it is complete or the client is gone. */
+  #phase: 'open' | 'begun' | 'over' = 'open';
+  #gone = false;
+  #abortController: AbortController | undefined;
+  #closeCallbacks: (() => void)[] | undefined;
+
+  constructor(services: ExchangeServices, gate: Gate, transport: Transport, match: RouteMatch, method: string, request: RequestHead) {
+    this.#services = services;
+    this.#gate = gate;
+    this.#transport = transport;
+    this.#match = match;
+    this.method = method;
+    this.#request = request;
+    gate.enter();
+  }
+
+  get id(): string {
+    return `r${this.#number}`;
+  }
+
+  get path(): string {
+    return this.#match.path;
+  }
+
+  get version(): string {
+    return this.#match.version.text;
+  }
+
+  get over(): boolean {
+    return this.#phase === 'over';
+  }
+
+  atLeast(major: number, minor: number): boolean {
+    return this.#match.version.atLeast(major, minor);
+  }
+
+  param(name: string): string {
+    const value = this.#match.params.get(name);
+    if (value === undefined) throw new Error(`route ${this.#match.route.pattern} has no parameter ${name}`);
+    return value;
+  }
+
+  get query(): Query {
+    this.#query ??= new Query(this.#request.getQuery() ?? '');
+    return this.#query;
+  }
+
+  header(name: string): string | undefined {
+    const value = this.#request.getHeader(name);
+    return value === '' ? undefined : value;
+  }
+
+  get signal(): AbortSignal {
+    this.#abortController ??= new AbortController();
+    if (this.#gone) this.#abortController.abort();
+    return this.#abortController.signal;
+  }
+
+  onClose(callback: () => void): void {
+    if (this.over) callback();
+    else (this.#closeCallbacks ??= []).push(callback);
+  }
+
+  get bodyLength(): number {
+    if (this.#request.getHeader('transfer-encoding') !== '') return -1;
+    const length = this.#request.getHeader('content-length');
+    return length === '' ? 0 : Number(length);
+  }
+
+  async json<T>(): Promise<T> {
+    const type = this.header('content-type');
+    if (type !== undefined || this.bodyLength !== 0) requireJsonType(type);
+    const bytes = this.bodyLength === 0 ? '' : (await this.body.collect(MAX_JSON_BYTES)).toString('utf8');
+    return parseJson(bytes) as T;
+  }
+
+  async optionalJson<T>(): Promise<T | undefined> {
+    if (this.bodyLength !== 0) return this.json<T>();
+    const type = this.header('content-type');
+    if (type !== undefined) requireJsonType(type);
+    return undefined;
+  }
+
+  bodyStream(): Readable {
+    return this.body.stream();
+  }
+
+  /** For the transport, which fills it, and the readers above. */
+  get body(): RequestBody {
+    if (this.#body === undefined) {
+      this.#body = new RequestBody({
+        pause: () => void (this.over || this.#transport.pause()),
+        resume: () => void (this.over || this.#transport.resume()),
+      });
+      if (this.bodyLength === 0) this.#body.push(Buffer.alloc(0), true);
+    }
+    return this.#body;
+  }
+
+  sendJson(status: number, value: unknown, headers?: Headers): void {
+    this.#reply(status, 'application/json', `${JSON.stringify(value)}\n`, headers);
+  }
+
+  sendRenderedJson(status: number, json: string | Uint8Array, headers?: Headers): void {
+    this.#reply(status, 'application/json', json, headers);
+  }
+
+  sendEmpty(status: number, headers?: Headers): void {
+    this.#reply(status, undefined, undefined, headers);
+  }
+
+  sendText(status: number, text: string, headers?: Headers): void {
+    this.#reply(status, 'text/plain; charset=utf-8', text, headers);
+  }
+
+  stream(status: number, headers?: Headers): ResponseStream {
+    const head = this.#head(status, undefined, headers);
+    this.#begin();
+    this.#gate.pending.add(this);
+    this.#stream = this.#transport.stream(head, this, this.bodyLength !== 0 && !this.body.complete);
+    return this.#stream;
+  }
+
+  hijack(options: HijackOptions): Socket {
+    this.#begin();
+    const socket = this.#transport.takeSocket();
+    const upgrade = this.header('upgrade') !== undefined;
+    const lines = upgrade
+      ? ['HTTP/1.1 101 UPGRADED', `Content-Type: ${options.contentType}`, 'Connection: Upgrade', 'Upgrade: tcp']
+      : ['HTTP/1.1 200 OK', 'Content-Type: application/vnd.docker.raw-stream'];
+    if (options.commonHeaders) lines.push(`Server: ${this.#services.heads.serverValue(undefined)}`);
+    socket.write(`${lines.join('\r\n')}\r\n\r\n`);
+    this.settle(false);
+    return socket;
+  }
+
+  sendHijackError(error: unknown): void {
+    this.#begin();
+    const socket = this.#transport.takeSocket();
+    const head = `HTTP/1.1 ${statusLine(statusOf(error))}\r\nContent-Type: application/vnd.docker.raw-stream\r\n\r\n`;
+    socket.end(`${head}${messageOf(error)}\r\n`);
+    socket.resume();
+    this.settle(false);
+  }
+
+  /** Runs the handler; whatever it throws, or its forgetting to reply, becomes the reply. For the transport. */
+  run(): void {
+    try {
+      const pending = this.#match.route.handler(this);
+      if (pending === undefined) {
+        this.#requireReply();
+      } else {
+        this.#gate.pending.add(this);
+        pending.then(
+          () => this.#requireReply(),
+          (error: unknown) => this.#fail(error),
+        );
+      }
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  /** Copies what the request lends, because it is about to be taken away. For the transport. */
+  keepRequest(): void {
+    const headers = new Map<string, string>();
+    this.#request.forEach((name, value) => {
+      if (!headers.has(name)) headers.set(name, value);
+    });
+    const query = this.#request.getQuery();
+    this.#request = {
+      getHeader: (name) => headers.get(name) ?? '',
+      getQuery: () => query,
+      forEach: (callback) => headers.forEach((value, name) => callback(name, value)),
+    };
+  }
+
+  /** The exchange is over; `gone` when the client left before that. Idempotent. For the transport. */
+  settle(gone: boolean): void {
+    if (this.over) return;
+    this.#phase = 'over';
+    this.#gone = gone;
+    this.#gate.leave(this);
+    if (gone) {
+      this.#body?.fail();
+      this.#abortController?.abort();
+    }
+    for (const callback of this.#closeCallbacks ?? []) callback();
+  }
+
+  /** Cuts the connection, whatever the handler is doing. */
+  abort(): void {
+    if (this.over) return;
+    // A stream may have left the transport, which then serves somebody else.
+    if (this.#stream === undefined) this.#transport.abort();
+    else this.#stream.abort();
+    this.settle(true);
+  }
+
+  #head(status: number, contentType: string | undefined, headers: Headers | undefined): ReplyHead {
+    if (headers !== undefined) checkHeaders(headers);
+    return { status, server: this.#services.heads.serverValue(contentType), headers };
+  }
+
+  #reply(status: number, contentType: string | undefined, body: string | Uint8Array | undefined, headers: Headers | undefined): void {
+    // A client that left is no fault of the handler, which may not have noticed yet.
+    if (this.#gone) return;
+    const head = this.#head(status, contentType, headers);
+    this.#begin();
+    this.#transport.reply(head, body);
+    this.settle(false);
+  }
+
+  #begin(): void {
+    if (this.#gone) throw new EngineError('cancelled', 'the client closed the connection');
+    if (this.#phase !== 'open') throw new Error(`${this.method} ${this.#match.route.pattern} was answered twice`);
+    this.#phase = 'begun';
+  }
+
+  #requireReply(): void {
+    if (this.#phase === 'open') this.#fail(new Error('the handler ended without a reply'));
+  }
+
+  #fail(error: unknown): void {
+    if (this.#gone) {
+      // The consequence of the client's leaving; anything else would be a bug worth seeing.
+      if (!isEngineError(error, 'cancelled')) this.#log(error, 'request failed after the client had left');
+      return;
+    }
+    const status = statusOf(error);
+    if (status >= 500 || this.#phase !== 'open') this.#log(error, 'request failed');
+    if (this.#phase !== 'open') this.abort();
+    else if (status === 304) this.sendEmpty(status);
+    else this.sendRenderedJson(status, errorBody(error));
+  }
+
+  #log(error: unknown, message: string): void {
+    const fields = { req: this.id, method: this.method, path: this.path, err: error };
+    this.#services.logger.error(fields, message);
+  }
+}

@@ -1,0 +1,168 @@
+/** Replies on a raw socket. The connection always ends with the reply: who wants it kept alive stays with the parser. */
+import type { Socket } from 'node:net';
+import { isBodiless, statusLine } from './response-head.js';
+import type { ResponseStream } from './response-stream.js';
+import { MAX_BEHIND_BYTES, StreamState } from './stream-state.js';
+import type { ReplyHead, StreamOwner, Transport } from './transport.js';
+
+/** How long a client may take to close its side after the reply was sent. */
+const LINGER_MS = 5_000;
+
+/** Pieces up to this size are joined with their chunk frame; larger ones are not worth the copy. */
+const JOIN_BYTES = 16 * 1024;
+
+export class RawTransport implements Transport {
+  readonly #socket: Socket;
+  readonly #isHead: boolean;
+
+  /** @param isHead the request asked for the head only. */
+  constructor(socket: Socket, isHead: boolean) {
+    this.#socket = socket;
+    this.#isHead = isHead;
+  }
+
+  pause(): void {}
+
+  resume(): void {}
+
+  reply(head: ReplyHead, body: string | Uint8Array | undefined): void {
+    const bytes = typeof body === 'string' ? Buffer.from(body) : (body ?? new Uint8Array(0));
+    const length = isBodiless(head.status) ? '' : `Content-Length: ${bytes.length}\r\n`;
+    this.#socket.write(renderHead(head, length));
+    if (!this.#isHead && !isBodiless(head.status)) this.#socket.write(bytes);
+    this.#socket.end();
+    linger(this.#socket);
+  }
+
+  stream(head: ReplyHead, owner: StreamOwner): ResponseStream {
+    const stream = new RawResponseStream(head, owner);
+    stream.attach(this.#socket);
+    return stream;
+  }
+
+  takeSocket(): Socket {
+    return this.#socket;
+  }
+
+  abort(): void {
+    this.#socket.destroy();
+  }
+}
+
+export class RawResponseStream implements ResponseStream {
+  readonly #state: StreamState;
+  /** What is to be sent when there is a socket: the head at least. */
+  #early: (string | Uint8Array)[] | undefined;
+  #earlyBytes = 0;
+  #socket: Socket | undefined;
+
+  constructor(head: ReplyHead, owner: StreamOwner) {
+    this.#state = new StreamState(owner);
+    this.#early = [renderHead(head, 'Transfer-Encoding: chunked\r\n')];
+  }
+
+  get closed(): boolean {
+    return this.#state.closed;
+  }
+
+  /** Sends what waits, and goes on with the socket, which the stream then owns. */
+  attach(socket: Socket): void {
+    this.#socket = socket;
+    const early = this.#early ?? [];
+    this.#early = undefined;
+    socket.on('drain', () => this.#state.drained());
+    socket.on('close', () => this.gone());
+    // The end of what the client sends is its going away, as for dockerd; other bytes have no meaning any more.
+    socket.on('end', () => this.gone());
+    socket.resume();
+    socket.cork();
+    for (const piece of early) socket.write(piece);
+    socket.uncork();
+    if (this.closed) this.#finish();
+    else this.#state.drained();
+  }
+
+  write(chunk: string | Uint8Array): boolean {
+    if (this.closed) return false;
+    const bytes = typeof chunk === 'string' ? Buffer.from(chunk) : chunk;
+    // An empty chunk would end the body.
+    if (bytes.length === 0) return true;
+    const behind = this.#send(bytes);
+    if (behind > MAX_BEHIND_BYTES) this.abort();
+    if (behind > 0) this.#state.fallBehind();
+    return behind === 0;
+  }
+
+  ready(): Promise<void> {
+    return this.#state.ready();
+  }
+
+  end(): void {
+    if (this.closed) return;
+    this.#put('0\r\n\r\n');
+    this.#state.close(false);
+    if (this.#socket !== undefined) this.#finish();
+  }
+
+  abort(): void {
+    this.#socket?.destroy();
+    this.gone();
+  }
+
+  onClose(callback: () => void): void {
+    this.#state.onClose(callback);
+  }
+
+  /** The client is gone. For the transport. */
+  gone(): void {
+    if (this.closed) return;
+    this.#socket?.destroy();
+    this.#state.close(true);
+  }
+
+  /** Bytes that wait because the client is behind, 0 when it is not. */
+  #send(bytes: Uint8Array): number {
+    const frame = `${bytes.length.toString(16)}\r\n`;
+    let more: boolean;
+    if (bytes.length <= JOIN_BYTES) {
+      const joined = Buffer.allocUnsafe(frame.length + bytes.length + 2);
+      joined.write(frame, 0, 'latin1');
+      joined.set(bytes, frame.length);
+      joined.write('\r\n', frame.length + bytes.length, 'latin1');
+      more = this.#put(joined);
+    } else {
+      this.#socket?.cork();
+      this.#put(frame);
+      this.#put(bytes);
+      more = this.#put('\r\n');
+      this.#socket?.uncork();
+      more = this.#socket === undefined ? more : !this.#socket.writableNeedDrain;
+    }
+    return more ? 0 : (this.#socket?.writableLength ?? this.#earlyBytes);
+  }
+
+  #put(piece: string | Uint8Array): boolean {
+    if (this.#early === undefined) return this.#socket?.write(piece) ?? false;
+    this.#early.push(piece);
+    this.#earlyBytes += piece.length;
+    return false;
+  }
+
+  #finish(): void {
+    this.#socket?.end();
+    if (this.#socket !== undefined) linger(this.#socket);
+  }
+}
+
+function renderHead(head: ReplyHead, framing: string): string {
+  let text = `HTTP/1.1 ${statusLine(head.status)}\r\n`;
+  if (head.server !== undefined) text += `Server: ${head.server}\r\n`;
+  for (const [name, value] of Object.entries(head.headers ?? {})) text += `${name}: ${value}\r\n`;
+  return `${text}Date: ${new Date().toUTCString()}\r\n${framing}Connection: close\r\n\r\n`;
+}
+
+/** Frees a socket whose sending side has ended, also when the client never closes its own. */
+function linger(socket: Socket): void {
+  socket.resume();
+  socket.once('finish', () => socket.setTimeout(LINGER_MS, () => socket.destroy()));
+}

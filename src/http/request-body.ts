@@ -1,0 +1,110 @@
+/** The body of a request between the parser that pushes it and the handler that reads it, if any does. */
+import { Readable } from 'node:stream';
+import { cancelled, invalid, type EngineError } from '../errors/engine-error.js';
+
+/** Whoever receives the bytes: stops and goes on reading from the client. */
+export interface BodySource {
+  pause(): void;
+  resume(): void;
+}
+
+export class RequestBody {
+  readonly #source: BodySource;
+  /** What arrived before somebody read: at most one receive buffer (512 KiB), since the source is paused then. */
+  #early: Buffer[] = [];
+  #complete = false;
+  #failure: EngineError | undefined;
+  #taken = false;
+  #onChunk: ((chunk: Buffer) => void) | undefined;
+  #onEnd: ((failure: EngineError | undefined) => void) | undefined;
+
+  constructor(source: BodySource) {
+    this.#source = source;
+  }
+
+  get complete(): boolean {
+    return this.#complete;
+  }
+
+  /** @param chunk is kept: the caller gives it away. */
+  push(chunk: Buffer, isLast: boolean): void {
+    if (isLast) this.#complete = true;
+    if (chunk.length > 0) {
+      if (this.#onChunk !== undefined) {
+        this.#onChunk(chunk);
+      } else {
+        this.#early.push(chunk);
+        this.#pause();
+      }
+    }
+    if (isLast) this.#onEnd?.(undefined);
+  }
+
+  /** The client went away. */
+  fail(): void {
+    if (this.#complete || this.#failure !== undefined) return;
+    this.#failure = cancelled('the client closed the connection before the end of the request body');
+    this.#onEnd?.(this.#failure);
+  }
+
+  /** The whole body. @throws EngineError invalid above the limit, cancelled when the client went away. */
+  collect(limitBytes: number): Promise<Buffer> {
+    return new Promise((resolve, reject) => {
+      const chunks: Buffer[] = [];
+      let size = 0;
+      this.#read(
+        (chunk) => {
+          size += chunk.length;
+          if (size <= limitBytes) chunks.push(chunk);
+          else reject(invalid(`request body is larger than ${limitBytes} bytes`, { code: 'BODY_TOO_LARGE' }));
+        },
+        (failure) => (failure === undefined ? resolve(Buffer.concat(chunks)) : reject(failure)),
+      );
+    });
+  }
+
+  /** The body with backpressure up to the client. */
+  stream(): Readable {
+    const readable = new Readable({
+      highWaterMark: 256 * 1024,
+      read: () => this.#resume(),
+      // A reader that gives up leaves the rest to be discarded, so that the connection stays usable.
+      destroy: (error, callback) => {
+        this.#onChunk = () => undefined;
+        this.#resume();
+        callback(error);
+      },
+    });
+    this.#read(
+      (chunk) => {
+        if (!readable.push(chunk)) this.#pause();
+      },
+      (failure) => {
+        if (failure === undefined) readable.push(null);
+        else readable.destroy(failure);
+      },
+    );
+    return readable;
+  }
+
+  #read(onChunk: (chunk: Buffer) => void, onEnd: (failure: EngineError | undefined) => void): void {
+    if (this.#taken) throw new Error('the body of a request can be read only once');
+    this.#taken = true;
+    const early = this.#early;
+    this.#early = [];
+    this.#onChunk = onChunk;
+    this.#onEnd = onEnd;
+    this.#resume();
+    for (const chunk of early) onChunk(chunk);
+    if (this.#complete || this.#failure !== undefined) onEnd(this.#failure);
+  }
+
+  // A source has nothing to do with a body that is complete: it may serve another request by then.
+  #pause(): void {
+    if (!this.#complete && this.#failure === undefined) this.#source.pause();
+  }
+
+  #resume(): void {
+    if (!this.#complete && this.#failure === undefined) this.#source.resume();
+  }
+}

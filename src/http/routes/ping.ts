@@ -1,0 +1,30 @@
+/** `/_ping`: what every client asks first (engine-api.md section 1). */
+import type { Exchange, Headers } from '../exchange.js';
+import { route, type Route } from '../route.js';
+
+export interface PingOptions {
+  /** `2` makes clients build with BuildKit, `1` with the classic builder. */
+  readonly builderVersion: '1' | '2';
+  /** State of the cluster, such as `inactive`. */
+  swarmState(): string;
+}
+
+export function pingRoutes(options: PingOptions): Route[] {
+  let headers: Headers = {};
+  let renderedState: string | undefined;
+  const currentHeaders = (): Headers => {
+    const state = options.swarmState();
+    if (state !== renderedState) {
+      renderedState = state;
+      headers = {
+        'Builder-Version': options.builderVersion,
+        'Cache-Control': 'no-cache, no-store, must-revalidate',
+        Pragma: 'no-cache',
+        Swarm: state,
+      };
+    }
+    return headers;
+  };
+  const ping = (x: Exchange): void => x.sendText(200, x.method === 'HEAD' ? '' : 'OK', currentHeaders());
+  return [route('GET', '/_ping', ping), route('HEAD', '/_ping', ping)];
+}

@@ -1,0 +1,31 @@
+/** What carries a reply: a connection that uWebSockets.js serves, or a raw socket that was taken back from it. */
+import type { Socket } from 'node:net';
+import type { BodySource } from './request-body.js';
+import type { Headers } from './exchange.js';
+import type { ResponseStream } from './response-stream.js';
+
+/** A rendered start of a reply, without what depends on the transport (length, chunking, connection). */
+export interface ReplyHead {
+  readonly status: number;
+  /** Value of the Server header and the further lines behind it (response-head.ts); undefined: none of them. */
+  readonly server: string | undefined;
+  readonly headers: Headers | undefined;
+}
+
+/** Told by a transport what becomes of a stream. */
+export interface StreamOwner {
+  /** The stream is over; `gone` when the client left before its end. Called once. */
+  settle(gone: boolean): void;
+}
+
+/** The methods are called at most once for each exchange, `abort` at any time before it is over. */
+export interface Transport extends BodySource {
+  /** Sends a complete reply. `body` undefined: none, with `Content-Length: 0` where a length belongs. */
+  reply(head: ReplyHead, body: string | Uint8Array | undefined): void;
+  /** Starts a chunked reply. @param bodyPending true while the request's body is still arriving. */
+  stream(head: ReplyHead, owner: StreamOwner, bodyPending: boolean): ResponseStream;
+  /** The socket itself; only raw transports have it. @throws Error for others. */
+  takeSocket(): Socket;
+  /** Cuts the connection. */
+  abort(): void;
+}
