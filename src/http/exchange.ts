@@ -8,7 +8,7 @@ import type { Readable } from 'node:stream';
 import type { Query } from './query.js';
 import type { ResponseStream } from './response-stream.js';
 
-/** Extra response headers. Values must be single lines. */
+/** Extra response headers, single lines each. A frozen object is rendered only once: worth it for constants. */
 export type Headers = Readonly<Record<string, string>>;
 
 export interface HijackOptions {

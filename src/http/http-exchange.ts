@@ -9,10 +9,10 @@ import type { Gate } from './gate.js';
 import { parseJson, requireJsonType } from './json-body.js';
 import { Query } from './query.js';
 import { RequestBody } from './request-body.js';
-import { checkHeaders, statusLine, type ResponseHeads } from './response-head.js';
+import { statusLine, type ResponseHeads } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
 import type { RouteMatch } from './router.js';
-import type { ReplyHead, Transport } from './transport.js';
+import type { Transport } from './transport.js';
 
 /** The largest JSON body: far above any container's configuration, far below what would hurt. */
 const MAX_JSON_BYTES = 16 * 1024 * 1024;
@@ -161,7 +161,7 @@ export class HttpExchange implements Exchange {
   }
 
   stream(status: number, headers?: Headers): ResponseStream {
-    const head = this.#head(status, undefined, headers);
+    const head = this.#services.heads.render(status, undefined, headers);
     this.#begin();
     this.#gate.pending.add(this);
     this.#stream = this.#transport.stream(head, this, this.bodyLength !== 0 && !this.body.complete);
@@ -175,7 +175,10 @@ export class HttpExchange implements Exchange {
     const lines = upgrade
       ? ['HTTP/1.1 101 UPGRADED', `Content-Type: ${options.contentType}`, 'Connection: Upgrade', 'Upgrade: tcp']
       : ['HTTP/1.1 200 OK', 'Content-Type: application/vnd.docker.raw-stream'];
-    if (options.commonHeaders) lines.push(`Server: ${this.#services.heads.serverValue(undefined)}`);
+    if (options.commonHeaders) {
+      const { name, value } = this.#services.heads.render(200, undefined, undefined);
+      lines.push(`${name}: ${value}`);
+    }
     socket.write(`${lines.join('\r\n')}\r\n\r\n`);
     this.settle(false);
     return socket;
@@ -244,15 +247,10 @@ export class HttpExchange implements Exchange {
     this.settle(true);
   }
 
-  #head(status: number, contentType: string | undefined, headers: Headers | undefined): ReplyHead {
-    if (headers !== undefined) checkHeaders(headers);
-    return { status, server: this.#services.heads.serverValue(contentType), headers };
-  }
-
   #reply(status: number, contentType: string | undefined, body: string | Uint8Array | undefined, headers: Headers | undefined): void {
     // A client that left is no fault of the handler, which may not have noticed yet.
     if (this.#gone) return;
-    const head = this.#head(status, contentType, headers);
+    const head = this.#services.heads.render(status, contentType, headers);
     this.#begin();
     this.#transport.reply(head, body);
     this.settle(false);

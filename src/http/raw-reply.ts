@@ -1,9 +1,9 @@
 /** Replies on a raw socket. The connection always ends with the reply: who wants it kept alive stays with the parser. */
 import type { Socket } from 'node:net';
-import { isBodiless, statusLine } from './response-head.js';
+import { isBodiless, statusLine, type ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
 import { MAX_BEHIND_BYTES, StreamState } from './stream-state.js';
-import type { ReplyHead, StreamOwner, Transport } from './transport.js';
+import type { StreamOwner, Transport } from './transport.js';
 
 /** How long a client may take to close its side after the reply was sent. */
 const LINGER_MS = 5_000;
@@ -155,10 +155,8 @@ export class RawResponseStream implements ResponseStream {
 }
 
 function renderHead(head: ReplyHead, framing: string): string {
-  let text = `HTTP/1.1 ${statusLine(head.status)}\r\n`;
-  if (head.server !== undefined) text += `Server: ${head.server}\r\n`;
-  for (const [name, value] of Object.entries(head.headers ?? {})) text += `${name}: ${value}\r\n`;
-  return `${text}Date: ${new Date().toUTCString()}\r\n${framing}Connection: close\r\n\r\n`;
+  const date = new Date().toUTCString();
+  return `HTTP/1.1 ${statusLine(head.status)}\r\n${head.name}: ${head.value}\r\nDate: ${date}\r\n${framing}Connection: close\r\n\r\n`;
 }
 
 /** Frees a socket whose sending side has ended, also when the client never closes its own. */

@@ -2,43 +2,44 @@
 import { MAX_API_VERSION, MIN_API_VERSION } from './api-version.js';
 import { messageBody } from './error-status.js';
 import type { Headers } from './exchange.js';
-import type { ResponseHeads } from './response-head.js';
+import type { ReplyHead, ResponseHeads } from './response-head.js';
 import type { Resolution } from './router.js';
-import type { ReplyHead } from './transport.js';
 
 export interface Refusal {
   readonly head: ReplyHead;
   readonly body: string | undefined;
 }
 
-const JSON_TYPE: Headers = { 'Content-Type': 'application/json' };
-
 /** @param found what the router said; a route is refused because too many requests are in flight. */
 export function refuse(found: Resolution, query: string | undefined, heads: ResponseHeads): Refusal {
   switch (found.kind) {
     case 'options':
-      return { head: { status: 200, server: heads.serverValue(undefined), headers: undefined }, body: undefined };
+      return { head: heads.render(200, undefined, undefined), body: undefined };
+    // The next three are outside of everything that adds headers.
     case 'not-found':
-      // Outside of everything that adds headers.
-      return { head: { status: 404, server: undefined, headers: JSON_TYPE }, body: messageBody('page not found') };
+      return { head: jsonHead(404), body: messageBody('page not found') };
     case 'bad-path':
-      return { head: { status: 400, server: undefined, headers: JSON_TYPE }, body: messageBody('invalid URL escape in path') };
+      return { head: jsonHead(400), body: messageBody('invalid URL escape in path') };
     case 'redirect': {
       const location = query === undefined || query === '' ? found.path : `${found.path}?${query}`;
-      return { head: { status: 301, server: undefined, headers: { Location: location } }, body: undefined };
+      return { head: { status: 301, name: 'Location', value: location }, body: undefined };
     }
     case 'version-too-old': {
-      const server = heads.refusedVersionValue('text/plain; charset=utf-8');
-      const message = `client version ${found.version} is too old. Minimum supported API version is ${MIN_API_VERSION.text}, please upgrade your client to a newer version`;
-      return { head: { status: 400, server, headers: { 'X-Content-Type-Options': 'nosniff' } }, body: `${message}\n` };
+      const head = heads.renderRefusedVersion('text/plain; charset=utf-8', { 'X-Content-Type-Options': 'nosniff' });
+      const advice = `Minimum supported API version is ${MIN_API_VERSION.text}, please upgrade your client to a newer version`;
+      return { head, body: `client version ${found.version} is too old. ${advice}\n` };
     }
     case 'version-too-new': {
       const message = `client version ${found.version} is too new. Maximum supported API version is ${MAX_API_VERSION.text}`;
-      return { head: { status: 400, server: heads.refusedVersionValue('application/json'), headers: undefined }, body: messageBody(message) };
+      return { head: heads.renderRefusedVersion('application/json', {}), body: messageBody(message) };
     }
-    default: {
-      const head = { status: 503, server: heads.serverValue('application/json'), headers: { 'Retry-After': '1' } };
-      return { head, body: messageBody('too many requests are in flight') };
-    }
+    default:
+      return { head: heads.render(503, 'application/json', RETRY), body: messageBody('too many requests are in flight') };
   }
+}
+
+const RETRY: Headers = Object.freeze({ 'Retry-After': '1' });
+
+function jsonHead(status: number): ReplyHead {
+  return { status, name: 'Content-Type', value: 'application/json' };
 }

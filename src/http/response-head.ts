@@ -10,37 +10,68 @@ export interface ProductIdentity {
   readonly experimental: boolean;
 }
 
+/**
+ * The headers of a reply, without those that depend on how it is sent (length, chunking, connection): the first one by
+ * name, and as its value the rest of them, lines and all. So they cost one call into the HTTP library.
+ */
+export interface ReplyHead {
+  readonly status: number;
+  readonly name: string;
+  readonly value: string;
+}
+
 /** What the replies of one front have in common. */
 export class ResponseHeads {
-  readonly #server: string;
-  /** From the value of the Server header on, without the last line end, for replies without a body type. */
-  readonly #plain: string;
-  readonly #typed = new Map<string, string>();
+  readonly #version: string;
+  readonly #common: string;
+  /** By content type; types are named by routes, not by clients: it stays small. */
+  readonly #typed = new Map<string | undefined, string>();
+  /** Rendered lines of headers that never change. */
+  readonly #frozen = new WeakMap<Headers, string>();
 
   constructor(product: ProductIdentity) {
-    this.#server = `Docker/${product.version} (linux)\r\nApi-Version: ${MAX_API_VERSION.text}\r\nOstype: linux`;
-    this.#plain = `${this.#server}\r\nDocker-Experimental: ${product.experimental}`;
+    this.#version = `Docker/${product.version} (linux)\r\nApi-Version: ${MAX_API_VERSION.text}\r\nOstype: linux`;
+    this.#common = `${this.#version}\r\nDocker-Experimental: ${product.experimental}`;
   }
 
   /**
-   * The value of a `Server` header followed by the lines of the other common headers and of Content-Type: one call
-   * into the HTTP library instead of five.
+   * The head of a routed reply. Frozen headers are rendered only once.
+   * @throws EngineError internal for a header that would break the head: a bug of a route.
    */
-  serverValue(contentType: string | undefined): string {
-    if (contentType === undefined) return this.#plain;
+  render(status: number, contentType: string | undefined, headers: Headers | undefined): ReplyHead {
     let value = this.#typed.get(contentType);
     if (value === undefined) {
-      value = `${this.#plain}\r\nContent-Type: ${contentType}`;
-      // Types are named by routes, not by clients: the map stays small.
+      value = contentType === undefined ? this.#common : `${this.#common}\r\nContent-Type: ${contentType}`;
       this.#typed.set(contentType, value);
     }
-    return value;
+    if (headers !== undefined) value += this.#lines(headers);
+    return { status, name: 'Server', value };
   }
 
-  /** As `serverValue`, for requests whose version is refused: they do not reach what knows about experiments. */
-  refusedVersionValue(contentType: string): string {
-    return `${this.#server}\r\nContent-Type: ${contentType}`;
+  /** As `render`, for requests whose version is refused: they do not reach what knows about experiments. */
+  renderRefusedVersion(contentType: string, headers: Headers): ReplyHead {
+    return { status: 400, name: 'Server', value: `${this.#version}\r\nContent-Type: ${contentType}${headerLines(headers)}` };
   }
+
+  #lines(headers: Headers): string {
+    if (!Object.isFrozen(headers)) return headerLines(headers);
+    let lines = this.#frozen.get(headers);
+    if (lines === undefined) {
+      lines = headerLines(headers);
+      this.#frozen.set(headers, lines);
+    }
+    return lines;
+  }
+}
+
+/** Header lines, each after a line end. */
+function headerLines(headers: Headers): string {
+  let lines = '';
+  for (const [name, value] of Object.entries(headers)) {
+    if (/[\r\n\0]/.test(name + value)) throw internal(`header ${JSON.stringify(name)} has a line break`, { code: 'HEADER' });
+    lines += `\r\n${name}: ${value}`;
+  }
+  return lines;
 }
 
 const STATUS_LINES: ReadonlyMap<number, string> = new Map(
@@ -55,11 +86,4 @@ export function statusLine(status: number): string {
 /** Replies that never have a body nor a length (RFC 9110). */
 export function isBodiless(status: number): boolean {
   return status === 204 || status === 304 || status < 200;
-}
-
-/** @throws EngineError internal for a header that would break the head: a bug of a route. */
-export function checkHeaders(headers: Headers): void {
-  for (const [name, value] of Object.entries(headers)) {
-    if (/[\r\n\0]/.test(name + value)) throw internal(`header ${JSON.stringify(name)} has a line break`, { code: 'HEADER' });
-  }
 }

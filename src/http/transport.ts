@@ -1,16 +1,8 @@
 /** What carries a reply: a connection that uWebSockets.js serves, or a raw socket that was taken back from it. */
 import type { Socket } from 'node:net';
 import type { BodySource } from './request-body.js';
-import type { Headers } from './exchange.js';
+import type { ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
-
-/** A rendered start of a reply, without what depends on the transport (length, chunking, connection). */
-export interface ReplyHead {
-  readonly status: number;
-  /** Value of the Server header and the further lines behind it (response-head.ts); undefined: none of them. */
-  readonly server: string | undefined;
-  readonly headers: Headers | undefined;
-}
 
 /** Told by a transport what becomes of a stream. */
 export interface StreamOwner {

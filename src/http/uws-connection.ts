@@ -9,10 +9,10 @@ import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import { RawResponseStream, RawTransport } from './raw-reply.js';
 import { refuse } from './refusal.js';
 import type { RequestBody } from './request-body.js';
-import { isBodiless, statusLine } from './response-head.js';
+import { isBodiless, statusLine, type ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
 import type { RouteMatch, Router } from './router.js';
-import type { ReplyHead, StreamOwner, Transport } from './transport.js';
+import type { StreamOwner, Transport } from './transport.js';
 import { UwsResponseStream } from './uws-stream.js';
 import { createUwsApp, type HttpRequest, type HttpResponse, type UwsApp } from './uws.js';
 
@@ -269,9 +269,7 @@ export class UwsConnection implements Transport {
 
 function writeHead(res: HttpResponse, head: ReplyHead): void {
   if (head.status !== 200) res.writeStatus(statusLine(head.status));
-  if (head.server !== undefined) res.writeHeader('Server', head.server);
-  if (head.headers === undefined) return;
-  for (const [name, value] of Object.entries(head.headers)) res.writeHeader(name, value);
+  res.writeHeader(head.name, head.value);
 }
 
 /** Connections that have ended and can serve again: their Apps are never given back to the system. */

@@ -16,12 +16,12 @@ export function pingRoutes(options: PingOptions): Route[] {
     const state = options.swarmState();
     if (state !== renderedState) {
       renderedState = state;
-      headers = {
+      headers = Object.freeze({
         'Builder-Version': options.builderVersion,
         'Cache-Control': 'no-cache, no-store, must-revalidate',
         Pragma: 'no-cache',
         Swarm: state,
-      };
+      });
     }
     return headers;
   };
