@@ -72,7 +72,7 @@ function harness(input: ContainerInput, overrides: Partial<ContainerEffects & Co
 
 test('create, start, wait, exit: each command is answered and events come in order', async () => {
   const c = harness({ phase: 'new', record });
-  await c.ask({ type: 'container.created' });
+  await c.ask({ type: 'container.settled' });
   const waited = c.ask<WaitResult>({ type: 'container.wait', condition: 'next-exit' });
   await c.ask({ type: 'container.start' });
   assert.equal(c.last()?.state.status, 'running');
@@ -233,7 +233,7 @@ test('a client that goes away takes its wait with it', async () => {
 
 test('every command is answered in every resting state', async () => {
   const commands: Unasked<ContainerCommand>[] = [
-    { type: 'container.created' },
+    { type: 'container.settled' },
     { type: 'container.start' },
     { type: 'container.stop', options: {} },
     { type: 'container.shutdown', options: {} },

@@ -100,7 +100,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
       idle: {
         entry: 'resume',
         on: {
-          'container.created': { actions: ({ context, event }) => replies.settle(event.req, context.record) },
+          'container.settled': { actions: 'answerSettled' },
           'container.start': { target: 'starting', actions: 'noteStarter' },
           'container.restart': { target: 'starting', actions: 'noteRestarter' },
           'container.stop': { actions: 'refuseNotModified' },
@@ -155,7 +155,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         entry: 'resume',
         on: {
           'task.exited': { target: 'draining', actions: 'noteExit' },
-          'container.created': { actions: ({ context, event }) => replies.settle(event.req, context.record) },
+          'container.settled': { actions: 'answerSettled' },
           'container.start': { actions: 'refuseNotModified' },
           'container.kill': { actions: 'kill' },
           'container.stop': { target: '.stopping', actions: ['noteStopper', 'planStop'] },
@@ -319,6 +319,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           },
         },
         on: {
+          'container.settled': { actions: 'answerSettled' },
           'container.start': { target: 'starting', actions: 'noteStarter' },
           'container.restart': { target: 'starting', actions: 'noteRestarter' },
           'container.stop': { target: 'idle', actions: 'giveUpRestart' },
@@ -376,6 +377,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
       dead: {
         entry: 'resume',
         on: {
+          'container.settled': { actions: 'answerSettled' },
           'container.start': {
             actions: ({ event }) => replies.reject(event.req, conflict('container is marked for removal and cannot be started')),
           },

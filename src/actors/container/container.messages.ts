@@ -24,8 +24,8 @@ export interface StopOptions {
 }
 
 export type ContainerCommand =
-  /** Answered when the writable layer and the record are on disk. */
-  | Command<'container.created', ContainerRecord>
+  /** Answered in the next resting state: after a create, a stop or a release under way. */
+  | Command<'container.settled', ContainerRecord>
   | Command<'container.start'>
   | (Command<'container.stop'> & { readonly options: StopOptions })
   /** A stop by the daemon's own shutdown: the restart policy brings the container back at the next start. */

@@ -150,6 +150,9 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
           return {};
         }
       }),
+      answerSettled: ({ context, event }) => {
+        if ('req' in event) replies.settle(event.req, context.record);
+      },
       refuseNotRunning: ({ context, event }) => {
         if ('req' in event) replies.reject(event.req, notRunning(context.record, event.type));
       },

@@ -99,7 +99,7 @@ export class ContainerDirectory {
         retained = record.topLayer;
       }
       this.#send({ type: 'collection.spawn', id, input: { phase: 'new', record } });
-      return { record: await this.#ask<Extract<ContainerCommand, { type: 'container.created' }>>(id, { type: 'container.created' }), warnings };
+      return { record: await this.#ask<Extract<ContainerCommand, { type: 'container.settled' }>>(id, { type: 'container.settled' }), warnings };
     } catch (error) {
       this.#names.release(name, id);
       if (retained) await this.deps.layers.release(retained);

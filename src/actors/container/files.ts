@@ -1,0 +1,46 @@
+/** The files that the daemon keeps for a container: hostname, hosts and resolver configuration. */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { hostsFile, resolvConfFile, hostnameFile } from '../../network/files.js';
+import type { NetworkDriver } from '../../ports/network.js';
+import type { ContainerRecord } from './container.record.js';
+import type { ContainerFiles } from './deps.js';
+
+export interface FilesDeps {
+  readonly network: NetworkDriver;
+  readonly dir: (id: string) => string;
+  readonly settings: () => { readonly dns: readonly string[]; readonly dnsSearch: readonly string[]; readonly dnsOptions: readonly string[]; readonly hostGatewayIps: readonly string[] };
+}
+
+/** Writes (in place, for the files may be mounted already) what the record says now. */
+export async function writeContainerFiles(deps: FilesDeps, record: ContainerRecord): Promise<ContainerFiles> {
+  const dir = deps.dir(record.id);
+  const files: ContainerFiles = { hostname: join(dir, 'hostname'), hosts: join(dir, 'hosts'), resolvConf: join(dir, 'resolv.conf') };
+  const { hostConfig, config } = record;
+  const settings = deps.settings();
+  const host = await deps.network.hostDns();
+  const first = <T>(...lists: (readonly T[] | null)[]): readonly T[] => lists.find((list) => list !== null && list.length > 0) ?? [];
+  const endpoints = Object.values(record.networks).flatMap(({ endpoint }) => (endpoint ? [endpoint] : []));
+  await Promise.all([
+    writeFile(files.hostname, hostnameFile(config.Hostname)),
+    writeFile(
+      files.hosts,
+      hostsFile({
+        hostname: config.Hostname,
+        domainname: config.Domainname,
+        addresses: endpoints.flatMap(({ ipv4, ipv6 }) => [ipv4, ipv6].filter(Boolean)),
+        extraHosts: hostConfig.ExtraHosts ?? [],
+        hostGatewayIps: settings.hostGatewayIps,
+      }),
+    ),
+    writeFile(
+      files.resolvConf,
+      resolvConfFile({
+        nameservers: first(hostConfig.Dns, settings.dns, host.nameservers),
+        search: first(hostConfig.DnsSearch, settings.dnsSearch, host.search),
+        options: first(hostConfig.DnsOptions, settings.dnsOptions, host.options),
+      }),
+    ),
+  ]);
+  return files;
+}

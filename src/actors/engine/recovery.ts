@@ -1,0 +1,52 @@
+/** Start-up: what the disk remembers is brought together with what the supervisor still runs. */
+import type { Logger } from '../../ports/logger.js';
+import type { LayerStore } from '../../ports/storage.js';
+import type { TaskService } from '../../ports/supervisor.js';
+import type { ContainerCommand } from '../container/container.messages.js';
+import type { ContainerDirectory } from '../container/directory.js';
+import type { ContainerRecords } from '../container/records.js';
+import { reconcile } from '../container/reconcile.js';
+import { wantsStartAtBoot } from '../container/restart-policy.js';
+
+export interface RecoveryDeps {
+  readonly log: Logger;
+  readonly records: ContainerRecords;
+  readonly containers: ContainerDirectory;
+  readonly tasks: TaskService;
+  readonly layers: LayerStore;
+}
+
+/** Gives every container its actor, removes what belongs to none, reports both. Policies start their containers later. */
+export async function recoverContainers({ log, records, containers, tasks, layers }: RecoveryDeps): Promise<void> {
+  const [{ records: found, removed, damaged }, running] = await Promise.all([records.load(), tasks.list()]);
+  if (removed.length > 0) log.warn({ containers: removed }, 'removed what a crash left of containers that were being created or removed');
+  for (const { id, reason } of damaged) log.error({ container: id, reason }, 'container record cannot be read; the container is left alone');
+  const taskById = new Map(running.map((task) => [task.id, task]));
+  const now = new Date();
+  for (const record of found) containers.adopt(reconcile(record, taskById.get(record.id), now));
+  const known = new Set([...found.map(({ id }) => id), ...damaged.map(({ id }) => id)]);
+  await Promise.all([
+    ...running
+      .filter(({ id }) => !known.has(id))
+      .map(async ({ id }) => {
+        log.warn({ container: id }, 'ending a task that belongs to no container');
+        await tasks.kill(id, 9, { all: true }).catch(() => undefined);
+        await tasks.delete(id).catch((error: unknown) => log.error({ err: error, container: id }, 'task not deleted'));
+      }),
+    ...layers
+      .writableIds()
+      .filter((id) => !known.has(id))
+      .map(async (id) => {
+        log.warn({ container: id }, 'removing a writable layer that belongs to no container');
+        await layers.removeWritable(id).catch((error: unknown) => log.error({ err: error, container: id }, 'writable layer not removed'));
+      }),
+  ]);
+  if (found.length > 0) log.info({ containers: found.length, running: running.length }, 'containers recovered');
+  for (const record of found) {
+    const idle = record.state.status === 'exited' || record.state.status === 'created';
+    if (!idle || !wantsStartAtBoot(record)) continue;
+    containers
+      .ask<Extract<ContainerCommand, { type: 'container.start' }>>(record.id, { type: 'container.start' })
+      .catch((error: unknown) => log.error({ err: error, container: record.id }, 'restart policy could not start the container'));
+  }
+}
