@@ -10,7 +10,7 @@ import { ROOT } from './ensure-packages.mjs';
 
 await command('npm test', async () => {
   if (process.getuid() !== 0) throw new Error('the tests run real containers: run them as root');
-  prepare('test');
+  prepare(process.env.ENGINE_UNDER_TEST === 'dockerd' ? 'bench' : 'test');
   step('npm', ['run', '--silent', 'lint']);
   // Bridges and firewall rules of the daemons under test stay in a network namespace that goes with this process.
   const child = spawn('unshare', ['--net', '--mount', process.execPath, join(ROOT, 'scripts', 'run-tests.mjs'), ...process.argv.slice(2)], { cwd: ROOT, stdio: 'inherit' });

@@ -15,6 +15,8 @@ const STOP_TIMEOUT_MS = 45_000;
 /** How one kind of daemon is run. */
 export interface EngineKind {
   readonly name: 'engined' | 'dockerd';
+  /** Whether it takes its bridge, rules and control groups away when it ends. */
+  readonly isTidy: boolean;
   /** Command line for a daemon with its files under `dir` that listens on `socketPath`. */
   command(dir: string, socketPath: string): readonly string[];
   readonly env?: NodeJS.ProcessEnv;
@@ -107,9 +109,10 @@ export class Engine {
     return leftovers(this.dir, this.#before);
   }
 
-  /** Orderly end. Throws when the daemon does not end by itself or leaves anything but its data behind. */
+  /** Orderly end. Throws when a tidy daemon does not end by itself or leaves anything but its data behind. */
   async close(): Promise<void> {
     const status = await this.stop();
+    if (!this.#kind.isTidy) return this.discard();
     const log = this.log;
     let left: string[] = [];
     // Shims and kernel objects may go a moment after the daemon.

@@ -20,6 +20,7 @@ export function engined(options: EnginedOptions = {}): EngineKind {
   const [name, second = 0, third = 0] = [randomBytes(3).toString('hex'), ...randomBytes(2)];
   return {
     name: 'engined',
+    isTidy: true,
     ...(options.env === undefined ? {} : { env: options.env }),
     command(dir, socketPath) {
       mkdirSync(dir, { recursive: true });
