@@ -1,6 +1,7 @@
 /** How containerd wraps typed values: it knows its messages by bare name, without the `type.googleapis.com/` prefix. */
 import { create, toBinary, type DescMessage, type MessageInitShape } from '@bufbuild/protobuf';
 import { AnySchema, type Any } from '@bufbuild/protobuf/wkt';
+import { encodeOci } from './oci-json.js';
 
 /** A protobuf message as containerd's registry of types expects it. */
 export function packMessage<Desc extends DescMessage>(schema: Desc, init: MessageInitShape<Desc>): Any {
@@ -11,6 +12,6 @@ export function packMessage<Desc extends DescMessage>(schema: Desc, init: Messag
 export function packOci(kind: 'Spec' | 'Process' | 'LinuxResources', document: Readonly<Record<string, unknown>>): Any {
   return create(AnySchema, {
     typeUrl: `types.containerd.io/opencontainers/runtime-spec/1/${kind}`,
-    value: Buffer.from(JSON.stringify(document)),
+    value: encodeOci(document),
   });
 }
