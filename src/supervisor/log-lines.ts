@@ -17,9 +17,9 @@ const levels: Readonly<Record<string, Level>> = {
   panic: 'error',
 };
 
-// Said for every plugin at start and for every task that ends as it should, partly as warnings.
+// Said for every plugin at start and for every task that ends as it should, partly as warnings or errors.
 const routine =
-  /^(?:(?:skip )?loading plugin|starting signal loop|shim disconnected|cleaning up (?:after shim|dead shim)|cleanup warnings)/;
+  /^(?:(?:skip )?loading plugin|starting signal loop|shim disconnected|cleaning up (?:after shim|dead shim)|cleanup warnings|copy shim log)/;
 
 interface Line {
   readonly level: Level;

@@ -1,4 +1,5 @@
 /** Tasks in one containerd namespace, over gRPC. */
+import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError, messageOf, notFound } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type {
@@ -10,6 +11,7 @@ import type {
   TaskStatus,
 } from '../ports/supervisor.js';
 import { packOci } from './any.js';
+import { deferred, type Deferred } from './deferred.js';
 import { exitStatus, UNKNOWN_EXIT_CODE } from './exit-status.js';
 import { ExitWatch, type ProcessRef } from './exit-watch.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
@@ -21,6 +23,9 @@ import { Version } from './proto/gen/version_pb.js';
 import { packRuntimeOptions } from './runtime-options.js';
 
 const READ = { timeoutMs: 10_000 };
+const SIGKILL = 9;
+// After SIGKILL; should the exit not come, the deletion is only slower.
+const EXIT_TIMEOUT_MS = 1_000;
 
 const statuses: Record<Status, TaskStatus> = {
   [Status.UNKNOWN]: 'unknown',
@@ -47,6 +52,8 @@ export class ContainerdTasks implements TaskService {
   readonly #runcRoot: string | undefined;
   readonly #listeners = new Set<(event: TaskEvent) => void>();
   readonly #exits = new ExitWatch();
+  /** Tasks that were created but not started, with the promise of their exit, which concerns nobody else. */
+  readonly #unstarted = new Map<string, Deferred<void>>();
   /** Containers whose creation broke off with the connection: removed after the next one is up. */
   readonly #leftovers = new Set<string>();
 
@@ -60,21 +67,28 @@ export class ContainerdTasks implements TaskService {
 
   async create(request: CreateTask): Promise<{ pid: number }> {
     const { id, stdio } = request;
-    const init = { id, execId: '' };
-    this.#exits.add(init);
+    await this.#createContainer(request);
     try {
-      await this.#createContainer(request);
       const { pid } = await this.#tasks.create({ containerId: id, ...stdio });
+      this.#unstarted.set(id, deferred());
       return { pid };
     } catch (error) {
-      this.#exits.remove(init);
       await this.#discard(id);
       throw error;
     }
   }
 
   async start(id: string): Promise<void> {
-    await this.#tasks.start({ containerId: id });
+    const init = { id, execId: '' };
+    this.#unstarted.delete(id);
+    this.#exits.add(init);
+    try {
+      await this.#tasks.start({ containerId: id });
+    } catch (error) {
+      this.#exits.remove(init);
+      this.#unstarted.set(id, deferred());
+      throw error;
+    }
   }
 
   async kill(id: string, signal: number, options: { all?: boolean; execId?: string } = {}): Promise<void> {
@@ -128,6 +142,7 @@ export class ContainerdTasks implements TaskService {
   }
 
   async delete(id: string): Promise<void> {
+    await this.#endUnstarted(id);
     // containerd would let the container go first, and its task could then be reached by nobody.
     await unlessNotFound(this.#tasks.delete({ containerId: id }));
     await unlessNotFound(this.#containers.delete({ id }));
@@ -136,14 +151,12 @@ export class ContainerdTasks implements TaskService {
 
   async list(): Promise<TaskInfo[]> {
     const { tasks } = await this.#tasks.list({}, READ);
-    const infos = tasks.map(taskInfo);
-    for (const { id, status } of infos) if (status !== 'stopped') this.#exits.ensure({ id, execId: '' });
-    return infos;
+    return tasks.map((process) => this.#inform(process));
   }
 
   async get(id: string): Promise<TaskInfo | undefined> {
     const process = await this.#find({ id, execId: '' });
-    return process && taskInfo(process);
+    return process && this.#inform(process);
   }
 
   async metrics(id: string): Promise<CgroupMetrics> {
@@ -163,9 +176,11 @@ export class ContainerdTasks implements TaskService {
     return { version, revision };
   }
 
-  /** Passes an event on to the listeners, an exit only the first time. */
+  /** Passes an event on to the listeners: an exit only the first time, and only of what was started. */
   report(event: TaskEvent): void {
-    if (!this.#exits.isNews(event)) return;
+    const unstarted = event.type === 'exit' && event.execId === '' ? this.#unstarted.get(event.id) : undefined;
+    unstarted?.resolve();
+    if (unstarted || !this.#exits.isNews(event)) return;
     for (const listener of this.#listeners) {
       try {
         listener(event);
@@ -208,11 +223,24 @@ export class ContainerdTasks implements TaskService {
     try {
       await this.#containers.create({ container });
     } catch (error) {
+      if (isEngineError(error, 'unavailable')) this.#leftovers.add(id);
       if (!isEngineError(error, 'conflict')) throw error;
       // Left by an earlier life of the daemon. A task that still runs refuses this, and so the creation.
       await this.delete(id);
       await this.#containers.create({ container });
     }
+  }
+
+  /**
+   * Kills what was created and never ran: the deletion of a waiting init process takes the shim 2 s, because it waits
+   * for output that cannot end before.
+   */
+  async #endUnstarted(id: string): Promise<void> {
+    const exit = this.#unstarted.get(id);
+    if (exit === undefined) return;
+    const killed = await unlessNotFound(this.#tasks.kill({ containerId: id, signal: SIGKILL }));
+    if (killed) await Promise.race([exit.promise, delay(EXIT_TIMEOUT_MS)]);
+    this.#unstarted.delete(id);
   }
 
   /**
@@ -227,6 +255,13 @@ export class ContainerdTasks implements TaskService {
       if (isEngineError(error, 'unavailable')) this.#leftovers.add(id);
       else this.#logger.warn({ id, reason: messageOf(error) }, 'cannot remove what a failed creation left');
     }
+  }
+
+  /** What is told about a living task is a promise to tell about its exit. */
+  #inform(process: Process): TaskInfo {
+    const info = taskInfo(process);
+    if (info.status !== 'stopped') this.#exits.ensure({ id: info.id, execId: '' });
+    return info;
   }
 
   async #find({ id, execId }: ProcessRef): Promise<Process | undefined> {
