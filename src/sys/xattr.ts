@@ -8,10 +8,10 @@ const lsetxattr = libc.checked<[path: Path, name: string, value: Buffer, size: n
   'int lsetxattr(const char *path, const char *name, const void *value, size_t size, int flags)',
 );
 const lgetxattr = libc.func<[path: Path, name: string, value: Buffer, size: number]>(
-  'ssize_t lgetxattr(const char *path, const char *name, void *value, size_t size)',
+  'intptr_t lgetxattr(const char *path, const char *name, void *value, size_t size)',
 );
 const llistxattr = libc.func<[path: Path, list: Buffer, size: number]>(
-  'ssize_t llistxattr(const char *path, char *list, size_t size)',
+  'intptr_t llistxattr(const char *path, char *list, size_t size)',
 );
 
 // linux/limits.h: XATTR_SIZE_MAX and XATTR_LIST_MAX are both 64 KiB.
