@@ -1,0 +1,102 @@
+/** From `USER[:GROUP]` to numbers, by the container's own passwd and group files. */
+import { invalid } from '../errors/engine-error.js';
+import type { OciUser } from './oci-types.js';
+import { readRootfsFile } from './rootfs-file.js';
+
+interface PasswdEntry {
+  readonly name: string;
+  readonly uid: number;
+  readonly gid: number;
+}
+
+interface GroupEntry {
+  readonly name: string;
+  readonly gid: number;
+  readonly members: readonly string[];
+}
+
+const MAX_ID = 2 ** 31 - 1;
+
+/**
+ * Resolves a user of the container whose root filesystem is `rootfs`. `user` is `''` (root), a name or number, with
+ * or without `:group`; `groupAdd` names or numbers further groups. A number that the files do not know is taken as it is.
+ * @throws EngineError invalid `unable to find user X: no matching entries in passwd file`.
+ */
+export async function lookUpUser(rootfs: string, user: string, groupAdd: readonly string[]): Promise<OciUser> {
+  const [userPart, groupPart] = splitOnce(user);
+  const [passwd, group] = await Promise.all([readRootfsFile(rootfs, '/etc/passwd'), readRootfsFile(rootfs, '/etc/group')]);
+  return resolveUser({ userPart, groupPart, groupAdd, passwd: parsePasswd(passwd ?? ''), groups: parseGroup(group ?? '') });
+}
+
+interface Query {
+  readonly userPart: string;
+  readonly groupPart: string | undefined;
+  readonly groupAdd: readonly string[];
+  readonly passwd: readonly PasswdEntry[];
+  readonly groups: readonly GroupEntry[];
+}
+
+function resolveUser({ userPart, groupPart, groupAdd, passwd, groups }: Query): OciUser {
+  const { uid, primary, name } = findUser(userPart, passwd);
+  const gid = groupPart === undefined || groupPart === '' ? primary : findGroup(groupPart, groups);
+  // Memberships count only when the client did not choose the group itself.
+  const member = groupPart ? [] : groups.filter(({ members }) => name !== '' && members.includes(name)).map((group) => group.gid);
+  const additionalGids = [...new Set([gid, ...member, ...groupAdd.map((group) => findAdditional(group, groups))])];
+  return { uid, gid, additionalGids };
+}
+
+function findUser(user: string, passwd: readonly PasswdEntry[]): { uid: number; primary: number; name: string } {
+  const number = user === '' ? 0 : parseId(user);
+  const entry = passwd.find(({ name, uid }) => (user === '' ? uid === 0 : name === user || (number !== undefined && uid === number)));
+  if (entry) return { uid: entry.uid, primary: entry.gid, name: entry.name };
+  if (number === undefined) throw invalid(`unable to find user ${user}: no matching entries in passwd file`, { code: 'USER_NOT_FOUND' });
+  return { uid: checkRange(number), primary: 0, name: '' };
+}
+
+function findGroup(group: string, groups: readonly GroupEntry[]): number {
+  const number = parseId(group);
+  const entry = groups.find(({ name, gid }) => name === group || (number !== undefined && gid === number));
+  if (entry) return entry.gid;
+  if (number === undefined) throw invalid(`unable to find group ${group}: no matching entries in group file`, { code: 'GROUP_NOT_FOUND' });
+  return checkRange(number);
+}
+
+function findAdditional(group: string, groups: readonly GroupEntry[]): number {
+  const entry = groups.find(({ name }) => name === group);
+  if (entry) return entry.gid;
+  const number = parseId(group);
+  if (number === undefined) throw invalid(`Unable to find group ${group}`, { code: 'GROUP_NOT_FOUND' });
+  return checkRange(number);
+}
+
+function parseId(text: string): number | undefined {
+  return /^-?\d+$/.test(text) ? Number(text) : undefined;
+}
+
+function checkRange(id: number): number {
+  if (id < 0 || id > MAX_ID) throw invalid(`uids and gids must be in range 0-${MAX_ID}`);
+  return id;
+}
+
+function splitOnce(text: string): [string, string | undefined] {
+  const at = text.indexOf(':');
+  return at === -1 ? [text, undefined] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+function fields(text: string): string[][] {
+  return text.split('\n').flatMap((line) => (line.trim() === '' ? [] : [line.trim().split(':')]));
+}
+
+function parsePasswd(text: string): PasswdEntry[] {
+  return fields(text).flatMap(([name = '', , uid = '', gid = '']) => {
+    const numbers = [parseId(uid), parseId(gid)] as const;
+    return numbers[0] === undefined || numbers[1] === undefined ? [] : [{ name, uid: numbers[0], gid: numbers[1] }];
+  });
+}
+
+function parseGroup(text: string): GroupEntry[] {
+  return fields(text).flatMap(([name = '', , gid = '', members = '']) => {
+    const number = parseId(gid);
+    return number === undefined ? [] : [{ name, gid: number, members: members.split(',').filter(Boolean) }];
+  });
+}
