@@ -1,0 +1,181 @@
+/** What this kernel and its cgroups can do for containers. Read once at start: it does not change while the host runs. */
+import { access, readFile, stat } from 'node:fs/promises';
+import { arch, cpus, release } from 'node:os';
+import { join } from 'node:path';
+import { capabilitiesOf } from './capabilities.js';
+
+export interface CgroupFacts {
+  /** 1 on hosts with controllers in the first hierarchy, a unified one beside it or not. */
+  readonly version: 1 | 2;
+  /** The daemon's own cgroup (of the memory controller on version 1). */
+  readonly own: string;
+  readonly memoryLimit: boolean;
+  readonly swapLimit: boolean;
+  readonly memoryReservation: boolean;
+  readonly memorySwappiness: boolean;
+  readonly oomKillDisable: boolean;
+  readonly cpuShares: boolean;
+  readonly cpuQuota: boolean;
+  readonly cpuRealtime: boolean;
+  /** Lists such as `0-3,6` of what may be used; undefined without the controller. */
+  readonly cpuset: { readonly cpus: string; readonly mems: string } | undefined;
+  readonly pids: boolean;
+  readonly blkioWeight: boolean;
+  readonly blkioWeightDevice: boolean;
+  readonly blkioThrottle: boolean;
+  readonly namespaces: boolean;
+}
+
+export interface HostFacts {
+  /** As images say: `amd64`. */
+  readonly architecture: string;
+  readonly kernel: readonly [major: number, minor: number];
+  readonly cpuCount: number;
+  /** All that the daemon can give, in the kernel's order. */
+  readonly capabilities: readonly string[];
+  readonly cgroup: CgroupFacts;
+  readonly apparmor: boolean;
+  readonly seccomp: boolean;
+  /** mount_setattr(2) with AT_RECURSIVE, Linux 5.12. */
+  readonly recursiveReadOnly: boolean;
+  /** The host was booted with systemd. */
+  readonly systemd: boolean;
+}
+
+const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386', ppc64: 'ppc64le' };
+
+/** @throws Error when /proc is not mounted. */
+export async function readHostFacts(): Promise<HostFacts> {
+  const [major = 0, minor = 0] = release().split('.').map((part) => parseInt(part, 10));
+  const [status, cgroup, apparmor, systemd] = await Promise.all([
+    readFile('/proc/self/status', 'utf8'),
+    readCgroupFacts(),
+    readFile('/sys/module/apparmor/parameters/enabled', 'utf8').then((text) => text.startsWith('Y'), no),
+    // What sd_booted(3) looks at.
+    stat('/run/systemd/system').then((stats) => stats.isDirectory(), no),
+  ]);
+  const field = (name: string): string | undefined => new RegExp(`^${name}:\\s*(\\S+)`, 'm').exec(status)?.[1];
+  return {
+    architecture: ARCHITECTURES[arch()] ?? arch(),
+    kernel: [major, minor],
+    cpuCount: cpus().length,
+    capabilities: capabilitiesOf(BigInt(`0x${field('CapBnd') ?? '0'}`)),
+    cgroup,
+    apparmor,
+    // The line is there when the kernel was built with seccomp.
+    seccomp: field('Seccomp') !== undefined,
+    recursiveReadOnly: major > 5 || (major === 5 && minor >= 12),
+    systemd,
+  };
+}
+
+async function readCgroupFacts(): Promise<CgroupFacts> {
+  const [mountinfo, self, namespaces] = await Promise.all([
+    readFile('/proc/self/mountinfo', 'utf8'),
+    readFile('/proc/self/cgroup', 'utf8'),
+    exists('/proc/self/ns/cgroup'),
+  ]);
+  const mounts = parseCgroupMounts(mountinfo);
+  if (mounts.controllers.size === 0) return { ...(await readUnified(mounts.unified ?? '/sys/fs/cgroup', ownCgroup(self, ''))), namespaces };
+  return { ...(await readLegacy(mounts.controllers, ownCgroup(self, 'memory'))), namespaces };
+}
+
+interface CgroupMounts {
+  /** Mount point of each version 1 controller. */
+  readonly controllers: ReadonlyMap<string, string>;
+  readonly unified: string | undefined;
+}
+
+/** The cgroup mounts of /proc/PID/mountinfo (man 5 proc). */
+export function parseCgroupMounts(mountinfo: string): CgroupMounts {
+  const controllers = new Map<string, string>();
+  let unified: string | undefined;
+  for (const line of mountinfo.split('\n')) {
+    const [before = '', after = ''] = line.split(' - ');
+    const mountPoint = before.split(' ')[4];
+    const [type, , options = ''] = after.split(' ');
+    if (mountPoint === undefined) continue;
+    if (type === 'cgroup2') unified ??= mountPoint;
+    if (type !== 'cgroup') continue;
+    for (const name of options.split(',')) {
+      if (CONTROLLERS.has(name) && !controllers.has(name)) controllers.set(name, mountPoint);
+    }
+  }
+  return { controllers, unified };
+}
+
+const CONTROLLERS = new Set(['memory', 'cpu', 'cpuacct', 'cpuset', 'blkio', 'pids', 'devices', 'freezer', 'hugetlb', 'net_cls', 'net_prio', 'perf_event', 'rdma', 'misc']);
+
+function ownCgroup(self: string, controller: string): string {
+  const lines = self.split('\n').map((line) => line.split(':'));
+  const line = lines.find(([, names = '']) => names.split(',').includes(controller)) ?? lines.find(([, names]) => names === '');
+  return line?.slice(2).join(':') || '/';
+}
+
+async function readLegacy(controllers: ReadonlyMap<string, string>, own: string): Promise<Omit<CgroupFacts, 'namespaces'>> {
+  const has = (controller: string, file: string): Promise<boolean> => {
+    const mountPoint = controllers.get(controller);
+    return mountPoint === undefined ? Promise.resolve(false) : exists(join(mountPoint, file));
+  };
+  const [memoryLimit, swapLimit, memoryReservation, memorySwappiness, oomKillDisable, cpuShares, cpuQuota, cpuRealtime, weight, bfq, blkioWeightDevice, blkioThrottle, cpuset] =
+    await Promise.all([
+      has('memory', 'memory.limit_in_bytes'),
+      has('memory', 'memory.memsw.limit_in_bytes'),
+      has('memory', 'memory.soft_limit_in_bytes'),
+      has('memory', 'memory.swappiness'),
+      has('memory', 'memory.oom_control'),
+      has('cpu', 'cpu.shares'),
+      has('cpu', 'cpu.cfs_quota_us'),
+      has('cpu', 'cpu.rt_runtime_us'),
+      has('blkio', 'blkio.weight'),
+      // The weight of BFQ is not shown at the root, its statistics are.
+      has('blkio', 'blkio.bfq.io_serviced'),
+      has('blkio', 'blkio.weight_device'),
+      has('blkio', 'blkio.throttle.read_bps_device'),
+      readCpuset(controllers.get('cpuset'), 'cpuset.effective_cpus', 'cpuset.effective_mems'),
+    ]);
+  const blkioWeight = weight || bfq;
+  return { version: 1, own, memoryLimit, swapLimit, memoryReservation, memorySwappiness, oomKillDisable, cpuShares, cpuQuota, cpuRealtime, cpuset, pids: controllers.has('pids'), blkioWeight, blkioWeightDevice, blkioThrottle };
+}
+
+async function readUnified(mountPoint: string, own: string): Promise<Omit<CgroupFacts, 'namespaces'>> {
+  const [controllers, swapLimit, cpuset] = await Promise.all([
+    readFile(join(mountPoint, 'cgroup.controllers'), 'utf8').then((text) => new Set(text.trim().split(' ')), () => new Set<string>()),
+    // The root cgroup has no limits of its own to look at.
+    own === '/' ? true : exists(join(mountPoint, own, 'memory.swap.max')),
+    readCpuset(mountPoint, 'cpuset.cpus.effective', 'cpuset.mems.effective'),
+  ]);
+  const [memory, cpu, io] = [controllers.has('memory'), controllers.has('cpu'), controllers.has('io')];
+  return {
+    version: 2,
+    own,
+    memoryLimit: memory,
+    swapLimit: memory && swapLimit,
+    memoryReservation: memory,
+    memorySwappiness: false,
+    oomKillDisable: false,
+    cpuShares: cpu,
+    cpuQuota: cpu,
+    cpuRealtime: false,
+    cpuset: controllers.has('cpuset') ? cpuset : undefined,
+    pids: controllers.has('pids'),
+    blkioWeight: io,
+    blkioWeightDevice: io,
+    blkioThrottle: io,
+  };
+}
+
+async function readCpuset(dir: string | undefined, cpusFile: string, memsFile: string): Promise<CgroupFacts['cpuset']> {
+  if (dir === undefined) return undefined;
+  const read = (file: string): Promise<string> => readFile(join(dir, file), 'utf8').then((text) => text.trim(), () => '');
+  const [cpuList, mems] = await Promise.all([read(cpusFile), read(memsFile)]);
+  return cpuList === '' ? undefined : { cpus: cpuList, mems };
+}
+
+function exists(path: string): Promise<boolean> {
+  return access(path).then(() => true, no);
+}
+
+function no(): boolean {
+  return false;
+}
