@@ -1,0 +1,18 @@
+/** Lists of CPUs or memory nodes such as `0-3,6` (man 7 cpuset). */
+
+/** Far above any machine; a range that would fill the memory is not a list. */
+const LIMIT = 8192;
+
+/** The numbers of a list; undefined when the text is not one. */
+export function parseCpuList(text: string): ReadonlySet<number> | undefined {
+  const numbers = new Set<number>();
+  for (const part of text === '' ? [] : text.split(',')) {
+    const match = /^(\d+)(?:-(\d+))?$/.exec(part.trim());
+    if (!match) return undefined;
+    const first = Number(match[1]);
+    const last = match[2] === undefined ? first : Number(match[2]);
+    if (last < first || last >= LIMIT) return undefined;
+    for (let number = first; number <= last; number++) numbers.add(number);
+  }
+  return numbers;
+}

@@ -1,0 +1,120 @@
+/** Device nodes of a container and the rules of its device cgroup. */
+import { lstat, readdir, realpath } from 'node:fs/promises';
+import { join } from 'node:path';
+import { invalid, isEngineError, messageOf } from '../errors/engine-error.js';
+import type { DeviceMapping, HostConfig } from '../ports/container.js';
+import { deviceNumbers } from './device-numbers.js';
+import type { OciDevice, OciDeviceRule } from './oci-types.js';
+
+export interface Devices {
+  readonly nodes: readonly OciDevice[];
+  readonly rules: readonly OciDeviceRule[];
+}
+
+const DENY_ALL: OciDeviceRule = { allow: false, access: 'rwm' };
+const ALLOW_ALL: OciDeviceRule = { allow: true, access: 'rwm' };
+
+/** null, zero, full, random, urandom, tty, console; the runtime creates the nodes itself. */
+const DEFAULT_RULES: readonly OciDeviceRule[] = [
+  DENY_ALL,
+  ...([[1, 3], [1, 5], [1, 7], [1, 8], [1, 9], [5, 0], [5, 1]] as const).map(([major, minor]) => ({ allow: true, type: 'c' as const, major, minor, access: 'rwm' })),
+];
+
+/** Below /dev, but file systems of the container's own, not devices of the host. */
+const NOT_DEVICES = new Set(['pts', 'shm', 'fd', 'mqueue', '.lxc', '.lxd-mounts', '.udev']);
+
+/**
+ * Privileged containers see every device of the host; others the default set and what was asked for.
+ * @throws EngineError invalid `error gathering device information while adding custom device "X": …`.
+ */
+export async function buildDevices({ Privileged, Devices: mappings, DeviceCgroupRules }: HostConfig): Promise<Devices> {
+  if (Privileged) {
+    const nodes = await walk('/dev', '/dev', 0);
+    return { nodes: unique([...nodes, ...(await gatherAll(mappings ?? [])).map(({ node }) => node)]), rules: [ALLOW_ALL] };
+  }
+  const gathered = await gatherAll(mappings ?? []);
+  const rules = gathered.map(({ node: { type, major, minor }, access }) => ({ allow: true, type, major, minor, access }));
+  return { nodes: unique(gathered.map(({ node }) => node)), rules: [...DEFAULT_RULES, ...rules, ...(DeviceCgroupRules ?? []).map(parseDeviceRule)] };
+}
+
+/**
+ * `TYPE MAJOR:MINOR ACCESS`, as in `c 42:* rmw`.
+ * @throws EngineError invalid `invalid device cgroup rule format: 'X'`.
+ */
+export function parseDeviceRule(text: string): OciDeviceRule {
+  const match = /^([acb]) ([0-9]+|\*):([0-9]+|\*) ([rwm]{1,3})$/.exec(text);
+  if (!match) throw invalid(`invalid device cgroup rule format: '${text}'`);
+  const [, type, major, minor, access = ''] = match;
+  return {
+    allow: true,
+    type: type as 'a' | 'b' | 'c',
+    ...(major === '*' ? {} : { major: Number(major) }),
+    ...(minor === '*' ? {} : { minor: Number(minor) }),
+    access,
+  };
+}
+
+interface Gathered {
+  readonly node: OciDevice;
+  readonly access: string;
+}
+
+async function gatherAll(mappings: readonly DeviceMapping[]): Promise<Gathered[]> {
+  return (await Promise.all(mappings.map(gather))).flat();
+}
+
+async function gather({ PathOnHost, PathInContainer, CgroupPermissions }: DeviceMapping): Promise<Gathered[]> {
+  const inContainer = PathInContainer || PathOnHost;
+  const access = CgroupPermissions || 'rwm';
+  try {
+    const source = await realpath(PathOnHost);
+    const stats = await lstat(source);
+    const nodes = stats.isDirectory() ? await walk(source, inContainer, 0) : [toDevice(inContainer, stats)];
+    const found = nodes.filter((node) => node !== undefined);
+    if (found.length === 0) throw invalid('not a device node');
+    return found.map((node) => ({ node, access }));
+  } catch (error) {
+    const reason = isEngineError(error) ? error.message : isMissing(error) ? 'no such file or directory' : messageOf(error);
+    throw invalid(`error gathering device information while adding custom device "${PathOnHost}": ${reason}`, { cause: error });
+  }
+}
+
+/** Deeper than any real /dev. */
+const MAX_DEPTH = 16;
+
+async function walk(dir: string, inContainer: string, depth: number): Promise<OciDevice[]> {
+  const entries = await readdir(dir, { withFileTypes: true });
+  const found = await Promise.all(
+    entries.map(async (entry): Promise<OciDevice[]> => {
+      const [path, target] = [join(dir, entry.name), join(inContainer, entry.name)];
+      if (entry.isDirectory()) return (dir === '/dev' && NOT_DEVICES.has(entry.name)) || depth >= MAX_DEPTH ? [] : walk(path, target, depth + 1);
+      // The console of a container is its terminal.
+      if (path === '/dev/console' || !(entry.isCharacterDevice() || entry.isBlockDevice())) return [];
+      const stats = await lstat(path).catch(ignoreMissing);
+      const node = stats && toDevice(target, stats);
+      return node ? [node] : [];
+    }),
+  );
+  return found.flat();
+}
+
+type NodeStats = Awaited<ReturnType<typeof lstat>>;
+
+function toDevice(path: string, stats: NodeStats): OciDevice | undefined {
+  const type = stats.isBlockDevice() ? 'b' : stats.isCharacterDevice() ? 'c' : undefined;
+  if (type === undefined) return undefined;
+  return { path, type, ...deviceNumbers(Number(stats.rdev)), fileMode: Number(stats.mode) & 0o777, uid: Number(stats.uid), gid: Number(stats.gid) };
+}
+
+function unique(nodes: readonly OciDevice[]): OciDevice[] {
+  return [...new Map(nodes.map((node) => [node.path, node])).values()];
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ENOENT';
+}
+
+/** Devices come and go while /dev is read. */
+function ignoreMissing(error: unknown): undefined {
+  if (!isMissing(error)) throw error;
+}

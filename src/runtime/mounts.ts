@@ -1,0 +1,91 @@
+/** The mounts of a container, in the order in which the runtime makes them. */
+import type { HostConfig, MountPoint } from '../ports/container.js';
+import type { SpecInput } from '../ports/runtime.js';
+import type { OciMount } from './oci-types.js';
+import { mergeTmpfsOptions, tmpfsOptionsOf } from './tmpfs-options.js';
+
+/** Where the init binary is inside the container. */
+export const INIT_PATH = '/sbin/docker-init';
+
+const SECURE = ['nosuid', 'noexec', 'nodev'];
+/** Mounts of the kernel that a read-only root filesystem leaves writable. */
+const ALWAYS_WRITABLE = new Set(['/proc', '/dev', '/dev/pts', '/dev/shm', '/dev/mqueue']);
+
+export interface MountOptions {
+  /** Read-only binds cover the mounts below them too. */
+  readonly recursiveReadOnly: boolean;
+  readonly runsInit: boolean;
+}
+
+/** @throws EngineError invalid for unknown tmpfs options. */
+export function buildMounts(input: SpecInput, options: MountOptions): OciMount[] {
+  const { hostConfig } = input;
+  const chosen = [...input.mounts.map((point) => userMount(point, hostConfig, options)), ...tmpfsMounts(hostConfig), ...initMount(input, options)];
+  const taken = new Set(chosen.map(({ destination }) => destination));
+  const system = systemMounts(input).filter(({ destination }) => !taken.has(destination) && !(taken.has('/dev') && destination.startsWith('/dev/')));
+  const files = fileMounts(input).filter(({ destination }) => !taken.has(destination));
+  // Parents before what is mounted below them.
+  return [...system, ...[...files, ...chosen].sort((a, b) => depth(a.destination) - depth(b.destination))];
+}
+
+function depth(path: string): number {
+  return path === '/' ? 0 : path.split('/').length;
+}
+
+function systemMounts({ hostConfig, shmPath }: SpecInput): OciMount[] {
+  const { Privileged, ReadonlyRootfs, IpcMode } = hostConfig;
+  const kernel = Privileged && !ReadonlyRootfs ? SECURE : [...SECURE, 'ro'];
+  return [
+    { destination: '/proc', type: 'proc', source: 'proc', options: SECURE },
+    { destination: '/dev', type: 'tmpfs', source: 'tmpfs', options: ['nosuid', 'strictatime', 'mode=755', 'size=65536k'] },
+    { destination: '/dev/pts', type: 'devpts', source: 'devpts', options: ['nosuid', 'noexec', 'newinstance', 'ptmxmode=0666', 'mode=0620', 'gid=5'] },
+    { destination: '/sys', type: 'sysfs', source: 'sysfs', options: kernel },
+    { destination: '/sys/fs/cgroup', type: 'cgroup', source: 'cgroup', options: kernel },
+    { destination: '/dev/mqueue', type: 'mqueue', source: 'mqueue', options: SECURE },
+    ...shmMount(IpcMode, hostConfig.ShmSize, shmPath),
+  ].map((mount) => (ReadonlyRootfs && !ALWAYS_WRITABLE.has(mount.destination) ? readOnly(mount) : mount));
+}
+
+function shmMount(ipcMode: string, sizeBytes: number, shmPath: string | undefined): OciMount[] {
+  if (ipcMode === 'none') return [];
+  const source = ipcMode === 'host' ? '/dev/shm' : shmPath;
+  if (source !== undefined) return [{ destination: '/dev/shm', type: 'bind', source, options: ['rbind', 'rprivate'] }];
+  return [{ destination: '/dev/shm', type: 'tmpfs', source: 'shm', options: [...SECURE, 'mode=1777', `size=${sizeBytes}`] }];
+}
+
+function fileMounts({ files, hostConfig }: SpecInput): OciMount[] {
+  const options = ['rbind', 'rprivate', ...(hostConfig.ReadonlyRootfs ? ['ro'] : [])];
+  return [
+    ['/etc/resolv.conf', files.resolvConf],
+    ['/etc/hostname', files.hostname],
+    ['/etc/hosts', files.hosts],
+  ].flatMap(([destination = '', source = '']) => (source === '' ? [] : [{ destination, type: 'bind', source, options }]));
+}
+
+function userMount(point: MountPoint, hostConfig: HostConfig, { recursiveReadOnly }: MountOptions): OciMount {
+  const { Destination: destination, Source: source, Type, RW, Propagation } = point;
+  const request = hostConfig.Mounts?.find(({ Target }) => Target === destination);
+  if (Type === 'tmpfs') {
+    return { destination, type: 'tmpfs', source: 'tmpfs', options: mergeTmpfsOptions(request ? tmpfsOptionsOf(request) : RW ? '' : 'ro') };
+  }
+  const bind = request?.BindOptions;
+  const recursive = recursiveReadOnly && bind?.NonRecursive !== true && bind?.ReadOnlyNonRecursive !== true;
+  return {
+    destination,
+    type: 'bind',
+    source,
+    options: [bind?.NonRecursive === true ? 'bind' : 'rbind', ...(RW ? [] : [recursive ? 'rro' : 'ro']), Propagation || 'rprivate'],
+  };
+}
+
+function tmpfsMounts({ Tmpfs = {} }: HostConfig): OciMount[] {
+  return Object.entries(Tmpfs).map(([destination, options]) => ({ destination, type: 'tmpfs', source: 'tmpfs', options: mergeTmpfsOptions(options) }));
+}
+
+function initMount({ initPath }: SpecInput, { runsInit }: MountOptions): OciMount[] {
+  return runsInit && initPath !== undefined ? [{ destination: INIT_PATH, type: 'bind', source: initPath, options: ['bind', 'ro'] }] : [];
+}
+
+function readOnly(mount: OciMount): OciMount {
+  return mount.options.includes('ro') ? mount : { ...mount, options: [...mount.options, 'ro'] };
+}

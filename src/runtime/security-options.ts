@@ -1,0 +1,48 @@
+/** `HostConfig.SecurityOpt`: `name=value` pairs, with the old separator `:` too. */
+import { invalid } from '../errors/engine-error.js';
+
+export interface SecurityOptions {
+  readonly noNewPrivileges: boolean | undefined;
+  /** `unconfined`, `builtin` or the JSON text of a profile. */
+  readonly seccomp: string | undefined;
+  readonly apparmor: string | undefined;
+  readonly systemPathsUnconfined: boolean;
+}
+
+/** @throws EngineError invalid `invalid --security-opt 2: "x=y"`. */
+export function parseSecurityOptions(options: readonly string[]): SecurityOptions {
+  let noNewPrivileges: boolean | undefined;
+  let seccomp: string | undefined;
+  let apparmor: string | undefined;
+  let systemPathsUnconfined = false;
+  for (const option of options) {
+    if (option === 'no-new-privileges') {
+      noNewPrivileges = true;
+      continue;
+    }
+    // The CLI removes it from the list; other clients may leave it in.
+    if (option === 'systempaths=unconfined') {
+      systemPathsUnconfined = true;
+      continue;
+    }
+    const [name, value] = split(option);
+    if (value === undefined) throw invalid(`invalid --security-opt 1: ${JSON.stringify(option)}`);
+    if (name === 'seccomp') seccomp = value;
+    else if (name === 'apparmor') apparmor = value;
+    else if (name === 'no-new-privileges') noNewPrivileges = parseBoolean(value, option);
+    // Labels matter to SELinux hosts only, as they do in the known engine.
+    else if (name !== 'label') throw invalid(`invalid --security-opt 2: ${JSON.stringify(option)}`);
+  }
+  return { noNewPrivileges, seccomp, apparmor, systemPathsUnconfined };
+}
+
+function split(option: string): [string, string | undefined] {
+  const at = option.includes('=') ? option.indexOf('=') : option.indexOf(':');
+  return at === -1 ? [option, undefined] : [option.slice(0, at), option.slice(at + 1)];
+}
+
+function parseBoolean(value: string, option: string): boolean {
+  if (/^(1|t|true)$/i.test(value)) return true;
+  if (/^(0|f|false)$/i.test(value)) return false;
+  throw invalid(`invalid --security-opt 2: ${JSON.stringify(option)}`);
+}

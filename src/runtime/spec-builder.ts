@@ -1,0 +1,94 @@
+/** Puts the OCI spec of a container together from its steps. */
+import { invalid } from '../errors/engine-error.js';
+import type { BuiltSpec, SpecBuilder, SpecInput } from '../ports/runtime.js';
+import type { OciSpec } from '../ports/supervisor.js';
+import { buildDevices } from './devices.js';
+import type { HostFacts } from './host-facts.js';
+import { buildMounts } from './mounts.js';
+import { buildNamespaces } from './namespaces.js';
+import type { OciSeccomp } from './oci-types.js';
+import { buildExecProcess, buildInitProcess, type ProcessDefaults } from './process.js';
+import { rootPropagation } from './propagation.js';
+import { buildResources } from './resources.js';
+import { buildSeccomp, parseSeccompProfile, type SeccompProfile } from './seccomp.js';
+import { DEFAULT_SECCOMP_PROFILE } from './seccomp-profile.js';
+import { parseSecurityOptions } from './security-options.js';
+import { buildSysctls } from './sysctls.js';
+import { applyHostLimits } from './validate-resources.js';
+
+export interface DaemonDefaults extends ProcessDefaults {
+  /** A profile loaded from the daemon's `seccomp-profile` file, or the word. */
+  readonly seccomp: SeccompProfile | 'builtin' | 'unconfined';
+}
+
+/** `defaults` is asked for each container, so that the daemon's configuration may change. */
+export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaults): SpecBuilder {
+  const builtin = new Map<string, OciSeccomp>();
+
+  function seccompFor({ hostConfig }: SpecInput, capabilities: readonly string[]): OciSeccomp | undefined {
+    const chosen = parseSecurityOptions(hostConfig.SecurityOpt ?? []).seccomp;
+    const profile = chosen ?? (hostConfig.Privileged ? 'unconfined' : defaults().seccomp);
+    if (profile === 'unconfined') return undefined;
+    if (!facts.seccomp) {
+      if (chosen === undefined || chosen === 'builtin') return undefined;
+      throw invalid('seccomp is not enabled in your kernel, cannot run a custom seccomp profile');
+    }
+    const target = { architecture: facts.architecture, kernel: facts.kernel, capabilities };
+    if (profile !== 'builtin') return buildSeccomp(typeof profile === 'string' ? parseSeccompProfile(profile) : profile, target);
+    const key = capabilities.join();
+    const filter = builtin.get(key) ?? buildSeccomp(DEFAULT_SECCOMP_PROFILE, target);
+    // Few sets are in use at a time; one that varies without end must not fill the memory.
+    if (builtin.size >= 64) builtin.clear();
+    builtin.set(key, filter);
+    return filter;
+  }
+
+  async function build(input: SpecInput): Promise<BuiltSpec> {
+    const { config } = input;
+    const { hostConfig, warnings } = applyHostLimits(input.hostConfig, facts);
+    refuseDeviceRequests(hostConfig.DeviceRequests);
+    const runsInit = input.initPath !== undefined && hostConfig.PidMode === '';
+    const [process, devices, resources, rootfsPropagation] = await Promise.all([
+      buildInitProcess(input, runsInit, facts, defaults()),
+      buildDevices(hostConfig),
+      buildResources(hostConfig),
+      rootPropagation(input.mounts),
+    ]);
+    const seccomp = seccompFor(input, process.capabilities.bounding);
+    const sysctl = buildSysctls(input);
+    const spec: OciSpec = {
+      ociVersion: '1.0.2',
+      process: { ...process },
+      root: { path: input.rootfs, readonly: hostConfig.ReadonlyRootfs },
+      ...(hostConfig.UTSMode === 'host' ? {} : { hostname: config.Hostname }),
+      mounts: buildMounts(input, { recursiveReadOnly: facts.recursiveReadOnly, runsInit }),
+      ...(hostConfig.Annotations ? { annotations: hostConfig.Annotations } : {}),
+      linux: {
+        namespaces: buildNamespaces(input, facts.cgroup.namespaces),
+        cgroupsPath: input.cgroupsPath,
+        resources: { ...resources, devices: devices.rules },
+        devices: devices.nodes,
+        maskedPaths: hostConfig.MaskedPaths ?? [],
+        readonlyPaths: hostConfig.ReadonlyPaths ?? [],
+        ...(Object.keys(sysctl).length === 0 ? {} : { sysctl }),
+        ...(seccomp ? { seccomp } : {}),
+        ...(rootfsPropagation ? { rootfsPropagation } : {}),
+      },
+    };
+    return { spec, warnings };
+  }
+
+  return {
+    build,
+    buildExec: async (input) => ({ ...(await buildExecProcess(input, facts, defaults())) }),
+  };
+}
+
+/** No device driver is registered: every request for one is refused as by an engine without drivers. */
+function refuseDeviceRequests(requests: readonly unknown[] | null): void {
+  const [request] = requests ?? [];
+  if (request === undefined) return;
+  const { Driver = '', Capabilities = [] } = request as { Driver?: string; Capabilities?: string[][] };
+  const list = Capabilities.map((all) => `[${all.join(' ')}]`).join(' ');
+  throw invalid(`could not select device driver ${JSON.stringify(Driver)} with capabilities: [${list}]`);
+}

@@ -1,0 +1,158 @@
+/** What a create request may not ask for, with the Engine API's messages. Nothing on the host is looked at. */
+import { isIP } from 'node:net';
+import { isAbsolute } from 'node:path';
+import { invalid } from '../errors/engine-error.js';
+import type { ContainerConfig, HealthConfig, HostConfig } from '../ports/container.js';
+import { normalizeCapabilities } from './capabilities.js';
+import { parseDeviceRule } from './devices.js';
+import type { HostFacts } from './host-facts.js';
+import { parseSeccompProfile } from './seccomp.js';
+import { parseSecurityOptions } from './security-options.js';
+import { mergeTmpfsOptions } from './tmpfs-options.js';
+import { checkSysctls } from './validate-sysctls.js';
+import { checkUlimit } from './ulimits.js';
+import { applyHostLimits, type HostLimits } from './validate-resources.js';
+
+export interface ValidationContext {
+  readonly cgroupDriver: 'cgroupfs' | 'systemd';
+}
+
+/**
+ * Checks a container's configuration after the daemon's defaults were filled in.
+ * @returns the host configuration as this host can apply it, and warnings for the create response.
+ * @throws EngineError invalid with the first fault.
+ */
+export function validateContainer(config: ContainerConfig, hostConfig: HostConfig, facts: HostFacts, context: ValidationContext): HostLimits {
+  checkConfig(config);
+  checkRestartPolicy(hostConfig);
+  checkPorts(hostConfig);
+  checkNetworkMode(hostConfig);
+  checkSecurity(hostConfig);
+  checkModes(hostConfig);
+  const limited = applyHostLimits(hostConfig, facts);
+  checkOthers(hostConfig, context);
+  const warnings = [...limited.warnings];
+  if (hostConfig.NetworkMode === 'host' && Object.keys(hostConfig.PortBindings ?? {}).length > 0) {
+    warnings.push('Published ports are discarded when using host network mode');
+  }
+  if (hostConfig.CgroupnsMode === 'private' && !facts.cgroup.namespaces) {
+    warnings.push('Your kernel does not support cgroup namespaces.  Cgroup namespace setting discarded.');
+  }
+  return { hostConfig: limited.hostConfig, warnings };
+}
+
+function checkConfig(config: ContainerConfig): void {
+  if (config.WorkingDir !== '' && !isAbsolute(config.WorkingDir)) {
+    throw invalid(`the working directory '${config.WorkingDir}' is invalid, it needs to be an absolute path`);
+  }
+  for (const entry of config.Env ?? []) {
+    if (entry === '' || entry.startsWith('=')) throw invalid(`invalid environment variable: ${entry}`);
+  }
+  const texts = [...(config.Env ?? []), ...(config.Cmd ?? []), ...(config.Entrypoint ?? []), config.WorkingDir, config.User, config.Hostname];
+  if (texts.some((text) => text.includes('\0'))) throw invalid('configuration contains a NUL character');
+  if (config.Healthcheck) checkHealth(config.Healthcheck);
+}
+
+/** Nanoseconds. */
+const MIN_HEALTH_DURATION = 1_000_000;
+
+function checkHealth(health: HealthConfig): void {
+  for (const field of ['Interval', 'Timeout', 'StartPeriod', 'StartInterval'] as const) {
+    const value = health[field] ?? 0;
+    if (value !== 0 && value < MIN_HEALTH_DURATION) throw invalid(`${field} in Healthcheck cannot be less than 1ms`);
+  }
+  if ((health.Retries ?? 0) < 0) throw invalid('Retries in Healthcheck cannot be negative');
+}
+
+/** @throws EngineError invalid. Also for the update operation. */
+export function checkRestartPolicy({ AutoRemove, RestartPolicy: { Name, MaximumRetryCount } }: Pick<HostConfig, 'AutoRemove' | 'RestartPolicy'>): void {
+  if (AutoRemove && Name !== '' && Name !== 'no') throw invalid("can't create 'AutoRemove' container with restart policy");
+  switch (Name) {
+    case 'always':
+    case 'unless-stopped':
+    case 'no':
+      if (MaximumRetryCount !== 0) {
+        throw invalid(`invalid restart policy: maximum retry count can only be used with 'on-failure'${MaximumRetryCount < 0 ? ' and cannot be negative' : ''}`);
+      }
+      return;
+    case 'on-failure':
+      if (MaximumRetryCount < 0) throw invalid('invalid restart policy: maximum retry count cannot be negative');
+      return;
+    case '':
+      return;
+    default:
+      throw invalid(`invalid restart policy: unknown policy '${String(Name)}'; use one of 'always', 'no', 'on-failure', or 'unless-stopped'`);
+  }
+}
+
+function checkPorts({ PortBindings }: HostConfig): void {
+  for (const [port, bindings] of Object.entries(PortBindings ?? {})) {
+    const [number = '', protocol = 'tcp'] = port.split('/');
+    if (!isPort(number) || Number(number) === 0 || !['tcp', 'udp', 'sctp'].includes(protocol)) throw invalid(`invalid port specification: ${JSON.stringify(port)}`);
+    for (const { HostPort, HostIp } of bindings ?? []) {
+      const range = HostPort.split('/')[0]?.split('-') ?? [];
+      const [first = '', last = first] = range;
+      if (HostPort !== '' && (range.length > 2 || !isPort(first) || !isPort(last) || Number(last) < Number(first))) {
+        throw invalid(`invalid port specification: ${JSON.stringify(HostPort)}`);
+      }
+      if (HostIp !== '' && isIP(HostIp.replace(/^\[(.*)\]$/, '$1')) === 0) throw invalid(`invalid IP address: ${HostIp}`);
+    }
+  }
+}
+
+function isPort(text: string): boolean {
+  return /^\d{1,5}$/.test(text) && Number(text) <= 65_535;
+}
+
+function checkNetworkMode(host: HostConfig): void {
+  const shares = host.NetworkMode.startsWith('container:');
+  const has = (list: readonly unknown[] | null): boolean => (list?.length ?? 0) > 0;
+  if (host.NetworkMode === 'container:') throw invalid('invalid container format container:<name|id>');
+  if (shares && has(host.Links)) throw invalid("conflicting options: container type network can't be used with links. This would result in undefined behavior");
+  if (host.NetworkMode === 'host' && has(host.Links)) {
+    throw invalid("conflicting options: host type networking can't be used with links. This would result in undefined behavior");
+  }
+  if (shares && has(host.Dns)) throw invalid('conflicting options: dns and the network mode');
+  if (shares && has(host.ExtraHosts)) throw invalid('conflicting options: custom host-to-IP mapping and the network mode');
+  if (shares && (host.PublishAllPorts || Object.keys(host.PortBindings ?? {}).length > 0)) {
+    throw invalid('conflicting options: port publishing and the container type network mode');
+  }
+  for (const entry of host.ExtraHosts ?? []) {
+    const at = entry.search(/[:=]/);
+    const [name, address] = [entry.slice(0, at), entry.slice(at + 1)];
+    if (at < 1) throw invalid(`bad format for add-host: ${JSON.stringify(entry)}`);
+    if (name !== '' && address !== 'host-gateway' && isIP(address.replace(/^\[(.*)\]$/, '$1')) === 0) throw invalid(`invalid IP address in add-host: ${JSON.stringify(address)}`);
+  }
+}
+
+function checkSecurity(host: HostConfig): void {
+  normalizeCapabilities('CapAdd', host.CapAdd ?? []);
+  normalizeCapabilities('CapDrop', host.CapDrop ?? []);
+  const { seccomp } = parseSecurityOptions(host.SecurityOpt ?? []);
+  if (seccomp !== undefined && seccomp !== 'unconfined' && seccomp !== 'builtin') parseSeccompProfile(seccomp);
+  for (const rule of host.DeviceCgroupRules ?? []) parseDeviceRule(rule);
+  for (const { CgroupPermissions, PathOnHost } of host.Devices ?? []) {
+    if (!/^[rwm]{0,3}$/.test(CgroupPermissions)) throw invalid(`invalid cgroup permissions of device ${PathOnHost}: ${JSON.stringify(CgroupPermissions)}`);
+  }
+}
+
+function checkModes(host: HostConfig): void {
+  const joins = (mode: string): boolean => /^container:./.test(mode);
+  if (!['', 'none', 'private', 'shareable', 'host'].includes(host.IpcMode) && !joins(host.IpcMode)) throw invalid(`invalid IPC mode: ${host.IpcMode}`);
+  if (!['', 'host'].includes(host.PidMode) && !joins(host.PidMode)) throw invalid(`invalid PID mode: ${host.PidMode}`);
+  if (!['', 'host'].includes(host.UTSMode)) throw invalid(`invalid UTS mode: ${host.UTSMode}`);
+  if (!['', 'host'].includes(host.UsernsMode)) throw invalid(`invalid user namespace mode: ${host.UsernsMode}`);
+  if (!['', 'private', 'host'].includes(host.CgroupnsMode)) throw invalid(`invalid cgroup namespace mode: ${host.CgroupnsMode}`);
+  if (!['', 'default'].includes(host.Isolation)) throw invalid(`invalid isolation '${host.Isolation}' on linux`);
+}
+
+function checkOthers(host: HostConfig, { cgroupDriver }: ValidationContext): void {
+  if (host.ShmSize < 0) throw invalid('SHM size can not be less than 0');
+  if (host.OomScoreAdj < -1000 || host.OomScoreAdj > 1000) throw invalid(`Invalid value ${host.OomScoreAdj}, range for oom score adj is [-1000, 1000]`);
+  for (const ulimit of host.Ulimits ?? []) checkUlimit(ulimit);
+  for (const options of Object.values(host.Tmpfs ?? {})) mergeTmpfsOptions(options);
+  checkSysctls(host);
+  if (cgroupDriver === 'systemd' && host.CgroupParent !== '' && !/^.+\.slice$/.test(host.CgroupParent)) {
+    throw invalid('cgroup-parent for systemd cgroup should be a valid slice named as "xxx.slice"');
+  }
+}
