@@ -20,7 +20,8 @@ const POLICY = '/usr/sbin/policy-rc.d';
 const RUN = { containerd: 'containerd', runc: 'runc', iptables: 'iptables', ip: 'iproute2' };
 const QUICKSTART = { ...RUN, 'docker-registry': 'docker-registry', busybox: 'busybox-static' };
 const TEST = { ...QUICKSTART, crun: 'crun', skopeo: 'skopeo', pigz: 'pigz', zstd: 'zstd', curl: 'curl', script: 'bsdutils', unshare: 'util-linux' };
-const PURPOSES = { run: RUN, quickstart: QUICKSTART, test: TEST, bench: TEST };
+const BENCH = { ...TEST, wrk: 'wrk' };
+const PURPOSES = { run: RUN, quickstart: QUICKSTART, test: TEST, bench: BENCH };
 /** dockerd loads it; the other libraries that it needs are on every Debian. */
 const DEVMAPPER = { file: 'libdevmapper.so.1.02.1', package: 'libdevmapper1.02.1' };
 

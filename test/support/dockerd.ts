@@ -32,7 +32,7 @@ function hasWayOut(): boolean {
  * dockerd with default settings and its files in one directory. It makes docker0 and rewrites the firewall, so it runs
  * only where that is nobody else's: in a network namespace apart from the machine's.
  */
-export function dockerd(): EngineKind {
+export function dockerd(options: { readonly args?: readonly string[] } = {}): EngineKind {
   if (hasWayOut()) {
     throw new Error('dockerd would change the network of the machine: run this under `unshare --net --mount`, as npm test and npm run bench do');
   }
@@ -56,6 +56,7 @@ export function dockerd(): EngineKind {
         '--data-root', join(dir, 'data'),
         '--exec-root', join(dir, 'exec'),
         '--pidfile', join(dir, 'docker.pid'),
+        ...(options.args ?? []),
       ];
     },
   };

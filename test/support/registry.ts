@@ -17,6 +17,8 @@ export interface TestRegistry {
 export interface RegistryOptions {
   /** Members of the registry's configuration file to add: `auth`, `http.tls`, `proxy` as raw YAML text. */
   readonly extraConfig?: string;
+  /** Directory for blobs and manifests that outlives the registry. Default: a temporary one. */
+  readonly storeDir?: string;
   /** Lines under `http:`, indented by two spaces. */
   readonly httpConfig?: string;
 }
@@ -27,7 +29,7 @@ export async function startRegistry(options: RegistryOptions = {}): Promise<Test
   const config = [
     'version: 0.1',
     'log: {level: info, formatter: text, accesslog: {disabled: true}}',
-    `storage: {filesystem: {rootdirectory: ${join(dir, 'data')}}, delete: {enabled: true}}`,
+    `storage: {filesystem: {rootdirectory: ${options.storeDir ?? join(dir, 'data')}}, delete: {enabled: true}}`,
     'http:',
     '  addr: 127.0.0.1:0',
     options.httpConfig ?? '  relativeurls: true',

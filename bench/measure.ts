@@ -1,0 +1,46 @@
+/** What a measure is. One file per measure; run.ts puts them together. */
+import type { Engine } from '../test/support/engine.js';
+
+export interface Metric {
+  readonly name: string;
+  readonly unit: 'req/s' | 'ms' | 'MB/s' | 'MiB';
+  /** Wanted value of engined divided by dockerd's: at least it where more is better, at most it where less is. */
+  readonly target: number;
+  readonly moreIsBetter: boolean;
+}
+
+/** One value for each metric of the measure. */
+export type Sample = Readonly<Record<string, number>>;
+
+export interface Setting {
+  /** `host:port/name:tag` of a busybox image; the engine has pulled it. */
+  readonly image: string;
+  /** The same for the large image, not pulled. Made on first use. */
+  bigImage(): Promise<string>;
+  /** `http://127.0.0.1:port` where the engine listens besides its socket. */
+  readonly tcpUrl: string;
+}
+
+export interface Measure {
+  readonly name: string;
+  readonly metrics: readonly Metric[];
+  /** Samples taken of each engine, by turns. */
+  readonly rounds: number;
+  /** Sets up what is not to be measured on a fresh engine; the result takes one sample. */
+  prepare(engine: Engine, setting: Setting): Promise<() => Promise<Sample>>;
+}
+
+/** Middle value; the mean of both middle ones for an even count. */
+export function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  const middle = Math.floor(sorted.length / 2);
+  const upper = sorted[middle] ?? Number.NaN;
+  return sorted.length % 2 === 1 ? upper : (upper + (sorted[middle - 1] ?? Number.NaN)) / 2;
+}
+
+/** Milliseconds that `action` takes. */
+export async function timed(action: () => Promise<unknown>): Promise<number> {
+  const begin = performance.now();
+  await action();
+  return performance.now() - begin;
+}

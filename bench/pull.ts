@@ -1,0 +1,35 @@
+/** Pull of a ten-layer image of 500 MB from a registry on loopback, and the memory that it takes. */
+import type { Engine } from '../test/support/engine.js';
+import { callJson, jsonLines, open } from '../test/support/http.js';
+import { timed, type Measure } from './measure.js';
+import { peakResidentBytes } from './resident-memory.js';
+
+async function pull(engine: Engine, reference: string): Promise<void> {
+  const reply = await open(engine.socketPath, 'POST', `/images/create?fromImage=${reference}`);
+  let last = '';
+  for await (const { status, error } of jsonLines<{ status?: string; error?: string }>(reply.message)) {
+    if (error !== undefined) throw new Error(error);
+    last = status ?? last;
+  }
+  if (!last.startsWith('Status: Downloaded newer image')) throw new Error(`the pull ended with ${JSON.stringify(last)} (${reply.status})`);
+}
+
+export const pullBigImage: Measure = {
+  name: 'pull',
+  metrics: [
+    { name: 'pull 500 MB', unit: 'ms', target: 0.6, moreIsBetter: false },
+    { name: 'memory at the peak of the pull', unit: 'MiB', target: 1, moreIsBetter: false },
+  ],
+  rounds: 5,
+  async prepare(engine, setting) {
+    const reference = await setting.bigImage();
+    return async () => {
+      let elapsed = 0;
+      const peak = await peakResidentBytes(engine.pid, async () => {
+        elapsed = await timed(() => pull(engine, reference));
+      });
+      await callJson(engine.socketPath, 'DELETE', `/images/${reference}`);
+      return { 'pull 500 MB': elapsed, 'memory at the peak of the pull': peak / 2 ** 20 };
+    };
+  },
+};

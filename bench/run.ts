@@ -1,0 +1,102 @@
+/** Runs the measures on both engines by turns in one process. To be run in a network namespace of its own (scripts/bench.mjs). */
+import { execFileSync } from 'node:child_process';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { Cleanup } from '../test/support/cleanup.js';
+import { dockerd } from '../test/support/dockerd.js';
+import { Engine, type EngineKind } from '../test/support/engine.js';
+import { engined } from '../test/support/engined.js';
+import { callJson } from '../test/support/http.js';
+import { buildImage, buildLayer, busyboxEntries, pushImage } from '../test/support/image-builder.js';
+import { startRegistry, type TestRegistry } from '../test/support/registry.js';
+import { dockerOk } from '../test/support/cli.js';
+import { ensureBigImage } from './big-image.js';
+import { lifecycle } from './lifecycle.js';
+import { logs } from './logs.js';
+import type { Measure, Sample, Setting } from './measure.js';
+import { memory } from './memory.js';
+import { pullBigImage } from './pull.js';
+import { report, type MetricResult } from './report.js';
+import { requests } from './requests.js';
+import { startup } from './startup.js';
+
+const MEASURES: readonly Measure[] = [requests, lifecycle, pullBigImage, logs, memory, startup];
+/** This file is in dist/bench. */
+const ROOT = fileURLToPath(new URL('../../', import.meta.url));
+
+const { values: options } = parseArgs({ options: { only: { type: 'string' }, engine: { type: 'string' }, rounds: { type: 'string' } } });
+
+function chosenMeasures(): readonly Measure[] {
+  const names = options.only?.split(',');
+  const unknown = names?.find((name) => MEASURES.every((measure) => measure.name !== name));
+  if (unknown !== undefined) throw new Error(`there is no measure ${unknown}; there are ${MEASURES.map(({ name }) => name).join(', ')}`);
+  return MEASURES.filter(({ name }) => names === undefined || names.includes(name));
+}
+
+interface Contender {
+  readonly name: string;
+  readonly tcpUrl: string;
+  readonly kind: () => EngineKind;
+}
+
+/** In a network namespace of our own the ports are ours to choose. */
+function contenders(needsTcp: boolean): readonly Contender[] {
+  const args = (port: number): string[] => (needsTcp ? ['--host', `tcp://127.0.0.1:${port}`] : []);
+  const both: Contender[] = [
+    { name: 'engined', tcpUrl: 'http://127.0.0.1:23750', kind: () => engined({ args: args(23750) }) },
+    { name: 'dockerd', tcpUrl: 'http://127.0.0.1:23751', kind: () => dockerd({ args: args(23751) }) },
+  ];
+  return both.filter(({ name }) => options.engine === undefined || options.engine === name);
+}
+
+/** Samples of one measure: fresh engines, prepared one after the other, then sampled by turns. */
+async function take(measure: Measure, registry: TestRegistry, image: string, versions: Record<string, string>): Promise<MetricResult[]> {
+  const cleanup = new Cleanup();
+  const samples = new Map<string, Sample[]>();
+  try {
+    const samplers: { name: string; sample: () => Promise<Sample> }[] = [];
+    for (const { name, tcpUrl, kind } of contenders(measure === requests)) {
+      const engine = await Engine.start(kind());
+      cleanup.add(() => engine.discard());
+      versions[name] = (await callJson<{ Version: string }>(engine.socketPath, 'GET', '/version')).Version;
+      await dockerOk(engine, ['pull', '-q', image]);
+      const setting: Setting = { image, tcpUrl, bigImage: () => ensureBigImage(registry) };
+      samplers.push({ name, sample: await measure.prepare(engine, setting) });
+      samples.set(name, []);
+    }
+    const rounds = options.rounds === undefined ? measure.rounds : Number(options.rounds);
+    for (let round = 0; round < rounds; round++) {
+      for (const { name, sample } of samplers) {
+        const values = await sample();
+        samples.get(name)?.push(values);
+        console.error(`${measure.name} ${round + 1}/${rounds} ${name}: ${Object.entries(values).map(([key, value]) => `${key} ${value.toFixed(1)}`).join(', ')}`);
+      }
+    }
+  } finally {
+    await cleanup.run();
+  }
+  return measure.metrics.map((metric) => ({
+    metric,
+    samples: Object.fromEntries([...samples].map(([name, taken]) => [name, taken.map((values) => values[metric.name] ?? Number.NaN)])),
+  }));
+}
+
+async function main(): Promise<void> {
+  const measures = chosenMeasures();
+  execFileSync('ip', ['link', 'set', 'lo', 'up']);
+  // Making the large image takes a minute: its blobs stay for the next run.
+  const registry = await startRegistry({ storeDir: join(ROOT, 'node_modules/.cache/bench-registry') });
+  const versions: Record<string, string> = {};
+  const results: MetricResult[] = [];
+  try {
+    const image = `${registry.host}/bench/busybox:1`;
+    await pushImage(registry.url, 'bench/busybox', '1', buildImage({ layers: [buildLayer(busyboxEntries())] }));
+    for (const measure of measures) results.push(...(await take(measure, registry, image, versions)));
+  } finally {
+    await registry.stop();
+  }
+  report(results, versions, join(ROOT, 'bench/results'));
+}
+
+await main();
