@@ -104,6 +104,7 @@ function checkConflict({ store, users }: RemovalDeps, id: Digest, ask: { readonl
       details: { isUsed },
     });
   if (store.childrenOf(id).length > 0) throw refuse(true, false, 'image has dependent child images');
+  if (store.isHeld(id)) throw refuse(true, true, 'image is being pulled or committed');
   const containers = users(id);
   const running = containers.find((user) => user.running);
   if (running) throw refuse(true, true, `image is being used by running container ${short(running.id)}`);

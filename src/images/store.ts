@@ -30,6 +30,8 @@ export class FileImageStore implements ImageStore {
   readonly #entries = new Map<Digest, Entry>();
   /** Images by the image that they were made from. */
   readonly #children = new Map<string, Set<Digest>>();
+  /** Images that must not be removed now, with the number of reasons. */
+  readonly #holds = new Map<Digest, number>();
   readonly #creating = new Map<Digest, Promise<Entry>>();
   readonly #listeners = new Set<() => void>();
 
@@ -223,6 +225,24 @@ export class FileImageStore implements ImageStore {
   /** Images that were made from this one here. */
   childrenOf(id: Digest): readonly Digest[] {
     return [...(this.#children.get(id) ?? [])];
+  }
+
+  /** Keeps an image (which need not be here yet) from being removed until the returned function is called. */
+  hold(id: Digest): () => void {
+    this.#holds.set(id, (this.#holds.get(id) ?? 0) + 1);
+    let isHeld = true;
+    return () => {
+      if (!isHeld) return;
+      isHeld = false;
+      const left = (this.#holds.get(id) ?? 1) - 1;
+      if (left === 0) this.#holds.delete(id);
+      else this.#holds.set(id, left);
+    };
+  }
+
+  /** True while someone holds the image. */
+  isHeld(id: Digest): boolean {
+    return this.#holds.has(id);
   }
 
   /** Takes names away. The image stays. Idempotent. */

@@ -43,6 +43,8 @@ export type FetchLayerOutput = ExtractResult;
 
 /** From the task to the main thread. */
 export type FetchLayerReport =
+  | { readonly type: 'started' | 'verifying' }
+  /** Bytes of the blob; `extracting` begins when the whole blob has the right digest. */
   | { readonly type: 'downloading' | 'extracting'; readonly bytes: number }
   | { readonly type: 'retrying'; readonly seconds: number }
   /** The registry refused the source or wants to be left alone: the answer is a new source or the error to end with. */
@@ -66,8 +68,12 @@ export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutp
   const link = new Link(input.port);
   const sink = new LayerSink(input);
   try {
+    link.report({ type: 'started' });
     await download(input, link, sink);
-    link.report({ type: 'extracting', bytes: input.sizeBytes });
+    link.report({ type: 'downloading', bytes: sink.blobBytes });
+    link.report({ type: 'verifying' });
+    sink.verify();
+    link.report({ type: 'extracting', bytes: sink.blobBytes });
     return await sink.finish();
   } catch (error) {
     sink.destroy();
@@ -180,9 +186,15 @@ class LayerSink {
     }
   }
 
+  /** Judges the blob once it is complete. */
+  verify(): void {
+    const { digest } = this.#input;
+    if (this.#blobHash.digest('hex') !== digest.slice(7)) throw damaged(`filesystem layer verification failed for digest ${digest}`, this.#input);
+  }
+
+  /** Extracts what is still in the inflater and judges the tar. */
   async finish(): Promise<FetchLayerOutput> {
     const { digest, diffId } = this.#input;
-    if (this.#blobHash.digest('hex') !== digest.slice(7)) throw damaged(`filesystem layer verification failed for digest ${digest}`, this.#input);
     if (this.#failure) throw this.#failure;
     await this.#decompressor.end();
     if (this.#tarHash.digest('hex') !== diffId.slice(7)) throw damaged(`layer ${digest} does not have the diff ID ${diffId} of its image configuration`, this.#input);

@@ -1,0 +1,191 @@
+/** The work behind a layer's transfer: a worker fetches and extracts, the layer store commits on top of the layer below. */
+import { statfs } from 'node:fs/promises';
+import { MessageChannel } from 'node:worker_threads';
+import { cancelled, dataLoss, isEngineError } from '../../errors/engine-error.js';
+import type { Digest, LayerStore, StagedLayer } from '../../ports/storage.js';
+import type { Grant, RegistryAccess } from '../../registry/access.js';
+import { blobUrl } from '../../registry/client.js';
+import type { Credentials } from '../../registry/credentials.js';
+import type { RegistryHost } from '../../registry/endpoint.js';
+import { pullScope } from '../../registry/token.js';
+import type { FetchLayerOrder, FetchLayerOutput, FetchLayerReport, LayerSource } from '../../workers/fetch-layer.js';
+import { failure, unwrap } from '../../workers/outcome.js';
+import type { WorkerPool } from '../../workers/pool.js';
+import type { LayerEffects } from './layer.machine.js';
+import type { LayerInput, LayerView } from './pull.messages.js';
+
+export interface LayerEffectDeps {
+  readonly layers: LayerStore;
+  readonly pool: WorkerPool;
+  readonly access: (host: RegistryHost, credentials: Credentials | undefined) => RegistryAccess;
+  /** Replaces what readers see of a transfer. */
+  readonly publish: (chainId: Digest, view: LayerView) => void;
+  readonly maxAttempts: () => number;
+  readonly retryDelayMs: number;
+}
+
+/** Always left free on the file system. */
+const RESERVED_BYTES = 64 << 20;
+/**
+ * A layer may expand to this much, or to so many times its blob, before it counts as an attack. Deflate cannot exceed a
+ * factor of 1032; honest layers that are mostly zeros get near it, but are small.
+ */
+const GENEROUS_BYTES = 8 * 2 ** 30;
+const GENEROUS_FACTOR = 200;
+
+export class LayerTransfers implements LayerEffects {
+  readonly #deps: LayerEffectDeps;
+  /** Transfers under way by chain ID: what a layer above waits for. */
+  readonly #running = new Map<Digest, { readonly done: Promise<void>; readonly abort: AbortController }>();
+
+  constructor(deps: LayerEffectDeps) {
+    this.#deps = deps;
+  }
+
+  transfer(input: LayerInput): Promise<void> {
+    const { chainId } = input.layer;
+    const abort = new AbortController();
+    const done = this.#transfer(input, abort.signal).finally(() => this.#running.delete(chainId));
+    this.#running.set(chainId, { done, abort });
+    return done;
+  }
+
+  cancel(chainId: Digest): void {
+    this.#running.get(chainId)?.abort.abort(cancelled('the layer is not wanted any more'));
+  }
+
+  async #transfer(input: LayerInput, signal: AbortSignal): Promise<void> {
+    const { layers, publish } = this.#deps;
+    const { chainId, diffId, parent } = input.layer;
+    const { staged, output } = await this.#fetchFromAny(input, signal);
+    try {
+      publish(chainId, { phase: 'extracted' });
+      if (parent !== undefined) await this.#below(parent, signal);
+      signal.throwIfAborted();
+      const { sizeBytes, implicitDirs, danglingLinks } = output;
+      await staged.commit({ diffId, parent, sizeBytes, implicitDirs, danglingLinks });
+    } catch (error) {
+      await staged.discard();
+      throw error;
+    }
+    layers.retain(chainId);
+  }
+
+  /** Waits until the layer below is in the store. */
+  async #below(parent: Digest, signal: AbortSignal): Promise<void> {
+    const running = this.#running.get(parent)?.done;
+    if (running) await orAborted(running, signal);
+    if (!this.#deps.layers.find(parent)) throw dataLoss(`layer ${parent} is missing below a fetched layer`, { code: 'LAYER_MISSING' });
+  }
+
+  /** A mirror that fails in the middle is left for the next host. */
+  async #fetchFromAny(input: LayerInput, signal: AbortSignal): Promise<{ readonly staged: StagedLayer; readonly output: FetchLayerOutput }> {
+    for (const host of input.hosts) {
+      const staged = await this.#deps.layers.stage();
+      try {
+        return { staged, output: await this.#fetch(input, host, staged, signal) };
+      } catch (error) {
+        await staged.discard();
+        if (!host.isMirror || signal.aborted) throw error;
+      }
+    }
+    throw dataLoss(`no host to fetch layer ${input.layer.blob.digest} from`, { code: 'NO_HOST' });
+  }
+
+  async #fetch(input: LayerInput, host: RegistryHost, staged: StagedLayer, signal: AbortSignal): Promise<FetchLayerOutput> {
+    const { pool, retryDelayMs, maxAttempts } = this.#deps;
+    const { layer, repository, credentials } = input;
+    const access = this.#deps.access(host, host.isMirror ? undefined : credentials);
+    const scope = pullScope(repository);
+    let grant = await access.grant(scope, signal);
+    const sourceOf = ({ endpoint, authorization }: Grant): LayerSource => ({
+      url: blobUrl(endpoint, repository, layer.blob.digest),
+      headers: authorization === undefined ? {} : { authorization },
+      tls: endpoint.tls,
+    });
+
+    const { port1, port2 } = new MessageChannel();
+    const order = (message: FetchLayerOrder): void => port1.postMessage(message, []);
+    const unqueue = new AbortController();
+    let hasStarted = false;
+    const renew = async (refused: Extract<FetchLayerReport, { type: 'refused' }>): Promise<void> => {
+      try {
+        grant = await access.grant(scope, signal, { grant, error: errorOf(refused) });
+        order({ type: 'source', source: { ok: true, value: sourceOf(grant) } });
+      } catch (error) {
+        order({ type: 'source', source: failure(error) });
+      }
+    };
+    port1.on('message', (report: FetchLayerReport) => {
+      hasStarted = true;
+      if (report.type === 'refused') void renew(report);
+      else this.#publish(layer.chainId, report);
+    });
+    const onAbort = (): void => {
+      order({ type: 'cancel' });
+      // A task that waits for a thread does not hear orders.
+      if (!hasStarted) unqueue.abort();
+    };
+    signal.addEventListener('abort', onAbort, { once: true });
+    try {
+      signal.throwIfAborted();
+      return await pool.run(
+        'fetch-layer',
+        {
+          source: sourceOf(grant),
+          limits: access.limits,
+          digest: layer.blob.digest,
+          sizeBytes: layer.blob.sizeBytes,
+          diffId: layer.diffId,
+          maxTarBytes: await tarLimit(staged.diffDir, layer.blob.sizeBytes),
+          maxAttempts: maxAttempts(),
+          retryDelayMs,
+          diffDir: staged.diffDir,
+          tarSplitPath: staged.tarSplitPath,
+          port: port2,
+        },
+        { transferList: [port2], signal: unqueue.signal },
+      );
+    } finally {
+      signal.removeEventListener('abort', onAbort);
+      port1.close();
+    }
+  }
+
+  #publish(chainId: Digest, report: Exclude<FetchLayerReport, { type: 'refused' }>): void {
+    const { publish } = this.#deps;
+    switch (report.type) {
+      case 'started':
+        return;
+      case 'verifying':
+        return publish(chainId, { phase: 'verifying' });
+      case 'retrying':
+        return publish(chainId, { phase: 'retrying', seconds: report.seconds });
+      case 'downloading':
+      case 'extracting':
+        return publish(chainId, { phase: report.type, bytes: report.bytes });
+    }
+  }
+}
+
+function errorOf({ error }: Extract<FetchLayerReport, { type: 'refused' }>): unknown {
+  try {
+    return unwrap(error);
+  } catch (unwrapped) {
+    return isEngineError(unwrapped) ? unwrapped : undefined;
+  }
+}
+
+/** Bytes that the tar of a layer may have: what the disk can take, and no more than an honest layer would. */
+async function tarLimit(dir: string, blobBytes: number): Promise<number> {
+  const { bavail, bsize } = await statfs(dir);
+  return Math.max(0, Math.min(bavail * bsize - RESERVED_BYTES, Math.max(GENEROUS_BYTES, blobBytes * GENEROUS_FACTOR)));
+}
+
+function orAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(signal.reason as Error);
+    signal.addEventListener('abort', onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
+  });
+}

@@ -1,0 +1,222 @@
+/** The work of a pull: resolve at the first host that can, bring the layers in, register the image. */
+import { cancelled, isEngineError } from '../../errors/engine-error.js';
+import { canonicalString, familiarName, familiarString } from '../../images/reference.js';
+import type { FileImageStore } from '../../images/store.js';
+import { eventAttributes, type ImageEmit } from '../../images/removal.js';
+import type { Digest, LayerStore } from '../../ports/storage.js';
+import type { RegistryAccess } from '../../registry/access.js';
+import { resolveImage, type ResolvedLayer } from '../../registry/resolve.js';
+import type { LayerDirectory } from './layers.js';
+import { bytesMessage, stateMessage } from './progress.js';
+import { type ProgressBoard } from './progress-board.js';
+import type { PullEffects, PullJob } from './pull.machine.js';
+import type { LayerView, LocatedImage, PullInput } from './pull.messages.js';
+
+export interface PullEffectDeps {
+  readonly images: FileImageStore;
+  readonly layers: LayerStore;
+  readonly transfers: LayerDirectory;
+  readonly accessTo: (domain: string, credentials: PullInput['credentials']) => Promise<RegistryAccess[]>;
+  readonly board: (job: PullJob) => ProgressBoard;
+  readonly emit: ImageEmit;
+  readonly maxConcurrentDownloads: () => number;
+}
+
+export class PullWork implements PullEffects {
+  readonly #deps: PullEffectDeps;
+  readonly #aborts = new Map<string, AbortController>();
+  /** What a job keeps from removal until its image is registered: references on layers, and the image. */
+  readonly #held = new Map<string, { readonly layers: Digest[]; readonly letGo: () => void }>();
+
+  constructor(deps: PullEffectDeps) {
+    this.#deps = deps;
+  }
+
+  cancel(id: string): void {
+    this.#aborts.get(id)?.abort(cancelled('the pull is not wanted any more'));
+  }
+
+  resolve(pull: PullInput): Promise<LocatedImage> {
+    return this.#cancellable(pull.id, (signal) => this.#resolve(pull, signal));
+  }
+
+  fetch(job: PullJob): Promise<void> {
+    return this.#cancellable(job.pull.id, async (signal) => {
+      try {
+        await this.#fetch(job, signal);
+      } catch (error) {
+        await this.#release(job.pull.id);
+        throw error;
+      }
+    });
+  }
+
+  async #cancellable<T>(id: string, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
+    const abort = new AbortController();
+    this.#aborts.set(id, abort);
+    try {
+      return await run(abort.signal);
+    } finally {
+      this.#aborts.delete(id);
+    }
+  }
+
+  async #resolve({ reference, platform, credentials }: PullInput, signal: AbortSignal): Promise<LocatedImage> {
+    const { images } = this.#deps;
+    const accesses = await this.#deps.accessTo(reference.domain, credentials);
+    const wanted = {
+      repository: reference.path,
+      reference: reference.digest ?? reference.tag ?? 'latest',
+      platform,
+      familiarName: familiarName(reference),
+      familiarString: familiarString(reference),
+    };
+    const known = async (id: Digest): Promise<Buffer | undefined> => (images.get(id) ? images.configBytes(id) : undefined);
+    let failure: unknown;
+    for (const [index, access] of accesses.entries()) {
+      try {
+        const image = await resolveImage(access, wanted, known, signal);
+        return { image, hosts: accesses.slice(index).map(({ host }) => host) };
+      } catch (error) {
+        failure = error;
+        // A mirror may lack or refuse anything; what it has and we cannot use, the registry has too.
+        const isFinal = signal.aborted || (isEngineError(error) && error.code === 'UNSUPPORTED_LAYER');
+        if (!access.host.isMirror || isFinal) break;
+      }
+    }
+    throw signal.aborted ? signal.reason : failure;
+  }
+
+  async #fetch(job: PullJob, signal: AbortSignal): Promise<void> {
+    const { images, layers, transfers } = this.#deps;
+    const { pull, located } = job;
+    const { image, hosts } = located;
+    const held: Digest[] = [];
+    this.#held.set(pull.id, { layers: held, letGo: images.hold(image.imageId) });
+    if (images.get(image.imageId)) return;
+    const board = this.#deps.board(job);
+    // One failed layer ends the others of this pull.
+    const abort = new AbortController();
+    const either = AbortSignal.any([signal, abort.signal]);
+    const slots = new Slots(this.#deps.maxConcurrentDownloads());
+
+    const bringIn = async (layer: ResolvedLayer, subject: string, id: string): Promise<void> => {
+      const total = layer.blob.sizeBytes;
+      const free = await slots.take(() => board.publish(subject, 'Waiting', stateMessage('Waiting', id)), either);
+      const unwatch = transfers.watch(layer.chainId, (view) => {
+        showLayer(board, subject, id, total, view);
+        if (view.phase === 'extracted') free();
+      });
+      try {
+        await transfers.join({ layer, repository: pull.reference.path, hosts, credentials: pull.credentials }, either);
+        held.push(layer.chainId);
+      } finally {
+        unwatch();
+        free();
+      }
+      board.publish(subject, 'Pull complete', stateMessage('Pull complete', id));
+    };
+
+    const tasks = image.layers.map((layer, index) => {
+      const subject = `layer-${index}`;
+      const id = layer.blob.digest.slice(7, 19);
+      if (layers.find(layer.chainId)) {
+        layers.retain(layer.chainId);
+        held.push(layer.chainId);
+        board.publish(subject, 'Already exists', stateMessage('Already exists', id));
+        return Promise.resolve();
+      }
+      board.publish(subject, 'Pulling fs layer', stateMessage('Pulling fs layer', id));
+      return bringIn(layer, subject, id);
+    });
+    let failure: unknown;
+    await Promise.all(
+      tasks.map((task) =>
+        task.catch((error: unknown) => {
+          failure ??= error;
+          abort.abort(cancelled('another layer of the image failed'));
+        }),
+      ),
+    );
+    if (failure !== undefined) throw signal.aborted ? signal.reason : failure;
+  }
+
+  async register({ pull, located }: PullJob): Promise<void> {
+    const { images, emit } = this.#deps;
+    const { image } = located;
+    const { reference } = pull;
+    const board = this.#deps.board({ pull, located });
+    try {
+      const stored = await images.create(image.configBytes);
+      board.say({ status: `Digest: ${image.digest}` });
+      const isNews = !images.stillNames(canonicalString(reference), stored.id);
+      await images.addDigest(`${canonicalString({ domain: reference.domain, path: reference.path })}@${image.digest}`, stored.id);
+      if (isNews && reference.digest === undefined) await images.tag(canonicalString(reference), stored.id);
+      for (const warning of image.warnings) board.say({ status: warning });
+      const shown = familiarString(reference);
+      board.say({ status: isNews ? `Status: Downloaded newer image for ${shown}` : `Status: Image is up to date for ${shown}` });
+      emit('pull', shown, eventAttributes(stored, familiarName(reference)));
+    } finally {
+      await this.#release(pull.id);
+    }
+  }
+
+  async #release(id: string): Promise<void> {
+    const held = this.#held.get(id);
+    this.#held.delete(id);
+    held?.letGo();
+    for (const chainId of held?.layers.toReversed() ?? []) await this.#deps.layers.release(chainId);
+  }
+}
+
+/** What clients see of a transfer, in the words of the classic stream. */
+function showLayer(board: ProgressBoard, subject: string, id: string, total: number, view: LayerView): void {
+  const state = (status: string): void => board.publish(subject, status, stateMessage(status, id));
+  switch (view.phase) {
+    case 'waiting':
+      return state('Waiting');
+    case 'downloading':
+      return board.publish(subject, 'Downloading', bytesMessage('Downloading', id, view.bytes, total));
+    case 'retrying':
+      return board.publish(subject, 'Retrying', stateMessage(`Retrying in ${view.seconds} second${view.seconds === 1 ? '' : 's'}`, id));
+    case 'verifying':
+      return state('Verifying Checksum');
+    case 'extracting':
+      state('Download complete');
+      return board.publish(subject, 'Extracting', bytesMessage('Extracting', id, view.bytes, total));
+    case 'extracted':
+      return undefined;
+  }
+}
+
+/** Counts the downloads of one pull. */
+class Slots {
+  #free: number;
+  readonly #queue: (() => void)[] = [];
+
+  constructor(count: number) {
+    this.#free = Math.max(1, count);
+  }
+
+  /** Resolves with the function that gives the slot back; in the order of the calls. */
+  async take(onWait: () => void, signal: AbortSignal): Promise<() => void> {
+    if (this.#free > 0) this.#free--;
+    else {
+      onWait();
+      await new Promise<void>((resolve) => this.#queue.push(resolve));
+    }
+    let isHeld = true;
+    const free = (): void => {
+      if (!isHeld) return;
+      isHeld = false;
+      const next = this.#queue.shift();
+      if (next) next();
+      else this.#free++;
+    };
+    if (signal.aborted) {
+      free();
+      throw signal.reason;
+    }
+    return free;
+  }
+}

@@ -1,0 +1,93 @@
+/** Pulls as the rest of the daemon sees them: ask for an image, read how it goes, leave. */
+import { createHash } from 'node:crypto';
+import { isEngineError, messageOf, unavailable } from '../../errors/engine-error.js';
+import { canonicalString, familiarString } from '../../images/reference.js';
+import type { Logger } from '../../ports/logger.js';
+import { credentialsKey } from '../../registry/credentials.js';
+import { formatPlatform } from '../../registry/platform.js';
+import { type Collection, createCollection } from '../kit/collection.js';
+import type { Replies } from '../kit/replies.js';
+import { errorMessage } from './progress.js';
+import { ProgressBoard } from './progress-board.js';
+import type { PullHooks, PullJob, PullMachine } from './pull.machine.js';
+import type { Joined, PullCommand, PullRequest } from './pull.messages.js';
+
+type Send = (event: Parameters<Collection<PullMachine>['logic']['transition']>[1]) => void;
+
+/** The progress messages as encoded text; `return` gives up the interest in the pull. */
+export type PullSubscription = AsyncIterableIterator<string>;
+
+/** Boards of the jobs under way. */
+export class PullBoards {
+  readonly #boards = new Map<string, ProgressBoard>();
+
+  board({ pull }: PullJob): ProgressBoard {
+    const existing = this.#boards.get(pull.id);
+    if (existing) return existing;
+    const board = new ProgressBoard();
+    const { reference } = pull;
+    board.say({ status: `Pulling from ${reference.path}`, id: reference.digest ?? reference.tag ?? '' });
+    this.#boards.set(pull.id, board);
+    return board;
+  }
+
+  close(id: string, error?: unknown): void {
+    const board = this.#boards.get(id);
+    this.#boards.delete(id);
+    if (error !== undefined) board?.say(errorMessage(messageOf(error)));
+    board?.end();
+  }
+}
+
+export class Pulls {
+  readonly collection: Collection<PullMachine>;
+  readonly #replies: Replies;
+  #send: Send = () => undefined;
+
+  constructor(replies: Replies, log: Logger, machine: PullMachine, hooks: PullHooks) {
+    this.#replies = replies;
+    this.collection = createCollection({
+      kind: 'pull',
+      logic: machine,
+      replies,
+      onCrash: (id, error) => {
+        log.error({ err: error, actor: id }, 'pull crashed');
+        hooks.cancel(id);
+        hooks.close(id, error);
+      },
+    });
+  }
+
+  /** Called once the root actor runs: where spawn events go. */
+  connect(send: Send): void {
+    this.#send = send;
+  }
+
+  /**
+   * Joins the pull of a reference or starts it. Resolves when the image is resolved, before the first message; rejects
+   * with the EngineError of a pull that could not begin. Aborting, or returning the subscription, gives up the interest;
+   * a pull that interests nobody is cancelled.
+   */
+  async pull(request: PullRequest, signal: AbortSignal): Promise<PullSubscription> {
+    const id = jobId(request);
+    for (let attempt = 1; ; attempt++) {
+      if (!this.collection.children.has(id)) this.#send({ type: 'collection.spawn', id, input: { id, ...request } });
+      const actor = this.collection.children.get(id);
+      if (!actor) throw unavailable('pulls are not running', { code: 'NOT_RUNNING' });
+      try {
+        const { interest, board }: Joined = await this.#replies.ask<PullCommand>(actor, { type: 'pull.join' }, signal);
+        return board.read(() => actor.send({ type: 'pull.left', interest }));
+      } catch (error) {
+        // It ended between the look-up and the question.
+        if (!isEngineError(error, 'unavailable') || error.code !== 'ACTOR_GONE' || attempt > 1) throw error;
+      }
+    }
+  }
+}
+
+/** Equal requests share a job; credentials are part of it, so that nobody reads what only another may. */
+function jobId({ reference, platform, credentials }: PullRequest): string {
+  const parts = [canonicalString(reference), platform ? formatPlatform(platform) : '', credentialsKey(credentials)];
+  const hash = createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 16);
+  return `pull.${familiarString(reference)}.${hash}`;
+}

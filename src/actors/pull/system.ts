@@ -1,0 +1,90 @@
+/** Everything of pulls put together: sessions, layer transfers and jobs, over the drivers. */
+import type { FileImageStore } from '../../images/store.js';
+import type { ImageEmit } from '../../images/removal.js';
+import type { LayerStore } from '../../ports/storage.js';
+import type { Logger } from '../../ports/logger.js';
+import type { RegistryRules } from '../../registry/endpoint.js';
+import { DEFAULT_LIMITS, type HttpLimits } from '../../registry/http.js';
+import type { WorkerPool } from '../../workers/pool.js';
+import type { Replies } from '../kit/replies.js';
+import { createSessionEffects } from '../registry-session/registry-session.effects.js';
+import { createSessionMachine } from '../registry-session/registry-session.machine.js';
+import { RegistrySessions } from '../registry-session/sessions.js';
+import { LayerTransfers } from './layer.effects.js';
+import { createLayerMachine } from './layer.machine.js';
+import { LayerDirectory, LayerViews } from './layers.js';
+import { PullWork } from './pull.effects.js';
+import { createPullMachine, type PullHooks } from './pull.machine.js';
+import { PullBoards, Pulls } from './pulls.js';
+
+export interface PullSystemDeps {
+  readonly replies: Replies;
+  readonly log: Logger;
+  readonly images: FileImageStore;
+  readonly layers: LayerStore;
+  readonly pool: WorkerPool;
+  readonly emit: ImageEmit;
+  /** These three are asked anew for every pull, so that a reload counts for the next one. */
+  readonly rules: () => RegistryRules;
+  readonly maxConcurrentDownloads: () => number;
+  readonly maxAttempts: () => number;
+  readonly limits?: HttpLimits;
+  /** The n-th retry of a layer waits n times this long; 5 s unless a test is in a hurry. */
+  readonly retryDelayMs?: number;
+}
+
+export interface PullSystem {
+  readonly sessions: RegistrySessions;
+  readonly transfers: LayerDirectory;
+  readonly pulls: Pulls;
+}
+
+const RETRY_DELAY_MS = 5000;
+
+/** The three collections are to be started as children of the root actor, and connected to it. */
+export function createPullSystem(deps: PullSystemDeps): PullSystem {
+  const { replies, log, images, layers, pool, emit } = deps;
+  const limits = deps.limits ?? DEFAULT_LIMITS;
+  const sessions = new RegistrySessions(
+    { replies, log, limits, rules: deps.rules },
+    createSessionMachine(createSessionEffects(limits, () => deps.rules().certsDir), replies),
+  );
+
+  const views = new LayerViews();
+  const transferring = new LayerTransfers({
+    layers,
+    pool,
+    access: (host, credentials) => sessions.access(host, credentials),
+    publish: (chainId, view) => views.publish(chainId, view),
+    maxAttempts: deps.maxAttempts,
+    retryDelayMs: deps.retryDelayMs ?? RETRY_DELAY_MS,
+  });
+  const layerMachine = createLayerMachine(
+    transferring,
+    {
+      cancel: (chainId) => transferring.cancel(chainId),
+      retain: (chainId) => layers.retain(chainId),
+      release: (chainId) => void layers.release(chainId).catch((error: unknown) => log.error({ err: error, layer: chainId }, 'layer not released')),
+    },
+    replies,
+  );
+  const transfers = new LayerDirectory(replies, log, views, layerMachine, (chainId) => transferring.cancel(chainId));
+
+  const boards = new PullBoards();
+  const work = new PullWork({
+    images,
+    layers,
+    transfers,
+    accessTo: (domain, credentials) => sessions.accessTo(domain, credentials),
+    board: (job) => boards.board(job),
+    emit,
+    maxConcurrentDownloads: deps.maxConcurrentDownloads,
+  });
+  const hooks: PullHooks = {
+    cancel: (id) => work.cancel(id),
+    board: (job) => boards.board(job),
+    close: (id, error) => boards.close(id, error),
+  };
+  const pulls = new Pulls(replies, log, createPullMachine(work, hooks, replies), hooks);
+  return { sessions, transfers, pulls };
+}
