@@ -101,8 +101,14 @@ export async function adoptContainerd(
     log.destroy();
     return undefined;
   }
-  if (readText(paths.config) === config && (await answers())) return process;
-  logger.warn({ pid }, 'replacing a containerd that does not answer or is configured otherwise');
+  if (!(await answers())) {
+    logger.warn({ pid }, 'replacing a containerd that does not answer');
+    signal(pid, 'SIGKILL');
+    await process.died;
+    return undefined;
+  }
+  if (readText(paths.config) === config) return process;
+  logger.info({ pid }, 'replacing a containerd that is configured otherwise');
   await process.terminate();
   return undefined;
 }

@@ -39,6 +39,7 @@ export type UnaryClient<Service extends DescService> = {
 export class GrpcConnection {
   readonly #client: Client;
   readonly #metadata = new Metadata();
+  #isClosed = false;
 
   /** @param address path of containerd's socket. Nothing is dialled before the first call. */
   constructor(address: string, namespace: string) {
@@ -81,8 +82,9 @@ export class GrpcConnection {
     );
   }
 
-  /** Resolves when the connection is up. @throws EngineError unavailable after the timeout. */
-  ready(timeoutMs: number): Promise<void> {
+  /** Resolves when the connection is up. @throws EngineError unavailable after the timeout or `close`. */
+  async ready(timeoutMs: number): Promise<void> {
+    if (this.#isClosed) throw unavailable('the connection to the supervisor is closed');
     return new Promise((resolve, reject) => {
       this.#client.waitForReady(Date.now() + timeoutMs, (error) => {
         if (error) reject(unavailable('the supervisor does not answer', { cause: error }));
@@ -91,8 +93,9 @@ export class GrpcConnection {
     });
   }
 
-  /** Ends the connection; calls in flight fail. */
+  /** Ends the connection; later calls fail. */
   close(): void {
+    this.#isClosed = true;
     this.#client.close();
   }
 
