@@ -79,6 +79,16 @@ export class DirectoryLayerStore implements LayerStore {
     const count = this.#references.get(chain) ?? 0;
     if (count <= 0) throw new Error(`release of unreferenced layer ${chain}`);
     this.#references.set(chain, count - 1);
+    return this.#drop(chain);
+  }
+
+  async collect(): Promise<Digest[]> {
+    const removed: Digest[] = [];
+    for (const chain of this.#layers.keys()) removed.push(...(await this.#drop(chain)));
+    return removed;
+  }
+
+  async #drop(chain: Digest): Promise<Digest[]> {
     const removed: Digest[] = [];
     let current: Digest | undefined = chain;
     while (current !== undefined && (this.#references.get(current) ?? 0) === 0 && ![...this.#layers.values()].some(({ parent }) => parent === current)) {

@@ -1,0 +1,158 @@
+/** Images as the Engine API writes them, for every version from 1.24 to 1.49. */
+import { invalid } from '../../errors/engine-error.js';
+import type { HistoryStep } from '../../images/history.js';
+import type { PruneSelection } from '../../images/prune.js';
+import { createdMs, type ImageSelection, type SelectedImage } from '../../images/selection.js';
+import type { Image, ImageRuntimeConfig } from '../../ports/images.js';
+import { boolean, dictionary, emptyObject, integer, list, nullable, object, optional, string, words } from './decode.js';
+import type { Filters } from './filters.js';
+import { parseInstant } from './until.js';
+
+type AtLeast = (major: number, minor: number) => boolean;
+
+const LIST_FILTERS = ['dangling', 'label', 'before', 'since', 'reference', 'until'];
+const PRUNE_FILTERS = ['dangling', 'label', 'label!', 'until'];
+
+/** The selection of GET /images/json. Throws `invalid` for unknown filters and bad values. */
+export function decodeSelection(filters: Filters, all: boolean, nowMs: number): ImageSelection {
+  filters.allow(LIST_FILTERS);
+  const until = filters.get('until').map((text) => parseInstant(text, nowMs));
+  return {
+    all,
+    dangling: filters.flag('dangling'),
+    before: filters.get('before'),
+    since: filters.get('since'),
+    untilMs: until.length > 0 ? Math.min(...until) : undefined,
+    reference: filters.get('reference'),
+    matchesLabels: (labels) => filters.matchesLabels(labels),
+  };
+}
+
+/** The selection of POST /images/prune. Throws `invalid` for unknown filters and bad values. */
+export function decodePrune(filters: Filters, nowMs: number): PruneSelection {
+  filters.allow(PRUNE_FILTERS);
+  const until = filters.get('until');
+  if (until.length > 1) throw invalid('more than one until filter specified', { code: 'INVALID_FILTER' });
+  return {
+    danglingOnly: filters.flag('dangling') ?? true,
+    untilMs: until[0] === undefined ? undefined : parseInstant(until[0], nowMs),
+    matchesLabels: (labels) => filters.matchesLabels(labels) && !(filters.has('label!') && filters.matchesLabels(labels, 'label!')),
+  };
+}
+
+/** One element of GET /images/json. @param sharedSize undefined: not asked for. */
+export function summaryJson({ image, repoTags, repoDigests }: SelectedImage, sharedSize: number | undefined, atLeast: AtLeast): Readonly<Record<string, unknown>> {
+  const hidesNone = atLeast(1, 43) || repoTags.length + repoDigests.length > 0;
+  return {
+    Containers: -1,
+    Created: Math.floor(createdMs(image) / 1000),
+    Id: image.id,
+    Labels: image.config.config?.Labels ?? null,
+    ParentId: image.parent,
+    RepoDigests: hidesNone ? repoDigests : ['<none>@<none>'],
+    RepoTags: hidesNone ? repoTags : ['<none>:<none>'],
+    SharedSize: sharedSize ?? -1,
+    Size: image.sizeBytes,
+    ...(atLeast(1, 44) ? {} : { VirtualSize: image.sizeBytes }),
+  };
+}
+
+/** `Config` of inspect: in these versions it is a container configuration whose other fields are empty. */
+function configJson(config: ImageRuntimeConfig): Readonly<Record<string, unknown>> {
+  const hasPorts = Object.keys(config.ExposedPorts ?? {}).length > 0;
+  return {
+    Hostname: '',
+    Domainname: '',
+    User: config.User ?? '',
+    AttachStdin: false,
+    AttachStdout: false,
+    AttachStderr: false,
+    ...(hasPorts ? { ExposedPorts: config.ExposedPorts } : {}),
+    Tty: false,
+    OpenStdin: false,
+    StdinOnce: false,
+    Env: config.Env ?? null,
+    Cmd: config.Cmd ?? null,
+    ...(config.Healthcheck === undefined ? {} : { Healthcheck: config.Healthcheck }),
+    ...(config.ArgsEscaped === true ? { ArgsEscaped: true } : {}),
+    Image: '',
+    Volumes: config.Volumes ?? null,
+    WorkingDir: config.WorkingDir ?? '',
+    Entrypoint: config.Entrypoint ?? null,
+    OnBuild: config.OnBuild ?? null,
+    Labels: config.Labels ?? null,
+    ...(config.StopSignal ? { StopSignal: config.StopSignal } : {}),
+    ...((config.Shell ?? []).length > 0 ? { Shell: config.Shell } : {}),
+  };
+}
+
+const ZERO_TIME = '0001-01-01T00:00:00Z';
+
+/** GET /images/{name}/json. */
+export function inspectJson(image: Image, driver: string, atLeast: AtLeast): Readonly<Record<string, unknown>> {
+  const { config } = image;
+  const created = config.created ?? (atLeast(1, 44) ? undefined : ZERO_TIME);
+  const runtime = configJson(config.config ?? {});
+  return {
+    Id: image.id,
+    RepoTags: image.repoTags,
+    RepoDigests: image.repoDigests,
+    Parent: image.parent,
+    Comment: config.comment ?? '',
+    ...(created === undefined ? {} : { Created: created }),
+    ...(atLeast(1, 45) ? {} : { Container: config.container ?? '', ContainerConfig: configJson({}) }),
+    DockerVersion: config.docker_version ?? '',
+    Author: config.author ?? '',
+    Config: runtime,
+    Architecture: config.architecture,
+    ...(config.variant ? { Variant: config.variant } : {}),
+    Os: config.os,
+    Size: image.sizeBytes,
+    ...(atLeast(1, 44) ? {} : { VirtualSize: image.sizeBytes }),
+    GraphDriver: { Data: null, Name: driver },
+    RootFS: { Type: 'layers', Layers: config.rootfs.diff_ids },
+    Metadata: { LastTagTime: image.lastTagTime ?? ZERO_TIME },
+  };
+}
+
+/** One element of GET /images/{name}/history. */
+export function historyJson(step: HistoryStep): Readonly<Record<string, unknown>> {
+  return {
+    Id: step.id,
+    Created: step.created,
+    CreatedBy: step.createdBy,
+    Tags: step.tags.length > 0 ? step.tags : null,
+    Size: step.sizeBytes,
+    Comment: step.comment,
+  };
+}
+
+const commitConfig = object({
+  User: string(),
+  ExposedPorts: optional(dictionary(emptyObject())),
+  Env: nullable(list(string())),
+  Cmd: nullable(words()),
+  Healthcheck: optional(
+    object({
+      Test: optional(list(string())),
+      Interval: optional(integer()),
+      Timeout: optional(integer()),
+      StartPeriod: optional(integer()),
+      StartInterval: optional(integer()),
+      Retries: optional(integer()),
+    }),
+  ),
+  ArgsEscaped: optional(boolean()),
+  Volumes: nullable(dictionary(emptyObject())),
+  WorkingDir: string(),
+  Entrypoint: nullable(words()),
+  OnBuild: nullable(list(string())),
+  Labels: nullable(dictionary(string())),
+  StopSignal: optional(string()),
+  Shell: optional(list(string())),
+});
+
+/** The body of POST /commit; undefined when it says nothing. Throws `invalid` naming the field. */
+export function decodeCommitConfig(body: unknown): ImageRuntimeConfig | undefined {
+  return body === undefined || body === null ? undefined : (commitConfig.decode(body, '') as ImageRuntimeConfig);
+}

@@ -1,0 +1,214 @@
+/** Image operations of the Engine API. */
+import { conflict, forbidden, invalid, notFound } from '../../errors/engine-error.js';
+import type { Pulls } from '../../actors/pull/pulls.js';
+import { chainOf } from '../../images/chain.js';
+import { commitImage } from '../../images/commit.js';
+import { historyOf } from '../../images/history.js';
+import { pruneImages } from '../../images/prune.js';
+import { familiarString, type ImageReference, isDigest, isTag, parseReference, withDefaultTag, withTagOrDigest } from '../../images/reference.js';
+import { eventAttributes, type ImageEmit, type ImageUsers, removeImage } from '../../images/removal.js';
+import { selectImages } from '../../images/selection.js';
+import type { FileImageStore } from '../../images/store.js';
+import type { ContainerConfig } from '../../ports/container.js';
+import type { Image } from '../../ports/images.js';
+import type { LayerStore } from '../../ports/storage.js';
+import { decodeCredentials } from '../../registry/credentials.js';
+import { canRun, formatPlatform, parsePlatform, type Platform } from '../../registry/platform.js';
+import { parseFilters } from '../api/filters.js';
+import { decodeCommitConfig, decodePrune, decodeSelection, historyJson, inspectJson, summaryJson } from '../api/images.js';
+import type { Exchange } from '../exchange.js';
+import { pump } from '../response-stream.js';
+import { route, type Route } from '../route.js';
+
+/** A container that is being committed. */
+export interface CommitSource {
+  readonly id: string;
+  readonly config: ContainerConfig;
+  /** ID of the image that it was made from. */
+  readonly image: string;
+}
+
+export interface CommitSources {
+  /**
+   * Calls `use` while the container (ID, name or prefix) does not run, if `pause` says so. Throws not-found, and conflict
+   * for a container that cannot be committed now.
+   */
+  withStill<T>(container: string, pause: boolean, use: (source: CommitSource) => Promise<T>): Promise<T>;
+  /** Announces the commit as an event of the container. */
+  committed(container: string, attributes: Readonly<Record<string, string>>): void;
+}
+
+export interface ImageRouteDeps {
+  readonly images: FileImageStore;
+  readonly layers: LayerStore;
+  readonly pulls: Pick<Pulls, 'pull'>;
+  readonly users: ImageUsers;
+  readonly emit: ImageEmit;
+  readonly containers: CommitSources;
+  /** For images that are not made from another: `amd64`. */
+  readonly architecture: string;
+}
+
+export function imageRoutes(deps: ImageRouteDeps): Route[] {
+  const { images, layers, emit, users } = deps;
+  const removal = { store: images, users, emit };
+  let isPruning = false;
+
+  return [
+    route('GET', '/images/json', (x) => {
+      const filters = x.query.text('filters');
+      const selection = decodeSelection(parseFilters(filters), x.query.flag('all'), Date.now());
+      const legacy = x.atLeast(1, 41) ? '' : x.query.text('filter');
+      const selected = selectImages(images, legacy === '' ? selection : { ...selection, reference: [...selection.reference, legacy] });
+      const shared = x.atLeast(1, 42) && x.query.flag('shared-size') ? sharedSizes(images.list(), layers) : undefined;
+      const items = selected.map((one) => summaryJson(one, shared?.get(one.image.id), (major, minor) => x.atLeast(major, minor)));
+      x.sendJson(200, items);
+    }),
+
+    route('POST', '/images/create', (x) => createImage(x, deps)),
+
+    route('GET', '/images/{name...}/json', (x) => {
+      const platform = x.query.text('platform');
+      if (platform !== '' && x.atLeast(1, 48) && x.query.flag('manifests')) {
+        throw invalid('conflicting options: manifests and platform options cannot both be set', { code: 'CONFLICTING_OPTIONS' });
+      }
+      const image = images.resolve(x.param('name'));
+      if (platform !== '' && x.atLeast(1, 49)) requirePlatform(image, platformObject(platform), x.param('name'));
+      x.sendJson(200, inspectJson(image, layers.driver, (major, minor) => x.atLeast(major, minor)));
+    }),
+
+    route('GET', '/images/{name...}/history', (x) => {
+      const image = images.resolve(x.param('name'));
+      const platform = x.query.text('platform');
+      if (platform !== '' && x.atLeast(1, 48)) requirePlatform(image, platformObject(platform), x.param('name'));
+      x.sendJson(200, historyOf(image, images, layers).map(historyJson));
+    }),
+
+    route('POST', '/images/{name...}/tag', async (x) => {
+      const reference = newName(x.query.text('repo'), x.query.text('tag'));
+      const { id } = images.resolve(x.param('name'));
+      await images.tag(reference, id);
+      const image = images.get(id);
+      if (image) emit('tag', id, eventAttributes(image, reference));
+      x.sendEmpty(201);
+    }),
+
+    route('POST', '/images/prune', async (x) => {
+      const selection = decodePrune(parseFilters(x.query.text('filters')), Date.now());
+      if (isPruning) throw conflict('a prune operation is already running', { code: 'PRUNE_RUNNING' });
+      isPruning = true;
+      try {
+        const { removed, reclaimedBytes } = await pruneImages({ ...removal, layers }, selection, x.signal);
+        x.sendJson(200, { ImagesDeleted: removed.length > 0 ? removed : null, SpaceReclaimed: reclaimedBytes });
+      } finally {
+        isPruning = false;
+      }
+    }),
+
+    route('DELETE', '/images/{name...}', async (x) => {
+      const name = x.param('name');
+      if (name.trim() === '') throw invalid('image name cannot be blank', { code: 'INVALID_REFERENCE' });
+      x.sendJson(200, await removeImage(removal, name, { force: x.query.flag('force'), pruneParents: !x.query.flag('noprune') }));
+    }),
+
+    route('POST', '/commit', (x) => commit(x, deps)),
+  ];
+}
+
+async function createImage(x: Exchange, { pulls }: ImageRouteDeps): Promise<void> {
+  const fromImage = x.query.text('fromImage');
+  if (fromImage === '') throw invalid('the parameter fromImage is missing', { code: 'MISSING_PARAMETER' });
+  const platform = x.atLeast(1, 32) && x.query.text('platform') !== '' ? parsePlatform(x.query.text('platform')) : undefined;
+  const reference = pullReference(fromImage, x.query.text('tag'));
+  const credentials = decodeCredentials(x.header('x-registry-auth'));
+  const subscription = await pulls.pull({ reference, platform, credentials }, x.signal);
+  await pump(subscription, x.stream(200, { 'content-type': 'application/json' }));
+}
+
+/** What a pull is about. A digest wins over a tag, as it says more. */
+function pullReference(fromImage: string, tagOrDigest: string): ImageReference {
+  const written = parseReference(fromImage.replace(/:$/, ''));
+  const wanted = tagOrDigest === '' ? withDefaultTag(written) : withTagOrDigest(written, tagOrDigest);
+  if (familiarString({ domain: wanted.domain, path: wanted.path }) === 'scratch') throw forbidden("'scratch' is a reserved name", { code: 'RESERVED_NAME' });
+  const { domain, path, digest } = wanted;
+  return digest === undefined ? wanted : { domain, path, digest };
+}
+
+/** The name to give an image, familiar and with a tag. */
+function newName(repo: string, tag: string): string {
+  const written = parseReference(repo);
+  if (written.digest !== undefined) throw invalid('cannot import digest reference', { code: 'INVALID_REFERENCE' });
+  if (tag !== '' && !isTag(tag)) throw invalid('invalid tag format', { code: 'INVALID_REFERENCE' });
+  const named = withDefaultTag(tag === '' ? written : { ...written, tag });
+  if (familiarString({ domain: named.domain, path: named.path }) === 'sha256') {
+    throw invalid('refusing to create an ambiguous tag using digest algorithm as name', { code: 'INVALID_REFERENCE' });
+  }
+  return familiarString(named);
+}
+
+/** In these queries a platform is a JSON object. */
+function platformObject(text: string): Platform {
+  let parsed: { os?: unknown; architecture?: unknown; variant?: unknown } | null;
+  try {
+    parsed = JSON.parse(text);
+  } catch (error) {
+    throw invalid(`invalid platform: ${text}`, { code: 'INVALID_PLATFORM', cause: error });
+  }
+  const { os, architecture, variant } = parsed ?? {};
+  if (typeof os !== 'string' || typeof architecture !== 'string' || os === '' || architecture === '') {
+    throw invalid('invalid platform: both os and architecture must be provided', { code: 'INVALID_PLATFORM' });
+  }
+  return { os, architecture, variant: typeof variant === 'string' ? variant : '' };
+}
+
+function requirePlatform({ config }: Image, wanted: Platform, name: string): void {
+  const own = { os: config.os, architecture: config.architecture, variant: config.variant ?? '' };
+  if (canRun(wanted, own)) return;
+  throw notFound(
+    `image with reference ${name} was found but its platform (${formatPlatform(own)}) does not match the specified platform (${formatPlatform(wanted)})`,
+    { code: 'PLATFORM_MISMATCH' },
+  );
+}
+
+/** Bytes of each image's layers that other images have too. */
+function sharedSizes(all: readonly Image[], layers: LayerStore): ReadonlyMap<string, number> {
+  const owners = new Map<string, number>();
+  const chains = all.map(({ config }) => chainOf(config.rootfs.diff_ids));
+  for (const chain of chains) for (const chainId of chain) owners.set(chainId, (owners.get(chainId) ?? 0) + 1);
+  return new Map(
+    all.map(({ id }, index) => {
+      const shared = (chains[index] ?? []).filter((chainId) => (owners.get(chainId) ?? 0) > 1);
+      return [id, shared.reduce((sum, chainId) => sum + (layers.find(chainId)?.sizeBytes ?? 0), 0)];
+    }),
+  );
+}
+
+async function commit(x: Exchange, deps: ImageRouteDeps): Promise<void> {
+  const { images, layers, containers } = deps;
+  const { query } = x;
+  const config = decodeCommitConfig(await x.optionalJson<unknown>());
+  const repo = query.text('repo');
+  const reference = repo === '' ? undefined : newName(repo, query.text('tag'));
+  const comment = query.text('comment');
+  const name = query.text('container');
+  const image = await containers.withStill(name, query.flagOr('pause', true), async (source) => {
+    const made = await commitImage(
+      { images, layers },
+      {
+        containerId: source.id,
+        containerConfig: source.config,
+        image: isDigest(source.image) ? images.get(source.image) : undefined,
+        config,
+        changes: query.all('changes'),
+        author: query.text('author'),
+        comment,
+        reference,
+        architecture: deps.architecture,
+      },
+    );
+    containers.committed(source.id, { comment, imageID: made.id, imageRef: reference ?? '' });
+    return made;
+  });
+  if (reference !== undefined) deps.emit('tag', image.id, eventAttributes(image, reference));
+  x.sendJson(201, { Id: image.id });
+}
