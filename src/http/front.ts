@@ -4,7 +4,7 @@ import { listen, type Listener, type ListenSpec } from './listener.js';
 import { ResponseHeads, type ProductIdentity } from './response-head.js';
 import type { Route } from './route.js';
 import { Router } from './router.js';
-import { ConnectionPool } from './uws-connection.js';
+import { ConnectionPool } from './connection-pool.js';
 
 export interface FrontOptions {
   readonly routes: readonly Route[];

@@ -9,6 +9,7 @@ import type { Gate } from './gate.js';
 import { parseJson, requireJsonType } from './json-body.js';
 import { Query } from './query.js';
 import { RequestBody } from './request-body.js';
+import { KeptHead, type RequestHead } from './request-head.js';
 import { statusLine, type ResponseHeads } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
 import type { RouteMatch } from './router.js';
@@ -16,15 +17,6 @@ import type { Transport } from './transport.js';
 
 /** The largest JSON body: far above any container's configuration, far below what would hurt. */
 const MAX_JSON_BYTES = 16 * 1024 * 1024;
-
-/** A request's line and headers. uWebSockets.js only lends them while its callback runs, so they are read lazily. */
-export interface RequestHead {
-  /** '' when absent. */
-  getHeader(lowerCaseName: string): string;
-  /** Without the `?`; undefined or '' when absent. */
-  getQuery(): string | undefined;
-  forEach(callback: (lowerCaseName: string, value: string) => void): void;
-}
 
 /** What the exchanges of one front share. */
 export interface ExchangeServices {
@@ -213,16 +205,7 @@ export class HttpExchange implements Exchange {
 
   /** Copies what the request lends, because it is about to be taken away. For the transport. */
   keepRequest(): void {
-    const headers = new Map<string, string>();
-    this.#request.forEach((name, value) => {
-      if (!headers.has(name)) headers.set(name, value);
-    });
-    const query = this.#request.getQuery();
-    this.#request = {
-      getHeader: (name) => headers.get(name) ?? '',
-      getQuery: () => query,
-      forEach: (callback) => headers.forEach((value, name) => callback(name, value)),
-    };
+    this.#request = KeptHead.copy(this.#request);
   }
 
   /** The exchange is over; `gone` when the client left before that. Idempotent. For the transport. */

@@ -1,11 +1,12 @@
 /** Listening sockets: Node owns them, and every accepted connection is given to uWebSockets.js. */
 import { chmod, chown, lstat, unlink } from 'node:fs/promises';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
 import { EngineError, conflict, invalid, type ErrorKind } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import { duplicateFd } from '../sys/fd.js';
 import { Gate } from './gate.js';
-import type { ConnectionPool } from './uws-connection.js';
+import type { ConnectionPool } from './connection-pool.js';
 
 export type ListenSpec =
   /** A stale socket file is replaced, and the file is removed at the close. Mode 0660, group `gid` or our own. */
@@ -71,7 +72,7 @@ export async function listen(spec: ListenSpec, services: ListenServices): Promis
 
 function accept(socket: Socket, gate: Gate, services: ListenServices): void {
   try {
-    services.pool.adopt(duplicateFd(descriptorOf(socket)), gate);
+    services.pool.serve(duplicateFd(descriptorOf(socket)), gate);
   } catch (err) {
     // Out of descriptors, or the client is gone already: this connection ends, the daemon does not.
     services.logger.warn({ err }, 'a connection could not be served');
@@ -95,7 +96,8 @@ async function close(server: Server, gate: Gate, limitMs: number): Promise<void>
   const limit = AbortSignal.timeout(limitMs);
   await Promise.race([gate.idle(), new Promise<void>((resolve) => limit.addEventListener('abort', () => resolve()))]);
   for (const exchange of gate.pending) exchange.abort();
-  // Replies that are on their way out were given the time above too.
+  // The last replies leave the HTTP library's buffer when its turn of the event loop ends.
+  await setImmediate();
   for (const connection of gate.connections) connection.close();
   await stopped;
 }

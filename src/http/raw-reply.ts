@@ -68,6 +68,10 @@ export class RawResponseStream implements ResponseStream {
   /** Sends what waits, and goes on with the socket, which the stream then owns. */
   attach(socket: Socket): void {
     this.#socket = socket;
+    if (this.#state.gone) {
+      socket.destroy();
+      return;
+    }
     const early = this.#early ?? [];
     this.#early = undefined;
     socket.on('drain', () => this.#state.drained());

@@ -21,6 +21,11 @@ export class StreamState {
     return this.#closed;
   }
 
+  /** True when the client went away, or was cut off, before the end. */
+  get gone(): boolean {
+    return this.#gone;
+  }
+
   /** The client does not keep up: `ready` waits until `drained`. */
   fallBehind(): void {
     this.#behind = true;

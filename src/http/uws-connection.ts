@@ -2,13 +2,14 @@
  * One connection at a time, served by an App of uWebSockets.js of its own: the library's callbacks do not say which
  * connection they are about, so each connection has an App, and Apps are reused.
  */
-import { Socket } from 'node:net';
-import { closeFd, duplicateFd } from '../sys/fd.js';
+import type { Socket } from 'node:net';
+import { duplicateFd } from '../sys/fd.js';
 import type { Gate } from './gate.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
-import { RawResponseStream, RawTransport } from './raw-reply.js';
+import { MAX_HIJACK_BODY_BYTES, rawSocket, runOnRawSocket } from './hijack-request.js';
+import { RawResponseStream } from './raw-reply.js';
 import { refuse } from './refusal.js';
-import type { RequestBody } from './request-body.js';
+import { KeptHead } from './request-head.js';
 import { isBodiless, statusLine, type ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
 import type { RouteMatch, Router } from './router.js';
@@ -18,12 +19,6 @@ import { createUwsApp, type HttpRequest, type HttpResponse, type UwsApp } from '
 
 /** How long a connection may be without a request, and a request's head may take. */
 const IDLE_S = 300;
-
-/** Bytes that Node holds for a raw socket before it reports a client that does not read. */
-const RAW_BUFFER_BYTES = 256 * 1024;
-
-/** The largest body before a hijack: exec start has a few dozen bytes. */
-const MAX_HIJACK_BODY_BYTES = 1024 * 1024;
 
 export interface ConnectionServices extends ExchangeServices {
   readonly router: Router;
@@ -63,18 +58,12 @@ export class UwsConnection implements Transport {
     return this.#res === undefined;
   }
 
-  /** Serves a connected socket. The descriptor now belongs to this connection. */
+  /** Serves a connected socket. The descriptor is given away unless this throws. */
   adopt(fd: number, gate: Gate): void {
+    this.#app.adoptSocket(fd);
     this.#fd = fd;
     this.#gate = gate;
     gate.connections.add(this);
-    try {
-      this.#app.adoptSocket(fd);
-    } catch (error) {
-      gate.connections.delete(this);
-      closeFd(fd);
-      throw error;
-    }
   }
 
   reply(head: ReplyHead, body: string | Uint8Array | undefined): void {
@@ -91,8 +80,9 @@ export class UwsConnection implements Transport {
       const host = {
         writeHead: (res: HttpResponse) => writeHead(res, head),
         end: (res: HttpResponse) => {
-          this.#forget();
-          res.end(undefined, this.#gate?.closing);
+          const closing = this.#gate?.closing;
+          this.#finish();
+          res.end(undefined, closing);
         },
       };
       const stream = new UwsResponseStream(res, host, owner);
@@ -147,6 +137,8 @@ export class UwsConnection implements Transport {
       this.#handOver(res, req, method, found, gate);
     }
     this.#inCallback = false;
+    // The library insists on it; `filter` tells the same for every state of a connection.
+    if (this.#res === res) res.onAborted(() => undefined);
   }
 
   #serve(res: HttpResponse, req: HttpRequest, method: string, found: RouteMatch, gate: Gate): void {
@@ -155,40 +147,28 @@ export class UwsConnection implements Transport {
     exchange.run();
     if (exchange.over) return;
     exchange.keepRequest();
-    res.onAborted(() => undefined);
-    if (exchange.bodyLength !== 0) this.#receive(res, exchange.body);
+    if (exchange.bodyLength !== 0) this.#receive(res, exchange);
   }
 
   /** Lets the body come in, at whatever pace. */
-  #receive(res: HttpResponse, body: RequestBody): void {
+  #receive(res: HttpResponse, exchange: HttpExchange): void {
     this.#app.setIdleTimeout(0);
     this.#uploading = true;
+    const { body } = exchange;
     res.onData((chunk, isLast) => {
-      // The memory is the library's, and is reused when this returns.
-      body.push(Buffer.from(new Uint8Array(chunk)), isLast);
+      // The memory is the library's, and is used again when this returns. After the reply nobody wants the rest.
+      if (!exchange.over) body.push(Buffer.from(new Uint8Array(chunk)), isLast);
     });
   }
 
   /** Takes the connection back from the library, and lets the handler run on the raw socket. */
   #handOver(res: HttpResponse, req: HttpRequest, method: string, found: RouteMatch, gate: Gate): void {
-    const headers = new Map<string, string>();
-    req.forEach((name, value) => headers.set(name, value));
-    const query = req.getQuery();
-    const request = {
-      getHeader: (name: string) => headers.get(name) ?? '',
-      getQuery: () => query,
-      forEach: (callback: (name: string, value: string) => void) => headers.forEach((value, name) => callback(name, value)),
-    };
+    const head = KeptHead.copy(req);
     const start = (body: Buffer): void => {
-      const socket = this.#detach();
-      const exchange = new HttpExchange(this.#services, gate, new RawTransport(socket, false), found, method, request);
-      exchange.body.push(body, true);
-      socket.on('close', () => exchange.settle(true));
-      exchange.run();
+      runOnRawSocket(this.#services, gate, this.#detach(), found, method, head, body);
     };
-    res.onAborted(() => undefined);
-    const chunked = headers.has('transfer-encoding');
-    if (Number(headers.get('content-length') ?? 0) === 0 && (!chunked || found.route.hijack === 'after-head')) {
+    const chunked = head.getHeader('transfer-encoding') !== '';
+    if (Number(head.getHeader('content-length')) === 0 && (!chunked || found.route.hijack === 'after-head')) {
       this.#whenFlushed(() => start(Buffer.alloc(0)));
       return;
     }
@@ -210,7 +190,14 @@ export class UwsConnection implements Transport {
     const res = this.#res;
     res?.pause();
     setImmediate(() => {
-      if (res !== undefined && this.#res === res) action();
+      if (res === undefined || this.#res !== res) return;
+      try {
+        action();
+      } catch (err) {
+        // Out of descriptors: this connection cannot go on, the daemon can.
+        this.#services.logger.warn({ err }, 'a connection could not be taken over');
+        this.abort();
+      }
     });
   }
 
@@ -222,18 +209,12 @@ export class UwsConnection implements Transport {
     this.#stream = undefined;
     // Closes the library's descriptor only: nothing is sent and the connection lives on in the duplicate.
     res?.close();
-    const options = { fd, allowHalfOpen: true, readable: true, writable: true, writableHighWaterMark: RAW_BUFFER_BYTES };
-    const socket = new Socket(options);
-    // Its 'close' tells all that matters; without a listener an error would end the daemon.
-    socket.on('error', () => undefined);
-    return socket;
+    return rawSocket(fd);
   }
 
   #writeReply(res: HttpResponse, head: ReplyHead, body: string | Uint8Array | undefined): void {
-    // Unread bytes of the body must flow again, or the next request never comes through.
-    if (this.#paused) this.resume();
     const closing = this.#gate?.closing;
-    this.#forget();
+    this.#finish();
     writeHead(res, head);
     // An explicit undefined would be rendered as a length.
     if (isBodiless(head.status)) res.endWithoutBody();
@@ -242,7 +223,13 @@ export class UwsConnection implements Transport {
     else res.end(body, closing);
   }
 
-  /** The request is answered: `res` is no longer valid. */
+  /** Before the last bytes of a reply, after which `res` is no longer valid. */
+  #finish(): void {
+    // Unread bytes of the body must flow again, or the next request never comes through.
+    this.resume();
+    this.#forget();
+  }
+
   #forget(): void {
     this.#res = undefined;
     this.#exchange = undefined;
@@ -270,20 +257,4 @@ export class UwsConnection implements Transport {
 function writeHead(res: HttpResponse, head: ReplyHead): void {
   if (head.status !== 200) res.writeStatus(statusLine(head.status));
   res.writeHeader(head.name, head.value);
-}
-
-/** Connections that have ended and can serve again: their Apps are never given back to the system. */
-export class ConnectionPool {
-  readonly #services: ConnectionServices;
-  readonly #free: UwsConnection[] = [];
-
-  constructor(services: ConnectionServices) {
-    this.#services = services;
-  }
-
-  /** Serves a connected socket, whose descriptor is given away. */
-  adopt(fd: number, gate: Gate): void {
-    const connection = this.#free.pop() ?? new UwsConnection(this.#services, (ended) => this.#free.push(ended));
-    connection.adopt(fd, gate);
-  }
 }

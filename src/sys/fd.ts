@@ -1,14 +1,21 @@
-/** File descriptors that Node keeps to itself: duplicating and closing them. */
-import { libc } from './libc.js';
+/** File descriptors that Node keeps to itself: duplicating, closing, and looking into sockets without taking anything. */
+import koffi from 'koffi';
+import { libc, syscallError } from './libc.js';
 
-// linux/fcntl.h; the same on every architecture.
+// linux/fcntl.h and linux/socket.h; the same on every architecture that we have binaries for.
 const F_DUPFD_CLOEXEC = 1030;
+const MSG_PEEK = 0x02;
+const MSG_DONTWAIT = 0x40;
+const EAGAIN = 11;
 
 const fcntl = libc.checked<[fd: number, command: number, argument: number]>(
   'fcntl',
   'int fcntl(int fd, int command, int argument)',
 );
 const close = libc.checked<[fd: number]>('close', 'int close(int fd)');
+const recv = libc.func<[fd: number, buffer: Uint8Array, length: number, flags: number]>(
+  'int64_t recv(int fd, void *buffer, size_t length, int flags)',
+);
 
 /**
  * A new descriptor (above stderr, closed on exec) for the same open file. The caller closes it.
@@ -21,4 +28,35 @@ export function duplicateFd(fd: number): number {
 /** Closes a descriptor that no Node object owns. @throws EngineError code EBADF. */
 export function closeFd(fd: number): void {
   close(fd);
+}
+
+/**
+ * Copies what a socket has received, without taking it and without waiting.
+ * @returns how many bytes; 0 when the peer has closed; undefined when nothing is there yet.
+ * @throws EngineError code ECONNRESET, EBADF.
+ */
+export function peekSocket(fd: number, into: Uint8Array): number | undefined {
+  return receive(fd, into, into.length, MSG_PEEK | MSG_DONTWAIT);
+}
+
+/** Takes bytes that `peekSocket` has shown. @throws EngineError code ECONNRESET, EBADF. */
+export function takeFromSocket(fd: number, into: Uint8Array, length: number): void {
+  receive(fd, into, length, MSG_DONTWAIT);
+}
+
+/** Calls back once when a descriptor can be read (or has failed), unless it is cancelled before. */
+export function onceReadable(fd: number, callback: () => void): { cancel(): void } {
+  const handle = koffi.node.poll(fd, { readable: true }, () => {
+    handle.close();
+    callback();
+  });
+  return { cancel: () => handle.close() };
+}
+
+function receive(fd: number, into: Uint8Array, length: number, flags: number): number | undefined {
+  const count = recv(fd, into, length, flags);
+  if (count >= 0) return count;
+  const errno = libc.errno();
+  if (errno === EAGAIN) return undefined;
+  throw syscallError('recv', errno);
 }

@@ -1,0 +1,96 @@
+/**
+ * Requests that hijack and come first on their connection, as nearly all do. The HTTP parser would take what the client
+ * sent right behind such a request for another request, so these are read here, exactly up to their end.
+ */
+import { Socket } from 'node:net';
+import { takeFromSocket } from '../sys/fd.js';
+import type { Gate } from './gate.js';
+import { HttpExchange, type ExchangeServices } from './http-exchange.js';
+import { RawTransport } from './raw-reply.js';
+import { KeptHead, type RequestHead } from './request-head.js';
+import type { RouteMatch, Router } from './router.js';
+
+/** Bytes that Node holds for a raw socket before it reports a client that does not read. */
+const RAW_BUFFER_BYTES = 256 * 1024;
+
+/** The largest body before a hijack: exec start has a few dozen bytes. */
+export const MAX_HIJACK_BODY_BYTES = 1024 * 1024;
+
+export interface HijackRequest {
+  readonly found: RouteMatch;
+  readonly head: KeptHead;
+  readonly headBytes: number;
+  readonly bodyBytes: number;
+}
+
+/**
+ * Reads the head of a POST that hijacks. Undefined for everything else and for whatever is unusual, incomplete or
+ * wrong: the parser of all other requests judges that.
+ */
+export function readHijackRequest(received: Buffer, router: Router): HijackRequest | undefined {
+  if (received.toString('latin1', 0, 5) !== 'POST ') return undefined;
+  const end = received.indexOf('\r\n\r\n');
+  if (end < 0) return undefined;
+  const [line = '', ...headerLines] = received.toString('latin1', 0, end).split('\r\n');
+  const target = /^POST (\/[!-~]*) HTTP\/1\.1$/.exec(line)?.[1];
+  if (target === undefined) return undefined;
+  const queryStart = target.indexOf('?');
+  const found = router.resolve('POST', queryStart < 0 ? target : target.slice(0, queryStart));
+  if (found.kind !== 'route' || found.route.hijack === undefined) return undefined;
+
+  const headers = new Map<string, string>();
+  for (const headerLine of headerLines) {
+    const [, name, value] = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*?)[ \t]*$/.exec(headerLine) ?? [];
+    if (name === undefined || value === undefined || headers.has(name.toLowerCase())) return undefined;
+    headers.set(name.toLowerCase(), value);
+  }
+  const length = headers.get('content-length') ?? '0';
+  if (!headers.has('host') || headers.has('transfer-encoding') || headers.has('expect')) return undefined;
+  if (!/^\d{1,7}$/.test(length) || Number(length) > MAX_HIJACK_BODY_BYTES) return undefined;
+  const head = new KeptHead(headers, queryStart < 0 ? undefined : target.slice(queryStart + 1));
+  return { found, head, headBytes: end + 4, bodyBytes: Number(length) };
+}
+
+/** Takes the request off the socket and runs its handler. The descriptor is given away unless this throws. */
+export function serveHijackRequest(services: ExchangeServices, gate: Gate, fd: number, request: HijackRequest): void {
+  takeFromSocket(fd, Buffer.alloc(request.headBytes), request.headBytes);
+  const socket = rawSocket(fd);
+  const connection = { idle: true, close: () => void socket.destroy() };
+  gate.connections.add(connection);
+  socket.once('close', () => gate.connections.delete(connection));
+  const start = (): void => {
+    // Bytes behind the body stay in the socket for whoever hijacks it.
+    const body = request.bodyBytes === 0 ? Buffer.alloc(0) : (socket.read(request.bodyBytes) as Buffer | null);
+    if (body === null) return;
+    socket.removeListener('readable', start);
+    gate.connections.delete(connection);
+    runOnRawSocket(services, gate, socket, request.found, 'POST', request.head, body);
+  };
+  if (request.bodyBytes > 0) socket.on('readable', start);
+  start();
+}
+
+/** Runs a handler on a connection that no longer has a parser. */
+export function runOnRawSocket(
+  services: ExchangeServices,
+  gate: Gate,
+  socket: Socket,
+  found: RouteMatch,
+  method: string,
+  head: RequestHead,
+  body: Buffer,
+): void {
+  const exchange = new HttpExchange(services, gate, new RawTransport(socket, false), found, method, head);
+  exchange.body.push(body, true);
+  socket.on('close', () => exchange.settle(true));
+  exchange.run();
+}
+
+/** A socket over a descriptor, which it then owns. @throws Error when it cannot; the descriptor stays the caller's. */
+export function rawSocket(fd: number): Socket {
+  const options = { fd, allowHalfOpen: true, readable: true, writable: true, writableHighWaterMark: RAW_BUFFER_BYTES };
+  const socket = new Socket(options);
+  // Its 'close' tells all that matters; without a listener an error would end the daemon.
+  socket.on('error', () => undefined);
+  return socket;
+}

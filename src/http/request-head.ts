@@ -1,0 +1,43 @@
+/** A request's line and headers. */
+
+/** uWebSockets.js only lends them while its callback runs, so they are read lazily, and copied when that ends. */
+export interface RequestHead {
+  /** '' when absent. */
+  getHeader(lowerCaseName: string): string;
+  /** Without the `?`; undefined or '' when absent. */
+  getQuery(): string | undefined;
+  forEach(callback: (lowerCaseName: string, value: string) => void): void;
+}
+
+/** A head that stays. */
+export class KeptHead implements RequestHead {
+  readonly #headers: ReadonlyMap<string, string>;
+  readonly #query: string | undefined;
+
+  /** @param headers by lower-case name. */
+  constructor(headers: ReadonlyMap<string, string>, query: string | undefined) {
+    this.#headers = headers;
+    this.#query = query;
+  }
+
+  /** Of a repeated header the first one counts, as in Go's `Header.Get`. */
+  static copy(head: RequestHead): KeptHead {
+    const headers = new Map<string, string>();
+    head.forEach((name, value) => {
+      if (!headers.has(name)) headers.set(name, value);
+    });
+    return new KeptHead(headers, head.getQuery());
+  }
+
+  getHeader(name: string): string {
+    return this.#headers.get(name) ?? '';
+  }
+
+  getQuery(): string | undefined {
+    return this.#query;
+  }
+
+  forEach(callback: (name: string, value: string) => void): void {
+    this.#headers.forEach((value, name) => callback(name, value));
+  }
+}
