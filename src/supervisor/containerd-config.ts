@@ -42,8 +42,10 @@ export function containerdPaths(execRoot: string, dataRoot: string): ContainerdP
   };
 }
 
-// Image storage is ours, so containerd's goes: one snapshotter stays since its database insists on one.
+// Image storage is ours, so containerd's goes; one snapshotter stays, since its database insists on one. Statistics and
+// out-of-memory events come from the shims; the monitor would send the latter a second time.
 const unusedByEngine = [
+  'io.containerd.monitor.v1.cgroups',
   'io.containerd.snapshotter.v1.overlayfs',
   'io.containerd.differ.v1.walking',
   'io.containerd.service.v1.diff-service',

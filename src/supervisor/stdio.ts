@@ -7,7 +7,7 @@ import type { Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import { finished } from 'node:stream';
 import { setTimeout as delay } from 'node:timers/promises';
-import { messageOf, unavailable } from '../errors/engine-error.js';
+import { internal, messageOf, unavailable } from '../errors/engine-error.js';
 import type { ProcessStdio, StdioPaths } from '../ports/supervisor.js';
 import { makeFifo, openFifoReader, openFifoWriter } from './fifo.js';
 
@@ -42,20 +42,28 @@ export function createStdio(request: StdioRequest): ProcessStdio {
   };
   if (!hasOutput) return new FifoStdio(paths, undefined, undefined);
 
-  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  const readers: Socket[] = [];
+  const open = (fifo: string): Socket | undefined => {
+    const reader = openReader(fifo);
+    if (reader) readers.push(reader);
+    return reader;
+  };
   try {
-    for (const fifo of [paths.stdin, paths.stdout, paths.stderr]) if (fifo) makeFifo(fifo);
-    const stdout = openReader(paths.stdout);
-    const stderr = openReader(paths.stderr);
-    if (!request.stdout && !terminal) stdout?.resume();
+    mkdirSync(dir, { recursive: true, mode: 0o700 });
+    for (const fifo of pathsOf(paths)) {
+      // One of an earlier process, if the daemon was killed: nobody else uses this directory.
+      rmSync(fifo, { force: true });
+      makeFifo(fifo);
+    }
+    const stdout = open(paths.stdout);
+    const stderr = open(paths.stderr);
+    if (!request.stdout) stdout?.resume();
     if (!request.stderr) stderr?.resume();
-    return new FifoStdio(paths, stdout, stderr, {
-      stdout: request.stdout || terminal,
-      stderr: request.stderr && !terminal,
-    });
+    return new FifoStdio(paths, stdout, stderr, request);
   } catch (error) {
-    rmSync(dir, { recursive: true, force: true });
-    throw error;
+    for (const reader of readers) reader.destroy();
+    removeFifos(paths);
+    throw internal(`cannot make the standard streams of the process: ${messageOf(error)}`, { cause: error });
   }
 }
 
@@ -79,7 +87,7 @@ class FifoStdio implements ProcessStdio {
     paths: StdioPaths,
     stdout: Socket | undefined,
     stderr: Socket | undefined,
-    wanted = { stdout: true, stderr: true },
+    wanted: { readonly stdout: boolean; readonly stderr: boolean } = { stdout: true, stderr: true },
   ) {
     this.paths = paths;
     this.stdout = wanted.stdout ? stdout : undefined;
@@ -122,10 +130,7 @@ class FifoStdio implements ProcessStdio {
     if (this.#isClosed) return;
     this.#isClosed = true;
     for (const socket of [this.#stdin, ...this.#readers]) socket?.destroy();
-    const fifos = [this.paths.stdin, this.paths.stdout, this.paths.stderr].filter((path) => path !== '');
-    for (const fifo of fifos) rmSync(fifo, { force: true });
-    const [first] = fifos;
-    if (first !== undefined) removeIfEmpty(dirname(first));
+    removeFifos(this.paths);
   }
 }
 
@@ -143,10 +148,19 @@ function errnoOf(error: unknown): unknown {
   return error instanceof Error && 'code' in error ? error.code : undefined;
 }
 
-function removeIfEmpty(dir: string): void {
+function pathsOf({ stdin, stdout, stderr }: StdioPaths): string[] {
+  return [stdin, stdout, stderr].filter((path) => path !== '');
+}
+
+/** Removes the FIFOs and their directory. What is gone, or is not ours, is left as it is. */
+function removeFifos(paths: StdioPaths): void {
+  const fifos = pathsOf(paths);
+  const [first] = fifos;
+  if (first === undefined) return;
   try {
-    rmdirSync(dir);
+    for (const fifo of fifos) rmSync(fifo, { force: true });
+    rmdirSync(dirname(first));
   } catch {
-    // Somebody else's files are in it, or it is gone already: neither is ours to remove.
+    // Somebody else's files are in the directory, or it is gone already: neither is ours to remove.
   }
 }

@@ -1,0 +1,32 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { Metadata, status as Status, type ServiceError } from '@grpc/grpc-js';
+import { fromGrpc } from './grpc-error.js';
+
+function serviceError(code: Status, details: string): ServiceError {
+  return Object.assign(new Error(`${code}: ${details}`), { code, details, metadata: new Metadata() });
+}
+
+test('a runtime failure keeps its text without the class, and is marked', () => {
+  const text = 'OCI runtime create failed: exec: "x": executable file not found in $PATH';
+  const error = fromGrpc(serviceError(Status.UNKNOWN, `${text}: unknown`), 'Create');
+  assert.equal(error.kind, 'internal');
+  assert.equal(error.message, text);
+  assert.deepEqual(error.details, { method: 'Create', grpcCode: 2, runtimeError: true });
+});
+
+test('statuses become kinds', () => {
+  const cases: [Status, string, string, string][] = [
+    [Status.NOT_FOUND, 'process already finished: not found', 'not-found', 'process already finished'],
+    [Status.UNKNOWN, 'cannot delete a running process: unknown', 'conflict', 'cannot delete a running process'],
+    [Status.FAILED_PRECONDITION, 'task must be stopped', 'conflict', 'task must be stopped'],
+    [Status.UNAVAILABLE, 'Connection dropped', 'unavailable', 'the supervisor does not answer: Connection dropped'],
+    [Status.UNIMPLEMENTED, 'unknown service x', 'not-implemented', 'unknown service x'],
+    [Status.INTERNAL, 'odd', 'internal', 'odd'],
+  ];
+  for (const [code, details, kind, message] of cases) {
+    const error = fromGrpc(serviceError(code, details), 'Method');
+    assert.deepEqual([error.kind, error.message], [kind, message]);
+  }
+  assert.equal(fromGrpc(new Error('local'), 'Method').message, 'Method: local');
+});
