@@ -28,7 +28,10 @@ export interface StagedLayer {
     readonly diffId: Digest;
     readonly parent: Digest | undefined;
     readonly sizeBytes: number;
-    /** Directories that no tar entry named: their attributes are taken from the layers below. */
+    /**
+     * Directories that no tar entry named: their attributes are taken from the layers below. These and the paths of
+     * links are byte strings, one character (up to U+00FF) per byte.
+     */
     readonly implicitDirs: readonly string[];
     /** Hard links whose target is not in this layer: resolved in the layers below, else an `invalid` error. */
     readonly danglingLinks: readonly { readonly path: string; readonly target: string }[];
@@ -51,6 +54,8 @@ export interface LayerStore {
    */
   retain(chainId: Digest): void;
   release(chainId: Digest): Promise<Digest[]>;
+  /** Deletes all layers that nothing references: for start-up, when images and containers have taken their references. */
+  collect(): Promise<Digest[]>;
   /** Rebuilds the layer's exact tar, whose sha256 is its diff ID. */
   tarStream(chainId: Digest): NodeJS.ReadableStream;
 

@@ -31,6 +31,22 @@ export const libc = {
     };
   },
 
+  /**
+   * As `checked`, on a thread of libuv's pool: for calls that may take milliseconds, but not wait for others' doings.
+   */
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the type of the prototype
+  async<Args extends readonly unknown[]>(name: string, prototype: string): (...args: Args) => Promise<number> {
+    const call = library.func(prototype);
+    return (...args) =>
+      new Promise((resolve, reject) => {
+        call.async(...args, (error: unknown, result: number) => {
+          if (error !== null) reject(error);
+          else if (result < 0) reject(syscallError(name, koffi.errno()));
+          else resolve(result);
+        });
+      });
+  },
+
   /** errno of the last call made through `func` on this thread. */
   errno(): number {
     return koffi.errno();

@@ -17,7 +17,7 @@ test('tasks run in threads and give their result', async () => {
   writeFileSync(join(dir, 'sub', 'é'), 'four');
   writeFileSync(join(dir, 'x'), 'xyz');
   assert.equal(await pool.run('tree-size', { path: dir }), 7);
-  await pool.run('remove-tree', { path: dir });
+  await pool.run('remove-trees', { paths: [dir] });
   assert.equal(existsSync(dir), false);
 });
 

@@ -1,7 +1,10 @@
 /** Every task that may run in a worker thread. A module is loaded by the thread that first needs it. */
 export const tasks = {
+  changes: async () => (await import('../storage/tasks/changes.js')).changes,
+  'commit-diff': async () => (await import('../storage/tasks/commit-diff.js')).commitDiff,
   'fetch-layer': async () => (await import('./fetch-layer.js')).fetchLayer,
-  'remove-tree': async () => (await import('../storage/tasks/remove-tree.js')).removeTree,
+  'remove-trees': async () => (await import('../storage/tasks/remove-trees.js')).removeTrees,
+  'settle-layer': async () => (await import('../storage/tasks/settle-layer.js')).settleLayer,
   'tree-size': async () => (await import('../storage/tasks/tree-size.js')).treeSize,
 } satisfies Record<string, () => Promise<(input: never) => unknown>>;
 

@@ -20,6 +20,7 @@ import { invalid } from '../../errors/engine-error.js';
 import { makeDevice, makeFifo, setTimes } from '../../sys/inode.js';
 import { setXattr } from '../../sys/xattr.js';
 import { fsPath, toBytePath } from '../byte-path.js';
+import { isWhiteout } from '../overlay2/merged-view.js';
 import { DisplacedFiles } from './displaced-files.js';
 import { breakout } from './entry-name.js';
 import type { TarHeader } from './header.js';
@@ -276,10 +277,6 @@ export class LayerTree {
     mkdirSync(this.at(path), 0o700);
     this.#directories.set(path, directory);
   }
-}
-
-export function isWhiteout(stat: { isCharacterDevice(): boolean; readonly rdev: number | bigint }): boolean {
-  return stat.isCharacterDevice() && Number(stat.rdev) === 0;
 }
 
 /** Sets the attributes of an entry. Those with which overlayfs steers itself are not an image's to set. */

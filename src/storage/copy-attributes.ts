@@ -1,0 +1,52 @@
+/** Copies inodes between places on this host, with all their attributes. Synchronous, for worker threads. Byte strings. */
+import { chmodSync, constants, copyFileSync, lchownSync, readlinkSync, symlinkSync, type BigIntStats } from 'node:fs';
+import { makeDevice, makeFifo, setTimes } from '../sys/inode.js';
+import { getXattr, listXattrs, setXattr } from '../sys/xattr.js';
+import { fsPath } from './byte-path.js';
+
+const NS_PER_S = 1_000_000_000n;
+
+/** Attributes with which overlayfs steers itself, and those that the security module of this host assigns. */
+const NOT_COPIED = /^(trusted\.|user\.overlay\.|security\.(?!capability$))/;
+
+/** Names of the extended attributes of a file that belong to its content. */
+export function contentXattrs(at: string): string[] {
+  return listXattrs(fsPath(at)).filter((name) => !NOT_COPIED.test(name));
+}
+
+/** Gives `to` the owner, mode, extended attributes and times of `from`. */
+export function copyAttributes(from: string, stat: BigIntStats, to: string): void {
+  const target = fsPath(to);
+  lchownSync(target, Number(stat.uid), Number(stat.gid));
+  if (!stat.isSymbolicLink()) chmodSync(target, Number(stat.mode & 0o7777n));
+  for (const name of contentXattrs(from)) {
+    const value = getXattr(fsPath(from), name);
+    if (value) setXattr(target, name, value);
+  }
+  copyTimes(stat, to);
+}
+
+/** Sets the modification time of `stat` (and the same access time) on `to`. */
+export function copyTimes(stat: BigIntStats, to: string): void {
+  const nanoseconds = ((stat.mtimeNs % NS_PER_S) + NS_PER_S) % NS_PER_S;
+  setTimes(fsPath(to), Number((stat.mtimeNs - nanoseconds) / NS_PER_S), Number(nanoseconds));
+}
+
+/** Copies anything but a directory or a socket to a name that is free; shares the blocks where the file system can. */
+export function copyInode(from: string, stat: BigIntStats, to: string): void {
+  const target = fsPath(to);
+  if (stat.isFile()) copyFileSync(fsPath(from), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
+  else if (stat.isSymbolicLink()) symlinkSync(readlinkSync(fsPath(from), 'buffer'), target);
+  else if (stat.isFIFO()) makeFifo(target);
+  else makeDevice(target, stat.isCharacterDevice() ? 'char' : 'block', deviceMajor(stat.rdev), deviceMinor(stat.rdev));
+  copyAttributes(from, stat, to);
+}
+
+/** Parts of a device number as glibc's makedev(3) packs them. */
+export function deviceMajor(device: bigint): number {
+  return Number(((device >> 8n) & 0xfffn) | ((device >> 32n) & 0xfffff000n));
+}
+
+export function deviceMinor(device: bigint): number {
+  return Number((device & 0xffn) | ((device >> 12n) & 0xffffff00n));
+}

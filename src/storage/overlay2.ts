@@ -1,0 +1,227 @@
+/** The layer store on overlayfs: contract in ports/storage.ts, directories in overlay2/layout.ts. */
+import { createHash } from 'node:crypto';
+import { closeSync, openSync } from 'node:fs';
+import { mkdir, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { dataLoss, invalid } from '../errors/engine-error.js';
+import type { Logger } from '../ports/logger.js';
+import type { Change, Digest, LayerInfo, LayerStore, StagedLayer } from '../ports/storage.js';
+import { getXattr } from '../sys/xattr.js';
+import type { WorkerPool } from '../workers/pool.js';
+import { Layout } from './overlay2/layout.js';
+import { fileSystemType, probeOverlay } from './overlay2/probe.js';
+import { chainIdOf, MAX_DEPTH, ReadOnlyLayers, type ReadOnlyLayer } from './overlay2/read-only-layers.js';
+import { Trash } from './overlay2/trash.js';
+import { WritableLayers } from './overlay2/writable-layers.js';
+import { storageError } from './storage-error.js';
+import { assembleTar } from './tar/assemble.js';
+
+export interface Overlay2Options {
+  /** `<data-root>/overlay2`; created when missing. */
+  readonly root: string;
+  readonly workers: WorkerPool;
+  readonly log: Logger;
+}
+
+/**
+ * Opens the store: makes its directories and tries out whether overlayfs works there. `load` must be called next.
+ * @throws EngineError unavailable when it does not, with the reason.
+ */
+export async function openOverlay2({ root, workers, log }: Overlay2Options): Promise<Overlay2Store> {
+  const layout = new Layout(root);
+  for (const directory of [root, layout.layers, layout.index, layout.writable, layout.staging, layout.trash]) {
+    await mkdir(directory, { recursive: true, mode: 0o710 });
+  }
+  const trash = new Trash(layout.trash, workers, log);
+  const probe = layout.newStaging();
+  let mountOptions: string;
+  try {
+    mountOptions = await probeOverlay(probe);
+  } finally {
+    await trash.take(probe);
+  }
+  return new Overlay2Store(layout, workers, trash, { mountOptions, backing: await fileSystemType(root) });
+}
+
+type CommitRequest = Parameters<StagedLayer['commit']>[0];
+
+export class Overlay2Store implements LayerStore {
+  readonly driver = 'overlay2';
+  readonly driverStatus: readonly (readonly [string, string])[];
+  readonly #readOnly: ReadOnlyLayers;
+  readonly #writable: WritableLayers;
+  readonly #layersFd: number;
+
+  constructor(
+    private readonly layout: Layout,
+    private readonly workers: WorkerPool,
+    private readonly trash: Trash,
+    probed: { readonly mountOptions: string; readonly backing: string },
+  ) {
+    this.#layersFd = openSync(layout.layers, 'r');
+    this.#readOnly = new ReadOnlyLayers(layout, trash);
+    this.#writable = new WritableLayers(layout, this.#readOnly, trash, probed.mountOptions, this.#layersFd);
+    this.driverStatus = [
+      ['Backing Filesystem', probed.backing === 'ext4' ? 'extfs' : probed.backing],
+      ['Supports d_type', 'true'],
+      ['Using metacopy', 'false'],
+      ['Native Overlay Diff', 'true'],
+      ['userxattr', 'false'],
+    ];
+  }
+
+  async load(): Promise<{ readonly removed: readonly string[] }> {
+    const removed = await this.#readOnly.load();
+    removed.push(...(await this.#writable.load()));
+    for (const name of await readdir(this.layout.staging)) {
+      await this.trash.take(join(this.layout.staging, name));
+      removed.push(`unfinished layer ${name}`);
+    }
+    // In the background: what is in the trash was given up before, and may be large.
+    void this.trash.empty();
+    return { removed };
+  }
+
+  /** Deletes what is in the trash and closes what is open. Mounted layers stay mounted. */
+  async close(): Promise<void> {
+    await this.trash.empty();
+    closeSync(this.#layersFd);
+  }
+
+  find(chainId: Digest): LayerInfo | undefined {
+    return this.#readOnly.find(chainId);
+  }
+
+  async stage(): Promise<StagedLayer> {
+    const directory = this.layout.newStaging();
+    const diffDir = join(directory, 'diff');
+    await mkdir(directory, { mode: 0o710 });
+    await mkdir(diffDir, { mode: 0o755 });
+    return {
+      diffDir,
+      tarSplitPath: join(directory, 'tar-split'),
+      commit: (layer) => this.#commit(directory, layer),
+      discard: async () => {
+        await this.trash.take(directory);
+      },
+    };
+  }
+
+  retain(chainId: Digest): void {
+    this.#readOnly.retain(chainId);
+  }
+
+  release(chainId: Digest): Promise<Digest[]> {
+    return this.#readOnly.release(chainId);
+  }
+
+  collect(): Promise<Digest[]> {
+    return this.#readOnly.collect();
+  }
+
+  tarStream(chainId: Digest): NodeJS.ReadableStream {
+    return Readable.from(this.#tar(this.#readOnly.get(chainId)), { objectMode: false });
+  }
+
+  createWritable(id: string, parent: Digest | undefined): Promise<void> {
+    return this.#writable.create(id, parent);
+  }
+
+  mount(id: string): Promise<string> {
+    return this.#writable.mount(id);
+  }
+
+  unmount(id: string): Promise<void> {
+    return this.#writable.unmount(id);
+  }
+
+  removeWritable(id: string): Promise<void> {
+    return this.#writable.remove(id);
+  }
+
+  writableIds(): string[] {
+    return this.#writable.ids();
+  }
+
+  graphData(id: string): Readonly<Record<string, string>> {
+    const { diff, work, merged } = this.#writable.paths(id);
+    return { LowerDir: this.#writable.lowerDirs(id).join(':'), MergedDir: merged, UpperDir: diff, WorkDir: work };
+  }
+
+  async changes(id: string): Promise<Change[]> {
+    return this.workers.run('changes', { diffDir: this.#writable.paths(id).diff, lowerDirs: this.#writable.lowerDirs(id) });
+  }
+
+  async writableSize(id: string): Promise<number> {
+    this.#writable.parentOf(id); // not-found rather than the error of a missing directory
+    return this.workers.run('tree-size', { path: this.#writable.paths(id).diff });
+  }
+
+  chainSize(chainId: Digest): number {
+    return this.#readOnly.get(chainId).chainBytes;
+  }
+
+  async commitWritable(id: string): Promise<LayerInfo> {
+    const parent = this.#writable.parentOf(id);
+    const staged = await this.stage();
+    try {
+      const { diffId, ...rest } = await this.workers.run('commit-diff', {
+        upperDir: this.#writable.paths(id).diff,
+        diffDir: staged.diffDir,
+        tarSplitPath: staged.tarSplitPath,
+      });
+      return await staged.commit({ diffId, parent, ...rest });
+    } catch (error) {
+      await staged.discard();
+      throw storageError(error, `committing the changes of ${id}`);
+    }
+  }
+
+  async #commit(directory: string, layer: CommitRequest): Promise<LayerInfo> {
+    const { diffId, parent, sizeBytes } = layer;
+    const chainId = chainIdOf(parent, diffId);
+    return this.#readOnly.exclusively(chainId, async () => {
+      const present = this.#readOnly.find(chainId);
+      if (present) {
+        await this.trash.take(directory);
+        return present;
+      }
+      if (parent !== undefined) {
+        if (this.#readOnly.get(parent).depth >= MAX_DEPTH) throw invalid('max depth exceeded', { code: 'LAYER_DEPTH' });
+        this.#readOnly.retain(parent); // it must not go while this takes its time
+      }
+      try {
+        await this.#settle(join(directory, 'diff'), layer);
+        return await this.#readOnly.add(directory, { chainId, diffId, parent, sizeBytes });
+      } catch (error) {
+        throw storageError(error, 'storing layer');
+      } finally {
+        if (parent !== undefined) await this.#readOnly.release(parent);
+      }
+    });
+  }
+
+  async #settle(diffDir: string, { parent, implicitDirs, danglingLinks }: CommitRequest): Promise<void> {
+    const hidesAll = parent !== undefined && getXattr(diffDir, 'trusted.overlay.opaque') !== undefined;
+    const isComplete = danglingLinks.length === 0 && (parent === undefined || implicitDirs.length === 0) && !hidesAll;
+    if (isComplete) return;
+    const lowerDirs = this.#readOnly.chain(parent).map(({ shortId }) => this.layout.diff(shortId));
+    await this.workers.run('settle-layer', { diffDir, lowerDirs, implicitDirs, danglingLinks });
+  }
+
+  async *#tar(layer: ReadOnlyLayer): AsyncGenerator<Buffer> {
+    this.#readOnly.retain(layer.chainId);
+    try {
+      const hash = createHash('sha256');
+      const { shortId, diffId } = layer;
+      for await (const chunk of assembleTar({ diffDir: this.layout.diff(shortId), tarSplitPath: this.layout.tarSplit(shortId) })) {
+        hash.update(chunk);
+        yield chunk;
+      }
+      if (`sha256:${hash.digest('hex')}` !== diffId) throw dataLoss(`layer ${diffId} was changed on disk`, { code: 'LAYER_DAMAGED' });
+    } finally {
+      await this.#readOnly.release(layer.chainId);
+    }
+  }
+}

@@ -1,0 +1,63 @@
+/**
+ * Where things are below `<data-root>/overlay2`:
+ *
+ *   layers/<short id>/{diff,tar-split}     read-only layers
+ *   index/<64 hex of the chain ID>.json    what makes a read-only layer exist
+ *   writable/<id>/{diff,work,merged,parent}  layers of containers; `parent` is a link whose text is the chain ID
+ *   staging/<random>                       being filled; moved into one of the above when complete
+ *   trash/<random>                         moved out of one of the above, being deleted
+ *
+ * After a crash staging and trash hold nothing of value.
+ */
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import type { Digest } from '../../ports/storage.js';
+
+export class Layout {
+  readonly layers: string;
+  readonly index: string;
+  readonly writable: string;
+  readonly staging: string;
+  readonly trash: string;
+
+  constructor(readonly root: string) {
+    this.layers = join(root, 'layers');
+    this.index = join(root, 'index');
+    this.writable = join(root, 'writable');
+    this.staging = join(root, 'staging');
+    this.trash = join(root, 'trash');
+  }
+
+  layer(shortId: string): string {
+    return join(this.layers, shortId);
+  }
+
+  diff(shortId: string): string {
+    return join(this.layers, shortId, 'diff');
+  }
+
+  tarSplit(shortId: string): string {
+    return join(this.layers, shortId, 'tar-split');
+  }
+
+  indexRecord(chainId: Digest): string {
+    return join(this.index, `${chainId.slice('sha256:'.length)}.json`);
+  }
+
+  /** A new name in the staging directory. */
+  newStaging(): string {
+    return join(this.staging, randomName());
+  }
+}
+
+/**
+ * Six characters: the options of a mount must fit into one page, and they name every layer. Names that are taken are
+ * found out when the directory is moved into place.
+ */
+export function shortId(): string {
+  return randomBytes(8).readBigUInt64LE().toString(36).slice(-6).padStart(6, '0');
+}
+
+export function randomName(): string {
+  return randomBytes(12).toString('hex');
+}

@@ -1,0 +1,67 @@
+/** Finds out whether overlayfs works on the data root's file system, and with which options. */
+import { access, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { messageOf, unavailable } from '../../errors/engine-error.js';
+import { detachMount, mountFileSystem } from '../../sys/mount.js';
+
+/**
+ * The index and copied-up metadata would tie a layer to its inode numbers, redirects would make renamed directories
+ * invisible in a difference: layers are copied and read without overlayfs, so all three must be off.
+ */
+const PARAMETERS = ['index', 'metacopy', 'redirect_dir'];
+
+/**
+ * Mounts a small overlay in `directory` (empty, the caller deletes it) and returns the options that mounts need.
+ * @throws EngineError unavailable with the reason.
+ */
+export async function probeOverlay(directory: string): Promise<string> {
+  const at = (name: string): string => join(directory, name);
+  for (const name of ['lower', 'upper', 'work', 'merged']) await mkdir(at(name), { recursive: true });
+  await writeFile(at('lower/file'), '');
+  const paths = `lowerdir=${at('lower')},upperdir=${at('upper')},workdir=${at('work')}`;
+  // The first mount loads the module, whose parameters then show what this kernel knows.
+  await tryMount(at('merged'), paths, directory);
+  const known = await Promise.all(PARAMETERS.map((name) => exists(`/sys/module/overlay/parameters/${name}`)));
+  const options = PARAMETERS.filter((_, i) => known[i]).map((name) => `,${name}=off`).join('');
+  await tryMount(at('merged'), paths + options, directory);
+  return options;
+}
+
+async function tryMount(target: string, options: string, directory: string): Promise<void> {
+  try {
+    await mountFileSystem('overlay', target, 'overlay', options);
+  } catch (error) {
+    throw unavailable(await explain(error, directory), { code: 'OVERLAY_UNSUPPORTED', cause: error });
+  }
+  await detachMount(target);
+}
+
+async function explain(error: unknown, directory: string): Promise<string> {
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === 'ENODEV') return 'storage driver overlay2: this kernel has no overlay file system';
+  if (code === 'EPERM') return 'storage driver overlay2: mounting is not permitted (the daemon must run as root with CAP_SYS_ADMIN)';
+  const type = await fileSystemType(directory);
+  return `storage driver overlay2: the file system of the data root (${type}) cannot hold the upper layer of an overlay: ${messageOf(error)}`;
+}
+
+/** Type of the file system that holds a path, as in the mount table. */
+export async function fileSystemType(path: string): Promise<string> {
+  const lines = (await readFile('/proc/self/mounts', 'utf8')).split('\n').map((line) => line.split(' '));
+  let type = 'unknown';
+  let longest = -1;
+  for (const [, point = '', name = ''] of lines) {
+    const covers = path === point || path.startsWith(point === '/' ? '/' : `${point}/`);
+    if (covers && point.length >= longest) {
+      longest = point.length;
+      type = name;
+    }
+  }
+  return type;
+}
+
+async function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    () => false,
+  );
+}

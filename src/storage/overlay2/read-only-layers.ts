@@ -1,0 +1,211 @@
+/** The read-only layers: which there are, who holds them, and how one appears or disappears as a whole. */
+import { createHash } from 'node:crypto';
+import { readdir, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import { internal, isEngineError, messageOf, notFound } from '../../errors/engine-error.js';
+import type { Digest, LayerInfo } from '../../ports/storage.js';
+import { isRecordLeftover, readRecord, removeRecord, writeRecord } from '../record-store.js';
+import { KeyedLock } from './keyed-lock.js';
+import { shortId, type Layout } from './layout.js';
+import type { Trash } from './trash.js';
+
+/** Layers of one image on top of each other: as many as fit into the options of a mount. */
+export const MAX_DEPTH = 128;
+
+export interface ReadOnlyLayer extends LayerInfo {
+  readonly shortId: string;
+  /** Layers from this one to the lowest. */
+  readonly depth: number;
+  /** Bytes of this layer and all below. */
+  readonly chainBytes: number;
+  /** References, each child counting as one. */
+  references: number;
+}
+
+interface IndexRecord {
+  readonly shortId: string;
+  readonly chainId: Digest;
+  readonly diffId: Digest;
+  readonly parent: Digest | null;
+  readonly sizeBytes: number;
+}
+
+/** Chain ID of a layer over `parent` (OCI image configuration, "Layer ChainID"). */
+export function chainIdOf(parent: Digest | undefined, diffId: Digest): Digest {
+  if (parent === undefined) return diffId;
+  return `sha256:${createHash('sha256').update(`${parent} ${diffId}`).digest('hex')}`;
+}
+
+export class ReadOnlyLayers {
+  readonly #layers = new Map<Digest, ReadOnlyLayer>();
+  /** By chain ID: a layer must not be added again while its record is still being removed. */
+  readonly #lock = new KeyedLock();
+
+  constructor(
+    private readonly layout: Layout,
+    private readonly trash: Trash,
+  ) {}
+
+  /** Reads the index. Layers without a record, and records without a layer or a parent, go to the trash; returns them. */
+  async load(): Promise<string[]> {
+    const removed: string[] = [];
+    const names = new Set(await readdir(this.layout.layers));
+    const records = new Map<Digest, IndexRecord>();
+    for (const name of await readdir(this.layout.index)) {
+      const path = join(this.layout.index, name);
+      const record = isRecordLeftover(name) ? undefined : await this.#read(path);
+      if (record && this.layout.indexRecord(record.chainId) === path && names.has(record.shortId)) records.set(record.chainId, record);
+      else {
+        await removeRecord(path);
+        removed.push(`index record ${name}`);
+      }
+    }
+    for (const chainId of records.keys()) this.#adopt(chainId, records);
+    for (const record of records.values()) {
+      if (this.#layers.has(record.chainId)) continue;
+      await removeRecord(this.layout.indexRecord(record.chainId));
+      removed.push(`layer ${record.chainId} without its parent`);
+    }
+    const known = new Set([...this.#layers.values()].map((layer) => layer.shortId));
+    for (const name of names) {
+      if (known.has(name)) continue;
+      await this.trash.take(this.layout.layer(name));
+      removed.push(`layer directory ${name}`);
+    }
+    return removed;
+  }
+
+  find(chainId: Digest): ReadOnlyLayer | undefined {
+    return this.#layers.get(chainId);
+  }
+
+  /** @throws EngineError not-found. */
+  get(chainId: Digest): ReadOnlyLayer {
+    const layer = this.#layers.get(chainId);
+    if (!layer) throw notFound(`layer ${chainId} does not exist`, { code: 'LAYER_NOT_FOUND' });
+    return layer;
+  }
+
+  /** The layer and those below it, the topmost first; empty for undefined. @throws EngineError not-found. */
+  chain(top: Digest | undefined): ReadOnlyLayer[] {
+    const chain: ReadOnlyLayer[] = [];
+    for (let at = top; at !== undefined; ) {
+      const layer = this.get(at);
+      chain.push(layer);
+      at = layer.parent;
+    }
+    return chain;
+  }
+
+  all(): Iterable<ReadOnlyLayer> {
+    return this.#layers.values();
+  }
+
+  /** Runs `work` while nobody else adds or removes this layer. */
+  exclusively<T>(chainId: Digest, work: () => Promise<T>): Promise<T> {
+    return this.#lock.run(chainId, work);
+  }
+
+  /** Moves a complete directory into place and makes it durable. The parent must be retained, and the chain ID held, during the call. */
+  async add(directory: string, layer: LayerInfo): Promise<ReadOnlyLayer> {
+    const { chainId, diffId, parent, sizeBytes } = layer;
+    const name = await this.#moveIn(directory);
+    const record: IndexRecord = { shortId: name, chainId, diffId, parent: parent ?? null, sizeBytes };
+    try {
+      await writeRecord(this.layout.indexRecord(chainId), record);
+    } catch (error) {
+      await this.trash.take(this.layout.layer(name));
+      throw error;
+    }
+    if (parent !== undefined) this.retain(parent);
+    return this.#insert(record);
+  }
+
+  retain(chainId: Digest): void {
+    this.get(chainId).references++;
+  }
+
+  /** Drops one reference and removes what nothing refers to any more. Returns it, the topmost first. */
+  async release(chainId: Digest): Promise<Digest[]> {
+    const layer = this.get(chainId);
+    if (layer.references === 0) throw internal(`layer ${chainId} was released more often than retained`);
+    layer.references--;
+    return this.#removeUnused(layer);
+  }
+
+  /** Removes all layers that nothing refers to. */
+  async collect(): Promise<Digest[]> {
+    const removed: Digest[] = [];
+    for (const layer of this.#layers.values()) removed.push(...(await this.#removeUnused(layer)));
+    return removed;
+  }
+
+  async #removeUnused(layer: ReadOnlyLayer): Promise<Digest[]> {
+    const unused: ReadOnlyLayer[] = [];
+    // All are taken out of the map before the first wait, so that nobody can take a reference on a layer that goes.
+    for (let at: ReadOnlyLayer | undefined = layer; at && at.references === 0 && this.#layers.delete(at.chainId); ) {
+      unused.push(at);
+      at = at.parent === undefined ? undefined : this.#layers.get(at.parent);
+      if (at) at.references--;
+    }
+    for (const { chainId, shortId: name } of unused) {
+      await this.#lock.run(chainId, async () => {
+        await removeRecord(this.layout.indexRecord(chainId));
+        await this.trash.take(this.layout.layer(name));
+      });
+    }
+    return unused.map(({ chainId }) => chainId);
+  }
+
+  async #moveIn(directory: string): Promise<string> {
+    for (;;) {
+      const name = shortId();
+      try {
+        await rename(directory, this.layout.layer(name));
+        return name;
+      } catch (error) {
+        const { code } = error as NodeJS.ErrnoException;
+        if (code !== 'EEXIST' && code !== 'ENOTEMPTY') throw error;
+      }
+    }
+  }
+
+  async #read(path: string): Promise<IndexRecord | undefined> {
+    try {
+      return (await readRecord(path)) as IndexRecord | undefined;
+    } catch (error) {
+      if (isEngineError(error, 'data-loss')) return undefined;
+      throw internal(`reading the layer index: ${messageOf(error)}`, { cause: error });
+    }
+  }
+
+  #adopt(chainId: Digest, records: ReadonlyMap<Digest, IndexRecord>): void {
+    const pending: IndexRecord[] = [];
+    for (let at: Digest | null = chainId; at !== null && !this.#layers.has(at); ) {
+      const record = records.get(at);
+      if (!record) return;
+      pending.push(record);
+      at = record.parent;
+    }
+    for (const record of pending.toReversed()) {
+      if (record.parent !== null) this.retain(record.parent);
+      this.#insert(record);
+    }
+  }
+
+  #insert({ shortId: name, chainId, diffId, parent, sizeBytes }: IndexRecord): ReadOnlyLayer {
+    const below = parent === null ? undefined : this.get(parent);
+    const layer: ReadOnlyLayer = {
+      shortId: name,
+      chainId,
+      diffId,
+      parent: parent ?? undefined,
+      sizeBytes,
+      depth: (below?.depth ?? 0) + 1,
+      chainBytes: (below?.chainBytes ?? 0) + sizeBytes,
+      references: 0,
+    };
+    this.#layers.set(chainId, layer);
+    return layer;
+  }
+}

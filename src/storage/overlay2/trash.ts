@@ -1,0 +1,49 @@
+/** Fast deletion: trees are renamed into the trash at once and deleted later in a worker. */
+import { readdir, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from '../../ports/logger.js';
+import type { WorkerPool } from '../../workers/pool.js';
+import { randomName } from './layout.js';
+
+/** Many small trees are deleted by one task: starting a thread costs more than deleting one of them. */
+const DELAY_MS = 1_000;
+
+export class Trash {
+  #timer: NodeJS.Timeout | undefined;
+  #emptying: Promise<void> | undefined;
+
+  constructor(
+    private readonly directory: string,
+    private readonly workers: WorkerPool,
+    private readonly log: Logger,
+  ) {}
+
+  /** Takes a tree out of its place. Resolves false when there is none. The deletion follows in its own time. */
+  async take(path: string): Promise<boolean> {
+    try {
+      await rename(path, join(this.directory, randomName()));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
+      throw error;
+    }
+    this.#timer ??= setTimeout(() => void this.empty(), DELAY_MS).unref();
+    return true;
+  }
+
+  /** Deletes what is there now. Failures are logged, and what is left is tried again with the next deletion. */
+  empty(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#emptying = (this.#emptying ?? Promise.resolve()).then(() => this.#deleteAll());
+    return this.#emptying;
+  }
+
+  async #deleteAll(): Promise<void> {
+    try {
+      const names = await readdir(this.directory);
+      if (names.length > 0) await this.workers.run('remove-trees', { paths: names.map((name) => join(this.directory, name)) });
+    } catch (error) {
+      this.log.warn({ err: error, dir: this.directory }, 'trash not emptied');
+    }
+  }
+}

@@ -1,0 +1,93 @@
+/** Writes tar headers: POSIX ustar blocks, with PAX records for what does not fit into them. */
+import { BLOCK_SIZE } from './header.js';
+
+export interface EntryHeader {
+  readonly type: '0' | '1' | '2' | '3' | '4' | '5' | '6';
+  /** Byte strings; the name of a directory ends in a slash. */
+  readonly name: string;
+  readonly linkName?: string;
+  readonly mode: number;
+  readonly uid: number;
+  readonly gid: number;
+  readonly sizeBytes: number;
+  readonly mtimeSeconds: number;
+  readonly deviceMajor?: number;
+  readonly deviceMinor?: number;
+  readonly xattrs?: readonly (readonly [name: string, value: Buffer])[];
+}
+
+const MAX_7_DIGITS = 0o7777777;
+const MAX_11_DIGITS = 0o77777777777;
+
+/** The header block of an entry, preceded by its extended header where one is needed. */
+export function encodeHeader(entry: EntryHeader): Buffer {
+  const records: Buffer[] = [];
+  const record = (key: string, value: Buffer | string): void => void records.push(encodeRecord(key, value));
+  // In the order of the keys, so that equal entries give equal bytes.
+  for (const [name, value] of entry.xattrs ?? []) record(`SCHILY.xattr.${name}`, value);
+  if (entry.gid > MAX_7_DIGITS) record('gid', String(entry.gid));
+  if (!fitsText(entry.linkName ?? '')) record('linkpath', entry.linkName ?? '');
+  if (!fits11(entry.mtimeSeconds)) record('mtime', String(entry.mtimeSeconds));
+  if (!fitsText(entry.name)) record('path', entry.name);
+  if (!fits11(entry.sizeBytes)) record('size', String(entry.sizeBytes));
+  if (entry.uid > MAX_7_DIGITS) record('uid', String(entry.uid));
+  const main = encodeBlock(entry, entry.type);
+  if (records.length === 0) return main;
+  const body = Buffer.concat(records);
+  const base = entry.name.replace(/\/$/, '').replace(/^.*\//s, '');
+  const extension = encodeBlock({ type: '0', name: `PaxHeaders.0/${base}`, mode: 0, uid: 0, gid: 0, sizeBytes: body.length, mtimeSeconds: 0 }, 'x');
+  return Buffer.concat([extension, body, padding(body.length), main]);
+}
+
+/** Zero bytes that fill the last block of content of this length. */
+export function padding(length: number): Buffer {
+  return ZEROS.subarray(0, -length & (BLOCK_SIZE - 1));
+}
+
+/** Two zero blocks. */
+export const END_OF_ARCHIVE = Buffer.alloc(2 * BLOCK_SIZE);
+const ZEROS = Buffer.alloc(BLOCK_SIZE);
+
+function encodeBlock(entry: Omit<EntryHeader, 'type'> & { readonly type: string }, type: string): Buffer {
+  const block = Buffer.alloc(BLOCK_SIZE);
+  block.write(entry.name.slice(0, 100), 0, 'latin1');
+  octal(block, 100, 8, entry.mode);
+  octal(block, 108, 8, entry.uid > MAX_7_DIGITS ? 0 : entry.uid);
+  octal(block, 116, 8, entry.gid > MAX_7_DIGITS ? 0 : entry.gid);
+  octal(block, 124, 12, fits11(entry.sizeBytes) ? entry.sizeBytes : 0);
+  octal(block, 136, 12, fits11(entry.mtimeSeconds) ? entry.mtimeSeconds : 0);
+  block.write(type, 156, 'latin1');
+  block.write((entry.linkName ?? '').slice(0, 100), 157, 'latin1');
+  block.write('ustar\u000000', 257, 'latin1');
+  octal(block, 329, 8, entry.deviceMajor ?? 0);
+  octal(block, 337, 8, entry.deviceMinor ?? 0);
+  block.fill(0x20, 148, 156);
+  let sum = 0;
+  for (const byte of block) sum += byte;
+  block.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
+  return block;
+}
+
+function octal(block: Buffer, at: number, length: number, value: number): void {
+  block.write(value.toString(8).padStart(length - 1, '0'), at, 'latin1');
+}
+
+function fits11(value: number): boolean {
+  return value >= 0 && value <= MAX_11_DIGITS;
+}
+
+function fitsText(text: string): boolean {
+  // oxlint-disable-next-line no-control-regex -- the range of ASCII
+  return text.length <= 100 && /^[\u0001-\u007f]*$/.test(text);
+}
+
+/** `<length of the record> <key>=<value>\n`, where the length counts its own digits. */
+function encodeRecord(key: string, value: Buffer | string): Buffer {
+  const bytes = typeof value === 'string' ? Buffer.from(value, 'latin1') : value;
+  const rest = key.length + bytes.length + 3;
+  let length = rest + String(rest).length;
+  if (String(length).length > String(rest).length) length = rest + String(length).length;
+  return Buffer.concat([Buffer.from(`${length} ${key}=`, 'latin1'), bytes, NEWLINE]);
+}
+
+const NEWLINE = Buffer.from('\n');

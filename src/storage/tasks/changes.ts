@@ -1,0 +1,53 @@
+/** Worker task: what a container changed in its image's files. */
+import type { Change } from '../../ports/storage.js';
+import { toBytePath, toText } from '../byte-path.js';
+import { isOpaque, isWhiteout, MergedView, type MergedEntry } from '../overlay2/merged-view.js';
+import { walkTree, type WalkedEntry } from '../walk-tree.js';
+
+export interface ChangesInput {
+  readonly diffDir: string;
+  /** Difference directories below, the nearest first. */
+  readonly lowerDirs: readonly string[];
+}
+
+const MODIFIED = 0;
+const ADDED = 1;
+const DELETED = 2;
+
+/**
+ * The changes in the order of a walk, as the Docker engine reports them: a directory that merely holds something
+ * modified is no change of its own, one in which something was added or deleted is; a directory that was deleted and
+ * made again counts as deleted, its contents as added.
+ */
+export function changes({ diffDir, lowerDirs }: ChangesInput): Change[] {
+  const view = new MergedView(lowerDirs.map(toBytePath));
+  const found: Change[] = [];
+  const reported = new Set<string>(['']);
+  const hidden: string[] = [];
+  for (const entry of walkTree(toBytePath(diffDir))) {
+    const { path } = entry;
+    while (hidden.length > 0 && !path.startsWith(hidden.at(-1) ?? '')) hidden.pop();
+    const below = hidden.length > 0 ? undefined : view.find(path);
+    const isReplaced = entry.stat.isDirectory() && isOpaque(entry.at);
+    if (isReplaced) hidden.push(`${path}/`);
+    const kind = kindOf(entry, below, isReplaced);
+    if (kind === undefined) continue;
+    const parent = path.slice(0, Math.max(path.lastIndexOf('/'), 0));
+    if (kind !== MODIFIED && !reported.has(parent)) {
+      reported.add(parent);
+      found.push({ path: `/${toText(parent)}`, kind: MODIFIED });
+    }
+    if (entry.stat.isDirectory()) reported.add(path);
+    found.push({ path: `/${toText(path)}`, kind });
+  }
+  return found;
+}
+
+function kindOf({ stat }: WalkedEntry, below: MergedEntry | undefined, isReplaced: boolean): Change['kind'] | undefined {
+  // A whiteout over nothing is what remains of a file that the container made and deleted again.
+  if (isWhiteout(stat)) return below ? DELETED : undefined;
+  if (!below) return ADDED;
+  if (isReplaced && below.parts) return DELETED;
+  const isSame = stat.isDirectory() && below.parts && stat.mode === below.stat.mode && stat.size === below.stat.size && stat.mtimeNs === below.stat.mtimeNs;
+  return isSame ? undefined : MODIFIED;
+}

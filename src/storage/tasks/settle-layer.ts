@@ -1,0 +1,106 @@
+/** Worker task: completes an unpacked layer with what only the layers below it know. */
+import { linkSync, mkdirSync, readdirSync, unlinkSync } from 'node:fs';
+import { invalid } from '../../errors/engine-error.js';
+import { makeDevice } from '../../sys/inode.js';
+import { setXattr } from '../../sys/xattr.js';
+import { fsPath, toBytePath, toText } from '../byte-path.js';
+import { copyAttributes, copyInode, copyTimes } from '../copy-attributes.js';
+import { isOpaque, isWhiteout, mergedChild, MergedView, resolveMerged, statOf } from '../overlay2/merged-view.js';
+import { storageError } from '../storage-error.js';
+
+export interface SettleLayerInput {
+  readonly diffDir: string;
+  /** Difference directories of the parents, the nearest first. */
+  readonly lowerDirs: readonly string[];
+  /** Byte strings below the difference, as the extractor reports them. */
+  readonly implicitDirs: readonly string[];
+  readonly danglingLinks: readonly { readonly path: string; readonly target: string }[];
+}
+
+/** @throws EngineError invalid for a hard link whose target is in no layer. */
+export function settleLayer(input: SettleLayerInput): void {
+  const diff = toBytePath(input.diffDir);
+  const lowers = input.lowerDirs.map(toBytePath);
+  try {
+    if (isOpaque(diff)) hideLowers(diff, lowers);
+    for (const { path, target } of input.danglingLinks) link(diff, lowers, path, target);
+    const view = new MergedView(lowers);
+    for (const path of input.implicitDirs) adopt(diff, view, path);
+  } catch (error) {
+    throw storageError(error, 'completing layer');
+  }
+}
+
+/** overlayfs does not look whether the root of a layer is opaque: each entry of the layers below is hidden instead. */
+function hideLowers(diff: string, lowers: readonly string[]): void {
+  const before = statOf(diff);
+  const names = new Set(lowers.flatMap((lower) => readdirSync(fsPath(lower), 'latin1')));
+  for (const name of names) {
+    if (!mergedChild(lowers, name)) continue;
+    const own = statOf(`${diff}/${name}`);
+    if (!own) makeDevice(fsPath(`${diff}/${name}`), 'char', 0, 0);
+    else if (own.isDirectory()) setXattr(fsPath(`${diff}/${name}`), 'trusted.overlay.opaque', Buffer.from('y'));
+  }
+  if (before) copyTimes(before, diff);
+}
+
+/** Gives a directory that no entry named the attributes of the one below it, if there is one. */
+function adopt(diff: string, view: MergedView, path: string): void {
+  const below = path === '' ? rootOf(view) : view.find(path);
+  if (below?.stat.isDirectory() && !isHidden(diff, path)) copyAttributes(below.at, below.stat, path === '' ? diff : `${diff}/${path}`);
+}
+
+function rootOf(view: MergedView): ReturnType<MergedView['find']> {
+  const at = view.roots[0];
+  const stat = at === undefined ? undefined : statOf(at);
+  return at !== undefined && stat ? { at, stat, parts: view.roots } : undefined;
+}
+
+/** True when this layer hides the place where the directory was in the layers below. */
+function isHidden(diff: string, path: string): boolean {
+  for (let slash = path.indexOf('/'); slash >= 0; slash = path.indexOf('/', slash + 1)) {
+    if (isOpaque(`${diff}/${path.slice(0, slash)}`)) return true;
+  }
+  return false;
+}
+
+/** Makes a hard link whose target is below: the target is copied into this layer first, for links do not cross layers. */
+function link(diff: string, lowers: readonly string[], path: string, target: string): void {
+  const roots = [diff, ...lowers];
+  const found = resolveMerged(roots, target);
+  if (!found) throw invalid(`hard link ${quote(path)}: target ${quote(target)} is in no layer`, { code: 'TAR_LINK' });
+  if (found.entry.parts) throw invalid(`hard link ${quote(path)}: target ${quote(target)} is a directory`, { code: 'TAR_LINK' });
+  const source = `${diff}/${found.path}`;
+  if (found.entry.at !== source) {
+    makeParents(diff, lowers, found.path);
+    keepingTimes(parentOf(source), () => copyInode(found.entry.at, found.entry.stat, source));
+  }
+  const to = `${diff}/${path}`;
+  keepingTimes(parentOf(to), () => {
+    const taken = statOf(to);
+    if (taken && isWhiteout(taken)) unlinkSync(fsPath(to));
+    else if (taken) throw invalid(`hard link ${quote(path)} is in the place of a directory`, { code: 'TAR_LINK' });
+    linkSync(fsPath(source), fsPath(to));
+  });
+}
+
+function makeParents(diff: string, lowers: readonly string[], path: string): void {
+  const view = new MergedView(lowers);
+  for (let slash = path.indexOf('/'); slash >= 0; slash = path.indexOf('/', slash + 1)) {
+    const directory = path.slice(0, slash);
+    const at = `${diff}/${directory}`;
+    if (statOf(at)) continue;
+    keepingTimes(parentOf(at), () => mkdirSync(fsPath(at), 0o700));
+    const below = view.find(directory);
+    if (below) copyAttributes(below.at, below.stat, at);
+  }
+}
+
+const parentOf = (at: string): string => at.slice(0, at.lastIndexOf('/'));
+const quote = (path: string): string => JSON.stringify(toText(path));
+
+function keepingTimes(directory: string, work: () => void): void {
+  const before = statOf(directory);
+  work();
+  if (before) copyTimes(before, directory);
+}

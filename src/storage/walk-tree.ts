@@ -1,0 +1,76 @@
+/**
+ * Walks a directory tree that somebody else, a container say, may be changing. Every directory is opened relative to
+ * its parent's descriptor and without following links, so the walk cannot be led out of the tree. Synchronous, for
+ * worker threads.
+ */
+import { closeSync, constants, openSync, readdirSync, type BigIntStats } from 'node:fs';
+import { fsPath } from './byte-path.js';
+import { statOf } from './overlay2/merged-view.js';
+
+export interface WalkedEntry {
+  /** Byte string below the root. */
+  readonly path: string;
+  /** Byte string by which the system finds the entry, valid until the walk goes on. Links in it are not followed. */
+  readonly at: string;
+  readonly stat: BigIntStats;
+}
+
+const OPEN_DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+
+interface Level {
+  readonly fd: number;
+  readonly prefix: string;
+  /** Names still to be visited, the next one last. */
+  readonly names: string[];
+}
+
+/**
+ * Everything below `root` (a byte string) but not the root: directories before what is in them, names in the order of
+ * their bytes. What vanishes during the walk is left out. One descriptor is open per level.
+ */
+export function* walkTree(root: string): Generator<WalkedEntry> {
+  const levels: Level[] = [];
+  try {
+    levels.push(openLevel(root, ''));
+    for (let level = levels.at(-1); level; level = levels.at(-1)) {
+      const name = level.names.pop();
+      if (name === undefined) {
+        levels.pop();
+        closeSync(level.fd);
+        continue;
+      }
+      const at = `/proc/self/fd/${level.fd}/${name}`;
+      const stat = statOf(at);
+      if (!stat) continue;
+      const path = level.prefix + name;
+      yield { path, at, stat };
+      if (!stat.isDirectory()) continue;
+      const below = tryOpen(at, `${path}/`);
+      if (below) levels.push(below);
+    }
+  } finally {
+    for (const { fd } of levels) closeSync(fd);
+  }
+}
+
+function openLevel(at: string, prefix: string): Level {
+  const fd = openSync(fsPath(at), OPEN_DIRECTORY);
+  try {
+    // Sorting UTF-16 code units of byte strings is sorting bytes.
+    return { fd, prefix, names: readdirSync(`/proc/self/fd/${fd}`, 'latin1').sort().reverse() };
+  } catch (error) {
+    closeSync(fd);
+    throw error;
+  }
+}
+
+/** Undefined when the directory was removed or replaced meanwhile. */
+function tryOpen(at: string, prefix: string): Level | undefined {
+  try {
+    return openLevel(at, prefix);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'ELOOP') return undefined;
+    throw error;
+  }
+}
