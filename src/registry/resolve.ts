@@ -75,7 +75,12 @@ async function fetchTop(
   if (reference.startsWith('sha256:')) return manifestAt(reference);
   // A HEAD costs nothing with registries that count pulls, and fixes the digest against a tag that moves meanwhile.
   const options = { limits: access.limits, signal };
-  const digest = await withGrant(access, pullScope(repository), signal, (grant) => headManifest(grant, repository, reference, options));
+  const head = withGrant(access, pullScope(repository), signal, (grant) => headManifest(grant, repository, reference, options));
+  const digest = await head.catch((error: unknown) => {
+    // The answer to a HEAD has no text: that to the GET tells why.
+    if (isEngineError(error, 'unauthorized') && factsOf(error).status === 401) return undefined;
+    throw error;
+  });
   return manifestAt(digest ?? reference);
 }
 
