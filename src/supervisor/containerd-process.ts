@@ -94,8 +94,7 @@ export async function adoptContainerd(
     signal(pid, 'SIGKILL');
     return undefined;
   }
-  const closed = once(log, 'close').then(() => 'ended');
-  const process = follow(pid, log, logger, closed);
+  const process = follow(pid, log, logger, closed(log).then(() => 'ended'));
   // It may have ended before its log was opened; then that never reports an end.
   if (!isOurs(pid, paths)) {
     log.destroy();
@@ -169,10 +168,20 @@ function follow(pid: number, log: Socket, logger: Logger, died: Promise<string>)
 
 /** How the child ended, once its log was read to the end. */
 async function exitOf(child: ChildProcess, log: Socket): Promise<string> {
-  const closed = once(log, 'close');
-  const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
-  await closed;
-  return signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`;
+  const logEnd = closed(log);
+  const end = await new Promise<string>((resolve) => {
+    child.once('exit', (code, signal) => {
+      resolve(signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`);
+    });
+  });
+  await logEnd;
+  return end;
+}
+
+function closed(socket: Socket): Promise<void> {
+  return new Promise((resolve) => {
+    socket.once('close', () => resolve());
+  });
 }
 
 function notStarted(cause: unknown): Error {

@@ -76,7 +76,7 @@ export class GrpcConnection {
     return this.#client.makeServerStreamRequest(
       pathOf(method),
       (message: MessageShape<Input>) => encode(method.input, message),
-      (bytes: Buffer) => fromBinary(method.output, bytes),
+      (bytes: Buffer) => decode(method.output, bytes),
       create(method.input, input),
       metadata,
     );
@@ -104,7 +104,7 @@ export class GrpcConnection {
   ): UnaryCall<DescMethodUnary<Input, Output>> {
     const path = pathOf(method);
     const serialize = (message: MessageShape<Input>): Buffer => encode(method.input, message);
-    const deserialize = (bytes: Buffer): MessageShape<Output> => fromBinary(method.output, bytes);
+    const deserialize = (bytes: Buffer): MessageShape<Output> => decode(method.output, bytes);
     return async (input, { timeoutMs } = {}) => {
       if (this.#client.getChannel().getConnectivityState(true) !== connectivityState.READY) {
         await this.ready(READY_TIMEOUT_MS);
@@ -136,4 +136,9 @@ function pathOf(method: DescMethod): string {
 function encode<Desc extends DescMessage>(schema: Desc, message: MessageShape<Desc>): Buffer {
   const bytes = toBinary(schema, message);
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+/** Fields that our trimmed messages do not know, such as a container repeated in an answer, are not kept. */
+function decode<Desc extends DescMessage>(schema: Desc, bytes: Buffer): MessageShape<Desc> {
+  return fromBinary(schema, bytes, { readUnknownFields: false });
 }

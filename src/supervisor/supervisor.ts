@@ -191,7 +191,13 @@ class Supervisor implements SupervisorProcess {
     this.#state = state;
     if (state === 'ready') this.#logger.info({}, 'supervisor is ready');
     else this.#logger.warn({ reason }, 'supervisor does not answer');
-    for (const listener of this.#listeners) listener(state, reason);
+    for (const listener of this.#listeners) {
+      try {
+        listener(state, reason);
+      } catch (error) {
+        this.#logger.error({ err: error, state }, 'a listener for the state of the supervisor failed');
+      }
+    }
   }
 
   /** Waits, but not beyond `stop`. */
