@@ -160,17 +160,17 @@ test('errors of the manifest request become the status of the pull', async () =>
 test('a registry that asks for silence gets it, from every pull', async () => {
   publish(buildImage({ layers: layers() }));
   publish(buildImage({ layers: layers().slice(1) }), 'other');
-  let limitedAt = 0;
+  const limited = { at: 0 };
   const early: string[] = [];
   server.intercept = (request, response) => {
-    if (limitedAt !== 0 && Date.now() - limitedAt < 950) early.push(request.url ?? '');
-    if (limitedAt !== 0 || !request.url?.includes('/manifests/')) return false;
-    limitedAt = Date.now();
+    if (limited.at !== 0 && Date.now() - limited.at < 950) early.push(request.url ?? '');
+    if (limited.at !== 0 || !request.url?.includes('/manifests/')) return false;
+    limited.at = Date.now();
     response.writeHead(429, { 'retry-after': '1' }).end(JSON.stringify({ errors: [{ code: 'TOOMANYREQUESTS', message: 'slow down' }] }));
     return true;
   };
   const first = harness.start(`${server.host}/app`);
-  while (limitedAt === 0) await new Promise((resolve) => setTimeout(resolve, 5));
+  while (limited.at === 0) await new Promise((resolve) => setTimeout(resolve, 5));
   await new Promise((resolve) => setTimeout(resolve, 50));
   const second = harness.start(`${server.host}/other`);
   for (const pull of await Promise.all([first, second])) assert.match((await linesOf(pull)).at(-1)?.status ?? '', /Downloaded newer image/);
@@ -320,9 +320,9 @@ test('pulls do not fail while everything unused is pruned all the time', async (
   const image = buildImage({ layers: layers() });
   publish(image);
   const removal = { store: harness.images, layers: harness.layers, users: () => [], emit: () => undefined };
-  let isOver = false;
+  const ended = new AbortController();
   const pruning = (async () => {
-    while (!isOver) {
+    while (!ended.signal.aborted) {
       await pruneImages(removal, { danglingOnly: false, untilMs: undefined, matchesLabels: () => true }, new AbortController().signal);
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -330,6 +330,6 @@ test('pulls do not fail while everything unused is pruned all the time', async (
   for (let round = 0; round < 10; round++) {
     assert.match((await linesOf(await harness.start(`${server.host}/app`))).at(-1)?.status ?? '', /Downloaded newer image|up to date/);
   }
-  isOver = true;
+  ended.abort();
   await pruning;
 });

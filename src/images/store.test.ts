@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { isEngineError } from '../errors/engine-error.js';
+import type { Digest } from '../ports/storage.js';
+import { DirectoryLayerStore } from '../../test/support/directory-layer-store.js';
+import { FileImageStore } from './store.js';
+
+let dir: string;
+let layers: DirectoryLayerStore;
+let store: FileImageStore;
+
+const diff = (digit: string): Digest => `sha256:${digit.repeat(64)}`;
+
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'engined-images-'));
+  layers = new DirectoryLayerStore(join(dir, 'layers'));
+  await layers.load();
+  store = new FileImageStore(dir, layers);
+  await store.load();
+});
+afterEach(() => rm(dir, { recursive: true, force: true }));
+
+async function layer(diffId: Digest, parent?: Digest): Promise<Digest> {
+  const staged = await layers.stage();
+  return (await staged.commit({ diffId, parent, sizeBytes: 10, implicitDirs: [], danglingLinks: [] })).chainId;
+}
+
+function config(name: string, ...diffIds: Digest[]): Buffer {
+  return Buffer.from(`{"os":"linux", "architecture":"amd64","config":{"Labels":{"name":"${name}"}},"rootfs":{"type":"layers","diff_ids":${JSON.stringify(diffIds)}}}`);
+}
+
+const isNotFound = (message: string) => (error: unknown) => isEngineError(error, 'not-found') && error.message === message;
+
+test('an image is found by name, ID and unique prefix', async () => {
+  await layer(diff('1'));
+  const image = await store.create(config('a', diff('1')));
+  await store.tag('a:1', image.id);
+  await store.tag('localhost:5000/b', image.id);
+  await store.addDigest(`a@${diff('d')}`, image.id);
+  for (const reference of ['a:1', 'docker.io/library/a:1', 'localhost:5000/b:latest', image.id, image.id.slice(7), image.id.slice(0, 20), image.id.slice(7, 19), `a@${diff('d')}`, `a:other@${diff('d')}`]) {
+    assert.equal(store.resolve(reference).id, image.id, reference);
+  }
+  assert.deepEqual(store.get(image.id)?.repoTags, ['a:1', 'localhost:5000/b:latest']);
+  assert.deepEqual(store.get(image.id)?.repoDigests, [`a@${diff('d')}`]);
+  assert.equal(image.sizeBytes, 10);
+  assert.throws(() => store.resolve('a'), isNotFound('No such image: a:latest'));
+  assert.throws(() => store.resolve(`b@${diff('d')}`), isNotFound(`No such image: b@${diff('d')}`));
+  assert.throws(() => store.resolve(diff('e')), isNotFound(`No such image: ${diff('e')}`));
+  assert.throws(() => store.resolve('Bad Name'), (error) => isEngineError(error, 'invalid'));
+});
+
+test('an ambiguous prefix finds nothing', async () => {
+  const ids = await Promise.all(Array.from({ length: 40 }, async (_, index) => (await store.create(config(String(index)))).id));
+  const first = ids.map((id) => id.charAt(7)).find((digit, index, all) => all.indexOf(digit) !== index);
+  assert.throws(() => store.resolve(`sha256:${first}`), (error) => isEngineError(error, 'not-found'));
+});
+
+test('configurations are kept byte for byte and everything survives a restart', async () => {
+  await layer(diff('1'));
+  const bytes = config('kept', diff('1'));
+  const parent = await store.create(config('parent'));
+  const { id } = await store.create(bytes, { parent: parent.id });
+  await store.tag('kept', id);
+  const lastTagTime = store.get(id)?.lastTagTime;
+  assert.ok(lastTagTime);
+
+  const reopened = new FileImageStore(dir, layers);
+  assert.deepEqual(await reopened.load(), { removed: [] });
+  assert.deepEqual(await reopened.configBytes(id), bytes);
+  assert.deepEqual(reopened.get(id), store.get(id));
+  assert.deepEqual(reopened.childrenOf(parent.id), [id]);
+});
+
+test('what a crash left is repaired and reported', async () => {
+  await layer(diff('1'));
+  const whole = await store.create(config('whole', diff('1')));
+  const damaged = await store.create(config('damaged'));
+  const layerless = await store.create(config('layerless', diff('1')));
+  for (const [name, { id }] of [['whole', whole], ['damaged', damaged], ['layerless', layerless]] as const) await store.tag(name, id);
+  await writeFile(join(dir, 'image/content', damaged.id.slice(7)), 'torn');
+  await writeFile(join(dir, 'image/content', `${whole.id.slice(7)}.tmp-0123456789ab`), 'torn');
+  await writeFile(join(dir, 'image/metadata', `${'f'.repeat(64)}.json`), '{}');
+
+  const empty = new DirectoryLayerStore(join(dir, 'empty'));
+  await empty.load();
+  const onlyWhole = new FileImageStore(dir, layers);
+  const { removed } = await onlyWhole.load();
+  assert.deepEqual(removed, [`image ${damaged.id}: its configuration is damaged`, 'name docker.io/library/damaged:latest of a missing image']);
+  assert.equal(onlyWhole.list().length, 2);
+  assert.equal((await readdir(join(dir, 'image/content'))).length, 2);
+  const nothing = new FileImageStore(dir, empty);
+  assert.equal((await nothing.load()).removed.length, 4);
+  assert.deepEqual(await readdir(join(dir, 'image/content')), []);
+  assert.deepEqual((await readdir(join(dir, 'image/metadata'))).filter((name) => name.startsWith('f')), []);
+});
+
+test('damaged names are put aside; the images stay', async () => {
+  const { id } = await store.create(config('a'));
+  await store.tag('a', id);
+  await writeFile(join(dir, 'image/references.json'), '{"version":1,"val');
+  const reopened = new FileImageStore(dir, layers);
+  const { removed } = await reopened.load();
+  assert.match(removed[0] ?? '', /damaged image names, put aside as /);
+  assert.deepEqual(reopened.get(id)?.repoTags, []);
+  await reopened.tag('a', id);
+  assert.equal(reopened.resolve('a').id, id);
+});
+
+test('creating is idempotent, also at the same time, and holds one reference on the layers', async () => {
+  const chain = await layer(diff('1'));
+  const bytes = config('a', diff('1'));
+  const images = await Promise.all([store.create(bytes), store.create(bytes), store.create(bytes)]);
+  assert.equal(new Set(images).size, 1);
+  const id = images[0]?.id;
+  assert.ok(id);
+  assert.deepEqual(await store.delete(id), [chain]);
+  assert.equal(layers.find(chain), undefined);
+  await assert.rejects(store.create(bytes), (error) => isEngineError(error, 'data-loss'));
+});
+
+test('a tag moves and leaves its old image without a name', async () => {
+  const [one, two] = [await store.create(config('1')), await store.create(config('2'))];
+  let changes = 0;
+  const stop = store.onChange(() => changes++);
+  await Promise.all([store.tag('x', one.id), store.tag('y', one.id), store.tag('x', two.id)]);
+  assert.equal(changes, 3);
+  stop();
+  assert.deepEqual(store.get(one.id)?.repoTags, ['y:latest']);
+  assert.deepEqual(store.get(two.id)?.repoTags, ['x:latest']);
+  assert.ok(store.stillNames('x', two.id) && !store.stillNames('x', one.id) && store.stillNames(one.id.slice(7, 20), one.id));
+});
