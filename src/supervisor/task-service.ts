@@ -195,7 +195,7 @@ export class ContainerdTasks implements TaskService {
    * falls between the two. A task that cannot be asked is left to its later events.
    */
   async reconcile(): Promise<void> {
-    for (const id of this.#leftovers) await this.#discard(id);
+    for (const id of [...this.#leftovers]) await this.#discard(id);
     const { tasks } = await this.#tasks.list({}, READ);
     const inits = new Map(tasks.map((process) => [process.id, process]));
     const missed = this.#exits.awaited().map(async (process) => {
