@@ -1,0 +1,45 @@
+/** Contents of the network files of a container. Pure. */
+
+export interface HostsInput {
+  readonly hostname: string;
+  readonly domainname: string;
+  /** The container's own addresses. */
+  readonly addresses: readonly string[];
+  /** `name:address`, where the address may be `host-gateway`. */
+  readonly extraHosts: readonly string[];
+  readonly hostGatewayIps: readonly string[];
+}
+
+const LOCAL_HOSTS = ['127.0.0.1\tlocalhost', '::1\tlocalhost ip6-localhost ip6-loopback', 'fe00::0\tip6-localnet', 'ff00::0\tip6-mcastprefix', 'ff02::1\tip6-allnodes', 'ff02::2\tip6-allrouters'];
+
+export function hostsFile({ hostname, domainname, addresses, extraHosts, hostGatewayIps }: HostsInput): string {
+  const lines = [...LOCAL_HOSTS];
+  for (const entry of extraHosts) {
+    const separator = entry.search(/[:=]/);
+    const name = entry.slice(0, separator);
+    const address = entry.slice(separator + 1).replace(/^\[(.*)\]$/, '$1');
+    for (const ip of address === 'host-gateway' ? hostGatewayIps : [address]) lines.push(`${ip}\t${name}`);
+  }
+  const names = domainname === '' ? hostname : `${hostname}.${domainname} ${hostname}`;
+  for (const address of addresses) lines.push(`${address}\t${names}`);
+  return `${lines.join('\n')}\n`;
+}
+
+export function hostnameFile(hostname: string): string {
+  return `${hostname}\n`;
+}
+
+export interface ResolvConfInput {
+  readonly nameservers: readonly string[];
+  readonly search: readonly string[];
+  readonly options: readonly string[];
+}
+
+export function resolvConfFile({ nameservers, search, options }: ResolvConfInput): string {
+  const lines = nameservers.map((server) => `nameserver ${server}`);
+  // A single dot is how a client says that it wants no search domain at all.
+  const domains = search.filter((domain) => domain !== '.');
+  if (domains.length > 0) lines.push(`search ${domains.join(' ')}`);
+  if (options.length > 0) lines.push(`options ${options.join(' ')}`);
+  return lines.map((line) => `${line}\n`).join('');
+}
