@@ -1,12 +1,13 @@
-/** Listening sockets: Node owns them, and every accepted connection is given to uWebSockets.js. */
+/** Listening sockets; every accepted connection goes to the pool that serves it. */
 import { chmod, chown, lstat, unlink } from 'node:fs/promises';
-import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
-import { setImmediate } from 'node:timers/promises';
-import { EngineError, conflict, invalid, type ErrorKind } from '../errors/engine-error.js';
+import { connect } from 'node:net';
+import { setImmediate as setImmediateAsync, setTimeout as setTimeoutAsync } from 'node:timers/promises';
+import { EngineError, conflict, invalid, messageOf, type ErrorKind } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
-import { duplicateFd } from '../sys/fd.js';
-import { Gate } from './gate.js';
+import { closeFd, watchReadable } from '../sys/fd.js';
+import { MAX_UNIX_PATH_BYTES, acceptFrom, listenOnTcp, listenOnUnix } from '../sys/listen-socket.js';
 import type { ConnectionPool } from './connection-pool.js';
+import { Gate } from './gate.js';
 
 export type ListenSpec =
   /** A stale socket file is replaced, and the file is removed at the close. Mode 0660, group `gid` or our own. */
@@ -33,10 +34,14 @@ export interface ListenServices {
 }
 
 const SOCKET_MODE = 0o660;
-/** sockaddr_un.sun_path, without the final NUL (unix(7)). */
-const MAX_PATH_BYTES = 107;
+/** Until its group is set a socket file is for its owner only. */
+const INITIAL_MODE = 0o600;
 /** Time for a probed socket to answer a connect; a full backlog counts as alive. */
 const PROBE_MS = 1_000;
+/** Connections that are accepted before others get their turn again. */
+const ACCEPT_BATCH = 64;
+/** Pause of accepting when the system has no descriptors or memory left. */
+const EXHAUSTED_MS = 100;
 
 const KIND_BY_ERRNO: Readonly<Record<string, ErrorKind>> = {
   EADDRINUSE: 'conflict',
@@ -51,92 +56,94 @@ const KIND_BY_ERRNO: Readonly<Record<string, ErrorKind>> = {
 /** @throws EngineError as `Front.listen` documents. */
 export async function listen(spec: ListenSpec, services: ListenServices): Promise<Listener> {
   const gate = new Gate(services.maxInFlight);
-  const server = createServer({ pauseOnConnect: true, allowHalfOpen: true, noDelay: true, keepAlive: true }, (socket) => {
-    accept(socket, gate, services);
-  });
-  if (spec.kind === 'unix') {
-    await removeStaleSocket(spec.path);
-    await listenUnix(server, spec.path, spec.gid);
-  } else {
-    await bind(server, `${spec.host}:${spec.port}`, () => server.listen(spec.port, spec.host));
-  }
-  server.on('error', (err) => services.logger.error({ err }, 'accepting connections failed'));
-  const port = spec.kind === 'tcp' ? (server.address() as AddressInfo).port : undefined;
+  const { fd, port } = await bind(spec);
+  const acceptor = startAccepting(fd, gate, services);
   let closed: Promise<void> | undefined;
+  const close = async (limitMs: number): Promise<void> => {
+    acceptor.close();
+    closeFd(fd);
+    if (spec.kind === 'unix') await unlink(spec.path);
+    await drain(gate, limitMs);
+  };
   return {
     address: spec.kind === 'unix' ? `unix://${spec.path}` : `tcp://${hostText(spec.host)}:${port}`,
     port,
-    close: (limitMs) => (closed ??= close(server, gate, limitMs)),
+    close: (limitMs) => (closed ??= close(limitMs)),
   };
 }
 
-function accept(socket: Socket, gate: Gate, services: ListenServices): void {
+async function bind(spec: ListenSpec): Promise<{ readonly fd: number; readonly port: number | undefined }> {
+  const name = spec.kind === 'unix' ? spec.path : `${hostText(spec.host)}:${spec.port}`;
   try {
-    services.pool.serve(duplicateFd(descriptorOf(socket)), gate);
-  } catch (err) {
-    // Out of descriptors, or the client is gone already: this connection ends, the daemon does not.
-    services.logger.warn({ err }, 'a connection could not be served');
+    if (spec.kind === 'tcp') return await listenOnTcp(spec.host, spec.port);
+    return { fd: await bindUnix(spec.path, spec.gid), port: undefined };
+  } catch (cause) {
+    if (cause instanceof EngineError && cause.kind !== 'internal') throw cause;
+    const kind = KIND_BY_ERRNO[errnoOf(cause)] ?? 'internal';
+    throw new EngineError(kind, `cannot listen on ${name}: ${messageOf(cause)}`, { code: 'LISTEN', cause });
   }
-  socket.destroy();
 }
 
-/** Node has no public name for it; the handle has had this property since it exists. */
-function descriptorOf(socket: Socket): number {
-  const { _handle: handle } = socket as unknown as { readonly _handle: { readonly fd: number } | null };
-  return handle?.fd ?? -1;
+async function bindUnix(path: string, gid: number | undefined): Promise<number> {
+  if (Buffer.byteLength(path) > MAX_UNIX_PATH_BYTES) {
+    throw invalid(`cannot listen on ${path}: it is longer than ${MAX_UNIX_PATH_BYTES} bytes`, { code: 'LISTEN' });
+  }
+  await removeStaleSocket(path);
+  const fd = listenOnUnix(path, INITIAL_MODE);
+  try {
+    if (gid !== undefined) await chown(path, -1, gid);
+    await chmod(path, SOCKET_MODE);
+  } catch (error) {
+    closeFd(fd);
+    await unlink(path);
+    throw error;
+  }
+  return fd;
 }
 
-async function close(server: Server, gate: Gate, limitMs: number): Promise<void> {
-  // Node also removes the file of a unix socket.
-  const stopped = new Promise<void>((resolve) => server.close(() => resolve()));
+function startAccepting(fd: number, gate: Gate, services: ListenServices): { close(): void } {
+  let pause: NodeJS.Timeout | undefined;
+  const watch = watchReadable(fd, () => {
+    try {
+      for (let i = 0; i < ACCEPT_BATCH; i++) {
+        const connection = acceptFrom(fd);
+        if (connection === undefined) return;
+        services.pool.serve(connection, gate);
+      }
+    } catch (err) {
+      // The socket stays readable: without a pause this would be a busy loop.
+      services.logger.error({ err }, 'accepting connections failed');
+      watch.pause();
+      pause = setTimeout(() => watch.resume(), EXHAUSTED_MS);
+    }
+  });
+  return {
+    close: () => {
+      clearTimeout(pause);
+      watch.close();
+    },
+  };
+}
+
+/** Ends idle connections at once, the others with their reply, and all of them after the limit. */
+async function drain(gate: Gate, limitMs: number): Promise<void> {
   gate.closing = true;
   for (const connection of gate.connections) {
     if (connection.idle) connection.close();
   }
-  const limit = AbortSignal.timeout(limitMs);
-  await Promise.race([gate.idle(), new Promise<void>((resolve) => limit.addEventListener('abort', () => resolve()))]);
+  const limit = new AbortController();
+  const timeUp = setTimeoutAsync(limitMs, undefined, { signal: limit.signal });
+  await Promise.race([gate.idle(), timeUp]);
+  limit.abort();
+  await timeUp.catch(() => undefined);
   for (const exchange of gate.pending) exchange.abort();
   // The last replies leave the HTTP library's buffer when its turn of the event loop ends.
-  await setImmediate();
+  await setImmediateAsync();
   for (const connection of gate.connections) connection.close();
-  await stopped;
 }
 
-function bind(server: Server, name: string, start: () => void): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const onError = (cause: NodeJS.ErrnoException): void => {
-      const kind = KIND_BY_ERRNO[cause.code ?? ''] ?? 'internal';
-      reject(new EngineError(kind, `cannot listen on ${name}: ${cause.message}`, { code: 'LISTEN', cause }));
-    };
-    server.once('error', onError);
-    server.once('listening', () => {
-      server.removeListener('error', onError);
-      resolve();
-    });
-    start();
-  });
-}
-
-async function listenUnix(server: Server, path: string, gid: number | undefined): Promise<void> {
-  if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
-    throw invalid(`unix socket path ${path} is longer than ${MAX_PATH_BYTES} bytes`, { code: 'LISTEN' });
-  }
-  await bind(server, path, () => {
-    // The socket is bound inside this call: nobody else can connect before the mode is set below.
-    const previous = process.umask(0o177);
-    try {
-      server.listen({ path });
-    } finally {
-      process.umask(previous);
-    }
-  });
-  try {
-    if (gid !== undefined) await chown(path, -1, gid);
-    await chmod(path, SOCKET_MODE);
-  } catch (cause) {
-    server.close();
-    throw new EngineError('forbidden', `cannot set group and mode of ${path}`, { code: 'LISTEN', cause });
-  }
+function errnoOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : '';
 }
 
 /** @throws EngineError conflict when somebody answers there, or when it is no socket. */

@@ -53,6 +53,23 @@ export function onceReadable(fd: number, callback: () => void): { cancel(): void
   return { cancel: () => handle.close() };
 }
 
+/** Calls back whenever a descriptor can be read, in every turn of the event loop until it cannot. */
+export interface ReadableWatch {
+  pause(): void;
+  resume(): void;
+  /** Before the descriptor is closed. */
+  close(): void;
+}
+
+export function watchReadable(fd: number, callback: () => void): ReadableWatch {
+  const handle = koffi.node.poll(fd, { readable: true }, callback);
+  return {
+    pause: () => handle.stop(),
+    resume: () => handle.start({ readable: true }, callback),
+    close: () => handle.close(),
+  };
+}
+
 function receive(fd: number, into: Uint8Array, length: number, flags: number): number | undefined {
   const count = recv(fd, into, length, flags);
   if (count >= 0) return count;
