@@ -93,7 +93,9 @@ const routes = [
     stream.end();
   }),
   route('GET', '/hang', async (x) => {
-    seen.set('hang', 'entered');
+    x.onClose(() => {
+      throw new Error('a bug in a callback');
+    });
     await new Promise<void>((resolve) => x.onClose(resolve));
     seen.set('hang', x.signal.aborted ? 'aborted' : 'replied');
   }),
@@ -384,6 +386,7 @@ test('a client that goes away aborts its exchange, in every phase', async () => 
     connection.close();
     await waitFor(`${target} to be aborted`, () => seen.get(key) === 'aborted');
   }
+  assert.ok(logged.some((line) => line.startsWith('a callback at the end of a request failed')));
 });
 
 test('attach with Upgrade gets exactly the documented head, and half-closes work in both directions', async () => {

@@ -1,7 +1,7 @@
 /**
- * One request and its reply, as the routes see it. Everything of the request that is not its body can be read at any
- * time; exactly one of `send*`, `stream`, `hijack` and `sendHijackError` answers it. What a handler throws becomes the
- * reply when none was begun (error-status.ts), and closes the connection when one was.
+ * One request and its reply, as the routes see it. Everything of the request that is not its body can be read until
+ * the reply is complete; exactly one of `send*`, `stream`, `hijack` and `sendHijackError` answers it. What a handler
+ * throws becomes the reply when none was begun (error-status.ts), and closes the connection when one was.
  */
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';

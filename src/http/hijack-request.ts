@@ -80,7 +80,7 @@ export function runOnRawSocket(
   head: RequestHead,
   body: Buffer,
 ): void {
-  const exchange = new HttpExchange(services, gate, new RawTransport(socket, false), found, method, head);
+  const exchange = new HttpExchange(services, gate, new RawTransport(socket), found, method, head);
   exchange.body.push(body, true);
   socket.on('close', () => exchange.settle(true));
   exchange.run();

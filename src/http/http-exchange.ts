@@ -12,6 +12,7 @@ import { RequestBody } from './request-body.js';
 import { KeptHead, type RequestHead } from './request-head.js';
 import { statusLine, type ResponseHeads } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
+import { runAll } from './stream-state.js';
 import type { RouteMatch } from './router.js';
 import type { Transport } from './transport.js';
 
@@ -218,7 +219,11 @@ export class HttpExchange implements Exchange {
       this.#body?.fail();
       this.#abortController?.abort();
     }
-    for (const callback of this.#closeCallbacks ?? []) callback();
+    if (this.#closeCallbacks !== undefined) runAll(this.#closeCallbacks, (error) => this.report(error));
+  }
+
+  report(error: unknown): void {
+    this.#log(error, 'a callback at the end of a request failed');
   }
 
   /** Cuts the connection, whatever the handler is doing. */

@@ -13,12 +13,9 @@ const JOIN_BYTES = 16 * 1024;
 
 export class RawTransport implements Transport {
   readonly #socket: Socket;
-  readonly #isHead: boolean;
 
-  /** @param isHead the request asked for the head only. */
-  constructor(socket: Socket, isHead: boolean) {
+  constructor(socket: Socket) {
     this.#socket = socket;
-    this.#isHead = isHead;
   }
 
   pause(): void {}
@@ -29,7 +26,7 @@ export class RawTransport implements Transport {
     const bytes = typeof body === 'string' ? Buffer.from(body) : (body ?? new Uint8Array(0));
     const length = isBodiless(head.status) ? '' : `Content-Length: ${bytes.length}\r\n`;
     this.#socket.write(renderHead(head, length));
-    if (!this.#isHead && !isBodiless(head.status)) this.#socket.write(bytes);
+    if (!isBodiless(head.status)) this.#socket.write(bytes);
     this.#socket.end();
     linger(this.#socket);
   }

@@ -61,7 +61,18 @@ export class StreamState {
       else waiter.resolve();
     }
     this.#owner.settle(gone);
-    for (const callback of this.#closeCallbacks) callback();
+    runAll(this.#closeCallbacks, (error) => this.#owner.report(error));
+  }
+}
+
+/** Runs every callback, whatever the others throw. */
+export function runAll(callbacks: readonly (() => void)[], report: (error: unknown) => void): void {
+  for (const callback of callbacks) {
+    try {
+      callback();
+    } catch (error) {
+      report(error);
+    }
   }
 }
 

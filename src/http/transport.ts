@@ -8,6 +8,8 @@ import type { ResponseStream } from './response-stream.js';
 export interface StreamOwner {
   /** The stream is over; `gone` when the client left before its end. Called once. */
   settle(gone: boolean): void;
+  /** A callback of the stream's user threw: a bug that must not reach the event loop. */
+  report(error: unknown): void;
 }
 
 /** The methods are called at most once for each exchange, `abort` at any time before it is over. */
