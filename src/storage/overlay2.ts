@@ -187,17 +187,15 @@ export class Overlay2Store implements LayerStore {
         await this.trash.take(directory);
         return present;
       }
-      if (parent !== undefined) {
-        if (this.#readOnly.get(parent).depth >= MAX_DEPTH) throw invalid('max depth exceeded', { code: 'LAYER_DEPTH' });
-        this.#readOnly.retain(parent); // it must not go while this takes its time
-      }
-      try {
+      if (parent !== undefined && this.#readOnly.get(parent).depth >= MAX_DEPTH) throw invalid('max depth exceeded', { code: 'LAYER_DEPTH' });
+      const add = async (): Promise<LayerInfo> => {
         await this.#settle(join(directory, 'diff'), layer);
-        return await this.#readOnly.add(directory, { chainId, diffId, parent, sizeBytes });
+        return this.#readOnly.add(directory, { chainId, diffId, parent, sizeBytes });
+      };
+      try {
+        return await (parent === undefined ? add() : this.#readOnly.pinned(parent, add));
       } catch (error) {
         throw storageError(error, 'storing layer');
-      } finally {
-        if (parent !== undefined) await this.#readOnly.release(parent);
       }
     });
   }
@@ -211,7 +209,7 @@ export class Overlay2Store implements LayerStore {
   }
 
   async *#tar(layer: ReadOnlyLayer): AsyncGenerator<Buffer> {
-    this.#readOnly.retain(layer.chainId);
+    const unpin = this.#readOnly.pin(layer.chainId);
     try {
       const hash = createHash('sha256');
       const { shortId, diffId } = layer;
@@ -221,7 +219,7 @@ export class Overlay2Store implements LayerStore {
       }
       if (`sha256:${hash.digest('hex')}` !== diffId) throw dataLoss(`layer ${diffId} was changed on disk`, { code: 'LAYER_DAMAGED' });
     } finally {
-      await this.#readOnly.release(layer.chainId);
+      await unpin();
     }
   }
 }

@@ -1,6 +1,6 @@
 /** What Node's fs cannot do to an inode: device nodes and times in nanoseconds. Paths as Node's fs takes them. */
 import { invalid } from '../errors/engine-error.js';
-import { libc } from './libc.js';
+import { cPath, libc } from './libc.js';
 
 type Path = string | Buffer;
 
@@ -41,17 +41,17 @@ export function makeDevice(path: Path, kind: keyof typeof KIND, major: number, m
     throw invalid(`device number ${major}:${minor} is out of range`, { code: 'DEVICE_NUMBER' });
   }
   const device = ((minor & 0xfff00) * 0x1000 + (major << 8) + (minor & 0xff)) >>> 0;
-  mknod(path, KIND[kind] | 0o600, BigInt(device));
+  mknod(cPath(path), KIND[kind] | 0o600, BigInt(device));
 }
 
 /** Makes a FIFO with mode 0600 less the umask. @throws EngineError code EEXIST. */
 export function makeFifo(path: Path): void {
-  mkfifo(path, 0o600);
+  mkfifo(cPath(path), 0o600);
 }
 
 /** Sets access and modification time of the file itself, also when it is a symbolic link. */
 export function setTimes(path: Path, seconds: number, nanoseconds: number): void {
-  utimensat(AT_FDCWD, path, fillTimes(seconds, nanoseconds), AT_SYMLINK_NOFOLLOW);
+  utimensat(AT_FDCWD, cPath(path), fillTimes(seconds, nanoseconds), AT_SYMLINK_NOFOLLOW);
 }
 
 /** Sets access and modification time of an open file. */

@@ -53,6 +53,13 @@ export const libc = {
   },
 };
 
+/** A path as C functions want it: a string is terminated on its way, the bytes of a Buffer are not. */
+export function cPath(path: string | Buffer): string | Buffer {
+  return typeof path === 'string' ? path : Buffer.concat([path, NUL]);
+}
+
+const NUL = Buffer.alloc(1);
+
 /**
  * The error for a failed system call: kind `internal` (callers that expect an errno wrap it into what it means to
  * them), code the errno's name such as `ENOENT`, details `{ syscall, errno }`.

@@ -1,5 +1,5 @@
 /** Extended attributes, never following a symbolic link in the last component. Paths as Node's fs takes them. */
-import { libc, syscallError } from './libc.js';
+import { cPath, libc, syscallError } from './libc.js';
 
 type Path = string | Buffer;
 
@@ -19,12 +19,12 @@ const scratch = Buffer.allocUnsafeSlow(65_536);
 
 /** Sets an attribute, replacing its old value. @throws EngineError code ENOTSUP, EPERM, ENOSPC, ENOENT. */
 export function setXattr(path: Path, name: string, value: Buffer): void {
-  lsetxattr(path, name, value, value.length, 0);
+  lsetxattr(cPath(path), name, value, value.length, 0);
 }
 
 /** The value of an attribute; undefined when it, or the file system's support for it, is missing. */
 export function getXattr(path: Path, name: string): Buffer | undefined {
-  const length = lgetxattr(path, name, scratch, scratch.length);
+  const length = lgetxattr(cPath(path), name, scratch, scratch.length);
   if (length >= 0) return Buffer.from(scratch.subarray(0, length));
   const errno = libc.errno();
   if (errno === ENODATA || errno === EOPNOTSUPP) return undefined;
@@ -33,7 +33,7 @@ export function getXattr(path: Path, name: string): Buffer | undefined {
 
 /** Names of all attributes that this process may see, sorted; none when the file system has no such thing. */
 export function listXattrs(path: Path): string[] {
-  const length = llistxattr(path, scratch, scratch.length);
+  const length = llistxattr(cPath(path), scratch, scratch.length);
   if (length > 0) return scratch.toString('latin1', 0, length - 1).split('\0').sort();
   if (length === 0) return [];
   const errno = libc.errno();

@@ -20,6 +20,10 @@ export interface ReadOnlyLayer extends LayerInfo {
   readonly chainBytes: number;
   /** References, each child counting as one. */
   references: number;
+  /** Uses by this store itself, for the time of an operation. */
+  pins: number;
+  /** The last reference was dropped while it was pinned. */
+  isDoomed: boolean;
 }
 
 interface IndexRecord {
@@ -106,7 +110,7 @@ export class ReadOnlyLayers {
     return this.#lock.run(chainId, work);
   }
 
-  /** Moves a complete directory into place and makes it durable. The parent must be retained, and the chain ID held, during the call. */
+  /** Moves a complete directory into place and makes it durable. The parent must be pinned, and the chain ID held, during the call. */
   async add(directory: string, layer: LayerInfo): Promise<ReadOnlyLayer> {
     const { chainId, diffId, parent, sizeBytes } = layer;
     const name = await this.#moveIn(directory);
@@ -122,7 +126,29 @@ export class ReadOnlyLayers {
   }
 
   retain(chainId: Digest): void {
-    this.get(chainId).references++;
+    const layer = this.get(chainId);
+    layer.references++;
+    layer.isDoomed = false;
+  }
+
+  /** Runs `work` while the layer cannot go. Unlike a reference that is dropped, the end of it removes nothing by itself. */
+  async pinned<T>(chainId: Digest, work: () => Promise<T>): Promise<T> {
+    const unpin = this.pin(chainId);
+    try {
+      return await work();
+    } finally {
+      await unpin();
+    }
+  }
+
+  /** As `pinned`, until the returned function is called. */
+  pin(chainId: Digest): () => Promise<void> {
+    const layer = this.get(chainId);
+    layer.pins++;
+    return async () => {
+      layer.pins--;
+      if (layer.isDoomed) await this.#removeUnused(layer);
+    };
   }
 
   /** Drops one reference and removes what nothing refers to any more. Returns it, the topmost first. */
@@ -130,6 +156,7 @@ export class ReadOnlyLayers {
     const layer = this.get(chainId);
     if (layer.references === 0) throw internal(`layer ${chainId} was released more often than retained`);
     layer.references--;
+    layer.isDoomed = layer.references === 0;
     return this.#removeUnused(layer);
   }
 
@@ -143,10 +170,12 @@ export class ReadOnlyLayers {
   async #removeUnused(layer: ReadOnlyLayer): Promise<Digest[]> {
     const unused: ReadOnlyLayer[] = [];
     // All are taken out of the map before the first wait, so that nobody can take a reference on a layer that goes.
-    for (let at: ReadOnlyLayer | undefined = layer; at && at.references === 0 && this.#layers.delete(at.chainId); ) {
+    for (let at: ReadOnlyLayer | undefined = layer; at && at.references === 0 && at.pins === 0 && this.#layers.delete(at.chainId); ) {
       unused.push(at);
       at = at.parent === undefined ? undefined : this.#layers.get(at.parent);
-      if (at) at.references--;
+      if (!at) break;
+      at.references--;
+      at.isDoomed = at.references === 0;
     }
     for (const { chainId, shortId: name } of unused) {
       await this.#lock.run(chainId, async () => {
@@ -204,6 +233,8 @@ export class ReadOnlyLayers {
       depth: (below?.depth ?? 0) + 1,
       chainBytes: (below?.chainBytes ?? 0) + sizeBytes,
       references: 0,
+      pins: 0,
+      isDoomed: false,
     };
     this.#layers.set(chainId, layer);
     return layer;

@@ -35,6 +35,8 @@ interface Directory {
   /** False for a directory that no entry named. */
   named: boolean;
   opaque: boolean;
+  /** Nothing of a directory below shines through, not even its attributes: this tar deletes that. */
+  isNew: boolean;
   mode: number;
   uid: number;
   gid: number;
@@ -48,6 +50,7 @@ type Xattrs = ReadonlyMap<string, Buffer> | undefined;
 const implicit = (): Directory => ({
   named: false,
   opaque: false,
+  isNew: false,
   mode: 0o755,
   uid: 0,
   gid: 0,
@@ -148,7 +151,7 @@ export class LayerTree {
   /** Hides what the layers below have at a path. What this layer itself has there stays (OCI image layer, "Whiteouts"). */
   makeWhiteout(path: string): void {
     const own = this.#directories.get(path);
-    if (own) own.opaque = true;
+    if (own) own.opaque = own.isNew = true;
     if (own || this.#dangling.has(path) || lstatSync(this.at(path), { throwIfNoEntry: false })) return;
     makeDevice(this.at(path), 'char', 0, 0);
   }
@@ -167,7 +170,7 @@ export class LayerTree {
       const at = this.at(path);
       if (directory.opaque) setXattr(at, OPAQUE, YES);
       if (!directory.named) {
-        implicitDirs.push(path);
+        if (!directory.isNew) implicitDirs.push(path);
         chmodSync(at, directory.mode);
         continue;
       }
@@ -272,7 +275,7 @@ export class LayerTree {
       if (!isWhiteout(found)) throw invalid(`${JSON.stringify(path)} is not a directory`, { code: 'TAR_NOT_DIRECTORY' });
       // Deleted and made again by what is in it: nothing of the layers below shines through.
       unlinkSync(this.at(path));
-      directory.opaque = true;
+      directory.opaque = directory.isNew = true;
     }
     mkdirSync(this.at(path), 0o700);
     this.#directories.set(path, directory);
