@@ -21,6 +21,8 @@ export interface LogReadOptions {
 export interface ContainerLog {
   /** Path for inspect, '' when the driver has none. */
   readonly path: string;
+  /** Lines that were not logged since it was opened: no room in non-blocking mode, or the disk refused them. */
+  readonly droppedLines: number;
   /**
    * Takes raw output, in any pieces. Returns false when the writer is behind: stop reading the FIFO until `drain`.
    * Partial lines are joined up to 16 KiB.
@@ -48,6 +50,8 @@ export interface LogDriver {
     readonly env: readonly string[];
     readonly name: string;
     readonly imageName: string;
+    /** For the tag option. */
+    readonly imageId?: string;
   }): Promise<ContainerLog>;
   /** Reads the log of a container that is not running; nothing there reads as empty. */
   read(

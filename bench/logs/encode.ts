@@ -1,0 +1,27 @@
+/** Throughput of the json-file encoder: payload bytes per second on one core, for lines of several kinds. */
+import { JsonEncoder } from '../../src/logs/json-encoder.js';
+
+const CHUNK_BYTES = 64 * 1024;
+const ROUNDS = 4000;
+
+const lines: Readonly<Record<string, string>> = {
+  'ascii, 100 bytes': `${'x'.repeat(20)} the quick brown fox jumps over the lazy dog 0123456789 ${'y'.repeat(22)}\n`,
+  'ascii, 1000 bytes': `${'0123456789'.repeat(100)}\n`,
+  'json, 130 bytes': `${JSON.stringify({ level: 'info', msg: 'request done', path: '/v1/things', status: 200, durationMs: 12.5, id: 'a'.repeat(32) })}\n`,
+  'utf-8, 110 bytes': `${'Größe: 12 µm, Straße 5 — '.repeat(4)}\n`,
+};
+
+for (const [name, line] of Object.entries(lines)) {
+  const chunk = Buffer.from(line.repeat(Math.floor(CHUNK_BYTES / Buffer.byteLength(line))));
+  const encoder = new JsonEncoder();
+  const out = Buffer.allocUnsafeSlow(CHUNK_BYTES * 6);
+  const round = (): void => {
+    encoder.begin('stdout', 1_735_787_045_123_456_789n);
+    if (encoder.encodeLines(chunk, 0, out, 0, out.length / 2) !== chunk.length) throw new Error('not all was encoded');
+  };
+  for (let i = 0; i < ROUNDS / 4; i++) round();
+  const start = process.hrtime.bigint();
+  for (let i = 0; i < ROUNDS; i++) round();
+  const seconds = Number(process.hrtime.bigint() - start) / 1e9;
+  console.log(JSON.stringify({ bench: 'logs/encode', lines: name, payloadMBps: Math.round((ROUNDS * chunk.length) / 1e6 / seconds), writtenMBps: Math.round((ROUNDS * encoder.end) / 1e6 / seconds) }));
+}

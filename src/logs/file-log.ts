@@ -1,0 +1,147 @@
+/** The log of one running container, kept in files. */
+import { constants } from 'node:fs';
+import type { ContainerLog, LogReadOptions, StreamName } from '../ports/logs.js';
+import type { LogFile } from './log-file.js';
+import { openRotated, openSegment } from './log-files.js';
+import { LogReader, type Block, type FollowCursor, type LiveLog } from './log-reader.js';
+import type { LogSnapshot } from './log-start.js';
+import { LogWriter } from './log-writer.js';
+import type { LogObserver } from './observer.js';
+import type { RecordFormat } from './record-format.js';
+import type { Segment } from './segment.js';
+
+/** Blocks kept for the other followers, who are a little behind the first. */
+const SHARED_BLOCKS = 8;
+/** How much of what is rotated away is kept from being freed for a follower that does not read. */
+const HELD_BYTES = 64 << 20;
+
+interface SharedBlock {
+  readonly segment: Segment;
+  readonly offset: number;
+  readonly options: string;
+  readonly block: Promise<Block>;
+}
+
+export class FileLog implements ContainerLog, LiveLog {
+  droppedLines = 0;
+  readonly #writer: LogWriter;
+  readonly #followers = new Set<FollowCursor>();
+  #shared: SharedBlock[] = [];
+  #closing: Promise<void> | undefined;
+  #isClosed = false;
+
+  constructor(
+    /** As inspect shows it. */
+    readonly path: string,
+    private readonly file: LogFile,
+    private readonly format: RecordFormat,
+    private readonly observer: LogObserver,
+    options: { readonly attrs: Readonly<Record<string, string>>; readonly lastTimeNs: bigint | undefined; readonly maxBufferBytes: number | undefined },
+    private readonly onClosed: () => void,
+  ) {
+    this.#writer = new LogWriter(file, format.createEncoder(options.attrs), {
+      advanced: () => this.#advanced(),
+      written: (bytes) => observer.written(bytes),
+      dropped: (lines) => {
+        this.droppedLines += lines;
+        observer.dropped(lines);
+      },
+      failed: (error, what) => observer.failed(error, what),
+    }, options);
+  }
+
+  write(stream: StreamName, chunk: Buffer): boolean {
+    // What arrives after the end has nowhere to go; the container's streams are closed before its log.
+    return this.#closing !== undefined || this.#writer.write(stream, chunk);
+  }
+
+  onceDrained(callback: () => void): void {
+    this.#writer.onceDrained(callback);
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  read(options: LogReadOptions): AsyncIterableIterator<Buffer> {
+    const { observer } = this;
+    if (this.#isClosed) return readFiles(this.file.path, this.format, options, observer);
+    return new LogReader(() => this.#snapshot(), this.format, options, this, (bytes) => observer.damaged(bytes));
+  }
+
+  addFollower(cursor: FollowCursor): void {
+    this.#followers.add(cursor);
+  }
+
+  removeFollower(cursor: FollowCursor): void {
+    this.#followers.delete(cursor);
+    if (this.#followers.size < 2) this.#shared = [];
+  }
+
+  share(segment: Segment, offset: number, options: string, produce: () => Promise<Block>): Promise<Block> {
+    if (this.#followers.size < 2) return produce();
+    const known = this.#shared.find((shared) => shared.segment === segment && shared.offset === offset && shared.options === options);
+    if (known) return known.block;
+    const block = produce();
+    const entry = { segment, offset, options, block };
+    this.#shared.push(entry);
+    if (this.#shared.length > SHARED_BLOCKS) this.#shared.shift();
+    // A failed read is told to those who waited for it, and tried again by the next.
+    block.catch(() => (this.#shared = this.#shared.filter((other) => other !== entry)));
+    return block;
+  }
+
+  async #close(): Promise<void> {
+    await this.#writer.end();
+    this.#isClosed = true;
+    const closed = this.file.close();
+    this.#advanced();
+    await closed;
+    this.onClosed();
+  }
+
+  async #snapshot(): Promise<LogSnapshot> {
+    // Whoever saw output elsewhere finds it here, too.
+    await this.#writer.flushed();
+    if (this.#isClosed) return openFiles(this.file.path, this.observer);
+    const { rotated, segment } = await this.file.snapshot((error) => this.observer.failed(error, 'compressed log file is damaged'));
+    return { rotated, segment, end: segment.size };
+  }
+
+  #advanced(): void {
+    const newest = this.file.segment;
+    for (const cursor of this.#followers) {
+      if (cursor.segment !== newest) this.#limitLag(cursor, newest);
+      const { wake } = cursor;
+      cursor.wake = undefined;
+      wake?.();
+    }
+  }
+
+  /** A follower that does not read must not hold files that were deleted, and fill the disk. */
+  #limitLag(cursor: FollowCursor, newest: Segment): void {
+    let behind = -cursor.offset;
+    for (let segment: Segment | undefined = cursor.segment; segment; segment = segment.next) behind += segment.size;
+    if (behind <= this.file.policy.maxBytes * this.file.policy.maxFiles + HELD_BYTES) return;
+    this.observer.damaged(behind - newest.size);
+    cursor.moveTo(newest, 0);
+  }
+}
+
+/** Reads a log that nobody writes; nothing there reads as empty. */
+export function readFiles(path: string, format: RecordFormat, options: LogReadOptions, observer: LogObserver): AsyncIterableIterator<Buffer> {
+  return new LogReader(() => openFiles(path, observer), format, options, undefined, (bytes) => observer.damaged(bytes));
+}
+
+async function openFiles(path: string, observer: LogObserver): Promise<LogSnapshot> {
+  const rotated = await openRotated(path, (error) => observer.failed(error, 'compressed log file is damaged'));
+  try {
+    const segment = await openSegment(path, constants.O_RDONLY);
+    return { rotated, segment, end: segment.size };
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return { rotated, segment: undefined, end: 0 };
+    await Promise.all(rotated.map((source) => source.close()));
+    throw error;
+  }
+}

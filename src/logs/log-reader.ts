@@ -1,0 +1,167 @@
+/** Reads a log as it is, and on as it grows. */
+import type { LogReadOptions } from '../ports/logs.js';
+import { giveBuffer, takeBuffer } from './buffer-pool.js';
+import { findStart, type LogSnapshot } from './log-start.js';
+import { MAX_RECORD_BYTES, type OnDamage, type RecordDecoder, type RecordFormat } from './record-format.js';
+import type { Segment } from './segment.js';
+
+/** What one step of reading yields. */
+export interface Block {
+  readonly output: Buffer;
+  /** Where the next step begins; not beyond the start when there is no whole record. */
+  readonly next: number;
+  readonly isFinished: boolean;
+}
+
+/** Where a follower is in a log that grows. */
+export class FollowCursor {
+  /** Set while the follower waits for more. */
+  wake: (() => void) | undefined;
+
+  /** Takes over the caller's hold of the segment. */
+  constructor(
+    public segment: Segment,
+    public offset: number,
+  ) {}
+
+  /** Goes on with a later segment of the same log. */
+  moveTo(segment: Segment, offset: number): void {
+    const left = this.segment;
+    this.segment = segment.acquire();
+    this.offset = offset;
+    left.release();
+  }
+}
+
+/** What a log that is being written offers to its readers. */
+export interface LiveLog {
+  /** Counts a follower in until it is removed. */
+  addFollower(cursor: FollowCursor): void;
+  removeFollower(cursor: FollowCursor): void;
+  /** The block at this place for these options: from whoever produced it first. */
+  share(segment: Segment, offset: number, options: string, produce: () => Promise<Block>): Promise<Block>;
+}
+
+export class LogReader implements AsyncIterableIterator<Buffer> {
+  readonly #run: AsyncGenerator<Buffer, undefined>;
+  readonly #decoder: RecordDecoder;
+  readonly #optionsKey: string;
+  #cursor: FollowCursor | undefined;
+  #isStopped = false;
+
+  /**
+   * @param open takes a snapshot of the log when the first piece is asked for.
+   * @param live undefined for a log that nobody writes: then `follow` has no effect.
+   */
+  constructor(
+    private readonly open: () => Promise<LogSnapshot>,
+    private readonly format: RecordFormat,
+    private readonly options: LogReadOptions,
+    private readonly live: LiveLog | undefined,
+    private readonly onDamage: OnDamage,
+  ) {
+    this.#decoder = format.createDecoder(options, onDamage);
+    this.#optionsKey = [options.stdout, options.stderr, options.timestamps, options.details, options.multiplexed, options.sinceNs, options.untilNs].join();
+    this.#run = this.#read();
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<IteratorResult<Buffer, undefined>> {
+    return this.#run.next();
+  }
+
+  /** Frees everything; a pending `next` is settled. */
+  async return(): Promise<IteratorResult<Buffer, undefined>> {
+    this.#isStopped = true;
+    this.#cursor?.wake?.();
+    return this.#run.return(undefined);
+  }
+
+  async *#read(): AsyncGenerator<Buffer, undefined> {
+    const snapshot = await this.open();
+    let held = snapshot.segment;
+    try {
+      const start = await findStart(snapshot, this.format, this.options);
+      let { offset } = start;
+      for (const source of snapshot.rotated.slice(start.index)) {
+        const segment = await source.segment();
+        yield* this.#blocks(segment, offset, segment.size);
+        await source.close();
+        offset = 0;
+      }
+      if (!held || this.#isDone) return;
+      yield* this.#blocks(held, offset, snapshot.end);
+      if (!this.live || !this.options.follow) return;
+      const cursor = new FollowCursor(held, snapshot.end);
+      held = undefined;
+      yield* this.#follow(this.live, cursor);
+    } finally {
+      held?.release();
+      await Promise.all(snapshot.rotated.map((source) => source.close()));
+    }
+  }
+
+  get #isDone(): boolean {
+    return this.#isStopped || this.#decoder.isFinished;
+  }
+
+  async *#blocks(segment: Segment, from: number, to: number): AsyncGenerator<Buffer, undefined> {
+    for (let offset = from; offset < to && !this.#isDone; ) {
+      const block = await this.#block(segment, offset, to);
+      // The end of the file is an unfinished record: not ours to tell.
+      if (block.next === offset) return;
+      offset = block.next;
+      if (block.output.length > 0) yield block.output;
+      if (block.isFinished) return;
+    }
+  }
+
+  async *#follow(live: LiveLog, cursor: FollowCursor): AsyncGenerator<Buffer, undefined> {
+    this.#cursor = cursor;
+    live.addFollower(cursor);
+    try {
+      while (!this.#isDone) {
+        const { segment } = cursor;
+        if (cursor.offset < segment.size) {
+          const block = await this.#block(segment, cursor.offset, segment.size);
+          // When we were moved on meanwhile, what was read is still next in order.
+          if (cursor.segment === segment) cursor.offset = block.next === cursor.offset ? segment.size : block.next;
+          if (block.output.length > 0) yield block.output;
+          if (block.isFinished) return;
+        } else if (segment.next) cursor.moveTo(segment.next, 0);
+        else if (segment.isSealed) return;
+        else await new Promise<void>((resolve) => (cursor.wake = resolve));
+      }
+    } finally {
+      live.removeFollower(cursor);
+      cursor.segment.release();
+    }
+  }
+
+  #block(segment: Segment, from: number, to: number): Promise<Block> {
+    const produce = (): Promise<Block> => this.#produce(segment, from, to);
+    return this.live && !segment.isSealed ? this.live.share(segment, from, this.#optionsKey, produce) : produce();
+  }
+
+  async #produce(segment: Segment, from: number, to: number): Promise<Block> {
+    let buffer = takeBuffer();
+    segment.acquire();
+    try {
+      for (let offset = from; ; ) {
+        const length = await segment.read(buffer, Math.min(buffer.length, to - offset), offset);
+        const output = this.#decoder.decode(buffer, length);
+        if (this.#decoder.consumed > 0) return { output, next: offset + this.#decoder.consumed, isFinished: this.#decoder.isFinished };
+        if (length < buffer.length) return { output, next: offset, isFinished: false };
+        // A record that is larger than the buffer, or no record at all.
+        if (buffer.length >= MAX_RECORD_BYTES) offset += this.#decoder.skip(buffer);
+        else buffer = Buffer.allocUnsafeSlow(MAX_RECORD_BYTES);
+      }
+    } finally {
+      segment.release();
+      giveBuffer(buffer);
+    }
+  }
+}
