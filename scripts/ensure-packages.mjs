@@ -73,10 +73,10 @@ const aptEnvironment = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
 let listsAreFresh = false;
 
 function apt(args, options = {}) {
-  const lock = ['-o', 'DPkg::Lock::Timeout=300'];
-  if (!listsAreFresh) run('apt-get', ['-qq', ...lock, 'update'], { env: aptEnvironment });
+  const always = ['-o', 'DPkg::Lock::Timeout=300', '-o', 'Dpkg::Use-Pty=0'];
+  if (!listsAreFresh) run('apt-get', ['-qq', ...always, 'update'], { env: aptEnvironment });
   listsAreFresh = true;
-  run('apt-get', ['-qq', '-y', ...lock, ...args], { env: aptEnvironment, ...options });
+  run('apt-get', ['-qq', '-y', ...always, ...args], { env: aptEnvironment, ...options });
 }
 
 function missingPackages(purpose) {
