@@ -1,6 +1,6 @@
 /** The container machine's effects over the drivers. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { EngineError, internal, isEngineError } from '../../errors/engine-error.js';
+import { conflict, EngineError, internal, isEngineError } from '../../errors/engine-error.js';
 import type { AttachResult } from '../../ports/network.js';
 import type { ContainerEffects, StopInput } from './container.effects.types.js';
 import type { ContainerIoRegistry } from './container-io.js';
@@ -56,7 +56,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
         mounts: starting.mounts,
         cgroupsPath: deps.cgroupsPathFor(starting),
         ...optional('initPath', deps.initPathFor(starting)),
-        joins: joins(starting),
+        ...sharedNamespaces(starting),
       });
       const creating = tasks.create({ id, spec, runtime: deps.runtimeFor(starting), stdio: io.paths, labels: {} });
       undo.add('task', () => tasks.delete(id));
@@ -72,6 +72,21 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       await undo.run();
       throw startError(error);
     }
+  }
+
+  /** Namespaces of other containers, by way of their init process; with the IPC namespace goes its /dev/shm. */
+  function sharedNamespaces({ hostConfig }: ContainerRecord): { joins: Partial<Record<'ipc' | 'pid' | 'uts', string>>; shmPath?: string } {
+    const joins: Partial<Record<'ipc' | 'pid' | 'uts', string>> = {};
+    let shmPath: string | undefined;
+    for (const [kind, mode] of [['ipc', hostConfig.IpcMode], ['pid', hostConfig.PidMode], ['uts', hostConfig.UTSMode]] as const) {
+      if (!mode.startsWith('container:')) continue;
+      const other = deps.find(mode.slice('container:'.length));
+      if (!other || other.state.pid === 0) throw conflict(`cannot join ${kind.toUpperCase()} namespace of a non running container: ${mode.slice('container:'.length)}`);
+      joins[kind] = `/proc/${other.state.pid}/ns/${kind}`;
+      if (kind === 'ipc') shmPath = `/proc/${other.state.pid}/root/dev/shm`;
+    }
+    if (hostConfig.IpcMode === 'host') shmPath = '/dev/shm';
+    return { joins, ...optional('shmPath', shmPath) };
   }
 
   async function mountRoot(id: string, undo: Undo): Promise<string> {
@@ -209,10 +224,6 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
 function ownsSandbox(record: ContainerRecord): boolean {
   const mode = record.hostConfig.NetworkMode;
   return mode !== 'host' && !mode.startsWith('container:');
-}
-
-function joins(_record: ContainerRecord): Record<string, string> {
-  return {};
 }
 
 function wantedPorts(record: ContainerRecord): AttachResult['ports'] {

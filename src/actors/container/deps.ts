@@ -4,14 +4,10 @@ import type { ImageStore } from '../../ports/images.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { Logger } from '../../ports/logger.js';
 import type { NetworkDriver } from '../../ports/network.js';
-import type { BuiltSpec, SpecInput } from '../../ports/runtime.js';
+import type { SpecBuilder } from '../../ports/runtime.js';
 import type { ProcessStdio, RuntimeChoice, StdioPaths, TaskService } from '../../ports/supervisor.js';
 import type { ContainerRecords } from './records.js';
 import type { ContainerRecord } from './container.record.js';
-
-export interface SpecBuilder {
-  build(input: SpecInput): Promise<BuiltSpec>;
-}
 
 export interface StdioFactory {
   create(options: { readonly dir: string; readonly stdin: boolean; readonly stdout: boolean; readonly stderr: boolean; readonly terminal: boolean }): Promise<ProcessStdio>;
@@ -41,6 +37,8 @@ export interface ContainerDeps {
   cgroupsPathFor(record: ContainerRecord): string;
   /** Host path of the init binary for containers that run under one. */
   initPathFor(record: ContainerRecord): string | undefined;
+  /** What readers see of another container, whose namespaces this one may join. */
+  find(id: string): ContainerRecord | undefined;
   /** Writes the three files; endpoints may still be unknown, the next call replaces the contents in place. */
   writeFiles(record: ContainerRecord): Promise<ContainerFiles>;
   emit(type: 'container' | 'network' | 'volume', action: string, id: string, attributes: Readonly<Record<string, string>>): void;

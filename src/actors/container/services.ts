@@ -14,7 +14,7 @@ export interface ServiceDeps {
   readonly tasks: TaskService;
   emit(action: string, record: ContainerRecord, attributes?: Readonly<Record<string, string>>): void;
   /** Checks merged limits and returns them as OCI `LinuxResources`, with warnings. */
-  resources(host: HostConfig): { readonly linux: Record<string, unknown>; readonly warnings: readonly string[] };
+  resources(host: HostConfig): Promise<{ readonly linux: Record<string, unknown>; readonly warnings: readonly string[] }>;
 }
 
 export class ContainerServices {
@@ -55,7 +55,7 @@ export class ContainerServices {
     if (change.Memory !== undefined && change.MemorySwap === undefined && hostConfig.MemorySwap > 0 && hostConfig.Memory > hostConfig.MemorySwap) {
       throw refuse(conflict('Memory limit should be smaller than already set memoryswap limit, update the memoryswap at the same time'));
     }
-    const { linux, warnings } = this.deps.resources(hostConfig);
+    const { linux, warnings } = await this.deps.resources(hostConfig);
     if (isRunning(record)) await this.deps.tasks.update(record.id, linux);
     const updated = await this.deps.containers.ask<Extract<ContainerCommand, { type: 'container.amend' }>>(record.id, {
       type: 'container.amend',

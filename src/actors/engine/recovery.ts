@@ -14,10 +14,12 @@ export interface RecoveryDeps {
   readonly containers: ContainerDirectory;
   readonly tasks: TaskService;
   readonly layers: LayerStore;
+  /** Network namespaces on this host, by container. */
+  readonly network: { sandboxIds(): string[]; removeSandbox(id: string): Promise<void> };
 }
 
 /** Gives every container its actor, removes what belongs to none, reports both. Policies start their containers later. */
-export async function recoverContainers({ log, records, containers, tasks, layers }: RecoveryDeps): Promise<void> {
+export async function recoverContainers({ log, records, containers, tasks, layers, network }: RecoveryDeps): Promise<void> {
   const [{ records: found, removed, damaged }, running] = await Promise.all([records.load(), tasks.list()]);
   if (removed.length > 0) log.warn({ containers: removed }, 'removed what a crash left of containers that were being created or removed');
   for (const { id, reason } of damaged) log.error({ container: id, reason }, 'container record cannot be read; the container is left alone');
@@ -33,6 +35,7 @@ export async function recoverContainers({ log, records, containers, tasks, layer
         await tasks.kill(id, 9, { all: true }).catch(() => undefined);
         await tasks.delete(id).catch((error: unknown) => log.error({ err: error, container: id }, 'task not deleted'));
       }),
+    ...network.sandboxIds().filter((id) => !known.has(id)).map((id) => network.removeSandbox(id)),
     ...layers
       .writableIds()
       .filter((id) => !known.has(id))

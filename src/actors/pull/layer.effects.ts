@@ -62,8 +62,8 @@ export class LayerTransfers implements LayerEffects {
       publish(chainId, { phase: 'extracted' });
       if (parent !== undefined) await this.#below(parent, signal);
       signal.throwIfAborted();
-      const { sizeBytes, implicitDirs, danglingLinks } = output;
-      await staged.commit({ diffId, parent, sizeBytes, implicitDirs, danglingLinks });
+      const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = output;
+      await staged.commit({ diffId, parent, sizeBytes, implicitDirs, danglingLinks, whiteouts });
     } catch (error) {
       await staged.discard();
       throw error;

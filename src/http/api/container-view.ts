@@ -10,6 +10,8 @@ export interface ViewContext {
   graphData(id: string): { readonly Name: string; readonly Data: Readonly<Record<string, string>> };
   /** Directory of the container's files. */
   dir(id: string): string;
+  /** Execs that have not ended. */
+  execIds(id: string): readonly string[];
 }
 
 /** `Up 5 minutes`, `Exited (0) 2 hours ago`: parsed by many a script (engine-api.md section 5). */
@@ -169,7 +171,8 @@ const inspected = new WeakMap<ContainerRecord, string>();
 
 /** GET /containers/{id}/json as JSON text. */
 export function inspectJson(record: ContainerRecord, context: ViewContext, size?: { rw: number; rootFs: number }): string {
-  if (size) return JSON.stringify(inspectObject(record, context, size));
+  // Execs come and go without a new record: what has some is rendered anew.
+  if (size || context.execIds(record.id).length > 0) return JSON.stringify(inspectObject(record, context, size));
   let text = inspected.get(record);
   if (text === undefined) inspected.set(record, (text = JSON.stringify(inspectObject(record, context))));
   return text;
@@ -178,6 +181,7 @@ export function inspectJson(record: ContainerRecord, context: ViewContext, size?
 function inspectObject(record: ContainerRecord, context: ViewContext, size?: { rw: number; rootFs: number }): unknown {
   const { state } = record;
   const dir = context.dir(record.id);
+  const execIds = context.execIds(record.id);
   const bridge = record.networks['bridge']?.endpoint;
   return {
     Id: record.id,
@@ -209,7 +213,7 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
     MountLabel: '',
     ProcessLabel: '',
     AppArmorProfile: '',
-    ExecIDs: null,
+    ExecIDs: execIds.length === 0 ? null : execIds,
     HostConfig: record.hostConfig,
     GraphDriver: { Data: context.graphData(record.id).Data, Name: context.graphData(record.id).Name },
     ...(size ? { SizeRw: size.rw, SizeRootFs: size.rootFs } : {}),

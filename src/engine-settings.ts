@@ -1,0 +1,159 @@
+/** From the configuration to what actors and routes ask: defaults of containers, runtimes, and what `info` shows. */
+import { execFile } from 'node:child_process';
+import { access } from 'node:fs/promises';
+import { delimiter, join } from 'node:path';
+import { promisify } from 'node:util';
+import type { ContainerDefaults } from './actors/container/draft.js';
+import type { ComponentVersion, SystemSettings } from './actors/engine/system.js';
+import type { Config, RuntimeEntry } from './config/config.js';
+import { invalid } from './errors/engine-error.js';
+import type { BridgeOptions } from './network/default-bridge.js';
+import type { RuntimeChoice, TaskService } from './ports/supervisor.js';
+import type { HostFacts } from './runtime/host-facts.js';
+
+const RUNC_SHIM = 'io.containerd.runc.v2';
+const INIT_BINARIES = ['docker-init', 'tini-static', 'tini'];
+
+export interface Settings {
+  readonly bridge: BridgeOptions | undefined;
+  readonly cgroupDriver: 'cgroupfs' | 'systemd';
+  readonly initPath: string;
+  readonly shown: () => SystemSettings;
+  runtimeChoice(name: string): RuntimeChoice;
+  components(tasks: TaskService): Promise<ComponentVersion[]>;
+}
+
+export function containerDefaults(config: Config, hostname: string, facts: HostFacts): ContainerDefaults {
+  return {
+    logDriver: config.logDriver,
+    logOptions: config.logOpts,
+    runtime: config.defaultRuntime,
+    runtimes: new Set(['runc', RUNC_SHIM, ...Object.keys(config.runtimes)]),
+    ipcMode: config.defaultIpcMode,
+    cgroupnsMode: config.defaultCgroupnsMode || (facts.cgroup.version === 2 ? 'private' : 'host'),
+    shmSizeBytes: config.defaultShmSizeBytes,
+    ulimits: config.defaultUlimits,
+    init: config.init,
+    hostname,
+  };
+}
+
+/** Throws invalid for a cgroup driver that this host does not have. */
+export async function systemSettings(config: Config, facts: HostFacts, id: string): Promise<Settings> {
+  const cgroupDriver = chooseCgroupDriver(config.execOpts, facts);
+  const initPath = config.initPath || (await firstOnPath(INIT_BINARIES));
+  const entry = (name: string): RuntimeEntry => config.runtimes[name] ?? (name.includes('.') || name.startsWith('/') ? { runtimeType: name } : { path: 'runc' });
+  const shown: SystemSettings = {
+    id,
+    dataRoot: config.dataRoot,
+    debug: config.debug,
+    labels: config.labels,
+    experimental: config.experimental,
+    liveRestore: config.liveRestore,
+    defaultRuntime: config.defaultRuntime,
+    runtimes: Object.fromEntries([['io.containerd.runc.v2', { path: 'runc' }], ['runc', { path: 'runc' }], ...Object.entries(config.runtimes)].map(([name, value]) => [name, describe(value as RuntimeEntry)])),
+    logDriver: config.logDriver,
+    cgroupDriver,
+    cgroupVersion: facts.cgroup.version === 2 ? '2' : '1',
+    registryMirrors: config.registryMirrors,
+    insecureCidrs: config.insecureRegistries.filter((value) => value.includes('/')),
+    insecureHosts: config.insecureRegistries.filter((value) => !value.includes('/')),
+    httpProxy: config.httpProxy,
+    httpsProxy: config.httpsProxy,
+    noProxy: config.noProxy,
+    cdiSpecDirs: config.cdiSpecDirs,
+    securityOptions: [
+      ...(facts.apparmor ? ['name=apparmor'] : []),
+      ...(facts.seccomp ? [`name=seccomp,profile=${config.seccompProfile}`] : []),
+      ...(facts.cgroup.namespaces && facts.cgroup.version === 2 ? ['name=cgroupns'] : []),
+    ],
+    ipForward: config.ipForward,
+    supervisorAddress: config.supervisor || join(config.execRoot, 'containerd', 'containerd.sock'),
+    supervisorNamespace: config.supervisorNamespace,
+    pluginsNamespace: config.supervisorPluginsNamespace,
+    initBinary: initPath === '' ? '' : (initPath.split('/').at(-1) ?? ''),
+    addressPools: config.defaultAddressPools,
+  };
+  return {
+    bridge: config.bridge === 'none' ? undefined : bridgeOptions(config),
+    cgroupDriver,
+    initPath,
+    shown: () => shown,
+    runtimeChoice(name) {
+      const runtime = entry(name);
+      if (runtime.runtimeType !== undefined && runtime.runtimeType !== RUNC_SHIM) return { type: runtime.runtimeType, ...(runtime.options ? { options: runtime.options } : {}) };
+      return { type: RUNC_SHIM, systemdCgroup: cgroupDriver === 'systemd', ...(runtime.path === undefined ? {} : { binaryName: runtime.path }) };
+    },
+    components: async (tasks) => {
+      const containerd = await tasks.version();
+      return [
+        { name: 'containerd', version: containerd.version, commit: containerd.revision },
+        ...(await versionOf('runc', 'runc', ['--version'], /runc version (\S+)/, /commit: (\S+)/)),
+        ...(initPath === '' ? [] : await versionOf('docker-init', initPath, ['--version'], /version (\S+)/, /git\.(\S+)/)),
+      ];
+    },
+  };
+}
+
+function bridgeOptions(config: Config): BridgeOptions {
+  return {
+    name: config.bridge || 'engine0',
+    bip: config.bip,
+    fixedCidr: config.fixedCidr,
+    defaultGateway: config.defaultGateway,
+    mtu: config.mtu,
+    icc: config.icc,
+    ipMasq: config.ipMasq,
+    ipForward: config.ipForward,
+    ipForwardNoDrop: config.ipForwardNoDrop,
+    iptables: config.iptables,
+    addressPools: config.defaultAddressPools,
+  };
+}
+
+function describe({ path, runtimeType }: RuntimeEntry): { path?: string; runtimeType?: string } {
+  return { ...(path === undefined ? {} : { path }), ...(runtimeType === undefined ? {} : { runtimeType }) };
+}
+
+function chooseCgroupDriver(execOpts: readonly string[], facts: HostFacts): 'cgroupfs' | 'systemd' {
+  const option = execOpts.find((value) => value.startsWith('native.cgroupdriver='));
+  const wanted = option?.slice('native.cgroupdriver='.length);
+  switch (wanted) {
+    case undefined:
+      return facts.cgroup.version === 2 && facts.systemd ? 'systemd' : 'cgroupfs';
+    case 'cgroupfs':
+      return wanted;
+    case 'systemd':
+      if (!facts.systemd) throw invalid('exec-opt native.cgroupdriver=systemd: systemd is not running on this host; use cgroupfs');
+      return wanted;
+    default:
+      throw invalid(`exec-opt native.cgroupdriver=${wanted}: the value must be cgroupfs or systemd`);
+  }
+}
+
+async function firstOnPath(names: readonly string[]): Promise<string> {
+  for (const name of names) {
+    for (const directory of (process.env['PATH'] ?? '/usr/bin:/bin').split(delimiter)) {
+      const path = join(directory, name);
+      if (
+        await access(path).then(
+          () => true,
+          () => false,
+        )
+      ) {
+        return path;
+      }
+    }
+  }
+  return '';
+}
+
+async function versionOf(name: string, command: string, args: readonly string[], version: RegExp, commit: RegExp): Promise<ComponentVersion[]> {
+  try {
+    const { stdout } = await promisify(execFile)(command, args);
+    return [{ name, version: version.exec(stdout)?.[1] ?? 'unknown', commit: commit.exec(stdout)?.[1] ?? '' }];
+  } catch {
+    // Without the program there is no version to tell.
+    return [];
+  }
+}

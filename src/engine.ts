@@ -1,0 +1,387 @@
+/** The composition root: puts drivers, actors and routes together. Only this file and main.ts know the concrete classes. */
+import { randomUUID } from 'node:crypto';
+import { mkdir } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { createActor } from 'xstate';
+import { CommitSource } from './actors/container/commit-source.js';
+import { ContainerIoRegistry } from './actors/container/container-io.js';
+import { createContainerEffects } from './actors/container/container.effects.js';
+import { createContainerMachine } from './actors/container/container.machine.js';
+import type { ContainerRecord } from './actors/container/container.record.js';
+import { isRunning } from './actors/container/container.record.js';
+import type { ContainerDeps } from './actors/container/deps.js';
+import { ContainerDirectory } from './actors/container/directory.js';
+import { draftContainer } from './actors/container/draft.js';
+import { writeContainerFiles } from './actors/container/files.js';
+import { createContainerHooks } from './actors/container/hooks.js';
+import { ContainerRecords } from './actors/container/records.js';
+import { ContainerServices } from './actors/container/services.js';
+import { createEngineMachine } from './actors/engine/engine.machine.js';
+import { readHostInfo } from './actors/engine/host.js';
+import { recoverContainers } from './actors/engine/recovery.js';
+import { stopContainers } from './actors/engine/shutdown.js';
+import { SystemService } from './actors/engine/system.js';
+import { ExecDirectory } from './actors/exec/directory.js';
+import { Replies } from './actors/kit/replies.js';
+import { createPullSystem } from './actors/pull/system.js';
+import type { Config } from './config/config.js';
+import { containerDefaults, systemSettings } from './engine-settings.js';
+import { createEventLog } from './events/event-log.js';
+import { createFront } from './http/front.js';
+import { groupId, parseHost } from './http/hosts.js';
+import type { Listener } from './http/listener.js';
+import { containerStreamRoutes } from './http/routes/container-streams.js';
+import { containerRoutes } from './http/routes/containers.js';
+import { eventRoutes } from './http/routes/events.js';
+import { execRoutes } from './http/routes/exec.js';
+import { imageRoutes } from './http/routes/images.js';
+import { networkRoutes } from './http/routes/networks.js';
+import { pingRoutes } from './http/routes/ping.js';
+import { systemRoutes } from './http/routes/system.js';
+import { FileImageStore } from './images/store.js';
+import { createLogDriver } from './logs/log-driver.js';
+import { HostNetworks } from './network/host-networks.js';
+import type { Logger } from './ports/logger.js';
+import { cgroupsPathFor } from './runtime/cgroup-path.js';
+import { readHostFacts } from './runtime/host-facts.js';
+import { buildResources } from './runtime/resources.js';
+import { loadSeccompProfile } from './runtime/seccomp.js';
+import { createSpecBuilder } from './runtime/spec-builder.js';
+import { applyHostLimits } from './runtime/validate-resources.js';
+import { validateContainer } from './runtime/validate.js';
+import { openOverlay2 } from './storage/overlay2.js';
+import { readRecord, writeRecord } from './storage/record-store.js';
+import { LocalVolumes } from './storage/volumes.js';
+import { createStdio, reopenStdio } from './supervisor/stdio.js';
+import { createSupervisor } from './supervisor/supervisor.js';
+import { createWorkerPool } from './workers/pool.js';
+
+export const PRODUCT_VERSION = '28.1.1';
+const CERTS_DIR = '/etc/engine/certs.d';
+/** How long replies in flight may take once the daemon is asked to stop. */
+const LISTENER_CLOSE_MS = 2000;
+const MAX_WORKERS = 3;
+
+export interface Engine {
+  /** Resolves when the daemon has ended; with the error when it could not start. */
+  readonly ended: Promise<Error | undefined>;
+  readonly addresses: () => readonly string[];
+  stop(): void;
+}
+
+/** Puts the daemon together and starts it. `onServing` is called when the listeners are open. */
+export async function startEngine(config: Config, log: Logger, onServing: () => void): Promise<Engine> {
+  await Promise.all([mkdir(config.dataRoot, { recursive: true, mode: 0o711 }), mkdir(config.execRoot, { recursive: true, mode: 0o711 })]);
+  const [facts, host] = await Promise.all([readHostFacts(), readHostInfo()]);
+  const seccomp = config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined' ? config.seccompProfile : await loadSeccompProfile(config.seccompProfile);
+  const inData = (...parts: string[]): string => join(config.dataRoot, ...parts);
+  const settings = await systemSettings(config, facts, await engineId(inData('engine-id.json')));
+
+  const replies = new Replies();
+  const pool = createWorkerPool({ maxThreads: Math.min(availableParallelism(), MAX_WORKERS) });
+  const events = createEventLog({ dir: inData('events'), log });
+  const emit = (type: string, action: string, id: string, attributes: Readonly<Record<string, string>>): void =>
+    events.emit({ Type: type, Action: action, Actor: { ID: id, Attributes: attributes } });
+  const supervisor = createSupervisor({
+    ...(config.supervisor === '' ? {} : { address: config.supervisor }),
+    namespace: config.supervisorNamespace,
+    execRoot: config.execRoot,
+    dataRoot: config.dataRoot,
+    logger: log,
+    criEnabled: config.criSupervisor,
+    debug: config.debug,
+  });
+  const { tasks } = supervisor;
+  const layers = await openOverlay2({ root: inData('overlay2'), workers: pool, log });
+  const images = new FileImageStore(config.dataRoot, layers);
+  const networkIdentities = inData('network', 'predefined.json');
+  const network = new HostNetworks({
+    bridge: settings.bridge,
+    publishIp: config.ip,
+    netnsRoot: join(config.execRoot, 'netns'),
+    log,
+    identities: {
+      read: () => readRecord(networkIdentities),
+      write: async (value) => {
+        await mkdir(inData('network'), { recursive: true, mode: 0o710 });
+        await writeRecord(networkIdentities, value);
+      },
+    },
+  });
+  const logs = createLogDriver((container) => ({
+    written: () => undefined,
+    dropped: (lines) => log.warn({ container, lines }, 'log lines dropped'),
+    damaged: (bytes) => log.warn({ container, bytes }, 'damaged log records left out'),
+    failed: (error, what) => log.error({ err: error, container }, what),
+  }));
+  const records = new ContainerRecords(inData('containers'), { write: writeRecord, read: readRecord });
+  const volumes = new LocalVolumes({ root: inData('volumes'), workers: pool });
+  const specs = createSpecBuilder(facts, () => ({ ulimits: config.defaultUlimits, noNewPrivileges: config.noNewPrivileges, seccomp }));
+  const stdio = { create: async (request: Parameters<typeof createStdio>[0]) => createStdio(request), reopen: async (paths: Parameters<typeof reopenStdio>[0]) => reopenStdio(paths) };
+
+  const deps: ContainerDeps = {
+    log,
+    records,
+    images,
+    layers,
+    network,
+    logs,
+    tasks,
+    stdio,
+    specs,
+    volumes,
+    emit,
+    ioRoot: join(config.execRoot, 'io'),
+    find: (id) => containers.get(id),
+    runtimeFor: ({ hostConfig }) => settings.runtimeChoice(hostConfig.Runtime),
+    cgroupsPathFor: ({ id, hostConfig }) =>
+      cgroupsPathFor({ driver: settings.cgroupDriver, parent: hostConfig.CgroupParent || config.cgroupParent, id, ownCgroup: facts.cgroup.own }),
+    initPathFor: ({ hostConfig }) => ((hostConfig.Init ?? config.init) ? settings.initPath : undefined),
+    writeFiles: (record) =>
+      writeContainerFiles(
+        {
+          network,
+          dir: (id) => records.dir(id),
+          settings: () => ({ dns: config.dns, dnsSearch: config.dnsSearch, dnsOptions: config.dnsOpts, hostGatewayIps: hostGatewayIps() }),
+        },
+        record,
+      ),
+  };
+  const hostGatewayIps = (): readonly string[] =>
+    config.hostGatewayIps.length > 0 ? config.hostGatewayIps : network.list().flatMap(({ name, subnets }) => (name === 'bridge' ? subnets.map(({ gateway }) => gateway) : []));
+  const ios = new ContainerIoRegistry();
+  ios.connect(deps);
+  const hooks = createContainerHooks(deps, (id, record) => {
+    containers.publish(id, record);
+    if (!record) execs.removeOf(id);
+  });
+  const machine = createContainerMachine(createContainerEffects(deps, ios, (record, signal) => hooks.emit('kill', record, { signal: String(signal) })), hooks, replies);
+  const containers = new ContainerDirectory(
+    {
+      replies,
+      log,
+      images,
+      layers,
+      draft: (request, id, name) =>
+        draftContainer(
+          {
+            images,
+            network,
+            logs,
+            defaults: () => containerDefaults(config, host.hostname, facts),
+            architecture: host.architecture,
+            validate: (given, hostConfig) => validateContainer(given, hostConfig, facts, { cgroupDriver: settings.cgroupDriver }),
+            find: (reference) => containers.find(reference),
+          },
+          request,
+          id,
+          name,
+        ),
+    },
+    machine,
+    (record) => ({ phase: isRunning(record) ? 'running' : 'idle', record }),
+  );
+  const services = new ContainerServices({
+    containers,
+    layers,
+    tasks,
+    emit: (action, record, attributes) => hooks.emit(action, record, attributes),
+    resources: async (limits) => {
+      const { hostConfig, warnings } = applyHostLimits(limits, facts, { update: true });
+      return { linux: { ...(await buildResources(hostConfig)) }, warnings };
+    },
+  });
+  const execs = new ExecDirectory({
+    log,
+    replies,
+    tasks,
+    stdio,
+    ioRoot: join(config.execRoot, 'io'),
+    container: (id) => containers.get(id),
+    buildProcess: (record, exec, tty, size) =>
+      specs.buildExec({
+        config: record.config,
+        hostConfig: record.hostConfig,
+        rootfs: layers.graphData(record.id)['MergedDir'] ?? '',
+        argv: exec.Cmd,
+        env: exec.Env,
+        user: exec.User,
+        workingDir: exec.WorkingDir,
+        tty,
+        privileged: exec.Privileged,
+        ...(size ? { consoleSize: [size.height, size.width] as const } : {}),
+      }),
+    emit: (action, record, attributes) => hooks.emit(action, record, attributes),
+  });
+  const pulls = createPullSystem({
+    replies,
+    log,
+    images,
+    layers,
+    pool,
+    emit: (action, id, attributes) => emit('image', action, id, attributes),
+    rules: () => ({ insecure: config.insecureRegistries, mirrors: config.registryMirrors, certsDir: CERTS_DIR }),
+    maxConcurrentDownloads: () => config.maxConcurrentDownloads,
+    maxAttempts: () => config.maxDownloadAttempts,
+  });
+  tasks.onEvent((event) => {
+    switch (event.type) {
+      case 'exit':
+        if (event.execId === event.id) containers.tell(event.id, { type: 'task.exited', exit: event.exit });
+        else execs.exited(event.execId, event.exit);
+        break;
+      case 'oom':
+        containers.tell(event.id, { type: 'task.oom' });
+        break;
+      default:
+    }
+  });
+
+  const system = new SystemService({
+    productVersion: PRODUCT_VERSION,
+    host,
+    containers,
+    images,
+    layers,
+    settings: settings.shown,
+    components: () => settings.components(tasks),
+    warnings: () => [],
+    listeners: () => events.subscribers,
+  });
+  const users = (id: string): readonly { id: string; running: boolean }[] =>
+    containers
+      .list()
+      .filter(({ image }) => image === id)
+      .map((record) => ({ id: record.id, running: isRunning(record) }));
+  const view = {
+    imageStillNamed: (record: ContainerRecord) => images.stillNames(record.config.Image, record.image),
+    graphData: (id: string) => ({ Name: layers.driver, Data: layers.graphData(id) }),
+    dir: (id: string) => records.dir(id),
+    execIds: (id: string) => execs.idsOf(id),
+  };
+  const front = createFront({
+    product: { version: PRODUCT_VERSION, experimental: config.experimental },
+    logger: log,
+    routes: [
+      ...pingRoutes({ builderVersion: '1', swarmState: () => 'inactive' }),
+      ...systemRoutes(system),
+      ...containerRoutes({ containers, services, view, imageId: (reference) => imageIdOf(images, reference), isAncestor: (image, ancestor) => isAncestor(images, image, ancestor) }),
+      ...containerStreamRoutes({ containers, ios, logs, services, dir: (id) => records.dir(id) }),
+      ...execRoutes({ containers, services, execs }),
+      ...imageRoutes({
+        images,
+        layers,
+        pulls: pulls.pulls,
+        users,
+        emit: (action, id, attributes) => emit('image', action, id, attributes),
+        containers: new CommitSource(containers, (action, record, attributes) => hooks.emit(action, record, attributes)),
+        architecture: host.architecture,
+      }),
+      ...networkRoutes({ networks: network, containers }),
+      ...eventRoutes(events),
+    ],
+  });
+  const listeners: Listener[] = [];
+
+  let finish: (error: Error | undefined) => void = () => undefined;
+  const ended = new Promise<Error | undefined>((resolve) => (finish = resolve));
+  let failure: Error | undefined;
+  const root = createActor(
+    createEngineMachine(
+      {
+        boot: async () => {
+          await Promise.all([
+            supervisor.start(),
+            network.start(),
+            events.load(),
+            volumes.load(),
+            layers.load().then(async ({ removed }) => {
+              report(log, 'layers', removed);
+              report(log, 'images', (await images.load()).removed);
+            }),
+          ]);
+        },
+        recover: async () => {
+          await recoverContainers({ log, records, containers, tasks, layers, network });
+          report(log, 'layers', await layers.collect());
+        },
+        open: async () => {
+          const gid = await groupId(config.group).catch((error: unknown) => {
+            if (config.groupNamed) throw error;
+            log.warn({ group: config.group }, 'the group does not exist: only root can use the unix socket');
+            return undefined;
+          });
+          for (const value of config.hosts) listeners.push(await front.listen(parseHost(value, gid)));
+        },
+        drain: async () => {
+          await Promise.all(listeners.map((listener) => listener.close(LISTENER_CLOSE_MS)));
+          if (!config.liveRestore) await stopContainers(containers, config.shutdownTimeoutSeconds, log);
+          await network.stop();
+          await supervisor.stop();
+          await events.close();
+          await layers.close();
+          await pool.close();
+        },
+        onServing,
+        onFailed: (error) => {
+          failure = error instanceof Error ? error : new Error(String(error));
+        },
+        onStopped: () => undefined,
+      },
+      {
+        containers: containers.collection.logic,
+        execs: execs.collection.logic,
+        sessions: pulls.sessions.collection.logic,
+        transfers: pulls.transfers.collection.logic,
+        pulls: pulls.pulls.collection.logic,
+      },
+    ),
+  );
+  root.subscribe({
+    complete: () => finish(failure),
+    error: (error) => finish(error instanceof Error ? error : new Error(String(error))),
+  });
+  root.start();
+  const sendTo = (name: string) => {
+    const actor = root.system.get(name) as { send(event: unknown): void };
+    return (event: unknown): void => actor.send(event);
+  };
+  containers.connect(sendTo('containers'));
+  execs.connect(sendTo('execs'));
+  pulls.sessions.connect(sendTo('sessions'));
+  pulls.transfers.connect(sendTo('transfers'));
+  pulls.pulls.connect(sendTo('pulls'));
+  return { ended, addresses: () => listeners.map(({ address }) => address), stop: () => root.send({ type: 'engine.stop' }) };
+}
+
+/** The daemon's identity: made once, kept with its data. */
+async function engineId(path: string): Promise<string> {
+  const stored = await readRecord(path);
+  if (typeof stored === 'string') return stored;
+  const id = randomUUID();
+  await writeRecord(path, id);
+  return id;
+}
+
+function report(log: Logger, what: string, removed: readonly string[]): void {
+  if (removed.length > 0) log.warn({ removed }, `start-up removed unusable ${what}`);
+}
+
+function imageIdOf(images: FileImageStore, reference: string): string | undefined {
+  try {
+    return images.idOf(reference);
+  } catch {
+    // A malformed reference names no image: a filter by it selects nothing.
+    return undefined;
+  }
+}
+
+function isAncestor(images: FileImageStore, image: string, ancestor: string): boolean {
+  for (let current = images.get(image as `sha256:${string}`), id = image; id !== ''; ) {
+    if (id === ancestor) return true;
+    id = current?.parent ?? '';
+    current = id === '' ? undefined : images.get(id as `sha256:${string}`);
+  }
+  return false;
+}
