@@ -19,6 +19,7 @@ const NO_STDIO = { stdin: '', stdout: '', stderr: '', terminal: false };
 /** Runs the body with a started supervisor, and leaves nothing behind whatever happens in it. */
 async function withSupervisor(
   body: (supervisor: SupervisorProcess, harness: SupervisorHarness) => Promise<void>,
+  options: { runtimeKilled?: boolean } = {},
 ): Promise<void> {
   const harness = new SupervisorHarness();
   const supervisor = harness.supervisor();
@@ -27,7 +28,7 @@ async function withSupervisor(
     await body(supervisor, harness);
   } finally {
     await supervisor.stop();
-    harness.cleanUp();
+    harness.cleanUp(options);
   }
 }
 
@@ -100,7 +101,7 @@ test('a task that is being created while containerd dies fails, and nothing is l
     await assert.rejects(creating, (error) => isEngineError(error, 'unavailable'));
     await ready;
     assert.deepEqual(await supervisor.tasks.list(), []);
-  });
+  }, { runtimeKilled: true });
 });
 
 test('the daemon killed: its successor takes over containerd, the container and its output', async () => {

@@ -195,7 +195,9 @@ export class ContainerdTasks implements TaskService {
    * falls between the two. A task that cannot be asked is left to its later events.
    */
   async reconcile(): Promise<void> {
-    for (const id of [...this.#leftovers]) await this.#discard(id);
+    const leftovers = [...this.#leftovers];
+    this.#leftovers.clear();
+    for (const id of leftovers) await this.#discard(id);
     const { tasks } = await this.#tasks.list({}, READ);
     const inits = new Map(tasks.map((process) => [process.id, process]));
     const missed = this.#exits.awaited().map(async (process) => {
@@ -248,7 +250,6 @@ export class ContainerdTasks implements TaskService {
    * created one, which can be deleted. A running task is not of our making, and refuses.
    */
   async #discard(id: string): Promise<void> {
-    this.#leftovers.delete(id);
     try {
       await this.delete(id);
     } catch (error) {

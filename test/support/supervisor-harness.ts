@@ -118,8 +118,11 @@ export class SupervisorHarness {
     await io.close();
   }
 
-  /** Removes all files; fails when a container left a cgroup, a FIFO or its shim's socket. */
-  cleanUp(): void {
+  /**
+   * Removes all files; fails when a container left a cgroup, a FIFO or its shim's socket. A runtime that was killed in
+   * the middle of a creation leaves empty cgroups which it has not noted anywhere.
+   */
+  cleanUp({ runtimeKilled = false } = {}): void {
     const io = join(this.dir, 'io');
     const fifos = existsSync(io) ? readdirSync(io) : [];
     const sockets = this.#ids
@@ -127,12 +130,13 @@ export class SupervisorHarness {
       .map((name) => join('/run/containerd/s', name))
       .filter((path) => existsSync(path));
     for (const socket of sockets) rmSync(socket);
-    const cgroups = readdirSync(CGROUPS)
+    const parents = readdirSync(CGROUPS)
       .map((controller) => join(CGROUPS, controller, this.#parent))
       .filter((path) => existsSync(path));
-    for (const cgroup of cgroups) rmdirSync(cgroup);
+    const cgroups = parents.flatMap((parent) => this.#ids.map((id) => join(parent, id)).filter((path) => existsSync(path)));
+    for (const cgroup of [...cgroups, ...parents]) rmdirSync(cgroup);
     rmSync(this.dir, { recursive: true });
-    assert.deepEqual({ fifos, sockets }, { fifos: [], sockets: [] });
+    assert.deepEqual({ fifos, sockets, cgroups: runtimeKilled ? [] : cgroups }, { fifos: [], sockets: [], cgroups: [] });
   }
 
   #logger(): Logger {
