@@ -8,6 +8,20 @@ export interface RuntimeEntry {
   readonly options?: Readonly<Record<string, unknown>>;
 }
 
+export interface AddressPool {
+  readonly base: string;
+  /** Prefix length of the networks cut from it. */
+  readonly size: number;
+}
+
+export interface BuilderGc {
+  readonly enabled: boolean;
+  /** 0: not said. */
+  readonly defaultKeepStorageBytes: number;
+  readonly policy: readonly { readonly keepStorageBytes: number; readonly filter: readonly string[]; readonly all: boolean }[];
+}
+
+/** Frozen, through and through. Strings are '' and lists empty where nothing was said and there is no default. */
 export interface Config {
   readonly configFile: string;
   readonly hosts: readonly string[];
@@ -26,18 +40,38 @@ export interface Config {
   readonly features: Readonly<Record<string, boolean>>;
   readonly liveRestore: boolean;
   readonly shutdownTimeoutSeconds: number;
+  /** `host:port`. */
   readonly metricsAddr: string;
+  readonly rootless: boolean;
+
   readonly supervisor: string;
   readonly supervisorNamespace: string;
   readonly supervisorPluginsNamespace: string;
   readonly criSupervisor: boolean;
+
+  readonly tls: boolean;
+  readonly tlsVerify: boolean;
+  readonly tlsCaCert: string;
+  readonly tlsCert: string;
+  readonly tlsKey: string;
+  readonly authorizationPlugins: readonly string[];
+
   readonly storageDriver: string;
+  readonly storageOpts: readonly string[];
+  readonly builderGc: BuilderGc | undefined;
+
   readonly bridge: string;
   readonly bip: string;
+  readonly bip6: string;
   readonly fixedCidr: string;
+  readonly fixedCidrV6: string;
   readonly defaultGateway: string;
+  readonly defaultGatewayV6: string;
+  readonly defaultNetworkOpts: Readonly<Record<string, Readonly<Record<string, string>>>>;
   readonly mtu: number;
+  readonly networkControlPlaneMtu: number;
   readonly icc: boolean;
+  readonly ipv6: boolean;
   readonly ipMasq: boolean;
   readonly ipForward: boolean;
   readonly ipForwardNoDrop: boolean;
@@ -45,13 +79,19 @@ export interface Config {
   readonly ip6tables: boolean;
   readonly ip: string;
   readonly userlandProxy: boolean;
-  readonly defaultAddressPools: readonly { readonly base: string; readonly size: number }[];
+  readonly userlandProxyPath: string;
+  readonly defaultAddressPools: readonly AddressPool[];
   readonly dns: readonly string[];
   readonly dnsOpts: readonly string[];
   readonly dnsSearch: readonly string[];
   readonly hostGatewayIps: readonly string[];
+  readonly swarmDefaultAdvertiseAddr: string;
+  /** `key=value`. */
+  readonly nodeGenericResources: readonly string[];
+
   readonly logDriver: string;
   readonly logOpts: Readonly<Record<string, string>>;
+
   readonly registryMirrors: readonly string[];
   readonly insecureRegistries: readonly string[];
   readonly httpProxy: string;
@@ -60,10 +100,16 @@ export interface Config {
   readonly maxConcurrentDownloads: number;
   readonly maxConcurrentUploads: number;
   readonly maxDownloadAttempts: number;
+
   readonly defaultRuntime: string;
+  /** Those that the operator registered; `runc` is always there besides. */
   readonly runtimes: Readonly<Record<string, RuntimeEntry>>;
   readonly execOpts: readonly string[];
+  /** '': the host decides. */
+  readonly cgroupDriver: 'cgroupfs' | 'systemd' | '';
   readonly cgroupParent: string;
+  readonly cpuRtPeriodMicroseconds: number;
+  readonly cpuRtRuntimeMicroseconds: number;
   readonly defaultCgroupnsMode: 'host' | 'private' | '';
   readonly defaultIpcMode: 'shareable' | 'private';
   readonly defaultShmSizeBytes: number;
@@ -73,5 +119,11 @@ export interface Config {
   readonly noNewPrivileges: boolean;
   readonly seccompProfile: string;
   readonly selinuxEnabled: boolean;
+  readonly usernsRemap: string;
   readonly cdiSpecDirs: readonly string[];
+
+  /** Directory of temporary files; '': below the data root. */
+  readonly tmpDir: string;
+  readonly noPivotRoot: boolean;
+  readonly disablePigz: boolean;
 }

@@ -1,0 +1,143 @@
+/** What values mean together, on one platform. Looks at the file system only for files that options name. */
+import { existsSync } from 'node:fs';
+import { isAbsolute, win32 } from 'node:path';
+import { logDriverProblems } from './log-driver-options.js';
+import { OPTION_LIST, type OptionName, type Values } from './options.js';
+import type { Problem, Setting } from './settings.js';
+
+type Platform = 'linux' | 'windows';
+type Report = (name: OptionName, message: string) => void;
+
+/** Everything that is wrong, each with the option that is to be changed. */
+export function checkValues(values: Values, settings: ReadonlyMap<OptionName, Setting>, platform: Platform): Problem[] {
+  const problems: Problem[] = [];
+  const report: Report = (name, message) => {
+    const option = OPTION_LIST.find((candidate) => candidate.name === name);
+    problems.push({ kind: 'invalid', key: option?.title ?? name, message, position: settings.get(name)?.position });
+  };
+  const given = (name: OptionName): boolean => settings.get(name)?.source !== 'default';
+  checkPlatform(values, given, platform, report);
+  checkPaths(values, given, platform, report);
+  checkNetwork(values, report);
+  checkRuntimes(values, platform, report);
+  checkLabels(values, report);
+  for (const message of logDriverProblems(values.logDriver, values.logOpts, platform)) report(given('logOpts') ? 'logOpts' : 'logDriver', message);
+  if (values.supervisorNamespace === values.supervisorPluginsNamespace) report('supervisorNamespace', 'containers namespace and plugins namespace cannot be the same');
+  if (values.metricsAddr !== '' && !values.experimental) report('metricsAddr', 'metrics-addr is only supported when experimental is enabled');
+  return problems;
+}
+
+const SHIM_NAME = /^[a-z0-9]+(\.[a-z0-9_-]+){2,}$/i;
+const WINDOWS_RUNTIMES = ['com.engine.hcsshim.v1', 'io.supervisor.runhcs.v1'];
+
+function checkPlatform(values: Values, given: (name: OptionName) => boolean, platform: Platform, report: Report): void {
+  if (platform === 'windows') {
+    for (const option of OPTION_LIST) {
+      if (!option.windows && given(option.name)) report(option.name, `${option.title} is not supported on Windows`);
+    }
+    if (values.storageDriver !== '' && values.storageDriver !== 'windowsfilter') report('storageDriver', `driver not supported: ${values.storageDriver}`);
+    for (const entry of values.storageOpts) {
+      if (!entry.startsWith('size=')) report('storageOpts', `unknown option ${entry.split('=')[0]} of storage driver windowsfilter`);
+    }
+    return;
+  }
+  for (const feature of Object.keys(values.features)) {
+    if (feature === 'windows-dns-proxy') report('features', 'feature windows-dns-proxy is only available on Windows');
+  }
+  checkStorage(values, report);
+}
+
+const STORAGE_DRIVERS = ['overlay2', 'fuse-overlayfs', 'btrfs', 'zfs'];
+
+function checkStorage({ storageDriver, storageOpts }: Values, report: Report): void {
+  if (storageDriver === 'windowsfilter') report('storageDriver', 'storage driver windowsfilter is only available on Windows');
+  else if (storageDriver !== '' && !STORAGE_DRIVERS.includes(storageDriver)) report('storageDriver', `driver not supported: ${storageDriver}`);
+  const driver = storageDriver || 'overlay2';
+  for (const entry of storageOpts) {
+    const name = entry.slice(0, entry.indexOf('='));
+    const value = entry.slice(entry.indexOf('=') + 1);
+    if (name === 'size') report('storageOpts', 'storage option size is only available on Windows');
+    else if (!['zfs.fsname', 'btrfs.min_space', 'overlay2.size'].includes(name)) report('storageOpts', `unknown option ${name} of storage driver ${driver}`);
+    else if (!name.startsWith(`${driver}.`)) report('storageOpts', `storage option ${name} does not belong to storage driver ${driver}`);
+    else if (name !== 'zfs.fsname' && !/^\d+(\.\d+)? ?[kmgtp]?(i?b)?$/i.test(value)) report('storageOpts', `invalid size '${value}' of storage option ${name}`);
+  }
+}
+
+function checkPaths(values: Values, given: (name: OptionName) => boolean, platform: Platform, report: Report): void {
+  const absolute = (path: string): boolean => (platform === 'windows' ? win32.isAbsolute(path) : isAbsolute(path));
+  for (const name of ['dataRoot', 'execRoot', 'pidfile', 'initPath', 'userlandProxyPath', 'tmpDir'] as const) {
+    const path = values[name];
+    if (path !== '' && given(name) && !absolute(path)) report(name, `${OPTION_LIST.find((option) => option.name === name)?.title} must be an absolute path, not ${JSON.stringify(path)}`);
+  }
+  // Files of another platform's daemon are on another machine.
+  if (platform === 'windows') return;
+  for (const { name, mustExist, title } of OPTION_LIST) {
+    const path = values[name];
+    if (mustExist && typeof path === 'string' && path !== '' && !existsSync(path)) report(name, `${title}: ${path} does not exist`);
+  }
+  const profile = values.seccompProfile;
+  if (!['', 'builtin', 'unconfined'].includes(profile) && !existsSync(profile)) report('seccompProfile', `seccomp-profile: ${profile} does not exist`);
+  for (const name of ['tlsCaCert', 'tlsCert', 'tlsKey'] as const) {
+    const path = values[name];
+    if ((values.tls || values.tlsVerify) && path !== '' && !existsSync(path)) report(name, `${name.toLowerCase()}: ${path} does not exist`);
+  }
+}
+
+function checkNetwork(values: Values, report: Report): void {
+  if (values.bridge !== '' && values.bridge !== 'none' && values.bip !== '') report('bip', 'You specified -b & --bip, mutually exclusive options. Please specify only one');
+  if (!values.iptables && !values.icc) report('icc', 'You specified --iptables=false with --icc=false. ICC=false uses iptables to function. Please set --icc or --iptables to true');
+  if (values.bip !== '' && values.fixedCidr !== '' && !isInside(values.fixedCidr, values.bip)) report('fixedCidr', `fixed-cidr ${values.fixedCidr} is not inside the network of bip ${values.bip}`);
+  if (values.bip !== '' && values.defaultGateway !== '' && !isInside(`${values.defaultGateway}/32`, values.bip)) {
+    report('defaultGateway', `default-gateway ${values.defaultGateway} is not inside the network of bip ${values.bip}`);
+  }
+}
+
+/** Whether one IPv4 CIDR lies in another's network. */
+function isInside(inner: string, outer: string): boolean {
+  const read = (cidr: string): [bits: number, prefix: number] => {
+    const [address = '', prefix = '32'] = cidr.split('/');
+    return [address.split('.').reduce((sum, part) => sum * 256 + Number(part), 0), Number(prefix)];
+  };
+  const [innerBits, innerPrefix] = read(inner);
+  const [outerBits, outerPrefix] = read(outer);
+  const network = (bits: number): number => Math.floor(bits / 2 ** (32 - outerPrefix));
+  return innerPrefix >= outerPrefix && network(innerBits) === network(outerBits);
+}
+
+function checkRuntimes({ defaultRuntime, runtimes, execOpts, cgroupParent }: Values, platform: Platform, report: Report): void {
+  for (const option of execOpts) {
+    const [name = '', value = ''] = option.split('=');
+    if (name === 'native.cgroupdriver') {
+      if (platform === 'windows') report('execOpts', 'exec-opt native.cgroupdriver is only available on Linux');
+      else if (value !== 'cgroupfs' && value !== 'systemd') report('execOpts', `native.cgroupdriver option ${value} not supported`);
+    } else if (name === 'isolation') {
+      if (platform === 'linux') report('execOpts', 'exec-opt isolation is only available on Windows');
+      else if (value !== 'hyperv' && value !== 'process') report('execOpts', `Invalid isolation option ${value}: must be hyperv or process`);
+    } else report('execOpts', `unknown exec-opt: ${name}`);
+  }
+  if (execOpts.includes('native.cgroupdriver=systemd') && cgroupParent !== '' && !/^.+\.slice$/.test(cgroupParent)) {
+    report('cgroupParent', 'cgroup-parent for systemd cgroup should be a valid slice named as "xxx.slice"');
+  }
+  if (platform === 'windows') {
+    if (defaultRuntime !== 'runc' && !WINDOWS_RUNTIMES.includes(defaultRuntime)) report('defaultRuntime', `invalid default runtime ${defaultRuntime}: must be ${WINDOWS_RUNTIMES.join(' or ')}`);
+    return;
+  }
+  if (WINDOWS_RUNTIMES.includes(defaultRuntime)) report('defaultRuntime', `default runtime ${defaultRuntime} is only available on Windows`);
+  else if (defaultRuntime !== 'runc' && !Object.hasOwn(runtimes, defaultRuntime) && !SHIM_NAME.test(defaultRuntime)) {
+    report('defaultRuntime', `specified default runtime '${defaultRuntime}' does not exist`);
+  }
+}
+
+function checkLabels({ labels, nodeGenericResources }: Values, report: Report): void {
+  const seen = new Map<string, string>();
+  for (const label of labels) {
+    const name = label.slice(0, label.indexOf('='));
+    const value = label.slice(name.length + 1);
+    const before = seen.get(name);
+    if (before !== undefined && before !== value) report('labels', `conflict labels for ${name}=${value} and ${name}=${before}`);
+    seen.set(name, value);
+  }
+  for (const resource of nodeGenericResources) {
+    if (!/^[a-zA-Z0-9][a-zA-Z0-9_.-]*=.+$/.test(resource)) report('nodeGenericResources', `invalid node-generic-resource: ${resource}`);
+  }
+}

@@ -1,0 +1,33 @@
+/** The text of `--help`, from the table of options. */
+import { COMMANDS } from './argv.js';
+import { OPTION_LIST } from './options.js';
+import { showValue } from './show.js';
+
+interface Line {
+  readonly flag: string;
+  readonly short?: string | undefined;
+  readonly label: string;
+  readonly doc: string;
+}
+
+export function helpText(): string {
+  const lines: Line[] = [
+    ...OPTION_LIST.flatMap((option) => {
+      const { flag, short, type, doc, defaultText } = option;
+      if (flag === undefined) return [];
+      const standard = defaultText ?? showDefault(showValue(option, option.default));
+      return [{ flag, short, label: type.label, doc: standard === '' ? doc : `${doc} (default ${standard})` }];
+    }),
+    ...COMMANDS.map(({ flag, short, doc }) => ({ flag, short, label: '', doc })),
+    { flag: 'platform', label: 'string', doc: 'Platform that --validate checks for: linux or windows (default linux)' },
+  ].sort((a, b) => (a.flag < b.flag ? -1 : 1));
+  const left = lines.map(({ flag, short, label }) => `  ${short === undefined ? '    ' : `-${short}, `}--${flag}${label === '' ? '' : ` ${label}`}`);
+  const width = Math.max(...left.map(({ length }) => length)) + 2;
+  const rows = lines.map(({ doc }, index) => `${(left[index] ?? '').padEnd(width)}${doc}`);
+  return ['Usage:  engined [OPTIONS]', '', 'A container engine daemon.', '', 'Options:', ...rows, ''].join('\n');
+}
+
+/** Defaults that say nothing are left out. */
+function showDefault(value: string): string {
+  return ['', 'false', '0', '[]', 'map[]', 'undefined'].includes(value) ? '' : value;
+}

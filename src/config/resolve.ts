@@ -1,0 +1,39 @@
+/** From the values of the options to the typed configuration: what follows from several of them. */
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import type { Config } from './config.js';
+import { DEFAULT_HOST } from './hosts.js';
+import type { OptionName, Values } from './options.js';
+import type { Environment, Setting } from './settings.js';
+
+/** Frozen, with all that is in it. */
+export function resolveConfig(values: Values, settings: ReadonlyMap<OptionName, Setting>, environment: Environment): Config {
+  const { certPath, defaultUlimits, hosts, tlsCaCert, tlsCert, tlsKey, ...rest } = values;
+  const certificates = certPath || join(environment['HOME'] || homedir(), '.engine');
+  return freeze({
+    ...rest,
+    hosts: hosts.length === 0 ? [DEFAULT_HOST] : hosts,
+    groupNamed: settings.get('group')?.source !== 'default',
+    tls: values.tls || values.tlsVerify,
+    tlsCaCert: tlsCaCert || join(certificates, 'ca.pem'),
+    tlsCert: tlsCert || join(certificates, 'cert.pem'),
+    tlsKey: tlsKey || join(certificates, 'key.pem'),
+    // Without rules of its own the daemon cannot masquerade.
+    ipMasq: values.ipMasq && values.iptables,
+    defaultUlimits: Object.values(defaultUlimits),
+    cgroupDriver: cgroupDriver(values.execOpts),
+  });
+}
+
+function cgroupDriver(execOpts: readonly string[]): Config['cgroupDriver'] {
+  const chosen = execOpts.findLast((option) => option.startsWith('native.cgroupdriver='))?.slice('native.cgroupdriver='.length);
+  return chosen === 'cgroupfs' || chosen === 'systemd' ? chosen : '';
+}
+
+function freeze<T>(value: T): T {
+  if (typeof value === 'object' && value !== null && !Object.isFrozen(value)) {
+    Object.freeze(value);
+    for (const item of Object.values(value)) freeze(item);
+  }
+  return value;
+}

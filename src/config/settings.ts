@@ -1,0 +1,32 @@
+/** A configuration with its origins. */
+import type { CommandLine } from './argv.js';
+import type { Config } from './config.js';
+import type { Position } from './json-text.js';
+import type { OptionName } from './options.js';
+
+export type Source = 'default' | 'environment' | 'file' | 'flag';
+
+/** One effective value and where it came from. */
+export interface Setting {
+  readonly value: unknown;
+  readonly source: Source;
+  /** In the file. */
+  readonly position?: Position;
+}
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+export interface LoadedConfig {
+  readonly config: Config;
+  readonly settings: ReadonlyMap<OptionName, Setting>;
+  readonly commandLine: CommandLine;
+  readonly environment: Environment;
+}
+
+export interface Problem {
+  readonly kind: 'unknown' | 'conflict' | 'invalid';
+  /** As the file, the flag or the environment spells it. */
+  readonly key: string;
+  readonly message: string;
+  readonly position?: Position | undefined;
+}
