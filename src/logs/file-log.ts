@@ -3,7 +3,7 @@ import { constants } from 'node:fs';
 import type { ContainerLog, LogReadOptions, StreamName } from '../ports/logs.js';
 import type { LogFile } from './log-file.js';
 import { openRotated, openSegment } from './log-files.js';
-import { LogReader, type Block, type FollowCursor, type LiveLog } from './log-reader.js';
+import { LogReader, type Block, type Follower, type LiveLog } from './log-reader.js';
 import type { LogSnapshot } from './log-start.js';
 import { LogWriter } from './log-writer.js';
 import type { LogObserver } from './observer.js';
@@ -12,8 +12,9 @@ import type { Segment } from './segment.js';
 
 /** Blocks kept for the other followers, who are a little behind the first. */
 const SHARED_BLOCKS = 8;
-/** How much of what is rotated away is kept from being freed for a follower that does not read. */
+/** How much of what is deleted is kept for a reader that is behind, beyond what the log may have on disk anyway. */
 const HELD_BYTES = 64 << 20;
+const HELD_FILES = 256;
 
 interface SharedBlock {
   readonly segment: Segment;
@@ -25,8 +26,11 @@ interface SharedBlock {
 export class FileLog implements ContainerLog, LiveLog {
   droppedLines = 0;
   readonly #writer: LogWriter;
-  readonly #followers = new Set<FollowCursor>();
+  readonly #followers = new Set<Follower>();
   #shared: SharedBlock[] = [];
+  #newest: Segment;
+  /** Files that were rotated away while somebody read them. */
+  #rotatedAway: Segment[] = [];
   #closing: Promise<void> | undefined;
   #isClosed = false;
 
@@ -39,6 +43,7 @@ export class FileLog implements ContainerLog, LiveLog {
     options: { readonly attrs: Readonly<Record<string, string>>; readonly lastTimeNs: bigint | undefined; readonly maxBufferBytes: number | undefined },
     private readonly onClosed: () => void,
   ) {
+    this.#newest = file.segment;
     this.#writer = new LogWriter(file, format.createEncoder(options.attrs), {
       advanced: () => this.#advanced(),
       written: (bytes) => observer.written(bytes),
@@ -70,12 +75,12 @@ export class FileLog implements ContainerLog, LiveLog {
     return new LogReader(() => this.#snapshot(), this.format, options, this, (bytes) => observer.damaged(bytes));
   }
 
-  addFollower(cursor: FollowCursor): void {
-    this.#followers.add(cursor);
+  addFollower(follower: Follower): void {
+    this.#followers.add(follower);
   }
 
-  removeFollower(cursor: FollowCursor): void {
-    this.#followers.delete(cursor);
+  removeFollower(follower: Follower): void {
+    this.#followers.delete(follower);
     if (this.#followers.size < 2) this.#shared = [];
   }
 
@@ -110,22 +115,28 @@ export class FileLog implements ContainerLog, LiveLog {
   }
 
   #advanced(): void {
-    const newest = this.file.segment;
-    for (const cursor of this.#followers) {
-      if (cursor.segment !== newest) this.#limitLag(cursor, newest);
-      const { wake } = cursor;
-      cursor.wake = undefined;
+    if (this.file.segment !== this.#newest) {
+      this.#rotatedAway = [...this.#rotatedAway, this.#newest].filter(({ isHeld }) => isHeld);
+      this.#newest = this.file.segment;
+      for (const segment of this.#rotatedAway) this.#limitHeld(segment);
+    }
+    for (const follower of this.#followers) {
+      const { wake } = follower;
+      follower.wake = undefined;
       wake?.();
     }
   }
 
-  /** A follower that does not read must not hold files that were deleted, and fill the disk. */
-  #limitLag(cursor: FollowCursor, newest: Segment): void {
-    let behind = -cursor.offset;
-    for (let segment: Segment | undefined = cursor.segment; segment; segment = segment.next) behind += segment.size;
-    if (behind <= this.file.policy.maxBytes * this.file.policy.maxFiles + HELD_BYTES) return;
-    this.observer.damaged(behind - newest.size);
-    cursor.moveTo(newest, 0);
+  /** A reader that stalls must not hold more and more files that were deleted, and fill the disk. */
+  #limitHeld(from: Segment): void {
+    let bytes = 0;
+    let files = 0;
+    for (let segment = from.next; segment; segment = segment.next) {
+      bytes += segment.size;
+      files++;
+    }
+    const { maxBytes, maxFiles } = this.file.policy;
+    if (bytes > maxBytes * maxFiles + HELD_BYTES || files > HELD_FILES) this.observer.damaged(from.skipTo(this.#newest));
   }
 }
 

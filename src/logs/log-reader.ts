@@ -13,31 +13,17 @@ export interface Block {
   readonly isFinished: boolean;
 }
 
-/** Where a follower is in a log that grows. */
-export class FollowCursor {
-  /** Set while the follower waits for more. */
+/** Somebody who waits for a log to grow. */
+export interface Follower {
+  /** Set while he waits. */
   wake: (() => void) | undefined;
-
-  /** Takes over the caller's hold of the segment. */
-  constructor(
-    public segment: Segment,
-    public offset: number,
-  ) {}
-
-  /** Goes on with a later segment of the same log. */
-  moveTo(segment: Segment, offset: number): void {
-    const left = this.segment;
-    this.segment = segment.acquire();
-    this.offset = offset;
-    left.release();
-  }
 }
 
 /** What a log that is being written offers to its readers. */
 export interface LiveLog {
   /** Counts a follower in until it is removed. */
-  addFollower(cursor: FollowCursor): void;
-  removeFollower(cursor: FollowCursor): void;
+  addFollower(follower: Follower): void;
+  removeFollower(follower: Follower): void;
   /** The block at this place for these options: from whoever produced it first. */
   share(segment: Segment, offset: number, options: string, produce: () => Promise<Block>): Promise<Block>;
 }
@@ -46,7 +32,7 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
   readonly #run: AsyncGenerator<Buffer, undefined>;
   readonly #decoder: RecordDecoder;
   readonly #optionsKey: string;
-  #cursor: FollowCursor | undefined;
+  readonly #follower: Follower = { wake: undefined };
   #isStopped = false;
 
   /**
@@ -76,7 +62,7 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
   /** Frees everything; a pending `next` is settled. */
   async return(): Promise<IteratorResult<Buffer, undefined>> {
     this.#isStopped = true;
-    this.#cursor?.wake?.();
+    this.#follower.wake?.();
     return this.#run.return(undefined);
   }
 
@@ -95,9 +81,9 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
       if (!held || this.#isDone) return;
       yield* this.#blocks(held, offset, snapshot.end);
       if (!this.live || !this.options.follow) return;
-      const cursor = new FollowCursor(held, snapshot.end);
+      const newest = held;
       held = undefined;
-      yield* this.#follow(this.live, cursor);
+      yield* this.#follow(this.live, newest, snapshot.end);
     } finally {
       held?.release();
       await Promise.all(snapshot.rotated.map((source) => source.close()));
@@ -119,25 +105,29 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
     }
   }
 
-  async *#follow(live: LiveLog, cursor: FollowCursor): AsyncGenerator<Buffer, undefined> {
-    this.#cursor = cursor;
-    live.addFollower(cursor);
+  /** Takes over the caller's hold of the segment. */
+  async *#follow(live: LiveLog, from: Segment, start: number): AsyncGenerator<Buffer, undefined> {
+    let segment = from;
+    let offset = start;
+    live.addFollower(this.#follower);
     try {
       while (!this.#isDone) {
-        const { segment } = cursor;
-        if (cursor.offset < segment.size) {
-          const block = await this.#block(segment, cursor.offset, segment.size);
-          // When we were moved on meanwhile, what was read is still next in order.
-          if (cursor.segment === segment) cursor.offset = block.next === cursor.offset ? segment.size : block.next;
+        if (offset < segment.size) {
+          const block = await this.#block(segment, offset, segment.size);
+          offset = block.next === offset ? segment.size : block.next;
           if (block.output.length > 0) yield block.output;
           if (block.isFinished) return;
-        } else if (segment.next) cursor.moveTo(segment.next, 0);
-        else if (segment.isSealed) return;
-        else await new Promise<void>((resolve) => (cursor.wake = resolve));
+        } else if (segment.next) {
+          const next = segment.next.acquire();
+          segment.release();
+          segment = next;
+          offset = 0;
+        } else if (segment.isSealed) return;
+        else await new Promise<void>((resolve) => (this.#follower.wake = resolve));
       }
     } finally {
-      live.removeFollower(cursor);
-      cursor.segment.release();
+      live.removeFollower(this.#follower);
+      segment.release();
     }
   }
 

@@ -30,6 +30,21 @@ export class Segment {
     this.#next = next?.acquire();
   }
 
+  /** True while somebody needs it. */
+  get isHeld(): boolean {
+    return this.#holders > 0;
+  }
+
+  /** Lets go of all files between this one, which is sealed, and a later one; returns their size. */
+  skipTo(later: Segment): number {
+    let bytes = 0;
+    for (let segment = this.#next; segment && segment !== later; segment = segment.#next) bytes += segment.size;
+    const skipped = this.#next;
+    this.#next = later.acquire();
+    skipped?.release();
+    return bytes;
+  }
+
   /** Every holder releases once. */
   acquire(): this {
     this.#holders++;
