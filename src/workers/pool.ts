@@ -7,6 +7,11 @@ import type { TaskInput, TaskName, TaskOutput } from './tasks.js';
 
 export interface WorkerPoolOptions {
   readonly maxThreads: number;
+  /**
+   * Tasks that share a thread. Default 1; more for tasks that mostly wait for the network and for zlib's own threads:
+   * a thread costs far more memory than a task.
+   */
+  readonly tasksPerThread?: number;
   /** How long a thread without work stays. Default 5 s: a thread costs about 10 MB. */
   readonly idleTimeoutMs?: number;
 }
@@ -33,13 +38,18 @@ export interface WorkerPool {
   close(): Promise<void>;
 }
 
+/** Tasks keep little alive: Node's default for young objects would be half the memory of a thread. */
+const YOUNG_GENERATION_MB = 4;
+
 /** Makes a pool without threads; they start with the first tasks and end when they are idle. */
-export function createWorkerPool({ maxThreads, idleTimeoutMs = 5_000 }: WorkerPoolOptions): WorkerPool {
+export function createWorkerPool({ maxThreads, tasksPerThread = 1, idleTimeoutMs = 5_000 }: WorkerPoolOptions): WorkerPool {
   const pool = new Piscina({
     filename: new URL('entry.js', import.meta.url).href,
     name: 'run',
     minThreads: 0,
     maxThreads,
+    concurrentTasksPerWorker: tasksPerThread,
+    resourceLimits: { maxYoungGenerationSizeMb: YOUNG_GENERATION_MB },
     idleTimeout: idleTimeoutMs,
     // A thread that waits in Atomics.wait could not finish closing its sockets.
     atomics: 'disabled',
