@@ -45,8 +45,8 @@ async function addTar(store: Overlay2Store, parent: Digest | undefined, tar: Buf
   try {
     const extractor = new LayerExtractor(staged);
     extractor.write(tar);
-    const { sizeBytes, implicitDirs, danglingLinks } = extractor.finish();
-    return await staged.commit({ diffId: sha256(tar), parent, sizeBytes, implicitDirs, danglingLinks });
+    const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = extractor.finish();
+    return await staged.commit({ diffId: sha256(tar), parent, sizeBytes, implicitDirs, danglingLinks, whiteouts });
   } catch (error) {
     await staged.discard();
     throw error;

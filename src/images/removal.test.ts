@@ -36,7 +36,7 @@ let serial = 0;
 async function image(options: { readonly tags?: readonly string[]; readonly digests?: readonly string[]; readonly parent?: Digest; readonly layer?: string; readonly created?: string; readonly label?: string } = {}): Promise<Digest> {
   const diffIds: Digest[] = options.layer === undefined ? [] : [`sha256:${options.layer.repeat(64)}`];
   const [diffId] = diffIds;
-  if (diffId) await (await layers.stage()).commit({ diffId, parent: undefined, sizeBytes: 7, implicitDirs: [], danglingLinks: [] });
+  if (diffId) await (await layers.stage()).commit({ diffId, parent: undefined, sizeBytes: 7, implicitDirs: [], danglingLinks: [], whiteouts: [] });
   const document = { os: 'linux', architecture: 'amd64', serial: serial++, created: options.created, config: { Labels: options.label ? { l: options.label } : null }, rootfs: { type: 'layers', diff_ids: diffIds } };
   const { id } = await store.create(Buffer.from(JSON.stringify(document)), options.parent ? { parent: options.parent } : {});
   for (const tag of options.tags ?? []) await store.tag(tag, id);

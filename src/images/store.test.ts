@@ -25,7 +25,7 @@ afterEach(() => rm(dir, { recursive: true, force: true }));
 
 async function layer(diffId: Digest, parent?: Digest): Promise<Digest> {
   const staged = await layers.stage();
-  return (await staged.commit({ diffId, parent, sizeBytes: 10, implicitDirs: [], danglingLinks: [] })).chainId;
+  return (await staged.commit({ diffId, parent, sizeBytes: 10, implicitDirs: [], danglingLinks: [], whiteouts: [] })).chainId;
 }
 
 function config(name: string, ...diffIds: Digest[]): Buffer {

@@ -35,6 +35,8 @@ export interface StagedLayer {
     readonly implicitDirs: readonly string[];
     /** Hard links whose target is not in this layer: resolved in the layers below, else an `invalid` error. */
     readonly danglingLinks: readonly { readonly path: string; readonly target: string }[];
+    /** Whiteouts that were made. One that hides nothing is taken away: overlayfs would list it in a directory of one layer. */
+    readonly whiteouts: readonly string[];
   }): Promise<LayerInfo>;
   discard(): Promise<void>;
 }

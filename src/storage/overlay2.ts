@@ -200,12 +200,12 @@ export class Overlay2Store implements LayerStore {
     });
   }
 
-  async #settle(diffDir: string, { parent, implicitDirs, danglingLinks }: CommitRequest): Promise<void> {
+  async #settle(diffDir: string, { parent, implicitDirs, danglingLinks, whiteouts }: CommitRequest): Promise<void> {
     const hidesAll = parent !== undefined && getXattr(diffDir, 'trusted.overlay.opaque') !== undefined;
-    const isComplete = danglingLinks.length === 0 && (parent === undefined || implicitDirs.length === 0) && !hidesAll;
+    const isComplete = danglingLinks.length === 0 && whiteouts.length === 0 && (parent === undefined || implicitDirs.length === 0) && !hidesAll;
     if (isComplete) return;
     const lowerDirs = this.#readOnly.chain(parent).map(({ shortId }) => this.layout.diff(shortId));
-    await this.workers.run('settle-layer', { diffDir, lowerDirs, implicitDirs, danglingLinks });
+    await this.workers.run('settle-layer', { diffDir, lowerDirs, implicitDirs, danglingLinks, whiteouts });
   }
 
   async *#tar(layer: ReadOnlyLayer): AsyncGenerator<Buffer> {

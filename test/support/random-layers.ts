@@ -61,7 +61,7 @@ class Layer {
         return;
       case 5: {
         const target = this.#randomPath();
-        if (target !== path && this.#isLinkable(target)) this.#add({ path, type: 'link', target }, path, false);
+        if (!`${target}/`.startsWith(`${path}/`) && this.#isLinkable(target)) this.#add({ path, type: 'link', target }, path, false);
         return;
       }
       default:
@@ -97,14 +97,21 @@ class Layer {
     this.#hidden.add(path);
     this.entries.push({ path: join(dirname(path), `.wh.${path.slice(path.lastIndexOf('/') + 1)}`) });
     rmSync(join(this.model, path), { recursive: true });
+    this.#noteMade(dirname(path));
   }
 
   #opaque(path: string): void {
     this.entries.push({ path: `${path}/.wh..wh..opq` });
-    for (const name of readdirSync(join(this.model, path))) {
-      if (!this.#made.has(`${path}/${name}`)) rmSync(join(this.model, path, name), { recursive: true });
-    }
+    this.#removeLower(path);
     this.#noteMade(path);
+  }
+
+  #removeLower(directory: string): void {
+    for (const name of readdirSync(join(this.model, directory))) {
+      const path = `${directory}/${name}`;
+      if (!this.#made.has(path)) rmSync(join(this.model, path), { recursive: true });
+      else if (this.#kind(path) === 'directory') this.#removeLower(path);
+    }
   }
 
   #add(entry: LayerEntry, path: string, merges: boolean): void {

@@ -27,9 +27,10 @@ export interface ExtractResult {
   readonly sizeBytes: number;
   readonly tarBytes: number;
   readonly entries: number;
-  /** Both as `StagedLayer.commit` takes them: byte strings, one character per byte. */
+  /** These as `StagedLayer.commit` takes them: byte strings, one character per byte. */
   readonly implicitDirs: readonly string[];
   readonly danglingLinks: readonly { readonly path: string; readonly target: string }[];
+  readonly whiteouts: readonly string[];
 }
 
 /** Limit of an extended header, as in Go's archive/tar and so in the Docker engine. */

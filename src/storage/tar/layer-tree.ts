@@ -66,6 +66,7 @@ export class LayerTree {
   /** Names made by hard link entries: their content belongs to another name. */
   readonly #linkNames = new Set<string>();
   readonly #dangling = new Map<string, string>();
+  readonly #whiteouts = new Set<string>();
   readonly #displaced: DisplacedFiles;
 
   constructor(diffDir: string, tarSplitPath: string) {
@@ -154,6 +155,7 @@ export class LayerTree {
     if (own) own.opaque = own.isNew = true;
     if (own || this.#dangling.has(path) || lstatSync(this.at(path), { throwIfNoEntry: false })) return;
     makeDevice(this.at(path), 'char', 0, 0);
+    this.#whiteouts.add(path);
   }
 
   /** Hides what the layers below have in a directory, '' for the root; makes it when it is missing. */
@@ -164,7 +166,7 @@ export class LayerTree {
   }
 
   /** Sets what waited for the end of the tar and tells what only the layers below can complete. */
-  finish(): { implicitDirs: string[]; danglingLinks: { path: string; target: string }[] } {
+  finish(): { implicitDirs: string[]; danglingLinks: { path: string; target: string }[]; whiteouts: string[] } {
     const implicitDirs: string[] = [];
     for (const [path, directory] of this.#directories) {
       const at = this.at(path);
@@ -180,7 +182,7 @@ export class LayerTree {
       setTimes(at, directory.mtimeSeconds, directory.mtimeNanoseconds);
     }
     this.#displaced.finish();
-    return { implicitDirs, danglingLinks: [...this.#dangling].map(([path, target]) => ({ path, target })) };
+    return { implicitDirs, danglingLinks: [...this.#dangling].map(([path, target]) => ({ path, target })), whiteouts: [...this.#whiteouts] };
   }
 
   /** Returns true when a whiteout of this tar had the name. */
@@ -202,18 +204,20 @@ export class LayerTree {
   #makeRoom(path: string): boolean {
     const stat = lstatSync(this.at(path), { throwIfNoEntry: false });
     if (!stat) return false;
+    const wasWhiteout = this.#whiteouts.has(path);
     if (stat.isDirectory()) {
       if (path === '') throw invalid('the root of the layer is not a directory', { code: 'TAR_ROOT' });
       this.#removeTree(path);
     } else {
       this.#removeName(path, stat.isFile() && stat.size > 0);
     }
-    return isWhiteout(stat);
+    return wasWhiteout;
   }
 
   #removeName(path: string, hasContent: boolean): void {
     if (!this.#linkNames.delete(path) && hasContent) this.#displaced.take(path);
     else unlinkSync(this.at(path));
+    this.#whiteouts.delete(path);
   }
 
   #removeTree(path: string): void {
@@ -275,6 +279,7 @@ export class LayerTree {
       if (!isWhiteout(found)) throw invalid(`${JSON.stringify(path)} is not a directory`, { code: 'TAR_NOT_DIRECTORY' });
       // Deleted and made again by what is in it: nothing of the layers below shines through.
       unlinkSync(this.at(path));
+      this.#whiteouts.delete(path);
       directory.opaque = directory.isNew = true;
     }
     mkdirSync(this.at(path), 0o700);

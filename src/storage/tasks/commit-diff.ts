@@ -12,7 +12,7 @@ export interface CommitDiffInput {
 }
 
 /** In one pass: the tar is made, hashed and unpacked into the copy without being stored. */
-export function commitDiff({ upperDir, diffDir, tarSplitPath }: CommitDiffInput): Pick<ExtractResult, 'sizeBytes' | 'implicitDirs' | 'danglingLinks'> & { readonly diffId: Digest } {
+export function commitDiff({ upperDir, diffDir, tarSplitPath }: CommitDiffInput): Pick<ExtractResult, 'sizeBytes' | 'implicitDirs' | 'danglingLinks' | 'whiteouts'> & { readonly diffId: Digest } {
   const hash = createHash('sha256');
   const extractor = new LayerExtractor({ diffDir, tarSplitPath });
   try {
@@ -20,8 +20,8 @@ export function commitDiff({ upperDir, diffDir, tarSplitPath }: CommitDiffInput)
       hash.update(chunk);
       extractor.write(chunk);
     }
-    const { sizeBytes, implicitDirs, danglingLinks } = extractor.finish();
-    return { diffId: `sha256:${hash.digest('hex')}`, sizeBytes, implicitDirs, danglingLinks };
+    const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = extractor.finish();
+    return { diffId: `sha256:${hash.digest('hex')}`, sizeBytes, implicitDirs, danglingLinks, whiteouts };
   } finally {
     extractor.abort();
   }

@@ -15,6 +15,7 @@ export interface SettleLayerInput {
   /** Byte strings below the difference, as the extractor reports them. */
   readonly implicitDirs: readonly string[];
   readonly danglingLinks: readonly { readonly path: string; readonly target: string }[];
+  readonly whiteouts: readonly string[];
 }
 
 /** @throws EngineError invalid for a hard link whose target is in no layer. */
@@ -25,10 +26,18 @@ export function settleLayer(input: SettleLayerInput): void {
     if (isOpaque(diff)) hideLowers(diff, lowers);
     for (const { path, target } of input.danglingLinks) link(diff, lowers, path, target);
     const view = new MergedView(lowers);
+    for (const path of input.whiteouts) removeIdle(diff, view, path);
     for (const path of input.implicitDirs) adopt(diff, view, path);
   } catch (error) {
     throw storageError(error, 'completing layer');
   }
+}
+
+/** Removes a whiteout that hides nothing: overlayfs lists it where a directory is in this layer only. */
+function removeIdle(diff: string, view: MergedView, path: string): void {
+  if (view.find(path) && !isHidden(diff, path)) return;
+  const at = `${diff}/${path}`;
+  keepingTimes(parentOf(at), () => unlinkSync(fsPath(at)));
 }
 
 /** overlayfs does not look whether the root of a layer is opaque: each entry of the layers below is hidden instead. */
