@@ -2,19 +2,9 @@
 import { chmodSync, chownSync, lchownSync, linkSync, lstatSync, lutimesSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { LayerEntry } from './image-builder.js';
+import { randomNumbers } from './random-numbers.js';
 
 const NAMES = ['a', 'b', 'c', 'd'];
-
-/** Numbers in [0, limit), the same for the same seed (the mulberry32 generator). */
-export function randomNumbers(seed: number): (limit: number) => number {
-  let state = seed;
-  return (limit) => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) % limit;
-  };
-}
 
 /** Makes layers, the lowest first, while applying each to the directory `model`, which is created. */
 export function randomLayers(seed: number, model: string): LayerEntry[][] {
