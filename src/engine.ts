@@ -228,7 +228,7 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
   tasks.onEvent((event) => {
     switch (event.type) {
       case 'exit':
-        if (event.execId === event.id) containers.tell(event.id, { type: 'task.exited', exit: event.exit });
+        if (event.execId === '') containers.tell(event.id, { type: 'task.exited', exit: event.exit });
         else execs.exited(event.execId, event.exit);
         break;
       case 'oom':
