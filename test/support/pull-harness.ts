@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createActor, createMachine } from 'xstate';
 import { Replies } from '../../src/actors/kit/replies.js';
-import { createPullSystem, type PullSystem, type PullSystemDeps } from '../../src/actors/pull/system.js';
+import { createPullSystem, createTransferPool, type PullSystem, type PullSystemDeps } from '../../src/actors/pull/system.js';
 import type { PullSubscription } from '../../src/actors/pull/pulls.js';
 import { parseReference, withDefaultTag } from '../../src/images/reference.js';
 import { FileImageStore } from '../../src/images/store.js';
@@ -12,7 +12,7 @@ import type { Logger } from '../../src/ports/logger.js';
 import type { LayerStore } from '../../src/ports/storage.js';
 import type { Credentials } from '../../src/registry/credentials.js';
 import { parsePlatform } from '../../src/registry/platform.js';
-import { createWorkerPool, type WorkerPool } from '../../src/workers/pool.js';
+import type { WorkerPool } from '../../src/workers/pool.js';
 import { DirectoryLayerStore } from './directory-layer-store.js';
 
 export interface PullHarness extends PullSystem {
@@ -37,7 +37,7 @@ export async function startPullHarness(overrides: Partial<PullSystemDeps> = {}):
   await layers.load();
   const images = new FileImageStore(dir, layers);
   await images.load();
-  const pool = createWorkerPool({ maxThreads: 2 });
+  const { pool, maxTransfers } = createTransferPool(2);
   const events: string[] = [];
   const system = createPullSystem({
     replies,
@@ -45,6 +45,7 @@ export async function startPullHarness(overrides: Partial<PullSystemDeps> = {}):
     images,
     layers,
     pool,
+    maxTransfers,
     emit: (action, id) => void events.push(`${action} ${id}`),
     rules: () => ({ insecure: [], mirrors: [], certsDir: join(dir, 'certs.d') }),
     maxConcurrentDownloads: () => 3,

@@ -13,6 +13,7 @@ import { failure, unwrap } from '../../workers/outcome.js';
 import type { WorkerPool } from '../../workers/pool.js';
 import type { LayerEffects } from './layer.machine.js';
 import type { LayerInput, LayerView } from './pull.messages.js';
+import { Slots } from './slots.js';
 
 export interface LayerEffectDeps {
   readonly layers: LayerStore;
@@ -21,6 +22,8 @@ export interface LayerEffectDeps {
   /** Replaces what readers see of a transfer. */
   readonly publish: (chainId: Digest, view: LayerView) => void;
   readonly maxAttempts: () => number;
+  /** Layers of all pulls that are fetched at a time: as many tasks as the pool can run. */
+  readonly maxTransfers: number;
   readonly retryDelayMs: number;
 }
 
@@ -38,8 +41,11 @@ export class LayerTransfers implements LayerEffects {
   /** Transfers under way by chain ID: what a layer above waits for. */
   readonly #running = new Map<Digest, { readonly done: Promise<void>; readonly abort: AbortController }>();
 
+  readonly #slots: Slots;
+
   constructor(deps: LayerEffectDeps) {
     this.#deps = deps;
+    this.#slots = new Slots(deps.maxTransfers);
   }
 
   transfer(input: LayerInput): Promise<void> {
@@ -93,6 +99,16 @@ export class LayerTransfers implements LayerEffects {
   }
 
   async #fetch(input: LayerInput, host: RegistryHost, staged: StagedLayer, signal: AbortSignal): Promise<FetchLayerOutput> {
+    // Waiting here and not in the pool, where nothing would hear of a cancel.
+    const free = await this.#slots.take(signal);
+    try {
+      return await this.#run(input, host, staged, signal);
+    } finally {
+      free();
+    }
+  }
+
+  async #run(input: LayerInput, host: RegistryHost, staged: StagedLayer, signal: AbortSignal): Promise<FetchLayerOutput> {
     const { pool, retryDelayMs, maxAttempts } = this.#deps;
     const { layer, repository, credentials } = input;
     const access = this.#deps.access(host, host.isMirror ? undefined : credentials);
@@ -106,8 +122,6 @@ export class LayerTransfers implements LayerEffects {
 
     const { port1, port2 } = new MessageChannel();
     const order = (message: FetchLayerOrder): void => port1.postMessage(message, []);
-    const unqueue = new AbortController();
-    let hasStarted = false;
     const renew = async (refused: Extract<FetchLayerReport, { type: 'refused' }>): Promise<void> => {
       try {
         grant = await access.grant(scope, signal, { grant, error: errorOf(refused) });
@@ -117,16 +131,13 @@ export class LayerTransfers implements LayerEffects {
       }
     };
     port1.on('message', (report: FetchLayerReport) => {
-      hasStarted = true;
       if (report.type === 'refused') void renew(report);
       else this.#publish(layer.chainId, report);
     });
-    const onAbort = (): void => {
-      order({ type: 'cancel' });
-      // A task that waits for a thread does not hear orders.
-      if (!hasStarted) unqueue.abort();
-    };
+    // Not the pool's own signal: that would end the thread, in which other layers may be under way.
+    const onAbort = (): void => order({ type: 'cancel' });
     signal.addEventListener('abort', onAbort, { once: true });
+    const maxTarBytes = await tarLimit(staged.diffDir, layer.blob.sizeBytes);
     try {
       signal.throwIfAborted();
       return await pool.run(
@@ -137,14 +148,14 @@ export class LayerTransfers implements LayerEffects {
           digest: layer.blob.digest,
           sizeBytes: layer.blob.sizeBytes,
           diffId: layer.diffId,
-          maxTarBytes: await tarLimit(staged.diffDir, layer.blob.sizeBytes),
+          maxTarBytes,
           maxAttempts: maxAttempts(),
           retryDelayMs,
           diffDir: staged.diffDir,
           tarSplitPath: staged.tarSplitPath,
           port: port2,
         },
-        { transferList: [port2], signal: unqueue.signal },
+        { transferList: [port2] },
       );
     } finally {
       signal.removeEventListener('abort', onAbort);

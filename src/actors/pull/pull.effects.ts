@@ -11,6 +11,7 @@ import { bytesMessage, stateMessage } from './progress.js';
 import { type ProgressBoard } from './progress-board.js';
 import type { PullEffects, PullJob } from './pull.machine.js';
 import type { LayerView, LocatedImage, PullInput } from './pull.messages.js';
+import { Slots } from './slots.js';
 
 export interface PullEffectDeps {
   readonly images: FileImageStore;
@@ -102,7 +103,7 @@ export class PullWork implements PullEffects {
 
     const bringIn = async (layer: ResolvedLayer, subject: string, id: string): Promise<void> => {
       const total = layer.blob.sizeBytes;
-      const free = await slots.take(() => board.publish(subject, 'Waiting', stateMessage('Waiting', id)), either);
+      const free = await slots.take(either, () => board.publish(subject, 'Waiting', stateMessage('Waiting', id)));
       const unwatch = transfers.watch(layer.chainId, (view) => {
         showLayer(board, subject, id, total, view);
         if (view.phase === 'extracted') free();
@@ -186,37 +187,5 @@ function showLayer(board: ProgressBoard, subject: string, id: string, total: num
       return board.publish(subject, 'Extracting', bytesMessage('Extracting', id, view.bytes, total));
     case 'extracted':
       return undefined;
-  }
-}
-
-/** Counts the downloads of one pull. */
-class Slots {
-  #free: number;
-  readonly #queue: (() => void)[] = [];
-
-  constructor(count: number) {
-    this.#free = Math.max(1, count);
-  }
-
-  /** Resolves with the function that gives the slot back; in the order of the calls. */
-  async take(onWait: () => void, signal: AbortSignal): Promise<() => void> {
-    if (this.#free > 0) this.#free--;
-    else {
-      onWait();
-      await new Promise<void>((resolve) => this.#queue.push(resolve));
-    }
-    let isHeld = true;
-    const free = (): void => {
-      if (!isHeld) return;
-      isHeld = false;
-      const next = this.#queue.shift();
-      if (next) next();
-      else this.#free++;
-    };
-    if (signal.aborted) {
-      free();
-      throw signal.reason;
-    }
-    return free;
   }
 }

@@ -5,7 +5,7 @@ import type { LayerStore } from '../../ports/storage.js';
 import type { Logger } from '../../ports/logger.js';
 import type { RegistryRules } from '../../registry/endpoint.js';
 import { DEFAULT_LIMITS, type HttpLimits } from '../../registry/http.js';
-import type { WorkerPool } from '../../workers/pool.js';
+import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
 import type { Replies } from '../kit/replies.js';
 import { createSessionEffects } from '../registry-session/registry-session.effects.js';
 import { createSessionMachine } from '../registry-session/registry-session.machine.js';
@@ -22,7 +22,9 @@ export interface PullSystemDeps {
   readonly log: Logger;
   readonly images: FileImageStore;
   readonly layers: LayerStore;
+  /** Runs the layer transfers, `maxTransfers` at a time. One of its own, so that nothing else delays them. */
   readonly pool: WorkerPool;
+  readonly maxTransfers: number;
   readonly emit: ImageEmit;
   /** These three are asked anew for every pull, so that a reload counts for the next one. */
   readonly rules: () => RegistryRules;
@@ -41,6 +43,13 @@ export interface PullSystem {
 
 const RETRY_DELAY_MS = 5000;
 
+/** The pool for `createPullSystem`: few threads with several transfers each, as memory goes with the threads. */
+export function createTransferPool(cores: number): { readonly pool: WorkerPool; readonly maxTransfers: number } {
+  const maxThreads = Math.min(Math.max(cores - 1, 1), 3);
+  const tasksPerThread = 3;
+  return { pool: createWorkerPool({ maxThreads, tasksPerThread }), maxTransfers: maxThreads * tasksPerThread };
+}
+
 /** The three collections are to be started as children of the root actor, and connected to it. */
 export function createPullSystem(deps: PullSystemDeps): PullSystem {
   const { replies, log, images, layers, pool, emit } = deps;
@@ -57,6 +66,7 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
     access: (host, credentials) => sessions.access(host, credentials),
     publish: (chainId, view) => views.publish(chainId, view),
     maxAttempts: deps.maxAttempts,
+    maxTransfers: deps.maxTransfers,
     retryDelayMs: deps.retryDelayMs ?? RETRY_DELAY_MS,
   });
   const layerMachine = createLayerMachine(

@@ -1,0 +1,46 @@
+/** A counted semaphore whose waiting can be given up. */
+
+export class Slots {
+  #free: number;
+  readonly #queue: (() => void)[] = [];
+
+  constructor(count: number) {
+    this.#free = Math.max(1, count);
+  }
+
+  /**
+   * Resolves with the function (idempotent) that gives the slot back, in the order of the calls; rejects with the
+   * signal's reason. `onWait` is called when there is none free now.
+   */
+  async take(signal: AbortSignal, onWait: () => void = () => undefined): Promise<() => void> {
+    signal.throwIfAborted();
+    if (this.#free > 0) this.#free--;
+    else {
+      onWait();
+      await this.#turn(signal);
+    }
+    let isHeld = true;
+    return () => {
+      if (!isHeld) return;
+      isHeld = false;
+      const next = this.#queue.shift();
+      if (next) next();
+      else this.#free++;
+    };
+  }
+
+  #turn(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const proceed = (): void => {
+        signal.removeEventListener('abort', giveUp);
+        resolve();
+      };
+      const giveUp = (): void => {
+        this.#queue.splice(this.#queue.indexOf(proceed), 1);
+        reject(signal.reason as Error);
+      };
+      signal.addEventListener('abort', giveUp, { once: true });
+      this.#queue.push(proceed);
+    });
+  }
+}
