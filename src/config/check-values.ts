@@ -16,7 +16,7 @@ export function checkValues(values: Values, settings: ReadonlyMap<OptionName, Se
     problems.push({ kind: 'invalid', key: option?.title ?? name, message, position: settings.get(name)?.position });
   };
   const given = (name: OptionName): boolean => settings.get(name)?.source !== 'default';
-  checkPlatform(values, given, platform, report);
+  checkPlatform(values, settings, platform, report);
   checkPaths(values, given, platform, report);
   checkNetwork(values, report);
   checkRuntimes(values, platform, report);
@@ -30,10 +30,11 @@ export function checkValues(values: Values, settings: ReadonlyMap<OptionName, Se
 const SHIM_NAME = /^[a-z0-9]+(\.[a-z0-9_-]+){2,}$/i;
 const WINDOWS_RUNTIMES = ['com.engine.hcsshim.v1', 'io.supervisor.runhcs.v1'];
 
-function checkPlatform(values: Values, given: (name: OptionName) => boolean, platform: Platform, report: Report): void {
+function checkPlatform(values: Values, settings: ReadonlyMap<OptionName, Setting>, platform: Platform, report: Report): void {
   if (platform === 'windows') {
     for (const option of OPTION_LIST) {
-      if (!option.windows && given(option.name)) report(option.name, `${option.title} is not supported on Windows`);
+      const source = settings.get(option.name)?.source;
+      if (!option.windows && (source === 'file' || source === 'flag')) report(option.name, `${option.title} is not supported on Windows`);
     }
     if (values.storageDriver !== '' && values.storageDriver !== 'windowsfilter') report('storageDriver', `driver not supported: ${values.storageDriver}`);
     for (const entry of values.storageOpts) {
@@ -56,6 +57,8 @@ function checkStorage({ storageDriver, storageOpts }: Values, report: Report): v
   for (const entry of storageOpts) {
     const name = entry.slice(0, entry.indexOf('='));
     const value = entry.slice(entry.indexOf('=') + 1);
+    // Once needed for old kernels, without meaning since, and in many files.
+    if (name === 'overlay2.override_kernel_check' && driver === 'overlay2') continue;
     if (name === 'size') report('storageOpts', 'storage option size is only available on Windows');
     else if (!['zfs.fsname', 'btrfs.min_space', 'overlay2.size'].includes(name)) report('storageOpts', `unknown option ${name} of storage driver ${driver}`);
     else if (!name.startsWith(`${driver}.`)) report('storageOpts', `storage option ${name} does not belong to storage driver ${driver}`);

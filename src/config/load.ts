@@ -1,14 +1,14 @@
 /** Merges defaults, environment, configuration file and flags into one configuration, or says all that is wrong. */
-import convict from 'convict';
 import { invalid, isEngineError, type EngineError } from '../errors/engine-error.js';
 import { parseArgv, type CommandLine } from './argv.js';
 import { checkValues } from './check-values.js';
 import { readConfigFile, type ConfigFile, type FileFault } from './config-file.js';
 import type { Position } from './json-text.js';
-import { OPTIONS, OPTION_LIST, type NamedOption, type OptionName, type Values } from './options.js';
+import { OPTIONS, OPTION_LIST, type NamedOption, type OptionName } from './options.js';
 import { resolveConfig } from './resolve.js';
 import type { Environment, LoadedConfig, Problem, Setting } from './settings.js';
 import { showValue } from './show.js';
+import { valuesOf } from './values.js';
 
 /** The configuration of a daemon started with these arguments. @throws EngineError invalid, its `details.problems` are `Problem`s. */
 export function loadConfig(argv: readonly string[], environment: Environment): LoadedConfig {
@@ -79,29 +79,6 @@ function settingOf(option: NamedOption, flags: CommandLine['values'], file: Conf
 
 function at(position: Position | undefined): { position?: Position } {
   return position ? { position } : {};
-}
-
-/** The schema in convict's form: a second, independent look at what was merged, and the defaults of it. */
-function createSchema(): convict.Config<Record<string, unknown>> {
-  const properties = OPTION_LIST.map((option) => [
-    option.name,
-    {
-      doc: option.doc,
-      default: option.default,
-      sensitive: option.credentials === true,
-      format: (value: unknown) => {
-        if (value !== undefined && option.default !== undefined && typeof value !== typeof option.default) throw invalid(`must be of type ${typeof option.default}`);
-      },
-    },
-  ]);
-  return convict(Object.fromEntries(properties) as convict.Schema<Record<string, unknown>>, { env: {}, args: [] });
-}
-
-function valuesOf(settings: ReadonlyMap<OptionName, Setting>): Values {
-  const schema = createSchema();
-  for (const [name, { value }] of settings) schema.set(name, value);
-  schema.validate({ allowed: 'strict' });
-  return schema.getProperties() as Values;
 }
 
 /** One message for all: a line for each kind of problem, then a line for each that has a place in the file. */

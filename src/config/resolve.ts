@@ -14,6 +14,8 @@ export function resolveConfig(values: Values, settings: ReadonlyMap<OptionName, 
     ...rest,
     hosts: hosts.length === 0 ? [DEFAULT_HOST] : hosts,
     groupNamed: settings.get('group')?.source !== 'default',
+    // What is best by default depends on the version of the host's cgroups.
+    defaultCgroupnsMode: settings.get('defaultCgroupnsMode')?.source === 'default' ? '' : values.defaultCgroupnsMode,
     tls: values.tls || values.tlsVerify,
     tlsCaCert: tlsCaCert || join(certificates, 'ca.pem'),
     tlsCert: tlsCert || join(certificates, 'cert.pem'),

@@ -78,8 +78,10 @@ function checkRuntimes(entries: Record<string, RuntimeEntry>): Record<string, Ru
 
 function readRuntime(value: unknown, name: string): RuntimeEntry {
   if (!isObject(value)) throw invalid(`runtime ${name}: must be an object`);
-  const { path, runtimeArgs, runtimeType, options, ...rest } = value;
+  const { path, runtimeArgs, runtimeType, options, args, ...rest } = value;
   rejectRest(rest, `runtime ${name}`);
+  // Set-up tools of GPU vendors write an empty `args`, which never meant anything.
+  if (args !== undefined && !(Array.isArray(args) && args.length === 0)) throw invalid(`runtime ${name}: args is not a member, use runtimeArgs`);
   const wrong = [['path', path], ['runtimeType', runtimeType]].find(([, text]) => text !== undefined && typeof text !== 'string');
   if (wrong) throw invalid(`runtime ${name}: ${String(wrong[0])} must be a string`);
   if (runtimeArgs !== undefined && !isStrings(runtimeArgs)) throw invalid(`runtime ${name}: runtimeArgs must be an array of strings`);

@@ -1,0 +1,313 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { isEngineError } from '../errors/engine-error.js';
+import { parseArgv } from './argv.js';
+import type { Config } from './config.js';
+import { configurationDoc } from './configuration-doc.js';
+import { helpText } from './help.js';
+import { parseHost } from './hosts.js';
+import { configSchema } from './json-schema.js';
+import { loadConfig } from './load.js';
+import { OPTION_LIST } from './options.js';
+import { reloadConfig } from './reload.js';
+import type { LoadedConfig } from './settings.js';
+import { startUp } from './start-up.js';
+import { configView } from './view.js';
+
+let dir: string;
+let count = 0;
+before(() => {
+  dir = mkdtempSync(join(tmpdir(), 'engined-config-'));
+});
+after(() => rmSync(dir, { recursive: true, force: true }));
+
+function file(content: unknown): string {
+  const path = join(dir, `${count++}.json`);
+  writeFileSync(path, typeof content === 'string' || Buffer.isBuffer(content) ? content : JSON.stringify(content));
+  return path;
+}
+
+const load = (content: unknown, argv: readonly string[] = [], environment: Record<string, string> = {}): LoadedConfig => loadConfig(['--config-file', file(content), ...argv], environment);
+const refused = (call: () => unknown): string => {
+  try {
+    call();
+  } catch (error) {
+    assert.ok(isEngineError(error, 'invalid'), String(error));
+    return error.message;
+  }
+  return assert.fail('was accepted');
+};
+
+/** Flag, key of the file, a value as both spell it, and the result: the table of the specification, written down once more. */
+const TABLE: readonly (readonly [flag: string | undefined, key: string | undefined, flagValues: readonly string[], fileValue: unknown, name: keyof Config | undefined, expected: unknown])[] = [
+  ['add-runtime', 'runtimes', ['a=/x', 'b=y'], { a: { path: '/x' }, b: { path: 'y' } }, 'runtimes', { a: { path: '/x' }, b: { path: 'y' } }],
+  ['authorization-plugin', 'authorization-plugins', ['p', 'q'], ['p', 'q'], 'authorizationPlugins', ['p', 'q']],
+  ['bip', 'bip', ['10.1.0.1/24'], '10.1.0.1/24', 'bip', '10.1.0.1/24'],
+  ['bip6', 'bip6', ['fd00::1/64'], 'fd00::1/64', 'bip6', 'fd00::1/64'],
+  ['bridge', 'bridge', ['br0'], 'br0', 'bridge', 'br0'],
+  ['cdi-spec-dir', 'cdi-spec-dirs', ['/a'], ['/a'], 'cdiSpecDirs', ['/a']],
+  ['cgroup-parent', 'cgroup-parent', ['/p'], '/p', 'cgroupParent', '/p'],
+  ['supervisor', 'supervisor', ['/s.sock'], '/s.sock', 'supervisor', '/s.sock'],
+  ['supervisor-namespace', 'supervisor-namespace', ['n'], 'n', 'supervisorNamespace', 'n'],
+  ['supervisor-plugins-namespace', 'supervisor-plugins-namespace', ['n'], 'n', 'supervisorPluginsNamespace', 'n'],
+  ['cpu-rt-period', 'cpu-rt-period', ['5'], 5, 'cpuRtPeriodMicroseconds', 5],
+  ['cpu-rt-runtime', 'cpu-rt-runtime', ['5'], 5, 'cpuRtRuntimeMicroseconds', 5],
+  ['cri-supervisor', 'cri-supervisor', ['true'], true, 'criSupervisor', true],
+  ['data-root', 'data-root', ['/d'], '/d', 'dataRoot', '/d'],
+  ['debug', 'debug', ['true'], true, 'debug', true],
+  ['default-address-pool', 'default-address-pools', ['base=10.0.0.0/8,size=24'], [{ base: '10.0.0.0/8', size: 24 }], 'defaultAddressPools', [{ base: '10.0.0.0/8', size: 24 }]],
+  ['default-cgroupns-mode', 'default-cgroupns-mode', ['host'], 'host', 'defaultCgroupnsMode', 'host'],
+  ['default-gateway', 'default-gateway', ['10.0.0.1'], '10.0.0.1', 'defaultGateway', '10.0.0.1'],
+  ['default-gateway-v6', 'default-gateway-v6', ['fd00::1'], 'fd00::1', 'defaultGatewayV6', 'fd00::1'],
+  ['default-ipc-mode', 'default-ipc-mode', ['shareable'], 'shareable', 'defaultIpcMode', 'shareable'],
+  ['default-network-opt', 'default-network-opts', ['bridge=a=b', 'bridge=c=d=e'], { bridge: { a: 'b', c: 'd=e' } }, 'defaultNetworkOpts', { bridge: { a: 'b', c: 'd=e' } }],
+  ['default-runtime', 'default-runtime', ['io.x.y.v1'], 'io.x.y.v1', 'defaultRuntime', 'io.x.y.v1'],
+  ['default-shm-size', 'default-shm-size', ['1g'], '1g', 'defaultShmSizeBytes', 2 ** 30],
+  ['default-ulimit', 'default-ulimits', ['nofile=1:2', 'core=-1'], { nofile: { Name: 'nofile', Soft: 1, Hard: 2 }, core: { Soft: -1, Hard: -1 } }, 'defaultUlimits', [{ Name: 'nofile', Soft: 1, Hard: 2 }, { Name: 'core', Soft: -1, Hard: -1 }]],
+  ['dns', 'dns', ['1.1.1.1', '::1'], ['1.1.1.1', '::1'], 'dns', ['1.1.1.1', '::1']],
+  ['dns-opt', 'dns-opts', ['ndots:1'], ['ndots:1'], 'dnsOpts', ['ndots:1']],
+  ['dns-search', 'dns-search', ['a.b'], ['a.b'], 'dnsSearch', ['a.b']],
+  ['exec-opt', 'exec-opts', ['native.cgroupdriver=cgroupfs'], ['native.cgroupdriver=cgroupfs'], 'cgroupDriver', 'cgroupfs'],
+  ['exec-root', 'exec-root', ['/e'], '/e', 'execRoot', '/e'],
+  ['experimental', 'experimental', ['true'], true, 'experimental', true],
+  ['feature', 'features', ['cdi', 'x=false'], { cdi: true, x: false }, 'features', { cdi: true, x: false }],
+  ['fixed-cidr', 'fixed-cidr', ['10.1.0.0/25'], '10.1.0.0/25', 'fixedCidr', '10.1.0.0/25'],
+  ['fixed-cidr-v6', 'fixed-cidr-v6', ['fd00::/64'], 'fd00::/64', 'fixedCidrV6', 'fd00::/64'],
+  ['group', 'group', ['g'], 'g', 'group', 'g'],
+  ['host', 'hosts', ['unix:///x', ':1234'], ['unix:///x', ':1234'], 'hosts', ['unix:///x', ':1234']],
+  ['host-gateway-ip', 'host-gateway-ips', ['1.2.3.4', 'fd00::1'], ['1.2.3.4', 'fd00::1'], 'hostGatewayIps', ['1.2.3.4', 'fd00::1']],
+  ['http-proxy', 'proxies.http-proxy', ['http://p:1'], 'http://p:1', 'httpProxy', 'http://p:1'],
+  ['https-proxy', 'proxies.https-proxy', ['http://p:1'], 'http://p:1', 'httpsProxy', 'http://p:1'],
+  ['icc', 'icc', ['false'], false, 'icc', false],
+  ['init', 'init', ['true'], true, 'init', true],
+  ['init-path', 'init-path', ['/bin/sh'], '/bin/sh', 'initPath', '/bin/sh'],
+  ['insecure-registry', 'insecure-registries', ['r:5000', '10.0.0.0/8'], ['r:5000', '10.0.0.0/8'], 'insecureRegistries', ['r:5000', '10.0.0.0/8']],
+  ['ip', 'ip', ['127.0.0.1'], '127.0.0.1', 'ip', '127.0.0.1'],
+  ['ip-forward', 'ip-forward', ['false'], false, 'ipForward', false],
+  ['ip-forward-no-drop', 'ip-forward-no-drop', ['true'], true, 'ipForwardNoDrop', true],
+  ['ip-masq', 'ip-masq', ['false'], false, 'ipMasq', false],
+  ['ip6tables', 'ip6tables', ['false'], false, 'ip6tables', false],
+  ['iptables', 'iptables', ['false'], false, 'iptables', false],
+  ['ipv6', 'ipv6', ['true'], true, 'ipv6', true],
+  ['label', 'labels', ['a=b', 'c='], ['a=b', 'c='], 'labels', ['a=b', 'c=']],
+  ['live-restore', 'live-restore', ['true'], true, 'liveRestore', true],
+  ['log-driver', 'log-driver', ['local'], 'local', 'logDriver', 'local'],
+  ['log-format', 'log-format', ['json'], 'json', 'logFormat', 'json'],
+  ['log-level', 'log-level', ['debug'], 'debug', 'logLevel', 'debug'],
+  ['log-opt', 'log-opts', ['max-size=1m', 'tag=a=b'], { 'max-size': '1m', tag: 'a=b' }, 'logOpts', { 'max-size': '1m', tag: 'a=b' }],
+  ['max-concurrent-downloads', 'max-concurrent-downloads', ['7'], 7, 'maxConcurrentDownloads', 7],
+  ['max-concurrent-uploads', 'max-concurrent-uploads', ['7'], 7, 'maxConcurrentUploads', 7],
+  ['max-download-attempts', 'max-download-attempts', ['7'], 7, 'maxDownloadAttempts', 7],
+  ['mtu', 'mtu', ['1400'], 1400, 'mtu', 1400],
+  ['network-control-plane-mtu', 'network-control-plane-mtu', ['1400'], 1400, 'networkControlPlaneMtu', 1400],
+  ['no-new-privileges', 'no-new-privileges', ['true'], true, 'noNewPrivileges', true],
+  ['no-proxy', 'proxies.no-proxy', ['a,b'], 'a,b', 'noProxy', 'a,b'],
+  ['node-generic-resource', 'node-generic-resources', ['g=1', 'g=2'], ['g=1', 'g=2'], 'nodeGenericResources', ['g=1', 'g=2']],
+  ['pidfile', 'pidfile', ['/p'], '/p', 'pidfile', '/p'],
+  ['raw-logs', 'raw-logs', ['true'], true, 'rawLogs', true],
+  ['registry-mirror', 'registry-mirrors', ['https://m'], ['https://m'], 'registryMirrors', ['https://m/']],
+  ['rootless', 'rootless', ['true'], true, 'rootless', true],
+  ['seccomp-profile', 'seccomp-profile', ['unconfined'], 'unconfined', 'seccompProfile', 'unconfined'],
+  ['selinux-enabled', 'selinux-enabled', ['true'], true, 'selinuxEnabled', true],
+  ['shutdown-timeout', 'shutdown-timeout', ['30'], 30, 'shutdownTimeoutSeconds', 30],
+  ['storage-driver', 'storage-driver', ['zfs'], 'zfs', 'storageDriver', 'zfs'],
+  ['storage-opt', 'storage-opts', ['overlay2.size=10G'], ['overlay2.size=10G'], 'storageOpts', ['overlay2.size=10G']],
+  ['swarm-default-advertise-addr', 'swarm-default-advertise-addr', ['eth0'], 'eth0', 'swarmDefaultAdvertiseAddr', 'eth0'],
+  ['tlscacert', 'tlscacert', ['/c'], '/c', 'tlsCaCert', '/c'],
+  ['tlscert', 'tlscert', ['/c'], '/c', 'tlsCert', '/c'],
+  ['tlskey', 'tlskey', ['/c'], '/c', 'tlsKey', '/c'],
+  ['userland-proxy', 'userland-proxy', ['false'], false, 'userlandProxy', false],
+  ['userland-proxy-path', 'userland-proxy-path', ['/bin/sh'], '/bin/sh', 'userlandProxyPath', '/bin/sh'],
+  ['userns-remap', 'userns-remap', ['default'], 'default', 'usernsRemap', 'default'],
+];
+
+function nested(key: string, value: unknown): Record<string, unknown> {
+  const [group = '', member] = key.split('.');
+  return member === undefined ? { [group]: value } : { [group]: { [member]: value } };
+}
+
+for (const [flag = '', key = '', flagValues, fileValue, name, expected] of TABLE) {
+  test(`${flag}: flag, file, conflict, help, schema, view`, () => {
+    if (name === undefined) return;
+    const spaced = flagValues.flatMap((value) => (typeof fileValue === 'boolean' ? [`--${flag}=${value}`] : [`--${flag}`, value]));
+    assert.deepEqual(load({}, spaced).config[name], expected);
+    assert.deepEqual(load({}, flagValues.map((value) => `--${flag}=${value}`)).config[name], expected);
+    const fromFile = load(nested(key, fileValue));
+    assert.deepEqual(fromFile.config[name], expected);
+    const message = refused(() => load(nested(key, fileValue), spaced));
+    assert.ok(message.includes('the following directives are specified both as a flag and in the configuration file: '), message);
+    assert.ok(message.includes(`${key}: (from flag: `) && message.includes(`${key} at line 1, column `), message);
+    assert.match(helpText(), new RegExp(`--${flag}[ \\n]`));
+    const properties = configSchema()['properties'] as Record<string, { properties?: Record<string, unknown> }>;
+    const [group = '', member] = key.split('.');
+    assert.ok(member === undefined ? properties[group] : properties[group]?.properties?.[member]);
+    assert.equal(configView(fromFile).settings[key]?.source, 'file');
+    assert.equal(configView(load({})).settings[key]?.source, 'default');
+  });
+}
+
+test('the table of the specification is whole', () => {
+  const known = new Set([...TABLE.map(([flag]) => flag), 'config-file', 'metrics-addr', 'tls', 'tlsverify']);
+  assert.deepEqual(OPTION_LIST.flatMap(({ flag }) => (flag === undefined || known.has(flag) ? [] : [flag])), []);
+});
+
+test('options that reload are those of the specification', () => {
+  const reloadable = OPTION_LIST.filter((option) => option.reloadable).map(({ key = '' }) => key).sort((a, b) => (a < b ? -1 : 1));
+  assert.deepEqual(reloadable, ['authorization-plugins', 'debug', 'default-runtime', 'features', 'insecure-registries', 'labels', 'live-restore', 'max-concurrent-downloads', 'max-concurrent-uploads', 'max-download-attempts', 'registry-mirrors', 'runtimes', 'shutdown-timeout']);
+});
+
+test('flags in all their forms', () => {
+  const values = (...argv: string[]): Record<string, unknown> => Object.fromEntries(parseArgv(argv).values);
+  assert.deepEqual(values('-D', '-H', 'a:1', '-Hb:2', '-H=c:3', '-l', 'warn'), { debug: true, hosts: ['a:1', 'b:2', 'c:3'], logLevel: 'warn' });
+  assert.deepEqual(values('-DH', 'fd://'), { debug: true, hosts: ['fd://'] });
+  assert.deepEqual(values('--debug=false', '--icc=0'), { debug: false, icc: false });
+  assert.deepEqual(values('--mtu', '1', '--mtu=2'), { mtu: 2 });
+  assert.deepEqual(values('-H', ''), {});
+  assert.equal(parseArgv(['--platform', 'windows', '--validate']).platform, 'windows');
+  for (const [argv, message] of [
+    [['--nope'], "unknown flag: --nope\nSee 'engined --help'."],
+    [['--no-debug'], 'unknown flag: --no-debug'],
+    [['-x'], "unknown shorthand flag: 'x' in -x"],
+    [['--mtu'], 'flag needs an argument: --mtu'],
+    [['-H'], "flag needs an argument: 'H' in -H"],
+    [['--mtu=big'], 'invalid argument "big" for "--mtu" flag: must be an integer'],
+    [['-l', 'loud'], 'invalid argument "loud" for "-l, --log-level" flag: invalid logging level: loud'],
+    [['--debug=maybe'], 'invalid argument "maybe" for "-D, --debug" flag: must be true or false'],
+    [['--http-proxy', 'ftp://user:secret@h'], 'invalid argument "***"'],
+    [['serve'], '"engined" accepts no arguments'],
+    [['--', 'x'], '"engined" accepts no arguments'],
+  ] as const) {
+    const text = refused(() => parseArgv(argv));
+    assert.ok(text.startsWith(message), text);
+  }
+});
+
+test('hosts of the file and the -H fd:// of a unit file are merged, anything else is a conflict', () => {
+  const hosts = { hosts: ['unix:///a', 'tcp://127.0.0.1:1'] };
+  assert.deepEqual(load(hosts, ['-H', 'fd://']).config.hosts, ['unix:///a', 'tcp://127.0.0.1:1', 'fd://']);
+  assert.deepEqual(load({ hosts: ['fd://'] }, ['-H', 'fd://']).config.hosts, ['fd://']);
+  assert.match(refused(() => load(hosts, ['-H', 'fd://', '-H', 'unix:///b'])), /hosts: \(from flag: \[fd:\/\/ unix:\/\/\/b\], from file: \[unix:\/\/\/a tcp:\/\/127.0.0.1:1\]\)/);
+  assert.deepEqual(load({}).config.hosts, ['unix:///var/run/engine.sock']);
+});
+
+test('one message names every conflict, also of equal values', () => {
+  const message = refused(() => load({ debug: true, mtu: 5, features: { a: true } }, ['-D', '--mtu', '6', '--feature', 'b']));
+  assert.ok(message.includes('debug: (from flag: true, from file: true), features: (from flag: map[b:true], from file: map[a:true]), mtu: (from flag: 6, from file: 5)'), message);
+});
+
+test('the environment counts where neither flag nor file speaks', () => {
+  const environment = { HTTP_PROXY: 'http://up:1', http_proxy: 'http://low:1', https_proxy: 'http://s:1', ENGINE_DRIVER: 'btrfs', ENGINE_TMPDIR: '/t', ENGINE_RAMDISK: '1', ENGINE_DISABLE_PIGZ: 'x', ENGINE_CERT_PATH: '/certs', HOME: '/h' };
+  const { config, settings } = load({ proxies: { 'no-proxy': 'file' } }, ['--https-proxy', 'http://flag:1'], { ...environment, NO_PROXY: 'env' });
+  assert.deepEqual(
+    [config.httpProxy, config.httpsProxy, config.noProxy, config.storageDriver, config.tmpDir, config.noPivotRoot, config.disablePigz, config.tlsCaCert],
+    ['http://up:1', 'http://flag:1', 'file', 'btrfs', '/t', true, true, '/certs/ca.pem'],
+  );
+  assert.equal(settings.get('httpProxy')?.source, 'environment');
+  assert.equal(load({}, [], { HOME: '/h' }).config.tlsKey, '/h/.engine/key.pem');
+  const certificates = { tlscacert: file(''), tlscert: file(''), tlskey: file('') };
+  assert.equal(load(certificates, [], { ENGINE_TLS_VERIFY: '0' }).config.tlsVerify, true);
+  assert.equal(load(certificates, ['--tlsverify']).config.tls, true);
+  assert.match(refused(() => load({}, [], { HTTP_PROXY: 'gopher://x:y@z' })), /^merged configuration .*invalid environment variable HTTP_PROXY: must be the URL/);
+});
+
+test('files: byte order marks, UTF-16, empty, missing', () => {
+  assert.equal(load('\ufeff{"debug": true}').config.debug, true);
+  assert.equal(load(Buffer.from('\ufeff{"debug": true}', 'utf16le')).config.debug, true);
+  assert.equal(load('  \n').config.debug, false);
+  assert.equal(load({ debug: null }).config.debug, false);
+  assert.equal(refused(() => loadConfig(['--config-file', '/nonexistent/x.json'], {})), 'unable to configure the daemon with file /nonexistent/x.json: open /nonexistent/x.json: no such file or directory');
+  assert.match(refused(() => load(Buffer.from([0x7b, 0xff, 0x7d]))), /not UTF-8 text$/);
+  assert.match(refused(() => load('['.repeat(100_000))), /nested too deeply/);
+});
+
+test('the windows subset', () => {
+  const check = (content: unknown) => startUp(['--validate', '--platform', 'windows', '--config-file', file(content)], { HTTP_PROXY: 'http://p:1' }, '0');
+  assert.deepEqual(
+    check({ 'data-root': 'D:\\engine', 'default-runtime': 'io.supervisor.runhcs.v1', 'exec-opts': ['isolation=process'], 'storage-driver': 'windowsfilter', 'storage-opts': ['size=40G'], features: { 'windows-dns-proxy': true } }),
+    { kind: 'exit', code: 0, stdout: '', stderr: 'configuration OK\n' },
+  );
+  const result = check({ iptables: false, 'default-runtime': 'runsc', 'exec-opts': ['native.cgroupdriver=systemd'], 'storage-driver': 'overlay2', 'data-root': 'engine' });
+  assert.ok(result.kind === 'exit' && result.code === 1);
+  for (const part of ['iptables is not supported on Windows', 'invalid default runtime runsc: must be com.engine.hcsshim.v1 or io.supervisor.runhcs.v1', 'native.cgroupdriver is only available on Linux', 'driver not supported: overlay2', 'data-root must be an absolute path']) {
+    assert.ok(result.stderr.includes(part), `${result.stderr}\nlacks ${part}`);
+  }
+});
+
+test('addresses to listen on', () => {
+  const tls = { tls: true };
+  const plain = { tls: false };
+  assert.deepEqual(parseHost('tcp://', plain), { kind: 'tcp', host: '127.0.0.1', port: 2375, prefix: '' });
+  assert.deepEqual(parseHost('tcp://', tls), { kind: 'tcp', host: '127.0.0.1', port: 2376, prefix: '' });
+  assert.deepEqual(parseHost('tcp://0.0.0.0:99/api/v', plain), { kind: 'tcp', host: '0.0.0.0', port: 99, prefix: '/api/v' });
+  assert.deepEqual(parseHost('example.test:', tls), { kind: 'tcp', host: 'example.test', port: 2376, prefix: '' });
+  assert.deepEqual(parseHost(':77', plain), { kind: 'tcp', host: '127.0.0.1', port: 77, prefix: '' });
+  assert.deepEqual(parseHost('tcp://[::1]:88', plain), { kind: 'tcp', host: '::1', port: 88, prefix: '' });
+  assert.deepEqual(parseHost('unix://', plain), { kind: 'unix', path: '/var/run/engine.sock' });
+  assert.deepEqual(parseHost('fd://', plain), { kind: 'fd', select: '' });
+  assert.deepEqual(parseHost('fd://3', plain), { kind: 'fd', select: '3' });
+  for (const bad of ['http://x', 'nothing', 'unix://relative', 'tcp://a:99999', 'tcp://a b:1', 'npipe:////./pipe/x', 'tcp://::1:5']) refused(() => parseHost(bad, plain));
+});
+
+test('help, version, schema and validation are exits', () => {
+  assert.deepEqual(startUp(['-v'], {}, '1.2.3'), { kind: 'exit', code: 0, stdout: 'engined version 1.2.3\n', stderr: '' });
+  const help = startUp(['--help'], {}, '1');
+  assert.ok(help.kind === 'exit' && help.code === 0 && help.stdout.startsWith('Usage:  engined [OPTIONS]'));
+  const schema = startUp(['--print-config-schema'], {}, '1');
+  assert.ok(schema.kind === 'exit' && !(JSON.parse(schema.stdout) as { additionalProperties: boolean }).additionalProperties);
+  assert.deepEqual(startUp(['--config-file', '/nonexistent'], {}, '1').kind, 'exit');
+});
+
+test('docs/configuration.md is current', () => {
+  const path = fileURLToPath(new URL('../../../docs/configuration.md', import.meta.url));
+  assert.equal(readFileSync(path, 'utf8'), configurationDoc(), 'run node scripts/write-config-docs.mjs after the build');
+});
+
+test('the configuration is frozen through and through', () => {
+  const { config } = load({ 'default-address-pools': [{ base: '10.0.0.0/8', size: 24 }] });
+  assert.ok(Object.isFrozen(config) && Object.isFrozen(config.defaultAddressPools) && Object.isFrozen(config.defaultAddressPools[0]));
+});
+
+test('a reload applies what may change and names the rest', () => {
+  const current = load({ debug: true, labels: ['a=b'], mtu: 1400, 'max-concurrent-downloads': 9 }, ['--shutdown-timeout', '20']);
+  writeFileSync(current.config.configFile, JSON.stringify({ labels: ['a=c'], mtu: 1300, 'max-concurrent-downloads': 9, dns: ['1.1.1.1'] }));
+  const report = reloadConfig(current);
+  assert.equal(report.ok, true);
+  assert.deepEqual(report.entries, [
+    { key: 'debug', verdict: 'removed', before: 'true', after: 'false' },
+    { key: 'dns', verdict: 'needs-restart', before: '[]', after: '[1.1.1.1]' },
+    { key: 'labels', verdict: 'applied', before: '[a=b]', after: '[a=c]' },
+    { key: 'mtu', verdict: 'needs-restart', before: '1400', after: '1300' },
+  ]);
+  const { config } = report.loaded;
+  assert.deepEqual([config.debug, config.labels, config.mtu, config.dns, config.maxConcurrentDownloads, config.shutdownTimeoutSeconds], [false, ['a=c'], 1400, [], 9, 20]);
+  assert.deepEqual(reloadConfig(report.loaded).entries.map(({ verdict }) => verdict), ['needs-restart', 'needs-restart'], 'still true until the restart');
+});
+
+test('a reload with anything wrong changes nothing', () => {
+  const current = load({ labels: ['a=b'] }, ['-D']);
+  for (const [content, verdicts] of [
+    [{ labels: ['a=c'], nope: 1, mtu: -4, debug: true }, ['unknown', 'invalid', 'conflict']],
+    ['{', []],
+  ] as const) {
+    writeFileSync(current.config.configFile, typeof content === 'string' ? content : JSON.stringify(content));
+    const report = reloadConfig(current);
+    assert.equal(report.ok, false);
+    assert.equal(report.loaded, current);
+    assert.notEqual(report.message, '');
+    assert.deepEqual(report.entries.map(({ verdict }) => verdict), verdicts);
+  }
+  rmSync(current.config.configFile);
+  assert.equal(reloadConfig(current).ok, false);
+});
+
+test('secrets of proxies are shown nowhere', () => {
+  const secret = 'http://user:s3cret@proxy:1';
+  const loaded = load({ proxies: { 'http-proxy': secret } }, [], { HTTPS_PROXY: secret });
+  assert.equal(loaded.config.httpProxy, secret);
+  assert.ok(!JSON.stringify(configView(loaded)).includes('s3cret'));
+  assert.ok(!refused(() => load({ proxies: { 'http-proxy': secret } }, ['--http-proxy', secret])).includes('s3cret'));
+});

@@ -1,0 +1,70 @@
+/** Re-reading the configuration file of a running daemon: all that may change changes, or nothing does. Pure but for the read. */
+import { isEngineError } from '../errors/engine-error.js';
+import { loadMerged } from './load.js';
+import { OPTION_LIST, type NamedOption, type OptionName } from './options.js';
+import { resolveConfig } from './resolve.js';
+import type { LoadedConfig, Problem, Setting } from './settings.js';
+import { showValue } from './show.js';
+import { valuesOf } from './values.js';
+
+/**
+ * `applied`: in effect now. `removed`: no longer in the file, back to its default now. `needs-restart`: changed in the
+ * file, the running daemon keeps the old value. The others are why nothing was applied.
+ */
+export type ReloadVerdict = 'applied' | 'removed' | 'needs-restart' | 'unknown' | 'conflict' | 'invalid';
+
+export interface ReloadEntry {
+  readonly key: string;
+  readonly verdict: ReloadVerdict;
+  /** Values as messages show them, without secrets. */
+  readonly before?: string;
+  readonly after?: string;
+  readonly message?: string;
+}
+
+export interface ReloadReport {
+  /** False: the file is not usable and the old configuration is in effect, whole. */
+  readonly ok: boolean;
+  /** Why not; '' otherwise. */
+  readonly message: string;
+  readonly entries: readonly ReloadEntry[];
+  /** What is in effect if the caller adopts it; the same object as before when nothing may change. */
+  readonly loaded: LoadedConfig;
+}
+
+/** Reads the file again, with the command line and environment of the start. Never throws for what the file says. */
+export function reloadConfig(current: LoadedConfig): ReloadReport {
+  let next: LoadedConfig;
+  try {
+    next = loadMerged(current.commandLine, current.environment);
+  } catch (error) {
+    if (!isEngineError(error)) throw error;
+    return { ok: false, message: error.message, entries: problemsOf(error.details['problems']), loaded: current };
+  }
+  const settings = new Map<OptionName, Setting>();
+  const entries: ReloadEntry[] = [];
+  for (const option of OPTION_LIST) {
+    const [before, after] = [current.settings.get(option.name), next.settings.get(option.name)];
+    if (!before || !after) continue;
+    const changed = JSON.stringify(before.value) !== JSON.stringify(after.value);
+    settings.set(option.name, changed && !option.reloadable ? before : after);
+    if (changed) entries.push(describeChange(option, before, after));
+  }
+  if (entries.every(({ verdict }) => verdict === 'needs-restart')) return { ok: true, message: '', entries, loaded: current };
+  const config = resolveConfig(valuesOf(settings), settings, current.environment);
+  return { ok: true, message: '', entries, loaded: { ...current, settings, config } };
+}
+
+function describeChange(option: NamedOption, before: Setting, after: Setting): ReloadEntry {
+  const removed = before.source === 'file' && after.source !== 'file';
+  return {
+    key: option.title,
+    verdict: !option.reloadable ? 'needs-restart' : removed ? 'removed' : 'applied',
+    before: showValue(option, before.value),
+    after: showValue(option, after.value),
+  };
+}
+
+function problemsOf(problems: unknown): ReloadEntry[] {
+  return Array.isArray(problems) ? (problems as Problem[]).map(({ key, kind, message }) => ({ key, verdict: kind, message })) : [];
+}

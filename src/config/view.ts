@@ -1,0 +1,31 @@
+/** The effective configuration for `GET /engine/config`. */
+import { OPTION_LIST } from './options.js';
+import type { LoadedConfig, Source } from './settings.js';
+import { maskCredentials } from './show.js';
+
+export interface ConfigView {
+  readonly configFile: string;
+  readonly settings: Readonly<Record<string, SettingView>>;
+}
+
+export interface SettingView {
+  readonly value: unknown;
+  readonly source: Source;
+  /** A reload changes it; otherwise only a restart does. */
+  readonly reloadable: boolean;
+  /** `line:column` in the file. */
+  readonly position?: string;
+}
+
+/** Every option by its key in the file (or its flag or variable), credentials masked. */
+export function configView({ config, settings }: LoadedConfig): ConfigView {
+  const entries = OPTION_LIST.flatMap((option) => {
+    const setting = settings.get(option.name);
+    if (!setting) return [];
+    const { value, source, position } = setting;
+    const shown = option.credentials && typeof value === 'string' ? maskCredentials(value) : (value ?? null);
+    const view: SettingView = { value: shown, source, reloadable: option.reloadable === true, ...(position ? { position: `${position.line}:${position.column}` } : {}) };
+    return [[option.title, view] as const];
+  });
+  return { configFile: config.configFile, settings: Object.fromEntries(entries) };
+}
