@@ -3,6 +3,7 @@ export const tasks = {
   changes: async () => (await import('../storage/tasks/changes.js')).changes,
   'commit-diff': async () => (await import('../storage/tasks/commit-diff.js')).commitDiff,
   'fetch-layer': async () => (await import('./fetch-layer.js')).fetchLayer,
+  'populate-volume': async () => (await import('../storage/tasks/populate-volume.js')).populateVolume,
   'remove-trees': async () => (await import('../storage/tasks/remove-trees.js')).removeTrees,
   'settle-layer': async () => (await import('../storage/tasks/settle-layer.js')).settleLayer,
   'tree-size': async () => (await import('../storage/tasks/tree-size.js')).treeSize,

@@ -48,8 +48,8 @@ export interface ContainerDeps {
 export interface VolumeService {
   /** Creates (or finds) a volume and returns its host directory. */
   ensure(volume: { readonly name: string; readonly anonymous: boolean; readonly driver?: string; readonly options?: Readonly<Record<string, string>>; readonly labels?: Readonly<Record<string, string>> }): Promise<{ readonly mountpoint: string; readonly created: boolean }>;
-  /** Copies what the image has at a path into a fresh volume, ownership kept. */
-  populate(mountpoint: string, from: string): Promise<void>;
+  /** Copies what the image has at `destination` into a fresh volume, attributes kept; links stay inside `rootfs`. */
+  populate(mountpoint: string, rootfs: string, destination: string): Promise<void>;
   /** True for a volume that got its name from the daemon. */
   isAnonymous(name: string): boolean;
   remove(name: string): Promise<void>;

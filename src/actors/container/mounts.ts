@@ -1,6 +1,5 @@
 /** Makes the planned mounts of a new container real: host directories, volumes, and what the image has in their place. */
 import { mkdir, stat } from 'node:fs/promises';
-import { join } from 'node:path';
 import { invalid } from '../../errors/engine-error.js';
 import type { MountPoint } from '../../ports/container.js';
 import type { ContainerRecord } from './container.record.js';
@@ -37,7 +36,7 @@ export async function realizeMounts(deps: ContainerDeps, record: ContainerRecord
   if (fresh.length > 0) {
     const rootfs = await deps.layers.mount(record.id);
     try {
-      for (const { mountpoint, destination } of fresh) await deps.volumes.populate(mountpoint, join(rootfs, destination));
+      for (const { mountpoint, destination } of fresh) await deps.volumes.populate(mountpoint, rootfs, destination);
     } finally {
       await deps.layers.unmount(record.id);
     }

@@ -72,10 +72,10 @@ export class MergedView {
 }
 
 /**
- * Looks up a path as a process whose root this is would, but without following a link in the last component.
- * Returns the path without links beside the entry.
+ * Looks up a path as a process whose root this is would; a link in the last component is followed only when wanted.
+ * Returns the path without links beside the entry; undefined also for the root itself.
  */
-export function resolveMerged(roots: readonly string[], path: string): { readonly path: string; readonly entry: MergedEntry } | undefined {
+export function resolveMerged(roots: readonly string[], path: string, followLast = false): { readonly path: string; readonly entry: MergedEntry } | undefined {
   const rest = path.split('/').reverse();
   let trail: { readonly name: string; readonly parts: readonly string[] }[] = [];
   let links = 0;
@@ -88,7 +88,7 @@ export function resolveMerged(roots: readonly string[], path: string): { readonl
     const entry = mergedChild(trail.at(-1)?.parts ?? roots, name);
     if (!entry) return undefined;
     const isLast = !rest.some((part) => part !== '' && part !== '.');
-    if (isLast) return { path: [...trail.map((step) => step.name), name].join('/'), entry };
+    if (isLast && !(followLast && entry.stat.isSymbolicLink())) return { path: [...trail.map((step) => step.name), name].join('/'), entry };
     if (entry.parts) {
       trail.push({ name, parts: entry.parts });
       continue;

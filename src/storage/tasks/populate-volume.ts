@@ -1,0 +1,48 @@
+/** Worker task: gives a new volume what the image has in its place. */
+import { linkSync, mkdirSync, readdirSync, type BigIntStats } from 'node:fs';
+import { fsPath, toBytePath } from '../byte-path.js';
+import { copyAttributes, copyInode } from '../copy-attributes.js';
+import { resolveMerged } from '../overlay2/merged-view.js';
+import { storageError } from '../storage-error.js';
+import { walkTree } from '../walk-tree.js';
+
+export interface PopulateVolumeInput {
+  /** Root file system of a container that is not running. */
+  readonly rootfs: string;
+  /** Where the volume will be mounted. Links in it are resolved inside the root file system. */
+  readonly destination: string;
+  readonly mountpoint: string;
+}
+
+/** Copies with all attributes and hard links. Nothing happens when the volume holds something or the image has no such directory. */
+export function populateVolume({ rootfs, destination, mountpoint }: PopulateVolumeInput): void {
+  if (readdirSync(mountpoint).length > 0) return;
+  const source = resolveMerged([toBytePath(rootfs)], toBytePath(destination), true)?.entry;
+  if (!source?.parts) return;
+  try {
+    copyTree(source.at, toBytePath(mountpoint));
+    copyAttributes(source.at, source.stat, toBytePath(mountpoint));
+  } catch (error) {
+    throw storageError(error, `copying ${destination} of the image into the volume`);
+  }
+}
+
+function copyTree(from: string, to: string): void {
+  const firstNames = new Map<bigint, string>();
+  const directories: { readonly target: string; readonly source: string; readonly stat: BigIntStats }[] = [];
+  for (const { path, at, stat } of walkTree(from)) {
+    const target = `${to}/${path}`;
+    const first = firstNames.get(stat.ino);
+    if (stat.isDirectory()) {
+      mkdirSync(fsPath(target), 0o700);
+      directories.push({ target, source: `${from}/${path}`, stat });
+    } else if (first !== undefined) {
+      linkSync(fsPath(first), fsPath(target));
+    } else if (!stat.isSocket()) {
+      copyInode(at, stat, target);
+      if (stat.nlink > 1n) firstNames.set(stat.ino, target);
+    }
+  }
+  // What was made in a directory changed its times.
+  for (const { target, source, stat } of directories) copyAttributes(source, stat, target);
+}
