@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { isEngineError } from '../errors/engine-error.js';
+import type { ImageRuntimeConfig } from '../ports/images.js';
+import { applyChanges } from './changes.js';
+
+test('instructions change the configuration as a Dockerfile would', () => {
+  const table: readonly (readonly [string | readonly string[], ImageRuntimeConfig])[] = [
+    ['CMD ["a", "b c"]', { Cmd: ['a', 'b c'] }],
+    ['CMD echo hi $X', { Cmd: ['/bin/sh', '-c', 'echo hi $X'] }],
+    ['cmd [not json', { Cmd: ['/bin/sh', '-c', '[not json'] }],
+    [['SHELL ["/bin/bash","-ec"]', 'CMD x'], { Shell: ['/bin/bash', '-ec'], Cmd: ['/bin/bash', '-ec', 'x'] }],
+    ['ENTRYPOINT []', { Entrypoint: [] }],
+    ['ENTRYPOINT ["/init"]', { Entrypoint: ['/init'] }],
+    ['ENV A=1 B="two words" C=x\\ y', { Env: ['A=1', 'B=two words', 'C=x y'] }],
+    ['ENV KEY some value', { Env: ['KEY=some value'] }],
+    [['ENV A=1', 'ENV B=2', 'ENV A=3'], { Env: ['A=3', 'B=2'] }],
+    ['EXPOSE 80 443/tcp 53/udp 8000-8001', { ExposedPorts: { '80/tcp': {}, '443/tcp': {}, '53/udp': {}, '8000/tcp': {}, '8001/tcp': {} } }],
+    ['LABEL a=b "c d"="e f"', { Labels: { a: 'b', 'c d': 'e f' } }],
+    ['ONBUILD RUN make', { OnBuild: ['RUN make'] }],
+    ['STOPSIGNAL SIGQUIT', { StopSignal: 'SIGQUIT' }],
+    ['USER 1000:1000', { User: '1000:1000' }],
+    ['VOLUME /a /b', { Volumes: { '/a': {}, '/b': {} } }],
+    ['VOLUME ["/c d"]', { Volumes: { '/c d': {} } }],
+    [['WORKDIR /a', 'WORKDIR b/../c'], { WorkingDir: '/a/c' }],
+    ['HEALTHCHECK NONE', { Healthcheck: { Test: ['NONE'] } }],
+    ['HEALTHCHECK --interval=1m30s --retries=3 CMD curl -f x', { Healthcheck: { Test: ['CMD-SHELL', 'curl -f x'], Interval: 90e9, Retries: 3 } }],
+    ['HEALTHCHECK CMD ["a","b"]', { Healthcheck: { Test: ['CMD', 'a', 'b'] } }],
+    ['# a comment\n\nUSER x', { User: 'x' }],
+  ];
+  for (const [change, expected] of table) assert.deepEqual(applyChanges({}, typeof change === 'string' ? [change] : change), expected, String(change));
+});
+
+test('the given configuration is not changed', () => {
+  const config: ImageRuntimeConfig = { Env: ['A=1'], Labels: { a: 'b' } };
+  applyChanges(config, ['ENV A=2', 'LABEL a=c']);
+  assert.deepEqual(config, { Env: ['A=1'], Labels: { a: 'b' } });
+});
+
+test('what cannot be applied is refused by name', () => {
+  const table: readonly (readonly [string, RegExp])[] = [
+    ['RUN x', /^run is not a valid change command$/],
+    ['ENV', /ENV requires at least one argument/],
+    ['ENV A', /ENV must have two arguments/],
+    ['ENV A=1 B', /can't find = in "B"/],
+    ['ENV =x', /names can not be blank/],
+    ['EXPOSE x', /invalid containerPort: x/],
+    ['EXPOSE 90-80', /invalid containerPort/],
+    ['EXPOSE 99999', /invalid containerPort/],
+    ['ONBUILD FROM x', /FROM isn't allowed/],
+    ['SHELL bash', /JSON form/],
+    ['HEALTHCHECK x', /Unknown type "x"/],
+    ['HEALTHCHECK --interval=x CMD y', /invalid duration/],
+    ['HEALTHCHECK --bogus=1 CMD y', /Unknown flag: bogus/],
+  ];
+  for (const [change, message] of table) assert.throws(() => applyChanges({}, [change]), (error) => isEngineError(error, 'invalid') && message.test(error.message), change);
+});
