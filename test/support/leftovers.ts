@@ -59,10 +59,13 @@ function links(): string[] {
   return lines('ip', ['-o', 'link', 'show']).map((line) => line.split(': ')[1] ?? line);
 }
 
-/** Rules and chains with their policies, without counters. */
+/** Rules, chains of one's own, and policies other than to accept; a table without any of these is no change. */
 function firewall(): string[] {
   return ['iptables-save', 'ip6tables-save'].flatMap((program) =>
-    lines(program, []).filter((line) => !line.startsWith('#')).map((line) => `${program}: ${line.replace(/ \[\d+:\d+\]$/, '')}`),
+    lines(program, [])
+      .map((line) => line.replace(/ \[\d+:\d+\]$/, ''))
+      .filter((line) => line.startsWith('-') || (line.startsWith(':') && !line.endsWith(' ACCEPT')))
+      .map((line) => `${program}: ${line}`),
   );
 }
 
