@@ -122,7 +122,7 @@ async function createImage(x: Exchange, { pulls }: ImageRouteDeps): Promise<void
   const reference = pullReference(fromImage, x.query.text('tag'));
   const credentials = decodeCredentials(x.header('x-registry-auth'));
   const subscription = await pulls.pull({ reference, platform, credentials }, x.signal);
-  await pump(subscription, x.stream(200, { 'content-type': 'application/json' }));
+  await pump(subscription, x.stream(200, { 'Content-Type': 'application/json' }));
 }
 
 /** What a pull is about. A digest wins over a tag, as it says more. */
