@@ -129,7 +129,7 @@ function startLayer() {
     { cancel: () => void log.push('cancel'), retain: () => void log.push('retain'), release: () => void log.push('release') },
     replies,
   );
-  const input = { layer: { chainId: 'sha256:1' } } as LayerInput;
+  const input = { layer: { chainId: 'sha256:1' } } as unknown as LayerInput;
   const actor = createActor(machine, { input }).start();
   actor.subscribe({ error: () => undefined, complete: () => replies.actorEnded(actor) });
   const join = (signal?: AbortSignal) => replies.ask<LayerCommand>(actor, { type: 'layer.join' }, signal);
