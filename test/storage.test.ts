@@ -9,7 +9,9 @@ import { isEngineError } from '../src/errors/engine-error.js';
 import type { Logger } from '../src/ports/logger.js';
 import type { Digest, LayerInfo } from '../src/ports/storage.js';
 import { openOverlay2, type Overlay2Store } from '../src/storage/overlay2.js';
+import { Durability } from '../src/storage/overlay2/durability.js';
 import { LayerExtractor } from '../src/storage/tar/layer-extractor.js';
+import { detachMount, mountFileSystem } from '../src/sys/mount.js';
 import { createWorkerPool } from '../src/workers/pool.js';
 import { describeTree } from './support/describe-tree.js';
 import { type LayerEntry, sha256, tarOf } from './support/image-builder.js';
@@ -267,6 +269,42 @@ test('what a crash leaves half made is removed and reported by the next load', a
   const third = await openOverlay2({ root, workers, log });
   assert.equal((await third.load()).removed.length, 3, 'a layer without its parent, and both directories');
   await third.close();
+});
+
+test('after a power cut a layer that was torn is gone, one that is whole stays', async () => {
+  const root = join(temp, 'power');
+  const store = await newStore('power');
+  const whole = await addLayers(store, [[{ path: 'a', content: 'whole' }]]);
+  const torn = await addLayers(store, [[{ path: 'b', content: 'torn' }]]);
+  const marks = readdirSync(join(root, 'unsynced'));
+  assert.equal(marks.length, 2);
+  for (const name of marks) {
+    writeFileSync(join(root, 'unsynced', name), 'another boot');
+    if (existsSync(join(root, 'layers', name, 'diff/b'))) writeFileSync(join(root, 'layers', name, 'diff/b'), '');
+  }
+  const again = await openOverlay2({ root, workers, log });
+  const { removed } = await again.load();
+  assert.equal(removed.length, 2, removed.join());
+  assert.ok(again.find(whole));
+  assert.equal(again.find(torn), undefined);
+  await again.close();
+  const durability = new Durability(join(root, 'unsynced'), workers, log);
+  assert.equal((await durability.load()).length, 2);
+  await durability.sync();
+  assert.deepEqual(readdirSync(join(root, 'unsynced')), []);
+});
+
+test('a full disk is reported as such', async () => {
+  const store = await newStore('full');
+  const small = join(temp, 'full/staging');
+  await mountFileSystem('tmpfs', small, 'tmpfs', 'size=1m');
+  try {
+    const tar = tarOf([{ path: 'big', content: Buffer.alloc(4 << 20, 1) }]);
+    await assert.rejects(addTar(store, undefined, tar), { kind: 'internal', code: 'ENOSPC', message: 'unpacking "big": no space left on device' });
+    assert.deepEqual(readdirSync(join(temp, 'full/layers')), []);
+  } finally {
+    await detachMount(small);
+  }
 });
 
 test('the changes of a container, and the layer that a commit makes of them', async () => {

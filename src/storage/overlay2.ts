@@ -9,6 +9,7 @@ import type { Logger } from '../ports/logger.js';
 import type { Change, Digest, LayerInfo, LayerStore, StagedLayer } from '../ports/storage.js';
 import { getXattr } from '../sys/xattr.js';
 import type { WorkerPool } from '../workers/pool.js';
+import { Durability } from './overlay2/durability.js';
 import { Layout } from './overlay2/layout.js';
 import { fileSystemType, probeOverlay } from './overlay2/probe.js';
 import { chainIdOf, MAX_DEPTH, ReadOnlyLayers, type ReadOnlyLayer } from './overlay2/read-only-layers.js';
@@ -30,7 +31,7 @@ export interface Overlay2Options {
  */
 export async function openOverlay2({ root, workers, log }: Overlay2Options): Promise<Overlay2Store> {
   const layout = new Layout(root);
-  for (const directory of [root, layout.layers, layout.index, layout.writable, layout.staging, layout.trash]) {
+  for (const directory of [root, layout.layers, layout.index, layout.writable, layout.staging, layout.trash, layout.unsynced]) {
     await mkdir(directory, { recursive: true, mode: 0o710 });
   }
   const trash = new Trash(layout.trash, workers, log);
@@ -41,7 +42,8 @@ export async function openOverlay2({ root, workers, log }: Overlay2Options): Pro
   } finally {
     await trash.take(probe);
   }
-  return new Overlay2Store(layout, workers, trash, { mountOptions, backing: await fileSystemType(root) });
+  const durability = new Durability(layout.unsynced, workers, log);
+  return new Overlay2Store(layout, workers, trash, durability, { mountOptions, backing: await fileSystemType(root) });
 }
 
 type CommitRequest = Parameters<StagedLayer['commit']>[0];
@@ -57,10 +59,11 @@ export class Overlay2Store implements LayerStore {
     private readonly layout: Layout,
     private readonly workers: WorkerPool,
     private readonly trash: Trash,
+    private readonly durability: Durability,
     probed: { readonly mountOptions: string; readonly backing: string },
   ) {
     this.#layersFd = openSync(layout.layers, 'r');
-    this.#readOnly = new ReadOnlyLayers(layout, trash);
+    this.#readOnly = new ReadOnlyLayers(layout, trash, durability, workers);
     this.#writable = new WritableLayers(layout, this.#readOnly, trash, probed.mountOptions, this.#layersFd);
     this.driverStatus = [
       ['Backing Filesystem', probed.backing === 'ext4' ? 'extfs' : probed.backing],
@@ -86,6 +89,7 @@ export class Overlay2Store implements LayerStore {
   /** Deletes what is in the trash and closes what is open. Mounted layers stay mounted. */
   async close(): Promise<void> {
     await this.trash.empty();
+    await this.durability.close();
     closeSync(this.#layersFd);
   }
 

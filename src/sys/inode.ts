@@ -1,4 +1,4 @@
-/** What Node's fs cannot do to an inode: device nodes and times in nanoseconds. Paths as Node's fs takes them. */
+/** What Node's fs cannot do: device nodes, times in nanoseconds, syncing a whole file system. Paths as Node's fs takes them. */
 import { invalid } from '../errors/engine-error.js';
 import { cPath, libc } from './libc.js';
 
@@ -11,6 +11,8 @@ const utimensat = libc.checked<[dir: number, path: Path, times: Buffer, flags: n
   'int utimensat(int dirfd, const char *path, const void *times, int flags)',
 );
 const futimens = libc.checked<[fd: number, times: Buffer]>('futimens', 'int futimens(int fd, const void *times)');
+
+const syncfs = libc.checked<[fd: number]>('syncfs', 'int syncfs(int fd)');
 
 // linux/fcntl.h
 const AT_FDCWD = -100;
@@ -57,4 +59,9 @@ export function setTimes(path: Path, seconds: number, nanoseconds: number): void
 /** Sets access and modification time of an open file. */
 export function setOpenFileTimes(fd: number, seconds: number, nanoseconds: number): void {
   futimens(fd, fillTimes(seconds, nanoseconds));
+}
+
+/** Writes out all that the file system of an open file has in memory; may take long. @throws EngineError code EIO, ENOSPC. */
+export function syncFileSystem(fd: number): void {
+  syncfs(fd);
 }

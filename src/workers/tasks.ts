@@ -6,7 +6,9 @@ export const tasks = {
   'populate-volume': async () => (await import('../storage/tasks/populate-volume.js')).populateVolume,
   'remove-trees': async () => (await import('../storage/tasks/remove-trees.js')).removeTrees,
   'settle-layer': async () => (await import('../storage/tasks/settle-layer.js')).settleLayer,
+  'sync-file-system': async () => (await import('../storage/tasks/sync-file-system.js')).syncFileSystemOf,
   'tree-size': async () => (await import('../storage/tasks/tree-size.js')).treeSize,
+  'verify-layer': async () => (await import('../storage/tasks/verify-layer.js')).verifyLayer,
 } satisfies Record<string, () => Promise<(input: never) => unknown>>;
 
 type Tasks = typeof tasks;

@@ -4,6 +4,7 @@
  *   layers/<short id>/{diff,tar-split}     read-only layers
  *   index/<64 hex of the chain ID>.json    what makes a read-only layer exist
  *   writable/<id>/{diff,work,merged,parent}  layers of containers; `parent` is a link whose text is the chain ID
+ *   unsynced/<short id>                    layers whose data may not be on the disk yet (durability.ts)
  *   staging/<random>                       being filled; moved into one of the above when complete
  *   trash/<random>                         moved out of one of the above, being deleted
  *
@@ -19,6 +20,7 @@ export class Layout {
   readonly writable: string;
   readonly staging: string;
   readonly trash: string;
+  readonly unsynced: string;
 
   constructor(readonly root: string) {
     this.layers = join(root, 'layers');
@@ -26,6 +28,7 @@ export class Layout {
     this.writable = join(root, 'writable');
     this.staging = join(root, 'staging');
     this.trash = join(root, 'trash');
+    this.unsynced = join(root, 'unsynced');
   }
 
   layer(shortId: string): string {

@@ -4,7 +4,9 @@ import { readdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { internal, isEngineError, messageOf, notFound } from '../../errors/engine-error.js';
 import type { Digest, LayerInfo } from '../../ports/storage.js';
+import type { WorkerPool } from '../../workers/pool.js';
 import { isRecordLeftover, readRecord, removeRecord, writeRecord } from '../record-store.js';
+import type { Durability } from './durability.js';
 import { KeyedLock } from './keyed-lock.js';
 import { shortId, type Layout } from './layout.js';
 import type { Trash } from './trash.js';
@@ -48,17 +50,28 @@ export class ReadOnlyLayers {
   constructor(
     private readonly layout: Layout,
     private readonly trash: Trash,
+    private readonly durability: Durability,
+    private readonly workers: WorkerPool,
   ) {}
 
-  /** Reads the index. Layers without a record, and records without a layer or a parent, go to the trash; returns them. */
+  /**
+   * Reads the index. Layers without a record, records without a layer or a parent, and layers that a power cut damaged
+   * go to the trash; returns them.
+   */
   async load(): Promise<string[]> {
     const removed: string[] = [];
     const names = new Set(await readdir(this.layout.layers));
+    const suspects = new Set(await this.durability.load());
     const records = new Map<Digest, IndexRecord>();
     for (const name of await readdir(this.layout.index)) {
       const path = join(this.layout.index, name);
       const record = isRecordLeftover(name) ? undefined : await this.#read(path);
-      if (record && this.layout.indexRecord(record.chainId) === path && names.has(record.shortId)) records.set(record.chainId, record);
+      const isWhole =
+        record !== undefined &&
+        this.layout.indexRecord(record.chainId) === path &&
+        names.has(record.shortId) &&
+        (!suspects.has(record.shortId) || (await this.#verify(record)));
+      if (isWhole) records.set(record.chainId, record);
       else {
         await removeRecord(path);
         removed.push(`index record ${name}`);
@@ -110,12 +123,13 @@ export class ReadOnlyLayers {
     return this.#lock.run(chainId, work);
   }
 
-  /** Moves a complete directory into place and makes it durable. The parent must be pinned, and the chain ID held, during the call. */
+  /** Moves a complete directory into place, where it survives the end of the daemon, and soon that of the machine. The parent must be pinned, and the chain ID held, during the call. */
   async add(directory: string, layer: LayerInfo): Promise<ReadOnlyLayer> {
     const { chainId, diffId, parent, sizeBytes } = layer;
     const name = await this.#moveIn(directory);
     const record: IndexRecord = { shortId: name, chainId, diffId, parent: parent ?? null, sizeBytes };
     try {
+      await this.durability.mark(name);
       await writeRecord(this.layout.indexRecord(chainId), record);
     } catch (error) {
       await this.trash.take(this.layout.layer(name));
@@ -197,6 +211,10 @@ export class ReadOnlyLayers {
         if (code !== 'EEXIST' && code !== 'ENOTEMPTY') throw error;
       }
     }
+  }
+
+  #verify({ shortId: name, diffId }: IndexRecord): Promise<boolean> {
+    return this.workers.run('verify-layer', { diffDir: this.layout.diff(name), tarSplitPath: this.layout.tarSplit(name), diffId });
   }
 
   async #read(path: string): Promise<IndexRecord | undefined> {

@@ -24,7 +24,9 @@ export class Trash {
       await rename(path, join(this.directory, randomName()));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
-      throw error;
+      // A full disk may have no room for the new name either.
+      await this.workers.run('remove-trees', { paths: [path] });
+      return true;
     }
     this.#timer ??= setTimeout(() => void this.empty(), DELAY_MS).unref();
     return true;
