@@ -35,6 +35,7 @@ export class AttachHub {
     const onDrain = (): void => this.#settle();
     const leave = (): void => {
       socket.off('drain', onDrain);
+      socket.off('close', leave);
       this.#subscribers.delete(subscriber);
       this.#settle();
     };

@@ -28,18 +28,22 @@ export class DetachScanner {
 
   /** What is to be passed on, and whether the sequence was completed; then nothing after it is passed on. */
   push(chunk: Buffer): { readonly data: Buffer; readonly detached: boolean } {
-    const out: number[] = [];
-    for (const byte of chunk) {
-      if (byte === this.keys[this.#matched]) {
-        this.#matched++;
-        if (this.#matched === this.keys.length) return { data: Buffer.from(out), detached: true };
-        continue;
-      }
-      // What looked like the sequence was ordinary input: it is late, not lost.
-      for (let i = 0; i < this.#matched; i++) out.push(this.keys[i] ?? 0);
-      this.#matched = byte === this.keys[0] ? 1 : 0;
-      if (this.#matched === 0) out.push(byte);
+    if (this.#matched === 0 && !chunk.includes(this.keys[0] ?? 0)) return { data: chunk, detached: false };
+    const held = this.#matched;
+    const typed = Buffer.concat([this.keys.subarray(0, held), chunk]);
+    for (let at = held; at < typed.length; at++) {
+      // As long as the byte does not continue it, the sequence may still have begun later in what was held back.
+      while (this.#matched > 0 && typed[at] !== this.keys[this.#matched]) this.#matched = this.#shorter(this.#matched);
+      if (typed[at] === this.keys[this.#matched]) this.#matched++;
+      if (this.#matched === this.keys.length) return { data: typed.subarray(0, at + 1 - this.#matched), detached: true };
     }
-    return { data: Buffer.from(out), detached: false };
+    return { data: typed.subarray(0, typed.length - this.#matched), detached: false };
+  }
+
+  /** The longest beginning of the sequence that ends its first `length` bytes, and is not all of them. */
+  #shorter(length: number): number {
+    let shorter = length - 1;
+    while (!this.keys.subarray(0, shorter).equals(this.keys.subarray(length - shorter, length))) shorter--;
+    return shorter;
   }
 }

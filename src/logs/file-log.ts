@@ -99,19 +99,18 @@ export class FileLog implements ContainerLog, LiveLog {
 
   async #close(): Promise<void> {
     await this.#writer.end();
+    await this.file.seal();
     this.#isClosed = true;
-    const closed = this.file.close();
     this.#advanced();
-    await closed;
+    await this.file.settled();
     this.onClosed();
   }
 
   async #snapshot(): Promise<LogSnapshot> {
     // Whoever saw output elsewhere finds it here, too.
     await this.#writer.flushed();
-    if (this.#isClosed) return openFiles(this.file.path, this.observer);
-    const { rotated, segment } = await this.file.snapshot((error) => this.observer.failed(error, 'compressed log file is damaged'));
-    return { rotated, segment, end: segment.size };
+    const files = await this.file.snapshot((error) => this.observer.failed(error, 'compressed log file is damaged'));
+    return files ? { ...files, end: files.segment.size } : openFiles(this.file.path, this.observer);
   }
 
   #advanced(): void {

@@ -11,8 +11,8 @@ import { HEADER_BYTES } from './stdcopy.js';
 const PREFIX = Buffer.from('{"log":"', 'latin1');
 const TIME_BYTES = 30;
 const TIME_PREFIX_BYTES = TIME_BYTES + 1;
-/** `"}` and newline after the time. */
-const CLOSE = [0x22, 0x7d, 0x0a] as const;
+/** What ends the time and the record. */
+const CLOSE = Buffer.from('Z"}\n');
 /** Where `","stream":"stdout"` and `","stream":"stderr"` differ. */
 const STREAM_LETTER_AT = 15;
 const LETTER_O = 0x6f;
@@ -57,8 +57,9 @@ export class JsonDecoder implements RecordDecoder {
   #stdout: Middle;
   #stderr: Middle;
   /** The last time as it stands in the file, with what closes the record, and as it is sent. */
-  #timeRaw = Buffer.alloc(0);
-  readonly #time = Buffer.from(`${' '.repeat(TIME_BYTES)} `);
+  readonly #timeRaw = Buffer.alloc(48);
+  #timeRawLength = 0;
+  readonly #time = Buffer.from('2006-01-02T15:04:05.000000000Z ');
   #isTimeWanted = true;
   #out = Buffer.alloc(0);
   #outWords = words(this.#out);
@@ -196,34 +197,32 @@ export class JsonDecoder implements RecordDecoder {
   /** Reads the time at `at` and the end of the record; returns where that is, 0 when it is not well formed. */
   #readTime(block: Buffer, at: number): number {
     const raw = this.#timeRaw;
-    const rawLength = raw.length;
-    if (rawLength > 0 && at + rawLength <= block.length) {
-      let k = 0;
-      while (k < rawLength && block[at + k] === raw[k]) k++;
-      if (k === rawLength) return at + rawLength;
-    }
+    const rawLength = this.#timeRawLength;
+    let same = 0;
+    while (same < rawLength && block[at + same] === raw[same]) same++;
+    if (rawLength > 0 && same === rawLength) return at + rawLength;
+    this.#timeRawLength = 0;
+    const time = this.#time;
     let i = at;
     for (let k = 0; k < 19; k++, i++) {
       const byte = block[i] as number;
       const shape = TIME_SHAPE[k] as number;
       if (shape === 0 ? byte < 0x30 || byte > 0x39 : byte !== shape) return 0;
+      time[k] = byte;
     }
-    const time = this.#time;
-    time.set(block.subarray(at, i));
-    time.fill('.000000000Z', 19, 30, 'latin1');
+    let digits = 0;
     if (block[i] === 0x2e) {
-      i++;
-      let digits = 0;
-      for (; digits < 9; digits++, i++) {
+      for (i++; digits < 9; digits++, i++) {
         const byte = block[i];
         if (byte === undefined || byte < 0x30 || byte > 0x39) break;
         time[20 + digits] = byte;
       }
       if (digits === 0) return 0;
     }
-    if (block[i++] !== 0x5a) return 0;
-    for (const byte of CLOSE) if (block[i++] !== byte) return 0;
-    this.#timeRaw = Buffer.from(block.subarray(at, i));
+    for (; digits < 9; digits++) time[20 + digits] = 0x30;
+    for (let k = 0; k < CLOSE.length; k++) if (block[i++] !== CLOSE[k]) return 0;
+    for (let k = at; k < i; k++) raw[k - at] = block[k] as number;
+    this.#timeRawLength = i - at;
     this.#isTimeWanted = this.#checkTime();
     return i;
   }
@@ -274,7 +273,7 @@ export class JsonDecoder implements RecordDecoder {
   }
 
   #emit({ log, stream, attrs, timeNs }: JsonRecord): void {
-    this.#timeRaw = Buffer.alloc(0);
+    this.#timeRawLength = 0;
     this.#time.set(Buffer.from(formatTimeFixed(timeNs)));
     if (!this.#checkTime() || this.isFinished || !this.#options[stream]) return;
     const text = Buffer.from(log);

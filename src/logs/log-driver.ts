@@ -7,7 +7,8 @@ import { FileLog, readFiles } from './file-log.js';
 import { jsonFormat } from './json-format.js';
 import { logAttributes } from './log-attributes.js';
 import { LogFile, type RotationPolicy } from './log-file.js';
-import { bufferLimit, jsonFilePolicy, validateLogOptions, type LogOptions } from './log-options.js';
+import { bufferLimit, jsonFilePolicy, localPolicy, validateLogOptions, type LogOptions } from './log-options.js';
+import { localFormat } from './local-format.js';
 import { lastTime } from './log-start.js';
 import type { LogObserver } from './observer.js';
 import type { RecordFormat } from './record-format.js';
@@ -21,6 +22,7 @@ interface FileDriver {
 
 const FILE_DRIVERS: Readonly<Record<string, FileDriver>> = {
   'json-file': { format: jsonFormat, isPathShown: true, path: (dir, id) => join(dir, `${id}-json.log`), policy: jsonFilePolicy },
+  local: { format: localFormat, isPathShown: false, path: (dir) => join(dir, 'local-logs', 'container.log'), policy: localPolicy },
 };
 
 /** @param observe who is told of what happens to one container's log. */
@@ -58,6 +60,8 @@ async function openFileLog(driver: FileDriver, container: Parameters<LogDriver['
   const policy = driver.policy(container.options);
   const attrs = logAttributes(container);
   const path = driver.path(container.dir, container.id);
+  // One writer at a time: the log of the container's last run may still be compressing.
+  await openLogs.get(path)?.close();
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const file = await LogFile.open(path, policy, (segment) => driver.format.findEnd(segment), (error, what) => observer.failed(error, what));
   const lastTimeNs = await lastTime(file.segment, file.segment.size, driver.format);

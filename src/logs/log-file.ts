@@ -98,19 +98,29 @@ export class LogFile {
     }
   }
 
-  /** The files that were rotated away, oldest first, and the one being written, which the caller releases. */
-  snapshot(onDamage: (error: unknown) => void): Promise<{ readonly rotated: LogSource[]; readonly segment: Segment }> {
+  /**
+   * The files that were rotated away, oldest first, and the one being written, which the caller releases. Undefined
+   * once the log is sealed.
+   */
+  snapshot(onDamage: (error: unknown) => void): Promise<{ readonly rotated: LogSource[]; readonly segment: Segment } | undefined> {
     return this.#alone(async () => {
+      if (this.#segment.isSealed) return undefined;
       const rotated = await openRotated(this.path, onDamage);
       return { rotated, segment: this.#segment.acquire() };
     });
   }
 
-  /** Waits for what is under way. Nothing may be appended any more. */
-  async close(): Promise<void> {
-    this.#segment.seal();
-    this.#segment.release();
-    await this.#compressing;
+  /** Ends the log: nothing may be appended any more. */
+  async seal(): Promise<void> {
+    await this.#alone(async () => {
+      this.#segment.seal();
+      this.#segment.release();
+    });
+  }
+
+  /** Resolves when nothing is being compressed. */
+  settled(): Promise<void> {
+    return this.#compressing;
   }
 
   /** Names change only while nobody opens them. */
