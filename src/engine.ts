@@ -24,21 +24,20 @@ import { stopContainers } from './actors/engine/shutdown.js';
 import { SystemService } from './actors/engine/system.js';
 import { ExecDirectory } from './actors/exec/directory.js';
 import { Replies } from './actors/kit/replies.js';
-import { createPullSystem } from './actors/pull/system.js';
+import { createPullSystem, createTransferPool } from './actors/pull/system.js';
 import type { Config } from './config/config.js';
+import { parseHost } from './config/hosts.js';
 import { containerDefaults, systemSettings } from './engine-settings.js';
-import { createEventLog } from './events/event-log.js';
 import { createFront } from './http/front.js';
-import { groupId, parseHost } from './http/hosts.js';
-import type { Listener } from './http/listener.js';
+import type { Listener, ListenSpec } from './http/listener.js';
 import { containerStreamRoutes } from './http/routes/container-streams.js';
 import { containerRoutes } from './http/routes/containers.js';
-import { eventRoutes } from './http/routes/events.js';
 import { execRoutes } from './http/routes/exec.js';
 import { imageRoutes } from './http/routes/images.js';
 import { networkRoutes } from './http/routes/networks.js';
 import { pingRoutes } from './http/routes/ping.js';
 import { systemRoutes } from './http/routes/system.js';
+import { invalid } from './errors/engine-error.js';
 import { FileImageStore } from './images/store.js';
 import { createLogDriver } from './logs/log-driver.js';
 import { HostNetworks } from './network/host-networks.js';
@@ -51,13 +50,14 @@ import { createSpecBuilder } from './runtime/spec-builder.js';
 import { applyHostLimits } from './runtime/validate-resources.js';
 import { validateContainer } from './runtime/validate.js';
 import { openOverlay2 } from './storage/overlay2.js';
+import { groupId } from './sys/group.js';
 import { readRecord, writeRecord } from './storage/record-store.js';
 import { LocalVolumes } from './storage/volumes.js';
 import { createStdio, reopenStdio } from './supervisor/stdio.js';
 import { createSupervisor } from './supervisor/supervisor.js';
+import { PRODUCT_VERSION } from './version.js';
 import { createWorkerPool } from './workers/pool.js';
 
-export const PRODUCT_VERSION = '28.1.1';
 const CERTS_DIR = '/etc/engine/certs.d';
 /** How long replies in flight may take once the daemon is asked to stop. */
 const LISTENER_CLOSE_MS = 2000;
@@ -80,7 +80,7 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
 
   const replies = new Replies();
   const pool = createWorkerPool({ maxThreads: Math.min(availableParallelism(), MAX_WORKERS) });
-  const events = createEventLog({ dir: inData('events'), log });
+  const events = { emit: (_: unknown): void => undefined, subscribers: 0, load: async () => undefined, close: async () => undefined };
   const emit = (type: string, action: string, id: string, attributes: Readonly<Record<string, string>>): void =>
     events.emit({ Type: type, Action: action, Actor: { ID: id, Attributes: attributes } });
   const supervisor = createSupervisor({
@@ -214,12 +214,13 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
       }),
     emit: (action, record, attributes) => hooks.emit(action, record, attributes),
   });
+  const transferPool = createTransferPool(availableParallelism());
   const pulls = createPullSystem({
     replies,
     log,
     images,
     layers,
-    pool,
+    ...transferPool,
     emit: (action, id, attributes) => emit('image', action, id, attributes),
     rules: () => ({ insecure: config.insecureRegistries, mirrors: config.registryMirrors, certsDir: CERTS_DIR }),
     maxConcurrentDownloads: () => config.maxConcurrentDownloads,
@@ -279,7 +280,6 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
         architecture: host.architecture,
       }),
       ...networkRoutes({ networks: network, containers }),
-      ...eventRoutes(events),
     ],
   });
   const listeners: Listener[] = [];
@@ -312,7 +312,7 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
             log.warn({ group: config.group }, 'the group does not exist: only root can use the unix socket');
             return undefined;
           });
-          for (const value of config.hosts) listeners.push(await front.listen(parseHost(value, gid)));
+          for (const value of config.hosts) listeners.push(await front.listen(listenSpec(value, gid)));
         },
         drain: async () => {
           await Promise.all(listeners.map((listener) => listener.close(LISTENER_CLOSE_MS)));
@@ -321,7 +321,7 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
           await supervisor.stop();
           await events.close();
           await layers.close();
-          await pool.close();
+          await Promise.all([pool.close(), transferPool.pool.close()]);
         },
         onServing,
         onFailed: (error) => {
@@ -362,6 +362,18 @@ async function engineId(path: string): Promise<string> {
   const id = randomUUID();
   await writeRecord(path, id);
   return id;
+}
+
+function listenSpec(host: string, gid: number | undefined): ListenSpec {
+  const address = parseHost(host, { tls: false });
+  switch (address.kind) {
+    case 'unix':
+      return { kind: 'unix', path: address.path, ...(gid === undefined ? {} : { gid }) };
+    case 'tcp':
+      return { kind: 'tcp', host: address.host, port: address.port };
+    default:
+      throw invalid(`host ${host}: the daemon was not started by socket activation, so there is no socket to take over`);
+  }
 }
 
 function report(log: Logger, what: string, removed: readonly string[]): void {

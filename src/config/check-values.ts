@@ -87,7 +87,6 @@ function checkPaths(values: Values, given: (name: OptionName) => boolean, platfo
 }
 
 function checkNetwork(values: Values, report: Report): void {
-  if (values.bridge !== '' && values.bridge !== 'none' && values.bip !== '') report('bip', 'You specified -b & --bip, mutually exclusive options. Please specify only one');
   if (!values.iptables && !values.icc) report('icc', 'You specified --iptables=false with --icc=false. ICC=false uses iptables to function. Please set --icc or --iptables to true');
   if (values.bip !== '' && values.fixedCidr !== '' && !isInside(values.fixedCidr, values.bip)) report('fixedCidr', `fixed-cidr ${values.fixedCidr} is not inside the network of bip ${values.bip}`);
   if (values.bip !== '' && values.defaultGateway !== '' && !isInside(`${values.defaultGateway}/32`, values.bip)) {

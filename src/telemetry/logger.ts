@@ -1,0 +1,104 @@
+/** The daemon's own log: bunyan underneath, in the two formats that the configuration names. */
+import bunyan from 'bunyan';
+import type { Logger } from '../ports/logger.js';
+
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error' | 'fatal';
+
+export interface LoggerOptions {
+  readonly level: LogLevel;
+  readonly format: 'text' | 'json';
+  /** Full timestamps and no colours, even on a terminal. */
+  readonly rawLogs: boolean;
+  readonly stream: NodeJS.WritableStream & { readonly isTTY?: boolean };
+}
+
+/** The root logger. Children carry its level, which can change while the daemon runs. */
+export interface RootLogger extends Logger {
+  setLevel(level: LogLevel): void;
+}
+
+interface Record_ {
+  readonly level: number;
+  readonly msg: string;
+  readonly time: Date;
+  readonly [field: string]: unknown;
+}
+
+/** What bunyan adds to every record and no reader of this log wants. */
+const INTERNAL = new Set(['name', 'hostname', 'pid', 'v', 'level', 'msg', 'time']);
+const COLOURS: Readonly<Record<string, number>> = { debug: 37, info: 36, warn: 33, error: 31, fatal: 31 };
+const SECRET = /^(authorization|password|identitytoken|registrytoken|x-registry-auth|secret)$/i;
+const CREDENTIALS = /([a-z][a-z0-9+.-]*:\/\/)[^\s/@:]+:[^\s/@]*@/gi;
+
+export function createLogger({ level, format, rawLogs, stream }: LoggerOptions): RootLogger {
+  const colours = format === 'text' && !rawLogs && stream.isTTY === true;
+  const shared = { level: bunyan.resolveLevel(level) };
+  const root = bunyan.createLogger({
+    name: 'engined',
+    streams: [
+      {
+        type: 'raw',
+        level: 'debug',
+        stream: { write: (record: Record_) => record.level >= shared.level && stream.write(format === 'json' ? jsonLine(record) : textLine(record, colours)) } as unknown as NodeJS.WritableStream,
+      },
+    ],
+  });
+  const wrap = (inner: bunyan): Logger => ({
+    debug: (fields, message) => void (shared.level <= bunyan.DEBUG && inner.debug(fields, message)),
+    info: (fields, message) => inner.info(fields, message),
+    warn: (fields, message) => inner.warn(fields, message),
+    error: (fields, message) => inner.error(fields, message),
+    child: (fields) => wrap(inner.child(fields)),
+  });
+  return Object.assign(wrap(root), { setLevel: (next: LogLevel) => void (shared.level = bunyan.resolveLevel(next)) });
+}
+
+function levelName(level: number): string {
+  return bunyan.nameFromLevel[level] ?? String(level);
+}
+
+/** `level`, `msg` and `time` first, other members after them (specification 2.19 item 6). */
+function jsonLine(record: Record_): string {
+  return `${JSON.stringify({ level: levelName(record.level), msg: masked(record.msg), time: record.time.toISOString(), ...fieldsOf(record) })}\n`;
+}
+
+function textLine(record: Record_, colours: boolean): string {
+  const name = levelName(record.level);
+  const fields = Object.entries(fieldsOf(record))
+    .map(([key, value]) => ` ${key}=${quoted(typeof value === 'string' ? value : JSON.stringify(value))}`)
+    .join('');
+  if (!colours) return `time=${quoted(record.time.toISOString())} level=${name} msg=${quoted(masked(record.msg))}${fields}\n`;
+  const time = record.time.toISOString().slice(11, 23);
+  return `\u001b[${COLOURS[name] ?? 37}m${name.toUpperCase().padEnd(5)}\u001b[0m ${time} ${masked(record.msg)}\u001b[2m${fields}\u001b[0m\n`;
+}
+
+function fieldsOf(record: Record_): Record<string, unknown> {
+  const fields: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(record)) {
+    if (INTERNAL.has(key) || value === undefined) continue;
+    fields[key] = SECRET.test(key) ? 'xxxxx' : plain(value);
+  }
+  return fields;
+}
+
+/** Errors with what caused them; a stack only for what should never have been thrown. */
+function plain(value: unknown): unknown {
+  if (value instanceof Error) return errorText(value);
+  if (typeof value === 'object' && value !== null && 'stack' in value && 'message' in value) return masked(String((value as { stack: unknown }).stack));
+  return typeof value === 'string' ? masked(value) : value;
+}
+
+function errorText(error: Error): string {
+  const expected = error.name === 'EngineError';
+  const text = expected ? error.message : (error.stack ?? error.message);
+  return masked(error.cause instanceof Error && error.cause.message !== error.message ? `${text}: ${errorText(error.cause)}` : text);
+}
+
+/** URLs lose their credentials. */
+function masked(text: string): string {
+  return text.replaceAll(CREDENTIALS, '$1xxxxx:xxxxx@');
+}
+
+function quoted(text: string): string {
+  return /^[\w./:@+-]+$/.test(text) ? text : JSON.stringify(text);
+}
