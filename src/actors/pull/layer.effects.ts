@@ -1,7 +1,7 @@
 /** The work behind a layer's transfer: a worker fetches and extracts, the layer store commits on top of the layer below. */
 import { statfs } from 'node:fs/promises';
 import { MessageChannel } from 'node:worker_threads';
-import { cancelled, dataLoss, isEngineError } from '../../errors/engine-error.js';
+import { cancelled, dataLoss, internal, isEngineError } from '../../errors/engine-error.js';
 import type { Digest, LayerStore, StagedLayer } from '../../ports/storage.js';
 import type { Grant, RegistryAccess } from '../../registry/access.js';
 import { blobUrl } from '../../registry/client.js';
@@ -27,8 +27,9 @@ export interface LayerEffectDeps {
   readonly retryDelayMs: number;
 }
 
-/** Always left free on the file system. */
+/** Left free on the file system: this much, or this part of a small one. */
 const RESERVED_BYTES = 64 << 20;
+const RESERVED_PART = 1 / 20;
 /**
  * A layer may expand to this much, or to so many times its blob, before it counts as an attack. Deflate cannot exceed a
  * factor of 1032; honest layers that are mostly zeros get near it, but are small.
@@ -137,7 +138,7 @@ export class LayerTransfers implements LayerEffects {
     // Not the pool's own signal: that would end the thread, in which other layers may be under way.
     const onAbort = (): void => order({ type: 'cancel' });
     signal.addEventListener('abort', onAbort, { once: true });
-    const maxTarBytes = await tarLimit(staged.diffDir, layer.blob.sizeBytes);
+    const limit = await tarLimit(staged.diffDir, layer.blob.sizeBytes);
     try {
       signal.throwIfAborted();
       return await pool.run(
@@ -148,7 +149,7 @@ export class LayerTransfers implements LayerEffects {
           digest: layer.blob.digest,
           sizeBytes: layer.blob.sizeBytes,
           diffId: layer.diffId,
-          maxTarBytes,
+          maxTarBytes: limit.bytes,
           maxAttempts: maxAttempts(),
           retryDelayMs,
           diffDir: staged.diffDir,
@@ -157,6 +158,9 @@ export class LayerTransfers implements LayerEffects {
         },
         { transferList: [port2] },
       );
+    } catch (error) {
+      const isFull = limit.isDisk && isEngineError(error) && error.code === 'LAYER_TOO_LARGE';
+      throw isFull ? internal(`layer ${layer.blob.digest}: no space left on device`, { code: 'ENOSPC', cause: error }) : error;
     } finally {
       signal.removeEventListener('abort', onAbort);
       port1.close();
@@ -187,10 +191,18 @@ function errorOf({ error }: Extract<FetchLayerReport, { type: 'refused' }>): unk
   }
 }
 
-/** Bytes that the tar of a layer may have: what the disk can take, and no more than an honest layer would. */
-async function tarLimit(dir: string, blobBytes: number): Promise<number> {
-  const { bavail, bsize } = await statfs(dir);
-  return Math.max(0, Math.min(bavail * bsize - RESERVED_BYTES, Math.max(GENEROUS_BYTES, blobBytes * GENEROUS_FACTOR)));
+interface TarLimit {
+  readonly bytes: number;
+  /** True when the disk sets the limit, and not what an honest layer would need. */
+  readonly isDisk: boolean;
+}
+
+/** Bytes that the tar of a layer may have. */
+async function tarLimit(dir: string, blobBytes: number): Promise<TarLimit> {
+  const { bavail, blocks, bsize } = await statfs(dir);
+  const room = Math.max(0, bavail * bsize - Math.min(RESERVED_BYTES, blocks * bsize * RESERVED_PART));
+  const honest = Math.max(GENEROUS_BYTES, blobBytes * GENEROUS_FACTOR);
+  return { bytes: Math.min(room, honest), isDisk: room < honest };
 }
 
 function orAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
