@@ -1,8 +1,10 @@
 /** The layer store with real overlay mounts. Needs root. */
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { chmodSync, existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { after, test } from 'node:test';
 import { isEngineError } from '../src/errors/engine-error.js';
@@ -131,6 +133,28 @@ test('random layers merge to the tree of a serial unpack, and their tars come ba
     assert.ok((await store.release(top)).length > 0);
     rmSync(model, { recursive: true });
   }
+});
+
+test('the tar of a damaged layer fails, and one that is not read to the end leaves nothing open', async () => {
+  const store = await newStore('stream');
+  const big = tarOf([{ path: 'big', content: Buffer.alloc(8 << 20, 7) }]);
+  const { chainId } = await addTar(store, undefined, big);
+  for (const destroyAfter of [0, 1]) {
+    const stream = store.tarStream(chainId) as Readable;
+    for (let i = 0; i < destroyAfter; i++) await once(stream, 'readable');
+    stream.destroy();
+    await once(stream, 'close');
+  }
+  assert.deepEqual(await buffer(store.tarStream(chainId)), big);
+  const file = join(temp, 'stream/layers', readdirSync(join(temp, 'stream/layers'))[0] ?? '', 'diff/big');
+  writeFileSync(file, Buffer.alloc(8 << 20, 8));
+  await assert.rejects(buffer(store.tarStream(chainId)), { kind: 'data-loss' });
+  writeFileSync(file, 'short');
+  await assert.rejects(buffer(store.tarStream(chainId)), { kind: 'data-loss' });
+  rmSync(file);
+  await assert.rejects(buffer(store.tarStream(chainId)), { kind: 'data-loss' });
+  store.retain(chainId);
+  assert.deepEqual(await store.release(chainId), [chainId], 'no stream holds the layer');
 });
 
 test('126 layers can be mounted', async () => {

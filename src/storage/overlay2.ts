@@ -1,22 +1,20 @@
 /** The layer store on overlayfs: contract in ports/storage.ts, directories in overlay2/layout.ts. */
-import { createHash } from 'node:crypto';
 import { closeSync, openSync } from 'node:fs';
 import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
-import { dataLoss, invalid } from '../errors/engine-error.js';
+import { invalid } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { Change, Digest, LayerInfo, LayerStore, StagedLayer } from '../ports/storage.js';
 import { getXattr } from '../sys/xattr.js';
-import type { WorkerPool } from '../workers/pool.js';
+import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { Durability } from './overlay2/durability.js';
 import { Layout } from './overlay2/layout.js';
 import { fileSystemType, probeOverlay } from './overlay2/probe.js';
-import { chainIdOf, MAX_DEPTH, ReadOnlyLayers, type ReadOnlyLayer } from './overlay2/read-only-layers.js';
+import { chainIdOf, MAX_DEPTH, ReadOnlyLayers } from './overlay2/read-only-layers.js';
+import { tarStream } from './overlay2/tar-stream.js';
 import { Trash } from './overlay2/trash.js';
 import { WritableLayers } from './overlay2/writable-layers.js';
 import { storageError } from './storage-error.js';
-import { assembleTar } from './tar/assemble.js';
 
 export interface Overlay2Options {
   /** `<data-root>/overlay2`; created when missing. */
@@ -46,6 +44,9 @@ export async function openOverlay2({ root, workers, log }: Overlay2Options): Pro
   return new Overlay2Store(layout, workers, trash, durability, { mountOptions, backing: await fileSystemType(root) });
 }
 
+const READER_THREADS = 2;
+const STREAMS_PER_THREAD = 32;
+
 type CommitRequest = Parameters<StagedLayer['commit']>[0];
 
 export class Overlay2Store implements LayerStore {
@@ -54,6 +55,8 @@ export class Overlay2Store implements LayerStore {
   readonly #readOnly: ReadOnlyLayers;
   readonly #writable: WritableLayers;
   readonly #layersFd: number;
+  /** Threads of their own for streams: these last as long as their reader likes. */
+  readonly #readers = createWorkerPool({ maxThreads: READER_THREADS, tasksPerThread: STREAMS_PER_THREAD });
 
   constructor(
     private readonly layout: Layout,
@@ -90,6 +93,7 @@ export class Overlay2Store implements LayerStore {
   async close(): Promise<void> {
     await this.trash.empty();
     await this.durability.close();
+    await this.#readers.close();
     closeSync(this.#layersFd);
   }
 
@@ -125,7 +129,11 @@ export class Overlay2Store implements LayerStore {
   }
 
   tarStream(chainId: Digest): NodeJS.ReadableStream {
-    return Readable.from(this.#tar(this.#readOnly.get(chainId)), { objectMode: false });
+    const { shortId, diffId } = this.#readOnly.get(chainId);
+    const unpin = this.#readOnly.pin(chainId);
+    const stream = tarStream(this.#readers, { diffDir: this.layout.diff(shortId), tarSplitPath: this.layout.tarSplit(shortId), diffId });
+    stream.once('close', () => void unpin());
+    return stream;
   }
 
   createWritable(id: string, parent: Digest | undefined): Promise<void> {
@@ -210,20 +218,5 @@ export class Overlay2Store implements LayerStore {
     if (isComplete) return;
     const lowerDirs = this.#readOnly.chain(parent).map(({ shortId }) => this.layout.diff(shortId));
     await this.workers.run('settle-layer', { diffDir, lowerDirs, implicitDirs, danglingLinks, whiteouts });
-  }
-
-  async *#tar(layer: ReadOnlyLayer): AsyncGenerator<Buffer> {
-    const unpin = this.#readOnly.pin(layer.chainId);
-    try {
-      const hash = createHash('sha256');
-      const { shortId, diffId } = layer;
-      for await (const chunk of assembleTar({ diffDir: this.layout.diff(shortId), tarSplitPath: this.layout.tarSplit(shortId) })) {
-        hash.update(chunk);
-        yield chunk;
-      }
-      if (`sha256:${hash.digest('hex')}` !== diffId) throw dataLoss(`layer ${diffId} was changed on disk`, { code: 'LAYER_DAMAGED' });
-    } finally {
-      await unpin();
-    }
   }
 }

@@ -6,6 +6,7 @@ export const tasks = {
   'populate-volume': async () => (await import('../storage/tasks/populate-volume.js')).populateVolume,
   'remove-trees': async () => (await import('../storage/tasks/remove-trees.js')).removeTrees,
   'settle-layer': async () => (await import('../storage/tasks/settle-layer.js')).settleLayer,
+  'stream-tar': async () => (await import('../storage/tasks/stream-tar.js')).streamTar,
   'sync-file-system': async () => (await import('../storage/tasks/sync-file-system.js')).syncFileSystemOf,
   'tree-size': async () => (await import('../storage/tasks/tree-size.js')).treeSize,
   'verify-layer': async () => (await import('../storage/tasks/verify-layer.js')).verifyLayer,

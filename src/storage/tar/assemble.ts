@@ -1,7 +1,5 @@
-/** Rebuilds the exact tar of a layer from its difference directory and its tar-split file. */
-import { constants } from 'node:fs';
-import { open, readFile, type FileHandle } from 'node:fs/promises';
-import { internal } from '../../errors/engine-error.js';
+/** Rebuilds the exact tar of a layer from its difference directory and its tar-split file. Synchronous, for worker threads. */
+import { closeSync, constants, fstatSync, openSync, readFileSync, readSync } from 'node:fs';
 import { fsPath, toBytePath, toText } from '../byte-path.js';
 import { displacedDir } from './split-format.js';
 import { blockBytes, checkMagic, readBlock, splitDamaged, type SplitRecord } from './split-reader.js';
@@ -15,93 +13,136 @@ export interface AssembleInput {
 }
 
 /**
- * The tar's bytes in order, in chunks of at most 256 KiB or so. Memory is bounded, descriptors are closed when the
- * iteration ends, however it ends.
+ * The tar's bytes in order, in chunks of 256 KiB but for the last. Each chunk has its memory to itself. Descriptors are
+ * closed when the iteration ends, however it ends.
  * @throws EngineError data-loss when files or tar-split data are missing or damaged. Content that was changed without
  * a change of its length shows only in the digest, which is the caller's to check.
  */
-export async function* assembleTar({ diffDir, tarSplitPath }: AssembleInput): AsyncGenerator<Buffer> {
-  const files = new Contents(diffDir, tarSplitPath);
+export function* assembleTar({ diffDir, tarSplitPath }: AssembleInput): Generator<Buffer> {
+  const contents = new Contents(diffDir, tarSplitPath);
+  let chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+  let used = 0;
   let tarBytes = 0;
-  let complete = false;
-  for await (const record of splitRecords(tarSplitPath)) {
-    if (record.type === 'raw') {
-      tarBytes += record.bytes.length;
-      yield record.bytes;
-    } else if (record.type === 'file') {
-      tarBytes += record.sizeBytes;
-      yield* files.read(record.path, record.sizeBytes);
-    } else {
-      complete = record.tarBytes === tarBytes;
+  let isComplete = false;
+  for (const record of splitRecords(tarSplitPath)) {
+    if (record.type === 'end') {
+      isComplete = record.tarBytes === tarBytes;
+      continue;
+    }
+    const source = record.type === 'raw' ? rawSource(record.bytes) : contents.open(record.path, record.sizeBytes);
+    try {
+      for (let left = source.sizeBytes; left > 0; ) {
+        const count = source.read(chunk, used, Math.min(left, CHUNK_BYTES - used));
+        left -= count;
+        used += count;
+        tarBytes += count;
+        if (used < CHUNK_BYTES) continue;
+        yield chunk;
+        chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+        used = 0;
+      }
+    } finally {
+      source.close();
     }
   }
-  if (!complete) throw splitDamaged('it ends too early');
+  if (!isComplete) throw splitDamaged('it ends too early');
+  if (used > 0) yield chunk.subarray(0, used);
 }
 
-async function* splitRecords(path: string): AsyncGenerator<SplitRecord> {
-  const file = await open(path, OPEN).catch((error: unknown) => {
-    throw (error as NodeJS.ErrnoException).code === 'ENOENT' ? splitDamaged('missing') : error;
-  });
+interface Source {
+  readonly sizeBytes: number;
+  /** Puts at least one byte and at most `length` into the chunk. */
+  read(chunk: Buffer, at: number, length: number): number;
+  close(): void;
+}
+
+function rawSource(bytes: Buffer): Source {
+  let taken = 0;
+  return {
+    sizeBytes: bytes.length,
+    read(chunk, at, length) {
+      const count = bytes.copy(chunk, at, taken, taken + length);
+      taken += count;
+      return count;
+    },
+    close: () => undefined,
+  };
+}
+
+function* splitRecords(path: string): Generator<SplitRecord> {
+  const fd = openSplit(path);
   try {
-    let at = checkMagic(await readRange(file, 0, 8));
-    const { size } = await file.stat();
+    let at = checkMagic(readRange(fd, 0, 8));
+    const { size } = fstatSync(fd);
     while (at < size) {
-      const { plain, deflated } = blockBytes(await readRange(file, at, 8));
-      yield* readBlock(await readRange(file, at + 8, deflated), plain);
+      const { plain, deflated } = blockBytes(readRange(fd, at, 8));
+      yield* readBlock(readRange(fd, at + 8, deflated), plain);
       at += 8 + deflated;
     }
   } finally {
-    await file.close();
+    closeSync(fd);
   }
 }
 
-async function readRange(file: FileHandle, position: number, length: number): Promise<Buffer> {
+function openSplit(path: string): number {
+  try {
+    return openSync(path, OPEN);
+  } catch (error) {
+    throw (error as NodeJS.ErrnoException).code === 'ENOENT' ? splitDamaged('missing') : error;
+  }
+}
+
+function readRange(fd: number, position: number, length: number): Buffer {
   const buffer = Buffer.allocUnsafe(length);
   for (let at = 0; at < length; ) {
-    const { bytesRead } = await file.read(buffer, at, length - at, position + at);
-    if (bytesRead === 0) throw splitDamaged('it ends too early');
-    at += bytesRead;
+    const count = readSync(fd, buffer, at, length - at, position + at);
+    if (count === 0) throw splitDamaged('it ends too early');
+    at += count;
   }
   return buffer;
 }
 
 /** Contents of files of the layer, also of those whose name another entry took. */
 class Contents {
-  /** Numbers of displaced files by path, the next one first; undefined until a file is wanted. */
-  #displaced: Map<string, number[]> | undefined;
+  readonly #diffDir: string;
+  readonly #displacedDir: string;
+  /** Numbers of displaced files by path, the next one first. */
+  readonly #displaced: ReadonlyMap<string, number[]>;
 
-  constructor(
-    private readonly diffDir: string,
-    private readonly tarSplitPath: string,
-  ) {}
-
-  async *read(path: string, sizeBytes: number): AsyncGenerator<Buffer> {
-    this.#displaced ??= await this.#readDisplaced();
-    const number = this.#displaced.size === 0 ? undefined : this.#displaced.get(path)?.shift();
-    const at = number === undefined ? `${toBytePath(this.diffDir)}/${path}` : `${toBytePath(displacedDir(this.tarSplitPath))}/${number}`;
-    const file = await open(fsPath(at) as string, OPEN).catch((error: unknown) => {
-      throw splitDamaged(`file ${JSON.stringify(toText(path))} cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}`);
-    });
-    try {
-      for (let left = sizeBytes; left > 0; ) {
-        const buffer = Buffer.allocUnsafe(Math.min(left, CHUNK_BYTES));
-        const { bytesRead } = await file.read(buffer, 0, buffer.length, null);
-        if (bytesRead === 0) throw splitDamaged(`file ${JSON.stringify(toText(path))} is too short`);
-        left -= bytesRead;
-        yield bytesRead === buffer.length ? buffer : buffer.subarray(0, bytesRead);
-      }
-    } finally {
-      await file.close();
-    }
+  constructor(diffDir: string, tarSplitPath: string) {
+    this.#diffDir = toBytePath(diffDir);
+    this.#displacedDir = toBytePath(displacedDir(tarSplitPath));
+    this.#displaced = readDisplaced(tarSplitPath);
   }
 
-  async #readDisplaced(): Promise<Map<string, number[]>> {
-    try {
-      const text = await readFile(`${displacedDir(this.tarSplitPath)}/index.json`, 'utf8');
-      return new Map(JSON.parse(text) as [string, number[]][]);
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === 'ENOENT') return new Map();
-      throw internal('reading displaced files of a layer', { cause: error });
-    }
+  open(path: string, sizeBytes: number): Source {
+    const number = this.#displaced.get(path)?.shift();
+    const fd = openContent(number === undefined ? `${this.#diffDir}/${path}` : `${this.#displacedDir}/${number}`, path);
+    return {
+      sizeBytes,
+      read(chunk, at, length) {
+        const count = readSync(fd, chunk, at, length, null);
+        if (count === 0) throw splitDamaged(`file ${JSON.stringify(toText(path))} is too short`);
+        return count;
+      },
+      close: () => closeSync(fd),
+    };
+  }
+}
+
+function openContent(at: string, path: string): number {
+  try {
+    return openSync(fsPath(at), OPEN);
+  } catch (error) {
+    throw splitDamaged(`file ${JSON.stringify(toText(path))} cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}`);
+  }
+}
+
+function readDisplaced(tarSplitPath: string): Map<string, number[]> {
+  try {
+    return new Map(JSON.parse(readFileSync(`${displacedDir(tarSplitPath)}/index.json`, 'utf8')) as [string, number[]][]);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return new Map();
+    throw splitDamaged('displaced files have no index');
   }
 }

@@ -33,9 +33,9 @@ function unpack(tar: Buffer, { chunkBytes = 65_536, limitBytes }: { readonly chu
   return { ...extractor.finish(), diffDir, tarSplitPath };
 }
 
-async function assertComesBack(layer: Unpacked, tar: Buffer): Promise<void> {
+function assertComesBack(layer: Pick<Unpacked, 'diffDir' | 'tarSplitPath'>, tar: Buffer): void {
   const hash = createHash('sha256');
-  for await (const chunk of assembleTar(layer)) hash.update(chunk);
+  for (const chunk of assembleTar(layer)) hash.update(chunk);
   assert.equal(hash.digest('hex'), createHash('sha256').update(tar).digest('hex'), 'the tar comes back byte by byte');
 }
 
@@ -71,7 +71,7 @@ function makeSource(): string {
 const source = makeSource();
 
 for (const format of ['gnu', 'oldgnu', 'pax', 'v7', 'ustar']) {
-  test(`a ${format} archive unpacks as GNU tar unpacks it, in whatever portions it comes`, async () => {
+  test(`a ${format} archive unpacks as GNU tar unpacks it, in whatever portions it comes`, () => {
     // What the old formats cannot hold is left out of them.
     const excluded = format === 'v7' || format === 'ustar' ? ['--exclude=long-target', '--exclude=nnn*', '--exclude=disk', '--exclude=null', '--exclude=random', '--exclude=deep'] : [];
     if (format === 'v7') excluded.push('--exclude=fifo');
@@ -90,12 +90,12 @@ for (const format of ['gnu', 'oldgnu', 'pax', 'v7', 'ustar']) {
       assert.deepEqual(describeTree(layer.diffDir, { directoryTimes: true }), describeTree(expected, { directoryTimes: true }));
       assert.deepEqual([layer.implicitDirs, layer.danglingLinks, layer.whiteouts], [[], [], []]);
       assert.equal(layer.tarBytes, tar.length);
-      await assertComesBack(layer, tar);
+      assertComesBack(layer, tar);
     }
   });
 }
 
-test('the end of an archive may be missing, short, long or followed by anything', async () => {
+test('the end of an archive may be missing, short, long or followed by anything', () => {
   const tar = tarOf([{ path: 'a', content: 'abc' }]);
   const body = tar.subarray(0, 1024);
   for (const odd of [
@@ -109,11 +109,11 @@ test('the end of an archive may be missing, short, long or followed by anything'
   ]) {
     const layer = unpack(odd);
     assert.deepEqual(readdirSync(layer.diffDir), odd.length === 0 ? [] : ['a']);
-    await assertComesBack(layer, odd);
+    assertComesBack(layer, odd);
   }
 });
 
-test('a later entry takes the place of an earlier one of whatever type', async () => {
+test('a later entry takes the place of an earlier one of whatever type', () => {
   const kinds: readonly LayerEntry[] = [
     { path: 'x', content: 'first' },
     { path: 'x/', type: 'directory' },
@@ -133,10 +133,10 @@ test('a later entry takes the place of an earlier one of whatever type', async (
   assert.equal(read(layer, 'x/in'), 'inside again');
   assert.equal(lstatSync(join(layer.diffDir, 'x')).mode & 0o7777, 0o711);
   assert.equal(read(layer, 'y'), 'why');
-  await assertComesBack(layer, tar);
+  assertComesBack(layer, tar);
 });
 
-test('a replaced file that has another name stays under it', async () => {
+test('a replaced file that has another name stays under it', () => {
   const tar = tarOf([
     { path: 'a', content: 'one' },
     { path: 'b', type: 'link', target: 'a' },
@@ -147,10 +147,10 @@ test('a replaced file that has another name stays under it', async () => {
   ]);
   const layer = unpack(tar);
   assert.deepEqual([read(layer, 'a'), read(layer, 'b')], ['three', 'three']);
-  await assertComesBack(layer, tar);
+  assertComesBack(layer, tar);
 });
 
-test('whiteouts become those of overlayfs, metadata of other drivers nothing', async () => {
+test('whiteouts become those of overlayfs, metadata of other drivers nothing', () => {
   const tar = tarOf([
     { path: 'dir/.wh.gone', content: 'with content, oddly' },
     { path: 'dir/.wh..wh..opq' },
@@ -178,7 +178,7 @@ test('whiteouts become those of overlayfs, metadata of other drivers nothing', a
   assert.deepEqual(layer.whiteouts, ['dir/gone']);
   assert.deepEqual(layer.implicitDirs, ['', 'dir']);
   assert.equal(layer.sizeBytes, 14);
-  await assertComesBack(layer, tar);
+  assertComesBack(layer, tar);
 });
 
 test('names stay inside: absolute ones and detours are resolved, ways out are refused', () => {
@@ -287,7 +287,7 @@ test('an extractor that failed or finished takes nothing more', () => {
   extractor.abort();
 });
 
-test('cut, mutated and shuffled archives never write outside, hang or fail in an unforeseen way', async () => {
+test('cut, mutated and shuffled archives never write outside, hang or fail in an unforeseen way', () => {
   const random = randomNumbers(20_240_229);
   const canary = join(temp, 'canary');
   writeFileSync(canary, 'untouched');
@@ -321,7 +321,7 @@ test('cut, mutated and shuffled archives never write outside, hang or fail in an
       }
       extractor.finish();
       completed++;
-      await assertComesBack({ ...layer } as Unpacked, tar);
+      assertComesBack(layer, tar);
     } catch (error) {
       assert.ok(error instanceof EngineError, String(error));
       assert.equal(error.kind, 'invalid', error.message);

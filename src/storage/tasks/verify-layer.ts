@@ -4,10 +4,10 @@ import { isEngineError } from '../../errors/engine-error.js';
 import type { Digest } from '../../ports/storage.js';
 import { assembleTar, type AssembleInput } from '../tar/assemble.js';
 
-export async function verifyLayer({ diffId, ...input }: AssembleInput & { readonly diffId: Digest }): Promise<boolean> {
+export function verifyLayer({ diffId, ...input }: AssembleInput & { readonly diffId: Digest }): boolean {
   const hash = createHash('sha256');
   try {
-    for await (const chunk of assembleTar(input)) hash.update(chunk);
+    for (const chunk of assembleTar(input)) hash.update(chunk);
   } catch (error) {
     if (isEngineError(error, 'data-loss')) return false;
     throw error;
