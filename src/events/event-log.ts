@@ -1,0 +1,110 @@
+/**
+ * The daemon's events: numbered, kept on disk for a while and the latest in memory. A slow subscriber costs nothing,
+ * loses nothing that is still kept, and is told how much it missed beyond that.
+ */
+import type { EventItem, EventLog, EventSubscription, EventType } from '../ports/events.js';
+import { wallClockNs } from '../sys/wall-clock.js';
+import { EventFiles } from './event-files.js';
+import { makeEvent, renderEvent, type StoredEvent } from './event-json.js';
+import { EventSubscriber, type EventSource } from './event-subscriber.js';
+
+/** Events in memory; more only while they wait for the disk. */
+const RECENT = 1024;
+/** When the disk takes none, events beyond this are given up. */
+const MAX_WAITING = 65_536;
+const FILE_BYTES = 4 << 20;
+const TOTAL_BYTES = 64 << 20;
+
+export interface EventLogOptions {
+  /** Directory of the log's files. */
+  readonly dir: string;
+  /** Size at which a new file is begun, 4 MiB by default, and of all files together, 64 MiB by default. */
+  readonly fileBytes?: number;
+  readonly totalBytes?: number;
+  /** Hears of a disk that takes no events. */
+  readonly onFailure: (error: unknown) => void;
+}
+
+/** Opens the log of events; numbers and times go on where the last run of the daemon ended. */
+export async function openEventLog(options: EventLogOptions): Promise<EventLog> {
+  const files = await EventFiles.open(options.dir, { fileBytes: options.fileBytes ?? FILE_BYTES, totalBytes: options.totalBytes ?? TOTAL_BYTES });
+  return new StoredEventLog(files, options.onFailure);
+}
+
+class StoredEventLog implements EventLog, EventSource {
+  readonly recent: StoredEvent[] = [];
+  isClosed = false;
+  readonly #subscribers = new Set<EventSubscriber>();
+  #next: number;
+  #lastNs: bigint;
+  /** The number of the first event that is not on disk yet. */
+  #unwritten: number;
+  #writing: Promise<void> | undefined;
+
+  constructor(
+    readonly files: EventFiles,
+    private readonly onFailure: (error: unknown) => void,
+  ) {
+    this.#next = (files.last?.sequence ?? 0) + 1;
+    this.#lastNs = files.last?.timeNs ?? 0n;
+    this.#unwritten = this.#next;
+  }
+
+  get next(): number {
+    return this.#next;
+  }
+
+  get subscribers(): number {
+    return this.#subscribers.size;
+  }
+
+  emit(type: EventType, action: string, id: string, attributes: Readonly<Record<string, string>>): void {
+    if (this.isClosed) return;
+    const event = makeEvent(type, action, id, attributes);
+    const now = wallClockNs();
+    this.#lastNs = now > this.#lastNs ? now : this.#lastNs + 1n;
+    this.recent.push({ sequence: this.#next++, timeNs: this.#lastNs, event, json: renderEvent(event, this.#lastNs) });
+    this.#writing ??= this.#write();
+    for (const subscriber of this.#subscribers) subscriber.wake();
+  }
+
+  subscribe(subscription: EventSubscription): AsyncIterableIterator<readonly EventItem[]> {
+    const subscriber: EventSubscriber = new EventSubscriber(this, subscription, () => this.#subscribers.delete(subscriber));
+    this.#subscribers.add(subscriber);
+    return subscriber;
+  }
+
+  async close(): Promise<void> {
+    await this.#writing;
+    // After a failure the last events are only in memory: one more try.
+    await this.#write();
+    this.isClosed = true;
+    for (const subscriber of this.#subscribers) subscriber.wake();
+    await this.files.close();
+  }
+
+  async #write(): Promise<void> {
+    // Whatever else is emitted in the same turn goes into the same write.
+    await Promise.resolve();
+    while (this.#unwritten < this.#next) {
+      const waiting = this.recent.slice(Math.max(0, this.#unwritten - this.#oldest()));
+      try {
+        await this.files.append(waiting);
+        this.#unwritten = (waiting.at(-1)?.sequence ?? this.#unwritten) + 1;
+      } catch (error) {
+        this.onFailure(error);
+        if (this.recent.length > MAX_WAITING) this.recent.splice(0, this.recent.length - MAX_WAITING);
+        // The next event tries again.
+        break;
+      }
+      const surplus = Math.min(this.recent.length - RECENT, this.#unwritten - this.#oldest());
+      if (surplus > 0) this.recent.splice(0, surplus);
+    }
+    this.#writing = undefined;
+  }
+
+  /** The number of the oldest event in memory. */
+  #oldest(): number {
+    return this.recent[0]?.sequence ?? this.#next;
+  }
+}

@@ -1,0 +1,135 @@
+/**
+ * One reader of the daemon's events. It has no queue, only the number up to which it has read: it reads on from memory
+ * or, when it fell behind, from the disk.
+ */
+import type { EventItem, EventSubscription } from '../ports/events.js';
+import { wallClockNs } from '../sys/wall-clock.js';
+import type { EventFileReader, EventFiles } from './event-files.js';
+import type { StoredEvent } from './event-json.js';
+
+const BATCH = 256;
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+/** What a subscriber reads from. */
+export interface EventSource {
+  /** The latest events, in order and without gaps. */
+  readonly recent: readonly StoredEvent[];
+  readonly files: EventFiles;
+  /** The number of the next event. */
+  readonly next: number;
+  readonly isClosed: boolean;
+}
+
+export class EventSubscriber implements AsyncIterableIterator<readonly EventItem[]> {
+  readonly #run: AsyncGenerator<readonly EventItem[], undefined>;
+  #position: number;
+  #isStopped = false;
+  #onWake: (() => void) | undefined;
+  #reader: EventFileReader | undefined;
+
+  constructor(
+    private readonly source: EventSource,
+    private readonly subscription: EventSubscription,
+    private readonly onEnd: () => void,
+  ) {
+    this.#position = source.next;
+    this.#run = this.#read();
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  next(): Promise<IteratorResult<readonly EventItem[], undefined>> {
+    return this.#run.next();
+  }
+
+  async return(): Promise<IteratorResult<readonly EventItem[], undefined>> {
+    this.#isStopped = true;
+    this.wake();
+    this.onEnd();
+    return this.#run.return(undefined);
+  }
+
+  /** There is something new, or nothing more to come. */
+  wake(): void {
+    const onWake = this.#onWake;
+    this.#onWake = undefined;
+    onWake?.();
+  }
+
+  async *#read(): AsyncGenerator<readonly EventItem[], undefined> {
+    const { sinceNs, untilNs } = this.subscription;
+    try {
+      if (sinceNs !== undefined || untilNs !== undefined) {
+        const missed = this.#seek(sinceNs ?? 0n);
+        if (missed > 0) yield [{ kind: 'gap', missed }];
+      }
+      for (;;) {
+        // Asked before reading on: events of a time that has passed are all known by now.
+        const isOver = untilNs !== undefined && wallClockNs() > untilNs;
+        while (this.#position < this.source.next && !this.#isStopped) {
+          const events = await this.#take();
+          const items = this.#select(events);
+          if (items.length > 0) yield items;
+          const last = events.at(-1);
+          if (last && untilNs !== undefined && last.timeNs > untilNs) return;
+        }
+        if (isOver || this.#isStopped || this.source.isClosed) return;
+        await this.#more(untilNs);
+      }
+    } finally {
+      this.onEnd();
+      await this.#reader?.close();
+    }
+  }
+
+  /** Goes to the first event that may be wanted; returns how many may have been wanted that are no longer kept. */
+  #seek(sinceNs: bigint): number {
+    const { files, recent } = this.source;
+    const [first] = recent;
+    if (first && (first.timeNs <= sinceNs || !files.oldest)) {
+      this.#position = recent.find(({ timeNs }) => timeNs >= sinceNs)?.sequence ?? this.source.next;
+      return 0;
+    }
+    this.#position = files.findSince(sinceNs) ?? this.source.next;
+    // Who asks for the beginning of time wants all that there is, and misses nothing.
+    return files.oldest && sinceNs > 0n && files.oldest.firstNs > sinceNs ? files.oldest.first - 1 : 0;
+  }
+
+  /** The next events, from memory or, as long as it is behind, from disk. */
+  async #take(): Promise<readonly StoredEvent[]> {
+    const first = this.source.recent[0]?.sequence ?? this.source.next;
+    if (this.#reader || this.#position < first) {
+      this.#reader ??= this.source.files.reader(this.#position);
+      const events = (await this.#reader.read()).filter(({ sequence }) => sequence >= this.#position);
+      if (events.length > 0) return events;
+      await this.#reader.close();
+      this.#reader = undefined;
+    }
+    // What is neither on disk nor in memory any more is lost, and the numbers tell.
+    const { recent } = this.source;
+    const index = Math.max(0, this.#position - (recent[0]?.sequence ?? 0));
+    return recent.slice(index, index + BATCH);
+  }
+
+  #select(events: readonly StoredEvent[]): EventItem[] {
+    const { sinceNs, untilNs, filter } = this.subscription;
+    const items: EventItem[] = [];
+    for (const { sequence, event, timeNs, json } of events) {
+      if (sequence > this.#position) items.push({ kind: 'gap', missed: sequence - this.#position });
+      this.#position = sequence + 1;
+      if ((sinceNs !== undefined && timeNs < sinceNs) || (untilNs !== undefined && timeNs > untilNs)) continue;
+      if (filter(event)) items.push({ kind: 'event', event, timeNs, json });
+    }
+    return items;
+  }
+
+  /** Waits for an event, the end of the log, or the time `untilNs`. */
+  async #more(untilNs: bigint | undefined): Promise<void> {
+    const leftMs = untilNs === undefined ? MAX_TIMER_MS : Number((untilNs - wallClockNs()) / 1_000_000n) + 1;
+    const timer = setTimeout(() => this.wake(), Math.min(MAX_TIMER_MS, Math.max(0, leftMs)));
+    await new Promise<void>((resolve) => (this.#onWake = resolve));
+    clearTimeout(timer);
+  }
+}

@@ -1,0 +1,42 @@
+/** Contract of the daemon's events: what happened, for `/events` and for those inside who want to know. */
+
+export type EventType = 'container' | 'image' | 'network' | 'volume' | 'plugin' | 'daemon' | 'builder';
+
+/** An event as the Engine API shows it (engine-api.md section 3.4), without its time. */
+export interface EngineEvent {
+  /** Deprecated copies of what is below, for containers and images. */
+  readonly status?: string;
+  readonly id?: string;
+  readonly from?: string;
+  readonly Type: EventType;
+  readonly Action: string;
+  readonly Actor: { readonly ID: string; readonly Attributes: Readonly<Record<string, string>> };
+  readonly scope: 'local';
+}
+
+export type EventItem =
+  /** `json` is the whole event with its time, for the wire; without a newline. */
+  | { readonly kind: 'event'; readonly event: EngineEvent; readonly timeNs: bigint; readonly json: string }
+  /** So many events are no longer kept: the reader was too slow for too long, or asked for more than there is. */
+  | { readonly kind: 'gap'; readonly missed: number };
+
+export interface EventSubscription {
+  /** Nanoseconds since the epoch. With `sinceNs` or `untilNs` past events come first. */
+  readonly sinceNs: bigint | undefined;
+  /** Ends the subscription; events of exactly this time are part of it. */
+  readonly untilNs: bigint | undefined;
+  readonly filter: (event: EngineEvent) => boolean;
+}
+
+export interface EventLog {
+  /** Records that something happened, and tells the subscribers. Times increase strictly from event to event. */
+  emit(type: EventType, action: string, id: string, attributes: Readonly<Record<string, string>>): void;
+  /**
+   * Events in order, in batches, each exactly once, whatever the reader's speed. `return()` settles a pending `next`.
+   */
+  subscribe(subscription: EventSubscription): AsyncIterableIterator<readonly EventItem[]>;
+  /** How many subscribe at the moment. */
+  readonly subscribers: number;
+  /** Writes what is left to the disk and ends all subscriptions. */
+  close(): Promise<void>;
+}
