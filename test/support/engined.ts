@@ -15,9 +15,9 @@ export interface EnginedOptions {
   readonly env?: NodeJS.ProcessEnv;
 }
 
-/** engined with a bridge and a subnet of its own. */
+/** engined with a bridge of its own, for which it finds a free subnet. */
 export function engined(options: EnginedOptions = {}): EngineKind {
-  const [name, second = 0, third = 0] = [randomBytes(3).toString('hex'), ...randomBytes(2)];
+  const bridge = `eng${randomBytes(3).toString('hex')}`;
   return {
     name: 'engined',
     isTidy: true,
@@ -34,8 +34,7 @@ export function engined(options: EnginedOptions = {}): EngineKind {
         '--data-root', join(dir, 'data'),
         '--exec-root', join(dir, 'exec'),
         '--pidfile', join(dir, 'engine.pid'),
-        '--bridge', `eng${name}`,
-        '--bip', `10.${second}.${third}.1/24`,
+        '--bridge', bridge,
         ...(options.args ?? []),
       ];
     },
