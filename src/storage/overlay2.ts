@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { invalid } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { Change, Digest, LayerInfo, LayerStore, StagedLayer } from '../ports/storage.js';
+import { markTopDirectory } from '../sys/inode.js';
 import { getXattr } from '../sys/xattr.js';
 import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { Durability } from './overlay2/durability.js';
@@ -32,6 +33,7 @@ export async function openOverlay2({ root, workers, log }: Overlay2Options): Pro
   for (const directory of [root, layout.layers, layout.index, layout.writable, layout.staging, layout.trash, layout.unsynced]) {
     await mkdir(directory, { recursive: true, mode: 0o710 });
   }
+  spreadLayers(layout.staging);
   const trash = new Trash(layout.trash, workers, log);
   const probe = layout.newStaging();
   let mountOptions: string;
@@ -42,6 +44,19 @@ export async function openOverlay2({ root, workers, log }: Overlay2Options): Pro
   }
   const durability = new Durability(layout.unsynced, workers, log);
   return new Overlay2Store(layout, workers, trash, durability, { mountOptions, backing: await fileSystemType(root) });
+}
+
+/**
+ * ext4 would put a new layer where an old one was just deleted, and there it searches past every inode that was freed in
+ * the last minutes: unpacking many small files took ten times as long.
+ */
+function spreadLayers(staging: string): void {
+  const fd = openSync(staging, 'r');
+  try {
+    markTopDirectory(fd);
+  } finally {
+    closeSync(fd);
+  }
 }
 
 const READER_THREADS = 2;
