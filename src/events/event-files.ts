@@ -60,12 +60,22 @@ export class EventFiles {
     return (this.files.findLast(({ firstNs }) => firstNs < sinceNs) ?? this.files[0])?.first;
   }
 
-  /** Appends events, in order. When that fails nothing was appended, and the error is thrown. */
-  async append(events: readonly StoredEvent[]): Promise<void> {
+  /**
+   * Appends events, in order, as many as go into one file; returns how many. When that fails nothing was appended, and
+   * the error is thrown.
+   */
+  async append(events: readonly StoredEvent[]): Promise<number> {
     const [first] = events;
-    if (!first) return;
+    if (!first) return 0;
     const { file, handle } = await this.#fileFor(first);
-    const text = `${events.map(renderLine).join('\n')}\n`;
+    let text = '';
+    let count = 0;
+    // Characters for bytes: the limit need not be exact.
+    for (const event of events) {
+      if (count > 0 && file.bytes + text.length >= this.limits.fileBytes) break;
+      text += `${renderLine(event)}\n`;
+      count++;
+    }
     try {
       await handle.appendFile(text);
       file.bytes += Buffer.byteLength(text);
@@ -73,6 +83,11 @@ export class EventFiles {
       await handle.truncate(file.bytes);
       throw error;
     }
+    await this.#removeOld();
+    return count;
+  }
+
+  async #removeOld(): Promise<void> {
     let total = this.files.reduce((sum, { bytes }) => sum + bytes, 0);
     while (total > this.limits.totalBytes && this.files.length > 1) {
       const oldest = this.files.shift();

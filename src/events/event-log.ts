@@ -89,8 +89,8 @@ class StoredEventLog implements EventLog, EventSource {
     while (this.#unwritten < this.#next) {
       const waiting = this.recent.slice(Math.max(0, this.#unwritten - this.#oldest()));
       try {
-        await this.files.append(waiting);
-        this.#unwritten = (waiting.at(-1)?.sequence ?? this.#unwritten) + 1;
+        const count = await this.files.append(waiting);
+        this.#unwritten = (waiting[count - 1]?.sequence ?? this.#unwritten) + 1;
       } catch (error) {
         this.onFailure(error);
         if (this.recent.length > MAX_WAITING) this.recent.splice(0, this.recent.length - MAX_WAITING);
