@@ -1,7 +1,7 @@
 /** The default bridge: link, subnet and firewall of one bridge device on the host. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { conflict, invalid, unavailable } from '../errors/engine-error.js';
-import type { Netlink } from '../sys/netlink.js';
+import type { Netlink } from '../sys/route-netlink.js';
 import { AddressPool } from './address-pool.js';
 import { applyScript, baseRules, chains, missingJumps, restoreScript, type BridgeRules } from './firewall.js';
 import { formatSubnet, mask, overlaps, parseSubnet, sizeOf, toAddress, toNumber, type Subnet } from './subnet.js';

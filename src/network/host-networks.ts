@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { EngineError, internal, messageOf, notFound } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { AttachRequest, AttachResult, Endpoint, NetworkDriver, NetworkSummary, PublishedPort } from '../ports/network.js';
-import { Netlink } from '../sys/netlink.js';
+import { Netlink } from '../sys/route-netlink.js';
 import { createNetns, inNetns, listNetns, removeNetns } from '../sys/netns.js';
 import { Bridge, type BridgeOptions } from './default-bridge.js';
 import { applyScript, portRules, restoreScript } from './firewall.js';

@@ -22,6 +22,7 @@ export interface CollectionOptions<L extends AnyActorLogic> {
 type CollectionEvent<L extends AnyActorLogic> =
   | { readonly type: 'collection.spawn'; readonly id: string; readonly input: InputFrom<L> }
   | { readonly type: 'collection.stop'; readonly id: string }
+  | { readonly type: 'xstate.stop' }
   | { readonly type: `xstate.done.actor.${string}`; readonly actorId: string; readonly output: unknown }
   | { readonly type: `xstate.error.actor.${string}`; readonly actorId: string; readonly error: unknown };
 
@@ -79,6 +80,11 @@ export function createCollection<L extends AnyActorLogic>(options: CollectionOpt
           const child = forget(id);
           if (child) scope.stopChild(child);
           return snapshot;
+        }
+        case 'xstate.stop': {
+          for (const timer of revivals.values()) clearTimeout(timer);
+          for (const child of children.values()) scope.stopChild(child);
+          return { status: 'stopped', output: undefined, error: undefined };
         }
         default: {
           const id = event.actorId;
