@@ -28,6 +28,7 @@ import { createPullSystem, createTransferPool } from './actors/pull/system.js';
 import type { Config } from './config/config.js';
 import { parseHost } from './config/hosts.js';
 import { containerDefaults, systemSettings } from './engine-settings.js';
+import { openEventLog } from './events/event-log.js';
 import { createFront } from './http/front.js';
 import type { Listener, ListenSpec } from './http/listener.js';
 import { containerStreamRoutes } from './http/routes/container-streams.js';
@@ -41,6 +42,7 @@ import { invalid } from './errors/engine-error.js';
 import { FileImageStore } from './images/store.js';
 import { createLogDriver } from './logs/log-driver.js';
 import { HostNetworks } from './network/host-networks.js';
+import type { EventType } from './ports/events.js';
 import type { Logger } from './ports/logger.js';
 import { cgroupsPathFor } from './runtime/cgroup-path.js';
 import { readHostFacts } from './runtime/host-facts.js';
@@ -80,9 +82,8 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
 
   const replies = new Replies();
   const pool = createWorkerPool({ maxThreads: Math.min(availableParallelism(), MAX_WORKERS) });
-  const events = { emit: (_: unknown): void => undefined, subscribers: 0, load: async () => undefined, close: async () => undefined };
-  const emit = (type: string, action: string, id: string, attributes: Readonly<Record<string, string>>): void =>
-    events.emit({ Type: type, Action: action, Actor: { ID: id, Attributes: attributes } });
+  const events = await openEventLog({ dir: inData('events'), onFailure: (error) => log.error({ err: error }, 'events are not recorded') });
+  const emit = (type: EventType, action: string, id: string, attributes: Readonly<Record<string, string>>): void => events.emit(type, action, id, attributes);
   const supervisor = createSupervisor({
     ...(config.supervisor === '' ? {} : { address: config.supervisor }),
     namespace: config.supervisorNamespace,
@@ -294,7 +295,6 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
           await Promise.all([
             supervisor.start(),
             network.start(),
-            events.load(),
             volumes.load(),
             layers.load().then(async ({ removed }) => {
               report(log, 'layers', removed);

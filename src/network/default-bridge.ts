@@ -42,15 +42,15 @@ export class Bridge {
     readonly pool: AddressPool,
     readonly gateway: string,
     private readonly netlink: Netlink,
-    private readonly isOurs: boolean,
+    readonly isOurs: boolean,
   ) {}
 
   get subnet(): Subnet {
     return this.pool.subnet;
   }
 
-  /** Makes the bridge or adopts the one that is there, with its address. */
-  static async open(options: BridgeOptions, netlink: Netlink): Promise<Bridge> {
+  /** Makes the bridge or adopts the one that is there, with its address. `madeBefore`: an earlier run made it. */
+  static async open(options: BridgeOptions, netlink: Netlink, madeBefore: boolean): Promise<Bridge> {
     const existing = await netlink.findLink(options.name);
     const addresses = await netlink.addresses();
     const current = existing && addresses.find(({ linkIndex }) => linkIndex === existing.index);
@@ -68,7 +68,7 @@ export class Bridge {
     pool.reserve(own.address);
     const gateway = options.defaultGateway || own.address;
     if (gateway !== own.address) pool.reserve(gateway);
-    const bridge = new Bridge(options, link.index, own.address, pool, gateway, netlink, !existing);
+    const bridge = new Bridge(options, link.index, own.address, pool, gateway, netlink, !existing || madeBefore);
     await bridge.#forward();
     if (options.iptables) await bridge.#installRules();
     return bridge;

@@ -29,7 +29,10 @@ interface Identity {
   readonly id: string;
   readonly created: string;
 }
-type Identities = Readonly<Record<'bridge' | 'host' | 'none', Identity>>;
+type Identities = Readonly<Record<'bridge' | 'host' | 'none', Identity>> & {
+  /** The bridge that this daemon made and must take away again, also after a crash. */
+  readonly made?: string;
+};
 
 interface Attachment {
   readonly address: string;
@@ -48,7 +51,10 @@ export class HostNetworks implements NetworkDriver {
   constructor(private readonly options: NetworkOptions) {}
 
   async start(): Promise<void> {
-    const [ids, bridge] = await Promise.all([this.#identities(), this.options.bridge && Bridge.open(this.options.bridge, this.#netlink)]);
+    const ids = await this.#identities();
+    const { bridge: wanted } = this.options;
+    const bridge = wanted && (await Bridge.open(wanted, this.#netlink, ids.made === wanted.name));
+    if (bridge?.isOurs && ids.made !== bridge.options.name) await this.options.identities.write({ ...ids, made: bridge.options.name });
     this.#bridge = bridge;
     const plain = { internal: false, enableIpv6: false, subnets: [], options: {}, labels: {} };
     this.#networks = [
