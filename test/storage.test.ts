@@ -193,7 +193,8 @@ test('mounts are counted and survive a restart of the daemon', async () => {
   assert.equal(await store.mount('c'), root);
   await store.unmount('c');
   assert.deepEqual(readdirSync(root), ['a']);
-  const again = await openOverlay2({ root: join(temp, 'counted'), workers, log });
+  symlinkSync('counted', join(temp, 'other-name'));
+  const again = await openOverlay2({ root: join(temp, 'other-name'), workers, log });
   await again.load();
   again.retain(top);
   assert.equal(await again.mount('c'), root);

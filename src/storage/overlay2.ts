@@ -1,6 +1,6 @@
 /** The layer store on overlayfs: contract in ports/storage.ts, directories in overlay2/layout.ts. */
 import { closeSync, openSync } from 'node:fs';
-import { mkdir, readdir } from 'node:fs/promises';
+import { mkdir, readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
@@ -29,8 +29,10 @@ export interface Overlay2Options {
  * @throws EngineError unavailable when it does not, with the reason.
  */
 export async function openOverlay2({ root, workers, log }: Overlay2Options): Promise<Overlay2Store> {
-  const layout = new Layout(root);
-  for (const directory of [root, layout.layers, layout.index, layout.writable, layout.staging, layout.trash, layout.unsynced]) {
+  await mkdir(root, { recursive: true, mode: 0o710 });
+  // The mount table names real paths.
+  const layout = new Layout(await realpath(root));
+  for (const directory of [layout.layers, layout.index, layout.writable, layout.staging, layout.trash, layout.unsynced]) {
     await mkdir(directory, { recursive: true, mode: 0o710 });
   }
   spreadLayers(layout.staging);
@@ -43,7 +45,7 @@ export async function openOverlay2({ root, workers, log }: Overlay2Options): Pro
     await trash.take(probe);
   }
   const durability = new Durability(layout.unsynced, workers, log);
-  return new Overlay2Store(layout, workers, trash, durability, { mountOptions, backing: await fileSystemType(root) });
+  return new Overlay2Store(layout, workers, trash, durability, { mountOptions, backing: await fileSystemType(layout.root) });
 }
 
 /**
