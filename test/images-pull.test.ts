@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, afterEach, test } from 'node:test';
 import { isEngineError } from '../src/errors/engine-error.js';
+import { parseReference } from '../src/images/reference.js';
 import {
   buildImage,
   buildIndex,
@@ -187,4 +188,16 @@ test('progress never goes backwards nor above its total', async () => {
     }
     assert.equal(last, layer.blob.length);
   }
+});
+
+test('all tags of a repository are pulled one after the other', async () => {
+  const tags = ['a', 'b', 'c'];
+  for (const tag of tags) await pushImage(registry.url, 'many', tag, buildImage({ layers: [types], config: { Env: [`TAG=${tag}`] } }));
+  const reference = parseReference(`${registry.host}/many`);
+  const request = { reference, platform: undefined, credentials: undefined };
+  const lines = await linesOf(await harness.pulls.pullAllTags(request, new AbortController().signal));
+  assert.deepEqual(new Set(lines.filter(({ status }) => status?.startsWith('Pulling from')).map(({ id }) => id)), new Set(tags));
+  assert.deepEqual(new Set(harness.images.list().flatMap(({ repoTags }) => repoTags)), new Set(tags.map((tag) => `${registry.host}/many:${tag}`)));
+  const missing = { ...request, reference: parseReference(`${registry.host}/none`) };
+  await assert.rejects(harness.pulls.pullAllTags(missing, new AbortController().signal), (error) => isEngineError(error, 'not-found') && /repository .*none not found/.test(error.message));
 });

@@ -96,3 +96,33 @@ export async function getBlob(
   if (digestOf(bytes) !== digest) throw dataLoss(`image config verification failed for digest ${digest}`, { code: 'DIGEST_MISMATCH' });
   return bytes;
 }
+
+/** Far more tags than any repository has that somebody would pull as a whole. */
+const MAX_TAG_PAGES = 100;
+
+/** All tags of a repository, page by page. Throws not-found (`NAME_UNKNOWN`) for a repository that is not there. */
+export async function listTags(grant: Grant, repository: string, options: CallOptions): Promise<string[]> {
+  const tags: string[] = [];
+  let path: string | undefined = `${repository}/tags/list`;
+  for (let page = 0; path !== undefined && page < MAX_TAG_PAGES; page++) {
+    const request = requestOf('GET', grant, path, options);
+    const response = await sendRequest(request);
+    const body = await readBody(request, response, MAX_MANIFEST_BYTES);
+    if (response.statusCode !== 200) throw statusError(request, response, body);
+    let parsed: { readonly tags?: unknown } | null;
+    try {
+      parsed = JSON.parse(body.toString('utf8'));
+    } catch (error) {
+      throw dataLoss('invalid list of tags: not JSON', { code: 'BAD_TAG_LIST', cause: error });
+    }
+    if (Array.isArray(parsed?.tags)) tags.push(...parsed.tags.filter((tag) => typeof tag === 'string'));
+    path = nextPage(response.headers.link, repository);
+  }
+  return tags;
+}
+
+/** Only the query of the link counts: the next page is asked of the same registry whatever the link says. */
+function nextPage(link: string | string[] | undefined, repository: string): string | undefined {
+  const query = /<[^>?]*\?([^>]*)>\s*;\s*rel="?next"?/.exec(String(link ?? ''))?.[1];
+  return query === undefined ? undefined : `${repository}/tags/list?${query}`;
+}

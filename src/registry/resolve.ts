@@ -142,7 +142,7 @@ function platformWarnings({ os, architecture, variant }: ImageConfigDocument, { 
 }
 
 /** Says in the words that clients match on which image could not be had. */
-function explainFailure(error: unknown, { familiarName, familiarString }: WantedImage): unknown {
+export function explainFailure(error: unknown, { familiarName, familiarString }: Pick<WantedImage, 'familiarName' | 'familiarString'>): unknown {
   if (!isEngineError(error)) return error;
   const { registryCode, status } = factsOf(error);
   const explained = (message: string, code: string): EngineError =>

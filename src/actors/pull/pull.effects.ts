@@ -4,13 +4,15 @@ import { canonicalString, familiarName, familiarString } from '../../images/refe
 import type { FileImageStore } from '../../images/store.js';
 import { eventAttributes, type ImageEmit } from '../../images/removal.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
-import type { RegistryAccess } from '../../registry/access.js';
-import { resolveImage, type ResolvedLayer } from '../../registry/resolve.js';
+import { type RegistryAccess, withGrant } from '../../registry/access.js';
+import { listTags } from '../../registry/client.js';
+import { explainFailure, resolveImage, type ResolvedLayer } from '../../registry/resolve.js';
+import { pullScope } from '../../registry/token.js';
 import type { LayerDirectory } from './layers.js';
 import { bytesMessage, stateMessage } from './progress.js';
 import { type ProgressBoard } from './progress-board.js';
 import type { PullEffects, PullJob } from './pull.machine.js';
-import type { LayerView, LocatedImage, PullInput } from './pull.messages.js';
+import type { LayerView, LocatedImage, PullInput, PullRequest } from './pull.messages.js';
 import { Slots } from './slots.js';
 
 export interface PullEffectDeps {
@@ -86,6 +88,22 @@ export class PullWork implements PullEffects {
       }
     }
     throw signal.aborted ? signal.reason : failure;
+  }
+
+  /** Every tag of a repository, from the first host that knows it. */
+  async listTags({ reference, credentials }: PullRequest, signal: AbortSignal): Promise<string[]> {
+    const accesses = await this.#deps.accessTo(reference.domain, credentials);
+    let failure: unknown;
+    for (const access of accesses) {
+      try {
+        return await withGrant(access, pullScope(reference.path), signal, (grant) => listTags(grant, reference.path, { limits: access.limits, signal }));
+      } catch (error) {
+        failure = error;
+        if (!access.host.isMirror || signal.aborted) break;
+      }
+    }
+    const name = familiarName(reference);
+    throw explainFailure(failure, { familiarName: name, familiarString: name });
   }
 
   async #fetch(job: PullJob, signal: AbortSignal): Promise<void> {

@@ -1,13 +1,13 @@
 /** Pulls as the rest of the daemon sees them: ask for an image, read how it goes, leave. */
 import { createHash } from 'node:crypto';
-import { isEngineError, messageOf, unavailable } from '../../errors/engine-error.js';
+import { isEngineError, messageOf, notFound, unavailable } from '../../errors/engine-error.js';
 import { canonicalString, familiarString } from '../../images/reference.js';
 import type { Logger } from '../../ports/logger.js';
 import { credentialsKey } from '../../registry/credentials.js';
 import { formatPlatform } from '../../registry/platform.js';
 import { type Collection, createCollection } from '../kit/collection.js';
 import type { Replies } from '../kit/replies.js';
-import { errorMessage } from './progress.js';
+import { encodeMessage, errorMessage } from './progress.js';
 import { ProgressBoard } from './progress-board.js';
 import type { PullHooks, PullJob, PullMachine } from './pull.machine.js';
 import type { Joined, PullCommand, PullRequest } from './pull.messages.js';
@@ -16,6 +16,8 @@ type Send = (event: Parameters<Collection<PullMachine>['logic']['transition']>[1
 
 /** The progress messages as encoded text; `return` gives up the interest in the pull. */
 export type PullSubscription = AsyncIterableIterator<string>;
+
+export type ListTags = (request: PullRequest, signal: AbortSignal) => Promise<string[]>;
 
 /** Boards of the jobs under way. */
 export class PullBoards {
@@ -42,10 +44,12 @@ export class PullBoards {
 export class Pulls {
   readonly collection: Collection<PullMachine>;
   readonly #replies: Replies;
+  readonly #listTags: ListTags;
   #send: Send = () => undefined;
 
-  constructor(replies: Replies, log: Logger, machine: PullMachine, hooks: PullHooks) {
+  constructor(replies: Replies, log: Logger, machine: PullMachine, hooks: PullHooks, listTags: ListTags) {
     this.#replies = replies;
+    this.#listTags = listTags;
     this.collection = createCollection({
       kind: 'pull',
       logic: machine,
@@ -82,6 +86,60 @@ export class Pulls {
         if (!isEngineError(error, 'unavailable') || error.code !== 'ACTOR_GONE' || attempt > 1) throw error;
       }
     }
+  }
+
+  /**
+   * Pulls every tag of a repository, one after the other. As `pull`; an image that fails after the first byte ends the
+   * stream with its error.
+   */
+  async pullAllTags(request: PullRequest, signal: AbortSignal): Promise<PullSubscription> {
+    const { domain, path } = request.reference;
+    const tags = await this.#listTags(request, signal);
+    const [first, ...rest] = tags.map((tag) => () => this.pull({ ...request, reference: { domain, path, tag } }, signal));
+    if (!first) throw notFound(`repository ${familiarString({ domain, path })} has no tags`, { code: 'REPOSITORY_EMPTY' });
+    return new Sequence(await first(), rest);
+  }
+}
+
+/** One subscription after the other; an error line ends them all. */
+class Sequence implements PullSubscription {
+  #current: PullSubscription;
+  readonly #rest: (() => Promise<PullSubscription>)[];
+  #isOver = false;
+
+  constructor(first: PullSubscription, rest: readonly (() => Promise<PullSubscription>)[]) {
+    this.#current = first;
+    this.#rest = [...rest];
+  }
+
+  async next(): Promise<IteratorResult<string>> {
+    for (;;) {
+      const step = await this.#current.next();
+      if (step.done !== true) {
+        // The last message of a failed pull.
+        if (step.value.includes('"errorDetail":')) this.#rest.length = 0;
+        return step;
+      }
+      const open = this.#isOver ? undefined : this.#rest.shift();
+      if (!open) return step;
+      try {
+        this.#current = await open();
+      } catch (error) {
+        this.#rest.length = 0;
+        return { done: false, value: encodeMessage(errorMessage(messageOf(error))) };
+      }
+      if (this.#isOver) await this.#current.return?.();
+    }
+  }
+
+  async return(): Promise<IteratorResult<string>> {
+    this.#isOver = true;
+    await this.#current.return?.();
+    return { done: true, value: undefined };
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
   }
 }
 

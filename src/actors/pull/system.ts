@@ -95,6 +95,6 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
     board: (job) => boards.board(job),
     close: (id, error) => boards.close(id, error),
   };
-  const pulls = new Pulls(replies, log, createPullMachine(work, hooks, replies), hooks);
+  const pulls = new Pulls(replies, log, createPullMachine(work, hooks, replies), hooks, (request, signal) => work.listTags(request, signal));
   return { sessions, transfers, pulls };
 }

@@ -41,7 +41,7 @@ export interface CommitSources {
 export interface ImageRouteDeps {
   readonly images: FileImageStore;
   readonly layers: LayerStore;
-  readonly pulls: Pick<Pulls, 'pull'>;
+  readonly pulls: Pick<Pulls, 'pull' | 'pullAllTags'>;
   readonly users: ImageUsers;
   readonly emit: ImageEmit;
   readonly containers: CommitSources;
@@ -121,14 +121,16 @@ async function createImage(x: Exchange, { pulls }: ImageRouteDeps): Promise<void
   const platform = x.atLeast(1, 32) && x.query.text('platform') !== '' ? parsePlatform(x.query.text('platform')) : undefined;
   const reference = pullReference(fromImage, x.query.text('tag'));
   const credentials = decodeCredentials(x.header('x-registry-auth'));
-  const subscription = await pulls.pull({ reference, platform, credentials }, x.signal);
+  const request = { reference, platform, credentials };
+  const isOne = reference.tag !== undefined || reference.digest !== undefined;
+  const subscription = await (isOne ? pulls.pull(request, x.signal) : pulls.pullAllTags(request, x.signal));
   await pump(subscription, x.stream(200, { 'Content-Type': 'application/json' }));
 }
 
-/** What a pull is about. A digest wins over a tag, as it says more. */
+/** What a pull is about: neither tag nor digest means all tags. A digest wins over a tag, as it says more. */
 function pullReference(fromImage: string, tagOrDigest: string): ImageReference {
   const written = parseReference(fromImage.replace(/:$/, ''));
-  const wanted = tagOrDigest === '' ? withDefaultTag(written) : withTagOrDigest(written, tagOrDigest);
+  const wanted = tagOrDigest === '' ? written : withTagOrDigest(written, tagOrDigest);
   if (familiarString({ domain: wanted.domain, path: wanted.path }) === 'scratch') throw forbidden("'scratch' is a reserved name", { code: 'RESERVED_NAME' });
   const { domain, path, digest } = wanted;
   return digest === undefined ? wanted : { domain, path, digest };
