@@ -1,0 +1,61 @@
+/** `/events`: what happened and what happens, one JSON object per line (engine-api.md section 3.4). */
+import { makeEvent, renderEvent } from '../../events/event-json.js';
+import { eventFilter } from '../../events/filters.js';
+import { invalid } from '../../errors/engine-error.js';
+import type { EventItem, EventLog } from '../../ports/events.js';
+import { wallClockNs } from '../../sys/wall-clock.js';
+import { parseFilters } from '../api/filters.js';
+import { parseUnixTime } from '../api/unix-time.js';
+import type { Exchange } from '../exchange.js';
+import { pump } from '../response-stream.js';
+import { route, type Route } from '../route.js';
+
+const HEADERS = Object.freeze({ 'Content-Type': 'application/json' });
+
+export function eventRoutes(events: EventLog): Route[] {
+  return [route('GET', '/events', (x) => sendEvents(events, x))];
+}
+
+async function sendEvents(events: EventLog, x: Exchange): Promise<void> {
+  const [since, until] = [x.query.text('since'), x.query.text('until')];
+  const [sinceNs, untilNs] = [parseUnixTime(since), parseUnixTime(until)];
+  if (sinceNs !== undefined && untilNs !== undefined && sinceNs > untilNs) {
+    throw invalid(`\`since\` time (${since}) cannot be after \`until\` time (${until})`, { code: 'EVENT_TIMES' });
+  }
+  const matches = eventFilter(parseFilters(x.query.text('filters')));
+  // Clients of older versions do not know this event.
+  const hidesImageCreate = !x.atLeast(1, 46);
+  const subscription = events.subscribe({
+    sinceNs,
+    untilNs,
+    filter: (event) => matches(event) && !(hidesImageCreate && event.Type === 'image' && event.Action === 'create'),
+  });
+  await pump(new EventLines(subscription), x.stream(200, HEADERS));
+}
+
+/** Batches of events as text. Not a generator, whose `return` would wait for the next event. */
+class EventLines implements AsyncIterableIterator<string> {
+  constructor(private readonly batches: AsyncIterableIterator<readonly EventItem[]>) {}
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  async next(): Promise<IteratorResult<string, undefined>> {
+    const { done, value } = (await this.batches.next()) as IteratorResult<readonly EventItem[], undefined>;
+    return done === true ? { done, value: undefined } : { done: false, value: value.map(renderItem).join('') };
+  }
+
+  async return(): Promise<IteratorResult<string, undefined>> {
+    await this.batches.return?.();
+    return { done: true, value: undefined };
+  }
+}
+
+/** What is missing is told as an event, too, so that every client can read it; it carries the time of what follows. */
+function renderItem(item: EventItem, index: number, items: readonly EventItem[]): string {
+  if (item.kind === 'event') return `${item.json}\n`;
+  const next = items[index + 1];
+  const timeNs = next?.kind === 'event' ? next.timeNs : wallClockNs();
+  return `${renderEvent(makeEvent('daemon', 'gap', '', { missed: String(item.missed) }), timeNs)}\n`;
+}
