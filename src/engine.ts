@@ -33,6 +33,7 @@ import { createFront } from './http/front.js';
 import type { Listener, ListenSpec } from './http/listener.js';
 import { containerStreamRoutes } from './http/routes/container-streams.js';
 import { containerRoutes } from './http/routes/containers.js';
+import { eventRoutes } from './http/routes/events.js';
 import { execRoutes } from './http/routes/exec.js';
 import { imageRoutes } from './http/routes/images.js';
 import { networkRoutes } from './http/routes/networks.js';
@@ -281,6 +282,7 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
         architecture: host.architecture,
       }),
       ...networkRoutes({ networks: network, containers }),
+      ...eventRoutes(events),
     ],
   });
   const listeners: Listener[] = [];
