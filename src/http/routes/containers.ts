@@ -118,7 +118,8 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
     }),
 
     route('POST', '/containers/{name...}/resize', async (x) => {
-      await services.resize(running(named(x)), dimensions(x));
+      const size = dimensions(x);
+      await services.resize(running(named(x)), size);
       x.sendEmpty(200);
     }),
 
