@@ -28,6 +28,8 @@ interface Record_ {
 const INTERNAL = new Set(['name', 'hostname', 'pid', 'v', 'level', 'msg', 'time']);
 const COLOURS: Readonly<Record<string, number>> = { debug: 37, info: 36, warn: 33, error: 31, fatal: 31 };
 const SECRET = /^(authorization|password|identitytoken|registrytoken|x-registry-auth|secret)$/i;
+/** Fields of log lines are flat or nearly so; what lies deeper is not for a line. */
+const MAX_DEPTH = 6;
 const CREDENTIALS = /([a-z][a-z0-9+.-]*:\/\/)[^\s/@:]+:[^\s/@]*@/gi;
 
 export function createLogger({ level, format, rawLogs, stream }: LoggerOptions): RootLogger {
@@ -76,16 +78,26 @@ function fieldsOf(record: Record_): Record<string, unknown> {
   const fields: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(record)) {
     if (INTERNAL.has(key) || value === undefined) continue;
-    fields[key] = SECRET.test(key) ? 'xxxxx' : plain(value);
+    fields[key] = SECRET.test(key) ? 'xxxxx' : plain(value, MAX_DEPTH);
   }
   return fields;
 }
 
-/** Errors with what caused them; a stack only for what should never have been thrown. */
-function plain(value: unknown): unknown {
+/**
+ * A value as JSON can render it, without secrets at any depth. Errors with what caused them; a stack only for what
+ * should never have been thrown. A log line never fails: what JSON cannot hold, such as a cycle, is cut off.
+ */
+function plain(value: unknown, depth: number): unknown {
   if (value instanceof Error) return errorText(value);
-  if (typeof value === 'object' && value !== null && 'stack' in value && 'message' in value) return masked(String((value as { stack: unknown }).stack));
-  return typeof value === 'string' ? masked(value) : value;
+  if (typeof value === 'string') return masked(value);
+  if (typeof value === 'bigint' || typeof value === 'symbol') return String(value);
+  if (typeof value !== 'object' || value === null) return value;
+  if ('stack' in value && 'message' in value) return masked(String(value.stack));
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? 'invalid date' : value.toISOString();
+  if (ArrayBuffer.isView(value)) return `${value.byteLength} bytes`;
+  if (depth === 0) return '…';
+  if (Array.isArray(value)) return value.map((item) => plain(item, depth - 1));
+  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, SECRET.test(key) ? 'xxxxx' : plain(member, depth - 1)]));
 }
 
 function errorText(error: Error): string {

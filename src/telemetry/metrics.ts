@@ -1,0 +1,86 @@
+/**
+ * The daemon's metrics, in the text format that the metrics endpoint serves. Where the known engine has a metric of the
+ * same meaning, the name is the same, so that existing dashboards work.
+ */
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
+
+export interface MetricsOptions {
+  readonly version: string;
+  readonly revision: string;
+  /** Number of the host's processors and bytes of its memory. */
+  readonly cpus: number;
+  readonly memoryBytes: number;
+  /** How many containers are in each state; asked when metrics are read. */
+  containerStates(): Readonly<Record<'running' | 'paused' | 'stopped', number>>;
+  /** How many subscribe to events; asked when metrics are read. */
+  eventSubscribers(): number;
+}
+
+export interface Metrics {
+  /** A reply is complete. `route` is the pattern of the path, never the path: the number of series must be bounded. */
+  httpRequest(method: string, route: string, status: number, seconds: number): void;
+  event(): void;
+  logWritten(bytes: number): void;
+  logDropped(lines: number): void;
+  logDamaged(bytes: number): void;
+  logFailed(): void;
+  /** Bytes of layers that came from a registry. */
+  pullReceived(bytes: number): void;
+  /** Content type of `text`. */
+  readonly contentType: string;
+  text(): Promise<string>;
+}
+
+const HTTP_BUCKETS_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+const EVENT_LOOP_PRECISION_MS = 10;
+
+/** Makes the metrics, with those of the process and of Node (event loop delay, heap, garbage collection) among them. */
+export function createMetrics(options: MetricsOptions): Metrics {
+  const registry = new Registry();
+  const registers = [registry];
+  collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: EVENT_LOOP_PRECISION_MS });
+
+  const gauge = (name: string, help: string, read: () => number): void => {
+    const metric: Gauge = new Gauge({ name, help, registers, collect: () => metric.set(read()) });
+  };
+  const counter = (name: string, help: string): Counter => new Counter({ name, help, registers });
+
+  new Gauge({ name: 'engine_daemon_engine_info', help: 'The daemon', registers, labelNames: ['version', 'commit'] }).set({ version: options.version, commit: options.revision }, 1);
+  gauge('engine_daemon_engine_cpus_cpus', 'Processors of the host', () => options.cpus);
+  gauge('engine_daemon_engine_memory_bytes', 'Memory of the host', () => options.memoryBytes);
+  gauge('engine_daemon_events_subscribers_total', 'Current subscribers to events', () => options.eventSubscribers());
+  const states = new Gauge({
+    name: 'engine_daemon_container_states_containers',
+    help: 'Containers by state',
+    registers,
+    labelNames: ['state'],
+    collect: () => {
+      for (const [state, count] of Object.entries(options.containerStates())) states.set({ state }, count);
+    },
+  });
+  const requests = new Histogram({
+    name: 'engine_http_request_duration_seconds',
+    help: 'Time from a request to the end of its reply',
+    registers,
+    labelNames: ['method', 'route', 'code'],
+    buckets: HTTP_BUCKETS_SECONDS,
+  });
+  const events = counter('engine_daemon_events_total', 'Events');
+  const logWritten = counter('engine_log_written_bytes_total', 'Bytes written to the logs of containers');
+  const logDropped = counter('engine_log_dropped_lines_total', 'Lines that were not logged for want of room');
+  const logDamaged = counter('engine_log_damaged_bytes_total', 'Bytes of logs that readers had to leave out');
+  const logFailed = counter('logger_log_write_operations_failed_total', 'Operations on log files that failed');
+  const pullReceived = counter('engine_pull_received_bytes_total', 'Bytes of layers received from registries');
+
+  return {
+    httpRequest: (method, route, status, seconds) => requests.observe({ method, route, code: status }, seconds),
+    event: () => events.inc(),
+    logWritten: (bytes) => logWritten.inc(bytes),
+    logDropped: (lines) => logDropped.inc(lines),
+    logDamaged: (bytes) => logDamaged.inc(bytes),
+    logFailed: () => logFailed.inc(),
+    pullReceived: (bytes) => pullReceived.inc(bytes),
+    contentType: registry.contentType,
+    text: () => registry.metrics(),
+  };
+}
