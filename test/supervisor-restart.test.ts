@@ -27,6 +27,7 @@ async function withSupervisor(
     await supervisor.start();
     await body(supervisor, harness);
   } finally {
+    await harness.endAll(supervisor);
     await supervisor.stop();
     harness.cleanUp(options);
   }
@@ -135,6 +136,7 @@ test('the daemon killed: its successor takes over containerd, the container and 
     await io.drained(5_000);
     await harness.remove(supervisor, { id: first.id, io });
   } finally {
+    await harness.endAll(supervisor);
     await supervisor.stop();
     harness.cleanUp();
   }
@@ -151,6 +153,8 @@ for (const [reason, options, harm] of [
     life.kill('SIGKILL');
     await once(life, 'exit');
     process.kill(first.containerd, harm);
+    // A signal does not stop all threads at once.
+    await delay(100);
 
     const supervisor = harness.supervisor(options);
     try {
@@ -165,6 +169,7 @@ for (const [reason, options, harm] of [
       await exit;
       await harness.remove(supervisor, { id: task.id, io });
     } finally {
+      await harness.endAll(supervisor);
       await supervisor.stop();
       harness.cleanUp();
     }

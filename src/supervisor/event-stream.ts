@@ -16,6 +16,7 @@ import { TaskExitSchema, TaskOOMSchema, TaskPausedSchema, TaskResumedSchema } fr
 
 const MARKER_TOPIC = '/engine/subscribed';
 const MARKER_RETRY_MS = 20;
+const PUBLISH_TIMEOUT_MS = 10_000;
 
 export interface EventStreamListeners {
   readonly onEvent: (event: TaskEvent) => void;
@@ -77,7 +78,7 @@ async function confirm(connection: GrpcConnection, marker: string, marked: Promi
   const event = { typeUrl: 'engine.Subscribed', value: Buffer.from(marker) };
   const isMarked = marked.then(() => true);
   isMarked.catch(() => {}); // It may reject while we publish; the race below reports it.
-  do await events.publish({ topic: MARKER_TOPIC, event });
+  do await events.publish({ topic: MARKER_TOPIC, event }, { timeoutMs: PUBLISH_TIMEOUT_MS });
   while (!(await Promise.race([isMarked, delay(MARKER_RETRY_MS, false)])));
 }
 

@@ -15,6 +15,9 @@ test('an exit is news once, and awaited until then', () => {
   assert.equal(watch.isNews(exit('a', 'e')), true);
   assert.equal(watch.isNews(exit('a', 'e')), false);
   assert.deepEqual(watch.awaited(), [{ id: 'a', execId: '' }]);
+  assert.equal(watch.isNews({ type: 'oom', id: 'a' }), true);
+  assert.equal(watch.isNews(exit('a')), true);
+  assert.equal(watch.isNews({ type: 'oom', id: 'a' }), false);
   watch.ensure({ id: 'a', execId: 'e' });
   assert.equal(watch.isNews(exit('a', 'e')), false);
 });

@@ -31,9 +31,12 @@ export class ExitWatch {
     else this.#tasks.get(id)?.delete(execId);
   }
 
-  /** True for an event that was not reported before. Exits of unknown processes pass: somebody may want them. */
+  /**
+   * True for an event that was not reported before. Exits of unknown processes pass: somebody may want them. Nothing else
+   * passes about a task after its exit.
+   */
   isNews(event: TaskEvent): boolean {
-    if (event.type !== 'exit') return true;
+    if (event.type !== 'exit') return this.#tasks.get(event.id)?.get('') !== true;
     const processes = this.#tasks.get(event.id);
     const isReported = processes?.get(event.execId);
     if (isReported === false) processes?.set(event.execId, true);

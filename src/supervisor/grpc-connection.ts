@@ -19,7 +19,7 @@ const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 const READY_TIMEOUT_MS = 5_000;
 
 export interface CallOptions {
-  /** Only for reads: a cancelled change leaves the runtime half done. Default: none. */
+  /** Not for changes of tasks: cancelled, they leave the runtime half done. Default: none. */
   readonly timeoutMs?: number;
 }
 

@@ -4,7 +4,7 @@ import { fromBinary } from '@bufbuild/protobuf';
 import { isEngineError } from '../errors/engine-error.js';
 import { packMessage } from './any.js';
 import { exitStatus } from './exit-status.js';
-import { decodeMetrics } from './metrics.js';
+import { decodeMetrics, hadOomKill } from './metrics.js';
 import { MetricsSchema as V1Schema } from './proto/gen/cgroups_v1_pb.js';
 import { MetricsSchema as V2Schema } from './proto/gen/cgroups_v2_pb.js';
 import { OptionsSchema as RuncOptionsSchema } from './proto/gen/runc_options_pb.js';
@@ -19,6 +19,17 @@ test('statistics of both cgroup versions are decoded, others refused', () => {
   assert.deepEqual([decoded.memory?.usage, decoded.cpu?.usageUsec, decoded.io?.usage[0]?.rbytes], [5n, 7n, 1n]);
   assert.equal(decodeMetrics(packMessage(V1Schema, {})).$typeName, 'io.containerd.cgroups.v1.Metrics');
   assert.throws(() => decodeMetrics({ ...v2, typeUrl: 'other' }), (error) => isEngineError(error, 'internal'));
+});
+
+test('a kill for want of memory is seen in the counters of both cgroup versions', () => {
+  for (const [packed, expected] of [
+    [packMessage(V1Schema, {}), false],
+    [packMessage(V1Schema, { memoryOomControl: { oomKill: 1n } }), true],
+    [packMessage(V2Schema, { memoryEvents: { oom: 3n } }), false],
+    [packMessage(V2Schema, { memoryEvents: { oomKill: 1n } }), true],
+  ] as const) {
+    assert.equal(hadOomKill(decodeMetrics(packed)), expected);
+  }
 });
 
 test('the runc shim gets its binary, root and cgroup driver, another shim its own options', () => {

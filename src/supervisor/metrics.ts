@@ -19,3 +19,10 @@ export function decodeMetrics({ typeUrl, value }: Any): CgroupMetrics {
       throw internal(`the runtime reports statistics of an unknown kind: ${typeUrl}`);
   }
 }
+
+/** Whether the kernel killed a process of the container for want of memory, at any time. */
+export function hadOomKill(metrics: CgroupMetrics): boolean {
+  const count =
+    metrics.$typeName === V1Schema.typeName ? metrics.memoryOomControl?.oomKill : metrics.memoryEvents?.oomKill;
+  return (count ?? 0n) > 0n;
+}

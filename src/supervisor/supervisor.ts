@@ -16,6 +16,8 @@ import { Version } from './proto/gen/version_pb.js';
 import { ContainerdTasks } from './task-service.js';
 
 const ADOPT_TIMEOUT_MS = 2_000;
+// A process that hangs must not hang the start: it may be given up, unlike the creation of a task.
+const NAMESPACE_TIMEOUT_MS = 10_000;
 const RECONNECT_DELAY_MS = 50;
 const RESTART_DELAY_MS = { first: 50, most: 5_000 };
 // A process that lived this long did not fail at starting: its restarts begin with the shortest delay again.
@@ -208,7 +210,7 @@ class Supervisor implements SupervisorProcess {
 
 async function ensureNamespace(connection: GrpcConnection, name: string): Promise<void> {
   try {
-    await connection.unary(Namespaces).create({ namespace: { name } });
+    await connection.unary(Namespaces).create({ namespace: { name } }, { timeoutMs: NAMESPACE_TIMEOUT_MS });
   } catch (error) {
     if (!isEngineError(error, 'conflict')) throw error;
   }

@@ -15,7 +15,7 @@ import { deferred, type Deferred } from './deferred.js';
 import { exitStatus, UNKNOWN_EXIT_CODE } from './exit-status.js';
 import { ExitWatch, type ProcessRef } from './exit-watch.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
-import { decodeMetrics, type CgroupMetrics } from './metrics.js';
+import { decodeMetrics, hadOomKill, type CgroupMetrics } from './metrics.js';
 import { Containers } from './proto/gen/containers_pb.js';
 import { Status, type Process } from './proto/gen/task_types_pb.js';
 import { Tasks } from './proto/gen/tasks_pb.js';
@@ -24,6 +24,9 @@ import { packRuntimeOptions } from './runtime-options.js';
 
 const READ = { timeoutMs: 10_000 };
 const SIGKILL = 9;
+const SIGKILLED = 128 + SIGKILL;
+// For a read that holds up the report of an exit.
+const OOM_TIMEOUT_MS = 1_000;
 // After SIGKILL; should the exit not come, the deletion is only slower.
 const EXIT_TIMEOUT_MS = 1_000;
 
@@ -52,6 +55,8 @@ export class ContainerdTasks implements TaskService {
   readonly #runcRoot: string | undefined;
   readonly #listeners = new Set<(event: TaskEvent) => void>();
   readonly #exits = new ExitWatch();
+  /** Tasks of which a lack of memory was reported. */
+  readonly #oomed = new Set<string>();
   /** Tasks that were created but not started, with the promise of their exit, which concerns nobody else. */
   readonly #unstarted = new Map<string, Deferred<void>>();
   /** Containers whose creation broke off with the connection: removed after the next one is up. */
@@ -147,6 +152,7 @@ export class ContainerdTasks implements TaskService {
     await unlessNotFound(this.#tasks.delete({ containerId: id }));
     await unlessNotFound(this.#containers.delete({ id }));
     this.#exits.remove({ id, execId: '' });
+    this.#oomed.delete(id);
   }
 
   async list(): Promise<TaskInfo[]> {
@@ -159,8 +165,12 @@ export class ContainerdTasks implements TaskService {
     return process && this.#inform(process);
   }
 
-  async metrics(id: string): Promise<CgroupMetrics> {
-    const { metrics } = await this.#tasks.metrics({ filters: [`id==${id}`] }, READ);
+  metrics(id: string): Promise<CgroupMetrics> {
+    return this.#metrics(id, READ.timeoutMs);
+  }
+
+  async #metrics(id: string, timeoutMs: number): Promise<CgroupMetrics> {
+    const { metrics } = await this.#tasks.metrics({ filters: [`id==${id}`] }, { timeoutMs });
     const data = metrics[0]?.data;
     if (data === undefined) throw notFound(`no statistics for task ${id}`);
     return decodeMetrics(data);
@@ -176,11 +186,28 @@ export class ContainerdTasks implements TaskService {
     return { version, revision };
   }
 
-  /** Passes an event on to the listeners: an exit only the first time, and only of what was started. */
+  /**
+   * Passes an event on to the listeners: an exit only the first time, and only of what was started; a lack of memory
+   * before the exit that it caused.
+   */
   report(event: TaskEvent): void {
     const unstarted = event.type === 'exit' && event.execId === '' ? this.#unstarted.get(event.id) : undefined;
     unstarted?.resolve();
     if (unstarted || !this.#exits.isNews(event)) return;
+    if (event.type === 'oom') this.#oomed.add(event.id);
+    const isKill = event.type === 'exit' && event.execId === '' && event.exit.exitCode === SIGKILLED;
+    if (isKill && !this.#oomed.has(event.id)) void this.#emitKill(event);
+    else this.#emit(event);
+  }
+
+  /** The shim tells of a lack of memory on its own way, which may be the longer one; the kernel's counter knows already. */
+  async #emitKill(exit: TaskEvent): Promise<void> {
+    const isOom = await this.#metrics(exit.id, OOM_TIMEOUT_MS).then(hadOomKill, () => false);
+    if (isOom) this.#emit({ type: 'oom', id: exit.id });
+    this.#emit(exit);
+  }
+
+  #emit(event: TaskEvent): void {
     for (const listener of this.#listeners) {
       try {
         listener(event);

@@ -38,6 +38,7 @@ export class SupervisorHarness {
   readonly log: string[] = [];
   readonly #parent: string;
   readonly #ids: string[] = [];
+  readonly #ios: ProcessStdio[] = [];
 
   /** @param dir an existing harness's directory, to follow it up in another process. */
   constructor(dir = mkdtempSync(join(tmpdir(), 'supervisor-'))) {
@@ -81,6 +82,7 @@ export class SupervisorHarness {
     const id = this.newId();
     const { stdin = false, terminal = false } = request;
     const io = createStdio({ dir: join(this.dir, 'io', id), stdin, stdout: true, stderr: true, terminal });
+    this.#ios.push(io);
     const [stdout, stderr] = [io.stdout, io.stderr].map((stream) => {
       const chunks: Buffer[] = [];
       stream?.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -116,6 +118,21 @@ export class SupervisorHarness {
   async remove({ tasks }: SupervisorProcess, { id, io }: Pick<TestContainer, 'id' | 'io'>): Promise<void> {
     await tasks.delete(id);
     await io.close();
+  }
+
+  /** Ends what a failed test left running. */
+  async endAll(supervisor: SupervisorProcess): Promise<void> {
+    const { tasks } = supervisor;
+    for (const { id, status } of await tasks.list()) {
+      if (status === 'paused') await tasks.resume(id);
+      if (status !== 'stopped') {
+        const exit = nextEvent(supervisor, (event) => event.type === 'exit' && event.id === id && event.execId === '');
+        await tasks.kill(id, 9, { all: true });
+        await exit;
+      }
+      await tasks.delete(id);
+    }
+    for (const io of this.#ios) await io.close();
   }
 
   /**
