@@ -15,6 +15,8 @@ const SHARED_BLOCKS = 8;
 /** How much of what is deleted is kept for a reader that is behind, beyond what the log may have on disk anyway. */
 const HELD_BYTES = 64 << 20;
 const HELD_FILES = 256;
+/** Lost lines are told in sums, at most this often. */
+const DROPS_TOLD_MS = 1000;
 
 interface SharedBlock {
   readonly segment: Segment;
@@ -31,6 +33,7 @@ export class FileLog implements ContainerLog, LiveLog {
   #newest: Segment;
   /** Files that were rotated away while somebody read them. */
   #rotatedAway: Segment[] = [];
+  #untoldDrops = 0;
   #closing: Promise<void> | undefined;
   #isClosed = false;
 
@@ -47,10 +50,7 @@ export class FileLog implements ContainerLog, LiveLog {
     this.#writer = new LogWriter(file, format.createEncoder(options.attrs), {
       advanced: () => this.#advanced(),
       written: (bytes) => observer.written(bytes),
-      dropped: (lines) => {
-        this.droppedLines += lines;
-        observer.dropped(lines);
-      },
+      dropped: (lines) => this.#dropped(lines),
       failed: (error, what) => observer.failed(error, what),
     }, options);
   }
@@ -97,8 +97,20 @@ export class FileLog implements ContainerLog, LiveLog {
     return block;
   }
 
+  #dropped(lines: number): void {
+    this.droppedLines += lines;
+    if (this.#untoldDrops === 0) setTimeout(() => this.#tellDrops(), DROPS_TOLD_MS).unref();
+    this.#untoldDrops += lines;
+  }
+
+  #tellDrops(): void {
+    if (this.#untoldDrops > 0) this.observer.dropped(this.#untoldDrops);
+    this.#untoldDrops = 0;
+  }
+
   async #close(): Promise<void> {
     await this.#writer.end();
+    this.#tellDrops();
     await this.file.seal();
     this.#isClosed = true;
     this.#advanced();

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { mkdir } from 'node:fs/promises';
+import { spawnSync } from 'node:child_process';
+import { mkdir, truncate } from 'node:fs/promises';
 import { test } from 'node:test';
 import { isEngineError } from '../errors/engine-error.js';
 import { ALL, ID, logFixture, readAll } from './log-fixture.js';
@@ -65,8 +66,8 @@ test('a slow disk makes write ask for a pause, and non-blocking mode drop and co
   const kept = (await readAll(lossy)).length / 100;
   assert.ok(kept >= 2000 && kept < 6000, String(kept));
   assert.equal(kept + lossy.droppedLines, 50 * 655);
-  assert.equal(seen.dropped, lossy.droppedLines);
   await lossy.close();
+  assert.equal(seen.dropped, lossy.droppedLines);
 });
 
 test('a log that cannot be opened says so', async (t) => {
@@ -83,4 +84,26 @@ test('the log of a container that is just stopping is read whole', async (t) => 
   assert.equal((await readStopped()).toString(), 'last words');
   await closing;
   assert.equal((await readStopped()).toString(), 'last words');
+});
+
+test('a full disk stops nothing: what it refuses is counted, and what follows is written', { skip: process.getuid?.() === 0 ? false : 'needs root' }, async (t) => {
+  const { open, dir, path, seen, readStopped } = await logFixture(t);
+  if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=256k', 'tmpfs', dir]).status !== 0) return t.skip('no tmpfs can be mounted');
+  try {
+    const log = await open();
+    const chunk = Buffer.from(`${'x'.repeat(99)}\n`.repeat(500));
+    for (let i = 0; i < 10; i++) if (!log.write('stdout', chunk)) await new Promise<void>((resolve) => log.onceDrained(resolve));
+    await readAll(log, { tail: 1 });
+    assert.ok(log.droppedLines > 0);
+    const kept = (await readAll(log)).length / 100;
+    assert.equal(kept + log.droppedLines, 5000);
+    assert.equal(seen.failures.length, 1);
+    await truncate(path, 0);
+    log.write('stdout', Buffer.from('again\n'));
+    await log.close();
+    assert.equal((await readStopped()).toString(), 'again\n');
+    assert.equal(seen.dropped, log.droppedLines);
+  } finally {
+    spawnSync('umount', [dir]);
+  }
 });

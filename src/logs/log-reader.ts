@@ -34,6 +34,7 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
   readonly #optionsKey: string;
   readonly #follower: Follower = { wake: undefined };
   #isStopped = false;
+  #damagedBytes = 0;
 
   /**
    * @param open takes a snapshot of the log when the first piece is asked for.
@@ -46,7 +47,7 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
     private readonly live: LiveLog | undefined,
     private readonly onDamage: OnDamage,
   ) {
-    this.#decoder = format.createDecoder(options, onDamage);
+    this.#decoder = format.createDecoder(options, (bytes) => (this.#damagedBytes += bytes));
     this.#optionsKey = [options.stdout, options.stderr, options.timestamps, options.details, options.multiplexed, options.sinceNs, options.untilNs].join();
     this.#run = this.#read();
   }
@@ -152,6 +153,8 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
     } finally {
       segment.release();
       giveBuffer(buffer);
+      if (this.#damagedBytes > 0) this.onDamage(this.#damagedBytes);
+      this.#damagedBytes = 0;
     }
   }
 }

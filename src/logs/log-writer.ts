@@ -52,6 +52,8 @@ export class LogWriter {
   #lastTimeNs: bigint;
   #writtenTimeNs: bigint | undefined;
   #isDraining = false;
+  /** The disk refused the last write: said once, not for every write that follows. */
+  #isFailing = false;
   #onDrained: (() => void)[] = [];
   #flushWaiters: { readonly target: number; readonly resolve: () => void }[] = [];
   /** Largest amount waiting in non-blocking mode; undefined in blocking mode. */
@@ -206,10 +208,12 @@ export class LogWriter {
     try {
       if (bytes > 0) await this.file.append(records);
       this.events.written(bytes);
+      this.#isFailing = false;
     } catch (error) {
       // A full disk must not stop the container: what the disk refuses is lost, and said to be.
       this.events.dropped(records.reduce((sum, record) => sum + this.encoder.count(record), 0));
-      this.events.failed(error, 'log lines are lost');
+      if (!this.#isFailing) this.events.failed(error, 'log lines are lost');
+      this.#isFailing = true;
     }
     for (const { buffer } of batches) giveBuffer(buffer);
     this.#pendingBytes -= bytes;
