@@ -32,7 +32,7 @@ async function measure(what: string, payloadBytes: number, task: () => Promise<u
   await task();
   const seconds = (performance.now() - start) / 1000;
   const { user, system } = process.cpuUsage(cpu);
-  console.log(JSON.stringify({ bench: 'logs/write-read', what, seconds: Number(seconds.toFixed(3)), cpuSeconds: Number(((user + system) / 1e6).toFixed(3)), payloadMBps: Math.round(payloadBytes / 1e6 / seconds), rssMB: Math.round(process.memoryUsage.rss() / 1e6) }));
+  console.log(JSON.stringify({ bench: 'logs/write-read', what, seconds: Number(seconds.toFixed(3)), cpuSeconds: Number(((user + system) / 1e6).toFixed(3)), payloadMBps: Math.round(payloadBytes / 1e6 / seconds), payloadMBperCpuSecond: Math.round(payloadBytes / (user + system)), rssMB: Math.round(process.memoryUsage.rss() / 1e6) }));
 }
 
 const dir = await mkdtemp(join(tmpdir(), 'logs-bench-'));
