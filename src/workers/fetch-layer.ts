@@ -13,6 +13,7 @@ import { type HttpLimits, type HttpRequest, readBody, sendRequest, type TlsSetti
 import { type ExtractResult, LayerExtractor } from '../storage/tar/layer-extractor.js';
 import { createDecompressor, type Decompressor } from './decompress.js';
 import { type Outcome, unwrap } from './outcome.js';
+import { bufferDied } from './young-collector.js';
 
 /** Where the blob is and what to present there; the main thread sends another when this one is refused. */
 export interface LayerSource {
@@ -177,6 +178,7 @@ class LayerSink {
     this.#blobBytes += chunk.length;
     if (this.#blobBytes > this.#input.sizeBytes) throw damaged(`the layer is longer than the ${this.#input.sizeBytes} bytes that its manifest declares`, this.#input);
     this.#blobHash.update(chunk);
+    bufferDied(chunk.length);
     if (this.#failure) return;
     try {
       await this.#decompressor.write(chunk);
@@ -209,6 +211,7 @@ class LayerSink {
   #extract(chunk: Buffer): void {
     this.#tarHash.update(chunk);
     this.#extractor.write(chunk);
+    bufferDied(chunk.length);
   }
 }
 
