@@ -3,6 +3,7 @@ import { rm } from 'node:fs/promises';
 import { messageOf } from './errors/engine-error.js';
 import type { Config } from './config/config.js';
 import { startEngine, type Engine } from './engine.js';
+import { limitArenas } from './sys/memory.js';
 import { claimPidfile } from './sys/pidfile.js';
 import { createLogger } from './telemetry/logger.js';
 
@@ -12,6 +13,7 @@ const IMPATIENT_SIGNALS = 3;
 /** Runs until the daemon is told to stop. Returns the exit code; what went wrong is the last line of the log. */
 export async function runDaemon(config: Config): Promise<number> {
   const log = createLogger({ level: config.debug ? 'debug' : config.logLevel, format: config.logFormat, rawLogs: config.rawLogs, stream: process.stderr });
+  limitArenas();
   process.on('unhandledRejection', (error) => log.error({ err: error }, 'unhandled rejection'));
   let engine: Engine | undefined;
   let signals = 0;

@@ -38,6 +38,7 @@ import { execRoutes } from './http/routes/exec.js';
 import { imageRoutes } from './http/routes/images.js';
 import { networkRoutes } from './http/routes/networks.js';
 import { pingRoutes } from './http/routes/ping.js';
+import { volumeRoutes } from './http/routes/volumes.js';
 import { systemRoutes } from './http/routes/system.js';
 import { invalid } from './errors/engine-error.js';
 import { FileImageStore } from './images/store.js';
@@ -54,6 +55,7 @@ import { applyHostLimits } from './runtime/validate-resources.js';
 import { validateContainer } from './runtime/validate.js';
 import { openOverlay2 } from './storage/overlay2.js';
 import { groupId } from './sys/group.js';
+import { releaseWhenIdle } from './sys/memory.js';
 import { readRecord, writeRecord } from './storage/record-store.js';
 import { LocalVolumes } from './storage/volumes.js';
 import { createStdio, reopenStdio } from './supervisor/stdio.js';
@@ -282,10 +284,12 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
         architecture: host.architecture,
       }),
       ...networkRoutes({ networks: network, containers }),
+      ...volumeRoutes({ volumes, containers, emit: (action, name, attributes) => emit('volume', action, name, attributes) }),
       ...eventRoutes(events),
     ],
   });
   const listeners: Listener[] = [];
+  let stopReleasing = (): void => undefined;
 
   let finish: (error: Error | undefined) => void = () => undefined;
   const ended = new Promise<Error | undefined>((resolve) => (finish = resolve));
@@ -317,6 +321,7 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
           for (const value of config.hosts) listeners.push(await front.listen(listenSpec(value, gid)));
         },
         drain: async () => {
+          stopReleasing();
           await Promise.all(listeners.map((listener) => listener.close(LISTENER_CLOSE_MS)));
           if (!config.liveRestore) await stopContainers(containers, config.shutdownTimeoutSeconds, log);
           await network.stop();
@@ -325,7 +330,10 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
           await layers.close();
           await Promise.all([pool.close(), transferPool.pool.close()]);
         },
-        onServing,
+        onServing: () => {
+          stopReleasing = releaseWhenIdle(() => pool.queued === 0 && transferPool.pool.queued === 0);
+          onServing();
+        },
         onFailed: (error) => {
           failure = error instanceof Error ? error : new Error(String(error));
         },

@@ -1,5 +1,8 @@
-#!/usr/bin/env node
-/** The process: command line, pidfile, signals and exit codes. The daemon's parts are loaded only when it is to run. */
+#!/usr/bin/env -S node --max-semi-space-size=1 --v8-pool-size=1 --max-lazy
+/**
+ * The process: what the command line asks for, and the exit code. The daemon's parts are loaded only when it is to run.
+ * The flags above keep V8 small; they cannot be set from inside a process that has started.
+ */
 import { startUp } from './config/start-up.js';
 import { PRODUCT_VERSION } from './version.js';
 

@@ -28,7 +28,7 @@ export function engined(options: EnginedOptions = {}): EngineKind {
       const configFile = join(dir, 'daemon.json');
       writeFileSync(configFile, '{}');
       return [
-        process.execPath, MAIN,
+        MAIN,
         '--config-file', configFile,
         '--host', `unix://${socketPath}`,
         '--data-root', join(dir, 'data'),
