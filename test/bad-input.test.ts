@@ -39,7 +39,8 @@ afterEach(async () => {
   // One failure must not make the next tests fail.
   for (const { Id } of containers) await callJson(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`);
   assert.equal(containers.length, 0, 'no half-made container');
-  const images = await callJson<{ RepoTags: string[] }[]>(engine.socketPath, 'GET', '/images/json?all=1');
+  const images = await callJson<{ Id: string; RepoTags: string[] }[]>(engine.socketPath, 'GET', '/images/json?all=1');
+  for (const { Id } of images) if (Id !== registry.image.id) await callJson(engine.socketPath, 'DELETE', `/images/${Id}?force=1`);
   assert.deepEqual(images.flatMap(({ RepoTags }) => RepoTags), [registry.reference], 'no half-made image');
 });
 
@@ -208,11 +209,13 @@ describe('registries that break or lie', () => {
   });
 
   test('a layer that is longer than declared', async () => {
+    // A layer of its own: one that came whole in an earlier pull may still be at hand.
+    const long = buildLayer([{ path: 'long', content: 'and longer' }]);
     await failure(({ path }, response) => {
-      if (!isBlob(layer.digest, path)) return false;
-      response.writeHead(200).end(Buffer.concat([layer.blob, Buffer.alloc(5_000_000)]));
+      if (!isBlob(long.digest, path)) return false;
+      response.writeHead(200).end(Buffer.concat([long.blob, Buffer.alloc(5_000_000)]));
       return true;
-    });
+    }, buildImage({ layers: [long] }));
   });
 
   test('a configuration that is not the one of the manifest, and one with other layers', async () => {

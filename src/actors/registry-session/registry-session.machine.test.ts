@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import { createActor } from 'xstate';
+import { afterEach, test } from 'node:test';
+import { createActor, type AnyActor } from 'xstate';
 import { internal, isEngineError, unauthorized, unavailable } from '../../errors/engine-error.js';
 import type { Refusal } from '../../registry/access.js';
 import type { Authorization } from '../../registry/token.js';
@@ -11,6 +11,12 @@ import type { SessionCommand, SessionInput } from './registry-session.messages.j
 
 const endpoint = { url: 'https://r', tls: { verify: true } };
 const bearer: Place = { endpoint, scheme: { kind: 'bearer', realm: 'https://t', service: undefined } };
+
+/** A session waits minutes for more work before it ends: its timer would keep the process. */
+const started: AnyActor[] = [];
+afterEach(() => {
+  for (const actor of started.splice(0)) actor.stop();
+});
 
 function start(overrides: Partial<SessionEffects> = {}, credentials?: SessionInput['credentials']) {
   const replies = new Replies();
@@ -30,6 +36,7 @@ function start(overrides: Partial<SessionEffects> = {}, credentials?: SessionInp
   };
   const machine = createSessionMachine(effects, replies, () => clock);
   const actor = createActor(machine, { input: { host: { name: 'r', isMirror: false, isInsecure: false, endpoints: [endpoint] }, credentials } }).start();
+  started.push(actor);
   const grant = (scope: string, refusal?: Refusal, signal?: AbortSignal) =>
     replies.ask<SessionCommand>(actor, { type: 'session.grant', scope, refusal }, signal);
   return { actor, calls, grant, advance: (ms: number) => (clock += ms), state: () => actor.getSnapshot().value };
