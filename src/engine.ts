@@ -41,6 +41,7 @@ import { pingRoutes } from './http/routes/ping.js';
 import { volumeRoutes } from './http/routes/volumes.js';
 import { systemRoutes } from './http/routes/system.js';
 import { invalid } from './errors/engine-error.js';
+import { importImage } from './images/import.js';
 import { FileImageStore } from './images/store.js';
 import { createLogDriver } from './logs/log-driver.js';
 import { HostNetworks } from './network/host-networks.js';
@@ -281,6 +282,7 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
         users,
         emit: (action, id, attributes) => emit('image', action, id, attributes),
         containers: new CommitSource(containers, (action, record, attributes) => hooks.emit(action, record, attributes)),
+        importer: (request) => importImage({ images, layers, pool: transferPool.pool }, request),
         architecture: host.architecture,
       }),
       ...networkRoutes({ networks: network, containers }),

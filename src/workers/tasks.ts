@@ -2,6 +2,7 @@
 export const tasks = {
   changes: async () => (await import('../storage/tasks/changes.js')).changes,
   'commit-diff': async () => (await import('../storage/tasks/commit-diff.js')).commitDiff,
+  'extract-layer': async () => (await import('./extract-layer.js')).extractLayer,
   'fetch-layer': async () => (await import('./fetch-layer.js')).fetchLayer,
   'populate-volume': async () => (await import('../storage/tasks/populate-volume.js')).populateVolume,
   'remove-trees': async () => (await import('../storage/tasks/remove-trees.js')).removeTrees,

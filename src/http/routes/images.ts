@@ -1,9 +1,11 @@
 /** Image operations of the Engine API. */
-import { conflict, forbidden, invalid, notFound } from '../../errors/engine-error.js';
+import { conflict, forbidden, invalid, messageOf, notFound } from '../../errors/engine-error.js';
+import { bytesMessage, encodeMessage, errorMessage, type ProgressMessage } from '../../actors/pull/progress.js';
 import type { Pulls } from '../../actors/pull/pulls.js';
 import { chainOf } from '../../images/chain.js';
 import { commitImage } from '../../images/commit.js';
 import { historyOf } from '../../images/history.js';
+import { type ImportRequest, openUrl } from '../../images/import.js';
 import { pruneImages } from '../../images/prune.js';
 import { familiarString, type ImageReference, isDigest, isTag, parseReference, withDefaultTag, withTagOrDigest } from '../../images/reference.js';
 import { eventAttributes, type ImageEmit, type ImageUsers, removeImage } from '../../images/removal.js';
@@ -13,11 +15,11 @@ import type { ContainerConfig } from '../../ports/container.js';
 import type { Image } from '../../ports/images.js';
 import type { LayerStore } from '../../ports/storage.js';
 import { decodeCredentials } from '../../registry/credentials.js';
-import { canRun, formatPlatform, parsePlatform, type Platform } from '../../registry/platform.js';
+import { canRun, formatPlatform, hostPlatform, parsePlatform, type Platform } from '../../registry/platform.js';
 import { parseFilters } from '../api/filters.js';
 import { decodeCommitConfig, decodePrune, decodeSelection, historyJson, inspectJson, summaryJson } from '../api/images.js';
 import type { Exchange } from '../exchange.js';
-import { pump } from '../response-stream.js';
+import { pump, type ResponseStream } from '../response-stream.js';
 import { route, type Route } from '../route.js';
 
 /** A container that is being committed. */
@@ -45,6 +47,7 @@ export interface ImageRouteDeps {
   readonly users: ImageUsers;
   readonly emit: ImageEmit;
   readonly containers: CommitSources;
+  readonly importer: (request: ImportRequest) => Promise<Image>;
   /** For images that are not made from another: `amd64`. */
   readonly architecture: string;
 }
@@ -115,16 +118,57 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
   ];
 }
 
-async function createImage(x: Exchange, { pulls }: ImageRouteDeps): Promise<void> {
+async function createImage(x: Exchange, deps: ImageRouteDeps): Promise<void> {
+  const { pulls } = deps;
   const fromImage = x.query.text('fromImage');
-  if (fromImage === '') throw invalid('the parameter fromImage is missing', { code: 'MISSING_PARAMETER' });
+  const fromSrc = x.query.text('fromSrc');
   const platform = x.atLeast(1, 32) && x.query.text('platform') !== '' ? parsePlatform(x.query.text('platform')) : undefined;
+  if (fromImage === '' && fromSrc === '') throw invalid('one of the parameters fromImage and fromSrc is needed', { code: 'MISSING_PARAMETER' });
+  if (fromImage === '') return createFromArchive(x, deps, fromSrc, platform ?? { ...hostPlatform(), variant: '' });
   const reference = pullReference(fromImage, x.query.text('tag'));
   const credentials = decodeCredentials(x.header('x-registry-auth'));
   const request = { reference, platform, credentials };
   const isOne = reference.tag !== undefined || reference.digest !== undefined;
   const subscription = await (isOne ? pulls.pull(request, x.signal) : pulls.pullAllTags(request, x.signal));
   await pump(subscription, x.stream(200, { 'Content-Type': 'application/json' }));
+}
+
+const REPORT_INTERVAL_MS = 100;
+
+/** Import: the body (`-`) or what a URL gives becomes an image of one layer. */
+async function createFromArchive(x: Exchange, deps: ImageRouteDeps, fromSrc: string, platform: Platform): Promise<void> {
+  const { query } = x;
+  const repo = query.text('repo');
+  const reference = repo === '' ? undefined : newName(repo, query.text('tag'));
+  const remote = fromSrc === '-' ? undefined : await openUrl(fromSrc, x.signal);
+  const source = remote?.body ?? (x.bodyStream() as AsyncIterable<Buffer>);
+  const total = remote?.totalBytes ?? Math.max(x.bodyLength, 0);
+
+  let stream: ResponseStream | undefined;
+  const say = (message: ProgressMessage): void => {
+    stream ??= x.stream(200, { 'Content-Type': 'application/json' });
+    stream.write(encodeMessage(message));
+  };
+  if (remote) say({ status: `Downloading from ${remote.url.origin}${remote.url.pathname}` });
+  let reportedAt = 0;
+  const onProgress = (current: number): void => {
+    if (Date.now() - reportedAt < REPORT_INTERVAL_MS) return;
+    reportedAt = Date.now();
+    say(bytesMessage(remote ? 'Downloading' : 'Importing', '', current, total));
+  };
+  const message = query.text('message');
+  const comment = message === '' && remote ? `Imported from ${remote.url.origin}${remote.url.pathname}` : message;
+  try {
+    const image = await deps.importer({ source, reference, comment, changes: query.all('changes'), platform, onProgress, signal: x.signal });
+    deps.emit('import', image.id, eventAttributes(image, image.id));
+    if (reference !== undefined) deps.emit('tag', image.id, eventAttributes(image, reference));
+    say({ status: image.id });
+  } catch (error) {
+    // Before the first byte the error is the reply.
+    if (!stream) throw error;
+    say(errorMessage(messageOf(error)));
+  }
+  stream?.end();
 }
 
 /** What a pull is about: neither tag nor digest means all tags. A digest wins over a tag, as it says more. */

@@ -1,0 +1,105 @@
+/** An image of one layer from an archive of a file system. */
+import { createWriteStream } from 'node:fs';
+import { rm, statfs } from 'node:fs/promises';
+import { pipeline } from 'node:stream/promises';
+import { cancelled, invalid, isEngineError } from '../errors/engine-error.js';
+import type { Image, ImageConfigDocument, ImageStore } from '../ports/images.js';
+import type { LayerStore } from '../ports/storage.js';
+import type { Platform } from '../registry/platform.js';
+import { DEFAULT_LIMITS, sendRequest } from '../registry/http.js';
+import { storageError } from '../storage/storage-error.js';
+import type { WorkerPool } from '../workers/pool.js';
+import { applyChanges } from './changes.js';
+
+export interface ImportDeps {
+  readonly images: ImageStore;
+  readonly layers: LayerStore;
+  readonly pool: WorkerPool;
+}
+
+export interface ImportRequest {
+  readonly source: AsyncIterable<Buffer>;
+  /** Name with tag to give to the image. */
+  readonly reference: string | undefined;
+  readonly comment: string;
+  /** Dockerfile instructions. */
+  readonly changes: readonly string[];
+  readonly platform: Platform;
+  /** Told of the bytes read so far, at every piece. */
+  readonly onProgress: (bytes: number) => void;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Reads the archive (plain, gzip or zstd) and registers the image. Throws `invalid` for bad changes before anything is
+ * read and for what is no archive, `cancelled` when the signal aborts.
+ */
+export async function importImage({ images, layers, pool }: ImportDeps, request: ImportRequest): Promise<Image> {
+  const config = applyChanges({}, request.changes);
+  const staged = await layers.stage();
+  // Beside the layer, so that whatever happens the store clears it away.
+  const blobPath = `${staged.tarSplitPath}.import`;
+  try {
+    await receive(request, blobPath);
+    const { bavail, bsize } = await statfs(staged.diffDir);
+    const { diffDir, tarSplitPath } = staged;
+    const { diffId, ...extracted } = await pool.run('extract-layer', { blobPath, maxTarBytes: bavail * bsize, diffDir, tarSplitPath });
+    await rm(blobPath);
+    request.signal.throwIfAborted();
+    const layer = await staged.commit({ ...extracted, diffId, parent: undefined });
+    layers.retain(layer.chainId);
+    try {
+      const image = await images.create(Buffer.from(JSON.stringify(documentOf(request, config, diffId))));
+      if (request.reference !== undefined) await images.tag(request.reference, image.id);
+      return images.get(image.id) ?? image;
+    } finally {
+      await layers.release(layer.chainId);
+    }
+  } catch (error) {
+    await staged.discard();
+    throw request.signal.aborted && !isEngineError(error) ? cancelled('the import was cancelled', { cause: error }) : error;
+  }
+}
+
+async function receive({ source, onProgress, signal }: ImportRequest, path: string): Promise<void> {
+  let bytes = 0;
+  const counted = async function* (): AsyncGenerator<Buffer> {
+    for await (const chunk of source) {
+      bytes += chunk.length;
+      onProgress(bytes);
+      yield chunk;
+    }
+  };
+  try {
+    await pipeline(counted(), createWriteStream(path, { flags: 'wx', mode: 0o600 }), { signal });
+  } catch (error) {
+    throw storageError(error, 'importing an image');
+  }
+}
+
+function documentOf({ comment, platform }: ImportRequest, config: ImageConfigDocument['config'], diffId: ImageConfigDocument['rootfs']['diff_ids'][number]): ImageConfigDocument {
+  const created = new Date().toISOString();
+  const note = comment === '' ? {} : { comment };
+  return {
+    architecture: platform.architecture,
+    ...(platform.variant === '' ? {} : { variant: platform.variant }),
+    os: platform.os,
+    created,
+    ...note,
+    ...(config === undefined ? {} : { config }),
+    rootfs: { type: 'layers', diff_ids: [diffId] },
+    history: [{ created, ...note }],
+  };
+}
+
+/** The archive at a URL. Throws `invalid` for what is no http(s) URL and for any status but 200. */
+export async function openUrl(text: string, signal: AbortSignal): Promise<{ readonly url: URL; readonly totalBytes: number; readonly body: AsyncIterable<Buffer> }> {
+  const url = URL.canParse(text) && /^https?:/.test(text) ? new URL(text) : URL.canParse(`http://${text}`) ? new URL(`http://${text}`) : undefined;
+  if (!url) throw invalid(`invalid fromSrc: ${JSON.stringify(text)} is not a URL`, { code: 'INVALID_SOURCE' });
+  const response = await sendRequest({ method: 'GET', url: url.href, tls: { verify: true }, limits: DEFAULT_LIMITS, signal });
+  if (response.statusCode !== 200) {
+    response.destroy();
+    throw invalid(`failed to fetch ${url.origin}${url.pathname}: ${response.statusCode} ${response.statusMessage}`, { code: 'SOURCE_STATUS' });
+  }
+  return { url, totalBytes: Number(response.headers['content-length'] ?? 0), body: response };
+}
