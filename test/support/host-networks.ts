@@ -1,0 +1,122 @@
+/** The network driver over real namespaces, bridges and iptables, under names of its own. */
+import { type ChildProcess, type ChildProcessByStdio, execFileSync, fork, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import type { Readable } from 'node:stream';
+import { HostNetworks } from '../../src/network/host-networks.js';
+import type { Logger } from '../../src/ports/logger.js';
+import type { AttachRequest, AttachResult, PublishedPort } from '../../src/ports/network.js';
+import { inNetns } from '../../src/sys/netns.js';
+
+export interface NetworkPlan {
+  readonly bridge: string;
+  /** Address and prefix length of the bridge. */
+  readonly bip: string;
+  readonly netnsRoot: string;
+  readonly icc: boolean;
+  readonly iptables: boolean;
+}
+
+/** Unique on this machine: others may run the same tests at the same time. */
+export function networkPlan(directory: string, changes: Partial<NetworkPlan> = {}): NetworkPlan {
+  const [a = 0, b = 0] = randomBytes(2);
+  const bridge = `engt${randomBytes(3).toString('hex')}`;
+  return { bridge, bip: `10.${a}.${b}.1/24`, netnsRoot: `${directory}/${bridge}`, icc: true, iptables: true, ...changes };
+}
+
+/** A driver as the daemon makes it. `identities` outlives it, as the daemon's data directory does. */
+export function networksOf(plan: NetworkPlan, log: Logger, identities: { value: unknown } = { value: undefined }): HostNetworks {
+  return new HostNetworks({
+    bridge: {
+      name: plan.bridge,
+      bip: plan.bip,
+      fixedCidr: '',
+      defaultGateway: '',
+      mtu: 1400,
+      icc: plan.icc,
+      ipMasq: true,
+      ipForward: true,
+      ipForwardNoDrop: true,
+      iptables: plan.iptables,
+      addressPools: [],
+    },
+    publishIp: '0.0.0.0',
+    netnsRoot: plan.netnsRoot,
+    log,
+    identities: {
+      read: () => Promise.resolve(identities.value),
+      write: (value) => {
+        identities.value = value;
+        return Promise.resolve();
+      },
+    },
+  });
+}
+
+export interface Sandbox extends AttachResult {
+  readonly id: string;
+  readonly path: string;
+}
+
+/** A namespace with an endpoint on the default bridge. */
+export async function attachSandbox(networks: HostNetworks, ports: readonly PublishedPort[] = [], changes: Partial<AttachRequest> = {}): Promise<Sandbox> {
+  const id = randomBytes(32).toString('hex');
+  const path = await networks.createSandbox(id);
+  try {
+    const result = await networks.attach({ containerId: id, network: 'bridge', netnsPath: path, interfaceName: 'eth0', aliases: [], dnsNames: ['web'], ports, ...changes });
+    return { id, path, ...result };
+  } catch (error) {
+    await networks.removeSandbox(id);
+    throw error;
+  }
+}
+
+export async function detachSandbox(networks: HostNetworks, { id, endpoint, ports }: Sandbox): Promise<void> {
+  await networks.detach(id, endpoint, ports);
+  await networks.removeSandbox(id);
+}
+
+/** Runs a program inside the namespace to its end and returns its output; throws when it fails. */
+export function runInside(path: string, program: string, ...args: readonly string[]): string {
+  return inNetns(path, () => execFileSync(program, args, { encoding: 'utf8', timeout: 10_000, stdio: ['ignore', 'pipe', 'pipe'] }));
+}
+
+/** Starts a program inside the namespace; the caller ends it. */
+export function startInside(path: string, program: string, ...args: readonly string[]): ChildProcessByStdio<null, Readable, null> {
+  return inNetns(path, () => spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] }));
+}
+
+export async function endProcess(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+}
+
+/** The packet filter without what is ours; byte for byte otherwise, counters left out. */
+export function foreignRules(bridge: string): string {
+  return ['iptables-save', 'ip6tables-save']
+    .map((program) => execFileSync(program, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }))
+    .join('')
+    .split('\n')
+    .filter((line) => !line.startsWith('#') && !line.includes(bridge) && !line.includes('ENGINE-USER'))
+    .map((line) => line.replace(/ \[\d+:\d+\]$/, ''))
+    .join('\n');
+}
+
+export interface ChildReport {
+  readonly sandboxes: readonly Sandbox[];
+  readonly identities: unknown;
+}
+
+/** Attaches a sandbox for each list of ports in a process of its own, which then dies as a crashed daemon does. */
+export async function attachAndCrash(module: string, plan: NetworkPlan, ports: readonly (readonly PublishedPort[])[]): Promise<ChildReport> {
+  const child = fork(module, [JSON.stringify({ plan, ports })], { execArgv: [], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+  const [report] = (await Promise.race([
+    once(child, 'message'),
+    once(child, 'exit').then(([code]) => {
+      throw new Error(`the process that was to crash ended with ${String(code)}`);
+    }),
+  ])) as [ChildReport];
+  await endProcess(child);
+  return report;
+}
