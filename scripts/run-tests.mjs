@@ -47,6 +47,14 @@ async function* allTests() {
   for (const [name, value] of totals) yield { type: 'test:diagnostic', data: { nesting: 0, message: `${name} ${value}` } };
 }
 
-// A new network namespace has its loopback down.
-execFileSync('ip', ['link', 'set', 'lo', 'up']);
+// A new network namespace has its loopback down and nothing else; some tests want an address as a machine has one.
+for (const command of [
+  'link set lo up',
+  'link add machine0 type veth peer name machine1',
+  'link set machine1 up',
+  'address add 192.0.2.2/24 dev machine0',
+  'link set machine0 up',
+]) {
+  execFileSync('ip', command.split(' '));
+}
 Readable.from(allTests()).compose(new SpecReporter()).pipe(process.stdout);
