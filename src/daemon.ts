@@ -1,18 +1,24 @@
-/** The running daemon as a process: pidfile, signals, its log, the exit code. */
+/** The running daemon as a process: pidfile, locks, signals, its log, the exit code. */
 import { rm } from 'node:fs/promises';
-import { messageOf } from './errors/engine-error.js';
-import type { Config } from './config/config.js';
+import { isEngineError, messageOf } from './errors/engine-error.js';
+import { LiveConfig, type ReloadResult } from './config/live-config.js';
+import type { LoadedConfig } from './config/settings.js';
 import { startEngine, type Engine } from './engine.js';
+import type { Logger } from './ports/logger.js';
+import { lockDirectory, type LockedDirectory } from './sys/directory-lock.js';
 import { limitArenas } from './sys/memory.js';
 import { claimPidfile } from './sys/pidfile.js';
-import { createLogger } from './telemetry/logger.js';
+import { createLogger, type LogLevel } from './telemetry/logger.js';
 
 /** Asked this often to stop, the daemon ends at once. */
 const IMPATIENT_SIGNALS = 3;
 
 /** Runs until the daemon is told to stop. Returns the exit code; what went wrong is the last line of the log. */
-export async function runDaemon(config: Config): Promise<number> {
-  const log = createLogger({ level: config.debug ? 'debug' : config.logLevel, format: config.logFormat, rawLogs: config.rawLogs, stream: process.stderr });
+export async function runDaemon(loaded: LoadedConfig): Promise<number> {
+  const config = new LiveConfig(loaded);
+  const { logFormat, pidfile, rawLogs } = config.current;
+  const level = (): LogLevel => (config.current.debug ? 'debug' : config.current.logLevel);
+  const log = createLogger({ level: level(), format: logFormat, rawLogs, stream: process.stderr });
   limitArenas();
   process.on('unhandledRejection', (error) => log.error({ err: error }, 'unhandled rejection'));
   let engine: Engine | undefined;
@@ -25,20 +31,48 @@ export async function runDaemon(config: Config): Promise<number> {
   };
   process.on('SIGTERM', () => onSignal('SIGTERM'));
   process.on('SIGINT', () => onSignal('SIGINT'));
+  config.onReload((result) => {
+    log.setLevel(level());
+    logReload(log, result);
+  });
+  process.on('SIGHUP', () => config.reload({ dryRun: false }));
+  const locks: LockedDirectory[] = [];
   try {
-    await claimPidfile(config.pidfile);
+    await claimPidfile(pidfile);
     try {
-      engine = await startEngine(config, log, () => log.info({ addresses: engine?.addresses() }, 'API listens'));
+      const roots = await lockRoots(config, locks);
+      engine = await startEngine(config, roots, log, () => log.info({ addresses: engine?.addresses() }, 'API listens'));
       if (signals > 0) engine.stop();
       const error = await engine.ended;
       if (error) throw error;
       log.info({}, 'stopped');
       return 0;
     } finally {
-      await rm(config.pidfile, { force: true });
+      await Promise.all(locks.map((lock) => lock.release()));
+      await rm(pidfile, { force: true });
     }
   } catch (error) {
-    log.error({ err: error }, `engined cannot run: ${messageOf(error)}`);
+    // What was expected to go wrong says all in its message.
+    log.error(isEngineError(error) && error.kind !== 'internal' ? {} : { err: error }, `engined cannot run: ${messageOf(error)}`);
     return 1;
   }
+}
+
+/** The two directories of the daemon, locked; as a reload cannot change them, they are read once. */
+async function lockRoots(config: LiveConfig, locks: LockedDirectory[]): Promise<{ dataRoot: string; execRoot: string }> {
+  const { dataRoot, execRoot } = config.current;
+  const data = await lockDirectory('data-root', dataRoot);
+  locks.push(data);
+  const exec = await lockDirectory('exec-root', execRoot);
+  locks.push(exec);
+  return { dataRoot: data.path, execRoot: exec.path };
+}
+
+function logReload(log: Logger, { ok, message, entries }: ReloadResult): void {
+  if (!ok) return log.error({}, `reload failed, the configuration stays as it was: ${message}`);
+  for (const { key, verdict, before, after } of entries) {
+    if (verdict === 'needs-restart') log.warn({ key, before, after }, 'reload: takes effect only after a restart');
+    else log.info({ key, before, after }, verdict === 'removed' ? 'reload: back to its default' : 'reload: applied');
+  }
+  return log.info({}, 'configuration reloaded');
 }

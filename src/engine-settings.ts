@@ -39,13 +39,13 @@ export function containerDefaults(config: Config, hostname: string, facts: HostF
 }
 
 /** Throws invalid for a cgroup driver that this host does not have. */
-export async function systemSettings(config: Config, facts: HostFacts, id: string): Promise<Settings> {
+export async function systemSettings(current: () => Config, roots: { readonly dataRoot: string; readonly execRoot: string }, facts: HostFacts, id: string): Promise<Settings> {
+  const config = current();
   const cgroupDriver = chooseCgroupDriver(config.execOpts, facts);
   const initPath = config.initPath || (await firstOnPath(INIT_BINARIES));
-  const entry = (name: string): RuntimeEntry => config.runtimes[name] ?? (name.includes('.') || name.startsWith('/') ? { runtimeType: name } : { path: 'runc' });
-  const shown: SystemSettings = {
+  const shown = (config: Config): SystemSettings => ({
     id,
-    dataRoot: config.dataRoot,
+    dataRoot: roots.dataRoot,
     debug: config.debug,
     labels: config.labels,
     experimental: config.experimental,
@@ -61,26 +61,27 @@ export async function systemSettings(config: Config, facts: HostFacts, id: strin
     httpProxy: config.httpProxy,
     httpsProxy: config.httpsProxy,
     noProxy: config.noProxy,
-    cdiSpecDirs: config.cdiSpecDirs,
+    // Without the feature no device can be asked for.
+    cdiSpecDirs: config.features['cdi'] === true ? config.cdiSpecDirs : [],
     securityOptions: [
       ...(facts.apparmor ? ['name=apparmor'] : []),
       ...(facts.seccomp ? [`name=seccomp,profile=${config.seccompProfile}`] : []),
       ...(facts.cgroup.namespaces && facts.cgroup.version === 2 ? ['name=cgroupns'] : []),
     ],
     ipForward: config.ipForward,
-    supervisorAddress: config.supervisor || join(config.execRoot, 'containerd', 'containerd.sock'),
+    supervisorAddress: config.supervisor || join(roots.execRoot, 'supervisor', 'supervisor.sock'),
     supervisorNamespace: config.supervisorNamespace,
     pluginsNamespace: config.supervisorPluginsNamespace,
     initBinary: initPath === '' ? '' : (initPath.split('/').at(-1) ?? ''),
     addressPools: config.defaultAddressPools,
-  };
+  });
   return {
     bridge: config.bridge === 'none' ? undefined : bridgeOptions(config),
     cgroupDriver,
     initPath,
-    shown: () => shown,
+    shown: () => shown(current()),
     runtimeChoice(name) {
-      const runtime = entry(name);
+      const runtime = runtimeEntry(current().runtimes, name);
       if (runtime.runtimeType !== undefined && runtime.runtimeType !== RUNC_SHIM) return { type: runtime.runtimeType, ...(runtime.options ? { options: runtime.options } : {}) };
       return { type: RUNC_SHIM, systemdCgroup: cgroupDriver === 'systemd', ...(runtime.path === undefined ? {} : { binaryName: runtime.path }) };
     },
@@ -93,6 +94,15 @@ export async function systemSettings(config: Config, facts: HostFacts, id: strin
       ];
     },
   };
+}
+
+/** @throws EngineError invalid for a name that is neither registered (any more) nor that of a shim. */
+function runtimeEntry(runtimes: Config['runtimes'], name: string): RuntimeEntry {
+  const registered = Object.hasOwn(runtimes, name) ? runtimes[name] : undefined;
+  if (registered) return registered;
+  if (name === 'runc') return { path: 'runc' };
+  if (name.includes('.')) return { runtimeType: name };
+  throw invalid(`unknown or invalid runtime name: ${name}`, { code: 'UNKNOWN_RUNTIME' });
 }
 
 function bridgeOptions(config: Config): BridgeOptions {

@@ -25,14 +25,15 @@ import { SystemService } from './actors/engine/system.js';
 import { ExecDirectory } from './actors/exec/directory.js';
 import { Replies } from './actors/kit/replies.js';
 import { createPullSystem, createTransferPool } from './actors/pull/system.js';
-import type { Config } from './config/config.js';
-import { parseHost } from './config/hosts.js';
+import { parseHost, type ListenAddress } from './config/hosts.js';
+import type { LiveConfig, ReloadResult } from './config/live-config.js';
 import { containerDefaults, systemSettings } from './engine-settings.js';
 import { openEventLog } from './events/event-log.js';
 import { createFront } from './http/front.js';
 import type { Listener, ListenSpec } from './http/listener.js';
 import { containerStreamRoutes } from './http/routes/container-streams.js';
 import { containerRoutes } from './http/routes/containers.js';
+import { engineConfigRoutes } from './http/routes/engine-config.js';
 import { eventRoutes } from './http/routes/events.js';
 import { execRoutes } from './http/routes/exec.js';
 import { imageRoutes } from './http/routes/images.js';
@@ -76,13 +77,24 @@ export interface Engine {
   stop(): void;
 }
 
-/** Puts the daemon together and starts it. `onServing` is called when the listeners are open. */
-export async function startEngine(config: Config, log: Logger, onServing: () => void): Promise<Engine> {
-  await Promise.all([mkdir(config.dataRoot, { recursive: true, mode: 0o711 }), mkdir(config.execRoot, { recursive: true, mode: 0o711 })]);
+/** The directories of this daemon, which exist and are its own. */
+export interface Roots {
+  readonly dataRoot: string;
+  readonly execRoot: string;
+}
+
+/**
+ * Puts the daemon together and starts it. `onServing` is called when the listeners are open.
+ * @throws EngineError for what is found to be wrong before anything was started.
+ */
+export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Roots, log: Logger, onServing: () => void): Promise<Engine> {
+  // For what a reload cannot change; reloadable options are read from `live.current` at each use.
+  const config = live.current;
+  const addresses = config.hosts.map(listenAddress);
   const [facts, host] = await Promise.all([readHostFacts(), readHostInfo()]);
   const seccomp = config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined' ? config.seccompProfile : await loadSeccompProfile(config.seccompProfile);
-  const inData = (...parts: string[]): string => join(config.dataRoot, ...parts);
-  const settings = await systemSettings(config, facts, await engineId(inData('engine-id.json')));
+  const inData = (...parts: string[]): string => join(dataRoot, ...parts);
+  const settings = await systemSettings(() => live.current, { dataRoot, execRoot }, facts, await engineId(inData('engine-id.json')));
 
   const replies = new Replies();
   const pool = createWorkerPool({ maxThreads: Math.min(availableParallelism(), MAX_WORKERS) });
@@ -91,20 +103,20 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
   const supervisor = createSupervisor({
     ...(config.supervisor === '' ? {} : { address: config.supervisor }),
     namespace: config.supervisorNamespace,
-    execRoot: config.execRoot,
-    dataRoot: config.dataRoot,
+    execRoot,
+    dataRoot,
     logger: log,
     criEnabled: config.criSupervisor,
     debug: config.debug,
   });
   const { tasks } = supervisor;
   const layers = await openOverlay2({ root: inData('overlay2'), workers: pool, log });
-  const images = new FileImageStore(config.dataRoot, layers);
+  const images = new FileImageStore(dataRoot, layers);
   const networkIdentities = inData('network', 'predefined.json');
   const network = new HostNetworks({
     bridge: settings.bridge,
     publishIp: config.ip,
-    netnsRoot: join(config.execRoot, 'netns'),
+    netnsRoot: join(execRoot, 'netns'),
     log,
     identities: {
       read: () => readRecord(networkIdentities),
@@ -137,7 +149,7 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
     specs,
     volumes,
     emit,
-    ioRoot: join(config.execRoot, 'io'),
+    ioRoot: join(execRoot, 'io'),
     find: (id) => containers.get(id),
     runtimeFor: ({ hostConfig }) => settings.runtimeChoice(hostConfig.Runtime),
     cgroupsPathFor: ({ id, hostConfig }) =>
@@ -174,7 +186,7 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
             images,
             network,
             logs,
-            defaults: () => containerDefaults(config, host.hostname, facts),
+            defaults: () => containerDefaults(live.current, host.hostname, facts),
             architecture: host.architecture,
             validate: (given, hostConfig) => validateContainer(given, hostConfig, facts, { cgroupDriver: settings.cgroupDriver }),
             find: (reference) => containers.find(reference),
@@ -202,7 +214,7 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
     replies,
     tasks,
     stdio,
-    ioRoot: join(config.execRoot, 'io'),
+    ioRoot: join(execRoot, 'io'),
     container: (id) => containers.get(id),
     buildProcess: (record, exec, tty, size) =>
       specs.buildExec({
@@ -227,9 +239,9 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
     layers,
     ...transferPool,
     emit: (action, id, attributes) => emit('image', action, id, attributes),
-    rules: () => ({ insecure: config.insecureRegistries, mirrors: config.registryMirrors, certsDir: CERTS_DIR }),
-    maxConcurrentDownloads: () => config.maxConcurrentDownloads,
-    maxAttempts: () => config.maxDownloadAttempts,
+    rules: () => ({ insecure: live.current.insecureRegistries, mirrors: live.current.registryMirrors, certsDir: CERTS_DIR }),
+    maxConcurrentDownloads: () => live.current.maxConcurrentDownloads,
+    maxAttempts: () => live.current.maxDownloadAttempts,
   });
   tasks.onEvent((event) => {
     switch (event.type) {
@@ -288,14 +300,29 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
       ...networkRoutes({ networks: network, containers }),
       ...volumeRoutes({ volumes, containers, emit: (action, name, attributes) => emit('volume', action, name, attributes) }),
       ...eventRoutes(events),
+      ...engineConfigRoutes(live),
     ],
+  });
+  live.onReload((result) => {
+    if (result.ok) emit('daemon', 'reload', settings.shown().id, { name: host.hostname, ...reloadOutcome(result), ...live.reloadableSettings() });
   });
   const listeners: Listener[] = [];
   let stopReleasing = (): void => undefined;
+  let hasRecovered = false;
+  let failure: Error | undefined;
+  const close = async (): Promise<void> => {
+    await Promise.all(listeners.map((listener) => listener.close(LISTENER_CLOSE_MS)));
+    if (hasRecovered && !failure && !live.current.liveRestore) await stopContainers(containers, live.current.shutdownTimeoutSeconds, log);
+    // Before that it does not know the containers of an earlier run, which may still need the bridge.
+    if (hasRecovered) await network.stop();
+    await supervisor.stop();
+    await events.close();
+    await layers.close();
+    await Promise.all([pool.close(), transferPool.pool.close()]);
+  };
 
   let finish: (error: Error | undefined) => void = () => undefined;
   const ended = new Promise<Error | undefined>((resolve) => (finish = resolve));
-  let failure: Error | undefined;
   const root = createActor(
     createEngineMachine(
       {
@@ -312,6 +339,7 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
         },
         recover: async () => {
           await recoverContainers({ log, records, containers, tasks, layers, network });
+          hasRecovered = true;
           report(log, 'layers', await layers.collect());
         },
         open: async () => {
@@ -320,24 +348,18 @@ export async function startEngine(config: Config, log: Logger, onServing: () => 
             log.warn({ group: config.group }, 'the group does not exist: only root can use the unix socket');
             return undefined;
           });
-          for (const value of config.hosts) listeners.push(await front.listen(listenSpec(value, gid)));
+          for (const address of addresses) listeners.push(await front.listen(listenSpec(address, gid)));
         },
         drain: async () => {
           stopReleasing();
-          await Promise.all(listeners.map((listener) => listener.close(LISTENER_CLOSE_MS)));
-          if (!config.liveRestore) await stopContainers(containers, config.shutdownTimeoutSeconds, log);
-          await network.stop();
-          await supervisor.stop();
-          await events.close();
-          await layers.close();
-          await Promise.all([pool.close(), transferPool.pool.close()]);
+          await close();
         },
         onServing: () => {
           stopReleasing = releaseWhenIdle(() => pool.queued === 0 && transferPool.pool.queued === 0);
           onServing();
         },
         onFailed: (error) => {
-          failure = error instanceof Error ? error : new Error(String(error));
+          failure ??= error instanceof Error ? error : new Error(String(error));
         },
         onStopped: () => undefined,
       },
@@ -376,16 +398,23 @@ async function engineId(path: string): Promise<string> {
   return id;
 }
 
-function listenSpec(host: string, gid: number | undefined): ListenSpec {
+type SocketAddress = Exclude<ListenAddress, { kind: 'fd' }>;
+
+function listenAddress(host: string): SocketAddress {
   const address = parseHost(host, { tls: false });
-  switch (address.kind) {
-    case 'unix':
-      return { kind: 'unix', path: address.path, ...(gid === undefined ? {} : { gid }) };
-    case 'tcp':
-      return { kind: 'tcp', host: address.host, port: address.port };
-    default:
-      throw invalid(`host ${host}: the daemon was not started by socket activation, so there is no socket to take over`);
-  }
+  if (address.kind === 'fd') throw invalid(`host ${host}: the daemon was not started by socket activation, so there is no socket to take over`);
+  return address;
+}
+
+function listenSpec(address: SocketAddress, gid: number | undefined): ListenSpec {
+  if (address.kind === 'tcp') return { kind: 'tcp', host: address.host, port: address.port };
+  return { kind: 'unix', path: address.path, ...(gid === undefined ? {} : { gid }) };
+}
+
+/** Keys by what the reload did to them, for its event. */
+function reloadOutcome({ entries }: ReloadResult): Record<string, string> {
+  const keys = (...verdicts: readonly string[]): string => entries.flatMap(({ key, verdict }) => (verdicts.includes(verdict) ? [key] : [])).join(',');
+  return Object.fromEntries(Object.entries({ applied: keys('applied'), removed: keys('removed'), 'needs-restart': keys('needs-restart') }).filter(([, value]) => value !== ''));
 }
 
 function report(log: Logger, what: string, removed: readonly string[]): void {

@@ -13,7 +13,7 @@ if (outcome.kind === 'exit') {
   process.exitCode = outcome.code;
 } else {
   const { runDaemon } = await import('./daemon.js');
-  process.exitCode = await runDaemon(outcome.loaded.config);
+  process.exitCode = await runDaemon(outcome.loaded);
   // Sockets of clients that do not read their end would hold the process.
   process.exit();
 }

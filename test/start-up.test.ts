@@ -77,7 +77,7 @@ for (const [what, args, message] of [
     assert.ok(lines.at(-1)?.includes(message), `the last line should say ${message}:\n${stderr}`);
     assert.ok(!stderr.includes('    at '), `no stack for what an operator can set right:\n${stderr}`);
     assert.equal(existsSync(join(dir, 'engine.pid')), false);
-    assert.equal(existsSync(join(dir, 'exec', 'containerd', 'containerd.sock')), false, 'no supervisor is left');
+    assert.equal(existsSync(join(dir, 'exec', 'supervisor', 'supervisor.pid')), false, 'no supervisor is left');
   });
 }
 

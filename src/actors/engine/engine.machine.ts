@@ -2,7 +2,7 @@
  * The root actor: the daemon's life as states, with the collections as its only, fixed children.
  *
  *   booting ──► recovering ──► opening ──► serving ──► draining ──► stopped
- *      └────────────┴─────────────┴──► failed
+ *      └────────────┴─────────────┴──► failing ──► failed
  *
  * A crash in a child is handled by its collection; a crash of a collection ends the daemon, for the service manager to
  * start it anew: containers go on under their shims.
@@ -17,7 +17,7 @@ export interface EngineSteps {
   recover(): Promise<void>;
   /** Opens the listeners. */
   open(): Promise<void>;
-  /** Closes listeners, stops containers, closes drivers, in this order. */
+  /** Closes listeners, stops containers, closes drivers, in this order. After a failure containers are left as they are. */
   drain(): Promise<void>;
   onServing(): void;
   onFailed(error: unknown): void;
@@ -46,15 +46,19 @@ export function createEngineMachine(steps: EngineSteps, children: Readonly<Recor
     initial: 'booting',
     on: { 'engine.stop': '.draining' },
     states: {
-      booting: { invoke: { src: 'boot', onDone: 'recovering', onError: { target: 'failed', actions: 'failed' } } },
-      recovering: { invoke: { src: 'recover', onDone: 'opening', onError: { target: 'failed', actions: 'failed' } } },
-      opening: { invoke: { src: 'open', onDone: 'serving', onError: { target: 'failed', actions: 'failed' } } },
+      booting: { invoke: { src: 'boot', onDone: 'recovering', onError: { target: 'failing', actions: 'failed' } } },
+      recovering: { invoke: { src: 'recover', onDone: 'opening', onError: { target: 'failing', actions: 'failed' } } },
+      opening: { invoke: { src: 'open', onDone: 'serving', onError: { target: 'failing', actions: 'failed' } } },
       serving: { entry: () => steps.onServing() },
       draining: {
         invoke: { src: 'drain', onDone: 'stopped', onError: { target: 'stopped', actions: 'failed' } },
         on: { 'engine.stop': {} },
       },
       stopped: { entry: () => steps.onStopped(), type: 'final' },
+      failing: {
+        invoke: { src: 'drain', onDone: 'failed', onError: 'failed' },
+        on: { 'engine.stop': {} },
+      },
       failed: { type: 'final' },
     },
   });
