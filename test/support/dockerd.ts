@@ -1,8 +1,9 @@
 /** Runs Debian's dockerd, the peer of compatibility tests and of the bench, from the unpacked docker.io package. */
-import { accessSync, constants, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { accessSync, constants, mkdirSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { EngineKind } from './engine.js';
+import { isMachineNetwork } from './leftovers.js';
 
 /** Where scripts/ensure-packages.mjs unpacks it. This file is in dist/test/support. */
 const PEER_DIR = fileURLToPath(new URL('../../../node_modules/.cache/docker.io/', import.meta.url));
@@ -23,17 +24,12 @@ export function dockerCli(): string {
   return path;
 }
 
-/** A namespace with a default route is the machine's, or one that matters as much. */
-function hasWayOut(): boolean {
-  return readFileSync('/proc/self/net/route', 'utf8').split('\n').some((line) => line.split('\t')[1] === '00000000');
-}
-
 /**
  * dockerd with default settings and its files in one directory. It makes docker0 and rewrites the firewall, so it runs
  * only where that is nobody else's: in a network namespace apart from the machine's.
  */
 export function dockerd(options: { readonly args?: readonly string[] } = {}): EngineKind {
-  if (hasWayOut()) {
+  if (isMachineNetwork()) {
     throw new Error('dockerd would change the network of the machine: run this under `unshare --net --mount`, as npm test and npm run bench do');
   }
   const sbin = join(PEER_DIR, 'usr/sbin');
@@ -42,6 +38,7 @@ export function dockerd(options: { readonly args?: readonly string[] } = {}): En
   return {
     name: 'dockerd',
     isTidy: false,
+    mark: 'docker',
     // For its helper docker-proxy.
     env: { PATH: `${sbin}${delimiter}${process.env['PATH'] ?? ''}` },
     command(dir, socketPath) {

@@ -6,7 +6,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { call } from './http.js';
-import { leftovers, machineState, sweep, type MachineState } from './leftovers.js';
+import { leftovers, networkState, removeCgroups, sweep, type NetworkState } from './leftovers.js';
 import { waitFor } from './wait.js';
 
 const START_TIMEOUT_MS = 30_000;
@@ -19,6 +19,8 @@ export interface EngineKind {
   readonly name: 'engined' | 'dockerd';
   /** Whether it takes its bridge, rules and control groups away when it ends. */
   readonly isTidy: boolean;
+  /** Part of the names of its links, rules and control groups. */
+  readonly mark: string;
   /** Command line for a daemon with its files under `dir` that listens on `socketPath`. */
   command(dir: string, socketPath: string): readonly string[];
   readonly env?: NodeJS.ProcessEnv;
@@ -30,7 +32,7 @@ export class Engine {
   readonly dir: string;
   readonly socketPath: string;
   readonly #kind: EngineKind;
-  readonly #before: MachineState;
+  readonly #before: NetworkState;
   readonly #logPath: string;
   #child: ChildProcess | undefined;
 
@@ -40,7 +42,7 @@ export class Engine {
     this.socketPath = join(dir, 'engine.sock');
     this.#kind = kind;
     this.#logPath = join(dir, 'daemon.log');
-    this.#before = machineState();
+    this.#before = networkState();
   }
 
   /** Makes the directory and starts the daemon in it. */
@@ -109,7 +111,7 @@ export class Engine {
 
   /** What this daemon would leave on the machine if it had ended now. */
   leftovers(): string[] {
-    return leftovers(this.dir, this.#before);
+    return leftovers({ dir: this.dir, mark: this.#kind.mark, before: this.#before });
   }
 
   /** Orderly end. Throws when a tidy daemon does not end by itself or leaves anything but its data behind. */
@@ -133,6 +135,7 @@ export class Engine {
       sweep(this.dir);
       return this.leftovers().every((item) => !item.startsWith('process') && !item.startsWith('mount'));
     });
+    if (this.#kind.isTidy) await waitFor('the control groups to be empty', () => removeCgroups(this.#kind.mark));
     await rm(this.dir, { recursive: true, force: true });
   }
 }

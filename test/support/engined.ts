@@ -15,12 +15,13 @@ export interface EnginedOptions {
   readonly env?: NodeJS.ProcessEnv;
 }
 
-/** engined with a bridge of its own, for which it finds a free subnet. */
+/** engined with a bridge, for which it finds a free subnet, and a control group of its own. */
 export function engined(options: EnginedOptions = {}): EngineKind {
-  const bridge = `eng${randomBytes(3).toString('hex')}`;
+  const mark = `eng${randomBytes(3).toString('hex')}`;
   return {
     name: 'engined',
     isTidy: true,
+    mark,
     ...(options.env === undefined ? {} : { env: options.env }),
     command(dir, socketPath) {
       mkdirSync(dir, { recursive: true });
@@ -34,7 +35,8 @@ export function engined(options: EnginedOptions = {}): EngineKind {
         '--data-root', join(dir, 'data'),
         '--exec-root', join(dir, 'exec'),
         '--pidfile', join(dir, 'engine.pid'),
-        '--bridge', bridge,
+        '--bridge', mark,
+        '--cgroup-parent', `/${mark}`,
         ...(options.args ?? []),
       ];
     },

@@ -1,6 +1,6 @@
 /** What a daemon can leave behind on the machine, and how to find it. */
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, readlinkSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
 
 export interface ProcessInfo {
@@ -69,42 +69,57 @@ function firewall(): string[] {
   );
 }
 
-/** Control groups named by a container's ID, in every hierarchy. */
-function containerCgroups(dir = '/sys/fs/cgroup', depth = 0): string[] {
-  if (depth > 4) return [];
-  let names: string[];
-  try {
-    names = readdirSync(dir, { withFileTypes: true }).filter((entry) => entry.isDirectory()).map((entry) => entry.name);
-  } catch {
-    return [];
-  }
-  return names.flatMap((name) => (/(^|[-_:])[0-9a-f]{64}(\.scope)?$/.test(name) ? [join(dir, name)] : containerCgroups(join(dir, name), depth + 1)));
+/** The control group of a name in each hierarchy that has it. */
+function cgroups(name: string): string[] {
+  const root = '/sys/fs/cgroup';
+  return [root, ...readdirSync(root).map((hierarchy) => join(root, hierarchy))].map((dir) => join(dir, name)).filter((path) => existsSync(path));
 }
 
-export interface MachineState {
+/** Control groups of containers that have theirs below `parent`. */
+function containerCgroups(parent: string): string[] {
+  return cgroups(parent).flatMap((dir) => readdirSync(dir, { withFileTypes: true }).filter((entry) => entry.isDirectory()).map((entry) => join(dir, entry.name)));
+}
+
+/** Removes the parent of containers' control groups, which no engine does, as its next run may want it. False while processes are in it. */
+export function removeCgroups(parent: string): boolean {
+  try {
+    for (const path of [...containerCgroups(parent), ...cgroups(parent)]) rmdirSync(path);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** A namespace with a default route is the machine's, or one that matters as much. */
+export function isMachineNetwork(): boolean {
+  return readFileSync('/proc/self/net/route', 'utf8').split('\n').some((line) => line.split('\t')[1] === '00000000');
+}
+
+/** Links and rules that were there before. */
+export interface NetworkState {
   readonly links: readonly string[];
   readonly firewall: readonly string[];
-  readonly cgroups: readonly string[];
 }
 
-export function machineState(): MachineState {
-  return { links: links(), firewall: firewall(), cgroups: containerCgroups() };
+export function networkState(): NetworkState {
+  return { links: links(), firewall: firewall() };
 }
 
-function added(before: readonly string[], after: readonly string[], kind: string): string[] {
-  const known = new Set(before);
-  return after.filter((item) => !known.has(item)).map((item) => `${kind} ${item}`);
-}
-
-/** Everything of the daemon under `dir`, and everything new on the machine since `before`, in words. Empty is good. */
-export function leftovers(dir: string, before: MachineState): string[] {
-  const now = machineState();
+/**
+ * What is left of a daemon, in words; empty is good. In a network namespace of our own every new link or rule is its,
+ * on the machine's network only those with its `mark` in the name.
+ */
+export function leftovers({ dir, mark, before }: { readonly dir: string; readonly mark: string; readonly before: NetworkState }): string[] {
+  const now = networkState();
+  const isShared = isMachineNetwork();
+  const added = (kind: string, known: readonly string[], items: readonly string[]): string[] =>
+    items.filter((item) => !known.includes(item) && (!isShared || item.includes(mark))).map((item) => `${kind} ${item}`);
   return [
     ...processesOf(dir).map(({ pid, command }) => `process ${pid} ${command}`),
     ...mountsBelow(dir).map((path) => `mount ${path}`),
-    ...added(before.links, now.links, 'link'),
-    ...added(before.firewall, now.firewall, 'rule'),
-    ...added(before.cgroups, now.cgroups, 'cgroup'),
+    ...added('link', before.links, now.links),
+    ...added('rule', before.firewall, now.firewall),
+    ...containerCgroups(mark).map((path) => `cgroup ${path}`),
   ];
 }
 
