@@ -19,8 +19,8 @@ export interface FaultyServer {
   stop(): Promise<void>;
 }
 
-/** Listens on a free loopback port. Ranges are honoured. */
-export async function startFaultyServer(): Promise<FaultyServer> {
+/** Listens on a free port of loopback, or of the given address too. Ranges are honoured. */
+export async function startFaultyServer(address = '127.0.0.1'): Promise<FaultyServer> {
   const requests: string[] = [];
   const headers: IncomingMessage['headers'][] = [];
   const counts = new Map<string, number>();
@@ -50,7 +50,7 @@ export async function startFaultyServer(): Promise<FaultyServer> {
     if (request.method !== 'HEAD') served.set(path, (served.get(path) ?? 0) + body.length);
     response.end(request.method === 'HEAD' ? undefined : body);
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  await new Promise<void>((resolve) => server.listen(0, address, resolve));
   const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
   const faulty: FaultyServer = {
     host,
