@@ -15,7 +15,7 @@ import { ContainerDirectory } from './actors/container/directory.js';
 import { draftContainer } from './actors/container/draft.js';
 import { writeContainerFiles } from './actors/container/files.js';
 import { createContainerHooks } from './actors/container/hooks.js';
-import { ContainerRecords } from './actors/container/records.js';
+import { ContainerRecords, type LoadedRecords } from './actors/container/records.js';
 import { ContainerServices } from './actors/container/services.js';
 import { createEngineMachine } from './actors/engine/engine.machine.js';
 import { readHostInfo } from './actors/engine/host.js';
@@ -308,6 +308,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   });
   const listeners: Listener[] = [];
   let stopReleasing = (): void => undefined;
+  let loaded: LoadedRecords = { records: [], removed: [], damaged: [] };
   let hasRecovered = false;
   let failure: Error | undefined;
   const close = async (): Promise<void> => {
@@ -331,6 +332,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
             supervisor.start(),
             network.start(),
             volumes.load(),
+            records.load().then((found) => (loaded = found)),
             layers.load().then(async ({ removed }) => {
               report(log, 'layers', removed);
               report(log, 'images', (await images.load()).removed);
@@ -338,7 +340,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
           ]);
         },
         recover: async () => {
-          await recoverContainers({ log, records, containers, tasks, layers, network });
+          await recoverContainers({ log, loaded, containers, tasks, layers, network });
           hasRecovered = true;
           report(log, 'layers', await layers.collect());
         },

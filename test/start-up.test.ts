@@ -11,7 +11,7 @@ import { engined } from './support/engined.js';
 import { Engine } from './support/engine.js';
 
 /** This file is in dist/test. */
-const MAIN = fileURLToPath(new URL('../src/main.js', import.meta.url));
+const MAIN = fileURLToPath(new URL('../bundle/main.js', import.meta.url));
 
 interface Run {
   readonly code: number;

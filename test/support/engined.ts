@@ -7,7 +7,7 @@ import { Engine, type EngineKind } from './engine.js';
 import { dockerd } from './dockerd.js';
 
 /** This file is in dist/test/support. */
-const MAIN = fileURLToPath(new URL('../../src/main.js', import.meta.url));
+const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 
 export interface EnginedOptions {
   /** Flags besides those that keep this daemon apart from others. */

@@ -12,6 +12,13 @@ export interface RecordIo {
   read(path: string): Promise<unknown>;
 }
 
+/** What start-up found: records, and what it had to delete or could not read. */
+export interface LoadedRecords {
+  readonly records: ContainerRecord[];
+  readonly removed: string[];
+  readonly damaged: { readonly id: string; readonly reason: string }[];
+}
+
 const REMOVED_PREFIX = '.removed-';
 
 interface Write {
@@ -74,17 +81,17 @@ export class ContainerRecords {
   }
 
   /** All records; what a crash left half removed or half made is deleted and reported, unreadable ones are reported. */
-  async load(): Promise<{ records: ContainerRecord[]; removed: string[]; damaged: { id: string; reason: string }[] }> {
+  async load(): Promise<LoadedRecords> {
     await mkdir(this.root, { recursive: true, mode: 0o710 });
     const records: ContainerRecord[] = [];
     const removed: string[] = [];
     const damaged: { id: string; reason: string }[] = [];
-    for (const name of await readdir(this.root)) {
+    const load = async (name: string): Promise<void> => {
       const dir = join(this.root, name);
       if (name.startsWith(REMOVED_PREFIX)) {
         await rm(dir, { recursive: true, force: true });
         removed.push(name.slice(REMOVED_PREFIX.length));
-        continue;
+        return;
       }
       try {
         const record = (await this.io.read(join(dir, 'container.json'))) as ContainerRecord | undefined;
@@ -97,7 +104,8 @@ export class ContainerRecords {
       } catch (error) {
         damaged.push({ id: name, reason: messageOf(error) });
       }
-    }
+    };
+    await Promise.all((await readdir(this.root)).map(load));
     return { records, removed, damaged };
   }
 }

@@ -4,13 +4,13 @@ import type { LayerStore } from '../../ports/storage.js';
 import type { TaskService } from '../../ports/supervisor.js';
 import type { ContainerCommand } from '../container/container.messages.js';
 import type { ContainerDirectory } from '../container/directory.js';
-import type { ContainerRecords } from '../container/records.js';
+import type { LoadedRecords } from '../container/records.js';
 import { reconcile } from '../container/reconcile.js';
 import { wantsStartAtBoot } from '../container/restart-policy.js';
 
 export interface RecoveryDeps {
   readonly log: Logger;
-  readonly records: ContainerRecords;
+  readonly loaded: LoadedRecords;
   readonly containers: ContainerDirectory;
   readonly tasks: TaskService;
   readonly layers: LayerStore;
@@ -19,8 +19,9 @@ export interface RecoveryDeps {
 }
 
 /** Gives every container its actor, removes what belongs to none, reports both. Policies start their containers later. */
-export async function recoverContainers({ log, records, containers, tasks, layers, network }: RecoveryDeps): Promise<void> {
-  const [{ records: found, removed, damaged }, running] = await Promise.all([records.load(), tasks.list()]);
+export async function recoverContainers({ log, loaded, containers, tasks, layers, network }: RecoveryDeps): Promise<void> {
+  const { records: found, removed, damaged } = loaded;
+  const running = await tasks.list();
   if (removed.length > 0) log.warn({ containers: removed }, 'removed what a crash left of containers that were being created or removed');
   for (const { id, reason } of damaged) log.error({ container: id, reason }, 'container record cannot be read; the container is left alone');
   const taskById = new Map(running.map((task) => [task.id, task]));
