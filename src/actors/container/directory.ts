@@ -2,6 +2,7 @@
  * The directory of containers: names, published views, and the actor behind each id. Reads are served from the views
  * without a message; commands go to the actors. It is the containers' part of the root actor's public face.
  */
+import type { ActorRefFrom } from 'xstate';
 import { EngineError, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { ImageStore } from '../../ports/images.js';
@@ -41,7 +42,7 @@ export class ContainerDirectory {
   constructor(
     private readonly deps: DirectoryDeps,
     machine: ContainerMachine,
-    revive: (record: ContainerRecord) => ContainerInput,
+    private readonly revive: (record: ContainerRecord) => ContainerInput,
   ) {
     this.collection = createCollection({
       kind: 'container',
@@ -49,7 +50,7 @@ export class ContainerDirectory {
       replies: deps.replies,
       revive: (id) => {
         const record = this.#views.get(id);
-        return record && revive(record);
+        return record && this.revive(record);
       },
       onCrash: (id, error, revived) => deps.log.error({ err: error, container: id, revived }, 'container actor crashed'),
     });
@@ -107,13 +108,16 @@ export class ContainerDirectory {
     }
   }
 
-  /** Starts an actor for a container found on disk. */
+  /**
+   * Takes in a container found on disk. One that rests gets its actor with its first command: a start must not take
+   * longer for each container that merely exists.
+   */
   adopt(input: ContainerInput): void {
     const { record } = input;
     this.#names.reserve(record.name, record.id);
     if (record.topLayer) this.deps.layers.retain(record.topLayer);
     this.publish(record.id, record);
-    this.#send({ type: 'collection.spawn', id: record.id, input });
+    if (input.phase !== 'idle') this.#send({ type: 'collection.spawn', id: record.id, input });
   }
 
   /** Sends a command to the container that `reference` names. */
@@ -172,8 +176,20 @@ export class ContainerDirectory {
     }
   }
 
+  #wake(id: string): ActorRefFrom<ContainerMachine> | undefined {
+    const record = this.#views.get(id);
+    if (record) this.#send({ type: 'collection.spawn', id, input: this.revive(record) });
+    return this.collection.children.get(id);
+  }
+
+  /** Resolves when every container rests: nothing is being created, settled or removed. */
+  async settled(): Promise<void> {
+    const asks = [...this.collection.children.keys()].map((id) => this.#ask<Extract<ContainerCommand, { type: 'container.settled' }>>(id, { type: 'container.settled' }));
+    await Promise.allSettled(asks);
+  }
+
   #ask<C extends ContainerCommand>(id: string, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
-    const actor = this.collection.children.get(id);
+    const actor = this.collection.children.get(id) ?? this.#wake(id);
     if (!actor) return Promise.reject(notFound(`No such container: ${id}`));
     return this.deps.replies.ask<C>(actor, command, signal);
   }

@@ -15,7 +15,7 @@ export async function stopContainers(containers: ContainerDirectory, timeoutSeco
   const timeout = new Promise<void>((resolve) => setTimeout(resolve, (limit + EXTRA_SECONDS) * 1000).unref());
   await Promise.race([timeout, Promise.allSettled(running.map((record) => stop(containers, record, timeoutSeconds)))]);
   // What a container held is given back a moment after its exit: drivers must not close before.
-  await Promise.race([timeout, Promise.allSettled(containers.list().map((record) => settled(containers, record)))]);
+  await Promise.race([timeout, containers.settled()]);
   const left = containers.list().filter(isRunning);
   if (left.length > 0) log.warn({ containers: left.map(({ id }) => id) }, 'containers still run at the end of the shutdown timeout');
 }
@@ -24,8 +24,4 @@ function stop(containers: ContainerDirectory, { id, config }: ContainerRecord, t
   const own = config.StopTimeout;
   const options = { timeoutSeconds: own !== undefined && own >= 0 ? own : Math.min(DEFAULT_STOP_SECONDS, timeoutSeconds) };
   return containers.ask<Extract<ContainerCommand, { type: 'container.shutdown' }>>(id, { type: 'container.shutdown', options });
-}
-
-function settled(containers: ContainerDirectory, { id }: ContainerRecord): Promise<ContainerRecord> {
-  return containers.ask<Extract<ContainerCommand, { type: 'container.settled' }>>(id, { type: 'container.settled' });
 }
