@@ -100,7 +100,12 @@ export async function applyScript(script: string): Promise<void> {
 /** The jumps that are missing: they are compared as `iptables-save` prints them. */
 export async function missingJumps(rules: BridgeRules): Promise<{ readonly missing: Rule[]; readonly present: Rule[] }> {
   const saved = new Map<string, Set<string>>();
-  for (const table of ['filter', 'nat']) saved.set(table, new Set((await run('iptables-save', ['-t', table], '')).split('\n')));
+  // Chains of one name may stand in several tables: a line counts for the table that it follows.
+  let table = new Set<string>();
+  for (const line of (await run('iptables-save', [], '')).split('\n')) {
+    if (line.startsWith('*')) saved.set(line.slice(1), (table = new Set()));
+    else table.add(line);
+  }
   const missing: Rule[] = [];
   const present: Rule[] = [];
   for (const rule of jumps(rules)) (saved.get(rule.table)?.has(`-A ${rule.chain} ${rule.words.join(' ')}`) === true ? present : missing).push(rule);
