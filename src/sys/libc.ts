@@ -47,6 +47,11 @@ export const libc = {
       });
   },
 
+  /** Where the bytes of a buffer are, for structures that point to others. It must stay referenced until after the call. */
+  addressOf(buffer: Uint8Array): bigint {
+    return koffi.address(buffer);
+  },
+
   /** errno of the last call made through `func` on this thread. */
   errno(): number {
     return koffi.errno();
