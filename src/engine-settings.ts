@@ -109,15 +109,15 @@ function bridgeOptions(config: Config): BridgeOptions {
   return {
     name: config.bridge || 'engine0',
     bip: config.bip,
+    bip6: config.bip6,
     fixedCidr: config.fixedCidr,
+    fixedCidrV6: config.fixedCidrV6,
     defaultGateway: config.defaultGateway,
+    defaultGatewayV6: config.defaultGatewayV6,
     mtu: config.mtu,
     icc: config.icc,
     ipMasq: config.ipMasq,
-    ipForward: config.ipForward,
-    ipForwardNoDrop: config.ipForwardNoDrop,
-    iptables: config.iptables,
-    addressPools: config.defaultAddressPools,
+    ipv6: config.ipv6,
   };
 }
 

@@ -115,6 +115,12 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   const networkIdentities = inData('network', 'predefined.json');
   const network = new HostNetworks({
     bridge: settings.bridge,
+    iptables: config.iptables,
+    ip6tables: config.ip6tables,
+    ipForward: config.ipForward,
+    ipForwardNoDrop: config.ipForwardNoDrop,
+    userlandProxy: config.userlandProxy,
+    addressPools: config.defaultAddressPools,
     publishIp: config.ip,
     netnsRoot: join(execRoot, 'netns'),
     log,

@@ -6,41 +6,46 @@ import { conflict, invalid, unavailable } from '../errors/engine-error.js';
 import { contains, formatSubnet, sizeOf, toAddress, toNumber, type Subnet } from './subnet.js';
 
 export class AddressPool {
-  readonly #taken = new Set<number>();
-  readonly #first: number;
-  readonly #last: number;
-  #next: number;
+  readonly #taken = new Set<bigint>();
+  readonly #first: bigint;
+  readonly #last: bigint;
+  #next: bigint;
 
   /** `range` limits what is given out to a part of the subnet. */
   constructor(
     readonly subnet: Subnet,
     range: Subnet = subnet,
   ) {
-    const end = subnet.base + sizeOf(subnet) - 1;
-    // Network and broadcast addresses are nobody's, except in /31 and /32.
-    const edge = sizeOf(subnet) > 2 ? 1 : 0;
-    this.#first = Math.max(range.base, subnet.base + edge);
-    this.#last = Math.min(range.base + sizeOf(range) - 1, end - edge);
+    const size = sizeOf(subnet);
+    const end = subnet.base + size - 1n;
+    // Network and broadcast addresses are nobody's, except where there is no room for them; nor is IPv6's router anycast.
+    const isTiny = size <= 2n;
+    const lowest = subnet.base + (isTiny ? 0n : 1n);
+    const highest = end - (isTiny || subnet.family === 6 ? 0n : 1n);
+    const rangeEnd = range.base + sizeOf(range) - 1n;
+    this.#first = range.base > lowest ? range.base : lowest;
+    this.#last = rangeEnd < highest ? rangeEnd : highest;
     this.#next = this.#first;
   }
 
   /** The next free address. Throws unavailable when there is none. */
   allocate(): string {
-    const count = this.#last - this.#first + 1;
-    for (let tries = 0; tries < count; tries++) {
+    // Only what is taken is passed over: the walk is as long as the pool is full, not as the subnet is large.
+    const count = this.#last - this.#first + 1n;
+    for (let tries = 0n; tries < count; tries++) {
       const candidate = this.#next;
-      this.#next = candidate >= this.#last ? this.#first : candidate + 1;
+      this.#next = candidate >= this.#last ? this.#first : candidate + 1n;
       if (this.#taken.has(candidate)) continue;
       this.#taken.add(candidate);
-      return toAddress(candidate);
+      return toAddress(this.subnet.family, candidate);
     }
-    throw unavailable(`no available IPv4 addresses on this network's address pools: ${formatSubnet(this.subnet)}`, { code: 'NO_ADDRESS' });
+    throw unavailable(`no available IPv${this.subnet.family} addresses on this network's address pools: ${formatSubnet(this.subnet)}`, { code: 'NO_ADDRESS' });
   }
 
   /** Takes a particular address. Throws invalid when it is outside, conflict when it is taken. */
   reserve(address: string): void {
+    if (!contains(this.subnet, address)) throw invalid(`address ${address} is not in the subnet ${formatSubnet(this.subnet)}`, { code: 'ADDRESS_OUTSIDE' });
     const value = toNumber(address);
-    if (!contains(this.subnet, value)) throw invalid(`address ${address} is not in the subnet ${formatSubnet(this.subnet)}`);
     if (this.#taken.has(value)) throw conflict(`Address already in use: ${address}`, { code: 'ADDRESS_IN_USE' });
     this.#taken.add(value);
   }

@@ -1,141 +1,81 @@
-/** The default bridge: link, subnet and firewall of one bridge device on the host. */
-import { readFile, writeFile } from 'node:fs/promises';
-import { conflict, invalid, unavailable } from '../errors/engine-error.js';
-import type { Netlink } from '../sys/route-netlink.js';
-import { AddressPool } from './address-pool.js';
-import { applyScript, baseRules, chains, missingJumps, restoreScript, type BridgeRules } from './firewall.js';
-import { formatSubnet, mask, overlaps, parseSubnet, sizeOf, toAddress, toNumber, type Subnet } from './subnet.js';
+/** The default bridge: from the daemon's options, and what the host has, to a plan. */
+import { isIP } from 'node:net';
+import { conflict, invalid } from '../errors/engine-error.js';
+import type { Link, Netlink } from '../sys/route-netlink.js';
+import type { AddressPlan, BridgePlan } from './bridge.js';
+import { firstAddress, freeSubnet, hostSubnets, localSubnet, type PoolOption } from './free-subnet.js';
+import { contains, covers, familyOf, formatSubnet, overlaps, parseSubnet, subnetAround, toNumber, type Family, type Subnet } from './subnet.js';
 
 export interface BridgeOptions {
   readonly name: string;
   /** Address and prefix of the bridge itself, `172.17.0.1/16`; '': the first free block of the pools. */
   readonly bip: string;
+  readonly bip6: string;
   /** Part of the subnet that containers get addresses from. */
   readonly fixedCidr: string;
+  readonly fixedCidrV6: string;
   readonly defaultGateway: string;
+  readonly defaultGatewayV6: string;
   readonly mtu: number;
   readonly icc: boolean;
   readonly ipMasq: boolean;
-  readonly ipForward: boolean;
-  readonly ipForwardNoDrop: boolean;
-  readonly iptables: boolean;
-  readonly addressPools: readonly { readonly base: string; readonly size: number }[];
+  readonly ipv6: boolean;
 }
 
-const DEFAULT_POOLS = [
-  { base: '172.17.0.0/16', size: 16 },
-  { base: '172.18.0.0/16', size: 16 },
-  { base: '172.19.0.0/16', size: 16 },
-  { base: '172.20.0.0/14', size: 16 },
-  { base: '172.24.0.0/14', size: 16 },
-  { base: '172.28.0.0/14', size: 16 },
-  { base: '192.168.0.0/16', size: 20 },
-];
-const IP_FORWARD = '/proc/sys/net/ipv4/ip_forward';
-
-/** A bridge that is up. */
-export class Bridge {
-  private constructor(
-    readonly options: BridgeOptions,
-    readonly index: number,
-    readonly address: string,
-    readonly pool: AddressPool,
-    readonly gateway: string,
-    private readonly netlink: Netlink,
-    readonly isOurs: boolean,
-  ) {}
-
-  get subnet(): Subnet {
-    return this.pool.subnet;
-  }
-
-  /** Makes the bridge or adopts the one that is there, with its address. `madeBefore`: an earlier run made it. */
-  static async open(options: BridgeOptions, netlink: Netlink, madeBefore: boolean): Promise<Bridge> {
-    const existing = await netlink.findLink(options.name);
-    const addresses = await netlink.addresses();
-    const current = existing && addresses.find(({ linkIndex }) => linkIndex === existing.index);
-    const others = addresses.filter(({ linkIndex }) => linkIndex !== existing?.index).map(({ address, prefixLength }) => subnetOf(address, prefixLength));
-    const own = options.bip !== '' ? parseBip(options.bip) : current ? { address: current.address, subnet: subnetOf(current.address, current.prefixLength) } : await freeSubnet(options, others);
-    const clash = others.find((other) => overlaps(other, own.subnet));
-    if (clash) throw conflict(`the subnet ${formatSubnet(own.subnet)} of bridge ${options.name} overlaps with ${formatSubnet(clash)} of this host; choose another one with --bip`);
-    if (!existing) await netlink.createBridge(options.name, options.mtu);
-    const link = await netlink.findLink(options.name);
-    if (!link) throw unavailable(`the bridge ${options.name} vanished while it was made`);
-    await netlink.configureLink(link.index, undefined);
-    await netlink.addAddress(link.index, own.address, own.subnet.prefixLength);
-    const range = options.fixedCidr === '' ? own.subnet : parseSubnet(options.fixedCidr, 'fixed-cidr');
-    const pool = new AddressPool(own.subnet, range);
-    pool.reserve(own.address);
-    const gateway = options.defaultGateway || own.address;
-    if (gateway !== own.address) pool.reserve(gateway);
-    const bridge = new Bridge(options, link.index, own.address, pool, gateway, netlink, !existing || madeBefore);
-    await bridge.#forward();
-    if (options.iptables) await bridge.#installRules();
-    return bridge;
-  }
-
-  get rules(): BridgeRules {
-    return { bridge: this.options.name, subnet: formatSubnet(this.subnet), masquerade: this.options.ipMasq, interContainer: this.options.icc };
-  }
-
-  /** Switches forwarding on; whoever had it off did not expect his host to route, so foreign traffic stays refused. */
-  async #forward(): Promise<void> {
-    if (!this.options.ipForward || (await readFile(IP_FORWARD, 'utf8')).trim() === '1') return;
-    await writeFile(IP_FORWARD, '1');
-    if (this.options.iptables && !this.options.ipForwardNoDrop) await applyScript('*filter\n:FORWARD DROP [0:0]\nCOMMIT\n');
-  }
-
-  async #installRules(): Promise<void> {
-    const { missing } = await missingJumps(this.rules);
-    await applyScript(restoreScript({ declare: chains(this.rules), append: baseRules(this.rules), insert: missing }));
-  }
-
-  /** Takes the rules away, and the bridge when it was made here and nothing is attached. */
-  async close(isIdle: boolean): Promise<void> {
-    if (!isIdle) return;
-    if (this.options.iptables) {
-      const { present } = await missingJumps(this.rules);
-      await applyScript(restoreScript({ remove: present, drop: chains(this.rules) }));
-    }
-    if (this.isOurs) await this.netlink.deleteLink(this.options.name);
-  }
+interface Own {
+  readonly address: string;
+  readonly subnet: Subnet;
 }
 
-function subnetOf(address: string, prefixLength: number): Subnet {
-  return { base: (toNumber(address) & mask(prefixLength)) >>> 0, prefixLength };
+/**
+ * Where nothing is said, the addresses that the bridge has already stay; else the first block that nobody uses.
+ * @throws EngineError invalid naming the option; conflict when the subnet is in use on this host.
+ */
+export async function planDefaultBridge(options: BridgeOptions, pools: readonly PoolOption[], netlink: Netlink, existing: Link | undefined, networkId: string): Promise<BridgePlan> {
+  const host = await hostSubnets(netlink, existing?.index);
+  const others = [...host.addresses, ...host.routes];
+  const current = existing ? (await netlink.addresses()).filter(({ linkIndex, ip }) => linkIndex === existing.index && !ip.startsWith('fe80:')) : [];
+  const currentOf = (family: Family): Own | undefined => {
+    const found = current.find(({ ip }) => familyOf(ip) === family);
+    return found && { address: found.ip, subnet: subnetAround(found.ip, found.prefixLength) };
+  };
+  const own4 = parseBip(options.bip, 'bip', 4) ?? currentOf(4) ?? ownIn(fixedSubnet(options, others) ?? freeSubnet(pools, others));
+  const plans = [addressPlan(own4, 'fixed-cidr', options.fixedCidr, 'default-gateway', options.defaultGateway)];
+  if (options.ipv6) {
+    const fixed = options.fixedCidrV6 === '' ? undefined : ownIn(parseSubnet(options.fixedCidrV6, 'fixed-cidr-v6', 6));
+    const own6 = parseBip(options.bip6, 'bip6', 6) ?? fixed ?? currentOf(6) ?? ownIn(localSubnet(networkId));
+    plans.push(addressPlan(own6, 'fixed-cidr-v6', options.fixedCidrV6, 'default-gateway-v6', options.defaultGatewayV6));
+  }
+  for (const { subnet } of plans) {
+    // A route may be wide and this network a part of it that was set aside; an address of the host is in use.
+    const clash = host.addresses.find((other) => overlaps(other, subnet));
+    if (clash) throw conflict(`the subnet ${formatSubnet(subnet)} of bridge ${options.name} overlaps with ${formatSubnet(clash)} of this host; choose another one with --${subnet.family === 4 ? 'bip' : 'bip6'}`);
+  }
+  return { link: options.name, mtu: options.mtu, interContainer: options.icc, masquerade: options.ipMasq, internal: false, addresses: plans };
 }
 
-function parseBip(bip: string): { address: string; subnet: Subnet } {
-  const subnet = parseSubnet(bip, 'bip');
+/** Without a bip, a fixed-cidr that is in no pool says which subnet is meant. */
+function fixedSubnet({ fixedCidr }: BridgeOptions, others: readonly Subnet[]): Subnet | undefined {
+  if (fixedCidr === '') return undefined;
+  const fixed = parseSubnet(fixedCidr, 'fixed-cidr', 4);
+  return others.some((other) => overlaps(other, fixed)) ? undefined : fixed;
+}
+
+function ownIn(subnet: Subnet): Own {
+  return { address: firstAddress(subnet), subnet };
+}
+
+function parseBip(bip: string, field: string, family: Family): Own | undefined {
+  if (bip === '') return undefined;
+  const subnet = parseSubnet(bip, field, family);
   const address = bip.split('/')[0] ?? '';
-  if (toNumber(address) === subnet.base) throw invalid(`invalid bip: ${bip} is the network's own address; give the bridge one inside it, such as ${toAddress(subnet.base + 1)}/${subnet.prefixLength}`);
+  if (toNumber(address) === subnet.base) throw invalid(`invalid ${field}: ${bip} is the network's own address; give the bridge one inside it, such as ${firstAddress(subnet)}/${subnet.prefixLength}`);
   return { address, subnet };
 }
 
-/** The first block of the pools that no address or route of the host touches. */
-async function freeSubnet(options: BridgeOptions, used: readonly Subnet[]): Promise<{ address: string; subnet: Subnet }> {
-  const taken = [...used, ...(await hostRoutes())];
-  for (const { base, size } of options.addressPools.length > 0 ? options.addressPools : DEFAULT_POOLS) {
-    const pool = parseSubnet(base, 'default-address-pool');
-    const step = 2 ** (32 - size);
-    for (let start = pool.base; start < pool.base + sizeOf(pool); start += step) {
-      const subnet = { base: start, prefixLength: size };
-      if (!taken.some((other) => overlaps(other, subnet))) return { address: toAddress(start + 1), subnet };
-    }
-  }
-  throw unavailable('all predefined address pools have been fully subnetted', { code: 'NO_SUBNET' });
-}
-
-/** Destinations of the host's IPv4 routes, the default route left out. */
-async function hostRoutes(): Promise<Subnet[]> {
-  const table = await readFile('/proc/net/route', 'utf8').catch(() => '');
-  return table
-    .split('\n')
-    .slice(1)
-    .flatMap((line) => {
-      const [, destination = '', , , , , , netmask = ''] = line.split('\t');
-      if (destination === '' || netmask === '00000000') return [];
-      const swap = (hex: string): number => Buffer.from(hex, 'hex').readUInt32LE(0);
-      return [{ base: swap(destination), prefixLength: swap(netmask).toString(2).replaceAll('0', '').length }];
-    });
+function addressPlan({ address, subnet }: Own, rangeField: string, rangeText: string, gatewayField: string, gateway: string): AddressPlan {
+  const range = rangeText === '' ? subnet : parseSubnet(rangeText, rangeField, subnet.family);
+  if (!covers(subnet, range) && !covers(range, subnet)) throw invalid(`invalid ${rangeField}: ${rangeText} is not inside the bridge's subnet ${formatSubnet(subnet)}`);
+  if (gateway !== '' && (isIP(gateway) === 0 || !contains(subnet, gateway))) throw invalid(`invalid ${gatewayField}: ${gateway} is not an address inside the bridge's subnet ${formatSubnet(subnet)}`);
+  return { subnet, bridgeAddress: address, gateway: gateway || address, range, reserved: [] };
 }

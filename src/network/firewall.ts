@@ -1,132 +1,234 @@
 /**
- * The firewall of one bridge: rules as data, applied in one atomic `iptables-restore --noflush`. All rules stand in
- * chains that carry the bridge's name, so daemons on one host do not meet, and foreign rules are never touched.
+ * Keeps the kernel's packet filter as the networks want it. Changes that come together are applied in one batch; what
+ * somebody else has flushed is put back.
  */
-import { spawn } from 'node:child_process';
-import { internal } from '../errors/engine-error.js';
-import type { PublishedPort } from '../ports/network.js';
+import type { Logger } from '../ports/logger.js';
+import { RulesetWatch } from '../sys/netfilter.js';
+import { chainsOf, dnatChain, jumpsOf, USER_CHAIN, type BridgeRules, type Chain, type PortRule, type Ruleset } from './firewall-rules.js';
+import { removalScript, restoreScript, type Tables } from './firewall-script.js';
+import { applyScript, isLegacy, readTables } from './iptables.js';
+import type { Family } from './subnet.js';
 
-export interface BridgeRules {
-  readonly bridge: string;
-  /** CIDR. */
-  readonly subnet: string;
-  readonly masquerade: boolean;
-  readonly interContainer: boolean;
+export interface FirewallOptions {
+  /** Part of the chains' names: the daemon's own, at most 15 characters. */
+  readonly tag: string;
+  /** The families to write rules for; with none, nothing is touched. */
+  readonly families: readonly Family[];
+  readonly userlandProxy: boolean;
+  readonly log: Logger;
 }
 
-/** A rule: table, chain and its words. */
-export interface Rule {
-  readonly table: 'filter' | 'nat';
-  readonly chain: string;
-  readonly words: readonly string[];
+/** How often somebody else's changes are looked for. */
+const WATCH_MS = 1000;
+/** Ours and theirs at the very same time look like ours: how many looks until the kernel is asked in any case. */
+const LOOKS_TO_FULL_CHECK = 30;
+
+interface Change {
+  readonly apply: () => void;
+  readonly revert: () => void;
+  /** The kernel is to be looked at first. */
+  readonly isCheck?: boolean;
 }
 
-const forwardChain = (bridge: string): string => `ENGINE-FWD-${bridge}`;
-const portChain = (bridge: string): string => `ENGINE-PORT-${bridge}`;
-const natChain = (bridge: string): string => `ENGINE-DNAT-${bridge}`;
-const sourceChain = (bridge: string): string => `ENGINE-SNAT-${bridge}`;
-
-/** Jumps from the kernel's chains into ours. */
-export function jumps({ bridge }: BridgeRules): Rule[] {
-  return [
-    { table: 'filter', chain: 'FORWARD', words: ['-j', forwardChain(bridge)] },
-    { table: 'nat', chain: 'PREROUTING', words: ['-m', 'addrtype', '--dst-type', 'LOCAL', '-j', natChain(bridge)] },
-    { table: 'nat', chain: 'OUTPUT', words: ['!', '-d', '127.0.0.0/8', '-m', 'addrtype', '--dst-type', 'LOCAL', '-j', natChain(bridge)] },
-    { table: 'nat', chain: 'POSTROUTING', words: ['-j', sourceChain(bridge)] },
-  ];
+interface Waiting extends Change {
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
 }
 
-/** Chains of ours, by table. */
-export function chains({ bridge }: BridgeRules): { readonly table: Rule['table']; readonly chain: string }[] {
-  return [
-    { table: 'filter', chain: forwardChain(bridge) },
-    { table: 'filter', chain: portChain(bridge) },
-    { table: 'nat', chain: natChain(bridge) },
-    { table: 'nat', chain: sourceChain(bridge) },
-  ];
-}
+export class Firewall {
+  readonly #bridges = new Map<string, BridgeRules>();
+  readonly #ports = new Set<PortRule>();
+  /** Translations of a run before this one's, whose containers may still be taken over. */
+  #inherited: readonly string[] = [];
+  /** What we believe to be in the kernel. */
+  readonly #known = new Map<Family, Tables>();
+  #queue: Waiting[] = [];
+  #work: Promise<void> = Promise.resolve();
+  #isWorking = false;
+  #watch: RulesetWatch | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  /** The kernel's rules as we left them. */
+  #fingerprint = '';
+  #looks = 0;
 
-/** What stands in our chains before any port is published. */
-export function baseRules({ bridge, subnet, masquerade, interContainer }: BridgeRules): Rule[] {
-  const forward = (...words: string[]): Rule => ({ table: 'filter', chain: forwardChain(bridge), words });
-  const rules = [
-    forward('-o', bridge, '-m', 'conntrack', '--ctstate', 'RELATED,ESTABLISHED', '-j', 'ACCEPT'),
-    forward('-o', bridge, '-j', portChain(bridge)),
-    forward('-i', bridge, '-o', bridge, '-j', interContainer ? 'ACCEPT' : 'DROP'),
-    forward('-i', bridge, '!', '-o', bridge, '-j', 'ACCEPT'),
-    // What was not published is not reachable, whatever the policy of the host's FORWARD chain is.
-    forward('-o', bridge, '-j', 'DROP'),
-  ];
-  if (masquerade) rules.push({ table: 'nat', chain: sourceChain(bridge), words: ['-s', subnet, '!', '-o', bridge, '-j', 'MASQUERADE'] });
-  return rules;
-}
+  constructor(private readonly options: FirewallOptions) {}
 
-/** The rules of one published port. */
-export function portRules(bridge: string, address: string, port: PublishedPort): Rule[] {
-  const destination = port.hostIp === '' || port.hostIp === '0.0.0.0' ? [] : ['-d', `${port.hostIp}/32`];
-  const container = ['-p', port.protocol, '-d', `${address}/32`, '--dport', String(port.containerPort)];
-  return [
-    { table: 'nat', chain: natChain(bridge), words: ['-p', port.protocol, ...destination, '--dport', String(port.hostPort), '-j', 'DNAT', '--to-destination', `${address}:${port.containerPort}`] },
-    // A container that reaches itself or a neighbour through the host's port must see answers from there.
-    { table: 'nat', chain: sourceChain(bridge), words: ['-o', bridge, '-m', 'conntrack', '--ctstate', 'DNAT', '-s', `${address}/32`, ...container, '-j', 'MASQUERADE'] },
-    { table: 'filter', chain: portChain(bridge), words: [...container, '-j', 'ACCEPT'] },
-  ];
-}
-
-/** The script for `iptables-restore`: chains to make or empty, rules to append (or insert) or delete, by table. */
-export function restoreScript(edit: { readonly declare?: readonly { readonly table: Rule['table']; readonly chain: string }[]; readonly insert?: readonly Rule[]; readonly append?: readonly Rule[]; readonly remove?: readonly Rule[]; readonly drop?: readonly { readonly table: Rule['table']; readonly chain: string }[] }): string {
-  const lines: string[] = [];
-  for (const table of ['filter', 'nat'] as const) {
-    const of = <T extends { readonly table: Rule['table'] }>(list: readonly T[] | undefined): readonly T[] => (list ?? []).filter((item) => item.table === table);
-    const body = [
-      ...of(edit.declare).map(({ chain }) => `:${chain} - [0:0]`),
-      ...of(edit.remove).map(({ chain, words }) => `-D ${chain} ${words.join(' ')}`),
-      ...of(edit.append).map(({ chain, words }) => `-A ${chain} ${words.join(' ')}`),
-      ...of(edit.insert).map(({ chain, words }) => `-I ${chain} ${words.join(' ')}`),
-      ...of(edit.drop).flatMap(({ chain }) => [`-F ${chain}`]),
-      ...of(edit.drop).map(({ chain }) => `-X ${chain}`),
-    ];
-    if (body.length > 0) lines.push(`*${table}`, ...body, 'COMMIT');
+  /** Looks what is there. Ports of an earlier run stay open until they are claimed or `disown` is called. */
+  async open(): Promise<void> {
+    if (this.options.families.length === 0) return;
+    const [legacy] = await Promise.all([isLegacy(), this.#read()]);
+    this.#watch = new RulesetWatch(legacy);
+    this.#timer = setInterval(() => this.#look(), WATCH_MS).unref();
+    this.#inherited = [...this.#known.values()].flatMap((tables) => tables.get('nat')?.get(dnatChain(this.options.tag)) ?? []);
   }
-  return lines.map((line) => `${line}\n`).join('');
-}
 
-/** Applies a script: all of it or, per table, nothing. Throws internal with what iptables said. */
-export async function applyScript(script: string): Promise<void> {
-  if (script === '') return;
-  await run('iptables-restore', ['--wait', '5', '--noflush'], script);
-}
-
-/** The jumps that are missing: they are compared as `iptables-save` prints them. */
-export async function missingJumps(rules: BridgeRules): Promise<{ readonly missing: Rule[]; readonly present: Rule[] }> {
-  const saved = new Map<string, Set<string>>();
-  // Chains of one name may stand in several tables: a line counts for the table that it follows.
-  let table = new Set<string>();
-  for (const line of (await run('iptables-save', [], '')).split('\n')) {
-    if (line.startsWith('*')) saved.set(line.slice(1), (table = new Set()));
-    else table.add(line);
+  /** Closes ports of an earlier run that nobody has claimed. */
+  async disown(): Promise<void> {
+    if (this.#inherited.length > 0) await this.#change({ apply: () => (this.#inherited = []), revert: () => undefined });
   }
-  const missing: Rule[] = [];
-  const present: Rule[] = [];
-  for (const rule of jumps(rules)) (saved.get(rule.table)?.has(`-A ${rule.chain} ${rule.words.join(' ')}`) === true ? present : missing).push(rule);
-  return { missing, present };
-}
 
-function run(command: string, args: readonly string[], input: string): Promise<string> {
-  return new Promise((resolve, reject) => {
-    const child = spawn(command, args, { stdio: 'pipe' });
-    const out: Buffer[] = [];
-    const errors: Buffer[] = [];
-    child.stdout.on('data', (chunk: Buffer) => out.push(chunk));
-    child.stderr.on('data', (chunk: Buffer) => errors.push(chunk));
-    child.on('error', (error: NodeJS.ErrnoException) =>
-      reject(internal(error.code === 'ENOENT' ? `${command} is not installed (Debian package iptables); start with --iptables=false to do without` : `${command}: ${error.message}`, { cause: error })),
-    );
-    child.on('close', (code) => {
-      if (code === 0) resolve(Buffer.concat(out).toString());
-      else reject(internal(`${command} failed: ${Buffer.concat(errors).toString().trim()}`, { code: 'FIREWALL' }));
+  async setBridge(rules: BridgeRules): Promise<void> {
+    const before = this.#bridges.get(rules.bridge);
+    await this.#change({
+      apply: () => this.#bridges.set(rules.bridge, rules),
+      revert: () => (before ? this.#bridges.set(rules.bridge, before) : this.#bridges.delete(rules.bridge)),
     });
-    child.stdin.on('error', () => undefined);
-    child.stdin.end(input);
-  });
+  }
+
+  async removeBridge(bridge: string): Promise<void> {
+    await this.#change({ apply: () => this.#bridges.delete(bridge), revert: () => undefined });
+  }
+
+  /** Opens ports: all or none. */
+  async publish(ports: readonly PortRule[]): Promise<void> {
+    if (ports.length === 0) return;
+    await this.#change({
+      apply: () => {
+        for (const port of ports) this.#ports.add(port);
+        // Whoever had the port in an earlier run has it no more, and the first rule would win.
+        const taken = ports.map(({ protocol, hostPort }) => `-m ${protocol} --dport ${hostPort} `);
+        this.#inherited = this.#inherited.filter((rule) => !taken.some((match) => rule.includes(match)));
+      },
+      revert: () => {
+        for (const port of ports) this.#ports.delete(port);
+      },
+    });
+  }
+
+  /** Closes ports. The objects are those that were published. */
+  async unpublish(ports: readonly PortRule[]): Promise<void> {
+    if (!ports.some((port) => this.#ports.has(port))) return;
+    await this.#change({
+      apply: () => {
+        for (const port of ports) this.#ports.delete(port);
+      },
+      revert: () => undefined,
+    });
+  }
+
+  #look(): void {
+    const isDue = ++this.#looks % LOOKS_TO_FULL_CHECK === 0;
+    if (this.#isWorking || (!isDue && this.#watch?.fingerprint() === this.#fingerprint)) return;
+    this.#change({ apply: () => undefined, revert: () => undefined, isCheck: true }).catch((error: unknown) => this.options.log.error({ err: error }, 'the packet filter cannot be checked'));
+  }
+
+  /** Lets the rules stand as they are. */
+  close(): void {
+    clearInterval(this.#timer);
+    this.#watch?.close();
+    this.#watch = undefined;
+  }
+
+  /** Takes away all that is ours, when all changes are done. */
+  async remove(): Promise<void> {
+    while (this.#isWorking) await this.#work;
+    await this.#read();
+    for (const [family, tables] of this.#known) await applyScript(family, removalScript(tables, chainsOf(this.#ruleset(), family), jumpsOf(this.#ruleset(), family)));
+    this.#known.clear();
+  }
+
+  async #change(change: Change): Promise<void> {
+    if (this.options.families.length === 0) {
+      change.apply();
+      return;
+    }
+    await new Promise<void>((resolve, reject) => {
+      this.#queue.push({ ...change, resolve, reject });
+      if (this.#isWorking) return;
+      this.#isWorking = true;
+      this.#work = this.#drain();
+    });
+  }
+
+  async #drain(): Promise<void> {
+    while (this.#queue.length > 0) {
+      const batch = this.#queue;
+      this.#queue = [];
+      const failure = await this.#perform(batch);
+      if (failure === undefined) for (const { resolve } of batch) resolve();
+      else if (batch.length === 1) batch[0]?.reject(failure.error);
+      // One of them is refused: the others must not suffer for it.
+      else for (const change of batch) settle(change, await this.#perform([change]));
+    }
+    this.#isWorking = false;
+  }
+
+  /** Makes the changes, all or none. */
+  async #perform(batch: readonly Waiting[]): Promise<{ readonly error: unknown } | undefined> {
+    for (const { apply } of batch) apply();
+    const isCheck = batch.some((change) => change.isCheck);
+    const isKnown = isCheck || this.#watch?.fingerprint() === this.#fingerprint;
+    try {
+      if (isCheck) await this.#read();
+      await this.#write().catch(async (error: unknown) => {
+        // Somebody has changed our chains: compare with what is really there.
+        this.options.log.debug({ err: error }, 'the packet filter is not as it was left');
+        await this.#read();
+        await this.#write();
+      });
+      // Else the next look finds the difference.
+      if (isKnown) this.#fingerprint = this.#watch?.fingerprint() ?? '';
+      return undefined;
+    } catch (error) {
+      for (const { revert } of batch.toReversed()) revert();
+      return { error };
+    }
+  }
+
+  async #write(): Promise<void> {
+    for (const family of this.options.families) {
+      if (!this.#isUsed(family)) continue;
+      const chains = this.#chains(family);
+      const jumps = jumpsOf(this.#ruleset(), family);
+      const script = restoreScript(this.#known.get(family) ?? new Map(), chains, jumps);
+      if (script === '') continue;
+      await applyScript(family, script);
+      // The kernel has taken all of it: what is wanted is what is there.
+      const tables = new Map<string, Map<string, readonly string[]>>([
+        ['filter', new Map([[USER_CHAIN, []]])],
+        ['nat', new Map()],
+      ]);
+      for (const { table, name, rules } of chains) tables.get(table)?.set(name, rules);
+      for (const { table, chain, rules } of jumps) tables.get(table)?.set(chain, rules);
+      this.#known.set(family, tables);
+    }
+  }
+
+  async #read(): Promise<void> {
+    await Promise.all(
+      this.options.families.map(async (family) => {
+        if (this.#known.has(family) && !this.#isUsed(family)) return;
+        try {
+          this.#known.set(family, await readTables(family));
+        } catch (error) {
+          // A host without IPv6 rules is in order as long as no network has IPv6.
+          if (this.#isUsed(family) || family === 4) throw error;
+        }
+      }),
+    );
+  }
+
+  /** Where there is no network there are no chains, unless some are left to be emptied. */
+  #isUsed(family: Family): boolean {
+    const hasChains = this.#known.get(family)?.get('nat')?.has(dnatChain(this.options.tag)) === true;
+    return hasChains || [...this.#bridges.values()].some(({ subnets }) => subnets[family] !== undefined);
+  }
+
+  #ruleset(): Ruleset {
+    return { tag: this.options.tag, userlandProxy: this.options.userlandProxy, bridges: [...this.#bridges.values()], ports: [...this.#ports] };
+  }
+
+  /** What is wanted; translations that wait for their containers included. */
+  #chains(family: Family): Chain[] {
+    const inherited = this.#inherited.filter((rule) => rule.includes('--to-destination [') === (family === 6));
+    return chainsOf(this.#ruleset(), family).map((chain) => {
+      if (chain.name !== dnatChain(this.options.tag) || inherited.length === 0) return chain;
+      return { ...chain, rules: [...new Set([...inherited, ...chain.rules])] };
+    });
+  }
+}
+
+function settle({ resolve, reject }: Waiting, failure: { readonly error: unknown } | undefined): void {
+  if (failure === undefined) resolve();
+  else reject(failure.error);
 }

@@ -2,15 +2,25 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AddressPool } from './address-pool.js';
 import { hostsFile, resolvConfFile } from './files.js';
-import { baseRules, portRules, restoreScript } from './firewall.js';
+import { chainsOf, jumpsOf, type Ruleset } from './firewall-rules.js';
+import { parseTables, removalScript, restoreScript } from './firewall-script.js';
+import { freeSubnet, localSubnet } from './free-subnet.js';
 import { parseResolvConf } from './host-dns.js';
-import { formatSubnet, overlaps, parseSubnet } from './subnet.js';
+import { contains, covers, formatSubnet, overlaps, parseSubnet, toAddress, toNumber } from './subnet.js';
 
-test('subnets', () => {
+test('subnets of both families', () => {
   assert.equal(formatSubnet(parseSubnet('172.17.3.4/16', 'bip')), '172.17.0.0/16');
-  for (const bad of ['172.17.0.0', '172.17.0.0/33', '172.17.0/16', 'fe80::/64', '']) assert.throws(() => parseSubnet(bad, 'bip'), /invalid bip/, bad);
+  assert.equal(formatSubnet(parseSubnet('fd00:0:0:1::7/64', 'bip6', 6)), 'fd00:0:0:1::/64');
+  assert.equal(formatSubnet(parseSubnet('0.0.0.0/0', 'x')), '0.0.0.0/0');
+  for (const bad of ['172.17.0.0', '172.17.0.0/33', '172.17.0/16', 'fe80::/64', '', '10.0.0.0/8/8', '10.0.0.0/']) assert.throws(() => parseSubnet(bad, 'bip', 4), /invalid bip/, bad);
+  for (const bad of ['fd00::/129', '10.0.0.0/8', 'fd00::']) assert.throws(() => parseSubnet(bad, 'bip6', 6), /invalid bip6/, bad);
   assert.equal(overlaps(parseSubnet('10.0.0.0/8', 'a'), parseSubnet('10.200.0.0/16', 'b')), true);
   assert.equal(overlaps(parseSubnet('10.0.0.0/16', 'a'), parseSubnet('10.1.0.0/16', 'b')), false);
+  assert.equal(overlaps(parseSubnet('::/0', 'a'), parseSubnet('10.1.0.0/16', 'b')), false);
+  assert.equal(covers(parseSubnet('10.0.0.0/16', 'a'), parseSubnet('10.0.1.0/24', 'b')), true);
+  assert.equal(contains(parseSubnet('fd00::/64', 'a'), 'fd00::1:2'), true);
+  for (const address of ['::', '::1', 'fd00::1:0:0:2', '1:2:3:4:5:6:7:8', 'fe80::ffff', '255.255.255.255', '0.0.0.1']) assert.equal(toAddress(address.includes(':') ? 6 : 4, toNumber(address)), address);
+  assert.equal(toAddress(6, toNumber('::ffff:1.2.3.4')), '::ffff:102:304');
 });
 
 test('addresses are given out in turn, not again at once, and never twice', () => {
@@ -25,15 +35,102 @@ test('addresses are given out in turn, not again at once, and never twice', () =
   assert.throws(() => pool.reserve('10.0.1.3'), /not in the subnet/);
   const ranged = new AddressPool(parseSubnet('10.0.0.0/16', 'x'), parseSubnet('10.0.5.0/24', 'y'));
   assert.equal(ranged.allocate(), '10.0.5.0');
+  const six = new AddressPool(parseSubnet('fd00::/64', 'x'));
+  assert.deepEqual([six.allocate(), six.allocate()], ['fd00::1', 'fd00::2']);
 });
 
-test('rules of a bridge and of a port in one script', () => {
-  const rules = { bridge: 'eng1', subnet: '10.1.0.0/16', masquerade: true, interContainer: false };
-  const script = restoreScript({ declare: [{ table: 'filter', chain: 'X' }], append: [...baseRules(rules), ...portRules('eng1', '10.1.0.2', { protocol: 'tcp', containerPort: 80, hostIp: '127.0.0.1', hostPort: 8080 })] });
-  assert.match(script, /^\*filter\n:X - \[0:0\]\n/);
-  assert.match(script, /-A ENGINE-FWD-eng1 -i eng1 -o eng1 -j DROP/);
-  assert.match(script, /-A ENGINE-DNAT-eng1 -p tcp -d 127.0.0.1\/32 --dport 8080 -j DNAT --to-destination 10.1.0.2:80/);
-  assert.equal(script.match(/COMMIT/g)?.length, 2);
+test('a free subnet is the first block that nothing touches', () => {
+  const taken = ['172.17.5.0/24', '172.18.0.0/15'].map((text) => parseSubnet(text, 'x'));
+  assert.equal(formatSubnet(freeSubnet([], taken)), '172.20.0.0/16');
+  assert.equal(formatSubnet(freeSubnet([{ base: '10.10.0.0/16', size: 24 }], [parseSubnet('10.10.0.0/24', 'x')])), '10.10.1.0/24');
+  assert.throws(() => freeSubnet([{ base: '10.10.0.0/24', size: 24 }], [parseSubnet('10.0.0.0/8', 'x')]), /fully subnetted/);
+  assert.equal(formatSubnet(localSubnet('0123456789abcdef')), 'fd01:2345:6789::/64');
+});
+
+const ruleset: Ruleset = {
+  tag: 'e1',
+  userlandProxy: true,
+  bridges: [
+    { bridge: 'e1', subnets: { 4: '10.1.0.0/16' }, masquerade: true, interContainer: false, internal: false },
+    { bridge: 'in', subnets: { 4: '10.2.0.0/16', 6: 'fd00::/64' }, masquerade: true, interContainer: true, internal: true },
+  ],
+  ports: [
+    { bridge: 'e1', protocol: 'tcp', containerIp: '10.1.0.2', containerPort: 80, hostIp: '127.0.0.1', hostPort: 8080 },
+    { bridge: 'e1', protocol: 'udp', containerIp: '10.1.0.2', containerPort: 53, hostIp: '0.0.0.0', hostPort: 5300 },
+    { bridge: 'e1', protocol: 'tcp', containerIp: '10.1.0.2', containerPort: 81, hostIp: '192.0.2.1', hostPort: 8081 },
+  ],
+};
+
+test('rules of bridges and ports', () => {
+  const [into, out, dnat, snat] = chainsOf(ruleset, 4);
+  assert.deepEqual(into?.rules, [
+    '-i in ! -o in -j DROP',
+    '-o e1 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT',
+    '-i e1 -o e1 -j DROP',
+    '-o e1 -m conntrack --ctstate DNAT -j ACCEPT',
+    '-o e1 -j DROP',
+    '-i in -o in -j ACCEPT',
+    '-o in -j DROP',
+  ]);
+  assert.deepEqual(out?.rules, ['-i e1 ! -o e1 -j ACCEPT']);
+  assert.deepEqual(dnat?.rules, ['! -i e1 -p udp -m udp --dport 5300 -j DNAT --to-destination 10.1.0.2:53', '-d 192.0.2.1/32 ! -i e1 -p tcp -m tcp --dport 8081 -j DNAT --to-destination 10.1.0.2:81']);
+  assert.deepEqual(snat?.rules, ['-s 10.1.0.0/16 ! -o e1 -j MASQUERADE', '-s 10.1.0.0/16 -o e1 -m conntrack --ctstate DNAT -j MASQUERADE']);
+  const unproxied = chainsOf({ ...ruleset, userlandProxy: false }, 4);
+  assert.deepEqual(unproxied.find(({ name }) => name.startsWith('ENGINE-HOST'))?.rules, [
+    '-d 127.0.0.0/8 -i e1 -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP',
+    '-d 127.0.0.0/8 -i in -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP',
+  ]);
+  assert.equal(unproxied.find(({ name }) => name.startsWith('ENGINE-DNAT'))?.rules[0], '-d 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.1.0.2:80');
+  assert.deepEqual(chainsOf(ruleset, 6)[0]?.rules, ['-i in ! -o in -j DROP', '-i in -o in -j ACCEPT', '-o in -j DROP']);
+});
+
+test('the way from the kernel to what is wanted', () => {
+  const chains = chainsOf(ruleset, 4);
+  const jumps = jumpsOf(ruleset, 4);
+  const first = restoreScript(new Map(), chains, jumps);
+  assert.match(first, /^\*filter\n-N ENGINE-USER\n:ENGINE-IN-e1 - \[0:0\]\n/);
+  assert.match(first, /-I FORWARD 1 -j ENGINE-USER\n-I FORWARD 2 -j ENGINE-IN-e1\n-I FORWARD 3 -j ENGINE-OUT-e1\nCOMMIT\n\*nat\n/);
+  // What iptables-save would print after that.
+  const saved = (tag: string, forward: readonly string[], extra: readonly string[] = []): string =>
+    [
+      '*filter',
+      ':FORWARD DROP [0:0]',
+      ':ENGINE-USER - [0:0]',
+      ...chains.filter(({ table }) => table === 'filter').map(({ name }) => `:${name} - [0:0]`),
+      ...forward.map((rule) => `-A FORWARD ${rule}`),
+      ...chains.filter(({ table }) => table === 'filter').flatMap(({ name, rules }) => rules.map((rule) => `-A ${name} ${rule}`)),
+      'COMMIT',
+      '*nat',
+      ...chains.filter(({ table }) => table === 'nat').map(({ name }) => `:${name} - [0:0]`),
+      ...jumps.filter(({ table }) => table === 'nat').flatMap(({ chain, rules }) => [`:${chain} ACCEPT [0:0]`, ...rules.map((rule) => `-A ${chain} ${rule}`)]),
+      ...chains.filter(({ table }) => table === 'nat').flatMap(({ name, rules }) => rules.map((rule) => `-A ${name} ${rule}`)),
+      ...extra,
+      'COMMIT',
+      '',
+    ].join('\n');
+  const ours = ['-j ENGINE-USER', '-j ENGINE-IN-e1', '-j ENGINE-OUT-e1'];
+  assert.equal(restoreScript(parseTables(saved('e1', [...ours, '-j REJECT'])), chains, jumps), '');
+  // Another daemon's way in stays before our way out, foreign rules behind.
+  assert.match(restoreScript(parseTables(saved('e1', ['-j ENGINE-USER', '-j ENGINE-IN-e2', '-j ENGINE-OUT-e2', '-j REJECT'])), chains, jumps), /^\*filter\n-I FORWARD 2 -j ENGINE-IN-e1\n-I FORWARD 4 -j ENGINE-OUT-e1\nCOMMIT\n$/);
+  // One port more and one less: two lines; the other rules are not touched.
+  const changed = chainsOf({ ...ruleset, ports: [...ruleset.ports.slice(2), { bridge: 'e1', protocol: 'tcp', containerIp: '10.1.0.3', containerPort: 1, hostIp: '0.0.0.0', hostPort: 2 }] }, 4);
+  assert.equal(
+    restoreScript(parseTables(saved('e1', ours)), changed, jumps),
+    '*nat\n-D ENGINE-DNAT-e1 ! -i e1 -p udp -m udp --dport 5300 -j DNAT --to-destination 10.1.0.2:53\n-A ENGINE-DNAT-e1 ! -i e1 -p tcp -m tcp --dport 2 -j DNAT --to-destination 10.1.0.3:1\nCOMMIT\n',
+  );
+  // A foreign rule in one of our chains: the chain is written anew, in the same step.
+  assert.match(restoreScript(parseTables(saved('e1', ours, ['-A ENGINE-SNAT-e1 -j ACCEPT', '-A ENGINE-SNAT-e1 -j ACCEPT'])), chains, jumps), /^\*nat\n:ENGINE-SNAT-e1 - \[0:0\]\n-A ENGINE-SNAT-e1 /);
+});
+
+test('what is ours goes, what operators and other daemons have stays', () => {
+  const chains = chainsOf(ruleset, 4);
+  const jumps = jumpsOf(ruleset, 4);
+  const removal = (filter: string): string => removalScript(parseTables(`*filter\n:FORWARD ACCEPT [0:0]\n:ENGINE-USER - [0:0]\n:ENGINE-IN-e1 - [0:0]\n-A FORWARD -j ENGINE-USER\n-A FORWARD -j ENGINE-IN-e1\n${filter}COMMIT\n`), chains, jumps);
+  assert.equal(removal(''), '*filter\n-D FORWARD -j ENGINE-USER\n-D FORWARD -j ENGINE-IN-e1\n-F ENGINE-IN-e1\n-F ENGINE-USER\n-X ENGINE-IN-e1\n-X ENGINE-USER\nCOMMIT\n');
+  const kept = '*filter\n-D FORWARD -j ENGINE-IN-e1\n-F ENGINE-IN-e1\n-X ENGINE-IN-e1\nCOMMIT\n';
+  assert.equal(removal('-A ENGINE-USER -s 192.0.2.1 -j DROP\n'), kept);
+  assert.equal(removal('-A FORWARD -j ENGINE-IN-e2\n'), kept);
+  assert.equal(removalScript(new Map(), chains, jumps), '');
 });
 
 test('files of a container', () => {

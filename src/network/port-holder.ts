@@ -2,86 +2,93 @@
  * Published ports on the host's side. A real socket holds each port before success is reported, so a clash is found by
  * the kernel. The holder also serves what rules cannot: connections to loopback addresses are passed on to the container.
  */
-import { createSocket, type Socket as UdpSocket } from 'node:dgram';
-import { connect, createServer, type Server } from 'node:net';
-import { internal, messageOf } from '../errors/engine-error.js';
-import type { PublishedPort } from '../ports/network.js';
+import { isIPv4 } from 'node:net';
+import { internal, isEngineError, messageOf } from '../errors/engine-error.js';
+import type { PortRequest, PublishedPort } from '../ports/network.js';
+import { closeFd } from '../sys/fd.js';
+import { bindPort, dropAllPackets, type PortSocket } from '../sys/port-socket.js';
+import { proxyTcp, proxyUdp } from './userland-proxy.js';
 
 export interface HeldPort {
   readonly port: PublishedPort;
+  /** The container's address that it leads to; of another family than the host's where only the proxy can serve. */
+  readonly containerIp: string;
   release(): void;
 }
 
-/** An idle UDP peer is forgotten after this time. */
-const UDP_SESSION_MS = 90_000;
+/** Addresses of the container; '' where it has none. */
+export interface PortTarget {
+  readonly ipv4: string;
+  readonly ipv6: string;
+}
+
+/** Both families shall have one number: how often the kernel may choose one that is taken in the other. */
+const PAIR_ATTEMPTS = 16;
 
 /**
- * Binds the port (0: a free one) and forwards to the container. Throws internal with the Engine API's text
- * `Bind for A:P failed: port is already allocated` when somebody has it.
+ * Binds what was asked for: a port, the first free one of a range, or (0) any; on both families when no address is said.
+ * Throws internal with the Engine API's text `Bind for A:P failed: port is already allocated`; nothing is held then.
  */
-export async function holdPort(wanted: PublishedPort, address: string): Promise<HeldPort> {
-  const hostIp = wanted.hostIp === '' ? '0.0.0.0' : wanted.hostIp;
-  const target = { host: address, port: wanted.containerPort };
-  try {
-    if (wanted.protocol === 'tcp') return await holdTcp(wanted, hostIp, target);
-    if (wanted.protocol === 'udp') return await holdUdp(wanted, hostIp, target);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    const reason = code === 'EADDRINUSE' ? 'port is already allocated' : messageOf(error);
-    throw internal(`Bind for ${hostIp}:${wanted.hostPort} failed: ${reason}`, { code: 'PORT_IN_USE', cause: error });
+export function holdPort(wanted: PortRequest, target: PortTarget, userlandProxy: boolean): HeldPort[] {
+  const addresses = wanted.hostIp === '' ? anyAddress(target, userlandProxy) : [wanted.hostIp];
+  const last = wanted.hostPortEnd ?? wanted.hostPort;
+  const choices = wanted.hostPort === 0 ? Array.from({ length: PAIR_ATTEMPTS }, () => 0) : Array.from({ length: last - wanted.hostPort + 1 }, (_, index) => wanted.hostPort + index);
+  let failure: unknown;
+  for (const hostPort of choices) {
+    try {
+      return holdOnAll(wanted, addresses, hostPort, target, userlandProxy);
+    } catch (error) {
+      failure = error;
+      if (!isEngineError(error) || error.code !== 'PORT_IN_USE') break;
+    }
   }
-  // The kernel has no user-space SCTP sockets that Node could hold: the rules alone publish it.
-  return { port: { ...wanted, hostIp, hostPort: wanted.hostPort || wanted.containerPort }, release: () => undefined };
+  throw failure;
 }
 
-async function holdTcp(wanted: PublishedPort, hostIp: string, target: { host: string; port: number }): Promise<HeldPort> {
-  const server: Server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) => {
-    const upstream = connect({ ...target, allowHalfOpen: true });
-    client.on('error', () => upstream.destroy());
-    upstream.on('error', () => client.destroy());
-    upstream.on('connect', () => {
-      client.pipe(upstream);
-      upstream.pipe(client);
-    });
-    client.on('close', () => upstream.destroy());
-    upstream.on('close', () => client.destroy());
-  });
-  await new Promise<void>((resolve, reject) => server.once('error', reject).listen({ host: hostIp, port: wanted.hostPort, exclusive: true }, resolve));
-  server.on('error', () => undefined);
-  const bound = server.address();
-  const hostPort = typeof bound === 'object' && bound ? bound.port : wanted.hostPort;
-  return { port: { ...wanted, hostIp, hostPort }, release: () => void server.close() };
+/** One number on every address. */
+function holdOnAll(wanted: PortRequest, addresses: readonly string[], hostPort: number, target: PortTarget, userlandProxy: boolean): HeldPort[] {
+  const held: HeldPort[] = [];
+  try {
+    for (const hostIp of addresses) held.push(holdOne(wanted, hostIp, held[0]?.port.hostPort ?? hostPort, target, userlandProxy));
+    return held;
+  } catch (error) {
+    for (const port of held) port.release();
+    throw error;
+  }
 }
 
-async function holdUdp(wanted: PublishedPort, hostIp: string, target: { host: string; port: number }): Promise<HeldPort> {
-  const server = createSocket('udp4');
-  const sessions = new Map<string, { readonly socket: UdpSocket; timer: NodeJS.Timeout }>();
-  server.on('message', (message, peer) => {
-    const key = `${peer.address}:${peer.port}`;
-    let session = sessions.get(key);
-    if (!session) {
-      const socket = createSocket('udp4');
-      const end = (): void => {
-        sessions.delete(key);
-        socket.close();
-      };
-      session = { socket, timer: setTimeout(end, UDP_SESSION_MS).unref() };
-      sessions.set(key, session);
-      socket.on('message', (answer) => server.send(answer, peer.port, peer.address));
-      socket.on('error', () => undefined);
-    }
-    session.timer.refresh();
-    session.socket.send(message, target.port, target.host);
-  });
-  await new Promise<void>((resolve, reject) => server.once('error', reject).bind({ address: hostIp, port: wanted.hostPort, exclusive: true }, resolve));
-  server.on('error', () => undefined);
-  const release = (): void => {
-    for (const { socket, timer } of sessions.values()) {
-      clearTimeout(timer);
-      socket.close();
-    }
-    sessions.clear();
-    server.close();
-  };
-  return { port: { ...wanted, hostIp, hostPort: server.address().port }, release };
+function holdOne({ protocol, containerPort }: PortRequest, hostIp: string, hostPort: number, target: PortTarget, userlandProxy: boolean): HeldPort {
+  const containerIp = (isIPv4(hostIp) ? target.ipv4 : target.ipv6) || target.ipv4 || target.ipv6;
+  const held = (port: number, release: () => void): HeldPort => ({ port: { protocol, containerPort, hostIp, hostPort: port }, containerIp, release });
+  let socket: PortSocket;
+  try {
+    socket = bindPort(protocol, hostIp, hostPort);
+  } catch (error) {
+    const code = isEngineError(error) ? error.code : undefined;
+    // A kernel without SCTP sockets still translates it: the rules alone publish it.
+    if (protocol === 'sctp' && (code === 'EPROTONOSUPPORT' || code === 'ESOCKTNOSUPPORT')) return held(hostPort || containerPort, () => undefined);
+    const reason = code === 'EADDRINUSE' ? 'port is already allocated' : messageOf(error);
+    throw internal(`Bind for ${isIPv4(hostIp) ? hostIp : `[${hostIp}]`}:${hostPort} failed: ${reason}`, { code: code === 'EADDRINUSE' ? 'PORT_IN_USE' : 'PORT_UNAVAILABLE', cause: error });
+  }
+  if (userlandProxy && protocol !== 'sctp') {
+    const proxy = protocol === 'tcp' ? proxyTcp : proxyUdp;
+    return held(socket.port, proxy(socket.fd, hostIp, { host: containerIp, port: containerPort }));
+  }
+  dropAllPackets(socket.fd);
+  return held(socket.port, () => closeFd(socket.fd));
+}
+
+/** IPv6 is left out where nothing could serve it: the container has no such address, and there is no proxy. */
+function anyAddress(target: PortTarget, userlandProxy: boolean): string[] {
+  return [...(target.ipv4 === '' ? [] : ['0.0.0.0']), ...(hostHasIpv6() && (target.ipv6 !== '' || userlandProxy) ? ['::'] : [])];
+}
+
+function hostHasIpv6(): boolean {
+  try {
+    closeFd(bindPort('udp', '::1', 0).fd);
+    return true;
+  } catch {
+    // Switched off in the kernel or for loopback: there is nobody to serve.
+    return false;
+  }
 }

@@ -1,46 +1,75 @@
-/** IPv4 subnets in CIDR form. */
-import { isIPv4 } from 'node:net';
+/** IP subnets in CIDR form. Addresses are big integers here, for IPv6 has no smaller ones. */
+import { isIP } from 'node:net';
 import { invalid } from '../errors/engine-error.js';
+import { addressBytes, addressText } from '../sys/ip-address.js';
+
+export type Family = 4 | 6;
 
 export interface Subnet {
-  /** Network address as a number. */
-  readonly base: number;
+  readonly family: Family;
+  /** Network address. */
+  readonly base: bigint;
   readonly prefixLength: number;
 }
 
-/** Parses `10.1.0.0/16`; host bits are cleared. Throws invalid naming `field`. */
-export function parseSubnet(text: string, field: string): Subnet {
-  const [address = '', prefix = ''] = text.split('/');
+/** Parses `10.1.0.0/16` or `fd00::/64`; host bits are cleared. Throws invalid naming `field`. */
+export function parseSubnet(text: string, field: string, family?: Family): Subnet {
+  const [address = '', prefix = '', ...more] = text.split('/');
+  const found = isIP(address);
   const prefixLength = Number(prefix);
-  if (!isIPv4(address) || !/^\d{1,2}$/.test(prefix) || prefixLength > 32) throw invalid(`invalid ${field}: ${text} is not an IPv4 subnet such as 172.20.0.0/16`);
-  return { base: (toNumber(address) & mask(prefixLength)) >>> 0, prefixLength };
+  const isWrong = (found !== 4 && found !== 6) || (family !== undefined && found !== family) || more.length > 0 || !/^\d{1,3}$/.test(prefix) || prefixLength > bitsOf(found);
+  if (isWrong) throw invalid(`invalid ${field}: ${text} is not an ${family === undefined ? 'IP' : `IPv${family}`} subnet such as ${family === 6 ? 'fd00:1::/64' : '172.20.0.0/16'}`);
+  return subnetAround(address, prefixLength);
 }
 
-export function formatSubnet({ base, prefixLength }: Subnet): string {
-  return `${toAddress(base)}/${prefixLength}`;
+/** The subnet of this size that an address is in. */
+export function subnetAround(address: string, prefixLength: number): Subnet {
+  const family = familyOf(address);
+  return { family, base: toNumber(address) & maskOf(family, prefixLength), prefixLength };
 }
 
-export function toNumber(address: string): number {
-  return address.split('.').reduce((sum, part) => (sum << 8) | Number(part), 0) >>> 0;
+export function formatSubnet({ family, base, prefixLength }: Subnet): string {
+  return `${toAddress(family, base)}/${prefixLength}`;
 }
 
-export function toAddress(value: number): string {
-  return [24, 16, 8, 0].map((shift) => (value >>> shift) & 255).join('.');
+export function familyOf(address: string): Family {
+  return isIP(address) === 6 ? 6 : 4;
 }
 
-export function mask(prefixLength: number): number {
-  return prefixLength === 0 ? 0 : (0xffff_ffff << (32 - prefixLength)) >>> 0;
+/** `address` must be valid (node:net isIP). */
+export function toNumber(address: string): bigint {
+  return BigInt(`0x${addressBytes(address).toString('hex')}`);
 }
 
-export function contains(subnet: Subnet, address: number): boolean {
-  return ((address & mask(subnet.prefixLength)) >>> 0) === subnet.base;
+export function toAddress(family: Family, value: bigint): string {
+  return addressText(Buffer.from(value.toString(16).padStart(bitsOf(family) / 4, '0'), 'hex'));
+}
+
+export function contains(subnet: Subnet, address: string): boolean {
+  return familyOf(address) === subnet.family && (toNumber(address) & maskOf(subnet.family, subnet.prefixLength)) === subnet.base;
+}
+
+/** True when `inner` is wholly inside `outer`. */
+export function covers(outer: Subnet, inner: Subnet): boolean {
+  return outer.prefixLength <= inner.prefixLength && overlaps(outer, inner);
 }
 
 export function overlaps(a: Subnet, b: Subnet): boolean {
-  return a.prefixLength <= b.prefixLength ? contains(a, b.base) : contains(b, a.base);
+  if (a.family !== b.family) return false;
+  const mask = maskOf(a.family, Math.min(a.prefixLength, b.prefixLength));
+  return (a.base & mask) === (b.base & mask);
 }
 
-/** Number of addresses, network and broadcast address included. */
-export function sizeOf({ prefixLength }: Subnet): number {
-  return 2 ** (32 - prefixLength);
+/** Number of addresses, those of the network and for broadcasts included. */
+export function sizeOf({ family, prefixLength }: Subnet): bigint {
+  return 1n << BigInt(bitsOf(family) - prefixLength);
+}
+
+function bitsOf(family: Family): number {
+  return family === 4 ? 32 : 128;
+}
+
+function maskOf(family: Family, prefixLength: number): bigint {
+  const bits = BigInt(bitsOf(family));
+  return ((1n << bits) - 1n) ^ ((1n << (bits - BigInt(prefixLength))) - 1n);
 }

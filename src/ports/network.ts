@@ -24,6 +24,12 @@ export interface PublishedPort {
   readonly hostPort: number;
 }
 
+/** A wanted binding: hostPort 0 is any free one, hostIp '' is every address of the host. */
+export interface PortRequest extends PublishedPort {
+  /** Last of a range of which the first free one is taken. */
+  readonly hostPortEnd?: number;
+}
+
 export interface AttachRequest {
   readonly containerId: string;
   /** Name or ID of a network: `bridge` for the default. */
@@ -37,13 +43,12 @@ export interface AttachRequest {
   readonly ipv6?: string;
   readonly aliases: readonly string[];
   readonly dnsNames: readonly string[];
-  /** Wanted bindings; hostPort 0 is ephemeral. */
-  readonly ports: readonly PublishedPort[];
+  readonly ports: readonly PortRequest[];
 }
 
 export interface AttachResult {
   readonly endpoint: Endpoint;
-  /** As really bound. */
+  /** As really bound: one for each address of the host. */
   readonly ports: readonly PublishedPort[];
 }
 

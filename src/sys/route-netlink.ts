@@ -1,222 +1,213 @@
-/**
- * rtnetlink(7): links, addresses and routes without spawning `ip`. The kernel does the work inside send(2), which may
- * take milliseconds for links, so sends run on libuv's pool; the answers are there when send returns.
- */
+/** rtnetlink(7): links, addresses and routes without spawning `ip`. */
+import { existsSync } from 'node:fs';
 import { EngineError } from '../errors/engine-error.js';
-import { closeFd } from './fd.js';
-import { libc, syscallError } from './libc.js';
+import { addressBytes, addressText } from './ip-address.js';
+import { libc } from './libc.js';
+import {
+  attribute,
+  attributesOf,
+  nestedAttribute,
+  NLM_F_CREATE,
+  NLM_F_DUMP,
+  NLM_F_EXCL,
+  NLM_F_REPLACE,
+  textAttribute,
+  u32Attribute,
+  u8Attribute,
+  type NetlinkMessage,
+} from './netlink-wire.js';
+import { NETLINK_ROUTE, NetlinkSocket } from './netlink-socket.js';
 
-// linux/netlink.h, linux/rtnetlink.h, linux/if_link.h, linux/if.h
-const AF_NETLINK = 16;
-const SOCK_RAW_CLOEXEC = 3 | 0x80000;
-const NLM_F_REQUEST = 1;
-const NLM_F_ACK = 4;
-const NLM_F_DUMP = 0x300;
-const NLM_F_EXCL = 0x200;
-const NLM_F_CREATE = 0x400;
-const NLMSG_ERROR = 2;
-const NLMSG_DONE = 3;
-const RTM = { newLink: 16, deleteLink: 17, getLink: 18, newAddress: 20, getAddress: 22, newRoute: 24 } as const;
-const IFLA = { address: 1, name: 3, mtu: 4, master: 10, linkInfo: 18, netnsFd: 28 } as const;
-const INFO = { kind: 1, data: 2 } as const;
+// linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/if.h, linux/sockios.h
+const RTM = { newLink: 16, deleteLink: 17, getLink: 18, newAddress: 20, deleteAddress: 21, getAddress: 22, newRoute: 24, getRoute: 26 } as const;
+const IFLA = { address: 1, name: 3, mtu: 4, master: 10, linkInfo: 18, afSpec: 26, netnsFd: 28 } as const;
+const INFO = { kind: 1, data: 2, slaveKind: 4, slaveData: 5 } as const;
+const BRIDGE_PORT = { hairpin: 4, isolated: 33 } as const;
 const VETH_PEER = 1;
-const IFA = { address: 1, local: 2, broadcast: 4 } as const;
-const RTA = { destination: 1, oif: 4, gateway: 5 } as const;
+const INET6_ADDR_GEN_MODE = 8;
+const IN6_ADDR_GEN_MODE_NONE = 1;
+const IFA = { address: 1, local: 2, broadcast: 4, flags: 8 } as const;
+/** No duplicate address detection: addresses are ours to give, and nothing may wait a second for them. */
+const IFA_F_NODAD = 2;
+const RTA = { destination: 1, oif: 4, gateway: 5, table: 15 } as const;
+const RT_TABLE_MAIN = 254;
+const RTPROT_BOOT = 3;
+const RT_SCOPE_LINK = 253;
+const RTN_UNICAST = 1;
 const IFF_UP = 1;
 const AF_INET = 2;
-const RECEIVE_BYTES = 1 << 16;
+const AF_INET6 = 10;
+const SIOCGIFINDEX = 0x8933;
+const IFREQ_BYTES = 40;
+const IFNAME_BYTES = 16;
 
-const socket = libc.checked<[domain: number, type: number, protocol: number]>('socket', 'int socket(int domain, int type, int protocol)');
-const sendLater = libc.async<[fd: number, data: Uint8Array, length: number, flags: number]>('send', 'intptr_t send(int fd, const void *data, size_t length, int flags)');
-const recv = libc.func<[fd: number, data: Uint8Array, length: number, flags: number]>('intptr_t recv(int fd, void *data, size_t length, int flags)');
-const MSG_DONTWAIT = 0x40;
+/** False on a kernel that was started without IPv6, which refuses what names it. */
+const hasIpv6 = existsSync('/proc/sys/net/ipv6');
 
-export interface LinkInfo {
+const ioctl = libc.func<[fd: number, request: number, argument: Buffer]>('int ioctl(int fd, unsigned long request, void *argument)');
+
+export interface Link {
   readonly index: number;
   readonly name: string;
   readonly mtu: number;
+  /** `bridge`, `veth`, …; '' for hardware. */
+  readonly kind: string;
+  /** Index of the bridge that it is a port of, 0 without. */
+  readonly master: number;
 }
 
-export interface AddressInfo {
-  readonly linkIndex: number;
-  /** Dotted. */
-  readonly address: string;
+export interface LinkAddress {
+  readonly ip: string;
   readonly prefixLength: number;
 }
 
-/** One message to the kernel: type, flags beyond REQUEST and ACK, fixed header and attributes. */
-interface Message {
-  readonly type: number;
-  readonly flags: number;
-  readonly body: Buffer;
+export interface Route {
+  readonly destination: LinkAddress;
+  readonly linkIndex: number;
 }
 
-interface Answer {
-  readonly type: number;
-  readonly payload: Buffer;
+export interface VethOptions {
+  readonly name: string;
+  readonly bridgeIndex: number;
+  /** The bridge may send frames back where they came from. */
+  readonly hairpin: boolean;
+  /** Frames of this port reach the host, but no other port that is isolated. */
+  readonly isolated: boolean;
+  readonly mtu: number;
+  readonly peer: PeerOptions;
 }
 
-/** A netlink socket. It belongs for ever to the network namespace in which the constructor ran. */
+export interface BridgeLinkOptions {
+  readonly name: string;
+  readonly mac: Buffer;
+  readonly mtu: number;
+  /** Whether it gets an IPv6 link-local address. */
+  readonly linkLocal: boolean;
+}
+
+export interface PeerOptions {
+  readonly name: string;
+  readonly mac: Buffer;
+  /** Open descriptor of the network namespace that it is made in. */
+  readonly netnsFd: number;
+}
+
+export interface Configuration {
+  readonly addresses: readonly LinkAddress[];
+  /** Default routes, one for a family; `::` or `0.0.0.0` is the link itself. */
+  readonly gateways: readonly string[];
+  /** Whether it gets an IPv6 link-local address when it comes up. */
+  readonly linkLocal: boolean;
+}
+
+/** Belongs for ever to the network namespace that the thread was in when it was made. */
 export class Netlink {
-  readonly #fd: number;
-  #sequence = 1;
-  #queue: Promise<unknown> = Promise.resolve();
-  #isClosed = false;
+  readonly #socket = new NetlinkSocket(NETLINK_ROUTE);
 
-  constructor() {
-    this.#fd = socket(AF_NETLINK, SOCK_RAW_CLOEXEC, 0);
-  }
-
+  /** After what is under way. Idempotent. */
   close(): void {
-    if (this.#isClosed) return;
-    this.#isClosed = true;
-    closeFd(this.#fd);
+    this.#socket.close();
   }
 
-  /** A bridge that is up. @throws EngineError code EEXIST, EPERM, EOPNOTSUPP without the kernel module. */
-  async createBridge(name: string, mtu: number): Promise<void> {
-    await this.#request([
-      newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, true), [text(IFLA.name, name), u32(IFLA.mtu, mtu), nested(IFLA.linkInfo, [text(INFO.kind, 'bridge')])]),
-    ]);
-  }
-
-  /** A veth pair: this end up and in the bridge, the peer in another namespace under its own name. */
-  async createVeth(options: { readonly name: string; readonly bridgeIndex: number; readonly mtu: number; readonly peer: { readonly name: string; readonly mac: Buffer; readonly netnsFd: number } }): Promise<void> {
-    const { name, bridgeIndex, mtu, peer } = options;
-    const peerAttributes = [text(IFLA.name, peer.name), attribute(IFLA.address, peer.mac), u32(IFLA.mtu, mtu), u32(IFLA.netnsFd, peer.netnsFd)];
-    await this.#request([
-      newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, true), [
-        text(IFLA.name, name),
-        u32(IFLA.mtu, mtu),
-        u32(IFLA.master, bridgeIndex),
-        nested(IFLA.linkInfo, [text(INFO.kind, 'veth'), nested(INFO.data, [attribute(VETH_PEER, Buffer.concat([linkHeader(0, false), ...peerAttributes]))])]),
+  /**
+   * A bridge that is up. Its MAC address is fixed: else it would follow its ports, and peers would lose it whenever a
+   * container comes or goes.
+   * @throws EngineError code EEXIST, EPERM, EOPNOTSUPP without the kernel module.
+   */
+  async createBridge({ name, mac, mtu, linkLocal }: BridgeLinkOptions): Promise<void> {
+    await this.#socket.request([
+      newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, false), [
+        textAttribute(IFLA.name, name),
+        attribute(IFLA.address, mac),
+        u32Attribute(IFLA.mtu, mtu),
+        nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.kind, 'bridge')]),
       ]),
+      ...(linkLocal ? [] : withoutLinkLocal([textAttribute(IFLA.name, name)])),
+      newLink(0, linkHeader(0, true), [textAttribute(IFLA.name, name)]),
     ]);
   }
 
-  /** Raises a link and gives it an address and, when named, the default route. One round trip. */
-  async configureLink(index: number, address: { readonly ip: string; readonly prefixLength: number } | undefined, gateway?: string): Promise<void> {
-    const messages: Message[] = [newLink(0, linkHeader(index, true), [])];
-    if (address) messages.push(newAddress(index, address.ip, address.prefixLength));
-    if (gateway !== undefined) messages.push(defaultRoute(index, gateway));
-    await this.#request(messages);
+  /** A pair: this end up and in the bridge, the peer in another namespace under its own name. Both or none. */
+  async createVeth({ name, bridgeIndex, hairpin, isolated, mtu, peer }: VethOptions): Promise<void> {
+    const portFlags = [...(hairpin ? [u8Attribute(BRIDGE_PORT.hairpin, 1)] : []), ...(isolated ? [u8Attribute(BRIDGE_PORT.isolated, 1)] : [])];
+    await this.#socket.request([
+      newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, true), [
+        textAttribute(IFLA.name, name),
+        u32Attribute(IFLA.mtu, mtu),
+        u32Attribute(IFLA.master, bridgeIndex),
+        nestedAttribute(IFLA.linkInfo, [
+          textAttribute(INFO.kind, 'veth'),
+          nestedAttribute(INFO.data, [attribute(VETH_PEER, Buffer.concat([linkHeader(0, false), ...peerAttributes(peer), u32Attribute(IFLA.mtu, mtu)]))]),
+        ]),
+      ]),
+      // It has no carrier before the peer is up: until then there is no address yet.
+      ...withoutLinkLocal([textAttribute(IFLA.name, name)]),
+      ...(portFlags.length === 0
+        ? []
+        : [newLink(0, linkHeader(0, false), [textAttribute(IFLA.name, name), nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.slaveKind, 'bridge'), nestedAttribute(INFO.slaveData, portFlags)])])]),
+    ]);
   }
 
-  /** Adds an address; having it already is a success. */
-  async addAddress(index: number, ip: string, prefixLength: number): Promise<void> {
-    await this.#request([newAddress(index, ip, prefixLength)]).catch((error: unknown) => {
-      if (!(error instanceof EngineError) || error.code !== 'EEXIST') throw error;
-    });
+  /** Raises a link and gives it addresses and default routes (replacing others), in one round trip. */
+  async configure(index: number, { addresses, gateways, linkLocal }: Configuration): Promise<void> {
+    await this.#socket.request([
+      ...(linkLocal ? [] : withoutLinkLocal([], index)),
+      newLink(0, linkHeader(index, true), []),
+      ...addresses.map((address) => addressMessage(RTM.newAddress, NLM_F_CREATE | NLM_F_REPLACE, index, address)),
+      ...gateways.map((gateway) => defaultRoute(RTM.newRoute, NLM_F_CREATE | NLM_F_REPLACE, index, gateway)),
+    ]);
   }
 
-  /** Deletes a link; false when there is none. */
-  async deleteLink(name: string): Promise<boolean> {
-    try {
-      await this.#request([{ type: RTM.deleteLink, flags: 0, body: Buffer.concat([linkHeader(0, false), text(IFLA.name, name)]) }]);
-      return true;
-    } catch (error) {
-      if (error instanceof EngineError && error.code === 'ENODEV') return false;
-      throw error;
-    }
+  async setMtu(index: number, mtu: number): Promise<void> {
+    await this.#socket.request([newLink(0, linkHeader(index, false), [u32Attribute(IFLA.mtu, mtu)])]);
   }
 
-  /** Looks a link up by name; undefined when there is none. */
-  async findLink(name: string): Promise<LinkInfo | undefined> {
-    try {
-      const [answer] = await this.#request([{ type: RTM.getLink, flags: 0, body: Buffer.concat([linkHeader(0, false), text(IFLA.name, name)]) }]);
-      return answer && parseLink(answer.payload);
-    } catch (error) {
-      if (error instanceof EngineError && error.code === 'ENODEV') return undefined;
-      throw error;
-    }
+  async removeAddress(index: number, address: LinkAddress): Promise<void> {
+    await this.#socket.request([addressMessage(RTM.deleteAddress, 0, index, address)]).catch(unless('EADDRNOTAVAIL'));
+  }
+
+  /** Deletes links by name, in one round trip; those that are not there are left out. */
+  async deleteLinks(names: readonly string[]): Promise<void> {
+    if (names.length === 0) return;
+    await this.#socket
+      .request(names.map((name) => ({ type: RTM.deleteLink, flags: 0, body: Buffer.concat([linkHeader(0, false), textAttribute(IFLA.name, name)]) })))
+      .catch(unless('ENODEV'));
+  }
+
+  /** Index of a link; undefined when there is none. Microseconds. */
+  indexOf(name: string): number | undefined {
+    const request = Buffer.alloc(IFREQ_BYTES);
+    request.write(name, 0, IFNAME_BYTES - 1, 'latin1');
+    return ioctl(this.#socket.fd, SIOCGIFINDEX, request) < 0 ? undefined : request.readInt32LE(IFNAME_BYTES);
   }
 
   /** All links of the namespace. */
-  async links(): Promise<LinkInfo[]> {
-    const answers = await this.#request([{ type: RTM.getLink, flags: NLM_F_DUMP, body: linkHeader(0, false) }]);
+  async links(): Promise<Link[]> {
+    const answers = await this.#socket.request([{ type: RTM.getLink, flags: NLM_F_DUMP, body: linkHeader(0, false) }]);
     return answers.filter(({ type }) => type === RTM.newLink).map(({ payload }) => parseLink(payload));
   }
 
-  /** All IPv4 addresses of the namespace, of links that are down, too. */
-  async addresses(): Promise<AddressInfo[]> {
-    const body = Buffer.alloc(8);
-    body[0] = AF_INET;
-    const answers = await this.#request([{ type: RTM.getAddress, flags: NLM_F_DUMP, body }]);
+  /** All addresses of the namespace, those of links that are down, too. */
+  async addresses(): Promise<(LinkAddress & { readonly linkIndex: number })[]> {
+    const answers = await this.#socket.request([{ type: RTM.getAddress, flags: NLM_F_DUMP, body: Buffer.alloc(8) }]);
     return answers.filter(({ type }) => type === RTM.newAddress).flatMap(({ payload }) => parseAddress(payload));
   }
 
-  /** Sends messages in one go, in turn with other callers. Throws the first refusal. */
-  #request(messages: readonly Message[]): Promise<Answer[]> {
-    const run = this.#queue.then(() => this.#exchange(messages));
-    this.#queue = run.catch(() => undefined);
-    return run;
-  }
-
-  async #exchange(messages: readonly Message[]): Promise<Answer[]> {
-    const first = this.#sequence;
-    const packets = messages.map((message) => pack(message, this.#sequence++));
-    const data = Buffer.concat(packets);
-    await sendLater(this.#fd, data, data.length, 0);
-    const answers: Answer[] = [];
-    let failure: EngineError | undefined;
-    const open = new Set(packets.map((_, index) => first + index));
-    const buffer = Buffer.alloc(RECEIVE_BYTES);
-    while (open.size > 0) {
-      const length = recv(this.#fd, buffer, buffer.length, MSG_DONTWAIT);
-      if (length < 0) throw syscallError('netlink recv', libc.errno());
-      for (let offset = 0; offset + 16 <= length; ) {
-        const size = buffer.readUInt32LE(offset);
-        const type = buffer.readUInt16LE(offset + 4);
-        const sequence = buffer.readUInt32LE(offset + 8);
-        const payload = Buffer.from(buffer.subarray(offset + 16, offset + size));
-        offset += (size + 3) & ~3;
-        if (type === NLMSG_ERROR) {
-          open.delete(sequence);
-          const errno = -payload.readInt32LE(0);
-          if (errno !== 0) failure ??= syscallError('netlink', errno);
-        } else if (type === NLMSG_DONE) open.delete(sequence);
-        else answers.push({ type, payload });
-      }
-    }
-    if (failure) throw failure;
-    return answers;
+  /** Routes of the main table with a destination: not the default routes. */
+  async routes(): Promise<Route[]> {
+    const answers = await this.#socket.request([{ type: RTM.getRoute, flags: NLM_F_DUMP, body: Buffer.alloc(12) }]);
+    return answers.filter(({ type }) => type === RTM.newRoute).flatMap(({ payload }) => parseRoute(payload));
   }
 }
 
-function pack({ type, flags, body }: Message, sequence: number): Buffer {
-  const header = Buffer.alloc(16);
-  const isDump = (flags & NLM_F_DUMP) === NLM_F_DUMP;
-  header.writeUInt32LE(16 + body.length, 0);
-  header.writeUInt16LE(type, 4);
-  header.writeUInt16LE(NLM_F_REQUEST | (isDump ? 0 : NLM_F_ACK) | flags, 6);
-  header.writeUInt32LE(sequence, 8);
-  return Buffer.concat([header, body, Buffer.alloc(-body.length & 3)]);
+function unless(code: string): (error: unknown) => void {
+  return (error) => {
+    if (!(error instanceof EngineError) || error.code !== code) throw error;
+  };
 }
 
-function newLink(flags: number, header: Buffer, attributes: readonly Buffer[]): Message {
+function newLink(flags: number, header: Buffer, attributes: readonly Buffer[]): NetlinkMessage {
   return { type: RTM.newLink, flags, body: Buffer.concat([header, ...attributes]) };
-}
-
-function newAddress(index: number, ip: string, prefixLength: number): Message {
-  const header = Buffer.alloc(8);
-  header[0] = AF_INET;
-  header[1] = prefixLength;
-  header.writeUInt32LE(index, 4);
-  const bytes = ipv4Bytes(ip);
-  const host = prefixLength >= 31 ? 0 : 0xffff_ffff >>> prefixLength;
-  const broadcast = Buffer.alloc(4);
-  broadcast.writeUInt32BE((bytes.readUInt32BE(0) | host) >>> 0);
-  const attributes = [attribute(IFA.local, bytes), attribute(IFA.address, bytes), attribute(IFA.broadcast, broadcast)];
-  return { type: RTM.newAddress, flags: NLM_F_CREATE | NLM_F_EXCL, body: Buffer.concat([header, ...attributes]) };
-}
-
-function defaultRoute(index: number, gateway: string): Message {
-  const header = Buffer.alloc(12);
-  header[0] = AF_INET;
-  header[4] = 254; // main table
-  header[5] = 3; // RTPROT_BOOT
-  header[7] = 1; // unicast
-  return { type: RTM.newRoute, flags: NLM_F_CREATE | NLM_F_EXCL, body: Buffer.concat([header, attribute(RTA.gateway, ipv4Bytes(gateway)), u32(RTA.oif, index)]) };
 }
 
 function linkHeader(index: number, up: boolean): Buffer {
@@ -229,48 +220,77 @@ function linkHeader(index: number, up: boolean): Buffer {
   return header;
 }
 
-function attribute(type: number, value: Buffer): Buffer {
-  const header = Buffer.alloc(4);
-  header.writeUInt16LE(4 + value.length, 0);
-  header.writeUInt16LE(type, 2);
-  return Buffer.concat([header, value, Buffer.alloc(-value.length & 3)]);
+function peerAttributes({ name, mac, netnsFd }: PeerOptions): Buffer[] {
+  return [textAttribute(IFLA.name, name), attribute(IFLA.address, mac), u32Attribute(IFLA.netnsFd, netnsFd)];
 }
 
-const text = (type: number, value: string): Buffer => attribute(type, Buffer.from(`${value}\0`));
-const nested = (type: number, children: readonly Buffer[]): Buffer => attribute(type, Buffer.concat(children));
-
-function u32(type: number, value: number): Buffer {
-  const bytes = Buffer.alloc(4);
-  bytes.writeUInt32LE(value);
-  return attribute(type, bytes);
+/** Only addresses that were given: a link of a network without IPv6 has none. Takes effect when the link comes up. */
+function withoutLinkLocal(name: readonly Buffer[], index = 0): NetlinkMessage[] {
+  if (!hasIpv6) return [];
+  const mode = nestedAttribute(IFLA.afSpec, [nestedAttribute(AF_INET6, [u8Attribute(INET6_ADDR_GEN_MODE, IN6_ADDR_GEN_MODE_NONE)])]);
+  return [newLink(0, linkHeader(index, false), [...name, mode])];
 }
 
-function* attributesOf(payload: Buffer, offset: number): Generator<readonly [type: number, value: Buffer]> {
-  while (offset + 4 <= payload.length) {
-    const length = payload.readUInt16LE(offset);
-    if (length < 4) return;
-    yield [payload.readUInt16LE(offset + 2), payload.subarray(offset + 4, offset + length)];
-    offset += (length + 3) & ~3;
+function addressMessage(type: number, flags: number, index: number, { ip, prefixLength }: LinkAddress): NetlinkMessage {
+  const bytes = addressBytes(ip);
+  const header = Buffer.alloc(8);
+  header[0] = familyOf(bytes);
+  header[1] = prefixLength;
+  header.writeUInt32LE(index, 4);
+  const attributes = [attribute(IFA.local, bytes), attribute(IFA.address, bytes)];
+  if (bytes.length === 16) attributes.push(u32Attribute(IFA.flags, IFA_F_NODAD));
+  else if (prefixLength < 31) {
+    const broadcast = Buffer.alloc(4);
+    broadcast.writeUInt32BE((bytes.readUInt32BE(0) | (0xffff_ffff >>> prefixLength)) >>> 0);
+    attributes.push(attribute(IFA.broadcast, broadcast));
   }
+  return { type, flags, body: Buffer.concat([header, ...attributes]) };
 }
 
-function parseLink(payload: Buffer): LinkInfo {
-  let name = '';
-  let mtu = 0;
+function defaultRoute(type: number, flags: number, index: number, gateway: string): NetlinkMessage {
+  const bytes = addressBytes(gateway);
+  const isAny = bytes.every((byte) => byte === 0);
+  const header = Buffer.alloc(12);
+  header[0] = familyOf(bytes);
+  header[4] = RT_TABLE_MAIN;
+  header[5] = RTPROT_BOOT;
+  header[6] = isAny ? RT_SCOPE_LINK : 0;
+  header[7] = RTN_UNICAST;
+  return { type, flags, body: Buffer.concat([header, ...(isAny ? [] : [attribute(RTA.gateway, bytes)]), u32Attribute(RTA.oif, index)]) };
+}
+
+function familyOf(bytes: Buffer): number {
+  return bytes.length === 4 ? AF_INET : AF_INET6;
+}
+
+function parseLink(payload: Buffer): Link {
+  const link = { index: payload.readInt32LE(4), name: '', mtu: 0, kind: '', master: 0 };
   for (const [type, value] of attributesOf(payload, 16)) {
-    if (type === IFLA.name) name = value.toString('latin1', 0, value.length - 1);
-    else if (type === IFLA.mtu) mtu = value.readUInt32LE(0);
+    if (type === IFLA.name) link.name = cText(value);
+    else if (type === IFLA.mtu) link.mtu = value.readUInt32LE(0);
+    else if (type === IFLA.master) link.master = value.readUInt32LE(0);
+    else if (type === IFLA.linkInfo) {
+      for (const [inner, kind] of attributesOf(value, 0)) if (inner === INFO.kind) link.kind = cText(kind);
+    }
   }
-  return { index: payload.readInt32LE(4), name, mtu };
+  return link;
 }
 
-function parseAddress(payload: Buffer): AddressInfo[] {
-  for (const [type, value] of attributesOf(payload, 8)) {
-    if (type === IFA.local) return [{ linkIndex: payload.readUInt32LE(4), address: [...value].join('.'), prefixLength: payload[1] ?? 32 }];
-  }
-  return [];
+function cText(value: Buffer): string {
+  return value.toString('latin1', 0, value.length - 1);
 }
 
-function ipv4Bytes(ip: string): Buffer {
-  return Buffer.from(ip.split('.').map(Number));
+function parseAddress(payload: Buffer): (LinkAddress & { readonly linkIndex: number })[] {
+  const found = new Map(attributesOf(payload, 8));
+  // IPv6 has no local address apart from point-to-point links.
+  const bytes = found.get(IFA.local) ?? found.get(IFA.address);
+  return bytes ? [{ linkIndex: payload.readUInt32LE(4), ip: addressText(bytes), prefixLength: payload[1] ?? 0 }] : [];
+}
+
+function parseRoute(payload: Buffer): Route[] {
+  const found = new Map(attributesOf(payload, 12));
+  const destination = found.get(RTA.destination);
+  const table = found.get(RTA.table)?.readUInt32LE(0) ?? payload[4];
+  const linkIndex = found.get(RTA.oif)?.readUInt32LE(0) ?? 0;
+  return destination && table === RT_TABLE_MAIN ? [{ destination: { ip: addressText(destination), prefixLength: payload[1] ?? 0 }, linkIndex }] : [];
 }

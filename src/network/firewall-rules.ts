@@ -1,0 +1,127 @@
+/**
+ * The firewall as data: what stands in our chains, in the words of `iptables-save`, so that it can be compared with what
+ * the kernel has. The chains carry the daemon's tag, so daemons on one host do not meet.
+ */
+import { isIPv4 } from 'node:net';
+import type { Family } from './subnet.js';
+
+export type Table = 'filter' | 'nat';
+
+/** One bridge as the firewall sees it in one family. */
+export interface BridgeRules {
+  readonly bridge: string;
+  /** CIDR by family. */
+  readonly subnets: Readonly<Partial<Record<Family, string>>>;
+  readonly masquerade: boolean;
+  /** Containers on it may reach each other. */
+  readonly interContainer: boolean;
+  /** No way in or out. */
+  readonly internal: boolean;
+}
+
+/** A published port. Addresses are of one family. */
+export interface PortRule {
+  readonly bridge: string;
+  readonly protocol: 'tcp' | 'udp' | 'sctp';
+  /** An unspecified address is every one of the host. */
+  readonly hostIp: string;
+  readonly hostPort: number;
+  readonly containerIp: string;
+  readonly containerPort: number;
+}
+
+export interface Ruleset {
+  readonly tag: string;
+  /** Connections from the bridge's own containers and from loopback are served by a proxy, not by translation. */
+  readonly userlandProxy: boolean;
+  readonly bridges: readonly BridgeRules[];
+  readonly ports: readonly PortRule[];
+}
+
+export interface Chain {
+  readonly table: Table;
+  readonly name: string;
+  /** Rules without their `-A NAME`. */
+  readonly rules: readonly string[];
+}
+
+/** Rules of ours in chains that are not: in this order, before what else is there. */
+export interface Jumps {
+  readonly table: Table;
+  readonly chain: string;
+  readonly rules: readonly string[];
+}
+
+/** Where operators put rules of their own; seen before ours, never written by us. */
+export const USER_CHAIN = 'ENGINE-USER';
+
+export function dnatChain(tag: string): string {
+  return `ENGINE-DNAT-${tag}`;
+}
+
+const chainNames = (tag: string) => ({ in: `ENGINE-IN-${tag}`, out: `ENGINE-OUT-${tag}`, host: `ENGINE-HOST-${tag}`, dnat: dnatChain(tag), snat: `ENGINE-SNAT-${tag}` });
+
+/** Without a proxy the bridges route loopback addresses: containers must not reach the host's services by them. */
+function reachesLoopback(userlandProxy: boolean, family: Family): boolean {
+  return !userlandProxy && family === 4;
+}
+
+/** Our chains and their contents for one family. */
+export function chainsOf({ tag, userlandProxy, bridges, ports }: Ruleset, family: Family): Chain[] {
+  const names = chainNames(tag);
+  const here = bridges.flatMap((rules) => (rules.subnets[family] === undefined ? [] : [{ ...rules, subnet: rules.subnets[family] }]));
+  return [
+    {
+      table: 'filter',
+      name: names.in,
+      rules: [
+        ...here.filter(({ internal }) => internal).map(({ bridge }) => `-i ${bridge} ! -o ${bridge} -j DROP`),
+        ...here.filter(({ internal }) => !internal).map(({ bridge }) => `-o ${bridge} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`),
+        ...here.flatMap(({ bridge, interContainer, internal }) => [
+          `-i ${bridge} -o ${bridge} -j ${interContainer ? 'ACCEPT' : 'DROP'}`,
+          // Only what was published is translated.
+          ...(internal ? [] : [`-o ${bridge} -m conntrack --ctstate DNAT -j ACCEPT`]),
+          // What was not published is not reachable, whatever the policy of the host's FORWARD chain is.
+          `-o ${bridge} -j DROP`,
+        ]),
+      ],
+    },
+    ...(reachesLoopback(userlandProxy, family) ? [{ table: 'filter', name: names.host, rules: here.map(({ bridge }) => `-d 127.0.0.0/8 -i ${bridge} -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP`) } as const] : []),
+    { table: 'filter', name: names.out, rules: here.filter(({ internal }) => !internal).map(({ bridge }) => `-i ${bridge} ! -o ${bridge} -j ACCEPT`) },
+    { table: 'nat', name: names.dnat, rules: ports.filter((port) => isIPv4(port.containerIp) === (family === 4)).flatMap((port) => portRule(port, userlandProxy)) },
+    {
+      table: 'nat',
+      name: names.snat,
+      rules: here.flatMap(({ bridge, subnet, masquerade, internal }) => [
+        ...(masquerade && !internal ? [`-s ${subnet} ! -o ${bridge} -j MASQUERADE`] : []),
+        // A container that reaches itself or a neighbour through the host's port must see answers from there.
+        ...(internal ? [] : [`-s ${subnet} -o ${bridge} -m conntrack --ctstate DNAT -j MASQUERADE`]),
+        ...(userlandProxy || internal || family === 6 ? [] : [`-o ${bridge} -m addrtype --src-type LOCAL -j MASQUERADE`]),
+      ]),
+    },
+  ];
+}
+
+/** The translation of one port; none where only the proxy can serve. */
+function portRule({ bridge, protocol, hostIp, hostPort, containerIp, containerPort }: PortRule, userlandProxy: boolean): string[] {
+  const isLoopback = hostIp.startsWith('127.') || hostIp === '::1';
+  if (isLoopback && (userlandProxy || hostIp === '::1')) return [];
+  const isAny = hostIp === '0.0.0.0' || hostIp === '::';
+  const destination = isAny ? '' : `-d ${hostIp}/${isIPv4(hostIp) ? 32 : 128} `;
+  const target = isIPv4(containerIp) ? `${containerIp}:${containerPort}` : `[${containerIp}]:${containerPort}`;
+  return [`${destination}${userlandProxy ? `! -i ${bridge} ` : ''}-p ${protocol} -m ${protocol} --dport ${hostPort} -j DNAT --to-destination ${target}`];
+}
+
+/** The ways from the kernel's chains into ours. */
+export function jumpsOf({ tag, userlandProxy }: Ruleset, family: Family): Jumps[] {
+  const names = chainNames(tag);
+  const local = '-m addrtype --dst-type LOCAL';
+  const loopback = family === 4 ? '127.0.0.0/8' : '::1/128';
+  return [
+    { table: 'filter', chain: 'FORWARD', rules: [`-j ${USER_CHAIN}`, `-j ${names.in}`, `-j ${names.out}`] },
+    ...(reachesLoopback(userlandProxy, family) ? [{ table: 'filter', chain: 'INPUT', rules: [`-j ${names.host}`] } as const] : []),
+    { table: 'nat', chain: 'PREROUTING', rules: [`${local} -j ${names.dnat}`] },
+    { table: 'nat', chain: 'OUTPUT', rules: [`${userlandProxy || family === 6 ? `! -d ${loopback} ` : ''}${local} -j ${names.dnat}`] },
+    { table: 'nat', chain: 'POSTROUTING', rules: [`-j ${names.snat}`] },
+  ];
+}

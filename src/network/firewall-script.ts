@@ -1,0 +1,105 @@
+/** From what the kernel has to what should be there, as the shortest script for `iptables-restore --noflush`. Pure. */
+import { USER_CHAIN, type Chain, type Jumps, type Table } from './firewall-rules.js';
+
+/** Chains of one family by table, each with its rules without `-A NAME`. */
+export type Tables = ReadonlyMap<string, ReadonlyMap<string, readonly string[]>>;
+
+/** What stages of several daemons have in common: all ways in are looked at before any way out. */
+const IN_STAGE = /^-j ENGINE-IN-/;
+
+/** Parses the output of `iptables-save`. */
+export function parseTables(saved: string): Tables {
+  const tables = new Map<string, Map<string, string[]>>();
+  let chains = new Map<string, string[]>();
+  for (const line of saved.split('\n')) {
+    if (line.startsWith('*')) tables.set(line.slice(1), (chains = new Map()));
+    else if (line.startsWith(':')) chains.set(line.slice(1, line.indexOf(' ')), []);
+    else if (line.startsWith('-A ')) {
+      const end = line.indexOf(' ', 3);
+      chains.get(line.slice(3, end))?.push(line.slice(end + 1));
+    }
+  }
+  return tables;
+}
+
+/** The script that leads to `chains` and `jumps`; '' when nothing is to do. */
+export function restoreScript(current: Tables, chains: readonly Chain[], jumps: readonly Jumps[]): string {
+  return script((table) => {
+    const here = current.get(table);
+    const wanted = jumps.filter((jump) => jump.table === table);
+    const needsUserChain = wanted.some(({ rules }) => rules.includes(`-j ${USER_CHAIN}`)) && here?.has(USER_CHAIN) !== true;
+    const edits = chains.filter((chain) => chain.table === table).map(({ name, rules }) => chainEdit(name, here?.get(name), rules));
+    return [
+      // Not declared, for that would empty it if somebody had made it meanwhile.
+      ...(needsUserChain ? [`-N ${USER_CHAIN}`] : []),
+      ...edits.flatMap(({ declare }) => declare),
+      ...edits.flatMap(({ lines }) => lines),
+      ...wanted.flatMap(({ chain, rules }) => jumpEdit(chain, here?.get(chain) ?? [], rules)),
+    ];
+  });
+}
+
+/** The script that removes chains and jumps. The users' chain stays while it has rules or another daemon uses it. */
+export function removalScript(current: Tables, chains: readonly Chain[], jumps: readonly Jumps[]): string {
+  return script((table) => {
+    const here = current.get(table);
+    if (!here) return [];
+    const ours = chains.filter((chain) => chain.table === table && here.has(chain.name)).map(({ name }) => name);
+    const hasOthers = here.get('FORWARD')?.some((rule) => IN_STAGE.test(rule) && !ours.includes(rule.slice('-j '.length))) === true;
+    const dropsUserChain = here.get(USER_CHAIN)?.length === 0 && !hasOthers;
+    const gone = dropsUserChain ? [...ours, USER_CHAIN] : ours;
+    const isGone = (rule: string): boolean => rule !== `-j ${USER_CHAIN}` || dropsUserChain;
+    return [
+      ...jumps.filter((jump) => jump.table === table).flatMap(({ chain, rules }) => rules.filter((rule) => isGone(rule) && here.get(chain)?.includes(rule) === true).map((rule) => `-D ${chain} ${rule}`)),
+      ...gone.map((name) => `-F ${name}`),
+      ...gone.map((name) => `-X ${name}`),
+    ];
+  });
+}
+
+function script(linesOf: (table: Table) => string[]): string {
+  return (['filter', 'nat'] as const)
+    .flatMap((table) => {
+      const lines = linesOf(table);
+      return lines.length === 0 ? [] : [`*${table}`, ...lines, 'COMMIT'];
+    })
+    .map((line) => `${line}\n`)
+    .join('');
+}
+
+/** Rules that go are deleted and new ones appended where that is enough; else the chain is written anew, in one step. */
+function chainEdit(name: string, current: readonly string[] | undefined, wanted: readonly string[]): { readonly declare: string[]; readonly lines: string[] } {
+  if (current) {
+    const wantedSet = new Set(wanted);
+    const kept = current.filter((rule) => wantedSet.has(rule));
+    if (kept.every((rule, index) => rule === wanted[index]) && new Set(current).size === current.length) {
+      return { declare: [], lines: [...current.filter((rule) => !wantedSet.has(rule)).map((rule) => `-D ${name} ${rule}`), ...wanted.slice(kept.length).map((rule) => `-A ${name} ${rule}`)] };
+    }
+  }
+  return { declare: [`:${name} - [0:0]`], lines: wanted.map((rule) => `-A ${name} ${rule}`) };
+}
+
+/** Puts our jumps in front of foreign rules, but behind the ways in of other daemons; nothing when they stand already. */
+function jumpEdit(chain: string, current: readonly string[], wanted: readonly string[]): string[] {
+  const places = wanted.map((rule) => current.indexOf(rule));
+  const isOrdered = places.every((place, index) => place >= 0 && (index === 0 || place > (places[index - 1] ?? 0)));
+  if (isOrdered) return [];
+  // The users' jump belongs to every daemon: it stays where it is.
+  const ours = wanted.filter((rule) => rule !== `-j ${USER_CHAIN}`);
+  const lines = current.filter((rule) => ours.includes(rule)).map((rule) => `-D ${chain} ${rule}`);
+  const list = current.filter((rule) => !ours.includes(rule));
+  let at = 0;
+  for (const rule of wanted) {
+    const existing = list.indexOf(rule);
+    if (existing >= 0) {
+      at = existing + 1;
+      continue;
+    }
+    // Whoever goes out last must not be let out before another daemon's bridge could refuse.
+    if (rule.startsWith('-j ENGINE-OUT-')) at = Math.max(at, list.findLastIndex((other) => IN_STAGE.test(other)) + 1);
+    list.splice(at, 0, rule);
+    at++;
+    lines.push(`-I ${chain} ${at} ${rule}`);
+  }
+  return lines;
+}

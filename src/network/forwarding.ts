@@ -1,0 +1,21 @@
+/** What the host does with packets that are not its own. */
+import { readFile, writeFile } from 'node:fs/promises';
+import { applyScript } from './iptables.js';
+import type { Family } from './subnet.js';
+
+const SWITCH: Readonly<Record<Family, string>> = { 4: '/proc/sys/net/ipv4/ip_forward', 6: '/proc/sys/net/ipv6/conf/all/forwarding' };
+
+/**
+ * Switches forwarding on. Whoever had it off did not expect his host to route: with `refuseOthers` what no rule lets
+ * through is refused from then on, before the first packet could pass.
+ */
+export async function enableForwarding(family: Family, refuseOthers: boolean): Promise<void> {
+  if ((await readFile(SWITCH[family], 'utf8')).trim() === '1') return;
+  if (refuseOthers) await applyScript(family, '*filter\n:FORWARD DROP [0:0]\nCOMMIT\n');
+  await writeFile(SWITCH[family], '1');
+}
+
+/** Lets translated connections from the host's loopback addresses out to a bridge. */
+export async function routeLoopback(link: string): Promise<void> {
+  await writeFile(`/proc/sys/net/ipv4/conf/${link}/route_localnet`, '1');
+}

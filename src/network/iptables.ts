@@ -1,0 +1,34 @@
+/** The commands that read and write the kernel's packet filter. */
+import { internal, isEngineError, messageOf } from '../errors/engine-error.js';
+import { runProgram } from '../sys/spawn.js';
+import { parseTables, type Tables } from './firewall-script.js';
+import type { Family } from './subnet.js';
+
+/** How long to wait for others that hold the lock of the legacy back end. */
+const LOCK_SECONDS = '10';
+
+const prefix = (family: Family): string => (family === 4 ? 'iptables' : 'ip6tables');
+
+/** Reads all tables that there are. Throws internal, code FIREWALL. */
+export async function readTables(family: Family): Promise<Tables> {
+  return parseTables(await run(`${prefix(family)}-save`, [], ''));
+}
+
+/** Applies a script: all of a table or nothing of it. Throws internal, code FIREWALL, with what iptables said. */
+export async function applyScript(family: Family, script: string): Promise<void> {
+  if (script !== '') await run(`${prefix(family)}-restore`, ['--wait', LOCK_SECONDS, '--noflush'], script);
+}
+
+/** Whether the commands write to the tables of the kernel's old packet filter. Throws internal, code FIREWALL. */
+export async function isLegacy(): Promise<boolean> {
+  return (await run('iptables', ['--version'], '')).includes('legacy');
+}
+
+async function run(command: string, args: readonly string[], input: string): Promise<string> {
+  const result = await runProgram(command, args, input).catch((error: unknown) => {
+    const reason = isEngineError(error) && error.code === 'ENOENT' ? `${command} is not installed (Debian package iptables); start with --iptables=false to do without` : `${command}: ${messageOf(error)}`;
+    throw internal(reason, { code: 'FIREWALL', cause: error });
+  });
+  if (result.exitCode !== 0) throw internal(`${command} failed: ${result.stderr.trim()}`, { code: 'FIREWALL' });
+  return result.stdout;
+}

@@ -1,0 +1,70 @@
+/** Passes connections and datagrams from a bound socket on to a container. */
+import { createSocket, type Socket as UdpSocket } from 'node:dgram';
+import { connect, createServer, isIPv4 } from 'node:net';
+
+export interface ProxyTarget {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** An idle UDP peer is forgotten after this time. */
+const UDP_SESSION_MS = 90_000;
+/** Peers beyond are dropped like any datagram that finds no room. */
+const MAX_UDP_SESSIONS = 1024;
+
+/** Serves a listening socket, which it owns. Returns what stops it; connections under way go on. */
+export function proxyTcp(fd: number, _hostIp: string, target: ProxyTarget): () => void {
+  const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) => {
+    const upstream = connect({ ...target, allowHalfOpen: true });
+    client.on('error', () => upstream.destroy());
+    upstream.on('error', () => client.destroy());
+    upstream.on('connect', () => {
+      client.pipe(upstream);
+      upstream.pipe(client);
+    });
+    client.on('close', () => upstream.destroy());
+    upstream.on('close', () => client.destroy());
+  });
+  // Out of descriptors, for instance: this client is lost, the next may be luckier.
+  server.on('error', () => undefined);
+  server.listen({ fd });
+  return () => void server.close();
+}
+
+/** Serves a datagram socket, which it owns; each peer has a socket of its own towards the container. */
+export function proxyUdp(fd: number, hostIp: string, target: ProxyTarget): () => void {
+  const server = createSocket(isIPv4(hostIp) ? 'udp4' : 'udp6');
+  const sessions = new Map<string, { readonly socket: UdpSocket; readonly timer: NodeJS.Timeout }>();
+  server.on('message', (message, peer) => {
+    const key = `${peer.address} ${peer.port}`;
+    let session = sessions.get(key);
+    if (!session) {
+      if (sessions.size >= MAX_UDP_SESSIONS) return;
+      const socket = createSocket(isIPv4(target.host) ? 'udp4' : 'udp6');
+      const end = (): void => {
+        sessions.delete(key);
+        socket.close();
+      };
+      session = { socket, timer: setTimeout(end, UDP_SESSION_MS).unref() };
+      sessions.set(key, session);
+      socket.on('message', (answer) => {
+        session?.timer.refresh();
+        server.send(answer, peer.port, peer.address, () => undefined);
+      });
+      // Nobody listens there: a datagram may be lost.
+      socket.on('error', () => undefined);
+    }
+    session.timer.refresh();
+    session.socket.send(message, target.port, target.host, () => undefined);
+  });
+  server.on('error', () => undefined);
+  server.bind({ fd });
+  return () => {
+    for (const { socket, timer } of sessions.values()) {
+      clearTimeout(timer);
+      socket.close();
+    }
+    sessions.clear();
+    server.close();
+  };
+}
