@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { isEngineError } from '../src/errors/engine-error.js';
 import type { PublishedPort } from '../src/ports/network.js';
 import { Cleanup } from './support/cleanup.js';
-import { attachAndCrash, attachSandbox, detachSandbox, endProcess, foreignRules, networkPlan, networksOf, runInside, startInside, type Sandbox } from './support/host-networks.js';
+import { attachAndCrash, attachSandbox, detachSandbox, endProcess, foreignRules, networkPlan, networksOf, outputInside, runInside, startInside, type Sandbox } from './support/host-networks.js';
 import { silentLog } from './support/silent-log.js';
 import { waitFor } from './support/wait.js';
 
@@ -45,7 +45,7 @@ function ask(host: string, port: number): Promise<string> {
 }
 
 async function serve(sandbox: Sandbox, port: number, answer: string): Promise<void> {
-  const program = `require('node:net').createServer((client) => client.end('${answer}')).listen(${port}, '0.0.0.0', () => console.log('ready'))`;
+  const program = `require('node:net').createServer((client) => client.end('${answer}')).listen(${port}, '::', () => console.log('ready'))`;
   const child = startInside(sandbox.path, process.execPath, '-e', program);
   cleanup.add(() => endProcess(child));
   await once(child.stdout, 'data');
@@ -97,6 +97,20 @@ test('a published port is reached from the host', async () => {
   await assert.rejects(ask('127.0.0.1', port.hostPort), { code: 'ECONNREFUSED' });
 });
 
+for (const userlandProxy of [true, false]) {
+  test(`a published port is reached from a neighbour and from the container itself, ${userlandProxy ? 'with' : 'without'} a proxy`, async () => {
+    const { networks } = await startNetworks({ userlandProxy });
+    const [server, client] = await Promise.all([attachSandbox(networks, [tcp(80)]), attachSandbox(networks)]);
+    const port = server.ports[0]?.hostPort ?? 0;
+    await serve(server, 80, 'web');
+    // Not to its end in one step: the proxy, where it serves them, is in this process.
+    for (const from of [client, server]) assert.equal(await outputInside(from.path, 'busybox', 'nc', '-w', '3', server.endpoint.gateway, String(port)), 'web');
+    assert.equal(await ask('127.0.0.1', port), 'web');
+    assert.equal(await ask(server.endpoint.gateway, port), 'web');
+    await Promise.all([server, client].map((sandbox) => detachSandbox(networks, sandbox)));
+  });
+}
+
 test('a port that is taken is refused with the known text, and nothing stays', async () => {
   const { plan, networks } = await startNetworks();
   const holder = await attachSandbox(networks, [tcp(80)]);
@@ -118,6 +132,27 @@ test('without inter-container communication neighbours are cut off, the gateway 
   assert.throws(() => runInside(one.path, 'busybox', 'ping', '-c1', '-W1', two.endpoint.ipv4));
   assert.match(runInside(one.path, 'busybox', 'ping', '-c1', '-W2', one.endpoint.gateway), /1 packets received/);
   await Promise.all([one, two].map((sandbox) => detachSandbox(networks, sandbox)));
+});
+
+test('IPv6: addresses, published ports of both families with one number, the proxy from IPv4-only containers', { skip: !existsSync('/proc/sys/net/ipv6') }, async () => {
+  const { plan, networks } = await startNetworks({ ipv6: true });
+  const [server, client] = await Promise.all([attachSandbox(networks, [tcp(80)]), attachSandbox(networks)]);
+  assert.match(server.endpoint.ipv6, /^fd/);
+  assert.deepEqual(server.ports.map(({ hostIp }) => hostIp), ['0.0.0.0', '::']);
+  assert.equal(server.ports[0]?.hostPort, server.ports[1]?.hostPort);
+  assert.match(runInside(client.path, 'busybox', 'ping', '-6', '-c1', '-W2', server.endpoint.ipv6), /1 packets received/);
+  assert.match(runInside(client.path, 'ip', '-6', 'route'), new RegExp(`^default via ${server.endpoint.ipv6Gateway} dev eth0`, 'm'));
+  const port = server.ports[0]?.hostPort ?? 0;
+  await serve(server, 80, 'six');
+  for (const host of ['127.0.0.1', '::1', server.endpoint.gateway, server.endpoint.ipv6Gateway]) assert.equal(await ask(host, port), 'six', host);
+  assert.match(execFileSync('ip6tables-save', { encoding: 'utf8' }), new RegExp(`-A ENGINE-DNAT-${plan.bridge} .*--dport ${port} -j DNAT --to-destination \\[${server.endpoint.ipv6}\\]:80`));
+  await Promise.all([server, client].map((sandbox) => detachSandbox(networks, sandbox)));
+  const { networks: four } = await startNetworks();
+  const plain = await attachSandbox(four, [tcp(80)]);
+  assert.doesNotMatch(runInside(plain.path, 'ip', '-6', '-o', 'addr', 'show', 'dev', 'eth0'), /inet6/);
+  await serve(plain, 80, 'four');
+  assert.equal(await ask('::1', plain.ports[1]?.hostPort ?? 0), 'four');
+  await detachSandbox(four, plain);
 });
 
 test('foreign rules stay byte for byte; after stop nothing is left', async () => {
@@ -152,6 +187,20 @@ test('without iptables no rule is touched', async () => {
   // The proxy alone serves it.
   assert.equal(await ask('127.0.0.1', sandbox.ports[0]?.hostPort ?? 0), 'plain');
   assert.equal(execFileSync('iptables-save', { encoding: 'utf8' }).replaceAll(/^#.*\n/gm, '').replaceAll(/\[\d+:\d+\]/g, ''), before);
+  await detachSandbox(networks, sandbox);
+  await networks.stop();
+});
+
+test('what others flush is put back', async () => {
+  const plan = networkPlan(directory);
+  const networks = networksOf(plan, silentLog);
+  await networks.start();
+  const sandbox = await attachSandbox(networks, [tcp(80)]);
+  const rules = (): string => execFileSync('iptables-save', { encoding: 'utf8' }).split('\n').filter((line) => line.includes(plan.bridge)).join('\n');
+  const before = rules();
+  execFileSync('iptables', ['-w', '-t', 'nat', '-F', `ENGINE-DNAT-${plan.bridge}`]);
+  execFileSync('iptables', ['-w', '-D', 'FORWARD', '-j', `ENGINE-IN-${plan.bridge}`]);
+  await waitFor('the rules to be back', () => rules() === before, 2000, 50);
   await detachSandbox(networks, sandbox);
   await networks.stop();
 });

@@ -3,6 +3,7 @@ import { type ChildProcess, type ChildProcessByStdio, execFileSync, fork, spawn 
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { HostNetworks } from '../../src/network/host-networks.js';
 import type { Logger } from '../../src/ports/logger.js';
 import type { AttachRequest, AttachResult, PublishedPort } from '../../src/ports/network.js';
@@ -15,13 +16,15 @@ export interface NetworkPlan {
   readonly netnsRoot: string;
   readonly icc: boolean;
   readonly iptables: boolean;
+  readonly ipv6: boolean;
+  readonly userlandProxy: boolean;
 }
 
 /** Unique on this machine: others may run the same tests at the same time. */
 export function networkPlan(directory: string, changes: Partial<NetworkPlan> = {}): NetworkPlan {
   const [a = 0, b = 0] = randomBytes(2);
   const bridge = `engt${randomBytes(3).toString('hex')}`;
-  return { bridge, bip: `10.${a}.${b}.1/24`, netnsRoot: `${directory}/${bridge}`, icc: true, iptables: true, ...changes };
+  return { bridge, bip: `10.${a}.${b}.1/24`, netnsRoot: `${directory}/${bridge}`, icc: true, iptables: true, ipv6: false, userlandProxy: true, ...changes };
 }
 
 /** A driver as the daemon makes it. `identities` outlives it, as the daemon's data directory does. */
@@ -30,16 +33,22 @@ export function networksOf(plan: NetworkPlan, log: Logger, identities: { value: 
     bridge: {
       name: plan.bridge,
       bip: plan.bip,
+      bip6: '',
       fixedCidr: '',
+      fixedCidrV6: '',
       defaultGateway: '',
+      defaultGatewayV6: '',
       mtu: 1400,
       icc: plan.icc,
       ipMasq: true,
-      ipForward: true,
-      ipForwardNoDrop: true,
-      iptables: plan.iptables,
-      addressPools: [],
+      ipv6: plan.ipv6,
     },
+    iptables: plan.iptables,
+    ip6tables: true,
+    ipForward: true,
+    ipForwardNoDrop: true,
+    userlandProxy: plan.userlandProxy,
+    addressPools: [],
     publishIp: '0.0.0.0',
     netnsRoot: plan.netnsRoot,
     log,
@@ -79,6 +88,12 @@ export async function detachSandbox(networks: HostNetworks, { id, endpoint, port
 /** Runs a program inside the namespace to its end and returns its output; throws when it fails. */
 export function runInside(path: string, program: string, ...args: readonly string[]): string {
   return inNetns(path, () => execFileSync(program, args, { encoding: 'utf8', timeout: 10_000, stdio: ['ignore', 'pipe', 'pipe'] }));
+}
+
+/** As `runInside`, while this process goes on with its own work. */
+export async function outputInside(path: string, program: string, ...args: readonly string[]): Promise<string> {
+  const child = inNetns(path, () => spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'], timeout: 10_000 }));
+  return text(child.stdout);
 }
 
 /** Starts a program inside the namespace; the caller ends it. */
