@@ -10,8 +10,8 @@ import { invalid } from './errors/engine-error.js';
 import type { BridgeOptions } from './network/default-bridge.js';
 import type { RuntimeChoice, TaskService } from './ports/supervisor.js';
 import type { HostFacts } from './runtime/host-facts.js';
+import { chooseRuntime, RUNC_SHIM } from './runtime-choice.js';
 
-const RUNC_SHIM = 'io.containerd.runc.v2';
 const INIT_BINARIES = ['docker-init', 'tini-static', 'tini'];
 
 export interface Settings {
@@ -80,11 +80,7 @@ export async function systemSettings(current: () => Config, roots: { readonly da
     cgroupDriver,
     initPath,
     shown: () => shown(current()),
-    runtimeChoice(name) {
-      const runtime = runtimeEntry(current().runtimes, name);
-      if (runtime.runtimeType !== undefined && runtime.runtimeType !== RUNC_SHIM) return { type: runtime.runtimeType, ...(runtime.options ? { options: runtime.options } : {}) };
-      return { type: RUNC_SHIM, systemdCgroup: cgroupDriver === 'systemd', ...(runtime.path === undefined ? {} : { binaryName: runtime.path }) };
-    },
+    runtimeChoice: (name) => chooseRuntime(current().runtimes, name, { systemdCgroup: cgroupDriver === 'systemd', noPivotRoot: config.noPivotRoot, wrappersDir: join(roots.execRoot, 'runtimes') }),
     components: async (tasks) => {
       const containerd = await tasks.version();
       return [
@@ -94,15 +90,6 @@ export async function systemSettings(current: () => Config, roots: { readonly da
       ];
     },
   };
-}
-
-/** @throws EngineError invalid for a name that is neither registered (any more) nor that of a shim. */
-function runtimeEntry(runtimes: Config['runtimes'], name: string): RuntimeEntry {
-  const registered = Object.hasOwn(runtimes, name) ? runtimes[name] : undefined;
-  if (registered) return registered;
-  if (name === 'runc') return { path: 'runc' };
-  if (name.includes('.')) return { runtimeType: name };
-  throw invalid(`unknown or invalid runtime name: ${name}`, { code: 'UNKNOWN_RUNTIME' });
 }
 
 function bridgeOptions(config: Config): BridgeOptions {

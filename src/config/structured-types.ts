@@ -89,6 +89,7 @@ function readRuntime(value: unknown, name: string): RuntimeEntry {
   if (!path && !runtimeType) throw invalid(`runtime ${name}: either a runtimeType or a path must be configured`);
   if (path && runtimeType) throw invalid(`runtime ${name}: cannot configure both path and runtimeType for the same runtime`);
   if (path && options) throw invalid(`runtime ${name}: options cannot be used with a path runtime`);
+  if (isRuncShim(runtimeType)) checkRuncOptions(name, options ?? {});
   if (runtimeType && runtimeArgs && runtimeArgs.length > 0) throw invalid(`runtime ${name}: args cannot be used with a runtimeType runtime`);
   return {
     ...(typeof path === 'string' && path ? { path } : {}),
@@ -96,6 +97,21 @@ function readRuntime(value: unknown, name: string): RuntimeEntry {
     ...(runtimeArgs ? { runtimeArgs } : {}),
     ...(options ? { options } : {}),
   };
+}
+
+/** The shim of the reference runtime, which has options of its own; the specification writes its name in another way. */
+export function isRuncShim(runtimeType: unknown): boolean {
+  return runtimeType === 'io.containerd.runc.v2' || runtimeType === 'io.supervisor.runc.v2';
+}
+
+const RUNC_OPTIONS: Readonly<Record<string, 'string' | 'boolean'>> = { BinaryName: 'string', NoPivotRoot: 'boolean', SystemdCgroup: 'boolean' };
+
+function checkRuncOptions(name: string, options: object): void {
+  for (const [option, value] of Object.entries(options)) {
+    const type = RUNC_OPTIONS[option];
+    if (type === undefined) throw invalid(`runtime ${name}: unknown option ${option}: must be one of ${Object.keys(RUNC_OPTIONS).join(', ')}`);
+    if (typeof value !== type) throw invalid(`runtime ${name}: option ${option} must be a ${type}`);
+  }
 }
 
 function isStrings(value: unknown): value is readonly string[] {

@@ -11,6 +11,8 @@ export interface RuntimeChoice {
   /** Drop-in binary for the runc shim. Default: `runc` on PATH. */
   readonly binaryName?: string;
   readonly systemdCgroup?: boolean;
+  /** For hosts whose root is a RAM disk, which cannot be pivoted away from. */
+  readonly noPivotRoot?: boolean;
   /** Options for other shims (`TypeUrl`, `ConfigPath`). */
   readonly options?: Readonly<Record<string, unknown>>;
 }

@@ -17,6 +17,7 @@ export function packRuntimeOptions(runtime: RuntimeChoice, runcRoot: string | un
       binaryName: runtime.binaryName ?? '',
       root: runcRoot ?? '',
       systemdCgroup: runtime.systemdCgroup ?? false,
+      noPivotRoot: runtime.noPivotRoot ?? false,
     });
   }
   if (runtime.options === undefined || Object.keys(runtime.options).length === 0) return undefined;

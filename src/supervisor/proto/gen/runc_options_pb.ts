@@ -10,12 +10,17 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file runc_options.proto.
  */
 export const file_runc_options: GenFile = /*@__PURE__*/
-  fileDesc("ChJydW5jX29wdGlvbnMucHJvdG8SEmNvbnRhaW5lcmQucnVuYy52MSJECgdPcHRpb25zEhMKC2JpbmFyeV9uYW1lGAYgASgJEgwKBHJvb3QYByABKAkSFgoOc3lzdGVtZF9jZ3JvdXAYCSABKAhiBnByb3RvMw");
+  fileDesc("ChJydW5jX29wdGlvbnMucHJvdG8SEmNvbnRhaW5lcmQucnVuYy52MSJbCgdPcHRpb25zEhUKDW5vX3Bpdm90X3Jvb3QYASABKAgSEwoLYmluYXJ5X25hbWUYBiABKAkSDAoEcm9vdBgHIAEoCRIWCg5zeXN0ZW1kX2Nncm91cBgJIAEoCGIGcHJvdG8z");
 
 /**
  * @generated from message containerd.runc.v1.Options
  */
 export type Options = Message<"containerd.runc.v1.Options"> & {
+  /**
+   * @generated from field: bool no_pivot_root = 1;
+   */
+  noPivotRoot: boolean;
+
   /**
    * @generated from field: string binary_name = 6;
    */

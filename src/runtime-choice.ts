@@ -1,0 +1,37 @@
+/** From a container's runtime name to what the supervisor is told (specification 2.11). */
+import { isRuncShim } from './config/structured-types.js';
+import type { Config, RuntimeEntry } from './config/config.js';
+import { invalid } from './errors/engine-error.js';
+import type { RuntimeChoice } from './ports/supervisor.js';
+import { wrapRuntime } from './runtime/runtime-wrapper.js';
+
+/** The shim of the reference runtime and of the drop-ins for it. */
+export const RUNC_SHIM = 'io.containerd.runc.v2';
+
+export interface RuntimeHost {
+  readonly systemdCgroup: boolean;
+  readonly noPivotRoot: boolean;
+  /** Where programs are kept that call a runtime with its arguments. */
+  readonly wrappersDir: string;
+}
+
+/** @throws EngineError invalid for a name that is neither registered (any more) nor that of a shim. */
+export function chooseRuntime(runtimes: Config['runtimes'], name: string, host: RuntimeHost): RuntimeChoice {
+  const { options = {}, path, runtimeArgs = [], runtimeType } = entryOf(runtimes, name);
+  if (runtimeType !== undefined && !isRuncShim(runtimeType)) return { type: runtimeType, options };
+  const binaryName = path === undefined ? options['BinaryName'] : runtimeArgs.length === 0 ? path : wrapRuntime(host.wrappersDir, path, runtimeArgs);
+  return {
+    type: RUNC_SHIM,
+    systemdCgroup: host.systemdCgroup || options['SystemdCgroup'] === true,
+    noPivotRoot: host.noPivotRoot || options['NoPivotRoot'] === true,
+    ...(typeof binaryName === 'string' ? { binaryName } : {}),
+  };
+}
+
+function entryOf(runtimes: Config['runtimes'], name: string): RuntimeEntry {
+  const registered = Object.hasOwn(runtimes, name) ? runtimes[name] : undefined;
+  if (registered) return registered;
+  if (name === 'runc') return { path: 'runc' };
+  if (name.includes('.')) return { runtimeType: name };
+  throw invalid(`unknown or invalid runtime name: ${name}`, { code: 'UNKNOWN_RUNTIME' });
+}
