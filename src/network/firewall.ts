@@ -121,6 +121,8 @@ export class Firewall {
 
   /** Takes away all that is ours, when all changes are done. */
   async remove(): Promise<void> {
+    // A look in the middle of this would put back what is being taken away.
+    this.close();
     while (this.#isWorking) await this.#work;
     await this.#read();
     for (const [family, tables] of this.#known) await applyScript(family, removalScript(tables, chainsOf(this.#ruleset(), family), jumpsOf(this.#ruleset(), family)));
