@@ -1,6 +1,6 @@
 /** The composition root: puts drivers, actors and routes together. Only this file and main.ts know the concrete classes. */
 import { randomUUID } from 'node:crypto';
-import { mkdir } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { createActor } from 'xstate';
@@ -58,6 +58,7 @@ import { validateContainer } from './runtime/validate.js';
 import { openOverlay2 } from './storage/overlay2.js';
 import { groupId } from './sys/group.js';
 import { releaseWhenIdle } from './sys/memory.js';
+import { emptyDirectory } from './sys/temporary-directory.js';
 import { readRecord, writeRecord } from './storage/record-store.js';
 import { LocalVolumes } from './storage/volumes.js';
 import { createStdio, reopenStdio } from './supervisor/stdio.js';
@@ -94,7 +95,10 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   const [facts, host] = await Promise.all([readHostFacts(), readHostInfo()]);
   const seccomp = config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined' ? config.seccompProfile : await loadSeccompProfile(config.seccompProfile);
   const inData = (...parts: string[]): string => join(dataRoot, ...parts);
-  const settings = await systemSettings(() => live.current, { dataRoot, execRoot }, facts, await engineId(inData('engine-id.json')));
+  const id = await engineId(inData('engine-id.json'));
+  const settings = await systemSettings(() => live.current, { dataRoot, execRoot }, facts, id);
+  // In a directory of others it gets a name that no other daemon has.
+  const tmpDir = await emptyDirectory(config.tmpDir === '' ? inData('tmp') : join(config.tmpDir, `engined-${id}`));
 
   const replies = new Replies();
   const pool = createWorkerPool({ maxThreads: Math.min(availableParallelism(), MAX_WORKERS) });
@@ -300,7 +304,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
         users,
         emit: (action, id, attributes) => emit('image', action, id, attributes),
         containers: new CommitSource(containers, (action, record, attributes) => hooks.emit(action, record, attributes)),
-        importer: (request) => importImage({ images, layers, pool: transferPool.pool }, request),
+        importer: (request) => importImage({ images, layers, pool: transferPool.pool, tmpDir }, request),
         architecture: host.architecture,
       }),
       ...networkRoutes({ networks: network, containers }),
@@ -326,6 +330,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     await events.close();
     await layers.close();
     await Promise.all([pool.close(), transferPool.pool.close()]);
+    await rm(tmpDir, { recursive: true, force: true });
   };
 
   let finish: (error: Error | undefined) => void = () => undefined;

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdir, mkdtemp, readFile, realpath, rm, symlink } from 'node:fs/promises';
+import { request } from 'node:http';
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -118,8 +119,16 @@ test('data-root and the directory of temporary files may be symbolic links', asy
       assert.equal(await dockerOk(engine, ['run', '--name', 'one', registry.reference, 'echo', 'hello']), 'hello');
       assert.equal(await dockerOk(engine, ['info', '--format', '{{.DockerRootDir}}']), join(dir, 'data'));
       await engine.stop();
+      assert.deepEqual(await readdir(join(dir, 'tmp')), [], 'nothing is left');
       await engine.start();
       assert.equal(await dockerOk(engine, ['logs', 'one']), 'hello');
+      // An archive that is still being sent lies there.
+      const sending = request({ socketPath: engine.socketPath, method: 'POST', path: '/images/create?fromSrc=-&repo=x', headers: { 'content-type': 'application/x-tar', 'transfer-encoding': 'chunked' } });
+      sending.on('error', () => undefined);
+      sending.write(Buffer.alloc(100_000));
+      await waitFor('the archive', async () => (await readdir(join(dir, 'tmp'), { recursive: true })).some((name) => name.includes('/import-')));
+      sending.destroy();
+      await waitFor('its end', async () => !(await readdir(join(dir, 'tmp'), { recursive: true })).some((name) => name.includes('/import-')));
       await dockerOk(engine, ['rm', 'one']);
     } finally {
       await engine.close();

@@ -1,6 +1,8 @@
 /** An image of one layer from an archive of a file system. */
+import { randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { rm, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { cancelled, invalid, isEngineError } from '../errors/engine-error.js';
 import type { Image, ImageConfigDocument, ImageStore } from '../ports/images.js';
@@ -15,6 +17,8 @@ export interface ImportDeps {
   readonly images: ImageStore;
   readonly layers: LayerStore;
   readonly pool: WorkerPool;
+  /** For the archive until it is unpacked. */
+  readonly tmpDir: string;
 }
 
 export interface ImportRequest {
@@ -34,17 +38,15 @@ export interface ImportRequest {
  * Reads the archive (plain, gzip or zstd) and registers the image. Throws `invalid` for bad changes before anything is
  * read and for what is no archive, `cancelled` when the signal aborts.
  */
-export async function importImage({ images, layers, pool }: ImportDeps, request: ImportRequest): Promise<Image> {
+export async function importImage({ images, layers, pool, tmpDir }: ImportDeps, request: ImportRequest): Promise<Image> {
   const config = applyChanges({}, request.changes);
   const staged = await layers.stage();
-  // Beside the layer, so that whatever happens the store clears it away.
-  const blobPath = `${staged.tarSplitPath}.import`;
+  const blobPath = join(tmpDir, `import-${randomUUID()}`);
   try {
     await receive(request, blobPath);
     const { bavail, bsize } = await statfs(staged.diffDir);
     const { diffDir, tarSplitPath } = staged;
     const { diffId, ...extracted } = await pool.run('extract-layer', { blobPath, maxTarBytes: bavail * bsize, diffDir, tarSplitPath });
-    await rm(blobPath);
     request.signal.throwIfAborted();
     const layer = await staged.commit({ ...extracted, diffId, parent: undefined });
     layers.retain(layer.chainId);
@@ -58,6 +60,8 @@ export async function importImage({ images, layers, pool }: ImportDeps, request:
   } catch (error) {
     await staged.discard();
     throw request.signal.aborted && !isEngineError(error) ? cancelled('the import was cancelled', { cause: error }) : error;
+  } finally {
+    await rm(blobPath, { force: true });
   }
 }
 
