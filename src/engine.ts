@@ -125,6 +125,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     ipForwardNoDrop: config.ipForwardNoDrop,
     userlandProxy: config.userlandProxy,
     addressPools: config.defaultAddressPools,
+    defaultNetworkOptions: config.defaultNetworkOpts,
     publishIp: config.ip,
     netnsRoot: join(execRoot, 'netns'),
     log,

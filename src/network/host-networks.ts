@@ -1,37 +1,29 @@
-/** The networks of this host: the default bridge, `host` and `none`; sandboxes and endpoints of containers. */
-import { randomBytes } from 'node:crypto';
-import { closeSync, openSync } from 'node:fs';
-import { join } from 'node:path';
-import { EngineError, internal, invalid, messageOf, notFound } from '../errors/engine-error.js';
-import type { Logger } from '../ports/logger.js';
-import type { AttachRequest, AttachResult, Endpoint, NetworkDriver, NetworkSummary, PublishedPort } from '../ports/network.js';
-import { createNetns, inNetns, listNetns, removeNetns } from '../sys/netns.js';
-import { Netlink } from '../sys/route-netlink.js';
-import { Bridge } from './bridge.js';
+/** The networks of this host: the default bridge, `host`, `none`, and those that users make. */
+import { createHash, randomBytes } from 'node:crypto';
+import { conflict, forbidden, internal, notFound } from '../errors/engine-error.js';
+import type { AttachRequest, AttachResult, Endpoint, NetworkDriver, NetworkRequest, NetworkSummary, PublishedPort } from '../ports/network.js';
+import { Netlink, type Link } from '../sys/route-netlink.js';
+import { Bridge, type BridgePlan } from './bridge.js';
 import { planDefaultBridge, type BridgeOptions } from './default-bridge.js';
-import type { PortRule } from './firewall-rules.js';
+import { Endpoints, type AttachableNetwork, type EndpointOptions } from './endpoints.js';
 import { Firewall } from './firewall.js';
 import { enableForwarding, routeLoopback } from './forwarding.js';
-import type { PoolOption } from './free-subnet.js';
+import { hostSubnets, type PoolOption } from './free-subnet.js';
 import { readHostDns, type HostDns } from './host-dns.js';
-import { holdPort, type HeldPort } from './port-holder.js';
-import { formatSubnet, type Family } from './subnet.js';
+import { bridgePlan, checkRequest, settleNetwork } from './network-plan.js';
+import { formatSubnet, parseSubnet, type Family } from './subnet.js';
 
-export interface NetworkOptions {
+export interface NetworkOptions extends Omit<EndpointOptions, 'netlink' | 'firewall'> {
   /** Undefined: no default bridge (`--bridge none`). */
   readonly bridge: BridgeOptions | undefined;
   readonly iptables: boolean;
   readonly ip6tables: boolean;
   readonly ipForward: boolean;
   readonly ipForwardNoDrop: boolean;
-  readonly userlandProxy: boolean;
   readonly addressPools: readonly PoolOption[];
-  /** Host address for published ports that name none. */
-  readonly publishIp: string;
-  /** Directory of the namespaces' mounts. */
-  readonly netnsRoot: string;
-  readonly log: Logger;
-  /** Where the identities of the predefined networks are kept. */
+  /** Options of new networks by driver. */
+  readonly defaultNetworkOptions: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  /** Where the records of the networks are kept. */
   readonly identities: { read(): Promise<unknown>; write(value: unknown): Promise<void> };
 }
 
@@ -39,278 +31,241 @@ interface Identity {
   readonly id: string;
   readonly created: string;
 }
-type Identities = Readonly<Record<'bridge' | 'host' | 'none', Identity>> & {
-  /** The bridge that this daemon made and must take away again, also after a crash. */
-  readonly made?: string;
-};
 
-interface Attachment {
-  readonly bridge: Bridge;
-  readonly held: readonly HeldPort[];
-  readonly rules: readonly PortRule[];
+/** A network that a user made: `chosen` when he chose its subnet, so that he may choose addresses in it. */
+interface UserNetwork {
+  readonly summary: NetworkSummary;
+  readonly chosen: boolean;
 }
 
-type Undo = () => void | Promise<void>;
+type Identities = Readonly<Record<'bridge' | 'host' | 'none', Identity>> & {
+  /** The default bridge that this daemon made and must take away again, also after a crash. */
+  readonly made?: string;
+  readonly networks?: readonly UserNetwork[];
+};
+
+const PREDEFINED = new Set(['bridge', 'host', 'none', 'default']);
+const DNS_CACHE_MS = 2000;
+/** How long after the start ports of containers that survived the daemon stay open without having been claimed. */
+const ADOPTION_MS = 10_000;
 
 export class HostNetworks implements NetworkDriver {
   readonly #netlink = new Netlink();
   readonly #firewall: Firewall;
-  /** By endpoint ID. */
-  readonly #attachments = new Map<string, Attachment>();
-  /** Sockets inside sandboxes whose first endpoint is still to be configured. */
-  readonly #insides = new Map<string, Netlink>();
-  #bridge: Bridge | undefined;
+  readonly #endpoints: Endpoints;
+  /** By network ID: the predefined ones first. */
+  readonly #summaries = new Map<string, NetworkSummary>();
+  /** Those with a bridge, by network ID. */
+  readonly #attachable = new Map<string, AttachableNetwork>();
+  #identities: Identities | undefined;
+  /** Networks are made and removed one after another: each looks at what the others have. */
+  #turn: Promise<unknown> = Promise.resolve();
   #isBridgeOurs = false;
-  #networks: readonly NetworkSummary[] = [];
   #dns: { readonly at: number; readonly value: Promise<HostDns> } | undefined;
   #disowning: NodeJS.Timeout | undefined;
 
   constructor(private readonly options: NetworkOptions) {
     const families: readonly Family[] = !options.iptables ? [] : options.ip6tables ? [4, 6] : [4];
-    this.#firewall = new Firewall({ tag: options.bridge?.name ?? 'none', families, userlandProxy: options.userlandProxy, log: options.log });
+    this.#firewall = new Firewall({ tag: options.bridge?.name ?? `none-${createHash('sha256').update(options.netnsRoot).digest('hex').slice(0, 8)}`, families, userlandProxy: options.userlandProxy, log: options.log });
+    this.#endpoints = new Endpoints({ ...options, netlink: this.#netlink, firewall: this.#firewall });
   }
 
   async start(): Promise<void> {
-    const [ids] = await Promise.all([this.#identities(), this.#firewall.open()]);
+    const [ids] = await Promise.all([this.#loadIdentities(), this.#firewall.open()]);
     const { bridge: wanted } = this.options;
-    if (wanted) await this.#openBridge(wanted, ids);
-    const plain = { internal: false, enableIpv6: false, subnets: [], options: {}, labels: {} };
-    this.#networks = [
-      ...(wanted && this.#bridge
-        ? [
-            {
-              ...plain,
-              ...ids.bridge,
-              name: 'bridge',
-              driver: 'bridge',
-              enableIpv6: wanted.ipv6,
-              subnets: this.#bridge.plan.addresses.map(({ subnet, gateway }) => ({ subnet: formatSubnet(subnet), gateway })),
-              options: bridgeLabels(wanted),
-            },
-          ]
-        : []),
-      { ...plain, ...ids.host, name: 'host', driver: 'host' },
-      { ...plain, ...ids.none, name: 'none', driver: 'null' },
-    ];
+    if (wanted) {
+      const bridge = await this.#openDefault(wanted, ids);
+      const subnets = bridge.plan.addresses.map(({ subnet, gateway }) => ({ subnet: formatSubnet(subnet), gateway, ipRange: '', auxiliaryAddresses: {} }));
+      const summary = { ...predefined('bridge', 'bridge', ids.bridge), enableIpv6: wanted.ipv6, subnets, options: bridgeLabels(wanted) };
+      this.#summaries.set(summary.id, summary);
+      this.#attachable.set(summary.id, { summary, bridge, staticAddresses: false });
+    }
+    for (const summary of [predefined('host', 'host', ids.host), predefined('none', 'null', ids.none)]) this.#summaries.set(summary.id, summary);
+    const links = await this.#netlink.links();
+    await Promise.all(
+      (ids.networks ?? []).map(async ({ summary, chosen }) => {
+        this.#summaries.set(summary.id, summary);
+        const plan = bridgePlan(summary);
+        await this.#openBridge(summary, plan, links.find(({ name }) => name === plan.link), chosen).catch((error: unknown) =>
+          this.options.log.error({ err: error, network: summary.name }, 'a network cannot be made again; containers cannot be attached to it'),
+        );
+      }),
+    );
     this.#disowning = setTimeout(() => {
       this.#firewall.disown().catch((error: unknown) => this.options.log.error({ err: error }, 'ports of an earlier run stay open'));
     }, ADOPTION_MS).unref();
   }
 
-  async #openBridge(wanted: BridgeOptions, ids: Identities): Promise<void> {
+  async #openDefault(wanted: BridgeOptions, ids: Identities): Promise<Bridge> {
     const existing = (await this.#netlink.links()).find(({ name }) => name === wanted.name);
     this.#isBridgeOurs = !existing || ids.made === wanted.name;
     const plan = await planDefaultBridge(wanted, this.options.addressPools, this.#netlink, existing, ids.bridge.id);
     // Noted before it is made: a crash in between must not leave a bridge that nobody owns.
-    if (this.#isBridgeOurs && ids.made !== wanted.name) await this.options.identities.write({ ...ids, made: wanted.name });
+    if (this.#isBridgeOurs && ids.made !== wanted.name) await this.#save({ ...ids, made: wanted.name });
     const bridge = await Bridge.open(plan, this.#netlink, existing, this.#isBridgeOurs);
-    await this.#firewall.setBridge(bridge.rules);
-    // After the rules that keep containers away from the host's own services.
-    if (!this.options.userlandProxy && this.options.iptables) await routeLoopback(wanted.name);
-    if (this.options.ipForward) {
-      for (const family of bridge.families) await enableForwarding(family, !this.options.ipForwardNoDrop && this.options.iptables && (family === 4 || this.options.ip6tables));
-    }
-    this.#bridge = bridge;
+    await this.#admit(bridge);
+    return bridge;
   }
 
-  async #identities(): Promise<Identities> {
+  /** Makes the bridge of a user's network, or takes the one that an earlier run has left. */
+  async #openBridge(summary: NetworkSummary, plan: BridgePlan, existing: Link | undefined, staticAddresses: boolean): Promise<void> {
+    const bridge = await Bridge.open(plan, this.#netlink, existing, true);
+    try {
+      await this.#admit(bridge);
+    } catch (error) {
+      if (!existing) await this.#netlink.deleteLinks([plan.link]);
+      throw error;
+    }
+    this.#attachable.set(summary.id, { summary, bridge, staticAddresses });
+  }
+
+  /** Lets packets pass as the network wants it. */
+  async #admit(bridge: Bridge): Promise<void> {
+    const { iptables, ip6tables, ipForward, ipForwardNoDrop, userlandProxy } = this.options;
+    await this.#firewall.setBridge(bridge.rules);
+    // After the rules that keep containers away from the host's own services.
+    if (!userlandProxy && iptables && !bridge.plan.internal) await routeLoopback(bridge.plan.link);
+    if (ipForward) for (const family of bridge.families) await enableForwarding(family, !ipForwardNoDrop && iptables && (family === 4 || ip6tables));
+  }
+
+  async #loadIdentities(): Promise<Identities> {
     const stored = (await this.options.identities.read()) as Identities | undefined;
-    if (stored) return stored;
+    if (stored) {
+      this.#identities = stored;
+      return stored;
+    }
     const made = (): Identity => ({ id: randomBytes(32).toString('hex'), created: new Date().toISOString() });
-    const fresh: Identities = { bridge: made(), host: made(), none: made() };
-    await this.options.identities.write(fresh);
-    return fresh;
+    return this.#save({ bridge: made(), host: made(), none: made() });
+  }
+
+  async #save(identities: Identities): Promise<Identities> {
+    await this.options.identities.write(identities);
+    this.#identities = identities;
+    return identities;
   }
 
   async stop(): Promise<void> {
     clearTimeout(this.#disowning);
-    const isIdle = this.#attachments.size === 0;
-    for (const { held } of this.#attachments.values()) for (const port of held) port.release();
-    if (isIdle) {
+    this.#endpoints.close();
+    if (this.#endpoints.isIdle) {
       await this.#firewall.remove();
-      if (this.#bridge && this.#isBridgeOurs) await this.#netlink.deleteLinks([this.#bridge.plan.link]);
+      const bridges = [...this.#attachable.values()].filter(({ summary }) => summary.name !== 'bridge' || this.#isBridgeOurs);
+      await this.#netlink.deleteLinks(bridges.map(({ bridge }) => bridge.plan.link));
     }
     this.#firewall.close();
-    for (const inside of this.#insides.values()) inside.close();
     this.#netlink.close();
   }
 
   list(): readonly NetworkSummary[] {
-    return this.#networks;
+    return [...this.#summaries.values()];
   }
 
   resolve(nameOrId: string): NetworkSummary {
-    const found =
-      this.#networks.find(({ id }) => id === nameOrId) ??
-      this.#networks.find(({ name }) => name === nameOrId) ??
-      (nameOrId === '' ? undefined : this.#networks.find(({ id }) => id.startsWith(nameOrId)));
-    if (!found) throw notFound(`network ${nameOrId} not found`, { code: 'NO_SUCH_NETWORK' });
-    return found;
+    const all = [...this.#summaries.values()];
+    const found = this.#summaries.get(nameOrId) ?? all.find(({ name }) => name === nameOrId);
+    if (found) return found;
+    const [first, second] = nameOrId === '' ? [] : all.filter(({ id }) => id.startsWith(nameOrId));
+    if (second) throw conflict(`network ${nameOrId} is ambiguous (${all.filter(({ id }) => id.startsWith(nameOrId)).length} matches found based on ID prefix)`, { code: 'AMBIGUOUS_NETWORK' });
+    if (!first) throw notFound(`network ${nameOrId} not found`, { code: 'NO_SUCH_NETWORK' });
+    return first;
+  }
+
+  create(request: NetworkRequest): Promise<NetworkSummary> {
+    return this.#inTurn(async () => {
+      if (PREDEFINED.has(request.name)) throw forbidden(`operation is not permitted on predefined ${request.name} network `, { code: 'PREDEFINED_NETWORK' });
+      checkRequest(request);
+      if (this.list().some(({ name }) => name === request.name)) throw conflict(`network with name ${request.name} already exists`, { code: 'NETWORK_EXISTS' });
+      const host = await hostSubnets(this.#netlink);
+      const summary = settleNetwork(request, randomBytes(32).toString('hex'), new Date().toISOString(), {
+        pools: this.options.addressPools,
+        networks: [...this.#summaries.values()].flatMap(({ subnets }) => subnets.map(({ subnet }) => parseSubnet(subnet, 'subnet'))),
+        host: [...host.addresses, ...host.routes],
+        defaultOptions: this.options.defaultNetworkOptions[request.driver] ?? {},
+      });
+      const plan = bridgePlan(summary);
+      if (this.#netlink.indexOf(plan.link) !== undefined) throw forbidden(`cannot create network ${summary.id} (${plan.link}): conflicts with an existing link of that name`, { code: 'LINK_EXISTS' });
+      const chosen = request.subnets.some(({ subnet }) => subnet !== '');
+      const before = this.#loaded();
+      // Noted before it is made, as the default bridge is.
+      await this.#save({ ...before, networks: [...(before.networks ?? []), { summary, chosen }] });
+      try {
+        await this.#openBridge(summary, plan, undefined, chosen);
+      } catch (error) {
+        await this.#save(before);
+        throw error;
+      }
+      this.#summaries.set(summary.id, summary);
+      return summary;
+    });
+  }
+
+  remove(nameOrId: string): Promise<NetworkSummary> {
+    return this.#inTurn(async () => {
+      const summary = this.resolve(nameOrId);
+      if (PREDEFINED.has(summary.name)) throw forbidden(`${summary.name} is a pre-defined network and cannot be removed`, { code: 'PREDEFINED_NETWORK' });
+      if (this.#endpoints.of(summary.id).length > 0) throw forbidden(`error while removing network: network ${summary.name} id ${summary.id} has active endpoints`, { code: 'NETWORK_IN_USE' });
+      const network = this.#attachable.get(summary.id);
+      // Nobody is attached while it goes.
+      this.#attachable.delete(summary.id);
+      if (network) {
+        const { link } = network.bridge.plan;
+        await Promise.all([this.#netlink.deleteLinks([link]), this.#firewall.removeBridge(link)]);
+      }
+      const before = this.#loaded();
+      await this.#save({ ...before, networks: (before.networks ?? []).filter((each) => each.summary.id !== summary.id) });
+      this.#summaries.delete(summary.id);
+      return summary;
+    });
+  }
+
+  #loaded(): Identities {
+    if (!this.#identities) throw internal('networks are used before they are started');
+    return this.#identities;
+  }
+
+  #inTurn<T>(work: () => Promise<T>): Promise<T> {
+    const run = this.#turn.then(work);
+    this.#turn = run.catch(() => undefined);
+    return run;
   }
 
   /** Namespaces that are there, by container: those of containers that do not run were left by a crash. */
   sandboxIds(): string[] {
-    return listNetns(this.options.netnsRoot);
+    return this.#endpoints.sandboxIds();
   }
 
   sandboxPath(containerId: string): string {
-    return join(this.options.netnsRoot, containerId);
+    return this.#endpoints.sandboxPath(containerId);
   }
 
-  async createSandbox(containerId: string): Promise<string> {
-    const path = this.sandboxPath(containerId);
-    await this.removeSandbox(containerId);
-    const inside = createNetns(path, () => new Netlink());
-    try {
-      await inside.configure(LOOPBACK_INDEX, { addresses: [], gateways: [], linkLocal: true });
-    } catch (error) {
-      inside.close();
-      removeNetns(path);
-      throw error;
-    }
-    this.#insides.set(containerId, inside);
-    return path;
+  createSandbox(containerId: string): Promise<string> {
+    return this.#endpoints.createSandbox(containerId);
   }
 
   async removeSandbox(containerId: string): Promise<void> {
-    this.#insides.get(containerId)?.close();
-    this.#insides.delete(containerId);
-    removeNetns(this.sandboxPath(containerId));
+    this.#endpoints.removeSandbox(containerId);
     return Promise.resolve();
   }
 
   async attach(request: AttachRequest): Promise<AttachResult> {
-    const network = this.resolve(request.network);
-    const bridge = this.#bridge;
-    if (network.driver !== 'bridge' || !bridge) throw internal(`network ${network.name} has no bridge to attach to`);
-    if (request.ipv4 !== undefined || request.ipv6 !== undefined) throw invalid('user specified IP address is supported on user defined networks only', { code: 'STATIC_ADDRESS' });
-    const endpointId = randomBytes(32).toString('hex');
-    const undo: Undo[] = [];
-    try {
-      const ipv4 = bridge.allocate(4, request.ipv4);
-      undo.push(() => bridge.release(ipv4));
-      const ipv6 = bridge.allocate(6, request.ipv6);
-      undo.push(() => bridge.release(ipv6));
-      const endpoint: Endpoint = {
-        networkId: network.id,
-        networkName: network.name,
-        endpointId,
-        macAddress: request.macAddress ?? macFor(ipv4),
-        ipv4,
-        ipv4PrefixLength: bridge.prefixLength(4),
-        gateway: bridge.gateway(4),
-        ipv6,
-        ipv6PrefixLength: bridge.prefixLength(6),
-        ipv6Gateway: bridge.gateway(6),
-        aliases: request.aliases,
-        dnsNames: request.dnsNames,
-      };
-      const held = this.#hold(request, endpoint);
-      undo.push(() => {
-        for (const port of held) port.release();
-      });
-      const rules = rulesOf(held, bridge);
-      const published = this.#firewall.publish(rules);
-      undo.push(() => this.#firewall.unpublish(rules));
-      // The rules are made while the link is; whichever fails, both have ended before anything is undone.
-      const [linked, open] = await Promise.allSettled([this.#link(request, bridge, endpoint, undo), published]);
-      for (const result of [linked, open]) if (result.status === 'rejected') throw result.reason;
-      this.#attachments.set(endpointId, { bridge, held, rules });
-      return { endpoint, ports: held.map(({ port }) => port) };
-    } catch (error) {
-      for (const step of undo.toReversed()) {
-        await Promise.resolve(step()).catch((failure: unknown) => this.options.log.error({ err: failure, container: request.containerId }, 'undoing a network endpoint'));
-      }
-      throw error;
-    }
-  }
-
-  /** Makes the pair of links and configures the container's end. */
-  async #link(request: AttachRequest, bridge: Bridge, endpoint: Endpoint, undo: Undo[]): Promise<void> {
-    const inside = this.#insides.get(request.containerId) ?? inNetns(request.netnsPath, () => new Netlink());
-    this.#insides.delete(request.containerId);
-    const name = hostLink(endpoint.endpointId);
-    const netnsFd = openSync(request.netnsPath, 'r');
-    try {
-      undo.push(() => this.#netlink.deleteLinks([name]));
-      await this.#netlink.createVeth({
-        name,
-        bridgeIndex: bridge.index,
-        mtu: bridge.plan.mtu,
-        // Frames come back to where they were sent from when the host translates a container's way to itself.
-        hairpin: !this.options.userlandProxy,
-        isolated: !bridge.plan.interContainer,
-        peer: { name: request.interfaceName, mac: Buffer.from(endpoint.macAddress.replaceAll(':', ''), 'hex'), netnsFd },
-      });
-      const index = inside.indexOf(request.interfaceName);
-      if (index === undefined) throw internal(`interface ${request.interfaceName} vanished from the namespace`);
-      await inside.configure(index, {
-        addresses: [
-          { ip: endpoint.ipv4, prefixLength: endpoint.ipv4PrefixLength },
-          { ip: endpoint.ipv6, prefixLength: endpoint.ipv6PrefixLength },
-        ].filter(({ ip }) => ip !== ''),
-        gateways: [endpoint.gateway, endpoint.ipv6Gateway].filter((gateway) => gateway !== ''),
-        linkLocal: endpoint.ipv6 !== '',
-      });
-    } finally {
-      closeSync(netnsFd);
-      inside.close();
-    }
-  }
-
-  /** Holds every wanted port or none. */
-  #hold(request: AttachRequest, { endpointId, ipv4, ipv6 }: Endpoint): HeldPort[] {
-    const held: HeldPort[] = [];
-    const anywhere = this.options.publishIp === '0.0.0.0' ? '' : this.options.publishIp;
-    try {
-      for (const port of request.ports) held.push(...holdPort({ ...port, hostIp: port.hostIp || anywhere }, { ipv4, ipv6 }, this.options.userlandProxy));
-      return held;
-    } catch (error) {
-      for (const port of held) port.release();
-      const name = request.dnsNames[0] ?? request.containerId;
-      throw new EngineError('internal', `failed to set up container networking: driver failed programming external connectivity on endpoint ${name} (${endpointId}): ${messageOf(error)}`, {
-        cause: error,
-        code: 'PORT_IN_USE',
-      });
-    }
+    const { id, name } = this.resolve(request.network);
+    const network = this.#attachable.get(id);
+    if (!network) throw internal(`network ${name} has no bridge to attach to`);
+    return this.#endpoints.attach(network, request);
   }
 
   async detach(containerId: string, endpoint: Endpoint, _ports: readonly PublishedPort[]): Promise<void> {
-    const attachment = this.#attachments.get(endpoint.endpointId);
-    if (!attachment) return;
-    this.#attachments.delete(endpoint.endpointId);
-    const { bridge, held, rules } = attachment;
-    for (const port of held) port.release();
-    bridge.release(endpoint.ipv4);
-    bridge.release(endpoint.ipv6);
-    // The link goes with the namespace, which the kernel tears down in its own time; nobody waits for the rules either.
-    this.#firewall.unpublish(rules).catch((error: unknown) => this.options.log.error({ err: error, container: containerId }, 'rules of published ports are not removed'));
+    this.#endpoints.detach(containerId, endpoint);
     return Promise.resolve();
   }
 
+  disconnect(containerId: string, endpoint: Endpoint, _ports: readonly PublishedPort[]): Promise<void> {
+    return this.#endpoints.disconnect(containerId, endpoint);
+  }
+
   async adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[]): Promise<void> {
-    const bridge = this.#bridge;
-    if (!bridge || this.#attachments.has(endpoint.endpointId) || this.resolve(endpoint.networkId).driver !== 'bridge') return;
-    const report = (error: unknown, message: string): void => this.options.log.error({ err: error, container: containerId }, message);
-    for (const [family, address] of [[4, endpoint.ipv4], [6, endpoint.ipv6]] as const) {
-      if (address === '') continue;
-      try {
-        bridge.allocate(family, address);
-      } catch (error) {
-        report(error, 'the address of a running container is not of its network any more');
-      }
-    }
-    const held: HeldPort[] = [];
-    for (const port of ports) {
-      try {
-        held.push(...holdPort(port, endpoint, this.options.userlandProxy));
-      } catch (error) {
-        report(error, 'a published port was taken while the daemon was away');
-      }
-    }
-    const rules = rulesOf(held, bridge);
-    this.#attachments.set(endpoint.endpointId, { bridge, held, rules });
-    await this.#firewall.publish(rules);
+    const network = this.#attachable.get(endpoint.networkId);
+    if (network) await this.#endpoints.adopt(network, containerId, endpoint, ports);
   }
 
   hostDns(): Promise<HostDns> {
@@ -320,26 +275,8 @@ export class HostNetworks implements NetworkDriver {
   }
 }
 
-const LOOPBACK_INDEX = 1;
-const DNS_CACHE_MS = 2000;
-/** How long after the start ports of containers that survived the daemon stay open without having been claimed. */
-const ADOPTION_MS = 10_000;
-
-function hostLink(endpointId: string): string {
-  return `veth${endpointId.slice(0, 7)}`;
-}
-
-/** Translations of the ports that the kernel can translate: both addresses of one family. */
-function rulesOf(held: readonly HeldPort[], { plan }: Bridge): PortRule[] {
-  return held
-    .filter(({ port, containerIp }) => port.hostIp.includes(':') === containerIp.includes(':'))
-    .map(({ port, containerIp }) => ({ bridge: plan.link, protocol: port.protocol, hostIp: port.hostIp, hostPort: port.hostPort, containerIp, containerPort: port.containerPort }));
-}
-
-/** The locally administered address that belongs to an IPv4 address: peers' ARP caches stay right when it is reused. */
-function macFor(address: string): string {
-  const bytes = address === '' ? randomBytes(4) : Buffer.from(address.split('.').map(Number));
-  return `02:42:${bytes.toString('hex').replaceAll(/(..)(?=.)/g, '$1:')}`;
+function predefined(name: string, driver: string, identity: Identity): NetworkSummary {
+  return { ...identity, name, driver, internal: false, attachable: false, enableIpv4: true, enableIpv6: false, ipam: { driver: 'default', options: {} }, subnets: [], options: {}, labels: {} };
 }
 
 /** Options of the default bridge under the names that clients read. */

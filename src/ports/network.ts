@@ -43,6 +43,8 @@ export interface AttachRequest {
   readonly ipv6?: string;
   readonly aliases: readonly string[];
   readonly dnsNames: readonly string[];
+  /** The endpoint with the highest one is the container's way out; of equals the first attached. 0 when absent. */
+  readonly gatewayPriority?: number;
   readonly ports: readonly PortRequest[];
 }
 
@@ -52,17 +54,33 @@ export interface AttachResult {
   readonly ports: readonly PublishedPort[];
 }
 
+export interface NetworkSubnet {
+  readonly subnet: string;
+  /** '' for none. */
+  readonly gateway: string;
+  /** Part of the subnet that containers get addresses from; '' for all of it. */
+  readonly ipRange: string;
+  /** Addresses that others use, by any name. */
+  readonly auxiliaryAddresses: Readonly<Record<string, string>>;
+}
+
 export interface NetworkSummary {
   readonly id: string;
   readonly name: string;
   readonly driver: string;
   readonly created: string;
   readonly internal: boolean;
+  readonly attachable: boolean;
+  readonly enableIpv4: boolean;
   readonly enableIpv6: boolean;
-  readonly subnets: readonly { readonly subnet: string; readonly gateway: string }[];
+  readonly ipam: { readonly driver: string; readonly options: Readonly<Record<string, string>> };
+  readonly subnets: readonly NetworkSubnet[];
   readonly options: Readonly<Record<string, string>>;
   readonly labels: Readonly<Record<string, string>>;
 }
+
+/** A network to be made. A subnet may leave everything '' (any free one of its family is taken then). */
+export type NetworkRequest = Omit<NetworkSummary, 'id' | 'created'>;
 
 export interface NetworkDriver {
   /** Makes the default bridge, forwarding and firewall rules as configured; adopts what is there. */
@@ -70,6 +88,13 @@ export interface NetworkDriver {
   /** Removes what this daemon made when no container uses it any more. */
   stop(): Promise<void>;
   list(): readonly NetworkSummary[];
+  /**
+   * Makes a network and keeps its record. Throws conflict for a name that exists, forbidden for a predefined one or a
+   * subnet in use, not-found for an unknown driver, invalid for anything else that is wrong; nothing is left then.
+   */
+  create(request: NetworkRequest): Promise<NetworkSummary>;
+  /** Removes a network and says what it was. Throws not-found, forbidden for predefined ones and those with endpoints. */
+  remove(nameOrId: string): Promise<NetworkSummary>;
   /** Full ID, then name, then ID prefix. Throws not-found `network X not found`. */
   resolve(nameOrId: string): NetworkSummary;
   /** Makes and bind-mounts a network namespace with loopback up. Returns its path. */
@@ -82,6 +107,8 @@ export interface NetworkDriver {
   attach(request: AttachRequest): Promise<AttachResult>;
   /** Frees link, addresses and ports. Idempotent. */
   detach(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[]): Promise<void>;
+  /** As `detach`, from a sandbox that stays: the link goes at once, and another endpoint becomes the way out. */
+  disconnect(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[]): Promise<void>;
   /** Takes over the endpoint of a container that is still running after a restart of the daemon. */
   adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[]): Promise<void>;
   /** Resolver configuration of the host as containers should see it (loopback servers dropped). */

@@ -18,13 +18,14 @@ export interface NetworkPlan {
   readonly iptables: boolean;
   readonly ipv6: boolean;
   readonly userlandProxy: boolean;
+  readonly addressPools: readonly { readonly base: string; readonly size: number }[];
 }
 
 /** Unique on this machine: others may run the same tests at the same time. */
 export function networkPlan(directory: string, changes: Partial<NetworkPlan> = {}): NetworkPlan {
   const [a = 0, b = 0] = randomBytes(2);
   const bridge = `engt${randomBytes(3).toString('hex')}`;
-  return { bridge, bip: `10.${a}.${b}.1/24`, netnsRoot: `${directory}/${bridge}`, icc: true, iptables: true, ipv6: false, userlandProxy: true, ...changes };
+  return { bridge, bip: `10.${a}.${b}.1/24`, netnsRoot: `${directory}/${bridge}`, icc: true, iptables: true, ipv6: false, userlandProxy: true, addressPools: [], ...changes };
 }
 
 /** A driver as the daemon makes it. `identities` outlives it, as the daemon's data directory does. */
@@ -48,7 +49,8 @@ export function networksOf(plan: NetworkPlan, log: Logger, identities: { value: 
     ipForward: true,
     ipForwardNoDrop: true,
     userlandProxy: plan.userlandProxy,
-    addressPools: [],
+    addressPools: plan.addressPools,
+    defaultNetworkOptions: {},
     publishIp: '0.0.0.0',
     netnsRoot: plan.netnsRoot,
     log,

@@ -1,0 +1,304 @@
+/** Sandboxes of containers and their endpoints on bridges. */
+import { randomBytes } from 'node:crypto';
+import { closeSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+import { EngineError, internal, invalid, messageOf } from '../errors/engine-error.js';
+import type { Logger } from '../ports/logger.js';
+import type { AttachRequest, AttachResult, Endpoint, NetworkSummary, PublishedPort } from '../ports/network.js';
+import { createNetns, inNetns, listNetns, removeNetns } from '../sys/netns.js';
+import { Netlink } from '../sys/route-netlink.js';
+import type { Bridge } from './bridge.js';
+import type { PortRule } from './firewall-rules.js';
+import type { Firewall } from './firewall.js';
+import { holdPort, type HeldPort } from './port-holder.js';
+
+export interface EndpointOptions {
+  readonly netlink: Netlink;
+  readonly firewall: Firewall;
+  readonly userlandProxy: boolean;
+  /** Host address for published ports that name none. */
+  readonly publishIp: string;
+  /** Directory of the namespaces' mounts. */
+  readonly netnsRoot: string;
+  readonly log: Logger;
+}
+
+/** A network that containers can be attached to. */
+export interface AttachableNetwork {
+  readonly summary: NetworkSummary;
+  readonly bridge: Bridge;
+  /** Families in which containers may choose their address: a client has chosen the subnet. */
+  readonly staticAddresses: boolean;
+}
+
+interface Attachment {
+  readonly containerId: string;
+  readonly endpoint: Endpoint;
+  readonly network: AttachableNetwork;
+  readonly gatewayPriority: number;
+  readonly held: readonly HeldPort[];
+  readonly rules: readonly PortRule[];
+}
+
+type Undo = () => void | Promise<void>;
+
+const LOOPBACK_INDEX = 1;
+/** How long the kernel may take for a namespace that is gone until its links are looked for. */
+const TEARDOWN_MS = 2000;
+
+export class Endpoints {
+  /** By endpoint ID, in the order in which they were attached. */
+  readonly #attachments = new Map<string, Attachment>();
+  /** Sockets inside sandboxes whose first endpoint is still to be configured. */
+  readonly #insides = new Map<string, Netlink>();
+  /** Host sides of links whose sandbox was removed. */
+  #leaving: string[] = [];
+
+  constructor(private readonly options: EndpointOptions) {}
+
+  get isIdle(): boolean {
+    return this.#attachments.size === 0;
+  }
+
+  /** Endpoints of a network. */
+  of(networkId: string): { readonly containerId: string; readonly endpoint: Endpoint }[] {
+    return [...this.#attachments.values()].filter(({ endpoint }) => endpoint.networkId === networkId);
+  }
+
+  sandboxIds(): string[] {
+    return listNetns(this.options.netnsRoot);
+  }
+
+  sandboxPath(containerId: string): string {
+    return join(this.options.netnsRoot, containerId);
+  }
+
+  async createSandbox(containerId: string): Promise<string> {
+    const path = this.sandboxPath(containerId);
+    this.removeSandbox(containerId);
+    const inside = createNetns(path, () => new Netlink());
+    try {
+      await inside.configure(LOOPBACK_INDEX, { addresses: [], gateways: [], linkLocal: true });
+    } catch (error) {
+      inside.close();
+      removeNetns(path);
+      throw error;
+    }
+    this.#insides.set(containerId, inside);
+    return path;
+  }
+
+  removeSandbox(containerId: string): void {
+    this.#insides.get(containerId)?.close();
+    this.#insides.delete(containerId);
+    removeNetns(this.sandboxPath(containerId));
+  }
+
+  async attach(network: AttachableNetwork, request: AttachRequest): Promise<AttachResult> {
+    const { bridge, summary } = network;
+    for (const address of [request.ipv4, request.ipv6]) if (address !== undefined && !network.staticAddresses) throw staticAddressRefused(summary);
+    const endpointId = randomBytes(32).toString('hex');
+    const undo: Undo[] = [];
+    try {
+      const ipv4 = bridge.allocate(4, request.ipv4);
+      undo.push(() => bridge.release(ipv4));
+      const ipv6 = bridge.allocate(6, request.ipv6);
+      undo.push(() => bridge.release(ipv6));
+      const endpoint: Endpoint = {
+        networkId: summary.id,
+        networkName: summary.name,
+        endpointId,
+        macAddress: request.macAddress ?? macFor(ipv4),
+        ipv4,
+        ipv4PrefixLength: bridge.prefixLength(4),
+        gateway: bridge.gateway(4),
+        ipv6,
+        ipv6PrefixLength: bridge.prefixLength(6),
+        ipv6Gateway: bridge.gateway(6),
+        aliases: request.aliases,
+        dnsNames: request.dnsNames,
+      };
+      const held = bridge.plan.internal ? [] : this.#hold(request, endpoint);
+      undo.push(() => {
+        for (const port of held) port.release();
+      });
+      const rules = rulesOf(held, bridge);
+      const published = this.options.firewall.publish(rules);
+      undo.push(() => this.options.firewall.unpublish(rules));
+      const attachment: Attachment = { containerId: request.containerId, endpoint, network, gatewayPriority: request.gatewayPriority ?? 0, held, rules };
+      // Known from here on: a neighbour that is attached at the same time chooses the way out with regard to it.
+      this.#attachments.set(endpointId, attachment);
+      undo.push(() => void this.#attachments.delete(endpointId));
+      // The rules are made while the link is; whichever fails, both have ended before anything is undone.
+      const results = await Promise.allSettled([this.#link(request, attachment, undo), published]);
+      for (const result of results) if (result.status === 'rejected') throw result.reason;
+      return { endpoint, ports: held.map(({ port }) => port) };
+    } catch (error) {
+      for (const step of undo.toReversed()) {
+        try {
+          await step();
+        } catch (failure) {
+          this.options.log.error({ err: failure, container: request.containerId }, 'undoing a network endpoint');
+        }
+      }
+      throw error;
+    }
+  }
+
+  /** Makes the pair of links and configures the container's end. */
+  async #link(request: AttachRequest, { endpoint, network: { bridge } }: Attachment, undo: Undo[]): Promise<void> {
+    const inside = this.#insides.get(request.containerId) ?? inNetns(request.netnsPath, () => new Netlink());
+    this.#insides.delete(request.containerId);
+    const name = hostLink(endpoint.endpointId);
+    const netnsFd = openSync(request.netnsPath, 'r');
+    try {
+      undo.push(() => this.options.netlink.deleteLinks([name]));
+      await this.options.netlink.createVeth({
+        name,
+        bridgeIndex: bridge.index,
+        mtu: bridge.plan.mtu,
+        // Frames come back to where they were sent from when the host translates a container's way to itself.
+        hairpin: !this.options.userlandProxy,
+        isolated: !bridge.plan.interContainer,
+        peer: { name: request.interfaceName, mac: Buffer.from(endpoint.macAddress.replaceAll(':', ''), 'hex'), netnsFd },
+      });
+      const index = inside.indexOf(request.interfaceName);
+      if (index === undefined) throw internal(`interface ${request.interfaceName} vanished from the namespace`);
+      await inside.configure(index, {
+        addresses: [
+          { ip: endpoint.ipv4, prefixLength: endpoint.ipv4PrefixLength },
+          { ip: endpoint.ipv6, prefixLength: endpoint.ipv6PrefixLength },
+        ].filter(({ ip }) => ip !== ''),
+        gateways: this.#waysOut(request.containerId)
+          .filter((way) => way.endpoint === endpoint)
+          .map(({ gateway }) => gateway),
+        linkLocal: endpoint.ipv6 !== '',
+      });
+    } finally {
+      closeSync(netnsFd);
+      inside.close();
+    }
+  }
+
+  /** The gateway of each family that a container has, and the endpoint that it is reached over. */
+  #waysOut(containerId: string): { readonly endpoint: Endpoint; readonly gateway: string }[] {
+    const ranked = [...this.#attachments.values()].filter((attachment) => attachment.containerId === containerId).sort((a, b) => b.gatewayPriority - a.gatewayPriority);
+    return (['gateway', 'ipv6Gateway'] as const).flatMap((field) => {
+      const best = ranked.find(({ endpoint }) => endpoint[field] !== '');
+      return best ? [{ endpoint: best.endpoint, gateway: best.endpoint[field] }] : [];
+    });
+  }
+
+  /** Holds every wanted port or none. */
+  #hold(request: AttachRequest, { endpointId, ipv4, ipv6 }: Endpoint): HeldPort[] {
+    const held: HeldPort[] = [];
+    const anywhere = this.options.publishIp === '0.0.0.0' ? '' : this.options.publishIp;
+    try {
+      for (const port of request.ports) held.push(...holdPort({ ...port, hostIp: port.hostIp || anywhere }, { ipv4, ipv6 }, this.options.userlandProxy));
+      return held;
+    } catch (error) {
+      for (const port of held) port.release();
+      const name = request.dnsNames[0] ?? request.containerId;
+      throw new EngineError('internal', `failed to set up container networking: driver failed programming external connectivity on endpoint ${name} (${endpointId}): ${messageOf(error)}`, {
+        cause: error,
+        code: 'PORT_IN_USE',
+      });
+    }
+  }
+
+  /** Frees addresses and ports. The link goes with its namespace, which the kernel tears down in its own time. */
+  detach(containerId: string, { endpointId }: Endpoint): void {
+    const attachment = this.#attachments.get(endpointId);
+    if (!attachment) return;
+    this.#attachments.delete(endpointId);
+    const { network, endpoint, held, rules } = attachment;
+    for (const port of held) port.release();
+    network.bridge.release(endpoint.ipv4);
+    network.bridge.release(endpoint.ipv6);
+    // Nobody waits for the rules.
+    this.options.firewall.unpublish(rules).catch((error: unknown) => this.options.log.error({ err: error, container: containerId }, 'rules of published ports are not removed'));
+    if (this.#leaving.push(hostLink(endpointId)) === 1) setTimeout(() => this.#sweep(), TEARDOWN_MS).unref();
+  }
+
+  /** A namespace lives on while a process of another container shares it: its links must not keep addresses that are free. */
+  #sweep(): void {
+    const names = this.#leaving.filter((name) => this.options.netlink.indexOf(name) !== undefined);
+    this.#leaving = [];
+    this.options.netlink.deleteLinks(names).catch((error: unknown) => this.options.log.error({ err: error }, 'links of containers that are gone'));
+  }
+
+  /** As `detach`, from a sandbox that stays. */
+  async disconnect(containerId: string, endpoint: Endpoint): Promise<void> {
+    const before = this.#waysOut(containerId);
+    this.detach(containerId, endpoint);
+    await this.options.netlink.deleteLinks([hostLink(endpoint.endpointId)]);
+    const changed = this.#waysOut(containerId).filter(({ gateway }) => !before.some((way) => way.gateway === gateway));
+    if (changed.length === 0) return;
+    const inside = inNetns(this.sandboxPath(containerId), () => new Netlink());
+    try {
+      const addresses = await inside.addresses();
+      for (const { endpoint: next, gateway } of changed) {
+        const index = addresses.find(({ ip }) => ip === next.ipv4 || ip === next.ipv6)?.linkIndex;
+        if (index !== undefined) await inside.configure(index, { addresses: [], gateways: [gateway], linkLocal: true });
+      }
+    } finally {
+      inside.close();
+    }
+  }
+
+  /** Takes over what a container that survived the daemon has. */
+  async adopt(network: AttachableNetwork, containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[]): Promise<void> {
+    if (this.#attachments.has(endpoint.endpointId)) return;
+    const { bridge } = network;
+    const report = (error: unknown, message: string): void => this.options.log.error({ err: error, container: containerId }, message);
+    for (const [family, address] of [[4, endpoint.ipv4], [6, endpoint.ipv6]] as const) {
+      if (address === '') continue;
+      try {
+        bridge.allocate(family, address);
+      } catch (error) {
+        report(error, 'the address of a running container is not of its network any more');
+      }
+    }
+    const held: HeldPort[] = [];
+    for (const port of ports) {
+      try {
+        held.push(...holdPort(port, endpoint, this.options.userlandProxy));
+      } catch (error) {
+        report(error, 'a published port was taken while the daemon was away');
+      }
+    }
+    const rules = rulesOf(held, bridge);
+    this.#attachments.set(endpoint.endpointId, { containerId, endpoint, network, gatewayPriority: 0, held, rules });
+    await this.options.firewall.publish(rules);
+  }
+
+  /** Releases what is this process's own; containers keep their links. */
+  close(): void {
+    for (const { held } of this.#attachments.values()) for (const port of held) port.release();
+    for (const inside of this.#insides.values()) inside.close();
+  }
+}
+
+function staticAddressRefused({ name }: NetworkSummary): EngineError {
+  return invalid(
+    name === 'bridge' ? 'user specified IP address is supported on user defined networks only' : 'user specified IP address is supported only when connecting to networks with user configured subnets',
+    { code: 'STATIC_ADDRESS' },
+  );
+}
+
+function hostLink(endpointId: string): string {
+  return `veth${endpointId.slice(0, 7)}`;
+}
+
+/** Translations of the ports that the kernel can translate: both addresses of one family. */
+function rulesOf(held: readonly HeldPort[], { plan }: Bridge): PortRule[] {
+  return held
+    .filter(({ port, containerIp }) => port.hostIp.includes(':') === containerIp.includes(':'))
+    .map(({ port, containerIp }) => ({ bridge: plan.link, protocol: port.protocol, hostIp: port.hostIp, hostPort: port.hostPort, containerIp, containerPort: port.containerPort }));
+}
+
+/** The locally administered address that belongs to an IPv4 address: peers' ARP caches stay right when it is reused. */
+function macFor(address: string): string {
+  const bytes = address === '' ? randomBytes(4) : Buffer.from(address.split('.').map(Number));
+  return `02:42:${bytes.toString('hex').replaceAll(/(..)(?=.)/g, '$1:')}`;
+}
