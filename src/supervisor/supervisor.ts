@@ -11,6 +11,7 @@ import { adoptContainerd, forgetContainerd, launchContainerd, type Containerd, t
 import { deferred } from './deferred.js';
 import { openEventStream } from './event-stream.js';
 import { GrpcConnection } from './grpc-connection.js';
+import { endOrphanShims } from './orphan-shims.js';
 import { Namespaces } from './proto/gen/namespaces_pb.js';
 import { Version } from './proto/gen/version_pb.js';
 import { ContainerdTasks } from './task-service.js';
@@ -53,6 +54,7 @@ class Supervisor implements SupervisorProcess {
   readonly #tasks: ContainerdTasks;
   readonly #listeners = new Set<(state: State, reason?: string) => void>();
   #child: Containerd | undefined;
+  #hasAdopted = false;
   #keeper: Promise<void> | undefined;
   #closeStream: (() => void) | undefined;
   #state: State = 'degraded';
@@ -87,7 +89,9 @@ class Supervisor implements SupervisorProcess {
         this.#child = await this.#adoptOrLaunch();
         this.#keeper = this.#keepUp(this.#child);
       }
-      void this.#follow(await this.#subscribe());
+      const stream = await this.#subscribe();
+      if (this.#hasAdopted) await this.#endOrphans();
+      void this.#follow(stream);
     } catch (error) {
       const tail = this.#child?.tail();
       await this.stop();
@@ -114,8 +118,16 @@ class Supervisor implements SupervisorProcess {
         return false; // Whatever the reason, such a process cannot be used.
       }
     });
+    this.#hasAdopted = adopted !== undefined;
     if (adopted) this.#logger.info({ pid: adopted.pid }, 'took over the running containerd');
     return adopted ?? launchContainerd(options);
+  }
+
+  /** The daemon before this one was killed: what it had begun to delete may be half gone. */
+  async #endOrphans(): Promise<void> {
+    const known = new Set((await this.tasks.list()).map(({ id }) => id));
+    const ended = await endOrphanShims(this.#paths.socket, this.#options.namespace, known);
+    if (ended.length > 0) this.#logger.warn({ shims: ended.map(({ id }) => id) }, 'ended shims of tasks that are gone');
   }
 
   #containerdOptions(): ContainerdOptions {
