@@ -21,6 +21,7 @@ let collect: (() => void) | undefined;
 
 /** How often it is looked at, and how much memory must have been added for a release to be worth its while. */
 const CHECK_MS = 10_000;
+const AFTER_START_MS = 2000;
 const WORTHWHILE = 1.1;
 
 /**
@@ -29,12 +30,18 @@ const WORTHWHILE = 1.1;
  */
 export function releaseWhenIdle(isIdle: () => boolean): () => void {
   let smallest = 0;
-  const timer = setInterval(() => {
+  const check = (): void => {
     if (process.memoryUsage.rss() <= smallest * WORTHWHILE || !isIdle()) return;
     releaseMemory();
     smallest = process.memoryUsage.rss();
-  }, CHECK_MS).unref();
-  return () => clearInterval(timer);
+  };
+  // The start itself is the first busy time.
+  const first = setTimeout(check, AFTER_START_MS).unref();
+  const timer = setInterval(check, CHECK_MS).unref();
+  return () => {
+    clearTimeout(first);
+    clearInterval(timer);
+  };
 }
 
 /** Collects garbage and hands free pages back; blocks for some milliseconds, so only when nobody waits for anything. */
