@@ -21,7 +21,7 @@ let collect: (() => void) | undefined;
 
 /** How often it is looked at, and how much memory must have been added for a release to be worth its while. */
 const CHECK_MS = 10_000;
-const AFTER_START_MS = 2000;
+const AFTER_START_MS = 1000;
 const WORTHWHILE = 1.1;
 
 /**
