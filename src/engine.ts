@@ -48,6 +48,7 @@ import { createLogDriver } from './logs/log-driver.js';
 import { HostNetworks } from './network/host-networks.js';
 import type { EventType } from './ports/events.js';
 import type { Logger } from './ports/logger.js';
+import { useProxies } from './registry/proxy.js';
 import { cgroupsPathFor } from './runtime/cgroup-path.js';
 import { readHostFacts } from './runtime/host-facts.js';
 import { buildResources } from './runtime/resources.js';
@@ -92,6 +93,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   // For what a reload cannot change; reloadable options are read from `live.current` at each use.
   const config = live.current;
   const addresses = config.hosts.map(listenAddress);
+  useProxies({ httpProxy: config.httpProxy, httpsProxy: config.httpsProxy, noProxy: config.noProxy });
   const [facts, host] = await Promise.all([readHostFacts(), readHostInfo()]);
   const seccomp = config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined' ? config.seccompProfile : await loadSeccompProfile(config.seccompProfile);
   const inData = (...parts: string[]): string => join(dataRoot, ...parts);

@@ -3,11 +3,12 @@
  * credentials to another origin. Used on the main thread for small documents and inside the workers for layers.
  */
 import { readFileSync } from 'node:fs';
-import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http';
+import { Agent as HttpAgent, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls';
 import { cancelled } from '../errors/engine-error.js';
 import { factsOf, timedOut, transportError } from './failure.js';
+import { proxyHeaders, proxyOf, TunnelAgent } from './proxy.js';
 
 /** How a TLS registry is verified. Plain data, so that it can be sent to a worker. */
 export interface TlsSettings {
@@ -62,9 +63,9 @@ function trustedRoots(): readonly string[] {
   return (machineRoots = rootCertificates);
 }
 
-/** One agent per TLS setting: Node's agent does not tell connections apart by their secure context. */
-function agentFor(tls: TlsSettings): HttpsAgent {
-  const key = JSON.stringify([tls.ca, tls.cert, tls.key, tls.verify]);
+/** One agent per TLS setting and proxy: Node's agent does not tell connections apart by their secure context. */
+function agentFor(tls: TlsSettings, proxy: URL | undefined): HttpsAgent {
+  const key = JSON.stringify([tls.ca, tls.cert, tls.key, tls.verify, proxy]);
   let agent = httpsAgents.get(key);
   if (!agent) {
     const secureContext: SecureContext = createSecureContext({
@@ -72,7 +73,8 @@ function agentFor(tls: TlsSettings): HttpsAgent {
       ...(tls.cert === undefined ? {} : { cert: tls.cert }),
       ...(tls.key === undefined ? {} : { key: tls.key }),
     });
-    agent = new HttpsAgent({ keepAlive: true, maxFreeSockets: 8, timeout: IDLE_SOCKET_MS, secureContext, rejectUnauthorized: tls.verify });
+    const options = { keepAlive: true, maxFreeSockets: 8, timeout: IDLE_SOCKET_MS, secureContext, rejectUnauthorized: tls.verify };
+    agent = proxy ? new TunnelAgent(proxy, options) : new HttpsAgent(options);
     httpsAgents.set(key, agent);
   }
   return agent;
@@ -130,9 +132,12 @@ function sendOnce(request: HttpRequest, used: { wasReused: boolean }): Promise<I
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(cancelled('the request was cancelled'));
     const secure = url.startsWith('https:');
+    const proxy = proxyOf(new URL(url));
     const outgoing = secure
-      ? httpsRequest(url, { method, headers, agent: agentFor(request.tls) })
-      : httpRequest(url, { method, headers, agent: httpAgent });
+      ? httpsRequest(url, { method, headers, agent: agentFor(request.tls, proxy) })
+      : proxy
+        ? plainThrough(proxy, url, method, headers)
+        : httpRequest(url, { method, headers, agent: httpAgent });
 
     let timer: NodeJS.Timeout | undefined;
     const arm = (phase: string, ms: number): void => {
@@ -169,6 +174,12 @@ function sendOnce(request: HttpRequest, used: { wasReused: boolean }): Promise<I
     });
     outgoing.end(body);
   });
+}
+
+/** A plain request is sent to the proxy as it is, with the whole URL as its path. */
+function plainThrough(proxy: URL, url: string, method: string, headers: Record<string, string>): ClientRequest {
+  const all = { ...headers, host: new URL(url).host, ...proxyHeaders(proxy) };
+  return proxy.protocol === 'https:' ? httpsRequest(proxy, { method, path: url, headers: all }) : httpRequest(proxy, { method, path: url, headers: all, agent: httpAgent });
 }
 
 /** Reads a whole small body. Throws `data-loss` when it is longer than `maxBytes` or breaks off. */

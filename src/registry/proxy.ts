@@ -1,0 +1,100 @@
+/** Which requests go through a proxy, and how an HTTPS request gets through one (specification 2.19 items 7 and 8). */
+import { request as httpRequest } from 'node:http';
+import { Agent as HttpsAgent, request as httpsRequest, type AgentOptions } from 'node:https';
+import { BlockList, isIP, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { connect as tlsConnect, type ConnectionOptions } from 'node:tls';
+import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
+import { internal } from '../errors/engine-error.js';
+
+export interface ProxySettings {
+  /** URLs, also without scheme; '' for none. */
+  readonly httpProxy: string;
+  readonly httpsProxy: string;
+  /** Hosts, domains, addresses and networks, separated by commas, each with a port if wanted; `*` for all. */
+  readonly noProxy: string;
+}
+
+const KEY = 'engined.proxies';
+const CONNECT_TIMEOUT_MS = 30_000;
+const loopback = new BlockList();
+loopback.addSubnet('127.0.0.0', 8, 'ipv4');
+loopback.addAddress('::1', 'ipv6');
+
+/** Sets the proxies of this process: its main thread, and worker threads that start afterwards. */
+export function useProxies(settings: ProxySettings): void {
+  setEnvironmentData(KEY, settings);
+}
+
+/** The proxy for a request of this process; undefined when it goes straight to its server. */
+export function proxyOf(url: URL): URL | undefined {
+  const settings = getEnvironmentData(KEY) as unknown as ProxySettings | undefined;
+  return settings && chooseProxy(url, settings);
+}
+
+/** As `proxyOf`, for given settings. The machine itself is always reached directly. */
+export function chooseProxy(url: URL, { httpProxy, httpsProxy, noProxy }: ProxySettings): URL | undefined {
+  const proxy = url.protocol === 'https:' ? httpsProxy : httpProxy;
+  if (proxy === '') return undefined;
+  const host = url.hostname.replace(/^\[(.*)\]$/, '$1').toLowerCase();
+  if (host === 'localhost' || isIn(loopback, host)) return undefined;
+  const port = url.port || (url.protocol === 'https:' ? '443' : '80');
+  if (noProxy.split(',').some((entry) => excludes(entry.trim().toLowerCase(), host, port))) return undefined;
+  return new URL(/^[a-z0-9]+:\/\//i.test(proxy) ? proxy : `http://${proxy}`);
+}
+
+function excludes(entry: string, host: string, port: string): boolean {
+  if (entry === '' || entry === '*') return entry === '*';
+  const [network = '', prefix] = entry.split('/');
+  const family = isIP(network);
+  if (prefix !== undefined && family !== 0) {
+    const list = new BlockList();
+    list.addSubnet(network, Number(prefix), family === 6 ? 'ipv6' : 'ipv4');
+    return isIn(list, host);
+  }
+  const [, name = '', wanted] = /^(\[[^\]]*\]|[^:]*|.*:.*:.*?)(?::(\d+))?$/.exec(entry) ?? [];
+  if (wanted !== undefined && wanted !== port) return false;
+  const bare = name.replace(/^\[(.*)\]$/, '$1').replace(/^\*\./, '.');
+  return bare.startsWith('.') ? host.endsWith(bare) : host === bare || host.endsWith(`.${bare}`);
+}
+
+function isIn(list: BlockList, host: string): boolean {
+  const family = isIP(host);
+  return family !== 0 && list.check(host, family === 6 ? 'ipv6' : 'ipv4');
+}
+
+/** The header that logs in at the proxy, when its URL says as whom. */
+export function proxyHeaders({ username, password }: URL): Record<string, string> {
+  if (username === '' && password === '') return {};
+  return { 'proxy-authorization': `Basic ${Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64')}` };
+}
+
+/** An agent whose TLS connections go through a tunnel of the proxy. */
+export class TunnelAgent extends HttpsAgent {
+  constructor(
+    private readonly proxy: URL,
+    options: AgentOptions,
+  ) {
+    super(options);
+  }
+
+  override createConnection(options: ConnectionOptions, done: (error: Error | null, socket: Duplex) => void): undefined {
+    const target = `${isIP(options.host ?? '') === 6 ? `[${options.host}]` : options.host}:${options.port ?? 443}`;
+    const fail = (error: Error): void => done(error, undefined as never);
+    const ask = this.proxy.protocol === 'https:' ? httpsRequest : httpRequest;
+    const tunnel = ask({ host: this.proxy.hostname.replace(/^\[(.*)\]$/, '$1'), port: this.proxy.port || undefined, method: 'CONNECT', path: target, headers: { host: target, ...proxyHeaders(this.proxy) }, agent: false, timeout: CONNECT_TIMEOUT_MS });
+    tunnel.once('timeout', () => tunnel.destroy(internal(`proxy ${this.proxy.host}: timeout while connecting`, { code: 'REGISTRY_TIMEOUT', details: { retryable: true } })));
+    tunnel.once('error', fail);
+    tunnel.once('connect', ({ statusCode = 0 }, socket: Socket) => {
+      if (statusCode === 200) {
+        socket.setTimeout(0);
+        done(null, tlsConnect({ ...options, socket, servername: options.servername ?? (isIP(options.host ?? '') === 0 ? (options.host ?? '') : '') }));
+      } else {
+        socket.destroy();
+        fail(internal(`proxy ${this.proxy.host} refused the connection to ${target} with status ${statusCode}`, { code: 'PROXY_REFUSED', details: { retryable: statusCode >= 500 } }));
+      }
+    });
+    tunnel.end();
+    return undefined;
+  }
+}
