@@ -1,5 +1,5 @@
 /** The writing end of a log's files: appends whole records, rotates, compresses what was rotated away. */
-import { constants, ftruncate as ftruncateCallback, writev as writevCallback } from 'node:fs';
+import { constants, ftruncate as ftruncateCallback, writev as writevCallback, writevSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { compressFile } from './gzip.js';
@@ -7,6 +7,11 @@ import { openRotated, openSegment, removeLeftovers, type LogSource } from './log
 import type { Segment } from './segment.js';
 
 const writev = promisify(writevCallback);
+/**
+ * So much goes to the page cache in some ten microseconds, in the same breath in which it was read from the container:
+ * what was read and is not written yet is lost when the daemon is killed.
+ */
+const AT_ONCE_BYTES = 16 << 10;
 const ftruncate = promisify(ftruncateCallback);
 
 const FLAGS = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT;
@@ -73,7 +78,7 @@ export class LogFile {
     let written = 0;
     try {
       for (;;) {
-        written += (await writev(segment.fd, rest)).bytesWritten;
+        written += total <= AT_ONCE_BYTES ? writevSync(segment.fd, rest) : (await writev(segment.fd, rest)).bytesWritten;
         if (written === total) break;
         rest = skip(records, written);
       }
