@@ -1,6 +1,6 @@
 /** The layer store on overlayfs: contract in ports/storage.ts, directories in overlay2/layout.ts. */
 import { closeSync, openSync } from 'node:fs';
-import { mkdir, readdir, realpath } from 'node:fs/promises';
+import { mkdir, readdir, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
@@ -42,7 +42,8 @@ export async function openOverlay2({ root, workers, log }: Overlay2Options): Pro
   try {
     mountOptions = await probeOverlay(probe);
   } finally {
-    await trash.take(probe);
+    // A handful of empty directories: no reason to start a worker thread.
+    await rm(probe, { recursive: true, force: true });
   }
   const durability = new Durability(layout.unsynced, workers, log);
   return new Overlay2Store(layout, workers, trash, durability, { mountOptions, backing: await fileSystemType(layout.root) });
