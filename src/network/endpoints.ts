@@ -8,6 +8,7 @@ import type { AttachRequest, AttachResult, Endpoint, NetworkSummary, PublishedPo
 import { createNetns, inNetns, listNetns, removeNetns } from '../sys/netns.js';
 import { Netlink } from '../sys/route-netlink.js';
 import type { Bridge } from './bridge.js';
+import { Resolvers } from './dns/resolvers.js';
 import type { PortRule } from './firewall-rules.js';
 import type { Firewall } from './firewall.js';
 import { holdPort, type HeldPort } from './port-holder.js';
@@ -51,6 +52,7 @@ export class Endpoints {
   readonly #attachments = new Map<string, Attachment>();
   /** Sockets inside sandboxes whose first endpoint is still to be configured. */
   readonly #insides = new Map<string, Netlink>();
+  readonly #resolvers = new Resolvers();
   /** Host sides of links whose sandbox was removed. */
   #leaving: string[] = [];
 
@@ -130,7 +132,9 @@ export class Endpoints {
       this.#attachments.set(endpointId, attachment);
       undo.push(() => void this.#attachments.delete(endpointId));
       // The rules are made while the link is; whichever fails, both have ended before anything is undone.
-      const results = await Promise.allSettled([this.#link(request, attachment, undo), published]);
+      const named = summary.hasNames ? this.#name(request.netnsPath, attachment, request.nameservers ?? []) : undefined;
+      undo.push(() => this.#resolvers.leave(request.containerId, endpoint));
+      const results = await Promise.allSettled([this.#link(request, attachment, undo), published, named]);
       for (const result of results) if (result.status === 'rejected') throw result.reason;
       return { endpoint, ports: held.map(({ port }) => port) };
     } catch (error) {
@@ -180,6 +184,10 @@ export class Endpoints {
     }
   }
 
+  #name(netnsPath: string, { containerId, endpoint, network }: Attachment, nameservers: readonly string[]): Promise<void> {
+    return this.#resolvers.join({ containerId, netnsPath, endpoint, internal: network.summary.internal, nameservers });
+  }
+
   /** The gateway of each family that a container has, and the endpoint that it is reached over. */
   #waysOut(containerId: string): { readonly endpoint: Endpoint; readonly gateway: string }[] {
     const ranked = [...this.#attachments.values()].filter((attachment) => attachment.containerId === containerId).sort((a, b) => b.gatewayPriority - a.gatewayPriority);
@@ -212,6 +220,7 @@ export class Endpoints {
     if (!attachment) return;
     this.#attachments.delete(endpointId);
     const { network, endpoint, held, rules } = attachment;
+    this.#resolvers.leave(containerId, endpoint);
     for (const port of held) port.release();
     network.bridge.release(endpoint.ipv4);
     network.bridge.release(endpoint.ipv6);
@@ -247,7 +256,7 @@ export class Endpoints {
   }
 
   /** Takes over what a container that survived the daemon has. */
-  async adopt(network: AttachableNetwork, containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[]): Promise<void> {
+  async adopt(network: AttachableNetwork, containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers: readonly string[]): Promise<void> {
     if (this.#attachments.has(endpoint.endpointId)) return;
     const { bridge } = network;
     const report = (error: unknown, message: string): void => this.options.log.error({ err: error, container: containerId }, message);
@@ -268,14 +277,17 @@ export class Endpoints {
       }
     }
     const rules = rulesOf(held, bridge);
-    this.#attachments.set(endpoint.endpointId, { containerId, endpoint, network, gatewayPriority: 0, held, rules });
-    await this.options.firewall.publish(rules);
+    const attachment: Attachment = { containerId, endpoint, network, gatewayPriority: 0, held, rules };
+    this.#attachments.set(endpoint.endpointId, attachment);
+    const named = network.summary.hasNames ? this.#name(this.sandboxPath(containerId), attachment, nameservers) : undefined;
+    await Promise.all([this.options.firewall.publish(rules), named?.catch((error: unknown) => report(error, 'a running container has no name server'))]);
   }
 
   /** Releases what is this process's own; containers keep their links. */
   close(): void {
     for (const { held } of this.#attachments.values()) for (const port of held) port.release();
     for (const inside of this.#insides.values()) inside.close();
+    this.#resolvers.close();
   }
 }
 

@@ -1,4 +1,5 @@
 /** Contents of the network files of a container. Pure. */
+import { RESOLVER_ADDRESS } from '../ports/network.js';
 
 export interface HostsInput {
   readonly hostname: string;
@@ -33,6 +34,11 @@ export interface ResolvConfInput {
   readonly nameservers: readonly string[];
   readonly search: readonly string[];
   readonly options: readonly string[];
+}
+
+/** Where our own name server asks the others. Names without a dot are those of neighbours, so they are asked for first. */
+export function behindResolver({ search, options }: ResolvConfInput): ResolvConfInput {
+  return { nameservers: [RESOLVER_ADDRESS], search, options: options.some((option) => option.startsWith('ndots:')) ? options : [...options, 'ndots:0'] };
 }
 
 export function resolvConfFile({ nameservers, search, options }: ResolvConfInput): string {

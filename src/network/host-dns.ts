@@ -1,5 +1,6 @@
 /** The host's resolver configuration as a container can use it. */
 import { readFile } from 'node:fs/promises';
+import { isIP } from 'node:net';
 
 export interface HostDns {
   nameservers: string[];
@@ -20,6 +21,13 @@ export async function readHostDns(path = '/etc/resolv.conf', behindStub = '/run/
   }
   const nameservers = dns.nameservers.filter((server) => !/^(127\.|::1$)/.test(server));
   return { ...dns, nameservers: nameservers.length > 0 ? nameservers : PUBLIC_SERVERS };
+}
+
+/** The servers that the host itself asks, those at loopback addresses included. */
+export async function readHostServers(path = '/etc/resolv.conf'): Promise<readonly string[]> {
+  const { nameservers } = parseResolvConf(await readFile(path, 'utf8').catch(() => ''));
+  const valid = nameservers.filter((server) => isIP(server) !== 0);
+  return valid.length > 0 ? valid : PUBLIC_SERVERS;
 }
 
 export function parseResolvConf(text: string): HostDns {

@@ -23,6 +23,8 @@ export interface NetworkOptions extends Omit<EndpointOptions, 'netlink' | 'firew
   readonly addressPools: readonly PoolOption[];
   /** Options of new networks by driver. */
   readonly defaultNetworkOptions: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  /** Name servers for containers that name none; empty: those of the host. Read at each use. */
+  readonly nameservers: () => readonly string[];
   /** Where the records of the networks are kept. */
   readonly identities: { read(): Promise<unknown>; write(value: unknown): Promise<void> };
 }
@@ -251,7 +253,7 @@ export class HostNetworks implements NetworkDriver {
     const { id, name } = this.resolve(request.network);
     const network = this.#attachable.get(id);
     if (!network) throw internal(`network ${name} has no bridge to attach to`);
-    return this.#endpoints.attach(network, request);
+    return this.#endpoints.attach(network, { ...request, nameservers: this.#nameservers(request.nameservers) });
   }
 
   async detach(containerId: string, endpoint: Endpoint, _ports: readonly PublishedPort[]): Promise<void> {
@@ -263,9 +265,13 @@ export class HostNetworks implements NetworkDriver {
     return this.#endpoints.disconnect(containerId, endpoint);
   }
 
-  async adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[]): Promise<void> {
+  async adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers?: readonly string[]): Promise<void> {
     const network = this.#attachable.get(endpoint.networkId);
-    if (network) await this.#endpoints.adopt(network, containerId, endpoint, ports);
+    if (network) await this.#endpoints.adopt(network, containerId, endpoint, ports, this.#nameservers(nameservers));
+  }
+
+  #nameservers(given: readonly string[] | undefined): readonly string[] {
+    return given !== undefined && given.length > 0 ? given : this.options.nameservers();
   }
 
   hostDns(): Promise<HostDns> {
@@ -276,7 +282,7 @@ export class HostNetworks implements NetworkDriver {
 }
 
 function predefined(name: string, driver: string, identity: Identity): NetworkSummary {
-  return { ...identity, name, driver, internal: false, attachable: false, enableIpv4: true, enableIpv6: false, ipam: { driver: 'default', options: {} }, subnets: [], options: {}, labels: {} };
+  return { ...identity, name, driver, internal: false, attachable: false, enableIpv4: true, enableIpv6: false, hasNames: false, ipam: { driver: 'default', options: {} }, subnets: [], options: {}, labels: {} };
 }
 
 /** Options of the default bridge under the names that clients read. */

@@ -51,7 +51,7 @@ export function settleNetwork(request: NetworkRequest, id: string, created: stri
   }
   const lost = given.find(({ subnet }) => (subnet.family === 4 ? !request.enableIpv4 : !request.enableIpv6));
   if (lost) throw invalid(`invalid network config: subnet ${lost.config.subnet} is IPv${lost.subnet.family}, which is not enabled for this network`);
-  const record = { ...request, id, created, options, subnets };
+  const record = { ...request, id, created, hasNames: true, options, subnets };
   bridgePlan(record);
   return record;
 }

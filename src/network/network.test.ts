@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AddressPool } from './address-pool.js';
-import { hostsFile, resolvConfFile } from './files.js';
+import { behindResolver, hostsFile, resolvConfFile } from './files.js';
 import { chainsOf, jumpsOf, type Ruleset } from './firewall-rules.js';
 import { parseTables, removalScript, restoreScript } from './firewall-script.js';
 import { freeSubnet, localSubnet } from './free-subnet.js';
@@ -138,5 +138,6 @@ test('files of a container', () => {
   assert.match(hosts, /^127\.0\.0\.1\tlocalhost\n/);
   assert.match(hosts, /10\.9\.9\.9\tdb\n10\.1\.0\.1\thost\n::1\tsix\n10\.1\.0\.2\tweb\.example\.org web\n$/);
   assert.equal(resolvConfFile({ nameservers: ['1.1.1.1'], search: ['.'], options: ['ndots:0'] }), 'nameserver 1.1.1.1\noptions ndots:0\n');
+  assert.equal(resolvConfFile(behindResolver({ nameservers: ['1.1.1.1'], search: ['x.org'], options: ['edns0'] })), 'nameserver 127.0.0.11\nsearch x.org\noptions edns0 ndots:0\n');
   assert.deepEqual(parseResolvConf('# x\nnameserver 9.9.9.9 # y\nsearch a b\noptions edns0\n'), { nameservers: ['9.9.9.9'], search: ['a', 'b'], options: ['edns0'] });
 });

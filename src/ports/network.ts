@@ -1,5 +1,8 @@
 /** Contract of the network driver as containers use it. */
 
+/** Where a sandbox on a network with names has its name server. */
+export const RESOLVER_ADDRESS = '127.0.0.11';
+
 /** What one container has on one network: persisted in its record, shown under NetworkSettings.Networks. */
 export interface Endpoint {
   readonly networkId: string;
@@ -43,6 +46,8 @@ export interface AttachRequest {
   readonly ipv6?: string;
   readonly aliases: readonly string[];
   readonly dnsNames: readonly string[];
+  /** Name servers that the container or the daemon names; without, those of the host are asked. */
+  readonly nameservers?: readonly string[];
   /** The endpoint with the highest one is the container's way out; of equals the first attached. 0 when absent. */
   readonly gatewayPriority?: number;
   readonly ports: readonly PortRequest[];
@@ -73,6 +78,8 @@ export interface NetworkSummary {
   readonly attachable: boolean;
   readonly enableIpv4: boolean;
   readonly enableIpv6: boolean;
+  /** Containers on it find each other by name: their resolver is at RESOLVER_ADDRESS. */
+  readonly hasNames: boolean;
   readonly ipam: { readonly driver: string; readonly options: Readonly<Record<string, string>> };
   readonly subnets: readonly NetworkSubnet[];
   readonly options: Readonly<Record<string, string>>;
@@ -80,7 +87,7 @@ export interface NetworkSummary {
 }
 
 /** A network to be made. A subnet may leave everything '' (any free one of its family is taken then). */
-export type NetworkRequest = Omit<NetworkSummary, 'id' | 'created'>;
+export type NetworkRequest = Omit<NetworkSummary, 'id' | 'created' | 'hasNames'>;
 
 export interface NetworkDriver {
   /** Makes the default bridge, forwarding and firewall rules as configured; adopts what is there. */
@@ -110,7 +117,7 @@ export interface NetworkDriver {
   /** As `detach`, from a sandbox that stays: the link goes at once, and another endpoint becomes the way out. */
   disconnect(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[]): Promise<void>;
   /** Takes over the endpoint of a container that is still running after a restart of the daemon. */
-  adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[]): Promise<void>;
+  adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers?: readonly string[]): Promise<void>;
   /** Resolver configuration of the host as containers should see it (loopback servers dropped). */
   hostDns(): Promise<{ nameservers: string[]; search: string[]; options: string[] }>;
 }

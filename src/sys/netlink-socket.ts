@@ -12,6 +12,7 @@ const AF_NETLINK = 16;
 const SOCK_RAW_CLOEXEC = 3 | 0x80000;
 const MSG_DONTWAIT = 0x40;
 const EINTR = 4;
+const EAGAIN = 11;
 const RECEIVE_BYTES = 1 << 16;
 const DUMP_ATTEMPTS = 5;
 
@@ -69,6 +70,23 @@ export class NetlinkSocket {
     return run;
   }
 
+  /**
+   * A transaction of nfnetlink: all of it or nothing. Of `begin` and `end` the kernel acknowledges nothing.
+   * @throws EngineError of the first message refused, code the errno's name.
+   */
+  transact(begin: NetlinkMessage, messages: readonly NetlinkMessage[], end: NetlinkMessage): Promise<NetlinkAnswer[]> {
+    const run = line.then(async () => {
+      const first = packMessage(begin, this.#sequence++, true);
+      const { data, open } = this.#pack(messages);
+      const whole = Buffer.concat([first, data, packMessage(end, this.#sequence++, true)]);
+      await sendLater(this.fd, whole, whole.length, 0);
+      return this.#receive(open);
+    });
+    line = run.catch(() => undefined);
+    this.#busy = line;
+    return run;
+  }
+
   /** As `request`, on this thread: only for what waits for no lock. Not while a request is under way on this socket. */
   requestNow(messages: readonly NetlinkMessage[]): NetlinkAnswer[] {
     const { data, open } = this.#pack(messages);
@@ -96,6 +114,8 @@ export class NetlinkSocket {
       if (length < 0) {
         const errno = libc.errno();
         if (errno === EINTR) continue;
+        // A refused transaction answers for what was wrong alone.
+        if (errno === EAGAIN && failure) break;
         throw syscallError('netlink recv', errno);
       }
       for (const answer of messagesOf(received.subarray(0, length))) {

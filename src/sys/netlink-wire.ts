@@ -22,6 +22,7 @@ export const NLM_F_REPLACE = 0x100;
 export const NLM_F_EXCL = 0x200;
 export const NLM_F_DUMP = 0x300;
 export const NLM_F_CREATE = 0x400;
+export const NLM_F_APPEND = 0x800;
 export const NLMSG_ERROR = 2;
 export const NLMSG_DONE = 3;
 const HEADER_BYTES = 16;
@@ -29,13 +30,13 @@ const ATTRIBUTE_HEADER_BYTES = 4;
 const NLA_F_NESTED = 0x8000;
 const NLA_TYPE_MASK = 0x3fff;
 
-/** The bytes of a message. What is no dump asks for an acknowledgement. */
-export function packMessage({ type, flags, body }: NetlinkMessage, sequence: number): Buffer {
+/** The bytes of a message. What is no dump asks for an acknowledgement, unless it `isSilent`. */
+export function packMessage({ type, flags, body }: NetlinkMessage, sequence: number, isSilent = false): Buffer {
   const packet = Buffer.alloc(align(HEADER_BYTES + body.length));
   const isDump = (flags & NLM_F_DUMP) === NLM_F_DUMP && (flags & NLM_F_CREATE) === 0;
   packet.writeUInt32LE(HEADER_BYTES + body.length, 0);
   packet.writeUInt16LE(type, 4);
-  packet.writeUInt16LE(NLM_F_REQUEST | (isDump ? 0 : NLM_F_ACK) | flags, 6);
+  packet.writeUInt16LE(NLM_F_REQUEST | (isDump || isSilent ? 0 : NLM_F_ACK) | flags, 6);
   packet.writeUInt32LE(sequence, 8);
   body.copy(packet, HEADER_BYTES);
   return packet;

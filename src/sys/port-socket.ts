@@ -1,4 +1,4 @@
-/** Sockets that hold a port of the host: bound here, at once, to be served by Node or by nobody. */
+/** Sockets made here, at once, in the thread's network namespace, to be served by Node or by nobody. */
 import { addressBytes } from './ip-address.js';
 import { closeFd } from './fd.js';
 import { libc } from './libc.js';
@@ -13,6 +13,7 @@ const SOCK_CLOEXEC = 0o2000000;
 const IPPROTO = { tcp: 6, udp: 17, sctp: 132 } as const;
 const SOL_SOCKET = 1;
 const SO_REUSEADDR = 2;
+const SO_RCVBUFFORCE = 33;
 const SO_ATTACH_FILTER = 26;
 const IPPROTO_IPV6 = 41;
 const IPV6_V6ONLY = 26;
@@ -62,6 +63,16 @@ export function bindPort(protocol: keyof typeof IPPROTO, ip: string, port: numbe
     closeFd(fd);
     throw error;
   }
+}
+
+/** A stream socket of this thread's network namespace, bound to nothing yet, for Node to connect. The caller owns it. */
+export function streamSocket(family: 4 | 6): number {
+  return socket(family === 6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO.tcp);
+}
+
+/** Lets datagrams wait that come faster than they are taken, beyond what the host allows to all. */
+export function growReceiveBuffer(fd: number, bytes: number): void {
+  setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, Buffer.from(Int32Array.of(bytes).buffer), 4);
 }
 
 const one = Buffer.from(Int32Array.of(1).buffer);

@@ -51,6 +51,7 @@ export function networksOf(plan: NetworkPlan, log: Logger, identities: { value: 
     userlandProxy: plan.userlandProxy,
     addressPools: plan.addressPools,
     defaultNetworkOptions: {},
+    nameservers: () => [],
     publishIp: '0.0.0.0',
     netnsRoot: plan.netnsRoot,
     log,
@@ -109,13 +110,13 @@ export async function endProcess(child: ChildProcess): Promise<void> {
   await once(child, 'exit');
 }
 
-/** The packet filter without what is ours; byte for byte otherwise, counters left out. */
-export function foreignRules(bridge: string): string {
+/** The packet filter without what drivers of these tests make; byte for byte otherwise, counters left out. */
+export function foreignRules(): string {
   return ['iptables-save', 'ip6tables-save']
     .map((program) => execFileSync(program, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }))
     .join('')
     .split('\n')
-    .filter((line) => !line.startsWith('#') && !line.includes(bridge) && !line.includes('ENGINE-USER'))
+    .filter((line) => !line.startsWith('#') && !/engt[0-9a-f]{6}/.test(line) && !line.includes('ENGINE-USER'))
     .map((line) => line.replace(/ \[\d+:\d+\]$/, ''))
     .join('\n');
 }

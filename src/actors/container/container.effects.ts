@@ -1,7 +1,7 @@
 /** The container machine's effects over the drivers. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { conflict, EngineError, internal, isEngineError } from '../../errors/engine-error.js';
-import type { AttachResult } from '../../ports/network.js';
+import type { AttachResult, PortRequest } from '../../ports/network.js';
 import type { ContainerEffects, StopInput } from './container.effects.types.js';
 import type { ContainerIoRegistry } from './container-io.js';
 import { withState, type ContainerRecord, type NetworkAttachment } from './container.record.js';
@@ -125,6 +125,8 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
         ...optional('macAddress', request.MacAddress || record.config.MacAddress || undefined),
         ...optional('ipv4', request.IPAMConfig?.IPv4Address || undefined),
         ...optional('ipv6', request.IPAMConfig?.IPv6Address || undefined),
+        ...optional('gatewayPriority', request.GwPriority),
+        ...optional('nameservers', record.hostConfig.Dns ?? undefined),
       });
       undo.add('network endpoint', () => network.detach(record.id, result.endpoint, result.ports));
       deps.emit('network', 'connect', result.endpoint.networkId, { container: record.id, name, type: network.resolve(name).driver });
@@ -140,9 +142,8 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     if (!task) throw internal(`task ${record.id} is gone`);
     await layers.mount(record.id);
     await ios.get(record.id).reopen(record, task.stdio);
-    for (const { endpoint } of Object.values(record.networks)) {
-      if (endpoint) await network.adopt(record.id, endpoint, record.ports);
-    }
+    const endpoints = Object.values(record.networks).flatMap(({ endpoint }) => (endpoint ? [endpoint] : []));
+    for (const [index, endpoint] of endpoints.entries()) await network.adopt(record.id, endpoint, index === 0 ? record.ports : [], record.hostConfig.Dns ?? undefined);
     return withState(record, { status: task.status === 'paused' ? 'paused' : 'running', pid: task.pid });
   }
 
@@ -226,18 +227,20 @@ function ownsSandbox(record: ContainerRecord): boolean {
   return mode !== 'host' && !mode.startsWith('container:');
 }
 
-function wantedPorts(record: ContainerRecord): AttachResult['ports'] {
-  const wanted: AttachResult['ports'][number][] = [];
-  const add = (key: string, hostIp: string, hostPort: number): void => {
+function wantedPorts(record: ContainerRecord): PortRequest[] {
+  const wanted: PortRequest[] = [];
+  /** `hostPort`: '' is any, `8000-8010` the first free one of these. */
+  const add = (key: string, hostIp: string, hostPort: string): void => {
     const [port = '', protocol = 'tcp'] = key.split('/');
-    wanted.push({ containerPort: Number(port), protocol: protocol as 'tcp' | 'udp' | 'sctp', hostIp, hostPort });
+    const [first = '', last] = hostPort.split('-');
+    wanted.push({ containerPort: Number(port), protocol: protocol as 'tcp' | 'udp' | 'sctp', hostIp, hostPort: Number(first), ...optional('hostPortEnd', last === undefined ? undefined : Number(last)) });
   };
   const bindings = record.hostConfig.PortBindings ?? {};
   for (const [key, list] of Object.entries(bindings)) {
-    for (const { HostIp, HostPort } of list ?? []) add(key, HostIp, HostPort === '' ? 0 : Number(HostPort));
+    for (const { HostIp, HostPort } of list ?? []) add(key, HostIp, HostPort);
   }
   if (record.hostConfig.PublishAllPorts) {
-    for (const key of Object.keys(record.config.ExposedPorts ?? {})) if (!bindings[key]?.length) add(key, '', 0);
+    for (const key of Object.keys(record.config.ExposedPorts ?? {})) if (!bindings[key]?.length) add(key, '', '');
   }
   return wanted;
 }

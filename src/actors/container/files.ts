@@ -1,7 +1,7 @@
 /** The files that the daemon keeps for a container: hostname, hosts and resolver configuration. */
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { hostsFile, resolvConfFile, hostnameFile } from '../../network/files.js';
+import { behindResolver, hostsFile, resolvConfFile, hostnameFile } from '../../network/files.js';
 import type { NetworkDriver } from '../../ports/network.js';
 import type { ContainerRecord } from './container.record.js';
 import type { ContainerFiles } from './deps.js';
@@ -21,6 +21,12 @@ export async function writeContainerFiles(deps: FilesDeps, record: ContainerReco
   const host = await deps.network.hostDns();
   const first = <T>(...lists: (readonly T[] | null)[]): readonly T[] => lists.find((list) => list !== null && list.length > 0) ?? [];
   const endpoints = Object.values(record.networks).flatMap(({ endpoint }) => (endpoint ? [endpoint] : []));
+  const hasNames = Object.keys(record.networks).some((name) => deps.network.resolve(name).hasNames);
+  const resolver = {
+    nameservers: first(hostConfig.Dns, settings.dns, host.nameservers),
+    search: first(hostConfig.DnsSearch, settings.dnsSearch, host.search),
+    options: first(hostConfig.DnsOptions, settings.dnsOptions, host.options),
+  };
   await Promise.all([
     writeFile(files.hostname, hostnameFile(config.Hostname)),
     writeFile(
@@ -33,14 +39,7 @@ export async function writeContainerFiles(deps: FilesDeps, record: ContainerReco
         hostGatewayIps: settings.hostGatewayIps,
       }),
     ),
-    writeFile(
-      files.resolvConf,
-      resolvConfFile({
-        nameservers: first(hostConfig.Dns, settings.dns, host.nameservers),
-        search: first(hostConfig.DnsSearch, settings.dnsSearch, host.search),
-        options: first(hostConfig.DnsOptions, settings.dnsOptions, host.options),
-      }),
-    ),
+    writeFile(files.resolvConf, resolvConfFile(hasNames ? behindResolver(resolver) : resolver)),
   ]);
   return files;
 }

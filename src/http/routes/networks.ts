@@ -1,17 +1,48 @@
 /** Networks as the Engine API shows them. */
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
-import type { NetworkSummary } from '../../ports/network.js';
+import { conflict, isEngineError, notImplemented } from '../../errors/engine-error.js';
+import type { NetworkRequest, NetworkSummary } from '../../ports/network.js';
+import { boolean, dictionary, list, nullable, object, optional, string } from '../api/decode.js';
 import { parseFilters } from '../api/filters.js';
+import { parseInstant } from '../api/until.js';
 import { route, type Route } from '../route.js';
 
 export interface NetworkRouteDeps {
-  readonly networks: { list(): readonly NetworkSummary[]; resolve(reference: string): NetworkSummary };
+  readonly networks: {
+    list(): readonly NetworkSummary[];
+    resolve(reference: string): NetworkSummary;
+    create(request: NetworkRequest): Promise<NetworkSummary>;
+    remove(reference: string): Promise<NetworkSummary>;
+  };
   readonly containers: { list(): readonly ContainerRecord[] };
+  readonly emit: (action: string, id: string, attributes: Readonly<Record<string, string>>) => void;
 }
 
 const PREDEFINED = new Set(['bridge', 'host', 'none']);
 
-export function networkRoutes({ networks, containers }: NetworkRouteDeps): Route[] {
+const ipamConfig = object({ Subnet: string(), IPRange: string(), Gateway: string(), AuxiliaryAddresses: nullable(dictionary(string())) });
+const body = object({
+  Name: string(),
+  Driver: string(),
+  Internal: boolean(),
+  Attachable: boolean(),
+  Ingress: boolean(),
+  ConfigOnly: boolean(),
+  EnableIPv4: optional(boolean()),
+  EnableIPv6: optional(boolean()),
+  IPAM: nullable(object({ Driver: string(), Options: nullable(dictionary(string())), Config: nullable(list(ipamConfig)) })),
+  Options: nullable(dictionary(string())),
+  Labels: nullable(dictionary(string())),
+});
+
+export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps): Route[] {
+  const remove = async (reference: string): Promise<NetworkSummary> => {
+    const removed = await networks.remove(reference);
+    emit('destroy', removed.id, { name: removed.name, type: removed.driver });
+    return removed;
+  };
+  let isPruning = false;
+
   return [
     route('GET', '/networks', (x) => {
       const filters = parseFilters(x.query.text('filters')).allow(['dangling', 'driver', 'id', 'label', 'name', 'scope', 'type']);
@@ -30,6 +61,55 @@ export function networkRoutes({ networks, containers }: NetworkRouteDeps): Route
     }),
     route('GET', '/networks/{name...}', (x) => {
       x.sendJson(200, networkView(networks.resolve(x.param('name')), containers.list()));
+    }),
+
+    route('POST', '/networks/create', async (x) => {
+      const wanted = body.decode(await x.json<unknown>(), '');
+      if (wanted.ConfigOnly || wanted.Ingress) throw notImplemented(`${wanted.Ingress ? 'ingress' : 'config-only'} networks are not supported`);
+      const made = await networks.create({
+        name: wanted.Name,
+        driver: wanted.Driver || 'bridge',
+        internal: wanted.Internal,
+        attachable: wanted.Attachable,
+        enableIpv4: (x.atLeast(1, 48) ? wanted.EnableIPv4 : undefined) ?? true,
+        enableIpv6: wanted.EnableIPv6 ?? false,
+        ipam: { driver: wanted.IPAM?.Driver || 'default', options: wanted.IPAM?.Options ?? {} },
+        subnets: (wanted.IPAM?.Config ?? []).map(({ Subnet, IPRange, Gateway, AuxiliaryAddresses }) => ({ subnet: Subnet, ipRange: IPRange, gateway: Gateway, auxiliaryAddresses: AuxiliaryAddresses ?? {} })),
+        options: wanted.Options ?? {},
+        labels: wanted.Labels ?? {},
+      });
+      emit('create', made.id, { name: made.name, type: made.driver });
+      x.sendJson(201, { Id: made.id, Warning: '' });
+    }),
+
+    route('DELETE', '/networks/{name...}', async (x) => {
+      await remove(x.param('name'));
+      x.sendEmpty(204);
+    }),
+
+    route('POST', '/networks/prune', async (x) => {
+      const filters = parseFilters(x.query.text('filters')).allow(['label', 'label!', 'until']);
+      const [before] = filters.get('until');
+      const until = before === undefined ? undefined : parseInstant(before, Date.now());
+      if (isPruning) throw conflict('a prune operation is already running');
+      isPruning = true;
+      try {
+        const used = new Set(containers.list().flatMap((record) => Object.keys(record.networks)));
+        const deleted: string[] = [];
+        for (const network of networks.list()) {
+          const isWanted = filters.matchesLabels(network.labels) && !(filters.has('label!') && filters.matchesLabels(network.labels, 'label!')) && (until === undefined || Date.parse(network.created) <= until);
+          if (PREDEFINED.has(network.name) || used.has(network.name) || !isWanted) continue;
+          try {
+            deleted.push((await remove(network.id)).name);
+          } catch (error) {
+            // Somebody has begun to use it, or has removed it meanwhile.
+            if (!isEngineError(error, 'forbidden') && !isEngineError(error, 'not-found')) throw error;
+          }
+        }
+        x.sendJson(200, { NetworksDeleted: deleted.length > 0 ? deleted : null });
+      } finally {
+        isPruning = false;
+      }
     }),
   ];
 }
@@ -53,20 +133,29 @@ function networkView(network: NetworkSummary, containers: readonly ContainerReco
     Created: network.created,
     Scope: 'local',
     Driver: network.driver,
-    EnableIPv4: true,
+    EnableIPv4: network.enableIpv4,
     EnableIPv6: network.enableIpv6,
     IPAM: {
-      Driver: 'default',
-      Options: null,
-      Config: network.subnets.length === 0 ? null : network.subnets.map(({ subnet, gateway }) => ({ Subnet: subnet, ...(gateway ? { Gateway: gateway } : {}) })),
+      Driver: network.ipam.driver,
+      Options: PREDEFINED.has(network.name) ? null : network.ipam.options,
+      Config: network.subnets.length === 0 ? null : network.subnets.map(subnetView),
     },
     Internal: network.internal,
-    Attachable: false,
+    Attachable: network.attachable,
     Ingress: false,
     ConfigFrom: { Network: '' },
     ConfigOnly: false,
     Containers: Object.fromEntries(attached),
     Options: network.options,
     Labels: network.labels,
+  };
+}
+
+function subnetView({ subnet, ipRange, gateway, auxiliaryAddresses }: NetworkSummary['subnets'][number]): unknown {
+  return {
+    Subnet: subnet,
+    ...(ipRange === '' ? {} : { IPRange: ipRange }),
+    ...(gateway === '' ? {} : { Gateway: gateway }),
+    ...(Object.keys(auxiliaryAddresses).length === 0 ? {} : { AuxiliaryAddresses: auxiliaryAddresses }),
   };
 }

@@ -1,0 +1,137 @@
+/** The name server of one sandbox, at 127.0.0.11 inside it; it runs in this process. */
+import { createSocket, type Socket as DatagramSocket } from 'node:dgram';
+import { createServer, type Server, type Socket } from 'node:net';
+import { isEngineError } from '../../errors/engine-error.js';
+import { RESOLVER_ADDRESS } from '../../ports/network.js';
+import { closeFd } from '../../sys/fd.js';
+import { bindPort, growReceiveBuffer, type PortSocket } from '../../sys/port-socket.js';
+import { RedirectSocket } from '../../sys/nft-redirect.js';
+import { Forwarder, type Upstream } from './forwarder.js';
+import { buildReply, formatErrorReply, parseQuery, RCODE, type Answer, type Query } from './message.js';
+import { frame, Frames } from './stream-frames.js';
+
+/** Some thousand questions. */
+const RECEIVE_BUFFER_BYTES = 1 << 20;
+const DNS_PORT = 53;
+const MAX_CONNECTIONS = 64;
+const MAX_UNREAD_BYTES = 1 << 18;
+const CONNECTION_IDLE_MS = 10_000;
+
+export interface ResolverOptions {
+  /** Runs a function inside the sandbox's network namespace. */
+  readonly inside: <T>(work: () => T) => T;
+  /** Answers of the sandbox's own networks; undefined for names that are not theirs. */
+  readonly answer: (name: string, type: number) => Answer[] | undefined;
+  /** Asked at each question, for networks come and go. Empty: nothing is forwarded. */
+  readonly upstreams: () => readonly Upstream[];
+}
+
+interface Pair {
+  readonly datagrams: PortSocket;
+  readonly stream: PortSocket;
+}
+
+export class Resolver {
+  readonly #datagrams: DatagramSocket;
+  readonly #server: Server;
+  readonly #connections = new Set<Socket>();
+  #forwarder = new Forwarder([]);
+  #isClosed = false;
+
+  private constructor(
+    private readonly options: ResolverOptions,
+    { datagrams, stream }: Pair,
+  ) {
+    this.#datagrams = createSocket('udp4');
+    this.#datagrams.on('message', (message, peer) => {
+      const reply = this.#reply(message, false);
+      if (reply instanceof Promise) void reply.then((later) => this.#send(later, peer.port, peer.address));
+      else this.#send(reply, peer.port, peer.address);
+    });
+    this.#datagrams.on('error', () => undefined);
+    this.#datagrams.bind({ fd: datagrams.fd });
+    this.#server = createServer((client) => this.#serve(client));
+    this.#server.maxConnections = MAX_CONNECTIONS;
+    this.#server.on('error', () => undefined);
+    this.#server.listen({ fd: stream.fd });
+  }
+
+  /**
+   * Opens the sockets inside the sandbox. They have ports of their own, to which the kernel leads what is sent to port
+   * 53: that one stays free for a name server of the container's. A kernel without nftables has them on port 53.
+   */
+  static async open(options: ResolverOptions): Promise<Resolver> {
+    const open = (port: number): Pair => {
+      const datagrams = bindPort('udp', RESOLVER_ADDRESS, port);
+      try {
+        growReceiveBuffer(datagrams.fd, RECEIVE_BUFFER_BYTES);
+        return { datagrams, stream: bindPort('tcp', RESOLVER_ADDRESS, port) };
+      } catch (error) {
+        closeFd(datagrams.fd);
+        throw error;
+      }
+    };
+    const [redirects, pair] = options.inside(() => [new RedirectSocket(), open(0)] as const);
+    try {
+      await redirects.apply(RESOLVER_ADDRESS, [
+        { protocol: 'udp', port: DNS_PORT, to: pair.datagrams.port },
+        { protocol: 'tcp', port: DNS_PORT, to: pair.stream.port },
+      ]);
+      return new Resolver(options, pair);
+    } catch (error) {
+      for (const { fd } of [pair.datagrams, pair.stream]) closeFd(fd);
+      if (!isEngineError(error)) throw error;
+      return new Resolver(options, options.inside(() => open(DNS_PORT)));
+    } finally {
+      redirects.close();
+    }
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#datagrams.close();
+    this.#server.close();
+    for (const client of this.#connections) client.destroy();
+    this.#forwarder.close();
+  }
+
+  #send(reply: Buffer | undefined, port: number, address: string): void {
+    if (reply && !this.#isClosed) this.#datagrams.send(reply, port, address, () => undefined);
+  }
+
+  /** Own names are answered at once, whatever becomes of questions to others. */
+  #reply(message: Buffer, isStream: boolean): Buffer | undefined | Promise<Buffer> {
+    const query = parseQuery(message);
+    if (query === undefined) return undefined;
+    if (query === 'bad') return formatErrorReply(message);
+    const answers = this.options.answer(query.name, query.type);
+    return answers ? buildReply(query, RCODE.ok, answers, isStream) : this.#forward(query, isStream);
+  }
+
+  async #forward(query: Query, isStream: boolean): Promise<Buffer> {
+    const upstreams = this.options.upstreams();
+    if (upstreams.length !== this.#forwarder.upstreams.length || upstreams.some((upstream, index) => upstream !== this.#forwarder.upstreams[index])) {
+      this.#forwarder.close();
+      this.#forwarder = new Forwarder(upstreams);
+    }
+    return (await this.#forwarder.ask(query, isStream)) ?? buildReply(query, RCODE.serverFailure, [], isStream);
+  }
+
+  #serve(client: Socket): void {
+    const frames = new Frames();
+    this.#connections.add(client);
+    client.on('close', () => this.#connections.delete(client));
+    client.on('error', () => client.destroy());
+    client.setTimeout(CONNECTION_IDLE_MS, () => client.destroy());
+    client.on('data', (chunk) => {
+      for (const message of frames.take(chunk)) {
+        void Promise.resolve(this.#reply(message, true)).then((reply) => {
+          if (!reply || !client.writable) return;
+          client.write(frame(reply));
+          // Whoever asks and does not read shall not fill our memory.
+          if (client.writableLength > MAX_UNREAD_BYTES) client.destroy();
+        });
+      }
+    });
+  }
+}

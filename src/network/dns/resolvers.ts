@@ -1,0 +1,99 @@
+/** The name servers of all sandboxes that are on networks with names. */
+import type { Endpoint } from '../../ports/network.js';
+import { inNetns } from '../../sys/netns.js';
+import { readHostServers } from '../host-dns.js';
+import type { Upstream } from './forwarder.js';
+import { Names } from './names.js';
+import { Resolver } from './resolver.js';
+
+interface Membership {
+  readonly endpoint: Endpoint;
+  /** The network has no way out. */
+  readonly internal: boolean;
+}
+
+interface Client {
+  readonly memberships: Map<string, Membership>;
+  /** Servers that the container names; empty: those of the host. */
+  readonly upstreams: readonly Upstream[];
+  readonly resolver: Promise<Resolver>;
+}
+
+export interface Joining {
+  readonly containerId: string;
+  readonly netnsPath: string;
+  readonly endpoint: Endpoint;
+  readonly internal: boolean;
+  /** Servers for names that are not ours; empty: those of the host. */
+  readonly nameservers: readonly string[];
+}
+
+/** How long the host's list of servers is believed. */
+const HOST_SERVERS_MS = 2000;
+const NOWHERE: readonly Upstream[] = [];
+
+export class Resolvers {
+  readonly #names = new Names();
+  /** By container. */
+  readonly #clients = new Map<string, Client>();
+  #host: readonly Upstream[] = NOWHERE;
+  #hostReadAt = -Infinity;
+
+  /** Makes an endpoint's names known; the sandbox has its name server when the promise resolves. */
+  async join({ containerId, netnsPath, endpoint, internal, nameservers }: Joining): Promise<void> {
+    this.#names.add(endpoint);
+    const client = this.#clients.get(containerId) ?? this.#open(containerId, netnsPath, nameservers);
+    client.memberships.set(endpoint.networkId, { endpoint, internal });
+    await Promise.all([client.resolver, this.#readHost()]);
+  }
+
+  /** Forgets an endpoint's names; with the last one the name server goes. Idempotent. */
+  leave(containerId: string, endpoint: Endpoint): void {
+    const client = this.#clients.get(containerId);
+    if (client?.memberships.get(endpoint.networkId)?.endpoint.endpointId !== endpoint.endpointId) return;
+    this.#names.remove(endpoint);
+    client.memberships.delete(endpoint.networkId);
+    if (client.memberships.size === 0) this.#close(containerId, client);
+  }
+
+  close(): void {
+    for (const [containerId, client] of this.#clients) this.#close(containerId, client);
+  }
+
+  #open(containerId: string, netnsPath: string, nameservers: readonly string[]): Client {
+    const inside = <T>(work: () => T): T => inNetns(netnsPath, work);
+    const memberships = new Map<string, Membership>();
+    const upstreams = nameservers.map((address) => ({ address, within: inside }));
+    const resolver = Resolver.open({
+      inside,
+      answer: (name, type) => this.#names.answer([...memberships.values()].map(({ endpoint }) => ({ id: endpoint.networkId, name: endpoint.networkName })), name, type),
+      upstreams: () => {
+        if ([...memberships.values()].every(({ internal }) => internal)) return NOWHERE;
+        if (upstreams.length > 0) return upstreams;
+        void this.#readHost();
+        return this.#host;
+      },
+    });
+    const client: Client = { memberships, upstreams, resolver };
+    this.#clients.set(containerId, client);
+    // The next one to join tries again.
+    resolver.catch(() => this.#clients.delete(containerId));
+    return client;
+  }
+
+  #close(containerId: string, { resolver }: Client): void {
+    this.#clients.delete(containerId);
+    resolver.then(
+      (opened) => opened.close(),
+      () => undefined,
+    );
+  }
+
+  /** Objects stay the same while the list does: sockets towards the servers are kept by them. */
+  async #readHost(): Promise<void> {
+    if (performance.now() - this.#hostReadAt < HOST_SERVERS_MS) return;
+    this.#hostReadAt = performance.now();
+    const servers = await readHostServers();
+    if (servers.join() !== this.#host.map(({ address }) => address).join()) this.#host = servers.map((address) => ({ address, within: (work) => work() }));
+  }
+}

@@ -1,0 +1,127 @@
+/** The name server inside sandboxes, over real namespaces. Needs root. */
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import type { HostNetworks } from '../src/network/host-networks.js';
+import type { AttachRequest } from '../src/ports/network.js';
+import { Cleanup } from './support/cleanup.js';
+import { attachSandbox, detachSandbox, endProcess, networkPlan, networksOf, outputInside, type Sandbox, startInside } from './support/host-networks.js';
+import { silentLog } from './support/silent-log.js';
+
+const directory = mkdtempSync(join(tmpdir(), 'names-'));
+const cleanup = new Cleanup();
+
+after(async () => {
+  await cleanup.run();
+  rmSync(directory, { recursive: true });
+});
+
+async function start(internal = false): Promise<HostNetworks> {
+  const networks = networksOf(networkPlan(directory), silentLog);
+  await networks.start();
+  cleanup.add(async () => {
+    for (const id of networks.sandboxIds()) await networks.removeSandbox(id);
+    await networks.stop();
+  });
+  for (const [name, enableIpv6] of [['back', true], ['front', false]] as const) {
+    const [a = 0, b = 0] = randomBytes(2);
+    await networks.create({
+      name,
+      driver: 'bridge',
+      internal,
+      attachable: false,
+      enableIpv4: true,
+      enableIpv6,
+      ipam: { driver: 'default', options: {} },
+      subnets: [{ subnet: `10.${a}.${b}.0/24`, gateway: '', ipRange: '', auxiliaryAddresses: {} }],
+      options: {},
+      labels: {},
+    });
+  }
+  return networks;
+}
+
+const attach = (networks: HostNetworks, network: string, names: readonly string[], changes: Partial<AttachRequest> = {}): Promise<Sandbox> =>
+  attachSandbox(networks, [], { network, dnsNames: names, ...changes });
+
+/** What Node's own resolver inside the sandbox makes of a call, as JSON. */
+async function lookup(sandbox: Sandbox, call: string): Promise<unknown> {
+  const program = `const { Resolver } = require('node:dns/promises'); const resolver = new Resolver({ timeout: 1000, tries: 1 }); resolver.setServers(['127.0.0.11']);
+    resolver.${call}.then((result) => console.log(JSON.stringify(result)), (error) => console.log(JSON.stringify(error.code)))`;
+  return JSON.parse(await outputInside(sandbox.path, process.execPath, '-e', program));
+}
+
+/** A server in a sandbox that answers every A question with 192.0.2.7, over both transports. */
+async function upstreamIn(sandbox: Sandbox): Promise<void> {
+  const program = `
+    const answer = (query) => { const end = query.indexOf(0, 12) + 5; const reply = Buffer.concat([query.subarray(0, end), Buffer.from([0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 192, 0, 2, 7])]); reply.writeUInt16BE(0x8180, 2); reply.writeUInt16BE(1, 6); reply.writeUInt16BE(0, 10); return reply; };
+    const socket = require('node:dgram').createSocket('udp4'); socket.on('message', (query, peer) => socket.send(answer(query), peer.port, peer.address));
+    require('node:net').createServer((client) => client.on('data', (data) => { const reply = answer(data.subarray(2)); client.write(Buffer.from([reply.length >> 8, reply.length & 255])); client.write(reply); })).listen(53, '0.0.0.0', () => socket.bind(53, '0.0.0.0', () => console.log('ready')));`;
+  const child = startInside(sandbox.path, process.execPath, '-e', program);
+  cleanup.add(() => endProcess(child));
+  await once(child.stdout, 'data');
+}
+
+test('neighbours have names, over datagrams and streams; port 53 stays free; strangers have none', async () => {
+  const networks = await start();
+  const client = await attach(networks, 'back', ['client']);
+  const [one, two, far] = await Promise.all([attach(networks, 'back', ['web-1', 'web']), attach(networks, 'back', ['web-2', 'Web']), attach(networks, 'front', ['far'], { nameservers: ['192.0.2.1'] })]);
+  assert.deepEqual(await lookup(client, "resolve4('web-1')"), [one.endpoint.ipv4]);
+  assert.deepEqual(((await lookup(client, "resolve4('web')")) as string[]).sort(), [one.endpoint.ipv4, two.endpoint.ipv4].sort());
+  assert.deepEqual(await lookup(client, "resolve6('web-1.back')"), [one.endpoint.ipv6]);
+  assert.deepEqual(await lookup(far, "resolve6('far')"), 'ENODATA');
+  assert.deepEqual(await lookup(client, `reverse('${one.endpoint.ipv4}')`), ['web-1.back']);
+  assert.deepEqual(await lookup(client, `reverse('${one.endpoint.ipv6}')`), ['web-1.back']);
+  // The question of `web-1` in its wire form, over a stream.
+  const stream = `const socket = require('node:net').connect(53, '127.0.0.11', () => socket.write(Buffer.from('00170001010000010000000000000577656' + '22d310000010001', 'hex'))); socket.on('data', (data) => { console.log(data.subarray(-4).join('.')); socket.destroy(); })`;
+  assert.equal((await outputInside(client.path, process.execPath, '-e', stream)).trim(), one.endpoint.ipv4);
+  const own = `require('node:dgram').createSocket('udp4').bind(53, '0.0.0.0', function () { require('node:net').createServer().listen(53, '0.0.0.0', () => { console.log('free'); process.exit() }) })`;
+  assert.equal((await outputInside(client.path, process.execPath, '-e', own)).trim(), 'free');
+  await detachSandbox(networks, one);
+  assert.deepEqual(await lookup(client, "resolve4('web')"), [two.endpoint.ipv4]);
+  // A second network brings its names.
+  const joined = await networks.attach({ containerId: client.id, network: 'front', netnsPath: client.path, interfaceName: 'eth1', aliases: ['c'], dnsNames: ['client'], ports: [] });
+  assert.deepEqual(await lookup(client, "resolve4('far')"), [far.endpoint.ipv4]);
+  assert.deepEqual(await lookup(far, "resolve4('c')"), [joined.endpoint.ipv4]);
+  await networks.disconnect(client.id, joined.endpoint, []);
+  await detachSandbox(networks, client);
+});
+
+test('other names are asked of the servers that the container names, in order; local names do not wait for dead ones', async () => {
+  const networks = await start();
+  const upstream = await attach(networks, 'back', ['upstream']);
+  await upstreamIn(upstream);
+  // The first server refuses at once: nothing listens on the gateway's port.
+  const client = await attach(networks, 'back', ['client'], { nameservers: [upstream.endpoint.gateway, upstream.endpoint.ipv4] });
+  assert.deepEqual(await lookup(client, "resolve4('example.org')"), ['192.0.2.7']);
+  const stream = `const socket = require('node:net').connect(53, '127.0.0.11', () => socket.write(Buffer.from('001700010100000100000000000005776562' + '33310000010001', 'hex'))); socket.on('data', (data) => { console.log(data.subarray(-4).join('.')); socket.destroy(); })`;
+  assert.equal((await outputInside(client.path, process.execPath, '-e', stream)).trim(), '192.0.2.7');
+  // A server that stays silent: questions to it pile up, own names are answered meanwhile.
+  const stuck = await attach(networks, 'back', ['stuck'], { nameservers: ['192.0.2.1'] });
+  const query = `const query = (id, name) => Buffer.concat([Buffer.from([id >> 8, id & 255, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, name.length]), Buffer.from(name), Buffer.from([0, 0, 1, 0, 1])]);
+    const socket = require('node:dgram').createSocket('udp4');`;
+  const load = startInside(stuck.path, process.execPath, '-e', `${query} let failed = 0, id = 0;
+    socket.on('message', (reply) => { if ((reply[3] & 15) === 2 && ++failed === 100) console.log('refused'); });
+    setInterval(() => { for (let count = 0; count < 25 && id < 5000; count++) socket.send(query(++id, 'dead' + id), 53, '127.0.0.11'); }, 2);`);
+  cleanup.add(() => endProcess(load));
+  // What finds no room is refused at once, not left without an answer.
+  await once(load.stdout, 'data');
+  const probe = `${query} const sent = new Map(); const times = []; let id = 0;
+    socket.on('message', (reply) => { times.push(performance.now() - sent.get(reply.readUInt16BE(0))); if (times.length === 200) { console.log(times.sort((a, b) => a - b)[197]); process.exit(); } });
+    setInterval(() => { sent.set(++id, performance.now()); socket.send(query(id, 'stuck'), 53, '127.0.0.11'); }, 2);`;
+  const p99 = Number(await outputInside(stuck.path, process.execPath, '-e', probe));
+  assert.ok(p99 > 0 && p99 < 50, `own names took ${p99} ms`);
+  for (const sandbox of [upstream, client, stuck]) await detachSandbox(networks, sandbox);
+});
+
+test('an internal network asks nobody else', async () => {
+  const networks = await start(true);
+  const client = await attach(networks, 'back', ['client'], { nameservers: ['192.0.2.1'] });
+  assert.deepEqual(await lookup(client, "resolve4('client')"), [client.endpoint.ipv4]);
+  assert.deepEqual(await lookup(client, "resolve4('example.org')"), 'ESERVFAIL');
+  await detachSandbox(networks, client);
+});
