@@ -27,6 +27,7 @@ import { Replies } from './actors/kit/replies.js';
 import { createPullSystem, createTransferPool } from './actors/pull/system.js';
 import { parseHost, type ListenAddress } from './config/hosts.js';
 import type { LiveConfig, ReloadResult } from './config/live-config.js';
+import { createEngineMetrics } from './engine-metrics.js';
 import { containerDefaults, systemSettings } from './engine-settings.js';
 import { openEventLog } from './events/event-log.js';
 import { createFront } from './http/front.js';
@@ -105,7 +106,18 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   const replies = new Replies();
   const pool = createWorkerPool({ maxThreads: Math.min(availableParallelism(), MAX_WORKERS) });
   const events = await openEventLog({ dir: inData('events'), onFailure: (error) => log.error({ err: error }, 'events are not recorded') });
-  const emit = (type: EventType, action: string, id: string, attributes: Readonly<Record<string, string>>): void => events.emit(type, action, id, attributes);
+  const metrics = await createEngineMetrics({
+    address: config.metricsAddr,
+    cpus: host.cpuCount,
+    memoryBytes: host.memoryBytes,
+    log,
+    containers: () => containers.list(),
+    eventSubscribers: () => events.subscribers,
+  });
+  const emit = (type: EventType, action: string, id: string, attributes: Readonly<Record<string, string>>): void => {
+    events.emit(type, action, id, attributes);
+    metrics.event(type, action);
+  };
   const supervisor = createSupervisor({
     ...(config.supervisor === '' ? {} : { address: config.supervisor }),
     namespace: config.supervisorNamespace,
@@ -140,12 +152,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
       },
     },
   });
-  const logs = createLogDriver((container) => ({
-    written: () => undefined,
-    dropped: (lines) => log.warn({ container, lines }, 'log lines dropped'),
-    damaged: (bytes) => log.warn({ container, bytes }, 'damaged log records left out'),
-    failed: (error, what) => log.error({ err: error, container }, what),
-  }));
+  const logs = createLogDriver((container) => metrics.logObserver(container));
   const records = new ContainerRecords(inData('containers'), { write: writeRecord, read: readRecord });
   const volumes = new LocalVolumes({ root: inData('volumes'), workers: pool });
   const specs = createSpecBuilder(facts, () => ({ ulimits: config.defaultUlimits, noNewPrivileges: config.noNewPrivileges, seccomp }));
@@ -256,6 +263,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     rules: () => ({ insecure: live.current.insecureRegistries, mirrors: live.current.registryMirrors, certsDir: CERTS_DIR }),
     maxConcurrentDownloads: () => live.current.maxConcurrentDownloads,
     maxAttempts: () => live.current.maxDownloadAttempts,
+    observer: metrics.pulls,
   });
   tasks.onEvent((event) => {
     switch (event.type) {
@@ -295,6 +303,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   const front = createFront({
     product: { version: PRODUCT_VERSION, experimental: config.experimental },
     logger: log,
+    ...(metrics.requests === undefined ? {} : { observer: metrics.requests }),
     routes: [
       ...pingRoutes({ builderVersion: '1', swarmState: () => 'inactive' }),
       ...systemRoutes(system),
@@ -326,7 +335,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   let hasRecovered = false;
   let failure: Error | undefined;
   const close = async (): Promise<void> => {
-    await Promise.all(listeners.map((listener) => listener.close(LISTENER_CLOSE_MS)));
+    await Promise.all([...listeners, metrics].map((listener) => listener.close(LISTENER_CLOSE_MS)));
     if (hasRecovered && !failure && !live.current.liveRestore) await stopContainers(containers, live.current.shutdownTimeoutSeconds, log);
     // Before that it does not know the containers of an earlier run, which may still need the bridge.
     if (hasRecovered) await network.stop();
@@ -365,6 +374,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
             log.warn({ group: config.group }, 'the group does not exist: only root can use the unix socket');
             return undefined;
           });
+          await metrics.listen();
           for (const address of addresses) listeners.push(await front.listen(listenSpec(address, gid)));
         },
         drain: async () => {

@@ -63,6 +63,8 @@ export interface Exchange {
   sendRenderedJson(status: number, json: string | Uint8Array, headers?: Headers): void;
   /** A reply without body. */
   sendEmpty(status: number, headers?: Headers): void;
+  /** A body that is rendered already, of any type. */
+  sendRendered(status: number, contentType: string, body: string | Uint8Array): void;
   /** `text/plain; charset=utf-8`. */
   sendText(status: number, text: string, headers?: Headers): void;
 

@@ -2,6 +2,7 @@
 import type { Logger } from '../ports/logger.js';
 import { listen, type Listener, type ListenSpec } from './listener.js';
 import { ResponseHeads, type ProductIdentity } from './response-head.js';
+import type { RequestObserver } from './request-observer.js';
 import type { Route } from './route.js';
 import { Router } from './router.js';
 import { ConnectionPool } from './connection-pool.js';
@@ -10,6 +11,7 @@ export interface FrontOptions {
   readonly routes: readonly Route[];
   readonly product: ProductIdentity;
   readonly logger: Logger;
+  readonly observer?: RequestObserver;
   /** Requests in flight at one listener, streams included, before further ones get 503. Default 8192. */
   readonly maxInFlight?: number;
 }
@@ -28,6 +30,7 @@ export function createFront(options: FrontOptions): Front {
     router: new Router(options.routes),
     heads: new ResponseHeads(options.product),
     logger: options.logger,
+    ...(options.observer === undefined ? {} : { observer: options.observer }),
   });
   const maxInFlight = options.maxInFlight ?? 8192;
   return {

@@ -9,6 +9,7 @@ import type { Gate } from './gate.js';
 import { parseJson, requireJsonType } from './json-body.js';
 import { Query } from './query.js';
 import { RequestBody } from './request-body.js';
+import { CLIENT_LEFT, type RequestObserver } from './request-observer.js';
 import { KeptHead, type RequestHead } from './request-head.js';
 import { statusLine, type ResponseHeads } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
@@ -23,6 +24,7 @@ const MAX_JSON_BYTES = 16 * 1024 * 1024;
 export interface ExchangeServices {
   readonly heads: ResponseHeads;
   readonly logger: Logger;
+  readonly observer?: RequestObserver;
 }
 
 let lastId = 0;
@@ -41,6 +43,8 @@ export class HttpExchange implements Exchange {
   /** `open` until a reply is begun, `over` when it is complete or the client is gone. */
   #phase: 'open' | 'begun' | 'over' = 'open';
   #gone = false;
+  #status = CLIENT_LEFT;
+  readonly #startedMs: number;
   #abortController: AbortController | undefined;
   #closeCallbacks: (() => void)[] | undefined;
 
@@ -51,6 +55,7 @@ export class HttpExchange implements Exchange {
     this.#match = match;
     this.method = method;
     this.#request = request;
+    this.#startedMs = services.observer === undefined ? 0 : performance.now();
     gate.enter();
   }
 
@@ -145,6 +150,10 @@ export class HttpExchange implements Exchange {
     this.#reply(status, 'application/json', json, headers);
   }
 
+  sendRendered(status: number, contentType: string, body: string | Uint8Array): void {
+    this.#reply(status, contentType, body, undefined);
+  }
+
   sendEmpty(status: number, headers?: Headers): void {
     this.#reply(status, undefined, undefined, headers);
   }
@@ -155,16 +164,16 @@ export class HttpExchange implements Exchange {
 
   stream(status: number, headers?: Headers): ResponseStream {
     const head = this.#services.heads.render(status, undefined, headers);
-    this.#begin();
+    this.#begin(status);
     this.#gate.pending.add(this);
     this.#stream = this.#transport.stream(head, this, this.bodyLength !== 0 && !this.body.complete);
     return this.#stream;
   }
 
   hijack(options: HijackOptions): Socket {
-    this.#begin();
-    const socket = this.#transport.takeSocket();
     const upgrade = this.header('upgrade') !== undefined;
+    this.#begin(upgrade ? 101 : 200);
+    const socket = this.#transport.takeSocket();
     const lines = upgrade
       ? ['HTTP/1.1 101 UPGRADED', `Content-Type: ${options.contentType}`, 'Connection: Upgrade', 'Upgrade: tcp']
       : ['HTTP/1.1 200 OK', 'Content-Type: application/vnd.docker.raw-stream'];
@@ -178,9 +187,10 @@ export class HttpExchange implements Exchange {
   }
 
   sendHijackError(error: unknown): void {
-    this.#begin();
+    const status = statusOf(error);
+    this.#begin(status);
     const socket = this.#transport.takeSocket();
-    const head = `HTTP/1.1 ${statusLine(statusOf(error))}\r\nContent-Type: application/vnd.docker.raw-stream\r\n\r\n`;
+    const head = `HTTP/1.1 ${statusLine(status)}\r\nContent-Type: application/vnd.docker.raw-stream\r\n\r\n`;
     socket.end(`${head}${messageOf(error)}\r\n`);
     socket.resume();
     this.settle(false);
@@ -215,6 +225,7 @@ export class HttpExchange implements Exchange {
     this.#phase = 'over';
     this.#gone = gone;
     this.#gate.leave(this);
+    this.#services.observer?.answered(this.method, this.#match.route.pattern, this.#status, (performance.now() - this.#startedMs) / 1000);
     if (gone) {
       this.#body?.fail();
       this.#abortController?.abort();
@@ -239,15 +250,16 @@ export class HttpExchange implements Exchange {
     // A client that left is no fault of the handler, which may not have noticed yet.
     if (this.#gone) return;
     const head = this.#services.heads.render(status, contentType, headers);
-    this.#begin();
+    this.#begin(status);
     this.#transport.reply(head, body);
     this.settle(false);
   }
 
-  #begin(): void {
+  #begin(status: number): void {
     if (this.#gone) throw new EngineError('cancelled', 'the client closed the connection');
     if (this.#phase !== 'open') throw new Error(`${this.method} ${this.#match.route.pattern} was answered twice`);
     this.#phase = 'begun';
+    this.#status = status;
   }
 
   #requireReply(): void {

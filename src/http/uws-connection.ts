@@ -131,6 +131,7 @@ export class UwsConnection implements Transport {
     if (found.kind !== 'route' || gate.full) {
       const { head, body } = refuse(found, req.getQuery(), this.#services.heads);
       this.#writeReply(res, head, body);
+      this.#services.observer?.refused(head.status);
     } else if (found.route.hijack === undefined) {
       this.#serve(res, req, method, found, gate);
     } else {

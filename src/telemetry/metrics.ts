@@ -19,7 +19,10 @@ export interface MetricsOptions {
 export interface Metrics {
   /** A reply is complete. `route` is the pattern of the path, never the path: the number of series must be bounded. */
   httpRequest(method: string, route: string, status: number, seconds: number): void;
+  /** A request got no route. */
+  httpRefused(status: number): void;
   event(): void;
+  pullEnded(result: 'ok' | 'failed' | 'cancelled'): void;
   logWritten(bytes: number): void;
   logDropped(lines: number): void;
   logDamaged(bytes: number): void;
@@ -31,8 +34,21 @@ export interface Metrics {
   text(): Promise<string>;
 }
 
+const ACTION_BUCKETS_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60];
 const HTTP_BUCKETS_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const EVENT_LOOP_PRECISION_MS = 10;
+/** What the known engine calls actions, by the routes that do them. */
+const ACTIONS: Readonly<Record<string, readonly [object: 'container' | 'image' | 'network', action: string]>> = {
+  'POST /containers/create': ['container', 'create'],
+  'POST /containers/{name...}/start': ['container', 'start'],
+  'DELETE /containers/{name...}': ['container', 'delete'],
+  'GET /containers/{name...}/changes': ['container', 'changes'],
+  'POST /commit': ['container', 'commit'],
+  'POST /images/create': ['image', 'pull'],
+  'DELETE /images/{name...}': ['image', 'delete'],
+  'POST /networks/create': ['network', 'create'],
+  'DELETE /networks/{name...}': ['network', 'delete'],
+};
 
 /** Makes the metrics, with those of the process and of Node (event loop delay, heap, garbage collection) among them. */
 export function createMetrics(options: MetricsOptions): Metrics {
@@ -65,16 +81,28 @@ export function createMetrics(options: MetricsOptions): Metrics {
     labelNames: ['method', 'route', 'code'],
     buckets: HTTP_BUCKETS_SECONDS,
   });
+  const refused = new Counter({ name: 'engine_http_requests_refused_total', help: 'Requests that no route was asked to serve', registers, labelNames: ['code'] });
+  const actions = (object: 'container' | 'image' | 'network'): Histogram =>
+    new Histogram({ name: `engine_daemon_${object}_actions_seconds`, help: `Time that each action on a ${object} takes when it succeeds`, registers, labelNames: ['action'], buckets: ACTION_BUCKETS_SECONDS });
+  const actionsOf = { container: actions('container'), image: actions('image'), network: actions('network') };
   const events = counter('engine_daemon_events_total', 'Events');
+  const pulls = new Counter({ name: 'engine_pulls_total', help: 'Pulls of images that ended', registers, labelNames: ['result'] });
   const logWritten = counter('engine_log_written_bytes_total', 'Bytes written to the logs of containers');
   const logDropped = counter('engine_log_dropped_lines_total', 'Lines that were not logged for want of room');
   const logDamaged = counter('engine_log_damaged_bytes_total', 'Bytes of logs that readers had to leave out');
   const logFailed = counter('logger_log_write_operations_failed_total', 'Operations on log files that failed');
-  const pullReceived = counter('engine_pull_received_bytes_total', 'Bytes of layers received from registries');
+  const pullReceived = counter('engine_pull_received_bytes_total', 'Bytes of complete layers received from registries');
 
   return {
-    httpRequest: (method, route, status, seconds) => requests.observe({ method, route, code: status }, seconds),
+    httpRequest(method, route, status, seconds) {
+      requests.observe({ method, route, code: status }, seconds);
+      if (status >= 300) return;
+      const action = ACTIONS[`${method} ${route}`];
+      if (action) actionsOf[action[0]].observe({ action: action[1] }, seconds);
+    },
+    httpRefused: (status) => refused.inc({ code: status }),
     event: () => events.inc(),
+    pullEnded: (result) => pulls.inc({ result }),
     logWritten: (bytes) => logWritten.inc(bytes),
     logDropped: (lines) => logDropped.inc(lines),
     logDamaged: (bytes) => logDamaged.inc(bytes),

@@ -25,6 +25,8 @@ export interface LayerEffectDeps {
   /** Layers of all pulls that are fetched at a time: as many tasks as the pool can run. */
   readonly maxTransfers: number;
   readonly retryDelayMs: number;
+  /** Bytes of a blob that came from a registry, complete. */
+  readonly onReceived?: ((bytes: number) => void) | undefined;
 }
 
 /** Left free on the file system: this much, or this part of a small one. */
@@ -141,7 +143,7 @@ export class LayerTransfers implements LayerEffects {
     const limit = await tarLimit(staged.diffDir, layer.blob.sizeBytes);
     try {
       signal.throwIfAborted();
-      return await pool.run(
+      const output = await pool.run(
         'fetch-layer',
         {
           source: sourceOf(grant),
@@ -158,6 +160,8 @@ export class LayerTransfers implements LayerEffects {
         },
         { transferList: [port2] },
       );
+      this.#deps.onReceived?.(layer.blob.sizeBytes);
+      return output;
     } catch (error) {
       const isFull = limit.isDisk && isEngineError(error) && error.code === 'LAYER_TOO_LARGE';
       throw isFull ? internal(`layer ${layer.blob.digest}: no space left on device`, { code: 'ENOSPC', cause: error }) : error;

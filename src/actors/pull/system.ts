@@ -33,6 +33,8 @@ export interface PullSystemDeps {
   readonly limits?: HttpLimits;
   /** The n-th retry of a layer waits n times this long; 5 s unless a test is in a hurry. */
   readonly retryDelayMs?: number;
+  /** For metrics: a blob came complete from a registry; a pull has failed. */
+  readonly observer?: { received(bytes: number): void; failed(error: unknown): void } | undefined;
 }
 
 export interface PullSystem {
@@ -68,6 +70,7 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
     maxAttempts: deps.maxAttempts,
     maxTransfers: deps.maxTransfers,
     retryDelayMs: deps.retryDelayMs ?? RETRY_DELAY_MS,
+    onReceived: deps.observer && ((bytes) => deps.observer?.received(bytes)),
   });
   const layerMachine = createLayerMachine(
     transferring,
@@ -93,7 +96,10 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
   const hooks: PullHooks = {
     cancel: (id) => work.cancel(id),
     board: (job) => boards.board(job),
-    close: (id, error) => boards.close(id, error),
+    close: (id, error) => {
+      boards.close(id, error);
+      if (error !== undefined) deps.observer?.failed(error);
+    },
   };
   const pulls = new Pulls(replies, log, createPullMachine(work, hooks, replies), hooks, (request, signal) => work.listTags(request, signal));
   return { sessions, transfers, pulls };

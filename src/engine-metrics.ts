@@ -1,0 +1,100 @@
+/** From what happens in the daemon to its metrics. Without an address that serves them none of it is loaded or counted. */
+import type { ContainerRecord } from './actors/container/container.record.js';
+import { EngineError, isEngineError } from './errors/engine-error.js';
+import { createFront, type Front } from './http/front.js';
+import type { Listener } from './http/listener.js';
+import type { RequestObserver } from './http/request-observer.js';
+import { metricsRoutes } from './http/routes/metrics.js';
+import type { LogObserver } from './logs/observer.js';
+import type { EventType } from './ports/events.js';
+import type { Logger } from './ports/logger.js';
+import type { Metrics } from './telemetry/metrics.js';
+import { PRODUCT_VERSION } from './version.js';
+
+export interface EngineMetricsDeps {
+  /** `host:port`, or '' for none. */
+  readonly address: string;
+  readonly cpus: number;
+  readonly memoryBytes: number;
+  readonly log: Logger;
+  /** These two are asked when metrics are read. */
+  containers(): readonly ContainerRecord[];
+  eventSubscribers(): number;
+}
+
+export interface EngineMetrics {
+  /** Undefined where nobody counts. */
+  readonly requests: RequestObserver | undefined;
+  readonly pulls: { received(bytes: number): void; failed(error: unknown): void } | undefined;
+  event(type: EventType, action: string): void;
+  /** Tells the daemon's log, and counts, what happens to the log of one container. */
+  logObserver(container: string): LogObserver;
+  /** Serves the metrics, when there is an address. @throws EngineError that names the option, when it cannot be used. */
+  listen(): Promise<void>;
+  close(limitMs: number): Promise<void>;
+}
+
+export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<EngineMetrics> {
+  const metrics = deps.address === '' ? undefined : await loadMetrics(deps);
+  let listener: Listener | undefined;
+  return {
+    requests: metrics && {
+      answered: (method, pattern, status, seconds) => metrics.httpRequest(method, pattern, status, seconds),
+      refused: (status) => metrics.httpRefused(status),
+    },
+    pulls: metrics && {
+      received: (bytes) => metrics.pullReceived(bytes),
+      failed: (error) => metrics.pullEnded(isEngineError(error, 'cancelled') ? 'cancelled' : 'failed'),
+    },
+    event(type, action) {
+      metrics?.event();
+      if (type === 'image' && action === 'pull') metrics?.pullEnded('ok');
+    },
+    logObserver: (container) => logObserver(container, deps.log, metrics),
+    async listen() {
+      if (!metrics) return;
+      listener = await listenAt(deps.address, createFront({ routes: metricsRoutes(metrics), product: { version: PRODUCT_VERSION, experimental: true }, logger: deps.log }));
+      deps.log.info({ address: listener.address }, 'metrics are served');
+    },
+    close: async (limitMs) => listener?.close(limitMs),
+  };
+}
+
+async function loadMetrics(deps: EngineMetricsDeps): Promise<Metrics> {
+  const { createMetrics } = await import('./telemetry/metrics.js');
+  const { cpus, memoryBytes } = deps;
+  return createMetrics({ version: PRODUCT_VERSION, revision: '', cpus, memoryBytes, containerStates: () => countStates(deps.containers()), eventSubscribers: () => deps.eventSubscribers() });
+}
+
+function countStates(records: readonly ContainerRecord[]): Record<'running' | 'paused' | 'stopped', number> {
+  const counts = { running: 0, paused: 0, stopped: 0 };
+  for (const { state } of records) counts[state.status === 'running' || state.status === 'paused' ? state.status : 'stopped']++;
+  return counts;
+}
+
+async function listenAt(address: string, front: Front): Promise<Listener> {
+  const [, host = '', port = ''] = /^\[?(.*?)\]?:(\d+)$/.exec(address) ?? [];
+  try {
+    return await front.listen({ kind: 'tcp', host, port: Number(port) });
+  } catch (error) {
+    throw isEngineError(error) ? new EngineError(error.kind, `metrics-addr ${address}: ${error.message}`, { cause: error }) : error;
+  }
+}
+
+function logObserver(container: string, log: Logger, metrics: Metrics | undefined): LogObserver {
+  return {
+    written: (bytes) => metrics?.logWritten(bytes),
+    dropped(lines) {
+      metrics?.logDropped(lines);
+      log.warn({ container, lines }, 'log lines dropped');
+    },
+    damaged(bytes) {
+      metrics?.logDamaged(bytes);
+      log.warn({ container, bytes }, 'damaged log records left out');
+    },
+    failed(error, what) {
+      metrics?.logFailed();
+      log.error({ err: error, container }, what);
+    },
+  };
+}

@@ -1,0 +1,13 @@
+/** Who is told of every request, for metrics. Called on the main thread for each of them: must cost next to nothing. */
+export interface RequestObserver {
+  /**
+   * A reply is complete, or the client has left before it was begun (status 499).
+   * @param pattern the route's, never the path: the number of different ones is bounded.
+   */
+  answered(method: string, pattern: string, status: number, seconds: number): void;
+  /** A request got no route: there is none, or its version, its path or the load of the daemon forbade it. */
+  refused(status: number): void;
+}
+
+/** What nginx and others after it say of a client that closed its connection. */
+export const CLIENT_LEFT = 499;

@@ -1,0 +1,99 @@
+/** The metrics of a daemon that works, as a collector reads them. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { createServer, type AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { startSeededRegistry } from './support/busybox-image.js';
+import { Cleanup } from './support/cleanup.js';
+import { dockerOk } from './support/cli.js';
+import { Engine } from './support/engine.js';
+import { engined } from './support/engined.js';
+import { call } from './support/http.js';
+
+import { waitFor } from './support/wait.js';
+
+const cleanup = new Cleanup();
+let engine: Engine;
+let image: string;
+let url: string;
+let registryHost: string;
+
+before(async () => {
+  const registry = await startSeededRegistry();
+  cleanup.add(() => registry.stop());
+  image = registry.reference;
+  registryHost = registry.host;
+  engine = await Engine.start(engined({ args: ['--experimental', '--metrics-addr', '127.0.0.1:0'] }));
+  cleanup.add(() => engine.close());
+  url = `http://${/tcp:\/\/(127\.0\.0\.1:\d+)/.exec(engine.log)?.[1] ?? ''}`;
+});
+
+after(() => cleanup.run());
+
+/** Values by series. */
+async function metrics(): Promise<ReadonlyMap<string, number>> {
+  const reply = await fetch(`${url}/metrics`);
+  assert.equal(reply.status, 200);
+  assert.match(reply.headers.get('content-type') ?? '', /^text\/plain; version=0\.0\.4/);
+  const lines = (await reply.text()).split('\n').filter((line) => line !== '' && !line.startsWith('#'));
+  return new Map(lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ') + 1))]));
+}
+
+test('what containers, pulls and requests do is counted', async () => {
+  await dockerOk(engine, ['pull', '-q', image]);
+  await dockerOk(engine, ['run', '-d', '--name', 'up', image, 'sleep', '1000']);
+  await dockerOk(engine, ['run', '--name', 'once', image, 'echo', 'hello']);
+  await call(engine.socketPath, 'GET', '/containers/nobody/json');
+  await call(engine.socketPath, 'GET', '/nowhere');
+  await dockerOk(engine, ['pull', '-q', `${registryHost}/nobody/has:1`]).catch(() => undefined);
+  const found = await waitFor('the log to be written', async () => {
+    const now = await metrics();
+    return (now.get('engine_log_written_bytes_total') ?? 0) > 0 ? now : undefined;
+  });
+  const value = (name: string): number => found.get(name) ?? Number.NaN;
+  assert.equal(value('engine_daemon_container_states_containers{state="running"}'), 1);
+  assert.equal(value('engine_daemon_container_states_containers{state="stopped"}'), 1);
+  assert.equal(value('engine_daemon_container_actions_seconds_count{action="create"}'), 2);
+  assert.equal(value('engine_daemon_container_actions_seconds_count{action="start"}'), 2);
+  assert.equal(value('engine_pulls_total{result="ok"}'), 1);
+  assert.equal(value('engine_pulls_total{result="failed"}'), 1);
+  assert.ok(value('engine_pull_received_bytes_total') > 100_000);
+  assert.ok(value('engine_daemon_events_total') >= 6);
+  assert.equal(value('engine_http_request_duration_seconds_count{method="GET",route="/containers/{name...}/json",code="404"}'), 1);
+  assert.equal(value('engine_http_requests_refused_total{code="404"}'), 1);
+  assert.ok(value('nodejs_eventloop_lag_p99_seconds') >= 0);
+  const series = [...found.keys()];
+  assert.deepEqual(series.filter((name) => /nobody|nowhere|up\b/.test(name)), [], 'a path became a series');
+  await dockerOk(engine, ['rm', '-f', 'up', 'once']);
+});
+
+test('the address serves the metrics only', async () => {
+  assert.equal((await fetch(`${url}/containers/json`)).status, 404);
+  assert.equal((await fetch(`${url}/metrics`, { method: 'POST' })).status, 404);
+});
+
+test('an address that cannot be used ends the start, and is named', async () => {
+  const taken = createServer().listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  const dir = await mkdtemp(join(tmpdir(), 'metrics-'));
+  try {
+    const { port } = taken.address() as AddressInfo;
+    const start = (...args: readonly string[]): string => {
+      const [program = '', ...rest] = engined({ args }).command(dir, join(dir, 's'));
+      const { status, stderr } = spawnSync(program, rest, { encoding: 'utf8' });
+      assert.equal(status, 1, stderr);
+      return stderr;
+    };
+    assert.match(start('--experimental', '--metrics-addr', `127.0.0.1:${port}`), /engined cannot run: metrics-addr 127\.0\.0\.1:\d+: cannot listen on 127\.0\.0\.1:\d+: .*EADDRINUSE/);
+    assert.match(start('--experimental', '--metrics-addr', '192.0.2.1:9323'), /metrics-addr 192\.0\.2\.1:9323: cannot listen/);
+    assert.match(start('--experimental', '--metrics-addr', '9323'), /metrics-addr/);
+    assert.match(start('--metrics-addr', '127.0.0.1:9323'), /experimental/);
+  } finally {
+    taken.close();
+    await rm(dir, { recursive: true, force: true });
+  }
+});
