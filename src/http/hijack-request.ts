@@ -6,6 +6,7 @@ import { Socket } from 'node:net';
 import { takeFromSocket } from '../sys/fd.js';
 import type { Gate } from './gate.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
+import type { Peer } from './peer.js';
 import { RawTransport } from './raw-reply.js';
 import { KeptHead, type RequestHead } from './request-head.js';
 import type { RouteMatch, Router } from './router.js';
@@ -52,7 +53,7 @@ export function readHijackRequest(received: Buffer, router: Router): HijackReque
 }
 
 /** Takes the request off the socket and runs its handler. The descriptor is given away unless this throws. */
-export function serveHijackRequest(services: ExchangeServices, gate: Gate, fd: number, request: HijackRequest): void {
+export function serveHijackRequest(services: ExchangeServices, gate: Gate, fd: number, peer: Peer, request: HijackRequest): void {
   takeFromSocket(fd, Buffer.alloc(request.headBytes), request.headBytes);
   const socket = rawSocket(fd);
   const connection = { idle: true, close: () => void socket.destroy() };
@@ -64,7 +65,7 @@ export function serveHijackRequest(services: ExchangeServices, gate: Gate, fd: n
     if (body === null) return;
     socket.removeListener('readable', start);
     gate.connections.delete(connection);
-    runOnRawSocket(services, gate, socket, request.found, 'POST', request.head, body);
+    runOnRawSocket(services, gate, socket, peer, request.found, 'POST', request.head, body);
   };
   if (request.bodyBytes > 0) socket.on('readable', start);
   start();
@@ -75,12 +76,13 @@ export function runOnRawSocket(
   services: ExchangeServices,
   gate: Gate,
   socket: Socket,
+  peer: Peer,
   found: RouteMatch,
   method: string,
   head: RequestHead,
   body: Buffer,
 ): void {
-  const exchange = new HttpExchange(services, gate, new RawTransport(socket), found, method, head);
+  const exchange = new HttpExchange(services, gate, new RawTransport(socket, peer), found, method, head);
   exchange.body.push(body, true);
   socket.on('close', () => exchange.settle(true));
   exchange.run();

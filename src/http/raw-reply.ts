@@ -1,5 +1,6 @@
 /** Replies on a raw socket. The connection always ends with the reply: who wants it kept alive stays with the parser. */
 import type { Socket } from 'node:net';
+import type { Peer } from './peer.js';
 import { isBodiless, statusLine, type ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
 import { MAX_BEHIND_BYTES, StreamState } from './stream-state.js';
@@ -12,10 +13,12 @@ const LINGER_MS = 5_000;
 const JOIN_BYTES = 16 * 1024;
 
 export class RawTransport implements Transport {
+  readonly peer: Peer;
   readonly #socket: Socket;
 
-  constructor(socket: Socket) {
+  constructor(socket: Socket, peer: Peer) {
     this.#socket = socket;
+    this.peer = peer;
   }
 
   pause(): void {}

@@ -1,5 +1,6 @@
 /** What carries a reply: a connection that uWebSockets.js serves, or a raw socket that was taken back from it. */
 import type { Socket } from 'node:net';
+import type { Peer } from './peer.js';
 import type { BodySource } from './request-body.js';
 import type { ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
@@ -14,6 +15,8 @@ export interface StreamOwner {
 
 /** The methods are called at most once for each exchange, `abort` at any time before it is over. */
 export interface Transport extends BodySource {
+  /** Who is at the other end. */
+  readonly peer: Peer;
   /** Sends a complete reply. `body` undefined: none, with `Content-Length: 0` where a length belongs. */
   reply(head: ReplyHead, body: string | Uint8Array | undefined): void;
   /** Starts a chunked reply. @param bodyPending true while the request's body is still arriving. */

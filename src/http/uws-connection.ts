@@ -7,6 +7,7 @@ import { duplicateFd } from '../sys/fd.js';
 import type { Gate } from './gate.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import { MAX_HIJACK_BODY_BYTES, rawSocket, runOnRawSocket } from './hijack-request.js';
+import { peerOf, type Peer } from './peer.js';
 import { RawResponseStream } from './raw-reply.js';
 import { refuse } from './refusal.js';
 import { KeptHead } from './request-head.js';
@@ -30,6 +31,7 @@ export class UwsConnection implements Transport {
   readonly #app: UwsApp;
   #gate: Gate | undefined;
   #fd = -1;
+  #peer: Peer | undefined;
   /** The reply that is possible now; undefined between requests. */
   #res: HttpResponse | undefined;
   #exchange: HttpExchange | undefined;
@@ -58,10 +60,15 @@ export class UwsConnection implements Transport {
     return this.#res === undefined;
   }
 
-  /** Serves a connected socket. The descriptor is given away unless this throws. */
-  adopt(fd: number, gate: Gate): void {
+  get peer(): Peer {
+    return (this.#peer ??= peerOf(this.#fd));
+  }
+
+  /** Serves a connected socket. The descriptor is given away unless this throws. @param peer as `ConnectionPool.serve`. */
+  adopt(fd: number, gate: Gate, peer: Peer | undefined): void {
     this.#app.adoptSocket(fd);
     this.#fd = fd;
+    this.#peer = peer;
     this.#gate = gate;
     gate.connections.add(this);
   }
@@ -166,7 +173,8 @@ export class UwsConnection implements Transport {
   #handOver(res: HttpResponse, req: HttpRequest, method: string, found: RouteMatch, gate: Gate): void {
     const head = KeptHead.copy(req);
     const start = (body: Buffer): void => {
-      runOnRawSocket(this.#services, gate, this.#detach(), found, method, head, body);
+      const { peer } = this;
+      runOnRawSocket(this.#services, gate, this.#detach(), peer, found, method, head, body);
     };
     const chunked = head.getHeader('transfer-encoding') !== '';
     if (Number(head.getHeader('content-length')) === 0 && (!chunked || found.route.hijack === 'after-head')) {
