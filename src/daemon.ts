@@ -1,5 +1,4 @@
 /** The running daemon as a process: pidfile, locks, signals, its log, the exit code. */
-import { rm } from 'node:fs/promises';
 import { isEngineError, messageOf } from './errors/engine-error.js';
 import { LiveConfig, type ReloadResult } from './config/live-config.js';
 import type { LoadedConfig } from './config/settings.js';
@@ -38,7 +37,7 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
   process.on('SIGHUP', () => config.reload({ dryRun: false }));
   const locks: LockedDirectory[] = [];
   try {
-    await claimPidfile(pidfile);
+    const pid = await claimPidfile(pidfile);
     try {
       const roots = await lockRoots(config, locks);
       engine = await startEngine(config, roots, log, () => log.info({ addresses: engine?.addresses() }, 'API listens'));
@@ -49,7 +48,7 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
       return 0;
     } finally {
       await Promise.all(locks.map((lock) => lock.release()));
-      await rm(pidfile, { force: true });
+      await pid.release();
     }
   } catch (error) {
     // What was expected to go wrong says all in its message.

@@ -74,6 +74,8 @@ export async function systemSettings(current: () => Config, roots: { readonly da
     pluginsNamespace: config.supervisorPluginsNamespace,
     initBinary: initPath === '' ? '' : (initPath.split('/').at(-1) ?? ''),
     addressPools: config.defaultAddressPools,
+    genericResources: config.nodeGenericResources,
+    limits: facts.cgroup,
   });
   return {
     bridge: config.bridge === 'none' ? undefined : bridgeOptions(config),

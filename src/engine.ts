@@ -50,7 +50,9 @@ import { HostNetworks } from './network/host-networks.js';
 import type { EventType } from './ports/events.js';
 import type { Logger } from './ports/logger.js';
 import { useProxies } from './registry/proxy.js';
-import { cgroupsPathFor } from './runtime/cgroup-path.js';
+import { checkRequirements, hostWarnings } from './requirements.js';
+import { cgroupsPathFor, parentCgroup } from './runtime/cgroup-path.js';
+import { shareRealtime } from './runtime/cpu-realtime.js';
 import { readHostFacts } from './runtime/host-facts.js';
 import { buildResources } from './runtime/resources.js';
 import { loadSeccompProfile } from './runtime/seccomp.js';
@@ -96,10 +98,14 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   const addresses = config.hosts.map(listenAddress);
   useProxies({ httpProxy: config.httpProxy, httpsProxy: config.httpsProxy, noProxy: config.noProxy });
   const [facts, host] = await Promise.all([readHostFacts(), readHostInfo()]);
+  await checkRequirements(config, facts);
   const seccomp = config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined' ? config.seccompProfile : await loadSeccompProfile(config.seccompProfile);
   const inData = (...parts: string[]): string => join(dataRoot, ...parts);
   const id = await engineId(inData('engine-id.json'));
   const settings = await systemSettings(() => live.current, { dataRoot, execRoot }, facts, id);
+  if (config.cpuRtPeriodMicroseconds > 0 || config.cpuRtRuntimeMicroseconds > 0) {
+    await shareRealtime(parentCgroup({ driver: settings.cgroupDriver, parent: config.cgroupParent, ownCgroup: facts.cgroup.own }), config);
+  }
   // In a directory of others it gets a name that no other daemon has.
   const tmpDir = await emptyDirectory(config.tmpDir === '' ? inData('tmp') : join(config.tmpDir, `engined-${id}`));
 
@@ -286,7 +292,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     layers,
     settings: settings.shown,
     components: () => settings.components(tasks),
-    warnings: () => [],
+    warnings: () => hostWarnings(facts, config),
     listeners: () => events.subscribers,
   });
   const users = (id: string): readonly { id: string; running: boolean }[] =>

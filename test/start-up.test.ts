@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -68,6 +68,11 @@ for (const [what, args, message] of [
   ...(existsSync('/run/systemd/system') ? [] : [['the systemd cgroup driver is not available', ['--exec-opt', 'native.cgroupdriver=systemd'], 'engined cannot run: exec-opt native.cgroupdriver=systemd: systemd is not running on this host; use cgroupfs'] as const]),
   ['fd:// without socket activation', ['--host', 'fd://'], 'engined cannot run: host fd://: the daemon was not started by socket activation, so there is no socket to take over'],
   ['a group that does not exist', ['--group', 'nobody-has-this'], 'engined cannot run: group nobody-has-this not found'],
+  ['a storage driver that is not there', ['--storage-driver', 'btrfs'], 'engined cannot run: storage-driver btrfs: this daemon has the storage driver overlay2 only'],
+  ['users are to be remapped', ['--userns-remap', 'default'], 'engined cannot run: userns-remap default: this daemon does not remap users yet; leave the option out'],
+  ['rootless without a user namespace', ['--rootless'], 'engined cannot run: rootless: the daemon must run in a user namespace of its own'],
+  ['supervisor snapshotters', ['--feature', 'supervisor-snapshotter'], 'engined cannot run: feature supervisor-snapshotter: images and containers are kept by storage drivers only'],
+  ['more real time than there is', ['--cpu-rt-runtime', '900000000'], 'engined cannot run: cpu-rt-runtime'],
   ['a socket in a directory that is a file', ['--host', `unix://${MAIN}/engine.sock`], 'engined cannot run: '],
 ] as const) {
   test(`not started: ${what}`, async () => {
@@ -85,6 +90,31 @@ test('running: options that the file does not name have their defaults', async (
   const engine = await Engine.start(engined());
   try {
     assert.equal(await engine.stop(), 0);
+  } finally {
+    await engine.close();
+  }
+});
+
+test('running: a pidfile of a process that is something else by now is taken over', async () => {
+  const engine = await Engine.start(engined());
+  try {
+    const pidfile = join(engine.dir, 'engine.pid');
+    assert.equal(await engine.stop('SIGKILL'), 'SIGKILL');
+    // This test process is alive, and is no daemon.
+    await writeFile(pidfile, `${process.pid}\n`);
+    await engine.start();
+    assert.equal((await readFile(pidfile, 'utf8')).trim(), String(engine.pid));
+  } finally {
+    await engine.close();
+  }
+});
+
+test('running: the parent of all containers gets its real-time share', { skip: !existsSync('/sys/fs/cgroup/cpu/cpu.rt_runtime_us') }, async () => {
+  const kind = engined({ args: ['--cpu-rt-period', '500000', '--cpu-rt-runtime', '20000'] });
+  const engine = await Engine.start(kind);
+  try {
+    assert.equal((await readFile(`/sys/fs/cgroup/cpu/${kind.mark}/cpu.rt_runtime_us`, 'utf8')).trim(), '20000');
+    assert.equal((await readFile(`/sys/fs/cgroup/cpu/${kind.mark}/cpu.rt_period_us`, 'utf8')).trim(), '500000');
   } finally {
     await engine.close();
   }

@@ -102,6 +102,7 @@ const TABLE: readonly (readonly [flag: string | undefined, key: string | undefin
   ['max-concurrent-downloads', 'max-concurrent-downloads', ['7'], 7, 'maxConcurrentDownloads', 7],
   ['max-concurrent-uploads', 'max-concurrent-uploads', ['7'], 7, 'maxConcurrentUploads', 7],
   ['max-download-attempts', 'max-download-attempts', ['7'], 7, 'maxDownloadAttempts', 7],
+  ['metrics-addr', 'metrics-addr', ['127.0.0.1:9323'], '127.0.0.1:9323', 'metricsAddr', '127.0.0.1:9323'],
   ['mtu', 'mtu', ['1400'], 1400, 'mtu', 1400],
   ['network-control-plane-mtu', 'network-control-plane-mtu', ['1400'], 1400, 'networkControlPlaneMtu', 1400],
   ['no-new-privileges', 'no-new-privileges', ['true'], true, 'noNewPrivileges', true],
@@ -117,6 +118,8 @@ const TABLE: readonly (readonly [flag: string | undefined, key: string | undefin
   ['storage-driver', 'storage-driver', ['zfs'], 'zfs', 'storageDriver', 'zfs'],
   ['storage-opt', 'storage-opts', ['overlay2.size=10G'], ['overlay2.size=10G'], 'storageOpts', ['overlay2.size=10G']],
   ['swarm-default-advertise-addr', 'swarm-default-advertise-addr', ['eth0'], 'eth0', 'swarmDefaultAdvertiseAddr', 'eth0'],
+  ['tls', 'tls', ['true'], true, 'tls', true],
+  ['tlsverify', 'tlsverify', ['true'], true, 'tlsVerify', true],
   ['tlscacert', 'tlscacert', ['/c'], '/c', 'tlsCaCert', '/c'],
   ['tlscert', 'tlscert', ['/c'], '/c', 'tlsCert', '/c'],
   ['tlskey', 'tlskey', ['/c'], '/c', 'tlsKey', '/c'],
@@ -134,11 +137,13 @@ for (const [flag = '', key = '', flagValues, fileValue, name, expected] of TABLE
   test(`${flag}: flag, file, conflict, help, schema, view`, () => {
     if (name === undefined) return;
     const spaced = flagValues.flatMap((value) => (typeof fileValue === 'boolean' ? [`--${flag}=${value}`] : [`--${flag}`, value]));
-    assert.deepEqual(load({}, spaced).config[name], expected);
-    assert.deepEqual(load({}, flagValues.map((value) => `--${flag}=${value}`)).config[name], expected);
-    const fromFile = load(nested(key, fileValue));
+    // What has to stand beside it.
+    const beside = name === 'metricsAddr' ? { experimental: true } : {};
+    assert.deepEqual(load(beside, spaced).config[name], expected);
+    assert.deepEqual(load(beside, flagValues.map((value) => `--${flag}=${value}`)).config[name], expected);
+    const fromFile = load({ ...nested(key, fileValue), ...beside });
     assert.deepEqual(fromFile.config[name], expected);
-    const message = refused(() => load(nested(key, fileValue), spaced));
+    const message = refused(() => load({ ...nested(key, fileValue), ...beside }, spaced));
     assert.ok(message.includes('the following directives are specified both as a flag and in the configuration file: '), message);
     assert.ok(message.includes(`${key}: (from flag: `) && message.includes(`${key} at line 1, column `), message);
     assert.match(helpText(), new RegExp(`--${flag}[ \\n]`));
@@ -151,7 +156,7 @@ for (const [flag = '', key = '', flagValues, fileValue, name, expected] of TABLE
 }
 
 test('the table of the specification is whole', () => {
-  const known = new Set([...TABLE.map(([flag]) => flag), 'config-file', 'metrics-addr', 'tls', 'tlsverify']);
+  const known = new Set([...TABLE.map(([flag]) => flag), 'config-file']);
   assert.deepEqual(OPTION_LIST.flatMap(({ flag }) => (flag === undefined || known.has(flag) ? [] : [flag])), []);
 });
 

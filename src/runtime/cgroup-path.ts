@@ -19,6 +19,15 @@ export interface CgroupPlacement {
  */
 export function cgroupsPathFor({ driver, parent, id, ownCgroup = '/' }: CgroupPlacement): string {
   if (driver === 'systemd') return `${parent || 'system.slice'}:engine:${id}`;
+  return join(parentCgroup({ driver, parent, ownCgroup }), id);
+}
+
+/** Absolute path of the cgroup that holds the containers' own; a slice is below those that its name lists (systemd.slice(5)). */
+export function parentCgroup({ driver, parent, ownCgroup = '/' }: Omit<CgroupPlacement, 'id'>): string {
+  if (driver === 'systemd') {
+    const parts = (parent || 'system.slice').replace(/\.slice$/, '').split('-');
+    return `/${parts.map((_, index) => `${parts.slice(0, index + 1).join('-')}.slice`).join('/')}`;
+  }
   const base = parent || '/engine';
-  return join(base.startsWith('/') ? '/' : ownCgroup, base, id);
+  return join(base.startsWith('/') ? '/' : ownCgroup, base);
 }

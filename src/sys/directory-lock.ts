@@ -1,19 +1,14 @@
 /** Directories that only one daemon may use. */
 import { constants } from 'node:fs';
 import { mkdir, open, readFile, realpath, stat } from 'node:fs/promises';
-import { conflict, invalid, isEngineError, messageOf } from '../errors/engine-error.js';
-import { libc } from './libc.js';
+import { conflict, invalid, messageOf } from '../errors/engine-error.js';
+import { tryLock } from './file-lock.js';
 
 export interface LockedDirectory {
   /** Without symbolic links. */
   readonly path: string;
   release(): Promise<void>;
 }
-
-// flock(2): of the open file, so that it goes with the process, however that ends.
-const LOCK_EX = 2;
-const LOCK_NB = 4;
-const flock = libc.checked<[fd: number, operation: number]>('flock', 'int flock(int fd, int operation)');
 
 /**
  * Makes the directory if there is none, and locks it until `release` or the end of the process.
@@ -23,11 +18,8 @@ const flock = libc.checked<[fd: number, operation: number]>('flock', 'int flock(
 export async function lockDirectory(option: string, given: string): Promise<LockedDirectory> {
   const path = await makeDirectory(option, given);
   const handle = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
-  try {
-    flock(handle.fd, LOCK_EX | LOCK_NB);
-  } catch (error) {
+  if (!tryLock(handle.fd)) {
     await handle.close();
-    if (!isEngineError(error) || error.code !== 'EAGAIN') throw error;
     const holder = await holderOf(path);
     throw conflict(`${option} ${given} is in use by ${holder === undefined ? 'another daemon' : `process ${holder}`}: stop it, or give this daemon a ${option} of its own`, { code: 'DIRECTORY_IN_USE' });
   }

@@ -13,6 +13,8 @@ export interface EnginedOptions {
   /** Flags besides those that keep this daemon apart from others. */
   readonly args?: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
+  /** Content of the configuration file. */
+  readonly file?: Readonly<Record<string, unknown>>;
 }
 
 /** engined with a bridge, for which it finds a free subnet, and a control group of its own. */
@@ -27,7 +29,7 @@ export function engined(options: EnginedOptions = {}): EngineKind {
       mkdirSync(dir, { recursive: true });
       // Without it the configuration of the machine's own engine would apply.
       const configFile = join(dir, 'daemon.json');
-      writeFileSync(configFile, '{}');
+      writeFileSync(configFile, JSON.stringify(options.file ?? {}));
       return [
         MAIN,
         '--config-file', configFile,

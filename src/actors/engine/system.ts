@@ -40,6 +40,10 @@ export interface SystemSettings {
   readonly pluginsNamespace: string;
   readonly initBinary: string;
   readonly addressPools: readonly { readonly base: string; readonly size: number }[];
+  /** `name=value`, as configured. */
+  readonly genericResources: readonly string[];
+  /** What the kernel can limit. */
+  readonly limits: { readonly memoryLimit: boolean; readonly swapLimit: boolean; readonly cpuQuota: boolean; readonly cpuShares: boolean; readonly cpuset: unknown; readonly pids: boolean; readonly oomKillDisable: boolean };
 }
 
 export interface SystemDeps {
@@ -126,17 +130,17 @@ export class SystemService {
       Driver: layers.driver,
       DriverStatus: layers.driverStatus,
       Plugins: { Volume: ['local'], Network: ['bridge', 'host', 'null'], Authorization: null, Log: ['json-file', 'local', 'none'] },
-      MemoryLimit: true,
-      SwapLimit: true,
-      CpuCfsPeriod: true,
-      CpuCfsQuota: true,
-      CPUShares: true,
-      CPUSet: true,
-      PidsLimit: true,
+      MemoryLimit: settings.limits.memoryLimit,
+      SwapLimit: settings.limits.swapLimit,
+      CpuCfsPeriod: settings.limits.cpuQuota,
+      CpuCfsQuota: settings.limits.cpuQuota,
+      CPUShares: settings.limits.cpuShares,
+      CPUSet: settings.limits.cpuset !== undefined,
+      PidsLimit: settings.limits.pids,
       IPv4Forwarding: settings.ipForward,
       Debug: settings.debug,
       NFd: -1,
-      OomKillDisable: settings.cgroupVersion === '1',
+      OomKillDisable: settings.limits.oomKillDisable,
       NGoroutines: -1,
       SystemTime: new Date().toISOString(),
       LoggingDriver: settings.logDriver,
@@ -160,7 +164,7 @@ export class SystemService {
       },
       NCPU: host.cpuCount,
       MemTotal: host.memoryBytes,
-      GenericResources: null,
+      GenericResources: settings.genericResources.length === 0 ? null : settings.genericResources.map(genericResource),
       DockerRootDir: settings.dataRoot,
       HttpProxy: maskCredentials(settings.httpProxy),
       HttpsProxy: maskCredentials(settings.httpsProxy),
@@ -188,6 +192,12 @@ export class SystemService {
       Warnings: warnings.length === 0 ? null : warnings,
     };
   }
+}
+
+/** A count when the value is a number, else the name of one unit. */
+function genericResource(entry: string): unknown {
+  const [Kind = '', value = ''] = entry.split('=');
+  return /^\d+$/.test(value) ? { DiscreteResourceSpec: { Kind, Value: Number(value) } } : { NamedResourceSpec: { Kind, Value: value } };
 }
 
 /** Proxy URLs are shown without their credentials. */

@@ -1,0 +1,38 @@
+/** The share of real-time processes in the parent cgroup of all containers (options `cpu-rt-period` and `-runtime`). */
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { invalid, messageOf } from '../errors/engine-error.js';
+import { parseCgroupMounts } from './host-facts.js';
+
+export interface RealtimeShare {
+  /** 0: as the kernel has it. */
+  readonly cpuRtPeriodMicroseconds: number;
+  readonly cpuRtRuntimeMicroseconds: number;
+}
+
+/**
+ * Gives each cgroup on the way to `parent` the share, from the root down: the kernel grants no child more than its
+ * parent has, and new groups have none. cgroup v1 only.
+ * @param parent absolute path inside the hierarchy.
+ * @throws EngineError invalid when the kernel refuses the share.
+ */
+export async function shareRealtime(parent: string, { cpuRtPeriodMicroseconds, cpuRtRuntimeMicroseconds }: RealtimeShare): Promise<void> {
+  const root = parseCgroupMounts(await readFile('/proc/self/mountinfo', 'utf8')).controllers.get('cpu');
+  if (root === undefined) throw invalid('cpu-rt-runtime: the cpu controller of cgroup v1 is not mounted');
+  let dir = root;
+  for (const part of parent.split('/').filter(Boolean)) {
+    dir = join(dir, part);
+    await mkdir(dir, { recursive: true });
+    await set(join(dir, 'cpu.rt_period_us'), 'cpu-rt-period', cpuRtPeriodMicroseconds);
+    await set(join(dir, 'cpu.rt_runtime_us'), 'cpu-rt-runtime', cpuRtRuntimeMicroseconds);
+  }
+}
+
+async function set(path: string, option: string, value: number): Promise<void> {
+  if (value === 0) return;
+  try {
+    await writeFile(path, String(value));
+  } catch (error) {
+    throw invalid(`${option} ${value}: ${messageOf(error)}`, { cause: error });
+  }
+}
