@@ -22,6 +22,8 @@ import { readHostInfo } from './actors/engine/host.js';
 import { recoverContainers } from './actors/engine/recovery.js';
 import { stopContainers } from './actors/engine/shutdown.js';
 import { SystemService } from './actors/engine/system.js';
+import { HealthChecks } from './actors/health/directory.js';
+import { runProbe } from './actors/health/probe.js';
 import { ExecDirectory } from './actors/exec/directory.js';
 import { Replies } from './actors/kit/replies.js';
 import { createPullSystem, createTransferPool } from './actors/pull/system.js';
@@ -198,6 +200,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   ios.connect(deps);
   const hooks = createContainerHooks(deps, (id, record) => {
     containers.publish(id, record);
+    healthChecks.observe(id, record);
     if (!record) execs.removeOf(id);
   });
   const machine = createContainerMachine(createContainerEffects(deps, ios, (record, signal) => hooks.emit('kill', record, { signal: String(signal) })), hooks, replies);
@@ -257,6 +260,13 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
         ...(size ? { consoleSize: [size.height, size.width] as const } : {}),
       }),
     emit: (action, record, attributes) => hooks.emit(action, record, attributes),
+  });
+  const healthChecks = new HealthChecks({
+    log,
+    replies,
+    container: (id) => containers.get(id),
+    probe: (container, plan, signal) => runProbe(execs, container, plan, signal),
+    report: (id, startedAt, result) => containers.tell(id, { type: 'health.probed', startedAt, result }),
   });
   const transferPool = createTransferPool(availableParallelism());
   const pulls = createPullSystem({
@@ -399,6 +409,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
       {
         containers: containers.collection.logic,
         execs: execs.collection.logic,
+        healthChecks: healthChecks.collection.logic,
         sessions: pulls.sessions.collection.logic,
         transfers: pulls.transfers.collection.logic,
         pulls: pulls.pulls.collection.logic,
@@ -416,6 +427,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   };
   containers.connect(sendTo('containers'));
   execs.connect(sendTo('execs'));
+  healthChecks.connect(sendTo('healthChecks'));
   pulls.sessions.connect(sendTo('sessions'));
   pulls.transfers.connect(sendTo('transfers'));
   pulls.pulls.connect(sendTo('pulls'));

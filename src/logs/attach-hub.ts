@@ -3,7 +3,7 @@
  * bounded number of bytes behind makes `write` return false, and the process's output is not read until it caught up
  * or left. Memory per client is bounded by that queue; readers of the log never slow anybody.
  */
-import type { Socket } from 'node:net';
+import type { Writable } from 'node:stream';
 import type { StreamName } from '../ports/logs.js';
 import { frameHeader } from './stdcopy.js';
 
@@ -13,7 +13,7 @@ const QUEUE_LIMIT_BYTES = 1 << 20;
 const FRAME_LIMIT_BYTES = 32 << 10;
 
 interface Subscriber {
-  readonly socket: Socket;
+  readonly socket: Writable;
   readonly stdout: boolean;
   readonly stderr: boolean;
   readonly multiplexed: boolean;
@@ -29,7 +29,7 @@ export class AttachHub {
   }
 
   /** Attaches a client from now on. Returns what detaches it; a closed socket detaches itself. */
-  subscribe(wants: { readonly stdout: boolean; readonly stderr: boolean; readonly multiplexed: boolean }, socket: Socket): () => void {
+  subscribe(wants: { readonly stdout: boolean; readonly stderr: boolean; readonly multiplexed: boolean }, socket: Writable): () => void {
     const subscriber: Subscriber = { socket, ...wants };
     this.#subscribers.add(subscriber);
     const onDrain = (): void => this.#settle();
@@ -84,7 +84,7 @@ export class AttachHub {
   }
 }
 
-function writeFrames(socket: Socket, stream: StreamName, chunk: Buffer): void {
+function writeFrames(socket: Writable, stream: StreamName, chunk: Buffer): void {
   socket.cork();
   for (let offset = 0; offset < chunk.length; offset += FRAME_LIMIT_BYTES) {
     const payload = chunk.subarray(offset, offset + FRAME_LIMIT_BYTES);

@@ -23,6 +23,7 @@ import { assign } from 'xstate';
 import { conflict, EngineError, messageOf } from '../../errors/engine-error.js';
 import type { Replies } from '../kit/replies.js';
 import type { ContainerEffects, ContainerHooks } from './container.effects.types.js';
+import { withEndedHealth, withKeptHealth } from './health.js';
 import { NEVER, withState } from './container.record.js';
 import { containerSetup, stopInput, waitResult } from './container.setup.js';
 import { nextDelayMs } from './restart-policy.js';
@@ -50,7 +51,6 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
     on: {
       'request.cancelled': { actions: 'forgetRequest' },
       'container.wait': { actions: 'wait' },
-      'container.amend': { actions: 'amend' },
       'container.*': { actions: 'postpone' },
       'task.exited': { actions: 'noteExit' },
       'task.oom': { actions: 'noteOom' },
@@ -91,8 +91,8 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           src: 'adopt',
           input: ({ context }) => context.record,
           onDone: [
-            { guard: 'isPaused', target: 'running.paused', actions: assign(({ event }) => ({ record: publish(event.output) })) },
-            { target: 'running', actions: assign(({ event }) => ({ record: publish(event.output) })) },
+            { guard: 'isPaused', target: 'running.paused', actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })) },
+            { target: 'running', actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })) },
           ],
           onError: { target: 'running', actions: assign(({ context, event }) => ({ record: publish(withState(context.record, { error: messageOf(event.error) })) })) },
         },
@@ -101,6 +101,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         entry: 'resume',
         on: {
           'container.settled': { actions: 'answerSettled' },
+          'container.amend': { actions: 'amend' },
           'container.start': { target: 'starting', actions: 'noteStarter' },
           'container.restart': { target: 'starting', actions: 'noteRestarter' },
           'container.stop': { actions: 'refuseNotModified' },
@@ -155,7 +156,9 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         entry: 'resume',
         on: {
           'task.exited': { target: 'draining', actions: 'noteExit' },
+          'health.probed': { actions: 'noteProbe' },
           'container.settled': { actions: 'answerSettled' },
+          'container.amend': { actions: 'amend' },
           'container.start': { actions: 'refuseNotModified' },
           'container.kill': { actions: 'kill' },
           'container.stop': { target: '.stopping', actions: ['noteStopper', 'planStop'] },
@@ -190,7 +193,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
               onDone: {
                 target: 'paused',
                 actions: assign(({ context }) => {
-                  const record = publish(withState(context.record, { status: 'paused' }));
+                  const record = publish(withState(withEndedHealth(context.record), { status: 'paused' }));
                   hooks.saveLater(record);
                   hooks.emit('pause', record);
                   settleAll(context.stoppers);
@@ -320,6 +323,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         },
         on: {
           'container.settled': { actions: 'answerSettled' },
+          'container.amend': { actions: 'amend' },
           'container.start': { target: 'starting', actions: 'noteStarter' },
           'container.restart': { target: 'starting', actions: 'noteRestarter' },
           'container.stop': { target: 'idle', actions: 'giveUpRestart' },
@@ -378,6 +382,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         entry: 'resume',
         on: {
           'container.settled': { actions: 'answerSettled' },
+          'container.amend': { actions: 'amend' },
           'container.start': {
             actions: ({ event }) => replies.reject(event.req, conflict('container is marked for removal and cannot be started')),
           },

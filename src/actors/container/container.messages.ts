@@ -1,6 +1,7 @@
 /** Everything that can be said to a container actor. */
 import type { Command, RequestCancelled } from '../kit/commands.js';
 import type { ExitStatus } from '../../ports/supervisor.js';
+import type { ProbeResult } from './health.js';
 import type { ContainerRecord } from './container.record.js';
 
 export type WaitCondition = 'not-running' | 'next-exit' | 'removed';
@@ -39,9 +40,11 @@ export type ContainerCommand =
   /** Replaces parts of the record that clients may change at any time: name, restart policy, limits. */
   | (Command<'container.amend', ContainerRecord> & { readonly amend: (record: ContainerRecord) => ContainerRecord });
 
-/** What the supervisor reported. */
+/** What the supervisor and the health check reported. */
 export type ContainerFact =
   | { readonly type: 'task.exited'; readonly exit: ExitStatus }
-  | { readonly type: 'task.oom' };
+  | { readonly type: 'task.oom' }
+  /** A probe of the run that began at `startedAt`. */
+  | { readonly type: 'health.probed'; readonly startedAt: string; readonly result: ProbeResult };
 
 export type ContainerEvent = ContainerCommand | ContainerFact | RequestCancelled;

@@ -1,4 +1,5 @@
 /** The durable truth about one container: what is on disk, and at the same time the view that reads are served from. */
+import type { HealthState } from './health.js';
 import type { ContainerConfig, HostConfig, MountPoint } from '../../ports/container.js';
 import type { Endpoint, PublishedPort } from '../../ports/network.js';
 import type { Digest } from '../../ports/storage.js';
@@ -19,6 +20,8 @@ export interface ContainerState {
   /** RFC 3339 with nanoseconds, or NEVER. */
   readonly startedAt: string;
   readonly finishedAt: string;
+  /** Present once a container with a health check was started. */
+  readonly health?: HealthState;
 }
 
 /** What the client asked of one network, and what it got there while the container runs. */

@@ -10,6 +10,7 @@ import type { Replies } from '../kit/replies.js';
 import type { ExitStatus } from '../../ports/supervisor.js';
 import type { ContainerEffects, ContainerHooks, StopInput } from './container.effects.types.js';
 import type { ContainerCommand, ContainerEvent, RemoveOptions, StopOptions, WaitCondition } from './container.messages.js';
+import { withEndedHealth, withProbeResult, withStartingHealth } from './health.js';
 import { withState, type ContainerRecord } from './container.record.js';
 import { wantsRestart } from './restart-policy.js';
 import { SIGKILL, SIGTERM, signalNumber } from './signals.js';
@@ -109,6 +110,17 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         hooks.emit('oom', context.record);
         return { record: publish(withState(context.record, { oomKilled: true })) };
       }),
+      noteProbe: assign(({ context, event }) => {
+        if (event.type !== 'health.probed' || event.startedAt !== context.record.state.startedAt) return {};
+        const before = context.record.state.health?.status;
+        const record = publish(withProbeResult(context.record, event.result));
+        const status = record.state.health?.status;
+        if (status === undefined || status === before) return { record };
+        // The log of probes alone is not worth a write to the disk.
+        hooks.saveLater(record);
+        hooks.emit(`health_status: ${status}`, record);
+        return { record };
+      }),
       noteStarter: assign(({ context, event }) => ('req' in event ? { starters: [...context.starters, event.req] } : {})),
       noteStopper: assign(({ context, event }) => ('req' in event ? { stoppers: [...context.stoppers, event.req] } : {})),
       noteRestarter: assign(({ context, event }) => ('req' in event ? { restarters: [...context.restarters, event.req] } : {})),
@@ -163,7 +175,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         if (event.type === 'container.wait') replies.settle(event.req, waitResult(context.record));
       },
       announceStart: assign(({ context, event }) => {
-        const record = publish((event as unknown as { output: ContainerRecord }).output);
+        const record = publish(withStartingHealth((event as unknown as { output: ContainerRecord }).output));
         hooks.emit('start', record);
         if (context.restarters.length > 0) hooks.emit('restart', record);
         settleAll([...context.starters, ...context.restarters]);
@@ -186,7 +198,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       settleExit: assign(({ context }) => {
         const exit = context.exit ?? { exitCode: 137, exitedAt: new Date() };
         const record = publish(
-          withState(context.record, { status: 'exited', pid: 0, exitCode: exit.exitCode, finishedAt: rfc3339(exit.exitedAt) }),
+          withState(withEndedHealth(context.record), { status: 'exited', pid: 0, exitCode: exit.exitCode, finishedAt: rfc3339(exit.exitedAt) }),
         );
         hooks.emit('die', record, { exitCode: String(exit.exitCode), execDuration: String(Math.floor(context.ranMs / 1000)) });
         if (context.stop) hooks.emit('stop', record);

@@ -7,6 +7,7 @@ import type { ExitStatus, ProcessStdio, TaskService } from '../../ports/supervis
 import type { Logger } from '../../ports/logger.js';
 import type { ContainerRecord } from '../container/container.record.js';
 import type { StdioFactory } from '../container/deps.js';
+import { SIGKILL } from '../container/signals.js';
 import type { ReplyOf, Unasked } from '../kit/commands.js';
 import { createCollection, type Collection } from '../kit/collection.js';
 import type { Replies } from '../kit/replies.js';
@@ -44,6 +45,8 @@ interface ExecIo {
 export class ExecDirectory {
   readonly #views = new Map<string, ExecRecord>();
   readonly #ios = new Map<string, ExecIo>();
+  /** To be killed as soon as they run. */
+  readonly #unwanted = new Set<string>();
   readonly collection: Collection<ExecMachine>;
   #send: Send = () => undefined;
 
@@ -114,6 +117,19 @@ export class ExecDirectory {
     await this.deps.tasks.closeStdin(record.containerId, record.id).catch(() => undefined);
   }
 
+  /** Kills an exec that was started, if it has not ended yet, and forgets it when it has. */
+  async discard(id: string): Promise<void> {
+    const record = this.#views.get(id);
+    if (!record) return;
+    if (record.exitCode === null) {
+      this.#unwanted.add(id);
+      if (record.running) this.#kill(record);
+    }
+    // Rejected when the container was removed meanwhile, and the exec with it.
+    await this.ask<Extract<ExecCommand, { type: 'exec.wait' }>>(id, { type: 'exec.wait' }).catch(() => undefined);
+    this.#remove(id);
+  }
+
   /** Forgets the execs of a container that is gone. */
   removeOf(containerId: string): void {
     for (const record of this.#views.values()) if (record.containerId === containerId) this.#remove(record.id);
@@ -127,11 +143,18 @@ export class ExecDirectory {
 
   #publish(record: ExecRecord): void {
     this.#views.set(record.id, record);
+    if (record.running && this.#unwanted.has(record.id)) this.#kill(record);
     if (record.exitCode !== null) setTimeout(() => this.#remove(record.id), RETENTION_MS).unref();
+  }
+
+  #kill({ id, containerId }: ExecRecord): void {
+    // One that ended meanwhile needs no signal; another failure leaves it to the end of the container.
+    this.deps.tasks.kill(containerId, SIGKILL, { execId: id }).catch(() => undefined);
   }
 
   #remove(id: string): void {
     this.#views.delete(id);
+    this.#unwanted.delete(id);
     const io = this.#ios.get(id);
     this.#ios.delete(id);
     io?.hub.end();

@@ -173,7 +173,8 @@ export const configDecoder = object(configShape);
 /** Decodes the body. `atLeast` tells the API version of the request; older ones lose the fields they did not know. */
 export function decodeCreate(value: unknown, query: { name?: string; platform?: string }, atLeast: (major: number, minor: number) => boolean): CreateRequest {
   if (value === undefined || value === null) throw invalid('config cannot be empty in order to create a container');
-  const { HostConfig: host, NetworkingConfig, ...config } = body.decode(value, '');
+  const { HostConfig: host, NetworkingConfig, ...given } = body.decode(value, '');
+  const config = given.Healthcheck && !atLeast(1, 44) ? { ...given, Healthcheck: { ...given.Healthcheck, StartInterval: 0 } } : given;
   const size = host.ConsoleSize ?? [];
   const { Annotations, ...others } = host;
   const normal = {

@@ -55,7 +55,7 @@ export function selectContainers(
     if (!filters.matchesPattern('id', record.id)) return false;
     if (!filters.matchesPattern('name', record.name) && !filters.matchesPattern('name', record.name.slice(1))) return false;
     if (!matchesVolume(filters.get('volume'), record) || !matchesNetwork(filters.get('network'), record)) return false;
-    if (filters.has('health') && !filters.matchesExactly('health', 'none')) return false;
+    if (!filters.matchesExactly('health', record.state.health?.status ?? 'none')) return false;
     return matchesPorts(publish, expose, record);
   });
   return limit > 0 ? selected.slice(0, limit) : selected;

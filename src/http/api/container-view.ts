@@ -1,6 +1,7 @@
 /** Containers as the Engine API shows them: list items and inspect. Texts are cached per immutable record. */
 import type { ContainerRecord, NetworkAttachment } from '../../actors/container/container.record.js';
 import { isRunning } from '../../actors/container/container.record.js';
+import type { HealthState } from '../../actors/container/health.js';
 import type { PublishedPort } from '../../ports/network.js';
 
 /** What rendering needs to know beyond the record. */
@@ -19,7 +20,7 @@ export function statusText(record: ContainerRecord, nowMs: number): string {
   const { state } = record;
   switch (state.status) {
     case 'running':
-      return `Up ${humanDuration(nowMs - Date.parse(state.startedAt))}`;
+      return `Up ${humanDuration(nowMs - Date.parse(state.startedAt))}${healthText(record)}`;
     case 'paused':
       return `Up ${humanDuration(nowMs - Date.parse(state.startedAt))} (Paused)`;
     case 'restarting':
@@ -33,6 +34,11 @@ export function statusText(record: ContainerRecord, nowMs: number): string {
     default:
       return 'Created';
   }
+}
+
+function healthText({ state: { health } }: ContainerRecord): string {
+  if (!health) return '';
+  return health.status === 'starting' ? ' (health: starting)' : ` (${health.status})`;
 }
 
 /** A duration in the coarse words that clients know. */
@@ -167,6 +173,14 @@ export function endpointSettings({ request, endpoint }: NetworkAttachment): Reco
   };
 }
 
+function healthView({ status, failingStreak, log }: HealthState): unknown {
+  return {
+    Status: status,
+    FailingStreak: failingStreak,
+    Log: log.map(({ start, end, exitCode, output }) => ({ Start: start, End: end, ExitCode: exitCode, Output: output })),
+  };
+}
+
 const inspected = new WeakMap<ContainerRecord, string>();
 
 /** GET /containers/{id}/json as JSON text. */
@@ -200,6 +214,7 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
       Error: state.error,
       StartedAt: state.startedAt,
       FinishedAt: state.finishedAt,
+      ...(state.health ? { Health: healthView(state.health) } : {}),
     },
     Image: record.image,
     ResolvConfPath: `${dir}/resolv.conf`,
