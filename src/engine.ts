@@ -163,7 +163,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   const logs = createLogDriver((container) => metrics.logObserver(container));
   const records = new ContainerRecords(inData('containers'), { write: writeRecord, read: readRecord });
   const volumes = new LocalVolumes({ root: inData('volumes'), workers: pool });
-  const specs = createSpecBuilder(facts, () => ({ ulimits: config.defaultUlimits, noNewPrivileges: config.noNewPrivileges, seccomp }));
+  const specs = createSpecBuilder(facts, () => ({ ulimits: config.defaultUlimits, noNewPrivileges: config.noNewPrivileges, seccomp, cdiSpecDirs: live.current.features['cdi'] === true ? live.current.cdiSpecDirs : [] }));
   const stdio = { create: async (request: Parameters<typeof createStdio>[0]) => createStdio(request), reopen: async (paths: Parameters<typeof reopenStdio>[0]) => reopenStdio(paths) };
 
   const deps: ContainerDeps = {

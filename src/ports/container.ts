@@ -77,6 +77,15 @@ export interface Ulimit {
   Hard: number;
 }
 
+export interface DeviceRequest {
+  Driver: string;
+  /** -1: all. */
+  Count: number;
+  DeviceIDs: string[] | null;
+  Capabilities: string[][] | null;
+  Options: Record<string, string> | null;
+}
+
 export interface DeviceMapping {
   PathOnHost: string;
   PathInContainer: string;
@@ -139,7 +148,7 @@ export interface HostConfig {
   CpusetMems: string;
   Devices: DeviceMapping[] | null;
   DeviceCgroupRules: string[] | null;
-  DeviceRequests: unknown[] | null;
+  DeviceRequests: DeviceRequest[] | null;
   MemoryReservation: number;
   MemorySwap: number;
   MemorySwappiness: number | null;

@@ -100,7 +100,8 @@ async function walk(dir: string, inContainer: string, depth: number): Promise<Oc
 
 type NodeStats = Awaited<ReturnType<typeof lstat>>;
 
-function toDevice(path: string, stats: NodeStats): OciDevice | undefined {
+/** The node to make at `path` for what was found on the host; undefined when that is no device. */
+export function toDevice(path: string, stats: NodeStats): OciDevice | undefined {
   const type = stats.isBlockDevice() ? 'b' : stats.isCharacterDevice() ? 'c' : undefined;
   if (type === undefined) return undefined;
   return { path, type, ...deviceNumbers(Number(stats.rdev)), fileMode: Number(stats.mode) & 0o777, uid: Number(stats.uid), gid: Number(stats.gid) };

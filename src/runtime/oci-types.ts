@@ -54,6 +54,17 @@ export interface OciDevice {
   gid: number;
 }
 
+export interface OciHook {
+  path: string;
+  args?: readonly string[];
+  env?: readonly string[];
+  /** Seconds. */
+  timeout?: number;
+}
+
+/** Programs that the runtime calls, by the moment at which it does. */
+export type OciHooks = Partial<Record<'prestart' | 'createRuntime' | 'createContainer' | 'startContainer' | 'poststart' | 'poststop', readonly OciHook[]>>;
+
 export interface OciDeviceRule {
   allow: boolean;
   type?: 'a' | 'b' | 'c';

@@ -2,6 +2,8 @@
 import { invalid } from '../errors/engine-error.js';
 import type { BuiltSpec, SpecBuilder, SpecInput } from '../ports/runtime.js';
 import type { OciSpec } from '../ports/supervisor.js';
+import { applyCdiEdits } from './cdi-edits.js';
+import { resolveDeviceRequests } from './device-requests.js';
 import { buildDevices } from './devices.js';
 import type { HostFacts } from './host-facts.js';
 import { buildMounts } from './mounts.js';
@@ -19,6 +21,8 @@ import { applyHostLimits } from './validate-resources.js';
 export interface DaemonDefaults extends ProcessDefaults {
   /** A profile loaded from the daemon's `seccomp-profile` file, or the word. */
   readonly seccomp: SeccompProfile | 'builtin' | 'unconfined';
+  /** Where specifications of CDI devices are; none: such devices cannot be asked for. */
+  readonly cdiSpecDirs: readonly string[];
 }
 
 /** `defaults` is asked for each container, so that the daemon's configuration may change. */
@@ -46,28 +50,31 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
   async function build(input: SpecInput): Promise<BuiltSpec> {
     const { config } = input;
     const { hostConfig, warnings } = applyHostLimits(input.hostConfig, facts);
-    refuseDeviceRequests(hostConfig.DeviceRequests);
     const runsInit = input.initPath !== undefined && hostConfig.PidMode === '';
-    const [process, devices, resources, rootfsPropagation] = await Promise.all([
+    const [process, devices, resources, rootfsPropagation, edits] = await Promise.all([
       buildInitProcess(input, runsInit, facts, defaults()),
       buildDevices(hostConfig),
       buildResources(hostConfig),
       rootPropagation(input.mounts),
+      resolveDeviceRequests(hostConfig.DeviceRequests, defaults().cdiSpecDirs),
     ]);
+    const mounts = buildMounts(input, { recursiveReadOnly: facts.recursiveReadOnly, runsInit });
+    const edited = await applyCdiEdits({ process, mounts, ...devices, hooks: {} }, edits);
     const seccomp = seccompFor(input, process.capabilities.bounding);
     const sysctl = buildSysctls(input);
     const spec: OciSpec = {
       ociVersion: '1.0.2',
-      process: { ...process },
+      process: { ...edited.process },
       root: { path: input.rootfs, readonly: hostConfig.ReadonlyRootfs },
       ...(hostConfig.UTSMode === 'host' ? {} : { hostname: config.Hostname }),
-      mounts: buildMounts(input, { recursiveReadOnly: facts.recursiveReadOnly, runsInit }),
+      mounts: edited.mounts,
+      ...(Object.keys(edited.hooks).length === 0 ? {} : { hooks: edited.hooks }),
       ...(hostConfig.Annotations ? { annotations: hostConfig.Annotations } : {}),
       linux: {
         namespaces: buildNamespaces(input, facts.cgroup.namespaces),
         cgroupsPath: input.cgroupsPath,
-        resources: { ...resources, devices: devices.rules },
-        devices: devices.nodes,
+        resources: { ...resources, devices: edited.rules },
+        devices: edited.nodes,
         maskedPaths: hostConfig.MaskedPaths ?? [],
         readonlyPaths: hostConfig.ReadonlyPaths ?? [],
         ...(Object.keys(sysctl).length === 0 ? {} : { sysctl }),
@@ -82,13 +89,4 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
     build,
     buildExec: async (input) => ({ ...(await buildExecProcess(input, facts, defaults())) }),
   };
-}
-
-/** No device driver is registered: every request for one is refused as by an engine without drivers. */
-function refuseDeviceRequests(requests: readonly unknown[] | null): void {
-  const [request] = requests ?? [];
-  if (request === undefined) return;
-  const { Driver = '', Capabilities = [] } = request as { Driver?: string; Capabilities?: string[][] };
-  const list = Capabilities.map((all) => `[${all.join(' ')}]`).join(' ');
-  throw invalid(`could not select device driver ${JSON.stringify(Driver)} with capabilities: [${list}]`);
 }

@@ -3,7 +3,7 @@ import { invalid } from '../../errors/engine-error.js';
 import type { ContainerConfig, HostConfig, MountRequest } from '../../ports/container.js';
 import type { CreateRequest } from '../../actors/container/create-request.js';
 import type { EndpointRequest } from '../../actors/container/container.record.js';
-import { anything, boolean, dictionary, emptyObject, integer, list, nullable, object, optional, string, words } from './decode.js';
+import { boolean, dictionary, emptyObject, integer, list, nullable, object, optional, string, words } from './decode.js';
 
 const strings = () => nullable(list(string()));
 
@@ -66,7 +66,7 @@ export const resourcesShape = {
   CpusetMems: string(),
   Devices: nullable(list(object({ PathOnHost: string(), PathInContainer: string(), CgroupPermissions: string() }))),
   DeviceCgroupRules: strings(),
-  DeviceRequests: nullable(list(anything())),
+  DeviceRequests: nullable(list(object({ Driver: string(), Count: integer(), DeviceIDs: strings(), Capabilities: nullable(list(list(string()))), Options: nullable(dictionary(string())) }))),
   MemoryReservation: integer(),
   MemorySwap: integer(),
   MemorySwappiness: nullable(integer()),

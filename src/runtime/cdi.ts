@@ -1,0 +1,118 @@
+/** Container Device Interface: specifications of devices in directories of the host, and the devices found in them. */
+import { readFile, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { invalid, messageOf } from '../errors/engine-error.js';
+
+export interface CdiDeviceNode {
+  readonly path: string;
+  readonly hostPath?: string;
+  readonly type?: string;
+  readonly major?: number;
+  readonly minor?: number;
+  readonly fileMode?: number;
+  readonly permissions?: string;
+  readonly uid?: number;
+  readonly gid?: number;
+}
+
+export interface CdiHook {
+  readonly hookName: string;
+  readonly path: string;
+  readonly args?: readonly string[];
+  readonly env?: readonly string[];
+  readonly timeout?: number;
+}
+
+/** `containerEdits` of the CDI specification (cncf-tags/container-device-interface, SPEC.md). */
+export interface CdiEdits {
+  readonly env?: readonly string[];
+  readonly deviceNodes?: readonly CdiDeviceNode[];
+  readonly mounts?: readonly { readonly hostPath: string; readonly containerPath: string; readonly type?: string; readonly options?: readonly string[] }[];
+  readonly hooks?: readonly CdiHook[];
+  readonly additionalGids?: readonly number[];
+}
+
+interface CdiSpec {
+  readonly path: string;
+  /** Later directories have precedence over earlier ones. */
+  readonly priority: number;
+  readonly kind: string;
+  readonly edits: CdiEdits | undefined;
+  readonly devices: ReadonlyMap<string, CdiEdits>;
+}
+
+const NAME = /^[a-zA-Z0-9]([a-zA-Z0-9_.:-]*[a-zA-Z0-9])?$/;
+const KIND = /^[a-zA-Z]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?\/[a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?$/;
+
+/**
+ * The edits of fully qualified devices, `vendor.com/class=name`: those of each specification in use once, then the
+ * devices' own. Read anew each time, as specifications are generated while the daemon runs.
+ * @throws EngineError invalid that names what could not be resolved, and why specifications were left out.
+ */
+export async function findCdiDevices(dirs: readonly string[], names: readonly string[]): Promise<CdiEdits[]> {
+  const { specs, problems } = await readSpecs(dirs);
+  const used = new Set<CdiSpec>();
+  const edits: CdiEdits[] = [];
+  const missing: string[] = [];
+  for (const name of new Set(names)) {
+    const spec = select(specs, name);
+    if (!spec) {
+      missing.push(name);
+      continue;
+    }
+    if (!used.has(spec) && spec.edits) edits.push(spec.edits);
+    used.add(spec);
+    edits.push(spec.devices.get(deviceName(name)) ?? {});
+  }
+  if (missing.length > 0) {
+    const left = problems.length === 0 ? '' : ` (left out: ${problems.join('; ')})`;
+    throw invalid(`CDI device injection failed: unresolvable CDI devices ${missing.join(', ')}${left}`, { code: 'CDI_DEVICE_UNRESOLVABLE' });
+  }
+  return edits;
+}
+
+function deviceName(qualified: string): string {
+  return qualified.slice(qualified.indexOf('=') + 1);
+}
+
+/** The one specification with the highest precedence; two of equal precedence make the name ambiguous. */
+function select(specs: readonly CdiSpec[], qualified: string): CdiSpec | undefined {
+  const candidates = specs.filter(({ kind, devices }) => qualified.startsWith(`${kind}=`) && devices.has(deviceName(qualified)));
+  const best = Math.max(...candidates.map(({ priority }) => priority));
+  const [first, second] = candidates.filter(({ priority }) => priority === best);
+  if (first && second) throw invalid(`CDI device injection failed: conflicting device ${qualified} in ${first.path} and ${second.path}`);
+  return first;
+}
+
+async function readSpecs(dirs: readonly string[]): Promise<{ specs: CdiSpec[]; problems: string[] }> {
+  const specs: CdiSpec[] = [];
+  const problems: string[] = [];
+  // Few hosts have such devices: loaded when somebody asks for one.
+  const { parseYaml } = await import('./yaml.js');
+  for (const [priority, dir] of dirs.entries()) {
+    const files = (await readdir(dir).catch(() => [])).filter((name) => /\.(json|ya?ml)$/.test(name));
+    for (const file of files) {
+      const path = join(dir, file);
+      try {
+        specs.push(readSpec(path, priority, parseYaml(await readFile(path, 'utf8'), { maxAliasCount: 0 })));
+      } catch (error) {
+        problems.push(`${path}: ${messageOf(error)}`);
+      }
+    }
+  }
+  return { specs, problems };
+}
+
+/** JSON is YAML, so one parser reads both. */
+function readSpec(path: string, priority: number, content: unknown): CdiSpec {
+  const { kind, devices, containerEdits } = Object(content) as { kind?: unknown; devices?: unknown; containerEdits?: CdiEdits };
+  if (typeof kind !== 'string' || !KIND.test(kind)) throw new Error('kind must be of form vendor/class');
+  if (!Array.isArray(devices)) throw new Error('devices must be a list');
+  const named = new Map<string, CdiEdits>();
+  for (const device of devices as { name?: unknown; containerEdits?: CdiEdits }[]) {
+    if (typeof device.name !== 'string' || !NAME.test(device.name)) throw new Error('every device must have a name');
+    if (named.has(device.name)) throw new Error(`device ${device.name} is there twice`);
+    named.set(device.name, device.containerEdits ?? {});
+  }
+  return { path, priority, kind, edits: containerEdits, devices: named };
+}
