@@ -27,6 +27,7 @@ import { runProbe } from './actors/health/probe.js';
 import { ExecDirectory } from './actors/exec/directory.js';
 import { Replies } from './actors/kit/replies.js';
 import { createPullSystem, createTransferPool } from './actors/pull/system.js';
+import { createPushPool, createPushSystem } from './actors/push/system.js';
 import { parseHost, type ListenAddress } from './config/hosts.js';
 import type { LiveConfig, ReloadResult } from './config/live-config.js';
 import { createEngineMetrics } from './engine-metrics.js';
@@ -42,6 +43,7 @@ import { execRoutes } from './http/routes/exec.js';
 import { imageRoutes } from './http/routes/images.js';
 import { networkRoutes } from './http/routes/networks.js';
 import { pingRoutes } from './http/routes/ping.js';
+import { registryRoutes } from './http/routes/registry.js';
 import { volumeRoutes } from './http/routes/volumes.js';
 import { systemRoutes } from './http/routes/system.js';
 import { invalid } from './errors/engine-error.js';
@@ -51,6 +53,7 @@ import { createLogDriver } from './logs/log-driver.js';
 import { HostNetworks } from './network/host-networks.js';
 import type { EventType } from './ports/events.js';
 import type { Logger } from './ports/logger.js';
+import { BlobRecords } from './registry/blob-records.js';
 import { useProxies } from './registry/proxy.js';
 import { checkRequirements, hostWarnings } from './requirements.js';
 import { cgroupsPathFor, parentCgroup } from './runtime/cgroup-path.js';
@@ -269,8 +272,10 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     report: (id, startedAt, result) => containers.tell(id, { type: 'health.probed', startedAt, result }),
   });
   const transferPool = createTransferPool(availableParallelism());
+  const blobRecords = new BlobRecords(inData('image', 'distribution'));
   const pulls = createPullSystem({
     replies,
+    records: blobRecords,
     log,
     images,
     layers,
@@ -280,6 +285,19 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     maxConcurrentDownloads: () => live.current.maxConcurrentDownloads,
     maxAttempts: () => live.current.maxDownloadAttempts,
     observer: metrics.pulls,
+  });
+  const pushPool = createPushPool(availableParallelism());
+  const pushes = createPushSystem({
+    replies,
+    log,
+    images,
+    layers,
+    records: blobRecords,
+    sessions: pulls.sessions,
+    pool: pushPool,
+    emit: (action, id, attributes) => emit('image', action, id, attributes),
+    maxConcurrentUploads: () => live.current.maxConcurrentUploads,
+    maxAttempts: () => live.current.maxDownloadAttempts,
   });
   tasks.onEvent((event) => {
     switch (event.type) {
@@ -336,6 +354,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
         importer: (request) => importImage({ images, layers, pool: transferPool.pool, tmpDir }, request),
         architecture: host.architecture,
       }),
+      ...registryRoutes({ images, pushes }),
       ...networkRoutes({ networks: network, containers, emit: (action, id, attributes) => emit('network', action, id, attributes) }),
       ...volumeRoutes({ volumes, containers, emit: (action, name, attributes) => emit('volume', action, name, attributes) }),
       ...eventRoutes(events),
@@ -358,7 +377,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     await supervisor.stop();
     await events.close();
     await layers.close();
-    await Promise.all([pool.close(), transferPool.pool.close()]);
+    await Promise.all([pool.close(), transferPool.pool.close(), pushPool.close()]);
     await rm(tmpDir, { recursive: true, force: true });
   };
 
@@ -376,6 +395,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
             layers.load().then(async ({ removed }) => {
               report(log, 'layers', removed);
               report(log, 'images', (await images.load()).removed);
+              await blobRecords.load(new Set(images.list().flatMap(({ config }) => config.rootfs.diff_ids)));
             }),
           ]);
         },
@@ -413,6 +433,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
         sessions: pulls.sessions.collection.logic,
         transfers: pulls.transfers.collection.logic,
         pulls: pulls.pulls.collection.logic,
+        pushes: pushes.collection.logic,
       },
     ),
   );
@@ -431,6 +452,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   pulls.sessions.connect(sendTo('sessions'));
   pulls.transfers.connect(sendTo('transfers'));
   pulls.pulls.connect(sendTo('pulls'));
+  pushes.connect(sendTo('pushes'));
   return { ended, addresses: () => listeners.map(({ address }) => address), stop: () => root.send({ type: 'engine.stop' }) };
 }
 

@@ -9,6 +9,7 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { gzipSync } from 'node:zlib';
 import { isEngineError } from '../src/errors/engine-error.js';
 import { fetchLayer, type FetchLayerInput, type FetchLayerOutput, type FetchLayerReport } from '../src/workers/fetch-layer.js';
+import type { LinkReport } from '../src/workers/task-link.js';
 import { type BuiltLayer, buildLayer, everyFileType, generatedBytes, layerOfTar, sha256, tarOf } from './support/image-builder.js';
 import { type FaultyServer, startFaultyServer } from './support/faulty-registry.js';
 
@@ -27,7 +28,7 @@ afterEach(() => server.stop());
 
 interface Run {
   readonly result: Promise<FetchLayerOutput>;
-  readonly reports: FetchLayerReport[];
+  readonly reports: (FetchLayerReport | LinkReport)[];
   readonly port: MessagePort;
   readonly diffDir: string;
 }
@@ -39,8 +40,8 @@ async function start(layer: BuiltLayer, overrides: Partial<FetchLayerInput> = {}
   const path = `/v2/r/blobs/${layer.digest}`;
   if (!server.documents.has(path)) server.documents.set(path, { body: layer.blob });
   const { port1, port2 } = new MessageChannel();
-  const reports: FetchLayerReport[] = [];
-  port1.on('message', (report: FetchLayerReport) => reports.push(report));
+  const reports: (FetchLayerReport | LinkReport)[] = [];
+  port1.on('message', (report: FetchLayerReport | LinkReport) => reports.push(report));
   const result = fetchLayer({
     source: { url: server.url + path, headers: { authorization: 'Bearer one' }, tls: { verify: true } },
     limits: { connectMs: 500, responseMs: 300, idleMs: 300 },
@@ -187,7 +188,7 @@ test('refused credentials are replaced without losing what was fetched', async (
     return true;
   };
   const run = await start(layer);
-  run.port.on('message', (report: FetchLayerReport) => {
+  run.port.on('message', (report: FetchLayerReport | LinkReport) => {
     if (report.type !== 'refused') return;
     const value = { url: `${server.url}/v2/r/blobs/${layer.digest}`, headers: { authorization: 'Bearer two' }, tls: { verify: true } };
     run.port.postMessage({ type: 'source', source: { ok: true, value } }, []);
@@ -202,7 +203,7 @@ test('the main thread may end a refused download with an error of its choice', a
     return true;
   };
   const run = await start(big());
-  run.port.on('message', (report: FetchLayerReport) => {
+  run.port.on('message', (report: FetchLayerReport | LinkReport) => {
     const source = { ok: false, kind: 'unavailable', message: 'too many', code: 'X', details: {}, stack: undefined };
     if (report.type === 'refused') run.port.postMessage({ type: 'source', source }, []);
   });

@@ -41,6 +41,14 @@ export interface StagedLayer {
   discard(): Promise<void>;
 }
 
+/** What a worker needs to rebuild a layer's exact tar. The layer stays until `close` is called. */
+export interface LayerTar {
+  readonly diffDir: string;
+  readonly tarSplitPath: string;
+  readonly diffId: Digest;
+  readonly close: () => void;
+}
+
 export interface LayerStore {
   /** Driver name as clients see it: `overlay2`. */
   readonly driver: string;
@@ -60,6 +68,8 @@ export interface LayerStore {
   collect(): Promise<Digest[]>;
   /** Rebuilds the layer's exact tar, whose sha256 is its diff ID. */
   tarStream(chainId: Digest): NodeJS.ReadableStream;
+  /** As `tarStream`, for a worker that does more with the tar. Throws not-found. */
+  openTar(chainId: Digest): LayerTar;
 
   /** Creates the writable layer of a container over `parent` (undefined: an empty root). */
   createWritable(id: string, parent: Digest | undefined): Promise<void>;

@@ -43,9 +43,13 @@ const resolveAddresses: ResolveAddresses = async (host) => (await dnsLookup(host
  * hosts are tried with unverified TLS, then with plain HTTP. Throws `internal` for unreadable certificates.
  */
 export async function hostsFor(domain: string, rules: RegistryRules, resolve: ResolveAddresses = resolveAddresses): Promise<RegistryHost[]> {
-  if (domain !== DEFAULT_DOMAIN) return [await hostFor(domain, domain, rules, resolve)];
-  const mirrors = await Promise.all(rules.mirrors.map((mirror) => mirrorHost(mirror, rules, resolve)));
-  return [...mirrors, await hostFor(DEFAULT_DOMAIN, DEFAULT_REGISTRY, rules, resolve)];
+  const mirrors = domain === DEFAULT_DOMAIN ? await Promise.all(rules.mirrors.map((mirror) => mirrorHost(mirror, rules, resolve))) : [];
+  return [...mirrors, await registryOf(domain, rules, resolve)];
+}
+
+/** The registry of a domain itself. Throws `internal` for unreadable certificates. */
+export function registryOf(domain: string, rules: RegistryRules, resolve: ResolveAddresses = resolveAddresses): Promise<RegistryHost> {
+  return hostFor(domain, domain === DEFAULT_DOMAIN ? DEFAULT_REGISTRY : domain, rules, resolve);
 }
 
 async function hostFor(name: string, address: string, rules: RegistryRules, resolve: ResolveAddresses): Promise<RegistryHost> {

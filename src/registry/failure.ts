@@ -78,7 +78,10 @@ interface ErrorItem {
   readonly message: string;
 }
 
-function errorItem(body: Buffer): ErrorItem | undefined {
+/** What a document without a code means: token servers give only `details`. */
+const IMPLIED_CODES: Readonly<Record<number, string>> = { 401: 'UNAUTHORIZED', 403: 'DENIED', 429: 'TOOMANYREQUESTS' };
+
+function errorItem(status: number, body: Buffer): ErrorItem | undefined {
   let parsed: unknown;
   try {
     parsed = JSON.parse(body.toString('utf8'));
@@ -92,7 +95,7 @@ function errorItem(body: Buffer): ErrorItem | undefined {
   const { code, message, details } = first as { code?: unknown; message?: unknown; details?: unknown };
   const text = typeof message === 'string' ? message : typeof details === 'string' ? details : '';
   if (typeof code !== 'string' && text === '') return undefined;
-  return { code: typeof code === 'string' ? code : 'UNKNOWN', message: text };
+  return { code: typeof code === 'string' ? code : (IMPLIED_CODES[status] ?? 'UNKNOWN'), message: text };
 }
 
 /** Seconds or an HTTP date. */
@@ -112,7 +115,7 @@ const words = (code: string): string => code.toLowerCase().replaceAll('_', ' ');
 export function statusError(request: Requested, response: IncomingMessage, body: Buffer): EngineError {
   const status = response.statusCode ?? 0;
   const wwwAuthenticate = response.headers['www-authenticate'];
-  const item = deniedByScope(status, wwwAuthenticate) ?? errorItem(body);
+  const item = deniedByScope(status, wwwAuthenticate) ?? errorItem(status, body);
   const message = item ? `${words(item.code)}: ${item.message}` : undefined;
   const waitMs = retryAfterMs(response.headers['retry-after'], Date.now());
   const details: FailureFacts = {

@@ -32,10 +32,11 @@ export interface HttpLimits {
 export const DEFAULT_LIMITS: HttpLimits = { connectMs: 30_000, responseMs: 60_000, idleMs: 60_000 };
 
 export interface HttpRequest {
-  readonly method: 'GET' | 'HEAD' | 'POST';
+  readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   readonly url: string;
   readonly headers?: Readonly<Record<string, string>>;
-  readonly body?: string;
+  /** An iterable is sent as it comes, chunked unless the headers say its length; its `return` is called in any case. */
+  readonly body?: string | Buffer | AsyncIterable<Buffer>;
   readonly tls: TlsSettings;
   readonly limits: HttpLimits;
   readonly signal?: AbortSignal | undefined;
@@ -91,7 +92,7 @@ export async function sendRequest(request: HttpRequest): Promise<IncomingMessage
     const response = await sendFresh(current);
     const location = response.headers.location;
     const redirects = [301, 302, 303, 307, 308].includes(response.statusCode ?? 0);
-    if (!redirects || location === undefined || request.method === 'POST') return response;
+    if (!redirects || location === undefined || (request.method !== 'GET' && request.method !== 'HEAD')) return response;
     response.resume();
     if (hop === MAX_REDIRECTS) throw transportError(request, new Error(`stopped after ${MAX_REDIRECTS} redirects`));
     current = redirected(current, location);
@@ -120,7 +121,7 @@ async function sendFresh(request: HttpRequest): Promise<IncomingMessage> {
   try {
     return await sendOnce(request, used);
   } catch (error) {
-    if (!used.wasReused || !factsOf(error).retryable || request.signal?.aborted) throw error;
+    if (!used.wasReused || !factsOf(error).retryable || request.signal?.aborted || isStream(request.body)) throw error;
     return sendOnce(request, used);
   }
 }
@@ -128,7 +129,7 @@ async function sendFresh(request: HttpRequest): Promise<IncomingMessage> {
 function sendOnce(request: HttpRequest, used: { wasReused: boolean }): Promise<IncomingMessage> {
   const { method, url, body, limits, signal } = request;
   const headers: Record<string, string> = { 'user-agent': 'engined', 'accept-encoding': 'identity', ...request.headers };
-  if (body !== undefined) headers['content-length'] = String(Buffer.byteLength(body));
+  if (body !== undefined && !isStream(body)) headers['content-length'] = String(Buffer.byteLength(body));
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(cancelled('the request was cancelled'));
     const secure = url.startsWith('https:');
@@ -158,7 +159,7 @@ function sendOnce(request: HttpRequest, used: { wasReused: boolean }): Promise<I
     });
     arm('connecting', limits.connectMs);
     outgoing.once('socket', (socket) => {
-      const awaitHead = (): void => arm('awaiting the response', limits.responseMs);
+      const awaitHead = (): void => (isStream(body) ? undefined : arm('awaiting the response', limits.responseMs));
       if (outgoing.reusedSocket || (!socket.connecting && !secure)) awaitHead();
       else socket.once(secure ? 'secureConnect' : 'connect', awaitHead);
     });
@@ -172,7 +173,44 @@ function sendOnce(request: HttpRequest, used: { wasReused: boolean }): Promise<I
       response.once('close', () => socket.off('timeout', onSilence));
       resolve(response);
     });
-    outgoing.end(body);
+    if (!isStream(body)) outgoing.end(body);
+    else {
+      const sending = {
+        progress: () => arm('sending the body', limits.idleMs),
+        done: () => arm('awaiting the response', limits.responseMs),
+      };
+      sendStream(outgoing, body, sending).catch((error: unknown) => outgoing.destroy(transportError(request, error)));
+    }
+  });
+}
+
+function isStream(body: HttpRequest['body']): body is AsyncIterable<Buffer> {
+  return typeof body === 'object' && !Buffer.isBuffer(body);
+}
+
+/** Sends at the server's speed. Ends early, without an error, when the server answered before it had everything. */
+async function sendStream(outgoing: ClientRequest, body: AsyncIterable<Buffer>, on: { readonly progress: () => void; readonly done: () => void }): Promise<void> {
+  let isAnswered = false;
+  outgoing.once('response', () => (isAnswered = true));
+  for await (const chunk of body) {
+    if (isAnswered || outgoing.destroyed) return;
+    on.progress();
+    if (!outgoing.write(chunk)) await drained(outgoing);
+  }
+  if (isAnswered || outgoing.destroyed) return;
+  on.done();
+  outgoing.end();
+}
+
+/** Resolves also when nothing will drain any more. */
+function drained(outgoing: ClientRequest): Promise<void> {
+  return new Promise((resolve) => {
+    const events = ['drain', 'close', 'response'];
+    const settle = (): void => {
+      for (const event of events) outgoing.off(event, settle);
+      resolve();
+    };
+    for (const event of events) outgoing.once(event, settle);
   });
 }
 

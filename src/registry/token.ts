@@ -42,8 +42,13 @@ export function pullScope(path: string): string {
   return `repository:${path}:pull`;
 }
 
+/** What a push needs, and to mount layers of other repositories: `repository:a:pull,push repository:b:pull`. */
+export function pushScope(path: string, from: readonly string[] = []): string {
+  return [`repository:${path}:pull,push`, ...from.map(pullScope)].join(' ');
+}
+
 /**
- * Gets what the registry wants to see for a scope. Throws `unauthorized` when the credentials are refused or missing,
+ * Gets what the registry wants to see for a scope (several are separated by spaces). Throws `unauthorized` when the credentials are refused or missing,
  * and the errors of failure.ts when the token server fails.
  */
 export async function authorize(
@@ -104,7 +109,8 @@ function tokenRequest(
   }
   const authorization = basicAuthorization(credentials);
   if (credentials?.username !== undefined) parameters.set('account', credentials.username);
-  for (const [name, value] of parameters) url.searchParams.set(name, value);
+  for (const [name, value] of parameters) if (name !== 'scope') url.searchParams.set(name, value);
+  for (const one of scope.split(' ')) url.searchParams.append('scope', one);
   return { ...common, method: 'GET', url: url.href, ...(authorization === undefined ? {} : { headers: { authorization } }) };
 }
 

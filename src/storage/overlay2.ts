@@ -4,7 +4,7 @@ import { mkdir, readdir, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
-import type { Change, Digest, LayerInfo, LayerStore, StagedLayer } from '../ports/storage.js';
+import type { Change, Digest, LayerInfo, LayerStore, LayerTar, StagedLayer } from '../ports/storage.js';
 import { markTopDirectory } from '../sys/inode.js';
 import { getXattr } from '../sys/xattr.js';
 import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
@@ -147,11 +147,16 @@ export class Overlay2Store implements LayerStore {
   }
 
   tarStream(chainId: Digest): NodeJS.ReadableStream {
+    const { close, ...tar } = this.openTar(chainId);
+    const stream = tarStream(this.#readers, tar);
+    stream.once('close', close);
+    return stream;
+  }
+
+  openTar(chainId: Digest): LayerTar {
     const { shortId, diffId } = this.#readOnly.get(chainId);
     const unpin = this.#readOnly.pin(chainId);
-    const stream = tarStream(this.#readers, { diffDir: this.layout.diff(shortId), tarSplitPath: this.layout.tarSplit(shortId), diffId });
-    stream.once('close', () => void unpin());
-    return stream;
+    return { diffDir: this.layout.diff(shortId), tarSplitPath: this.layout.tarSplit(shortId), diffId, close: () => void unpin() };
   }
 
   createWritable(id: string, parent: Digest | undefined): Promise<void> {

@@ -5,25 +5,18 @@
  */
 import { createHash, type Hash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
+import type { MessagePort } from 'node:worker_threads';
 import { cancelled, dataLoss, type EngineError, internal, isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
-import { factsOf, type FailureFacts, statusError, transportError } from '../registry/failure.js';
-import { type HttpLimits, type HttpRequest, readBody, sendRequest, type TlsSettings } from '../registry/http.js';
+import { statusError, transportError } from '../registry/failure.js';
+import { type HttpLimits, type HttpRequest, readBody, sendRequest } from '../registry/http.js';
 import { type ExtractResult, LayerExtractor } from '../storage/tar/layer-extractor.js';
 import { createDecompressor, type Decompressor } from './decompress.js';
-import { type Outcome, unwrap } from './outcome.js';
+import { type RetryPolicy, type Source, TaskLink } from './task-link.js';
 import { bufferDied } from './young-collector.js';
 
-/** Where the blob is and what to present there; the main thread sends another when this one is refused. */
-export interface LayerSource {
-  readonly url: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly tls: TlsSettings;
-}
-
-export interface FetchLayerInput {
-  readonly source: LayerSource;
+export interface FetchLayerInput extends RetryPolicy {
+  readonly source: Source;
   readonly limits: HttpLimits;
   /** Of the blob, as the manifest declares it. */
   readonly digest: Digest;
@@ -32,9 +25,6 @@ export interface FetchLayerInput {
   readonly diffId: Digest;
   /** A layer whose plain tar is longer is refused, so that a small blob cannot fill the disk. */
   readonly maxTarBytes: number;
-  readonly maxAttempts: number;
-  /** The n-th retry waits n times this long. */
-  readonly retryDelayMs: number;
   readonly diffDir: string;
   readonly tarSplitPath: string;
   readonly port: MessagePort;
@@ -42,31 +32,22 @@ export interface FetchLayerInput {
 
 export type FetchLayerOutput = ExtractResult;
 
-/** From the task to the main thread. */
+/** From the task to the main thread, besides what every transfer reports. */
 export type FetchLayerReport =
   | { readonly type: 'started' | 'verifying' }
   /** Bytes of the blob; `extracting` begins when the whole blob has the right digest. */
-  | { readonly type: 'downloading' | 'extracting'; readonly bytes: number }
-  | { readonly type: 'retrying'; readonly seconds: number }
-  /** The registry refused the source or wants to be left alone: the answer is a new source or the error to end with. */
-  | { readonly type: 'refused'; readonly error: Outcome };
+  | { readonly type: 'downloading' | 'extracting'; readonly bytes: number };
 
-/** From the main thread to the task. `source` holds an `Outcome` of a LayerSource. */
-export type FetchLayerOrder = { readonly type: 'cancel' } | { readonly type: 'source'; readonly source: Outcome };
+type Link = TaskLink<FetchLayerReport>;
 
-const REPORT_INTERVAL_MS = 100;
 const MAX_ERROR_BYTES = 64 << 10;
-const SECOND_MS = 1000;
-
-/** Refused sources in a row, without a byte in between, before the task gives up. */
-const MAX_REFUSALS = 5;
 
 /**
  * Fetches and extracts. Throws `data-loss` for a wrong digest, size or stream, `cancelled` on order, the registry's errors
  * when its attempts are spent, and the extractor's errors. The caller deletes what was extracted so far.
  */
 export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutput> {
-  const link = new Link(input.port);
+  const link: Link = new TaskLink(input.port);
   const sink = new LayerSink(input);
   try {
     link.report({ type: 'started' });
@@ -80,75 +61,7 @@ export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutp
     sink.destroy();
     throw link.signal.aborted ? cancelled('the layer is not wanted any more') : error;
   } finally {
-    input.port.close();
-  }
-}
-
-/** The conversation with the main thread. */
-class Link {
-  readonly #abort = new AbortController();
-  readonly #port: MessagePort;
-  #onSource: ((source: Outcome) => void) | undefined;
-  #lastReport = 0;
-
-  constructor(port: MessagePort) {
-    this.#port = port;
-    port.on('message', (order: FetchLayerOrder) => this.#take(order));
-    // Orders that came while the task was queued are waiting already.
-    for (let queued = receiveMessageOnPort(port); queued; queued = receiveMessageOnPort(port)) this.#take(queued.message as FetchLayerOrder);
-  }
-
-  get signal(): AbortSignal {
-    return this.#abort.signal;
-  }
-
-  report(report: FetchLayerReport): void {
-    this.#port.postMessage(report, []);
-  }
-
-  /** Reports at most ten times a second. */
-  progress(bytes: number): void {
-    const now = performance.now();
-    if (now - this.#lastReport < REPORT_INTERVAL_MS) return;
-    this.#lastReport = now;
-    this.report({ type: 'downloading', bytes });
-  }
-
-  /** Asks for another source. Rejects with the error that the main thread chose. */
-  async replace(failed: Outcome): Promise<LayerSource> {
-    const answer = new Promise<Outcome>((resolve, reject) => {
-      this.#onSource = resolve;
-      this.signal.addEventListener('abort', () => reject(this.signal.reason), { once: true });
-    });
-    this.report({ type: 'refused', error: failed });
-    return unwrap(await answer) as LayerSource;
-  }
-
-  async pause(ms: number): Promise<void> {
-    const until = performance.now() + ms;
-    for (let left = ms; left > 0; left = until - performance.now()) {
-      this.report({ type: 'retrying', seconds: Math.ceil(left / SECOND_MS) });
-      await this.#sleep(Math.min(left, SECOND_MS));
-    }
-  }
-
-  #sleep(ms: number): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const onAbort = (): void => {
-        clearTimeout(timer);
-        reject(this.signal.reason);
-      };
-      const timer = setTimeout(() => {
-        this.signal.removeEventListener('abort', onAbort);
-        resolve();
-      }, ms);
-      this.signal.addEventListener('abort', onAbort, { once: true });
-    });
-  }
-
-  #take(order: FetchLayerOrder): void {
-    if (order.type === 'cancel') this.#abort.abort(cancelled('the layer is not wanted any more'));
-    else this.#onSource?.(order.source);
+    link.close();
   }
 }
 
@@ -226,39 +139,11 @@ function damaged(message: string, { digest }: FetchLayerInput): EngineError {
 
 /** Downloads until the sink has every byte, with retries, renewed credentials and ranges. */
 async function download(input: FetchLayerInput, link: Link, sink: LayerSink): Promise<void> {
-  let source = input.source;
-  let failures = 0;
-  let refusals = 0;
-  while (sink.blobBytes < input.sizeBytes) {
-    const before = sink.blobBytes;
-    try {
-      await downloadOnce(source, input, link, sink);
-    } catch (error) {
-      const facts = factsOf(error);
-      if (link.signal.aborted) throw error;
-      if (sink.blobBytes > before) refusals = 0;
-      if (isRefusal(facts) && refusals++ < MAX_REFUSALS) {
-        source = await link.replace(outcomeOf(error));
-      } else if (facts.retryable && ++failures < input.maxAttempts) {
-        await link.pause(input.retryDelayMs * failures);
-      } else {
-        throw error;
-      }
-    }
-  }
+  if (sink.blobBytes === input.sizeBytes) return;
+  await link.persist(input.source, input, () => sink.blobBytes, (source) => downloadOnce(source, input, link, sink));
 }
 
-/** Refusals are settled by the main thread, which knows the credentials and what other pulls were told. */
-function isRefusal({ status }: FailureFacts): boolean {
-  return status === 401 || status === 429 || status === 503;
-}
-
-function outcomeOf(error: unknown): Outcome {
-  const { kind, message, code, details, stack } = error as EngineError;
-  return { ok: false, kind, message, code, details, stack };
-}
-
-async function downloadOnce(source: LayerSource, input: FetchLayerInput, link: Link, sink: LayerSink): Promise<void> {
+async function downloadOnce(source: Source, input: FetchLayerInput, link: Link, sink: LayerSink): Promise<void> {
   const from = sink.blobBytes;
   const request: HttpRequest = {
     method: 'GET',
@@ -280,7 +165,7 @@ async function downloadOnce(source: LayerSource, input: FetchLayerInput, link: L
       isSinkFailing = true;
       await sink.write(chunk);
       isSinkFailing = false;
-      link.progress(sink.blobBytes);
+      link.progress({ type: 'downloading', bytes: sink.blobBytes });
     }
   } catch (error) {
     throw isSinkFailing ? error : transportError(request, error);

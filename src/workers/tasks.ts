@@ -4,6 +4,7 @@ export const tasks = {
   'commit-diff': async () => (await import('../storage/tasks/commit-diff.js')).commitDiff,
   'extract-layer': async () => (await import('./extract-layer.js')).extractLayer,
   'fetch-layer': async () => (await import('./fetch-layer.js')).fetchLayer,
+  'push-layer': async () => (await import('./push-layer.js')).pushLayer,
   'populate-volume': async () => (await import('../storage/tasks/populate-volume.js')).populateVolume,
   'remove-trees': async () => (await import('../storage/tasks/remove-trees.js')).removeTrees,
   'settle-layer': async () => (await import('../storage/tasks/settle-layer.js')).settleLayer,

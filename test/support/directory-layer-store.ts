@@ -2,7 +2,7 @@
 import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { chainId } from '../../src/images/chain.js';
-import type { Change, Digest, LayerInfo, LayerStore, StagedLayer } from '../../src/ports/storage.js';
+import type { Change, Digest, LayerInfo, LayerStore, LayerTar, StagedLayer } from '../../src/ports/storage.js';
 
 export class DirectoryLayerStore implements LayerStore {
   readonly driver = 'directory';
@@ -134,6 +134,12 @@ export class DirectoryLayerStore implements LayerStore {
 
   tarStream(chain: Digest): NodeJS.ReadableStream {
     return missing(chain);
+  }
+
+  openTar(chain: Digest): LayerTar {
+    const layer = this.find(chain);
+    if (!layer) return missing(chain);
+    return { diffDir: join(this.dirOf(chain), 'diff'), tarSplitPath: join(this.dirOf(chain), 'tar-split'), diffId: layer.diffId, close: () => undefined };
   }
 
   async mount(id: string): Promise<string> {

@@ -11,6 +11,7 @@ import { FileImageStore } from '../../src/images/store.js';
 import type { Logger } from '../../src/ports/logger.js';
 import type { LayerStore } from '../../src/ports/storage.js';
 import type { Credentials } from '../../src/registry/credentials.js';
+import { BlobRecords } from '../../src/registry/blob-records.js';
 import { parsePlatform } from '../../src/registry/platform.js';
 import type { WorkerPool } from '../../src/workers/pool.js';
 import { DirectoryLayerStore } from './directory-layer-store.js';
@@ -39,8 +40,11 @@ export async function startPullHarness(overrides: Partial<PullSystemDeps> = {}):
   await images.load();
   const { pool, maxTransfers } = createTransferPool(2);
   const events: string[] = [];
+  const records = new BlobRecords(join(dir, 'distribution'));
+  await records.load(new Set());
   const system = createPullSystem({
     replies,
+    records,
     log,
     images,
     layers,

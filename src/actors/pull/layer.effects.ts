@@ -1,6 +1,5 @@
 /** The work behind a layer's transfer: a worker fetches and extracts, the layer store commits on top of the layer below. */
 import { statfs } from 'node:fs/promises';
-import { MessageChannel } from 'node:worker_threads';
 import { cancelled, dataLoss, internal, isEngineError } from '../../errors/engine-error.js';
 import type { Digest, LayerStore, StagedLayer } from '../../ports/storage.js';
 import type { Grant, RegistryAccess } from '../../registry/access.js';
@@ -8,9 +7,10 @@ import { blobUrl } from '../../registry/client.js';
 import type { Credentials } from '../../registry/credentials.js';
 import type { RegistryHost } from '../../registry/endpoint.js';
 import { pullScope } from '../../registry/token.js';
-import type { FetchLayerOrder, FetchLayerOutput, FetchLayerReport, LayerSource } from '../../workers/fetch-layer.js';
-import { failure, unwrap } from '../../workers/outcome.js';
+import type { FetchLayerOutput, FetchLayerReport } from '../../workers/fetch-layer.js';
 import type { WorkerPool } from '../../workers/pool.js';
+import type { LinkReport, Source } from '../../workers/task-link.js';
+import { openLink } from '../kit/transfer-link.js';
 import type { LayerEffects } from './layer.machine.js';
 import type { LayerInput, LayerView } from './pull.messages.js';
 import { Slots } from './slots.js';
@@ -116,30 +116,13 @@ export class LayerTransfers implements LayerEffects {
     const { layer, repository, credentials } = input;
     const access = this.#deps.access(host, host.isMirror ? undefined : credentials);
     const scope = pullScope(repository);
-    let grant = await access.grant(scope, signal);
-    const sourceOf = ({ endpoint, authorization }: Grant): LayerSource => ({
+    const grant = await access.grant(scope, signal);
+    const sourceOf = ({ endpoint, authorization }: Grant): Source => ({
       url: blobUrl(endpoint, repository, layer.blob.digest),
       headers: authorization === undefined ? {} : { authorization },
       tls: endpoint.tls,
     });
-
-    const { port1, port2 } = new MessageChannel();
-    const order = (message: FetchLayerOrder): void => port1.postMessage(message, []);
-    const renew = async (refused: Extract<FetchLayerReport, { type: 'refused' }>): Promise<void> => {
-      try {
-        grant = await access.grant(scope, signal, { grant, error: errorOf(refused) });
-        order({ type: 'source', source: { ok: true, value: sourceOf(grant) } });
-      } catch (error) {
-        order({ type: 'source', source: failure(error) });
-      }
-    };
-    port1.on('message', (report: FetchLayerReport) => {
-      if (report.type === 'refused') void renew(report);
-      else this.#publish(layer.chainId, report);
-    });
-    // Not the pool's own signal: that would end the thread, in which other layers may be under way.
-    const onAbort = (): void => order({ type: 'cancel' });
-    signal.addEventListener('abort', onAbort, { once: true });
+    const link = openLink<FetchLayerReport>({ access, scope, grant, sourceOf, signal, report: (report) => this.#publish(layer.chainId, report) });
     const limit = await tarLimit(staged.diffDir, layer.blob.sizeBytes);
     try {
       signal.throwIfAborted();
@@ -156,9 +139,9 @@ export class LayerTransfers implements LayerEffects {
           retryDelayMs,
           diffDir: staged.diffDir,
           tarSplitPath: staged.tarSplitPath,
-          port: port2,
+          port: link.port,
         },
-        { transferList: [port2] },
+        { transferList: [link.port] },
       );
       this.#deps.onReceived?.(layer.blob.sizeBytes);
       return output;
@@ -166,12 +149,11 @@ export class LayerTransfers implements LayerEffects {
       const isFull = limit.isDisk && isEngineError(error) && error.code === 'LAYER_TOO_LARGE';
       throw isFull ? internal(`layer ${layer.blob.digest}: no space left on device`, { code: 'ENOSPC', cause: error }) : error;
     } finally {
-      signal.removeEventListener('abort', onAbort);
-      port1.close();
+      link.close();
     }
   }
 
-  #publish(chainId: Digest, report: Exclude<FetchLayerReport, { type: 'refused' }>): void {
+  #publish(chainId: Digest, report: FetchLayerReport | Exclude<LinkReport, { type: 'refused' }>): void {
     const { publish } = this.#deps;
     switch (report.type) {
       case 'started':
@@ -184,14 +166,6 @@ export class LayerTransfers implements LayerEffects {
       case 'extracting':
         return publish(chainId, { phase: report.type, bytes: report.bytes });
     }
-  }
-}
-
-function errorOf({ error }: Extract<FetchLayerReport, { type: 'refused' }>): unknown {
-  try {
-    return unwrap(error);
-  } catch (unwrapped) {
-    return isEngineError(unwrapped) ? unwrapped : undefined;
   }
 }
 

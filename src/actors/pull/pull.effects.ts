@@ -1,10 +1,11 @@
 /** The work of a pull: resolve at the first host that can, bring the layers in, register the image. */
 import { cancelled, isEngineError } from '../../errors/engine-error.js';
-import { canonicalString, familiarName, familiarString } from '../../images/reference.js';
+import { canonicalName, canonicalString, familiarName, familiarString } from '../../images/reference.js';
 import type { FileImageStore } from '../../images/store.js';
 import { eventAttributes, type ImageEmit } from '../../images/removal.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
 import { type RegistryAccess, withGrant } from '../../registry/access.js';
+import type { BlobRecords } from '../../registry/blob-records.js';
 import { listTags } from '../../registry/client.js';
 import { explainFailure, resolveImage, type ResolvedLayer } from '../../registry/resolve.js';
 import { pullScope } from '../../registry/token.js';
@@ -18,6 +19,7 @@ import { Slots } from './slots.js';
 export interface PullEffectDeps {
   readonly images: FileImageStore;
   readonly layers: LayerStore;
+  readonly records: BlobRecords;
   readonly transfers: LayerDirectory;
   readonly accessTo: (domain: string, credentials: PullInput['credentials']) => Promise<RegistryAccess[]>;
   readonly board: (job: PullJob) => ProgressBoard;
@@ -161,15 +163,17 @@ export class PullWork implements PullEffects {
   }
 
   async register({ pull, located }: PullJob): Promise<void> {
-    const { images, emit } = this.#deps;
+    const { images, records, emit } = this.#deps;
     const { image } = located;
     const { reference } = pull;
+    const repository = canonicalName(reference);
     const board = this.#deps.board({ pull, located });
     try {
       const stored = await images.create(image.configBytes);
+      await Promise.all(image.layers.map(({ diffId, blob }) => records.add(diffId, { digest: blob.digest, sizeBytes: blob.sizeBytes, mediaType: blob.mediaType, repository })));
       board.say({ status: `Digest: ${image.digest}` });
       const isNews = !images.stillNames(canonicalString(reference), stored.id);
-      await images.addDigest(`${canonicalString({ domain: reference.domain, path: reference.path })}@${image.digest}`, stored.id);
+      await images.addDigest(`${repository}@${image.digest}`, stored.id);
       if (isNews && reference.digest === undefined) await images.tag(canonicalString(reference), stored.id);
       for (const warning of image.warnings) board.say({ status: warning });
       const shown = familiarString(reference);

@@ -3,6 +3,7 @@ import type { FileImageStore } from '../../images/store.js';
 import type { ImageEmit } from '../../images/removal.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { Logger } from '../../ports/logger.js';
+import type { BlobRecords } from '../../registry/blob-records.js';
 import type { RegistryRules } from '../../registry/endpoint.js';
 import { DEFAULT_LIMITS, type HttpLimits } from '../../registry/http.js';
 import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
@@ -26,6 +27,7 @@ export interface PullSystemDeps {
   readonly pool: WorkerPool;
   readonly maxTransfers: number;
   readonly emit: ImageEmit;
+  readonly records: BlobRecords;
   /** These three are asked anew for every pull, so that a reload counts for the next one. */
   readonly rules: () => RegistryRules;
   readonly maxConcurrentDownloads: () => number;
@@ -87,6 +89,7 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
   const work = new PullWork({
     images,
     layers,
+    records: deps.records,
     transfers,
     accessTo: (domain, credentials) => sessions.accessTo(domain, credentials),
     board: (job) => boards.board(job),

@@ -4,7 +4,7 @@ import { isEngineError, unavailable } from '../../errors/engine-error.js';
 import type { Logger } from '../../ports/logger.js';
 import type { Grant, RegistryAccess } from '../../registry/access.js';
 import { type Credentials, credentialsKey } from '../../registry/credentials.js';
-import { hostsFor, type RegistryHost, type RegistryRules } from '../../registry/endpoint.js';
+import { hostsFor, registryOf, type RegistryHost, type RegistryRules } from '../../registry/endpoint.js';
 import type { HttpLimits } from '../../registry/http.js';
 import { type Collection, createCollection } from '../kit/collection.js';
 import type { Replies } from '../kit/replies.js';
@@ -48,6 +48,11 @@ export class RegistrySessions {
   async accessTo(domain: string, credentials: Credentials | undefined): Promise<RegistryAccess[]> {
     const hosts = await hostsFor(domain, this.#deps.rules());
     return hosts.map((host) => this.access(host, host.isMirror ? undefined : credentials));
+  }
+
+  /** The way to the registry of a domain itself, for what a mirror does not do: pushes and logins. */
+  async ownAccessTo(domain: string, credentials: Credentials | undefined): Promise<RegistryAccess> {
+    return this.access(await registryOf(domain, this.#deps.rules()), credentials);
   }
 
   /** The way to one host; its session is made when it is first used. */

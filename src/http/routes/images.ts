@@ -1,5 +1,5 @@
 /** Image operations of the Engine API. */
-import { conflict, forbidden, invalid, messageOf, notFound } from '../../errors/engine-error.js';
+import { conflict, forbidden, invalid, messageOf } from '../../errors/engine-error.js';
 import { bytesMessage, encodeMessage, errorMessage, type ProgressMessage } from '../../actors/pull/progress.js';
 import type { Pulls } from '../../actors/pull/pulls.js';
 import { chainOf } from '../../images/chain.js';
@@ -15,9 +15,10 @@ import type { ContainerConfig } from '../../ports/container.js';
 import type { Image } from '../../ports/images.js';
 import type { LayerStore } from '../../ports/storage.js';
 import { decodeCredentials } from '../../registry/credentials.js';
-import { canRun, formatPlatform, hostPlatform, parsePlatform, type Platform } from '../../registry/platform.js';
+import { hostPlatform, parsePlatform, type Platform } from '../../registry/platform.js';
 import { parseFilters } from '../api/filters.js';
 import { decodeCommitConfig, decodePrune, decodeSelection, historyJson, inspectJson, summaryJson } from '../api/images.js';
+import { platformObject, requirePlatform } from '../api/platform.js';
 import type { Exchange } from '../exchange.js';
 import { pump, type ResponseStream } from '../response-stream.js';
 import { route, type Route } from '../route.js';
@@ -190,30 +191,6 @@ function newName(repo: string, tag: string): string {
     throw invalid('refusing to create an ambiguous tag using digest algorithm as name', { code: 'INVALID_REFERENCE' });
   }
   return familiarString(named);
-}
-
-/** In these queries a platform is a JSON object. */
-function platformObject(text: string): Platform {
-  let parsed: { os?: unknown; architecture?: unknown; variant?: unknown } | null;
-  try {
-    parsed = JSON.parse(text);
-  } catch (error) {
-    throw invalid(`invalid platform: ${text}`, { code: 'INVALID_PLATFORM', cause: error });
-  }
-  const { os, architecture, variant } = parsed ?? {};
-  if (typeof os !== 'string' || typeof architecture !== 'string' || os === '' || architecture === '') {
-    throw invalid('invalid platform: both os and architecture must be provided', { code: 'INVALID_PLATFORM' });
-  }
-  return { os, architecture, variant: typeof variant === 'string' ? variant : '' };
-}
-
-function requirePlatform({ config }: Image, wanted: Platform, name: string): void {
-  const own = { os: config.os, architecture: config.architecture, variant: config.variant ?? '' };
-  if (canRun(wanted, own)) return;
-  throw notFound(
-    `image with reference ${name} was found but its platform (${formatPlatform(own)}) does not match the specified platform (${formatPlatform(wanted)})`,
-    { code: 'PLATFORM_MISMATCH' },
-  );
 }
 
 /** Bytes of each image's layers that other images have too. */

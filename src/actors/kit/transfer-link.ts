@@ -1,0 +1,63 @@
+/** The main thread's end of a transfer task's link: renews what a registry refused, passes cancellation on. */
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { isEngineError } from '../../errors/engine-error.js';
+import type { Grant, RegistryAccess } from '../../registry/access.js';
+import { failure, type Outcome, unwrap } from '../../workers/outcome.js';
+import type { LinkOrder, LinkReport, Source } from '../../workers/task-link.js';
+
+export interface TransferLinkOptions<Report> {
+  readonly access: RegistryAccess;
+  readonly scope: string;
+  /** What the task starts with. */
+  readonly grant: Grant;
+  readonly sourceOf: (grant: Grant) => Source;
+  readonly signal: AbortSignal;
+  readonly report: (report: Report | Exclude<LinkReport, { readonly type: 'refused' }>) => void;
+}
+
+export interface TransferLink {
+  /** For the task; to be moved to it. */
+  readonly port: MessagePort;
+  close(): void;
+}
+
+export function openLink<Report extends { readonly type: string }>(options: TransferLinkOptions<Report>): TransferLink {
+  const { access, scope, sourceOf, signal } = options;
+  const { port1: near, port2: port } = new MessageChannel();
+  let { grant } = options;
+  const order = (message: LinkOrder): void => near.postMessage(message, []);
+  const renew = async (refused: Outcome): Promise<void> => {
+    try {
+      grant = await access.grant(scope, signal, { grant, error: errorOf(refused) });
+      order({ type: 'source', source: { ok: true, value: sourceOf(grant) } });
+    } catch (error) {
+      order({ type: 'source', source: failure(error) });
+    }
+  };
+  near.on('message', (report: Report | LinkReport) => {
+    if (isRefused(report)) void renew(report.error);
+    else options.report(report);
+  });
+  // Not the pool's own signal: that would end the thread, in which other transfers may be under way.
+  const onAbort = (): void => order({ type: 'cancel' });
+  signal.addEventListener('abort', onAbort, { once: true });
+  return {
+    port,
+    close: () => {
+      signal.removeEventListener('abort', onAbort);
+      near.close();
+    },
+  };
+}
+
+function isRefused(report: { readonly type: string }): report is Extract<LinkReport, { readonly type: 'refused' }> {
+  return report.type === 'refused';
+}
+
+function errorOf(outcome: Outcome): unknown {
+  try {
+    return unwrap(outcome);
+  } catch (error) {
+    return isEngineError(error) ? error : undefined;
+  }
+}

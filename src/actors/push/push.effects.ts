@@ -1,0 +1,196 @@
+/** The work of a push: every layer, then the configuration, then the manifest under its tag. */
+import { cancelled, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
+import { chainOf } from '../../images/chain.js';
+import { canonicalName, canonicalString, familiarName, familiarString, type ImageReference, parseReference } from '../../images/reference.js';
+import { eventAttributes, type ImageEmit } from '../../images/removal.js';
+import type { FileImageStore } from '../../images/store.js';
+import type { Image } from '../../ports/images.js';
+import type { Digest } from '../../ports/storage.js';
+import { type RegistryAccess, withGrant } from '../../registry/access.js';
+import type { CallOptions } from '../../registry/client.js';
+import type { Credentials } from '../../registry/credentials.js';
+import { factsOf } from '../../registry/failure.js';
+import { formatFor, type ManifestFormat, type PushedBlob, type WrittenManifest, writeManifest } from '../../registry/manifest-writer.js';
+import { pushScope } from '../../registry/token.js';
+import { finishUpload, headBlob, placeOf, putManifest, startUpload } from '../../registry/upload.js';
+import { bytesMessage, stateMessage } from '../pull/progress.js';
+import type { ProgressBoard } from '../pull/progress-board.js';
+import { Slots } from '../pull/slots.js';
+import type { PushEffects } from './push.machine.js';
+import type { PushInput } from './push.messages.js';
+import { type LayerToPush, type UploadDeps, uploadLayer, type UploadTarget, type UploadView } from './upload.effects.js';
+
+export interface PushEffectDeps extends UploadDeps {
+  readonly images: FileImageStore;
+  /** The registry itself, never a mirror. */
+  readonly accessTo: (domain: string, credentials: Credentials | undefined) => Promise<RegistryAccess>;
+  readonly board: (push: PushInput) => ProgressBoard;
+  readonly emit: ImageEmit;
+  readonly maxConcurrentUploads: () => number;
+}
+
+export class PushWork implements PushEffects {
+  readonly #deps: PushEffectDeps;
+  readonly #aborts = new Map<string, AbortController>();
+  /** Uploads under way by repository and layer: a second one waits, and then finds the layer there. */
+  readonly #uploading = new Map<string, Promise<unknown>>();
+
+  constructor(deps: PushEffectDeps) {
+    this.#deps = deps;
+  }
+
+  cancel(id: string): void {
+    this.#aborts.get(id)?.abort(cancelled('the push is not wanted any more'));
+  }
+
+  async push(push: PushInput): Promise<void> {
+    const abort = new AbortController();
+    this.#aborts.set(push.id, abort);
+    const board = this.#deps.board(push);
+    try {
+      const { reference, credentials } = push;
+      const references = this.#selected(reference);
+      const access = await this.#deps.accessTo(reference.domain, credentials);
+      for (const one of references) await this.#pushTag(one, access, board, abort.signal);
+      const [first] = references;
+      const image = first && this.#imageOf(first);
+      if (image) this.#deps.emit('push', familiarString(reference), eventAttributes(image, familiarName(reference)));
+    } catch (error) {
+      throw abort.signal.aborted ? abort.signal.reason : error;
+    } finally {
+      this.#aborts.delete(push.id);
+    }
+  }
+
+  /** The tags to push, which exist. Throws with the texts of the reference engine. */
+  #selected(reference: ImageReference): readonly ImageReference[] {
+    const { images } = this.#deps;
+    if (reference.digest !== undefined) throw invalid('cannot push a digest reference', { code: 'INVALID_REFERENCE' });
+    const prefix = `${canonicalName(reference)}:`;
+    const tags = images.list().flatMap(({ id }) => images.namesOf(id).filter((name) => name.startsWith(prefix)));
+    if (tags.length === 0) throw notFound(`An image does not exist locally with the tag: ${familiarName(reference)}`, { code: 'NO_SUCH_IMAGE' });
+    if (reference.tag === undefined) return tags.sort().map(parseReference);
+    if (!tags.includes(canonicalString(reference))) throw notFound(`tag does not exist: ${familiarString(reference)}`, { code: 'NO_SUCH_IMAGE' });
+    return [reference];
+  }
+
+  #imageOf(reference: ImageReference): Image | undefined {
+    const id = this.#deps.images.idOf(canonicalString(reference));
+    return id && this.#deps.images.get(id);
+  }
+
+  async #pushTag(reference: ImageReference, access: RegistryAccess, board: ProgressBoard, signal: AbortSignal): Promise<void> {
+    const { images, layers } = this.#deps;
+    const image = this.#imageOf(reference);
+    if (!image) throw notFound(`tag does not exist: ${familiarString(reference)}`, { code: 'NO_SUCH_IMAGE' });
+    const { topLayer } = image;
+    // The image may be removed meanwhile; what is being pushed stays.
+    if (topLayer !== undefined) layers.retain(topLayer);
+    try {
+      const config = await images.configBytes(image.id);
+      const target: UploadTarget = { access, domain: reference.domain, path: reference.path };
+      const blobs = await this.#uploadLayers(image, target, board, signal);
+      await pushConfig(target, image.id, config, signal);
+      const manifest = await pushManifest(target, reference.tag ?? 'latest', config, blobs, signal);
+      const { digest, bytes } = manifest;
+      board.say({ status: `${reference.tag ?? 'latest'}: digest: ${digest} size: ${bytes.length}` });
+      board.say({ progressDetail: {}, aux: { Tag: reference.tag ?? 'latest', Digest: digest, Size: bytes.length } });
+      if (images.get(image.id)) await images.addDigest(`${canonicalName(reference)}@${digest}`, image.id);
+    } finally {
+      if (topLayer !== undefined) await layers.release(topLayer);
+    }
+  }
+
+  async #uploadLayers(image: Image, target: UploadTarget, board: ProgressBoard, signal: AbortSignal): Promise<readonly PushedBlob[]> {
+    const diffIds = image.config.rootfs.diff_ids;
+    const chain = chainOf(diffIds);
+    const layers = diffIds.map((diffId, index): LayerToPush => ({ diffId, chainId: chain[index] ?? diffId }));
+    const slots = new Slots(this.#deps.maxConcurrentUploads());
+    // One failed layer ends the others of this push.
+    const abort = new AbortController();
+    const either = AbortSignal.any([signal, abort.signal]);
+    let failure: unknown;
+    const blobs = new Map<number, PushedBlob>();
+    const one = async (layer: LayerToPush, index: number): Promise<void> => {
+      const id = layer.diffId.slice(7, 19);
+      const total = this.#deps.layers.find(layer.chainId)?.sizeBytes ?? 0;
+      const state = (status: string): void => board.publish(id, status, stateMessage(status, id));
+      const free = await slots.take(either, () => state('Waiting'));
+      try {
+        blobs.set(index, await this.#uploadOnce(layer, target, (view) => showUpload(board, id, total, view), either));
+      } finally {
+        free();
+      }
+    };
+    for (const { diffId } of layers.toReversed()) board.publish(diffId.slice(7, 19), 'Preparing', stateMessage('Preparing', diffId.slice(7, 19)));
+    await Promise.all(
+      layers
+        .map((layer, index) => ({ layer, index }))
+        .toReversed()
+        .map(({ layer, index }) =>
+          one(layer, index).catch((error: unknown) => {
+            failure ??= error;
+            abort.abort(cancelled('another layer of the image failed'));
+          }),
+        ),
+    );
+    if (failure !== undefined) throw signal.aborted ? signal.reason : failure;
+    return [...blobs].sort(([a], [b]) => a - b).map(([, blob]) => blob);
+  }
+
+  async #uploadOnce(layer: LayerToPush, target: UploadTarget, show: (view: UploadView) => void, signal: AbortSignal): Promise<PushedBlob> {
+    const key = `${target.domain}/${target.path} ${layer.diffId}`;
+    for (let other = this.#uploading.get(key); other; other = this.#uploading.get(key)) await other.catch(() => undefined); // its own push hears of it
+    signal.throwIfAborted();
+    const upload = uploadLayer(this.#deps, layer, target, show, signal).finally(() => this.#uploading.delete(key));
+    this.#uploading.set(key, upload);
+    return upload;
+  }
+}
+
+async function pushConfig({ access, path }: UploadTarget, id: Digest, config: Buffer, signal: AbortSignal): Promise<void> {
+  const options: CallOptions = { limits: access.limits, signal };
+  await withGrant(access, pushScope(path), signal, async (grant) => {
+    const place = placeOf(grant, path);
+    if ((await headBlob(place, id, options)) !== undefined) return;
+    const upload = await startUpload(place, options);
+    if (upload !== 'mounted') await finishUpload(place, upload, id, options, config);
+  });
+}
+
+/** In the format that suits the layers, and in the other one when the registry does not take that. */
+async function pushManifest({ access, path }: UploadTarget, tag: string, config: Buffer, blobs: readonly PushedBlob[], signal: AbortSignal): Promise<WrittenManifest> {
+  const put = async (format: ManifestFormat): Promise<WrittenManifest> => {
+    const manifest = writeManifest(format, config, blobs);
+    await withGrant(access, pushScope(path), signal, (grant) => putManifest(placeOf(grant, path), tag, manifest, { limits: access.limits, signal }));
+    return manifest;
+  };
+  const format = formatFor(blobs);
+  try {
+    return await put(format);
+  } catch (error) {
+    const { status, registryCode } = factsOf(error);
+    const isRefused = isEngineError(error) && (status === 415 || registryCode === 'MANIFEST_INVALID' || registryCode === 'UNSUPPORTED');
+    if (!isRefused || signal.aborted) throw error;
+    return put(format === 'oci' ? 'docker' : 'oci');
+  }
+}
+
+/** What clients see of an upload, in the words of the classic stream. */
+function showUpload(board: ProgressBoard, id: string, total: number, view: UploadView): void {
+  const state = (status: string): void => board.publish(id, status, stateMessage(status, id));
+  switch (view.phase) {
+    case 'pushing':
+      // The archive is a little longer than the files that the total counts.
+      return board.publish(id, 'Pushing', bytesMessage('Pushing', id, Math.min(view.bytes, total), total));
+    case 'retrying':
+      return board.publish(id, 'Retrying', stateMessage(`Retrying in ${view.seconds} second${view.seconds === 1 ? '' : 's'}`, id));
+    case 'exists':
+      return state('Layer already exists');
+    case 'mounted':
+      return state(`Mounted from ${view.from}`);
+    case 'pushed':
+      if (total > 0) board.publish(id, 'Pushing', bytesMessage('Pushing', id, total, total));
+      return state('Pushed');
+  }
+}

@@ -1,0 +1,54 @@
+/** Everything of pushes put together. */
+import type { ImageEmit } from '../../images/removal.js';
+import type { FileImageStore } from '../../images/store.js';
+import type { Logger } from '../../ports/logger.js';
+import type { LayerStore } from '../../ports/storage.js';
+import type { BlobRecords } from '../../registry/blob-records.js';
+import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
+import type { Replies } from '../kit/replies.js';
+import type { RegistrySessions } from '../registry-session/sessions.js';
+import { PushWork } from './push.effects.js';
+import { createPushMachine, type PushHooks } from './push.machine.js';
+import { PushBoards, Pushes } from './pushes.js';
+
+export interface PushSystemDeps {
+  readonly replies: Replies;
+  readonly log: Logger;
+  readonly images: FileImageStore;
+  readonly layers: LayerStore;
+  readonly records: BlobRecords;
+  readonly sessions: RegistrySessions;
+  /** One of its own, so that pulls do not wait for pushes. */
+  readonly pool: WorkerPool;
+  readonly emit: ImageEmit;
+  /** These two are asked anew for every push, so that a reload counts for the next one. */
+  readonly maxConcurrentUploads: () => number;
+  readonly maxAttempts: () => number;
+  /** The n-th retry of a layer waits n times this long; 5 s unless a test is in a hurry. */
+  readonly retryDelayMs?: number;
+}
+
+const RETRY_DELAY_MS = 5000;
+
+/** The pool for `createPushSystem`: few threads, as compressing is done by zlib's own. */
+export function createPushPool(cores: number): WorkerPool {
+  return createWorkerPool({ maxThreads: Math.min(Math.max(cores - 1, 1), 3), tasksPerThread: 5 });
+}
+
+/** The collection is to be started as a child of the root actor, and connected to it. */
+export function createPushSystem(deps: PushSystemDeps): Pushes {
+  const { replies, log, sessions } = deps;
+  const boards = new PushBoards();
+  const work = new PushWork({
+    ...deps,
+    retryDelayMs: deps.retryDelayMs ?? RETRY_DELAY_MS,
+    accessTo: (domain, credentials) => sessions.ownAccessTo(domain, credentials),
+    board: (push) => boards.board(push),
+  });
+  const hooks: PushHooks = {
+    cancel: (id) => work.cancel(id),
+    board: (push) => boards.board(push),
+    close: (id, error) => boards.close(id, error),
+  };
+  return new Pushes(replies, log, createPushMachine(work, hooks, replies), hooks);
+}

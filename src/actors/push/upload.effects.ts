@@ -1,0 +1,134 @@
+/** The upload of one layer: found in the repository, taken over from another one, or compressed and sent by a worker. */
+import { isEngineError } from '../../errors/engine-error.js';
+import type { Digest, LayerStore } from '../../ports/storage.js';
+import { type Grant, type RegistryAccess, withGrant } from '../../registry/access.js';
+import type { BlobRecord, BlobRecords } from '../../registry/blob-records.js';
+import { type PushedBlob, PUSHED_LAYER_TYPE } from '../../registry/manifest-writer.js';
+import { pushScope } from '../../registry/token.js';
+import { headBlob, placeOf, startUpload, type UploadState } from '../../registry/upload.js';
+import type { WorkerPool } from '../../workers/pool.js';
+import type { PushLayerReport } from '../../workers/push-layer.js';
+import { openLink } from '../kit/transfer-link.js';
+
+export interface UploadDeps {
+  readonly layers: LayerStore;
+  readonly records: BlobRecords;
+  readonly pool: WorkerPool;
+  readonly retryDelayMs: number;
+  readonly maxAttempts: () => number;
+}
+
+export interface LayerToPush {
+  readonly diffId: Digest;
+  readonly chainId: Digest;
+}
+
+export interface UploadTarget {
+  readonly access: RegistryAccess;
+  /** `docker.io`, and the path of the repository there. */
+  readonly domain: string;
+  readonly path: string;
+}
+
+/** How far an upload is; what readers see. */
+export type UploadView =
+  | { readonly phase: 'pushing'; readonly bytes: number }
+  | { readonly phase: 'retrying'; readonly seconds: number }
+  | { readonly phase: 'exists' | 'pushed' }
+  | { readonly phase: 'mounted'; readonly from: string };
+
+/** Digests that a registry is asked for before the layer is sent, and repositories that it is asked to mount from. */
+const MAX_CHECKS = 3;
+const MAX_MOUNTS = 3;
+
+/** Resolves when the repository has the layer. */
+export async function uploadLayer(deps: UploadDeps, layer: LayerToPush, target: UploadTarget, show: (view: UploadView) => void, signal: AbortSignal): Promise<PushedBlob> {
+  const { records } = deps;
+  const { domain, path } = target;
+  const repository = `${domain}/${path}`;
+  const known = await records.of(layer.diffId);
+  const blob = (await findBlob(target, known, show, signal)) ?? (await sendLayer(deps, layer, target, known, show, signal));
+  await records.add(layer.diffId, { ...blob, repository });
+  return blob;
+}
+
+async function findBlob({ access, domain, path }: UploadTarget, known: readonly BlobRecord[], show: (view: UploadView) => void, signal: AbortSignal): Promise<PushedBlob | undefined> {
+  const here = known.filter(({ repository }) => repository === `${domain}/${path}`);
+  const candidates = new Map([...here, ...known].map((record) => [record.digest, record]));
+  for (const { digest, mediaType, sizeBytes } of [...candidates.values()].slice(0, MAX_CHECKS)) {
+    const found = await withGrant(access, pushScope(path), signal, (grant) => headBlob(placeOf(grant, path), digest, { limits: access.limits, signal }));
+    if (found === undefined) continue;
+    show({ phase: 'exists' });
+    return { digest, mediaType, sizeBytes };
+  }
+  return undefined;
+}
+
+async function sendLayer(
+  deps: UploadDeps,
+  layer: LayerToPush,
+  target: UploadTarget,
+  known: readonly BlobRecord[],
+  show: (view: UploadView) => void,
+  signal: AbortSignal,
+): Promise<PushedBlob> {
+  const { access, domain, path } = target;
+  const prefix = `${domain}/`;
+  const elsewhere = known.filter(({ repository }) => repository.startsWith(prefix) && repository !== prefix + path).slice(0, MAX_MOUNTS);
+  let begun: UploadState | undefined;
+  for (const record of elsewhere) {
+    const from = record.repository.slice(prefix.length);
+    const answer = await mount(target, record, from, signal);
+    if (answer === 'mounted') {
+      show({ phase: 'mounted', from });
+      return record;
+    }
+    begun = answer;
+  }
+  const blob = await runUpload(deps, layer, access, path, begun, show, signal);
+  show({ phase: 'pushed' });
+  return { ...blob, mediaType: PUSHED_LAYER_TYPE };
+}
+
+/** A registry that will not mount begins an upload instead; one that does not even know how is asked for one later. */
+async function mount({ access, path }: UploadTarget, { digest }: BlobRecord, from: string, signal: AbortSignal): Promise<UploadState | 'mounted' | undefined> {
+  try {
+    return await withGrant(access, pushScope(path, [from]), signal, (grant) => startUpload(placeOf(grant, path), { limits: access.limits, signal }, { digest, from }));
+  } catch (error) {
+    if (signal.aborted || !isEngineError(error) || error.kind === 'unavailable') throw error;
+    return undefined;
+  }
+}
+
+async function runUpload(
+  { layers, pool, retryDelayMs, maxAttempts }: UploadDeps,
+  { chainId }: LayerToPush,
+  access: RegistryAccess,
+  path: string,
+  upload: UploadState | undefined,
+  show: (view: UploadView) => void,
+  signal: AbortSignal,
+): Promise<{ readonly digest: Digest; readonly sizeBytes: number }> {
+  const scope = pushScope(path);
+  const grant = await access.grant(scope, signal);
+  const sourceOf = (one: Grant): ReturnType<typeof placeOf> => placeOf(one, path);
+  const link = openLink<PushLayerReport>({
+    access,
+    scope,
+    grant,
+    sourceOf,
+    signal,
+    report: (report) => show(report.type === 'retrying' ? { phase: 'retrying', seconds: report.seconds } : { phase: 'pushing', bytes: report.bytes }),
+  });
+  const { close, ...tar } = layers.openTar(chainId);
+  try {
+    return await pool.run(
+      'push-layer',
+      { ...tar, source: sourceOf(grant), limits: access.limits, upload, maxAttempts: maxAttempts(), retryDelayMs, port: link.port },
+      { transferList: [link.port] },
+    );
+  } finally {
+    close();
+    link.close();
+  }
+}

@@ -1,0 +1,69 @@
+/**
+ * Which blobs in which repositories are known to hold a layer. With that a push finds a layer that is there already and
+ * one that the registry can take from another repository. Only hints: a registry is asked before one is believed.
+ */
+import { mkdir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isEngineError } from '../errors/engine-error.js';
+import type { Digest } from '../ports/storage.js';
+import { readRecord, writeRecord } from '../storage/record-store.js';
+
+export interface BlobRecord {
+  readonly digest: Digest;
+  readonly sizeBytes: number;
+  readonly mediaType: string;
+  /** `docker.io/library/alpine`. */
+  readonly repository: string;
+}
+
+/** Of one layer; the oldest are forgotten. */
+const MAX_RECORDS = 32;
+
+export class BlobRecords {
+  readonly #dir: string;
+  readonly #writing = new Map<Digest, Promise<void>>();
+
+  /** @param dir `<dataRoot>/image/distribution`, a record per diff ID; made when missing. */
+  constructor(dir: string) {
+    this.#dir = dir;
+  }
+
+  /** Makes the directory and removes what is known of layers that are gone. */
+  async load(diffIds: ReadonlySet<string>): Promise<void> {
+    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    const names = await readdir(this.#dir);
+    await Promise.all(names.filter((name) => !diffIds.has(`sha256:${name.replace(/\.json$/, '')}`)).map((name) => rm(join(this.#dir, name), { force: true })));
+  }
+
+  /** The newest first. A record that is damaged counts as none. */
+  async of(diffId: Digest): Promise<readonly BlobRecord[]> {
+    try {
+      return ((await readRecord(this.#path(diffId))) as BlobRecord[] | undefined) ?? [];
+    } catch (error) {
+      if (isEngineError(error, 'data-loss')) return [];
+      throw error;
+    }
+  }
+
+  /** Notes that a repository has the layer as this blob. */
+  async add(diffId: Digest, record: BlobRecord): Promise<void> {
+    const write = async (): Promise<void> => {
+      const known = await this.of(diffId);
+      const isEqual = (one: BlobRecord): boolean => one.digest === record.digest && one.repository === record.repository;
+      if (known.some(isEqual)) return;
+      await writeRecord(this.#path(diffId), [record, ...known].slice(0, MAX_RECORDS));
+    };
+    const before = this.#writing.get(diffId) ?? Promise.resolve();
+    const done = before.then(write, write);
+    this.#writing.set(diffId, done);
+    try {
+      await done;
+    } finally {
+      if (this.#writing.get(diffId) === done) this.#writing.delete(diffId);
+    }
+  }
+
+  #path(diffId: Digest): string {
+    return join(this.#dir, `${diffId.slice(7)}.json`);
+  }
+}
