@@ -1,6 +1,6 @@
 /** The composition root: puts drivers, actors and routes together. Only this file and main.ts know the concrete classes. */
 import { randomUUID } from 'node:crypto';
-import { mkdir, rm } from 'node:fs/promises';
+import { mkdir, readFile, rm } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { createActor } from 'xstate';
@@ -24,6 +24,7 @@ import { stopContainers } from './actors/engine/shutdown.js';
 import { SystemService } from './actors/engine/system.js';
 import { HealthChecks } from './actors/health/directory.js';
 import { runProbe } from './actors/health/probe.js';
+import { StatsFeeds } from './actors/stats/feeds.js';
 import { ExecDirectory } from './actors/exec/directory.js';
 import { Replies } from './actors/kit/replies.js';
 import { createPullSystem, createTransferPool } from './actors/pull/system.js';
@@ -45,6 +46,7 @@ import { networkRoutes } from './http/routes/networks.js';
 import { pingRoutes } from './http/routes/ping.js';
 import { registryRoutes } from './http/routes/registry.js';
 import { volumeRoutes } from './http/routes/volumes.js';
+import { statsRoutes } from './http/routes/stats.js';
 import { systemRoutes } from './http/routes/system.js';
 import { invalid } from './errors/engine-error.js';
 import { importImage } from './images/import.js';
@@ -58,7 +60,7 @@ import { useProxies } from './registry/proxy.js';
 import { checkRequirements, hostWarnings } from './requirements.js';
 import { cgroupsPathFor, parentCgroup } from './runtime/cgroup-path.js';
 import { shareRealtime } from './runtime/cpu-realtime.js';
-import { readHostFacts } from './runtime/host-facts.js';
+import { parseCgroupMounts, readHostFacts } from './runtime/host-facts.js';
 import { buildResources } from './runtime/resources.js';
 import { loadSeccompProfile } from './runtime/seccomp.js';
 import { createSpecBuilder } from './runtime/spec-builder.js';
@@ -70,6 +72,7 @@ import { releaseWhenIdle } from './sys/memory.js';
 import { emptyDirectory } from './sys/temporary-directory.js';
 import { readRecord, writeRecord } from './storage/record-store.js';
 import { LocalVolumes } from './storage/volumes.js';
+import { createStatsReader } from './stats/reader.js';
 import { createStdio, reopenStdio } from './supervisor/stdio.js';
 import { createSupervisor } from './supervisor/supervisor.js';
 import { PRODUCT_VERSION } from './version.js';
@@ -204,7 +207,9 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   const hooks = createContainerHooks(deps, (id, record) => {
     containers.publish(id, record);
     healthChecks.observe(id, record);
-    if (!record) execs.removeOf(id);
+    if (record) return;
+    execs.removeOf(id);
+    statsFeeds.removed(id);
   });
   const machine = createContainerMachine(createContainerEffects(deps, ios, (record, signal) => hooks.emit('kill', record, { signal: String(signal) })), hooks, replies);
   const containers = new ContainerDirectory(
@@ -271,6 +276,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     probe: (container, plan, signal) => runProbe(execs, container, plan, signal),
     report: (id, startedAt, result) => containers.tell(id, { type: 'health.probed', startedAt, result }),
   });
+  const statsFeeds = new StatsFeeds({ log, reader: await createStatsReader(parseCgroupMounts(await readFile('/proc/self/mountinfo', 'utf8'))), container: (id) => containers.get(id) });
   const transferPool = createTransferPool(availableParallelism());
   const blobRecords = new BlobRecords(inData('image', 'distribution'));
   const pulls = createPullSystem({
@@ -343,6 +349,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
       ...systemRoutes(system),
       ...containerRoutes({ containers, services, view, imageId: (reference) => imageIdOf(images, reference), isAncestor: (image, ancestor) => isAncestor(images, image, ancestor) }),
       ...containerStreamRoutes({ containers, ios, logs, services, dir: (id) => records.dir(id) }),
+      ...statsRoutes({ containers, feeds: statsFeeds }),
       ...execRoutes({ containers, services, execs }),
       ...imageRoutes({
         images,

@@ -1,0 +1,146 @@
+/**
+ * Statistics for any number of followers: a container that is followed is read once a second, whoever and however many
+ * follow it. A follower that is behind gets the latest, not all.
+ */
+import type { Logger } from '../../ports/logger.js';
+import { isEngineError } from '../../errors/engine-error.js';
+import type { ContainerUsage, StatsReader } from '../../ports/stats.js';
+import type { ContainerRecord } from '../container/container.record.js';
+
+const INTERVAL_MS = 1000;
+
+/** One reading; undefined usage: the container did not run. */
+export interface Sample {
+  readonly usage: ContainerUsage | undefined;
+}
+
+export interface FeedDeps {
+  readonly log: Logger;
+  readonly reader: StatsReader;
+  /** What readers see of a container. */
+  readonly container: (id: string) => ContainerRecord | undefined;
+}
+
+export class StatsFeeds {
+  readonly #feeds = new Map<string, Feed>();
+
+  constructor(private readonly deps: FeedDeps) {}
+
+  /** One reading now. */
+  async once(id: string): Promise<Sample> {
+    const container = this.deps.container(id);
+    if (!container || container.state.pid === 0) return { usage: undefined };
+    try {
+      return { usage: await this.deps.reader.read({ id, pid: container.state.pid, usesHostNetwork: container.hostConfig.NetworkMode === 'host' }) };
+    } catch (error) {
+      if (!isEngineError(error, 'not-found')) throw error;
+      return { usage: undefined };
+    }
+  }
+
+  /**
+   * Readings from now on, the first at once unless the container is followed already: then the latest is the first.
+   * Ends when the container is removed; `return()` settles a pending `next`.
+   */
+  follow(id: string): AsyncIterableIterator<Sample> {
+    let feed = this.#feeds.get(id);
+    if (!feed) {
+      feed = new Feed(
+        () => this.#read(id),
+        () => this.#feeds.delete(id),
+      );
+      this.#feeds.set(id, feed);
+    }
+    return feed.join();
+  }
+
+  /** Ends the feeds of a container that is gone. */
+  removed(id: string): void {
+    this.#feeds.get(id)?.end();
+  }
+
+  /** How many containers are read regularly at the moment. */
+  get size(): number {
+    return this.#feeds.size;
+  }
+
+  #read(id: string): Promise<Sample> {
+    return this.once(id).catch((error: unknown) => {
+      this.deps.log.warn({ err: error, container: id }, 'statistics cannot be read');
+      return { usage: undefined };
+    });
+  }
+}
+
+class Feed {
+  readonly #followers = new Set<Follower>();
+  #latest: Sample | undefined;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly read: () => Promise<Sample>,
+    private readonly onEmpty: () => void,
+  ) {}
+
+  join(): Follower {
+    const follower: Follower = new Follower(() => this.#leave(follower));
+    this.#followers.add(follower);
+    if (this.#latest) follower.push(this.#latest);
+    else if (this.#followers.size === 1) void this.#tick();
+    return follower;
+  }
+
+  end(): void {
+    for (const follower of this.#followers) void follower.return();
+  }
+
+  #leave(follower: Follower): void {
+    if (!this.#followers.delete(follower) || this.#followers.size > 0) return;
+    clearTimeout(this.#timer);
+    this.onEmpty();
+  }
+
+  async #tick(): Promise<void> {
+    const begun = performance.now();
+    const sample = await this.read();
+    if (this.#followers.size === 0) return;
+    this.#latest = sample;
+    for (const follower of this.#followers) follower.push(sample);
+    this.#timer = setTimeout(() => void this.#tick(), Math.max(0, INTERVAL_MS - (performance.now() - begun))).unref();
+  }
+}
+
+class Follower implements AsyncIterableIterator<Sample> {
+  #pending: Sample | undefined;
+  #waiting: ((result: IteratorResult<Sample, undefined>) => void) | undefined;
+  #isOver = false;
+
+  constructor(private readonly onLeave: () => void) {}
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  push(sample: Sample): void {
+    const waiting = this.#waiting;
+    this.#waiting = undefined;
+    if (waiting) waiting({ done: false, value: sample });
+    else this.#pending = sample;
+  }
+
+  next(): Promise<IteratorResult<Sample, undefined>> {
+    const pending = this.#pending;
+    this.#pending = undefined;
+    if (pending && !this.#isOver) return Promise.resolve({ done: false, value: pending });
+    if (this.#isOver) return Promise.resolve({ done: true, value: undefined });
+    return new Promise((resolve) => (this.#waiting = resolve));
+  }
+
+  return(): Promise<IteratorResult<Sample, undefined>> {
+    this.#isOver = true;
+    this.#waiting?.({ done: true, value: undefined });
+    this.#waiting = undefined;
+    this.onLeave();
+    return Promise.resolve({ done: true, value: undefined });
+  }
+}

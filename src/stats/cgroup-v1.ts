@@ -1,0 +1,90 @@
+/** Counters of a container from the controllers of cgroup v1. */
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { BLOCK_IO_COUNTERS, type BlockIoEntry, type BlockIoUsage } from '../ports/stats.js';
+import { namedNumbers, oneNumber, pick, ticksToNs } from './counters.js';
+import type { CgroupReader } from './reader.js';
+
+const MEMORY_STATS = ['cache', 'rss', 'rss_huge', 'mapped_file', 'dirty', 'writeback', 'pgpgin', 'pgpgout', 'pgfault', 'pgmajfault', 'inactive_anon', 'active_anon', 'inactive_file', 'active_file', 'unevictable'];
+const MEMORY_LINES = [...MEMORY_STATS, 'hierarchical_memory_limit', 'hierarchical_memsw_limit', ...MEMORY_STATS.map((name) => `total_${name}`)];
+
+/** File names of the counters without `blkio.` and `_recursive`; schedulers that count at all have some of them. */
+const BLOCK_IO_FILES: Readonly<Record<(typeof BLOCK_IO_COUNTERS)[number], string>> = {
+  io_service_bytes_recursive: 'io_service_bytes',
+  io_serviced_recursive: 'io_serviced',
+  io_queue_recursive: 'io_queued',
+  io_service_time_recursive: 'io_service_time',
+  io_wait_time_recursive: 'io_wait_time',
+  io_merged_recursive: 'io_merged',
+  io_time_recursive: 'time',
+  sectors_recursive: 'sectors',
+};
+/** Counters of the scheduler; those of the throttling layer are there with any. */
+const SCHEDULERS = ['blkio.', 'blkio.bfq.'];
+const THROTTLE = 'blkio.throttle.';
+
+/** `controllers` are the mount points. The group's path is asked of the kernel for each controller. */
+export async function openCgroupV1(controllers: ReadonlyMap<string, string>): Promise<CgroupReader> {
+  const blkio = controllers.get('blkio');
+  const names = new Set(blkio === undefined ? [] : await readdir(blkio));
+  const blockIoFiles = (prefixes: readonly string[]): [counter: (typeof BLOCK_IO_COUNTERS)[number], file: string][] =>
+    BLOCK_IO_COUNTERS.flatMap((counter) => prefixes.map((prefix): [typeof counter, string] => [counter, `${prefix}${BLOCK_IO_FILES[counter]}_recursive`])).filter(([, file]) => names.has(file));
+  const ofSchedulers = blockIoFiles(SCHEDULERS);
+  const ofThrottle = blockIoFiles([THROTTLE]);
+
+  return {
+    async read(group) {
+      const file = (controller: string, name: string): Promise<string | undefined> => {
+        const [mount, path] = [controllers.get(controller), group(controller)];
+        // A controller that is not there counts nothing; a group that is not there is found out below.
+        return mount === undefined || path === undefined ? Promise.resolve(undefined) : readFile(join(mount, path, name), 'utf8').catch(() => undefined);
+      };
+      const readBlockIo = async (files: readonly [(typeof BLOCK_IO_COUNTERS)[number], string][]): Promise<BlockIoUsage> => {
+        const usage: Record<string, BlockIoEntry[]> = Object.fromEntries(BLOCK_IO_COUNTERS.map((counter) => [counter, []]));
+        await Promise.all(files.map(async ([counter, name]) => usage[counter]?.push(...parseBlockIo(await file('blkio', name)))));
+        return usage as unknown as BlockIoUsage;
+      };
+      const [total, perCpu, cpuacct, throttling, memory, usage, maxUsage, failcnt, limit, pids, pidsLimit, scheduled, throttled] = await Promise.all([
+        file('cpuacct', 'cpuacct.usage'),
+        file('cpuacct', 'cpuacct.usage_percpu'),
+        file('cpuacct', 'cpuacct.stat'),
+        file('cpu', 'cpu.stat'),
+        file('memory', 'memory.stat'),
+        file('memory', 'memory.usage_in_bytes'),
+        file('memory', 'memory.max_usage_in_bytes'),
+        file('memory', 'memory.failcnt'),
+        file('memory', 'memory.limit_in_bytes'),
+        file('pids', 'pids.current'),
+        file('pids', 'pids.max'),
+        readBlockIo(ofSchedulers),
+        readBlockIo(ofThrottle),
+      ]);
+      if (total === undefined && usage === undefined) return undefined;
+      const ticks = namedNumbers(cpuacct);
+      const quota = namedNumbers(throttling);
+      return {
+        cpu: {
+          totalNs: oneNumber(total, 0n),
+          kernelNs: ticksToNs(ticks.get('system') ?? 0n),
+          userNs: ticksToNs(ticks.get('user') ?? 0n),
+          perCpuNs: (perCpu ?? '').trim().split(/\s+/).filter(Boolean).map(BigInt),
+          throttling: { periods: quota.get('nr_periods') ?? 0n, throttledPeriods: quota.get('nr_throttled') ?? 0n, throttledNs: quota.get('throttled_time') ?? 0n },
+        },
+        memory: {
+          usage: oneNumber(usage, 0n),
+          maxUsage: oneNumber(maxUsage, 0n),
+          limit: oneNumber(limit, 0n),
+          failcnt: oneNumber(failcnt, 0n),
+          stats: pick(namedNumbers(memory), MEMORY_LINES),
+        },
+        blockIo: Object.values(scheduled).some((entries) => entries?.length) ? scheduled : throttled,
+        pids: { current: oneNumber(pids, 0n), limit: oneNumber(pidsLimit, 0n) },
+      };
+    },
+  };
+}
+
+/** Lines of `major:minor operation number`, or without an operation; the sum over all devices is left out. */
+function parseBlockIo(text: string | undefined): BlockIoEntry[] {
+  return [...(text ?? '').matchAll(/^(\d+):(\d+)(?: (\w+))? (\d+)$/gm)].map(([, major, minor, op = '', value = '0']) => ({ major: Number(major), minor: Number(minor), op, value: BigInt(value) }));
+}

@@ -1,0 +1,66 @@
+/** Parsers of the kernel's counter files. What is not a number is left out: kernels add lines as they please. */
+import type { InterfaceUsage } from '../ports/stats.js';
+
+const NUMBER = /^\d+$/;
+
+/** A file with one number; `max` and what cannot be read are `otherwise`. */
+export function oneNumber(text: string | undefined, otherwise: bigint): bigint {
+  const trimmed = text?.trim() ?? '';
+  return NUMBER.test(trimmed) ? BigInt(trimmed) : otherwise;
+}
+
+/** Lines of `name number`. */
+export function namedNumbers(text: string | undefined): Map<string, bigint> {
+  const numbers = new Map<string, bigint>();
+  for (const line of text?.split('\n') ?? []) {
+    const [name = '', value = ''] = line.split(' ');
+    if (NUMBER.test(value)) numbers.set(name, BigInt(value));
+  }
+  return numbers;
+}
+
+/** The numbers of some names, 0 for those that are missing. */
+export function pick(numbers: ReadonlyMap<string, bigint>, names: readonly string[]): Record<string, bigint> {
+  return Object.fromEntries(names.map((name) => [name, numbers.get(name) ?? 0n]));
+}
+
+/** Made by the kernel in every network namespace, or without traffic of their own. */
+const NOT_THE_CONTAINERS = /^(?:lo|(?:sit|tunl|ip6tnl|gre|gretap|erspan|ip_vti|ip6_vti|ip6gre|ifb|dummy|teql)\d+)$/;
+
+/** `/proc/PID/net/dev` without loopback. */
+export function parseNetDev(text: string): Record<string, InterfaceUsage> {
+  const interfaces: Record<string, InterfaceUsage> = {};
+  for (const line of text.split('\n').slice(2)) {
+    const colon = line.indexOf(':');
+    const name = line.slice(0, colon).trim();
+    if (colon < 0 || NOT_THE_CONTAINERS.test(name)) continue;
+    const numbers = line.slice(colon + 1).trim().split(/\s+/);
+    const at = (index: number): bigint => BigInt(numbers[index] ?? 0);
+    interfaces[name] = {
+      rxBytes: at(0),
+      rxPackets: at(1),
+      rxErrors: at(2),
+      rxDropped: at(3),
+      txBytes: at(8),
+      txPackets: at(9),
+      txErrors: at(10),
+      txDropped: at(11),
+    };
+  }
+  return interfaces;
+}
+
+/** Kernels on all our platforms show times to programs in this unit. */
+const NS_PER_TICK = 10_000_000n;
+
+export function ticksToNs(ticks: bigint): bigint {
+  return ticks * NS_PER_TICK;
+}
+
+/** `/proc/stat`: time of all processors together, and how many there are. */
+export function parseHostCpu(text: string): { readonly systemNs: bigint; readonly onlineCpus: number } {
+  const [total = ''] = text.split('\n', 1);
+  // user, nice, system, idle, iowait, irq and softirq, as the known engine adds them up.
+  const ticks = total.split(/\s+/).slice(1, 8).reduce((sum, field) => sum + BigInt(field), 0n);
+  return { systemNs: ticksToNs(ticks), onlineCpus: text.match(/^cpu\d+ /gm)?.length ?? 0 };
+}
