@@ -338,6 +338,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     imageStillNamed: (record: ContainerRecord) => images.stillNames(record.config.Image, record.image),
     graphData: (id: string) => ({ Name: layers.driver, Data: layers.graphData(id) }),
     dir: (id: string) => records.dir(id),
+    sandboxKey: ({ id, hostConfig }: ContainerRecord) => (hostConfig.NetworkMode === 'host' ? '/proc/1/ns/net' : network.sandboxPath(id)),
     execIds: (id: string) => execs.idsOf(id),
   };
   const front = createFront({

@@ -84,10 +84,10 @@ test('neighbours have names, over datagrams and streams; port 53 stays free; str
   await detachSandbox(networks, one);
   assert.deepEqual(await lookup(client, "resolve4('web')"), [two.endpoint.ipv4]);
   // A second network brings its names.
-  const joined = await networks.attach({ containerId: client.id, network: 'front', netnsPath: client.path, interfaceName: 'eth1', aliases: ['c'], dnsNames: ['client'], ports: [] });
+  const joined = await networks.attach({ containerId: client.id, network: 'front', aliases: ['c'], dnsNames: ['client'], ports: [] });
   assert.deepEqual(await lookup(client, "resolve4('far')"), [far.endpoint.ipv4]);
   assert.deepEqual(await lookup(far, "resolve4('c')"), [joined.endpoint.ipv4]);
-  await networks.disconnect(client.id, joined.endpoint, []);
+  await networks.disconnect(client.id, joined.endpoint);
   await detachSandbox(networks, client);
 });
 

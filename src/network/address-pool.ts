@@ -2,7 +2,7 @@
  * Addresses of one subnet. The search goes on from the last one given out, so that an address is not used again soon
  * after its container left: peers still have the old one in their caches.
  */
-import { conflict, invalid, unavailable } from '../errors/engine-error.js';
+import { forbidden, invalid, unavailable } from '../errors/engine-error.js';
 import { contains, formatSubnet, sizeOf, toAddress, toNumber, type Subnet } from './subnet.js';
 
 export class AddressPool {
@@ -42,11 +42,11 @@ export class AddressPool {
     throw unavailable(`no available IPv${this.subnet.family} addresses on this network's address pools: ${formatSubnet(this.subnet)}`, { code: 'NO_ADDRESS' });
   }
 
-  /** Takes a particular address. Throws invalid when it is outside, conflict when it is taken. */
+  /** Takes a particular address. Throws invalid when it is outside, forbidden when it is taken. */
   reserve(address: string): void {
-    if (!contains(this.subnet, address)) throw invalid(`address ${address} is not in the subnet ${formatSubnet(this.subnet)}`, { code: 'ADDRESS_OUTSIDE' });
+    if (!contains(this.subnet, address)) throw invalid(`invalid endpoint settings:\nno configured subnet contains IP address ${address}`, { code: 'ADDRESS_OUTSIDE' });
     const value = toNumber(address);
-    if (this.#taken.has(value)) throw conflict(`Address already in use: ${address}`, { code: 'ADDRESS_IN_USE' });
+    if (this.#taken.has(value)) throw forbidden('Address already in use', { code: 'ADDRESS_IN_USE' });
     this.#taken.add(value);
   }
 

@@ -4,7 +4,7 @@ import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { EngineError, internal, invalid, messageOf } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
-import type { AttachRequest, AttachResult, Endpoint, NetworkSummary, PublishedPort } from '../ports/network.js';
+import type { AttachRequest, AttachResult, Endpoint, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
 import { createNetns, inNetns, listNetns, removeNetns } from '../sys/netns.js';
 import { Netlink } from '../sys/route-netlink.js';
 import type { Bridge } from './bridge.js';
@@ -36,9 +36,14 @@ interface Attachment {
   readonly containerId: string;
   readonly endpoint: Endpoint;
   readonly network: AttachableNetwork;
+  held: readonly HeldPort[];
+  rules: readonly PortRule[];
+}
+
+export interface WayOut {
+  /** Of the network. */
+  readonly name: string;
   readonly gatewayPriority: number;
-  readonly held: readonly HeldPort[];
-  readonly rules: readonly PortRule[];
 }
 
 type Undo = () => void | Promise<void>;
@@ -117,26 +122,23 @@ export class Endpoints {
         ipv6,
         ipv6PrefixLength: bridge.prefixLength(6),
         ipv6Gateway: bridge.gateway(6),
+        interfaceName: this.#freeInterface(request.containerId),
         aliases: request.aliases,
         dnsNames: request.dnsNames,
+        links: request.links ?? {},
+        gatewayPriority: request.gatewayPriority ?? 0,
       };
-      const held = bridge.plan.internal ? [] : this.#hold(request, endpoint);
-      undo.push(() => {
-        for (const port of held) port.release();
-      });
-      const rules = rulesOf(held, bridge);
-      const published = this.options.firewall.publish(rules);
-      undo.push(() => this.options.firewall.unpublish(rules));
-      const attachment: Attachment = { containerId: request.containerId, endpoint, network, gatewayPriority: request.gatewayPriority ?? 0, held, rules };
-      // Known from here on: a neighbour that is attached at the same time chooses the way out with regard to it.
+      const attachment: Attachment = { containerId: request.containerId, endpoint, network, held: [], rules: [] };
       this.#attachments.set(endpointId, attachment);
       undo.push(() => void this.#attachments.delete(endpointId));
+      const published = this.#publish(attachment, request.ports);
+      undo.push(() => this.#unpublish(attachment));
       // The rules are made while the link is; whichever fails, both have ended before anything is undone.
-      const named = summary.hasNames ? this.#name(request.netnsPath, attachment, request.nameservers ?? []) : undefined;
+      const named = summary.hasNames ? this.#name(attachment, request.nameservers ?? []) : undefined;
       undo.push(() => this.#resolvers.leave(request.containerId, endpoint));
-      const results = await Promise.allSettled([this.#link(request, attachment, undo), published, named]);
+      const results = await Promise.allSettled([this.#link(attachment, undo), published, named]);
       for (const result of results) if (result.status === 'rejected') throw result.reason;
-      return { endpoint, ports: held.map(({ port }) => port) };
+      return { endpoint, ports: attachment.held.map(({ port }) => port) };
     } catch (error) {
       for (const step of undo.toReversed()) {
         try {
@@ -150,11 +152,11 @@ export class Endpoints {
   }
 
   /** Makes the pair of links and configures the container's end. */
-  async #link(request: AttachRequest, { endpoint, network: { bridge } }: Attachment, undo: Undo[]): Promise<void> {
-    const inside = this.#insides.get(request.containerId) ?? inNetns(request.netnsPath, () => new Netlink());
-    this.#insides.delete(request.containerId);
+  async #link({ containerId, endpoint, network: { bridge } }: Attachment, undo: Undo[]): Promise<void> {
+    const inside = this.#inside(containerId);
+    const { interfaceName } = endpoint;
     const name = hostLink(endpoint.endpointId);
-    const netnsFd = openSync(request.netnsPath, 'r');
+    const netnsFd = openSync(this.sandboxPath(containerId), 'r');
     try {
       undo.push(() => this.options.netlink.deleteLinks([name]));
       await this.options.netlink.createVeth({
@@ -164,16 +166,16 @@ export class Endpoints {
         // Frames come back to where they were sent from when the host translates a container's way to itself.
         hairpin: !this.options.userlandProxy,
         isolated: !bridge.plan.interContainer,
-        peer: { name: request.interfaceName, mac: Buffer.from(endpoint.macAddress.replaceAll(':', ''), 'hex'), netnsFd },
+        peer: { name: interfaceName, mac: Buffer.from(endpoint.macAddress.replaceAll(':', ''), 'hex'), netnsFd },
       });
-      const index = inside.indexOf(request.interfaceName);
-      if (index === undefined) throw internal(`interface ${request.interfaceName} vanished from the namespace`);
+      const index = inside.indexOf(interfaceName);
+      if (index === undefined) throw internal(`interface ${interfaceName} vanished from the namespace`);
       await inside.configure(index, {
         addresses: [
           { ip: endpoint.ipv4, prefixLength: endpoint.ipv4PrefixLength },
           { ip: endpoint.ipv6, prefixLength: endpoint.ipv6PrefixLength },
         ].filter(({ ip }) => ip !== ''),
-        gateways: this.#waysOut(request.containerId)
+        gateways: this.#waysOut(containerId)
           .filter((way) => way.endpoint === endpoint)
           .map(({ gateway }) => gateway),
         linkLocal: endpoint.ipv6 !== '',
@@ -184,30 +186,77 @@ export class Endpoints {
     }
   }
 
-  #name(netnsPath: string, { containerId, endpoint, network }: Attachment, nameservers: readonly string[]): Promise<void> {
-    return this.#resolvers.join({ containerId, netnsPath, endpoint, internal: network.summary.internal, nameservers });
+  /** A socket inside a sandbox, which the caller closes. */
+  #inside(containerId: string): Netlink {
+    const inside = this.#insides.get(containerId) ?? inNetns(this.sandboxPath(containerId), () => new Netlink());
+    this.#insides.delete(containerId);
+    return inside;
+  }
+
+  #freeInterface(containerId: string): string {
+    const used = new Set([...this.#attachments.values()].filter((attachment) => attachment.containerId === containerId).map(({ endpoint }) => endpoint.interfaceName));
+    for (let number = 0; ; number++) if (!used.has(`eth${number}`)) return `eth${number}`;
+  }
+
+  #name({ containerId, endpoint, network }: Attachment, nameservers: readonly string[]): Promise<void> {
+    return this.#resolvers.join({ containerId, netnsPath: this.sandboxPath(containerId), endpoint, internal: network.summary.internal, nameservers });
   }
 
   /** The gateway of each family that a container has, and the endpoint that it is reached over. */
   #waysOut(containerId: string): { readonly endpoint: Endpoint; readonly gateway: string }[] {
-    const ranked = [...this.#attachments.values()].filter((attachment) => attachment.containerId === containerId).sort((a, b) => b.gatewayPriority - a.gatewayPriority);
+    const ranked = [...this.#attachments.values()]
+      .filter((attachment) => attachment.containerId === containerId)
+      .map(({ endpoint }) => endpoint)
+      .sort((a, b) => compareWaysOut({ name: a.networkName, gatewayPriority: a.gatewayPriority }, { name: b.networkName, gatewayPriority: b.gatewayPriority }));
     return (['gateway', 'ipv6Gateway'] as const).flatMap((field) => {
-      const best = ranked.find(({ endpoint }) => endpoint[field] !== '');
-      return best ? [{ endpoint: best.endpoint, gateway: best.endpoint[field] }] : [];
+      const best = ranked.find((endpoint) => endpoint[field] !== '');
+      return best ? [{ endpoint: best, gateway: best[field] }] : [];
     });
   }
 
+  async publish({ endpointId }: Endpoint, ports: readonly PortRequest[]): Promise<readonly PublishedPort[]> {
+    const attachment = this.#attachments.get(endpointId);
+    if (!attachment) return [];
+    try {
+      await this.#publish(attachment, ports);
+    } catch (error) {
+      await this.#unpublish(attachment);
+      throw error;
+    }
+    return attachment.held.map(({ port }) => port);
+  }
+
+  async unpublish({ endpointId }: Endpoint): Promise<void> {
+    const attachment = this.#attachments.get(endpointId);
+    if (attachment) await this.#unpublish(attachment);
+  }
+
+  async #publish(attachment: Attachment, ports: readonly PortRequest[]): Promise<void> {
+    const { bridge } = attachment.network;
+    if (bridge.plan.internal || ports.length === 0) return;
+    attachment.held = this.#hold(attachment.endpoint, ports);
+    attachment.rules = rulesOf(attachment.held, bridge);
+    await this.options.firewall.publish(attachment.rules);
+  }
+
+  async #unpublish(attachment: Attachment): Promise<void> {
+    const { held, rules } = attachment;
+    attachment.held = [];
+    attachment.rules = [];
+    for (const port of held) port.release();
+    await this.options.firewall.unpublish(rules);
+  }
+
   /** Holds every wanted port or none. */
-  #hold(request: AttachRequest, { endpointId, ipv4, ipv6 }: Endpoint): HeldPort[] {
+  #hold({ endpointId, ipv4, ipv6, dnsNames }: Endpoint, ports: readonly PortRequest[]): HeldPort[] {
     const held: HeldPort[] = [];
     const anywhere = this.options.publishIp === '0.0.0.0' ? '' : this.options.publishIp;
     try {
-      for (const port of request.ports) held.push(...holdPort({ ...port, hostIp: port.hostIp || anywhere }, { ipv4, ipv6 }, this.options.userlandProxy));
+      for (const port of ports) held.push(...holdPort({ ...port, hostIp: port.hostIp || anywhere }, { ipv4, ipv6 }, this.options.userlandProxy));
       return held;
     } catch (error) {
       for (const port of held) port.release();
-      const name = request.dnsNames[0] ?? request.containerId;
-      throw new EngineError('internal', `failed to set up container networking: driver failed programming external connectivity on endpoint ${name} (${endpointId}): ${messageOf(error)}`, {
+      throw new EngineError('internal', `failed to set up container networking: driver failed programming external connectivity on endpoint ${dnsNames[0] ?? ''} (${endpointId}): ${messageOf(error)}`, {
         cause: error,
         code: 'PORT_IN_USE',
       });
@@ -219,13 +268,12 @@ export class Endpoints {
     const attachment = this.#attachments.get(endpointId);
     if (!attachment) return;
     this.#attachments.delete(endpointId);
-    const { network, endpoint, held, rules } = attachment;
+    const { network, endpoint } = attachment;
     this.#resolvers.leave(containerId, endpoint);
-    for (const port of held) port.release();
     network.bridge.release(endpoint.ipv4);
     network.bridge.release(endpoint.ipv6);
     // Nobody waits for the rules.
-    this.options.firewall.unpublish(rules).catch((error: unknown) => this.options.log.error({ err: error, container: containerId }, 'rules of published ports are not removed'));
+    this.#unpublish(attachment).catch((error: unknown) => this.options.log.error({ err: error, container: containerId }, 'rules of published ports are not removed'));
     if (this.#leaving.push(hostLink(endpointId)) === 1) setTimeout(() => this.#sweep(), TEARDOWN_MS).unref();
   }
 
@@ -243,11 +291,10 @@ export class Endpoints {
     await this.options.netlink.deleteLinks([hostLink(endpoint.endpointId)]);
     const changed = this.#waysOut(containerId).filter(({ gateway }) => !before.some((way) => way.gateway === gateway));
     if (changed.length === 0) return;
-    const inside = inNetns(this.sandboxPath(containerId), () => new Netlink());
+    const inside = this.#inside(containerId);
     try {
-      const addresses = await inside.addresses();
       for (const { endpoint: next, gateway } of changed) {
-        const index = addresses.find(({ ip }) => ip === next.ipv4 || ip === next.ipv6)?.linkIndex;
+        const index = inside.indexOf(next.interfaceName);
         if (index !== undefined) await inside.configure(index, { addresses: [], gateways: [gateway], linkLocal: true });
       }
     } finally {
@@ -277,9 +324,9 @@ export class Endpoints {
       }
     }
     const rules = rulesOf(held, bridge);
-    const attachment: Attachment = { containerId, endpoint, network, gatewayPriority: 0, held, rules };
+    const attachment: Attachment = { containerId, endpoint, network, held, rules };
     this.#attachments.set(endpoint.endpointId, attachment);
-    const named = network.summary.hasNames ? this.#name(this.sandboxPath(containerId), attachment, nameservers) : undefined;
+    const named = network.summary.hasNames ? this.#name(attachment, nameservers) : undefined;
     await Promise.all([this.options.firewall.publish(rules), named?.catch((error: unknown) => report(error, 'a running container has no name server'))]);
   }
 
@@ -289,6 +336,11 @@ export class Endpoints {
     for (const inside of this.#insides.values()) inside.close();
     this.#resolvers.close();
   }
+}
+
+/** Of several ways out the first one in this order is taken. */
+export function compareWaysOut(a: WayOut, b: WayOut): number {
+  return b.gatewayPriority - a.gatewayPriority || (a.name < b.name ? -1 : 1);
 }
 
 function staticAddressRefused({ name }: NetworkSummary): EngineError {

@@ -1,11 +1,11 @@
 /** The networks of this host: the default bridge, `host`, `none`, and those that users make. */
 import { createHash, randomBytes } from 'node:crypto';
 import { conflict, forbidden, internal, notFound } from '../errors/engine-error.js';
-import type { AttachRequest, AttachResult, Endpoint, NetworkDriver, NetworkRequest, NetworkSummary, PublishedPort } from '../ports/network.js';
+import type { AttachRequest, AttachResult, Endpoint, NetworkDriver, NetworkRequest, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
 import { Netlink, type Link } from '../sys/route-netlink.js';
 import { Bridge, type BridgePlan } from './bridge.js';
 import { planDefaultBridge, type BridgeOptions } from './default-bridge.js';
-import { Endpoints, type AttachableNetwork, type EndpointOptions } from './endpoints.js';
+import { compareWaysOut, Endpoints, type AttachableNetwork, type EndpointOptions, type WayOut } from './endpoints.js';
 import { Firewall } from './firewall.js';
 import { enableForwarding, routeLoopback } from './forwarding.js';
 import { hostSubnets, type PoolOption } from './free-subnet.js';
@@ -47,6 +47,8 @@ type Identities = Readonly<Record<'bridge' | 'host' | 'none', Identity>> & {
 };
 
 const PREDEFINED = new Set(['bridge', 'host', 'none', 'default']);
+/** Drivers of networks that give a container nothing of its own. */
+const LINKLESS = new Set(['host', 'null']);
 const DNS_CACHE_MS = 2000;
 /** How long after the start ports of containers that survived the daemon stay open without having been claimed. */
 const ADOPTION_MS = 10_000;
@@ -249,20 +251,37 @@ export class HostNetworks implements NetworkDriver {
     return Promise.resolve();
   }
 
+  wayOut(networks: readonly WayOut[]): string | undefined {
+    const isWay = ({ name }: WayOut): boolean => {
+      const { id, internal } = this.resolve(name);
+      return !internal && this.#attachable.has(id);
+    };
+    return networks.filter(isWay).sort(compareWaysOut)[0]?.name;
+  }
+
   async attach(request: AttachRequest): Promise<AttachResult> {
-    const { id, name } = this.resolve(request.network);
-    const network = this.#attachable.get(id);
-    if (!network) throw internal(`network ${name} has no bridge to attach to`);
+    const summary = this.resolve(request.network);
+    if (LINKLESS.has(summary.driver)) return { endpoint: endpointWithoutLink(summary, request), ports: [] };
+    const network = this.#attachable.get(summary.id);
+    if (!network) throw internal(`network ${summary.name} has no bridge to attach to`);
     return this.#endpoints.attach(network, { ...request, nameservers: this.#nameservers(request.nameservers) });
   }
 
-  async detach(containerId: string, endpoint: Endpoint, _ports: readonly PublishedPort[]): Promise<void> {
+  async detach(containerId: string, endpoint: Endpoint): Promise<void> {
     this.#endpoints.detach(containerId, endpoint);
     return Promise.resolve();
   }
 
-  disconnect(containerId: string, endpoint: Endpoint, _ports: readonly PublishedPort[]): Promise<void> {
+  disconnect(containerId: string, endpoint: Endpoint): Promise<void> {
     return this.#endpoints.disconnect(containerId, endpoint);
+  }
+
+  publish(endpoint: Endpoint, ports: readonly PortRequest[]): Promise<readonly PublishedPort[]> {
+    return this.#endpoints.publish(endpoint, ports);
+  }
+
+  unpublish(endpoint: Endpoint): Promise<void> {
+    return this.#endpoints.unpublish(endpoint);
   }
 
   async adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers?: readonly string[]): Promise<void> {
@@ -283,6 +302,26 @@ export class HostNetworks implements NetworkDriver {
 
 function predefined(name: string, driver: string, identity: Identity): NetworkSummary {
   return { ...identity, name, driver, internal: false, attachable: false, enableIpv4: true, enableIpv6: false, hasNames: false, ipam: { driver: 'default', options: {} }, subnets: [], options: {}, labels: {} };
+}
+
+function endpointWithoutLink({ id, name }: NetworkSummary, { aliases, dnsNames }: AttachRequest): Endpoint {
+  return {
+    networkId: id,
+    networkName: name,
+    endpointId: randomBytes(32).toString('hex'),
+    macAddress: '',
+    ipv4: '',
+    ipv4PrefixLength: 0,
+    gateway: '',
+    ipv6: '',
+    ipv6PrefixLength: 0,
+    ipv6Gateway: '',
+    interfaceName: '',
+    aliases,
+    dnsNames,
+    links: {},
+    gatewayPriority: 0,
+  };
 }
 
 /** Options of the default bridge under the names that clients read. */

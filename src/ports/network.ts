@@ -16,8 +16,14 @@ export interface Endpoint {
   readonly ipv6: string;
   readonly ipv6PrefixLength: number;
   readonly ipv6Gateway: string;
+  /** Link inside the container: `eth0`; '' on networks that make none. */
+  readonly interfaceName: string;
   readonly aliases: readonly string[];
   readonly dnsNames: readonly string[];
+  /** Other names, for this container alone, of containers on the network: alias to name. */
+  readonly links: Readonly<Record<string, string>>;
+  /** The endpoint with the highest one is the container's way out; of equals the one whose network's name comes first. */
+  readonly gatewayPriority: number;
 }
 
 export interface PublishedPort {
@@ -37,18 +43,15 @@ export interface AttachRequest {
   readonly containerId: string;
   /** Name or ID of a network: `bridge` for the default. */
   readonly network: string;
-  /** Bind-mounted network namespace of the container. */
-  readonly netnsPath: string;
-  /** Name inside the container: eth0, eth1. */
-  readonly interfaceName: string;
   readonly macAddress?: string;
   readonly ipv4?: string;
   readonly ipv6?: string;
   readonly aliases: readonly string[];
   readonly dnsNames: readonly string[];
+  readonly links?: Readonly<Record<string, string>>;
   /** Name servers that the container or the daemon names; without, those of the host are asked. */
   readonly nameservers?: readonly string[];
-  /** The endpoint with the highest one is the container's way out; of equals the first attached. 0 when absent. */
+  /** 0 when absent. */
   readonly gatewayPriority?: number;
   readonly ports: readonly PortRequest[];
 }
@@ -110,12 +113,18 @@ export interface NetworkDriver {
   removeSandbox(containerId: string): Promise<void>;
   /** Path of a live sandbox, for `container:` network mode. */
   sandboxPath(containerId: string): string;
-  /** Allocates addresses and ports, makes the link, configures it. On failure everything is undone. */
+  /** Which of these networks, by name, is the way out of a container that is on all of them; undefined when none is. */
+  wayOut(networks: readonly { readonly name: string; readonly gatewayPriority: number }[]): string | undefined;
+  /** Allocates addresses and ports, makes the link in the container's sandbox. On failure everything is undone. */
   attach(request: AttachRequest): Promise<AttachResult>;
-  /** Frees link, addresses and ports. Idempotent. */
-  detach(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[]): Promise<void>;
+  /** Frees addresses and ports; the link goes with the sandbox. Idempotent. */
+  detach(containerId: string, endpoint: Endpoint): Promise<void>;
   /** As `detach`, from a sandbox that stays: the link goes at once, and another endpoint becomes the way out. */
-  disconnect(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[]): Promise<void>;
+  disconnect(containerId: string, endpoint: Endpoint): Promise<void>;
+  /** Publishes ports over an endpoint that has none; all or none. Throws as `attach` does. */
+  publish(endpoint: Endpoint, ports: readonly PortRequest[]): Promise<readonly PublishedPort[]>;
+  /** Closes the ports of an endpoint. Idempotent. */
+  unpublish(endpoint: Endpoint): Promise<void>;
   /** Takes over the endpoint of a container that is still running after a restart of the daemon. */
   adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers?: readonly string[]): Promise<void>;
   /** Resolver configuration of the host as containers should see it (loopback servers dropped). */

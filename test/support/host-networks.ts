@@ -75,7 +75,7 @@ export async function attachSandbox(networks: HostNetworks, ports: readonly Publ
   const id = randomBytes(32).toString('hex');
   const path = await networks.createSandbox(id);
   try {
-    const result = await networks.attach({ containerId: id, network: 'bridge', netnsPath: path, interfaceName: 'eth0', aliases: [], dnsNames: ['web'], ports, ...changes });
+    const result = await networks.attach({ containerId: id, network: 'bridge', aliases: [], dnsNames: ['web'], ports, ...changes });
     return { id, path, ...result };
   } catch (error) {
     await networks.removeSandbox(id);
@@ -83,8 +83,8 @@ export async function attachSandbox(networks: HostNetworks, ports: readonly Publ
   }
 }
 
-export async function detachSandbox(networks: HostNetworks, { id, endpoint, ports }: Sandbox): Promise<void> {
-  await networks.detach(id, endpoint, ports);
+export async function detachSandbox(networks: HostNetworks, { id, endpoint }: Sandbox): Promise<void> {
+  await networks.detach(id, endpoint);
   await networks.removeSandbox(id);
 }
 

@@ -1,12 +1,12 @@
 /** The container machine's effects over the drivers. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { conflict, EngineError, internal, isEngineError } from '../../errors/engine-error.js';
-import type { AttachResult, PortRequest } from '../../ports/network.js';
 import type { ContainerEffects, StopInput } from './container.effects.types.js';
 import type { ContainerIoRegistry } from './container-io.js';
-import { withState, type ContainerRecord, type NetworkAttachment } from './container.record.js';
+import { withState, type ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import { realizeMounts, removeAnonymousVolumes } from './mounts.js';
+import { adoptNetworks, joinNetworks, leaveNetworks, rewire } from './networks.js';
 import { startError } from './start-error.js';
 import { SIGKILL } from './signals.js';
 import { now } from './timestamps.js';
@@ -60,7 +60,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       });
       const creating = tasks.create({ id, spec, runtime: deps.runtimeFor(starting), stdio: io.paths, labels: {} });
       undo.add('task', () => tasks.delete(id));
-      const [{ pid }, attached] = await allDone([creating, attachNetworks(starting, netnsPath, undo)]);
+      const [{ pid }, attached] = await allDone([creating, joinNetworks(deps, starting, undo)]);
       if (Object.keys(attached.networks).length > 0) await deps.writeFiles(attached);
       await io.started();
       await saved;
@@ -104,46 +104,12 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     return path;
   }
 
-  async function attachNetworks(record: ContainerRecord, netnsPath: string | undefined, undo: Undo): Promise<ContainerRecord> {
-    const networks: Record<string, NetworkAttachment> = {};
-    let ports: AttachResult['ports'] = [];
-    let index = 0;
-    for (const [name, { request }] of Object.entries(record.networks)) {
-      if (netnsPath === undefined || network.resolve(name).driver === 'null') {
-        networks[name] = { request };
-        continue;
-      }
-      const result = await network.attach({
-        containerId: record.id,
-        network: name,
-        netnsPath,
-        interfaceName: `eth${index}`,
-        aliases: request.Aliases ?? [],
-        dnsNames: [record.name.slice(1), ...(request.Aliases ?? []), record.id.slice(0, 12)],
-        // Published ports belong to the first network, which is the container's way out.
-        ports: index === 0 ? wantedPorts(record) : [],
-        ...optional('macAddress', request.MacAddress || record.config.MacAddress || undefined),
-        ...optional('ipv4', request.IPAMConfig?.IPv4Address || undefined),
-        ...optional('ipv6', request.IPAMConfig?.IPv6Address || undefined),
-        ...optional('gatewayPriority', request.GwPriority),
-        ...optional('nameservers', record.hostConfig.Dns ?? undefined),
-      });
-      undo.add('network endpoint', () => network.detach(record.id, result.endpoint, result.ports));
-      deps.emit('network', 'connect', result.endpoint.networkId, { container: record.id, name, type: network.resolve(name).driver });
-      networks[name] = { request, endpoint: result.endpoint };
-      ports = [...ports, ...result.ports];
-      index++;
-    }
-    return { ...record, networks, ports };
-  }
-
   async function adopt(record: ContainerRecord): Promise<ContainerRecord> {
     const task = await tasks.get(record.id);
     if (!task) throw internal(`task ${record.id} is gone`);
     await layers.mount(record.id);
     await ios.get(record.id).reopen(record, task.stdio);
-    const endpoints = Object.values(record.networks).flatMap(({ endpoint }) => (endpoint ? [endpoint] : []));
-    for (const [index, endpoint] of endpoints.entries()) await network.adopt(record.id, endpoint, index === 0 ? record.ports : [], record.hostConfig.Dns ?? undefined);
+    await adoptNetworks(deps, record);
     return withState(record, { status: task.status === 'paused' ? 'paused' : 'running', pid: task.pid });
   }
 
@@ -178,7 +144,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       networks: Object.fromEntries(Object.entries(record.networks).map(([name, { request }]) => [name, { request }])),
     };
     // The exit status must be durable before the supervisor forgets it; addresses may go meanwhile.
-    const networkGone = releaseNetwork(record);
+    const networkGone = leaveNetworks(deps, record);
     networkGone.catch(() => undefined);
     await records.save(released);
     const results = await Promise.allSettled([networkGone, tasks.delete(record.id).then(() => ios.get(record.id).close()), layers.unmount(record.id)]);
@@ -186,15 +152,6 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       if (result.status === 'rejected') deps.log.error({ err: result.reason, container: record.id }, 'releasing a stopped container');
     }
     return released;
-  }
-
-  async function releaseNetwork(record: ContainerRecord): Promise<void> {
-    for (const [name, { endpoint }] of Object.entries(record.networks)) {
-      if (!endpoint) continue;
-      await network.detach(record.id, endpoint, record.ports);
-      deps.emit('network', 'disconnect', endpoint.networkId, { container: record.id, name, type: 'bridge' });
-    }
-    if (ownsSandbox(record)) await network.removeSandbox(record.id);
   }
 
   return {
@@ -206,6 +163,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     unpause: (record) => tasks.resume(record.id),
     drain: (record) => ios.get(record.id).drained(DRAIN_LIMIT_MS),
     release,
+    rewire: ({ record, change }) => rewire(deps, record, change),
     async remove({ record, options }) {
       await records.remove(record.id);
       const results = await Promise.allSettled([
@@ -220,29 +178,6 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     },
     save: (record) => records.save(record),
   };
-}
-
-function ownsSandbox(record: ContainerRecord): boolean {
-  const mode = record.hostConfig.NetworkMode;
-  return mode !== 'host' && !mode.startsWith('container:');
-}
-
-function wantedPorts(record: ContainerRecord): PortRequest[] {
-  const wanted: PortRequest[] = [];
-  /** `hostPort`: '' is any, `8000-8010` the first free one of these. */
-  const add = (key: string, hostIp: string, hostPort: string): void => {
-    const [port = '', protocol = 'tcp'] = key.split('/');
-    const [first = '', last] = hostPort.split('-');
-    wanted.push({ containerPort: Number(port), protocol: protocol as 'tcp' | 'udp' | 'sctp', hostIp, hostPort: Number(first), ...optional('hostPortEnd', last === undefined ? undefined : Number(last)) });
-  };
-  const bindings = record.hostConfig.PortBindings ?? {};
-  for (const [key, list] of Object.entries(bindings)) {
-    for (const { HostIp, HostPort } of list ?? []) add(key, HostIp, HostPort);
-  }
-  if (record.hostConfig.PublishAllPorts) {
-    for (const key of Object.keys(record.config.ExposedPorts ?? {})) if (!bindings[key]?.length) add(key, '', '');
-  }
-  return wanted;
 }
 
 function optional<K extends string, V>(key: K, value: V | undefined): { [P in K]?: V } {

@@ -2,6 +2,7 @@
 
 import type { ContainerRecord } from './container.record.js';
 import type { RemoveOptions } from './container.messages.js';
+import type { NetworkChange } from './network-change.js';
 
 export interface StopInput {
   readonly record: ContainerRecord;
@@ -28,6 +29,8 @@ export interface ContainerEffects {
   release(record: ContainerRecord): Promise<ContainerRecord>;
   /** Deletes everything of the container; the record goes first, so that a crash cannot bring half of it back. */
   remove(input: { readonly record: ContainerRecord; readonly options: RemoveOptions }): Promise<void>;
+  /** Changes the networks of a running container. */
+  rewire(input: { readonly record: ContainerRecord; readonly change: NetworkChange }): Promise<ContainerRecord>;
   save(record: ContainerRecord): Promise<void>;
 }
 

@@ -50,6 +50,7 @@ function harness(input: ContainerInput, overrides: Partial<ContainerEffects & Co
     drain: async () => undefined,
     release: async (r) => (log.push('release'), r),
     remove: async () => void log.push('remove'),
+    rewire: async ({ record: r, change }) => (log.push('rewire'), { ...r, networks: { [change.network]: { request: {} } } }),
     save: async () => undefined,
     ...overrides,
   };
@@ -272,4 +273,32 @@ test('every command is answered in every resting state', async () => {
       c.actor.stop();
     }
   }
+});
+
+test('networks are changed while a container rests or runs; what comes in between waits, an exit is not lost', async () => {
+  let finish = (): void => undefined;
+  const changed = new Promise<void>((resolve) => (finish = resolve));
+  const c = harness({ phase: 'idle', record }, { rewire: async ({ record: r, change }) => (await changed, { ...r, networks: { [change.network]: { request: {} } } }) });
+  const change = { type: 'connect', network: 'back', request: {} } as const;
+  const resting = c.ask<ContainerRecord>({ type: 'container.rewire', change });
+  const renamed = c.ask<ContainerRecord>({ type: 'container.amend', amend: (r) => ({ ...r, name: '/other' }) });
+  finish();
+  assert.deepEqual(Object.keys((await resting).networks), ['back']);
+  const amended = await renamed;
+  assert.deepEqual([amended.name, Object.keys(amended.networks)], ['/other', ['back']]);
+  assert.equal(c.state(), 'idle');
+  await c.ask({ type: 'container.start' });
+  const running = c.ask<ContainerRecord>({ type: 'container.rewire', change: { ...change, network: 'front' } });
+  c.exit(0);
+  assert.deepEqual(Object.keys((await running).networks), ['front']);
+  await c.ask({ type: 'container.settled' });
+  assert.deepEqual([c.state(), c.log.includes('release')], ['idle', true]);
+});
+
+test('a change of networks that is refused leaves the container as it was', async () => {
+  const c = harness({ phase: 'idle', record }, { rewire: async () => Promise.reject(conflict('no')) });
+  await c.ask({ type: 'container.start' });
+  await c.ask({ type: 'container.pause' });
+  await assert.rejects(c.ask({ type: 'container.rewire', change: { type: 'disconnect', network: 'back' } }), /no/);
+  assert.deepEqual(c.state(), { running: 'paused' });
 });

@@ -16,17 +16,20 @@
  *                                           removing ──► dead ─┘ / gone
  *
  * Owner: the containers collection. Invariants: each command gets exactly one reply; no state is left while its effect
- * runs (except `stopping`, whose effect only waits); commands that arrive in a passing state are postponed to the next
+ * runs (except `stopping`, whose effect only waits); `rewiring` may be entered from any resting state and goes back there; commands that arrive in a passing state are postponed to the next
  * resting one, in order. The record in the context is immutable and is what readers see.
  */
 import { assign } from 'xstate';
 import { conflict, EngineError, messageOf } from '../../errors/engine-error.js';
 import type { Replies } from '../kit/replies.js';
 import type { ContainerEffects, ContainerHooks } from './container.effects.types.js';
+import type { ContainerCommand } from './container.messages.js';
 import { withEndedHealth, withKeptHealth } from './health.js';
 import { NEVER, withState } from './container.record.js';
 import { containerSetup, stopInput, waitResult } from './container.setup.js';
 import { nextDelayMs } from './restart-policy.js';
+
+type RewireCommand = Extract<ContainerCommand, { type: 'container.rewire' }>;
 
 export function createContainerMachine(effects: ContainerEffects, hooks: ContainerHooks, replies: Replies) {
   const { machine, publish, settleAll, rejectAll, fire } = containerSetup(effects, hooks, replies);
@@ -102,6 +105,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         on: {
           'container.settled': { actions: 'answerSettled' },
           'container.amend': { actions: 'amend' },
+          'container.rewire': { target: 'rewiring', actions: 'noteStopper' },
           'container.start': { target: 'starting', actions: 'noteStarter' },
           'container.restart': { target: 'starting', actions: 'noteRestarter' },
           'container.stop': { actions: 'refuseNotModified' },
@@ -185,7 +189,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           ],
         },
         states: {
-          active: { entry: 'resume' },
+          active: { entry: 'resume', on: { 'container.rewire': { target: '#rewiring', actions: 'noteStopper' } } },
           pausing: {
             invoke: {
               src: 'pause',
@@ -220,6 +224,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
                 actions: ({ context, event }) => replies.reject(event.req, conflict(`Container ${context.record.id} is already paused`)),
               },
               'container.unpause': { target: 'unpausing', actions: 'noteStopper' },
+              'container.rewire': { target: '#rewiring', actions: 'noteStopper' },
             },
           },
           unpausing: {
@@ -274,6 +279,25 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           },
         },
       },
+      rewiring: {
+        id: 'rewiring',
+        invoke: {
+          src: 'rewire',
+          input: ({ context, event }) => ({ record: context.record, change: (event as RewireCommand).change }),
+          onDone: { target: 'rewired', actions: 'announceRewired' },
+          onError: { target: 'rewired', actions: 'refuseRewired' },
+        },
+      },
+      /** Back to where the change came in, unless the container has ended meanwhile. */
+      rewired: {
+        always: [
+          { guard: 'hasExit', target: 'draining' },
+          { guard: 'isPaused', target: 'running.paused' },
+          { guard: 'isUp', target: 'running' },
+          { guard: 'isBackingOff', target: 'backoff' },
+          { target: 'idle' },
+        ],
+      },
       draining: {
         invoke: {
           src: 'drain',
@@ -324,6 +348,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         on: {
           'container.settled': { actions: 'answerSettled' },
           'container.amend': { actions: 'amend' },
+          'container.rewire': { target: 'rewiring', actions: 'noteStopper' },
           'container.start': { target: 'starting', actions: 'noteStarter' },
           'container.restart': { target: 'starting', actions: 'noteRestarter' },
           'container.stop': { target: 'idle', actions: 'giveUpRestart' },

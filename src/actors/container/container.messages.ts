@@ -3,6 +3,7 @@ import type { Command, RequestCancelled } from '../kit/commands.js';
 import type { ExitStatus } from '../../ports/supervisor.js';
 import type { ProbeResult } from './health.js';
 import type { ContainerRecord } from './container.record.js';
+import type { NetworkChange } from './network-change.js';
 
 export type WaitCondition = 'not-running' | 'next-exit' | 'removed';
 
@@ -37,6 +38,8 @@ export type ContainerCommand =
   | Command<'container.unpause'>
   | (Command<'container.wait', WaitResult> & { readonly condition: WaitCondition })
   | (Command<'container.remove'> & { readonly options: RemoveOptions })
+  /** Connects the container to a network or disconnects it. */
+  | (Command<'container.rewire', ContainerRecord> & { readonly change: NetworkChange })
   /** Replaces parts of the record that clients may change at any time: name, restart policy, limits. */
   | (Command<'container.amend', ContainerRecord> & { readonly amend: (record: ContainerRecord) => ContainerRecord });
 

@@ -9,6 +9,7 @@ import type { RequestId } from '../kit/commands.js';
 import type { Replies } from '../kit/replies.js';
 import type { ExitStatus } from '../../ports/supervisor.js';
 import type { ContainerEffects, ContainerHooks, StopInput } from './container.effects.types.js';
+import type { NetworkChange } from './network-change.js';
 import type { ContainerCommand, ContainerEvent, RemoveOptions, StopOptions, WaitCondition } from './container.messages.js';
 import { withEndedHealth, withProbeResult, withStartingHealth } from './health.js';
 import { withState, type ContainerRecord } from './container.record.js';
@@ -78,6 +79,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       unpause: effect((record: ContainerRecord) => effects.unpause(record)),
       drain: effect((record: ContainerRecord) => effects.drain(record)),
       release: effect((record: ContainerRecord) => effects.release(record)),
+      rewire: effect((input: { record: ContainerRecord; change: NetworkChange }) => effects.rewire(input)),
       remove: effect((input: { record: ContainerRecord; options: RemoveOptions }) => effects.remove(input)),
     },
     actions: {
@@ -181,6 +183,17 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         settleAll([...context.starters, ...context.restarters]);
         return { record, starters: [], restarters: [] };
       }),
+      /** Of what came in between (an OOM), nothing is lost. */
+      announceRewired: assign(({ context, event }) => {
+        const { networks, ports } = (event as unknown as { output: ContainerRecord }).output;
+        const record = publish({ ...context.record, networks, ports });
+        settleAll(context.stoppers, record);
+        return { record, stoppers: [] };
+      }),
+      refuseRewired: assign(({ context, event }) => {
+        rejectAll(context.stoppers, (event as unknown as { error: unknown }).error);
+        return { stoppers: [] };
+      }),
       restBackoff: assign(({ context, event }) => {
         const record = publish(withState(context.record, { status: 'exited' }));
         hooks.saveLater(record);
@@ -217,6 +230,8 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       wasRunning: ({ context }) => context.phase === 'running',
       wasRemoving: ({ context }) => context.phase === 'removing',
       hasExit: ({ context }) => context.exit !== undefined,
+      isUp: ({ context }) => context.record.state.status === 'running',
+      isBackingOff: ({ context }) => context.record.state.status === 'restarting',
       isPaused: ({ context }) => context.record.state.status === 'paused',
       waitsForNotRunning: ({ event }) => event.type === 'container.wait' && event.condition === 'not-running',
       forced: ({ event }) => event.type === 'container.remove' && event.options.force,

@@ -8,6 +8,7 @@ import { NEVER, type ContainerRecord, type EndpointRequest, type NetworkAttachme
 import type { CreateRequest } from './create-request.js';
 import { mergeImageConfig } from './image-config.js';
 import { planMounts } from './mount-plan.js';
+import { checkEndpoint } from './network-change.js';
 import { parseSignal } from './signals.js';
 import { now } from './timestamps.js';
 
@@ -114,7 +115,9 @@ function planNetworks(deps: DraftDeps, host: HostConfig, endpoints: Readonly<Rec
   if (mode.startsWith('container:')) return {};
   const plan: Record<string, NetworkAttachment> = {};
   const add = (nameOrId: string, request: EndpointRequest): void => {
-    plan[deps.network.resolve(nameOrId).name] = { request };
+    const network = deps.network.resolve(nameOrId);
+    checkEndpoint(network, request);
+    plan[network.name] = { request };
   };
   add(mode, endpoints[mode] ?? (mode === 'bridge' ? endpoints['default'] : undefined) ?? {});
   for (const [network, request] of Object.entries(endpoints)) {

@@ -152,7 +152,7 @@ const hostConfig = object({
   Init: optional(boolean()),
 });
 
-export const endpointRequest = object({
+const endpointRequest = object({
   IPAMConfig: optional(object({ IPv4Address: optional(string()), IPv6Address: optional(string()), LinkLocalIPs: optional(list(string())) })),
   Links: optional(list(string())),
   Aliases: optional(list(string())),
@@ -160,6 +160,11 @@ export const endpointRequest = object({
   DriverOpts: optional(dictionary(string())),
   GwPriority: optional(integer()),
 });
+
+/** `EndpointSettings` as clients send it. */
+export function decodeEndpoint(value: unknown, path: string): EndpointRequest {
+  return endpointRequest.decode(value, path) as EndpointRequest;
+}
 
 const body = object({
   ...configShape,

@@ -11,6 +11,8 @@ export interface ViewContext {
   graphData(id: string): { readonly Name: string; readonly Data: Readonly<Record<string, string>> };
   /** Directory of the container's files. */
   dir(id: string): string;
+  /** Path of the network namespace. */
+  sandboxKey(record: ContainerRecord): string;
   /** Execs that have not ended. */
   execIds(id: string): readonly string[];
 }
@@ -152,6 +154,9 @@ function networkMap(record: ContainerRecord): Record<string, unknown> {
   return Object.fromEntries(Object.entries(record.networks).map(([name, attachment]) => [name, endpointSettings(attachment)]));
 }
 
+/** Networks on which containers do not find each other by name. */
+const NAMELESS = new Set(['bridge', 'host', 'none']);
+
 /** `EndpointSettings`: the request, and what the container has while it runs. */
 export function endpointSettings({ request, endpoint }: NetworkAttachment): Record<string, unknown> {
   return {
@@ -169,7 +174,7 @@ export function endpointSettings({ request, endpoint }: NetworkAttachment): Reco
     IPv6Gateway: endpoint?.ipv6Gateway ?? '',
     GlobalIPv6Address: endpoint?.ipv6 ?? '',
     GlobalIPv6PrefixLen: endpoint?.ipv6PrefixLength ?? 0,
-    DNSNames: endpoint ? [...endpoint.dnsNames] : null,
+    DNSNames: endpoint && !NAMELESS.has(endpoint.networkName) ? [...endpoint.dnsNames] : null,
   };
 }
 
@@ -182,6 +187,17 @@ function healthView({ status, failingStreak, log }: HealthState): unknown {
 }
 
 const inspected = new WeakMap<ContainerRecord, string>();
+
+/** As clients before API 1.45 know it: Aliases has the names that the container has anyway. */
+export function withOldAliases(record: ContainerRecord): ContainerRecord {
+  const names = [...new Set([record.id.slice(0, 12), record.config.Hostname])].filter((name) => name !== '');
+  const networks = Object.entries(record.networks).map(([network, attachment]): [string, NetworkAttachment] => {
+    if (NAMELESS.has(network)) return [network, attachment];
+    const aliases = attachment.request.Aliases ?? [];
+    return [network, { ...attachment, request: { ...attachment.request, Aliases: [...aliases, ...names.filter((name) => !aliases.includes(name))] } }];
+  });
+  return { ...record, networks: Object.fromEntries(networks) };
+}
 
 /** GET /containers/{id}/json as JSON text. */
 export function inspectJson(record: ContainerRecord, context: ViewContext, size?: { rw: number; rootFs: number }): string {
@@ -197,6 +213,7 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
   const dir = context.dir(record.id);
   const execIds = context.execIds(record.id);
   const bridge = record.networks['bridge']?.endpoint;
+  const hasSandbox = Object.values(record.networks).some(({ endpoint }) => endpoint !== undefined);
   return {
     Id: record.id,
     Created: record.created,
@@ -236,8 +253,8 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
     Config: record.config,
     NetworkSettings: {
       Bridge: '',
-      SandboxID: bridge ? record.id : '',
-      SandboxKey: '',
+      SandboxID: hasSandbox ? record.id : '',
+      SandboxKey: hasSandbox ? context.sandboxKey(record) : '',
       Ports: portMap(record),
       HairpinMode: false,
       LinkLocalIPv6Address: '',

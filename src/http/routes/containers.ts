@@ -7,7 +7,7 @@ import { parseSignal } from '../../actors/container/signals.js';
 import type { ContainerServices } from '../../actors/container/services.js';
 import { decodeCreate } from '../api/container-create.js';
 import { selectContainers } from '../api/container-filters.js';
-import { inspectJson, listItemJson, type ViewContext } from '../api/container-view.js';
+import { inspectJson, listItemJson, withOldAliases, type ViewContext } from '../api/container-view.js';
 import { parseFilters } from '../api/filters.js';
 import { decodeUpdate } from '../api/container-update.js';
 import type { Exchange } from '../exchange.js';
@@ -57,7 +57,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
     route('GET', '/containers/{name...}/json', async (x) => {
       const record = named(x);
       const size = x.query.flag('size') ? await services.sizes(record) : undefined;
-      x.sendRenderedJson(200, `${inspectJson(record, view, size)}\n`);
+      x.sendRenderedJson(200, `${inspectJson(x.atLeast(1, 45) ? record : withOldAliases(record), view, size)}\n`);
     }),
 
     route('POST', '/containers/{name...}/start', (x) => {

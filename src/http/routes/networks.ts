@@ -1,8 +1,12 @@
 /** Networks as the Engine API shows them. */
+import type { ContainerCommand } from '../../actors/container/container.messages.js';
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
+import type { ContainerDirectory } from '../../actors/container/directory.js';
+import { isLive, type NetworkChange } from '../../actors/container/network-change.js';
 import { conflict, isEngineError, notImplemented } from '../../errors/engine-error.js';
 import type { NetworkRequest, NetworkSummary } from '../../ports/network.js';
-import { boolean, dictionary, list, nullable, object, optional, string } from '../api/decode.js';
+import { decodeEndpoint } from '../api/container-create.js';
+import { anything, boolean, dictionary, list, nullable, object, optional, string } from '../api/decode.js';
 import { parseFilters } from '../api/filters.js';
 import { parseInstant } from '../api/until.js';
 import { route, type Route } from '../route.js';
@@ -14,7 +18,7 @@ export interface NetworkRouteDeps {
     create(request: NetworkRequest): Promise<NetworkSummary>;
     remove(reference: string): Promise<NetworkSummary>;
   };
-  readonly containers: { list(): readonly ContainerRecord[] };
+  readonly containers: Pick<ContainerDirectory, 'list' | 'find' | 'ask'>;
   readonly emit: (action: string, id: string, attributes: Readonly<Record<string, string>>) => void;
 }
 
@@ -35,11 +39,25 @@ const body = object({
   Labels: nullable(dictionary(string())),
 });
 
+const connectBody = object({ Container: string(), EndpointConfig: anything() });
+const disconnectBody = object({ Container: string(), Force: boolean() });
+
 export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps): Route[] {
   const remove = async (reference: string): Promise<NetworkSummary> => {
     const removed = await networks.remove(reference);
     emit('destroy', removed.id, { name: removed.name, type: removed.driver });
     return removed;
+  };
+  const rewire = (container: string, change: NetworkChange): Promise<ContainerRecord> =>
+    containers.ask<Extract<ContainerCommand, { type: 'container.rewire' }>>(container, { type: 'container.rewire', change });
+  /** A container may still be on a network that is gone: with `lenient` the name is taken as it is then. */
+  const networkNamed = (reference: string, lenient: boolean): string => {
+    try {
+      return networks.resolve(reference).name;
+    } catch (error) {
+      if (lenient && isEngineError(error, 'not-found')) return reference;
+      throw error;
+    }
   };
   let isPruning = false;
 
@@ -82,6 +100,19 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
       x.sendJson(201, { Id: made.id, Warning: '' });
     }),
 
+    route('POST', '/networks/{name...}/connect', async (x) => {
+      const { Container, EndpointConfig } = connectBody.decode(await x.json<unknown>(), '');
+      const network = networks.resolve(x.param('name')).name;
+      await rewire(Container, { type: 'connect', network, request: decodeEndpoint(EndpointConfig ?? {}, 'EndpointConfig') });
+      x.sendEmpty(200);
+    }),
+
+    route('POST', '/networks/{name...}/disconnect', async (x) => {
+      const { Container, Force } = disconnectBody.decode(await x.json<unknown>(), '');
+      await rewire(Container, { type: 'disconnect', network: networkNamed(x.param('name'), Force || !isLive(containers.find(Container))) });
+      x.sendEmpty(200);
+    }),
+
     route('DELETE', '/networks/{name...}', async (x) => {
       await remove(x.param('name'));
       x.sendEmpty(204);
@@ -106,6 +137,7 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
             if (!isEngineError(error, 'forbidden') && !isEngineError(error, 'not-found')) throw error;
           }
         }
+        emit('prune', '', { reclaimed: '0' });
         x.sendJson(200, { NetworksDeleted: deleted.length > 0 ? deleted : null });
       } finally {
         isPruning = false;

@@ -54,14 +54,17 @@ function endpoint(id: string, network: string, names: readonly string[], ipv4: s
     ipv6,
     ipv6PrefixLength: 64,
     ipv6Gateway: '',
+    interfaceName: 'eth0',
     aliases: names.slice(1),
     dnsNames: names,
+    links: {},
+    gatewayPriority: 0,
   };
 }
 
 test('names of endpoints', () => {
   const names = new Names();
-  const view = ['back', 'front'].map((name) => ({ id: `id-${name}`, name }));
+  const view = ['back', 'front'].map((name) => ({ id: `id-${name}`, name, links: { store: 'Web-2' } }));
   const one = endpoint('1', 'back', ['web-1', 'Web'], '10.0.0.2', 'fd00::2');
   const two = endpoint('2', 'back', ['web-2', 'web'], '10.0.0.3');
   const other = endpoint('3', 'hidden', ['db'], '10.9.0.2');
@@ -69,6 +72,9 @@ test('names of endpoints', () => {
   const addresses = (name: string, type: number = TYPE.a): string[] | undefined => names.answer(view, name, type)?.map(({ data }) => data.toString('hex')).sort();
   assert.deepEqual(addresses('web-1'), ['0a000002']);
   assert.deepEqual(addresses('web'), ['0a000002', '0a000003']);
+  assert.deepEqual(addresses('store'), ['0a000003']);
+  // A name that every object has.
+  assert.equal(addresses('constructor'), undefined);
   assert.deepEqual(addresses('web.back'), ['0a000002', '0a000003']);
   assert.deepEqual(addresses('web', TYPE.aaaa), ['fd000000000000000000000000000002']);
   // There is such a name, but it has no such address: nobody else is to be asked.

@@ -3,8 +3,8 @@ import type { Endpoint } from '../../ports/network.js';
 import { addressBytes, addressText } from '../../sys/ip-address.js';
 import { encodeName, TYPE, type Answer } from './message.js';
 
-/** The networks that a client is on, in order. */
-type View = readonly { readonly id: string; readonly name: string }[];
+/** The networks that a client is on, in order, and what it calls others there: alias to name. */
+type View = readonly { readonly id: string; readonly name: string; readonly links: Readonly<Record<string, string>> }[];
 
 export class Names {
   /** Endpoints by network ID and name. */
@@ -48,8 +48,9 @@ export class Names {
   }
 
   #find(view: View, name: string): readonly Endpoint[] | undefined {
-    for (const { id } of view) {
-      const found = this.#byName.get(id)?.get(name);
+    for (const { id, links } of view) {
+      const own = Object.hasOwn(links, name) ? links[name] : undefined;
+      const found = this.#byName.get(id)?.get(own?.toLowerCase() ?? name);
       if (found) return found;
     }
     // `web.backend`: the name on a network that is said.

@@ -1,0 +1,70 @@
+/** Connecting containers to networks and disconnecting them: what may be asked for, and what it makes of the record. Pure. */
+import { isIP } from 'node:net';
+import { type EngineError, forbidden, internal, invalid } from '../../errors/engine-error.js';
+import type { NetworkSummary } from '../../ports/network.js';
+import type { ContainerRecord, EndpointRequest } from './container.record.js';
+
+/** `network` is a name. */
+export type NetworkChange =
+  | { readonly type: 'connect'; readonly network: string; readonly request: EndpointRequest }
+  | { readonly type: 'disconnect'; readonly network: string };
+
+const MAC_ADDRESS = /^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i;
+
+/** @throws EngineError invalid for what the network cannot give to an endpoint. */
+export function checkEndpoint({ hasNames, driver }: NetworkSummary, { IPAMConfig, Aliases, MacAddress }: EndpointRequest): void {
+  const addresses = [IPAMConfig?.IPv4Address, IPAMConfig?.IPv6Address];
+  const isGiven = addresses.some(Boolean);
+  if (!hasNames) {
+    if (isGiven) throw invalid('user specified IP address is supported on user defined networks only', { code: 'STATIC_ADDRESS' });
+    if (driver === 'bridge' && Aliases?.length) throw invalid('network-scoped alias is supported only for containers in user defined networks', { code: 'ALIAS' });
+  }
+  for (const [index, family] of [[0, 4], [1, 6]] as const) {
+    const address = addresses[index];
+    if (address && isIP(address) !== family) throw invalid(`invalid endpoint settings:\ninvalid IPv${family} address: ${address}`, { code: 'STATIC_ADDRESS' });
+  }
+  if (MacAddress && !MAC_ADDRESS.test(MacAddress)) throw invalid(`invalid MAC address: ${MacAddress}`, { code: 'MAC_ADDRESS' });
+}
+
+/** True while there is a sandbox to change: a container that waits for its next start has none. */
+export function isLive({ state }: ContainerRecord): boolean {
+  return state.status === 'running' || state.status === 'paused';
+}
+
+/**
+ * Checks a change against the container as it is, in the order and the words of the known engine.
+ * @throws EngineError not-found, invalid, forbidden for an endpoint that exists, internal for one that does not.
+ */
+export function checkChange(record: ContainerRecord, change: NetworkChange, resolve: (name: string) => NetworkSummary): void {
+  const mode = record.hostConfig.NetworkMode;
+  const isConnected = Object.hasOwn(record.networks, change.network);
+  if (change.type === 'disconnect') {
+    if (isLive(record) && mode === 'host' && change.network === 'host') throw hostNetworkRefused();
+    if (!isConnected) throw internal(`container ${record.id} is not connected to network ${change.network}`, { code: 'NOT_CONNECTED' });
+    return;
+  }
+  if (mode.startsWith('container:')) throw sharedNamespaceRefused();
+  checkEndpoint(resolve(change.network), change.request);
+  if (mode !== 'host' && change.network === 'host') throw hostNetworkRefused();
+  const others = Object.keys(record.networks).filter((name) => name !== change.network);
+  if (others.includes('host')) throw sharedNamespaceRefused();
+  if (others.includes('none') || (others.length > 0 && change.network === 'none')) {
+    throw invalid('container cannot be connected to multiple networks with one of the networks in private (none) mode', { code: 'NONE_NETWORK' });
+  }
+  if (isConnected && isLive(record)) throw forbidden(`endpoint with name ${record.name.slice(1)} already exists in network ${change.network}`, { code: 'ENDPOINT_EXISTS' });
+}
+
+/** The record of a container that does not run, changed. */
+export function withChange(record: ContainerRecord, change: NetworkChange): ContainerRecord {
+  if (change.type === 'connect') return { ...record, networks: { ...record.networks, [change.network]: { request: change.request } } };
+  const { [change.network]: _gone, ...networks } = record.networks;
+  return { ...record, networks };
+}
+
+function hostNetworkRefused(): EngineError {
+  return invalid('container cannot be disconnected from host network or connected to host network', { code: 'HOST_NETWORK' });
+}
+
+function sharedNamespaceRefused(): EngineError {
+  return invalid('container sharing network namespace with another container or host cannot be connected to any other network', { code: 'SHARED_NETWORK' });
+}

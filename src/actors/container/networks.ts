@@ -1,0 +1,149 @@
+/** A container's networks: joined at its start, changed while it runs, left at its end. */
+import { messageOf } from '../../errors/engine-error.js';
+import type { Endpoint, NetworkDriver, PortRequest, PublishedPort } from '../../ports/network.js';
+import type { ContainerRecord, NetworkAttachment } from './container.record.js';
+import type { ContainerDeps } from './deps.js';
+import { checkChange, isLive, type NetworkChange, withChange } from './network-change.js';
+import type { Undo } from './undo.js';
+
+type NetworksDeps = Pick<ContainerDeps, 'log' | 'network' | 'records' | 'emit' | 'writeFiles'>;
+type Attachments = ContainerRecord['networks'];
+
+/** Joins all networks of a container that starts; each is left again when the start fails. */
+export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, undo: Undo): Promise<ContainerRecord> {
+  const networks: Record<string, NetworkAttachment> = {};
+  const outward = wayOut(deps.network, record.networks);
+  let ports: readonly PublishedPort[] = [];
+  for (const [name, { request }] of Object.entries(record.networks)) {
+    const result = await deps.network.attach(attachRequest(record, name, request, name === outward ? wantedPorts(record) : []));
+    undo.add('network endpoint', () => deps.network.detach(record.id, result.endpoint));
+    emit(deps, 'connect', record, result.endpoint);
+    networks[name] = { request, endpoint: result.endpoint };
+    ports = [...ports, ...result.ports];
+  }
+  return { ...record, networks, ports };
+}
+
+/** Takes over the networks of a container that outlived the daemon. */
+export async function adoptNetworks({ network }: NetworksDeps, record: ContainerRecord): Promise<void> {
+  const outward = wayOut(network, record.networks);
+  for (const [name, { endpoint }] of Object.entries(record.networks)) {
+    if (endpoint) await network.adopt(record.id, endpoint, name === outward ? record.ports : [], record.hostConfig.Dns ?? undefined);
+  }
+}
+
+/** Leaves all networks of a container that has ended. */
+export async function leaveNetworks(deps: NetworksDeps, record: ContainerRecord): Promise<void> {
+  for (const { endpoint } of Object.values(record.networks)) {
+    if (!endpoint) continue;
+    await deps.network.detach(record.id, endpoint);
+    emit(deps, 'disconnect', record, endpoint);
+  }
+  const mode = record.hostConfig.NetworkMode;
+  if (mode !== 'host' && !mode.startsWith('container:')) await deps.network.removeSandbox(record.id);
+}
+
+/** Makes a change to the networks of a container, running or not. It is on disk when the promise resolves. */
+export async function rewire(deps: NetworksDeps, before: ContainerRecord, change: NetworkChange): Promise<ContainerRecord> {
+  checkChange(before, change, (name) => deps.network.resolve(name));
+  const after = await (!isLive(before) ? withChange(before, change) : change.type === 'connect' ? connect(deps, before, change.network, change.request) : disconnect(deps, before, change.network));
+  if (isLive(after)) await deps.writeFiles(after);
+  await deps.records.save(after);
+  return after;
+}
+
+async function connect(deps: NetworksDeps, before: ContainerRecord, name: string, request: NetworkAttachment['request']): Promise<ContainerRecord> {
+  const { network } = deps;
+  const old = outwardEndpoint(network, before.networks);
+  // Published ports move to the new way out: nobody else can take them meanwhile, for the daemon does one thing at a time here.
+  const moves = wayOut(network, { ...before.networks, [name]: { request } }) === name;
+  if (moves && old) await network.unpublish(old);
+  try {
+    const { endpoint, ports } = await network.attach(attachRequest(before, name, request, moves ? keptPorts(before) : []));
+    emit(deps, 'connect', before, endpoint);
+    return { ...before, networks: { ...before.networks, [name]: { request, endpoint } }, ports: moves ? ports : before.ports };
+  } catch (error) {
+    if (moves && old) await network.publish(old, before.ports);
+    throw error;
+  }
+}
+
+async function disconnect(deps: NetworksDeps, before: ContainerRecord, name: string): Promise<ContainerRecord> {
+  const { [name]: gone, ...networks } = before.networks;
+  if (!gone?.endpoint) return { ...before, networks };
+  const hadPorts = wayOut(deps.network, before.networks) === name;
+  await deps.network.disconnect(before.id, gone.endpoint);
+  emit(deps, 'disconnect', before, gone.endpoint);
+  if (!hadPorts) return { ...before, networks };
+  const next = outwardEndpoint(deps.network, networks);
+  const ports = next ? await deps.network.publish(next, before.ports).catch((error: unknown) => lost(deps, before, error)) : [];
+  return { ...before, networks, ports };
+}
+
+function lost({ log }: NetworksDeps, { id, ports }: ContainerRecord, error: unknown): readonly PublishedPort[] {
+  log.error({ container: id, ports, reason: messageOf(error) }, 'published ports could not be moved to another network');
+  return [];
+}
+
+function attachRequest(record: ContainerRecord, network: string, request: NetworkAttachment['request'], ports: readonly PortRequest[]) {
+  const aliases = request.Aliases ?? [];
+  return {
+    containerId: record.id,
+    network,
+    aliases,
+    dnsNames: [...new Set([record.name.slice(1), ...aliases, record.id.slice(0, 12), record.config.Hostname])].filter((name) => name !== ''),
+    links: Object.fromEntries((request.Links ?? []).map(parseLink)),
+    ports,
+    ...optional('macAddress', request.MacAddress || record.config.MacAddress || undefined),
+    ...optional('ipv4', request.IPAMConfig?.IPv4Address || undefined),
+    ...optional('ipv6', request.IPAMConfig?.IPv6Address || undefined),
+    ...optional('gatewayPriority', request.GwPriority),
+    ...optional('nameservers', record.hostConfig.Dns ?? undefined),
+  };
+}
+
+/** `name:alias`, or a name that is its own alias. */
+function parseLink(link: string): [alias: string, name: string] {
+  const [name = '', alias = name] = link.split(':');
+  return [alias.toLowerCase(), name];
+}
+
+/** The network that published ports belong to: where the container is reached from outside. */
+function wayOut(network: NetworkDriver, networks: Attachments): string | undefined {
+  return network.wayOut(Object.entries(networks).map(([name, { request }]) => ({ name, gatewayPriority: request.GwPriority ?? 0 })));
+}
+
+function outwardEndpoint(network: NetworkDriver, networks: Attachments): Endpoint | undefined {
+  return networks[wayOut(network, networks) ?? '']?.endpoint;
+}
+
+/** What is published already keeps its numbers. */
+function keptPorts(record: ContainerRecord): readonly PortRequest[] {
+  return record.ports.length > 0 ? record.ports : wantedPorts(record);
+}
+
+function wantedPorts(record: ContainerRecord): PortRequest[] {
+  const wanted: PortRequest[] = [];
+  /** `hostPort`: '' is any, `8000-8010` the first free one of these. */
+  const add = (key: string, hostIp: string, hostPort: string): void => {
+    const [port = '', protocol = 'tcp'] = key.split('/');
+    const [first = '', last] = hostPort.split('-');
+    wanted.push({ containerPort: Number(port), protocol: protocol as PortRequest['protocol'], hostIp, hostPort: Number(first), ...optional('hostPortEnd', last === undefined ? undefined : Number(last)) });
+  };
+  const bindings = record.hostConfig.PortBindings ?? {};
+  for (const [key, list] of Object.entries(bindings)) {
+    for (const { HostIp, HostPort } of list ?? []) add(key, HostIp, HostPort);
+  }
+  if (record.hostConfig.PublishAllPorts) {
+    for (const key of Object.keys(record.config.ExposedPorts ?? {})) if (!bindings[key]?.length) add(key, '', '');
+  }
+  return wanted;
+}
+
+function emit({ emit, network }: NetworksDeps, action: 'connect' | 'disconnect', record: ContainerRecord, { networkId, networkName }: Endpoint): void {
+  emit('network', action, networkId, { container: record.id, name: networkName, type: network.list().find(({ id }) => id === networkId)?.driver ?? '' });
+}
+
+function optional<K extends string, V>(key: K, value: V | undefined): { [P in K]?: V } {
+  return value === undefined ? {} : ({ [key]: value } as { [P in K]?: V });
+}
