@@ -48,6 +48,7 @@ export async function systemSettings(current: () => Config, roots: { readonly da
     dataRoot: roots.dataRoot,
     debug: config.debug,
     labels: config.labels,
+    authorizationPlugins: config.authorizationPlugins,
     experimental: config.experimental,
     liveRestore: config.liveRestore,
     defaultRuntime: config.defaultRuntime,

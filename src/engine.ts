@@ -48,13 +48,14 @@ import { registryRoutes } from './http/routes/registry.js';
 import { volumeRoutes } from './http/routes/volumes.js';
 import { statsRoutes } from './http/routes/stats.js';
 import { systemRoutes } from './http/routes/system.js';
-import { invalid } from './errors/engine-error.js';
+import { invalid, messageOf } from './errors/engine-error.js';
 import { importImage } from './images/import.js';
 import { FileImageStore } from './images/store.js';
 import { createLogDriver } from './logs/log-driver.js';
 import { HostNetworks } from './network/host-networks.js';
 import type { EventType } from './ports/events.js';
 import type { Logger } from './ports/logger.js';
+import { AuthorizationPlugins } from './plugins/authorization-plugins.js';
 import { BlobRecords } from './registry/blob-records.js';
 import { useProxies } from './registry/proxy.js';
 import { checkRequirements, hostWarnings } from './requirements.js';
@@ -341,7 +342,9 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     sandboxKey: ({ id, hostConfig }: ContainerRecord) => (hostConfig.NetworkMode === 'host' ? '/proc/1/ns/net' : network.sandboxPath(id)),
     execIds: (id: string) => execs.idsOf(id),
   };
+  const authorization = new AuthorizationPlugins();
   const front = createFront({
+    authorizer: authorization,
     product: { version: PRODUCT_VERSION, experimental: config.experimental },
     logger: log,
     ...(metrics.requests === undefined ? {} : { observer: metrics.requests }),
@@ -370,6 +373,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     ],
   });
   live.onReload((result) => {
+    authorization.use(live.current.authorizationPlugins).catch((error: unknown) => log.error({}, `${messageOf(error)}; it denies every request until it answers`));
     if (result.ok) emit('daemon', 'reload', settings.shown().id, { name: host.hostname, ...reloadOutcome(result), ...live.reloadableSettings() });
   });
   const listeners: Listener[] = [];
@@ -383,6 +387,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     // Before that it does not know the containers of an earlier run, which may still need the bridge.
     if (hasRecovered) await network.stop();
     await supervisor.stop();
+    authorization.close();
     await events.close();
     await layers.close();
     await Promise.all([pool.close(), transferPool.pool.close(), pushPool.close()]);
@@ -413,6 +418,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
           report(log, 'layers', await layers.collect());
         },
         open: async () => {
+          await authorization.use(config.authorizationPlugins);
           const gid = await groupId(config.group).catch((error: unknown) => {
             if (config.groupNamed) throw error;
             log.warn({ group: config.group }, 'the group does not exist: only root can use the unix socket');

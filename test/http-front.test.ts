@@ -108,7 +108,7 @@ const routes = [
         x.sendHijackError(notFound('No such container: missing'));
         return;
       }
-      echo(x.hijack({ contentType: 'application/vnd.docker.multiplexed-stream', commonHeaders: false }));
+      echo(await x.hijack({ contentType: 'application/vnd.docker.multiplexed-stream', commonHeaders: false }));
     },
     { hijack: 'after-head' },
   ),
@@ -119,7 +119,7 @@ const routes = [
       const body = await x.json<{ Detach?: boolean }>();
       if (x.param('id') === 'paused') throw conflict('paused');
       if (body.Detach === true) x.sendEmpty(200);
-      else echo(x.hijack({ contentType: 'application/vnd.docker.raw-stream', commonHeaders: true }));
+      else echo(await x.hijack({ contentType: 'application/vnd.docker.raw-stream', commonHeaders: true }));
     },
     { hijack: 'after-body' },
   ),

@@ -19,7 +19,8 @@ const STATUS: Readonly<Record<ErrorKind, number>> = {
 
 /** Status for anything that was thrown; what is not an EngineError is a bug and a 500. */
 export function statusOf(error: unknown): number {
-  return error instanceof EngineError ? STATUS[error.kind] : 500;
+  if (!(error instanceof EngineError)) return 500;
+  return error.code === 'BODY_TOO_LARGE' ? 413 : STATUS[error.kind];
 }
 
 /** The body of an error reply: only `message`, not HTML-escaped, with a newline. */

@@ -75,8 +75,9 @@ export interface Exchange {
    * Takes the connection over: 101 UPGRADED when the request has an Upgrade header, otherwise a 200 whose body is the
    * rest of the connection. Only on routes declared with `hijack`. The socket is half-open in both directions, is
    * paused, and belongs to the caller, who ends and destroys it.
+   * @throws EngineError forbidden when the reply is denied, cancelled when the client has gone; nothing is sent then.
    */
-  hijack(options: HijackOptions): Socket;
+  hijack(options: HijackOptions): Promise<Socket>;
   /** The reply of attach to a failure: a raw-stream head with the error's status, the message, and the end. */
   sendHijackError(error: unknown): void;
 }

@@ -1,4 +1,5 @@
 /** The HTTP front: routes, and the listeners that serve them. */
+import type { Authorizer } from '../ports/authorization.js';
 import type { Logger } from '../ports/logger.js';
 import { listen, type Listener, type ListenSpec } from './listener.js';
 import { ResponseHeads, type ProductIdentity } from './response-head.js';
@@ -14,6 +15,8 @@ export interface FrontOptions {
   readonly observer?: RequestObserver;
   /** Requests in flight at one listener, streams included, before further ones get 503. Default 8192. */
   readonly maxInFlight?: number;
+  /** Has a say in every routed request. */
+  readonly authorizer?: Authorizer;
 }
 
 export interface Front {
@@ -31,6 +34,7 @@ export function createFront(options: FrontOptions): Front {
     heads: new ResponseHeads(options.product),
     logger: options.logger,
     ...(options.observer === undefined ? {} : { observer: options.observer }),
+    ...(options.authorizer === undefined ? {} : { authorizer: options.authorizer }),
   });
   const maxInFlight = options.maxInFlight ?? 8192;
   return {

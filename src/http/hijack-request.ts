@@ -36,7 +36,8 @@ export function readHijackRequest(received: Buffer, router: Router): HijackReque
   const target = /^POST (\/[!-~]*) HTTP\/1\.1$/.exec(line)?.[1];
   if (target === undefined) return undefined;
   const queryStart = target.indexOf('?');
-  const found = router.resolve('POST', queryStart < 0 ? target : target.slice(0, queryStart));
+  const path = queryStart < 0 ? target : target.slice(0, queryStart);
+  const found = router.resolve('POST', path);
   if (found.kind !== 'route' || found.route.hijack === undefined) return undefined;
 
   const headers = new Map<string, string>();
@@ -48,7 +49,7 @@ export function readHijackRequest(received: Buffer, router: Router): HijackReque
   const length = headers.get('content-length') ?? '0';
   if (!headers.has('host') || headers.has('transfer-encoding') || headers.has('expect')) return undefined;
   if (!/^\d{1,7}$/.test(length) || Number(length) > MAX_HIJACK_BODY_BYTES) return undefined;
-  const head = new KeptHead(headers, queryStart < 0 ? undefined : target.slice(queryStart + 1));
+  const head = new KeptHead(headers, path, queryStart < 0 ? undefined : target.slice(queryStart + 1));
   return { found, head, headBytes: end + 4, bodyBytes: Number(length) };
 }
 

@@ -1,21 +1,24 @@
 /** The Exchange that handlers get, over any transport. */
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import { EngineError, isEngineError, messageOf } from '../errors/engine-error.js';
+import { EngineError, internal, invalid, isEngineError, messageOf, unavailable } from '../errors/engine-error.js';
+import type { AuthorizedRequest, Authorizer } from '../ports/authorization.js';
 import type { Logger } from '../ports/logger.js';
+import { authorizationReply, authorizationRequest, holdBody, MAX_SHOWN_BODY_BYTES } from './authorization.js';
 import { errorBody, statusOf } from './error-status.js';
 import type { Exchange, Headers, HijackOptions } from './exchange.js';
 import type { Gate } from './gate.js';
+import { HeldStream } from './held-stream.js';
 import { parseJson, requireJsonType } from './json-body.js';
 import { Query } from './query.js';
 import { RequestBody } from './request-body.js';
 import { CLIENT_LEFT, type RequestObserver } from './request-observer.js';
 import { KeptHead, type RequestHead } from './request-head.js';
-import { statusLine, type ResponseHeads } from './response-head.js';
+import { statusLine, type ReplyHead, type ResponseHeads } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
 import { runAll } from './stream-state.js';
 import type { RouteMatch } from './router.js';
-import type { Transport } from './transport.js';
+import type { StreamOwner, Transport } from './transport.js';
 
 /** The largest JSON body: far above any container's configuration, far below what would hurt. */
 const MAX_JSON_BYTES = 16 * 1024 * 1024;
@@ -25,6 +28,8 @@ export interface ExchangeServices {
   readonly heads: ResponseHeads;
   readonly logger: Logger;
   readonly observer?: RequestObserver;
+  /** Asked before a handler runs, and before its reply is sent. */
+  readonly authorizer?: Authorizer;
 }
 
 let lastId = 0;
@@ -37,6 +42,9 @@ export class HttpExchange implements Exchange {
   readonly #match: RouteMatch;
   readonly #transport: Transport;
   #stream: ResponseStream | undefined;
+  /** A stream that may not be sent yet. */
+  #held: HeldStream | undefined;
+  #authorized: AuthorizedRequest | undefined;
   #request: RequestHead;
   #query: Query | undefined;
   #body: RequestBody | undefined;
@@ -113,6 +121,7 @@ export class HttpExchange implements Exchange {
   }
 
   async json<T>(): Promise<T> {
+    this.#requireShownBody();
     const type = this.header('content-type');
     if (type !== undefined || this.bodyLength !== 0) requireJsonType(type);
     const bytes = this.bodyLength === 0 ? '' : (await this.body.collect(MAX_JSON_BYTES)).toString('utf8');
@@ -166,21 +175,28 @@ export class HttpExchange implements Exchange {
     const head = this.#services.heads.render(status, undefined, headers);
     this.#begin(status);
     this.#gate.pending.add(this);
-    this.#stream = this.#transport.stream(head, this, this.bodyLength !== 0 && !this.body.complete);
-    return this.#stream;
+    const open = (owner: StreamOwner): ResponseStream => this.#transport.stream(head, owner, this.bodyLength !== 0 && !this.body.complete);
+    if (this.#authorized === undefined) {
+      this.#stream = open(this);
+      return this.#stream;
+    }
+    const held = new HeldStream(this, () => this.#transport.abort());
+    this.#held = held;
+    this.#stream = held;
+    this.#whenAllowed(this.#authorized, head, undefined, () => held.release(open));
+    return held;
   }
 
-  hijack(options: HijackOptions): Socket {
+  async hijack(options: HijackOptions): Promise<Socket> {
     const upgrade = this.header('upgrade') !== undefined;
-    this.#begin(upgrade ? 101 : 200);
+    const common = this.#services.heads.render(upgrade ? 101 : 200, undefined, undefined);
+    await this.#authorized?.authorizeReply(authorizationReply(common, undefined));
+    this.#begin(common.status);
     const socket = this.#transport.takeSocket();
     const lines = upgrade
       ? ['HTTP/1.1 101 UPGRADED', `Content-Type: ${options.contentType}`, 'Connection: Upgrade', 'Upgrade: tcp']
       : ['HTTP/1.1 200 OK', 'Content-Type: application/vnd.docker.raw-stream'];
-    if (options.commonHeaders) {
-      const { name, value } = this.#services.heads.render(200, undefined, undefined);
-      lines.push(`${name}: ${value}`);
-    }
+    if (options.commonHeaders) lines.push(`${common.name}: ${common.value}`);
     socket.write(`${lines.join('\r\n')}\r\n\r\n`);
     this.settle(false);
     return socket;
@@ -199,7 +215,8 @@ export class HttpExchange implements Exchange {
   /** Runs the handler; whatever it throws, or its forgetting to reply, becomes the reply. For the transport. */
   run(): void {
     try {
-      const pending = this.#match.route.handler(this);
+      const { authorizer } = this.#services;
+      const pending = authorizer?.active === true ? this.#runAuthorized(authorizer) : this.#match.route.handler(this);
       if (pending === undefined) {
         this.#requireReply();
       } else {
@@ -227,6 +244,7 @@ export class HttpExchange implements Exchange {
     this.#gate.leave(this);
     this.#services.observer?.answered(this.method, this.#match.route.pattern, this.#status, (performance.now() - this.#startedMs) / 1000);
     if (gone) {
+      this.#held?.gone();
       this.#body?.fail();
       this.#abortController?.abort();
     }
@@ -251,8 +269,67 @@ export class HttpExchange implements Exchange {
     if (this.#gone) return;
     const head = this.#services.heads.render(status, contentType, headers);
     this.#begin(status);
+    if (this.#authorized === undefined) return this.#send(head, body, false);
+    this.#gate.pending.add(this);
+    this.#whenAllowed(this.#authorized, head, body ?? '', () => this.#send(head, body, false));
+  }
+
+  /** @param gone true when the handler does not know that this is the end. */
+  #send(head: ReplyHead, body: string | Uint8Array | undefined, gone: boolean): void {
     this.#transport.reply(head, body);
-    this.settle(false);
+    this.settle(gone);
+  }
+
+  /** Shows the request to those who authorize, then runs the handler on exactly what they saw. */
+  async #runAuthorized(authorizer: Authorizer): Promise<void> {
+    const isShown = this.#match.route.body === 'json' && this.bodyLength !== 0;
+    const { peer } = this.#transport;
+    const release = isShown ? this.#holdBody() : undefined;
+    try {
+      const body = isShown ? await this.#collectShown() : undefined;
+      this.#authorized = await authorizer.authorize(authorizationRequest(this.method, this.path, this.#request, peer, body));
+      if (body !== undefined) this.#body = RequestBody.of(body);
+    } finally {
+      release?.();
+    }
+    if (!this.#gone) await this.#match.route.handler(this);
+  }
+
+  #holdBody(): () => void {
+    if (this.bodyLength > MAX_SHOWN_BODY_BYTES) throw tooLargeToBeShown();
+    const release = holdBody(this.bodyLength < 0 ? MAX_SHOWN_BODY_BYTES : this.bodyLength);
+    if (release === undefined) throw unavailable('too many requests wait for authorization plugins');
+    return release;
+  }
+
+  async #collectShown(): Promise<Buffer> {
+    try {
+      return await this.body.collect(MAX_SHOWN_BODY_BYTES);
+    } catch (error) {
+      throw isEngineError(error, 'invalid') ? tooLargeToBeShown() : error;
+    }
+  }
+
+  /** Only bodies that were shown may tell a handler what to do. */
+  #requireShownBody(): void {
+    if (this.#authorized === undefined || this.#match.route.body !== 'archive' || this.bodyLength === 0) return;
+    throw internal(`${this.method} ${this.#match.route.pattern} reads JSON from a body that is declared to be an archive`);
+  }
+
+  /** Runs `send` when the reply may be sent; otherwise its refusal takes its place. */
+  #whenAllowed(authorized: AuthorizedRequest, head: ReplyHead, body: string | Uint8Array | undefined, send: () => void): void {
+    authorized.authorizeReply(authorizationReply(head, body)).then(
+      () => void (this.over || send()),
+      (error: unknown) => this.#refuse(error),
+    );
+  }
+
+  #refuse(error: unknown): void {
+    if (this.over) return;
+    this.#status = statusOf(error);
+    if (this.#status >= 500) this.#log(error, 'request failed');
+    this.#held?.deny();
+    this.#send(this.#services.heads.render(this.#status, 'application/json', undefined), errorBody(error), true);
   }
 
   #begin(status: number): void {
@@ -283,4 +360,8 @@ export class HttpExchange implements Exchange {
     const fields = { req: this.id, method: this.method, path: this.path, err: error };
     this.#services.logger.error(fields, message);
   }
+}
+
+function tooLargeToBeShown(): EngineError {
+  return invalid(`request body is larger than ${MAX_SHOWN_BODY_BYTES} bytes, which is all that authorization plugins are shown`, { code: 'BODY_TOO_LARGE' });
 }

@@ -22,6 +22,13 @@ export class RequestBody {
     this.#source = source;
   }
 
+  /** A body that is there already. */
+  static of(bytes: Buffer): RequestBody {
+    const body = new RequestBody({ pause: () => undefined, resume: () => undefined });
+    body.push(bytes, true);
+    return body;
+  }
+
   get complete(): boolean {
     return this.#complete;
   }

@@ -4,6 +4,8 @@
 export interface RequestHead {
   /** '' when absent. */
   getHeader(lowerCaseName: string): string;
+  /** The path as the client sent it. */
+  getUrl(): string;
   /** Without the `?`; undefined or '' when absent. */
   getQuery(): string | undefined;
   forEach(callback: (lowerCaseName: string, value: string) => void): void;
@@ -12,11 +14,13 @@ export interface RequestHead {
 /** A head that stays. */
 export class KeptHead implements RequestHead {
   readonly #headers: ReadonlyMap<string, string>;
+  readonly #url: string;
   readonly #query: string | undefined;
 
   /** @param headers by lower-case name. */
-  constructor(headers: ReadonlyMap<string, string>, query: string | undefined) {
+  constructor(headers: ReadonlyMap<string, string>, url: string, query: string | undefined) {
     this.#headers = headers;
+    this.#url = url;
     this.#query = query;
   }
 
@@ -26,11 +30,15 @@ export class KeptHead implements RequestHead {
     head.forEach((name, value) => {
       if (!headers.has(name)) headers.set(name, value);
     });
-    return new KeptHead(headers, head.getQuery());
+    return new KeptHead(headers, head.getUrl(), head.getQuery());
   }
 
   getHeader(name: string): string {
     return this.#headers.get(name) ?? '';
+  }
+
+  getUrl(): string {
+    return this.#url;
   }
 
   getQuery(): string | undefined {

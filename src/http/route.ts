@@ -9,11 +9,18 @@ export type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
  */
 export type HijackPoint = 'after-body' | 'after-head';
 
+/**
+ * What the body of a request is. An `archive` goes to its handler as it comes, whatever its size, and is not shown to
+ * authorization plugins; every other body is.
+ */
+export type BodyKind = 'json' | 'archive' | 'secret';
+
 export interface Route {
   readonly method: Method;
   readonly pattern: string;
   readonly handler: Handler;
   readonly hijack: HijackPoint | undefined;
+  readonly body: BodyKind;
 }
 
 /**
@@ -25,7 +32,7 @@ export function route(
   method: Method,
   pattern: string,
   handler: Handler,
-  options: { readonly hijack?: HijackPoint } = {},
+  options: { readonly hijack?: HijackPoint; readonly body?: BodyKind } = {},
 ): Route {
-  return { method, pattern, handler, hijack: options.hijack };
+  return { method, pattern, handler, hijack: options.hijack, body: options.body ?? 'json' };
 }

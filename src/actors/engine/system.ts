@@ -19,6 +19,7 @@ export interface SystemSettings {
   readonly dataRoot: string;
   readonly debug: boolean;
   readonly labels: readonly string[];
+  readonly authorizationPlugins: readonly string[];
   readonly experimental: boolean;
   readonly liveRestore: boolean;
   readonly defaultRuntime: string;
@@ -129,7 +130,7 @@ export class SystemService {
       Images: images.list().length,
       Driver: layers.driver,
       DriverStatus: layers.driverStatus,
-      Plugins: { Volume: ['local'], Network: ['bridge', 'host', 'null'], Authorization: null, Log: ['json-file', 'local', 'none'] },
+      Plugins: { Volume: ['local'], Network: ['bridge', 'host', 'null'], Authorization: settings.authorizationPlugins.length > 0 ? settings.authorizationPlugins : null, Log: ['json-file', 'local', 'none'] },
       MemoryLimit: settings.limits.memoryLimit,
       SwapLimit: settings.limits.swapLimit,
       CpuCfsPeriod: settings.limits.cpuQuota,

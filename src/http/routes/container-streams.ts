@@ -43,7 +43,7 @@ async function attach(deps: StreamRouteDeps, x: Exchange): Promise<void> {
   const wants = { stdin: x.query.flag('stdin'), stdout: x.query.flag('stdout'), stderr: x.query.flag('stderr'), logs: x.query.flag('logs'), stream: x.query.flag('stream') };
   const detachKeys = parseDetachKeys(x.query.text('detachKeys'), (text) => invalid(`Invalid detach keys (${text}) provided`));
   const io = deps.ios.get(record.id);
-  const socket = x.hijack({ contentType: streamType(x, tty), commonHeaders: false });
+  const socket = await x.hijack({ contentType: streamType(x, tty), commonHeaders: false });
   deps.services.emit('attach', record);
   socket.on('error', () => socket.destroy());
   if (wants.logs) await replay(deps, record, io, wants, socket);

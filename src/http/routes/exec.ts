@@ -71,7 +71,7 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
       return;
     }
     const keys = parseDetachKeys(record.config.DetachKeys, (text) => invalid(`Invalid escape keys (${text}) provided`));
-    const socket = x.hijack({ contentType: streamType(x, tty), commonHeaders: true });
+    const socket = await x.hijack({ contentType: streamType(x, tty), commonHeaders: true });
     socket.on('error', () => socket.destroy());
     const leave = execs.hub(record.id).subscribe({ stdout: record.config.AttachStdout, stderr: record.config.AttachStderr, multiplexed: !tty }, socket);
     socket.once('close', leave);

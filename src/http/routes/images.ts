@@ -69,7 +69,7 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       x.sendJson(200, items);
     }),
 
-    route('POST', '/images/create', (x) => createImage(x, deps)),
+    route('POST', '/images/create', (x) => createImage(x, deps), { body: 'archive' }),
 
     route('GET', '/images/{name...}/json', (x) => {
       const platform = x.query.text('platform');

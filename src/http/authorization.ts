@@ -1,0 +1,61 @@
+/** How requests and replies look to authorization plugins. */
+import type { AuthorizationReply, AuthorizationRequest } from '../ports/authorization.js';
+import type { Peer } from './peer.js';
+import type { RequestHead } from './request-head.js';
+import type { ReplyHead } from './response-head.js';
+
+/**
+ * The largest body that is held to be shown; a larger one is refused, because plugins would decide without having
+ * seen what the handler gets.
+ */
+export const MAX_SHOWN_BODY_BYTES = 4 * 1024 * 1024;
+
+/** All bodies that are held at one time, so that a plugin that hangs does not fill the memory. */
+const MAX_HELD_BYTES = 256 * 1024 * 1024;
+
+let heldBytes = 0;
+
+/** Books room for a body; undefined when there is none. The result gives it back. */
+export function holdBody(sizeBytes: number): (() => void) | undefined {
+  if (heldBytes + sizeBytes > MAX_HELD_BYTES) return undefined;
+  heldBytes += sizeBytes;
+  return () => {
+    heldBytes -= sizeBytes;
+  };
+}
+
+export function authorizationRequest(method: string, path: string, head: RequestHead, peer: Peer, body: Uint8Array | undefined): AuthorizationRequest {
+  const headers = new Map<string, string>();
+  // Of a repeated header the first one counts, for handlers too.
+  head.forEach((name, value) => void (headers.has(name) || headers.set(name, value)));
+  return {
+    user: peer.kind === 'tls' ? peer.commonName : undefined,
+    method,
+    uri: shownUri(head, path),
+    headers,
+    body,
+    peerCertificates: peer.kind === 'tls' ? peer.certificates : [],
+  };
+}
+
+/**
+ * The path in one spelling, since plugins compare text: an escape such as `%63reate` would get around their rules.
+ * @param path resolved: decoded and without version.
+ */
+function shownUri(head: RequestHead, path: string): string {
+  const [, version = ''] = /^(\/v[0-9.]+)\//.exec(decodeURIComponent(head.getUrl())) ?? [];
+  const query = head.getQuery() ?? '';
+  const escaped = encodeURI(path).replaceAll('?', '%3F').replaceAll('#', '%23');
+  return `${version}${escaped}${query === '' ? '' : `?${query}`}`;
+}
+
+/** @param body undefined for a stream. */
+export function authorizationReply(head: ReplyHead, body: string | Uint8Array | undefined): AuthorizationReply {
+  const headers: Record<string, string> = {};
+  for (const line of `${head.name}: ${head.value}`.split('\r\n')) {
+    const colon = line.indexOf(': ');
+    headers[line.slice(0, colon)] = line.slice(colon + 2);
+  }
+  const isShown = body !== undefined && headers['Content-Type'] === 'application/json';
+  return { status: head.status, headers, body: isShown ? Buffer.from(body as string) : undefined };
+}

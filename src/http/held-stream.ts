@@ -1,0 +1,83 @@
+/** A streamed reply of which nothing is sent until it is known that it may be. */
+import type { ResponseStream } from './response-stream.js';
+import { MAX_BEHIND_BYTES, StreamState } from './stream-state.js';
+import type { StreamOwner } from './transport.js';
+
+export class HeldStream implements ResponseStream {
+  readonly #state: StreamState;
+  readonly #cut: () => void;
+  #pieces: (string | Uint8Array)[] = [];
+  #heldBytes = 0;
+  #isEnded = false;
+  #isDenied = false;
+  #released: ResponseStream | undefined;
+
+  /** @param cut ends the connection. */
+  constructor(owner: StreamOwner, cut: () => void) {
+    this.#cut = cut;
+    this.#state = new StreamState({
+      // After a denial the owner still has to reply.
+      settle: (gone) => void (this.#isDenied || owner.settle(gone)),
+      report: (error) => owner.report(error),
+    });
+  }
+
+  get closed(): boolean {
+    return this.#isEnded || this.#state.closed;
+  }
+
+  write(chunk: string | Uint8Array): boolean {
+    if (this.closed) return false;
+    if (this.#released !== undefined) return this.#released.write(chunk);
+    this.#pieces.push(chunk);
+    this.#heldBytes += chunk.length;
+    this.#state.fallBehind();
+    if (this.#heldBytes > MAX_BEHIND_BYTES + chunk.length) this.abort();
+    return false;
+  }
+
+  ready(): Promise<void> {
+    return this.#released === undefined ? this.#state.ready() : this.#released.ready();
+  }
+
+  end(): void {
+    if (this.closed) return;
+    this.#isEnded = true;
+    this.#released?.end();
+  }
+
+  abort(): void {
+    if (this.#state.closed) return;
+    if (this.#released === undefined) this.#cut();
+    else this.#released.abort();
+    this.#state.close(true);
+  }
+
+  onClose(callback: () => void): void {
+    this.#state.onClose(callback);
+  }
+
+  /** It may be sent. @param open starts the reply. */
+  release(open: (owner: StreamOwner) => ResponseStream): void {
+    if (this.#state.closed) return;
+    const stream = open({ settle: (gone) => this.#state.close(gone), report: () => undefined });
+    this.#released = stream;
+    const pieces = this.#pieces;
+    this.#pieces = [];
+    for (const piece of pieces) stream.write(piece);
+    if (this.#isEnded) stream.end();
+    this.#state.drained();
+  }
+
+  /** It may not: ends the stream for its writer. What was written is dropped. */
+  deny(): void {
+    this.#isDenied = true;
+    this.gone();
+  }
+
+  /** The client is gone. */
+  gone(): void {
+    this.#pieces = [];
+    this.#state.close(true);
+  }
+}

@@ -1,0 +1,159 @@
+/** Calls to a plugin: a POST of JSON for each, answered by JSON. */
+import { readFile } from 'node:fs/promises';
+import { Agent, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
+import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { EngineError, deadline, internal, messageOf, unavailable } from '../errors/engine-error.js';
+import type { PluginAddress } from './plugin-spec.js';
+
+export interface PluginLimits {
+  /** From the call to the end of its answer. */
+  readonly callMs: number;
+  /** How long a plugin that cannot be reached is tried again: it may just be starting. */
+  readonly retryMs: number;
+}
+
+export const PLUGIN_LIMITS: PluginLimits = { callMs: 10_000, retryMs: 5_000 };
+
+const MEDIA_TYPE = 'application/vnd.docker.plugins.v1.2+json';
+/** Plugins choose on which of their hosts they answer by the socket, not by a name. */
+const HOST = 'plugin.moby.localhost';
+/** No answer of the protocol is near it. */
+const MAX_ANSWER_BYTES = 1024 * 1024;
+const FIRST_PAUSE_MS = 50;
+const UNREACHABLE = new Set(['ECONNREFUSED', 'ENOENT', 'EAGAIN']);
+/** A kept connection was closed by the plugin just when it was used again. */
+const STALE = new Set(['ECONNRESET', 'EPIPE']);
+
+export class PluginClient {
+  readonly #address: PluginAddress;
+  readonly #limits: PluginLimits;
+  #agent: Agent | undefined;
+
+  constructor(address: PluginAddress, limits: PluginLimits = PLUGIN_LIMITS) {
+    this.#address = address;
+    this.#limits = limits;
+  }
+
+  /**
+   * Calls a method such as `AuthZPlugin.AuthZReq` and gives the decoded answer.
+   * @throws EngineError unavailable when the plugin cannot be reached or the connection breaks, deadline when it does
+   * not answer in time, internal when it answers with a failure or with something that is not JSON.
+   */
+  async call(method: string, argument?: unknown): Promise<unknown> {
+    const body = argument === undefined ? '' : JSON.stringify(argument);
+    const end = Date.now() + this.#limits.retryMs;
+    for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs *= 2) {
+      try {
+        return await this.#callOnce(method, body);
+      } catch (error) {
+        const code = error instanceof EngineError ? String(error.details['errno']) : '';
+        if (error instanceof EngineError && error.details['isStale'] === true) continue;
+        if (!UNREACHABLE.has(code) || Date.now() + pauseMs > end) throw error;
+      }
+      await sleep(pauseMs);
+    }
+  }
+
+  /** Ends idle connections. Calls in flight are not touched. */
+  close(): void {
+    this.#agent?.destroy();
+    this.#agent = undefined;
+  }
+
+  async #callOnce(method: string, body: string): Promise<unknown> {
+    this.#agent ??= await makeAgent(this.#address);
+    const outgoing = this.#request(method, body, this.#agent);
+    let timer: NodeJS.Timeout | undefined;
+    try {
+      const timeUp = new Promise<never>((_resolve, reject) => {
+        timer = setTimeout(() => reject(deadline(`${method}: no answer within ${this.#limits.callMs / 1000} seconds`, { code: 'PLUGIN' })), this.#limits.callMs);
+      });
+      return await Promise.race([answerTo(outgoing, method, body), timeUp]);
+    } finally {
+      clearTimeout(timer);
+      // A connection that is still busy now is of no use to later calls; one that is free is no longer the request's.
+      if (!outgoing.writableFinished || outgoing.res?.complete !== true) outgoing.destroy();
+    }
+  }
+
+  #request(method: string, body: string, agent: Agent): ClientRequest & { res?: IncomingMessage } {
+    const headers = { Accept: MEDIA_TYPE, Host: HOST, 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) };
+    const common = { method: 'POST', path: `/${method}`, headers, agent };
+    const address = this.#address;
+    if (address.kind === 'unix') return httpRequest({ ...common, socketPath: address.path });
+    const target = { ...common, host: address.host, port: address.port };
+    return address.kind === 'http' ? httpRequest(target) : httpsRequest({ ...target, servername: serverName(address.host) });
+  }
+}
+
+async function answerTo(outgoing: ClientRequest, method: string, body: string): Promise<unknown> {
+  const response = await new Promise<IncomingMessage>((resolve, reject) => {
+    outgoing.once('response', resolve);
+    outgoing.on('error', (error) => reject(broken(method, error, outgoing.reusedSocket)));
+    outgoing.end(body);
+  });
+  const text = await readAnswer(response, method);
+  if (response.statusCode !== 200) throw internal(`${method}: ${failureText(text) ?? `status ${response.statusCode}`}`, { code: 'PLUGIN' });
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (cause) {
+    throw internal(`${method}: the answer is not JSON`, { code: 'PLUGIN', cause });
+  }
+}
+
+async function readAnswer(response: IncomingMessage, method: string): Promise<string> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of response as AsyncIterable<Buffer>) {
+      size += chunk.length;
+      if (size > MAX_ANSWER_BYTES) throw internal(`${method}: the answer is larger than ${MAX_ANSWER_BYTES} bytes`, { code: 'PLUGIN' });
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    throw error instanceof EngineError ? error : broken(method, error);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+/** What a plugin says about its failure: `{"Err": "..."}`, else plain text. */
+function failureText(text: string): string | undefined {
+  try {
+    const failure = memberOf(JSON.parse(text), 'err');
+    if (typeof failure === 'string' && failure !== '') return failure;
+  } catch {
+    // Plain text, as Go's http.Error writes it.
+  }
+  return text.trim() === '' ? undefined : text.trim().slice(0, 1000);
+}
+
+function broken(method: string, error: unknown, wasReused = false): EngineError {
+  const errno = error instanceof Error && 'code' in error ? String(error.code) : '';
+  return unavailable(`${method}: ${messageOf(error)}`, { code: 'PLUGIN', cause: error, details: { errno, isStale: wasReused && STALE.has(errno) } });
+}
+
+async function makeAgent(address: PluginAddress): Promise<Agent> {
+  if (address.kind !== 'https') return new Agent({ keepAlive: true });
+  const { insecureSkipVerify, caFile, certFile, keyFile } = address.tls;
+  const read = async (path: string): Promise<Buffer | undefined> => (path === '' ? undefined : readFile(path));
+  const [ca, cert, key] = await Promise.all([read(caFile), read(certFile), read(keyFile)]);
+  return new HttpsAgent({
+    keepAlive: true,
+    rejectUnauthorized: !insecureSkipVerify,
+    ...(ca === undefined ? {} : { ca }),
+    ...(cert === undefined ? {} : { cert }),
+    ...(key === undefined ? {} : { key }),
+  });
+}
+
+/** A member of a JSON object by its name in lower case: plugins spell names in their own way, as Go's decoder allows. */
+export function memberOf(value: unknown, name: string): unknown {
+  if (typeof value !== 'object' || value === null) return undefined;
+  return Object.entries(value).findLast(([key]) => key.toLowerCase() === name)?.[1];
+}
+
+/** An address has no name to be sent. */
+function serverName(host: string): string {
+  return /^[\d.]+$|:/.test(host) ? '' : host;
+}

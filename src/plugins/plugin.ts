@@ -1,0 +1,86 @@
+/** A plugin of another process: found, greeted once, and called. */
+import { internal, isEngineError, messageOf, notImplemented } from '../errors/engine-error.js';
+import { findPlugin, type PluginPlaces } from './discovery.js';
+import { memberOf, PluginClient, type PluginLimits } from './plugin-client.js';
+
+/** What a plugin can be, as it says in its manifest. */
+export type PluginCapability = 'authz' | 'VolumeDriver' | 'NetworkDriver' | 'IpamDriver' | 'LogDriver';
+
+export interface PluginOptions {
+  readonly places?: PluginPlaces;
+  readonly limits?: PluginLimits;
+}
+
+export class Plugin {
+  /** As the operator wrote it. */
+  readonly id: string;
+  readonly #capability: PluginCapability;
+  readonly #options: PluginOptions;
+  /** Greeted; undefined until the first call, and again after a greeting that failed. */
+  #ready: Promise<PluginClient> | undefined;
+
+  constructor(id: string, capability: PluginCapability, options: PluginOptions = {}) {
+    this.id = id;
+    this.#capability = capability;
+    this.#options = options;
+  }
+
+  /**
+   * Finds and greets the plugin unless that was done. The next call tries again what failed.
+   * @throws EngineError not-found, invalid as `findPlugin`; those of `PluginClient.call`; not-implemented when the plugin
+   * is of another kind.
+   */
+  async activate(): Promise<void> {
+    await this.#client();
+  }
+
+  /** Calls a method of the plugin. @throws as `activate` and `PluginClient.call`. */
+  async call(method: string, argument: unknown): Promise<unknown> {
+    const client = await this.#client();
+    try {
+      return await client.call(method, argument);
+    } catch (error) {
+      // Whatever listens there next may be another one, elsewhere: it is looked for and greeted again.
+      if (isEngineError(error, 'unavailable')) this.close();
+      throw error;
+    }
+  }
+
+  /** Ends idle connections; a later call makes new ones. */
+  close(): void {
+    const ready = this.#ready;
+    this.#ready = undefined;
+    // A greeting that failed has no connection.
+    ready?.then((client) => client.close()).catch(() => undefined);
+  }
+
+  #client(): Promise<PluginClient> {
+    if (this.#ready !== undefined) return this.#ready;
+    const ready = this.#greet();
+    this.#ready = ready;
+    ready.catch(() => {
+      if (this.#ready === ready) this.#ready = undefined;
+    });
+    return ready;
+  }
+
+  async #greet(): Promise<PluginClient> {
+    const { address } = await findPlugin(this.id, this.#options.places);
+    const client = new PluginClient(address, this.#options.limits);
+    try {
+      const manifest = await client.call('Plugin.Activate');
+      const kinds = implementedBy(manifest);
+      if (!kinds.includes(this.#capability)) throw notImplemented(`plugin ${JSON.stringify(this.id)} does not implement ${this.#capability}, only ${kinds.join(', ') || 'nothing'}`, { code: 'PLUGIN' });
+    } catch (error) {
+      client.close();
+      throw isEngineError(error) ? error : internal(`plugin ${JSON.stringify(this.id)}: ${messageOf(error)}`, { cause: error });
+    }
+    return client;
+  }
+}
+
+function implementedBy(manifest: unknown): readonly string[] {
+  const kinds = memberOf(manifest, 'implements');
+  if (!Array.isArray(kinds)) throw internal('Plugin.Activate: the answer has no list "Implements"', { code: 'PLUGIN' });
+  return kinds.filter((kind) => typeof kind === 'string');
+}
