@@ -66,7 +66,7 @@ import { buildResources } from './runtime/resources.js';
 import { loadSeccompProfile } from './runtime/seccomp.js';
 import { createSpecBuilder } from './runtime/spec-builder.js';
 import { applyHostLimits } from './runtime/validate-resources.js';
-import { validateContainer } from './runtime/validate.js';
+import { checkRestartPolicy, validateContainer } from './runtime/validate.js';
 import { openOverlay2 } from './storage/overlay2.js';
 import { groupId } from './sys/group.js';
 import { releaseWhenIdle } from './sys/memory.js';
@@ -243,6 +243,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     layers,
     tasks,
     emit: (action, record, attributes) => hooks.emit(action, record, attributes),
+    checkRestartPolicy,
     resources: async (limits) => {
       const { hostConfig, warnings } = applyHostLimits(limits, facts, { update: true });
       return { linux: { ...(await buildResources(hostConfig)) }, warnings };

@@ -44,7 +44,7 @@ interface Info {
   readonly DefaultRuntime: string;
   readonly Runtimes: Readonly<Record<string, unknown>>;
   readonly CDISpecDirs: readonly string[];
-  readonly RegistryConfig: { readonly Mirrors: readonly string[] | null };
+  readonly RegistryConfig: { readonly Mirrors: readonly string[] };
 }
 
 const cleanup = new Cleanup();
@@ -101,7 +101,7 @@ test('SIGHUP: what the daemon says about itself follows, and nothing stays when 
   const removed = await hangUp({});
   assert.deepEqual(new Set(removed.entries.map(({ verdict }) => verdict)), new Set(['removed']));
   const back = await info();
-  assert.deepEqual([back.Debug, back.Labels, back.LiveRestoreEnabled, back.DefaultRuntime, back.RegistryConfig.Mirrors, back.CDISpecDirs], [false, [], false, 'runc', null, []]);
+  assert.deepEqual([back.Debug, back.Labels, back.LiveRestoreEnabled, back.DefaultRuntime, back.RegistryConfig.Mirrors, back.CDISpecDirs], [false, [], false, 'runc', [], []]);
   assert.equal(back.Runtimes['other'], undefined);
 });
 

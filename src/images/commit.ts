@@ -82,7 +82,7 @@ function inherit(given: ImageRuntimeConfig, own: ImageRuntimeConfig): ImageRunti
     Labels: { ...own.Labels, ...given.Labels },
     Cmd: hasEntrypoint || hasCmd ? (given.Cmd ?? null) : (own.Cmd ?? null),
     Entrypoint: given.Entrypoint ?? own.Entrypoint ?? null,
-    Volumes: { ...own.Volumes, ...given.Volumes },
+    Volumes: own.Volumes || given.Volumes ? { ...own.Volumes, ...given.Volumes } : null,
     WorkingDir: given.WorkingDir || own.WorkingDir || '',
     ...(stopSignal ? { StopSignal: stopSignal } : {}),
     ...(healthcheck ? { Healthcheck: healthcheck } : {}),

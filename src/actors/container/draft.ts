@@ -1,5 +1,5 @@
 /** From a create request to the first record: image, defaults of the daemon and of the host. Nothing is touched yet. */
-import { invalid, notFound } from '../../errors/engine-error.js';
+import { invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { HostConfig, MountPoint, Ulimit } from '../../ports/container.js';
 import type { Image, ImageStore } from '../../ports/images.js';
 import type { NetworkDriver } from '../../ports/network.js';
@@ -106,8 +106,21 @@ const DEFAULT_READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys
 
 function resolveNetworkMode(mode: string, deps: DraftDeps): string {
   if (mode === '' || mode === 'default') return 'bridge';
-  if (mode.startsWith('container:')) return `container:${deps.find(mode.slice('container:'.length)).id}`;
+  if (mode.startsWith('container:')) return `container:${named(deps, mode.slice('container:'.length)).id}`;
   return mode;
+}
+
+/**
+ * A container that the request names. Clients take a 404 for a missing image and pull it: a name that does not exist is a
+ * bad parameter instead.
+ */
+function named(deps: DraftDeps, reference: string): ContainerRecord {
+  try {
+    return deps.find(reference);
+  } catch (error) {
+    if (isEngineError(error, 'not-found')) throw invalid(error.message, { cause: error });
+    throw error;
+  }
 }
 
 function planNetworks(deps: DraftDeps, host: HostConfig, endpoints: Readonly<Record<string, EndpointRequest>>): Record<string, NetworkAttachment> {
@@ -129,7 +142,7 @@ function planNetworks(deps: DraftDeps, host: HostConfig, endpoints: Readonly<Rec
 function inheritedMounts(deps: DraftDeps, volumesFrom: readonly string[]): MountPoint[] {
   return volumesFrom.flatMap((spec) => {
     const [reference = '', mode = ''] = spec.split(':');
-    return deps.find(reference).mounts.map((point) => (mode.split(',').includes('ro') ? { ...point, RW: false } : point));
+    return named(deps, reference).mounts.map((point) => (mode.split(',').includes('ro') ? { ...point, RW: false } : point));
   });
 }
 

@@ -90,7 +90,7 @@ function volumePoint(name: string, destination: string, mode: string, writable: 
 }
 
 function checkTarget(target: string, spec: string): string {
-  if (!isAbsolute(target)) throw invalid(`invalid volume specification: '${spec}': invalid mount path: '${target}' mount path must be absolute`);
+  if (!isAbsolute(target)) throw invalid(`invalid volume specification: '${spec}': invalid mount config for type "bind": invalid mount path: '${target}' mount path must be absolute`);
   const clean = normalize(target).replace(/\/$/, '');
   if (clean === '') throw invalid(`invalid volume specification: '${spec}': invalid specification: destination can't be '/'`);
   return clean;

@@ -13,6 +13,8 @@ export interface ServiceDeps {
   readonly layers: LayerStore;
   readonly tasks: TaskService;
   emit(action: string, record: ContainerRecord, attributes?: Readonly<Record<string, string>>): void;
+  /** @throws EngineError invalid. */
+  checkRestartPolicy(host: HostConfig): void;
   /** Checks merged limits and returns them as OCI `LinuxResources`, with warnings. */
   resources(host: HostConfig): Promise<{ readonly linux: Record<string, unknown>; readonly warnings: readonly string[] }>;
 }
@@ -55,6 +57,7 @@ export class ContainerServices {
     if (change.Memory !== undefined && change.MemorySwap === undefined && hostConfig.MemorySwap > 0 && hostConfig.Memory > hostConfig.MemorySwap) {
       throw refuse(conflict('Memory limit should be smaller than already set memoryswap limit, update the memoryswap at the same time'));
     }
+    this.deps.checkRestartPolicy(hostConfig);
     const { linux, warnings } = await this.deps.resources(hostConfig);
     if (isRunning(record)) await this.deps.tasks.update(record.id, linux);
     const updated = await this.deps.containers.ask<Extract<ContainerCommand, { type: 'container.amend' }>>(record.id, {

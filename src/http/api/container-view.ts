@@ -78,7 +78,7 @@ export function listItemJson(record: ContainerRecord, context: ViewContext, nowM
     parts = itemParts(record, named);
     if (named) items.set(record, parts);
   }
-  const sizes = size ? `"SizeRw":${size.rw},"SizeRootFs":${size.rootFs},` : '';
+  const sizes = size ? `${size.rw === 0 ? '' : `"SizeRw":${size.rw},`}"SizeRootFs":${size.rootFs},` : '';
   return `${parts.head}${sizes}"Status":${JSON.stringify(statusText(record, nowMs))}${parts.tail}`;
 }
 
