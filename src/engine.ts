@@ -4,6 +4,7 @@ import { mkdir, readFile, rm } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { createActor } from 'xstate';
+import { ApiListeners } from './api-listeners.js';
 import { CommitSource } from './actors/container/commit-source.js';
 import { ContainerIoRegistry } from './actors/container/container-io.js';
 import { createContainerEffects } from './actors/container/container.effects.js';
@@ -29,13 +30,11 @@ import { ExecDirectory } from './actors/exec/directory.js';
 import { Replies } from './actors/kit/replies.js';
 import { createPullSystem, createTransferPool } from './actors/pull/system.js';
 import { createPushPool, createPushSystem } from './actors/push/system.js';
-import { parseHost, type ListenAddress } from './config/hosts.js';
 import type { LiveConfig, ReloadResult } from './config/live-config.js';
 import { createEngineMetrics } from './engine-metrics.js';
 import { containerDefaults, systemSettings } from './engine-settings.js';
 import { openEventLog } from './events/event-log.js';
 import { createFront } from './http/front.js';
-import type { Listener, ListenSpec } from './http/listener.js';
 import { containerStreamRoutes } from './http/routes/container-streams.js';
 import { containerRoutes } from './http/routes/containers.js';
 import { engineConfigRoutes } from './http/routes/engine-config.js';
@@ -48,7 +47,7 @@ import { registryRoutes } from './http/routes/registry.js';
 import { volumeRoutes } from './http/routes/volumes.js';
 import { statsRoutes } from './http/routes/stats.js';
 import { systemRoutes } from './http/routes/system.js';
-import { invalid, messageOf } from './errors/engine-error.js';
+import { messageOf } from './errors/engine-error.js';
 import { importImage } from './images/import.js';
 import { FileImageStore } from './images/store.js';
 import { createLogDriver } from './logs/log-driver.js';
@@ -68,7 +67,6 @@ import { createSpecBuilder } from './runtime/spec-builder.js';
 import { applyHostLimits } from './runtime/validate-resources.js';
 import { checkRestartPolicy, validateContainer } from './runtime/validate.js';
 import { openOverlay2 } from './storage/overlay2.js';
-import { groupId } from './sys/group.js';
 import { releaseWhenIdle } from './sys/memory.js';
 import { emptyDirectory } from './sys/temporary-directory.js';
 import { readRecord, writeRecord } from './storage/record-store.js';
@@ -104,7 +102,7 @@ export interface Roots {
 export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Roots, log: Logger, onServing: () => void): Promise<Engine> {
   // For what a reload cannot change; reloadable options are read from `live.current` at each use.
   const config = live.current;
-  const addresses = config.hosts.map(listenAddress);
+  const listeners = new ApiListeners(live, log);
   useProxies({ httpProxy: config.httpProxy, httpsProxy: config.httpsProxy, noProxy: config.noProxy });
   const [facts, host] = await Promise.all([readHostFacts(), readHostInfo()]);
   await checkRequirements(config, facts);
@@ -377,13 +375,12 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     authorization.use(live.current.authorizationPlugins).catch((error: unknown) => log.error({}, `${messageOf(error)}; it denies every request until it answers`));
     if (result.ok) emit('daemon', 'reload', settings.shown().id, { name: host.hostname, ...reloadOutcome(result), ...live.reloadableSettings() });
   });
-  const listeners: Listener[] = [];
   let stopReleasing = (): void => undefined;
   let loaded: LoadedRecords = { records: [], removed: [], damaged: [] };
   let hasRecovered = false;
   let failure: Error | undefined;
   const close = async (): Promise<void> => {
-    await Promise.all([...listeners, metrics].map((listener) => listener.close(LISTENER_CLOSE_MS)));
+    await Promise.all([listeners, metrics].map((listener) => listener.close(LISTENER_CLOSE_MS)));
     if (hasRecovered && !failure && !live.current.liveRestore) await stopContainers(containers, live.current.shutdownTimeoutSeconds, log);
     // Before that it does not know the containers of an earlier run, which may still need the bridge.
     if (hasRecovered) await network.stop();
@@ -420,13 +417,8 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
         },
         open: async () => {
           await authorization.use(config.authorizationPlugins);
-          const gid = await groupId(config.group).catch((error: unknown) => {
-            if (config.groupNamed) throw error;
-            log.warn({ group: config.group }, 'the group does not exist: only root can use the unix socket');
-            return undefined;
-          });
           await metrics.listen();
-          for (const address of addresses) listeners.push(await front.listen(listenSpec(address, gid)));
+          await listeners.open(front);
         },
         drain: async () => {
           stopReleasing();
@@ -468,7 +460,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   pulls.transfers.connect(sendTo('transfers'));
   pulls.pulls.connect(sendTo('pulls'));
   pushes.connect(sendTo('pushes'));
-  return { ended, addresses: () => listeners.map(({ address }) => address), stop: () => root.send({ type: 'engine.stop' }) };
+  return { ended, addresses: () => listeners.addresses, stop: () => root.send({ type: 'engine.stop' }) };
 }
 
 /** The daemon's identity: made once, kept with its data. */
@@ -478,19 +470,6 @@ async function engineId(path: string): Promise<string> {
   const id = randomUUID();
   await writeRecord(path, id);
   return id;
-}
-
-type SocketAddress = Exclude<ListenAddress, { kind: 'fd' }>;
-
-function listenAddress(host: string): SocketAddress {
-  const address = parseHost(host, { tls: false });
-  if (address.kind === 'fd') throw invalid(`host ${host}: the daemon was not started by socket activation, so there is no socket to take over`);
-  return address;
-}
-
-function listenSpec(address: SocketAddress, gid: number | undefined): ListenSpec {
-  if (address.kind === 'tcp') return { kind: 'tcp', host: address.host, port: address.port };
-  return { kind: 'unix', path: address.path, ...(gid === undefined ? {} : { gid }) };
 }
 
 /** Keys by what the reload did to them, for its event. */

@@ -54,6 +54,7 @@ export interface Config {
   readonly tlsCaCert: string;
   readonly tlsCert: string;
   readonly tlsKey: string;
+  readonly tlsMinVersion: '1.0' | '1.1' | '1.2' | '1.3';
   readonly authorizationPlugins: readonly string[];
 
   readonly storageDriver: string;

@@ -1,4 +1,5 @@
 /** The configuration in effect: what was loaded at the start, until a reload puts another one in its place. */
+import { isEngineError } from '../errors/engine-error.js';
 import type { Config } from './config.js';
 import { OPTION_LIST } from './options.js';
 import { reloadConfig, type ReloadEntry, type ReloadReport } from './reload.js';
@@ -16,9 +17,24 @@ export interface LiveConfigView extends ConfigView {
   readonly lastReload: (ReloadResult & { readonly time: string }) | null;
 }
 
+/** What a reload reads besides the configuration file: files that options name. */
+export interface ReloadedFiles {
+  /**
+   * Reads them and changes nothing yet; `entry` says what is new, undefined when nothing is.
+   * @throws EngineError invalid when they cannot be used: then nothing of the reload takes effect.
+   */
+  reread(): RereadFiles;
+}
+
+export interface RereadFiles {
+  readonly entry: ReloadEntry | undefined;
+  readonly apply: () => void;
+}
+
 export class LiveConfig {
   #loaded: LoadedConfig;
   #lastReload: LiveConfigView['lastReload'] = null;
+  readonly #files: ReloadedFiles[] = [];
   readonly #listeners: ((result: ReloadResult) => void)[] = [];
 
   constructor(loaded: LoadedConfig) {
@@ -36,12 +52,32 @@ export class LiveConfig {
 
   /** Reads the file again. All of it takes effect or, when anything is wrong or `dryRun` is set, nothing. Never throws for what the file says. */
   reload({ dryRun }: { readonly dryRun: boolean }): ReloadResult {
-    const { loaded, ...result }: ReloadReport = reloadConfig(this.#loaded);
+    const { loaded, files, ...result } = this.#prepare();
     if (dryRun) return result;
     this.#loaded = loaded;
+    for (const { apply } of files) apply();
     this.#lastReload = { time: new Date().toISOString(), ...result };
     for (const listener of this.#listeners) listener(result);
     return result;
+  }
+
+  /** From now on a reload reads these too. */
+  alsoReload(files: ReloadedFiles): void {
+    this.#files.push(files);
+  }
+
+  #prepare(): ReloadReport & { readonly files: readonly RereadFiles[] } {
+    const report = reloadConfig(this.#loaded);
+    if (!report.ok) return { ...report, files: [] };
+    try {
+      const files = this.#files.map((each) => each.reread());
+      return { ...report, entries: [...report.entries, ...files.flatMap(({ entry }) => entry ?? [])], files };
+    } catch (error) {
+      if (!isEngineError(error)) throw error;
+      const { message, details } = error;
+      const key = typeof details['option'] === 'string' ? details['option'] : '';
+      return { ok: false, message, entries: [{ key, verdict: 'invalid', message }], loaded: this.#loaded, files: [] };
+    }
   }
 
   /** Called after each reload that was no dry run, also one that failed. */

@@ -128,6 +128,7 @@ export const OPTIONS = {
   tlsCaCert: option({ flag: 'tlscacert', key: 'tlscacert', type: path, default: '', defaultText: '~/.engine/ca.pem', windows: true, doc: 'Trust only certificates signed by this CA' }),
   tlsCert: option({ flag: 'tlscert', key: 'tlscert', type: path, default: '', defaultText: '~/.engine/cert.pem', windows: true, doc: 'TLS certificate file' }),
   tlsKey: option({ flag: 'tlskey', key: 'tlskey', type: path, default: '', defaultText: '~/.engine/key.pem', windows: true, doc: 'TLS key file' }),
+  tlsMinVersion: option<'1.0' | '1.1' | '1.2' | '1.3'>({ key: 'tls-min-version', type: oneOf(['1.0', '1.1', '1.2', '1.3']), default: '1.2', doc: 'Oldest version of TLS that clients may use' }),
   tlsVerify: option({ flag: 'tlsverify', key: 'tlsverify', type: boolean, default: false, env: ['ENGINE_TLS_VERIFY'], envIsSwitch: true, windows: true, doc: 'Use TLS and verify the remote' }),
   userlandProxy: option({ flag: 'userland-proxy', key: 'userland-proxy', type: boolean, default: true, doc: 'Userland proxy for loopback traffic' }),
   userlandProxyPath: option({ flag: 'userland-proxy-path', key: 'userland-proxy-path', type: path, default: '', mustExist: true, doc: 'Path of the userland proxy binary' }),

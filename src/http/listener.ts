@@ -8,12 +8,14 @@ import { closeFd, watchReadable } from '../sys/fd.js';
 import { MAX_UNIX_PATH_BYTES, acceptFrom, listenOnTcp, listenOnUnix } from '../sys/listen-socket.js';
 import type { ConnectionPool } from './connection-pool.js';
 import { Gate } from './gate.js';
+import type { TlsIdentity } from './tls/identity.js';
+import { createTlsTerminator } from './tls/terminator.js';
 
 export type ListenSpec =
   /** A stale socket file is replaced, and the file is removed at the close. Mode 0660, group `gid` or our own. */
   | { readonly kind: 'unix'; readonly path: string; readonly gid?: number }
   /** Port 0: any free one, which `address` then tells. */
-  | { readonly kind: 'tcp'; readonly host: string; readonly port: number };
+  | { readonly kind: 'tcp'; readonly host: string; readonly port: number; readonly tls?: TlsIdentity };
 
 export interface Listener {
   /** `unix:///run/engine.sock` or `tcp://127.0.0.1:2375`, with the port that was bound. */
@@ -57,10 +59,14 @@ const KIND_BY_ERRNO: Readonly<Record<string, ErrorKind>> = {
 export async function listen(spec: ListenSpec, services: ListenServices): Promise<Listener> {
   const gate = new Gate(services.maxInFlight);
   const { fd, port } = await bind(spec);
-  const acceptor = startAccepting(fd, gate, services);
+  const { pool, logger } = services;
+  const identity = spec.kind === 'tcp' ? spec.tls : undefined;
+  const terminator = identity && createTlsTerminator(identity, logger, (connection, peer) => pool.serve(connection, gate, peer));
+  const acceptor = startAccepting(fd, logger, (connection) => (terminator ? terminator.accept(connection) : pool.serve(connection, gate)));
   let closed: Promise<void> | undefined;
   const close = async (limitMs: number): Promise<void> => {
     acceptor.close();
+    terminator?.close();
     closeFd(fd);
     if (spec.kind === 'unix') await unlink(spec.path);
     await drain(gate, limitMs);
@@ -101,18 +107,18 @@ async function bindUnix(path: string, gid: number | undefined): Promise<number> 
   return fd;
 }
 
-function startAccepting(fd: number, gate: Gate, services: ListenServices): { close(): void } {
+function startAccepting(fd: number, logger: Logger, serve: (connection: number) => void): { close(): void } {
   let pause: NodeJS.Timeout | undefined;
   const watch = watchReadable(fd, () => {
     try {
       for (let i = 0; i < ACCEPT_BATCH; i++) {
         const connection = acceptFrom(fd);
         if (connection === undefined) return;
-        services.pool.serve(connection, gate);
+        serve(connection);
       }
     } catch (err) {
       // The socket stays readable: without a pause this would be a busy loop.
-      services.logger.error({ err }, 'accepting connections failed');
+      logger.error({ err }, 'accepting connections failed');
       watch.pause();
       pause = setTimeout(() => watch.resume(), EXHAUSTED_MS);
     }
