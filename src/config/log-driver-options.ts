@@ -7,14 +7,12 @@ const META = ['labels', 'labels-regex', 'env', 'env-regex', 'tag'];
 const DRIVERS: Readonly<Record<string, readonly string[] | undefined>> = {
   none: [],
   'json-file': ['max-file', 'max-size', 'compress', ...META],
-  local: ['max-file', 'max-size', 'compress', ...META],
+  local: ['max-file', 'max-size', 'compress'],
   syslog: undefined,
-  journald: undefined,
+  journald: META,
   gelf: undefined,
   fluentd: undefined,
   splunk: undefined,
-  awslogs: undefined,
-  gcplogs: undefined,
 };
 
 const WINDOWS_ONLY = new Set(['etwlogs']);

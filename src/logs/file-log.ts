@@ -1,6 +1,7 @@
 /** The log of one running container, kept in files. */
 import { constants } from 'node:fs';
 import type { ContainerLog, LogReadOptions, StreamName } from '../ports/logs.js';
+import { DropReport } from './drop-report.js';
 import type { LogFile } from './log-file.js';
 import { openRotated, openSegment } from './log-files.js';
 import { LogReader, type Block, type Follower, type LiveLog } from './log-reader.js';
@@ -15,8 +16,6 @@ const SHARED_BLOCKS = 8;
 /** How much of what is deleted is kept for a reader that is behind, beyond what the log may have on disk anyway. */
 const HELD_BYTES = 64 << 20;
 const HELD_FILES = 256;
-/** Lost lines are told in sums, at most this often. */
-const DROPS_TOLD_MS = 1000;
 
 interface SharedBlock {
   readonly segment: Segment;
@@ -26,14 +25,13 @@ interface SharedBlock {
 }
 
 export class FileLog implements ContainerLog, LiveLog {
-  droppedLines = 0;
   readonly #writer: LogWriter;
   readonly #followers = new Set<Follower>();
   #shared: SharedBlock[] = [];
   #newest: Segment;
   /** Files that were rotated away while somebody read them. */
   #rotatedAway: Segment[] = [];
-  #untoldDrops = 0;
+  readonly #drops: DropReport;
   #closing: Promise<void> | undefined;
   #isClosed = false;
 
@@ -47,12 +45,17 @@ export class FileLog implements ContainerLog, LiveLog {
     private readonly onClosed: () => void,
   ) {
     this.#newest = file.segment;
+    this.#drops = new DropReport(observer);
     this.#writer = new LogWriter(file, format.createEncoder(options.attrs), {
       advanced: () => this.#advanced(),
       written: (bytes) => observer.written(bytes),
-      dropped: (lines) => this.#dropped(lines),
+      dropped: (lines) => this.#drops.add(lines),
       failed: (error, what) => observer.failed(error, what),
     }, options);
+  }
+
+  get droppedLines(): number {
+    return this.#drops.total;
   }
 
   write(stream: StreamName, chunk: Buffer): boolean {
@@ -97,20 +100,9 @@ export class FileLog implements ContainerLog, LiveLog {
     return block;
   }
 
-  #dropped(lines: number): void {
-    this.droppedLines += lines;
-    if (this.#untoldDrops === 0) setTimeout(() => this.#tellDrops(), DROPS_TOLD_MS).unref();
-    this.#untoldDrops += lines;
-  }
-
-  #tellDrops(): void {
-    if (this.#untoldDrops > 0) this.observer.dropped(this.#untoldDrops);
-    this.#untoldDrops = 0;
-  }
-
   async #close(): Promise<void> {
     await this.#writer.end();
-    this.#tellDrops();
+    this.#drops.tell();
     await this.file.seal();
     this.#isClosed = true;
     this.#advanced();

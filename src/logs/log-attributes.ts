@@ -1,23 +1,26 @@
-/** What a container's labels, environment and identity add to each of its log records. */
-import { invalid, messageOf } from '../errors/engine-error.js';
+/** What a container's labels, environment and identity add to its log records. */
 import type { LogDriver } from '../ports/logs.js';
+import { messageOf } from '../errors/engine-error.js';
+import { badOption } from './option-values.js';
+import { renderTag } from './log-tag.js';
 
 type LoggedContainer = Parameters<LogDriver['open']>[0];
 
-/** Attributes by the options `labels`, `labels-regex`, `env`, `env-regex` and `tag`. Throws invalid for a bad pattern. */
+/** Attributes for files: by the options of `extraAttributes`, and `tag`, when there is one. Throws invalid. */
 export function logAttributes(container: LoggedContainer): Record<string, string> {
-  const { options, labels } = container;
+  const attributes = extraAttributes(container);
+  const tag = renderTag(container.options['tag'] ?? '', container);
+  return tag === '' ? attributes : { ...attributes, tag };
+}
+
+/** Labels and variables by the options `labels`, `labels-regex`, `env` and `env-regex`. Throws invalid for a bad pattern. */
+export function extraAttributes({ options, labels, env: entries }: LoggedContainer): Record<string, string> {
   const env: Record<string, string> = {};
-  for (const entry of container.env) {
+  for (const entry of entries) {
     const equals = entry.indexOf('=');
     if (equals >= 0) env[entry.slice(0, equals)] = entry.slice(equals + 1);
   }
-  const attributes = {
-    ...pick(labels, options['labels'], pattern('labels-regex', options)),
-    ...pick(env, options['env'], pattern('env-regex', options)),
-  };
-  const tag = renderTag(options['tag'] ?? '', container);
-  return tag === '' ? attributes : { ...attributes, tag };
+  return { ...pick(labels, options['labels'], pattern('labels-regex', options)), ...pick(env, options['env'], pattern('env-regex', options)) };
 }
 
 function pick(values: Readonly<Record<string, string>>, names: string | undefined, wanted: RegExp | undefined): Record<string, string> {
@@ -31,24 +34,6 @@ function pattern(option: string, options: LoggedContainer['options']): RegExp | 
   try {
     return new RegExp(text, 'u');
   } catch (error) {
-    throw invalid(`log option ${option} is not a regular expression: ${messageOf(error)}`, { code: 'LOG_OPTION', cause: error });
+    throw badOption(`log option ${option} is not a regular expression: ${messageOf(error)}`, error);
   }
-}
-
-/** Fills in `{{.Name}}` and its like. Throws invalid for anything else in braces. */
-function renderTag(template: string, { id, name, imageName, imageId }: LoggedContainer): string {
-  const fields: Readonly<Record<string, string | undefined>> = {
-    ID: id.slice(0, 12),
-    FullID: id,
-    Name: name,
-    ImageName: imageName,
-    ImageID: imageId?.slice(0, 12),
-    ImageFullID: imageId,
-    DaemonName: 'engined',
-  };
-  return template.replaceAll(/\{\{(.*?)\}\}/g, (whole, action: string) => {
-    const value = fields[action.trim().replace(/^\./, '')];
-    if (value === undefined || !action.trim().startsWith('.')) throw invalid(`log option tag has an unknown field: ${whole}`, { code: 'LOG_OPTION' });
-    return value;
-  });
 }

@@ -1,4 +1,4 @@
-/** The log drivers: json-file, local and none. */
+/** The log drivers: json-file, local, none, and those of remote logs with their local copy. */
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { invalid, messageOf, notImplemented, EngineError } from '../errors/engine-error.js';
@@ -7,11 +7,17 @@ import { FileLog, readFiles } from './file-log.js';
 import { jsonFormat } from './json-format.js';
 import { logAttributes } from './log-attributes.js';
 import { LogFile, type RotationPolicy } from './log-file.js';
-import { bufferLimit, jsonFilePolicy, localPolicy, validateLogOptions, type LogOptions } from './log-options.js';
+import { bufferLimit, cachePolicy, isCached, jsonFilePolicy, localPolicy, validateLogOptions } from './log-options.js';
+import type { LogOptions } from './option-values.js';
+import type { RemoteDriver } from './remote/remote-driver.js';
+import { REMOTE_DRIVERS } from './remote/remote-drivers.js';
+import { RemoteLog } from './remote/remote-log.js';
 import { localFormat } from './local-format.js';
 import { lastTime } from './log-start.js';
 import type { LogObserver } from './observer.js';
 import type { RecordFormat } from './record-format.js';
+
+type LoggedContainer = Parameters<LogDriver['open']>[0];
 
 interface FileDriver {
   readonly format: RecordFormat;
@@ -25,6 +31,9 @@ const FILE_DRIVERS: Readonly<Record<string, FileDriver>> = {
   local: { format: localFormat, isPathShown: false, path: (dir) => join(dir, 'local-logs', 'container.log'), policy: localPolicy },
 };
 
+/** What can be read of a remote log. */
+const CACHE: FileDriver = { format: localFormat, isPathShown: false, path: (dir) => join(dir, 'container-cached.log'), policy: cachePolicy };
+
 /** @param observe who is told of what happens to one container's log. */
 export function createLogDriver(observe: (containerId: string) => LogObserver): LogDriver {
   /** Logs being written, by the path of their file. */
@@ -35,30 +44,44 @@ export function createLogDriver(observe: (containerId: string) => LogObserver): 
     async open(container) {
       try {
         validateLogOptions(container.driver, container.options);
-        const driver = FILE_DRIVERS[container.driver];
-        return driver ? await openFileLog(driver, container, observe(container.id), openLogs) : noLog;
+        const file = FILE_DRIVERS[container.driver];
+        if (file) return await openFileLog(file, container, logAttributes(container), observe(container.id), openLogs);
+        const remote = REMOTE_DRIVERS[container.driver];
+        return remote ? await openRemoteLog(remote, container, observe(container.id), openLogs) : noLog;
       } catch (error) {
         const message = `failed to initialize logging driver: ${messageOf(error)}`;
         throw error instanceof EngineError ? new EngineError(error.kind, message, { cause: error, ...(error.code === undefined ? {} : { code: error.code }) }) : new EngineError('internal', message, { cause: error });
       }
     },
 
-    read({ id, dir, driver: name }, options) {
-      const driver = FILE_DRIVERS[name];
+    read({ id, dir, driver: name, options: logOptions }, options) {
+      const driver = FILE_DRIVERS[name] ?? (REMOTE_DRIVERS[name] && isCached(logOptions) ? CACHE : undefined);
       if (driver) {
         const path = driver.path(dir, id);
         // A log that is just being closed may have output that is not in its file yet.
         return openLogs.get(path)?.read({ ...options, follow: false }) ?? readFiles(path, driver.format, options, observe(id));
       }
-      if (name === 'none') throw unreadable();
+      if (name === 'none' || REMOTE_DRIVERS[name]) throw unreadable();
       throw invalid(`logger: no log driver named '${name}' is registered`, { code: 'LOG_DRIVER_UNKNOWN' });
     },
   };
 }
 
-async function openFileLog(driver: FileDriver, container: Parameters<LogDriver['open']>[0], observer: LogObserver, openLogs: Map<string, FileLog>): Promise<ContainerLog> {
+async function openRemoteLog(driver: RemoteDriver, container: LoggedContainer, observer: LogObserver, openLogs: Map<string, FileLog>): Promise<ContainerLog> {
+  const sink = await driver.open(container, new AbortController().signal);
+  try {
+    // A line that is missing in the copy only is not lost.
+    const copyObserver: LogObserver = { ...observer, dropped: (lines) => observer.failed(undefined, `${lines} lines are missing in the local copy of the log`) };
+    const cache = isCached(container.options) ? await openFileLog(CACHE, container, {}, copyObserver, openLogs) : undefined;
+    return new RemoteLog({ sink, cache, maxBufferBytes: bufferLimit(container.options), observer });
+  } catch (error) {
+    sink.close();
+    throw error;
+  }
+}
+
+async function openFileLog(driver: FileDriver, container: LoggedContainer, attrs: Readonly<Record<string, string>>, observer: LogObserver, openLogs: Map<string, FileLog>): Promise<ContainerLog> {
   const policy = driver.policy(container.options);
-  const attrs = logAttributes(container);
   const path = driver.path(container.dir, container.id);
   // One writer at a time: the log of the container's last run may still be compressing.
   await openLogs.get(path)?.close();

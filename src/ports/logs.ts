@@ -50,8 +50,11 @@ export interface LogDriver {
     readonly env: readonly string[];
     readonly name: string;
     readonly imageName: string;
-    /** For the tag option. */
+    /** For what drivers add to records and for the tag option. */
     readonly imageId?: string;
+    readonly command?: readonly string[];
+    /** RFC 3339. */
+    readonly created?: string;
   }): Promise<ContainerLog>;
   /** Reads the log of a container that is not running; nothing there reads as empty. */
   read(

@@ -52,7 +52,7 @@ export class ContainerIo {
     await this.#openStdin(stdio);
   }
 
-  #openLog({ id, config, hostConfig, name }: ContainerRecord): Promise<ContainerLog> {
+  #openLog({ id, config, hostConfig, name, image, path, args, created }: ContainerRecord): Promise<ContainerLog> {
     return this.deps.logs.open({
       id,
       dir: this.deps.records.dir(id),
@@ -62,6 +62,9 @@ export class ContainerIo {
       env: config.Env ?? [],
       name: name.slice(1),
       imageName: config.Image,
+      imageId: image,
+      command: [path, ...args],
+      created,
     });
   }
 

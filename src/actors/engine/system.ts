@@ -1,4 +1,5 @@
 /** What `version` and `info` answer, put together from views: no runtime is asked while a client waits. */
+import { LOG_DRIVERS } from '../../logs/log-options.js';
 import type { ContainerRecord } from '../container/container.record.js';
 import type { ImageStore } from '../../ports/images.js';
 import type { LayerStore } from '../../ports/storage.js';
@@ -130,7 +131,7 @@ export class SystemService {
       Images: images.list().length,
       Driver: layers.driver,
       DriverStatus: layers.driverStatus,
-      Plugins: { Volume: ['local'], Network: ['bridge', 'host', 'null'], Authorization: settings.authorizationPlugins.length > 0 ? settings.authorizationPlugins : null, Log: ['json-file', 'local', 'none'] },
+      Plugins: { Volume: ['local'], Network: ['bridge', 'host', 'null'], Authorization: settings.authorizationPlugins.length > 0 ? settings.authorizationPlugins : null, Log: LOG_DRIVERS },
       MemoryLimit: settings.limits.memoryLimit,
       SwapLimit: settings.limits.swapLimit,
       CpuCfsPeriod: settings.limits.cpuQuota,

@@ -1,0 +1,75 @@
+/** The `tag` of a log: a template in the small part of Go's language that tags are written in. */
+import { hostname } from 'node:os';
+import type { LogDriver } from '../ports/logs.js';
+import { badOption } from './option-values.js';
+
+type LoggedContainer = Parameters<LogDriver['open']>[0];
+
+/** What the existing engine uses where a driver needs a tag and none is given. */
+const DEFAULT_TAG = '{{.ID}}';
+
+const FUNCTIONS: Readonly<Record<string, (value: string, ...args: readonly string[]) => string>> = {
+  lower: (value) => value.toLowerCase(),
+  upper: (value) => value.toUpperCase(),
+  title: (value) => value.replaceAll(/(^|\s)(\S)/g, (_, space: string, letter: string) => space + letter.toUpperCase()),
+  json: (value) => JSON.stringify(value),
+  truncate: (value, length = '') => value.slice(0, Number(length)),
+  pad: (value, before = '', after = '') => (value === '' ? value : ' '.repeat(Number(before)) + value + ' '.repeat(Number(after))),
+};
+
+/** The tag of a container for drivers that always send one. Throws invalid. */
+export function tagOf(container: LoggedContainer): string {
+  return renderTag(container.options['tag'] || DEFAULT_TAG, container);
+}
+
+/**
+ * Fills in what is in braces: a field such as `.Name`, or a function of one, written `{{lower .Name}}`,
+ * `{{.Name | lower}}` or `{{truncate .ID 6}}`. Throws invalid for anything else.
+ */
+export function renderTag(template: string, container: LoggedContainer): string {
+  const fields = fieldsOf(container);
+  const text = template.replaceAll(/\{\{-?(.*?)-?\}\}/g, (whole, action: string) => {
+    const [first = '', ...rest] = action.split('|').map((command) => command.trim());
+    return rest.reduce((value, command) => apply(command, fields, value, whole), apply(first, fields, undefined, whole));
+  });
+  if (template.includes('{{', template.lastIndexOf('}}') + 1)) throw badOption(`template: log-tag: unclosed action in ${template}`);
+  return text;
+}
+
+function apply(command: string, fields: Readonly<Record<string, string | undefined>>, piped: string | undefined, whole: string): string {
+  const words = command.split(/\s+/);
+  const [head = '', ...args] = words;
+  const valueOf = (word: string): string => {
+    if (/^".*"$/.test(word)) return word.slice(1, -1);
+    if (/^\d+$/.test(word)) return word;
+    const value = word.startsWith('.') ? fields[word.slice(1)] : undefined;
+    if (value === undefined) throw badOption(`log option tag has an unknown field: ${whole}`);
+    return value;
+  };
+  const call = FUNCTIONS[head];
+  if (call === undefined) {
+    if (args.length > 0 || piped !== undefined) throw badOption(`log option tag has an unknown function: ${whole}`);
+    return valueOf(head);
+  }
+  const [value, ...others] = [...args.map(valueOf), ...(piped === undefined ? [] : [piped])];
+  if (value === undefined) throw badOption(`log option tag has a function without its value: ${whole}`);
+  return call(value, ...others);
+}
+
+function fieldsOf({ id, name, imageName, imageId, command }: LoggedContainer): Readonly<Record<string, string | undefined>> {
+  return {
+    ID: id.slice(0, 12),
+    FullID: id,
+    ContainerID: id,
+    Name: name,
+    ContainerName: `/${name}`,
+    ImageName: imageName,
+    ContainerImageName: imageName,
+    ImageID: imageId?.slice(0, 12),
+    ImageFullID: imageId,
+    ContainerImageID: imageId,
+    Command: command?.join(' '),
+    Hostname: hostname(),
+    DaemonName: 'engined',
+  };
+}

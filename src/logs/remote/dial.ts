@@ -1,0 +1,84 @@
+/** Connections to remote logs, with the error texts that users know from the existing engine. */
+import { createSocket, type Socket as UdpSocket } from 'node:dgram';
+import { lookup } from 'node:dns/promises';
+import { connect, isIPv6, type Socket } from 'node:net';
+import { connect as connectTls, type ConnectionOptions } from 'node:tls';
+import { internal, messageOf } from '../../errors/engine-error.js';
+
+/** Longer than any server that is there takes. */
+const CONNECT_MS = 10_000;
+
+const TEXTS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'connect: connection refused',
+  ECONNRESET: 'connect: connection reset by peer',
+  ENOENT: 'connect: no such file or directory',
+  EACCES: 'connect: permission denied',
+  EHOSTUNREACH: 'connect: no route to host',
+  ENETUNREACH: 'connect: network is unreachable',
+  EPROTOTYPE: 'connect: protocol wrong type for socket',
+  ETIMEDOUT: 'i/o timeout',
+};
+
+export type StreamTarget =
+  | { readonly network: 'tcp'; readonly host: string; readonly port: number; readonly tls?: ConnectionOptions }
+  | { readonly network: 'unix'; readonly path: string };
+
+/** Opens a stream. @throws EngineError internal `dial tcp 127.0.0.1:514: connect: connection refused`. */
+export function dialStream(target: StreamTarget, signal: AbortSignal): Promise<Socket> {
+  return new Promise((resolve, reject) => {
+    const isTls = target.network === 'tcp' && target.tls !== undefined;
+    const socket = target.network === 'unix' ? connect(target.path) : isTls ? connectTls({ host: target.host, port: target.port, servername: /^[\d.]+$|:/.test(target.host) ? '' : target.host, ...target.tls }) : connect(target.port, target.host);
+    const fail = (error: Error): void => {
+      done();
+      socket.destroy();
+      reject(dialError(target, error));
+    };
+    const onAbort = (): void => fail(new Error('the log is closed'));
+    const onTimeout = (): void => fail(Object.assign(new Error('timed out'), { code: 'ETIMEDOUT' }));
+    const done = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', onAbort);
+      socket.removeListener('error', fail);
+      // Errors after this are told by the close that follows them.
+      socket.on('error', () => undefined);
+    };
+    const timer = setTimeout(onTimeout, CONNECT_MS);
+    signal.addEventListener('abort', onAbort, { once: true });
+    socket.once('error', fail);
+    socket.once(isTls ? 'secureConnect' : 'connect', () => {
+      done();
+      resolve(socket);
+    });
+  });
+}
+
+/** Opens a UDP socket that is connected to its target, so that it hears of a port where nobody listens. */
+export async function dialUdp(host: string, port: number): Promise<UdpSocket> {
+  const where = { network: 'udp', host, port } as const;
+  const { address } = await lookup(host === '' ? 'localhost' : host).catch((error: Error) => {
+    throw dialError(where, error);
+  });
+  const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4');
+  return new Promise((resolve, reject) => {
+    socket.once('error', (error) => {
+      socket.close();
+      reject(dialError(where, error));
+    });
+    socket.connect(port, address, () => {
+      socket.removeAllListeners('error');
+      socket.on('error', () => undefined);
+      resolve(socket);
+    });
+  });
+}
+
+function dialError(target: StreamTarget | { readonly network: 'udp'; readonly host: string; readonly port: number }, error: Error): Error {
+  const code = (error as NodeJS.ErrnoException).code ?? '';
+  const name = target.network === 'unix' ? target.path : `${target.host.includes(':') ? `[${target.host}]` : target.host}:${target.port}`;
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') {
+    const reason = code === 'ENOTFOUND' ? 'no such host' : 'temporary failure in name resolution';
+    return internal(`dial ${target.network}: lookup ${target.network === 'unix' ? '' : target.host}: ${reason}`, { code, cause: error });
+  }
+  const text = TEXTS[code];
+  return internal(text === undefined ? messageOf(error) : `dial ${target.network} ${name}: ${text}`, { code, cause: error });
+}

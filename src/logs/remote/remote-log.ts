@@ -1,0 +1,160 @@
+/**
+ * The log of one running container that goes to a remote place, and, unless that is disabled, to a local cache from which
+ * it can be read. What waits for the remote side is bounded: the container has to wait, or, where the mode or the driver
+ * says so, lines are dropped and counted.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { notImplemented } from '../../errors/engine-error.js';
+import type { ContainerLog, LogReadOptions, StreamName } from '../../ports/logs.js';
+import { wallClockNs } from '../../sys/wall-clock.js';
+import { DropReport } from '../drop-report.js';
+import { LineSplitter } from '../line-splitter.js';
+import type { LogObserver } from '../observer.js';
+import type { Piece } from '../record-format.js';
+import type { RemoteRecord, RemoteSink } from './remote-sink.js';
+
+/** How long a container that has ended waits for the remote side to take the rest. */
+const CLOSE_MS = 5_000;
+/** About what a record costs in memory besides its line. */
+const RECORD_BYTES = 200;
+
+export interface RemoteLogOptions {
+  readonly sink: RemoteSink;
+  /** Everything is written here, too, and read from here. */
+  readonly cache: ContainerLog | undefined;
+  /** Largest amount waiting in non-blocking mode; undefined in blocking mode. */
+  readonly maxBufferBytes: number | undefined;
+  readonly observer: LogObserver;
+}
+
+interface StreamState {
+  readonly splitter: LineSplitter;
+  longLineNs: bigint;
+}
+
+export class RemoteLog implements ContainerLog {
+  readonly path = '';
+  readonly #sink: RemoteSink;
+  readonly #cache: ContainerLog | undefined;
+  readonly #observer: LogObserver;
+  readonly #drops: DropReport;
+  readonly #isLossy: boolean;
+  readonly #limitBytes: number;
+  readonly #streams: Readonly<Record<StreamName, StreamState>> = {
+    stdout: { splitter: new LineSplitter(), longLineNs: 0n },
+    stderr: { splitter: new LineSplitter(), longLineNs: 0n },
+  };
+  #queue: RemoteRecord[] = [];
+  /** Of the queue and of what is being sent. */
+  #pendingBytes = 0;
+  #sending: Promise<void> | undefined;
+  #isFailing = false;
+  #onDrained: (() => void)[] = [];
+  readonly #abort = new AbortController();
+  /** Ends the wait for a batch to fill. */
+  readonly #hurry = new AbortController();
+  #closing: Promise<void> | undefined;
+
+  constructor({ sink, cache, maxBufferBytes, observer }: RemoteLogOptions) {
+    this.#sink = sink;
+    this.#cache = cache;
+    this.#observer = observer;
+    this.#drops = new DropReport(observer);
+    this.#isLossy = sink.isLossy || maxBufferBytes !== undefined;
+    this.#limitBytes = maxBufferBytes ?? sink.queueBytes;
+  }
+
+  get droppedLines(): number {
+    return this.#drops.total;
+  }
+
+  write(stream: StreamName, chunk: Buffer): boolean {
+    if (this.#closing) return true;
+    const isCacheReady = this.#cache?.write(stream, chunk) ?? true;
+    const state = this.#streams[stream];
+    const now = wallClockNs();
+    for (let at = 0; at < chunk.length; ) at = state.splitter.take(chunk, at, (source, from, to, piece) => this.#add(stream, state, source.subarray(from, to), piece, now));
+    this.#send();
+    return isCacheReady && this.#hasRoom(this.#limitBytes);
+  }
+
+  onceDrained(callback: () => void): void {
+    const ready = (): void => (this.#cache ? this.#cache.onceDrained(callback) : callback());
+    if (this.#hasRoom(this.#limitBytes / 2)) ready();
+    else this.#onDrained.push(ready);
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  read(options: LogReadOptions): AsyncIterableIterator<Buffer> {
+    if (!this.#cache) throw notImplemented('configured logging driver does not support reading', { code: 'LOG_UNREADABLE' });
+    return this.#cache.read(options);
+  }
+
+  #hasRoom(limitBytes: number): boolean {
+    return this.#isLossy || this.#pendingBytes <= limitBytes;
+  }
+
+  #add(stream: StreamName, state: StreamState, line: Buffer, piece: Piece | undefined, now: bigint): void {
+    if (piece?.ordinal === 1) state.longLineNs = now;
+    const bytes = line.length + RECORD_BYTES;
+    // The newest is dropped, unless it would be the only one.
+    if (this.#isLossy && this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#limitBytes) return this.#drops.add(1);
+    // The chunk is the reader's, and much larger than a line.
+    this.#queue.push({ stream, timeNs: piece ? state.longLineNs : now, line: Buffer.from(line), piece });
+    this.#pendingBytes += bytes;
+  }
+
+  #send(): void {
+    if (this.#queue.length > 0) this.#sending ??= this.#sendQueue();
+  }
+
+  async #sendQueue(): Promise<void> {
+    while (this.#queue.length > 0) {
+      const { batchRecords, lingerMs } = this.#sink;
+      if (lingerMs > 0 && this.#queue.length < batchRecords) await sleep(lingerMs, undefined, { signal: this.#hurry.signal }).catch(() => undefined);
+      const batch = this.#queue.splice(0, batchRecords);
+      try {
+        this.#abort.signal.throwIfAborted();
+        await this.#sink.send(batch, this.#abort.signal);
+        this.#isFailing = false;
+      } catch (error) {
+        this.#drops.add(batch.length);
+        if (!this.#isFailing) this.#observer.failed(error, 'log lines are lost');
+        this.#isFailing = true;
+      }
+      this.#pendingBytes -= batch.reduce((sum, { line }) => sum + line.length + RECORD_BYTES, 0);
+      this.#settle();
+    }
+    this.#sending = undefined;
+  }
+
+  #settle(): void {
+    if (!this.#hasRoom(this.#limitBytes / 2)) return;
+    const callbacks = this.#onDrained;
+    this.#onDrained = [];
+    for (const callback of callbacks) callback();
+  }
+
+  async #close(): Promise<void> {
+    for (const stream of ['stdout', 'stderr'] as const) {
+      const state = this.#streams[stream];
+      state.splitter.end((source, from, to, piece) => this.#add(stream, state, source.subarray(from, to), piece, wallClockNs()));
+    }
+    // Whoever follows the log need not wait for the remote side.
+    await Promise.all([this.#cache?.close(), this.#finish()]);
+  }
+
+  async #finish(): Promise<void> {
+    this.#hurry.abort();
+    this.#send();
+    const timeUp = setTimeout(() => this.#abort.abort(), CLOSE_MS);
+    await this.#sending;
+    clearTimeout(timeUp);
+    this.#sink.close();
+    this.#drops.tell();
+  }
+}

@@ -1,0 +1,196 @@
+/** The splunk driver: the HTTP event collector. */
+import { readFileSync } from 'node:fs';
+import { request as requestHttp, Agent as HttpAgent } from 'node:http';
+import { request as requestHttps, Agent as HttpsAgent } from 'node:https';
+import { hostname } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
+import { internal, messageOf } from '../../errors/engine-error.js';
+import { extraAttributes } from '../log-attributes.js';
+import { tagOf } from '../log-tag.js';
+import { badOption, parseBoolean, parseInteger, type LogOptions } from '../option-values.js';
+import { refuseUnknown, type LoggedContainer, type RemoteDriver } from './remote-driver.js';
+import type { RemoteRecord } from './remote-sink.js';
+
+const OPTIONS = [
+  'splunk-url',
+  'splunk-token',
+  'splunk-source',
+  'splunk-sourcetype',
+  'splunk-index',
+  'splunk-capath',
+  'splunk-caname',
+  'splunk-insecureskipverify',
+  'splunk-format',
+  'splunk-verify-connection',
+  'splunk-gzip',
+  'splunk-gzip-level',
+  'env',
+  'env-regex',
+  'labels',
+  'labels-regex',
+  'tag',
+];
+const PATH = '/services/collector/event/1.0';
+/** As the existing engine: so many messages in one request, and this long until an incomplete one is sent. */
+const BATCH_RECORDS = 1000;
+const LINGER_MS = 5_000;
+const RETRY_MS = 5_000;
+const REQUEST_MS = 30_000;
+/** What may wait for a collector that does not answer. */
+const QUEUE_BYTES = 8 << 20;
+/** What of a failed answer is worth telling. */
+const ANSWER_BYTES = 1024;
+
+const compress = promisify(gzip);
+
+export const splunkDriver: RemoteDriver = {
+  validate: (options) => refuseUnknown('splunk', options, OPTIONS),
+
+  async open(container, signal) {
+    const { options } = container;
+    const collector = createCollector(options);
+    const encode = createEncoder(container);
+    if (optional(options, 'splunk-verify-connection', (text) => parseBoolean(text), true)) await collector.verify(signal);
+    return {
+      batchRecords: BATCH_RECORDS,
+      lingerMs: LINGER_MS,
+      queueBytes: QUEUE_BYTES,
+      isLossy: true,
+      async send(records, signal) {
+        const body = Buffer.from(records.map(encode).join(''));
+        if (body.length === 0) return;
+        for (;;) {
+          try {
+            await collector.post(body, signal);
+            return;
+          } catch (error) {
+            await sleep(RETRY_MS, undefined, { signal }).catch(() => {
+              throw error;
+            });
+          }
+        }
+      },
+      close: () => collector.close(),
+    };
+  },
+};
+
+interface Collector {
+  /** Throws unless the collector answers as one. */
+  verify(signal: AbortSignal): Promise<void>;
+  post(body: Buffer, signal: AbortSignal): Promise<void>;
+  close(): void;
+}
+
+function optional<T>(options: LogOptions, name: string, parse: (text: string) => T, otherwise: T): T {
+  const text = options[name];
+  return text === undefined ? otherwise : parse(text);
+}
+
+function createCollector(options: LogOptions): Collector {
+  const url = parseUrl(options['splunk-url']);
+  const token = options['splunk-token'];
+  if (token === undefined) throw badOption('splunk: splunk-token is expected');
+  const isInsecure = optional(options, 'splunk-insecureskipverify', (text) => parseBoolean(text), false);
+  const ca = optional(options, 'splunk-capath', readCa, undefined);
+  const servername = options['splunk-caname'];
+  const isCompressed = optional(options, 'splunk-gzip', (text) => parseBoolean(text), false);
+  const level = optional(options, 'splunk-gzip-level', parseLevel, -1);
+  const isTls = url.protocol === 'https:';
+  const agent = isTls ? new HttpsAgent({ keepAlive: true, rejectUnauthorized: !isInsecure, ...(ca && { ca }), ...(servername !== undefined && { servername }) }) : new HttpAgent({ keepAlive: true });
+
+  const exchange = (method: string, headers: Record<string, string | number>, body: Buffer | undefined, signal: AbortSignal): Promise<{ status: number; statusText: string; text: string }> =>
+    new Promise((resolve, reject) => {
+      const outgoing = (isTls ? requestHttps : requestHttp)(url, { method, headers, agent, signal, timeout: REQUEST_MS }, (response) => {
+        let text = '';
+        response.setEncoding('utf8').on('data', (piece: string) => (text = (text + piece).slice(0, ANSWER_BYTES)));
+        response.once('end', () => resolve({ status: response.statusCode ?? 0, statusText: response.statusMessage ?? '', text }));
+        response.once('error', reject);
+      });
+      outgoing.once('timeout', () => outgoing.destroy(new Error('the collector does not answer')));
+      outgoing.once('error', (error) => reject(internal(`${method === 'OPTIONS' ? 'Options' : 'Post'} ${JSON.stringify(url.href)}: ${messageOf(error)}`, { cause: error })));
+      outgoing.end(body);
+    });
+
+  return {
+    async verify(signal) {
+      const { status, statusText, text } = await exchange('OPTIONS', {}, undefined, signal);
+      if (status !== 200) throw internal(`splunk: failed to verify connection - ${status} ${statusText} - ${text}`);
+    },
+    async post(plain, signal) {
+      const body = isCompressed ? await compress(plain, { level }) : plain;
+      const headers = { Authorization: `Splunk ${token}`, 'Content-Length': body.length, ...(isCompressed && { 'Content-Encoding': 'gzip' }) };
+      const { status, statusText, text } = await exchange('POST', headers, body, signal);
+      if (status !== 200) throw internal(`splunk: failed to send event - ${status} ${statusText} - ${text}`);
+    },
+    close: () => agent.destroy(),
+  };
+}
+
+function parseUrl(text: string | undefined): URL {
+  if (text === undefined) throw badOption('splunk: splunk-url is expected');
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (!url || !/^https?:\/\//.test(text) || url.pathname !== '/' || url.search !== '' || url.hash !== '' || url.username !== '') {
+    throw badOption('splunk: expected format scheme://dns_name_or_ip:port for splunk-url');
+  }
+  url.pathname = PATH;
+  return url;
+}
+
+function readCa(path: string): Buffer {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    throw badOption(messageOf(error), error);
+  }
+}
+
+function parseLevel(text: string): number {
+  const level = parseInteger(text);
+  if (level < -1 || level > 9) throw badOption(`not supported level '${text}' for splunk-gzip-level (supported values between -1 and 9)`);
+  return level;
+}
+
+/** JSON of a record's message; '' for one that the collector would refuse. */
+function createEncoder(container: LoggedContainer): (record: RemoteRecord) => string {
+  const { options } = container;
+  const tag = options['tag'] === '' ? '' : tagOf(container);
+  const attrs = extraAttributes(container);
+  const format = options['splunk-format'] ?? 'inline';
+  const event = createEvent(format, tag, attrs);
+  const named = (key: string, option: string): Record<string, string> => (options[option] ? { [key]: options[option] } : {});
+  const fixed = { host: hostname(), ...named('source', 'splunk-source'), ...named('sourcetype', 'splunk-sourcetype'), ...named('index', 'splunk-index') };
+  return (record) => {
+    const value = event(record);
+    if (value === undefined) return '';
+    const time = `${record.timeNs / 1_000_000_000n}.${String((record.timeNs / 1000n) % 1_000_000n).padStart(6, '0')}`;
+    return JSON.stringify({ event: value, time, ...fixed });
+  };
+}
+
+function createEvent(format: string, tag: string, attrs: Readonly<Record<string, string>>): (record: RemoteRecord) => unknown {
+  const rest = { ...(tag !== '' && { tag }), ...(Object.keys(attrs).length > 0 && { attrs }) };
+  switch (format) {
+    case 'inline':
+      return ({ line, stream }) => ({ line: line.toString(), source: stream, ...rest });
+    case 'json':
+      return ({ line, stream }) => ({ line: parsed(line.toString()), source: stream, ...rest });
+    case 'raw': {
+      const prefix = [tag, ...Object.entries(attrs).map(([name, value]) => `${name}=${value}`)].filter((part) => part !== '').map((part) => `${part} `).join('');
+      return ({ line }) => (line.toString().trim() === '' ? undefined : `${prefix}${line.toString()}`);
+    }
+    default:
+      throw badOption(`Unknown format specified ${format}, supported formats are inline, json and raw`);
+  }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    // Lines that are no JSON go as they are.
+    return text;
+  }
+}

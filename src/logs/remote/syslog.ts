@@ -1,0 +1,201 @@
+/** The syslog driver: RFC 3164, RFC 5424 and the form of a local /dev/log, over UDP, TCP, TLS and unix sockets. */
+import { readFileSync, statSync } from 'node:fs';
+import { hostname } from 'node:os';
+import type { ConnectionOptions } from 'node:tls';
+import { internal, messageOf } from '../../errors/engine-error.js';
+import { UnixDatagram } from '../../sys/unix-datagram.js';
+import { tagOf } from '../log-tag.js';
+import { badOption, type LogOptions } from '../option-values.js';
+import { isTransportUrl, parseTransportUrl, splitHostPort } from './address.js';
+import { dialStream, type StreamTarget } from './dial.js';
+import { ReconnectingStream, writeAll } from './reconnecting-stream.js';
+import { ATTRIBUTE_OPTIONS, refuseUnknown, type RemoteDriver } from './remote-driver.js';
+import { DEFAULT_BATCH, type RemoteRecord, type RemoteSink } from './remote-sink.js';
+import { UdpSender } from './udp-sender.js';
+
+const OPTIONS = ['syslog-address', 'syslog-facility', 'syslog-format', 'syslog-tls-ca-cert', 'syslog-tls-cert', 'syslog-tls-key', 'syslog-tls-skip-verify'];
+const FACILITIES = ['kern', 'user', 'mail', 'daemon', 'auth', 'syslog', 'lpr', 'news', 'uucp', 'cron', 'authpriv', 'ftp', '', '', '', '', 'local0', 'local1', 'local2', 'local3', 'local4', 'local5', 'local6', 'local7'];
+const FORMATS = ['', 'rfc3164', 'rfc5424', 'rfc5424micro'];
+const DEFAULT_PORT = '514';
+/** Where a machine's own syslog listens. */
+const LOCAL_PATHS = ['/dev/log', '/var/run/syslog', '/var/run/log'];
+const SEVERITY = { stderr: 3, stdout: 6 } as const;
+/** A server that restarts is back by then; lines wait meanwhile. */
+const RETRY_MS = [0, 100, 200, 400, 800, 1600];
+const NEWLINE = Buffer.from('\n');
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
+
+/** What precedes the line. */
+type Format = (priority: number, timeNs: bigint) => string;
+
+export const syslogDriver: RemoteDriver = {
+  validate(options) {
+    refuseUnknown('syslog', options, [...OPTIONS, ...ATTRIBUTE_OPTIONS]);
+    parseAddress(options['syslog-address'] ?? '');
+    parseFacility(options['syslog-facility'] ?? '');
+    if (!FORMATS.includes(options['syslog-format'] ?? '')) throw badOption('Invalid syslog format');
+  },
+
+  async open(container, signal) {
+    const { options } = container;
+    const address = parseAddress(options['syslog-address'] ?? '');
+    const facility = parseFacility(options['syslog-facility'] ?? '');
+    const format = createFormat(options['syslog-format'] ?? '', tagOf(container));
+    const isCounted = address?.scheme === 'tcp+tls' && (options['syslog-format'] ?? '').startsWith('rfc5424');
+    /** Empty lines say nothing that a line of syslog could carry. */
+    const messages = (records: readonly RemoteRecord[]): Buffer[] =>
+      records.flatMap((record) => (record.line.length === 0 ? [] : [frame(format(facility * 8 + SEVERITY[record.stream], record.timeNs), record.line, isCounted)]));
+    if (!address) return openLocal(messages, signal);
+    switch (address.scheme) {
+      case 'udp': {
+        const { host, port } = address;
+        return datagrams(await UdpSender.open(host, port), messages);
+      }
+      case 'unixgram':
+        return datagrams(openDatagram(address.path), messages);
+      case 'unix':
+        return stream({ network: 'unix', path: address.path }, messages, signal);
+      default: {
+        const { host, port } = address;
+        return stream({ network: 'tcp', host, port, ...(address.scheme === 'tcp+tls' ? { tls: tlsOptions(options) } : {}) }, messages, signal);
+      }
+    }
+  },
+};
+
+type Address = { readonly scheme: 'unix' | 'unixgram'; readonly path: string } | { readonly scheme: 'tcp' | 'tcp+tls' | 'udp'; readonly host: string; readonly port: number };
+type Messages = (records: readonly RemoteRecord[]) => Buffer[];
+
+function parseAddress(text: string): Address | undefined {
+  if (text === '') return undefined;
+  if (!isTransportUrl(text)) throw badOption(`syslog-address should be in form proto://address, got ${text}`);
+  const { scheme, host: hostPort, path } = parseTransportUrl(text);
+  if (scheme === 'unix' || scheme === 'unixgram') {
+    if (statSync(path, { throwIfNoEntry: false }) === undefined) throw badOption(`stat ${path}: no such file or directory`);
+    return { scheme, path };
+  }
+  const { host, port = DEFAULT_PORT } = splitHostPort(hostPort);
+  return { scheme: scheme as 'tcp' | 'tcp+tls' | 'udp', host, port: Number(port) };
+}
+
+function parseFacility(text: string): number {
+  if (text === '') return FACILITIES.indexOf('daemon');
+  const known = FACILITIES.indexOf(text);
+  if (known >= 0) return known;
+  if (!/^\+?\d+$/.test(text) || Number(text) >= FACILITIES.length) throw badOption('invalid syslog facility');
+  return Number(text);
+}
+
+function tlsOptions(options: LogOptions): ConnectionOptions {
+  const read = (what: string, path: string | undefined): Buffer | undefined => {
+    if (!path) return undefined;
+    try {
+      return readFileSync(path);
+    } catch (error) {
+      throw badOption(`could not read ${what} ${JSON.stringify(path)}: ${messageOf(error)}`, error);
+    }
+  };
+  const [ca, cert, key] = [read('CA certificate', options['syslog-tls-ca-cert']), read('certificate', options['syslog-tls-cert']), read('key', options['syslog-tls-key'])];
+  return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }), rejectUnauthorized: options['syslog-tls-skip-verify'] === undefined };
+}
+
+async function openLocal(messages: Messages, signal: AbortSignal): Promise<RemoteSink> {
+  for (const path of LOCAL_PATHS) {
+    try {
+      return datagrams(openDatagram(path), messages);
+    } catch {
+      // Not there, or a stream.
+    }
+    try {
+      return await stream({ network: 'unix', path }, messages, signal);
+    } catch {
+      // The next one may be there.
+    }
+  }
+  throw internal('Unix syslog delivery error');
+}
+
+interface DatagramSender {
+  send(datagram: Buffer, signal: AbortSignal): Promise<void>;
+  close(): void;
+}
+
+/** A local server that restarts makes a new socket file. */
+function openDatagram(path: string): DatagramSender {
+  let socket = UnixDatagram.open(path);
+  return {
+    async send(datagram, signal) {
+      try {
+        await socket.send(datagram, signal);
+      } catch {
+        signal.throwIfAborted();
+        socket.close();
+        socket = UnixDatagram.open(path);
+        await socket.send(datagram, signal);
+      }
+    },
+    close: () => socket.close(),
+  };
+}
+
+function datagrams(sender: DatagramSender, messages: Messages): RemoteSink {
+  return {
+    ...DEFAULT_BATCH,
+    // One that fails is one line lost, and not all that go with it.
+    batchRecords: 1,
+    async send(records, signal) {
+      for (const message of messages(records)) await sender.send(message, signal);
+    },
+    close: () => sender.close(),
+  };
+}
+
+async function stream(target: StreamTarget, messages: Messages, signal: AbortSignal): Promise<RemoteSink> {
+  const connection = new ReconnectingStream({ dial: (signal) => dialStream(target, signal), retryDelayMs: (attempt) => RETRY_MS[attempt] });
+  await connection.open(signal);
+  return {
+    ...DEFAULT_BATCH,
+    send: (records, signal) => {
+      const bytes = Buffer.concat(messages(records));
+      return bytes.length === 0 ? Promise.resolve() : connection.deliver((socket) => writeAll(socket, bytes, signal), signal);
+    },
+    close: () => connection.close(),
+  };
+}
+
+/** RFC 5425 counts octets; elsewhere a newline ends a message. */
+function frame(head: string, line: Buffer, isCounted: boolean): Buffer {
+  const bytes = Buffer.from(head);
+  return Buffer.concat([Buffer.from(isCounted ? `${bytes.length + line.length + 1} ` : ''), bytes, line, NEWLINE]);
+}
+
+function createFormat(name: string, tag: string): Format {
+  const host = hostname();
+  const { pid } = process;
+  switch (name) {
+    case 'rfc3164':
+      return (priority, timeNs) => `<${priority}>${stamp(timeNs)} ${host} ${tag}[${pid}]: `;
+    case 'rfc5424':
+    case 'rfc5424micro':
+      return (priority, timeNs) => `<${priority}>1 ${rfc3339(timeNs, name === 'rfc5424micro')} ${host} ${tag} ${pid} ${tag} - `;
+    default:
+      return (priority, timeNs) => `<${priority}>${stamp(timeNs)} ${tag}[${pid}]: `;
+  }
+}
+
+const two = (value: number): string => String(value).padStart(2, '0');
+
+/** `Jan  2 15:04:05`, local time. */
+function stamp(timeNs: bigint): string {
+  const time = new Date(Number(timeNs / 1_000_000n));
+  return `${MONTHS[time.getMonth()]} ${String(time.getDate()).padStart(2)} ${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}`;
+}
+
+/** `2006-01-02T15:04:05+02:00`, local time, with microseconds where asked for. */
+function rfc3339(timeNs: bigint, isMicro: boolean): string {
+  const time = new Date(Number(timeNs / 1_000_000n));
+  const minutes = -time.getTimezoneOffset();
+  const zone = minutes === 0 ? 'Z' : `${minutes < 0 ? '-' : '+'}${two(Math.trunc(Math.abs(minutes) / 60))}:${two(Math.abs(minutes) % 60)}`;
+  const local = new Date(time.getTime() + minutes * 60_000).toISOString().slice(0, 19);
+  return `${local}${isMicro ? `.${String((timeNs / 1000n) % 1_000_000n).padStart(6, '0')}` : ''}${zone}`;
+}
