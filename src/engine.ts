@@ -40,6 +40,7 @@ import { containerRoutes } from './http/routes/containers.js';
 import { engineConfigRoutes } from './http/routes/engine-config.js';
 import { eventRoutes } from './http/routes/events.js';
 import { execRoutes } from './http/routes/exec.js';
+import { imageArchiveRoutes } from './http/routes/image-archives.js';
 import { imageRoutes } from './http/routes/images.js';
 import { networkRoutes } from './http/routes/networks.js';
 import { pingRoutes } from './http/routes/ping.js';
@@ -277,6 +278,8 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     report: (id, startedAt, result) => containers.tell(id, { type: 'health.probed', startedAt, result }),
   });
   const statsFeeds = new StatsFeeds({ log, reader: await createStatsReader(parseCgroupMounts(await readFile('/proc/self/mountinfo', 'utf8'))), container: (id) => containers.get(id) });
+  // Threads of its own: a client that sends slowly holds its task as long as it likes.
+  const archivePool = createWorkerPool({ maxThreads: 2, tasksPerThread: 16 });
   const transferPool = createTransferPool(availableParallelism());
   const blobRecords = new BlobRecords(inData('image', 'distribution'));
   const pulls = createPullSystem({
@@ -366,6 +369,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
       }),
       ...registryRoutes({ images, pushes }),
       ...networkRoutes({ networks: network, containers, emit: (action, id, attributes) => emit('network', action, id, attributes) }),
+      ...imageArchiveRoutes({ images, layers, pool: archivePool, dataRoot, emit: (action, id, attributes) => emit('image', action, id, attributes) }),
       ...volumeRoutes({ volumes, containers, emit: (action, name, attributes) => emit('volume', action, name, attributes) }),
       ...eventRoutes(events),
       ...engineConfigRoutes(live),
@@ -388,7 +392,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     authorization.close();
     await events.close();
     await layers.close();
-    await Promise.all([pool.close(), transferPool.pool.close(), pushPool.close()]);
+    await Promise.all([pool.close(), transferPool.pool.close(), pushPool.close(), archivePool.close()]);
     await rm(tmpDir, { recursive: true, force: true });
   };
 

@@ -198,6 +198,17 @@ export class FileImageStore implements ImageStore {
     this.#changed(id, previous);
   }
 
+  /** Remembers durably which image this one was made from. */
+  async setParent(id: Digest, parent: Digest): Promise<void> {
+    const entry = this.#entry(id);
+    this.#withdraw(entry);
+    entry.metadata = { ...entry.metadata, parent };
+    entry.image = undefined;
+    this.#publish(entry);
+    await this.#content.writeMetadata(id, entry.metadata);
+    this.#changed(id);
+  }
+
   async addDigest(reference: string, id: Digest): Promise<void> {
     this.#entry(id);
     const parsed = parseReference(reference);

@@ -70,6 +70,12 @@ export interface LayerStore {
   tarStream(chainId: Digest): NodeJS.ReadableStream;
   /** As `tarStream`, for a worker that does more with the tar. Throws not-found. */
   openTar(chainId: Digest): LayerTar;
+  /** Bytes of that tar. Reads as much of the disk as the layer has files. */
+  tarSize(chainId: Digest): Promise<number>;
+  /** Makes the same difference a layer on top of other layers. */
+  copyLayer(chainId: Digest, parent: Digest | undefined): Promise<LayerInfo>;
+  /** `GraphDriver.Data` of an image whose topmost layer this is. */
+  layerData(chainId: Digest): Readonly<Record<string, string>>;
 
   /** Creates the writable layer of a container over `parent` (undefined: an empty root). */
   createWritable(id: string, parent: Digest | undefined): Promise<void>;

@@ -2,7 +2,7 @@
 import { closeSync, openSync } from 'node:fs';
 import { mkdir, readdir, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { invalid } from '../errors/engine-error.js';
+import { dataLoss, invalid } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { Change, Digest, LayerInfo, LayerStore, LayerTar, StagedLayer } from '../ports/storage.js';
 import { markTopDirectory } from '../sys/inode.js';
@@ -16,6 +16,7 @@ import { tarStream } from './overlay2/tar-stream.js';
 import { Trash } from './overlay2/trash.js';
 import { WritableLayers } from './overlay2/writable-layers.js';
 import { storageError } from './storage-error.js';
+import type { UnpackedTar } from './tasks/unpack-tar.js';
 
 export interface Overlay2Options {
   /** `<data-root>/overlay2`; created when missing. */
@@ -159,6 +160,30 @@ export class Overlay2Store implements LayerStore {
     return { diffDir: this.layout.diff(shortId), tarSplitPath: this.layout.tarSplit(shortId), diffId, close: () => void unpin() };
   }
 
+  async tarSize(chainId: Digest): Promise<number> {
+    const { shortId } = this.#readOnly.get(chainId);
+    return this.#readOnly.pinned(chainId, () => this.#readers.run('tar-size', { tarSplitPath: this.layout.tarSplit(shortId) }));
+  }
+
+  async copyLayer(chainId: Digest, parent: Digest | undefined): Promise<LayerInfo> {
+    const { shortId, diffId } = this.#readOnly.get(chainId);
+    const from = { diffDir: this.layout.diff(shortId), tarSplitPath: this.layout.tarSplit(shortId) };
+    return this.#stageFrom(parent, `copying layer ${chainId}`, ({ diffDir, tarSplitPath }) =>
+      this.#readOnly.pinned(chainId, async () => {
+        const copied = await this.workers.run('copy-layer', { from, diffDir, tarSplitPath });
+        if (copied.diffId !== diffId) throw dataLoss(`layer ${diffId} was changed on disk`, { code: 'LAYER_DAMAGED' });
+        return copied;
+      }),
+    );
+  }
+
+  layerData(chainId: Digest): Readonly<Record<string, string>> {
+    const [top, ...below] = this.#readOnly.chain(chainId);
+    const at = (name: string): string => join(this.layout.layer(top?.shortId ?? ''), name);
+    const lower = below.map(({ shortId }) => this.layout.diff(shortId)).join(':');
+    return { ...(lower === '' ? {} : { LowerDir: lower }), MergedDir: at('merged'), UpperDir: at('diff'), WorkDir: at('work') };
+  }
+
   createWritable(id: string, parent: Digest | undefined): Promise<void> {
     return this.#writable.create(id, parent);
   }
@@ -199,17 +224,18 @@ export class Overlay2Store implements LayerStore {
 
   async commitWritable(id: string): Promise<LayerInfo> {
     const parent = this.#writable.parentOf(id);
+    return this.#stageFrom(parent, `committing the changes of ${id}`, ({ diffDir, tarSplitPath }) =>
+      this.workers.run('commit-diff', { upperDir: this.#writable.paths(id).diff, diffDir, tarSplitPath }),
+    );
+  }
+
+  async #stageFrom(parent: Digest | undefined, doing: string, fill: (staged: StagedLayer) => Promise<UnpackedTar>): Promise<LayerInfo> {
     const staged = await this.stage();
     try {
-      const { diffId, ...rest } = await this.workers.run('commit-diff', {
-        upperDir: this.#writable.paths(id).diff,
-        diffDir: staged.diffDir,
-        tarSplitPath: staged.tarSplitPath,
-      });
-      return await staged.commit({ diffId, parent, ...rest });
+      return await staged.commit({ parent, ...(await fill(staged)) });
     } catch (error) {
       await staged.discard();
-      throw storageError(error, `committing the changes of ${id}`);
+      throw storageError(error, doing);
     }
   }
 

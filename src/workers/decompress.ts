@@ -1,8 +1,10 @@
 /** Decompression of layer blobs by what their first bytes say, as media types are known to lie. */
 import { once } from 'node:events';
+import { type Duplex, pipeline, Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import { Decompress as ZstdDecompress } from 'fzstd';
 import { dataLoss, isEngineError, messageOf } from '../errors/engine-error.js';
+import { filterProcess } from './filter-process.js';
 
 /** Takes compressed bytes in order and hands plain ones to the consumer given to `createDecompressor`. */
 export interface Decompressor {
@@ -20,21 +22,81 @@ type Consumer = (chunk: Buffer) => void;
 const OUTPUT_BYTES = 256 << 10;
 /** The longest magic number. */
 const MAGIC_BYTES = 6;
+const ZSTD_PORTION_BYTES = 64 << 10;
 
 const startsWith = (bytes: Uint8Array, ...magic: number[]): boolean => magic.every((byte, index) => bytes[index] === byte);
 
 const damaged = (error: unknown): Error =>
   isEngineError(error) ? error : dataLoss(`error while decompressing a layer: ${messageOf(error)}`, { code: 'BAD_COMPRESSION', cause: error });
 
-function decompressorFor(head: Uint8Array, consumer: Consumer): Decompressor {
-  if (startsWith(head, 0x1f, 0x8b)) return gzip(consumer);
-  if (startsWith(head, 0x28, 0xb5, 0x2f, 0xfd) || (startsWith(head.subarray(1), 0x2a, 0x4d, 0x18) && (head[0] ?? 0) >> 4 === 5)) return zstd(consumer);
-  if (startsWith(head, 0x42, 0x5a, 0x68)) throw dataLoss('unsupported compression of a layer: bzip2', { code: 'BAD_COMPRESSION' });
-  if (startsWith(head, 0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00)) throw dataLoss('unsupported compression of a layer: xz', { code: 'BAD_COMPRESSION' });
-  return plain(consumer);
+/** A stream that decompresses what begins so; undefined for what is plain or zstd. */
+function streamFor(head: Uint8Array): Duplex | undefined {
+  if (startsWith(head, 0x1f, 0x8b)) return createGunzip({ chunkSize: OUTPUT_BYTES });
+  if (startsWith(head, 0x42, 0x5a, 0x68)) return filterProcess('bzip2', ['-dc']);
+  if (startsWith(head, 0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00)) return filterProcess('xz', ['-dcq']);
+  return undefined;
 }
 
-/** gzip, zstd or plain bytes; decided when the first bytes arrive. */
+function isZstd(head: Uint8Array): boolean {
+  return startsWith(head, 0x28, 0xb5, 0x2f, 0xfd) || (startsWith(head.subarray(1), 0x2a, 0x4d, 0x18) && (head[0] ?? 0) >> 4 === 5);
+}
+
+function decompressorFor(head: Uint8Array, consumer: Consumer): Decompressor {
+  const stream = streamFor(head);
+  if (stream) return through(stream, consumer);
+  return isZstd(head) ? zstd(consumer) : plain(consumer);
+}
+
+/** True for the first bytes of something compressed that `createDecompressor` knows. */
+export function isCompressed(head: Uint8Array): boolean {
+  return startsWith(head, 0x1f, 0x8b) || startsWith(head, 0x42, 0x5a, 0x68) || startsWith(head, 0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00) || isZstd(head);
+}
+
+/** The plain bytes of a source that may be compressed, at the speed at which they are taken. Throws `data-loss` for a damaged one. */
+export async function* decompressed(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  const iterator = source[Symbol.asyncIterator]();
+  let head = Buffer.alloc(0);
+  while (head.length < MAGIC_BYTES) {
+    const next = await iterator.next();
+    if (next.done === true) break;
+    head = Buffer.concat([head, next.value]);
+  }
+  const whole = prefixed(head, iterator);
+  const stream = streamFor(head);
+  if (stream) {
+    // What goes wrong at either end destroys both, and is thrown by the iteration.
+    pipeline(Readable.from(whole), stream, () => undefined);
+    try {
+      yield* stream as AsyncIterable<Buffer>;
+    } catch (error) {
+      throw damaged(error);
+    }
+    return;
+  }
+  if (!isZstd(head)) {
+    yield* whole;
+    return;
+  }
+  let pieces: Buffer[] = [];
+  const decompressor = zstd((piece) => pieces.push(piece));
+  for await (const chunk of whole) {
+    // In small portions, for each may become a hundred times its size.
+    for (let at = 0; at < chunk.length; at += ZSTD_PORTION_BYTES) {
+      await decompressor.write(chunk.subarray(at, at + ZSTD_PORTION_BYTES));
+      yield* pieces;
+      pieces = [];
+    }
+  }
+  await decompressor.end();
+  yield* pieces;
+}
+
+async function* prefixed(head: Buffer, rest: AsyncIterator<Buffer>): AsyncGenerator<Buffer> {
+  if (head.length > 0) yield head;
+  for (let next = await rest.next(); next.done !== true; next = await rest.next()) yield next.value;
+}
+
+/** gzip, zstd, bzip2, xz or plain bytes; decided when the first bytes arrive. */
 export function createDecompressor(consumer: Consumer): Decompressor {
   let head = Buffer.alloc(0);
   let inner: Decompressor | undefined;
@@ -64,9 +126,8 @@ function plain(consumer: Consumer): Decompressor {
   };
 }
 
-/** zlib inflates on its own threads, so that inflating one piece overlaps extracting the piece before. */
-function gzip(consumer: Consumer): Decompressor {
-  const stream = createGunzip({ chunkSize: OUTPUT_BYTES });
+/** zlib and programs work on threads of their own, so that inflating one piece overlaps extracting the piece before. */
+function through(stream: Duplex, consumer: Consumer): Decompressor {
   let failure: Error | undefined;
   stream.on('data', (chunk: Buffer) => {
     try {
@@ -75,7 +136,7 @@ function gzip(consumer: Consumer): Decompressor {
       stream.destroy(error as Error);
     }
   });
-  stream.on('error', (error) => (failure ??= damaged(error)));
+  stream.on('error', (error: unknown) => (failure ??= damaged(error)));
   const check = (): void => {
     if (failure) throw failure;
   };

@@ -2,14 +2,17 @@
 export const tasks = {
   changes: async () => (await import('../storage/tasks/changes.js')).changes,
   'commit-diff': async () => (await import('../storage/tasks/commit-diff.js')).commitDiff,
+  'copy-layer': async () => (await import('../storage/tasks/copy-layer.js')).copyLayer,
   'extract-layer': async () => (await import('./extract-layer.js')).extractLayer,
   'fetch-layer': async () => (await import('./fetch-layer.js')).fetchLayer,
   'push-layer': async () => (await import('./push-layer.js')).pushLayer,
+  'read-archive': async () => (await import('./read-archive.js')).readArchive,
   'populate-volume': async () => (await import('../storage/tasks/populate-volume.js')).populateVolume,
   'remove-trees': async () => (await import('../storage/tasks/remove-trees.js')).removeTrees,
   'settle-layer': async () => (await import('../storage/tasks/settle-layer.js')).settleLayer,
   'stream-tar': async () => (await import('../storage/tasks/stream-tar.js')).streamTar,
   'sync-file-system': async () => (await import('../storage/tasks/sync-file-system.js')).syncFileSystemOf,
+  'tar-size': async () => (await import('../storage/tasks/tar-size.js')).tarSize,
   'tree-size': async () => (await import('../storage/tasks/tree-size.js')).treeSize,
   'verify-layer': async () => (await import('../storage/tasks/verify-layer.js')).verifyLayer,
 } satisfies Record<string, () => Promise<(input: never) => unknown>>;

@@ -142,6 +142,18 @@ export class DirectoryLayerStore implements LayerStore {
     return { diffDir: join(this.dirOf(chain), 'diff'), tarSplitPath: join(this.dirOf(chain), 'tar-split'), diffId: layer.diffId, close: () => undefined };
   }
 
+  async tarSize(chain: Digest): Promise<number> {
+    return missing(chain);
+  }
+
+  async copyLayer(chain: Digest): Promise<LayerInfo> {
+    return missing(chain);
+  }
+
+  layerData(): Readonly<Record<string, string>> {
+    return {};
+  }
+
   async mount(id: string): Promise<string> {
     return missing(id);
   }

@@ -1,7 +1,6 @@
 /** Platforms where the Engine API has them as JSON objects. */
-import { invalid, notFound } from '../../errors/engine-error.js';
-import type { Image } from '../../ports/images.js';
-import { canRun, formatPlatform, type Platform } from '../../registry/platform.js';
+import { invalid } from '../../errors/engine-error.js';
+import type { Platform } from '../../registry/platform.js';
 
 /** Reads `{"os", "architecture", "variant"}`. Throws `invalid`. */
 export function platformObject(text: string): Platform {
@@ -16,14 +15,4 @@ export function platformObject(text: string): Platform {
     throw invalid('invalid platform: both os and architecture must be provided', { code: 'INVALID_PLATFORM' });
   }
   return { os, architecture, variant: typeof variant === 'string' ? variant : '' };
-}
-
-/** Throws not-found for an image that the platform cannot run. */
-export function requirePlatform({ config }: Image, wanted: Platform, name: string): void {
-  const own = { os: config.os, architecture: config.architecture, variant: config.variant ?? '' };
-  if (canRun(wanted, own)) return;
-  throw notFound(
-    `image with reference ${name} was found but its platform (${formatPlatform(own)}) does not match the specified platform (${formatPlatform(wanted)})`,
-    { code: 'PLATFORM_MISMATCH' },
-  );
 }

@@ -2,6 +2,7 @@
 import { conflict, forbidden, invalid, messageOf } from '../../errors/engine-error.js';
 import { bytesMessage, encodeMessage, errorMessage, type ProgressMessage } from '../../actors/pull/progress.js';
 import type { Pulls } from '../../actors/pull/pulls.js';
+import { requirePlatform } from '../../images/platform.js';
 import { chainOf } from '../../images/chain.js';
 import { commitImage } from '../../images/commit.js';
 import { historyOf } from '../../images/history.js';
@@ -17,8 +18,8 @@ import type { LayerStore } from '../../ports/storage.js';
 import { decodeCredentials } from '../../registry/credentials.js';
 import { hostPlatform, parsePlatform, type Platform } from '../../registry/platform.js';
 import { parseFilters } from '../api/filters.js';
+import { platformObject } from '../api/platform.js';
 import { decodeCommitConfig, decodePrune, decodeSelection, historyJson, inspectJson, summaryJson } from '../api/images.js';
-import { platformObject, requirePlatform } from '../api/platform.js';
 import type { Exchange } from '../exchange.js';
 import { pump, type ResponseStream } from '../response-stream.js';
 import { route, type Route } from '../route.js';

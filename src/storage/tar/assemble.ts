@@ -84,6 +84,25 @@ function* splitRecords(path: string): Generator<SplitRecord> {
   }
 }
 
+/** Length of the tar, from the last block of the file; the blocks before are skipped. @throws EngineError data-loss. */
+export function tarBytesOf(path: string): number {
+  const fd = openSplit(path);
+  try {
+    const { size } = fstatSync(fd);
+    let at = checkMagic(readRange(fd, 0, 8));
+    for (let lengths = blockBytes(readRange(fd, at, 8)); ; lengths = blockBytes(readRange(fd, at, 8))) {
+      const end = at + 8 + lengths.deflated;
+      if (end >= size) {
+        for (const record of readBlock(readRange(fd, at + 8, lengths.deflated), lengths.plain)) if (record.type === 'end') return record.tarBytes;
+        throw splitDamaged('it ends too early');
+      }
+      at = end;
+    }
+  } finally {
+    closeSync(fd);
+  }
+}
+
 function openSplit(path: string): number {
   try {
     return openSync(path, OPEN);

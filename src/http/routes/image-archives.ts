@@ -1,0 +1,52 @@
+/** Images as archives: `docker save` and `docker load`. */
+import { bytesMessage, encodeMessage, errorMessage, type ProgressMessage } from '../../actors/pull/progress.js';
+import { messageOf } from '../../errors/engine-error.js';
+import { type LoadDeps, loadImages } from '../../images/archive/load.js';
+import { saveImages } from '../../images/archive/save.js';
+import { selectSaved } from '../../images/archive/select.js';
+import type { Platform } from '../../registry/platform.js';
+import { platformObject } from '../api/platform.js';
+import type { Exchange } from '../exchange.js';
+import { pump } from '../response-stream.js';
+import { route, type Route } from '../route.js';
+
+export function imageArchiveRoutes(deps: LoadDeps): Route[] {
+  return [
+    route('GET', '/images/get', (x) => save(x, deps, x.query.all('names').flatMap((names) => names.split(',').filter((name) => name !== '')))),
+    route('GET', '/images/{name...}/get', (x) => save(x, deps, [x.param('name')])),
+    route('POST', '/images/load', (x) => load(x, deps)),
+  ];
+}
+
+async function save(x: Exchange, deps: LoadDeps, names: readonly string[]): Promise<void> {
+  const { chunks } = await saveImages(deps, selectSaved(deps.images, names, platformOf(x)));
+  const stream = x.stream(200, { 'Content-Type': 'application/x-tar' });
+  await pump(chunks, stream);
+}
+
+/** As the Docker engine does it, the reply is 200 whatever comes: failures are the last line of the stream. */
+async function load(x: Exchange, deps: LoadDeps): Promise<void> {
+  const isQuiet = x.query.flagOr('quiet', true);
+  const platform = platformOf(x);
+  const stream = x.stream(200, { 'Content-Type': 'application/json' });
+  const send = (message: ProgressMessage): void => void stream.write(encodeMessage(message));
+  try {
+    await loadImages(deps, {
+      source: x.bodyStream() as AsyncIterable<Buffer>,
+      platform,
+      signal: x.signal,
+      onProgress: (id, bytes, total) => {
+        if (!isQuiet) send(bytesMessage('Loading layer', id, bytes, total));
+      },
+      say: (line) => send({ stream: line }),
+    });
+  } catch (error) {
+    send(errorMessage(messageOf(error)));
+  }
+  stream.end();
+}
+
+function platformOf(x: Exchange): Platform | undefined {
+  const text = x.atLeast(1, 48) ? x.query.text('platform') : '';
+  return text === '' ? undefined : platformObject(text);
+}

@@ -1,0 +1,153 @@
+/** Loads the images of an archive into the store. */
+import { createHash } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
+import { unwrap } from '../../workers/outcome.js';
+import { dataLoss, invalid } from '../../errors/engine-error.js';
+import type { Image, ImageHistory } from '../../ports/images.js';
+import type { Digest, LayerInfo } from '../../ports/storage.js';
+import { hostPlatform, type Platform } from '../../registry/platform.js';
+import type { UnpackedTar } from '../../storage/tasks/unpack-tar.js';
+import { chainId } from '../chain.js';
+import { canonicalString, familiarString, parseReference } from '../reference.js';
+import { eventAttributes, type ImageEmit } from '../removal.js';
+import type { FileImageStore } from '../store.js';
+import { ArchiveFiles, planLoad, type PlannedImage } from './plan.js';
+import { type ReceiveDeps, type ReceivedArchive, receiveArchive } from './receive.js';
+
+export interface LoadDeps extends ReceiveDeps {
+  readonly images: FileImageStore;
+  readonly emit: ImageEmit;
+}
+
+export interface LoadRequest {
+  readonly source: AsyncIterable<Buffer>;
+  readonly platform: Platform | undefined;
+  readonly signal: AbortSignal;
+  /** Bytes read of a layer; `id` names it in progress lines. */
+  readonly onProgress: (id: string, bytes: number, totalBytes: number) => void;
+  /** Lines for the user. */
+  readonly say: (line: string) => void;
+}
+
+/**
+ * Each image appears as a whole, in the order of the archive. An error leaves those before it.
+ * @throws EngineError as `receiveArchive`; invalid or data-loss for images that do not fit together.
+ */
+export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<void> {
+  const { layers } = deps;
+  const { signal, say } = request;
+  const known = new Set<string>();
+  for (const image of deps.images.list()) for (const diffId of image.config.rootfs.diff_ids) known.add(diffId.slice(7));
+  const archive = await receiveArchive(
+    deps,
+    request.source,
+    (path, bytes, totalBytes) => {
+      const name = nameOfLayer(path);
+      if (!known.has(name)) request.onProgress(name.slice(0, 12), bytes, totalBytes);
+    },
+    signal,
+  );
+  /** Kept until the end: layers that images of the archive share, and those of an image that fails. */
+  const retained: Digest[] = [];
+  try {
+    const files = new ArchiveFiles(archive.contents);
+    const plans = planLoad(files, request.platform, hostPlatform());
+    const loader = new Loader(deps, archive, files, retained);
+    const ids: Digest[] = [];
+    for (const plan of plans) {
+      signal.throwIfAborted();
+      ids.push(await loader.load(plan, say));
+    }
+    for (const [at, { parent }] of plans.entries()) {
+      const id = ids[at];
+      if (id !== undefined && parent !== undefined && ids.includes(parent)) await setParent(deps.images, id, parent);
+    }
+    if ((plans.at(-1)?.names.length ?? 0) === 0) for (const id of ids) say(`Loaded image ID: ${id}\n`);
+  } finally {
+    for (const layer of retained.toReversed()) await layers.release(layer);
+    await archive.close();
+  }
+}
+
+/** @throws EngineError invalid when the image does not go on from where the parent ends. */
+async function setParent(images: FileImageStore, id: Digest, parent: Digest): Promise<void> {
+  const history = (of: Digest): readonly ImageHistory[] => images.get(of)?.config.history ?? [];
+  const [own, its] = [history(id), history(parent)];
+  const isNext = (own.length === 0 && its.length === 0) || (own.length === its.length + 1 && its.every((step, at) => isDeepStrictEqual(step, own[at])));
+  if (!isNext) throw invalid(`image ${parent} is not a valid parent for ${id}`, { code: 'BAD_PARENT' });
+  await images.setParent(id, parent);
+}
+
+/** For progress lines: `<hex>/layer.tar`, `<hex>.tar` and `blobs/sha256/<hex>` are named by their digits. */
+function nameOfLayer(path: string): string {
+  return /([0-9a-f]{64})[^/]*(?:\/layer\.tar)?$/.exec(path)?.[1] ?? path.slice(path.lastIndexOf('/') + 1);
+}
+
+class Loader {
+  readonly #deps: LoadDeps;
+  /** Where a layer of the archive went that was committed already: the same file may be needed in another place. */
+  readonly #committed = new Map<string, Digest>();
+
+  constructor(
+    deps: LoadDeps,
+    private readonly archive: ReceivedArchive,
+    private readonly files: ArchiveFiles,
+    private readonly retained: Digest[],
+  ) {
+    this.#deps = deps;
+  }
+
+  async load({ configBytes, config, layers: paths, names }: PlannedImage, say: (line: string) => void): Promise<Digest> {
+    const { images, layers, emit } = this.#deps;
+    const id: Digest = `sha256:${createHash('sha256').update(configBytes).digest('hex')}`;
+    const letGo = images.hold(id);
+    try {
+      let below: Digest | undefined;
+      for (const [at, diffId] of (config.rootfs?.diff_ids ?? []).entries()) {
+        const chain = chainId(below, diffId);
+        if (!layers.find(chain)) await this.#commit(paths[at] ?? '', at, diffId, below);
+        layers.retain(chain);
+        this.retained.push(chain);
+        below = chain;
+      }
+      const image = await images.create(configBytes);
+      for (const name of names) await this.#name(name, image, say);
+      emit('load', image.id, eventAttributes(image, image.id));
+      return image.id;
+    } finally {
+      letGo();
+    }
+  }
+
+  async #commit(path: string, at: number, diffId: Digest, parent: Digest | undefined): Promise<LayerInfo> {
+    const layer = this.files.layer(path);
+    const extracted = unwrap(layer.result) as UnpackedTar;
+    if (extracted.diffId !== diffId) {
+      throw dataLoss(`invalid diffID for layer ${at}: expected ${JSON.stringify(diffId)}, got ${JSON.stringify(extracted.diffId)}`, { code: 'DIFF_ID_MISMATCH' });
+    }
+    const staged = this.archive.take(layer.place);
+    const before = this.#committed.get(layer.path);
+    if (!staged) {
+      if (before === undefined) throw dataLoss(`layer ${diffId} of the archive is gone`, { code: 'LAYER_MISSING' });
+      return this.#deps.layers.copyLayer(before, parent);
+    }
+    try {
+      const info = await staged.commit({ ...extracted, parent });
+      this.#committed.set(layer.path, info.chainId);
+      return info;
+    } catch (error) {
+      await staged.discard();
+      throw error;
+    }
+  }
+
+  async #name(name: string, image: Image, say: (line: string) => void): Promise<void> {
+    const { images } = this.#deps;
+    const reference = parseReference(name);
+    const shown = familiarString(reference);
+    const previous = images.idOf(canonicalString(reference));
+    if (previous !== undefined && previous !== image.id) say(`The image ${shown} already exists, renaming the old one with ID ${previous} to empty string\n`);
+    await images.tag(name, image.id);
+    say(`Loaded image: ${shown}\n`);
+  }
+}

@@ -1,0 +1,158 @@
+/**
+ * Writes images as `docker save` of Docker 25 and later does: an OCI image layout (OCI image specification, "Image
+ * Layout") that `manifest.json` and `repositories` make readable for older tools too. Layers are plain tars.
+ */
+import { createHash } from 'node:crypto';
+import type { ImageEmit } from '../removal.js';
+import { eventAttributes } from '../removal.js';
+import type { Digest, LayerStore } from '../../ports/storage.js';
+import { encodeHeader, END_OF_ARCHIVE, padding } from '../../storage/tar/header-writer.js';
+import { chainOf } from '../chain.js';
+import { familiarName, familiarString, parseReference } from '../reference.js';
+import { createdMs } from '../selection.js';
+import type { FileImageStore } from '../store.js';
+import type { SavedImage } from './select.js';
+
+const LAYER_TYPE = 'application/vnd.oci.image.layer.v1.tar';
+const CONFIG_TYPE = 'application/vnd.oci.image.config.v1+json';
+const MANIFEST_TYPE = 'application/vnd.oci.image.manifest.v1+json';
+const INDEX_TYPE = 'application/vnd.oci.image.index.v1+json';
+
+interface Descriptor {
+  readonly mediaType: string;
+  readonly digest: Digest;
+  readonly size: number;
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+export interface SaveDeps {
+  readonly images: FileImageStore;
+  readonly layers: LayerStore;
+  readonly emit: ImageEmit;
+}
+
+/** A file of the archive, and where its bytes come from. */
+interface Blob {
+  readonly digest: Digest;
+  readonly sizeBytes: number;
+  /** Seconds since the epoch. */
+  readonly mtimeSeconds: number;
+  readonly content: Buffer | { readonly layer: Digest };
+}
+
+/** The archive of what was selected: nothing is read of the layers before their turn. */
+export interface SavedArchive {
+  /** The tar. Ends the holds on the images when it ends, however it ends. */
+  readonly chunks: AsyncGenerator<Uint8Array>;
+}
+
+/** Holds the images and prepares all documents. @throws EngineError data-loss for a damaged layer. */
+export async function saveImages(deps: SaveDeps, selected: readonly SavedImage[]): Promise<SavedArchive> {
+  const { layers } = deps;
+  const tops = selected.flatMap(({ image }) => (image.topLayer === undefined ? [] : [image.topLayer]));
+  for (const top of tops) layers.retain(top);
+  const release = async (): Promise<void> => {
+    for (const top of tops) await layers.release(top);
+  };
+  try {
+    const prepared = await prepare(deps, selected);
+    for (const { image } of selected) deps.emit('save', image.id, eventAttributes(image, image.id));
+    return { chunks: write(deps.layers, prepared, release) };
+  } catch (error) {
+    await release();
+    throw error;
+  }
+}
+
+interface Prepared {
+  readonly blobs: readonly Blob[];
+  readonly files: readonly (readonly [name: string, bytes: Buffer])[];
+}
+
+async function prepare({ images, layers }: SaveDeps, selected: readonly SavedImage[]): Promise<Prepared> {
+  const blobs = new Map<Digest, Blob>();
+  const index: Descriptor[] = [];
+  const manifest: unknown[] = [];
+  const repositories = new Map<string, Record<string, string>>();
+  const ids = new Set(selected.map(({ image }) => image.id));
+
+  for (const { image, names } of selected) {
+    const mtimeSeconds = Math.floor(createdMs(image) / 1000);
+    const { diff_ids: diffIds } = image.config.rootfs;
+    const stack: Descriptor[] = [];
+    for (const [at, layer] of chainOf(diffIds).entries()) {
+      const digest = diffIds[at] ?? layer;
+      const size = blobs.get(digest)?.sizeBytes ?? (await layers.tarSize(layer));
+      if (!blobs.has(digest)) blobs.set(digest, { digest, sizeBytes: size, mtimeSeconds, content: { layer } });
+      stack.push({ mediaType: LAYER_TYPE, digest, size });
+    }
+    const add = (content: Buffer, digest: Digest): void => void blobs.set(digest, { digest, sizeBytes: content.length, mtimeSeconds, content });
+    const config = await images.configBytes(image.id);
+    add(config, image.id);
+    const document = jsonBytes({ schemaVersion: 2, mediaType: MANIFEST_TYPE, config: { mediaType: CONFIG_TYPE, digest: image.id, size: config.length }, layers: stack });
+    const digest: Digest = `sha256:${createHash('sha256').update(document).digest('hex')}`;
+    add(document, digest);
+
+    const described: Descriptor = { mediaType: MANIFEST_TYPE, digest, size: document.length };
+    const references = names.map(parseReference);
+    if (references.length === 0) index.push(described);
+    for (const [at, reference] of references.entries()) {
+      const tag = reference.tag ?? '';
+      index.push({ ...described, annotations: { 'io.containerd.image.name': names[at] ?? '', 'org.opencontainers.image.ref.name': tag } });
+      const repository = repositories.get(familiarName(reference)) ?? {};
+      repository[tag] = (diffIds.at(-1) ?? image.id).slice(7);
+      repositories.set(familiarName(reference), repository);
+    }
+    manifest.push({
+      Config: blobPath(image.id),
+      RepoTags: references.length === 0 ? null : references.map(familiarString),
+      Layers: diffIds.map(blobPath),
+      ...(ids.has(image.parent as Digest) ? { Parent: image.parent } : {}),
+      LayerSources: Object.fromEntries(stack.map((layer) => [layer.digest, layer])),
+    });
+  }
+  return {
+    blobs: [...blobs.values()].sort((a, b) => (a.digest < b.digest ? -1 : 1)),
+    files: [
+      ['index.json', jsonBytes({ schemaVersion: 2, mediaType: INDEX_TYPE, manifests: index })],
+      ['manifest.json', jsonBytes(manifest)],
+      ['oci-layout', jsonBytes({ imageLayoutVersion: '1.0.0' })],
+      ...(repositories.size === 0 ? [] : ([['repositories', jsonBytes(Object.fromEntries(repositories))]] as const)),
+    ],
+  };
+}
+
+async function* write(layers: LayerStore, { blobs, files }: Prepared, release: () => Promise<void>): AsyncGenerator<Uint8Array> {
+  try {
+    yield directory('blobs/');
+    yield directory('blobs/sha256/');
+    for (const { digest, sizeBytes, mtimeSeconds, content } of blobs) {
+      yield encodeHeader({ ...OWNER, type: '0', name: blobPath(digest), mode: 0o644, sizeBytes, mtimeSeconds });
+      if (Buffer.isBuffer(content)) yield content;
+      else yield* layers.tarStream(content.layer) as unknown as AsyncIterable<Uint8Array>;
+      yield padding(sizeBytes);
+    }
+    for (const [name, bytes] of files) {
+      yield encodeHeader({ ...OWNER, type: '0', name, mode: 0o644, sizeBytes: bytes.length, mtimeSeconds: 0 });
+      yield bytes;
+      yield padding(bytes.length);
+    }
+    yield END_OF_ARCHIVE;
+  } finally {
+    await release();
+  }
+}
+
+const OWNER = { uid: 0, gid: 0 };
+
+function directory(name: string): Buffer {
+  return encodeHeader({ ...OWNER, type: '5', name, mode: 0o755, sizeBytes: 0, mtimeSeconds: 0 });
+}
+
+function blobPath(digest: Digest): string {
+  return `blobs/sha256/${digest.slice(7)}`;
+}
+
+function jsonBytes(value: unknown): Buffer {
+  return Buffer.from(JSON.stringify(value));
+}

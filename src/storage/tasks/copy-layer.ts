@@ -1,0 +1,13 @@
+/** Worker task: unpacks the tar of a layer once more, for a place on top of other layers. */
+import { assembleTar, type AssembleInput } from '../tar/assemble.js';
+import { type UnpackedTar, unpackTar } from './unpack-tar.js';
+
+export interface CopyLayerInput {
+  readonly from: AssembleInput;
+  readonly diffDir: string;
+  readonly tarSplitPath: string;
+}
+
+export function copyLayer({ from, ...target }: CopyLayerInput): UnpackedTar {
+  return unpackTar(assembleTar(from), target);
+}

@@ -1,0 +1,23 @@
+/** A tar that is made here and becomes a layer without being stored. */
+import { createHash } from 'node:crypto';
+import type { Digest } from '../../ports/storage.js';
+import { type ExtractResult, LayerExtractor } from '../tar/layer-extractor.js';
+
+/** What a staged layer needs to be committed. */
+export type UnpackedTar = Pick<ExtractResult, 'sizeBytes' | 'implicitDirs' | 'danglingLinks' | 'whiteouts'> & { readonly diffId: Digest };
+
+/** In one pass: the chunks are hashed and unpacked into `diffDir`, an empty directory. */
+export function unpackTar(chunks: Iterable<Buffer>, target: { readonly diffDir: string; readonly tarSplitPath: string }): UnpackedTar {
+  const hash = createHash('sha256');
+  const extractor = new LayerExtractor(target);
+  try {
+    for (const chunk of chunks) {
+      hash.update(chunk);
+      extractor.write(chunk);
+    }
+    const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = extractor.finish();
+    return { diffId: `sha256:${hash.digest('hex')}`, sizeBytes, implicitDirs, danglingLinks, whiteouts };
+  } finally {
+    extractor.abort();
+  }
+}

@@ -1,0 +1,321 @@
+/**
+ * Task: an archive of images, in one pass from the client's bytes to unpacked layers. What an entry is shows only in the
+ * manifest, which comes last in most archives: whatever looks like a layer is unpacked into a staged one, small files are
+ * handed back, and the main thread puts them together. Nothing is written twice.
+ */
+import { createHash, type Hash } from 'node:crypto';
+import type { MessagePort } from 'node:worker_threads';
+import { cancelled, invalid } from '../errors/engine-error.js';
+import type { Digest } from '../ports/storage.js';
+import { toText } from '../storage/byte-path.js';
+import { cleanName } from '../storage/tar/entry-name.js';
+import { BLOCK_SIZE, emptyHeader, isZeroBlock, readHeader } from '../storage/tar/header.js';
+import { LayerExtractor } from '../storage/tar/layer-extractor.js';
+import { TarReader, type EntrySink } from '../storage/tar/tar-reader.js';
+import type { UnpackedTar } from '../storage/tasks/unpack-tar.js';
+import { createDecompressor, decompressed, type Decompressor, isCompressed } from './decompress.js';
+import { failure, type Outcome } from './outcome.js';
+import { bufferDied } from './young-collector.js';
+
+/** Where the next layer goes; made by the main thread on demand. */
+export interface ArchivePlace {
+  readonly index: number;
+  readonly diffDir: string;
+  readonly tarSplitPath: string;
+}
+
+export interface ReadArchiveInput {
+  readonly port: MessagePort;
+  /** A layer whose plain tar is longer is refused. */
+  readonly maxTarBytes: number;
+}
+
+/** From the main thread; `chunk` null is the end of the archive. */
+export type ArchiveOrder =
+  | { readonly type: 'chunk'; readonly chunk: Uint8Array | null }
+  | { readonly type: 'place'; readonly place: Outcome }
+  | { readonly type: 'cancel' };
+
+/** To the main thread: a chunk was taken, a layer begins, bytes of a layer were read. Paths are cleaned byte strings. */
+export type ArchiveReport =
+  | { readonly type: 'taken' }
+  | { readonly type: 'layer'; readonly path: string }
+  | { readonly type: 'progress'; readonly path: string; readonly bytes: number; readonly totalBytes: number };
+
+export interface ArchivedLayer {
+  readonly path: string;
+  /** `index` of its place. */
+  readonly place: number;
+  /** Digest of the file as it is in the archive. */
+  readonly blobDigest: Digest;
+  /** An UnpackedTar, or why unpacking failed: it matters only when a manifest names the layer. */
+  readonly result: Outcome;
+}
+
+export interface ArchiveContents {
+  readonly documents: readonly (readonly [path: string, bytes: Uint8Array])[];
+  readonly layers: readonly ArchivedLayer[];
+  /** Symbolic and hard links; the target as a path in the archive. */
+  readonly links: readonly (readonly [path: string, target: string])[];
+}
+
+/** Of one document, and of all together. */
+const MAX_DOCUMENT_BYTES = 8 << 20;
+const MAX_DOCUMENTS_BYTES = 64 << 20;
+const MAX_ENTRIES = 100_000;
+const REPORT_INTERVAL_MS = 100;
+
+/** @throws EngineError invalid for what is no archive or has names outside of it; data-loss; cancelled on order. */
+export async function readArchive({ port, maxTarBytes }: ReadArchiveInput): Promise<ArchiveContents> {
+  const link = new Link(port);
+  const contents = new ContentsReader(link, maxTarBytes);
+  const reader = new TarReader((header) => contents.visit(header));
+  try {
+    for await (const chunk of decompressed(link.chunks())) {
+      await reader.write(chunk);
+      bufferDied(chunk.length);
+    }
+    reader.end();
+    return contents.finish();
+  } catch (error) {
+    throw link.isCancelled ? cancelled('the archive is not wanted any more') : error;
+  } finally {
+    contents.close();
+    port.close();
+  }
+}
+
+class Link {
+  readonly #port: MessagePort;
+  readonly #chunks: (Uint8Array | null)[] = [];
+  readonly #places: Outcome[] = [];
+  isCancelled = false;
+  /** Of those who wait: chunks are read ahead while a layer waits for its place. */
+  #waiting: (() => void)[] = [];
+  #lastReport = 0;
+
+  constructor(port: MessagePort) {
+    this.#port = port;
+    port.on('message', (order: ArchiveOrder) => {
+      if (order.type === 'cancel') this.isCancelled = true;
+      else if (order.type === 'chunk') this.#chunks.push(order.chunk);
+      else this.#places.push(order.place);
+      const waiting = this.#waiting;
+      this.#waiting = [];
+      for (const wake of waiting) wake();
+    });
+  }
+
+  async *chunks(): AsyncGenerator<Buffer> {
+    for (;;) {
+      const chunk = await this.#next(this.#chunks);
+      if (chunk === null) return;
+      this.report({ type: 'taken' });
+      yield Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    }
+  }
+
+  async place(path: string): Promise<ArchivePlace> {
+    this.report({ type: 'layer', path });
+    const place = await this.#next(this.#places);
+    if (!place.ok) throw invalid(place.message);
+    return place.value as ArchivePlace;
+  }
+
+  report(report: ArchiveReport): void {
+    this.#port.postMessage(report, []);
+  }
+
+  progress(path: string, bytes: number, totalBytes: number): void {
+    const now = performance.now();
+    if (bytes < totalBytes && now - this.#lastReport < REPORT_INTERVAL_MS) return;
+    this.#lastReport = now;
+    this.report({ type: 'progress', path, bytes, totalBytes });
+  }
+
+  async #next<T>(queue: T[]): Promise<T> {
+    for (;;) {
+      if (this.isCancelled) throw cancelled('the archive is not wanted any more');
+      const next = queue.shift();
+      if (next !== undefined) return next;
+      await new Promise<void>((resolve) => void this.#waiting.push(resolve));
+    }
+  }
+}
+
+class ContentsReader {
+  readonly #documents = new Map<string, Buffer>();
+  readonly #layers: ArchivedLayer[] = [];
+  readonly #links = new Map<string, string>();
+  #documentBytes = 0;
+  #entries = 0;
+  #open: LayerSink | undefined;
+
+  constructor(
+    private readonly link: Link,
+    private readonly maxTarBytes: number,
+  ) {}
+
+  visit({ type, name, linkName, sizeBytes }: { readonly type: string; readonly name: string; readonly linkName: string; readonly sizeBytes: number }): EntrySink | undefined {
+    if (++this.#entries > MAX_ENTRIES) throw invalid(`the archive has more than ${MAX_ENTRIES} entries`, { code: 'ARCHIVE_TOO_LARGE' });
+    const path = cleanName(name);
+    if (type === '1') this.#links.set(path, cleanName(linkName));
+    else if (type === '2') this.#links.set(path, symlinkTarget(path, linkName));
+    if (type !== '0') return undefined;
+    this.#links.delete(path);
+    return this.#file(path, sizeBytes);
+  }
+
+  /** What a file is shows in its first block. */
+  #file(path: string, sizeBytes: number): EntrySink {
+    let head = Buffer.alloc(0);
+    let layer: LayerSink | undefined;
+    let document: Buffer[] | undefined;
+    const begin = async (): Promise<void> => {
+      if (looksLikeLayer(head)) {
+        layer = this.#open = new LayerSink(path, sizeBytes, this.link, await this.link.place(path), this.maxTarBytes);
+        await layer.data(head);
+      } else if (sizeBytes <= MAX_DOCUMENT_BYTES) {
+        this.#documentBytes += sizeBytes;
+        if (this.#documentBytes > MAX_DOCUMENTS_BYTES) throw invalid('the archive has too many documents', { code: 'ARCHIVE_TOO_LARGE' });
+        document = [head];
+      } else {
+        document = undefined; // nothing that a manifest may name
+      }
+    };
+    let isBegun = false;
+    return {
+      data: (chunk) => {
+        if (layer) return layer.data(chunk);
+        if (isBegun) {
+          document?.push(Buffer.from(chunk));
+          return undefined;
+        }
+        const missing = BLOCK_SIZE - head.length;
+        head = Buffer.concat([head, chunk.subarray(0, missing)]);
+        if (head.length < BLOCK_SIZE) return undefined;
+        isBegun = true;
+        const rest = chunk.subarray(missing);
+        return begin().then(() => {
+          if (rest.length === 0) return undefined;
+          if (layer) return layer.data(rest);
+          document?.push(Buffer.from(rest));
+          return undefined;
+        });
+      },
+      end: async () => {
+        if (!isBegun) await begin();
+        if (layer) {
+          this.#layers.push(await layer.end());
+          this.#open = undefined;
+        } else if (document) {
+          this.#documents.set(path, Buffer.concat(document));
+        }
+      },
+    };
+  }
+
+  finish(): ArchiveContents {
+    return { documents: [...this.#documents], layers: this.#layers, links: [...this.#links] };
+  }
+
+  /** Closes what an archive that ended early left open. */
+  close(): void {
+    this.#open?.close();
+  }
+}
+
+/** Unpacks one layer; its failures wait for somebody who wants the layer. */
+class LayerSink {
+  readonly #tarHash = createHash('sha256');
+  readonly #extractor: LayerExtractor;
+  readonly #decompressor: Decompressor;
+  #bytes = 0;
+  #isFirst = true;
+  #failure: Outcome | undefined;
+  #isCompressed = false;
+  readonly #compressedHash = createHash('sha256');
+
+  constructor(
+    private readonly path: string,
+    private readonly totalBytes: number,
+    private readonly link: Link,
+    private readonly place: ArchivePlace,
+    maxTarBytes: number,
+  ) {
+    const { diffDir, tarSplitPath } = place;
+    this.#extractor = new LayerExtractor({ diffDir, tarSplitPath, limitBytes: maxTarBytes });
+    this.#decompressor = createDecompressor((chunk) => {
+      this.#tarHash.update(chunk);
+      this.#extractor.write(chunk);
+      if (this.#isCompressed) bufferDied(chunk.length);
+    });
+  }
+
+  async data(chunk: Buffer): Promise<void> {
+    if (this.#isFirst) this.#isCompressed = isCompressed(chunk);
+    this.#isFirst = false;
+    this.#bytes += chunk.length;
+    // A plain layer is the tar itself: hashed once.
+    if (this.#isCompressed) this.#compressedHash.update(chunk);
+    this.link.progress(this.path, this.#bytes, this.totalBytes);
+    if (this.#failure) return;
+    try {
+      await this.#decompressor.write(chunk);
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  async end(): Promise<ArchivedLayer> {
+    const { path, place } = this;
+    let result = this.#failure;
+    let blobDigest: Digest | undefined = this.#isCompressed ? digestOf(this.#compressedHash) : undefined;
+    try {
+      if (!result) {
+        await this.#decompressor.end();
+        const diffId = digestOf(this.#tarHash);
+        blobDigest ??= diffId;
+        const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = this.#extractor.finish();
+        const value: UnpackedTar = { diffId, sizeBytes, implicitDirs, danglingLinks, whiteouts };
+        result = { ok: true, value };
+      }
+    } catch (error) {
+      result = this.#fail(error);
+    }
+    return { path, place: place.index, blobDigest: blobDigest ?? 'sha256:', result };
+  }
+
+  close(): void {
+    this.#decompressor.destroy();
+    this.#extractor.abort();
+  }
+
+  #fail(error: unknown): Outcome {
+    this.close();
+    return (this.#failure ??= failure(error));
+  }
+}
+
+function digestOf(hash: Hash): Digest {
+  return `sha256:${hash.digest('hex')}`;
+}
+
+/** A tar or something compressed; configurations and manifests are JSON. */
+function looksLikeLayer(head: Buffer): boolean {
+  if (isCompressed(head)) return true;
+  if (head.length < BLOCK_SIZE) return false;
+  if (isZeroBlock(head, 0)) return true;
+  try {
+    readHeader(head, 0, emptyHeader());
+    return true;
+  } catch {
+    return false; // no tar header
+  }
+}
+
+/** Where a symbolic link points to in the archive. @throws EngineError invalid for one that points out of it. */
+function symlinkTarget(path: string, target: string): string {
+  if (target.startsWith('/')) throw invalid(`link ${JSON.stringify(toText(path))} points out of the archive, to ${JSON.stringify(toText(target))}`, { code: 'TAR_BREAKOUT' });
+  return cleanName(`${path.slice(0, path.lastIndexOf('/') + 1)}${target}`);
+}
