@@ -367,7 +367,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
         importer: (request) => importImage({ images, layers, pool: transferPool.pool, tmpDir }, request),
         architecture: host.architecture,
       }),
-      ...registryRoutes({ images, pushes }),
+      ...registryRoutes({ images, pushes, queries: pulls.queries }),
       ...networkRoutes({ networks: network, containers, emit: (action, id, attributes) => emit('network', action, id, attributes) }),
       ...imageArchiveRoutes({ images, layers, pool: archivePool, dataRoot, emit: (action, id, attributes) => emit('image', action, id, attributes) }),
       ...volumeRoutes({ volumes, containers, emit: (action, name, attributes) => emit('volume', action, name, attributes) }),

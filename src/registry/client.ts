@@ -31,13 +31,14 @@ export function digestOf(bytes: Buffer): Digest {
 }
 
 /** Asks for the API's base: says how the registry wants to be asked. Any answer but 429 and 5xx counts as one. */
-export async function ping(endpoint: Endpoint, options: CallOptions): Promise<AuthScheme> {
+export async function ping(endpoint: Endpoint, options: CallOptions): Promise<{ readonly scheme: AuthScheme; readonly status: number }> {
   const request: HttpRequest = { ...options, method: 'GET', url: `${endpoint.url}/v2/`, tls: endpoint.tls };
   const response = await sendRequest(request);
   const body = await readBody(request, response, MAX_ERROR_BYTES);
   const error = statusError(request, response, body);
   if (factsOf(error).retryable) throw error;
-  return response.statusCode === 401 ? schemeOfHeader(response.headers['www-authenticate']) : { kind: 'none' };
+  const { statusCode: status = 0, headers } = response;
+  return { status, scheme: status === 401 ? schemeOfHeader(headers['www-authenticate']) : { kind: 'none' } };
 }
 
 function requestOf(method: 'GET' | 'HEAD', grant: Grant, path: string, options: CallOptions, accept?: string): HttpRequest {

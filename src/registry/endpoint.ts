@@ -34,6 +34,7 @@ export type ResolveAddresses = (host: string) => Promise<readonly string[]>;
 
 const DEFAULT_DOMAIN = 'docker.io';
 const DEFAULT_REGISTRY = 'registry-1.docker.io';
+const DEFAULT_INDEX = 'index.docker.io';
 const LOOPBACK = ['127.0.0.0/8', '::1/128'];
 
 const resolveAddresses: ResolveAddresses = async (host) => (await dnsLookup(host, { all: true })).map(({ address }) => address);
@@ -50,6 +51,11 @@ export async function hostsFor(domain: string, rules: RegistryRules, resolve: Re
 /** The registry of a domain itself. Throws `internal` for unreadable certificates. */
 export function registryOf(domain: string, rules: RegistryRules, resolve: ResolveAddresses = resolveAddresses): Promise<RegistryHost> {
   return hostFor(domain, domain === DEFAULT_DOMAIN ? DEFAULT_REGISTRY : domain, rules, resolve);
+}
+
+/** Where a domain's images are searched. Throws `internal` for unreadable certificates. */
+export function indexOf(domain: string, rules: RegistryRules, resolve: ResolveAddresses = resolveAddresses): Promise<RegistryHost> {
+  return hostFor(domain, domain === DEFAULT_DOMAIN ? DEFAULT_INDEX : domain, rules, resolve);
 }
 
 async function hostFor(name: string, address: string, rules: RegistryRules, resolve: ResolveAddresses): Promise<RegistryHost> {

@@ -8,11 +8,17 @@ export interface ManifestPlatform {
   readonly variant: string;
 }
 
+/** A platform as an index names it. */
+export interface EntryPlatform extends ManifestPlatform {
+  readonly osVersion: string;
+  readonly osFeatures: readonly string[];
+}
+
 export interface Descriptor {
   readonly mediaType: string;
   readonly digest: Digest;
   readonly sizeBytes: number;
-  readonly platform: ManifestPlatform | undefined;
+  readonly platform: EntryPlatform | undefined;
 }
 
 export interface ImageManifest {
@@ -129,8 +135,10 @@ function descriptorOf(value: unknown, what: string): Descriptor {
   };
 }
 
-function platformOf(value: unknown): ManifestPlatform {
-  const { os, architecture, variant } = objectOf(value, 'platform');
+/** The platform in an entry of an index or in an image configuration, which spell it alike. Throws `data-loss` for no object. */
+export function platformOf(value: unknown): EntryPlatform {
+  const { os, architecture, variant, 'os.version': osVersion, 'os.features': osFeatures } = objectOf(value, 'platform');
   const text = (member: unknown): string => (typeof member === 'string' ? member : '');
-  return { os: text(os), architecture: text(architecture), variant: text(variant) };
+  const features = Array.isArray(osFeatures) ? osFeatures.filter((feature) => typeof feature === 'string') : [];
+  return { os: text(os), architecture: text(architecture), variant: text(variant), osVersion: text(osVersion), osFeatures: features };
 }

@@ -69,14 +69,27 @@ export async function authorize(
   return fetchToken(scheme, scope, credentials, endpoint, limits, signal);
 }
 
+/** The token of a login: for no scope at all, with one that replaces user name and password if the server gives such. */
+export async function fetchLoginToken(
+  scheme: Extract<AuthScheme, { kind: 'bearer' }>,
+  credentials: Credentials | undefined,
+  endpoint: Endpoint,
+  limits: HttpLimits,
+  signal?: AbortSignal,
+): Promise<{ readonly header: string | undefined; readonly identityToken: string }> {
+  const { header, identityToken } = await fetchToken(scheme, undefined, credentials, endpoint, limits, signal);
+  return { header, identityToken: identityToken ?? '' };
+}
+
 async function fetchToken(
   { realm, service }: Extract<AuthScheme, { kind: 'bearer' }>,
-  scope: string,
+  /** Undefined for a login. */
+  scope: string | undefined,
   credentials: Credentials | undefined,
   endpoint: Endpoint,
   limits: HttpLimits,
   signal: AbortSignal | undefined,
-): Promise<Authorization> {
+): Promise<Authorization & { readonly identityToken: string | undefined }> {
   const url = URL.canParse(realm) ? new URL(realm) : undefined;
   if (!url || !['http:', 'https:'].includes(url.protocol)) throw unauthorized(`invalid token server "${realm}"`, { code: 'BAD_REALM' });
   if (credentials && url.protocol === 'http:' && endpoint.url.startsWith('https:') && endpoint.tls.verify) {
@@ -93,14 +106,14 @@ async function fetchToken(
 function tokenRequest(
   url: URL,
   service: string | undefined,
-  scope: string,
+  scope: string | undefined,
   credentials: Credentials | undefined,
   endpoint: Endpoint,
   limits: HttpLimits,
   signal: AbortSignal | undefined,
 ): HttpRequest {
   const common = { tls: endpoint.tls, limits, signal };
-  const parameters = new URLSearchParams({ ...(service === undefined ? {} : { service }), scope });
+  const parameters = new URLSearchParams({ ...(service === undefined ? {} : { service }), ...(scope === undefined ? {} : { scope }) });
   if (credentials?.identityToken !== undefined) {
     parameters.set('grant_type', 'refresh_token');
     parameters.set('refresh_token', credentials.identityToken);
@@ -110,12 +123,16 @@ function tokenRequest(
   const authorization = basicAuthorization(credentials);
   if (credentials?.username !== undefined) parameters.set('account', credentials.username);
   for (const [name, value] of parameters) if (name !== 'scope') url.searchParams.set(name, value);
-  for (const one of scope.split(' ')) url.searchParams.append('scope', one);
+  for (const one of scope?.split(' ') ?? []) url.searchParams.append('scope', one);
+  if (scope === undefined) {
+    url.searchParams.set('offline_token', 'true');
+    url.searchParams.set('client_id', CLIENT_ID);
+  }
   return { ...common, method: 'GET', url: url.href, ...(authorization === undefined ? {} : { headers: { authorization } }) };
 }
 
-function parseToken(request: HttpRequest, body: Buffer, asked: number): Authorization {
-  let parsed: { token?: unknown; access_token?: unknown; expires_in?: unknown; issued_at?: unknown };
+function parseToken(request: HttpRequest, body: Buffer, asked: number): Authorization & { readonly identityToken: string | undefined } {
+  let parsed: { token?: unknown; access_token?: unknown; refresh_token?: unknown; expires_in?: unknown; issued_at?: unknown };
   try {
     parsed = JSON.parse(body.toString('utf8')) ?? {};
   } catch (error) {
@@ -127,5 +144,6 @@ function parseToken(request: HttpRequest, body: Buffer, asked: number): Authoriz
   const issued = typeof parsed.issued_at === 'string' ? Date.parse(parsed.issued_at) : Number.NaN;
   // A server's clock that is ahead of ours must not lengthen the life of a token.
   const from = Number.isNaN(issued) ? asked : Math.min(issued, asked);
-  return { header: `Bearer ${token}`, expiresAt: from + lifetime * 1000 - MARGIN_MS };
+  const identityToken = typeof parsed.refresh_token === 'string' && parsed.refresh_token !== '' ? parsed.refresh_token : undefined;
+  return { header: `Bearer ${token}`, expiresAt: from + lifetime * 1000 - MARGIN_MS, identityToken };
 }

@@ -10,6 +10,7 @@ import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
 import type { Replies } from '../kit/replies.js';
 import { createSessionEffects } from '../registry-session/registry-session.effects.js';
 import { createSessionMachine } from '../registry-session/registry-session.machine.js';
+import { RegistryQueries } from '../registry-session/queries.js';
 import { RegistrySessions } from '../registry-session/sessions.js';
 import { LayerTransfers } from './layer.effects.js';
 import { createLayerMachine } from './layer.machine.js';
@@ -41,6 +42,7 @@ export interface PullSystemDeps {
 
 export interface PullSystem {
   readonly sessions: RegistrySessions;
+  readonly queries: RegistryQueries;
   readonly transfers: LayerDirectory;
   readonly pulls: Pulls;
 }
@@ -105,5 +107,5 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
     },
   };
   const pulls = new Pulls(replies, log, createPullMachine(work, hooks, replies), hooks, (request, signal) => work.listTags(request, signal));
-  return { sessions, transfers, pulls };
+  return { sessions, transfers, pulls, queries: new RegistryQueries(sessions, deps.rules, limits) };
 }

@@ -5,7 +5,8 @@ import { internal, isEngineError, unauthorized, unavailable } from '../../errors
 import type { Refusal } from '../../registry/access.js';
 import type { Authorization } from '../../registry/token.js';
 import { Replies } from '../kit/replies.js';
-import type { Place, SessionEffects } from './registry-session.effects.js';
+import type { Place } from '../../registry/probe.js';
+import type { SessionEffects } from './registry-session.effects.js';
 import { createSessionMachine } from './registry-session.machine.js';
 import type { SessionCommand, SessionInput } from './registry-session.messages.js';
 

@@ -15,11 +15,12 @@
 import { assign, fromCallback, setup } from 'xstate';
 import { EngineError } from '../../errors/engine-error.js';
 import { factsOf } from '../../registry/failure.js';
+import type { Place } from '../../registry/probe.js';
 import { schemeOfHeader, type Authorization } from '../../registry/token.js';
 import type { RequestId } from '../kit/commands.js';
 import { effect } from '../kit/effect.js';
 import type { Replies } from '../kit/replies.js';
-import type { AuthorizeInput, Place, SessionEffects } from './registry-session.effects.js';
+import type { AuthorizeInput, SessionEffects } from './registry-session.effects.js';
 import type { SessionCommand, SessionEvent, SessionInput } from './registry-session.messages.js';
 
 interface Waiting {

@@ -1,5 +1,5 @@
 /** Image operations of the Engine API. */
-import { conflict, forbidden, invalid, messageOf } from '../../errors/engine-error.js';
+import { conflict, forbidden, internal, invalid, isEngineError, messageOf } from '../../errors/engine-error.js';
 import { bytesMessage, encodeMessage, errorMessage, type ProgressMessage } from '../../actors/pull/progress.js';
 import type { Pulls } from '../../actors/pull/pulls.js';
 import { requirePlatform } from '../../images/platform.js';
@@ -131,7 +131,11 @@ async function createImage(x: Exchange, deps: ImageRouteDeps): Promise<void> {
   const credentials = decodeCredentials(x.header('x-registry-auth'));
   const request = { reference, platform, credentials };
   const isOne = reference.tag !== undefined || reference.digest !== undefined;
-  const subscription = await (isOne ? pulls.pull(request, x.signal) : pulls.pullAllTags(request, x.signal));
+  const joining = isOne ? pulls.pull(request, x.signal) : pulls.pullAllTags(request, x.signal);
+  const subscription = await joining.catch((error: unknown) => {
+    // With a 401 the CLI asks for a password, also where nobody can type one, and waits for ever.
+    throw isEngineError(error, 'unauthorized') ? internal(error.message, { code: 'PULL_UNAUTHORIZED', cause: error }) : error;
+  });
   await pump(subscription, x.stream(200, { 'Content-Type': 'application/json' }));
 }
 

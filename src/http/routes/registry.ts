@@ -1,11 +1,14 @@
 /** Operations of the Engine API that write to registries or ask them. */
+import type { RegistryQueries } from '../../actors/registry-session/queries.js';
 import type { Pushes } from '../../actors/push/pushes.js';
 import { invalid, messageOf } from '../../errors/engine-error.js';
-import { isTag, parseReference } from '../../images/reference.js';
+import { isDigest, isTag, parseReference, withDefaultTag } from '../../images/reference.js';
+import { requirePlatform } from '../../images/platform.js';
 import type { FileImageStore } from '../../images/store.js';
 import { credentialsOf, type Credentials, decodeCredentials } from '../../registry/credentials.js';
-import { requirePlatform } from '../../images/platform.js';
+import { parseFilters } from '../api/filters.js';
 import { platformObject } from '../api/platform.js';
+import { decodeLogin, decodeSearch, remoteJson, searchJson } from '../api/registry.js';
 import type { Exchange } from '../exchange.js';
 import { pump } from '../response-stream.js';
 import { route, type Route } from '../route.js';
@@ -13,10 +16,30 @@ import { route, type Route } from '../route.js';
 export interface RegistryRouteDeps {
   readonly images: FileImageStore;
   readonly pushes: Pick<Pushes, 'push'>;
+  readonly queries: RegistryQueries;
 }
 
-export function registryRoutes({ images, pushes }: RegistryRouteDeps): Route[] {
+export function registryRoutes({ images, pushes, queries }: RegistryRouteDeps): Route[] {
   return [
+    route('POST', '/auth', async (x) => {
+      const { address, credentials } = decodeLogin(await x.json<unknown>());
+      const identityToken = await queries.login(address, credentials, x.signal);
+      x.sendJson(200, { IdentityToken: identityToken, Status: 'Login Succeeded' });
+    }),
+
+    route('GET', '/images/search', async (x) => {
+      const selection = decodeSearch(x.query.text('term'), x.query.integer('limit', 'invalid'), parseFilters(x.query.text('filters')));
+      const found = await queries.search(selection, decodeCredentials(x.header('x-registry-auth')), x.signal);
+      x.sendJson(200, found.map(searchJson));
+    }),
+
+    route('GET', '/distribution/{name...}/json', async (x) => {
+      const name = x.param('name');
+      if (isDigest(name) || /^[a-f0-9]{64}$/.test(name)) throw invalid('no manifest found for full image ID', { code: 'INVALID_REFERENCE' });
+      const reference = withDefaultTag(parseReference(name));
+      x.sendJson(200, remoteJson(await queries.inspect(reference, decodeCredentials(x.header('x-registry-auth')), x.signal)));
+    }),
+
     route('POST', '/images/{name...}/push', async (x) => {
       const credentials = await pushCredentials(x);
       const written = parseReference(x.param('name'));

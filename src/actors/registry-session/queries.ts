@@ -1,0 +1,52 @@
+/** Questions to registries that are no pull and no push. */
+import { type ImageReference, familiarString } from '../../images/reference.js';
+import type { Credentials } from '../../registry/credentials.js';
+import { indexOf, registryOf, type RegistryRules } from '../../registry/endpoint.js';
+import type { HttpLimits } from '../../registry/http.js';
+import { inspectRemote, type RemoteImage } from '../../registry/inspect.js';
+import { domainOfAddress, login } from '../../registry/login.js';
+import { parseSearchTerm, searchIndex, type SearchResult } from '../../registry/search.js';
+import type { RegistrySessions } from './sessions.js';
+
+export interface SearchSelection {
+  readonly term: string;
+  readonly limit: number;
+  /** Undefined: both. */
+  readonly isOfficial: boolean | undefined;
+  readonly minStars: number;
+}
+
+export class RegistryQueries {
+  constructor(
+    private readonly sessions: RegistrySessions,
+    private readonly rules: () => RegistryRules,
+    private readonly limits: HttpLimits,
+  ) {}
+
+  /** Checks credentials; resolves as `login` of registry/login.ts. Never asks a mirror. */
+  async login(address: string, credentials: Credentials | undefined, signal: AbortSignal): Promise<string> {
+    const rules = this.rules();
+    return login(await registryOf(domainOfAddress(address), rules), credentials, rules.certsDir, { limits: this.limits, signal });
+  }
+
+  async search({ term, limit, isOfficial, minStars }: SearchSelection, credentials: Credentials | undefined, signal: AbortSignal): Promise<SearchResult[]> {
+    const { domain, text } = parseSearchTerm(term);
+    const rules = this.rules();
+    const found = await searchIndex(await indexOf(domain, rules), text, limit, credentials, rules.certsDir, { limits: this.limits, signal });
+    return found.filter((one) => one.stars >= minStars && (isOfficial === undefined || one.isOfficial === isOfficial));
+  }
+
+  /** From the first host that has it. */
+  async inspect(reference: ImageReference, credentials: Credentials | undefined, signal: AbortSignal): Promise<RemoteImage> {
+    let failure: unknown;
+    for (const access of await this.sessions.accessTo(reference.domain, credentials)) {
+      try {
+        return await inspectRemote(access, reference.path, reference.digest ?? reference.tag ?? 'latest', familiarString(reference), signal);
+      } catch (error) {
+        failure = error;
+        if (signal.aborted) break;
+      }
+    }
+    throw failure;
+  }
+}

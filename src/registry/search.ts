@@ -1,0 +1,68 @@
+/** Searching a registry's index: the one part of the first version of the protocol that is still spoken. */
+import { internal, invalid } from '../errors/engine-error.js';
+import type { CallOptions } from './client.js';
+import { basicAuthorization, type Credentials } from './credentials.js';
+import type { RegistryHost } from './endpoint.js';
+import { statusError } from './failure.js';
+import { readBody, type HttpRequest, sendRequest } from './http.js';
+import { firstAnswer } from './probe.js';
+
+export interface SearchResult {
+  readonly name: string;
+  readonly description: string;
+  readonly stars: number;
+  readonly isOfficial: boolean;
+}
+
+export interface SearchTerm {
+  /** The registry to ask: `docker.io` for the default one. */
+  readonly domain: string;
+  readonly text: string;
+}
+
+const MAX_RESULT_BYTES = 16 << 20;
+
+/** Splits `host/term`. Throws `invalid` for a term with a scheme. */
+export function parseSearchTerm(term: string): SearchTerm {
+  if (term.includes('://')) throw invalid(`invalid repository name: repository name (${term}) should not contain a scheme`, { code: 'INVALID_TERM' });
+  const slash = term.indexOf('/');
+  const first = slash < 0 ? '' : term.slice(0, slash);
+  const isHost = first === 'localhost' || /[.:]/.test(first);
+  if (isHost && first !== 'docker.io' && first !== 'index.docker.io') return { domain: first, text: term.slice(slash + 1) };
+  const text = isHost ? term.slice(slash + 1) : term;
+  return { domain: 'docker.io', text: text.replace(/^library\//, '') };
+}
+
+/** Throws the registry's failures, with advice when it is not secure. */
+export async function searchIndex(host: RegistryHost, text: string, limit: number, credentials: Credentials | undefined, certsDir: string, options: CallOptions): Promise<SearchResult[]> {
+  const authorization = basicAuthorization(credentials);
+  const query = new URLSearchParams({ q: text, n: String(limit) }).toString();
+  return firstAnswer(host, certsDir, options, async (endpoint) => {
+    const request: HttpRequest = {
+      ...options,
+      method: 'GET',
+      url: `${endpoint.url}/v1/search?${query}`,
+      tls: endpoint.tls,
+      headers: { accept: 'application/json', ...(authorization === undefined ? {} : { authorization }) },
+    };
+    const response = await sendRequest(request);
+    const body = await readBody(request, response, MAX_RESULT_BYTES);
+    if (response.statusCode !== 200) throw statusError(request, response, body);
+    return parseResults(body, host.name);
+  });
+}
+
+function parseResults(body: Buffer, name: string): SearchResult[] {
+  let parsed: { readonly results?: unknown } | null;
+  try {
+    parsed = JSON.parse(body.toString('utf8'));
+  } catch (error) {
+    throw internal(`error decoding registry search results of ${name}`, { code: 'BAD_SEARCH_RESULT', cause: error });
+  }
+  const results = Array.isArray(parsed?.results) ? (parsed.results as (Readonly<Record<string, unknown>> | null)[]) : [];
+  return results.flatMap((one) => {
+    if (typeof one?.['name'] !== 'string') return [];
+    const { description, star_count: stars, is_official: isOfficial } = one;
+    return [{ name: one['name'], description: typeof description === 'string' ? description : '', stars: typeof stars === 'number' ? stars : 0, isOfficial: isOfficial === true }];
+  });
+}
