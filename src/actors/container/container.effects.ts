@@ -1,8 +1,9 @@
 /** The container machine's effects over the drivers. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { conflict, EngineError, internal, isEngineError } from '../../errors/engine-error.js';
+import { conflict, internal, isEngineError } from '../../errors/engine-error.js';
 import type { ContainerEffects, StopInput } from './container.effects.types.js';
 import type { ContainerIoRegistry } from './container-io.js';
+import { whileRunning } from './ended-task.js';
 import { withState, type ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import { realizeMounts, removeAnonymousVolumes } from './mounts.js';
@@ -16,6 +17,7 @@ import { allDone, Undo } from './undo.js';
 const DRAIN_LIMIT_MS = 5000;
 /** How long an exit may take after SIGKILL before the stop is reported as failed. */
 const KILL_LIMIT_MS = 10_000;
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegistry, emitKill: (record: ContainerRecord, signal: number) => void): ContainerEffects {
   const { layers, network, tasks, records } = deps;
@@ -113,12 +115,14 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     return withState(record, { status: task.status === 'paused' ? 'paused' : 'running', pid: task.pid });
   }
 
-  async function stop({ record, signal, timeoutSeconds }: StopInput, aborted: AbortSignal): Promise<void> {
+  async function stop({ record, signal, killAtMs }: StopInput, aborted: AbortSignal): Promise<void> {
     if (!(await deliver(record, signal))) return untilAborted(aborted);
-    if (record.state.status === 'paused') await tasks.resume(record.id).catch(ignoreGone);
-    if (timeoutSeconds < 0) return untilAborted(aborted);
+    if (record.state.status === 'paused') await whileRunning(tasks, record.id, tasks.resume(record.id)).catch(ignoreEnded);
     if (signal !== SIGKILL) {
-      await sleep(timeoutSeconds * 1000, undefined, { signal: aborted, ref: false });
+      // A timer holds less than what clients may ask for.
+      for (let leftMs = killAtMs - performance.now(); leftMs > 0; leftMs = killAtMs - performance.now()) {
+        await sleep(Math.min(leftMs, MAX_TIMER_MS), undefined, { signal: aborted, ref: false });
+      }
       await deliver(record, SIGKILL);
     }
     await sleep(KILL_LIMIT_MS, undefined, { signal: aborted, ref: false });
@@ -159,8 +163,8 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     start,
     adopt,
     stop,
-    pause: (record) => tasks.pause(record.id),
-    unpause: (record) => tasks.resume(record.id),
+    pause: ({ id }) => whileRunning(tasks, id, tasks.pause(id)),
+    unpause: ({ id }) => whileRunning(tasks, id, tasks.resume(id)),
     drain: (record) => ios.get(record.id).drained(DRAIN_LIMIT_MS),
     release,
     rewire: ({ record, change }) => rewire(deps, record, change),
@@ -184,8 +188,9 @@ function optional<K extends string, V>(key: K, value: V | undefined): { [P in K]
   return value === undefined ? {} : ({ [key]: value } as { [P in K]?: V });
 }
 
-function ignoreGone(error: unknown): void {
-  if (!(error instanceof EngineError) || error.kind !== 'not-found') throw error;
+/** The exit is on its way. */
+function ignoreEnded(error: unknown): void {
+  if (!isEngineError(error, 'conflict')) throw error;
 }
 
 /** The exit leaves the state and so ends the wait. */

@@ -7,8 +7,8 @@ import type { NetworkChange } from './network-change.js';
 export interface StopInput {
   readonly record: ContainerRecord;
   readonly signal: number;
-  /** Seconds until SIGKILL; -1: never. */
-  readonly timeoutSeconds: number;
+  /** When SIGKILL follows, on the clock of `performance.now()`; Infinity: never. */
+  readonly killAtMs: number;
 }
 
 /** Slow work, each invoked by exactly one state. All throw EngineErrors and undo what they began. */

@@ -137,7 +137,7 @@ test('a running container is removed only with force; removal wakes every waiter
   const waits = (['not-running', 'next-exit', 'removed'] as const).map((condition) => c.ask<WaitResult>({ type: 'container.wait', condition }));
   await c.ask({ type: 'container.remove', options: { force: true, volumes: true } });
   assert.deepEqual((await Promise.all(waits)).map((r) => r.exitCode), [143, 143, 143]);
-  assert.deepEqual(c.events, ['start', 'die', 'stop', 'destroy']);
+  assert.deepEqual(c.events, ['start', 'die', 'destroy']);
 });
 
 test('auto-remove removes after the exit, and after a failed start', async () => {
@@ -230,6 +230,68 @@ test('a client that goes away takes its wait with it', async () => {
   await assert.rejects(waiting, (e) => isEngineError(e, 'cancelled'));
   assert.equal(c.actor.getSnapshot().context.waiters.length, 0);
   assert.equal(c.replies.size, 0);
+});
+
+test('a second stop brings the end forward, and never puts it off', async () => {
+  const plans: number[] = [];
+  const c = harness({ phase: 'idle', record }, { stop: ({ killAtMs }) => (plans.push(killAtMs), new Promise(() => undefined)) });
+  await c.ask({ type: 'container.start' });
+  const stops = [{ timeoutSeconds: 100 }, { timeoutSeconds: 1 }, { timeoutSeconds: -1 }].map((options) => c.ask({ type: 'container.stop', options }));
+  await tick();
+  assert.equal(plans.length, 3);
+  assert.ok((plans[0] ?? 0) - (plans[1] ?? 0) > 90_000);
+  assert.equal(plans[2], plans[1]);
+  c.exit(0);
+  await Promise.all(stops);
+});
+
+test('a pause that the end of the container overtakes is refused', async () => {
+  const c = harness({ phase: 'idle', record }, { pause: () => new Promise(() => undefined) });
+  await c.ask({ type: 'container.start' });
+  const paused = c.ask({ type: 'container.pause' });
+  c.exit(0);
+  await assert.rejects(paused, (e) => isEngineError(e, 'conflict'));
+  assert.deepEqual(c.events, ['start', 'die']);
+});
+
+test('a change that comes during a start or a release is in the record afterwards', async () => {
+  let finish = (): void => undefined;
+  const slow = (r: ContainerRecord): Promise<ContainerRecord> => new Promise((resolve) => (finish = () => resolve(withState(r, { status: 'running', pid: 7 }))));
+  const c = harness({ phase: 'idle', record }, { start: slow, release: slow });
+  const started = c.ask({ type: 'container.start' });
+  const renamed = c.ask({ type: 'container.amend', amend: (r) => ({ ...r, name: '/other' }) });
+  await tick();
+  finish();
+  await Promise.all([started, renamed]);
+  assert.equal(c.last()?.name, '/other');
+  c.exit(0);
+  await tick();
+  const again = c.ask({ type: 'container.amend', amend: (r) => ({ ...r, name: '/third' }) });
+  finish();
+  await again;
+  assert.equal(c.last()?.name, '/third');
+});
+
+test('whatever comes during a removal is answered with a conflict or, at its end, with not found', async () => {
+  const held: { finish?: () => void } = {};
+  const c = harness({ phase: 'idle', record }, { remove: () => new Promise((resolve) => (held.finish = resolve)), stop: async () => undefined });
+  await c.ask({ type: 'container.start' });
+  const restarted = c.ask({ type: 'container.restart', options: {} });
+  const removed = c.ask({ type: 'container.remove', options: { force: true, volumes: false } });
+  c.exit(0);
+  await assert.rejects(restarted, /marked for removal/);
+  await tick();
+  assert.equal(c.state(), 'removing');
+  await assert.rejects(c.ask({ type: 'container.start' }), /marked for removal/);
+  await assert.rejects(c.ask({ type: 'container.stop', options: {} }), (e) => isEngineError(e, 'not-modified'));
+  await assert.rejects(c.ask({ type: 'container.amend', amend: (r) => r }), (e) => isEngineError(e, 'conflict'));
+  await assert.rejects(c.ask({ type: 'container.remove', options: { force: true, volumes: false } }), /already in progress/);
+  const settled = c.ask({ type: 'container.settled' });
+  const waited = c.ask<WaitResult>({ type: 'container.wait', condition: 'removed' });
+  held.finish?.();
+  await removed;
+  assert.deepEqual(await waited, { exitCode: 0 });
+  await assert.rejects(settled, (e) => isEngineError(e, 'not-found'));
 });
 
 test('every command is answered in every resting state', async () => {

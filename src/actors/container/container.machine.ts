@@ -20,7 +20,7 @@
  * resting one, in order. The record in the context is immutable and is what readers see.
  */
 import { assign } from 'xstate';
-import { conflict, EngineError, messageOf } from '../../errors/engine-error.js';
+import { conflict, EngineError, messageOf, notFound } from '../../errors/engine-error.js';
 import type { Replies } from '../kit/replies.js';
 import type { ContainerEffects, ContainerHooks } from './container.effects.types.js';
 import type { ContainerCommand } from './container.messages.js';
@@ -41,6 +41,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
       waiters: [],
       starters: [],
       stoppers: [],
+      pausers: [],
       restarters: [],
       stop: undefined,
       removal: input.phase === 'removing' ? { reqs: [], options: { force: true, volumes: input.record.hostConfig.AutoRemove } } : undefined,
@@ -120,6 +121,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
       starting: {
         entry: assign(({ context }) => ({
           record: { ...context.record, manuallyStopped: false, restartCount: context.starters.length + context.restarters.length > 0 ? 0 : context.record.restartCount },
+          delayMs: context.starters.length + context.restarters.length > 0 ? 0 : context.delayMs,
           exit: undefined,
         })),
         invoke: {
@@ -168,7 +170,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           'container.stop': { target: '.stopping', actions: ['noteStopper', 'planStop'] },
           'container.shutdown': { target: '.stopping', actions: ['noteStopper', 'planStop'] },
           'container.restart': { target: '.stopping', actions: ['noteRestarter', 'planStop'] },
-          'container.pause': { target: '.pausing', actions: 'noteStopper' },
+          'container.pause': { target: '.pausing', actions: 'notePauser' },
           'container.unpause': {
             actions: ({ context, event }) =>
               replies.reject(event.req, new EngineError('internal', `Container ${context.record.id} is not paused`, { code: 'NOT_PAUSED' })),
@@ -200,17 +202,11 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
                   const record = publish(withState(withEndedHealth(context.record), { status: 'paused' }));
                   hooks.saveLater(record);
                   hooks.emit('pause', record);
-                  settleAll(context.stoppers);
-                  return { record, stoppers: [] };
+                  settleAll(context.pausers);
+                  return { record, pausers: [] };
                 }),
               },
-              onError: {
-                target: 'active',
-                actions: assign(({ context, event }) => {
-                  rejectAll(context.stoppers, event.error);
-                  return { stoppers: [] };
-                }),
-              },
+              onError: { target: 'active', actions: 'rejectPausers' },
             },
             on: { 'container.*': { actions: 'postpone' } },
           },
@@ -223,7 +219,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
               'container.pause': {
                 actions: ({ context, event }) => replies.reject(event.req, conflict(`Container ${context.record.id} is already paused`)),
               },
-              'container.unpause': { target: 'unpausing', actions: 'noteStopper' },
+              'container.unpause': { target: 'unpausing', actions: 'notePauser' },
               'container.rewire': { target: '#rewiring', actions: 'noteStopper' },
             },
           },
@@ -237,17 +233,11 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
                   const record = publish(withState(context.record, { status: 'running' }));
                   hooks.saveLater(record);
                   hooks.emit('unpause', record);
-                  settleAll(context.stoppers);
-                  return { record, stoppers: [] };
+                  settleAll(context.pausers);
+                  return { record, pausers: [] };
                 }),
               },
-              onError: {
-                target: 'paused',
-                actions: assign(({ context, event }) => {
-                  rejectAll(context.stoppers, event.error);
-                  return { stoppers: [] };
-                }),
-              },
+              onError: { target: 'paused', actions: 'rejectPausers' },
             },
             on: { 'container.*': { actions: 'postpone' } },
           },
@@ -265,9 +255,10 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
               },
             },
             on: {
-              'container.stop': { actions: 'noteStopper' },
-              'container.shutdown': { actions: 'noteStopper' },
-              'container.restart': { actions: 'noteRestarter' },
+              // Each gives its signal anew and brings forward the end; the grace of the first does not bind the others.
+              'container.stop': { target: 'stopping', reenter: true, actions: ['noteStopper', 'planStop'] },
+              'container.shutdown': { target: 'stopping', reenter: true, actions: ['noteStopper', 'planStop'] },
+              'container.restart': { target: 'stopping', reenter: true, actions: ['noteRestarter', 'planStop'] },
               'container.pause': { actions: 'postpone' },
               'container.unpause': { actions: 'postpone' },
               'container.remove': [
@@ -372,7 +363,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         },
       },
       removing: {
-        entry: assign(({ context }) => ({ record: publish(withState(context.record, { status: 'removing' })) })),
+        entry: [assign(({ context }) => ({ record: publish(withState(context.record, { status: 'removing' })) })), 'refuseRestarters', 'resume'],
         invoke: {
           src: 'remove',
           input: ({ context }) => ({ record: context.record, options: context.removal?.options ?? { force: true, volumes: true } }),
@@ -383,6 +374,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
               fire(context.waiters, ['not-running', 'next-exit', 'exit', 'removed'], context.record);
               hooks.emit('destroy', context.record);
               settleAll(context.removal?.reqs ?? []);
+              rejectAll(context.postponed.map(({ req }) => req), notFound(`No such container: ${context.record.id}`, { code: 'NO_SUCH_CONTAINER' }));
             },
           },
           onError: {
@@ -401,6 +393,14 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
             actions: ({ context, event }) =>
               replies.reject(event.req, conflict(`removal of container ${context.record.id} is already in progress`)),
           },
+          // How it ends can be told only at the end.
+          'container.settled': { actions: 'postpone' },
+          'container.start': { actions: 'refuseStartOfRemoved' },
+          'container.restart': { actions: 'refuseStartOfRemoved' },
+          'container.stop': { actions: 'refuseNotModified' },
+          'container.shutdown': { actions: 'refuseNotModified' },
+          'container.wait': [{ guard: 'waitsForNotRunning', actions: 'answerWait' }, { actions: 'wait' }],
+          'container.*': { actions: 'refuseNotRunning' },
         },
       },
       dead: {
@@ -408,9 +408,9 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         on: {
           'container.settled': { actions: 'answerSettled' },
           'container.amend': { actions: 'amend' },
-          'container.start': {
-            actions: ({ event }) => replies.reject(event.req, conflict('container is marked for removal and cannot be started')),
-          },
+          'container.start': { actions: 'refuseStartOfRemoved' },
+          'container.restart': { actions: 'refuseStartOfRemoved' },
+          'container.stop': { actions: 'refuseNotModified' },
           'container.remove': { target: 'removing', actions: 'noteRemoval' },
           'container.wait': [{ guard: 'waitsForNotRunning', actions: 'answerWait' }, { actions: 'wait' }],
           'container.*': { actions: 'refuseNotRunning' },

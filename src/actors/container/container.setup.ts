@@ -3,7 +3,7 @@
  * in which state which of them happens.
  */
 import { assign, enqueueActions, setup } from 'xstate';
-import { EngineError, conflict, notModified, unavailable } from '../../errors/engine-error.js';
+import { conflict, isEngineError, notModified, unavailable, type EngineError } from '../../errors/engine-error.js';
 import { effect } from '../kit/effect.js';
 import type { RequestId } from '../kit/commands.js';
 import type { Replies } from '../kit/replies.js';
@@ -34,6 +34,8 @@ export interface ContainerContext {
   readonly starters: readonly RequestId[];
   /** Who waits for the stop under way; also those of a restart until its start. */
   readonly stoppers: readonly RequestId[];
+  /** Who waits for the pause or unpause under way. */
+  readonly pausers: readonly RequestId[];
   /** Who asked for a restart: after the exit they become starters. */
   readonly restarters: readonly RequestId[];
   readonly stop: StopInput | undefined;
@@ -47,8 +49,9 @@ export interface ContainerContext {
   readonly leaving: boolean;
 }
 
+const DEFAULT_STOP_SECONDS = 10;
 /** Commands that one actor keeps for later; more are refused. */
-const POSTPONED_LIMIT = 64;
+const POSTPONED_LIMIT = 1000;
 
 export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks, replies: Replies) {
   const publish = (record: ContainerRecord): ContainerRecord => {
@@ -125,6 +128,11 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       }),
       noteStarter: assign(({ context, event }) => ('req' in event ? { starters: [...context.starters, event.req] } : {})),
       noteStopper: assign(({ context, event }) => ('req' in event ? { stoppers: [...context.stoppers, event.req] } : {})),
+      notePauser: assign(({ context, event }) => ('req' in event ? { pausers: [...context.pausers, event.req] } : {})),
+      rejectPausers: assign(({ context, event }) => {
+        rejectAll(context.pausers, (event as unknown as { error: unknown }).error);
+        return { pausers: [] };
+      }),
       noteRestarter: assign(({ context, event }) => ('req' in event ? { restarters: [...context.restarters, event.req] } : {})),
       noteRemoval: assign(({ context, event }) => {
         if (event.type !== 'container.remove') return {};
@@ -132,8 +140,11 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       }),
       planStop: assign(({ context, event }) => {
         const options: StopOptions = 'options' in event && event.type !== 'container.remove' ? event.options : { signal: SIGKILL, timeoutSeconds: 0 };
-        if (event.type === 'container.shutdown') return { stop: stopInput(context.record, options), leaving: true };
-        return { stop: stopInput(context.record, options), record: { ...context.record, manuallyStopped: true } };
+        const planned = stopInput(context.record, options);
+        // A stop under way may end sooner by this one, but not later.
+        const stop = { ...planned, killAtMs: Math.min(planned.killAtMs, context.stop?.killAtMs ?? Infinity) };
+        if (event.type === 'container.shutdown') return { stop, leaving: true };
+        return { stop, record: { ...context.record, manuallyStopped: true } };
       }),
       /** Signals without a change of state; SIGKILL is answered when the exit is settled. */
       kill: assign(({ context, event, self }) => {
@@ -214,16 +225,26 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
           withState(withEndedHealth(context.record), { status: 'exited', pid: 0, exitCode: exit.exitCode, finishedAt: rfc3339(exit.exitedAt) }),
         );
         hooks.emit('die', record, { exitCode: String(exit.exitCode), execDuration: String(Math.floor(context.ranMs / 1000)) });
-        if (context.stop) hooks.emit('stop', record);
+        // A forced removal stops it, too, but is no stop to those who watch.
+        if (context.stoppers.length + context.restarters.length > 0) hooks.emit('stop', record);
         settleAll(context.stoppers);
+        rejectAll(context.pausers, notRunning(record, 'container.pause'));
         return {
           record,
           exit: undefined,
           stop: undefined,
           stoppers: [],
+          pausers: [],
           waiters: fire(context.waiters, ['not-running', 'next-exit', 'exit'], record),
         };
       }),
+      refuseRestarters: assign(({ context }) => {
+        rejectAll(context.restarters, removedNoStart());
+        return { restarters: [] };
+      }),
+      refuseStartOfRemoved: ({ event }) => {
+        if ('req' in event) replies.reject(event.req, removedNoStart());
+      },
     },
     guards: {
       isNew: ({ context }) => context.phase === 'new',
@@ -236,7 +257,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       waitsForNotRunning: ({ event }) => event.type === 'container.wait' && event.condition === 'not-running',
       forced: ({ event }) => event.type === 'container.remove' && event.options.force,
       removalWanted: ({ context }) => context.removal !== undefined || (context.record.hostConfig.AutoRemove && context.restarters.length === 0),
-      restartAsked: ({ context }) => context.restarters.length > 0,
+      restartAsked: ({ context }) => context.restarters.length > 0 && !context.leaving,
       policyWantsRestart: ({ context }) => !context.leaving && wantsRestart(context.record),
       cancelsBackoff: ({ context, event }) => event.type === 'container.kill' && cancelsRestart(context.record, event.signal),
     },
@@ -250,10 +271,11 @@ export function waitResult(record: ContainerRecord): { exitCode: number; error?:
 }
 
 export function stopInput(record: ContainerRecord, options: StopOptions): StopInput {
+  const timeoutSeconds = options.timeoutSeconds ?? record.config.StopTimeout ?? DEFAULT_STOP_SECONDS;
   return {
     record,
     signal: options.signal ?? signalNumber(record.config.StopSignal ?? '') ?? SIGTERM,
-    timeoutSeconds: options.timeoutSeconds ?? record.config.StopTimeout ?? 10,
+    killAtMs: timeoutSeconds < 0 ? Infinity : performance.now() + timeoutSeconds * 1000,
   };
 }
 
@@ -268,8 +290,12 @@ function notRunning(record: ContainerRecord, command: string): EngineError {
   return conflict(command === 'container.kill' ? `cannot kill container: ${record.id}: ${text}` : text, { code: 'CONTAINER_NOT_RUNNING' });
 }
 
+function removedNoStart(): EngineError {
+  return conflict('container is marked for removal and cannot be started');
+}
+
 function killError(record: ContainerRecord, error: unknown): unknown {
-  return error instanceof EngineError && error.kind === 'not-found' ? notRunning(record, 'container.kill') : error;
+  return isEngineError(error, 'conflict') || isEngineError(error, 'not-found') ? notRunning(record, 'container.kill') : error;
 }
 
 function rfc3339(at: Date): string {

@@ -1,8 +1,8 @@
 /** The container machine's quick calls: views, events, signals. */
 import type { ContainerHooks } from './container.effects.types.js';
 import type { ContainerRecord } from './container.record.js';
+import { hasEnded, whileRunning } from './ended-task.js';
 import type { ContainerDeps } from './deps.js';
-import { isEngineError } from '../../errors/engine-error.js';
 import { parseSignal, SIGKILL, signalNumber } from './signals.js';
 import { now } from './timestamps.js';
 
@@ -18,13 +18,14 @@ export function createContainerHooks(deps: ContainerDeps, publish: ContainerHook
     publish,
     emit,
     async kill(record, signal) {
-      await deps.tasks.kill(record.id, signal);
+      // Told before, because the end that it brings must not be told first.
       emit('kill', record, { signal: String(signal) });
+      await whileRunning(deps.tasks, record.id, deps.tasks.kill(record.id, signal));
       const stopSignal = signalNumber(record.config.StopSignal ?? '') ?? parseSignal('TERM');
       // A frozen process cannot act on a signal that is meant to end it.
       if (record.state.status === 'paused' && (signal === SIGKILL || signal === stopSignal)) {
-        await deps.tasks.resume(record.id).catch((error: unknown) => {
-          if (!isEngineError(error, 'not-found')) throw error;
+        await deps.tasks.resume(record.id).catch(async (error: unknown) => {
+          if (!(await hasEnded(deps.tasks, record.id))) throw error;
         });
       }
     },

@@ -4,6 +4,7 @@ import type { HostConfig } from '../../ports/container.js';
 import type { Change, LayerStore } from '../../ports/storage.js';
 import type { TaskService } from '../../ports/supervisor.js';
 import type { ContainerCommand, WaitCondition, WaitResult } from './container.messages.js';
+import { whileRunning } from './ended-task.js';
 import { isRunning, type ContainerRecord } from './container.record.js';
 import type { ContainerDirectory } from './directory.js';
 import { runPs } from './top.js';
@@ -43,7 +44,7 @@ export class ContainerServices {
   }
 
   async resize(record: ContainerRecord, size: { width: number; height: number }): Promise<void> {
-    await this.deps.tasks.resize(record.id, size);
+    await whileRunning(this.deps.tasks, record.id, this.deps.tasks.resize(record.id, size));
     this.deps.emit('resize', record, { height: String(size.height), width: String(size.width) });
   }
 
@@ -59,7 +60,7 @@ export class ContainerServices {
     }
     this.deps.checkRestartPolicy(hostConfig);
     const { linux, warnings } = await this.deps.resources(hostConfig);
-    if (isRunning(record)) await this.deps.tasks.update(record.id, linux);
+    if (isRunning(record)) await whileRunning(this.deps.tasks, record.id, this.deps.tasks.update(record.id, linux));
     const updated = await this.deps.containers.ask<Extract<ContainerCommand, { type: 'container.amend' }>>(record.id, {
       type: 'container.amend',
       amend: (current) => ({ ...current, hostConfig: { ...current.hostConfig, ...change } }),
@@ -93,7 +94,7 @@ export class ContainerServices {
 
   /** `ps` of the container's processes as seen from the host: titles and rows, the last column joined. */
   async top(record: ContainerRecord, psArgs: string): Promise<{ Titles: string[]; Processes: string[][] }> {
-    const pids = await this.deps.tasks.pids(record.id);
+    const pids = await whileRunning(this.deps.tasks, record.id, this.deps.tasks.pids(record.id));
     return runPs(pids, psArgs);
   }
 }

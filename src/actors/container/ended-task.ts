@@ -1,0 +1,28 @@
+/** Calls on a task that may end under way: whatever the runtime makes of that, to clients it is one thing. */
+import { conflict, type EngineError } from '../../errors/engine-error.js';
+import type { TaskService } from '../../ports/supervisor.js';
+
+/** `call` on the task of a container. @throws EngineError conflict when it fails because the container has ended. */
+export async function whileRunning<T>(tasks: TaskService, id: string, call: Promise<T>): Promise<T> {
+  try {
+    return await call;
+  } catch (error) {
+    if (await hasEnded(tasks, id)) throw notRunning(id);
+    throw error;
+  }
+}
+
+/** False also when the supervisor cannot be asked. */
+export async function hasEnded(tasks: TaskService, id: string): Promise<boolean> {
+  try {
+    const task = await tasks.get(id);
+    return task === undefined || task.status === 'stopped';
+  } catch {
+    // It is the first failure that counts.
+    return false;
+  }
+}
+
+export function notRunning(id: string): EngineError {
+  return conflict(`container ${id} is not running`, { code: 'CONTAINER_NOT_RUNNING' });
+}
