@@ -343,6 +343,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     dir: (id: string) => records.dir(id),
     sandboxKey: ({ id, hostConfig }: ContainerRecord) => (hostConfig.NetworkMode === 'host' ? '/proc/1/ns/net' : network.sandboxPath(id)),
     execIds: (id: string) => execs.idsOf(id),
+    droppedLines: (id: string) => ios.droppedLines(id),
   };
   const authorization = new AuthorizationPlugins();
   const front = createFront({

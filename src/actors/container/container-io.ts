@@ -22,6 +22,8 @@ export class ContainerIo {
   /** Live output, for attached clients; they may come before the first start. */
   readonly hub = new AttachHub();
   #log: ContainerLog | undefined;
+  /** Of the log that was closed last. */
+  #droppedLines = 0;
   #stdio: ProcessStdio | undefined;
   #stdin: Socket | undefined;
   readonly #stdinWaiters = new Set<(stdin: Socket | undefined) => void>();
@@ -31,6 +33,11 @@ export class ContainerIo {
   /** The open log while the container runs. */
   get log(): ContainerLog | undefined {
     return this.#log;
+  }
+
+  /** Lines of the latest run that were not logged. */
+  get droppedLines(): number {
+    return this.#log?.droppedLines ?? this.#droppedLines;
   }
 
   /** Makes FIFOs and log for a start. */
@@ -131,7 +138,13 @@ export class ContainerIo {
     this.#stdin?.destroy();
     this.#stdin = undefined;
     this.hub.end();
-    await log?.close();
+    if (log) await this.#end(log);
+  }
+
+  async #end(log: ContainerLog): Promise<void> {
+    this.#droppedLines = log.droppedLines;
+    await log.close();
+    this.#droppedLines = log.droppedLines;
   }
 
   /** Frees FIFOs and log of the run that ended. Idempotent. */
@@ -142,7 +155,7 @@ export class ContainerIo {
     this.#stdin?.destroy();
     this.#stdin = undefined;
     await stdio?.close();
-    await log?.close();
+    if (log) await this.#end(log);
   }
 
   /** The container is gone: so are its clients. */
@@ -169,6 +182,11 @@ export class ContainerIoRegistry {
       this.#ios.set(id, (io = new ContainerIo(this.#deps)));
     }
     return io;
+  }
+
+  /** As `ContainerIo.droppedLines`. */
+  droppedLines(id: string): number {
+    return this.#ios.get(id)?.droppedLines ?? 0;
   }
 
   async remove(id: string): Promise<void> {

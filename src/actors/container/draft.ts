@@ -81,8 +81,7 @@ function withDefaults(host: HostConfig, defaults: ContainerDefaults, deps: Draft
     NetworkMode: resolveNetworkMode(host.NetworkMode, deps),
     LogConfig: {
       Type: logType,
-      // Options of the daemon's default driver mean nothing to another one.
-      Config: logType === defaults.logDriver ? { ...defaults.logOptions, ...host.LogConfig.Config } : host.LogConfig.Config,
+      Config: { ...defaultLogOptions(logType, defaults), ...host.LogConfig.Config },
     },
     ShmSize: host.ShmSize === 0 ? defaults.shmSizeBytes : host.ShmSize,
     IpcMode: host.IpcMode || defaults.ipcMode,
@@ -94,6 +93,11 @@ function withDefaults(host: HostConfig, defaults: ContainerDefaults, deps: Draft
     MaskedPaths: host.MaskedPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_MASKED_PATHS),
     ReadonlyPaths: host.ReadonlyPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_READONLY_PATHS),
   };
+}
+
+/** Options of the daemon's default driver mean nothing to another one, but for those of the local copy. */
+function defaultLogOptions(logType: string, { logDriver, logOptions }: ContainerDefaults): Readonly<Record<string, string>> {
+  return logType === logDriver ? logOptions : Object.fromEntries(Object.entries(logOptions).filter(([name]) => name.startsWith('cache-')));
 }
 
 function unconfinedSystemPaths(host: HostConfig): boolean {

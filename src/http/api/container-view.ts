@@ -13,6 +13,8 @@ export interface ViewContext {
   dir(id: string): string;
   /** Path of the network namespace. */
   sandboxKey(record: ContainerRecord): string;
+  /** Lines of its latest run that were not logged. */
+  droppedLines(id: string): number;
   /** Execs that have not ended. */
   execIds(id: string): readonly string[];
 }
@@ -238,6 +240,8 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
     HostnamePath: `${dir}/hostname`,
     HostsPath: `${dir}/hosts`,
     LogPath: record.logPath,
+    // Ours: the existing engine does not tell. Only there when there is something to tell.
+    ...(context.droppedLines(record.id) > 0 ? { LogDroppedLines: context.droppedLines(record.id) } : {}),
     Name: record.name,
     RestartCount: record.restartCount,
     Driver: context.graphData(record.id).Name,

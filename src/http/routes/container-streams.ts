@@ -8,6 +8,7 @@ import type { ContainerIo, ContainerIoRegistry } from '../../actors/container/co
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
 import type { ContainerServices } from '../../actors/container/services.js';
 import type { Exchange } from '../exchange.js';
+import { parseUnixTime } from '../api/unix-time.js';
 import { pump } from '../response-stream.js';
 import { route, type Route } from '../route.js';
 
@@ -119,14 +120,15 @@ async function sendLogs(deps: StreamRouteDeps, x: Exchange): Promise<void> {
   if (!stdout && !stderr) throw invalid('Bad parameters: you must choose at least one stream');
   if (record.state.status === 'removing' || record.state.status === 'dead') throw conflict('can not get logs from container which is dead or marked for removal');
   const tail = x.query.text('tail');
+  const until = x.query.text('until') ?? '';
   const options: LogReadOptions = {
     stdout,
     stderr,
     follow: x.query.flag('follow') && isRunning(record),
     timestamps: x.query.flag('timestamps'),
     details: x.query.flag('details'),
-    sinceNs: instant(x.query.text('since'), 'since'),
-    untilNs: instant(x.query.text('until'), 'until'),
+    sinceNs: parseUnixTime(x.query.text('since') ?? ''),
+    untilNs: until === '0' ? undefined : parseUnixTime(until),
     tail: tail !== undefined && /^\d+$/.test(tail) ? Number(tail) : undefined,
     multiplexed: !record.config.Tty,
   };
@@ -138,13 +140,4 @@ function readLog(deps: StreamRouteDeps, record: ContainerRecord, io: ContainerIo
   if (io.log) return io.log.read(options);
   const { Type, Config } = record.hostConfig.LogConfig;
   return deps.logs.read({ id: record.id, dir: deps.dir(record.id), driver: Type, options: Config }, options);
-}
-
-/** `seconds[.nanoseconds]` → nanoseconds; 0 and absence are no limit. */
-function instant(text: string | undefined, name: string): bigint | undefined {
-  if (text === undefined || text === '') return undefined;
-  const match = /^(-?\d+)(?:\.(\d{1,9}))?$/.exec(text);
-  if (!match) throw invalid(`invalid value for "${name}": "${text}" is not a Unix time`);
-  const ns = BigInt(match[1] ?? 0) * 1_000_000_000n + BigInt((match[2] ?? '').padEnd(9, '0'));
-  return ns <= 0n ? undefined : ns;
 }
