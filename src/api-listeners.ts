@@ -1,8 +1,10 @@
 /** Where the API listens: addresses, TLS and groups as the configuration has them. */
 import { parseHost, type ListenAddress } from './config/hosts.js';
 import type { Config } from './config/config.js';
+import { parseAccessRule } from './config/scoped-sockets.js';
 import type { LiveConfig } from './config/live-config.js';
 import { invalid } from './errors/engine-error.js';
+import { accessPolicy } from './http/access-policy.js';
 import type { Front } from './http/front.js';
 import type { Listener, ListenSpec } from './http/listener.js';
 import { TlsIdentity } from './http/tls/identity.js';
@@ -39,7 +41,15 @@ export class ApiListeners {
       this.#log.warn({ group: this.#config.group }, 'the group does not exist: only root can use the unix socket');
       return undefined;
     });
+    // A group that is missing ends the start before anything is served.
+    const scoped = await Promise.all(
+      this.#config.sockets.map(async ({ host, group, allow }) => ({
+        spec: this.#listenSpec(listenAddress(host, this.#config.tls), group === '' ? undefined : await groupId(group)),
+        policy: accessPolicy(allow.map(parseAccessRule)),
+      })),
+    );
     for (const address of this.#addresses) this.#listeners.push(await front.listen(this.#listenSpec(address, gid)));
+    for (const { spec, policy } of scoped) this.#listeners.push(await front.listen(spec, policy));
   }
 
   /** As `Listener.close`, for all. */

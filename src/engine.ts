@@ -34,6 +34,7 @@ import type { LiveConfig, ReloadResult } from './config/live-config.js';
 import { createEngineMetrics } from './engine-metrics.js';
 import { containerDefaults, systemSettings } from './engine-settings.js';
 import { openEventLog } from './events/event-log.js';
+import { AuditLog } from './http/audit.js';
 import { createFront } from './http/front.js';
 import { containerStreamRoutes } from './http/routes/container-streams.js';
 import { containerRoutes } from './http/routes/containers.js';
@@ -348,6 +349,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   const authorization = new AuthorizationPlugins();
   const front = createFront({
     authorizer: authorization,
+    audit: new AuditLog(log, () => live.current.features['audit'] === true),
     product: { version: PRODUCT_VERSION, experimental: config.experimental },
     logger: log,
     ...(metrics.requests === undefined ? {} : { observer: metrics.requests }),

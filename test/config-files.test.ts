@@ -20,7 +20,7 @@ for (const file of files('good')) {
 }
 
 /** What this machine cannot be asked for: places that are others', and what it has not installed. */
-const ELSEWHERE = ['data-root', 'exec-root', 'pidfile', 'hosts', 'group', 'bridge', 'cgroup-parent', 'bip', 'fixed-cidr', 'bip6', 'fixed-cidr-v6', 'metrics-addr'];
+const ELSEWHERE = ['data-root', 'exec-root', 'pidfile', 'hosts', 'group', 'bridge', 'cgroup-parent', 'bip', 'fixed-cidr', 'bip6', 'fixed-cidr-v6', 'metrics-addr', 'sockets'];
 
 /** Accepted for the sake of old files; another key shows what they mean, or they mean nothing any more. */
 const OLD_NAMES = ['host-gateway-ip', 'allow-nondistributable-artifacts'];

@@ -1,5 +1,6 @@
 /** The daemon's configuration, resolved: what the rest of the program reads. */
 import type { Ulimit } from '../ports/container.js';
+import type { ScopedSocket } from './scoped-sockets.js';
 
 export interface RuntimeEntry {
   readonly path?: string;
@@ -56,6 +57,7 @@ export interface Config {
   readonly tlsKey: string;
   readonly tlsMinVersion: '1.0' | '1.1' | '1.2' | '1.3';
   readonly authorizationPlugins: readonly string[];
+  readonly sockets: readonly ScopedSocket[];
 
   readonly storageDriver: string;
   readonly storageOpts: readonly string[];

@@ -5,6 +5,7 @@
 import type { BuilderGc } from './config.js';
 import { DEFAULT_HOST, parseHost } from './hosts.js';
 import { checkDnsSearch, checkHostPort, checkInsecureRegistry, checkKeyValue, checkLabel, checkMirror, checkProxyUrl } from './item-checks.js';
+import { scopedSockets } from './scoped-sockets.js';
 import { addressPools, builderGc, gatewayIps, networkOptions, runtimes, ulimits } from './structured-types.js';
 import { boolean, bytes, checkCidr, checkIp, integer, list, map, oneOf, seconds, switches, text, type ValueType } from './value-types.js';
 
@@ -120,6 +121,7 @@ export const OPTIONS = {
   runtimes: option({ flag: 'add-runtime', key: 'runtimes', type: runtimes, default: {}, reloadable: true, doc: 'Register an additional OCI-compatible runtime, name=path' }),
   seccompProfile: option({ flag: 'seccomp-profile', key: 'seccomp-profile', type: path, default: 'builtin', doc: 'Path of the default seccomp profile; "unconfined" disables it' }),
   selinuxEnabled: option({ flag: 'selinux-enabled', key: 'selinux-enabled', type: boolean, default: false, doc: 'Enable SELinux support' }),
+  sockets: option({ key: 'sockets', type: scopedSockets, default: [], doc: 'More sockets to listen on, each of which serves only what its rules allow' }),
   shutdownTimeoutSeconds: option({ flag: 'shutdown-timeout', key: 'shutdown-timeout', type: seconds, default: 15, reloadable: true, windows: true, unit: 'seconds', doc: 'Time that containers get to stop when the daemon shuts down; negative: any' }),
   storageDriver: option({ flag: 'storage-driver', short: 's', key: 'storage-driver', type: string, default: '', env: ['ENGINE_DRIVER'], defaultText: 'overlay2', windows: true, doc: 'Storage driver' }),
   storageOpts: option({ flag: 'storage-opt', key: 'storage-opts', type: list('list', checkKeyValue), default: none, windows: true, doc: 'Storage driver options' }),

@@ -1,6 +1,8 @@
 /** The HTTP front: routes, and the listeners that serve them. */
 import type { Authorizer } from '../ports/authorization.js';
 import type { Logger } from '../ports/logger.js';
+import type { AccessPolicy } from './access-policy.js';
+import type { AuditLog } from './audit.js';
 import { listen, type Listener, type ListenSpec } from './listener.js';
 import { ResponseHeads, type ProductIdentity } from './response-head.js';
 import type { RequestObserver } from './request-observer.js';
@@ -17,14 +19,15 @@ export interface FrontOptions {
   readonly maxInFlight?: number;
   /** Has a say in every routed request. */
   readonly authorizer?: Authorizer;
+  readonly audit?: AuditLog;
 }
 
 export interface Front {
   /**
-   * Starts to serve an address.
+   * Starts to serve an address. @param policy what is served there; absent: everything.
    * @throws EngineError conflict when it is in use, invalid when it cannot be one, forbidden when it may not be used.
    */
-  listen(spec: ListenSpec): Promise<Listener>;
+  listen(spec: ListenSpec, policy?: AccessPolicy): Promise<Listener>;
 }
 
 /** @throws Error when routes contradict each other. */
@@ -35,9 +38,10 @@ export function createFront(options: FrontOptions): Front {
     logger: options.logger,
     ...(options.observer === undefined ? {} : { observer: options.observer }),
     ...(options.authorizer === undefined ? {} : { authorizer: options.authorizer }),
+    ...(options.audit === undefined ? {} : { audit: options.audit }),
   });
   const maxInFlight = options.maxInFlight ?? 8192;
   return {
-    listen: (spec) => listen(spec, { pool, logger: options.logger, maxInFlight }),
+    listen: (spec, policy) => listen(spec, { pool, logger: options.logger, maxInFlight, policy }),
   };
 }

@@ -1,5 +1,9 @@
 /** Counts the requests in flight of one listener: the bound on them, and what its closing waits for. */
 
+import { forbidden } from '../errors/engine-error.js';
+import type { AccessPolicy } from './access-policy.js';
+import type { RouteMatch } from './router.js';
+
 export interface Abortable {
   abort(): void;
 }
@@ -8,6 +12,13 @@ export interface LiveConnection {
   /** True between requests. */
   readonly idle: boolean;
   close(): void;
+}
+
+export interface GateOptions {
+  /** Requests in flight before further ones are refused. */
+  readonly limit: number;
+  /** What is served here; absent: everything. */
+  readonly policy?: AccessPolicy | undefined;
 }
 
 export class Gate {
@@ -19,9 +30,17 @@ export class Gate {
   #inFlight = 0;
   #onIdle: (() => void) | undefined;
   readonly #limit: number;
+  readonly #policy: AccessPolicy | undefined;
 
-  constructor(limit: number) {
+  constructor({ limit, policy }: GateOptions) {
     this.#limit = limit;
+    this.#policy = policy;
+  }
+
+  /** @throws EngineError forbidden when requests for the route are not served here. */
+  requireAllowed(method: string, match: RouteMatch): void {
+    if (this.#policy === undefined || this.#policy(method, match)) return;
+    throw forbidden(`${method} ${match.path} is not allowed on this socket`, { code: 'SCOPE' });
   }
 
   get full(): boolean {

@@ -4,12 +4,14 @@ import type { Readable } from 'node:stream';
 import { EngineError, internal, invalid, isEngineError, messageOf, unavailable } from '../errors/engine-error.js';
 import type { AuthorizedRequest, Authorizer } from '../ports/authorization.js';
 import type { Logger } from '../ports/logger.js';
+import type { AuditLog } from './audit.js';
 import { authorizationReply, authorizationRequest, holdBody, MAX_SHOWN_BODY_BYTES } from './authorization.js';
 import { errorBody, statusOf } from './error-status.js';
 import type { Exchange, Headers, HijackOptions } from './exchange.js';
 import type { Gate } from './gate.js';
 import { HeldStream } from './held-stream.js';
 import { parseJson, requireJsonType } from './json-body.js';
+import type { Peer } from './peer.js';
 import { Query } from './query.js';
 import { RequestBody } from './request-body.js';
 import { CLIENT_LEFT, type RequestObserver } from './request-observer.js';
@@ -30,6 +32,7 @@ export interface ExchangeServices {
   readonly observer?: RequestObserver;
   /** Asked before a handler runs, and before its reply is sent. */
   readonly authorizer?: Authorizer;
+  readonly audit?: AuditLog;
 }
 
 let lastId = 0;
@@ -52,7 +55,9 @@ export class HttpExchange implements Exchange {
   #phase: 'open' | 'begun' | 'over' = 'open';
   #gone = false;
   #status = CLIENT_LEFT;
-  readonly #startedMs: number;
+  readonly #startedMs = performance.now();
+  /** Of a call that is audited. */
+  #auditedPeer: Peer | undefined;
   #abortController: AbortController | undefined;
   #closeCallbacks: (() => void)[] | undefined;
 
@@ -63,7 +68,6 @@ export class HttpExchange implements Exchange {
     this.#match = match;
     this.method = method;
     this.#request = request;
-    this.#startedMs = services.observer === undefined ? 0 : performance.now();
     gate.enter();
   }
 
@@ -215,7 +219,9 @@ export class HttpExchange implements Exchange {
   /** Runs the handler; whatever it throws, or its forgetting to reply, becomes the reply. For the transport. */
   run(): void {
     try {
-      const { authorizer } = this.#services;
+      const { audit, authorizer } = this.#services;
+      if (audit?.covers(this.#match.route) === true) this.#auditedPeer = this.#transport.peer;
+      this.#gate.requireAllowed(this.method, this.#match);
       const pending = authorizer?.active === true ? this.#runAuthorized(authorizer) : this.#match.route.handler(this);
       if (pending === undefined) {
         this.#requireReply();
@@ -242,13 +248,20 @@ export class HttpExchange implements Exchange {
     this.#phase = 'over';
     this.#gone = gone;
     this.#gate.leave(this);
-    this.#services.observer?.answered(this.method, this.#match.route.pattern, this.#status, (performance.now() - this.#startedMs) / 1000);
+    this.#report(this.#status, (performance.now() - this.#startedMs) / 1000);
     if (gone) {
       this.#held?.gone();
       this.#body?.fail();
       this.#abortController?.abort();
     }
     if (this.#closeCallbacks !== undefined) runAll(this.#closeCallbacks, (error) => this.report(error));
+  }
+
+  #report(status: number, seconds: number): void {
+    this.#services.observer?.answered(this.method, this.#match.route.pattern, status, seconds);
+    if (this.#auditedPeer === undefined) return;
+    const query = this.#request.getQuery() ?? '';
+    this.#services.audit?.record({ id: this.id, peer: this.#auditedPeer, method: this.method, path: this.path, query, status, seconds });
   }
 
   report(error: unknown): void {

@@ -6,6 +6,7 @@ import { EngineError, conflict, invalid, messageOf, type ErrorKind } from '../er
 import type { Logger } from '../ports/logger.js';
 import { closeFd, watchReadable } from '../sys/fd.js';
 import { MAX_UNIX_PATH_BYTES, acceptFrom, listenOnTcp, listenOnUnix } from '../sys/listen-socket.js';
+import type { AccessPolicy } from './access-policy.js';
 import type { ConnectionPool } from './connection-pool.js';
 import { Gate } from './gate.js';
 import type { TlsIdentity } from './tls/identity.js';
@@ -33,6 +34,7 @@ export interface ListenServices {
   readonly pool: ConnectionPool;
   readonly logger: Logger;
   readonly maxInFlight: number;
+  readonly policy?: AccessPolicy | undefined;
 }
 
 const SOCKET_MODE = 0o660;
@@ -57,7 +59,7 @@ const KIND_BY_ERRNO: Readonly<Record<string, ErrorKind>> = {
 
 /** @throws EngineError as `Front.listen` documents. */
 export async function listen(spec: ListenSpec, services: ListenServices): Promise<Listener> {
-  const gate = new Gate(services.maxInFlight);
+  const gate = new Gate({ limit: services.maxInFlight, policy: services.policy });
   const { fd, port } = await bind(spec);
   const { pool, logger } = services;
   const identity = spec.kind === 'tcp' ? spec.tls : undefined;
