@@ -318,6 +318,13 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
       case 'oom':
         containers.tell(event.id, { type: 'task.oom' });
         break;
+      case 'resumed':
+        // It may be paused again by now: events come behind the replies.
+        tasks.get(event.id).then(
+          (task) => task?.status === 'running' && containers.tell(event.id, { type: 'task.resumed' }),
+          (error: unknown) => log.warn({ err: error, container: event.id }, 'the state of a resumed container is not known'),
+        );
+        break;
       default:
     }
   });

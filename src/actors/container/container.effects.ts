@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { conflict, internal, isEngineError } from '../../errors/engine-error.js';
 import type { ContainerEffects, StopInput } from './container.effects.types.js';
 import type { ContainerIoRegistry } from './container-io.js';
-import { whileRunning } from './ended-task.js';
+import { thaw, whileRunning } from './ended-task.js';
 import { withState, type ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import { realizeMounts, removeAnonymousVolumes } from './mounts.js';
@@ -117,7 +117,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
 
   async function stop({ record, signal, killAtMs }: StopInput, aborted: AbortSignal): Promise<void> {
     if (!(await deliver(record, signal))) return untilAborted(aborted);
-    if (record.state.status === 'paused') await whileRunning(tasks, record.id, tasks.resume(record.id)).catch(ignoreEnded);
+    if (record.state.status === 'paused') await thaw(tasks, record.id);
     if (signal !== SIGKILL) {
       // A timer holds less than what clients may ask for.
       for (let leftMs = killAtMs - performance.now(); leftMs > 0; leftMs = killAtMs - performance.now()) {
@@ -186,11 +186,6 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
 
 function optional<K extends string, V>(key: K, value: V | undefined): { [P in K]?: V } {
   return value === undefined ? {} : ({ [key]: value } as { [P in K]?: V });
-}
-
-/** The exit is on its way. */
-function ignoreEnded(error: unknown): void {
-  if (!isEngineError(error, 'conflict')) throw error;
 }
 
 /** The exit leaves the state and so ends the wait. */

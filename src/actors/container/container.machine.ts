@@ -220,6 +220,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
                 actions: ({ context, event }) => replies.reject(event.req, conflict(`Container ${context.record.id} is already paused`)),
               },
               'container.unpause': { target: 'unpausing', actions: 'notePauser' },
+              'task.resumed': { target: 'active', actions: 'noteResumed' },
               'container.rewire': { target: '#rewiring', actions: 'noteStopper' },
             },
           },
@@ -261,6 +262,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
               'container.restart': { target: 'stopping', reenter: true, actions: ['noteRestarter', 'planStop'] },
               'container.pause': { actions: 'postpone' },
               'container.unpause': { actions: 'postpone' },
+              'task.resumed': { actions: 'noteResumed' },
               'container.remove': [
                 // A forced removal does not wait for the grace of a stop under way.
                 { guard: 'forced', target: 'stopping', reenter: true, actions: ['noteRemoval', 'planStop'] },

@@ -47,6 +47,8 @@ export type ContainerCommand =
 export type ContainerFact =
   | { readonly type: 'task.exited'; readonly exit: ExitStatus }
   | { readonly type: 'task.oom' }
+  /** Also when we did not ask for it, as after a signal that ends a paused container. */
+  | { readonly type: 'task.resumed' }
   /** A probe of the run that began at `startedAt`. */
   | { readonly type: 'health.probed'; readonly startedAt: string; readonly result: ProbeResult };
 

@@ -115,6 +115,13 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         hooks.emit('oom', context.record);
         return { record: publish(withState(context.record, { oomKilled: true })) };
       }),
+      noteResumed: assign(({ context }) => {
+        if (context.record.state.status !== 'paused') return {};
+        const record = publish(withState(context.record, { status: 'running' }));
+        hooks.saveLater(record);
+        hooks.emit('unpause', record);
+        return { record };
+      }),
       noteProbe: assign(({ context, event }) => {
         if (event.type !== 'health.probed' || event.startedAt !== context.record.state.startedAt) return {};
         const before = context.record.state.health?.status;

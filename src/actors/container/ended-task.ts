@@ -12,8 +12,16 @@ export async function whileRunning<T>(tasks: TaskService, id: string, call: Prom
   }
 }
 
+/** Lets a paused task go on. One that was thawed by somebody else, or has ended, is fine. */
+export async function thaw(tasks: TaskService, id: string): Promise<void> {
+  await tasks.resume(id).catch(async (error: unknown) => {
+    const task = await tasks.get(id);
+    if (task?.status === 'paused' || task?.status === 'pausing') throw error;
+  });
+}
+
 /** False also when the supervisor cannot be asked. */
-export async function hasEnded(tasks: TaskService, id: string): Promise<boolean> {
+async function hasEnded(tasks: TaskService, id: string): Promise<boolean> {
   try {
     const task = await tasks.get(id);
     return task === undefined || task.status === 'stopped';

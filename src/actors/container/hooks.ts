@@ -1,7 +1,7 @@
 /** The container machine's quick calls: views, events, signals. */
 import type { ContainerHooks } from './container.effects.types.js';
 import type { ContainerRecord } from './container.record.js';
-import { hasEnded, whileRunning } from './ended-task.js';
+import { thaw, whileRunning } from './ended-task.js';
 import type { ContainerDeps } from './deps.js';
 import { parseSignal, SIGKILL, signalNumber } from './signals.js';
 import { now } from './timestamps.js';
@@ -24,9 +24,7 @@ export function createContainerHooks(deps: ContainerDeps, publish: ContainerHook
       const stopSignal = signalNumber(record.config.StopSignal ?? '') ?? parseSignal('TERM');
       // A frozen process cannot act on a signal that is meant to end it.
       if (record.state.status === 'paused' && (signal === SIGKILL || signal === stopSignal)) {
-        await deps.tasks.resume(record.id).catch(async (error: unknown) => {
-          if (!(await hasEnded(deps.tasks, record.id))) throw error;
-        });
+        await thaw(deps.tasks, record.id);
       }
     },
     saveLater(record) {
