@@ -4,6 +4,7 @@ import { LiveConfig, type ReloadResult } from './config/live-config.js';
 import type { LoadedConfig } from './config/settings.js';
 import { startEngine, type Engine } from './engine.js';
 import type { Logger } from './ports/logger.js';
+import { ServiceManager } from './service-manager.js';
 import { lockDirectory, type LockedDirectory } from './sys/directory-lock.js';
 import { limitArenas } from './sys/memory.js';
 import { claimPidfile } from './sys/pidfile.js';
@@ -21,11 +22,13 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
   limitArenas();
   process.on('unhandledRejection', (error) => log.error({ err: error }, 'unhandled rejection'));
   let engine: Engine | undefined;
+  let manager: ServiceManager | undefined;
   let signals = 0;
   const onSignal = (signal: string): void => {
     signals++;
     log.info({ signal }, signals === 1 ? 'stopping' : 'already stopping; a third signal ends the daemon at once');
     if (signals >= IMPATIENT_SIGNALS) process.exit(1);
+    manager?.stopping();
     engine?.stop();
   };
   process.on('SIGTERM', () => onSignal('SIGTERM'));
@@ -34,13 +37,25 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
     log.setLevel(level());
     logReload(log, result);
   });
-  process.on('SIGHUP', () => config.reload({ dryRun: false }));
+  let isServing = false;
+  const ready = (status: string): void => manager?.ready(`${status}, serving ${engine?.addresses().join(' ')}`);
+  process.on('SIGHUP', () => {
+    if (isServing) manager?.reloading();
+    const { ok } = config.reload({ dryRun: false });
+    if (isServing) ready(ok ? 'reloaded' : 'reload failed, the configuration stays as it was');
+  });
   const locks: LockedDirectory[] = [];
   try {
+    manager = new ServiceManager(process.env, log);
+    manager.status('starting');
     const pid = await claimPidfile(pidfile);
     try {
       const roots = await lockRoots(config, locks);
-      engine = await startEngine(config, roots, log, () => log.info({ addresses: engine?.addresses() }, 'API listens'));
+      engine = await startEngine(config, roots, manager, log, () => {
+        log.info({ addresses: engine?.addresses() }, 'API listens');
+        isServing = true;
+        ready('started');
+      });
       if (signals > 0) engine.stop();
       const error = await engine.ended;
       if (error) throw error;

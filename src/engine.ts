@@ -71,6 +71,7 @@ import { checkRestartPolicy, validateContainer } from './runtime/validate.js';
 import { openOverlay2 } from './storage/overlay2.js';
 import { releaseWhenIdle } from './sys/memory.js';
 import { emptyDirectory } from './sys/temporary-directory.js';
+import type { ServiceManager } from './service-manager.js';
 import { readRecord, writeRecord } from './storage/record-store.js';
 import { LocalVolumes } from './storage/volumes.js';
 import { createStatsReader } from './stats/reader.js';
@@ -101,10 +102,10 @@ export interface Roots {
  * Puts the daemon together and starts it. `onServing` is called when the listeners are open.
  * @throws EngineError for what is found to be wrong before anything was started.
  */
-export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Roots, log: Logger, onServing: () => void): Promise<Engine> {
+export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Roots, manager: ServiceManager, log: Logger, onServing: () => void): Promise<Engine> {
   // For what a reload cannot change; reloadable options are read from `live.current` at each use.
   const config = live.current;
-  const listeners = new ApiListeners(live, log);
+  const listeners = new ApiListeners(live, manager, log);
   useProxies({ httpProxy: config.httpProxy, httpsProxy: config.httpsProxy, noProxy: config.noProxy });
   const [facts, host] = await Promise.all([readHostFacts(), readHostInfo()]);
   await checkRequirements(config, facts);

@@ -75,11 +75,15 @@ export async function listenOnTcp(host: string, port: number): Promise<{ readonl
   const bound = (server.address() as AddressInfo).port;
   const fd = duplicateFd(handle.fd);
   server.close();
-  // Accepted sockets inherit both: dead peers are noticed, and small replies are not held back.
+  prepareConnections(fd);
+  return { fd, port: bound };
+}
+
+/** What the connections of a tcp listener inherit: dead peers are noticed, and small replies are not held back. */
+export function prepareConnections(fd: number): void {
   for (const [level, name] of [[SOL_SOCKET, SO_KEEPALIVE], [IPPROTO_TCP, TCP_NODELAY]] as const) {
     setsockopt(fd, level, name, Int32Array.of(1), 4);
   }
-  return { fd, port: bound };
 }
 
 /**

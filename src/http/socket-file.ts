@@ -1,0 +1,76 @@
+/** The file of a unix socket that we listen on: nobody else may be there, and it goes when we go. */
+import { chmod, chown, lstat, unlink } from 'node:fs/promises';
+import { connect } from 'node:net';
+import { conflict, invalid } from '../errors/engine-error.js';
+import { closeFd } from '../sys/fd.js';
+import { MAX_UNIX_PATH_BYTES, listenOnUnix } from '../sys/listen-socket.js';
+
+const SOCKET_MODE = 0o660;
+/** Until its group is set a socket file is for its owner only. */
+const INITIAL_MODE = 0o600;
+/** Time for a probed socket to answer a connect; a full backlog counts as alive. */
+const PROBE_MS = 1_000;
+export interface SocketFile {
+  readonly fd: number;
+  /** Deletes the file, unless somebody has put another one in its place. */
+  readonly remove: () => Promise<void>;
+}
+
+/**
+ * Listens on a path, with mode 0660 and the given group. A socket that nobody answers is replaced.
+ * @throws EngineError conflict when somebody does, or when it is no socket; invalid when it is too long; others by errno.
+ */
+export async function openSocketFile(path: string, gid: number | undefined): Promise<SocketFile> {
+  if (Buffer.byteLength(path) > MAX_UNIX_PATH_BYTES) {
+    throw invalid(`cannot listen on ${path}: it is longer than ${MAX_UNIX_PATH_BYTES} bytes`, { code: 'LISTEN' });
+  }
+  await removeStaleSocket(path);
+  const fd = listenOnUnix(path, INITIAL_MODE);
+  try {
+    if (gid !== undefined) await chown(path, -1, gid);
+    await chmod(path, SOCKET_MODE);
+  } catch (error) {
+    closeFd(fd);
+    await unlink(path);
+    throw error;
+  }
+  const ours = await lstat(path);
+  const remove = async (): Promise<void> => {
+    const present = await lstat(path).catch(absent);
+    if (present?.ino === ours.ino && present.dev === ours.dev) await unlink(path).catch(absent);
+  };
+  return { fd, remove };
+}
+
+/** Gone already: whoever deleted it saved us the work. */
+function absent(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOENT') throw error;
+}
+
+/** @throws EngineError conflict when somebody answers there, or when it is no socket. */
+async function removeStaleSocket(path: string): Promise<void> {
+  const present = await lstat(path).catch((error: NodeJS.ErrnoException) => {
+    // Anything but its absence shows again, better told, when the path is bound.
+    void error;
+    return undefined;
+  });
+  if (present === undefined) return;
+  if (!present.isSocket()) throw conflict(`cannot listen on ${path}: it exists and is not a socket`, { code: 'LISTEN' });
+  if (await isAnswered(path)) {
+    throw conflict(`cannot listen on ${path}: another process is listening there`, { code: 'LISTEN' });
+  }
+  await unlink(path);
+}
+
+function isAnswered(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const probe = connect(path);
+    const done = (answered: boolean): void => {
+      probe.destroy();
+      resolve(answered);
+    };
+    probe.setTimeout(PROBE_MS, () => done(true));
+    probe.once('connect', () => done(true));
+    probe.once('error', (error: NodeJS.ErrnoException) => done(error.code !== 'ECONNREFUSED' && error.code !== 'ENOENT'));
+  });
+}
