@@ -40,6 +40,8 @@ async function start(internal = false): Promise<HostNetworks> {
       subnets: [{ subnet: `10.${a}.${b}.0/24`, gateway: '', ipRange: '', auxiliaryAddresses: {} }],
       options: {},
       labels: {},
+      configOnly: false,
+      configFrom: '',
     });
   }
   return networks;

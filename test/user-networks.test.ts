@@ -50,6 +50,8 @@ function request(name: string, changes: Partial<NetworkRequest> = {}): NetworkRe
     subnets: [subnet({ subnet: someSubnet() })],
     options: {},
     labels: {},
+    configOnly: false,
+    configFrom: '',
     ...changes,
   };
 }
@@ -172,9 +174,18 @@ test('bad requests are refused and leave nothing', async () => {
     [request('there'), 'conflict', /^network with name there already exists$/],
     [request('bridge'), 'forbidden', /^operation is not permitted on predefined bridge network/],
     [request(''), 'invalid', /name is empty/],
-    [request('a b'), 'invalid', /invalid network name/],
-    [request('x', { driver: 'weave' }), 'not-found', /plugin not found: weave|weave/],
-    [request('x', { ipam: { driver: 'infoblox', options: {} } }), 'not-found', /infoblox/],
+    [request('x', { driver: 'weave' }), 'not-found', /^plugin "weave" not found$/],
+    [request('x', { ipam: { driver: 'infoblox', options: {} } }), 'not-found', /^plugin "infoblox" not found$/],
+    [request('x', { driver: 'host' }), 'forbidden', /^only one instance of "host" network is allowed$/],
+    [request('x', { driver: 'overlay' }), 'unavailable', /not a swarm manager/],
+    [request('x', { configFrom: 'there' }), 'not-found', /^configuration network "there" does not exist$/],
+    [request('x', { driver: 'macvlan', subnets: [], options: { parent: 'lo' } }), 'invalid', /^loopback interface is not a valid macvlan parent link$/],
+    [request('x', { driver: 'macvlan', subnets: [], options: { parent: 'nowhere' } }), 'invalid', /^invalid subinterface vlan name nowhere, example formatting is eth0\.10$/],
+    [request('x', { driver: 'macvlan', subnets: [], options: { parent: 'nowhere.7' } }), 'invalid', /^failed to find master interface nowhere on the host$/],
+    [request('x', { driver: 'ipvlan', subnets: [], options: { ipvlan_mode: 'l4' } }), 'invalid', /^requested ipvlan mode 'l4' is not valid/],
+    [request('x', { subnets: [subnet({ subnet: own, gateway: `${base}9`, auxiliaryAddresses: { a: `${base}9` } })] }), 'forbidden', /^failed to allocate secondary ip address \(a:/],
+    [request('x', { options: { 'com.engine.network.bridge.host_binding_ipv4': 'nonsense' } }), 'invalid', /host_binding_ipv4 value: nonsense/],
+    [request('x', { options: { 'com.engine.network.container_iface_prefix': '0/' } }), 'invalid', /container_iface_prefix/],
     [request('x', { subnets: [subnet({ subnet: taken })] }), 'forbidden', /Pool overlaps with other one on this address space/],
     [request('x', { subnets: [subnet({ subnet: 'nonsense' })] }), 'invalid', /invalid subnet: nonsense/],
     [request('x', { subnets: [subnet({ subnet: own, gateway: '192.0.2.1' })] }), 'invalid', /gateway 192\.0\.2\.1/],
@@ -185,7 +196,8 @@ test('bad requests are refused and leave nothing', async () => {
     [request('x', { options: { 'com.docker.network.bridge.enable_icc': 'maybe' } }), 'invalid', /enable_icc/],
     [request('x', { options: { 'com.docker.network.bridge.name': 'much-too-long-for-a-link' } }), 'invalid', /invalid bridge name/],
     [request('x', { options: { 'com.docker.network.driver.mtu': '10' } }), 'invalid', /driver\.mtu/],
-    [request('x', { options: { 'com.docker.network.bridge.name': plan.bridge } }), 'forbidden', /conflicts with an existing link/],
+    [request('x', { options: { 'com.docker.network.bridge.name': plan.bridge } }), 'forbidden', /networks have same bridge name$/],
+    [request('x', { options: { 'com.docker.network.bridge.name': 'lo' } }), 'invalid', /^existing interface lo is not a bridge$/],
   ];
   const before = execFileSync('ip', ['-o', 'link'], { encoding: 'utf8' });
   for (const [wrong, kind, pattern] of bad) await assert.rejects(networks.create(wrong), fails(kind, pattern), JSON.stringify(wrong));

@@ -28,6 +28,11 @@ export class AddressPool {
     this.#next = this.#first;
   }
 
+  get hasFree(): boolean {
+    const used = [...this.#taken].filter((value) => value >= this.#first && value <= this.#last).length;
+    return BigInt(used) < this.#last - this.#first + 1n;
+  }
+
   /** The next free address. Throws unavailable when there is none. */
   allocate(): string {
     // Only what is taken is passed over: the walk is as long as the pool is full, not as the subnet is large.

@@ -2,54 +2,33 @@
 import { randomBytes } from 'node:crypto';
 import { unavailable } from '../errors/engine-error.js';
 import type { Link, LinkAddress, Netlink } from '../sys/route-netlink.js';
-import { AddressPool } from './address-pool.js';
+import type { AddressPlan } from './address-space.js';
+import type { ContainerEnd, Medium } from './attachable-network.js';
 import type { BridgeRules } from './firewall-rules.js';
-import { familyOf, formatSubnet, type Family, type Subnet } from './subnet.js';
-
-export interface AddressPlan {
-  readonly subnet: Subnet;
-  /** The bridge's own; '' for none. */
-  readonly bridgeAddress: string;
-  /** Where containers send what is for others; '' for nowhere. */
-  readonly gateway: string;
-  /** What containers get addresses from. */
-  readonly range: Subnet;
-  /** Addresses in use by others. */
-  readonly reserved: readonly string[];
-}
+import { formatSubnet, type Family } from './subnet.js';
 
 export interface BridgePlan {
   readonly link: string;
   readonly mtu: number;
   readonly interContainer: boolean;
   readonly masquerade: boolean;
+  /** Source address of what leaves, by family, in place of the one that the kernel chooses. */
+  readonly sources: Readonly<Partial<Record<Family, string>>>;
   /** No way in or out. */
   readonly internal: boolean;
+  /** The bridge may send frames back where they came from. */
+  readonly hairpin: boolean;
   /** At most one for each family. */
   readonly addresses: readonly AddressPlan[];
 }
 
-interface Space {
-  readonly plan: AddressPlan;
-  readonly pool: AddressPool;
-}
-
 /** A bridge that is up. */
-export class Bridge {
-  readonly #spaces: ReadonlyMap<Family, Space>;
-
+export class Bridge implements Medium {
   private constructor(
     readonly plan: BridgePlan,
     readonly index: number,
-  ) {
-    this.#spaces = new Map(
-      plan.addresses.map((addresses) => {
-        const pool = new AddressPool(addresses.subnet, addresses.range);
-        for (const address of new Set([addresses.bridgeAddress, addresses.gateway, ...addresses.reserved])) if (address !== '') pool.reserve(address);
-        return [addresses.subnet.family, { plan: addresses, pool }];
-      }),
-    );
-  }
+    private readonly netlink: Netlink,
+  ) {}
 
   /** Makes the bridge or takes the one that is there. `isOurs`: its old addresses and MTU may be changed. */
   static async open(plan: BridgePlan, netlink: Netlink, existing: Link | undefined, isOurs: boolean): Promise<Bridge> {
@@ -57,7 +36,7 @@ export class Bridge {
     if (!existing) await netlink.createBridge({ name: plan.link, mac: randomMac(), mtu: plan.mtu, linkLocal });
     const index = existing?.index ?? netlink.indexOf(plan.link);
     if (index === undefined) throw unavailable(`the bridge ${plan.link} vanished while it was made`);
-    const wanted: LinkAddress[] = plan.addresses.filter(({ bridgeAddress }) => bridgeAddress !== '').map(({ bridgeAddress, subnet }) => ({ ip: bridgeAddress, prefixLength: subnet.prefixLength }));
+    const wanted: LinkAddress[] = plan.addresses.filter(({ hostAddress }) => hostAddress !== '').map(({ hostAddress, subnet }) => ({ ip: hostAddress, prefixLength: subnet.prefixLength }));
     if (existing && isOurs) {
       if (existing.mtu !== plan.mtu) await netlink.setMtu(index, plan.mtu);
       for (const old of await netlink.addresses()) {
@@ -66,39 +45,21 @@ export class Bridge {
       }
     }
     await netlink.configure(index, { addresses: wanted, gateways: [], linkLocal });
-    return new Bridge(plan, index);
+    return new Bridge(plan, index, netlink);
   }
 
   get families(): Family[] {
-    return [...this.#spaces.keys()];
+    return this.plan.addresses.map(({ subnet }) => subnet.family);
   }
 
   get rules(): BridgeRules {
-    const { link, interContainer, masquerade, internal } = this.plan;
-    return { bridge: link, subnets: Object.fromEntries(this.plan.addresses.map(({ subnet }) => [subnet.family, formatSubnet(subnet)])), interContainer, masquerade, internal };
+    const { link, interContainer, masquerade, sources, internal } = this.plan;
+    return { bridge: link, subnets: Object.fromEntries(this.plan.addresses.map(({ subnet }) => [subnet.family, formatSubnet(subnet)])), interContainer, masquerade, sources, internal };
   }
 
-  prefixLength(family: Family): number {
-    return this.#spaces.get(family)?.plan.subnet.prefixLength ?? 0;
-  }
-
-  /** '' where containers have none. */
-  gateway(family: Family): string {
-    return this.#spaces.get(family)?.plan.gateway ?? '';
-  }
-
-  /** An address; '' where the network has none of the family. Throws unavailable, invalid or conflict. */
-  allocate(family: Family, wanted: string | undefined): string {
-    const space = this.#spaces.get(family);
-    if (!space) return '';
-    if (wanted === undefined) return space.pool.allocate();
-    space.pool.reserve(wanted);
-    return wanted;
-  }
-
-  /** Takes an address back; '' is none. */
-  release(address: string): void {
-    if (address !== '') this.#spaces.get(familyOf(address))?.pool.release(address);
+  plug({ hostName, name, mac, netnsFd }: ContainerEnd): Promise<void> {
+    const { mtu, hairpin, interContainer } = this.plan;
+    return this.netlink.createVeth({ name: hostName, bridgeIndex: this.index, mtu, hairpin, isolated: !interContainer, peer: { name, mac, netnsFd } });
   }
 }
 

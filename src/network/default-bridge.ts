@@ -2,7 +2,8 @@
 import { isIP } from 'node:net';
 import { conflict, invalid } from '../errors/engine-error.js';
 import type { Link, Netlink } from '../sys/route-netlink.js';
-import type { AddressPlan, BridgePlan } from './bridge.js';
+import type { AddressPlan } from './address-space.js';
+import type { BridgePlan } from './bridge.js';
 import { firstAddress, freeSubnet, hostSubnets, localSubnet, type PoolOption } from './free-subnet.js';
 import { contains, covers, familyOf, formatSubnet, overlaps, parseSubnet, subnetAround, toNumber, type Family, type Subnet } from './subnet.js';
 
@@ -31,7 +32,7 @@ interface Own {
  * Where nothing is said, the addresses that the bridge has already stay; else the first block that nobody uses.
  * @throws EngineError invalid naming the option; conflict when the subnet is in use on this host.
  */
-export async function planDefaultBridge(options: BridgeOptions, pools: readonly PoolOption[], netlink: Netlink, existing: Link | undefined, networkId: string): Promise<BridgePlan> {
+export async function planDefaultBridge(options: BridgeOptions, pools: readonly PoolOption[], netlink: Netlink, existing: Link | undefined, networkId: string, hairpin: boolean): Promise<BridgePlan> {
   const host = await hostSubnets(netlink, existing?.index);
   const others = [...host.addresses, ...host.routes];
   const current = existing ? (await netlink.addresses()).filter(({ linkIndex, ip }) => linkIndex === existing.index && !ip.startsWith('fe80:')) : [];
@@ -51,7 +52,7 @@ export async function planDefaultBridge(options: BridgeOptions, pools: readonly 
     const clash = host.addresses.find((other) => overlaps(other, subnet));
     if (clash) throw conflict(`the subnet ${formatSubnet(subnet)} of bridge ${options.name} overlaps with ${formatSubnet(clash)} of this host; choose another one with --${subnet.family === 4 ? 'bip' : 'bip6'}`);
   }
-  return { link: options.name, mtu: options.mtu, interContainer: options.icc, masquerade: options.ipMasq, internal: false, addresses: plans };
+  return { link: options.name, mtu: options.mtu, interContainer: options.icc, masquerade: options.ipMasq, sources: {}, internal: false, hairpin, addresses: plans };
 }
 
 /** Without a bip, a fixed-cidr that is in no pool says which subnet is meant. */
@@ -77,5 +78,5 @@ function addressPlan({ address, subnet }: Own, rangeField: string, rangeText: st
   const range = rangeText === '' ? subnet : parseSubnet(rangeText, rangeField, subnet.family);
   if (!covers(subnet, range) && !covers(range, subnet)) throw invalid(`invalid ${rangeField}: ${rangeText} is not inside the bridge's subnet ${formatSubnet(subnet)}`);
   if (gateway !== '' && (isIP(gateway) === 0 || !contains(subnet, gateway))) throw invalid(`invalid ${gatewayField}: ${gateway} is not an address inside the bridge's subnet ${formatSubnet(subnet)}`);
-  return { subnet, bridgeAddress: address, gateway: gateway || address, range, reserved: [] };
+  return { subnet, hostAddress: address, gateway: gateway || address, range, reserved: [] };
 }

@@ -7,29 +7,20 @@ import type { Logger } from '../ports/logger.js';
 import type { AttachRequest, AttachResult, Endpoint, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
 import { createNetns, inNetns, listNetns, removeNetns } from '../sys/netns.js';
 import { Netlink } from '../sys/route-netlink.js';
-import type { Bridge } from './bridge.js';
+import type { AttachableNetwork, Publishing } from './attachable-network.js';
 import { Resolvers } from './dns/resolvers.js';
 import type { PortRule } from './firewall-rules.js';
 import type { Firewall } from './firewall.js';
 import { holdPort, type HeldPort } from './port-holder.js';
+import type { Family } from './subnet.js';
 
 export interface EndpointOptions {
   readonly netlink: Netlink;
   readonly firewall: Firewall;
   readonly userlandProxy: boolean;
-  /** Host address for published ports that name none. */
-  readonly publishIp: string;
   /** Directory of the namespaces' mounts. */
   readonly netnsRoot: string;
   readonly log: Logger;
-}
-
-/** A network that containers can be attached to. */
-export interface AttachableNetwork {
-  readonly summary: NetworkSummary;
-  readonly bridge: Bridge;
-  /** Families in which containers may choose their address: a client has chosen the subnet. */
-  readonly staticAddresses: boolean;
 }
 
 interface Attachment {
@@ -102,27 +93,27 @@ export class Endpoints {
   }
 
   async attach(network: AttachableNetwork, request: AttachRequest): Promise<AttachResult> {
-    const { bridge, summary } = network;
+    const { space, summary } = network;
     for (const address of [request.ipv4, request.ipv6]) if (address !== undefined && !network.staticAddresses) throw staticAddressRefused(summary);
     const endpointId = randomBytes(32).toString('hex');
     const undo: Undo[] = [];
     try {
-      const ipv4 = bridge.allocate(4, request.ipv4);
-      undo.push(() => bridge.release(ipv4));
-      const ipv6 = bridge.allocate(6, request.ipv6);
-      undo.push(() => bridge.release(ipv6));
+      const ipv4 = space.lease(4, request.ipv4);
+      undo.push(() => space.release(ipv4.address));
+      const ipv6 = space.lease(6, request.ipv6);
+      undo.push(() => space.release(ipv6.address));
       const endpoint: Endpoint = {
         networkId: summary.id,
         networkName: summary.name,
         endpointId,
-        macAddress: request.macAddress ?? macFor(ipv4),
-        ipv4,
-        ipv4PrefixLength: bridge.prefixLength(4),
-        gateway: bridge.gateway(4),
-        ipv6,
-        ipv6PrefixLength: bridge.prefixLength(6),
-        ipv6Gateway: bridge.gateway(6),
-        interfaceName: this.#freeInterface(request.containerId),
+        macAddress: network.sharesMac ? '' : (request.macAddress ?? macFor(ipv4.address)),
+        ipv4: ipv4.address,
+        ipv4PrefixLength: ipv4.prefixLength,
+        gateway: ipv4.gateway,
+        ipv6: ipv6.address,
+        ipv6PrefixLength: ipv6.prefixLength,
+        ipv6Gateway: ipv6.gateway,
+        interfaceName: this.#freeInterface(request.containerId, network.interfacePrefix),
         aliases: request.aliases,
         dnsNames: request.dnsNames,
         links: request.links ?? {},
@@ -151,23 +142,15 @@ export class Endpoints {
     }
   }
 
-  /** Makes the pair of links and configures the container's end. */
-  async #link({ containerId, endpoint, network: { bridge } }: Attachment, undo: Undo[]): Promise<void> {
+  /** Makes the link and configures the container's end. */
+  async #link({ containerId, endpoint, network: { medium } }: Attachment, undo: Undo[]): Promise<void> {
     const inside = this.#inside(containerId);
     const { interfaceName } = endpoint;
-    const name = hostLink(endpoint.endpointId);
+    const hostName = hostLink(endpoint.endpointId);
     const netnsFd = openSync(this.sandboxPath(containerId), 'r');
     try {
-      undo.push(() => this.options.netlink.deleteLinks([name]));
-      await this.options.netlink.createVeth({
-        name,
-        bridgeIndex: bridge.index,
-        mtu: bridge.plan.mtu,
-        // Frames come back to where they were sent from when the host translates a container's way to itself.
-        hairpin: !this.options.userlandProxy,
-        isolated: !bridge.plan.interContainer,
-        peer: { name: interfaceName, mac: Buffer.from(endpoint.macAddress.replaceAll(':', ''), 'hex'), netnsFd },
-      });
+      undo.push(() => this.#unplug(containerId, interfaceName));
+      await medium.plug({ hostName, name: interfaceName, mac: Buffer.from(endpoint.macAddress.replaceAll(/[:-]/g, ''), 'hex'), netnsFd });
       const index = inside.indexOf(interfaceName);
       if (index === undefined) throw internal(`interface ${interfaceName} vanished from the namespace`);
       await inside.configure(index, {
@@ -193,9 +176,9 @@ export class Endpoints {
     return inside;
   }
 
-  #freeInterface(containerId: string): string {
+  #freeInterface(containerId: string, prefix: string): string {
     const used = new Set([...this.#attachments.values()].filter((attachment) => attachment.containerId === containerId).map(({ endpoint }) => endpoint.interfaceName));
-    for (let number = 0; ; number++) if (!used.has(`eth${number}`)) return `eth${number}`;
+    for (let number = 0; ; number++) if (!used.has(`${prefix}${number}`)) return `${prefix}${number}`;
   }
 
   #name({ containerId, endpoint, network }: Attachment, nameservers: readonly string[]): Promise<void> {
@@ -208,10 +191,29 @@ export class Endpoints {
       .filter((attachment) => attachment.containerId === containerId)
       .map(({ endpoint }) => endpoint)
       .sort((a, b) => compareWaysOut({ name: a.networkName, gatewayPriority: a.gatewayPriority }, { name: b.networkName, gatewayPriority: b.gatewayPriority }));
-    return (['gateway', 'ipv6Gateway'] as const).flatMap((field) => {
-      const best = ranked.find((endpoint) => endpoint[field] !== '');
-      return best ? [{ endpoint: best, gateway: best[field] }] : [];
+    return ([4, 6] as const).flatMap((family) => {
+      for (const endpoint of ranked) {
+        const gateway = this.#gateway(endpoint, family);
+        if (gateway !== '') return [{ endpoint, gateway }];
+      }
+      return [];
     });
+  }
+
+  /** Where a family leaves over an endpoint: an address, the unspecified one for the link itself, '' for nowhere. */
+  #gateway({ endpointId, gateway, ipv4, ipv6, ipv6Gateway }: Endpoint, family: Family): string {
+    const [own, next, unspecified] = family === 4 ? [ipv4, gateway, '0.0.0.0'] : [ipv6, ipv6Gateway, '::'];
+    return next === '' && own !== '' && this.#attachments.get(endpointId)?.network.onLink === true ? unspecified : next;
+  }
+
+  /** Deletes a link inside a sandbox, and so its other end. */
+  async #unplug(containerId: string, interfaceName: string): Promise<void> {
+    const inside = this.#inside(containerId);
+    try {
+      await inside.deleteLinks([interfaceName]);
+    } finally {
+      inside.close();
+    }
   }
 
   async publish({ endpointId }: Endpoint, ports: readonly PortRequest[]): Promise<readonly PublishedPort[]> {
@@ -232,10 +234,10 @@ export class Endpoints {
   }
 
   async #publish(attachment: Attachment, ports: readonly PortRequest[]): Promise<void> {
-    const { bridge } = attachment.network;
-    if (bridge.plan.internal || ports.length === 0) return;
-    attachment.held = this.#hold(attachment.endpoint, ports);
-    attachment.rules = rulesOf(attachment.held, bridge);
+    const { publishing } = attachment.network;
+    if (!publishing || ports.length === 0) return;
+    attachment.held = this.#hold(attachment.endpoint, publishing, ports);
+    attachment.rules = rulesOf(attachment.held, publishing);
     await this.options.firewall.publish(attachment.rules);
   }
 
@@ -248,11 +250,10 @@ export class Endpoints {
   }
 
   /** Holds every wanted port or none. */
-  #hold({ endpointId, ipv4, ipv6, dnsNames }: Endpoint, ports: readonly PortRequest[]): HeldPort[] {
+  #hold({ endpointId, ipv4, ipv6, dnsNames }: Endpoint, { address }: Publishing, ports: readonly PortRequest[]): HeldPort[] {
     const held: HeldPort[] = [];
-    const anywhere = this.options.publishIp === '0.0.0.0' ? '' : this.options.publishIp;
     try {
-      for (const port of ports) held.push(...holdPort({ ...port, hostIp: port.hostIp || anywhere }, { ipv4, ipv6 }, this.options.userlandProxy));
+      for (const port of ports) held.push(...holdPort({ ...port, hostIp: port.hostIp || address }, { ipv4, ipv6 }, this.options.userlandProxy));
       return held;
     } catch (error) {
       for (const port of held) port.release();
@@ -270,8 +271,8 @@ export class Endpoints {
     this.#attachments.delete(endpointId);
     const { network, endpoint } = attachment;
     this.#resolvers.leave(containerId, endpoint);
-    network.bridge.release(endpoint.ipv4);
-    network.bridge.release(endpoint.ipv6);
+    network.space.release(endpoint.ipv4);
+    network.space.release(endpoint.ipv6);
     // Nobody waits for the rules.
     this.#unpublish(attachment).catch((error: unknown) => this.options.log.error({ err: error, container: containerId }, 'rules of published ports are not removed'));
     if (this.#leaving.push(hostLink(endpointId)) === 1) setTimeout(() => this.#sweep(), TEARDOWN_MS).unref();
@@ -288,8 +289,8 @@ export class Endpoints {
   async disconnect(containerId: string, endpoint: Endpoint): Promise<void> {
     const before = this.#waysOut(containerId);
     this.detach(containerId, endpoint);
-    await this.options.netlink.deleteLinks([hostLink(endpoint.endpointId)]);
-    const changed = this.#waysOut(containerId).filter(({ gateway }) => !before.some((way) => way.gateway === gateway));
+    await this.#unplug(containerId, endpoint.interfaceName);
+    const changed = this.#waysOut(containerId).filter(({ endpoint: next, gateway }) => !before.some((way) => way.endpoint === next && way.gateway === gateway));
     if (changed.length === 0) return;
     const inside = this.#inside(containerId);
     try {
@@ -305,25 +306,25 @@ export class Endpoints {
   /** Takes over what a container that survived the daemon has. */
   async adopt(network: AttachableNetwork, containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers: readonly string[]): Promise<void> {
     if (this.#attachments.has(endpoint.endpointId)) return;
-    const { bridge } = network;
+    const { space, publishing } = network;
     const report = (error: unknown, message: string): void => this.options.log.error({ err: error, container: containerId }, message);
     for (const [family, address] of [[4, endpoint.ipv4], [6, endpoint.ipv6]] as const) {
       if (address === '') continue;
       try {
-        bridge.allocate(family, address);
+        space.lease(family, address);
       } catch (error) {
         report(error, 'the address of a running container is not of its network any more');
       }
     }
     const held: HeldPort[] = [];
-    for (const port of ports) {
+    for (const port of publishing ? ports : []) {
       try {
         held.push(...holdPort(port, endpoint, this.options.userlandProxy));
       } catch (error) {
         report(error, 'a published port was taken while the daemon was away');
       }
     }
-    const rules = rulesOf(held, bridge);
+    const rules = publishing ? rulesOf(held, publishing) : [];
     const attachment: Attachment = { containerId, endpoint, network, held, rules };
     this.#attachments.set(endpoint.endpointId, attachment);
     const named = network.summary.hasNames ? this.#name(attachment, nameservers) : undefined;
@@ -355,10 +356,10 @@ function hostLink(endpointId: string): string {
 }
 
 /** Translations of the ports that the kernel can translate: both addresses of one family. */
-function rulesOf(held: readonly HeldPort[], { plan }: Bridge): PortRule[] {
+function rulesOf(held: readonly HeldPort[], { link }: Publishing): PortRule[] {
   return held
     .filter(({ port, containerIp }) => port.hostIp.includes(':') === containerIp.includes(':'))
-    .map(({ port, containerIp }) => ({ bridge: plan.link, protocol: port.protocol, hostIp: port.hostIp, hostPort: port.hostPort, containerIp, containerPort: port.containerPort }));
+    .map(({ port, containerIp }) => ({ bridge: link, protocol: port.protocol, hostIp: port.hostIp, hostPort: port.hostPort, containerIp, containerPort: port.containerPort }));
 }
 
 /** The locally administered address that belongs to an IPv4 address: peers' ARP caches stay right when it is reused. */

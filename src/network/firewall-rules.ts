@@ -13,6 +13,8 @@ export interface BridgeRules {
   /** CIDR by family. */
   readonly subnets: Readonly<Partial<Record<Family, string>>>;
   readonly masquerade: boolean;
+  /** Source addresses of what leaves, by family; without, the one of the link that it leaves by. */
+  readonly sources: Readonly<Partial<Record<Family, string>>>;
   /** Containers on it may reach each other. */
   readonly interContainer: boolean;
   /** No way in or out. */
@@ -92,8 +94,8 @@ export function chainsOf({ tag, userlandProxy, bridges, ports }: Ruleset, family
     {
       table: 'nat',
       name: names.snat,
-      rules: here.flatMap(({ bridge, subnet, masquerade, internal }) => [
-        ...(masquerade && !internal ? [`-s ${subnet} ! -o ${bridge} -j MASQUERADE`] : []),
+      rules: here.flatMap(({ bridge, subnet, masquerade, sources, internal }) => [
+        ...(masquerade && !internal ? [`-s ${subnet} ! -o ${bridge} -j ${sources[family] === undefined ? 'MASQUERADE' : `SNAT --to-source ${sources[family]}`}`] : []),
         // A container that reaches itself or a neighbour through the host's port must see answers from there.
         ...(internal ? [] : [`-s ${subnet} -o ${bridge} -m conntrack --ctstate DNAT -j MASQUERADE`]),
         ...(userlandProxy || internal || family === 6 ? [] : [`-o ${bridge} -m addrtype --src-type LOCAL -j MASQUERADE`]),

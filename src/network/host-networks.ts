@@ -2,24 +2,23 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { conflict, forbidden, internal, notFound } from '../errors/engine-error.js';
 import type { AttachRequest, AttachResult, Endpoint, NetworkDriver, NetworkRequest, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
-import { Netlink, type Link } from '../sys/route-netlink.js';
-import { Bridge, type BridgePlan } from './bridge.js';
+import { Netlink } from '../sys/route-netlink.js';
+import type { AttachableNetwork } from './attachable-network.js';
+import { Bridge } from './bridge.js';
 import { planDefaultBridge, type BridgeOptions } from './default-bridge.js';
-import { compareWaysOut, Endpoints, type AttachableNetwork, type EndpointOptions, type WayOut } from './endpoints.js';
+import { compareWaysOut, Endpoints, type EndpointOptions, type WayOut } from './endpoints.js';
 import { Firewall } from './firewall.js';
-import { enableForwarding, routeLoopback } from './forwarding.js';
 import { hostSubnets, type PoolOption } from './free-subnet.js';
 import { readHostDns, type HostDns } from './host-dns.js';
-import { bridgePlan, checkRequest, settleNetwork } from './network-plan.js';
+import { type MakerOptions, NetworkMaker, type OpenOptions } from './network-maker.js';
+import { checkRequest, settleNetwork } from './network-plan.js';
 import { formatSubnet, parseSubnet, type Family } from './subnet.js';
 
-export interface NetworkOptions extends Omit<EndpointOptions, 'netlink' | 'firewall'> {
+export interface NetworkOptions extends Omit<EndpointOptions & MakerOptions, 'netlink' | 'firewall'> {
   /** Undefined: no default bridge (`--bridge none`). */
   readonly bridge: BridgeOptions | undefined;
-  readonly iptables: boolean;
-  readonly ip6tables: boolean;
-  readonly ipForward: boolean;
-  readonly ipForwardNoDrop: boolean;
+  /** Host address of ports on the default bridge that name none. */
+  readonly publishIp: string;
   readonly addressPools: readonly PoolOption[];
   /** Options of new networks by driver. */
   readonly defaultNetworkOptions: Readonly<Record<string, Readonly<Record<string, string>>>>;
@@ -34,10 +33,9 @@ interface Identity {
   readonly created: string;
 }
 
-/** A network that a user made: `chosen` when he chose its subnet, so that he may choose addresses in it. */
-interface UserNetwork {
+/** A network that a user made. */
+interface UserNetwork extends OpenOptions {
   readonly summary: NetworkSummary;
-  readonly chosen: boolean;
 }
 
 type Identities = Readonly<Record<'bridge' | 'host' | 'none', Identity>> & {
@@ -57,9 +55,10 @@ export class HostNetworks implements NetworkDriver {
   readonly #netlink = new Netlink();
   readonly #firewall: Firewall;
   readonly #endpoints: Endpoints;
+  readonly #maker: NetworkMaker;
   /** By network ID: the predefined ones first. */
   readonly #summaries = new Map<string, NetworkSummary>();
-  /** Those with a bridge, by network ID. */
+  /** Those that containers get links to, by network ID. */
   readonly #attachable = new Map<string, AttachableNetwork>();
   #identities: Identities | undefined;
   /** Networks are made and removed one after another: each looks at what the others have. */
@@ -71,27 +70,24 @@ export class HostNetworks implements NetworkDriver {
   constructor(private readonly options: NetworkOptions) {
     const families: readonly Family[] = !options.iptables ? [] : options.ip6tables ? [4, 6] : [4];
     this.#firewall = new Firewall({ tag: options.bridge?.name ?? `none-${createHash('sha256').update(options.netnsRoot).digest('hex').slice(0, 8)}`, families, userlandProxy: options.userlandProxy, log: options.log });
+    this.#maker = new NetworkMaker({ ...options, netlink: this.#netlink, firewall: this.#firewall });
     this.#endpoints = new Endpoints({ ...options, netlink: this.#netlink, firewall: this.#firewall });
   }
 
   async start(): Promise<void> {
     const [ids] = await Promise.all([this.#loadIdentities(), this.#firewall.open()]);
     const { bridge: wanted } = this.options;
-    if (wanted) {
-      const bridge = await this.#openDefault(wanted, ids);
-      const subnets = bridge.plan.addresses.map(({ subnet, gateway }) => ({ subnet: formatSubnet(subnet), gateway, ipRange: '', auxiliaryAddresses: {} }));
-      const summary = { ...predefined('bridge', 'bridge', ids.bridge), enableIpv6: wanted.ipv6, subnets, options: bridgeLabels(wanted) };
-      this.#summaries.set(summary.id, summary);
-      this.#attachable.set(summary.id, { summary, bridge, staticAddresses: false });
-    }
+    if (wanted) await this.#openDefault(wanted, ids);
     for (const summary of [predefined('host', 'host', ids.host), predefined('none', 'null', ids.none)]) this.#summaries.set(summary.id, summary);
     const links = await this.#netlink.links();
     await Promise.all(
-      (ids.networks ?? []).map(async ({ summary, chosen }) => {
+      (ids.networks ?? []).map(async (network) => {
+        const { summary } = network;
         this.#summaries.set(summary.id, summary);
-        const plan = bridgePlan(summary);
-        await this.#openBridge(summary, plan, links.find(({ name }) => name === plan.link), chosen).catch((error: unknown) =>
-          this.options.log.error({ err: error, network: summary.name }, 'a network cannot be made again; containers cannot be attached to it'),
+        if (summary.configOnly) return;
+        await this.#maker.open(summary, network, links).then(
+          (opened) => this.#attachable.set(summary.id, opened),
+          (error: unknown) => this.options.log.error({ err: error, network: summary.name }, 'a network cannot be made again; containers cannot be attached to it'),
         );
       }),
     );
@@ -100,36 +96,18 @@ export class HostNetworks implements NetworkDriver {
     }, ADOPTION_MS).unref();
   }
 
-  async #openDefault(wanted: BridgeOptions, ids: Identities): Promise<Bridge> {
+  async #openDefault(wanted: BridgeOptions, ids: Identities): Promise<void> {
+    const { addressPools, publishIp, userlandProxy } = this.options;
     const existing = (await this.#netlink.links()).find(({ name }) => name === wanted.name);
     this.#isBridgeOurs = !existing || ids.made === wanted.name;
-    const plan = await planDefaultBridge(wanted, this.options.addressPools, this.#netlink, existing, ids.bridge.id);
+    const plan = await planDefaultBridge(wanted, addressPools, this.#netlink, existing, ids.bridge.id, !userlandProxy);
     // Noted before it is made: a crash in between must not leave a bridge that nobody owns.
     if (this.#isBridgeOurs && ids.made !== wanted.name) await this.#save({ ...ids, made: wanted.name });
     const bridge = await Bridge.open(plan, this.#netlink, existing, this.#isBridgeOurs);
-    await this.#admit(bridge);
-    return bridge;
-  }
-
-  /** Makes the bridge of a user's network, or takes the one that an earlier run has left. */
-  async #openBridge(summary: NetworkSummary, plan: BridgePlan, existing: Link | undefined, staticAddresses: boolean): Promise<void> {
-    const bridge = await Bridge.open(plan, this.#netlink, existing, true);
-    try {
-      await this.#admit(bridge);
-    } catch (error) {
-      if (!existing) await this.#netlink.deleteLinks([plan.link]);
-      throw error;
-    }
-    this.#attachable.set(summary.id, { summary, bridge, staticAddresses });
-  }
-
-  /** Lets packets pass as the network wants it. */
-  async #admit(bridge: Bridge): Promise<void> {
-    const { iptables, ip6tables, ipForward, ipForwardNoDrop, userlandProxy } = this.options;
-    await this.#firewall.setBridge(bridge.rules);
-    // After the rules that keep containers away from the host's own services.
-    if (!userlandProxy && iptables && !bridge.plan.internal) await routeLoopback(bridge.plan.link);
-    if (ipForward) for (const family of bridge.families) await enableForwarding(family, !ipForwardNoDrop && iptables && (family === 4 || ip6tables));
+    const subnets = plan.addresses.map(({ subnet, gateway }) => ({ subnet: formatSubnet(subnet), gateway, ipRange: '', auxiliaryAddresses: {} }));
+    const summary = { ...predefined('bridge', 'bridge', ids.bridge), enableIpv6: wanted.ipv6, subnets, options: bridgeLabels(wanted, publishIp) };
+    this.#summaries.set(summary.id, summary);
+    this.#attachable.set(summary.id, await this.#maker.admit(summary, bridge, false));
   }
 
   async #loadIdentities(): Promise<Identities> {
@@ -153,11 +131,16 @@ export class HostNetworks implements NetworkDriver {
     this.#endpoints.close();
     if (this.#endpoints.isIdle) {
       await this.#firewall.remove();
-      const bridges = [...this.#attachable.values()].filter(({ summary }) => summary.name !== 'bridge' || this.#isBridgeOurs);
-      await this.#netlink.deleteLinks(bridges.map(({ bridge }) => bridge.plan.link));
+      await this.#netlink.deleteLinks([...this.#attachable.values()].filter((network) => !this.#isForeign(network)).map(({ link }) => link));
     }
     this.#firewall.close();
     this.#netlink.close();
+  }
+
+  /** Whether the link on the host is somebody else's. */
+  #isForeign({ summary }: AttachableNetwork): boolean {
+    if (summary.name === 'bridge') return !this.#isBridgeOurs;
+    return this.#loaded().networks?.find((network) => network.summary.id === summary.id)?.foreign === true;
   }
 
   list(): readonly NetworkSummary[] {
@@ -174,33 +157,59 @@ export class HostNetworks implements NetworkDriver {
     return first;
   }
 
-  create(request: NetworkRequest): Promise<NetworkSummary> {
+  create(wanted: NetworkRequest): Promise<NetworkSummary> {
     return this.#inTurn(async () => {
-      if (PREDEFINED.has(request.name)) throw forbidden(`operation is not permitted on predefined ${request.name} network `, { code: 'PREDEFINED_NETWORK' });
+      if (PREDEFINED.has(wanted.name)) throw forbidden(`operation is not permitted on predefined ${wanted.name} network `, { code: 'PREDEFINED_NETWORK' });
+      const request = wanted.configFrom === '' ? wanted : this.#configured(wanted);
       checkRequest(request);
       if (this.list().some(({ name }) => name === request.name)) throw conflict(`network with name ${request.name} already exists`, { code: 'NETWORK_EXISTS' });
+      const id = randomBytes(32).toString('hex');
+      const created = new Date().toISOString();
+      const chosen = request.subnets.some(({ subnet }) => subnet !== '');
+      if (request.configOnly) {
+        const summary = { ...request, driver: 'null', id, created, hasNames: false };
+        await this.#note({ summary, chosen, foreign: false });
+        return summary;
+      }
       const host = await hostSubnets(this.#netlink);
-      const summary = settleNetwork(request, randomBytes(32).toString('hex'), new Date().toISOString(), {
+      const others = this.list().filter(({ configOnly }) => !configOnly);
+      const summary = settleNetwork(request, id, created, {
         pools: this.options.addressPools,
-        networks: [...this.#summaries.values()].flatMap(({ subnets }) => subnets.map(({ subnet }) => parseSubnet(subnet, 'subnet'))),
+        networks: others.flatMap(({ subnets }) => subnets.map(({ subnet }) => parseSubnet(subnet, 'subnet'))),
         host: [...host.addresses, ...host.routes],
         defaultOptions: this.options.defaultNetworkOptions[request.driver] ?? {},
       });
-      const plan = bridgePlan(summary);
-      if (this.#netlink.indexOf(plan.link) !== undefined) throw forbidden(`cannot create network ${summary.id} (${plan.link}): conflicts with an existing link of that name`, { code: 'LINK_EXISTS' });
-      const chosen = request.subnets.some(({ subnet }) => subnet !== '');
+      const links = await this.#netlink.links();
+      const network = { summary, chosen, foreign: this.#maker.isForeign(summary, links, others) };
       const before = this.#loaded();
       // Noted before it is made, as the default bridge is.
-      await this.#save({ ...before, networks: [...(before.networks ?? []), { summary, chosen }] });
+      await this.#note(network);
       try {
-        await this.#openBridge(summary, plan, undefined, chosen);
+        this.#attachable.set(id, await this.#maker.open(summary, network, links));
       } catch (error) {
+        this.#summaries.delete(id);
         await this.#save(before);
         throw error;
       }
-      this.#summaries.set(summary.id, summary);
       return summary;
     });
+  }
+
+  async #note(network: UserNetwork): Promise<void> {
+    const before = this.#loaded();
+    await this.#save({ ...before, networks: [...(before.networks ?? []), network] });
+    this.#summaries.set(network.summary.id, network.summary);
+  }
+
+  /** A request with the configuration that it takes over from another network. */
+  #configured(request: NetworkRequest): NetworkRequest {
+    const source = this.list().find(({ name, id, configOnly }) => configOnly && (name === request.configFrom || id === request.configFrom));
+    if (!source) throw notFound(`configuration network "${request.configFrom}" does not exist`, { code: 'NO_SUCH_NETWORK' });
+    if (request.subnets.length > 0 || Object.keys(request.options).length > 0 || Object.keys(request.labels).length > 0 || request.enableIpv6) {
+      throw forbidden('user supplied configurations are not supported if the network depends on a configuration network', { code: 'CONFIG_FROM' });
+    }
+    const { enableIpv4, enableIpv6, ipam, subnets, options, labels } = source;
+    return { ...request, enableIpv4, enableIpv6, ipam, subnets, options, labels, configFrom: source.name };
   }
 
   remove(nameOrId: string): Promise<NetworkSummary> {
@@ -208,12 +217,14 @@ export class HostNetworks implements NetworkDriver {
       const summary = this.resolve(nameOrId);
       if (PREDEFINED.has(summary.name)) throw forbidden(`${summary.name} is a pre-defined network and cannot be removed`, { code: 'PREDEFINED_NETWORK' });
       if (this.#endpoints.of(summary.id).length > 0) throw forbidden(`error while removing network: network ${summary.name} id ${summary.id} has active endpoints`, { code: 'NETWORK_IN_USE' });
+      const user = this.list().find(({ configFrom }) => configFrom === summary.name);
+      if (summary.configOnly && user) throw forbidden(`configuration network "${summary.name}" is in use`, { code: 'NETWORK_IN_USE' });
       const network = this.#attachable.get(summary.id);
       // Nobody is attached while it goes.
       this.#attachable.delete(summary.id);
       if (network) {
-        const { link } = network.bridge.plan;
-        await Promise.all([this.#netlink.deleteLinks([link]), this.#firewall.removeBridge(link)]);
+        const isShared = [...this.#attachable.values()].some(({ link }) => link === network.link);
+        await this.#maker.close(network, isShared || this.#isForeign(network));
       }
       const before = this.#loaded();
       await this.#save({ ...before, networks: (before.networks ?? []).filter((each) => each.summary.id !== summary.id) });
@@ -261,9 +272,10 @@ export class HostNetworks implements NetworkDriver {
 
   async attach(request: AttachRequest): Promise<AttachResult> {
     const summary = this.resolve(request.network);
+    if (summary.configOnly) throw forbidden(`cannot attach to the configuration network "${summary.name}"`, { code: 'CONFIG_ONLY' });
     if (LINKLESS.has(summary.driver)) return { endpoint: endpointWithoutLink(summary, request), ports: [] };
     const network = this.#attachable.get(summary.id);
-    if (!network) throw internal(`network ${summary.name} has no bridge to attach to`);
+    if (!network) throw internal(`network ${summary.name} could not be made on this host`);
     return this.#endpoints.attach(network, { ...request, nameservers: this.#nameservers(request.nameservers) });
   }
 
@@ -301,7 +313,7 @@ export class HostNetworks implements NetworkDriver {
 }
 
 function predefined(name: string, driver: string, identity: Identity): NetworkSummary {
-  return { ...identity, name, driver, internal: false, attachable: false, enableIpv4: true, enableIpv6: false, hasNames: false, ipam: { driver: 'default', options: {} }, subnets: [], options: {}, labels: {} };
+  return { ...identity, name, driver, internal: false, attachable: false, enableIpv4: true, enableIpv6: false, hasNames: false, configOnly: false, configFrom: '', ipam: { driver: 'default', options: {} }, subnets: [], options: {}, labels: {} };
 }
 
 function endpointWithoutLink({ id, name }: NetworkSummary, { aliases, dnsNames }: AttachRequest): Endpoint {
@@ -325,12 +337,12 @@ function endpointWithoutLink({ id, name }: NetworkSummary, { aliases, dnsNames }
 }
 
 /** Options of the default bridge under the names that clients read. */
-function bridgeLabels(options: BridgeOptions): Record<string, string> {
+function bridgeLabels(options: BridgeOptions, publishIp: string): Record<string, string> {
   return {
     'com.docker.network.bridge.default_bridge': 'true',
     'com.docker.network.bridge.enable_icc': String(options.icc),
     'com.docker.network.bridge.enable_ip_masquerade': String(options.ipMasq),
-    'com.docker.network.bridge.host_binding_ipv4': '0.0.0.0',
+    'com.docker.network.bridge.host_binding_ipv4': publishIp,
     'com.docker.network.bridge.name': options.name,
     'com.docker.network.driver.mtu': String(options.mtu),
   };

@@ -1,10 +1,11 @@
 /** From a request for a bridge network to its record and the plan of its bridge. Pure, but for what is in `host`. */
 import { isIP } from 'node:net';
-import { forbidden, invalid, notFound } from '../errors/engine-error.js';
+import { forbidden, invalid, notFound, unavailable } from '../errors/engine-error.js';
 import type { NetworkRequest, NetworkSubnet, NetworkSummary } from '../ports/network.js';
-import type { AddressPlan, BridgePlan } from './bridge.js';
+import type { AddressPlan } from './address-space.js';
+import type { BridgePlan } from './bridge.js';
 import { freeSubnet, localSubnet, type PoolOption } from './free-subnet.js';
-import { contains, covers, formatSubnet, overlaps, parseSubnet, toAddress, type Subnet } from './subnet.js';
+import { contains, covers, type Family, formatSubnet, overlaps, parseSubnet, toAddress, type Subnet } from './subnet.js';
 
 export interface HostPlan {
   readonly pools: readonly PoolOption[];
@@ -15,45 +16,51 @@ export interface HostPlan {
   readonly defaultOptions: Readonly<Record<string, string>>;
 }
 
-const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
 /** IFNAMSIZ without the final NUL. */
 const MAX_LINK_NAME = 15;
 const PREFIXES = ['com.docker.network.', 'com.engine.network.'];
 /** The daemon's --mtu is for the default bridge only. */
 const DEFAULT_MTU = 1500;
-const BRIDGE_DRIVER = 'bridge';
+const DRIVERS = new Set(['bridge', 'macvlan', 'ipvlan']);
 
-/** Checks what can be checked without looking at the host. @throws EngineError invalid or not-found. */
-export function checkRequest({ name, driver, ipam, enableIpv4, enableIpv6 }: NetworkRequest): void {
+/** Checks what can be checked without looking at the host. @throws EngineError invalid, forbidden, unavailable or not-found. */
+export function checkRequest({ name, driver, ipam, enableIpv4, enableIpv6, configOnly }: NetworkRequest): void {
   if (name.trim() === '') throw invalid('invalid network name: name is empty');
-  if (!NAME.test(name)) throw invalid(`invalid network name: ${name} contains characters other than [a-zA-Z0-9][a-zA-Z0-9_.-]`);
-  if (driver !== BRIDGE_DRIVER) throw notFound(`could not find plugin ${driver} in v1 plugin registry: plugin not found: ${driver}`, { code: 'NO_SUCH_DRIVER' });
-  if (ipam.driver !== 'default') throw notFound(`could not find plugin ${ipam.driver} in v1 plugin registry: plugin not found: ${ipam.driver}`, { code: 'NO_SUCH_DRIVER' });
+  if (ipam.driver !== 'default') throw notFound(`plugin "${ipam.driver}" not found`, { code: 'NO_SUCH_DRIVER' });
   if (!enableIpv4 && !enableIpv6) throw invalid('IPv4 or IPv6 must be enabled');
+  if (configOnly || DRIVERS.has(driver)) return;
+  if (driver === 'host' || driver === 'null') throw forbidden(`only one instance of "${driver}" network is allowed`, { code: 'ONE_INSTANCE' });
+  if (driver === 'overlay') throw unavailable('This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm and try again.', { code: 'NO_SWARM' });
+  throw notFound(`plugin "${driver}" not found`, { code: 'NO_SUCH_DRIVER' });
 }
 
 /** The record with every subnet settled. @throws EngineError invalid, forbidden when a subnet overlaps, unavailable. */
 export function settleNetwork(request: NetworkRequest, id: string, created: string, host: HostPlan): NetworkSummary {
-  const options = { ...host.defaultOptions, ...request.options };
+  const options = { ...withoutNamed(host.defaultOptions, request.options), ...request.options };
   const given = request.subnets.filter(({ subnet }) => subnet !== '').map((config) => ({ config, subnet: parseSubnet(config.subnet, 'subnet') }));
-  const subnets: NetworkSubnet[] = [];
-  for (const family of [4, 6] as const) {
-    if (family === 4 ? !request.enableIpv4 : !request.enableIpv6) continue;
-    const here = given.filter(({ subnet }) => subnet.family === family);
-    if (here.length > 1) throw forbidden("bridge driver doesn't support multiple subnets", { code: 'MULTIPLE_SUBNETS' });
-    const [own] = here;
-    // Without a subnet of its own an IPv4 network may still say its gateway or range: they decide nothing by themselves.
-    const loose = request.subnets.find(({ subnet, gateway, ipRange }) => subnet === '' && (gateway !== '' || ipRange !== ''));
-    if (!own && loose) throw invalid(`invalid network config: ${loose.gateway ? `gateway ${loose.gateway}` : `ip-range ${loose.ipRange}`} is given without its subnet`);
-    const subnet = own?.subnet ?? (family === 4 ? freeSubnet(host.pools, [...host.networks, ...host.host]) : localSubnet(id));
-    if (host.networks.some((other) => overlaps(other, subnet))) throw forbidden('invalid pool request: Pool overlaps with other one on this address space', { code: 'SUBNET_IN_USE' });
-    subnets.push(settleSubnet(subnet, own?.config));
-  }
+  // Without a subnet of its own a network may still say its gateway or range: they decide nothing by themselves.
+  const loose = request.subnets.find(({ subnet, gateway, ipRange }) => subnet === '' && (gateway !== '' || ipRange !== ''));
+  if (loose) throw invalid(`invalid network config: ${loose.gateway ? `gateway ${loose.gateway}` : `ip-range ${loose.ipRange}`} is given without its subnet`);
   const lost = given.find(({ subnet }) => (subnet.family === 4 ? !request.enableIpv4 : !request.enableIpv6));
   if (lost) throw invalid(`invalid network config: subnet ${lost.config.subnet} is IPv${lost.subnet.family}, which is not enabled for this network`);
-  const record = { ...request, id, created, hasNames: true, options, subnets };
-  bridgePlan(record);
-  return record;
+  const taken = [...host.networks];
+  const subnets = ([4, 6] as const).flatMap((family) => {
+    if (family === 4 ? !request.enableIpv4 : !request.enableIpv6) return [];
+    const here = given.filter(({ subnet }) => subnet.family === family);
+    if (here.length > 1 && request.driver === 'bridge') throw forbidden("bridge driver doesn't support multiple subnets", { code: 'MULTIPLE_SUBNETS' });
+    const chosen = here.length > 0 ? here : [{ subnet: family === 4 ? freeSubnet(host.pools, [...host.networks, ...host.host]) : localSubnet(id), config: undefined }];
+    return chosen.map(({ subnet, config }) => {
+      if (taken.some((other) => overlaps(other, subnet))) throw forbidden('invalid pool request: Pool overlaps with other one on this address space', { code: 'SUBNET_IN_USE' });
+      taken.push(subnet);
+      return settleSubnet(subnet, config);
+    });
+  });
+  return { ...request, id, created, hasNames: true, options, subnets };
+}
+
+/** Defaults that a request does not overrule, under either engine's name. */
+function withoutNamed(defaults: Readonly<Record<string, string>>, options: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(defaults).filter(([key]) => option({ options }, PREFIXES.reduce((name, prefix) => (name.startsWith(prefix) ? name.slice(prefix.length) : name), key)) === undefined));
 }
 
 function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined): NetworkSubnet {
@@ -64,7 +71,12 @@ function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined): Networ
     if (!contains(subnet, address)) throw invalid(`invalid network config:\ninvalid ${what} ${address}: parent subnet ${text} doesn't contain this address`);
   };
   if (config?.gateway) check('gateway', config.gateway);
-  for (const address of Object.values(config?.auxiliaryAddresses ?? {})) check('auxiliary address', address);
+  const used = new Set(config?.gateway ? [config.gateway] : []);
+  for (const [name, address] of Object.entries(config?.auxiliaryAddresses ?? {})) {
+    check('auxiliary address', address);
+    if (used.has(address)) throw forbidden(`failed to allocate secondary ip address (${name}:${address}): Address already in use`, { code: 'ADDRESS_IN_USE' });
+    used.add(address);
+  }
   const range = config?.ipRange ? parseSubnet(config.ipRange, 'ip-range', subnet.family) : undefined;
   if (range && !covers(subnet, range)) throw invalid(`invalid network config:\ninvalid ip-range ${config?.ipRange ?? ''}: parent subnet ${text} doesn't contain ip-range`);
   const gateway = config?.gateway || firstFree(subnet, range, Object.values(config?.auxiliaryAddresses ?? {}));
@@ -81,27 +93,51 @@ function firstFree(subnet: Subnet, range: Subnet | undefined, taken: readonly st
 }
 
 /** What to make on the host for a record. @throws EngineError invalid for options that cannot be. */
-export function bridgePlan(record: NetworkSummary): BridgePlan {
-  const link = option(record, 'bridge.name') ?? `br-${record.id.slice(0, 12)}`;
-  if (link === '' || link.length > MAX_LINK_NAME || /[\s/:]/.test(link)) throw invalid(`invalid bridge name ${link}: a link has 1 to ${MAX_LINK_NAME} characters, no slash, colon or space`);
+export function bridgePlan(record: NetworkSummary, hairpin: boolean): BridgePlan {
+  const link = option(record, 'bridge.name') || `br-${record.id.slice(0, 12)}`;
+  if (link.length > MAX_LINK_NAME || /[\s/:]/.test(link)) throw invalid(`invalid bridge name ${link}: a link has 1 to ${MAX_LINK_NAME} characters, no slash, colon or space`);
+  const sources = ([4, 6] as const).flatMap((family): [Family, string][] => {
+    const address = addressOption(record, `host_ipv${family}`, family);
+    return address === '' ? [] : [[family, address]];
+  });
   return {
     link,
     mtu: numberOption(record, 'driver.mtu', DEFAULT_MTU),
     interContainer: booleanOption(record, 'bridge.enable_icc', true),
     masquerade: booleanOption(record, 'bridge.enable_ip_masquerade', true),
+    sources: Object.fromEntries(sources),
     internal: record.internal,
-    addresses: record.subnets.map(({ subnet, gateway, ipRange, auxiliaryAddresses }): AddressPlan => {
-      const parsed = parseSubnet(subnet, 'subnet');
-      return {
-        subnet: parsed,
-        bridgeAddress: gateway,
-        // Nobody leaves an internal network; its gateway is still the bridge.
-        gateway: record.internal ? '' : gateway,
-        range: ipRange === '' ? parsed : parseSubnet(ipRange, 'ip-range'),
-        reserved: Object.values(auxiliaryAddresses),
-      };
-    }),
+    hairpin,
+    // Whoever inhibits it gives the bridge an address, or something else on the link has the gateway's.
+    addresses: addressPlans(record, record.internal).map((plan) => (plan.subnet.family === 4 && booleanOption(record, 'bridge.inhibit_ipv4', false) ? { ...plan, hostAddress: '' } : plan)),
   };
+}
+
+/** The addresses of a record. `isolated`: nobody leaves; the gateway of an internal bridge is still the bridge. */
+export function addressPlans({ subnets }: NetworkSummary, isolated: boolean): AddressPlan[] {
+  return subnets.map(({ subnet, gateway, ipRange, auxiliaryAddresses }) => {
+    const parsed = parseSubnet(subnet, 'subnet');
+    return { subnet: parsed, hostAddress: gateway, gateway: isolated ? '' : gateway, range: ipRange === '' ? parsed : parseSubnet(ipRange, 'ip-range'), reserved: Object.values(auxiliaryAddresses) };
+  });
+}
+
+/** Host address of published ports that name none; '' is every one. @throws EngineError invalid. */
+export function bindingAddress(record: Pick<NetworkSummary, 'options'>): string {
+  const address = addressOption(record, 'bridge.host_binding_ipv4', 4);
+  return address === '0.0.0.0' ? '' : address;
+}
+
+/** First part of the names of links inside containers. @throws EngineError invalid. */
+export function interfacePrefix(record: Pick<NetworkSummary, 'options'>): string {
+  const prefix = option(record, 'container_iface_prefix') || 'eth';
+  if (!/^[a-zA-Z][a-zA-Z0-9_.-]{0,11}$/.test(prefix)) throw invalid(`invalid value for option container_iface_prefix: ${prefix} is not the beginning of a link's name`);
+  return prefix;
+}
+
+function addressOption(record: Pick<NetworkSummary, 'options'>, name: string, family: Family): string {
+  const address = option(record, name) ?? '';
+  if (address !== '' && isIP(address) !== family) throw invalid(`failed to parse com.docker.network.${name} value: ${address} (nil ip)`);
+  return address;
 }
 
 /** The value of an option under either engine's name. */

@@ -51,8 +51,8 @@ const ruleset: Ruleset = {
   tag: 'e1',
   userlandProxy: true,
   bridges: [
-    { bridge: 'e1', subnets: { 4: '10.1.0.0/16' }, masquerade: true, interContainer: false, internal: false },
-    { bridge: 'in', subnets: { 4: '10.2.0.0/16', 6: 'fd00::/64' }, masquerade: true, interContainer: true, internal: true },
+    { bridge: 'e1', subnets: { 4: '10.1.0.0/16' }, masquerade: true, sources: {}, interContainer: false, internal: false },
+    { bridge: 'in', subnets: { 4: '10.2.0.0/16', 6: 'fd00::/64' }, masquerade: true, sources: {}, interContainer: true, internal: true },
   ],
   ports: [
     { bridge: 'e1', protocol: 'tcp', containerIp: '10.1.0.2', containerPort: 80, hostIp: '127.0.0.1', hostPort: 8080 },

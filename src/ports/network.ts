@@ -83,6 +83,10 @@ export interface NetworkSummary {
   readonly enableIpv6: boolean;
   /** Containers on it find each other by name: their resolver is at RESOLVER_ADDRESS. */
   readonly hasNames: boolean;
+  /** Nothing but a configuration for other networks to take over. */
+  readonly configOnly: boolean;
+  /** Name of the network whose configuration this one took over; '' for none. */
+  readonly configFrom: string;
   readonly ipam: { readonly driver: string; readonly options: Readonly<Record<string, string>> };
   readonly subnets: readonly NetworkSubnet[];
   readonly options: Readonly<Record<string, string>>;

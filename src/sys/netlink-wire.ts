@@ -77,6 +77,12 @@ export function u8Attribute(type: number, value: number): Buffer {
   return attribute(type, Buffer.of(value));
 }
 
+export function u16Attribute(type: number, value: number): Buffer {
+  const bytes = Buffer.alloc(2);
+  bytes.writeUInt16LE(value);
+  return attribute(type, bytes);
+}
+
 export function u32Attribute(type: number, value: number): Buffer {
   const bytes = Buffer.alloc(4);
   bytes.writeUInt32LE(value);

@@ -12,6 +12,7 @@ import {
   NLM_F_EXCL,
   NLM_F_REPLACE,
   textAttribute,
+  u16Attribute,
   u32Attribute,
   u8Attribute,
   type NetlinkMessage,
@@ -20,10 +21,13 @@ import { NETLINK_ROUTE, NetlinkSocket } from './netlink-socket.js';
 
 // linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/if.h, linux/sockios.h
 const RTM = { newLink: 16, deleteLink: 17, getLink: 18, newAddress: 20, deleteAddress: 21, getAddress: 22, newRoute: 24, getRoute: 26 } as const;
-const IFLA = { address: 1, name: 3, mtu: 4, master: 10, linkInfo: 18, afSpec: 26, netnsFd: 28 } as const;
+const IFLA = { address: 1, name: 3, mtu: 4, link: 5, master: 10, linkInfo: 18, afSpec: 26, netnsFd: 28 } as const;
 const INFO = { kind: 1, data: 2, slaveKind: 4, slaveData: 5 } as const;
 const BRIDGE_PORT = { hairpin: 4, isolated: 33 } as const;
 const VETH_PEER = 1;
+const VLAN_ID = 1;
+const MACVLAN_MODE = 1;
+const IPVLAN = { mode: 1, flags: 2 } as const;
 const INET6_ADDR_GEN_MODE = 8;
 const IN6_ADDR_GEN_MODE_NONE = 1;
 const IFA = { address: 1, local: 2, broadcast: 4, flags: 8 } as const;
@@ -92,6 +96,20 @@ export interface PeerOptions {
   readonly netnsFd: number;
 }
 
+export type StackKind = 'macvlan' | 'ipvlan';
+
+export const MACVLAN_MODES: Readonly<Record<string, number>> = { private: 1, vepa: 2, bridge: 4, passthru: 8 };
+export const IPVLAN_MODES: Readonly<Record<string, number>> = { l2: 0, l3: 1, l3s: 2 };
+export const IPVLAN_FLAGS: Readonly<Record<string, number>> = { bridge: 0, private: 1, vepa: 2 };
+
+export interface StackedOptions extends PeerOptions {
+  readonly kind: StackKind;
+  readonly parentIndex: number;
+  readonly mode: number;
+  /** Of ipvlan. */
+  readonly flag: number;
+}
+
 export interface Configuration {
   readonly addresses: readonly LinkAddress[];
   /** Default routes, one for a family; `::` or `0.0.0.0` is the link itself. */
@@ -145,6 +163,42 @@ export class Netlink {
       ...(portFlags.length === 0
         ? []
         : [newLink(0, linkHeader(0, false), [textAttribute(IFLA.name, name), nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.slaveKind, 'bridge'), nestedAttribute(INFO.slaveData, portFlags)])])]),
+    ]);
+  }
+
+  /**
+   * A link on top of another one, made in another namespace. ipvlan has its parent's MAC address.
+   * @throws EngineError code EOPNOTSUPP without the kernel module, EBUSY where the parent carries another kind.
+   */
+  async createStacked({ kind, parentIndex, mode, flag, name, mac, netnsFd }: StackedOptions): Promise<void> {
+    const isMacvlan = kind === 'macvlan';
+    await this.#socket.request([
+      newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, false), [
+        textAttribute(IFLA.name, name),
+        u32Attribute(IFLA.link, parentIndex),
+        u32Attribute(IFLA.netnsFd, netnsFd),
+        ...(isMacvlan ? [attribute(IFLA.address, mac)] : []),
+        nestedAttribute(IFLA.linkInfo, [
+          textAttribute(INFO.kind, kind),
+          nestedAttribute(INFO.data, isMacvlan ? [u32Attribute(MACVLAN_MODE, mode)] : [u16Attribute(IPVLAN.mode, mode), u16Attribute(IPVLAN.flags, flag)]),
+        ]),
+      ]),
+    ]);
+  }
+
+  /** A link that leads nowhere, up. @throws EngineError code EOPNOTSUPP without the kernel module. */
+  async createDummy(name: string): Promise<void> {
+    await this.#socket.request([newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, true), [textAttribute(IFLA.name, name), nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.kind, 'dummy')])])]);
+  }
+
+  /** One VLAN of a link, up. @throws EngineError code EOPNOTSUPP without the kernel module. */
+  async createVlan(name: string, parentIndex: number, id: number): Promise<void> {
+    await this.#socket.request([
+      newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, true), [
+        textAttribute(IFLA.name, name),
+        u32Attribute(IFLA.link, parentIndex),
+        nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.kind, 'vlan'), nestedAttribute(INFO.data, [u16Attribute(VLAN_ID, id)])]),
+      ]),
     ]);
   }
 

@@ -373,7 +373,8 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
             target: 'gone',
             actions: ({ context }) => {
               hooks.publish(context.record.id, undefined);
-              fire(context.waiters, ['not-running', 'next-exit', 'exit', 'removed'], context.record);
+              // Whatever went wrong before, the removal did not.
+              fire(context.waiters, ['not-running', 'next-exit', 'exit', 'removed'], withState(context.record, { error: '' }));
               hooks.emit('destroy', context.record);
               settleAll(context.removal?.reqs ?? []);
               rejectAll(context.postponed.map(({ req }) => req), notFound(`No such container: ${context.record.id}`, { code: 'NO_SUCH_CONTAINER' }));

@@ -2,7 +2,7 @@
 import { invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { HostConfig, MountPoint, Ulimit } from '../../ports/container.js';
 import type { Image, ImageStore } from '../../ports/images.js';
-import type { NetworkDriver } from '../../ports/network.js';
+import type { NetworkDriver, NetworkSummary } from '../../ports/network.js';
 import type { LogDriver } from '../../ports/logs.js';
 import { NEVER, type ContainerRecord, type EndpointRequest, type NetworkAttachment } from './container.record.js';
 import type { CreateRequest } from './create-request.js';
@@ -132,15 +132,25 @@ function planNetworks(deps: DraftDeps, host: HostConfig, endpoints: Readonly<Rec
   if (mode.startsWith('container:')) return {};
   const plan: Record<string, NetworkAttachment> = {};
   const add = (nameOrId: string, request: EndpointRequest): void => {
-    const network = deps.network.resolve(nameOrId);
-    checkEndpoint(network, request);
-    plan[network.name] = { request };
+    const network = findNetwork(deps.network, nameOrId);
+    if (network) checkEndpoint(network, request);
+    plan[network?.name ?? nameOrId] = { request };
   };
   add(mode, endpoints[mode] ?? (mode === 'bridge' ? endpoints['default'] : undefined) ?? {});
   for (const [network, request] of Object.entries(endpoints)) {
     if (network !== mode && network !== 'default') add(network, request);
   }
   return plan;
+}
+
+/** Undefined for one that is not there: clients take a "not found" at this point for a missing image, so it is said at the start. */
+function findNetwork(networks: NetworkDriver, reference: string): NetworkSummary | undefined {
+  try {
+    return networks.resolve(reference);
+  } catch (error) {
+    if (isEngineError(error, 'not-found')) return undefined;
+    throw error;
+  }
 }
 
 function inheritedMounts(deps: DraftDeps, volumesFrom: readonly string[]): MountPoint[] {

@@ -3,7 +3,7 @@ import type { ContainerCommand } from '../../actors/container/container.messages
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
 import type { ContainerDirectory } from '../../actors/container/directory.js';
 import { isLive, type NetworkChange } from '../../actors/container/network-change.js';
-import { conflict, isEngineError, notImplemented } from '../../errors/engine-error.js';
+import { conflict, forbidden, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { NetworkRequest, NetworkSummary } from '../../ports/network.js';
 import { decodeEndpoint } from '../api/container-create.js';
 import { anything, boolean, dictionary, list, nullable, object, optional, string } from '../api/decode.js';
@@ -32,6 +32,8 @@ const body = object({
   Attachable: boolean(),
   Ingress: boolean(),
   ConfigOnly: boolean(),
+  ConfigFrom: object({ Network: string() }),
+  Scope: string(),
   EnableIPv4: optional(boolean()),
   EnableIPv6: optional(boolean()),
   IPAM: nullable(object({ Driver: string(), Options: nullable(dictionary(string())), Config: nullable(list(ipamConfig)) })),
@@ -64,6 +66,7 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
   return [
     route('GET', '/networks', (x) => {
       const filters = parseFilters(x.query.text('filters')).allow(['dangling', 'driver', 'id', 'label', 'name', 'scope', 'type']);
+      for (const type of filters.get('type')) if (type !== 'builtin' && type !== 'custom') throw invalid(`invalid filter 'type=[${type}]'`, { code: 'INVALID_FILTER' });
       const dangling = filters.flag('dangling');
       const selected = networks.list().filter(
         (network) =>
@@ -78,12 +81,18 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
       x.sendJson(200, selected.map((network) => networkView(network, [])));
     }),
     route('GET', '/networks/{name...}', (x) => {
-      x.sendJson(200, networkView(networks.resolve(x.param('name')), containers.list()));
+      const verbose = x.query.text('verbose') ?? '';
+      if (!/^(|1|t|true|0|f|false)$/i.test(verbose)) throw invalid(`invalid value for verbose: ${verbose}: it is not true or false`, { code: 'INVALID_QUERY' });
+      const reference = x.param('name');
+      const network = networks.resolve(reference);
+      if (!['', 'local'].includes(x.query.text('scope') ?? '')) throw notFound(`network ${reference} not found`, { code: 'NO_SUCH_NETWORK' });
+      x.sendJson(200, networkView(network, containers.list()));
     }),
 
     route('POST', '/networks/create', async (x) => {
       const wanted = body.decode(await x.json<unknown>(), '');
-      if (wanted.ConfigOnly || wanted.Ingress) throw notImplemented(`${wanted.Ingress ? 'ingress' : 'config-only'} networks are not supported`);
+      if (wanted.Ingress) throw forbidden('Ingress network can only be global scope network', { code: 'NO_SWARM' });
+      if (wanted.Scope !== '' && wanted.Scope !== 'local') throw forbidden(`cannot create a ${wanted.Scope} scoped network when swarm is not active`, { code: 'NO_SWARM' });
       const made = await networks.create({
         name: wanted.Name,
         driver: wanted.Driver || 'bridge',
@@ -95,6 +104,8 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
         subnets: (wanted.IPAM?.Config ?? []).map(({ Subnet, IPRange, Gateway, AuxiliaryAddresses }) => ({ subnet: Subnet, ipRange: IPRange, gateway: Gateway, auxiliaryAddresses: AuxiliaryAddresses ?? {} })),
         options: wanted.Options ?? {},
         labels: wanted.Labels ?? {},
+        configOnly: wanted.ConfigOnly,
+        configFrom: wanted.ConfigFrom.Network,
       });
       emit('create', made.id, { name: made.name, type: made.driver });
       x.sendJson(201, { Id: made.id, Warning: '' });
@@ -175,8 +186,8 @@ function networkView(network: NetworkSummary, containers: readonly ContainerReco
     Internal: network.internal,
     Attachable: network.attachable,
     Ingress: false,
-    ConfigFrom: { Network: '' },
-    ConfigOnly: false,
+    ConfigFrom: { Network: network.configFrom },
+    ConfigOnly: network.configOnly,
     Containers: Object.fromEntries(attached),
     Options: network.options,
     Labels: network.labels,

@@ -1,0 +1,59 @@
+/** The addresses of a network: of each family none, one or several subnets. */
+import { AddressPool } from './address-pool.js';
+import { contains, familyOf, type Family, type Subnet } from './subnet.js';
+
+export interface AddressPlan {
+  readonly subnet: Subnet;
+  /** The host's own on the network; '' for none. */
+  readonly hostAddress: string;
+  /** Where containers send what is for others; '' for nowhere. */
+  readonly gateway: string;
+  /** What containers get addresses from. */
+  readonly range: Subnet;
+  /** Addresses in use by others. */
+  readonly reserved: readonly string[];
+}
+
+export interface Lease {
+  /** '' where the network has none of the family. */
+  readonly address: string;
+  readonly prefixLength: number;
+  /** '' for nowhere. */
+  readonly gateway: string;
+}
+
+interface Space {
+  readonly plan: AddressPlan;
+  readonly pool: AddressPool;
+}
+
+const NO_LEASE: Lease = { address: '', prefixLength: 0, gateway: '' };
+
+export class AddressSpace {
+  readonly #spaces: readonly Space[];
+
+  constructor(plans: readonly AddressPlan[]) {
+    this.#spaces = plans.map((plan) => {
+      const pool = new AddressPool(plan.subnet, plan.range);
+      for (const address of new Set([plan.hostAddress, plan.gateway, ...plan.reserved])) if (address !== '') pool.reserve(address);
+      return { plan, pool };
+    });
+  }
+
+  /** An address, the wanted one or any; of several subnets the first that has one. Throws unavailable, invalid or forbidden. */
+  lease(family: Family, wanted: string | undefined): Lease {
+    const spaces = this.#spaces.filter(({ plan }) => plan.subnet.family === family);
+    const [first] = spaces;
+    if (!first) return NO_LEASE;
+    const space = wanted === undefined ? (spaces.find(({ pool }) => spaces.length === 1 || pool.hasFree) ?? first) : (spaces.find(({ plan }) => contains(plan.subnet, wanted)) ?? first);
+    if (wanted !== undefined) space.pool.reserve(wanted);
+    const { subnet, gateway } = space.plan;
+    return { address: wanted ?? space.pool.allocate(), prefixLength: subnet.prefixLength, gateway };
+  }
+
+  /** Takes an address back; '' is none. */
+  release(address: string): void {
+    if (address === '') return;
+    this.#spaces.find(({ plan }) => plan.subnet.family === familyOf(address) && contains(plan.subnet, address))?.pool.release(address);
+  }
+}

@@ -1,0 +1,100 @@
+/** Makes on the host what the record of a network asks for, and takes it away again. */
+import { forbidden, invalid } from '../errors/engine-error.js';
+import type { NetworkSummary } from '../ports/network.js';
+import type { Link, Netlink } from '../sys/route-netlink.js';
+import { AddressSpace, type AddressPlan } from './address-space.js';
+import type { AttachableNetwork } from './attachable-network.js';
+import { Bridge, type BridgePlan } from './bridge.js';
+import type { Firewall } from './firewall.js';
+import { enableForwarding, routeLoopback } from './forwarding.js';
+import { addressPlans, bindingAddress, bridgePlan, interfacePrefix } from './network-plan.js';
+import { ParentLink, parentPlan } from './parent-link.js';
+
+export interface MakerOptions {
+  readonly netlink: Netlink;
+  readonly firewall: Firewall;
+  readonly userlandProxy: boolean;
+  readonly iptables: boolean;
+  readonly ip6tables: boolean;
+  readonly ipForward: boolean;
+  readonly ipForwardNoDrop: boolean;
+}
+
+export interface OpenOptions {
+  /** A client has chosen the subnet, so that containers may choose addresses in it. */
+  readonly chosen: boolean;
+  /** The link on the host is somebody else's: it stays as it is. */
+  readonly foreign: boolean;
+}
+
+export class NetworkMaker {
+  constructor(private readonly options: MakerOptions) {}
+
+  /** The link that a network needs on the host. @throws EngineError invalid for options that cannot be. */
+  linkOf(summary: NetworkSummary): string {
+    interfacePrefix(summary);
+    if (summary.driver !== 'bridge') return parentPlan(summary).parent;
+    bindingAddress(summary);
+    return bridgePlan(summary, false).link;
+  }
+
+  /** Whether the link is there already, which it may be. @throws EngineError where it is of no use, or another network's. */
+  isForeign(summary: NetworkSummary, links: readonly Link[], others: readonly NetworkSummary[]): boolean {
+    const name = this.linkOf(summary);
+    const existing = links.find((link) => link.name === name);
+    if (!existing) return false;
+    if (summary.driver !== 'bridge') return true;
+    if (existing.kind !== 'bridge') throw invalid(`existing interface ${name} is not a bridge`, { code: 'LINK_EXISTS' });
+    const other = others.find((each) => each.driver === 'bridge' && this.linkOf(each) === name);
+    if (other) throw forbidden(`cannot create network ${summary.id} (${name}): conflicts with network ${other.id} (${name}): networks have same bridge name`, { code: 'LINK_EXISTS' });
+    return true;
+  }
+
+  async open(summary: NetworkSummary, open: OpenOptions, links: readonly Link[]): Promise<AttachableNetwork> {
+    return summary.driver === 'bridge' ? this.#openBridge(summary, bridgePlan(summary, !this.options.userlandProxy), open, links) : this.#openParent(summary, open, links);
+  }
+
+  /** A network on a bridge; nothing is left when it fails. */
+  async #openBridge(summary: NetworkSummary, plan: BridgePlan, { chosen, foreign }: OpenOptions, links: readonly Link[]): Promise<AttachableNetwork> {
+    const { netlink, firewall } = this.options;
+    const existing = links.find(({ name }) => name === plan.link);
+    try {
+      const bridge = await Bridge.open(plan, netlink, existing, !foreign);
+      return await this.admit(summary, bridge, chosen);
+    } catch (error) {
+      await firewall.removeBridge(plan.link);
+      if (!existing) await netlink.deleteLinks([plan.link]);
+      throw error;
+    }
+  }
+
+  /** Lets packets of a bridge pass as its network wants it. */
+  async admit(summary: NetworkSummary, bridge: Bridge, staticAddresses: boolean): Promise<AttachableNetwork> {
+    const { firewall, userlandProxy, iptables, ip6tables, ipForward, ipForwardNoDrop } = this.options;
+    const { link, internal, addresses } = bridge.plan;
+    await firewall.setBridge(bridge.rules);
+    // After the rules that keep containers away from the host's own services.
+    if (!userlandProxy && iptables && !internal) await routeLoopback(link);
+    if (ipForward) for (const family of bridge.families) await enableForwarding(family, !ipForwardNoDrop && iptables && (family === 4 || ip6tables));
+    const publishing = internal ? undefined : { link, address: bindingAddress(summary) };
+    return { ...common(summary, addresses, staticAddresses), link, medium: bridge, publishing, onLink: false, sharesMac: false };
+  }
+
+  async #openParent(summary: NetworkSummary, { chosen, foreign }: OpenOptions, links: readonly Link[]): Promise<AttachableNetwork> {
+    const plan = parentPlan(summary);
+    const { isolated, routed, parent, kind } = plan;
+    const medium = await ParentLink.open(plan, this.options.netlink, links, !foreign);
+    // The host is not on such a network: its gateway is a router outside.
+    const addresses = addressPlans(summary, isolated || routed).map((each) => ({ ...each, hostAddress: isolated || routed ? '' : each.hostAddress }));
+    return { ...common(summary, addresses, chosen), link: parent, medium, publishing: undefined, onLink: routed && !isolated, sharesMac: kind === 'ipvlan' };
+  }
+
+  /** Takes away what was made for a network that has no containers. */
+  async close({ link }: AttachableNetwork, foreign: boolean): Promise<void> {
+    await Promise.all([foreign ? undefined : this.options.netlink.deleteLinks([link]), this.options.firewall.removeBridge(link)]);
+  }
+}
+
+function common(summary: NetworkSummary, addresses: readonly AddressPlan[], staticAddresses: boolean): Pick<AttachableNetwork, 'summary' | 'space' | 'staticAddresses' | 'interfacePrefix'> {
+  return { summary, space: new AddressSpace(addresses), staticAddresses, interfacePrefix: interfacePrefix(summary) };
+}
