@@ -1,7 +1,8 @@
 /** Remote log drivers: what receivers on real sockets get of a container's output. */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { execFileSync, spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -99,7 +100,7 @@ test('syslog over unix sockets of both types', async () => {
   await receiver.close();
   const datagrams = join(dir, 'dgram.sock');
   const output = join(dir, 'dgram.out');
-  const socat = (await import('node:child_process')).spawn('socat', ['-u', `UNIX-RECV:${datagrams}`, `CREATE:${output}`], { stdio: 'ignore' });
+  const socat = spawn('socat', ['-u', `UNIX-RECV:${datagrams}`, `CREATE:${output}`], { stdio: 'ignore' });
   try {
     await waitFor('the socket', async () => (await docker(engine, ['create', '--log-driver', 'syslog', '--log-opt', `syslog-address=unixgram://${datagrams}`, '--name', `probe${Math.random().toString(36).slice(2)}`, image])).status === 0);
     await run('syslog', [`syslog-address=unixgram://${datagrams}`], 'echo in a datagram');
@@ -229,5 +230,53 @@ test('splunk: verified, in batches, compressed, in each format', async () => {
   receiver.status = 403;
   const refused = await docker(engine, ['run', '--rm', '--log-driver', 'splunk', ...options.flatMap((option) => ['--log-opt', option]), image, 'true']);
   assert.match(refused.stderr, /failed to initialize logging driver: splunk: failed to verify connection - 403/);
+  await receiver.close();
+});
+
+/** Where the journal listens; tests make one only on machines that have none. */
+const JOURNAL = '/run/systemd/journal';
+
+test('journald: one datagram an entry, with the fields of the existing engine', { skip: existsSync(JOURNAL) ? 'the machine has a journal' : false }, async () => {
+  const made = await mkdir(JOURNAL, { recursive: true });
+  const output = join(dir, 'journal.out');
+  const journal = spawn('socat', ['-u', `UNIX-RECV:${JOURNAL}/socket`, `CREATE:${output}`], { stdio: 'ignore' });
+  try {
+    await waitFor('the socket', () => existsSync(`${JOURNAL}/socket`));
+    const { id, name } = await run('journald', [], BOTH, ...DEFAULTS);
+    const value = (field: string, text: string): Buffer => {
+      const length = Buffer.alloc(8);
+      length.writeBigUInt64LE(BigInt(Buffer.byteLength(text)));
+      return Buffer.concat([Buffer.from(`${field}\n`), length, Buffer.from(`${text}\n`)]);
+    };
+    const received = await waitFor('both entries', async () => {
+      const bytes = await readFile(output).catch(() => Buffer.alloc(0));
+      return bytes.includes('to stderr') ? bytes : undefined;
+    });
+    // Simple values may also be sent as `NAME=value`, which the original does.
+    const has = (field: string, text: string): boolean => received.includes(value(field, text)) || received.includes(`${field}=${text}\n`);
+    const expected = { MESSAGE: 'to stdout', PRIORITY: '6', CONTAINER_ID: id.slice(0, 12), CONTAINER_ID_FULL: id, CONTAINER_NAME: name, CONTAINER_TAG: `${name}/${image}`, SYSLOG_IDENTIFIER: `${name}/${image}`, IMAGE_NAME: image, TIER: 'front', TEAM: 'blue' };
+    for (const [field, text] of Object.entries(expected)) assert.ok(has(field, text), `${field}=${text} in ${JSON.stringify(received.toString('latin1'))}`);
+    assert.ok(has('PRIORITY', '3') && has('MESSAGE', 'to stderr'));
+  } finally {
+    journal.kill();
+    if (made !== undefined) await rm(made, { recursive: true });
+  }
+});
+
+test('lines that a stalled server costs are in inspect; the container is not held', { skip: isPeer ? 'the original does not count' : false }, async () => {
+  const receiver = await streamReceiver();
+  receiver.stall();
+  const count = 500_000;
+  const name = 'stalled';
+  await dockerOk(engine, ['run', '-d', '--name', name, '--log-driver', 'syslog', '--log-opt', `syslog-address=tcp://127.0.0.1:${receiver.port}`, '--log-opt', 'mode=non-blocking', '--log-opt', 'max-buffer-size=64k', image, 'sh', '-c', `seq ${count}; sleep 1; echo done >&2; exec sleep 1000`]);
+  const dropped = async (): Promise<number> => Number(await dockerOk(engine, ['inspect', '-f', '{{.LogDroppedLines}}', name]).catch(() => '0'));
+  await waitFor('the container to be done', async () => (await docker(engine, ['logs', '--tail', '5', name])).stderr.includes('done'));
+  const counted = await dropped();
+  assert.ok(counted > 1000, String(counted));
+  assert.match(engine.log, /log lines dropped/);
+  receiver.resume();
+  await waitFor('every line that was kept', () => lines(receiver.received()).length === count + 1 - counted);
+  assert.equal(await dropped(), counted);
+  assert.equal((await docker(engine, ['rm', '-f', name])).status, 0);
   await receiver.close();
 });

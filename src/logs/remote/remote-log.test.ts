@@ -1,0 +1,175 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type AddressInfo, type Socket } from 'node:net';
+import { test, type TestContext } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ContainerLog } from '../../ports/logs.js';
+import { ALL, collect, ID, logFixture, readAll } from '../log-fixture.js';
+
+const LINE_BYTES = 100;
+
+/** Lines `00000001 xxx…`, so that what arrived can be compared with what was printed. */
+function chunkOf(first: number, count: number): Buffer {
+  return Buffer.from(Array.from({ length: count }, (_, i) => `${String(first + i).padStart(8, '0')} ${'x'.repeat(LINE_BYTES - 10)}\n`).join(''));
+}
+
+/** A server that can be told not to read, and to go away and come back on the same port. */
+async function server(t: TestContext) {
+  let received = '';
+  let isStalled = false;
+  let port = 0;
+  const sockets = new Set<Socket>();
+  const make = () =>
+    createServer((socket) => {
+      sockets.add(socket);
+      socket.setEncoding('latin1').on('data', (text: string) => (received += text)).on('error', () => undefined);
+      if (isStalled) socket.pause();
+    });
+  let listening = make();
+  const listen = async (): Promise<void> => {
+    listening = make().listen(port, '127.0.0.1');
+    await once(listening, 'listening');
+    port = (listening.address() as AddressInfo).port;
+  };
+  const leave = async (): Promise<void> => {
+    const closed = once(listening, 'close');
+    listening.close();
+    for (const socket of sockets) socket.destroy();
+    await closed;
+    // Until the sender hears of it, TCP takes what nobody will get.
+    await sleep(100);
+  };
+  await listen();
+  t.after(() => (listening.listening ? leave() : undefined));
+  return {
+    address: () => `tcp://127.0.0.1:${port}`,
+    numbers: () => [...received.matchAll(/ (\d{8}) x+\n/g)].map(([, text]) => Number(text)),
+    stall: () => (isStalled = true),
+    resume() {
+      isStalled = false;
+      for (const socket of sockets) socket.resume();
+    },
+    listen,
+    leave,
+  };
+}
+
+async function until(what: string, condition: () => boolean): Promise<void> {
+  for (const end = Date.now() + 20_000; !condition(); await sleep(10)) if (Date.now() > end) throw new Error(`waited in vain for ${what}`);
+}
+
+/** Prints until the log asks for a pause or `limit` lines are out; returns how many. */
+function printUntilFull(log: ContainerLog, limit: number): number {
+  let printed = 0;
+  while (printed < limit) {
+    const isReady = log.write('stdout', chunkOf(printed, 500));
+    printed += 500;
+    if (!isReady) break;
+  }
+  return printed;
+}
+
+test('a server that stalls makes the container wait, and gets every line when it goes on', async (t) => {
+  const remote = await server(t);
+  remote.stall();
+  const { open } = await logFixture(t, 'syslog');
+  const log = await open({ options: { 'syslog-address': remote.address() } });
+  let printed = 0;
+  let waits = 0;
+  while (waits < 3 && printed < 500_000) {
+    const isReady = log.write('stdout', chunkOf(printed, 500));
+    printed += 500;
+    if (isReady) {
+      if (printed % 5000 === 0) await sleep(1);
+      continue;
+    }
+    waits++;
+    const drained = new Promise<string>((resolve) => log.onceDrained(() => resolve('drained')));
+    if (waits > 1) remote.resume();
+    // What the sockets' buffers take at first may empty the queue once more.
+    if ((await Promise.race([drained, sleep(500, 'waiting')])) === 'waiting') {
+      remote.resume();
+      await drained;
+    }
+  }
+  assert.ok(waits > 0, 'it never had to wait');
+  await log.close();
+  await until('every line', () => remote.numbers().length === printed);
+  assert.deepEqual(remote.numbers(), Array.from({ length: printed }, (_, i) => i));
+  assert.equal(log.droppedLines, 0);
+});
+
+test('in non-blocking mode a stalled server costs lines, which are counted exactly, and bounded memory', async (t) => {
+  const remote = await server(t);
+  remote.stall();
+  const { open, seen } = await logFixture(t, 'syslog');
+  const log = await open({ options: { 'syslog-address': remote.address(), mode: 'non-blocking', 'max-buffer-size': '100k' } });
+  const printed = printUntilFull(log, 200_000);
+  assert.equal(printed, 200_000, 'it had to wait');
+  assert.ok(log.droppedLines > 150_000);
+  remote.resume();
+  await log.close();
+  await until('every line that was kept', () => remote.numbers().length === printed - log.droppedLines);
+  const numbers = remote.numbers();
+  assert.ok(numbers.every((number, i) => i === 0 || number > (numbers[i - 1] ?? 0)), 'the order is lost');
+  assert.equal(numbers[0], 0, 'the oldest are kept');
+  assert.equal(seen.dropped, log.droppedLines);
+});
+
+test('a container that ends does not wait for a stalled server for ever, and its log can be read meanwhile', { timeout: 30_000 }, async (t) => {
+  const remote = await server(t);
+  remote.stall();
+  const { open, driver, dir, seen } = await logFixture(t, 'syslog');
+  const options = { 'syslog-address': remote.address(), mode: 'non-blocking', 'max-buffer-size': '32m' };
+  const log = await open({ options });
+  const printed = 100_000;
+  for (let i = 0; i < printed; i += 500) {
+    log.write('stdout', chunkOf(i, 500));
+    if (i % 5000 === 0) await sleep(1);
+  }
+  const follower = collect(log.read({ ...ALL, follow: true }));
+  const closing = log.close();
+  assert.equal((await follower).length, printed * LINE_BYTES, 'a follower waits for the remote side');
+  await closing;
+  assert.ok(log.droppedLines > 0);
+  assert.equal(seen.dropped, log.droppedLines);
+  const stopped = await collect(driver.read({ id: ID, dir, driver: 'syslog', options }, ALL));
+  assert.equal(stopped.length, printed * LINE_BYTES);
+});
+
+test('a server that restarts loses nothing that was printed meanwhile', async (t) => {
+  const remote = await server(t);
+  const { open } = await logFixture(t, 'syslog');
+  const log = await open({ options: { 'syslog-address': remote.address() } });
+  log.write('stdout', chunkOf(0, 10));
+  await until('the first lines', () => remote.numbers().length === 10);
+  await remote.leave();
+  log.write('stdout', chunkOf(10, 10));
+  await sleep(300);
+  log.write('stdout', chunkOf(20, 10));
+  await remote.listen();
+  await until('the others', () => remote.numbers().length === 30);
+  assert.equal(log.droppedLines, 0);
+  await log.close();
+});
+
+test('a server that is gone costs lines and not the container its time; it is used again when it is back', async (t) => {
+  const remote = await server(t);
+  const { open, seen } = await logFixture(t, 'gelf');
+  const log = await open({ options: { 'gelf-address': remote.address(), 'gelf-tcp-max-reconnect': '0' } });
+  await remote.leave();
+  log.write('stdout', chunkOf(0, 5));
+  await until('the loss', () => log.droppedLines === 5);
+  // While it is down nothing waits.
+  for (let i = 0; i < 200; i++) {
+    if (!log.write('stdout', chunkOf(i * 500, 500))) await new Promise<void>((resolve) => log.onceDrained(resolve));
+  }
+  await until('the loss of the rest', () => log.droppedLines === 100_005);
+  assert.equal(seen.failures.length, 1, 'an outage is told of once');
+  await remote.listen();
+  await sleep(1100);
+  log.write('stdout', Buffer.from('back\n'));
+  await log.close();
+  assert.equal(log.droppedLines, 100_005);
+  assert.equal((await readAll(await open({ options: { 'gelf-address': remote.address() } }), { tail: 1 })).toString(), 'back\n');
+});
