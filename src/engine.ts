@@ -58,6 +58,7 @@ import type { EventType } from './ports/events.js';
 import type { Logger } from './ports/logger.js';
 import { AuthorizationPlugins } from './plugins/authorization-plugins.js';
 import { BlobRecords } from './registry/blob-records.js';
+import { PartialBlobs } from './registry/partial-blobs.js';
 import { useProxies } from './registry/proxy.js';
 import { checkRequirements, hostWarnings } from './requirements.js';
 import { cgroupsPathFor, parentCgroup } from './runtime/cgroup-path.js';
@@ -284,9 +285,11 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   const archivePool = createWorkerPool({ maxThreads: 2, tasksPerThread: 16 });
   const transferPool = createTransferPool(availableParallelism());
   const blobRecords = new BlobRecords(inData('image', 'distribution'));
+  const partialBlobs = new PartialBlobs(inData('image', 'partial'));
   const pulls = createPullSystem({
     replies,
     records: blobRecords,
+    partials: partialBlobs,
     log,
     images,
     layers,
@@ -372,6 +375,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
         images,
         layers,
         pulls: pulls.pulls,
+        partials: partialBlobs,
         users,
         emit: (action, id, attributes) => emit('image', action, id, attributes),
         containers: new CommitSource(containers, (action, record, attributes) => hooks.emit(action, record, attributes)),
@@ -421,6 +425,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
             layers.load().then(async ({ removed }) => {
               report(log, 'layers', removed);
               report(log, 'images', (await images.load()).removed);
+              await partialBlobs.load();
               await blobRecords.load(new Set(images.list().flatMap(({ config }) => config.rootfs.diff_ids)));
             }),
           ]);

@@ -53,6 +53,7 @@ async function start(layer: BuiltLayer, overrides: Partial<FetchLayerInput> = {}
     retryDelayMs: 10,
     diffDir,
     tarSplitPath: join(dir, 'tar-split'),
+    partial: undefined,
     port: port2,
     ...overrides,
   });

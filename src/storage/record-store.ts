@@ -18,7 +18,7 @@ export async function writeRecord(path: string, value: unknown): Promise<void> {
   try {
     const file = await open(temp, 'wx', 0o600);
     try {
-      await file.writeFile(JSON.stringify({ version: VERSION, value }));
+      await file.writeFile(recordText(value));
       await file.sync();
     } finally {
       await file.close();
@@ -29,6 +29,11 @@ export async function writeRecord(path: string, value: unknown): Promise<void> {
     throw error;
   }
   await syncDirectory(dirname(path));
+}
+
+/** The text of a record, for writers with a durability of their own. */
+export function recordText(value: unknown): string {
+  return JSON.stringify({ version: VERSION, value });
 }
 
 /**

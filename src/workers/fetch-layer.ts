@@ -1,17 +1,20 @@
 /**
  * Task: one layer from the registry into its directory, in a single pass. The blob streams through sha256, decompression,
- * a second sha256 and extraction; nothing is kept on disk in between. A broken download goes on with a range request,
- * because the states of both hashes, of the inflater and of the extractor are still here.
+ * a second sha256 and extraction. A broken download goes on with a range request, because the states of both hashes, of
+ * the inflater and of the extractor are still here. For a task that ends before the blob does, the blob's bytes are also
+ * kept on disk: the next one reads them from there first.
  */
 import { createHash, type Hash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { MessagePort } from 'node:worker_threads';
-import { cancelled, dataLoss, type EngineError, internal, isEngineError } from '../errors/engine-error.js';
+import { cancelled, dataLoss, type EngineError, internal } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import { statusError, transportError } from '../registry/failure.js';
 import { type HttpLimits, type HttpRequest, readBody, sendRequest } from '../registry/http.js';
+import { isFaultOfContent, type PartialPlace } from '../registry/partial-blobs.js';
 import { type ExtractResult, LayerExtractor } from '../storage/tar/layer-extractor.js';
 import { createDecompressor, type Decompressor } from './decompress.js';
+import { PartialFile } from './partial-file.js';
 import { type RetryPolicy, type Source, TaskLink } from './task-link.js';
 import { bufferDied } from './young-collector.js';
 
@@ -27,6 +30,8 @@ export interface FetchLayerInput extends RetryPolicy {
   readonly maxTarBytes: number;
   readonly diffDir: string;
   readonly tarSplitPath: string;
+  /** Where the blob is kept until the layer is complete; undefined: nowhere. */
+  readonly partial: PartialPlace | undefined;
   readonly port: MessagePort;
 }
 
@@ -49,9 +54,15 @@ const MAX_ERROR_BYTES = 64 << 10;
 export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutput> {
   const link: Link = new TaskLink(input.port);
   const sink = new LayerSink(input);
+  const partial = input.partial && (await PartialFile.open(input.partial, input).catch(() => undefined)); // the layer can do without
   try {
     link.report({ type: 'started' });
-    await download(input, link, sink);
+    for (const chunk of partial?.replay() ?? []) {
+      link.signal.throwIfAborted();
+      await sink.write(chunk);
+      link.progress({ type: 'downloading', bytes: sink.blobBytes });
+    }
+    await download(input, link, sink, partial);
     link.report({ type: 'downloading', bytes: sink.blobBytes });
     link.report({ type: 'verifying' });
     sink.verify();
@@ -59,8 +70,12 @@ export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutp
     return await sink.finish();
   } catch (error) {
     sink.destroy();
-    throw link.signal.aborted ? cancelled('the layer is not wanted any more') : error;
+    if (link.signal.aborted) throw cancelled('the layer is not wanted any more');
+    // What was left on disk may be the reason.
+    if ((partial?.resumedBytes ?? 0) > 0 && isFaultOfContent(error)) throw dataLoss(error.message, { code: 'PARTIAL_DAMAGED', cause: error });
+    throw error;
   } finally {
+    await partial?.close();
     link.close();
   }
 }
@@ -128,33 +143,32 @@ class LayerSink {
   }
 }
 
-/** True for bytes that cannot be a layer, as opposed to limits and to the host's own troubles. */
-function isFaultOfContent(error: unknown): error is EngineError {
-  return isEngineError(error) && error.code !== 'LAYER_TOO_LARGE' && (error.kind === 'invalid' || error.kind === 'data-loss');
-}
-
 function damaged(message: string, { digest }: FetchLayerInput): EngineError {
   return dataLoss(message, { code: 'DIGEST_MISMATCH', details: { digest } });
 }
 
 /** Downloads until the sink has every byte, with retries, renewed credentials and ranges. */
-async function download(input: FetchLayerInput, link: Link, sink: LayerSink): Promise<void> {
+async function download(input: FetchLayerInput, link: Link, sink: LayerSink, partial: PartialFile | undefined): Promise<void> {
   if (sink.blobBytes === input.sizeBytes) return;
-  await link.persist(input.source, input, () => sink.blobBytes, (source) => downloadOnce(source, input, link, sink));
+  await link.persist(input.source, input, () => sink.blobBytes, (source) => downloadOnce(source, input, link, sink, partial));
 }
 
-async function downloadOnce(source: Source, input: FetchLayerInput, link: Link, sink: LayerSink): Promise<void> {
+async function downloadOnce(source: Source, input: FetchLayerInput, link: Link, sink: LayerSink, partial: PartialFile | undefined): Promise<void> {
   const from = sink.blobBytes;
+  // Another server may have marked the same blob in another way.
+  const ifRange = partial?.validator?.url === source.url ? { 'if-range': partial.validator.etag } : {};
   const request: HttpRequest = {
     method: 'GET',
     url: source.url,
-    headers: { ...source.headers, ...(from > 0 ? { range: `bytes=${from}-` } : {}) },
+    headers: { ...source.headers, ...(from > 0 ? { range: `bytes=${from}-`, ...ifRange } : {}) },
     tls: source.tls,
     limits: input.limits,
     signal: link.signal,
   };
   const response = await sendRequest(request);
   let skip = await bytesToSkip(request, response, from, input);
+  const { etag } = response.headers;
+  if (partial && etag?.startsWith('"') === true) partial.validator = { url: source.url, etag };
   let isSinkFailing = false;
   try {
     for await (const received of response as AsyncIterable<Buffer>) {
@@ -163,6 +177,7 @@ async function downloadOnce(source: Source, input: FetchLayerInput, link: Link, 
       skip -= received.length - chunk.length;
       if (chunk.length === 0) continue;
       isSinkFailing = true;
+      partial?.append(chunk);
       await sink.write(chunk);
       isSinkFailing = false;
       link.progress({ type: 'downloading', bytes: sink.blobBytes });

@@ -26,6 +26,8 @@ const REPORT_INTERVAL_MS = 100;
 const SECOND_MS = 1000;
 /** A wait before a retry grows up to this. */
 const MAX_PAUSE_MS = 60_000;
+/** An attempt that moved so many bytes is followed by the next one at once. */
+const GOOD_PROGRESS_BYTES = 1 << 20;
 /** Refused sources in a row, without a byte in between, before the task gives up. */
 const MAX_REFUSALS = 5;
 
@@ -81,10 +83,12 @@ export class TaskLink<Report extends { readonly type: string }> {
       } catch (error) {
         if (this.signal.aborted) throw error;
         const { status, retryable } = factsOf(error);
-        if (position() > before) failures = refusals = 0;
+        const moved = position() - before;
+        if (moved > 0) failures = refusals = 0;
         // Refusals are settled by the main thread, which knows the credentials and what other transfers were told.
         const isRefusal = status === 401 || status === 429 || status === 503;
         if (isRefusal && refusals++ < MAX_REFUSALS) source = await this.#replace(outcomeOf(error as EngineError));
+        else if (retryable && moved >= GOOD_PROGRESS_BYTES) this.report({ type: 'retrying', seconds: 0, reason: (error as EngineError).message });
         else if (retryable && ++failures < maxAttempts) await this.#pause(Math.min(retryDelayMs * failures, MAX_PAUSE_MS), (error as EngineError).message);
         else throw error;
       }

@@ -13,7 +13,7 @@ export interface CuttingProxy {
 }
 
 export interface CuttingOptions {
-  /** A connection is reset when so many bytes went to the client (`down`) or to the registry (`up`) on it. */
+  /** A connection is ended when so many bytes went to the client (`down`) on it, reset when so many to the registry (`up`). */
   readonly down?: number;
   readonly up?: number;
   /** Cuts in all; then connections live. */
@@ -33,14 +33,10 @@ export async function startCuttingProxy(registry: string, { down = Infinity, up 
       socket.on('error', () => undefined);
       socket.once('close', () => {
         sockets.delete(socket);
-        for (const other of both) other.destroy();
+        if (socket === client) upstream.destroy();
+        else client.end();
       });
     }
-    const cut = (): void => {
-      totals.cuts++;
-      client.resetAndDestroy();
-      upstream.destroy();
-    };
     const relay = (from: Socket, to: Socket, chunk: Buffer): void => {
       if (!to.write(chunk)) {
         from.pause();
@@ -53,16 +49,20 @@ export async function startCuttingProxy(registry: string, { down = Infinity, up 
       sentDown += passed.length;
       totals.down += passed.length;
       relay(upstream, client, passed);
-      // A moment for what was passed on to arrive before the reset.
       if (passed.length < chunk.length) {
-        upstream.pause();
-        setTimeout(cut, 5);
+        totals.cuts++;
+        // What was passed on arrives: only so is it counted rightly.
+        client.end();
+        upstream.destroy();
       }
     });
     client.on('data', (chunk) => {
       sentUp += chunk.length;
-      if (sentUp > up && totals.cuts < maxCuts) cut();
-      else relay(client, upstream, chunk);
+      if (sentUp > up && totals.cuts < maxCuts) {
+        totals.cuts++;
+        client.resetAndDestroy();
+        upstream.destroy();
+      } else relay(client, upstream, chunk);
     });
   });
   server.listen(0, '127.0.0.1');

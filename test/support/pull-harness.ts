@@ -12,6 +12,7 @@ import type { Logger } from '../../src/ports/logger.js';
 import type { LayerStore } from '../../src/ports/storage.js';
 import type { Credentials } from '../../src/registry/credentials.js';
 import { BlobRecords } from '../../src/registry/blob-records.js';
+import { PartialBlobs } from '../../src/registry/partial-blobs.js';
 import { parsePlatform } from '../../src/registry/platform.js';
 import type { WorkerPool } from '../../src/workers/pool.js';
 import { DirectoryLayerStore } from './directory-layer-store.js';
@@ -42,9 +43,12 @@ export async function startPullHarness(overrides: Partial<PullSystemDeps> = {}):
   const events: string[] = [];
   const records = new BlobRecords(join(dir, 'distribution'));
   await records.load(new Set());
+  const partials = new PartialBlobs(join(dir, 'partial'));
+  await partials.load();
   const system = createPullSystem({
     replies,
     records,
+    partials,
     log,
     images,
     layers,

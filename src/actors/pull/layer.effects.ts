@@ -6,6 +6,7 @@ import type { Grant, RegistryAccess } from '../../registry/access.js';
 import { blobUrl } from '../../registry/client.js';
 import type { Credentials } from '../../registry/credentials.js';
 import type { RegistryHost } from '../../registry/endpoint.js';
+import { isFaultOfContent, type PartialBlobs, type PartialClaim, type PartialPlace } from '../../registry/partial-blobs.js';
 import { pullScope } from '../../registry/token.js';
 import type { FetchLayerOutput, FetchLayerReport } from '../../workers/fetch-layer.js';
 import type { WorkerPool } from '../../workers/pool.js';
@@ -17,6 +18,7 @@ import { Slots } from './slots.js';
 
 export interface LayerEffectDeps {
   readonly layers: LayerStore;
+  readonly partials: PartialBlobs;
   readonly pool: WorkerPool;
   readonly access: (host: RegistryHost, credentials: Credentials | undefined) => RegistryAccess;
   /** Replaces what readers see of a transfer. */
@@ -38,6 +40,11 @@ const RESERVED_PART = 1 / 20;
  */
 const GENEROUS_BYTES = 8 * 2 ** 30;
 const GENEROUS_FACTOR = 200;
+
+interface Fetched {
+  readonly staged: StagedLayer;
+  readonly output: FetchLayerOutput;
+}
 
 export class LayerTransfers implements LayerEffects {
   readonly #deps: LayerEffectDeps;
@@ -64,20 +71,27 @@ export class LayerTransfers implements LayerEffects {
   }
 
   async #transfer(input: LayerInput, signal: AbortSignal): Promise<void> {
-    const { layers, publish } = this.#deps;
-    const { chainId, diffId, parent } = input.layer;
-    const { staged, output } = await this.#fetchFromAny(input, signal);
+    const { layers, partials, publish } = this.#deps;
+    const { chainId, diffId, parent, blob } = input.layer;
+    const claim = await partials.claim(blob.digest, blob.sizeBytes);
     try {
-      publish(chainId, { phase: 'extracted' });
-      if (parent !== undefined) await this.#below(parent, signal);
-      signal.throwIfAborted();
-      const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = output;
-      await staged.commit({ diffId, parent, sizeBytes, implicitDirs, danglingLinks, whiteouts });
+      const { staged, output } = await this.#fetchFromAny(input, claim, signal);
+      try {
+        publish(chainId, { phase: 'extracted' });
+        if (parent !== undefined) await this.#below(parent, signal);
+        signal.throwIfAborted();
+        const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = output;
+        await staged.commit({ diffId, parent, sizeBytes, implicitDirs, danglingLinks, whiteouts });
+      } catch (error) {
+        await staged.discard();
+        throw error;
+      }
     } catch (error) {
-      await staged.discard();
+      claim?.keep();
       throw error;
     }
     layers.retain(chainId);
+    await claim?.discard();
   }
 
   /** Waits until the layer below is in the store. */
@@ -88,30 +102,49 @@ export class LayerTransfers implements LayerEffects {
   }
 
   /** A mirror that fails in the middle is left for the next host. */
-  async #fetchFromAny(input: LayerInput, signal: AbortSignal): Promise<{ readonly staged: StagedLayer; readonly output: FetchLayerOutput }> {
+  async #fetchFromAny(input: LayerInput, claim: PartialClaim | undefined, signal: AbortSignal): Promise<Fetched> {
     for (const host of input.hosts) {
-      const staged = await this.#deps.layers.stage();
       try {
-        return { staged, output: await this.#fetch(input, host, staged, signal) };
+        return await this.#fetchFrom(input, host, claim, signal);
       } catch (error) {
-        await staged.discard();
         if (!host.isMirror || signal.aborted) throw error;
       }
     }
     throw dataLoss(`no host to fetch layer ${input.layer.blob.digest} from`, { code: 'NO_HOST' });
   }
 
-  async #fetch(input: LayerInput, host: RegistryHost, staged: StagedLayer, signal: AbortSignal): Promise<FetchLayerOutput> {
+  async #fetchFrom(input: LayerInput, host: RegistryHost, claim: PartialClaim | undefined, signal: AbortSignal): Promise<Fetched> {
+    try {
+      return await this.#fetchStaged(input, host, claim, signal);
+    } catch (error) {
+      // What was kept is worth nothing then; when it came from an earlier pull, that may be the very reason.
+      if (isFaultOfContent(error)) await claim?.reset();
+      if (!isEngineError(error) || error.code !== 'PARTIAL_DAMAGED') throw error;
+      return this.#fetchStaged(input, host, claim, signal);
+    }
+  }
+
+  async #fetchStaged(input: LayerInput, host: RegistryHost, claim: PartialClaim | undefined, signal: AbortSignal): Promise<Fetched> {
+    const staged = await this.#deps.layers.stage();
+    try {
+      return { staged, output: await this.#fetch(input, host, claim?.place, staged, signal) };
+    } catch (error) {
+      await staged.discard();
+      throw error;
+    }
+  }
+
+  async #fetch(input: LayerInput, host: RegistryHost, partial: PartialPlace | undefined, staged: StagedLayer, signal: AbortSignal): Promise<FetchLayerOutput> {
     // Waiting here and not in the pool, where nothing would hear of a cancel.
     const free = await this.#slots.take(signal);
     try {
-      return await this.#run(input, host, staged, signal);
+      return await this.#run(input, host, partial, staged, signal);
     } finally {
       free();
     }
   }
 
-  async #run(input: LayerInput, host: RegistryHost, staged: StagedLayer, signal: AbortSignal): Promise<FetchLayerOutput> {
+  async #run(input: LayerInput, host: RegistryHost, partial: PartialPlace | undefined, staged: StagedLayer, signal: AbortSignal): Promise<FetchLayerOutput> {
     const { pool, retryDelayMs, maxAttempts } = this.#deps;
     const { layer, repository, credentials } = input;
     const access = this.#deps.access(host, host.isMirror ? undefined : credentials);
@@ -139,6 +172,7 @@ export class LayerTransfers implements LayerEffects {
           retryDelayMs,
           diffDir: staged.diffDir,
           tarSplitPath: staged.tarSplitPath,
+          partial,
           port: link.port,
         },
         { transferList: [link.port] },

@@ -201,7 +201,7 @@ function showLayer(board: ProgressBoard, subject: string, id: string, total: num
     case 'downloading':
       return board.publish(subject, 'Downloading', bytesMessage('Downloading', id, view.bytes, total));
     case 'retrying':
-      return board.publish(subject, 'Retrying', stateMessage(`Retrying in ${view.seconds} second${view.seconds === 1 ? '' : 's'}`, id));
+      return view.seconds === 0 ? undefined : board.publish(subject, 'Retrying', stateMessage(`Retrying in ${view.seconds} second${view.seconds === 1 ? '' : 's'}`, id));
     case 'verifying':
       // The last bytes and this can come as one: what is shown of a download ends with all of it.
       board.publish(subject, 'Downloading', bytesMessage('Downloading', id, total, total));

@@ -4,6 +4,7 @@ import type { ImageEmit } from '../../images/removal.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { Logger } from '../../ports/logger.js';
 import type { BlobRecords } from '../../registry/blob-records.js';
+import type { PartialBlobs } from '../../registry/partial-blobs.js';
 import type { RegistryRules } from '../../registry/endpoint.js';
 import { DEFAULT_LIMITS, type HttpLimits } from '../../registry/http.js';
 import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
@@ -29,6 +30,7 @@ export interface PullSystemDeps {
   readonly maxTransfers: number;
   readonly emit: ImageEmit;
   readonly records: BlobRecords;
+  readonly partials: PartialBlobs;
   /** These three are asked anew for every pull, so that a reload counts for the next one. */
   readonly rules: () => RegistryRules;
   readonly maxConcurrentDownloads: () => number;
@@ -68,6 +70,7 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
   const views = new LayerViews();
   const transferring = new LayerTransfers({
     layers,
+    partials: deps.partials,
     pool,
     access: (host, credentials) => sessions.access(host, credentials),
     publish: (chainId, view) => views.publish(chainId, view),

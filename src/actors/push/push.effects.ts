@@ -184,7 +184,7 @@ function showUpload(board: ProgressBoard, id: string, total: number, view: Uploa
       // The archive is a little longer than the files that the total counts.
       return board.publish(id, 'Pushing', bytesMessage('Pushing', id, Math.min(view.bytes, total), total));
     case 'retrying':
-      return board.publish(id, 'Retrying', stateMessage(`Retrying in ${view.seconds} second${view.seconds === 1 ? '' : 's'}`, id));
+      return view.seconds === 0 ? undefined : board.publish(id, 'Retrying', stateMessage(`Retrying in ${view.seconds} second${view.seconds === 1 ? '' : 's'}`, id));
     case 'exists':
       return state('Layer already exists');
     case 'mounted':

@@ -16,6 +16,7 @@ import type { ContainerConfig } from '../../ports/container.js';
 import type { Image } from '../../ports/images.js';
 import type { LayerStore } from '../../ports/storage.js';
 import { decodeCredentials } from '../../registry/credentials.js';
+import type { PartialBlobs } from '../../registry/partial-blobs.js';
 import { hostPlatform, parsePlatform, type Platform } from '../../registry/platform.js';
 import { parseFilters } from '../api/filters.js';
 import { platformObject } from '../api/platform.js';
@@ -45,6 +46,7 @@ export interface CommitSources {
 export interface ImageRouteDeps {
   readonly images: FileImageStore;
   readonly layers: LayerStore;
+  readonly partials: Pick<PartialBlobs, 'prune'>;
   readonly pulls: Pick<Pulls, 'pull' | 'pullAllTags'>;
   readonly users: ImageUsers;
   readonly emit: ImageEmit;
@@ -99,12 +101,15 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
     }),
 
     route('POST', '/images/prune', async (x) => {
-      const selection = decodePrune(parseFilters(x.query.text('filters')), Date.now());
+      const filters = parseFilters(x.query.text('filters'));
+      const selection = decodePrune(filters, Date.now());
       if (isPruning) throw conflict('a prune operation is already running', { code: 'PRUNE_RUNNING' });
       isPruning = true;
       try {
         const { removed, reclaimedBytes } = await pruneImages({ ...removal, layers }, selection, x.signal);
-        x.sendJson(200, { ImagesDeleted: removed.length > 0 ? removed : null, SpaceReclaimed: reclaimedBytes });
+        // What is left of broken downloads belongs to no image that a filter could describe.
+        const partialBytes = ['until', 'label', 'label!'].some((key) => filters.has(key)) ? 0 : await deps.partials.prune();
+        x.sendJson(200, { ImagesDeleted: removed.length > 0 ? removed : null, SpaceReclaimed: reclaimedBytes + partialBytes });
       } finally {
         isPruning = false;
       }
