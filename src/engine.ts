@@ -36,6 +36,7 @@ import { containerDefaults, systemSettings } from './engine-settings.js';
 import { openEventLog } from './events/event-log.js';
 import { AuditLog } from './http/audit.js';
 import { createFront } from './http/front.js';
+import { absentPartRoutes } from './http/routes/absent-parts.js';
 import { containerStreamRoutes } from './http/routes/container-streams.js';
 import { containerRoutes } from './http/routes/containers.js';
 import { engineConfigRoutes } from './http/routes/engine-config.js';
@@ -367,6 +368,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     routes: [
       ...pingRoutes({ builderVersion: '1', swarmState: () => 'inactive' }),
       ...systemRoutes(system),
+      ...absentPartRoutes(),
       ...containerRoutes({ containers, services, view, imageId: (reference) => imageIdOf(images, reference), isAncestor: (image, ancestor) => isAncestor(images, image, ancestor) }),
       ...containerStreamRoutes({ containers, ios, logs, services, dir: (id) => records.dir(id) }),
       ...statsRoutes({ containers, feeds: statsFeeds }),

@@ -343,6 +343,18 @@ describe('containers in the background', () => {
 });
 
 describe('commit', () => {
+  test('what the engine itself puts into a root file system is no change', async () => {
+    await ok('run', '--name', 'quiet', image, 'sh', '-c', 'test -e /.dockerenv && test -L /etc/mtab');
+    try {
+      assert.equal(await ok('diff', 'quiet'), '');
+      await ok('start', 'quiet');
+      await ok('wait', 'quiet');
+      assert.equal(await ok('diff', 'quiet'), '');
+    } finally {
+      await ok('rm', 'quiet');
+    }
+  });
+
   test('a changed container becomes an image that runs', async () => {
     await ok('run', '--name', 'author', image, 'sh', '-c', 'echo made > /made; rm /etc/motd; mkdir /dir; ln -s /made /dir/link');
     const id = await ok('commit', '-a', 'Somebody', '-m', 'a change', '-c', 'ENV COLOUR=green', '-c', 'CMD ["cat", "/dir/link"]', 'author', 'local/made:1');

@@ -9,6 +9,7 @@ import { markTopDirectory } from '../sys/inode.js';
 import { getXattr } from '../sys/xattr.js';
 import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { Durability } from './overlay2/durability.js';
+import { InitLayers } from './overlay2/init-layers.js';
 import { Layout } from './overlay2/layout.js';
 import { fileSystemType, probeOverlay } from './overlay2/probe.js';
 import { chainIdOf, MAX_DEPTH, ReadOnlyLayers } from './overlay2/read-only-layers.js';
@@ -86,7 +87,7 @@ export class Overlay2Store implements LayerStore {
   ) {
     this.#layersFd = openSync(layout.layers, 'r');
     this.#readOnly = new ReadOnlyLayers(layout, trash, durability, workers);
-    this.#writable = new WritableLayers(layout, this.#readOnly, trash, probed.mountOptions, this.#layersFd);
+    this.#writable = new WritableLayers(layout, this.#readOnly, new InitLayers(layout, this.#readOnly, trash, workers), trash, probed.mountOptions, this.#layersFd);
     this.driverStatus = [
       ['Backing Filesystem', probed.backing === 'ext4' ? 'extfs' : probed.backing],
       ['Supports d_type', 'true'],

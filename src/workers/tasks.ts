@@ -2,6 +2,7 @@
 export const tasks = {
   changes: async () => (await import('../storage/tasks/changes.js')).changes,
   'commit-diff': async () => (await import('../storage/tasks/commit-diff.js')).commitDiff,
+  'init-layer': async () => (await import('../storage/tasks/init-layer.js')).fillInitLayer,
   'copy-layer': async () => (await import('../storage/tasks/copy-layer.js')).copyLayer,
   'extract-layer': async () => (await import('./extract-layer.js')).extractLayer,
   'fetch-layer': async () => (await import('./fetch-layer.js')).fetchLayer,

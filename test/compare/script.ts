@@ -22,7 +22,7 @@ const del = (path: string): Step => ({ method: 'DELETE', path });
 const filters = (value: unknown): string => `filters=${encodeURIComponent(JSON.stringify(value))}`;
 const create = (name: string, body: Record<string, unknown>, capture = name): Step => post(`/containers/create?name=${name}`, { Image: '{image}', ...body }, { capture: [capture, 'Id'] });
 
-const SYSTEM: readonly Step[] = [get('/_ping'), head('/_ping'), get('/version'), get('/info'), get('/system/df'), get('/nope'), post('/nope'), get(`/events?since=0&until=1`), get('/events?until=x'), get(`/events?since=0&until=1&${filters({ type: ['container'] })}`), get('/events?filters=x'), get('/auth')];
+const SYSTEM: readonly Step[] = [get('/_ping'), head('/_ping'), get('/version'), get('/info'), get('/system/df'), get('/nope'), post('/nope'), get(`/events?since=0&until=1`), get('/events?until=x'), get(`/events?since=0&until=1&${filters({ type: ['container'] })}`), get('/events?filters=x'), get('/auth'), get('/plugins'), get('/swarm'), get('/services'), get('/nodes'), post('/swarm/leave'), post('/build/prune')];
 
 const IMAGES: readonly Step[] = [
   get('/images/json'), get('/images/json?all=1&digests=1'), get(`/images/json?${filters({ dangling: ['false'] })}`), get(`/images/json?${filters({ reference: ['*busybox*'] })}`), get(`/images/json?${filters({ label: ['flavour'] })}`),

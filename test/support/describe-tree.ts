@@ -34,3 +34,11 @@ export function describeTree(root: string, options: { readonly directoryTimes?: 
   visit('');
   return lines;
 }
+
+/** What every container finds in its root besides its image's files. */
+const INIT_PATHS = new Set(['.dockerenv', 'dev', 'dev/console', 'dev/pts', 'dev/shm', 'etc', 'etc/hostname', 'etc/hosts', 'etc/mtab', 'etc/resolv.conf', 'proc', 'sys']);
+
+/** Paths, or lines of `describeTree`, without those. */
+export function withoutInit(lines: readonly string[]): string[] {
+  return lines.filter((line) => !INIT_PATHS.has(line.split(' | ', 1)[0] ?? ''));
+}

@@ -71,9 +71,11 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
       return;
     }
     const keys = parseDetachKeys(record.config.DetachKeys, (text) => invalid(`Invalid escape keys (${text}) provided`));
-    const socket = await x.hijack({ contentType: streamType(x, tty), commonHeaders: true });
+    // The client that reads says whether it takes the output as it is; it may not be the one that made the exec.
+    const isRaw = body.Tty;
+    const socket = await x.hijack({ contentType: streamType(x, isRaw), commonHeaders: true });
     socket.on('error', () => socket.destroy());
-    const leave = execs.hub(record.id).subscribe({ stdout: record.config.AttachStdout, stderr: record.config.AttachStderr, multiplexed: !tty }, socket);
+    const leave = execs.hub(record.id).subscribe({ stdout: record.config.AttachStdout, stderr: record.config.AttachStderr, multiplexed: !isRaw }, socket);
     socket.once('close', leave);
     try {
       await execs.ask<Ask<'exec.start'>>(record.id, command);
@@ -81,7 +83,7 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
       // The head is out: what went wrong can only be told inside the stream.
       leave();
       const text = Buffer.from(`${messageOf(error)}\r\n`);
-      socket.end(tty ? text : Buffer.concat(frame('stdout', text)));
+      socket.end(isRaw ? text : Buffer.concat(frame('stdout', text)));
       return;
     }
     const stdin = record.config.AttachStdin ? execs.stdin(record.id) : undefined;

@@ -1,4 +1,5 @@
 /** The writable layers of containers: their directories and their mounts. */
+import { existsSync } from 'node:fs';
 import { chmod, chown, lstat, mkdir, readdir, readlink, rename, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { conflict, internal, invalid, notFound } from '../../errors/engine-error.js';
@@ -6,6 +7,7 @@ import type { Digest } from '../../ports/storage.js';
 import { detachMount, MAX_MOUNT_OPTIONS_BYTES, mountFileSystem, mountPointsBelow } from '../../sys/mount.js';
 import { storageError } from '../storage-error.js';
 import { KeyedLock } from './keyed-lock.js';
+import type { InitLayers } from './init-layers.js';
 import type { Layout } from './layout.js';
 import type { ReadOnlyLayer, ReadOnlyLayers } from './read-only-layers.js';
 import type { Trash } from './trash.js';
@@ -34,6 +36,7 @@ export class WritableLayers {
   constructor(
     private readonly layout: Layout,
     private readonly readOnly: ReadOnlyLayers,
+    private readonly inits: InitLayers,
     private readonly trash: Trash,
     /** Options that every mount gets, beginning with a comma. */
     private readonly mountOptions: string,
@@ -75,7 +78,20 @@ export class WritableLayers {
 
   /** Difference directories below a writable layer, the nearest first. @throws EngineError not-found. */
   lowerDirs(id: string): string[] {
-    return this.readOnly.chain(this.#get(id).parent).map((layer) => this.layout.diff(layer.shortId));
+    const { parent } = this.#get(id);
+    if (parent === undefined) return existsSync(this.#ownInit(id)) ? [this.#ownInit(id)] : [];
+    return this.#below(parent).map((part) => join(this.layout.layers, part));
+  }
+
+  /** Init layer, if there is one, and difference directories of the image, relative to the directory of the layers. */
+  #below(parent: Digest): string[] {
+    const init = this.inits.above(parent);
+    return [...(init === undefined ? [] : [`${init}/init`]), ...this.readOnly.chain(parent).map(({ shortId }) => `${shortId}/diff`)];
+  }
+
+  /** That of a container without an image. */
+  #ownInit(id: string): string {
+    return join(this.layout.writable, id, 'init');
   }
 
   create(id: string, parent: Digest | undefined): Promise<void> {
@@ -87,6 +103,7 @@ export class WritableLayers {
       try {
         await mkdir(staging, { mode: 0o710 });
         await Promise.all([
+          parent === undefined ? this.inits.make(join(staging, 'init'), []) : this.inits.ensure(parent),
           this.#makeUpper(join(staging, 'diff'), top),
           mkdir(join(staging, 'work'), { mode: 0o700 }),
           mkdir(join(staging, 'merged'), { mode: 0o700 }),
@@ -160,22 +177,18 @@ export class WritableLayers {
 
   async #mount(layer: WritableLayer): Promise<void> {
     const { diff, work, merged } = this.paths(layer.id);
-    const chain = this.readOnly.chain(layer.parent);
-    if (chain.length === 0) {
-      // overlayfs wants something below: the layer's own empty mount point does.
-      await this.#overlay(`lowerdir=${merged},upperdir=${diff},workdir=${work}`, merged);
-      return;
-    }
-    const options = `lowerdir=${chain.map(({ shortId }) => this.layout.diff(shortId)).join(':')},upperdir=${diff},workdir=${work}`;
+    const lower = this.lowerDirs(layer.id);
+    // overlayfs wants something below: without anything else the layer's own empty mount point does.
+    const options = `lowerdir=${lower.length === 0 ? merged : lower.join(':')},upperdir=${diff},workdir=${work}`;
     const isPlain = Buffer.byteLength(options + this.mountOptions) <= MAX_MOUNT_OPTIONS_BYTES && !/[:,\\]/.test(this.layout.root);
-    await this.#overlay(isPlain ? options : this.#shortOptions(layer, chain), merged);
+    await this.#overlay(isPlain || layer.parent === undefined ? options : this.#shortOptions(layer.id, this.#below(layer.parent)), merged);
   }
 
   /** For deep images: layers named through a descriptor of their directory, which is short wherever that may be. */
-  #shortOptions({ id }: WritableLayer, chain: readonly ReadOnlyLayer[]): string {
+  #shortOptions(id: string, lower: readonly string[]): string {
     const base = `/proc/self/fd/${this.layersFd}`;
     const own = `${base}/../writable/${id}`;
-    return `lowerdir=${chain.map(({ shortId }) => `${base}/${shortId}/diff`).join(':')},upperdir=${own}/diff,workdir=${own}/work`;
+    return `lowerdir=${lower.map((part) => `${base}/${part}`).join(':')},upperdir=${own}/diff,workdir=${own}/work`;
   }
 
   async #overlay(options: string, merged: string): Promise<void> {

@@ -1,0 +1,53 @@
+/** Worker task: what a container needs in its root file system before it starts, as far as the image lacks it. */
+import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { fsPath, toBytePath } from '../byte-path.js';
+import { copyAttributes, copyTimes } from '../copy-attributes.js';
+import { MergedView } from '../overlay2/merged-view.js';
+
+export interface InitLayerInput {
+  /** An empty directory. */
+  readonly diffDir: string;
+  /** Difference directories of the image, the topmost first. */
+  readonly lowerDirs: readonly string[];
+}
+
+/** Mount points of every container, the mark by which programs know that they are in one, and the old name of the mount table. */
+const DIRECTORIES = ['dev', 'dev/pts', 'dev/shm', 'proc', 'sys'];
+const FILES = ['.dockerenv', 'dev/console', 'etc/hostname', 'etc/hosts', 'etc/resolv.conf'];
+const LINKS: Readonly<Record<string, string>> = { 'etc/mtab': '/proc/mounts' };
+
+/**
+ * Fills the layer between an image and its containers, so that nothing of this counts as a container's own change. A
+ * directory of the image that gets something is there with the image's attributes.
+ */
+export function fillInitLayer({ diffDir, lowerDirs }: InitLayerInput): void {
+  const [root, view] = [toBytePath(diffDir), new MergedView(lowerDirs.map(toBytePath))];
+  /** Whether each directory can be given something; those copied from the image have their times set last. */
+  const directories = new Map<string, boolean>([['', true]]);
+  const restore: (() => void)[] = [];
+  const directory = (path: string): boolean => {
+    const known = directories.get(path);
+    if (known !== undefined) return known;
+    const found = view.find(path);
+    const usable = directory(parentOf(path)) && (!found || found.parts !== undefined);
+    directories.set(path, usable);
+    if (!usable) return false;
+    const at = `${root}/${path}`;
+    mkdirSync(fsPath(at), { mode: 0o755 });
+    if (!found) return true;
+    copyAttributes(found.at, found.stat, at);
+    restore.push(() => copyTimes(found.stat, at));
+    return true;
+  };
+  const add = (path: string, make: (at: string | Buffer) => void): void => {
+    if (!view.find(path) && directory(parentOf(path))) make(fsPath(`${root}/${path}`));
+  };
+  for (const path of DIRECTORIES) if (!view.find(path)) directory(path);
+  for (const path of FILES) add(path, (at) => writeFileSync(at, '', { mode: 0o755, flag: 'wx' }));
+  for (const [path, target] of Object.entries(LINKS)) add(path, (at) => symlinkSync(target, at));
+  for (const setTimes of restore.toReversed()) setTimes();
+}
+
+function parentOf(path: string): string {
+  return path.slice(0, Math.max(path.lastIndexOf('/'), 0));
+}
