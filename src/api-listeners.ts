@@ -1,10 +1,12 @@
 /** Where the API listens: addresses, TLS and groups as the configuration has them. */
-import { parseHost, type ListenAddress } from './config/hosts.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { isLoopbackHost, parseHost, type ListenAddress } from './config/hosts.js';
 import type { Config } from './config/config.js';
 import { parseAccessRule } from './config/scoped-sockets.js';
 import type { LiveConfig } from './config/live-config.js';
 import { EngineError, invalid, isEngineError } from './errors/engine-error.js';
-import { accessPolicy } from './http/access-policy.js';
+import { accessPolicy, type AccessPolicy } from './http/access-policy.js';
+import { BrowserGuard } from './http/browser-guard.js';
 import type { Front } from './http/front.js';
 import type { Listener, ListenSpec } from './http/listener.js';
 import { TlsIdentity } from './http/tls/identity.js';
@@ -13,22 +15,32 @@ import type { ServiceManager } from './service-manager.js';
 import { selectActivationSockets, type ActivationSocket } from './sys/activation.js';
 import { groupId } from './sys/group.js';
 
+const CONSEQUENCE = 'everybody who reaches that address has the rights of root on this machine';
+/** So long are addresses held back that are open to everybody without anybody having said that they should be. */
+const EXPOSURE_PAUSE_MS = 5000;
+
 const MIN_VERSIONS = { '1.0': 'TLSv1', '1.1': 'TLSv1.1', '1.2': 'TLSv1.2', '1.3': 'TLSv1.3' } as const;
 
 export class ApiListeners {
+  readonly #live: LiveConfig;
   readonly #config: Config;
   readonly #log: Logger;
   readonly #tls: TlsIdentity | undefined;
   readonly #addresses: readonly SocketAddress[];
   readonly #activated: readonly ActivationSocket[];
   readonly #listeners: Listener[] = [];
+  readonly #warnings: string[] = [];
+  readonly #closing = new AbortController();
 
   /** Opens nothing yet. @throws EngineError for addresses and TLS files that cannot be used. */
   constructor(live: LiveConfig, manager: ServiceManager, log: Logger) {
     const config = live.current;
+    this.#live = live;
     this.#config = config;
     this.#log = log;
-    const addresses = config.hosts.map((host) => parseHost(host, { tls: config.tls }));
+    const parsed = config.hosts.map((host) => parseHost(host, { tls: config.tls }));
+    // Two spellings of one address are one.
+    const addresses = [...new Map(parsed.map((address) => [JSON.stringify(address), address])).values()];
     this.#addresses = addresses.filter((address) => address.kind !== 'fd');
     this.#activated = chooseActivated(addresses, manager.sockets, log);
     this.#tls = tlsIdentity(config);
@@ -37,6 +49,11 @@ export class ApiListeners {
 
   get addresses(): readonly string[] {
     return this.#listeners.map(({ address }) => address);
+  }
+
+  /** What `info` says about addresses that are open to everybody. */
+  get warnings(): readonly string[] {
+    return this.#warnings;
   }
 
   /** @throws EngineError as `Front.listen`; not-found for a group that the operator named and the host lacks. */
@@ -53,22 +70,69 @@ export class ApiListeners {
         policy: accessPolicy(allow.map(parseAccessRule)),
       })),
     );
-    for (const { fd, kind, address } of this.#activated) {
-      this.#listeners.push(await front.listen({ kind: 'fd', fd, address, ...(kind === 'tcp' && this.#tls ? { tls: this.#tls } : {}) }));
-    }
-    for (const address of this.#addresses) this.#listeners.push(await front.listen(this.#listenSpec(address, gid)));
-    for (const { spec, policy } of scoped) this.#listeners.push(await front.listen(spec, policy));
+    const plans: Plan[] = [
+      ...this.#activated.map((socket) => ({ spec: this.#activatedSpec(socket) })),
+      ...this.#addresses.map((address) => ({ spec: this.#listenSpec(address, gid) })),
+      ...scoped,
+    ];
+    // Who can be served safely is not kept waiting for the others.
+    const exposed = plans.filter(({ spec }) => this.#isExposed(spec));
+    for (const plan of plans) if (!exposed.includes(plan)) await this.#listen(front, plan);
+    if (exposed.length > 0) await this.#warnOfExposure(exposed);
+    for (const plan of exposed) await this.#listen(front, plan);
   }
 
   /** As `Listener.close`, for all. */
   async close(limitMs: number): Promise<void> {
+    this.#closing.abort();
     await Promise.all(this.#listeners.map((listener) => listener.close(limitMs)));
   }
 
+  async #listen(front: Front, { spec, policy }: Plan): Promise<void> {
+    if (!this.#closing.signal.aborted) this.#listeners.push(await front.listen(spec, policy));
+  }
+
   #listenSpec(address: SocketAddress, gid: number | undefined): ListenSpec {
-    if (address.kind === 'tcp') return { kind: 'tcp', host: address.host, port: address.port, ...(this.#tls && { tls: this.#tls }) };
+    if (address.kind === 'tcp') return { ...address, ...this.#overTcp([address.host]) };
     return { kind: 'unix', path: address.path, ...(gid === undefined ? {} : { gid }) };
   }
+
+  #activatedSpec({ fd, kind, address }: ActivationSocket): ListenSpec {
+    return { kind: 'fd', fd, address, ...(kind === 'tcp' ? this.#overTcp([]) : {}) };
+  }
+
+  #overTcp(names: readonly string[]): { readonly tls?: TlsIdentity; readonly guard?: BrowserGuard } {
+    return {
+      ...(this.#tls && { tls: this.#tls }),
+      // A page cannot show a certificate that the browser's user has not chosen for it.
+      ...(this.#tls?.verifies ? {} : { guard: new BrowserGuard({ names, allowsBrowsers: () => this.#live.current.features['allow-browsers'] === true }) }),
+    };
+  }
+
+  /** Whether other machines get in without a certificate. */
+  #isExposed(spec: ListenSpec): boolean {
+    if (spec.kind === 'unix' || this.#tls?.verifies) return false;
+    if (spec.kind === 'tcp') return !isLoopbackHost(spec.host);
+    const address = spec.address.startsWith('tcp:') ? new URL(spec.address.replace(/^tcp:/, 'http:')).hostname.replace(/^\[|\]$/g, '') : undefined;
+    return address !== undefined && !isLoopbackHost(address);
+  }
+
+  async #warnOfExposure(exposed: readonly Plan[]): Promise<void> {
+    const hosts = exposed.map(({ spec }) => (spec.kind === 'tcp' ? `${spec.host}:${spec.port}` : spec.kind === 'fd' ? spec.address : spec.path));
+    for (const host of hosts) {
+      this.#warnings.push(`API is accessible on ${this.#tls ? 'https' : 'http'}://${host.replace(/^tcp:\/\//, '')} ${this.#tls ? 'without TLS client verification' : 'without encryption'}. ${CONSEQUENCE}`);
+    }
+    this.#log.warn({ hosts }, `Listening without --tlsverify: ${CONSEQUENCE}`);
+    if (this.#config.tlsNamed) return;
+    this.#log.warn({ hosts }, 'Make certificates and start with --tlsverify. If this is really meant, say so with --tls=false (or "tls": false in the configuration file)');
+    this.#log.warn({ hosts, seconds: EXPOSURE_PAUSE_MS / 1000 }, 'As neither was said, these addresses are served only after a pause');
+    await sleep(EXPOSURE_PAUSE_MS, undefined, { signal: this.#closing.signal }).catch(() => undefined);
+  }
+}
+
+interface Plan {
+  readonly spec: ListenSpec;
+  readonly policy?: AccessPolicy;
 }
 
 type SocketAddress = Exclude<ListenAddress, { kind: 'fd' }>;

@@ -342,7 +342,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     layers,
     settings: settings.shown,
     components: () => settings.components(tasks),
-    warnings: () => hostWarnings(facts, config),
+    warnings: () => [...hostWarnings(facts, config), ...listeners.warnings],
     listeners: () => events.subscribers,
   });
   const users = (id: string): readonly { id: string; running: boolean }[] =>

@@ -52,6 +52,8 @@ export interface Config {
 
   readonly tls: boolean;
   readonly tlsVerify: boolean;
+  /** True when the operator said whether TLS is used or verified, be it that it is not. */
+  readonly tlsNamed: boolean;
   readonly tlsCaCert: string;
   readonly tlsCert: string;
   readonly tlsKey: string;

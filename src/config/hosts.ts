@@ -15,6 +15,11 @@ export type ListenAddress =
   /** Sockets of the service manager: all of them, or the one with this number or name. */
   | { readonly kind: 'fd'; readonly select: string };
 
+/** Whether only this machine can reach it. Names other than `localhost` may stand for anything. */
+export function isLoopbackHost(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127\.[\d.]+$/.test(host);
+}
+
 const PLAIN_PORT = 2375;
 const TLS_PORT = 2376;
 
@@ -58,5 +63,6 @@ function parseTcp(text: string, given: string, { tls }: { readonly tls: boolean 
   const port = rawPort === '' ? (tls ? TLS_PORT : PLAIN_PORT) : Number(rawPort);
   if (port > 65_535) throw invalid(`invalid bind address (${given}): invalid port ${rawPort}`);
   if (isIP(host) === 0 && !/^[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?$/.test(host)) throw invalid(`invalid bind address (${given}): invalid host ${host}`);
+  if (!/^(\/[\w.~-]+)*\/*$/.test(path) || /\/\.{1,2}(\/|$)/.test(path)) throw invalid(`invalid bind address (${given}): invalid path ${path}`);
   return { kind: 'tcp', host, port, prefix: path.replace(/\/+$/, '') };
 }

@@ -17,6 +17,7 @@ export function resolveConfig(values: Values, settings: ReadonlyMap<OptionName, 
     // What is best by default depends on the version of the host's cgroups.
     defaultCgroupnsMode: settings.get('defaultCgroupnsMode')?.source === 'default' ? '' : values.defaultCgroupnsMode,
     tls: values.tls || values.tlsVerify,
+    tlsNamed: [settings.get('tls'), settings.get('tlsVerify')].some((setting) => setting?.source !== 'default'),
     tlsCaCert: tlsCaCert || join(certificates, 'ca.pem'),
     tlsCert: tlsCert || join(certificates, 'cert.pem'),
     tlsKey: tlsKey || join(certificates, 'key.pem'),

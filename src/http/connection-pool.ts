@@ -44,7 +44,7 @@ export class ConnectionPool {
     try {
       const count = peekSocket(fd, this.#peeked);
       if (count === undefined) return false;
-      const hijack = readHijackRequest(this.#peeked.subarray(0, count), this.#services.router);
+      const hijack = readHijackRequest(this.#peeked.subarray(0, count), this.#services.router, gate, () => peer ?? peerOf(fd));
       if (count === 0) closeFd(fd);
       else if (hijack === undefined) this.#adopt(fd, gate, peer);
       else serveHijackRequest(this.#services, gate, fd, peer ?? peerOf(fd), hijack);

@@ -2,7 +2,9 @@
 
 import { forbidden } from '../errors/engine-error.js';
 import type { AccessPolicy } from './access-policy.js';
-import type { RouteMatch } from './router.js';
+import type { BrowserGuard, GuardedRequest } from './browser-guard.js';
+import type { Peer } from './peer.js';
+import type { Resolution, RouteMatch, Router } from './router.js';
 
 export interface Abortable {
   abort(): void;
@@ -19,7 +21,12 @@ export interface GateOptions {
   readonly limit: number;
   /** What is served here; absent: everything. */
   readonly policy?: AccessPolicy | undefined;
+  /** Comes before every path, such as `/engine`; '' for nothing. */
+  readonly prefix?: string;
+  readonly guard?: BrowserGuard | undefined;
 }
+
+const ELSEWHERE: Resolution = { kind: 'not-found' };
 
 export class Gate {
   /** Exchanges that had no complete reply when their handler returned. */
@@ -31,10 +38,27 @@ export class Gate {
   #onIdle: (() => void) | undefined;
   readonly #limit: number;
   readonly #policy: AccessPolicy | undefined;
+  readonly #prefix: string;
+  readonly #guard: BrowserGuard | undefined;
 
-  constructor({ limit, policy }: GateOptions) {
+  constructor({ limit, policy, prefix = '', guard }: GateOptions) {
     this.#limit = limit;
     this.#policy = policy;
+    this.#prefix = prefix;
+    this.#guard = guard;
+  }
+
+  /** As `Router.resolve`, for the path as the client sent it. */
+  resolve(router: Router, method: string, path: string): Resolution {
+    if (this.#prefix === '') return router.resolve(method, path);
+    if (!path.startsWith(`${this.#prefix}/`)) return ELSEWHERE;
+    const found = router.resolve(method, path.slice(this.#prefix.length));
+    return found.kind === 'redirect' ? { ...found, path: this.#prefix + found.path } : found;
+  }
+
+  /** Why a request is refused whatever it asks for; undefined when it is not. */
+  objection(request: GuardedRequest, peer: () => Peer): string | undefined {
+    return this.#guard?.objection(request, peer);
   }
 
   /** @throws EngineError forbidden when requests for the route are not served here. */

@@ -28,7 +28,7 @@ export interface HijackRequest {
  * Reads the head of a POST that hijacks. Undefined for everything else and for whatever is unusual, incomplete or
  * wrong: the parser of all other requests judges that.
  */
-export function readHijackRequest(received: Buffer, router: Router): HijackRequest | undefined {
+export function readHijackRequest(received: Buffer, router: Router, gate: Gate, peer: () => Peer): HijackRequest | undefined {
   if (received.toString('latin1', 0, 5) !== 'POST ') return undefined;
   const end = received.indexOf('\r\n\r\n');
   if (end < 0) return undefined;
@@ -37,7 +37,7 @@ export function readHijackRequest(received: Buffer, router: Router): HijackReque
   if (target === undefined) return undefined;
   const queryStart = target.indexOf('?');
   const path = queryStart < 0 ? target : target.slice(0, queryStart);
-  const found = router.resolve('POST', path);
+  const found = gate.resolve(router, 'POST', path);
   if (found.kind !== 'route' || found.route.hijack === undefined) return undefined;
 
   const headers = new Map<string, string>();
@@ -50,6 +50,7 @@ export function readHijackRequest(received: Buffer, router: Router): HijackReque
   if (!headers.has('host') || headers.has('transfer-encoding') || headers.has('expect')) return undefined;
   if (!/^\d{1,7}$/.test(length) || Number(length) > MAX_HIJACK_BODY_BYTES) return undefined;
   const head = new KeptHead(headers, path, queryStart < 0 ? undefined : target.slice(queryStart + 1));
+  if (gate.objection(head, peer) !== undefined) return undefined;
   return { found, head, headBytes: end + 4, bodyBytes: Number(length) };
 }
 

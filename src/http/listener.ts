@@ -5,6 +5,7 @@ import type { Logger } from '../ports/logger.js';
 import { closeFd, watchReadable } from '../sys/fd.js';
 import { acceptFrom, listenOnTcp, prepareConnections } from '../sys/listen-socket.js';
 import type { AccessPolicy } from './access-policy.js';
+import type { BrowserGuard } from './browser-guard.js';
 import type { ConnectionPool } from './connection-pool.js';
 import { Gate } from './gate.js';
 import { openSocketFile } from './socket-file.js';
@@ -15,9 +16,9 @@ export type ListenSpec =
   /** A stale socket file is replaced, and the file is removed at the close. Mode 0660, group `gid` or our own. */
   | { readonly kind: 'unix'; readonly path: string; readonly gid?: number }
   /** Port 0: any free one, which `address` then tells. */
-  | { readonly kind: 'tcp'; readonly host: string; readonly port: number; readonly tls?: TlsIdentity }
+  | { readonly kind: 'tcp'; readonly host: string; readonly port: number; readonly prefix?: string; readonly tls?: TlsIdentity; readonly guard?: BrowserGuard }
   /** A socket that listens already and is given away. Its file, if it has one, is whoever's who made it. */
-  | { readonly kind: 'fd'; readonly fd: number; readonly address: string; readonly tls?: TlsIdentity };
+  | { readonly kind: 'fd'; readonly fd: number; readonly address: string; readonly tls?: TlsIdentity; readonly guard?: BrowserGuard };
 
 export interface Listener {
   /** `unix:///run/engine.sock` or `tcp://127.0.0.1:2375`, with the port that was bound. */
@@ -55,7 +56,7 @@ const KIND_BY_ERRNO: Readonly<Record<string, ErrorKind>> = {
 
 /** @throws EngineError as `Front.listen` documents. */
 export async function listen(spec: ListenSpec, services: ListenServices): Promise<Listener> {
-  const gate = new Gate({ limit: services.maxInFlight, policy: services.policy });
+  const gate = new Gate({ limit: services.maxInFlight, policy: services.policy, prefix: spec.kind === 'tcp' ? (spec.prefix ?? '') : '', guard: spec.kind === 'unix' ? undefined : spec.guard });
   const { fd, address, port, release } = await bind(spec);
   const { pool, logger } = services;
   const identity = spec.kind === 'unix' ? undefined : spec.tls;
@@ -94,7 +95,7 @@ async function bind(spec: ListenSpec): Promise<Bound> {
   try {
     if (spec.kind === 'tcp') {
       const { fd, port } = await listenOnTcp(spec.host, spec.port);
-      return { fd, address: `tcp://${hostText(spec.host)}:${port}`, port, release: nothing };
+      return { fd, address: `tcp://${hostText(spec.host)}:${port}${spec.prefix ?? ''}`, port, release: nothing };
     }
     const { fd, remove } = await openSocketFile(spec.path, spec.gid);
     return { fd, address: `unix://${spec.path}`, release: remove };

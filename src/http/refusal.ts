@@ -38,6 +38,11 @@ export function refuse(found: Resolution, query: string | undefined, heads: Resp
   }
 }
 
+/** For requests that may not even be looked at. */
+export function refuseForbidden(message: string, heads: ResponseHeads): Refusal {
+  return { head: heads.render(403, 'application/json', undefined), body: messageBody(message) };
+}
+
 const RETRY: Headers = Object.freeze({ 'Retry-After': '1' });
 
 function jsonHead(status: number): ReplyHead {

@@ -9,7 +9,7 @@ import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import { MAX_HIJACK_BODY_BYTES, rawSocket, runOnRawSocket } from './hijack-request.js';
 import { peerOf, type Peer } from './peer.js';
 import { RawResponseStream } from './raw-reply.js';
-import { refuse } from './refusal.js';
+import { refuse, refuseForbidden } from './refusal.js';
 import { KeptHead } from './request-head.js';
 import { isBodiless, statusLine, type ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
@@ -131,12 +131,13 @@ export class UwsConnection implements Transport {
     const gate = this.#gate;
     if (gate === undefined) return;
     const method = req.getCaseSensitiveMethod();
-    const found = this.#services.router.resolve(method, req.getUrl());
+    const found = gate.resolve(this.#services.router, method, req.getUrl());
+    const objection = gate.objection(req, () => this.peer);
     this.#res = res;
     this.#isHead = method === 'HEAD';
     this.#inCallback = true;
-    if (found.kind !== 'route' || gate.full) {
-      const { head, body } = refuse(found, req.getQuery(), this.#services.heads);
+    if (found.kind !== 'route' || objection !== undefined || gate.full) {
+      const { head, body } = objection === undefined ? refuse(found, req.getQuery(), this.#services.heads) : refuseForbidden(objection, this.#services.heads);
       this.#writeReply(res, head, body);
       this.#services.observer?.refused(head.status);
     } else if (found.route.hijack === undefined) {

@@ -1,0 +1,52 @@
+/**
+ * Keeps web pages away from listeners that do not ask for a certificate: a browser on the same machine or in the same
+ * network would otherwise send whatever a page of a stranger wants to have sent.
+ */
+import { isIP } from 'node:net';
+import { hostname } from 'node:os';
+import type { Peer } from './peer.js';
+
+export interface BrowserGuardOptions {
+  /** Names besides `localhost` and the machine's own under which the listener is known. */
+  readonly names: readonly string[];
+  /** The operator's opt-out, asked at each request. */
+  readonly allowsBrowsers: () => boolean;
+}
+
+/** What of a request it looks at. */
+export interface GuardedRequest {
+  /** '' when absent. */
+  getHeader(lowerCaseName: string): string;
+}
+
+export class BrowserGuard {
+  readonly #names: ReadonlySet<string>;
+  readonly #allowsBrowsers: () => boolean;
+
+  constructor({ names, allowsBrowsers }: BrowserGuardOptions) {
+    this.#names = new Set(['localhost', hostname().toLowerCase(), ...names.map((name) => name.toLowerCase())]);
+    this.#allowsBrowsers = allowsBrowsers;
+  }
+
+  /** Why the request is refused; undefined when it is not. @param peer asked for only when it matters. */
+  objection(request: GuardedRequest, peer: () => Peer): string | undefined {
+    const origin = request.getHeader('origin');
+    const site = request.getHeader('sec-fetch-site');
+    const host = request.getHeader('host');
+    const isPage = origin !== '' || (site !== '' && site !== 'none');
+    // A name that is resolved anew to a loopback address makes a stranger's page look like one of ours: the name tells.
+    const isRebound = !this.#knows(host) && isLoopback(peer());
+    if ((!isPage && !isRebound) || this.#allowsBrowsers()) return undefined;
+    const what = isPage ? `a web page sent it (${origin === '' ? `Sec-Fetch-Site: ${site}` : `Origin: ${origin}`})` : `this daemon is not known as ${JSON.stringify(host)}`;
+    return `request refused: ${what}; the feature allow-browsers lets it through`;
+  }
+
+  #knows(host: string): boolean {
+    const name = host.replace(/:\d*$/, '').replace(/^\[(.*)\]$/, '$1').toLowerCase();
+    return isIP(name) !== 0 || this.#names.has(name);
+  }
+}
+
+function isLoopback(peer: Peer): boolean {
+  return peer.kind !== 'unix' && /^(127\.|\[::1\])/.test(peer.address);
+}
