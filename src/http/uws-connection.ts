@@ -8,6 +8,7 @@ import type { Gate } from './gate.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import { MAX_HIJACK_BODY_BYTES, rawSocket, runOnRawSocket } from './hijack-request.js';
 import { peerOf, type Peer } from './peer.js';
+import { messageBody } from './error-status.js';
 import { RawResponseStream } from './raw-reply.js';
 import { refuse, refuseForbidden } from './refusal.js';
 import { KeptHead } from './request-head.js';
@@ -41,6 +42,8 @@ export class UwsConnection implements Transport {
   #inCallback = false;
   #paused = false;
   #uploading = false;
+  /** Where the next request begins is not known any more; the library would go on with what it has received. */
+  #isUnreadable = false;
 
   /** @param release called when the connection has ended and this object can serve another one. */
   constructor(services: ConnectionServices, release: (connection: UwsConnection) => void) {
@@ -69,6 +72,7 @@ export class UwsConnection implements Transport {
     this.#app.adoptSocket(fd);
     this.#fd = fd;
     this.#peer = peer;
+    this.#isUnreadable = false;
     this.#gate = gate;
     gate.connections.add(this);
   }
@@ -136,7 +140,12 @@ export class UwsConnection implements Transport {
     this.#res = res;
     this.#isHead = method === 'HEAD';
     this.#inCallback = true;
-    if (found.kind !== 'route' || objection !== undefined || gate.full) {
+    if (this.#isUnreadable) {
+      res.close();
+    } else if (!isKnownFraming(req)) {
+      this.#isUnreadable = true;
+      this.#writeReply(res, UNKNOWN_FRAMING, messageBody('ambiguous or unsupported framing of the request body'), true);
+    } else if (found.kind !== 'route' || objection !== undefined || gate.full) {
       const { head, body } = objection === undefined ? refuse(found, req.getQuery(), this.#services.heads) : refuseForbidden(objection, this.#services.heads);
       this.#writeReply(res, head, body);
       this.#services.observer?.refused(head.status);
@@ -222,8 +231,7 @@ export class UwsConnection implements Transport {
     return rawSocket(fd);
   }
 
-  #writeReply(res: HttpResponse, head: ReplyHead, body: string | Uint8Array | undefined): void {
-    const closing = this.#gate?.closing;
+  #writeReply(res: HttpResponse, head: ReplyHead, body: string | Uint8Array | undefined, closing = this.#gate?.closing): void {
     this.#finish();
     writeHead(res, head);
     // An explicit undefined would be rendered as a length.
@@ -262,6 +270,20 @@ export class UwsConnection implements Transport {
     if (stream !== undefined) stream.gone();
     else exchange?.settle(true);
   }
+}
+
+const UNKNOWN_FRAMING: ReplyHead = { status: 400, name: 'Content-Type', value: 'application/json' };
+
+/**
+ * False when a head says more than one thing about where its body ends, or something that the library does not know: it
+ * would choose, and whoever stands before this daemon may have read other requests out of the same bytes.
+ */
+function isKnownFraming(req: HttpRequest): boolean {
+  const encoding = req.getHeader('transfer-encoding');
+  if (encoding === '' && req.getHeader('content-length') === '') return true;
+  let count = 0;
+  req.forEach((name) => void (count += name === 'transfer-encoding' || name === 'content-length' ? 1 : 0));
+  return count === 1 && (encoding === '' || encoding.toLowerCase() === 'chunked');
 }
 
 function writeHead(res: HttpResponse, head: ReplyHead): void {
