@@ -36,6 +36,8 @@ export interface Ruleset {
   readonly tag: string;
   /** Connections from the bridge's own containers and from loopback are served by a proxy, not by translation. */
   readonly userlandProxy: boolean;
+  /** Families of which the packet filter sees what goes from port to port of a bridge. */
+  readonly bridged: readonly Family[];
   readonly bridges: readonly BridgeRules[];
   readonly ports: readonly PortRule[];
 }
@@ -69,9 +71,12 @@ function reachesLoopback(userlandProxy: boolean, family: Family): boolean {
 }
 
 /** Our chains and their contents for one family. */
-export function chainsOf({ tag, userlandProxy, bridges, ports }: Ruleset, family: Family): Chain[] {
+export function chainsOf({ tag, userlandProxy, bridged, bridges, ports }: Ruleset, family: Family): Chain[] {
   const names = chainNames(tag);
   const here = bridges.flatMap((rules) => (rules.subnets[family] === undefined ? [] : [{ ...rules, subnet: rules.subnets[family] }]));
+  const portsHere = ports.filter((port) => isIPv4(port.containerIp) === (family === 4));
+  // Where the packet filter sees the answers of neighbours on their way over the bridge, nobody needs a mask but for himself.
+  const keepers = new Set(userlandProxy || !bridged.includes(family) ? [] : here.filter(({ interContainer }) => interContainer).map(({ bridge }) => bridge));
   return [
     {
       table: 'filter',
@@ -90,18 +95,27 @@ export function chainsOf({ tag, userlandProxy, bridges, ports }: Ruleset, family
     },
     ...(reachesLoopback(userlandProxy, family) ? [{ table: 'filter', name: names.host, rules: here.map(({ bridge }) => `-d 127.0.0.0/8 -i ${bridge} -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP`) } as const] : []),
     { table: 'filter', name: names.out, rules: here.filter(({ internal }) => !internal).map(({ bridge }) => `-i ${bridge} ! -o ${bridge} -j ACCEPT`) },
-    { table: 'nat', name: names.dnat, rules: ports.filter((port) => isIPv4(port.containerIp) === (family === 4)).flatMap((port) => portRule(port, userlandProxy)) },
+    { table: 'nat', name: names.dnat, rules: portsHere.flatMap((port) => portRule(port, userlandProxy)) },
     {
       table: 'nat',
       name: names.snat,
-      rules: here.flatMap(({ bridge, subnet, masquerade, sources, internal }) => [
+      rules: [
+        ...here.flatMap(({ bridge, subnet, masquerade, sources, internal }) => [
         ...(masquerade && !internal ? [`-s ${subnet} ! -o ${bridge} -j ${sources[family] === undefined ? 'MASQUERADE' : `SNAT --to-source ${sources[family]}`}`] : []),
         // A container that reaches itself or a neighbour through the host's port must see answers from there.
-        ...(internal ? [] : [`-s ${subnet} -o ${bridge} -m conntrack --ctstate DNAT -j MASQUERADE`]),
+        ...(internal || keepers.has(bridge) ? [] : [`-s ${subnet} -o ${bridge} -m conntrack --ctstate DNAT -j MASQUERADE`]),
         ...(userlandProxy || internal || family === 6 ? [] : [`-o ${bridge} -m addrtype --src-type LOCAL -j MASQUERADE`]),
       ]),
+        ...new Set(portsHere.filter(({ bridge }) => keepers.has(bridge)).map(selfRule)),
+      ],
     },
   ];
+}
+
+/** Masks a container that reaches itself by way of the host: it would take the answer for its own. */
+function selfRule({ containerIp, protocol, containerPort }: PortRule): string {
+  const itself = `${containerIp}/${isIPv4(containerIp) ? 32 : 128}`;
+  return `-s ${itself} -d ${itself} -p ${protocol} -m ${protocol} --dport ${containerPort} -j MASQUERADE`;
 }
 
 /** The translation of one port; none where only the proxy can serve. */

@@ -6,6 +6,7 @@ import type { Logger } from '../ports/logger.js';
 import { RulesetWatch } from '../sys/netfilter.js';
 import { chainsOf, dnatChain, jumpsOf, USER_CHAIN, type BridgeRules, type Chain, type PortRule, type Ruleset } from './firewall-rules.js';
 import { removalScript, restoreScript, type Tables } from './firewall-script.js';
+import { filterBridged } from './forwarding.js';
 import { applyScript, isLegacy, readTables } from './iptables.js';
 import type { Family } from './subnet.js';
 
@@ -42,6 +43,7 @@ export class Firewall {
   #inherited: readonly string[] = [];
   /** What we believe to be in the kernel. */
   readonly #known = new Map<Family, Tables>();
+  #bridged: readonly Family[] = [];
   #queue: Waiting[] = [];
   #work: Promise<void> = Promise.resolve();
   #isWorking = false;
@@ -56,7 +58,9 @@ export class Firewall {
   /** Looks what is there. Ports of an earlier run stay open until they are claimed or `disown` is called. */
   async open(): Promise<void> {
     if (this.options.families.length === 0) return;
-    const [legacy] = await Promise.all([isLegacy(), this.#read()]);
+    const { families, userlandProxy } = this.options;
+    const [legacy, bridged] = await Promise.all([isLegacy(), userlandProxy ? [] : filterBridged(families), this.#read()]);
+    this.#bridged = bridged;
     this.#watch = new RulesetWatch(legacy);
     this.#timer = setInterval(() => this.#look(), WATCH_MS).unref();
     this.#inherited = [...this.#known.values()].flatMap((tables) => tables.get('nat')?.get(dnatChain(this.options.tag)) ?? []);
@@ -217,7 +221,7 @@ export class Firewall {
   }
 
   #ruleset(): Ruleset {
-    return { tag: this.options.tag, userlandProxy: this.options.userlandProxy, bridges: [...this.#bridges.values()], ports: [...this.#ports] };
+    return { tag: this.options.tag, userlandProxy: this.options.userlandProxy, bridged: this.#bridged, bridges: [...this.#bridges.values()], ports: [...this.#ports] };
   }
 
   /** What is wanted; translations that wait for their containers included. */

@@ -19,3 +19,17 @@ export async function enableForwarding(family: Family, refuseOthers: boolean): P
 export async function routeLoopback(link: string): Promise<void> {
   await writeFile(`/proc/sys/net/ipv4/conf/${link}/route_localnet`, '1');
 }
+
+/** Lets the packet filter see what goes from port to port of a bridge. Returns the families in which the kernel does so. */
+export async function filterBridged(families: readonly Family[]): Promise<readonly Family[]> {
+  const done = await Promise.all(
+    families.map((family) =>
+      writeFile(`/proc/sys/net/bridge/bridge-nf-call-${family === 4 ? 'iptables' : 'ip6tables'}`, '1').then(
+        () => true,
+        // Without br_netfilter there is no such file.
+        () => false,
+      ),
+    ),
+  );
+  return families.filter((_, index) => done[index]);
+}

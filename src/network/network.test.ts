@@ -50,6 +50,7 @@ test('a free subnet is the first block that nothing touches', () => {
 const ruleset: Ruleset = {
   tag: 'e1',
   userlandProxy: true,
+  bridged: [],
   bridges: [
     { bridge: 'e1', subnets: { 4: '10.1.0.0/16' }, masquerade: true, sources: {}, interContainer: false, internal: false },
     { bridge: 'in', subnets: { 4: '10.2.0.0/16', 6: 'fd00::/64' }, masquerade: true, sources: {}, interContainer: true, internal: true },
@@ -81,6 +82,12 @@ test('rules of bridges and ports', () => {
     '-d 127.0.0.0/8 -i in -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP',
   ]);
   assert.equal(unproxied.find(({ name }) => name.startsWith('ENGINE-DNAT'))?.rules[0], '-d 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.1.0.2:80');
+  const masks = (bridged: readonly (4 | 6)[], interContainer: boolean): readonly string[] | undefined =>
+    chainsOf({ ...ruleset, userlandProxy: false, bridged, bridges: ruleset.bridges.map((bridge) => ({ ...bridge, interContainer })) }, 4)
+      .find(({ name }) => name.startsWith('ENGINE-SNAT'))
+      ?.rules.filter((rule) => rule.endsWith('MASQUERADE') && !rule.includes('! -o') && !rule.includes('LOCAL'));
+  assert.deepEqual(masks([4], true), ['80 tcp', '53 udp', '81 tcp'].map((each) => each.split(' ')).map(([port, protocol]) => `-s 10.1.0.2/32 -d 10.1.0.2/32 -p ${protocol} -m ${protocol} --dport ${port} -j MASQUERADE`));
+  for (const [bridged, interContainer] of [[[], true], [[4], false]] as const) assert.deepEqual(masks(bridged, interContainer), ['-s 10.1.0.0/16 -o e1 -m conntrack --ctstate DNAT -j MASQUERADE']);
   assert.deepEqual(chainsOf(ruleset, 6)[0]?.rules, ['-i in ! -o in -j DROP', '-i in -o in -j ACCEPT', '-o in -j DROP']);
 });
 
