@@ -5,6 +5,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { createActor } from 'xstate';
 import { ApiListeners } from './api-listeners.js';
+import { ContainerArchives } from './actors/container/archives.js';
 import { CommitSource } from './actors/container/commit-source.js';
 import { ContainerIoRegistry } from './actors/container/container-io.js';
 import { createContainerEffects } from './actors/container/container.effects.js';
@@ -37,6 +38,7 @@ import { openEventLog } from './events/event-log.js';
 import { AuditLog } from './http/audit.js';
 import { createFront } from './http/front.js';
 import { absentPartRoutes } from './http/routes/absent-parts.js';
+import { archiveRoutes } from './http/routes/archive.js';
 import { containerStreamRoutes } from './http/routes/container-streams.js';
 import { containerRoutes } from './http/routes/containers.js';
 import { engineConfigRoutes } from './http/routes/engine-config.js';
@@ -70,6 +72,8 @@ import { loadSeccompProfile } from './runtime/seccomp.js';
 import { createSpecBuilder } from './runtime/spec-builder.js';
 import { applyHostLimits } from './runtime/validate-resources.js';
 import { checkRestartPolicy, validateContainer } from './runtime/validate.js';
+import { lookUpUser } from './runtime/user-lookup.js';
+import { ArchiveWorkers } from './storage/archives.js';
 import { openOverlay2 } from './storage/overlay2.js';
 import { releaseWhenIdle } from './sys/memory.js';
 import { emptyDirectory } from './sys/temporary-directory.js';
@@ -173,6 +177,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   const logs = createLogDriver((container) => metrics.logObserver(container));
   const records = new ContainerRecords(inData('containers'), { write: writeRecord, read: readRecord });
   const volumes = new LocalVolumes({ root: inData('volumes'), workers: pool });
+  const archives = new ArchiveWorkers();
   const specs = createSpecBuilder(facts, () => ({ ulimits: config.defaultUlimits, noNewPrivileges: config.noNewPrivileges, seccomp, cdiSpecDirs: live.current.features['cdi'] === true ? live.current.cdiSpecDirs : [] }));
   const stdio = { create: async (request: Parameters<typeof createStdio>[0]) => createStdio(request), reopen: async (paths: Parameters<typeof reopenStdio>[0]) => reopenStdio(paths) };
 
@@ -372,6 +377,9 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
       ...containerRoutes({ containers, services, view, imageId: (reference) => imageIdOf(images, reference), isAncestor: (image, ancestor) => isAncestor(images, image, ancestor) }),
       ...containerStreamRoutes({ containers, ios, logs, services, dir: (id) => records.dir(id) }),
       ...statsRoutes({ containers, feeds: statsFeeds }),
+      ...archiveRoutes(
+        new ContainerArchives({ containers, layers, tasks, archives, dir: (id) => records.dir(id), lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []), emit: (action, record) => hooks.emit(action, record) }),
+      ),
       ...execRoutes({ containers, services, execs }),
       ...imageRoutes({
         images,
@@ -409,7 +417,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     authorization.close();
     await events.close();
     await layers.close();
-    await Promise.all([pool.close(), transferPool.pool.close(), pushPool.close(), archivePool.close()]);
+    await Promise.all([pool.close(), transferPool.pool.close(), pushPool.close(), archivePool.close(), archives.close()]);
     await rm(tmpDir, { recursive: true, force: true });
   };
 

@@ -3,9 +3,11 @@ import { performance } from 'node:perf_hooks';
 
 /** A UTC instant as `2026-01-02T03:04:05.123456789Z`, trailing zeros trimmed as Go's RFC3339Nano does. */
 export function rfc3339Nano(epochNs: bigint): string {
-  const seconds = epochNs / 1_000_000_000n;
+  // Of instants before the epoch the fraction counts forward too.
+  const nanoseconds = ((epochNs % 1_000_000_000n) + 1_000_000_000n) % 1_000_000_000n;
+  const seconds = (epochNs - nanoseconds) / 1_000_000_000n;
   const base = new Date(Number(seconds) * 1000).toISOString().slice(0, 19);
-  const fraction = (epochNs % 1_000_000_000n).toString().padStart(9, '0').replace(/0+$/, '');
+  const fraction = nanoseconds.toString().padStart(9, '0').replace(/0+$/, '');
   return fraction === '' ? `${base}Z` : `${base}.${fraction}Z`;
 }
 

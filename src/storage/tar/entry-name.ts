@@ -26,7 +26,7 @@ export function cleanName(name: string): string {
 }
 
 export function breakout(name: string): Error {
-  return invalid(`tar entry ${JSON.stringify(name)} is outside of the layer`, { code: 'TAR_BREAKOUT' });
+  return invalid(`tar entry ${JSON.stringify(name)} is outside of the archive's root`, { code: 'TAR_BREAKOUT' });
 }
 
 const SLASH = 0x2f;

@@ -8,10 +8,10 @@ import { setOpenFileTimes } from '../../sys/inode.js';
 import { toText } from '../byte-path.js';
 import { storageError } from '../storage-error.js';
 import { cleanName } from './entry-name.js';
-import { BLOCK_SIZE, emptyHeader, isZeroBlock, readHeader } from './header.js';
+import { emptyHeader, type TarHeader } from './header.js';
 import { LayerTree, setXattrs } from './layer-tree.js';
-import { applyExtended, readPax, type Extended } from './pax.js';
 import { SplitWriter, writeAll } from './split-writer.js';
+import { isFileEntry, TarParser, type TarSink } from './tar-parser.js';
 
 export interface LayerExtractorOptions {
   /** An existing, empty directory that nobody else changes. Its own attributes are set too. */
@@ -33,36 +33,18 @@ export interface ExtractResult {
   readonly whiteouts: readonly string[];
 }
 
-/** Limit of an extended header, as in Go's archive/tar and so in the Docker engine. */
-const MAX_META_BYTES = 1024 * 1024;
 const WHITEOUT = '.wh.';
 const WHITEOUT_META = '.wh..wh.';
 const WHITEOUT_OPAQUE = '.wh..wh..opq';
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 
-/** What the next bytes are. */
-type Phase = 'header' | 'meta' | 'file' | 'skipped' | 'padding' | 'trailer';
-
-export class LayerExtractor {
+export class LayerExtractor implements TarSink {
   readonly #tree: LayerTree;
   readonly #split: SplitWriter;
   readonly #limitBytes: number;
-  readonly #header = emptyHeader();
-  /** Collects a header block that comes in pieces. */
-  readonly #block = Buffer.alloc(BLOCK_SIZE);
-  #blockUsed = 0;
-  #phase: Phase = 'header';
-  /** Bytes that the phase still waits for. */
-  #left = 0;
-  /** Padding that follows the content under way. */
-  #padding = 0;
-  #sawZeroBlock = false;
-  #meta: Buffer = Buffer.alloc(0);
-  #metaType = '';
-  #extended: Extended | undefined;
-  /** GNU long names, which win over PAX records. */
-  #longName: string | undefined;
-  #longLink: string | undefined;
+  readonly #parser = new TarParser(this);
+  /** Of the entry under way. */
+  #header: TarHeader = emptyHeader();
   /** The file being written. */
   #fd = -1;
   #path = '';
@@ -91,18 +73,14 @@ export class LayerExtractor {
       if (this.#tarBytes > this.#limitBytes) {
         throw invalid(`layer is larger than ${this.#limitBytes} bytes`, { code: 'LAYER_TOO_LARGE' });
       }
-      for (let at = 0; at < chunk.length; ) at = this.#step(chunk, at);
+      this.#parser.write(chunk);
     });
   }
 
   /** Completes the layer after the last byte. @throws EngineError as `write`; invalid for a tar that is cut off. */
   finish(): ExtractResult {
     return this.#guarded(() => {
-      // As other readers do, the padding of the last file and the zero blocks at the end are not insisted on.
-      const atBoundary = this.#phase === 'header' && this.#blockUsed === 0 && !this.#awaitsEntry();
-      if (!atBoundary && this.#phase !== 'padding' && this.#phase !== 'trailer') {
-        throw invalid('unexpected end of tar', { code: 'TAR_TRUNCATED' });
-      }
+      this.#parser.finish();
       const late = this.#tree.finish();
       this.#split.end(this.#tarBytes);
       this.#closed = true;
@@ -124,113 +102,31 @@ export class LayerExtractor {
       return work();
     } catch (error) {
       this.abort();
-      throw storageError(error, this.#entries === 0 ? 'unpacking layer' : `unpacking ${JSON.stringify(toText(this.#header.name))}`);
+      throw storageError(error, this.#entries === 0 ? 'unpacking layer' : `unpacking ${JSON.stringify(toText(this.#parser.lastName))}`);
     }
   }
 
-  /** Consumes some bytes from `at` on and returns where the next ones are. */
-  #step(chunk: Buffer, at: number): number {
-    if (this.#phase === 'header') return this.#takeHeader(chunk, at);
-    if (this.#phase === 'trailer') {
-      this.#split.raw(chunk, at, chunk.length);
-      return chunk.length;
-    }
-    const end = Math.min(chunk.length, at + this.#left);
-    if (this.#phase === 'file') writeAll(this.#fd, chunk, at, end);
-    else this.#split.raw(chunk, at, end);
-    if (this.#phase === 'meta') chunk.copy(this.#meta, this.#meta.length - this.#left, at, end);
-    this.#left -= end - at;
-    if (this.#left === 0) this.#endPhase();
-    return end;
+  /** These four are called by the parser only. */
+  raw(chunk: Buffer, start: number, end: number): void {
+    this.#split.raw(chunk, start, end);
   }
 
-  #takeHeader(chunk: Buffer, at: number): number {
-    if (this.#blockUsed === 0 && chunk.length - at >= BLOCK_SIZE) {
-      this.#readBlock(chunk, at);
-      return at + BLOCK_SIZE;
-    }
-    const end = Math.min(chunk.length, at + BLOCK_SIZE - this.#blockUsed);
-    this.#blockUsed += chunk.copy(this.#block, this.#blockUsed, at, end);
-    if (this.#blockUsed === BLOCK_SIZE) {
-      this.#blockUsed = 0;
-      this.#readBlock(this.#block, 0);
-    }
-    return end;
+  content(chunk: Buffer, start: number, end: number): void {
+    writeAll(this.#fd, chunk, start, end);
   }
 
-  #readBlock(block: Buffer, at: number): void {
-    this.#split.raw(block, at, at + BLOCK_SIZE);
-    if (isZeroBlock(block, at)) {
-      if (this.#awaitsEntry()) throw invalid('unexpected end of tar', { code: 'TAR_TRUNCATED' });
-      if (this.#sawZeroBlock) this.#phase = 'trailer';
-      this.#sawZeroBlock = true;
-      return;
-    }
-    if (this.#sawZeroBlock) throw invalid('tar header expected, not a block after the end', { code: 'TAR_HEADER' });
-    const header = this.#header;
-    readHeader(block, at, header);
-    switch (header.type) {
-      case 'x':
-      case 'L':
-      case 'K':
-        if (header.sizeBytes > MAX_META_BYTES) throw invalid('tar has an extended header that is too large', { code: 'TAR_PAX' });
-        this.#metaType = header.type;
-        this.#meta = Buffer.allocUnsafe(header.sizeBytes);
-        this.#begin('meta', header.sizeBytes);
-        return;
-      case 'g': // defaults for the entries that follow: other engines ignore them, and so the layer would differ
-        this.#begin('skipped', header.sizeBytes);
-        return;
-      default:
-        this.#beginEntry();
-    }
-  }
-
-  #awaitsEntry(): boolean {
-    return this.#extended !== undefined || this.#longName !== undefined || this.#longLink !== undefined;
-  }
-
-  #begin(phase: Phase, sizeBytes: number): void {
-    this.#phase = phase;
-    this.#left = sizeBytes;
-    this.#padding = -sizeBytes & (BLOCK_SIZE - 1);
-    if (sizeBytes === 0) this.#endPhase();
-  }
-
-  #endPhase(): void {
-    if (this.#phase === 'meta') this.#endMeta();
-    if (this.#phase === 'file') this.#endFile();
-    this.#phase = this.#padding > 0 ? 'padding' : 'header';
-    this.#left = this.#padding;
-    this.#padding = 0;
-  }
-
-  #endMeta(): void {
-    if (this.#metaType === 'x') {
-      this.#extended = readPax(this.#meta);
-      return;
-    }
-    const nul = this.#meta.indexOf(0);
-    const text = this.#meta.toString('latin1', 0, nul < 0 ? this.#meta.length : nul);
-    if (this.#metaType === 'L') this.#longName = text;
-    else this.#longLink = text;
-  }
-
-  #beginEntry(): void {
-    const header = this.#header;
-    if (this.#extended) applyExtended(header, this.#extended);
-    header.name = this.#longName ?? header.name;
-    header.linkName = this.#longLink ?? header.linkName;
-    this.#xattrs = this.#extended?.xattrs;
-    this.#extended = this.#longName = this.#longLink = undefined;
+  entry(header: TarHeader, xattrs: ReadonlyMap<string, Buffer> | undefined): boolean {
+    this.#header = header;
+    this.#xattrs = xattrs;
     this.#entries++;
-    // Only files are followed by content, whatever the size field of another type says.
-    const isFile = header.type === '0' || header.type === '7' || (header.type === '\0' && !header.name.endsWith('/'));
     const name = cleanName(header.name);
-    const isPlaced = !this.#placeWhiteout(name);
-    if (isPlaced && isFile) this.#beginFile(name);
-    else if (isPlaced) this.#makeEntry(name);
-    this.#begin(isPlaced && isFile ? 'file' : 'skipped', isFile ? header.sizeBytes : 0);
+    if (this.#placeWhiteout(name)) return false;
+    if (!isFileEntry(header)) {
+      this.#makeEntry(name);
+      return false;
+    }
+    this.#beginFile(name);
+    return true;
   }
 
   /** True for an entry that stands for a deletion, or for metadata of another storage driver, which is ignored. */
@@ -287,7 +183,7 @@ export class LayerExtractor {
     if (sizeBytes > 0) this.#split.file(this.#path, sizeBytes);
   }
 
-  #endFile(): void {
+  contentEnd(): void {
     const { uid, gid, mode, mtimeSeconds, mtimeNanoseconds } = this.#header;
     // In this order: a change of owner takes setuid bits and capabilities away.
     if (uid !== 0 || gid !== 0) fchownSync(this.#fd, uid, gid);

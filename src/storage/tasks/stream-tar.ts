@@ -4,6 +4,7 @@ import type { MessagePort } from 'node:worker_threads';
 import { dataLoss } from '../../errors/engine-error.js';
 import type { Digest } from '../../ports/storage.js';
 import { assembleTar, type AssembleInput } from '../tar/assemble.js';
+import { Credit } from './credit.js';
 
 export interface StreamTarInput extends AssembleInput {
   readonly diffId: Digest;
@@ -22,30 +23,4 @@ export async function streamTar({ diffId, port, ...input }: StreamTarInput): Pro
   }
   if (`sha256:${hash.digest('hex')}` !== diffId) throw dataLoss(`layer ${diffId} was changed on disk`, { code: 'LAYER_DAMAGED' });
   port.postMessage(null, []);
-}
-
-/** How many chunks the reader still wants. */
-class Credit {
-  #count = 0;
-  #isClosed = false;
-  #wake: (() => void) | undefined;
-
-  constructor(port: MessagePort) {
-    port.on('message', () => {
-      this.#count++;
-      this.#wake?.();
-    });
-    port.on('close', () => {
-      this.#isClosed = true;
-      this.#wake?.();
-    });
-  }
-
-  /** Waits until a chunk is wanted; false when none ever will be. */
-  async take(): Promise<boolean> {
-    if (this.#count === 0 && !this.#isClosed) await new Promise<void>((resolve) => (this.#wake = resolve));
-    this.#wake = undefined;
-    this.#count--;
-    return !this.#isClosed;
-  }
 }

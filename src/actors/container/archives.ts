@@ -1,0 +1,177 @@
+/** Copying in and out of containers, and the export of their files, in whatever state they are. */
+import { access, open, type FileHandle } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { conflict, invalid, notFound } from '../../errors/engine-error.js';
+import type { Archives, ContainerView, PathStat } from '../../ports/archives.js';
+import type { LayerStore } from '../../ports/storage.js';
+import type { TaskService } from '../../ports/supervisor.js';
+import type { ContainerRecord } from './container.record.js';
+import type { ContainerDirectory } from './directory.js';
+
+export interface ContainerArchivesDeps {
+  readonly containers: ContainerDirectory;
+  readonly layers: LayerStore;
+  readonly tasks: TaskService;
+  readonly archives: Archives;
+  /** Directory of a container's own files. */
+  dir(id: string): string;
+  /** Numbers of a user (`name:group` as in the container's configuration) by the files below `rootfs`. */
+  lookUpUser(rootfs: string, user: string): Promise<{ readonly uid: number; readonly gid: number }>;
+  emit(action: string, record: ContainerRecord): void;
+}
+
+export interface ArchiveStream {
+  readonly tar: Readable;
+}
+
+/** How often a copy begins anew because the container ended just then, and how long it waits for that to be known. */
+const ATTEMPTS = 50;
+const RETRY_DELAY_MS = 20;
+const FILES = ['/etc/resolv.conf', '/etc/hostname', '/etc/hosts'] as const;
+
+export class ContainerArchives {
+  constructor(private readonly deps: ContainerArchivesDeps) {}
+
+  /** What is at a path. Throws not-found, with dockerd's text, for container and path. */
+  stat(reference: string, path: string): Promise<PathStat> {
+    return this.#retried(reference, path, async (record) => {
+      const { view, close } = await this.#openView(record);
+      try {
+        return await this.deps.archives.stat(view, cleanPath(path));
+      } finally {
+        await close();
+      }
+    });
+  }
+
+  /** The file or directory at a path as a tar. The stream must be read to its end or destroyed. Throws as `stat`. */
+  read(reference: string, path: string): Promise<ArchiveStream & { readonly stat: PathStat }> {
+    return this.#retried(reference, path, async (record) => {
+      const { view, close } = await this.#openView(record);
+      try {
+        const { stat, tar, ended } = await this.deps.archives.read(view, cleanPath(path));
+        void ended.then(close);
+        this.deps.emit('archive-path', record);
+        return { stat, tar };
+      } catch (error) {
+        await close();
+        throw error;
+      }
+    });
+  }
+
+  /** Unpacks a tar into the directory at a path. Throws as `stat`, and invalid for read-only places and damaged tars. */
+  write(reference: string, path: string, options: { readonly noOverwriteDirNonDir: boolean; readonly copyUidGid: boolean }, source: Readable): Promise<void> {
+    const { noOverwriteDirNonDir, copyUidGid } = options;
+    return this.#retried(reference, path, async (record) => {
+      const { view, close } = await this.#openView(record);
+      try {
+        const owner = copyUidGid && record.config.User !== '' ? await this.deps.lookUpUser(view.rootfs, record.config.User) : undefined;
+        await this.deps.archives.write(view, cleanPath(path), { noOverwriteDirNonDir, owner }, source);
+      } finally {
+        await close();
+      }
+      this.deps.emit('extract-to-dir', record);
+    });
+  }
+
+  /** The root file system, without what is mounted in it, as a tar. Throws conflict for a container that is going away. */
+  async export(reference: string): Promise<ArchiveStream> {
+    const record = this.deps.containers.find(reference);
+    const { status } = record.state;
+    if (status === 'dead') throw conflict(`You cannot export container ${record.id} which is Dead`);
+    if (status === 'removing') throw conflict(`You cannot export container ${record.id} which is being removed`);
+    const rootfs = await this.deps.layers.mount(record.id);
+    const { tar, ended } = this.deps.archives.readDirectory(rootfs);
+    void ended.then(() => this.deps.layers.unmount(record.id));
+    this.deps.emit('export', record);
+    return { tar };
+  }
+
+  async #retried<T>(reference: string, path: string, work: (record: ContainerRecord) => Promise<T>): Promise<T> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await work(this.deps.containers.find(reference));
+      } catch (error) {
+        const { code } = error as NodeJS.ErrnoException;
+        if (code === 'ENOENT') throw notFound(`Could not find the file ${path} in container ${reference}`, { code: 'FILE_NOT_FOUND', cause: error });
+        if (code === 'ENOTDIR') throw invalid(`lstat ${path}: not a directory`, { code: 'NOT_A_DIRECTORY', cause: error });
+        if (code !== 'ESRCH' || attempt === ATTEMPTS) throw error;
+        await sleep(RETRY_DELAY_MS);
+      }
+    }
+  }
+
+  async #openView(record: ContainerRecord): Promise<{ view: ContainerView; close: () => Promise<void> }> {
+    const { layers } = this.deps;
+    const rootfs = await layers.mount(record.id);
+    let proc: FileHandle | undefined;
+    const close = async (): Promise<void> => {
+      await proc?.close();
+      await layers.unmount(record.id);
+    };
+    try {
+      proc = await this.#openProcess(record);
+      const { ReadonlyRootfs: isRootReadOnly, Tmpfs = {} } = record.hostConfig;
+      const own = await this.#ownFiles(record);
+      const asked = record.mounts.filter(({ Type }) => Type !== 'tmpfs').map(({ Source: source, Destination: destination, RW }) => ({ source, destination, readOnly: !RW }));
+      const tmpfs = [
+        ...record.mounts.filter(({ Type }) => Type === 'tmpfs').map(({ Destination, RW }) => ({ destination: Destination, readOnly: !RW })),
+        ...Object.entries(Tmpfs).map(([destination, options]) => ({ destination, readOnly: options.split(',').includes('ro') })),
+      ];
+      const mounts = [...own.filter(({ destination }) => !asked.some((mount) => mount.destination === destination)), ...asked].toSorted((a, b) => depth(a.destination) - depth(b.destination));
+      return { view: { rootfs, mounts, tmpfs, isRootReadOnly, ...(proc ? { procFd: proc.fd } : {}) }, close };
+    } catch (error) {
+      await close();
+      throw error;
+    }
+  }
+
+  /** An open `/proc/<pid>` that certainly is the container's: its process is asked for after the opening. */
+  async #openProcess(record: ContainerRecord): Promise<FileHandle | undefined> {
+    const { pid } = record.state;
+    if (pid === 0) return undefined;
+    const proc = await open(`/proc/${pid}`).catch(() => undefined);
+    if (!proc) return undefined;
+    try {
+      const task = await this.deps.tasks.get(record.id);
+      if (task?.pid === pid && task.status !== 'stopped') return proc;
+    } catch (error) {
+      await proc.close();
+      throw error;
+    }
+    await proc.close();
+    return undefined;
+  }
+
+  /** The files that the daemon keeps for a container; they are there from its first start. */
+  async #ownFiles({ id, hostConfig }: ContainerRecord): Promise<ContainerView['mounts'][number][]> {
+    const found = await Promise.all(
+      FILES.map(async (destination) => {
+        const source = join(this.deps.dir(id), destination.slice('/etc/'.length));
+        return access(source).then(
+          () => [{ source, destination, readOnly: hostConfig.ReadonlyRootfs }],
+          () => [],
+        );
+      }),
+    );
+    return found.flat();
+  }
+}
+
+const depth = (path: string): number => path.split('/').length;
+
+/** Absolute and without `.`, `..` and double slashes, but with a `/` or `/.` at the end when it was there. */
+function cleanPath(path: string): string {
+  const kept: string[] = [];
+  for (const part of path.split('/')) {
+    if (part === '..') kept.pop();
+    else if (part !== '' && part !== '.') kept.push(part);
+  }
+  const clean = `/${kept.join('/')}`;
+  const end = /(?:^|\/)\.\/*$/.test(path) ? '/.' : path.endsWith('/') ? '/' : '';
+  return clean === '/' ? `/${end.slice(1)}` : clean + end;
+}
+

@@ -1,0 +1,75 @@
+/** Files of containers: copying in and out, and the export. */
+import type { Readable } from 'node:stream';
+import { createDeflate, createGzip } from 'node:zlib';
+import type { ContainerArchives } from '../../actors/container/archives.js';
+import { invalid } from '../../errors/engine-error.js';
+import { pathStatHeader } from '../api/path-stat.js';
+import type { Exchange, Headers } from '../exchange.js';
+import { pump } from '../response-stream.js';
+import { route, type Route } from '../route.js';
+
+export function archiveRoutes(archives: ContainerArchives): Route[] {
+  return [
+    route('HEAD', '/containers/{name...}/archive', async (x) => {
+      x.sendEmpty(200, pathStatHeader(await archives.stat(x.param('name'), pathOf(x))));
+    }),
+
+    route('GET', '/containers/{name...}/archive', async (x) => {
+      const { stat, tar } = await archives.read(x.param('name'), pathOf(x));
+      await sendTar(x, tar, 'application/x-tar', pathStatHeader(stat));
+    }),
+
+    route('PUT', '/containers/{name...}/archive', async (x) => {
+      const options = { noOverwriteDirNonDir: x.query.flag('noOverwriteDirNonDir'), copyUidGid: x.query.flag('copyUIDGID') };
+      const body = x.bodyStream();
+      // Its failure is that of the reading; nobody reads when the path is refused.
+      body.on('error', () => undefined);
+      await archives.write(x.param('name'), pathOf(x), options, body);
+      x.sendEmpty(200);
+    }, { body: 'archive' }),
+
+    route('GET', '/containers/{name...}/export', async (x) => {
+      const { tar } = await archives.export(x.param('name'));
+      await sendTar(x, tar, 'application/octet-stream', {});
+    }),
+  ];
+}
+
+function pathOf(x: Exchange): string {
+  const path = x.query.text('path');
+  if (path === '') throw invalid('bad parameter: path cannot be empty', { code: 'MISSING_PARAMETER' });
+  if (path.includes('\0')) throw invalid('bad parameter: path contains a NUL character', { code: 'INVALID_PATH' });
+  return path;
+}
+
+/** Sends the tar at the client's speed, compressed if the client takes that; frees it when the client leaves. */
+async function sendTar(x: Exchange, tar: Readable, contentType: string, headers: Headers): Promise<void> {
+  const encoding = contentType === 'application/x-tar' ? encodingOf(x.header('accept-encoding')) : undefined;
+  try {
+    const stream = x.stream(200, { 'Content-Type': contentType, ...headers, ...(encoding === undefined ? {} : { 'Content-Encoding': encoding }) });
+    stream.onClose(() => tar.destroy());
+    await pump(encoding === undefined ? tar : compressed(tar, encoding), stream);
+  } finally {
+    tar.destroy();
+  }
+}
+
+type Encoding = 'gzip' | 'deflate';
+
+/** The preferred one of those that we have, undefined for none. */
+function encodingOf(header: string | undefined): Encoding | undefined {
+  const offers = (header ?? '').split(',').flatMap((offer) => {
+    const [name = '', ...parameters] = offer.split(';').map((part) => part.trim().toLowerCase());
+    const quality = Number(parameters.find((parameter) => parameter.startsWith('q='))?.slice(2) ?? '1');
+    return (name === 'gzip' || name === 'deflate') && quality > 0 ? [{ name, quality } as const] : [];
+  });
+  return offers.toSorted((a, b) => b.quality - a.quality)[0]?.name;
+}
+
+function compressed(tar: Readable, encoding: Encoding): Readable {
+  const compressor = encoding === 'gzip' ? createGzip() : createDeflate();
+  tar.once('error', (error) => compressor.destroy(error));
+  // A tar that is cut off must not look like one that ended.
+  tar.once('close', () => tar.readableEnded || compressor.destroy());
+  return tar.pipe(compressor);
+}

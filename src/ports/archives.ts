@@ -1,0 +1,56 @@
+/** Contract of copying in and out of containers: files at paths of a container, which may be running meanwhile. */
+import type { Readable } from 'node:stream';
+
+/** The files of a container as it sees them. */
+export interface ContainerView {
+  /** Where its root file system is mounted on this host, as long as the view is used. */
+  readonly rootfs: string;
+  /** Parents first. `destination` is absolute, inside the container; `source` is on this host. */
+  readonly mounts: readonly { readonly source: string; readonly destination: string; readonly readOnly: boolean }[];
+  /**
+   * For a container that runs: an open `/proc/<pid>` of its init process. The mounts, and the tmpfs at these
+   * destinations, are then those that it really has.
+   */
+  readonly procFd?: number;
+  readonly tmpfs: readonly { readonly destination: string; readonly readOnly: boolean }[];
+  readonly isRootReadOnly: boolean;
+}
+
+export interface PathStat {
+  /** Last component of the path that was asked for. */
+  readonly name: string;
+  readonly sizeBytes: number;
+  /** `st_mode`. */
+  readonly mode: number;
+  readonly mtimeNs: bigint;
+  /** For a symbolic link: where it leads in the end, inside the container; else ''. */
+  readonly linkTarget: string;
+}
+
+export interface WriteOptions {
+  /** Refuses a directory in the place of something else, and the reverse. */
+  readonly noOverwriteDirNonDir: boolean;
+  /** Who owns what is written; undefined: as the archive says. */
+  readonly owner: { readonly uid: number; readonly gid: number } | undefined;
+}
+
+/**
+ * Paths are absolute and cleaned, but for a `/` or `/.` at the end, which follow a link and want a directory. Links lead
+ * nowhere outside the container. Every method throws EngineError: code ENOENT when there is no such file, ESRCH when
+ * the process of a running container has ended.
+ */
+export interface Archives {
+  stat(view: ContainerView, path: string): Promise<PathStat>;
+  /**
+   * The file, or the directory with all that is in it, as a tar whose names begin with the last component of the path.
+   * `ended` resolves when the view is no longer used; destroying the stream brings that about.
+   */
+  read(view: ContainerView, path: string): Promise<{ readonly stat: PathStat; readonly tar: Readable; readonly ended: Promise<void> }>;
+  /**
+   * Unpacks a tar (plain or compressed) into a directory. What was unpacked before a failure stays.
+   * @throws EngineError invalid for a damaged tar, a file in the place of the directory, or what is mounted read-only.
+   */
+  write(view: ContainerView, path: string, options: WriteOptions, source: Readable): Promise<void>;
+  /** All below a host directory that a container may be changing, as `read`. */
+  readDirectory(directory: string): { readonly tar: Readable; readonly ended: Promise<void> };
+}

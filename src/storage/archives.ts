@@ -1,0 +1,87 @@
+/** Copying in and out of containers, in worker threads: contract in ports/archives.ts. */
+import { once } from 'node:events';
+import type { Readable } from 'node:stream';
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { internal } from '../errors/engine-error.js';
+import type { Archives, ContainerView, PathStat, WriteOptions } from '../ports/archives.js';
+import { createWorkerPool } from '../workers/pool.js';
+import { portStream } from './port-stream.js';
+import { Credit } from './tasks/credit.js';
+
+/** Threads of their own: a copy lasts as long as its client likes, and the files of a container may be slow ones. */
+const THREADS = 4;
+const COPIES_PER_THREAD = 16;
+
+export class ArchiveWorkers implements Archives {
+  readonly #pool = createWorkerPool({ maxThreads: THREADS, tasksPerThread: COPIES_PER_THREAD });
+
+  close(): Promise<void> {
+    return this.#pool.close();
+  }
+
+  stat(view: ContainerView, path: string): Promise<PathStat> {
+    return this.#pool.run('path-stat', { view, path });
+  }
+
+  async read(view: ContainerView, path: string): Promise<{ stat: PathStat; tar: Readable; ended: Promise<void> }> {
+    const { port1: near, port2: far } = new MessageChannel();
+    const task = this.#pool.run('copy-out', { view, path, port: far }, { transferList: [far] });
+    try {
+      const first = once(near, 'message').then(([stat]) => stat as PathStat);
+      const stat = await Promise.race([first, task.then(() => Promise.reject(internal('the archive ended before it began')))]);
+      return { stat, ...follow(near, task) };
+    } catch (error) {
+      near.close();
+      throw error;
+    }
+  }
+
+  readDirectory(directory: string): { tar: Readable; ended: Promise<void> } {
+    const { port1: near, port2: far } = new MessageChannel();
+    return follow(near, this.#pool.run('export-directory', { directory, port: far }, { transferList: [far] }));
+  }
+
+  async write(view: ContainerView, path: string, options: WriteOptions, source: Readable): Promise<void> {
+    const { port1: near, port2: far } = new MessageChannel();
+    const task = this.#pool.run('copy-in', { view, path, options, port: far }, { transferList: [far] });
+    const wanted = new Credit(near);
+    try {
+      // Nothing of the source is taken before its place is found.
+      if (await wanted.take()) {
+        // A task that fails wants no more.
+        task.catch(() => source.destroy());
+        await send(source, near, wanted);
+      }
+    } catch (error) {
+      near.close();
+      // When the source failed, the failure of the task is only the consequence.
+      if (source.errored !== null) {
+        await task.catch(() => undefined);
+        throw error;
+      }
+    }
+    await task;
+  }
+}
+
+function follow(near: MessagePort, task: Promise<void>): { tar: Readable; ended: Promise<void> } {
+  const tar = portStream(near);
+  const ended = task.then(
+    () => undefined,
+    (error: unknown) => void tar.destroy(error as Error),
+  );
+  return { tar, ended };
+}
+
+/** Sends what the source gives, then null, as fast as it is taken. The first chunk is wanted already. */
+async function send(source: Readable, port: MessagePort, wanted: Credit): Promise<void> {
+  let isWanted = true;
+  for await (const chunk of source as AsyncIterable<Buffer>) {
+    if (!isWanted && !(await wanted.take())) return;
+    isWanted = false;
+    // A piece of memory that others share is copied, not given away.
+    const isWhole = chunk.length === chunk.buffer.byteLength;
+    port.postMessage(chunk, isWhole ? [chunk.buffer as ArrayBuffer] : []);
+  }
+  port.postMessage(null, []);
+}

@@ -1,0 +1,64 @@
+/** A file or a tree as a tar, for whoever wants to have it. Synchronous, for worker threads. */
+import { walkTree } from '../walk-tree.js';
+import { EntryWriter, type TarSource } from './entry-writer.js';
+import { END_OF_ARCHIVE } from './header-writer.js';
+
+const CHUNK_BYTES = 256 * 1024;
+/** Pieces of content from this size on are handed on without a copy. */
+const OWN_CHUNK_BYTES = 64 * 1024;
+
+/**
+ * The chunks of the tar of one file, or of a directory with all that is in it. Names begin with `name`, a byte string;
+ * `/` makes them absolute. Each chunk has its memory to itself.
+ */
+export function archiveTar(source: TarSource, name: string): Generator<Buffer> {
+  return pack((buffer) => entries(source, name, buffer));
+}
+
+/** The chunks of the tar of everything below a directory, without an entry for itself. `directory` is a byte string. */
+export function contentsTar(directory: string): Generator<Buffer> {
+  return pack(function* (buffer) {
+    const writer = new EntryWriter(buffer);
+    for (const entry of walkTree(directory)) yield* writer.write(entry, entry.path);
+    yield END_OF_ARCHIVE;
+  });
+}
+
+function* entries(source: TarSource, name: string, buffer: () => Buffer): Generator<Buffer> {
+  const writer = new EntryWriter(buffer);
+  const own = name === '/' ? '' : name;
+  yield* writer.write(source, own);
+  if (source.stat.isDirectory()) {
+    for (const entry of walkTree(source.at)) yield* writer.write(entry, `${own}/${entry.path}`);
+  }
+  yield END_OF_ARCHIVE;
+}
+
+/** Joins small pieces and lets large ones pass. */
+function* pack(pieces: (buffer: () => Buffer) => Iterable<Buffer>): Generator<Buffer> {
+  let spare: Buffer | undefined;
+  let chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+  let used = 0;
+  for (const piece of pieces(() => (spare ??= Buffer.allocUnsafeSlow(CHUNK_BYTES)))) {
+    if (piece.length >= OWN_CHUNK_BYTES && piece.buffer === spare?.buffer) {
+      if (used > 0) {
+        yield chunk.subarray(0, used);
+        chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+        used = 0;
+      }
+      spare = undefined;
+      yield piece;
+      continue;
+    }
+    for (let at = 0; at < piece.length; ) {
+      const count = piece.copy(chunk, used, at);
+      at += count;
+      used += count;
+      if (used < CHUNK_BYTES) continue;
+      yield chunk;
+      chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+      used = 0;
+    }
+  }
+  if (used > 0) yield chunk.subarray(0, used);
+}

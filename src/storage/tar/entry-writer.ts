@@ -1,0 +1,109 @@
+/** Files of a walked tree as tar entries. Synchronous, for worker threads. */
+import { closeSync, readlinkSync, readSync, type BigIntStats } from 'node:fs';
+import { getXattr } from '../../sys/xattr.js';
+import { fsPath } from '../byte-path.js';
+import { contentXattrs, deviceMajor, deviceMinor } from '../copy-attributes.js';
+import { openRegular } from '../open-regular.js';
+import { encodeHeader, padding, type EntryHeader } from './header-writer.js';
+
+/** A file and where the system finds it, as the walk of a tree gives it. */
+export interface TarSource {
+  readonly at: string;
+  readonly stat: BigIntStats;
+}
+
+export class EntryWriter {
+  /** Of files with several names: the one that has the content, by device and inode. */
+  readonly #firstNames = new Map<string, string>();
+  readonly #buffer: () => Buffer;
+
+  /** @param buffer gives the memory that the next piece of content is read into. */
+  constructor(buffer: () => Buffer) {
+    this.#buffer = buffer;
+  }
+
+  /**
+   * The bytes of one entry; none for sockets and for files that vanished. Content comes in pieces that fill the given
+   * buffers, in the length that the file has when it is opened: one that grows is cut, one that shrinks filled with zeros.
+   * @param name byte string, without a slash at its end.
+   */
+  *write({ at, stat }: TarSource, name: string): Generator<Buffer> {
+    if (stat.isSocket()) return;
+    const isShared = stat.nlink > 1n && !stat.isDirectory();
+    const inode = isShared ? `${stat.dev}:${stat.ino}` : '';
+    const first = isShared ? this.#firstNames.get(inode) : undefined;
+    if (first !== undefined) {
+      yield encodeHeader({ ...commonFields(stat), type: '1', name, linkName: first });
+      return;
+    }
+    if (stat.isFile()) {
+      yield* this.#file(at, name);
+    } else {
+      const header = otherHeader(at, stat, name);
+      if (!header) return;
+      yield encodeHeader(header);
+    }
+    if (isShared) this.#firstNames.set(inode, name);
+  }
+
+  *#file(at: string, name: string): Generator<Buffer> {
+    const file = openRegular(at);
+    if (!file) return;
+    const { fd, stat } = file;
+    try {
+      // The size must be that of the file that is read, whatever has its name meanwhile.
+      const sizeBytes = Number(stat.size);
+      yield encodeHeader({ ...commonFields(stat), type: '0', name, sizeBytes, xattrs: readXattrs(at) });
+      for (let left = sizeBytes; left > 0; ) {
+        const buffer = this.#buffer();
+        let length = readSync(fd, buffer, 0, Math.min(left, buffer.length), null);
+        if (length === 0) {
+          length = Math.min(left, buffer.length);
+          buffer.fill(0, 0, length);
+        }
+        left -= length;
+        yield buffer.subarray(0, length);
+      }
+      yield padding(sizeBytes);
+    } finally {
+      closeSync(fd);
+    }
+  }
+}
+
+/** Undefined for what vanished meanwhile. */
+function otherHeader(at: string, stat: BigIntStats, name: string): EntryHeader | undefined {
+  try {
+    const header = { ...commonFields(stat), name, xattrs: readXattrs(at) };
+    if (stat.isDirectory()) return { ...header, type: '5', name: `${name}/` };
+    if (stat.isSymbolicLink()) return { ...header, type: '2', linkName: readlinkSync(fsPath(at), 'latin1') };
+    if (stat.isFIFO()) return { ...header, type: '6' };
+    const type = stat.isCharacterDevice() ? '3' : '4';
+    return { ...header, type, deviceMajor: deviceMajor(stat.rdev), deviceMinor: deviceMinor(stat.rdev) };
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    // EINVAL: it is no symbolic link any more.
+    if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EINVAL') return undefined;
+    throw error;
+  }
+}
+
+/** Fields that every type of entry has; times are cut to seconds as the Docker engine cuts them. */
+export function commonFields(stat: BigIntStats): Pick<EntryHeader, 'mode' | 'uid' | 'gid' | 'sizeBytes' | 'mtimeSeconds'> {
+  const { mtimeNs } = stat;
+  const seconds = mtimeNs / 1_000_000_000n - (mtimeNs < 0n && mtimeNs % 1_000_000_000n !== 0n ? 1n : 0n);
+  return { mode: Number(stat.mode & 0o7777n), uid: Number(stat.uid), gid: Number(stat.gid), sizeBytes: 0, mtimeSeconds: Number(seconds) };
+}
+
+function readXattrs(at: string): [string, Buffer][] {
+  try {
+    return contentXattrs(at).flatMap((name) => {
+      const value = getXattr(fsPath(at), name);
+      return value ? [[name, value] as [string, Buffer]] : [];
+    });
+  } catch (error) {
+    // Renamed or removed meanwhile.
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+}

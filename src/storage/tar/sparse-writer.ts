@@ -1,0 +1,64 @@
+/** Writes a file front to back and leaves holes where it is zero. Synchronous, for worker threads. */
+import { closeSync, ftruncateSync, writeSync } from 'node:fs';
+
+/** Runs of zeros are looked for in pieces of this size: a hole is made of whole blocks of the file system. */
+const BLOCK_BYTES = 64 * 1024;
+const ZEROS = Buffer.alloc(BLOCK_BYTES);
+
+export class SparseWriter {
+  #at = 0;
+  #writtenTo = 0;
+
+  /** @param fd an empty file, which is the writer's from now on. */
+  constructor(readonly fd: number) {}
+
+  write(chunk: Buffer, start: number, end: number): void {
+    let from = start;
+    while (from < end) {
+      // In the steps of the file, not of the chunk.
+      const to = Math.min(end, from + BLOCK_BYTES - (this.#at % BLOCK_BYTES));
+      if (!isZero(chunk, from, to)) {
+        const last = this.#dataEnd(chunk, to, end, this.#at + to - from);
+        this.#put(chunk, from, last);
+        from = last;
+      } else {
+        this.#at += to - from;
+        from = to;
+      }
+    }
+  }
+
+  /** Gives the file its whole length. */
+  finish(): void {
+    if (this.#at > this.#writtenTo) ftruncateSync(this.fd, this.#at);
+  }
+
+  close(): void {
+    closeSync(this.fd);
+  }
+
+  /** Where the data that begins before `from` ends: blocks that are not zero are written in one go. */
+  #dataEnd(chunk: Buffer, from: number, end: number, filePosition: number): number {
+    let position = filePosition;
+    for (let at = from; at < end; ) {
+      const to = Math.min(end, at + BLOCK_BYTES - (position % BLOCK_BYTES));
+      if (isZero(chunk, at, to)) return at;
+      position += to - at;
+      at = to;
+    }
+    return end;
+  }
+
+  #put(chunk: Buffer, from: number, to: number): void {
+    for (let at = from; at < to; ) {
+      const count = writeSync(this.fd, chunk, at, to - at, this.#at);
+      at += count;
+      this.#at += count;
+    }
+    this.#writtenTo = this.#at;
+  }
+}
+
+function isZero(chunk: Buffer, from: number, to: number): boolean {
+  return chunk[from] === 0 && chunk.compare(ZEROS, 0, to - from, from, to) === 0;
+}

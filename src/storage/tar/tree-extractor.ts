@@ -1,0 +1,298 @@
+/**
+ * Unpacks a tar into a directory of a container, which may be changing it at the same moment. Directories are opened
+ * inside the container's root, and everything is made by its name in an open directory; nothing that exists is written
+ * to. So no link that is put in the way leads out. Synchronous, for worker threads.
+ */
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  fchmodSync,
+  fchownSync,
+  fstatSync,
+  lchownSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  symlinkSync,
+} from 'node:fs';
+import { internal, invalid } from '../../errors/engine-error.js';
+import { closeFd } from '../../sys/fd.js';
+import { makeDevice, makeFifo, setOpenFileTimes, setTimes } from '../../sys/inode.js';
+import { O_PATH, openInRoot } from '../../sys/open-in-root.js';
+import { fsPath, toText } from '../byte-path.js';
+import { statOf } from '../overlay2/merged-view.js';
+import { removeEntry } from '../remove-entry.js';
+import { storageError } from '../storage-error.js';
+import { cleanName } from './entry-name.js';
+import { emptyHeader, type TarHeader } from './header.js';
+import { setXattrs } from './layer-tree.js';
+import { SparseWriter } from './sparse-writer.js';
+import { isFileEntry, TarParser, type TarSink } from './tar-parser.js';
+
+export interface TreeExtractorOptions {
+  /** The container's root. */
+  readonly rootFd: number;
+  /** Byte string: an existing directory inside the root, absolute, without links. */
+  readonly directory: string;
+  /** Refuses a directory in the place of something else, and the reverse. */
+  readonly noOverwriteDirNonDir: boolean;
+  /** Who owns everything; undefined: as the archive says. */
+  readonly owner: { readonly uid: number; readonly gid: number } | undefined;
+}
+
+type Xattrs = ReadonlyMap<string, Buffer> | undefined;
+
+const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
+const OPEN_DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+/** How often a name is cleared that something else takes again at once. */
+const ATTEMPTS = 4;
+
+export class TreeExtractor implements TarSink {
+  readonly #options: TreeExtractorOptions;
+  readonly #parser = new TarParser(this);
+  #header: TarHeader = emptyHeader();
+  #xattrs: Xattrs;
+  /** The directory of the last entry, which is that of the next one most of the time. */
+  #parent: { readonly path: string; readonly fd: number } | undefined;
+  /** Where the entry under way goes: an open directory, the name in it, and both as a path. */
+  #directory = -1;
+  #name = '';
+  #at = '';
+  /** Its content, for a file. */
+  #file: SparseWriter | undefined;
+  /** Times that entries in a directory would change again, by its path inside the root. */
+  readonly #directoryTimes = new Map<string, { readonly seconds: number; readonly nanoseconds: number }>();
+
+  constructor(options: TreeExtractorOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Takes the next bytes of the tar, in any portions; the chunk may be reused afterwards.
+   * @throws EngineError invalid for a malformed tar and for what `noOverwriteDirNonDir` forbids, internal with
+   * the errno's name as code.
+   */
+  write(chunk: Buffer): void {
+    this.#guarded(() => this.#parser.write(chunk));
+  }
+
+  /** After the last byte. @throws EngineError as `write`; invalid for a tar that is cut off. */
+  finish(): void {
+    this.#guarded(() => {
+      this.#parser.finish();
+      for (const [path, { seconds, nanoseconds }] of this.#directoryTimes) this.#setDirectoryTimes(path, seconds, nanoseconds);
+    });
+  }
+
+  /** Frees what is open. Idempotent. */
+  close(): void {
+    this.#file?.close();
+    this.#file = undefined;
+    if (this.#parent) closeFd(this.#parent.fd);
+    this.#parent = undefined;
+  }
+
+  /** These four are called by the parser only. */
+  raw(): void {}
+
+  content(chunk: Buffer, start: number, end: number): void {
+    this.#file?.write(chunk, start, end);
+  }
+
+  contentEnd(): void {
+    const file = this.#file;
+    if (!file) return;
+    file.finish();
+    this.#setAttributes(file.fd, this.#at);
+    setOpenFileTimes(file.fd, this.#header.mtimeSeconds, this.#header.mtimeNanoseconds);
+    this.#file = undefined;
+    file.close();
+  }
+
+  entry(header: TarHeader, xattrs: Xattrs): boolean {
+    this.#header = header;
+    this.#xattrs = xattrs;
+    const name = cleanName(header.name);
+    const isDirectory = header.type === '5' || (header.type === '\0' && header.name.endsWith('/'));
+    if (name === '') {
+      // The directory itself is the container's.
+      if (isDirectory) return false;
+      throw invalid(`cannot overwrite directory ${quote(this.#options.directory)} with non-directory ${quote(header.name)}`, { code: 'DIR_NON_DIR' });
+    }
+    this.#directory = this.#placeOf(name);
+    this.#name = name.slice(name.lastIndexOf('/') + 1);
+    const at = `/proc/self/fd/${this.#directory}/${this.#name}`;
+    this.#checkOverwrite(at, name, isDirectory);
+    this.#at = at;
+    if (isDirectory) this.#makeDirectory(at, name);
+    else if (isFileEntry(header)) this.#file = new SparseWriter(this.#create(() => openSync(fsPath(at), CREATE, 0o600)));
+    else this.#makeOther(at);
+    return this.#file !== undefined;
+  }
+
+  #guarded(work: () => void): void {
+    try {
+      work();
+    } catch (error) {
+      this.close();
+      throw storageError(error, `unpacking ${quote(this.#parser.lastName)}`);
+    }
+  }
+
+  #checkOverwrite(at: string, name: string, isDirectory: boolean): void {
+    if (!this.#options.noOverwriteDirNonDir) return;
+    const present = statOf(at);
+    if (!present || present.isDirectory() === isDirectory) return;
+    const [old, added] = isDirectory ? ['non-directory', 'directory'] : ['directory', 'non-directory'];
+    throw invalid(`cannot overwrite ${old} ${quote(this.#inRoot(name))} with ${added} ${quote(name)}`, { code: 'DIR_NON_DIR' });
+  }
+
+  /** Runs `make`, which fails with EEXIST when the name is taken; then clears the name and runs it again. */
+  #create<T>(make: () => T): T {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return make();
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'EEXIST' || attempt === ATTEMPTS) throw error;
+      }
+      removeEntry(this.#directory, this.#name);
+    }
+  }
+
+  #makeDirectory(at: string, name: string): void {
+    let fd: number | undefined;
+    for (let attempt = 1; fd === undefined; attempt++) {
+      if (!statOf(at)?.isDirectory()) this.#create(() => mkdirSync(fsPath(at), 0o700));
+      try {
+        fd = openSync(fsPath(at), OPEN_DIRECTORY);
+      } catch (error) {
+        if (attempt === ATTEMPTS) throw error;
+      }
+    }
+    try {
+      this.#setAttributes(fd, at);
+    } finally {
+      closeSync(fd);
+    }
+    this.#directoryTimes.set(this.#inRoot(name), { seconds: this.#header.mtimeSeconds, nanoseconds: this.#header.mtimeNanoseconds });
+  }
+
+  #makeOther(at: string): void {
+    const { type, linkName, deviceMajor, deviceMinor, mtimeSeconds, mtimeNanoseconds } = this.#header;
+    switch (type) {
+      case '1':
+        this.#makeHardLink(at, cleanName(linkName));
+        // Its attributes are those of the file that it is a name of.
+        return;
+      case '2':
+        this.#create(() => symlinkSync(fsPath(linkName), fsPath(at)));
+        break;
+      case '3':
+      case '4':
+        this.#create(() => makeDevice(fsPath(at), type === '3' ? 'char' : 'block', deviceMajor, deviceMinor));
+        break;
+      case '6':
+        this.#create(() => makeFifo(fsPath(at)));
+        break;
+      case 'S':
+        throw invalid('tar has a sparse file, which is not supported', { code: 'TAR_SPARSE' });
+      default:
+        throw invalid(`tar has an entry of the unknown type ${JSON.stringify(type)}`, { code: 'TAR_TYPE' });
+    }
+    this.#setAttributes(undefined, at);
+    setTimes(fsPath(at), mtimeSeconds, mtimeNanoseconds);
+  }
+
+  #makeHardLink(at: string, target: string): void {
+    if (target === '') throw invalid('hard link to a directory', { code: 'TAR_LINK' });
+    const parent = openInRoot(this.#options.rootFd, fsPath(this.#inRoot(parentOf(target))), O_PATH | constants.O_DIRECTORY);
+    try {
+      const source = `/proc/self/fd/${parent}/${target.slice(target.lastIndexOf('/') + 1)}`;
+      this.#create(() => linkSync(fsPath(source), fsPath(at)));
+    } finally {
+      closeFd(parent);
+    }
+  }
+
+  /** Owner first: its change takes setuid bits and capabilities away. */
+  #setAttributes(fd: number | undefined, at: string): void {
+    const { uid, gid } = this.#options.owner ?? this.#header;
+    const { mode, type } = this.#header;
+    if (fd !== undefined) {
+      fchownSync(fd, uid, gid);
+      fchmodSync(fd, mode);
+    } else {
+      lchownSync(fsPath(at), uid, gid);
+      if (type !== '2') chmodNode(at, mode);
+    }
+    setXattrs(fsPath(at), this.#xattrs);
+  }
+
+  #setDirectoryTimes(path: string, seconds: number, nanoseconds: number): void {
+    let fd: number;
+    try {
+      fd = openInRoot(this.#options.rootFd, fsPath(path), OPEN_DIRECTORY);
+    } catch {
+      // The container has removed or replaced it: nothing is left whose times matter.
+      return;
+    }
+    try {
+      setOpenFileTimes(fd, seconds, nanoseconds);
+    } finally {
+      closeFd(fd);
+    }
+  }
+
+  /** An open descriptor of the directory of a name, made where it is missing; valid until the next call. */
+  #placeOf(name: string): number {
+    const path = this.#inRoot(parentOf(name));
+    if (this.#parent?.path === path) return this.#parent.fd;
+    const fd = this.#openDirectory(path);
+    if (this.#parent) closeFd(this.#parent.fd);
+    this.#parent = { path, fd };
+    return fd;
+  }
+
+  #openDirectory(path: string): number {
+    try {
+      return openInRoot(this.#options.rootFd, fsPath(path), O_PATH | constants.O_DIRECTORY);
+    } catch (error) {
+      if (path === '/' || (error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+    const above = this.#openDirectory(parentOf(path) || '/');
+    try {
+      const at = `/proc/self/fd/${above}/${path.slice(path.lastIndexOf('/') + 1)}`;
+      try {
+        mkdirSync(fsPath(at), 0o755);
+      } catch (error) {
+        // A dangling link, or the container was faster.
+        if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+      }
+    } finally {
+      closeFd(above);
+    }
+    return openInRoot(this.#options.rootFd, fsPath(path), O_PATH | constants.O_DIRECTORY);
+  }
+
+  #inRoot(name: string): string {
+    const { directory } = this.#options;
+    if (name === '') return directory;
+    return directory === '/' ? `/${name}` : `${directory}/${name}`;
+  }
+}
+
+function chmodNode(at: string, mode: number): void {
+  // By a descriptor that stands for the node: chmod would follow a link that took its name.
+  const fd = openSync(fsPath(at), O_PATH | constants.O_NOFOLLOW);
+  try {
+    if (fstatSync(fd).isSymbolicLink()) throw internal('the file was replaced while it was made', { code: 'EEXIST' });
+    chmodSync(`/proc/self/fd/${fd}`, mode);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+const parentOf = (path: string): string => path.slice(0, Math.max(path.lastIndexOf('/'), 0));
+const quote = (path: string): string => JSON.stringify(toText(path));
+

@@ -1,0 +1,18 @@
+/** The view of a container's files, opened in the worker that works on them. */
+import { isEngineError } from '../../errors/engine-error.js';
+import type { ContainerView } from '../../ports/archives.js';
+import { openMountView } from '../../sys/mount-view.js';
+import { storageError } from '../storage-error.js';
+
+/** Calls `use` with the root of the view, which goes when that is done. @throws what `use` throws, and as openMountView. */
+export async function withView<T>({ rootfs, mounts, tmpfs, procFd }: ContainerView, use: (rootFd: number) => T | Promise<T>): Promise<T> {
+  const destinations = [...mounts, ...tmpfs].map(({ destination }) => destination).sort((a, b) => a.split('/').length - b.split('/').length);
+  const view = openMountView({ rootfs, mounts, ...(procFd === undefined ? {} : { running: { procFd, destinations } }) });
+  try {
+    return await use(view.rootFd);
+  } catch (error) {
+    throw isEngineError(error) ? error : storageError(error, 'reading files of the container');
+  } finally {
+    view.close();
+  }
+}
