@@ -20,7 +20,9 @@ import { createContainerHooks } from './actors/container/hooks.js';
 import { ContainerRecords, type LoadedRecords } from './actors/container/records.js';
 import { ContainerServices } from './actors/container/services.js';
 import { createEngineMachine } from './actors/engine/engine.machine.js';
+import { DiskUsages } from './actors/engine/disk-usage.js';
 import { readHostInfo } from './actors/engine/host.js';
+import { presentOwners } from './actors/engine/present-owners.js';
 import { recoverContainers } from './actors/engine/recovery.js';
 import { stopContainers } from './actors/engine/shutdown.js';
 import { SystemService } from './actors/engine/system.js';
@@ -44,6 +46,7 @@ import { containerRoutes } from './http/routes/containers.js';
 import { engineConfigRoutes } from './http/routes/engine-config.js';
 import { eventRoutes } from './http/routes/events.js';
 import { execRoutes } from './http/routes/exec.js';
+import { diskUsageRoutes } from './http/routes/disk-usage.js';
 import { imageArchiveRoutes } from './http/routes/image-archives.js';
 import { imageRoutes } from './http/routes/images.js';
 import { networkRoutes } from './http/routes/networks.js';
@@ -55,6 +58,7 @@ import { systemRoutes } from './http/routes/system.js';
 import { messageOf } from './errors/engine-error.js';
 import { importImage } from './images/import.js';
 import { FileImageStore } from './images/store.js';
+import { checkDataRoot } from './inventory/fsck.js';
 import { createLogDriver } from './logs/log-driver.js';
 import { HostNetworks } from './network/host-networks.js';
 import type { EventType } from './ports/events.js';
@@ -364,6 +368,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     droppedLines: (id: string) => ios.droppedLines(id),
   };
   const authorization = new AuthorizationPlugins();
+  const usage = new DiskUsages({ dataRoot, layers, pool });
   const front = createFront({
     authorizer: authorization,
     audit: new AuditLog(log, () => live.current.features['audit'] === true),
@@ -391,9 +396,19 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
         containers: new CommitSource(containers, (action, record, attributes) => hooks.emit(action, record, attributes)),
         importer: (request) => importImage({ images, layers, pool: transferPool.pool, tmpDir }, request),
         architecture: host.architecture,
+        layerBytes: (chainIds) => usage.layerBytes(chainIds),
       }),
       ...registryRoutes({ images, pushes, queries: pulls.queries }),
       ...networkRoutes({ networks: network, containers, emit: (action, id, attributes) => emit('network', action, id, attributes) }),
+      ...diskUsageRoutes({
+        usage,
+        images,
+        containers,
+        view,
+        volumes,
+        dataRoot,
+        fsck: (repair) => checkDataRoot({ dataRoot, pool, owners: () => presentOwners({ layers, images, volumes, containers }) }, repair),
+      }),
       ...imageArchiveRoutes({ images, layers, pool: archivePool, dataRoot, emit: (action, id, attributes) => emit('image', action, id, attributes) }),
       ...volumeRoutes({ volumes, containers, emit: (action, name, attributes) => emit('volume', action, name, attributes) }),
       ...eventRoutes(events),

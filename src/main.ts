@@ -6,11 +6,18 @@
 import { startUp } from './config/start-up.js';
 import { PRODUCT_VERSION } from './version.js';
 
-const outcome = startUp(process.argv.slice(2), process.env, PRODUCT_VERSION);
+const [command, ...flags] = process.argv.slice(2);
+const isFsck = command === 'fsck';
+const repair = isFsck && flags.includes('--repair');
+const outcome = startUp(isFsck ? flags.filter((flag) => flag !== '--repair') : process.argv.slice(2), process.env, PRODUCT_VERSION);
 if (outcome.kind === 'exit') {
   process.stdout.write(outcome.stdout);
   process.stderr.write(outcome.stderr);
   process.exitCode = outcome.code;
+} else if (isFsck) {
+  const { runFsck } = await import('./fsck.js');
+  const line = (stream: NodeJS.WritableStream) => (text: string) => void stream.write(`${text}\n`);
+  process.exitCode = await runFsck(outcome.loaded, { repair }, line(process.stdout), line(process.stderr));
 } else {
   const { runDaemon } = await import('./daemon.js');
   process.exitCode = await runDaemon(outcome.loaded);

@@ -319,7 +319,7 @@ test('mirrors are tried in order, for the default registry only, without the cre
 test('pulls do not fail while everything unused is pruned all the time', async () => {
   const image = buildImage({ layers: layers() });
   publish(image);
-  const removal = { store: harness.images, layers: harness.layers, users: () => [], emit: () => undefined };
+  const removal = { store: harness.images, layers: harness.layers, users: () => [], emit: () => undefined, layerBytes: async () => new Map() };
   const ended = new AbortController();
   const pruning = (async () => {
     while (!ended.signal.aborted) {

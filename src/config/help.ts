@@ -24,7 +24,7 @@ export function helpText(): string {
   const left = lines.map(({ flag, short, label }) => `  ${short === undefined ? '    ' : `-${short}, `}--${flag}${label === '' ? '' : ` ${label}`}`);
   const width = Math.max(...left.map(({ length }) => length)) + 2;
   const rows = lines.map(({ doc }, index) => `${(left[index] ?? '').padEnd(width)}${doc}`);
-  return ['Usage:  engined [OPTIONS]', '', 'A container engine daemon.', '', 'Options:', ...rows, ''].join('\n');
+  return ['Usage:  engined [OPTIONS]', '        engined fsck [--repair] [OPTIONS]', '', 'A container engine daemon, and the check of the data root that it uses.', '', 'Options:', ...rows, ''].join('\n');
 }
 
 /** Defaults that say nothing are left out. */

@@ -1,6 +1,6 @@
 /** Removal of images that nobody names (or nobody uses). */
 import { isEngineError } from '../errors/engine-error.js';
-import type { LayerStore } from '../ports/storage.js';
+import type { Digest, LayerStore } from '../ports/storage.js';
 import { type RemovalDeps, type RemovedItem, removeImage } from './removal.js';
 import { createdMs } from './selection.js';
 
@@ -16,8 +16,14 @@ export interface PruneResult {
   readonly reclaimedBytes: number;
 }
 
+export interface PruneDeps extends RemovalDeps {
+  readonly layers: LayerStore;
+  /** Bytes on the disk of each layer. */
+  readonly layerBytes: (chainIds: readonly Digest[]) => Promise<ReadonlyMap<Digest, number>>;
+}
+
 /** Removes what the selection names; images in use stay. Stops between images when the signal aborts. */
-export async function pruneImages(deps: RemovalDeps & { readonly layers: LayerStore }, selection: PruneSelection, signal: AbortSignal): Promise<PruneResult> {
+export async function pruneImages(deps: PruneDeps, selection: PruneSelection, signal: AbortSignal): Promise<PruneResult> {
   const { store, layers } = deps;
   const removed: RemovedItem[] = [];
   let reclaimedBytes = 0;
@@ -29,8 +35,9 @@ export async function pruneImages(deps: RemovalDeps & { readonly layers: LayerSt
     if (createdMs(image) >= (selection.untilMs ?? Infinity)) continue;
     if (!selection.matchesLabels(image.config.config?.Labels)) continue;
     if (selection.danglingOnly && image.repoTags.length > 0) continue;
-    const sizes = new Map<string, number>();
-    for (let layer = image.topLayer && layers.find(image.topLayer); layer; layer = layer.parent && layers.find(layer.parent)) sizes.set(layer.chainId, layer.sizeBytes);
+    const stack: Digest[] = [];
+    for (let layer = image.topLayer && layers.find(image.topLayer); layer; layer = layer.parent && layers.find(layer.parent)) stack.push(layer.chainId);
+    const sizes: ReadonlyMap<string, number> = await deps.layerBytes(stack);
     for (const name of names.length > 0 ? names : [image.id]) {
       const items = await removeUnused(deps, name);
       removed.push(...items);

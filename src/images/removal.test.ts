@@ -124,10 +124,10 @@ test('prune takes untagged images, all of them or those without containers', asy
   const tagged = await image({ tags: ['t'] });
   const used = await image({ tags: ['u'] });
   users.set(used, [{ id: 'c'.repeat(64), running: false }]);
-  const first = await pruneImages(deps(), { ...everything, danglingOnly: true }, new AbortController().signal);
+  const first = await pruneImages({ ...deps(), layerBytes: async (ids) => new Map(ids.map((id) => [id, 7])) }, { ...everything, danglingOnly: true }, new AbortController().signal);
   assert.equal(first.reclaimedBytes, 7);
   assert.ok(!store.get(dangling) && !store.get(digestOnly) && store.get(tagged) && store.get(used));
-  await pruneImages(deps(), everything, new AbortController().signal);
+  await pruneImages({ ...deps(), layerBytes: async (ids) => new Map(ids.map((id) => [id, 7])) }, everything, new AbortController().signal);
   assert.ok(!store.get(tagged) && store.get(used));
   assert.equal(events.at(-1), 'prune ');
 });
@@ -136,7 +136,7 @@ test('prune keeps what is young or has the wrong label', async () => {
   const old = await image({ created: '2020-01-01T00:00:00Z', label: 'a' });
   const young = await image({ created: '2024-01-01T00:00:00Z', label: 'a' });
   const other = await image({ created: '2020-01-01T00:00:00Z', label: 'b' });
-  await pruneImages(deps(), { danglingOnly: true, untilMs: Date.parse('2022-01-01'), matchesLabels: (labels) => labels?.['l'] === 'a' }, new AbortController().signal);
+  await pruneImages({ ...deps(), layerBytes: async (ids) => new Map(ids.map((id) => [id, 7])) }, { danglingOnly: true, untilMs: Date.parse('2022-01-01'), matchesLabels: (labels) => labels?.['l'] === 'a' }, new AbortController().signal);
   assert.ok(!store.get(old) && store.get(young) && store.get(other));
 });
 

@@ -49,6 +49,14 @@ export interface LayerTar {
   readonly close: () => void;
 }
 
+/** What the store has and makes below its directory, by the names of the directories. */
+export interface LayerDirectories {
+  readonly layers: readonly { readonly chainId: Digest; readonly name: string }[];
+  /** Layers that have their place but no record yet. */
+  readonly arriving: readonly string[];
+  readonly staging: readonly string[];
+}
+
 export interface LayerStore {
   /** Driver name as clients see it: `overlay2`. */
   readonly driver: string;
@@ -84,6 +92,7 @@ export interface LayerStore {
   unmount(id: string): Promise<void>;
   /** Unmounts and deletes. Idempotent. */
   removeWritable(id: string): Promise<void>;
+  directories(): LayerDirectories;
   /** Ids of all writable layers on disk. */
   writableIds(): string[];
   /** `GraphDriver.Data` of inspect. */

@@ -1,10 +1,10 @@
 /** The layer store on overlayfs: contract in ports/storage.ts, directories in overlay2/layout.ts. */
 import { closeSync, openSync } from 'node:fs';
 import { mkdir, readdir, realpath, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { dataLoss, invalid } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
-import type { Change, Digest, LayerInfo, LayerStore, LayerTar, StagedLayer } from '../ports/storage.js';
+import type { Change, Digest, LayerDirectories, LayerInfo, LayerStore, LayerTar, StagedLayer } from '../ports/storage.js';
 import { markTopDirectory } from '../sys/inode.js';
 import { getXattr } from '../sys/xattr.js';
 import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
@@ -75,6 +75,8 @@ export class Overlay2Store implements LayerStore {
   readonly #readOnly: ReadOnlyLayers;
   readonly #writable: WritableLayers;
   readonly #layersFd: number;
+  /** Names of staged layers that are neither committed nor discarded. */
+  readonly #staged = new Set<string>();
   /** Threads of their own for streams: these last as long as their reader likes. */
   readonly #readers = createWorkerPool({ maxThreads: READER_THREADS, tasksPerThread: STREAMS_PER_THREAD });
 
@@ -124,14 +126,21 @@ export class Overlay2Store implements LayerStore {
   async stage(): Promise<StagedLayer> {
     const directory = this.layout.newStaging();
     const diffDir = join(directory, 'diff');
+    const name = basename(directory);
+    this.#staged.add(name);
     await mkdir(directory, { mode: 0o710 });
     await mkdir(diffDir, { mode: 0o755 });
     return {
       diffDir,
       tarSplitPath: join(directory, 'tar-split'),
-      commit: (layer) => this.#commit(directory, layer),
+      commit: async (layer) => {
+        const info = await this.#commit(directory, layer);
+        this.#staged.delete(name);
+        return info;
+      },
       discard: async () => {
         await this.trash.take(directory);
+        this.#staged.delete(name);
       },
     };
   }
@@ -183,6 +192,11 @@ export class Overlay2Store implements LayerStore {
     const at = (name: string): string => join(this.layout.layer(top?.shortId ?? ''), name);
     const lower = below.map(({ shortId }) => this.layout.diff(shortId)).join(':');
     return { ...(lower === '' ? {} : { LowerDir: lower }), MergedDir: at('merged'), UpperDir: at('diff'), WorkDir: at('work') };
+  }
+
+  directories(): LayerDirectories {
+    const layers = [...this.#readOnly.all()].map(({ chainId, shortId }) => ({ chainId, name: shortId }));
+    return { layers, arriving: this.#readOnly.arriving(), staging: [...this.#staged] };
   }
 
   createWritable(id: string, parent: Digest | undefined): Promise<void> {

@@ -27,8 +27,10 @@ interface Level {
 /**
  * Everything below `root` (a byte string) but not the root: directories before what is in them, names in the order of
  * their bytes. What vanishes during the walk is left out. One descriptor is open per level.
+ *
+ * @param enters says of a directory below the root whether what is in it is visited. Default: of every one.
  */
-export function* walkTree(root: string): Generator<WalkedEntry> {
+export function* walkTree(root: string, enters: (stat: BigIntStats) => boolean = () => true): Generator<WalkedEntry> {
   const levels: Level[] = [];
   try {
     levels.push(openLevel(root, ''));
@@ -44,7 +46,7 @@ export function* walkTree(root: string): Generator<WalkedEntry> {
       if (!stat) continue;
       const path = level.prefix + name;
       yield { path, at, stat };
-      if (!stat.isDirectory()) continue;
+      if (!stat.isDirectory() || !enters(stat)) continue;
       const below = tryOpen(at, `${path}/`);
       if (below) levels.push(below);
     }

@@ -2,7 +2,7 @@
 import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { chainId } from '../../src/images/chain.js';
-import type { Change, Digest, LayerInfo, LayerStore, LayerTar, StagedLayer } from '../../src/ports/storage.js';
+import type { Change, Digest, LayerDirectories, LayerInfo, LayerStore, LayerTar, StagedLayer } from '../../src/ports/storage.js';
 
 export class DirectoryLayerStore implements LayerStore {
   readonly driver = 'directory';
@@ -126,6 +126,10 @@ export class DirectoryLayerStore implements LayerStore {
 
   async removeWritable(id: string): Promise<void> {
     this.#writables.delete(id);
+  }
+
+  directories(): LayerDirectories {
+    return { layers: [], arriving: [], staging: [] };
   }
 
   writableIds(): string[] {

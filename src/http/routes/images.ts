@@ -7,7 +7,7 @@ import { chainOf } from '../../images/chain.js';
 import { commitImage } from '../../images/commit.js';
 import { historyOf } from '../../images/history.js';
 import { type ImportRequest, openUrl } from '../../images/import.js';
-import { pruneImages } from '../../images/prune.js';
+import { type PruneDeps, pruneImages } from '../../images/prune.js';
 import { familiarString, type ImageReference, isDigest, isTag, parseReference, withDefaultTag, withTagOrDigest } from '../../images/reference.js';
 import { eventAttributes, type ImageEmit, type ImageUsers, removeImage } from '../../images/removal.js';
 import { selectImages } from '../../images/selection.js';
@@ -52,6 +52,7 @@ export interface ImageRouteDeps {
   readonly emit: ImageEmit;
   readonly containers: CommitSources;
   readonly importer: (request: ImportRequest) => Promise<Image>;
+  readonly layerBytes: PruneDeps['layerBytes'];
   /** For images that are not made from another: `amd64`. */
   readonly architecture: string;
 }
@@ -106,7 +107,7 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       if (isPruning) throw conflict('a prune operation is already running', { code: 'PRUNE_RUNNING' });
       isPruning = true;
       try {
-        const { removed, reclaimedBytes } = await pruneImages({ ...removal, layers }, selection, x.signal);
+        const { removed, reclaimedBytes } = await pruneImages({ ...removal, layers, layerBytes: deps.layerBytes }, selection, x.signal);
         // What is left of broken downloads belongs to no image that a filter could describe.
         const partialBytes = ['until', 'label', 'label!'].some((key) => filters.has(key)) ? 0 : await deps.partials.prune();
         x.sendJson(200, { ImagesDeleted: removed.length > 0 ? removed : null, SpaceReclaimed: reclaimedBytes + partialBytes });

@@ -98,6 +98,7 @@ function matches(filters: Filters, { driver, labels }: VolumeInfo): boolean {
   return filters.matchesExactly('driver', driver) && filters.matchesLabels(labels) && !(filters.has('label!') && filters.matchesLabels(labels, 'label!'));
 }
 
-function volumeView({ createdAt, driver, labels, mountpoint, name, options }: VolumeInfo): unknown {
+/** A volume as the API shows it. */
+export function volumeView({ createdAt, driver, labels, mountpoint, name, options }: VolumeInfo): Readonly<Record<string, unknown>> {
   return { CreatedAt: createdAt, Driver: driver, Labels: labels, Mountpoint: mountpoint, Name: name, Options: options, Scope: 'local' };
 }

@@ -44,6 +44,7 @@ export function chainIdOf(parent: Digest | undefined, diffId: Digest): Digest {
 
 export class ReadOnlyLayers {
   readonly #layers = new Map<Digest, ReadOnlyLayer>();
+  readonly #arriving = new Set<string>();
   /** By chain ID: a layer must not be added again while its record is still being removed. */
   readonly #lock = new KeyedLock();
 
@@ -114,6 +115,11 @@ export class ReadOnlyLayers {
     return chain;
   }
 
+  /** Short IDs of layers that have their place but no record yet. */
+  arriving(): string[] {
+    return [...this.#arriving];
+  }
+
   all(): Iterable<ReadOnlyLayer> {
     return this.#layers.values();
   }
@@ -127,16 +133,21 @@ export class ReadOnlyLayers {
   async add(directory: string, layer: LayerInfo): Promise<ReadOnlyLayer> {
     const { chainId, diffId, parent, sizeBytes } = layer;
     const name = await this.#moveIn(directory);
-    const record: IndexRecord = { shortId: name, chainId, diffId, parent: parent ?? null, sizeBytes };
+    this.#arriving.add(name);
     try {
-      await this.durability.mark(name);
-      await writeRecord(this.layout.indexRecord(chainId), record);
-    } catch (error) {
-      await this.trash.take(this.layout.layer(name));
-      throw error;
+      const record: IndexRecord = { shortId: name, chainId, diffId, parent: parent ?? null, sizeBytes };
+      try {
+        await this.durability.mark(name);
+        await writeRecord(this.layout.indexRecord(chainId), record);
+      } catch (error) {
+        await this.trash.take(this.layout.layer(name));
+        throw error;
+      }
+      if (parent !== undefined) this.retain(parent);
+      return this.#insert(record);
+    } finally {
+      this.#arriving.delete(name);
     }
-    if (parent !== undefined) this.retain(parent);
-    return this.#insert(record);
   }
 
   retain(chainId: Digest): void {

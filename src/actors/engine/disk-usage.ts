@@ -1,0 +1,92 @@
+/** What `system df` tells: every byte of the data root, by those who have it. */
+import type { Place } from '../../ports/inventory.js';
+import type { Digest, LayerStore } from '../../ports/storage.js';
+import type { WorkerPool } from '../../workers/pool.js';
+
+export interface DiskUsage {
+  /** All of the data root, as du(1) counts. */
+  readonly totalBytes: number;
+  /** Images: layers, configurations, records, and what pulls and loads have under way. */
+  readonly imageBytes: number;
+  /** Of each layer alone. */
+  readonly layers: ReadonlyMap<Digest, number>;
+  /** Of a layer and all below it. */
+  readonly stackBytes: (top: Digest) => number;
+  /** Of each container: what it wrote, its logs and its record. */
+  readonly containers: ReadonlyMap<string, number>;
+  readonly volumes: ReadonlyMap<string, number>;
+  /** Downloads that can be taken up again. */
+  readonly partials: readonly { readonly name: string; readonly bytes: number }[];
+  readonly kinds: ReadonlyMap<Place['kind'], { readonly count: number; readonly bytes: number }>;
+}
+
+export interface DiskUsageDeps {
+  readonly dataRoot: string;
+  readonly layers: LayerStore;
+  readonly pool: Pick<WorkerPool, 'run'>;
+}
+
+const IMAGE_KINDS = new Set<Place['kind']>(['layer', 'layer-record', 'layer-mark', 'image', 'image-record', 'push-record', 'partial', 'staging', 'trash']);
+
+export class DiskUsages {
+  readonly #deps: DiskUsageDeps;
+  #measuring: Promise<DiskUsage> | undefined;
+  /** By path: layers never change. */
+  #layerBytes = new Map<string, number>();
+
+  constructor(deps: DiskUsageDeps) {
+    this.#deps = deps;
+  }
+
+  /** Measures in a worker thread; calls while that goes on share its result. */
+  measure(): Promise<DiskUsage> {
+    this.#measuring ??= this.#measure().finally(() => (this.#measuring = undefined));
+    return this.#measuring;
+  }
+
+  /** Bytes on the disk of a layer alone. */
+  async layerBytes(chainIds: readonly Digest[]): Promise<ReadonlyMap<Digest, number>> {
+    const wanted = new Set(chainIds);
+    const names = this.#deps.layers.directories().layers.filter(({ chainId }) => wanted.has(chainId));
+    if (names.some(({ name }) => !this.#layerBytes.has(layerPath(name)))) return (await this.measure()).layers;
+    return new Map(names.map(({ chainId, name }) => [chainId, this.#layerBytes.get(layerPath(name)) ?? 0]));
+  }
+
+  async #measure(): Promise<DiskUsage> {
+    const { dataRoot, layers, pool } = this.#deps;
+    const places = await pool.run('take-inventory', { dataRoot, known: this.#layerBytes });
+    const byPath = new Map(places.map((place) => [place.path, place]));
+    const directories = layers.directories().layers.flatMap(({ chainId, name }) => {
+      const place = byPath.get(layerPath(name));
+      return place ? [{ chainId, place }] : [];
+    });
+    this.#layerBytes = new Map(directories.map(({ place }) => [place.path, place.bytes]));
+    return summary(places, new Map(directories.map(({ chainId, place }) => [chainId, place.bytes])), layers);
+  }
+}
+
+const layerPath = (name: string): string => `overlay2/layers/${name}`;
+
+function summary(places: readonly Place[], layers: ReadonlyMap<Digest, number>, store: LayerStore): DiskUsage {
+  const containers = new Map<string, number>();
+  const volumes = new Map<string, number>();
+  const partials: { name: string; bytes: number }[] = [];
+  const kinds = new Map<Place['kind'], { count: number; bytes: number }>();
+  let totalBytes = 0;
+  let imageBytes = 0;
+  for (const { path, kind, owner, bytes } of places) {
+    totalBytes += bytes;
+    const sum = kinds.get(kind) ?? { count: 0, bytes: 0 };
+    kinds.set(kind, { count: sum.count + 1, bytes: sum.bytes + bytes });
+    if (kind === 'container' || kind === 'writable') containers.set(owner, (containers.get(owner) ?? 0) + bytes);
+    else if (kind === 'volume') volumes.set(owner, bytes);
+    else if (IMAGE_KINDS.has(kind) || (kind === 'directory' && /^(?:overlay2|image)\b/.test(path))) imageBytes += bytes;
+    if (kind === 'partial') partials.push({ name: owner, bytes });
+  }
+  const stackBytes = (top: Digest): number => {
+    let sum = 0;
+    for (let layer = store.find(top); layer; layer = layer.parent && store.find(layer.parent)) sum += layers.get(layer.chainId) ?? 0;
+    return sum;
+  };
+  return { totalBytes, imageBytes, layers, stackBytes, containers, volumes, partials, kinds };
+}

@@ -1,0 +1,29 @@
+/** Who may have something below the data root, in the eyes of the running daemon. */
+import type { FileImageStore } from '../../images/store.js';
+import type { Owners } from '../../inventory/orphans.js';
+import type { LayerStore } from '../../ports/storage.js';
+
+export interface PresentOwnersDeps {
+  readonly layers: LayerStore;
+  readonly images: FileImageStore;
+  readonly volumes: { list(): readonly { readonly name: string }[] };
+  readonly containers: { list(): readonly { readonly id: string }[] };
+}
+
+const hex = (digest: string): string => digest.slice('sha256:'.length);
+
+export function presentOwners({ layers, images, volumes, containers }: PresentOwnersDeps): Owners {
+  const directories = layers.directories();
+  const all = images.list();
+  return {
+    layers: new Set([...directories.layers.map(({ name }) => name), ...directories.arriving]),
+    chains: new Set(directories.layers.map(({ chainId }) => hex(chainId))),
+    images: new Set(all.map(({ id }) => hex(id))),
+    diffIds: new Set(all.flatMap(({ config }) => config.rootfs.diff_ids.map(hex))),
+    containers: new Set(containers.list().map(({ id }) => id)),
+    writables: new Set(layers.writableIds()),
+    volumes: new Set(volumes.list().map(({ name }) => name)),
+    staging: new Set(directories.staging),
+    isRunning: true,
+  };
+}

@@ -1,0 +1,45 @@
+/** `engined fsck`: the check of a data root that no daemon uses. */
+import { access } from 'node:fs/promises';
+import { isEngineError, messageOf } from './errors/engine-error.js';
+import type { LoadedConfig } from './config/settings.js';
+import { checkDataRoot, type FsckReport } from './inventory/fsck.js';
+import { readOwners } from './inventory/offline-owners.js';
+import { lockDirectory } from './sys/directory-lock.js';
+import { createWorkerPool } from './workers/pool.js';
+
+/** As fsck(8) counts. */
+const FOUND_NOTHING = 0;
+const REPAIRED = 1;
+const LEFT = 4;
+const FAILED = 8;
+
+/** Prints what it finds, a line each. Returns the exit code. */
+export async function runFsck({ config }: LoadedConfig, options: { readonly repair: boolean }, print: (line: string) => void, complain: (line: string) => void): Promise<number> {
+  const pool = createWorkerPool({ maxThreads: 1 });
+  try {
+    // Locking would make the directory that a slip of the pen names.
+    await access(config.dataRoot);
+    const lock = await lockDirectory('data-root', config.dataRoot);
+    const dataRoot = lock.path;
+    try {
+      const report = await checkDataRoot({ dataRoot, pool, owners: () => readOwners(dataRoot) }, options.repair);
+      for (const line of describe(report)) print(line);
+      if (report.findings.length === 0) return FOUND_NOTHING;
+      return report.findings.every(({ outcome }) => outcome === 'repaired') ? REPAIRED : LEFT;
+    } finally {
+      await lock.release();
+    }
+  } catch (error) {
+    complain(`engined fsck: ${isEngineError(error) ? error.message : messageOf(error)}`);
+    return FAILED;
+  } finally {
+    await pool.close();
+  }
+}
+
+function* describe({ dataRoot, bytes, kinds, findings }: FsckReport): Generator<string> {
+  yield `${dataRoot}: ${bytes} bytes`;
+  for (const { kind, count, bytes: sum } of kinds) yield `  ${kind.padEnd(12)} ${String(count).padStart(8)} ${String(sum).padStart(16)}`;
+  for (const { path, reason, bytes: size, outcome } of findings) yield `${outcome}: ${path}: ${reason} (${size} bytes)`;
+  yield findings.length === 0 ? 'nothing to repair' : `${findings.length} found, ${findings.filter(({ outcome }) => outcome === 'repaired').length} repaired`;
+}

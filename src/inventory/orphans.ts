@@ -1,0 +1,63 @@
+/** Which places below the data root belong to nobody. */
+import type { Place, PlaceKind } from '../ports/inventory.js';
+
+/** Who there is. Digests are their hex digits. */
+export interface Owners {
+  /** Short IDs of layers. */
+  readonly layers: ReadonlySet<string>;
+  /** Chain IDs. */
+  readonly chains: ReadonlySet<string>;
+  readonly images: ReadonlySet<string>;
+  readonly diffIds: ReadonlySet<string>;
+  /** Containers, and whose record cannot be read but must not be lost. */
+  readonly containers: ReadonlySet<string>;
+  /** IDs that a writable layer may have. */
+  readonly writables: ReadonlySet<string>;
+  readonly volumes: ReadonlySet<string>;
+  /** Names of staged layers. */
+  readonly staging: ReadonlySet<string>;
+  /** True: a daemon runs, so temporary files and what is in the trash are its business. */
+  readonly isRunning: boolean;
+}
+
+export interface Finding {
+  /** Below the data root. */
+  readonly path: string;
+  readonly kind: PlaceKind;
+  readonly reason: string;
+  readonly bytes: number;
+  /** False for what somebody may miss: it is reported and left alone. */
+  readonly isRepairable: boolean;
+}
+
+type Judge = (owner: string, owners: Owners) => { readonly reason: string; readonly isRepairable: boolean } | undefined;
+
+const unless = (isOwned: boolean, reason: string, isRepairable = true): ReturnType<Judge> => (isOwned ? undefined : { reason, isRepairable });
+
+const JUDGES: Readonly<Record<PlaceKind, Judge>> = {
+  layer: (id, { layers }) => unless(layers.has(id), 'a layer without a record, or one that nothing uses'),
+  'layer-record': (hex, { chains }) => unless(chains.has(hex), 'a record of a layer that is not there or that nothing uses'),
+  // The next sync of the file system takes it away, also that of a layer that is gone.
+  'layer-mark': () => undefined,
+  writable: (id, { writables }) => unless(writables.has(id), 'a writable layer of no container'),
+  staging: (name, { staging }) => unless(staging.has(name), 'an unfinished layer'),
+  trash: (_, { isRunning }) => unless(isRunning, 'a deletion that was interrupted'),
+  image: (hex, { images }) => unless(images.has(hex), 'a configuration of no image'),
+  'image-record': (hex, { images }) => unless(images.has(hex), 'a record of no image'),
+  'push-record': (hex, { diffIds }) => unless(diffIds.has(hex), 'a record of a layer that no image has'),
+  partial: () => undefined,
+  container: (id, { containers, isRunning }) => unless(containers.has(id), 'a directory of no container', !isRunning),
+  volume: (name, { volumes }) => unless(volumes.has(name), 'a directory that is no volume, or one whose record is damaged', false),
+  temporary: (_, { isRunning }) => unless(isRunning, 'a temporary file'),
+  engine: () => undefined,
+  leftover: (_, { isRunning }) => unless(isRunning, 'a write that was interrupted'),
+  directory: () => undefined,
+  other: () => ({ reason: 'not made by this daemon', isRepairable: false }),
+};
+
+export function findOrphans(places: readonly Place[], owners: Owners): Finding[] {
+  return places.flatMap(({ path, kind, owner, bytes }) => {
+    const verdict = JUDGES[kind](owner, owners);
+    return verdict ? [{ path, kind, bytes, ...verdict }] : [];
+  });
+}

@@ -1,0 +1,127 @@
+/** Worker task: every place below the data root with the bytes that it takes on the disk. */
+import { readdirSync, type BigIntStats } from 'node:fs';
+import { toBytePath, toText } from '../storage/byte-path.js';
+import { statOf } from '../storage/overlay2/merged-view.js';
+import { isRecordLeftover } from '../storage/record-store.js';
+import { walkTree, type WalkedEntry } from '../storage/walk-tree.js';
+import type { Place, PlaceKind } from '../ports/inventory.js';
+
+export interface TakeInventoryInput {
+  readonly dataRoot: string;
+  /** Bytes of places that never change, by path: they are not read again. */
+  readonly known: ReadonlyMap<string, number>;
+}
+
+/** What the entries of a directory are. Undefined: not looked into, one place as a whole. */
+interface Shelf {
+  readonly kind: PlaceKind;
+  /** The owner from the name of an entry. Undefined: it does not belong there. */
+  readonly owner?: (name: string) => string | undefined;
+}
+
+const HEX = /^[0-9a-f]{64}$/;
+const hexRecord = (name: string): string | undefined => (HEX.test(name.replace(/\.json$/, '')) ? name.replace(/\.json$/, '') : undefined);
+const hexName = (name: string): string | undefined => (HEX.test(name) ? name : undefined);
+
+/** Directories whose entries are told apart. */
+const SHELVES: Readonly<Record<string, Shelf>> = {
+  'overlay2/layers': { kind: 'layer' },
+  'overlay2/index': { kind: 'layer-record', owner: hexRecord },
+  'overlay2/unsynced': { kind: 'layer-mark' },
+  'overlay2/writable': { kind: 'writable' },
+  'overlay2/staging': { kind: 'staging' },
+  'overlay2/trash': { kind: 'trash' },
+  'image/content': { kind: 'image', owner: hexName },
+  'image/metadata': { kind: 'image-record', owner: hexRecord },
+  'image/distribution': { kind: 'push-record', owner: hexRecord },
+  'image/partial': { kind: 'partial' },
+  containers: { kind: 'container' },
+  volumes: { kind: 'volume' },
+  tmp: { kind: 'temporary' },
+};
+/** Single things that the daemon keeps. */
+const ENGINE = new Set(['engine-id.json', 'events', 'network', 'supervisor', 'image/references.json']);
+/** Directories that hold shelves. */
+const PARENTS = new Set(['', 'overlay2', 'image']);
+const UNFINISHED = /^\.(?:new|removed)-/;
+
+/** Places in no particular order. What vanishes meanwhile is left out. */
+export function takeInventory({ dataRoot, known }: TakeInventoryInput): Place[] {
+  const root = toBytePath(dataRoot);
+  const places: Place[] = [];
+  const counter = new Counter(statOf(root)?.dev ?? 0n);
+  const add = (path: string, kind: PlaceKind, owner: string): void => {
+    const bytes = known.get(path) ?? (kind === 'directory' ? counter.own(`${root}/${toBytePath(path)}`) : counter.tree(`${root}/${toBytePath(path)}`));
+    if (bytes !== undefined) places.push({ path, kind, owner, bytes });
+  };
+  const visit = (path: string): void => {
+    add(path, 'directory', '');
+    for (const name of namesIn(path === '' ? root : `${root}/${toBytePath(path)}`)) {
+      const below = path === '' ? name : `${path}/${name}`;
+      const shelf = SHELVES[below];
+      if (shelf) shelve(below, shelf);
+      else if (PARENTS.has(below)) visit(below);
+      else if (isRecordLeftover(name)) add(below, 'leftover', '');
+      else add(below, ENGINE.has(below) ? 'engine' : 'other', '');
+    }
+  };
+  const shelve = (path: string, { kind, owner }: Shelf): void => {
+    add(path, 'directory', '');
+    for (const name of namesIn(`${root}/${toBytePath(path)}`)) {
+      const whose = owner ? owner(name) : name;
+      const isUnfinished = UNFINISHED.test(name);
+      if (isRecordLeftover(name)) add(`${path}/${name}`, 'leftover', '');
+      else add(`${path}/${name}`, isUnfinished ? 'trash' : whose === undefined ? 'other' : kind, whose ?? '');
+    }
+  };
+  visit('');
+  return places;
+}
+
+function namesIn(directory: string): string[] {
+  try {
+    return readdirSync(Buffer.from(directory, 'latin1'), 'latin1').map(toText);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT' || (error as NodeJS.ErrnoException).code === 'ENOTDIR') return [];
+    throw error;
+  }
+}
+
+const BLOCK_BYTES = 512n;
+
+class Counter {
+  readonly #seen = new Set<bigint>();
+
+  constructor(private readonly device: bigint) {}
+
+  own(path: string): number | undefined {
+    const stat = statOf(path);
+    return stat && Number(stat.blocks * BLOCK_BYTES);
+  }
+
+  tree(path: string): number | undefined {
+    const stat = statOf(path);
+    if (!stat) return undefined;
+    let total = this.#count(stat);
+    if (stat.isDirectory() && stat.dev === this.device) for (const entry of this.#walk(path)) total += this.#count(entry.stat);
+    return Number(total);
+  }
+
+  *#walk(path: string): Generator<WalkedEntry> {
+    try {
+      yield* walkTree(path, (below) => below.dev === this.device);
+    } catch (error) {
+      // Removed since it was listed.
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+  }
+
+  #count(stat: BigIntStats): bigint {
+    if (stat.dev !== this.device) return 0n;
+    if (stat.nlink > 1n && !stat.isDirectory()) {
+      if (this.#seen.has(stat.ino)) return 0n;
+      this.#seen.add(stat.ino);
+    }
+    return stat.blocks * BLOCK_BYTES;
+  }
+}

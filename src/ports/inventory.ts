@@ -1,0 +1,36 @@
+/** What lies below the data root, and whose it is. */
+
+/**
+ * Kinds of places. `layer`, `layer-record`, `layer-mark`, `image`, `image-record`, `push-record` and `partial` are images;
+ * `writable`, `container` containers; `staging`, `temporary` work under way; `trash` is being deleted; `leftover` are
+ * temporary files of a write that a crash cut off; `directory` is the directory itself without what is in it; `other`
+ * is what this daemon did not make.
+ */
+export type PlaceKind =
+  | 'layer'
+  | 'layer-record'
+  | 'layer-mark'
+  | 'writable'
+  | 'staging'
+  | 'trash'
+  | 'image'
+  | 'image-record'
+  | 'push-record'
+  | 'partial'
+  | 'container'
+  | 'volume'
+  | 'temporary'
+  | 'engine'
+  | 'leftover'
+  | 'directory'
+  | 'other';
+
+export interface Place {
+  /** Below the data root. */
+  readonly path: string;
+  readonly kind: PlaceKind;
+  /** What it would belong to: the short ID of a layer, an ID, a name. */
+  readonly owner: string;
+  /** On the disk, as du(1) counts: blocks, a file with several names once, other file systems left out. */
+  readonly bytes: number;
+}
