@@ -41,7 +41,7 @@ before(async () => {
   dataRoot = join(engine.dir, 'data');
   await pullOk(engine, registry.reference);
   await dockerOk(engine, ['volume', 'create', 'kept']);
-  await dockerOk(engine, ['run', '--name', 'kept', '--network', 'none', '-v', 'kept:/v', registry.reference, 'sh', '-c', 'echo some output; echo a >/v/file; echo b >/file']);
+  await dockerOk(engine, ['run', '--name', 'kept', '--network', 'none', '-v', 'kept:/v', registry.reference, 'sh', '-c', 'echo some output; echo a >/v/file; head -c 20000000 /dev/urandom >/file']);
 });
 after(() => cleanup.run());
 

@@ -29,7 +29,7 @@ export async function checkDataRoot({ dataRoot, pool, owners }: FsckDeps, repair
   let findings = findOrphans(places, known);
   if (known.isRunning && findings.length > 0) {
     await new Promise((resolve) => setTimeout(resolve, DOUBT_MS));
-    const again = await pool.run('take-inventory', { dataRoot, known: new Map(places.map(({ path, bytes }) => [path, bytes])) });
+    const again = await pool.run('take-inventory', { dataRoot, known: new Map(places.map((place) => [place.path, place])) });
     known = await owners();
     const doubtless = new Set(findOrphans(again, known).map(({ path }) => path));
     findings = findings.filter(({ path }) => doubtless.has(path));

@@ -8,8 +8,8 @@ import type { Place, PlaceKind } from '../ports/inventory.js';
 
 export interface TakeInventoryInput {
   readonly dataRoot: string;
-  /** Bytes of places that never change, by path: they are not read again. */
-  readonly known: ReadonlyMap<string, number>;
+  /** Places in whose depths nothing changes, by path: one that is as old as then is not read again. */
+  readonly known: ReadonlyMap<string, Pick<Place, 'bytes' | 'mtimeNs'>>;
 }
 
 /** What the entries of a directory are. Undefined: not looked into, one place as a whole. */
@@ -51,8 +51,13 @@ export function takeInventory({ dataRoot, known }: TakeInventoryInput): Place[] 
   const places: Place[] = [];
   const counter = new Counter(statOf(root)?.dev ?? 0n);
   const add = (path: string, kind: PlaceKind, owner: string): void => {
-    const bytes = known.get(path) ?? (kind === 'directory' ? counter.own(`${root}/${toBytePath(path)}`) : counter.tree(`${root}/${toBytePath(path)}`));
-    if (bytes !== undefined) places.push({ path, kind, owner, bytes });
+    const at = `${root}/${toBytePath(path)}`;
+    const stat = statOf(at);
+    if (!stat) return;
+    const { mtimeNs } = stat;
+    const before = known.get(path);
+    const bytes = before?.mtimeNs === mtimeNs ? before.bytes : kind === 'directory' ? counter.own(stat) : counter.tree(at, stat);
+    places.push({ path, kind, owner, bytes, mtimeNs });
   };
   const visit = (path: string): void => {
     add(path, 'directory', '');
@@ -94,14 +99,11 @@ class Counter {
 
   constructor(private readonly device: bigint) {}
 
-  own(path: string): number | undefined {
-    const stat = statOf(path);
-    return stat && Number(stat.blocks * BLOCK_BYTES);
+  own({ blocks }: BigIntStats): number {
+    return Number(blocks * BLOCK_BYTES);
   }
 
-  tree(path: string): number | undefined {
-    const stat = statOf(path);
-    if (!stat) return undefined;
+  tree(path: string, stat: BigIntStats): number {
     let total = this.#count(stat);
     if (stat.isDirectory() && stat.dev === this.device) for (const entry of this.#walk(path)) total += this.#count(entry.stat);
     return Number(total);

@@ -33,4 +33,6 @@ export interface Place {
   readonly owner: string;
   /** On the disk, as du(1) counts: blocks, a file with several names once, other file systems left out. */
   readonly bytes: number;
+  /** When something was last added to the directory or taken out of it, in ns since the epoch. */
+  readonly mtimeNs: bigint;
 }

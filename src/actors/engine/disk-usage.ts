@@ -31,8 +31,8 @@ const IMAGE_KINDS = new Set<Place['kind']>(['layer', 'layer-record', 'layer-mark
 export class DiskUsages {
   readonly #deps: DiskUsageDeps;
   #measuring: Promise<DiskUsage> | undefined;
-  /** By path: layers never change. */
-  #layerBytes = new Map<string, number>();
+  /** By path: once a layer is there, nothing changes in its depths. */
+  #layers = new Map<string, Place>();
 
   constructor(deps: DiskUsageDeps) {
     this.#deps = deps;
@@ -48,19 +48,19 @@ export class DiskUsages {
   async layerBytes(chainIds: readonly Digest[]): Promise<ReadonlyMap<Digest, number>> {
     const wanted = new Set(chainIds);
     const names = this.#deps.layers.directories().layers.filter(({ chainId }) => wanted.has(chainId));
-    if (names.some(({ name }) => !this.#layerBytes.has(layerPath(name)))) return (await this.measure()).layers;
-    return new Map(names.map(({ chainId, name }) => [chainId, this.#layerBytes.get(layerPath(name)) ?? 0]));
+    if (names.some(({ name }) => !this.#layers.has(layerPath(name)))) return (await this.measure()).layers;
+    return new Map(names.map(({ chainId, name }) => [chainId, this.#layers.get(layerPath(name))?.bytes ?? 0]));
   }
 
   async #measure(): Promise<DiskUsage> {
     const { dataRoot, layers, pool } = this.#deps;
-    const places = await pool.run('take-inventory', { dataRoot, known: this.#layerBytes });
+    const places = await pool.run('take-inventory', { dataRoot, known: this.#layers });
     const byPath = new Map(places.map((place) => [place.path, place]));
     const directories = layers.directories().layers.flatMap(({ chainId, name }) => {
       const place = byPath.get(layerPath(name));
       return place ? [{ chainId, place }] : [];
     });
-    this.#layerBytes = new Map(directories.map(({ place }) => [place.path, place.bytes]));
+    this.#layers = new Map(directories.map(({ place }) => [place.path, place]));
     return summary(places, new Map(directories.map(({ chainId, place }) => [chainId, place.bytes])), layers);
   }
 }
