@@ -1,5 +1,5 @@
 /** The main thread's end of a transfer task's link: renews what a registry refused, passes cancellation on. */
-import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { MessageChannel, type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import { isEngineError } from '../../errors/engine-error.js';
 import type { Grant, RegistryAccess } from '../../registry/access.js';
 import { failure, type Outcome, unwrap } from '../../workers/outcome.js';
@@ -34,10 +34,11 @@ export function openLink<Report extends { readonly type: string }>(options: Tran
       order({ type: 'source', source: failure(error) });
     }
   };
-  near.on('message', (report: Report | LinkReport) => {
+  const take = (report: Report | LinkReport): void => {
     if (isRefused(report)) void renew(report.error);
     else options.report(report);
-  });
+  };
+  near.on('message', take);
   // Not the pool's own signal: that would end the thread, in which other transfers may be under way.
   const onAbort = (): void => order({ type: 'cancel' });
   signal.addEventListener('abort', onAbort, { once: true });
@@ -45,6 +46,8 @@ export function openLink<Report extends { readonly type: string }>(options: Tran
     port,
     close: () => {
       signal.removeEventListener('abort', onAbort);
+      // The task's result comes another way, and may overtake what was reported before it.
+      for (let late = receiveMessageOnPort(near); late; late = receiveMessageOnPort(near)) take(late.message as Report | LinkReport);
       near.close();
     },
   };

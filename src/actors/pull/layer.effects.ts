@@ -155,7 +155,7 @@ export class LayerTransfers implements LayerEffects {
       headers: authorization === undefined ? {} : { authorization },
       tls: endpoint.tls,
     });
-    const link = openLink<FetchLayerReport>({ access, scope, grant, sourceOf, signal, report: (report) => this.#publish(layer.chainId, report) });
+    const link = openLink<FetchLayerReport>({ access, scope, grant, sourceOf, signal, report: (report) => this.#publish(layer.chainId, grant.endpoint.url, report) });
     const limit = await tarLimit(staged.diffDir, layer.blob.sizeBytes);
     try {
       signal.throwIfAborted();
@@ -187,7 +187,7 @@ export class LayerTransfers implements LayerEffects {
     }
   }
 
-  #publish(chainId: Digest, report: FetchLayerReport | Exclude<LinkReport, { type: 'refused' }>): void {
+  #publish(chainId: Digest, endpoint: string, report: FetchLayerReport | Exclude<LinkReport, { type: 'refused' }>): void {
     const { publish } = this.#deps;
     switch (report.type) {
       case 'started':
@@ -195,10 +195,11 @@ export class LayerTransfers implements LayerEffects {
       case 'verifying':
         return publish(chainId, { phase: 'verifying' });
       case 'retrying':
-        return publish(chainId, { phase: 'retrying', seconds: report.seconds });
+        return publish(chainId, { phase: 'retrying', seconds: report.seconds, reason: report.reason, endpoint });
       case 'downloading':
+        return publish(chainId, { phase: 'downloading', bytes: report.bytes, endpoint });
       case 'extracting':
-        return publish(chainId, { phase: report.type, bytes: report.bytes });
+        return publish(chainId, { phase: 'extracting', bytes: report.bytes });
     }
   }
 }

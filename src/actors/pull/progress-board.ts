@@ -5,12 +5,17 @@
  */
 import { encodeMessage, type ProgressMessage } from './progress.js';
 
+/** So many readers are woken at once; more of them wait a little for each other's sake, a millisecond each. */
+const PROMPT_READERS = 16;
+const MAX_DELAY_MS = 1000;
+
 export class ProgressBoard {
   /** What a late reader needs: one text per subject, in the order of the subjects' first messages. */
   readonly #newest = new Map<string, string>();
   readonly #readers = new Set<BoardReader>();
   #lines = 0;
   #isEnded = false;
+  #timer: NodeJS.Timeout | undefined;
 
   /** A message about a layer (or anything else that has a state): it replaces the subject's earlier ones for late readers. */
   publish(subject: string, status: string, message: ProgressMessage): void {
@@ -18,6 +23,15 @@ export class ProgressBoard {
     const text = encodeMessage(message);
     this.#newest.set(subject, text);
     for (const reader of this.#readers) reader.push(`${subject} ${status}`, text);
+    this.#wake();
+  }
+
+  #wake(): void {
+    if (this.#readers.size <= PROMPT_READERS) for (const reader of this.#readers) reader.wake();
+    else this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      for (const reader of this.#readers) reader.wake();
+    }, Math.min(this.#readers.size, MAX_DELAY_MS));
   }
 
   /** A message that every reader gets, late or not. */
@@ -29,6 +43,7 @@ export class ProgressBoard {
   /** Nothing more will come; readers end when they have read what there is. */
   end(): void {
     this.#isEnded = true;
+    clearTimeout(this.#timer);
     for (const reader of this.#readers) reader.finish();
     this.#readers.clear();
   }
@@ -60,6 +75,10 @@ export class BoardReader implements AsyncIterableIterator<string> {
     // Moved to the end, so that a layer's statuses stay in their order.
     this.#pending.delete(key);
     this.#pending.set(key, text);
+  }
+
+  /** Lets a waiting `next` take what is pending. */
+  wake(): void {
     this.#wake?.();
   }
 

@@ -10,10 +10,9 @@ import { listTags } from '../../registry/client.js';
 import { explainFailure, resolveImage, type ResolvedLayer } from '../../registry/resolve.js';
 import { pullScope } from '../../registry/token.js';
 import type { LayerDirectory } from './layers.js';
-import { bytesMessage, stateMessage } from './progress.js';
-import { type ProgressBoard } from './progress-board.js';
+import type { LayerProgress, PullProgress } from './pull-progress.js';
 import type { PullEffects, PullJob } from './pull.machine.js';
-import type { LayerView, LocatedImage, PullInput, PullRequest } from './pull.messages.js';
+import type { LocatedImage, PullInput, PullRequest } from './pull.messages.js';
 import { Slots } from './slots.js';
 
 export interface PullEffectDeps {
@@ -22,7 +21,7 @@ export interface PullEffectDeps {
   readonly records: BlobRecords;
   readonly transfers: LayerDirectory;
   readonly accessTo: (domain: string, credentials: PullInput['credentials']) => Promise<RegistryAccess[]>;
-  readonly board: (job: PullJob) => ProgressBoard;
+  readonly progress: (job: PullJob) => PullProgress;
   readonly emit: ImageEmit;
   readonly maxConcurrentDownloads: () => number;
 }
@@ -114,18 +113,20 @@ export class PullWork implements PullEffects {
     const { image, hosts } = located;
     const held: Digest[] = [];
     this.#held.set(pull.id, { layers: held, letGo: images.hold(image.imageId) });
-    if (images.get(image.imageId)) return;
-    const board = this.#deps.board(job);
+    const progress = this.#deps.progress(job);
+    if (images.get(image.imageId)) {
+      progress.cached();
+      return;
+    }
     // One failed layer ends the others of this pull.
     const abort = new AbortController();
     const either = AbortSignal.any([signal, abort.signal]);
     const slots = new Slots(this.#deps.maxConcurrentDownloads());
 
-    const bringIn = async (layer: ResolvedLayer, subject: string, id: string): Promise<void> => {
-      const total = layer.blob.sizeBytes;
-      const free = await slots.take(either, () => board.publish(subject, 'Waiting', stateMessage('Waiting', id)));
+    const bringIn = async (layer: ResolvedLayer, shown: LayerProgress): Promise<void> => {
+      const free = await slots.take(either, () => shown.show({ phase: 'waiting' }));
       const unwatch = transfers.watch(layer.chainId, (view) => {
-        showLayer(board, subject, id, total, view);
+        shown.show(view);
         if (view.phase === 'extracted') free();
       });
       try {
@@ -135,20 +136,19 @@ export class PullWork implements PullEffects {
         unwatch();
         free();
       }
-      board.publish(subject, 'Pull complete', stateMessage('Pull complete', id));
+      shown.done();
     };
 
     const tasks = image.layers.map((layer, index) => {
-      const subject = `layer-${index}`;
-      const id = layer.blob.digest.slice(7, 19);
+      const shown = progress.layer(index);
       if (layers.find(layer.chainId)) {
         layers.retain(layer.chainId);
         held.push(layer.chainId);
-        board.publish(subject, 'Already exists', stateMessage('Already exists', id));
+        shown.exists();
         return Promise.resolve();
       }
-      board.publish(subject, 'Pulling fs layer', stateMessage('Pulling fs layer', id));
-      return bringIn(layer, subject, id);
+      shown.begin();
+      return bringIn(layer, shown);
     });
     let failure: unknown;
     await Promise.all(
@@ -167,17 +167,18 @@ export class PullWork implements PullEffects {
     const { image } = located;
     const { reference } = pull;
     const repository = canonicalName(reference);
-    const board = this.#deps.board({ pull, located });
+    const progress = this.#deps.progress({ pull, located });
     try {
       const stored = await images.create(image.configBytes);
       await Promise.all(image.layers.map(({ diffId, blob }) => records.add(diffId, { digest: blob.digest, sizeBytes: blob.sizeBytes, mediaType: blob.mediaType, repository })));
-      board.say({ status: `Digest: ${image.digest}` });
+      progress.say({ status: `Digest: ${image.digest}` });
       const isNews = !images.stillNames(canonicalString(reference), stored.id);
+      if (isNews) progress.renewed();
       await images.addDigest(`${repository}@${image.digest}`, stored.id);
       if (isNews && reference.digest === undefined) await images.tag(canonicalString(reference), stored.id);
-      for (const warning of image.warnings) board.say({ status: warning });
+      for (const warning of image.warnings) progress.say({ status: warning });
       const shown = familiarString(reference);
-      board.say({ status: isNews ? `Status: Downloaded newer image for ${shown}` : `Status: Image is up to date for ${shown}` });
+      progress.say({ status: isNews ? `Status: Downloaded newer image for ${shown}` : `Status: Image is up to date for ${shown}` });
       emit('pull', shown, eventAttributes(stored, familiarName(reference)));
     } finally {
       await this.#release(pull.id);
@@ -189,27 +190,5 @@ export class PullWork implements PullEffects {
     this.#held.delete(id);
     held?.letGo();
     for (const chainId of held?.layers.toReversed() ?? []) await this.#deps.layers.release(chainId);
-  }
-}
-
-/** What clients see of a transfer, in the words of the classic stream. */
-function showLayer(board: ProgressBoard, subject: string, id: string, total: number, view: LayerView): void {
-  const state = (status: string): void => board.publish(subject, status, stateMessage(status, id));
-  switch (view.phase) {
-    case 'waiting':
-      return state('Waiting');
-    case 'downloading':
-      return board.publish(subject, 'Downloading', bytesMessage('Downloading', id, view.bytes, total));
-    case 'retrying':
-      return view.seconds === 0 ? undefined : board.publish(subject, 'Retrying', stateMessage(`Retrying in ${view.seconds} second${view.seconds === 1 ? '' : 's'}`, id));
-    case 'verifying':
-      // The last bytes and this can come as one: what is shown of a download ends with all of it.
-      board.publish(subject, 'Downloading', bytesMessage('Downloading', id, total, total));
-      return state('Verifying Checksum');
-    case 'extracting':
-      state('Download complete');
-      return board.publish(subject, 'Extracting', bytesMessage('Extracting', id, view.bytes, total));
-    case 'extracted':
-      return undefined;
   }
 }

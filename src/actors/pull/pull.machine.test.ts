@@ -5,7 +5,7 @@ import { cancelled, internal, isEngineError, notFound } from '../../errors/engin
 import { parseReference } from '../../images/reference.js';
 import { Replies } from '../kit/replies.js';
 import { createLayerMachine } from './layer.machine.js';
-import { ProgressBoard } from './progress-board.js';
+import type { PullProgress } from './pull-progress.js';
 import { createPullMachine } from './pull.machine.js';
 import type { LayerCommand, LayerInput, LocatedImage, PullCommand, PullInput } from './pull.messages.js';
 
@@ -23,10 +23,10 @@ function startPull() {
   const fetch = gate<void>();
   const register = gate<void>();
   const log: string[] = [];
-  const board = new ProgressBoard();
+  const progress = {} as PullProgress;
   const machine = createPullMachine(
     { resolve: () => resolve.run(), fetch: () => fetch.run(), register: () => register.run() },
-    { cancel: () => void log.push('cancel'), board: () => board, close: (_, error) => void log.push(error === undefined ? 'close' : `close ${(error as Error).message}`) },
+    { cancel: () => void log.push('cancel'), progress: () => progress, close: (_, error) => void log.push(error === undefined ? 'close' : `close ${(error as Error).message}`) },
     replies,
   );
   const input: PullInput = { id: 'p', reference: parseReference('a'), platform: undefined, credentials: undefined };

@@ -15,7 +15,7 @@ import { isEngineError } from '../../errors/engine-error.js';
 import type { RequestId } from '../kit/commands.js';
 import { effect } from '../kit/effect.js';
 import type { Replies } from '../kit/replies.js';
-import type { ProgressBoard } from './progress-board.js';
+import type { PullProgress } from './pull-progress.js';
 import type { LocatedImage, PullEvent, PullInput } from './pull.messages.js';
 
 export interface PullJob {
@@ -36,9 +36,9 @@ export interface PullEffects {
 export interface PullHooks {
   /** Makes the effect of this job that is under way reject with `cancelled`. */
   cancel(id: string): void;
-  /** The board of a resolved job; a new one begins with the opening lines. */
-  board(job: PullJob): ProgressBoard;
-  /** Closes the board of an ended job, with the error that readers shall see. */
+  /** The progress of a resolved job; a new one begins with the opening lines. */
+  progress(job: PullJob): PullProgress;
+  /** Closes the progress of an ended job, with the error that readers shall see. */
   close(id: string, error?: unknown): void;
 }
 
@@ -70,8 +70,8 @@ export function createPullMachine(effects: PullEffects, hooks: PullHooks, replie
       wait: assign(({ context, event }) => (event.type === 'pull.join' ? { joining: [...context.joining, event.req] } : {})),
       admit: assign(({ context, event }) => {
         const arriving = event.type === 'pull.join' ? [event.req] : context.joining;
-        const board = hooks.board(jobOf(context));
-        for (const req of arriving) replies.settle(req, { interest: req, board });
+        const progress = hooks.progress(jobOf(context));
+        for (const req of arriving) replies.settle(req, { interest: req, progress });
         return { joining: [], interests: [...context.interests, ...arriving] };
       }),
       leave: assign(({ context, event }) => ({ joining: without(context.joining, event), interests: without(context.interests, event) })),

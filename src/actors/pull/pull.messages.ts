@@ -4,7 +4,7 @@ import type { Credentials } from '../../registry/credentials.js';
 import type { RegistryHost } from '../../registry/endpoint.js';
 import type { Platform } from '../../registry/platform.js';
 import type { ResolvedImage, ResolvedLayer } from '../../registry/resolve.js';
-import type { ProgressBoard } from './progress-board.js';
+import type { PullProgress } from './pull-progress.js';
 import type { Command, RequestCancelled, RequestId } from '../kit/commands.js';
 
 /** What identifies a job: equal requests share one. */
@@ -29,7 +29,7 @@ export interface LocatedImage {
 export interface Joined {
   /** Stands for the client's interest until `pull.left` names it. */
   readonly interest: RequestId;
-  readonly board: ProgressBoard;
+  readonly progress: PullProgress;
 }
 
 /** Answered when the image is resolved, that is before the first byte. */
@@ -57,8 +57,8 @@ export type LayerEvent = LayerCommand | RequestCancelled;
 /** How far a transfer is; what readers see. */
 export type LayerView =
   | { readonly phase: 'waiting' }
-  | { readonly phase: 'downloading'; readonly bytes: number }
-  | { readonly phase: 'retrying'; readonly seconds: number }
+  | { readonly phase: 'downloading'; readonly bytes: number; readonly endpoint: string }
+  | { readonly phase: 'retrying'; readonly seconds: number; readonly reason: string; readonly endpoint: string }
   | { readonly phase: 'verifying' }
   | { readonly phase: 'extracting'; readonly bytes: number }
   /** Extracted; waits for the layer below. */

@@ -8,7 +8,8 @@ import { formatPlatform } from '../../registry/platform.js';
 import { type Collection, createCollection } from '../kit/collection.js';
 import type { Replies } from '../kit/replies.js';
 import { encodeMessage, errorMessage } from './progress.js';
-import { ProgressBoard } from './progress-board.js';
+import { type ProgressForm, PullProgress } from './pull-progress.js';
+import { errorDetail } from './typed-progress.js';
 import type { PullHooks, PullJob, PullMachine } from './pull.machine.js';
 import type { Joined, PullCommand, PullRequest } from './pull.messages.js';
 
@@ -19,25 +20,22 @@ export type PullSubscription = AsyncIterableIterator<string>;
 
 export type ListTags = (request: PullRequest, signal: AbortSignal) => Promise<string[]>;
 
-/** Boards of the jobs under way. */
+/** Progress of the jobs under way. */
 export class PullBoards {
-  readonly #boards = new Map<string, ProgressBoard>();
+  readonly #jobs = new Map<string, PullProgress>();
 
-  board({ pull }: PullJob): ProgressBoard {
-    const existing = this.#boards.get(pull.id);
+  progress(job: PullJob): PullProgress {
+    const existing = this.#jobs.get(job.pull.id);
     if (existing) return existing;
-    const board = new ProgressBoard();
-    const { reference } = pull;
-    board.say({ status: `Pulling from ${reference.path}`, id: reference.digest ?? reference.tag ?? '' });
-    this.#boards.set(pull.id, board);
-    return board;
+    const progress = new PullProgress(job);
+    this.#jobs.set(job.pull.id, progress);
+    return progress;
   }
 
   close(id: string, error?: unknown): void {
-    const board = this.#boards.get(id);
-    this.#boards.delete(id);
-    if (error !== undefined) board?.say(errorMessage(messageOf(error)));
-    board?.end();
+    const progress = this.#jobs.get(id);
+    this.#jobs.delete(id);
+    progress?.close(error);
   }
 }
 
@@ -72,15 +70,15 @@ export class Pulls {
    * with the EngineError of a pull that could not begin. Aborting, or returning the subscription, gives up the interest;
    * a pull that interests nobody is cancelled.
    */
-  async pull(request: PullRequest, signal: AbortSignal): Promise<PullSubscription> {
+  async pull(request: PullRequest, signal: AbortSignal, form: ProgressForm = 'classic'): Promise<PullSubscription> {
     const id = jobId(request);
     for (let attempt = 1; ; attempt++) {
       if (!this.collection.children.has(id)) this.#send({ type: 'collection.spawn', id, input: { id, ...request } });
       const actor = this.collection.children.get(id);
       if (!actor) throw unavailable('pulls are not running', { code: 'NOT_RUNNING' });
       try {
-        const { interest, board }: Joined = await this.#replies.ask<PullCommand>(actor, { type: 'pull.join' }, signal);
-        return board.read(() => actor.send({ type: 'pull.left', interest }));
+        const { interest, progress }: Joined = await this.#replies.ask<PullCommand>(actor, { type: 'pull.join' }, signal);
+        return progress.board(form).read(() => actor.send({ type: 'pull.left', interest }));
       } catch (error) {
         // It ended between the look-up and the question.
         if (!isEngineError(error, 'unavailable') || error.code !== 'ACTOR_GONE' || attempt > 1) throw error;
@@ -92,12 +90,12 @@ export class Pulls {
    * Pulls every tag of a repository, one after the other. As `pull`; an image that fails after the first byte ends the
    * stream with its error.
    */
-  async pullAllTags(request: PullRequest, signal: AbortSignal): Promise<PullSubscription> {
+  async pullAllTags(request: PullRequest, signal: AbortSignal, form: ProgressForm = 'classic'): Promise<PullSubscription> {
     const { domain, path } = request.reference;
     const tags = await this.#listTags(request, signal);
-    const [first, ...rest] = tags.map((tag) => () => this.pull({ ...request, reference: { domain, path, tag } }, signal));
+    const [first, ...rest] = tags.map((tag) => () => this.pull({ ...request, reference: { domain, path, tag } }, signal, form));
     if (!first) throw notFound(`repository ${familiarString({ domain, path })} has no tags`, { code: 'REPOSITORY_EMPTY' });
-    return new Sequence(await first(), rest);
+    return new Sequence(await first(), rest, form);
   }
 }
 
@@ -105,9 +103,11 @@ export class Pulls {
 class Sequence implements PullSubscription {
   #current: PullSubscription;
   readonly #rest: (() => Promise<PullSubscription>)[];
+  readonly #form: ProgressForm;
   #isOver = false;
 
-  constructor(first: PullSubscription, rest: readonly (() => Promise<PullSubscription>)[]) {
+  constructor(first: PullSubscription, rest: readonly (() => Promise<PullSubscription>)[], form: ProgressForm) {
+    this.#form = form;
     this.#current = first;
     this.#rest = [...rest];
   }
@@ -117,7 +117,7 @@ class Sequence implements PullSubscription {
       const step = await this.#current.next();
       if (step.done !== true) {
         // The last message of a failed pull.
-        if (step.value.includes('"errorDetail":')) this.#rest.length = 0;
+        if (/"errorDetail":|"kind":"pull","phase":"failed"/.test(step.value)) this.#rest.length = 0;
         return step;
       }
       const open = this.#isOver ? undefined : this.#rest.shift();
@@ -126,7 +126,7 @@ class Sequence implements PullSubscription {
         this.#current = await open();
       } catch (error) {
         this.#rest.length = 0;
-        return { done: false, value: encodeMessage(errorMessage(messageOf(error))) };
+        return { done: false, value: encodeMessage(this.#form === 'typed' ? { kind: 'pull', phase: 'failed', error: errorDetail(error) } : errorMessage(messageOf(error))) };
       }
       if (this.#isOver) await this.#current.return?.();
     }

@@ -97,13 +97,13 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
     records: deps.records,
     transfers,
     accessTo: (domain, credentials) => sessions.accessTo(domain, credentials),
-    board: (job) => boards.board(job),
+    progress: (job) => boards.progress(job),
     emit,
     maxConcurrentDownloads: deps.maxConcurrentDownloads,
   });
   const hooks: PullHooks = {
     cancel: (id) => work.cancel(id),
-    board: (job) => boards.board(job),
+    progress: (job) => boards.progress(job),
     close: (id, error) => {
       boards.close(id, error);
       if (error !== undefined) deps.observer?.failed(error);

@@ -1,6 +1,7 @@
 /** Image operations of the Engine API. */
 import { conflict, forbidden, internal, invalid, isEngineError, messageOf } from '../../errors/engine-error.js';
 import { bytesMessage, encodeMessage, errorMessage, type ProgressMessage } from '../../actors/pull/progress.js';
+import { TYPED_PROGRESS } from '../../actors/pull/typed-progress.js';
 import type { Pulls } from '../../actors/pull/pulls.js';
 import { requirePlatform } from '../../images/platform.js';
 import { chainOf } from '../../images/chain.js';
@@ -137,12 +138,13 @@ async function createImage(x: Exchange, deps: ImageRouteDeps): Promise<void> {
   const credentials = decodeCredentials(x.header('x-registry-auth'));
   const request = { reference, platform, credentials };
   const isOne = reference.tag !== undefined || reference.digest !== undefined;
-  const joining = isOne ? pulls.pull(request, x.signal) : pulls.pullAllTags(request, x.signal);
+  const form = x.header('accept')?.includes(TYPED_PROGRESS) === true ? 'typed' : 'classic';
+  const joining = isOne ? pulls.pull(request, x.signal, form) : pulls.pullAllTags(request, x.signal, form);
   const subscription = await joining.catch((error: unknown) => {
     // With a 401 the CLI asks for a password, also where nobody can type one, and waits for ever.
     throw isEngineError(error, 'unauthorized') ? internal(error.message, { code: 'PULL_UNAUTHORIZED', cause: error }) : error;
   });
-  await pump(subscription, x.stream(200, { 'Content-Type': 'application/json' }));
+  await pump(subscription, x.stream(200, { 'Content-Type': form === 'typed' ? TYPED_PROGRESS : 'application/json' }));
 }
 
 const REPORT_INTERVAL_MS = 100;
