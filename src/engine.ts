@@ -48,6 +48,7 @@ import { eventRoutes } from './http/routes/events.js';
 import { execRoutes } from './http/routes/exec.js';
 import { diskUsageRoutes } from './http/routes/disk-usage.js';
 import { imageArchiveRoutes } from './http/routes/image-archives.js';
+import { h2cRoutes } from './http/routes/h2c.js';
 import { imageRoutes } from './http/routes/images.js';
 import { networkRoutes } from './http/routes/networks.js';
 import { pingRoutes } from './http/routes/ping.js';
@@ -412,6 +413,8 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
       ...imageArchiveRoutes({ images, layers, pool: archivePool, dataRoot, emit: (action, id, attributes) => emit('image', action, id, attributes) }),
       ...volumeRoutes({ volumes, containers, emit: (action, name, attributes) => emit('volume', action, name, attributes) }),
       ...eventRoutes(events),
+      // There is no builder that would take these connections.
+      ...h2cRoutes({}),
       ...engineConfigRoutes(live),
     ],
   });

@@ -4,6 +4,7 @@ import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, statSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
+import { connect as connectHttp2, createServer as createHttp2Server } from 'node:http2';
 import { Agent, request, type IncomingMessage } from 'node:http';
 import { connect, createServer, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -15,6 +16,7 @@ import { createFront, type Front } from '../src/http/front.js';
 import type { Listener } from '../src/http/listener.js';
 import { pump } from '../src/http/response-stream.js';
 import { route } from '../src/http/route.js';
+import { h2cRoutes } from '../src/http/routes/h2c.js';
 import { pingRoutes } from '../src/http/routes/ping.js';
 import type { Logger } from '../src/ports/logger.js';
 import { call, RawConnection } from './support/http.js';
@@ -35,7 +37,10 @@ const seen = new Map<string, string>();
 let received = 0;
 let sent = 0;
 
+const http2 = createHttp2Server((request, response) => response.end(`http2 ${request.url}`));
+
 const routes = [
+  ...h2cRoutes({ '/session': (socket) => void http2.emit('connection', socket) }),
   ...pingRoutes({ builderVersion: '2', swarmState: () => 'inactive' }),
   route('GET', '/images/{name...}/json', (x) => x.sendJson(200, { name: x.param('name'), version: x.version, filter: x.query.text('f') })),
   route('POST', '/echo', async (x) => x.sendJson(201, { body: await x.json(), header: (x.header('x-registry-auth') ?? '').length })),
@@ -443,6 +448,25 @@ test('a connection that served other requests can be hijacked too', async () => 
     assert.equal((await connection.readToEnd()).toString(), 'bye');
     connection.close();
   }
+});
+
+test('an upgrade to h2c leads to its handler, another one or none does not', async () => {
+  const socket = connect({ path });
+  await once(socket, 'connect');
+  socket.write('POST /session HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n');
+  const [head] = (await once(socket, 'data')) as [Buffer];
+  assert.match(head.toString('latin1'), /^HTTP\/1\.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n/);
+  const client = connectHttp2('http://x', { createConnection: () => socket });
+  const stream = client.request({ ':path': '/over/it' });
+  let body = '';
+  for await (const chunk of stream) body += String(chunk);
+  assert.equal(body, 'http2 /over/it');
+  client.destroy();
+  const none = await call(path, 'POST', '/session');
+  assert.deepEqual([none.status, none.text], [500, '{"message":"no upgrade proto in request"}\n']);
+  const other = await call(path, 'POST', '/session', { headers: { Connection: 'close', Upgrade: 'tcp' } });
+  assert.deepEqual([other.status, other.text], [500, '{"message":"protocol tcp not supported"}\n']);
+  assert.equal((await call(path, 'POST', '/grpc')).status, 404);
 });
 
 test('routes that hijack can also answer plainly, and attach fails in its own way', async () => {

@@ -1,6 +1,8 @@
 /** How requests and replies look to authorization plugins. */
+import { isEngineError, invalid, unavailable, type EngineError } from '../errors/engine-error.js';
 import type { AuthorizationReply, AuthorizationRequest } from '../ports/authorization.js';
 import type { Peer } from './peer.js';
+import type { RequestBody } from './request-body.js';
 import type { RequestHead } from './request-head.js';
 import type { ReplyHead } from './response-head.js';
 
@@ -8,20 +10,35 @@ import type { ReplyHead } from './response-head.js';
  * The largest body that is held to be shown; a larger one is refused, because plugins would decide without having
  * seen what the handler gets.
  */
-export const MAX_SHOWN_BODY_BYTES = 4 * 1024 * 1024;
+const MAX_SHOWN_BODY_BYTES = 4 * 1024 * 1024;
 
 /** All bodies that are held at one time, so that a plugin that hangs does not fill the memory. */
 const MAX_HELD_BYTES = 256 * 1024 * 1024;
 
 let heldBytes = 0;
 
-/** Books room for a body; undefined when there is none. The result gives it back. */
-export function holdBody(sizeBytes: number): (() => void) | undefined {
-  if (heldBytes + sizeBytes > MAX_HELD_BYTES) return undefined;
-  heldBytes += sizeBytes;
-  return () => {
-    heldBytes -= sizeBytes;
-  };
+/**
+ * Collects a body, and holds it until those who authorize have answered.
+ * @param sizeBytes -1 for a chunked one.
+ * @throws EngineError invalid with code BODY_TOO_LARGE; unavailable when too much is held already; what `ask` throws.
+ */
+export async function withShownBody(body: RequestBody, sizeBytes: number, ask: (bytes: Buffer) => Promise<void>): Promise<void> {
+  if (sizeBytes > MAX_SHOWN_BODY_BYTES) throw tooLarge();
+  const bookedBytes = sizeBytes < 0 ? MAX_SHOWN_BODY_BYTES : sizeBytes;
+  if (heldBytes + bookedBytes > MAX_HELD_BYTES) throw unavailable('too many requests wait for authorization plugins');
+  heldBytes += bookedBytes;
+  try {
+    const bytes = await body.collect(MAX_SHOWN_BODY_BYTES).catch((error: unknown) => {
+      throw isEngineError(error, 'invalid') ? tooLarge() : error;
+    });
+    await ask(bytes);
+  } finally {
+    heldBytes -= bookedBytes;
+  }
+}
+
+function tooLarge(): EngineError {
+  return invalid(`request body is larger than ${MAX_SHOWN_BODY_BYTES} bytes, which is all that authorization plugins are shown`, { code: 'BODY_TOO_LARGE' });
 }
 
 export function authorizationRequest(method: string, path: string, head: RequestHead, peer: Peer, body: Uint8Array | undefined): AuthorizationRequest {

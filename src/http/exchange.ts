@@ -78,6 +78,11 @@ export interface Exchange {
    * @throws EngineError forbidden when the reply is denied, cancelled when the client has gone; nothing is sent then.
    */
   hijack(options: HijackOptions): Promise<Socket>;
+  /**
+   * As `hijack`, by 101 Switching Protocols to the protocol that the client asked for; the caller has checked that.
+   * @throws as `hijack`.
+   */
+  upgrade(protocol: 'websocket' | 'h2c', headers?: Headers): Promise<Socket>;
   /** The reply of attach to a failure: a raw-stream head with the error's status, the message, and the end. */
   sendHijackError(error: unknown): void;
 }

@@ -1,11 +1,11 @@
 /** The Exchange that handlers get, over any transport. */
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import { EngineError, internal, invalid, isEngineError, messageOf, unavailable } from '../errors/engine-error.js';
+import { EngineError, internal, isEngineError, messageOf } from '../errors/engine-error.js';
 import type { AuthorizedRequest, Authorizer } from '../ports/authorization.js';
 import type { Logger } from '../ports/logger.js';
 import type { AuditLog } from './audit.js';
-import { authorizationReply, authorizationRequest, holdBody, MAX_SHOWN_BODY_BYTES } from './authorization.js';
+import { authorizationReply, authorizationRequest, withShownBody } from './authorization.js';
 import { errorBody, statusOf } from './error-status.js';
 import type { Exchange, Headers, HijackOptions } from './exchange.js';
 import type { Gate } from './gate.js';
@@ -24,6 +24,8 @@ import type { StreamOwner, Transport } from './transport.js';
 
 /** The largest JSON body: far above any container's configuration, far below what would hurt. */
 const MAX_JSON_BYTES = 16 * 1024 * 1024;
+
+const RAW_STREAM = 'application/vnd.docker.raw-stream';
 
 /** What the exchanges of one front share. */
 export interface ExchangeServices {
@@ -191,29 +193,39 @@ export class HttpExchange implements Exchange {
     return held;
   }
 
-  async hijack(options: HijackOptions): Promise<Socket> {
-    const upgrade = this.header('upgrade') !== undefined;
-    const common = this.#services.heads.render(upgrade ? 101 : 200, undefined, undefined);
+  hijack(options: HijackOptions): Promise<Socket> {
+    if (this.header('upgrade') === undefined) return this.#takeOver(200, 'OK', { 'Content-Type': RAW_STREAM }, options.commonHeaders);
+    return this.#takeOver(101, 'UPGRADED', { 'Content-Type': options.contentType, Connection: 'Upgrade', Upgrade: 'tcp' }, options.commonHeaders);
+  }
+
+  upgrade(protocol: 'websocket' | 'h2c', headers: Headers = {}): Promise<Socket> {
+    return this.#takeOver(101, 'Switching Protocols', { Upgrade: protocol, Connection: 'Upgrade', ...headers }, false);
+  }
+
+  async #takeOver(status: number, reason: string, headers: Headers, commonHeaders: boolean): Promise<Socket> {
+    const common = this.#services.heads.render(status, undefined, undefined);
     await this.#authorized?.authorizeReply(authorizationReply(common, undefined));
-    this.#begin(common.status);
+    this.#begin(status);
     const socket = this.#transport.takeSocket();
-    const lines = upgrade
-      ? ['HTTP/1.1 101 UPGRADED', `Content-Type: ${options.contentType}`, 'Connection: Upgrade', 'Upgrade: tcp']
-      : ['HTTP/1.1 200 OK', 'Content-Type: application/vnd.docker.raw-stream'];
-    if (options.commonHeaders) lines.push(`${common.name}: ${common.value}`);
-    socket.write(`${lines.join('\r\n')}\r\n\r\n`);
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
+    if (commonHeaders) lines.push(`${common.name}: ${common.value}`);
+    socket.write(`HTTP/1.1 ${status} ${reason}\r\n${lines.join('\r\n')}\r\n\r\n`);
     this.settle(false);
     return socket;
   }
 
   sendHijackError(error: unknown): void {
-    const status = statusOf(error);
-    this.#begin(status);
-    const socket = this.#transport.takeSocket();
-    const head = `HTTP/1.1 ${statusLine(status)}\r\nContent-Type: application/vnd.docker.raw-stream\r\n\r\n`;
-    socket.end(`${head}${messageOf(error)}\r\n`);
-    socket.resume();
-    this.settle(false);
+    const head = { status: statusOf(error), name: 'Content-Type', value: RAW_STREAM };
+    this.#begin(head.status);
+    const send = (): void => {
+      const socket = this.#transport.takeSocket();
+      socket.end(`HTTP/1.1 ${statusLine(head.status)}\r\n${head.name}: ${head.value}\r\n\r\n${messageOf(error)}\r\n`);
+      socket.resume();
+      this.settle(false);
+    };
+    if (this.#authorized === undefined) return send();
+    this.#gate.pending.add(this);
+    this.#whenAllowed(this.#authorized, head, undefined, send);
   }
 
   /** Runs the handler; whatever it throws, or its forgetting to reply, becomes the reply. For the transport. */
@@ -295,32 +307,14 @@ export class HttpExchange implements Exchange {
 
   /** Shows the request to those who authorize, then runs the handler on exactly what they saw. */
   async #runAuthorized(authorizer: Authorizer): Promise<void> {
-    const isShown = this.#match.route.body === 'json' && this.bodyLength !== 0;
     const { peer } = this.#transport;
-    const release = isShown ? this.#holdBody() : undefined;
-    try {
-      const body = isShown ? await this.#collectShown() : undefined;
+    const ask = async (body: Buffer | undefined): Promise<void> => {
       this.#authorized = await authorizer.authorize(authorizationRequest(this.method, this.path, this.#request, peer, body));
       if (body !== undefined) this.#body = RequestBody.of(body);
-    } finally {
-      release?.();
-    }
+    };
+    if (this.#match.route.body === 'json' && this.bodyLength !== 0) await withShownBody(this.body, this.bodyLength, ask);
+    else await ask(undefined);
     if (!this.#gone) await this.#match.route.handler(this);
-  }
-
-  #holdBody(): () => void {
-    if (this.bodyLength > MAX_SHOWN_BODY_BYTES) throw tooLargeToBeShown();
-    const release = holdBody(this.bodyLength < 0 ? MAX_SHOWN_BODY_BYTES : this.bodyLength);
-    if (release === undefined) throw unavailable('too many requests wait for authorization plugins');
-    return release;
-  }
-
-  async #collectShown(): Promise<Buffer> {
-    try {
-      return await this.body.collect(MAX_SHOWN_BODY_BYTES);
-    } catch (error) {
-      throw isEngineError(error, 'invalid') ? tooLargeToBeShown() : error;
-    }
   }
 
   /** Only bodies that were shown may tell a handler what to do. */
@@ -373,8 +367,4 @@ export class HttpExchange implements Exchange {
     const fields = { req: this.id, method: this.method, path: this.path, err: error };
     this.#services.logger.error(fields, message);
   }
-}
-
-function tooLargeToBeShown(): EngineError {
-  return invalid(`request body is larger than ${MAX_SHOWN_BODY_BYTES} bytes, which is all that authorization plugins are shown`, { code: 'BODY_TOO_LARGE' });
 }

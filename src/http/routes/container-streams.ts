@@ -1,5 +1,5 @@
 /** Routes that carry a container's bytes: attach and logs. */
-import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { conflict, invalid } from '../../errors/engine-error.js';
 import { parseDetachKeys, DetachScanner } from '../../logs/detach-keys.js';
 import type { LogDriver, LogReadOptions } from '../../ports/logs.js';
@@ -9,8 +9,10 @@ import { isRunning, type ContainerRecord } from '../../actors/container/containe
 import type { ContainerServices } from '../../actors/container/services.js';
 import type { Exchange } from '../exchange.js';
 import { parseUnixTime } from '../api/unix-time.js';
+import { copyInput } from '../copy-input.js';
 import { pump } from '../response-stream.js';
 import { route, type Route } from '../route.js';
+import { openWebSocket, requireWebSocket } from '../websocket/handshake.js';
 
 export interface StreamRouteDeps {
   readonly containers: ContainerDirectory;
@@ -32,71 +34,86 @@ export function streamType(x: Exchange, tty: boolean): string {
 export function containerStreamRoutes(deps: StreamRouteDeps): Route[] {
   return [
     route('POST', '/containers/{name...}/attach', (x) => attach(deps, x), { hijack: 'after-head' }),
+    route('GET', '/containers/{name...}/attach/ws', (x) => attachWebSocket(deps, x), { hijack: 'after-body' }),
     route('GET', '/containers/{name...}/logs', (x) => sendLogs(deps, x)),
   ];
 }
 
-async function attach(deps: StreamRouteDeps, x: Exchange): Promise<void> {
+/** What a client of attach asked for, and what it is attached to. */
+interface AttachRequest {
+  readonly record: ContainerRecord;
+  readonly io: ContainerIo;
+  readonly wants: { readonly stdin: boolean; readonly stdout: boolean; readonly stderr: boolean; readonly logs: boolean; readonly stream: boolean };
+  readonly detachKeys: Buffer;
+  /** Output is framed by stream. */
+  readonly multiplexed: boolean;
+}
+
+/** @throws EngineError not-found, conflict for a container that cannot be attached to now, invalid for detach keys. */
+function attachRequest(deps: StreamRouteDeps, x: Exchange): AttachRequest {
   const record = deps.containers.find(x.param('name'));
   if (record.state.status === 'paused') throw conflict(`container ${x.param('name')} is paused, unpause the container before attach`);
   if (record.state.status === 'restarting') throw conflict(`Container ${record.id} is restarting, wait until the container is running`);
-  const tty = record.config.Tty;
   const wants = { stdin: x.query.flag('stdin'), stdout: x.query.flag('stdout'), stderr: x.query.flag('stderr'), logs: x.query.flag('logs'), stream: x.query.flag('stream') };
   const detachKeys = parseDetachKeys(x.query.text('detachKeys'), (text) => invalid(`Invalid detach keys (${text}) provided`));
-  const io = deps.ios.get(record.id);
-  const socket = await x.hijack({ contentType: streamType(x, tty), commonHeaders: false });
-  deps.services.emit('attach', record);
-  socket.on('error', () => socket.destroy());
-  if (wants.logs) await replay(deps, record, io, wants, socket);
-  if (!wants.stream) return void socket.end();
-  const gone = new AbortController();
-  const leave = io.hub.subscribe({ stdout: wants.stdout, stderr: wants.stderr, multiplexed: !tty }, socket);
-  socket.once('close', () => (gone.abort(), leave()));
-  if (wants.stdin && record.config.OpenStdin) {
-    await feedStdin(deps, record, io, socket, gone.signal, tty ? new DetachScanner(detachKeys) : undefined, leave);
-  } else {
-    // Somebody who only listens closes his sending side at once, and must still get all output.
-    socket.resume();
-  }
+  return { record, io: deps.ios.get(record.id), wants, detachKeys, multiplexed: !record.config.Tty };
 }
 
-/** Copies what the client types into the container until one of them ends. */
-async function feedStdin(
-  deps: StreamRouteDeps,
-  record: ContainerRecord,
-  io: ContainerIo,
-  socket: Socket,
-  gone: AbortSignal,
-  scanner: DetachScanner | undefined,
-  leave: () => void,
-): Promise<void> {
-  const stdin = await io.stdin(gone);
-  if (!stdin) return;
+async function attach(deps: StreamRouteDeps, x: Exchange): Promise<void> {
+  let request: AttachRequest;
+  try {
+    request = attachRequest(deps, x);
+  } catch (error) {
+    // Clients have given the connection up to the stream, and read what is wrong from there.
+    return x.sendHijackError(error);
+  }
+  const socket = await x.hijack({ contentType: streamType(x, request.record.config.Tty), commonHeaders: false });
+  socket.on('error', () => socket.destroy());
+  await serveAttached(deps, request, socket);
+}
+
+async function attachWebSocket(deps: StreamRouteDeps, x: Exchange): Promise<void> {
+  const request = attachRequest(deps, x);
+  requireWebSocket(x);
+  // Older versions attached all three whatever the parameters said, and sent text.
+  const wants = x.atLeast(1, 42) ? request.wants : { ...request.wants, stdin: true, stdout: true, stderr: true };
+  const socket = await openWebSocket(x, x.atLeast(1, 28) ? 'binary' : 'text');
+  // Its client tells messages apart, not frames in them.
+  await serveAttached(deps, { ...request, wants, multiplexed: false }, socket);
+}
+
+/** Copies between a client and a container until one of them ends. */
+async function serveAttached(deps: StreamRouteDeps, { record, io, wants, detachKeys, multiplexed }: AttachRequest, socket: Duplex): Promise<void> {
+  deps.services.emit('attach', record);
+  if (wants.logs) await replay(deps, record, io, { ...wants, multiplexed }, socket);
+  if (!wants.stream) return void socket.end();
+  const gone = new AbortController();
+  const leave = io.hub.subscribe({ stdout: wants.stdout, stderr: wants.stderr, multiplexed }, socket);
+  socket.once('close', () => (gone.abort(), leave()));
+  const stdin = wants.stdin && record.config.OpenStdin ? await io.stdin(gone.signal) : undefined;
+  if (!stdin) {
+    // Somebody who only listens closes his sending side at once, and must still get all output.
+    socket.resume();
+    return;
+  }
   const detach = (): void => {
     leave();
     socket.end();
   };
-  stdin.once('close', () => socket.resume());
-  socket.on('data', (chunk: Buffer) => {
-    const typed = scanner ? scanner.push(chunk) : { data: chunk, detached: false };
-    if (typed.data.length > 0 && !stdin.destroyed && !stdin.write(typed.data)) {
-      socket.pause();
-      stdin.once('drain', () => socket.resume());
-    }
-    if (typed.detached) {
+  copyInput(socket, stdin, record.config.Tty ? new DetachScanner(detachKeys) : undefined, {
+    onDetach: () => {
       deps.services.emit('detach', record);
       detach();
-    }
+    },
+    onEnd: () => {
+      // Without a terminal and with StdinOnce the end of input is the process's end of input; else it ends this attach only.
+      if (record.config.StdinOnce && !record.config.Tty) void io.closeStdin(record.id);
+      else detach();
+    },
   });
-  socket.once('end', () => {
-    // Without a terminal and with StdinOnce the end of input is the process's end of input; else it ends this attach only.
-    if (record.config.StdinOnce && !record.config.Tty) void io.closeStdin(record.id);
-    else detach();
-  });
-  socket.resume();
 }
 
-async function replay(deps: StreamRouteDeps, record: ContainerRecord, io: ContainerIo, wants: { stdout: boolean; stderr: boolean }, socket: Socket): Promise<void> {
+async function replay(deps: StreamRouteDeps, record: ContainerRecord, io: ContainerIo, wants: { stdout: boolean; stderr: boolean; multiplexed: boolean }, socket: Duplex): Promise<void> {
   const pieces = readLog(deps, record, io, {
     stdout: wants.stdout,
     stderr: wants.stderr,
@@ -106,7 +123,7 @@ async function replay(deps: StreamRouteDeps, record: ContainerRecord, io: Contai
     sinceNs: undefined,
     untilNs: undefined,
     tail: undefined,
-    multiplexed: !record.config.Tty,
+    multiplexed: wants.multiplexed,
   });
   for await (const piece of pieces) {
     if (socket.destroyed) return;

@@ -8,6 +8,7 @@ import type { ContainerServices } from '../../actors/container/services.js';
 import { DetachScanner, parseDetachKeys } from '../../logs/detach-keys.js';
 import { frame } from '../../logs/stdcopy.js';
 import { boolean, integer, list, nullable, object, string } from '../api/decode.js';
+import { copyInput } from '../copy-input.js';
 import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
 import { streamType } from './container-streams.js';
@@ -91,26 +92,19 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
       socket.resume();
       return;
     }
-    const scanner = tty ? new DetachScanner(keys) : undefined;
-    stdin.once('close', () => socket.resume());
-    socket.on('data', (chunk: Buffer) => {
-      const typed = scanner ? scanner.push(chunk) : { data: chunk, detached: false };
-      if (typed.data.length > 0 && !stdin.destroyed && !stdin.write(typed.data)) {
-        socket.pause();
-        stdin.once('drain', () => socket.resume());
-      }
-      if (!typed.detached) return;
-      services.emit('exec_detach', container, { execID: record.id });
-      leave();
-      socket.end();
-    });
-    socket.once('end', () => {
-      if (tty) {
+    copyInput(socket, stdin, tty ? new DetachScanner(keys) : undefined, {
+      onDetach: () => {
+        services.emit('exec_detach', container, { execID: record.id });
         leave();
         socket.end();
-      } else void execs.closeStdin(record);
+      },
+      onEnd: () => {
+        if (tty) {
+          leave();
+          socket.end();
+        } else void execs.closeStdin(record);
+      },
     });
-    socket.resume();
   }
 }
 
