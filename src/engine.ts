@@ -232,6 +232,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
       log,
       images,
       layers,
+      network,
       draft: (request, id, name) =>
         draftContainer(
           {
@@ -256,6 +257,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     layers,
     tasks,
     emit: (action, record, attributes) => hooks.emit(action, record, attributes),
+    emitPrune: (reclaimedBytes) => emit('container', 'prune', '', { reclaimed: String(reclaimedBytes) }),
     checkRestartPolicy,
     resources: async (limits) => {
       const { hostConfig, warnings } = applyHostLimits(limits, facts, { update: true });

@@ -233,6 +233,10 @@ export class Endpoints {
     if (attachment) await this.#unpublish(attachment);
   }
 
+  rename(containerId: string, endpoint: Endpoint): void {
+    this.#resolvers.rename(containerId, endpoint);
+  }
+
   async #publish(attachment: Attachment, ports: readonly PortRequest[]): Promise<void> {
     const { publishing } = attachment.network;
     if (!publishing || ports.length === 0) return;

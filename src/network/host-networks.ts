@@ -296,6 +296,10 @@ export class HostNetworks implements NetworkDriver {
     return this.#endpoints.unpublish(endpoint);
   }
 
+  rename(containerId: string, endpoint: Endpoint): void {
+    this.#endpoints.rename(containerId, endpoint);
+  }
+
   async adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers?: readonly string[]): Promise<void> {
     const network = this.#attachable.get(endpoint.networkId);
     if (network) await this.#endpoints.adopt(network, containerId, endpoint, ports, this.#nameservers(nameservers));

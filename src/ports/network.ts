@@ -129,6 +129,8 @@ export interface NetworkDriver {
   publish(endpoint: Endpoint, ports: readonly PortRequest[]): Promise<readonly PublishedPort[]>;
   /** Closes the ports of an endpoint. Idempotent. */
   unpublish(endpoint: Endpoint): Promise<void>;
+  /** The endpoint is known to others by its `dnsNames` from now on. Nothing happens where there are no names. */
+  rename(containerId: string, endpoint: Endpoint): void;
   /** Takes over the endpoint of a container that is still running after a restart of the daemon. */
   adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers?: readonly string[]): Promise<void>;
   /** Resolver configuration of the host as containers should see it (loopback servers dropped). */

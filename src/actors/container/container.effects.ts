@@ -165,7 +165,9 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     stop,
     pause: ({ id }) => whileRunning(tasks, id, tasks.pause(id)),
     unpause: ({ id }) => whileRunning(tasks, id, tasks.resume(id)),
-    drain: (record) => ios.get(record.id).drained(DRAIN_LIMIT_MS),
+    async drain({ id }) {
+      await Promise.all([ios.get(id).drained(DRAIN_LIMIT_MS), records.written(id)]);
+    },
     release,
     rewire: ({ record, change }) => rewire(deps, record, change),
     async remove({ record, options }) {

@@ -23,7 +23,7 @@ export interface ContainerEffects {
   stop(input: StopInput, signal: AbortSignal): Promise<void>;
   pause(record: ContainerRecord): Promise<void>;
   unpause(record: ContainerRecord): Promise<void>;
-  /** Waits (bounded) until all output of a dead task has been read and logged. */
+  /** Waits (bounded) until all output of a dead task has been read and logged, and what was told of its stop is on disk. */
   drain(record: ContainerRecord): Promise<void>;
   /** Writes the record of the exit, then frees task, network and mounts. */
   release(record: ContainerRecord): Promise<ContainerRecord>;

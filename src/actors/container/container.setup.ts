@@ -67,6 +67,13 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       return false;
     });
 
+  const answerWhenSaved = (record: ContainerRecord, req: RequestId, value?: unknown): void => {
+    effects.save(record).then(
+      () => replies.settle(req, value),
+      (error: unknown) => replies.reject(req, error),
+    );
+  };
+
   const machine = setup({
     types: {
       context: {} as ContainerContext,
@@ -151,31 +158,32 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         // A stop under way may end sooner by this one, but not later.
         const stop = { ...planned, killAtMs: Math.min(planned.killAtMs, context.stop?.killAtMs ?? Infinity) };
         if (event.type === 'container.shutdown') return { stop, leaving: true };
-        return { stop, record: { ...context.record, manuallyStopped: true } };
+        const record = { ...context.record, manuallyStopped: true };
+        // The stop is answered when this is on disk: see the effect `drain`.
+        hooks.saveLater(record);
+        return { stop, record };
       }),
       /** Signals without a change of state; SIGKILL is answered when the exit is settled. */
       kill: assign(({ context, event, self }) => {
         if (event.type !== 'container.kill') return {};
         const { req, signal } = event;
         const waitsForExit = signal === SIGKILL;
-        hooks.kill(context.record, signal).then(
+        const staysDown = cancelsRestart(context.record, signal) && !context.record.manuallyStopped;
+        const record = staysDown ? { ...context.record, manuallyStopped: true } : context.record;
+        Promise.all([hooks.kill(record, signal), staysDown ? effects.save(record) : undefined]).then(
           () => waitsForExit || replies.settle(req, undefined),
           (error: unknown) => {
             self.send({ type: 'request.cancelled', req });
             replies.reject(req, killError(context.record, error));
           },
         );
-        const record = cancelsRestart(context.record, signal) ? { ...context.record, manuallyStopped: true } : context.record;
         return waitsForExit ? { record, waiters: [...context.waiters, { req, condition: 'exit' as const }] } : { record };
       }),
       amend: assign(({ context, event }) => {
         if (event.type !== 'container.amend') return {};
         try {
           const record = event.amend(context.record);
-          effects.save(record).then(
-            () => replies.settle(event.req, record),
-            (error: unknown) => replies.reject(event.req, error),
-          );
+          answerWhenSaved(record, event.req, record);
           return { record: publish(record) };
         } catch (error) {
           replies.reject(event.req, error);
@@ -214,15 +222,13 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       }),
       restBackoff: assign(({ context, event }) => {
         const record = publish(withState(context.record, { status: 'exited' }));
-        hooks.saveLater(record);
-        if ('req' in event) replies.settle(event.req, undefined);
+        if ('req' in event) answerWhenSaved(record, event.req);
         return { record };
       }),
       giveUpRestart: assign(({ context, event }) => {
         const record = publish(withState({ ...context.record, manuallyStopped: true }, { status: 'exited' }));
-        hooks.saveLater(record);
         hooks.emit('stop', record);
-        if ('req' in event) replies.settle(event.req, undefined);
+        if ('req' in event) answerWhenSaved(record, event.req);
         return { record, waiters: fire(context.waiters, ['not-running', 'next-exit', 'exit'], record) };
       }),
       /** The exit is known and all output is out: tell everybody. */

@@ -6,6 +6,7 @@ import type { ActorRefFrom } from 'xstate';
 import { EngineError, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { ImageStore } from '../../ports/images.js';
+import type { NetworkDriver } from '../../ports/network.js';
 import type { Logger } from '../../ports/logger.js';
 import type { ReplyOf, Unasked } from '../kit/commands.js';
 import { createCollection, type Collection } from '../kit/collection.js';
@@ -15,6 +16,7 @@ import type { createContainerMachine } from './container.machine.js';
 import type { ContainerInput } from './container.setup.js';
 import type { ContainerRecord } from './container.record.js';
 import type { CreateRequest } from './create-request.js';
+import { renamed } from './networks.js';
 import { Names, newContainerId } from './names.js';
 
 export type ContainerMachine = ReturnType<typeof createContainerMachine>;
@@ -27,6 +29,7 @@ export interface DirectoryDeps {
   readonly log: Logger;
   readonly images: ImageStore;
   readonly layers: LayerStore;
+  readonly network: Pick<NetworkDriver, 'rename'>;
   /** Checks a request against image and host and makes the first record (without touching the disk). */
   draft(request: CreateRequest, id: string, name: string): { readonly record: ContainerRecord; readonly warnings: readonly string[] };
 }
@@ -146,7 +149,7 @@ export class ContainerDirectory {
     try {
       const record = await this.#ask<Extract<ContainerCommand, { type: 'container.amend' }>>(before.id, {
         type: 'container.amend',
-        amend: (current) => ({ ...current, name }),
+        amend: (current) => renamed(this.deps.network, current, name),
       });
       this.#names.release(before.name, before.id);
       return { record, oldName: before.name };

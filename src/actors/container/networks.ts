@@ -32,6 +32,20 @@ export async function adoptNetworks({ network }: NetworksDeps, record: Container
   }
 }
 
+/** The record with another name, by which its neighbours on networks find it from now on. */
+export function renamed(network: Pick<NetworkDriver, 'rename'>, record: ContainerRecord, name: string): ContainerRecord {
+  const networks = Object.fromEntries(
+    Object.entries(record.networks).map(([key, attachment]) => {
+      const { endpoint } = attachment;
+      if (!endpoint) return [key, attachment];
+      const named = { ...endpoint, dnsNames: endpoint.dnsNames.map((own) => (own === record.name.slice(1) ? name.slice(1) : own)) };
+      network.rename(record.id, named);
+      return [key, { ...attachment, endpoint: named }];
+    }),
+  );
+  return { ...record, name, networks };
+}
+
 /** Leaves all networks of a container that has ended. */
 export async function leaveNetworks(deps: NetworksDeps, record: ContainerRecord): Promise<void> {
   for (const { endpoint } of Object.values(record.networks)) {

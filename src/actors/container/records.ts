@@ -58,6 +58,11 @@ export class ContainerRecords {
     return mine;
   }
 
+  /** Resolves when nothing of this container is being written, however that went. */
+  async written(id: string): Promise<void> {
+    await this.#writes.get(id)?.running?.catch(() => undefined);
+  }
+
   async #flush(id: string, write: Write): Promise<void> {
     const record = write.wanted;
     if (!record) return;

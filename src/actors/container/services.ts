@@ -1,23 +1,18 @@
 /** Container operations that touch drivers but change no lifecycle state: sizes, processes, changes, limits, terminal size. */
-import { conflict, EngineError, invalid } from '../../errors/engine-error.js';
+import { conflict } from '../../errors/engine-error.js';
 import type { HostConfig } from '../../ports/container.js';
 import type { Change, LayerStore } from '../../ports/storage.js';
-import type { TaskService } from '../../ports/supervisor.js';
 import type { ContainerCommand, WaitCondition, WaitResult } from './container.messages.js';
 import { whileRunning } from './ended-task.js';
-import { isRunning, type ContainerRecord } from './container.record.js';
-import type { ContainerDirectory } from './directory.js';
+import type { ContainerRecord } from './container.record.js';
 import { runPs } from './top.js';
+import { updateContainer, type UpdateDeps } from './update.js';
 
-export interface ServiceDeps {
-  readonly containers: ContainerDirectory;
+export interface ServiceDeps extends UpdateDeps {
   readonly layers: LayerStore;
-  readonly tasks: TaskService;
   emit(action: string, record: ContainerRecord, attributes?: Readonly<Record<string, string>>): void;
-  /** @throws EngineError invalid. */
-  checkRestartPolicy(host: HostConfig): void;
-  /** Checks merged limits and returns them as OCI `LinuxResources`, with warnings. */
-  resources(host: HostConfig): Promise<{ readonly linux: Record<string, unknown>; readonly warnings: readonly string[] }>;
+  /** Tells that containers were pruned, and how many bytes that gave. */
+  emitPrune(reclaimedBytes: number): void;
 }
 
 export class ContainerServices {
@@ -48,23 +43,9 @@ export class ContainerServices {
     this.deps.emit('resize', record, { height: String(size.height), width: String(size.width) });
   }
 
-  /** Changes limits and restart policy, of a running container at once. Returns warnings, null when there are none. */
+  /** Changes limits and restart policy. Returns warnings, null when there are none. */
   async update(record: ContainerRecord, change: Partial<HostConfig>): Promise<readonly string[] | null> {
-    const refuse = (error: EngineError): EngineError => new EngineError(error.kind, `Cannot update container ${record.id}: ${error.message}`, { cause: error });
-    const hostConfig: HostConfig = { ...record.hostConfig, ...change };
-    if (record.hostConfig.AutoRemove && change.RestartPolicy && change.RestartPolicy.Name !== 'no') {
-      throw refuse(invalid(`Restart policy cannot be updated because AutoRemove is enabled for the container`));
-    }
-    if (change.Memory !== undefined && change.MemorySwap === undefined && hostConfig.MemorySwap > 0 && hostConfig.Memory > hostConfig.MemorySwap) {
-      throw refuse(conflict('Memory limit should be smaller than already set memoryswap limit, update the memoryswap at the same time'));
-    }
-    this.deps.checkRestartPolicy(hostConfig);
-    const { linux, warnings } = await this.deps.resources(hostConfig);
-    if (isRunning(record)) await whileRunning(this.deps.tasks, record.id, this.deps.tasks.update(record.id, linux));
-    const updated = await this.deps.containers.ask<Extract<ContainerCommand, { type: 'container.amend' }>>(record.id, {
-      type: 'container.amend',
-      amend: (current) => ({ ...current, hostConfig: { ...current.hostConfig, ...change } }),
-    });
+    const { updated, warnings } = await updateContainer(this.deps, record, change);
     this.deps.emit('update', updated);
     return warnings.length === 0 ? null : warnings;
   }
@@ -86,6 +67,7 @@ export class ContainerServices {
           // Started or removed by somebody else meanwhile: it is not ours to prune any more.
         }
       }
+      this.deps.emitPrune(reclaimedBytes);
       return { ids, reclaimedBytes };
     } finally {
       this.#pruning = false;
@@ -95,6 +77,8 @@ export class ContainerServices {
   /** `ps` of the container's processes as seen from the host: titles and rows, the last column joined. */
   async top(record: ContainerRecord, psArgs: string): Promise<{ Titles: string[]; Processes: string[][] }> {
     const pids = await whileRunning(this.deps.tasks, record.id, this.deps.tasks.pids(record.id));
-    return runPs(pids, psArgs);
+    const rows = await runPs(pids, psArgs);
+    this.deps.emit('top', record);
+    return rows;
   }
 }

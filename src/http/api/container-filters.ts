@@ -91,10 +91,10 @@ function parsePorts(text: string): PortRange {
 
 function matchesPorts(publish: readonly PortRange[], expose: readonly PortRange[], record: ContainerRecord): boolean {
   if (publish.length === 0 && expose.length === 0) return true;
+  // Both look at running containers: published are ports of the host, exposed are those of the container.
   const ports = portList(record);
   const within = (port: number | undefined, type: string) => (range: PortRange) => port !== undefined && range.protocol === type && port >= range.from && port <= range.to;
   if (publish.length > 0 && !ports.some((port) => publish.some(within(port.PublicPort, port.Type)))) return false;
-  const exposed = Object.keys(record.config.ExposedPorts ?? {}).map((key) => key.split('/'));
-  return expose.length === 0 || exposed.some(([port, type = 'tcp']) => expose.some(within(Number(port), type)));
+  return expose.length === 0 || ports.some((port) => expose.some(within(port.PrivatePort, port.Type)));
 }
 

@@ -50,10 +50,22 @@ export class Resolvers {
   /** Forgets an endpoint's names; with the last one the name server goes. Idempotent. */
   leave(containerId: string, endpoint: Endpoint): void {
     const client = this.#clients.get(containerId);
-    if (client?.memberships.get(endpoint.networkId)?.endpoint.endpointId !== endpoint.endpointId) return;
-    this.#names.remove(endpoint);
+    const membership = client?.memberships.get(endpoint.networkId);
+    if (!client || membership?.endpoint.endpointId !== endpoint.endpointId) return;
+    // With the names that it has by now.
+    this.#names.remove(membership.endpoint);
     client.memberships.delete(endpoint.networkId);
     if (client.memberships.size === 0) this.#close(containerId, client);
+  }
+
+  /** An endpoint is known by other names from now on. */
+  rename(containerId: string, endpoint: Endpoint): void {
+    const memberships = this.#clients.get(containerId)?.memberships;
+    const membership = memberships?.get(endpoint.networkId);
+    if (!memberships || membership?.endpoint.endpointId !== endpoint.endpointId) return;
+    this.#names.remove(membership.endpoint);
+    this.#names.add(endpoint);
+    memberships.set(endpoint.networkId, { ...membership, endpoint });
   }
 
   close(): void {

@@ -1,0 +1,54 @@
+/** POST /containers/{id}/update: limits and restart policy changed, of a running container at once. */
+import { conflict, EngineError, isEngineError } from '../../errors/engine-error.js';
+import type { HostConfig } from '../../ports/container.js';
+import type { TaskService } from '../../ports/supervisor.js';
+import type { ContainerCommand } from './container.messages.js';
+import type { ContainerRecord } from './container.record.js';
+import type { ContainerDirectory } from './directory.js';
+import { whileRunning } from './ended-task.js';
+import { isLive } from './network-change.js';
+
+export interface UpdateDeps {
+  readonly containers: ContainerDirectory;
+  readonly tasks: TaskService;
+  /** Checks merged limits and returns them as OCI `LinuxResources`, with warnings. */
+  resources(host: HostConfig): Promise<{ readonly linux: Record<string, unknown>; readonly warnings: readonly string[] }>;
+  /** @throws EngineError invalid. */
+  checkRestartPolicy(host: HostConfig): void;
+}
+
+/** Only what changes is in `change`. Returns the new record and warnings. Nothing has changed when it throws. */
+export async function updateContainer(deps: UpdateDeps, record: ContainerRecord, change: Partial<HostConfig>): Promise<{ updated: ContainerRecord; warnings: readonly string[] }> {
+  const { containers, tasks } = deps;
+  const hostConfig: HostConfig = { ...record.hostConfig, ...change };
+  try {
+    checkConflicts(record.hostConfig, change);
+  } catch (error) {
+    throw isEngineError(error) ? new EngineError(error.kind, `Cannot update container ${record.id}: ${error.message}`, { cause: error }) : error;
+  }
+  deps.checkRestartPolicy(hostConfig);
+  const { linux, warnings } = await deps.resources(hostConfig);
+  if (isLive(record)) await whileRunning(tasks, record.id, tasks.update(record.id, linux));
+  const updated = await containers.ask<Extract<ContainerCommand, { type: 'container.amend' }>>(record.id, {
+    type: 'container.amend',
+    amend: (current) => ({ ...current, hostConfig: { ...current.hostConfig, ...change } }),
+  });
+  // Started meanwhile, with the limits of before.
+  if (isLive(updated) && updated.state.startedAt !== record.state.startedAt) await whileRunning(tasks, record.id, tasks.update(record.id, linux));
+  return { updated, warnings };
+}
+
+/** What contradicts the settings that stay. */
+function checkConflicts(current: HostConfig, change: Partial<HostConfig>): void {
+  const isSet = (value: number | undefined): boolean => (value ?? 0) > 0;
+  if (current.AutoRemove && change.RestartPolicy && change.RestartPolicy.Name !== 'no') {
+    throw conflict('Restart policy cannot be updated because AutoRemove is enabled for the container');
+  }
+  if (change.Memory !== undefined && change.MemorySwap === undefined && current.MemorySwap > 0 && change.Memory > current.MemorySwap) {
+    throw conflict('Memory limit should be smaller than already set memoryswap limit, update the memoryswap at the same time');
+  }
+  for (const [key, name] of [['CpuPeriod', 'CPU Period'], ['CpuQuota', 'CPU Quota']] as const) {
+    if (isSet(change.NanoCpus) && isSet(current[key])) throw conflict(`Conflicting options: Nano CPUs cannot be updated as ${name} has already been set`);
+    if (isSet(change[key]) && isSet(current.NanoCpus)) throw conflict(`Conflicting options: ${name} cannot be updated as NanoCPUs has already been set`);
+  }
+}
