@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { after, before, test } from 'node:test';
+import type * as Testcontainers from 'testcontainers';
 import { Cleanup } from './support/cleanup.js';
 import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
 import { Engine } from './support/engine.js';
@@ -15,7 +16,7 @@ import { callJson } from './support/http.js';
 const cleanup = new Cleanup();
 let engine: Engine;
 let registry: SeededRegistry;
-let library: typeof import('testcontainers');
+let library: typeof Testcontainers;
 
 before(async () => {
   registry = await startSeededRegistry();

@@ -317,7 +317,7 @@ export class HostNetworks implements NetworkDriver {
 }
 
 function predefined(name: string, driver: string, identity: Identity): NetworkSummary {
-  return { ...identity, name, driver, internal: false, attachable: false, enableIpv4: true, enableIpv6: false, hasNames: false, configOnly: false, configFrom: '', ipam: { driver: 'default', options: {} }, subnets: [], options: {}, labels: {} };
+  return { ...identity, name, driver, internal: false, attachable: false, enableIpv4: true, enableIpv6: false, hasNames: false, configOnly: false, configFrom: '', ipam: { driver: 'default', options: null }, subnets: [], options: {}, labels: {} };
 }
 
 function endpointWithoutLink({ id, name }: NetworkSummary, { aliases, dnsNames }: AttachRequest): Endpoint {

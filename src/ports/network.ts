@@ -87,7 +87,7 @@ export interface NetworkSummary {
   readonly configOnly: boolean;
   /** Name of the network whose configuration this one took over; '' for none. */
   readonly configFrom: string;
-  readonly ipam: { readonly driver: string; readonly options: Readonly<Record<string, string>> };
+  readonly ipam: { readonly driver: string; readonly options: Readonly<Record<string, string>> | null };
   readonly subnets: readonly NetworkSubnet[];
   readonly options: Readonly<Record<string, string>>;
   readonly labels: Readonly<Record<string, string>>;

@@ -100,7 +100,7 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
         attachable: wanted.Attachable,
         enableIpv4: (x.atLeast(1, 48) ? wanted.EnableIPv4 : undefined) ?? true,
         enableIpv6: wanted.EnableIPv6 ?? false,
-        ipam: { driver: wanted.IPAM?.Driver || 'default', options: wanted.IPAM?.Options ?? {} },
+        ipam: { driver: wanted.IPAM?.Driver || 'default', options: wanted.IPAM?.Options ?? null },
         subnets: (wanted.IPAM?.Config ?? []).map(({ Subnet, IPRange, Gateway, AuxiliaryAddresses }) => ({ subnet: Subnet, ipRange: IPRange, gateway: Gateway, auxiliaryAddresses: AuxiliaryAddresses ?? {} })),
         options: wanted.Options ?? {},
         labels: wanted.Labels ?? {},
@@ -180,7 +180,7 @@ function networkView(network: NetworkSummary, containers: readonly ContainerReco
     EnableIPv6: network.enableIpv6,
     IPAM: {
       Driver: network.ipam.driver,
-      Options: PREDEFINED.has(network.name) ? null : network.ipam.options,
+      Options: network.ipam.options,
       Config: network.subnets.length === 0 ? null : network.subnets.map(subnetView),
     },
     Internal: network.internal,
