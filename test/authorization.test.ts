@@ -190,6 +190,13 @@ test('an archive is not shown, its request is', async () => {
   const [requested] = await asked();
   assert.equal(requested?.fields['RequestUri'], '/images/create?fromSrc=-&repo=imported');
   assert.equal(requested.fields['RequestBody'], undefined);
+  const loaded = await call(engine.socketPath, 'POST', '/images/load', { body: archive });
+  assert.notEqual(loaded.status, 413);
+  await plugin.set({});
+  const login = { username: 'u', password: 'hunter2', serveraddress: '127.0.0.1:1' };
+  await call(engine.socketPath, 'POST', '/auth', { json: login });
+  assert.equal((await asked()).length, 2);
+  assert.doesNotMatch(JSON.stringify(await plugin.questions()), /hunter2|aHVudGVyMg/);
   await plugin.set({ deny: [{ uri: 'fromSrc=' }] });
   const denied = await call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=denied', { body: archive });
   assert.equal(denied.status, 403);

@@ -296,7 +296,7 @@ export class HttpExchange implements Exchange {
     this.#begin(status);
     if (this.#authorized === undefined) return this.#send(head, body, false);
     this.#gate.pending.add(this);
-    this.#whenAllowed(this.#authorized, head, body ?? '', () => this.#send(head, body, false));
+    this.#whenAllowed(this.#authorized, head, this.#match.route.body === 'secret' ? undefined : body, () => this.#send(head, body, false));
   }
 
   /** @param gone true when the handler does not know that this is the end. */

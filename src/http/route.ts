@@ -11,7 +11,7 @@ export type HijackPoint = 'after-body' | 'after-head';
 
 /**
  * What the body of a request is. An `archive` goes to its handler as it comes, whatever its size, and is not shown to
- * authorization plugins; every other body is.
+ * authorization plugins; nor is a `secret`, and the reply to it. Every other body is.
  */
 export type BodyKind = 'json' | 'archive' | 'secret';
 

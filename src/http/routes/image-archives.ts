@@ -14,7 +14,7 @@ export function imageArchiveRoutes(deps: LoadDeps): Route[] {
   return [
     route('GET', '/images/get', (x) => save(x, deps, x.query.all('names').flatMap((names) => names.split(',').filter((name) => name !== '')))),
     route('GET', '/images/{name...}/get', (x) => save(x, deps, [x.param('name')])),
-    route('POST', '/images/load', (x) => load(x, deps)),
+    route('POST', '/images/load', (x) => load(x, deps), { body: 'archive' }),
   ];
 }
 

@@ -25,7 +25,7 @@ export function registryRoutes({ images, pushes, queries }: RegistryRouteDeps): 
       const { address, credentials } = decodeLogin(await x.json<unknown>());
       const identityToken = await queries.login(address, credentials, x.signal);
       x.sendJson(200, { IdentityToken: identityToken, Status: 'Login Succeeded' });
-    }),
+    }, { body: 'secret' }),
 
     route('GET', '/images/search', async (x) => {
       const selection = decodeSearch(x.query.text('term'), x.query.integer('limit', 'invalid'), parseFilters(x.query.text('filters')));
