@@ -19,9 +19,10 @@ import { memory } from './memory.js';
 import { pullBigImage } from './pull.js';
 import { report, type MetricResult } from './report.js';
 import { requests } from './requests.js';
+import { saveLoad } from './save-load.js';
 import { startup } from './startup.js';
 
-const MEASURES: readonly Measure[] = [requests, lifecycle, pullBigImage, logs, memory, startup];
+const MEASURES: readonly Measure[] = [requests, lifecycle, pullBigImage, saveLoad, logs, memory, startup];
 /** This file is in dist/bench. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 

@@ -1,5 +1,10 @@
 /** The image endpoints of a real daemon: shapes by version, filters, import, prune, commit. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { after, before, test } from 'node:test';
 import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
@@ -128,4 +133,92 @@ test('prune takes the untagged, and tells what was freed', async () => {
   assert.ok(ImagesDeleted.some(({ Deleted }) => Deleted === made.Id));
   await dockerOk(engine, ['rm', container]);
   assert.equal((await get<Json[]>('/images/json')).length, 1);
+});
+
+const isOriginal = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
+
+test('inspect tells where the layers are', async () => {
+  const { GraphDriver } = await get<{ GraphDriver: { Name: string; Data: Record<string, string> } }>(`/images/${registry.reference}/json`);
+  assert.equal(GraphDriver.Name, 'overlay2');
+  assert.deepEqual(Object.keys(GraphDriver.Data).sort(), ['LowerDir', 'MergedDir', 'UpperDir', 'WorkDir']);
+  assert.equal(readFileSync(`${GraphDriver.Data['UpperDir']}/etc/motd`, 'utf8'), 'hello from the second layer\n');
+  assert.ok(existsSync(`${GraphDriver.Data['LowerDir']}/bin/busybox`));
+});
+
+test('removal: names first, then the image with its layers; records and events tell each', async () => {
+  const since = Math.floor(Date.now() / 1000);
+  const container = await dockerOk(engine, ['create', registry.reference, 'sh']);
+  await dockerOk(engine, ['commit', '-m', 'a comment', '-a', 'an author', '-c', 'ENV A=1', container, 'one:a']);
+  await dockerOk(engine, ['rm', container]);
+  const image = await get<{ Id: string; Comment: string; Author: string; Parent: string; RootFS: { Layers: string[] }; Metadata: { LastTagTime: string } }>('/images/one:a/json');
+  assert.deepEqual([image.Comment, image.Author, image.Parent], ['a comment', 'an author', registry.image.id]);
+  assert.ok(Date.parse(image.Metadata.LastTagTime) / 1000 >= since - 1);
+  for (const name of ['one:b', 'two:c']) await callJson(engine.socketPath, 'POST', `/images/one:a/tag?repo=${name.slice(0, 3)}&tag=${name.slice(4)}`);
+  const remove = (path: string): Promise<Json[]> => callJson<Json[]>(engine.socketPath, 'DELETE', `/images/${path}`);
+  assert.deepEqual(await remove('one:b'), [{ Untagged: 'one:b' }]);
+  await refused(409, new RegExp(`conflict: unable to delete ${image.Id.slice(7, 19)} \\(must be forced\\) - image is referenced in multiple repositories`), 'DELETE', `/images/${image.Id.slice(7, 19)}`);
+  await refused(409, /conflict: unable to delete \S+ \(cannot be forced\) - image has dependent child images/, 'DELETE', `/images/${registry.image.id}?force=1`);
+  assert.deepEqual(await remove('two:c'), [{ Untagged: 'two:c' }]);
+  const last = await remove(image.Id);
+  assert.deepEqual(last.slice(0, 2), [{ Untagged: 'one:a' }, { Deleted: image.Id }]);
+  assert.equal(last.length, 2 + image.RootFS.Layers.length - registry.image.layers.length);
+  const seen = await dockerOk(engine, ['events', '--since', String(since), '--until', String(Math.ceil(Date.now() / 1000) + 1), '--filter', 'type=image', '--format', '{{.Action}} {{.Actor.Attributes.name}}']);
+  // The original tells of a tag with the name, of an untag with the ID.
+  assert.deepEqual(seen.split('\n').slice(-7), ['tag one:a', 'tag one:b', 'tag two:c', `untag ${image.Id}`, `untag ${image.Id}`, `untag ${image.Id}`, `delete ${image.Id}`]);
+});
+
+test('images of containers are kept, or only untagged', async () => {
+  await dockerOk(engine, ['tag', registry.reference, 'used:1']);
+  const container = await dockerOk(engine, ['create', 'used:1']);
+  const short = registry.image.id.slice(7, 19);
+  await refused(409, new RegExp(`conflict: unable to delete ${short} \\(must be forced\\)`), 'DELETE', `/images/${registry.image.id}`);
+  assert.deepEqual(await callJson(engine.socketPath, 'DELETE', '/images/used:1'), [{ Untagged: 'used:1' }]);
+  await refused(409, new RegExp(`conflict: unable to remove repository reference "${registry.reference}" \\(must force\\) - container ${container.slice(0, 12)} is using its referenced image ${short}`), 'DELETE', `/images/${registry.reference}`);
+  await dockerOk(engine, ['rm', container]);
+  await refused(404, /No such image: used:1/, 'DELETE', '/images/used:1');
+});
+
+test('before and since, and what an image shares', async () => {
+  const container = await dockerOk(engine, ['create', registry.reference, 'sh']);
+  await dockerOk(engine, ['commit', container, 'newer:1']);
+  const ids = async (query: string): Promise<unknown[]> => (await get<Json[]>(`/images/json?${query}`)).map(({ Id }) => Id);
+  const { Id } = await get<{ Id: string }>('/images/newer:1/json');
+  assert.deepEqual(await ids(filters({ before: ['newer:1'] })), [registry.image.id]);
+  assert.deepEqual(await ids(filters({ since: [registry.reference] })), [Id]);
+  assert.deepEqual(await ids(filters({ reference: ['newer'] })), [Id]);
+  assert.deepEqual(await ids(filters({ label: ['flavour=plain'], reference: ['newer:*'] })), [Id]);
+  if (!isOriginal) {
+    const shared = await get<{ Id: string; SharedSize: number; Size: number }[]>('/v1.49/images/json?shared-size=1');
+    const base = shared.find((one) => one.Id === registry.image.id);
+    assert.ok(base);
+    assert.equal(base.SharedSize, base.Size);
+    assert.equal(shared.find((one) => one.Id === Id)?.SharedSize, base.Size);
+  }
+  await dockerOk(engine, ['rm', container]);
+  await dockerOk(engine, ['rmi', 'newer:1']);
+});
+
+test('an import from a URL, compressed in any way', { skip: isOriginal }, async () => {
+  const archive = tarOf(busyboxEntries());
+  const bodies: Readonly<Record<string, Buffer>> = { '/a.tar': archive, '/a.tar.xz': execFileSync('xz', ['-1c'], { input: archive }), '/a.tar.bz2': execFileSync('bzip2', ['-1c'], { input: archive }) };
+  const server = createServer((request, response) => {
+    const body = bodies[request.url ?? ''];
+    response.writeHead(body ? 200 : 404).end(body);
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  try {
+    const ids = new Set<unknown>();
+    for (const path of Object.keys(bodies)) {
+      await dockerOk(engine, ['import', '--change', 'CMD ["true"]', '--platform', 'linux/amd64', `${url}${path}`, 'from-url:1']);
+      const { RootFS, Comment } = await get<{ RootFS: { Layers: string[] }; Comment: string }>('/images/from-url:1/json');
+      ids.add(RootFS.Layers[0]);
+      assert.equal(Comment, `Imported from ${url}${path}`);
+      await dockerOk(engine, ['rmi', 'from-url:1']);
+    }
+    assert.equal(ids.size, 1);
+    await refused(400, /404/, 'POST', `/images/create?fromSrc=${encodeURIComponent(`${url}/nothing`)}&repo=x`);
+  } finally {
+    server.close();
+  }
 });

@@ -32,6 +32,7 @@ export interface ImageConfigDocument {
   architecture: string;
   os: string;
   variant?: string;
+  'os.version'?: string;
   created?: string;
   author?: string;
   config?: ImageRuntimeConfig;

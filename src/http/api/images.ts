@@ -89,7 +89,7 @@ function configJson(config: ImageRuntimeConfig): Readonly<Record<string, unknown
 const ZERO_TIME = '0001-01-01T00:00:00Z';
 
 /** GET /images/{name}/json. */
-export function inspectJson(image: Image, driver: string, atLeast: AtLeast): Readonly<Record<string, unknown>> {
+export function inspectJson(image: Image, graphDriver: { readonly Name: string; readonly Data: Readonly<Record<string, string>> | null }, atLeast: AtLeast): Readonly<Record<string, unknown>> {
   const { config } = image;
   const created = config.created ?? (atLeast(1, 44) ? undefined : ZERO_TIME);
   const runtime = configJson(config.config ?? {});
@@ -107,9 +107,10 @@ export function inspectJson(image: Image, driver: string, atLeast: AtLeast): Rea
     Architecture: config.architecture,
     ...(config.variant ? { Variant: config.variant } : {}),
     Os: config.os,
+    ...(config['os.version'] ? { OsVersion: config['os.version'] } : {}),
     Size: image.sizeBytes,
     ...(atLeast(1, 44) ? {} : { VirtualSize: image.sizeBytes }),
-    GraphDriver: { Data: null, Name: driver },
+    GraphDriver: graphDriver,
     RootFS: { Type: 'layers', Layers: config.rootfs.diff_ids },
     Metadata: { LastTagTime: image.lastTagTime ?? ZERO_TIME },
   };

@@ -83,7 +83,7 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       }
       const image = images.resolve(x.param('name'));
       if (platform !== '' && x.atLeast(1, 49)) requirePlatform(image, platformObject(platform), x.param('name'));
-      x.sendJson(200, inspectJson(image, layers.driver, (major, minor) => x.atLeast(major, minor)));
+      x.sendJson(200, inspectJson(image, { Name: layers.driver, Data: image.topLayer ? layers.layerData(image.topLayer) : null }, (major, minor) => x.atLeast(major, minor)));
     }),
 
     route('GET', '/images/{name...}/history', (x) => {
