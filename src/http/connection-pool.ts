@@ -1,26 +1,45 @@
 /** Serves accepted connections: decides who reads them, and keeps what served ended ones for the next. */
 import { closeFd, onceReadable, peekSocket } from '../sys/fd.js';
+import { startCounting, unsentBytes } from '../sys/socket-progress.js';
 import type { Gate } from './gate.js';
 import { readHijackRequest, serveHijackRequest } from './hijack-request.js';
 import { peerOf, type Peer } from './peer.js';
-import { UwsConnection, type ConnectionServices } from './uws-connection.js';
+import { UwsConnection, type ConnectionOwner, type ConnectionServices } from './uws-connection.js';
 
 /** Heads that hijack are far smaller. */
 const PEEK_BYTES = 8192;
+
+/** Apps are made freely up to this number (of 27 KB each); beyond it idle connections give theirs up when they can. */
+const MANY_APPS = 1024;
+
+const HEAD_END = '\r\n\r\n';
 
 export class ConnectionPool {
   readonly #services: ConnectionServices;
   /** Their Apps cannot be given back to the system, so they are used again. */
   readonly #free: UwsConnection[] = [];
+  /** Between requests, the longest idle first, and as far as is known without anything in the library's buffers. */
+  readonly #parkable = new Set<UwsConnection>();
+  #apps = 0;
+  readonly #owner: ConnectionOwner;
   readonly #peeked = Buffer.alloc(PEEK_BYTES);
 
   constructor(services: ConnectionServices) {
     this.#services = services;
+    this.#owner = {
+      isCrowded: () => this.#apps >= MANY_APPS,
+      parkable: (connection) => this.#parkable.add(connection),
+      busy: (connection) => this.#parkable.delete(connection),
+      ended: (connection) => {
+        this.#parkable.delete(connection);
+        this.#free.push(connection);
+      },
+    };
   }
 
   /**
-   * Serves a connected socket, whose descriptor is given away. Until its first bytes arrive it costs no more than the
-   * descriptor. @param peer who is behind the socket when that is not its other end, as with TLS.
+   * Serves a connected socket, whose descriptor is given away. Until its first bytes arrive it costs little more than
+   * the descriptor. @param peer who is behind the socket when that is not its other end, as with TLS.
    */
   serve(fd: number, gate: Gate, peer?: Peer): void {
     if (this.#serveReceived(fd, gate, peer)) return;
@@ -46,7 +65,7 @@ export class ConnectionPool {
       if (count === undefined) return false;
       const hijack = readHijackRequest(this.#peeked.subarray(0, count), this.#services.router, gate, () => peer ?? peerOf(fd));
       if (count === 0) closeFd(fd);
-      else if (hijack === undefined) this.#adopt(fd, gate, peer);
+      else if (hijack === undefined) this.#app().adopt(fd, gate, peer, this.#countRequest(fd, count));
       else serveHijackRequest(this.#services, gate, fd, peer ?? peerOf(fd), hijack);
     } catch (err) {
       this.#services.logger.warn({ err }, 'a connection could not be served');
@@ -55,8 +74,30 @@ export class ConnectionPool {
     return true;
   }
 
-  #adopt(fd: number, gate: Gate, peer: Peer | undefined): void {
-    const connection = this.#free.pop() ?? new UwsConnection(this.#services, (ended) => this.#free.push(ended));
-    connection.adopt(fd, gate, peer);
+  /**
+   * Length of what has been received when that is exactly one request without a body, and when what the library reads
+   * is counted from now on; otherwise 0.
+   */
+  #countRequest(fd: number, count: number): number {
+    const isOneHead = count < PEEK_BYTES && this.#peeked.subarray(0, count).indexOf(HEAD_END) === count - HEAD_END.length;
+    return isOneHead && unsentBytes(fd) === 0 && startCounting(fd) ? count : 0;
+  }
+
+  /** One to serve a connection with: an unused one, one that an idle connection can do without, or a new one. */
+  #app(): UwsConnection {
+    const unused = this.#free.pop();
+    if (unused !== undefined) return unused;
+    if (this.#owner.isCrowded()) {
+      for (const connection of this.#parkable) {
+        this.#parkable.delete(connection);
+        const parked = connection.park();
+        if (parked === undefined) continue;
+        this.serve(parked.fd, parked.gate, parked.peer);
+        const freed = this.#free.pop();
+        if (freed !== undefined) return freed;
+      }
+    }
+    this.#apps++;
+    return new UwsConnection(this.#services, this.#owner);
   }
 }

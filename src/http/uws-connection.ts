@@ -4,6 +4,7 @@
  */
 import type { Socket } from 'node:net';
 import { duplicateFd } from '../sys/fd.js';
+import { countedBytes, stopCounting } from '../sys/socket-progress.js';
 import type { Gate } from './gate.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import { MAX_HIJACK_BODY_BYTES, rawSocket, runOnRawSocket } from './hijack-request.js';
@@ -26,9 +27,31 @@ export interface ConnectionServices extends ExchangeServices {
   readonly router: Router;
 }
 
+/** Who hands out connections. */
+export interface ConnectionOwner {
+  /** There are so many connections that `park` is worth some work at each request. */
+  isCrowded(): boolean;
+  /** It has answered all that was read, and `park` may succeed until `busy`. */
+  parkable(connection: UwsConnection): void;
+  /** A further request has arrived. */
+  busy(connection: UwsConnection): void;
+  /** The connection is over; this object can serve another one. */
+  ended(connection: UwsConnection): void;
+}
+
+/** A connection between requests that nobody reads from. */
+export interface ParkedConnection {
+  readonly fd: number;
+  readonly gate: Gate;
+  readonly peer: Peer | undefined;
+}
+
+/** A reply up to this size fits into any send buffer that is empty. */
+const SMALL_REPLY_BYTES = 8 * 1024;
+
 export class UwsConnection implements Transport {
   readonly #services: ConnectionServices;
-  readonly #release: (connection: UwsConnection) => void;
+  readonly #owner: ConnectionOwner;
   readonly #app: UwsApp;
   #gate: Gate | undefined;
   #fd = -1;
@@ -44,11 +67,13 @@ export class UwsConnection implements Transport {
   #uploading = false;
   /** Where the next request begins is not known any more; the library would go on with what it has received. */
   #isUnreadable = false;
+  /** Length of all requests so far, 0 when that is not known. */
+  #requestBytes = 0;
+  #isParkable = false;
 
-  /** @param release called when the connection has ended and this object can serve another one. */
-  constructor(services: ConnectionServices, release: (connection: UwsConnection) => void) {
+  constructor(services: ConnectionServices, owner: ConnectionOwner) {
     this.#services = services;
-    this.#release = release;
+    this.#owner = owner;
     this.#app = createUwsApp();
     // Clients that stall while they read a reply are not cut off: only their own connection waits.
     this.#app.setResponseTimeout(0).setIdleTimeout(IDLE_S);
@@ -67,14 +92,33 @@ export class UwsConnection implements Transport {
     return (this.#peer ??= peerOf(this.#fd));
   }
 
-  /** Serves a connected socket. The descriptor is given away unless this throws. @param peer as `ConnectionPool.serve`. */
-  adopt(fd: number, gate: Gate, peer: Peer | undefined): void {
+  /**
+   * Serves a connected socket. The descriptor is given away unless this throws. @param peer as `ConnectionPool.serve`.
+   * @param requestBytes length of the first request, when nothing else has arrived and bytes are counted; otherwise 0.
+   */
+  adopt(fd: number, gate: Gate, peer: Peer | undefined, requestBytes: number): void {
     this.#app.adoptSocket(fd);
     this.#fd = fd;
     this.#peer = peer;
     this.#isUnreadable = false;
     this.#gate = gate;
+    this.#requestBytes = requestBytes;
     gate.connections.add(this);
+  }
+
+  /**
+   * Takes an idle connection back from the library, which has read all of its requests and not a byte more.
+   * Undefined when it has: then it goes on as it is.
+   */
+  park(): ParkedConnection | undefined {
+    const gate = this.#gate;
+    if (gate === undefined || this.#res !== undefined || countedBytes(this.#fd) !== this.#requestBytes) return undefined;
+    const fd = duplicateFd(this.#fd);
+    stopCounting(fd);
+    const parked = { fd, gate, peer: this.#peer };
+    // Closes the library's descriptor only: nothing is sent and the connection lives on in the duplicate.
+    this.#app.close();
+    return parked;
   }
 
   reply(head: ReplyHead, body: string | Uint8Array | undefined): void {
@@ -137,6 +181,11 @@ export class UwsConnection implements Transport {
     const method = req.getCaseSensitiveMethod();
     const found = gate.resolve(this.#services.router, method, req.getUrl());
     const objection = gate.objection(req, () => this.peer);
+    if (this.#isParkable) {
+      this.#isParkable = false;
+      this.#requestBytes = this.#owner.isCrowded() ? this.#recount(req) : 0;
+      this.#owner.busy(this);
+    }
     this.#res = res;
     this.#isHead = method === 'HEAD';
     this.#inCallback = true;
@@ -239,6 +288,30 @@ export class UwsConnection implements Transport {
     else if (body === undefined) res.endWithoutBody(0, closing);
     else if (this.#isHead) res.endWithoutBody(Buffer.byteLength(body), closing);
     else res.end(body, closing);
+    if (this.#requestBytes > 0 && closing !== true) this.#offer(body);
+  }
+
+  /**
+   * Length of all requests with a further one, 0 when it has a body or when more or less than it has been read: headers
+   * are counted as every usual client writes them.
+   */
+  #recount(req: HttpRequest): number {
+    const query = req.getQuery();
+    let length = `${req.getCaseSensitiveMethod()} ${req.getUrl()}${query === undefined || query === '' ? '' : `?${query}`} HTTP/1.1\r\n\r\n`.length;
+    req.forEach((name, value) => (length += name.length + value.length + ': \r\n'.length));
+    const hasBody = req.getHeader('content-length') !== '' || req.getHeader('transfer-encoding') !== '';
+    const total = this.#requestBytes + length;
+    return !hasBody && countedBytes(this.#fd) === total ? total : 0;
+  }
+
+  /** After a reply: what is small has left the library's buffers. */
+  #offer(body: string | Uint8Array | undefined): void {
+    if (body !== undefined && body.length > SMALL_REPLY_BYTES) {
+      this.#requestBytes = 0;
+      return;
+    }
+    this.#isParkable = true;
+    this.#owner.parkable(this);
   }
 
   /** Before the last bytes of a reply, after which `res` is no longer valid. */
@@ -266,7 +339,9 @@ export class UwsConnection implements Transport {
     this.#gate?.connections.delete(this);
     this.#gate = undefined;
     this.#fd = -1;
-    this.#release(this);
+    this.#requestBytes = 0;
+    this.#isParkable = false;
+    this.#owner.ended(this);
     if (stream !== undefined) stream.gone();
     else exchange?.settle(true);
   }
