@@ -26,6 +26,7 @@ import type { StreamOwner, Transport } from './transport.js';
 const MAX_JSON_BYTES = 16 * 1024 * 1024;
 
 const RAW_STREAM = 'application/vnd.docker.raw-stream';
+const RETRY: Headers = Object.freeze({ 'Retry-After': '1' });
 
 /** What the exchanges of one front share. */
 export interface ExchangeServices {
@@ -360,7 +361,7 @@ export class HttpExchange implements Exchange {
     if (status >= 500 || this.#phase !== 'open') this.#log(error, 'request failed');
     if (this.#phase !== 'open') this.abort();
     else if (status === 304) this.sendEmpty(status);
-    else this.sendRenderedJson(status, errorBody(error));
+    else this.sendRenderedJson(status, errorBody(error), isEngineError(error) && error.code === 'OVERLOADED' ? RETRY : undefined);
   }
 
   #log(error: unknown, message: string): void {

@@ -1,12 +1,17 @@
 /** The body of a request between the parser that pushes it and the handler that reads it, if any does. */
 import { Readable } from 'node:stream';
-import { cancelled, invalid, type EngineError } from '../errors/engine-error.js';
+import { cancelled, invalid, unavailable, type EngineError } from '../errors/engine-error.js';
 
 /** Whoever receives the bytes: stops and goes on reading from the client. */
 export interface BodySource {
   pause(): void;
   resume(): void;
 }
+
+/** All bodies that are being collected, so that many clients with large ones do not fill the memory. */
+const MAX_COLLECTING_BYTES = 256 * 1024 * 1024;
+
+let collectingBytes = 0;
 
 export class RequestBody {
   readonly #source: BodySource;
@@ -54,20 +59,38 @@ export class RequestBody {
     this.#onEnd?.(this.#failure);
   }
 
-  /** The whole body. @throws EngineError invalid above the limit, cancelled when the client went away. */
-  collect(limitBytes: number): Promise<Buffer> {
-    return new Promise((resolve, reject) => {
-      const chunks: Buffer[] = [];
-      let size = 0;
-      this.#read(
-        (chunk) => {
-          size += chunk.length;
-          if (size <= limitBytes) chunks.push(chunk);
-          else reject(invalid(`request body is larger than ${limitBytes} bytes`, { code: 'BODY_TOO_LARGE' }));
-        },
-        (failure) => (failure === undefined ? resolve(Buffer.concat(chunks)) : reject(failure)),
-      );
-    });
+  /**
+   * The whole body.
+   * @throws EngineError invalid above the limit, cancelled when the client went away, unavailable (code OVERLOADED) when
+   *   too much is being collected for others.
+   */
+  async collect(limitBytes: number): Promise<Buffer> {
+    // Undefined once the body is refused: what still comes is read and forgotten.
+    let chunks: Buffer[] | undefined = [];
+    let size = 0;
+    let booked = 0;
+    try {
+      return await new Promise((resolve, reject) => {
+        const refuse = (error: EngineError): void => {
+          chunks = undefined;
+          reject(error);
+        };
+        this.#read(
+          (chunk) => {
+            if (chunks === undefined) return;
+            size += chunk.length;
+            if (size > limitBytes) return refuse(invalid(`request body is larger than ${limitBytes} bytes`, { code: 'BODY_TOO_LARGE' }));
+            if (collectingBytes + chunk.length > MAX_COLLECTING_BYTES) return refuse(unavailable('too many request bodies are being received', { code: 'OVERLOADED' }));
+            collectingBytes += chunk.length;
+            booked += chunk.length;
+            chunks.push(chunk);
+          },
+          (failure) => (failure === undefined ? resolve(Buffer.concat(chunks ?? [])) : reject(failure)),
+        );
+      });
+    } finally {
+      collectingBytes -= booked;
+    }
   }
 
   /** The body with backpressure up to the client. */

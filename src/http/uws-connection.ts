@@ -186,6 +186,7 @@ export class UwsConnection implements Transport {
       this.#requestBytes = this.#owner.isCrowded() ? this.#recount(req) : 0;
       this.#owner.busy(this);
     }
+    if (this.#requestBytes > 0 && hasBody(req)) this.#requestBytes = 0;
     this.#res = res;
     this.#isHead = method === 'HEAD';
     this.#inCallback = true;
@@ -292,16 +293,15 @@ export class UwsConnection implements Transport {
   }
 
   /**
-   * Length of all requests with a further one, 0 when it has a body or when more or less than it has been read: headers
-   * are counted as every usual client writes them.
+   * Length of all requests with a further one, 0 when more or less has been read: headers are counted as every usual
+   * client writes them.
    */
   #recount(req: HttpRequest): number {
     const query = req.getQuery();
     let length = `${req.getCaseSensitiveMethod()} ${req.getUrl()}${query === undefined || query === '' ? '' : `?${query}`} HTTP/1.1\r\n\r\n`.length;
     req.forEach((name, value) => (length += name.length + value.length + ': \r\n'.length));
-    const hasBody = req.getHeader('content-length') !== '' || req.getHeader('transfer-encoding') !== '';
     const total = this.#requestBytes + length;
-    return !hasBody && countedBytes(this.#fd) === total ? total : 0;
+    return countedBytes(this.#fd) === total ? total : 0;
   }
 
   /** After a reply: what is small has left the library's buffers. */
@@ -359,6 +359,11 @@ function isKnownFraming(req: HttpRequest): boolean {
   let count = 0;
   req.forEach((name) => void (count += name === 'transfer-encoding' || name === 'content-length' ? 1 : 0));
   return count === 1 && (encoding === '' || encoding.toLowerCase() === 'chunked');
+}
+
+function hasBody(req: HttpRequest): boolean {
+  const length = req.getHeader('content-length');
+  return (length !== '' && length !== '0') || req.getHeader('transfer-encoding') !== '';
 }
 
 function writeHead(res: HttpResponse, head: ReplyHead): void {
