@@ -203,8 +203,8 @@ export function withOldAliases(record: ContainerRecord): ContainerRecord {
 
 /** GET /containers/{id}/json as JSON text. */
 export function inspectJson(record: ContainerRecord, context: ViewContext, size?: { rw: number; rootFs: number }): string {
-  // Execs come and go without a new record: what has some is rendered anew.
-  if (size || context.execIds(record.id).length > 0) return JSON.stringify(inspectObject(record, context, size));
+  // Execs and lost lines come without a new record: what has some is rendered anew.
+  if (size || context.execIds(record.id).length > 0 || context.droppedLines(record.id) > 0) return JSON.stringify(inspectObject(record, context, size));
   let text = inspected.get(record);
   if (text === undefined) inspected.set(record, (text = JSON.stringify(inspectObject(record, context))));
   return text;

@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ContainerLog } from '../../ports/logs.js';
@@ -13,8 +16,11 @@ function chunkOf(first: number, count: number): Buffer {
   return Buffer.from(Array.from({ length: count }, (_, i) => `${String(first + i).padStart(8, '0')} ${'x'.repeat(LINE_BYTES - 10)}\n`).join(''));
 }
 
-/** A server that can be told not to read, and to go away and come back on the same port. */
-async function server(t: TestContext) {
+/** A server that can be told not to read, and to go away and come back at the same address. */
+async function server(t: TestContext, network: 'unix' | 'tcp' = 'unix') {
+  const dir = await mkdtemp(join(tmpdir(), 'remote-'));
+  t.after(() => rm(dir, { recursive: true, force: true }));
+  const path = join(dir, 'socket');
   let received = '';
   let isStalled = false;
   let port = 0;
@@ -22,14 +28,14 @@ async function server(t: TestContext) {
   const make = () =>
     createServer((socket) => {
       sockets.add(socket);
-      socket.setEncoding('latin1').on('data', (text: string) => (received += text)).on('error', () => undefined);
+      socket.setEncoding('latin1').on('data', (text: string) => (received += text)).on('error', () => undefined).once('close', () => sockets.delete(socket));
       if (isStalled) socket.pause();
     });
   let listening = make();
   const listen = async (): Promise<void> => {
-    listening = make().listen(port, '127.0.0.1');
+    listening = network === 'unix' ? make().listen(path) : make().listen(port, '127.0.0.1');
     await once(listening, 'listening');
-    port = (listening.address() as AddressInfo).port;
+    if (network === 'tcp') port = (listening.address() as AddressInfo).port;
   };
   const leave = async (): Promise<void> => {
     const closed = once(listening, 'close');
@@ -42,7 +48,7 @@ async function server(t: TestContext) {
   await listen();
   t.after(() => (listening.listening ? leave() : undefined));
   return {
-    address: () => `tcp://127.0.0.1:${port}`,
+    address: () => (network === 'unix' ? `unix://${path}` : `tcp://127.0.0.1:${port}`),
     numbers: () => [...received.matchAll(/ (\d{8}) x+\n/g)].map(([, text]) => Number(text)),
     stall: () => (isStalled = true),
     resume() {
@@ -154,7 +160,7 @@ test('a server that restarts loses nothing that was printed meanwhile', async (t
 });
 
 test('a server that is gone costs lines and not the container its time; it is used again when it is back', async (t) => {
-  const remote = await server(t);
+  const remote = await server(t, 'tcp');
   const { open, seen } = await logFixture(t, 'gelf');
   const log = await open({ options: { 'gelf-address': remote.address(), 'gelf-tcp-max-reconnect': '0' } });
   await remote.leave();
