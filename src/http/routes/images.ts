@@ -83,7 +83,9 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       }
       const image = images.resolve(x.param('name'));
       if (platform !== '' && x.atLeast(1, 49)) requirePlatform(image, platformObject(platform), x.param('name'));
-      x.sendJson(200, inspectJson(image, { Name: layers.driver, Data: image.topLayer ? layers.layerData(image.topLayer) : null }, (major, minor) => x.atLeast(major, minor)));
+      // It speaks the newest version that it is offered, but cannot recreate a container without what went with 1.45.
+      const isCompose1 = x.header('user-agent')?.startsWith('docker-compose/1.') === true;
+      x.sendJson(200, inspectJson(image, { Name: layers.driver, Data: image.topLayer ? layers.layerData(image.topLayer) : null }, (major, minor) => x.atLeast(major, minor) && !isCompose1));
     }),
 
     route('GET', '/images/{name...}/history', (x) => {
