@@ -5,8 +5,11 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { internal } from '../errors/engine-error.js';
 import type { Archives, ContainerView, PathStat, WriteOptions } from '../ports/archives.js';
 import { createWorkerPool } from '../workers/pool.js';
+import { bufferDied } from '../workers/young-collector.js';
 import { portStream } from './port-stream.js';
 import { Credit } from './tasks/credit.js';
+
+const BATCH_BYTES = 256 * 1024;
 
 /** Threads of their own: a copy lasts as long as its client likes, and the files of a container may be slow ones. */
 const THREADS = 4;
@@ -73,15 +76,29 @@ function follow(near: MessagePort, task: Promise<void>): { tar: Readable; ended:
   return { tar, ended };
 }
 
-/** Sends what the source gives, then null, as fast as it is taken. The first chunk is wanted already. */
+/**
+ * Sends what the source gives, then null, as fast as it is taken. Clients send small pieces, and a message to another
+ * thread costs more than they do: they go in batches. The first batch is wanted already.
+ */
 async function send(source: Readable, port: MessagePort, wanted: Credit): Promise<void> {
+  let batch: Buffer[] = [];
+  let bytes = 0;
   let isWanted = true;
-  for await (const chunk of source as AsyncIterable<Buffer>) {
-    if (!isWanted && !(await wanted.take())) return;
+  const flush = async (): Promise<boolean> => {
+    if (!isWanted && !(await wanted.take())) return false;
     isWanted = false;
     // A piece of memory that others share is copied, not given away.
-    const isWhole = chunk.length === chunk.buffer.byteLength;
-    port.postMessage(chunk, isWhole ? [chunk.buffer as ArrayBuffer] : []);
+    const whole = batch.filter((chunk) => chunk.length === chunk.buffer.byteLength);
+    port.postMessage(batch, whole.map((chunk) => chunk.buffer as ArrayBuffer));
+    bufferDied(bytes);
+    batch = [];
+    bytes = 0;
+    return true;
+  };
+  for await (const chunk of source as AsyncIterable<Buffer>) {
+    batch.push(chunk);
+    bytes += chunk.length;
+    if (bytes >= BATCH_BYTES && !(await flush())) return;
   }
-  port.postMessage(null, []);
+  if (await flush()) port.postMessage(null, []);
 }

@@ -1,6 +1,7 @@
 /** A stream whose bytes a worker task makes, which waits while nobody reads. */
 import { Readable } from 'node:stream';
 import type { MessagePort } from 'node:worker_threads';
+import { bufferDied } from '../workers/young-collector.js';
 
 /** Chunks on their way at once. */
 const WINDOW = 4;
@@ -28,6 +29,7 @@ export function portStream(near: MessagePort): Readable {
       return;
     }
     credit++;
+    bufferDied(chunk.byteLength);
     stream.push(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
   });
   return stream;

@@ -15,16 +15,16 @@ export interface CopyInInput {
   readonly view: ContainerView;
   readonly path: string;
   readonly options: WriteOptions;
-  /** Brings chunks (Uint8Array), then null; one chunk for each message that is sent to it. */
+  /** Brings batches of chunks (Uint8Array[]), then null; one batch for each message that is sent to it. */
   readonly port: MessagePort;
 }
 
-/** Chunks on their way at once. */
+/** Batches on their way at once. */
 const WINDOW = 4;
 
 /** @throws EngineError cancelled when the port is closed before the end of the tar. */
 export async function copyIn({ view, path, options, port }: CopyInInput): Promise<void> {
-  const chunks = receive(port);
+  const batches = receive(port);
   const work = withView(view, async (rootFd) => {
     const directory = openDirectory(rootFd, toBytePath(path));
     checkWritable(view, toText(directory));
@@ -32,9 +32,11 @@ export async function copyIn({ view, path, options, port }: CopyInInput): Promis
     const decompressor = createDecompressor((chunk) => extractor.write(chunk));
     for (let count = 0; count < WINDOW; count++) port.postMessage(0, []);
     try {
-      for await (const chunk of chunks) {
-        await decompressor.write(chunk);
-        bufferDied(chunk.length);
+      for await (const batch of batches) {
+        for (const chunk of batch) {
+          await decompressor.write(chunk);
+          bufferDied(chunk.length);
+        }
         port.postMessage(0, []);
       }
       await decompressor.end();
@@ -66,12 +68,12 @@ function checkWritable({ mounts, tmpfs, procFd, isRootReadOnly }: ContainerView,
   if (!mount && isRootReadOnly) throw invalid('container rootfs is marked read-only', { code: 'READ_ONLY' });
 }
 
-async function* receive(port: MessagePort): AsyncGenerator<Buffer> {
-  const queue: (Buffer | null)[] = [];
+async function* receive(port: MessagePort): AsyncGenerator<readonly Buffer[]> {
+  const queue: (readonly Buffer[] | null)[] = [];
   let isClosed = false;
   let wake: (() => void) | undefined;
-  port.on('message', (chunk: Uint8Array | null) => {
-    queue.push(chunk && Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
+  port.on('message', (batch: readonly Uint8Array[] | null) => {
+    queue.push(batch && batch.map((chunk) => Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)));
     wake?.();
   });
   port.on('close', () => {
@@ -79,10 +81,10 @@ async function* receive(port: MessagePort): AsyncGenerator<Buffer> {
     wake?.();
   });
   for (;;) {
-    const chunk = queue.shift();
-    if (chunk === null) return;
-    if (chunk !== undefined) {
-      yield chunk;
+    const batch = queue.shift();
+    if (batch === null) return;
+    if (batch !== undefined) {
+      yield batch;
       continue;
     }
     if (isClosed) throw cancelled('the archive was not sent to its end');
