@@ -102,7 +102,7 @@ function ask(target: string, options: ConnectionOptions, to = port): Promise<Ans
     socket.setEncoding('utf8').on('data', (data: string) => (text += data));
     socket.on('error', () => undefined);
     socket.on('close', () => resolve({ text, protocol, alpn: socket.alpnProtocol }));
-    socket.write(`${target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+    socket.write(`${target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
     socket.setTimeout(10_000, () => socket.destroy(new Error('no answer')));
   });
 }
