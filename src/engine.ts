@@ -57,6 +57,7 @@ import { volumeRoutes } from './http/routes/volumes.js';
 import { statsRoutes } from './http/routes/stats.js';
 import { systemRoutes } from './http/routes/system.js';
 import { messageOf } from './errors/engine-error.js';
+import { invalid } from './errors/engine-error.js';
 import { importImage } from './images/import.js';
 import { FileImageStore } from './images/store.js';
 import { checkDataRoot } from './inventory/fsck.js';
@@ -203,7 +204,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     runtimeFor: ({ hostConfig }) => settings.runtimeChoice(hostConfig.Runtime),
     cgroupsPathFor: ({ id, hostConfig }) =>
       cgroupsPathFor({ driver: settings.cgroupDriver, parent: hostConfig.CgroupParent || config.cgroupParent, id, ownCgroup: facts.cgroup.own }),
-    initPathFor: ({ hostConfig }) => ((hostConfig.Init ?? config.init) ? settings.initPath : undefined),
+    initPathFor: ({ hostConfig }) => ((hostConfig.Init ?? config.init) ? installedInit(settings.initPath) : undefined),
     writeFiles: (record) =>
       writeContainerFiles(
         {
@@ -511,6 +512,12 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   pulls.pulls.connect(sendTo('pulls'));
   pushes.connect(sendTo('pushes'));
   return { ended, addresses: () => listeners.addresses, stop: () => root.send({ type: 'engine.stop' }) };
+}
+
+/** @throws EngineError invalid when there is none. */
+function installedInit(path: string): string {
+  if (path === '') throw invalid('no init process: exec: "docker-init": executable file not found in $PATH; install tini or set init-path', { code: 'NO_INIT' });
+  return path;
 }
 
 /** The daemon's identity: made once, kept with its data. */

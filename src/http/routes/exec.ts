@@ -42,7 +42,7 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
   return [
     route('POST', '/containers/{name...}/exec', async (x) => {
       const body = createBody.decode(await x.json<unknown>(), '');
-      parseDetachKeys(body.DetachKeys, (text) => invalid(`Invalid escape keys (${text}) provided`));
+      detachKeys(body.DetachKeys);
       const container = containers.find(x.param('name'));
       requireRunning(container, x.param('name'));
       const record = execs.create(container, { ...body, ConsoleSize: x.atLeast(1, 42) ? pair(body.ConsoleSize) : null });
@@ -71,7 +71,7 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
       x.sendEmpty(200);
       return;
     }
-    const keys = parseDetachKeys(record.config.DetachKeys, (text) => invalid(`Invalid escape keys (${text}) provided`));
+    const keys = detachKeys(record.config.DetachKeys);
     // The client that reads says whether it takes the output as it is; it may not be the one that made the exec.
     const isRaw = body.Tty;
     const socket = await x.hijack({ contentType: streamType(x, isRaw), commonHeaders: true });
@@ -108,6 +108,10 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
   }
 }
 
+function detachKeys(text: string): Buffer {
+  return parseDetachKeys(text, (bad) => invalid(`Invalid escape keys (${bad}) provided`));
+}
+
 function pair(values: readonly number[] | null): readonly [number, number] | null {
   return values && values.length >= 2 ? [values[0] ?? 0, values[1] ?? 0] : null;
 }
@@ -129,7 +133,7 @@ function execView(record: ExecRecord): unknown {
     OpenStdout: config.AttachStdout,
     CanRemove: record.exitCode !== null,
     ContainerID: record.containerId,
-    DetachKeys: Buffer.from(config.DetachKeys).toString('base64'),
+    DetachKeys: config.DetachKeys === '' ? '' : detachKeys(config.DetachKeys).toString('base64'),
     Pid: record.pid,
   };
 }
