@@ -98,6 +98,8 @@ export interface Config {
   readonly logOpts: Readonly<Record<string, string>>;
 
   readonly registryMirrors: readonly string[];
+  /** Of other registries, by domain. */
+  readonly registryMirrorsFor: Readonly<Record<string, readonly string[]>>;
   readonly insecureRegistries: readonly string[];
   readonly httpProxy: string;
   readonly httpsProxy: string;

@@ -6,7 +6,7 @@ import type { BuilderGc } from './config.js';
 import { DEFAULT_HOST, parseHost } from './hosts.js';
 import { checkDnsSearch, checkHostPort, checkInsecureRegistry, checkKeyValue, checkLabel, checkMirror, checkProxyUrl } from './item-checks.js';
 import { scopedSockets } from './scoped-sockets.js';
-import { addressPools, builderGc, gatewayIps, networkOptions, runtimes, ulimits } from './structured-types.js';
+import { addressPools, builderGc, gatewayIps, mirrorsByRegistry, networkOptions, runtimes, ulimits } from './structured-types.js';
 import { boolean, bytes, checkCidr, checkIp, integer, list, map, oneOf, seconds, switches, text, type ValueType } from './value-types.js';
 
 export interface Option<T> {
@@ -117,6 +117,7 @@ export const OPTIONS = {
   pidfile: option({ flag: 'pidfile', short: 'p', key: 'pidfile', type: path, default: '/var/run/engine.pid', windows: true, doc: 'File with the process id of the daemon' }),
   rawLogs: option({ flag: 'raw-logs', key: 'raw-logs', type: boolean, default: false, windows: true, doc: 'Full timestamps without colours' }),
   registryMirrors: option({ flag: 'registry-mirror', key: 'registry-mirrors', type: list('list', checkMirror), default: none, reloadable: true, windows: true, doc: 'Preferred registry mirrors' }),
+  registryMirrorsFor: option({ key: 'registry-mirrors-for', type: mirrorsByRegistry, default: {}, reloadable: true, doc: 'Mirrors of registries other than the default one, by host[:port]' }),
   rootless: option({ flag: 'rootless', key: 'rootless', type: boolean, default: false, doc: 'Rootless mode, in a user namespace made by a launcher' }),
   runtimes: option({ flag: 'add-runtime', key: 'runtimes', type: runtimes, default: {}, reloadable: true, doc: 'Register an additional OCI-compatible runtime, name=path' }),
   seccompProfile: option({ flag: 'seccomp-profile', key: 'seccomp-profile', type: path, default: 'builtin', doc: 'Path of the default seccomp profile; "unconfined" disables it' }),

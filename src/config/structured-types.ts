@@ -3,6 +3,7 @@ import { isIP } from 'node:net';
 import { invalid } from '../errors/engine-error.js';
 import type { Ulimit } from '../ports/container.js';
 import type { AddressPool, BuilderGc, RuntimeEntry } from './config.js';
+import { checkMirror } from './item-checks.js';
 import { checkCidr, checkIp, isObject, mapObject, parseBytes, splitPair, type ValueType } from './value-types.js';
 
 const ULIMITS = new Set(['core', 'cpu', 'data', 'fsize', 'locks', 'memlock', 'msgqueue', 'nice', 'nofile', 'nproc', 'rss', 'rtprio', 'rttime', 'sigpending', 'stack']);
@@ -177,6 +178,23 @@ export const networkOptions: ValueType<Readonly<Record<string, Readonly<Record<s
       });
     }),
 };
+
+/** `{"ghcr.io": ["https://mirror"]}`; in the file only. */
+export const mirrorsByRegistry: ValueType<Readonly<Record<string, readonly string[]>>> = {
+  label: '',
+  repeatable: false,
+  schema: { type: 'object', additionalProperties: { type: 'array', items: { type: 'string' } } },
+  fromFlag: () => ({}),
+  fromFile: (value) =>
+    mapObject(value, (mirrors, registry) => {
+      if (!REGISTRY_HOST.test(registry)) throw invalid(`${JSON.stringify(registry)} is not the host[:port] of a registry`);
+      if (/^(index\.)?docker\.io$/.test(registry)) throw invalid(`${registry}: mirrors of the default registry belong into registry-mirrors`);
+      if (!isStrings(mirrors)) throw invalid(`${registry} must be an array of URLs`);
+      return mirrors.map(checkMirror);
+    }),
+};
+
+const REGISTRY_HOST = /^(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?|\[[a-fA-F0-9:]+\])(?::\d{1,5})?$/;
 
 /** One IPv4 and one IPv6 address at most. */
 export const gatewayIps: ValueType<readonly string[]> = {

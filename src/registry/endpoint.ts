@@ -26,6 +26,8 @@ export interface RegistryRules {
   readonly insecure: readonly string[];
   /** Base URLs, for the default registry only. */
   readonly mirrors: readonly string[];
+  /** As `mirrors`, for other registries, by their domain. */
+  readonly mirrorsFor?: Readonly<Record<string, readonly string[]>>;
   /** `/etc/engine/certs.d`: `<host:port>/{*.crt, *.cert, *.key}`. */
   readonly certsDir: string;
 }
@@ -40,12 +42,12 @@ const LOOPBACK = ['127.0.0.0/8', '::1/128'];
 const resolveAddresses: ResolveAddresses = async (host) => (await dnsLookup(host, { all: true })).map(({ address }) => address);
 
 /**
- * The hosts to try for a repository's domain, in order. Mirrors come first and serve the default registry only. Insecure
+ * The hosts to try for a repository's domain, in order. Mirrors come first. Insecure
  * hosts are tried with unverified TLS, then with plain HTTP. Throws `internal` for unreadable certificates.
  */
 export async function hostsFor(domain: string, rules: RegistryRules, resolve: ResolveAddresses = resolveAddresses): Promise<RegistryHost[]> {
-  const mirrors = domain === DEFAULT_DOMAIN ? await Promise.all(rules.mirrors.map((mirror) => mirrorHost(mirror, rules, resolve))) : [];
-  return [...mirrors, await registryOf(domain, rules, resolve)];
+  const mirrors = domain === DEFAULT_DOMAIN ? rules.mirrors : (rules.mirrorsFor?.[domain] ?? []);
+  return [...(await Promise.all(mirrors.map((mirror) => mirrorHost(mirror, rules, resolve)))), await registryOf(domain, rules, resolve)];
 }
 
 /** The registry of a domain itself. Throws `internal` for unreadable certificates. */
@@ -104,6 +106,8 @@ async function tlsFor(host: string, certsDir: string, verify: boolean): Promise<
   const authorities = await Promise.all(names.filter((name) => name.endsWith('.crt')).sort().map(read));
   const certName = names.filter((name) => name.endsWith('.cert')).sort()[0];
   const keyName = certName?.replace(/\.cert$/, '.key');
+  const orphan = names.find((name) => name.endsWith('.key') && !names.includes(name.replace(/\.key$/, '.cert')));
+  if (orphan !== undefined) throw internal(`missing client certificate ${orphan.replace(/\.key$/, '.cert')} for key ${orphan} in ${dir}`);
   if (keyName !== undefined && !names.includes(keyName)) throw internal(`missing key ${keyName} for client certificate ${certName} in ${dir}`);
   return {
     verify,

@@ -9,6 +9,7 @@ import { createSecureContext, rootCertificates, type SecureContext } from 'node:
 import { cancelled } from '../errors/engine-error.js';
 import { factsOf, timedOut, transportError } from './failure.js';
 import { proxyHeaders, proxyOf, TunnelAgent } from './proxy.js';
+import { isSocks, SocksAgent } from './socks.js';
 
 /** How a TLS registry is verified. Plain data, so that it can be sent to a worker. */
 export interface TlsSettings {
@@ -48,6 +49,7 @@ const SYSTEM_BUNDLES = ['/etc/ssl/certs/ca-certificates.crt', '/etc/pki/tls/cert
 
 const httpAgent = new HttpAgent({ keepAlive: true, maxFreeSockets: 8, timeout: IDLE_SOCKET_MS });
 const httpsAgents = new Map<string, HttpsAgent>();
+const socksAgents = new Map<string, SocksAgent>();
 let machineRoots: readonly string[] | undefined;
 
 /** The machine's own trust store, so that operators add a CA in the usual place; else the one compiled into Node. */
@@ -214,8 +216,15 @@ function drained(outgoing: ClientRequest): Promise<void> {
   });
 }
 
+function socksAgentFor(proxy: URL): SocksAgent {
+  let agent = socksAgents.get(proxy.href);
+  if (!agent) socksAgents.set(proxy.href, (agent = new SocksAgent(proxy, { keepAlive: true, maxFreeSockets: 8, timeout: IDLE_SOCKET_MS })));
+  return agent;
+}
+
 /** A plain request is sent to the proxy as it is, with the whole URL as its path. */
 function plainThrough(proxy: URL, url: string, method: string, headers: Record<string, string>): ClientRequest {
+  if (isSocks(proxy)) return httpRequest(url, { method, headers, agent: socksAgentFor(proxy) });
   const all = { ...headers, host: new URL(url).host, ...proxyHeaders(proxy) };
   return proxy.protocol === 'https:' ? httpsRequest(proxy, { method, path: url, headers: all }) : httpRequest(proxy, { method, path: url, headers: all, agent: httpAgent });
 }

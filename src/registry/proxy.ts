@@ -6,6 +6,7 @@ import type { Duplex } from 'node:stream';
 import { connect as tlsConnect, type ConnectionOptions } from 'node:tls';
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
 import { internal } from '../errors/engine-error.js';
+import { connectThroughSocks, isSocks } from './socks.js';
 
 export interface ProxySettings {
   /** URLs, also without scheme; '' for none. */
@@ -81,6 +82,12 @@ export class TunnelAgent extends HttpsAgent {
   override createConnection(options: ConnectionOptions, done: (error: Error | null, socket: Duplex) => void): undefined {
     const target = `${isIP(options.host ?? '') === 6 ? `[${options.host}]` : options.host}:${options.port ?? 443}`;
     const fail = (error: Error): void => done(error, undefined as never);
+    const secure = (socket: Socket): void =>
+      done(null, tlsConnect({ ...options, socket, servername: options.servername ?? (isIP(options.host ?? '') === 0 ? (options.host ?? '') : '') }));
+    if (isSocks(this.proxy)) {
+      connectThroughSocks(this.proxy, options.host ?? '', options.port ?? 443).then(secure, fail);
+      return undefined;
+    }
     const ask = this.proxy.protocol === 'https:' ? httpsRequest : httpRequest;
     const tunnel = ask({ host: this.proxy.hostname.replace(/^\[(.*)\]$/, '$1'), port: this.proxy.port || undefined, method: 'CONNECT', path: target, headers: { host: target, ...proxyHeaders(this.proxy) }, agent: false, timeout: CONNECT_TIMEOUT_MS });
     tunnel.once('timeout', () => tunnel.destroy(internal(`proxy ${this.proxy.host}: timeout while connecting`, { code: 'REGISTRY_TIMEOUT', details: { retryable: true } })));
@@ -88,7 +95,7 @@ export class TunnelAgent extends HttpsAgent {
     tunnel.once('connect', ({ statusCode = 0 }, socket: Socket) => {
       if (statusCode === 200) {
         socket.setTimeout(0);
-        done(null, tlsConnect({ ...options, socket, servername: options.servername ?? (isIP(options.host ?? '') === 0 ? (options.host ?? '') : '') }));
+        secure(socket);
       } else {
         socket.destroy();
         fail(internal(`proxy ${this.proxy.host} refused the connection to ${target} with status ${statusCode}`, { code: 'PROXY_REFUSED', details: { retryable: statusCode >= 500 } }));
