@@ -366,6 +366,13 @@ export class HttpExchange implements Exchange {
 
   #log(error: unknown, message: string): void {
     const fields = { req: this.id, method: this.method, path: this.path, err: error };
-    this.#services.logger.error(fields, message);
+    this.#services.logger[isTrouble(error) ? 'error' : 'info'](fields, message);
   }
+}
+
+/** False for what a client asked for in vain, also where its status is 500: a registry that does not let it in. */
+function isTrouble(error: unknown): boolean {
+  if (!isEngineError(error)) return true;
+  if (isEngineError(error.cause, 'unauthorized') || isEngineError(error.cause, 'forbidden')) return false;
+  return error.kind === 'internal' || error.kind === 'data-loss';
 }

@@ -65,6 +65,9 @@ test('an expected error is its text and cause, an unexpected one has its stack',
   const { log, lines } = capture({ format: 'json' });
   log.error({ err: notFound('no such thing', { cause: new Error('errno') }) }, 'x');
   log.error({ err: new TypeError('a bug') }, 'y');
+  const remote = Object.assign(new Error('2 UNKNOWN: no shim'), { code: 2, details: 'no shim' });
+  log.error({ err: notFound('start failed: no shim', { cause: notFound('no shim', { cause: remote }) }) }, 'z');
+  assert.equal((JSON.parse(lines()[2] ?? '') as { err: unknown }).err, 'start failed: no shim');
   const [expected, bug] = lines().map((line) => String((JSON.parse(line) as { err: unknown }).err));
   assert.ok(expected?.startsWith('no such thing'));
   assert.match(bug ?? '', /TypeError: a bug\n\s+at /);

@@ -101,9 +101,22 @@ function plain(value: unknown, depth: number): unknown {
 }
 
 function errorText(error: Error): string {
-  const expected = error.name === 'EngineError';
-  const text = expected ? error.message : (error.stack ?? error.message);
-  return masked(error.cause instanceof Error && error.cause.message !== error.message ? `${text}: ${errorText(error.cause)}` : text);
+  let text = plainText(error);
+  for (let { cause } = error; cause instanceof Error; cause = cause.cause) {
+    // Whoever wrapped it has often said it already.
+    if (!text.includes(saying(cause))) text = `${text}: ${plainText(cause)}`;
+  }
+  return masked(text);
+}
+
+/** A stack only for what should never have been thrown: system calls and remote calls fail with a code. */
+function plainText(error: Error): string {
+  return error.name === 'EngineError' || 'code' in error ? saying(error) : (error.stack ?? error.message);
+}
+
+/** The message; of a gRPC call what the other side said. */
+function saying(error: Error): string {
+  return 'details' in error && typeof error.details === 'string' ? error.details : error.message;
 }
 
 /** URLs lose their credentials. */
