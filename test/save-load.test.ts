@@ -10,13 +10,12 @@ import { gzipSync } from 'node:zlib';
 import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { docker, dockerOk } from './support/cli.js';
-import { dockerd } from './support/dockerd.js';
+import { dockerd, whyNoDockerd } from './support/dockerd.js';
 import { Engine } from './support/engine.js';
 import { engined } from './support/engined.js';
 import { call, callJson } from './support/http.js';
 import { archiveOf, load, ociLayout, oldArchive } from './support/image-archives.js';
 import { buildImage, buildLayer, busyboxEntries, everyFileType, generatedLayer, sha256 } from './support/image-builder.js';
-import { isMachineNetwork } from './support/leftovers.js';
 import { pullOk } from './support/pulls.js';
 import { waitFor } from './support/wait.js';
 
@@ -130,7 +129,7 @@ describe('the documented layout', () => {
 });
 
 describe('other tools', () => {
-  test('the original loads what was saved here, and the reverse, as the same image', { skip: isMachineNetwork() && 'needs a network of its own: npm test' }, async () => {
+  test('the original loads what was saved here, and the reverse, as the same image', { skip: whyNoDockerd() }, async () => {
     const original = await Engine.start(dockerd({ args: ['--bridge', 'none', '--iptables=false'] }));
     try {
       const image = buildImage({ layers: [buildLayer(busyboxEntries()), buildLayer(everyFileType()), buildLayer([{ path: 'types/.wh.plain' }])], config: { Cmd: ['sh'] } });

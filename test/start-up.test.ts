@@ -66,7 +66,7 @@ for (const [what, content, args, rest] of [
 for (const [what, args, message] of [
   // The machine of the tests has no systemd, like the containers in which this is met most.
   ...(existsSync('/run/systemd/system') ? [] : [['the systemd cgroup driver is not available', ['--exec-opt', 'native.cgroupdriver=systemd'], 'engined cannot run: exec-opt native.cgroupdriver=systemd: systemd is not running on this host; use cgroupfs'] as const]),
-  ['fd:// without socket activation', ['--host', 'fd://'], 'engined cannot run: host fd://: the daemon was not started by socket activation, so there is no socket to take over'],
+  ['fd:// without socket activation', ['--host', 'fd://'], 'engined cannot run: failed to load listeners: no sockets found via socket activation: make sure the service was started by systemd'],
   ['a group that does not exist', ['--group', 'nobody-has-this'], 'engined cannot run: group nobody-has-this not found'],
   ['a storage driver that is not there', ['--storage-driver', 'btrfs'], 'engined cannot run: storage-driver btrfs: this daemon has the storage driver overlay2 only'],
   ['users are to be remapped', ['--userns-remap', 'default'], 'engined cannot run: userns-remap default: this daemon does not remap users yet; leave the option out'],

@@ -1,4 +1,5 @@
 /** Runs Debian's dockerd, the peer of compatibility tests and of the bench, from the unpacked docker.io package. */
+import { spawnSync } from 'node:child_process';
 import { accessSync, constants, mkdirSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -22,6 +23,12 @@ export function dockerCli(): string {
   const path = [...(process.env['PATH'] ?? '').split(delimiter), join(PEER_DIR, 'usr/bin')].map((dir) => join(dir, 'docker')).find(isExecutable);
   if (path === undefined) throw new Error('there is no docker CLI: run node scripts/ensure-packages.mjs test');
   return path;
+}
+
+/** Why tests that compare with dockerd cannot run here; false when they can. */
+export function whyNoDockerd(): string | false {
+  if (isMachineNetwork()) return 'needs a network of its own: npm test';
+  return spawnSync(join(PEER_DIR, 'usr/sbin/dockerd'), ['--version']).status === 0 ? false : 'dockerd is not unpacked, or lacks a library';
 }
 
 /**
