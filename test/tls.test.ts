@@ -154,7 +154,7 @@ describe('with --tlsverify', () => {
     plain.on('error', () => undefined);
     let received = '';
     plain.setEncoding('latin1').on('data', (data: string) => (received += data));
-    plain.write('GET /_ping HTTP/1.1\r\nHost: x\r\n\r\n');
+    plain.write('GET /_ping HTTP/1.1\r\nHost: localhost\r\n\r\n');
     await once(plain, 'close');
     assert.doesNotMatch(received, /OK/);
     assert.match((await ask('GET /_ping', show(client))).text, /^HTTP\/1\.1 200 OK[\s\S]*OK$/);
@@ -169,7 +169,7 @@ describe('with --tlsverify', () => {
     const curl = ['-sS', '--cacert', ca.cert, `https://127.0.0.1:${port}/_ping`];
     assert.notEqual((await run('curl', curl)).status, 0);
     assert.deepEqual(await run('curl', [...curl, '--cert', client.cert, '--key', client.key]), { status: 0, output: 'OK' });
-    const shaken = await run('openssl', ['s_client', '-connect', `127.0.0.1:${port}`, '-CAfile', ca.cert, '-quiet', '-ign_eof'], 'GET /_ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n');
+    const shaken = await run('openssl', ['s_client', '-connect', `127.0.0.1:${port}`, '-CAfile', ca.cert, '-quiet', '-ign_eof'], 'GET /_ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n');
     assert.match(shaken.output, /certificate required/);
     assert.doesNotMatch(shaken.output, /HTTP\/1\.1/);
   });
@@ -239,7 +239,7 @@ test('on SIGHUP new files count for new connections; files that are no good chan
   assert.deepEqual([replaced.ok, replaced.entries.map(({ key, verdict }) => [key, verdict])], [true, [['tlscert', 'applied']]]);
   assert.match((await ask('GET /_ping', show(newClient))).text, /OK$/);
   assert.equal((await ask('GET /_ping', show(client))).text, '');
-  open.write('GET /_ping HTTP/1.1\r\nHost: x\r\n\r\n');
+  open.write('GET /_ping HTTP/1.1\r\nHost: localhost\r\n\r\n');
   assert.match(String((await once(open, 'data'))[0]), /^HTTP\/1\.1 200/);
   open.destroy();
   install(ca, server);
@@ -304,7 +304,7 @@ describe('through the terminator', () => {
     const options = { host: '127.0.0.1', port: listener.port ?? 0, rejectUnauthorized: false, ...show(client) };
     const socket: TLSSocket = connect(options);
     await once(socket, 'secureConnect');
-    socket.write('GET /flood HTTP/1.1\r\nHost: x\r\n\r\n');
+    socket.write('GET /flood HTTP/1.1\r\nHost: localhost\r\n\r\n');
     await waitFor('the flood to begin', () => sent > 0);
     await sleep(500);
     const held = sent;
@@ -316,7 +316,7 @@ describe('through the terminator', () => {
 
     const idle = connect(options);
     await once(idle, 'secureConnect');
-    idle.write('GET /small HTTP/1.1\r\nHost: x\r\n\r\n');
+    idle.write('GET /small HTTP/1.1\r\nHost: localhost\r\n\r\n');
     assert.match(String((await once(idle, 'data'))[0]), /small$/);
     const ended = once(idle, 'end');
     idle.resume();
