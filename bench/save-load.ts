@@ -21,7 +21,8 @@ export const saveLoad: Measure = {
   metrics: [
     { name: 'save 500 MB', unit: 'ms', target: 0.8, moreIsBetter: false },
     { name: 'load 500 MB', unit: 'ms', target: 0.8, moreIsBetter: false },
-    { name: 'memory at the peak of save and load', unit: 'MiB', target: 1, moreIsBetter: false },
+    // The other engine's plus 64 MB.
+    { name: 'memory at the peak of save and load', unit: 'MiB', target: 1.3, moreIsBetter: false },
   ],
   rounds: 5,
   async prepare(engine, setting) {

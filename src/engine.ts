@@ -58,7 +58,9 @@ import { statsRoutes } from './http/routes/stats.js';
 import { systemRoutes } from './http/routes/system.js';
 import { messageOf } from './errors/engine-error.js';
 import { invalid } from './errors/engine-error.js';
+import { ImageGarbage } from './images/garbage.js';
 import { importImage } from './images/import.js';
+import { isDigest } from './images/reference.js';
 import { FileImageStore } from './images/store.js';
 import { checkDataRoot } from './inventory/fsck.js';
 import { createLogDriver } from './logs/log-driver.js';
@@ -222,6 +224,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   const hooks = createContainerHooks(deps, (id, record) => {
     containers.publish(id, record);
     healthChecks.observe(id, record);
+    if (record && isDigest(record.image)) images.used(record.image);
     if (record) return;
     execs.removeOf(id);
     statsFeeds.removed(id);
@@ -363,6 +366,15 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
       .list()
       .filter(({ image }) => image === id)
       .map((record) => ({ id: record.id, running: isRunning(record) }));
+  const garbage = new ImageGarbage({
+    dataRoot,
+    rules: { highPercent: config.imageGcHighPercent, lowPercent: config.imageGcLowPercent, minAgeSeconds: config.imageGcMinAgeSeconds },
+    store: images,
+    users,
+    emit: (action, id, attributes) => emit('image', action, id, attributes),
+    layerBytes: (chainIds) => usage.layerBytes(chainIds),
+    log,
+  });
   const view = {
     imageStillNamed: (record: ContainerRecord) => images.stillNames(record.config.Image, record.image),
     graphData: (id: string) => ({ Name: layers.driver, Data: layers.graphData(id) }),
@@ -432,6 +444,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   const close = async (): Promise<void> => {
     await Promise.all([listeners, metrics].map((listener) => listener.close(LISTENER_CLOSE_MS)));
     if (hasRecovered && !failure && !live.current.liveRestore) await stopContainers(containers, live.current.shutdownTimeoutSeconds, log);
+    await garbage.close();
     // Before that it does not know the containers of an earlier run, which may still need the bridge.
     if (hasRecovered) await network.stop();
     await supervisor.stop();
@@ -477,6 +490,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
         },
         onServing: () => {
           stopReleasing = releaseWhenIdle(() => pool.queued === 0 && transferPool.pool.queued === 0);
+          garbage.start();
           onServing();
         },
         onFailed: (error) => {

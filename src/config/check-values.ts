@@ -22,6 +22,8 @@ export function checkValues(values: Values, settings: ReadonlyMap<OptionName, Se
   checkRuntimes(values, platform, report);
   checkLabels(values, report);
   for (const message of logDriverProblems(values.logDriver, values.logOpts, platform)) report(given('logOpts') ? 'logOpts' : 'logDriver', message);
+  if (values.imageGcHighPercent !== 0 && values.imageGcLowPercent >= values.imageGcHighPercent) report('imageGcLowPercent', `image-gc-low-percent (${values.imageGcLowPercent}) must be below image-gc-high-percent (${values.imageGcHighPercent})`);
+  if (values.imageGcMinAgeSeconds < 0) report('imageGcMinAgeSeconds', 'image-gc-min-age cannot be negative');
   if (values.supervisorNamespace === values.supervisorPluginsNamespace) report('supervisorNamespace', 'containers namespace and plugins namespace cannot be the same');
   if (values.metricsAddr !== '' && !values.experimental) report('metricsAddr', 'metrics-addr is only supported when experimental is enabled');
   return problems;

@@ -64,6 +64,10 @@ export interface Config {
   readonly storageDriver: string;
   readonly storageOpts: readonly string[];
   readonly builderGc: BuilderGc | undefined;
+  /** Percent of the file system of the data root; 0: off. */
+  readonly imageGcHighPercent: number;
+  readonly imageGcLowPercent: number;
+  readonly imageGcMinAgeSeconds: number;
 
   readonly bridge: string;
   readonly bip: string;

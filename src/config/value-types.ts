@@ -58,13 +58,14 @@ export function oneOf<const Word extends string>(words: readonly Word[], message
   };
 }
 
-export function integer(options: { readonly min?: number; readonly message?: (value: number) => string } = {}): ValueType<number> {
-  const { min = Number.MIN_SAFE_INTEGER, message = () => `must be at least ${min}` } = options;
-  const check = (value: number): number => (value >= min && Number.isSafeInteger(value) ? value : fault(message(value)));
+export function integer(options: { readonly min?: number; readonly max?: number; readonly message?: (value: number) => string } = {}): ValueType<number> {
+  const { min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER } = options;
+  const { message = () => (options.max === undefined ? `must be at least ${min}` : `must be from ${min} to ${max}`) } = options;
+  const check = (value: number): number => (value >= min && value <= max && Number.isSafeInteger(value) ? value : fault(message(value)));
   return {
     label: 'int',
     repeatable: false,
-    schema: { type: 'integer', ...(options.min === undefined ? {} : { minimum: options.min }) },
+    schema: { type: 'integer', ...(options.min === undefined ? {} : { minimum: options.min }), ...(options.max === undefined ? {} : { maximum: options.max }) },
     fromFlag: (flag) => (/^[+-]?\d+$/.test(flag) ? check(Number(flag)) : fault('must be an integer')),
     fromFile: (value) => (typeof value === 'number' && Number.isInteger(value) ? check(value) : fault('must be an integer')),
   };

@@ -11,6 +11,8 @@ export interface ImageMetadata {
   readonly parent: string;
   /** RFC 3339, undefined while it never had a tag. */
   readonly lastTagTime: string | undefined;
+  /** RFC 3339, of the last container; absent in records of older versions. */
+  readonly lastUsed?: string;
 }
 
 const HEX = /^[a-f0-9]{64}$/;

@@ -19,9 +19,13 @@ interface Entry {
   readonly topLayer: Digest | undefined;
   readonly sizeBytes: number;
   metadata: ImageMetadata;
+  lastUsedMs: number;
   /** The published value; made anew when names or metadata change. */
   image: Image | undefined;
 }
+
+/** Uses of an image within this time are one on the disk. */
+const SAVE_USE_MS = 60_000;
 
 export class FileImageStore implements ImageStore {
   readonly #layers: LayerStore;
@@ -84,7 +88,7 @@ export class FileImageStore implements ImageStore {
   #entryOver(id: Digest, config: ImageConfigDocument, topLayer: Digest | undefined, metadata: ImageMetadata): Entry {
     if (topLayer !== undefined) this.#layers.retain(topLayer);
     const sizeBytes = topLayer === undefined ? 0 : this.#layers.chainSize(topLayer);
-    return { id, config, topLayer, sizeBytes, metadata, image: undefined };
+    return { id, config, topLayer, sizeBytes, metadata, lastUsedMs: lastUseOf(metadata), image: undefined };
   }
 
   #publish(entry: Entry): void {
@@ -176,6 +180,7 @@ export class FileImageStore implements ImageStore {
     const metadata: ImageMetadata = { parent, lastTagTime: undefined };
     // Taken before the first wait, so that no removal can come between.
     const entry = this.#entryOver(id, config, topLayer, metadata);
+    entry.lastUsedMs = Date.now();
     try {
       if (parent !== '') await this.#content.writeMetadata(id, metadata);
       await this.#content.write(id, bytes);
@@ -194,6 +199,7 @@ export class FileImageStore implements ImageStore {
     const previous = this.#references.get(key);
     await this.#references.change(new Map([[key, id]]));
     entry.metadata = { ...entry.metadata, lastTagTime: new Date().toISOString() };
+    entry.lastUsedMs = Date.now();
     await this.#content.writeMetadata(id, entry.metadata);
     this.#changed(id, previous);
   }
@@ -231,6 +237,31 @@ export class FileImageStore implements ImageStore {
   /** Canonical names of an image, tags and digests. */
   namesOf(id: Digest): readonly string[] {
     return [...this.#references.of(id)];
+  }
+
+  /** Chain IDs of the layers of an image, the lowest first; none for an unknown one. */
+  layersOf(id: Digest): readonly Digest[] {
+    return chainOf(this.#entries.get(id)?.config.rootfs.diff_ids ?? []);
+  }
+
+  /** When something was last done with the image: a name, a container. Milliseconds since the epoch; 0: never here. */
+  lastUsedMs(id: Digest): number {
+    return this.#entries.get(id)?.lastUsedMs ?? 0;
+  }
+
+  /**
+   * Notes that a container of the image does something. On disk at the latest with the next use after a minute: a crash
+   * makes an image older than it is by that at most.
+   */
+  used(id: Digest): void {
+    const entry = this.#entries.get(id);
+    if (!entry) return;
+    entry.lastUsedMs = Date.now();
+    const saved = Date.parse(entry.metadata.lastUsed ?? '') || 0;
+    if (entry.lastUsedMs - saved < SAVE_USE_MS) return;
+    entry.metadata = { ...entry.metadata, lastUsed: new Date(entry.lastUsedMs).toISOString() };
+    // Only the order of a collection depends on it.
+    this.#content.writeMetadata(id, entry.metadata).catch(() => undefined);
   }
 
   /** Images that were made from this one here. */
@@ -313,6 +344,10 @@ export class FileImageStore implements ImageStore {
     }
     for (const listener of this.#listeners) listener();
   }
+}
+
+function lastUseOf({ lastTagTime, lastUsed }: ImageMetadata): number {
+  return Math.max(Date.parse(lastTagTime ?? '') || 0, Date.parse(lastUsed ?? '') || 0);
 }
 
 function parseConfig(bytes: Buffer): ImageConfigDocument {

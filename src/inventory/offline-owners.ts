@@ -33,11 +33,7 @@ export async function readOwners(dataRoot: string): Promise<Owners> {
   const use = (top: Digest | undefined): void => {
     for (let chain = top; chain !== undefined && !used.has(chain); chain = whole.get(chain)?.parent ?? undefined) used.add(chain);
   };
-  const diffIds = new Set<string>();
-  for (const { rootfs } of images.values()) {
-    use(chainOf(rootfs.diff_ids).at(-1));
-    for (const diffId of rootfs.diff_ids) diffIds.add(hex(diffId));
-  }
+  for (const { rootfs } of images.values()) use(chainOf(rootfs.diff_ids).at(-1));
   for (const id of containers) {
     const parent = await readlink(at('overlay2/writable', id, 'parent')).catch(() => undefined);
     if (isDigest(parent)) use(parent);
@@ -47,7 +43,6 @@ export async function readOwners(dataRoot: string): Promise<Owners> {
     layers: new Set(kept.map(({ shortId }) => shortId)),
     chains: new Set(kept.map(({ chainId }) => hex(chainId))),
     images: new Set(images.keys()),
-    diffIds,
     containers,
     writables: containers,
     volumes,

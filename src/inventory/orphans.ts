@@ -8,7 +8,6 @@ export interface Owners {
   /** Chain IDs. */
   readonly chains: ReadonlySet<string>;
   readonly images: ReadonlySet<string>;
-  readonly diffIds: ReadonlySet<string>;
   /** Containers, and whose record cannot be read but must not be lost. */
   readonly containers: ReadonlySet<string>;
   /** IDs that a writable layer may have. */
@@ -44,7 +43,8 @@ const JUDGES: Readonly<Record<PlaceKind, Judge>> = {
   trash: (_, { isRunning }) => unless(isRunning, 'a deletion that was interrupted'),
   image: (hex, { images }) => unless(images.has(hex), 'a configuration of no image'),
   'image-record': (hex, { images }) => unless(images.has(hex), 'a record of no image'),
-  'push-record': (hex, { diffIds }) => unless(diffIds.has(hex), 'a record of a layer that no image has'),
+  // Hints for pushes; of layers that are gone the next start forgets them.
+  'push-record': () => undefined,
   partial: () => undefined,
   container: (id, { containers, isRunning }) => unless(containers.has(id), 'a directory of no container', !isRunning),
   volume: (name, { volumes }) => unless(volumes.has(name), 'a directory that is no volume, or one whose record is damaged', false),

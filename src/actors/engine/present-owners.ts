@@ -14,12 +14,10 @@ const hex = (digest: string): string => digest.slice('sha256:'.length);
 
 export function presentOwners({ layers, images, volumes, containers }: PresentOwnersDeps): Owners {
   const directories = layers.directories();
-  const all = images.list();
   return {
     layers: new Set([...directories.layers.map(({ name }) => name), ...directories.arriving]),
     chains: new Set(directories.layers.map(({ chainId }) => hex(chainId))),
-    images: new Set(all.map(({ id }) => hex(id))),
-    diffIds: new Set(all.flatMap(({ config }) => config.rootfs.diff_ids.map(hex))),
+    images: new Set(images.list().map(({ id }) => hex(id))),
     containers: new Set(containers.list().map(({ id }) => id)),
     writables: new Set(layers.writableIds()),
     volumes: new Set(volumes.list().map(({ name }) => name)),

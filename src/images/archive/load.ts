@@ -2,10 +2,11 @@
 import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import { unwrap } from '../../workers/outcome.js';
-import { dataLoss, invalid } from '../../errors/engine-error.js';
+import { dataLoss, internal, invalid } from '../../errors/engine-error.js';
 import type { Image, ImageHistory } from '../../ports/images.js';
 import type { Digest, LayerInfo } from '../../ports/storage.js';
 import { hostPlatform, type Platform } from '../../registry/platform.js';
+import type { ArchivedLayer } from '../../workers/read-archive.js';
 import type { UnpackedTar } from '../../storage/tasks/unpack-tar.js';
 import { chainId } from '../chain.js';
 import { canonicalString, familiarString, parseReference } from '../reference.js';
@@ -69,6 +70,13 @@ export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<
   }
 }
 
+/** @throws EngineError as the unpacking did; internal when the disk was too small. */
+function unpacked({ result }: ArchivedLayer): UnpackedTar {
+  // The limit is the room that there was.
+  if (!result.ok && result.code === 'LAYER_TOO_LARGE') throw internal('loading a layer: no space left on device', { code: 'ENOSPC' });
+  return unwrap(result) as UnpackedTar;
+}
+
 /** @throws EngineError invalid when the image does not go on from where the parent ends. */
 async function setParent(images: FileImageStore, id: Digest, parent: Digest): Promise<void> {
   const history = (of: Digest): readonly ImageHistory[] => images.get(of)?.config.history ?? [];
@@ -121,7 +129,7 @@ class Loader {
 
   async #commit(path: string, at: number, diffId: Digest, parent: Digest | undefined): Promise<LayerInfo> {
     const layer = this.files.layer(path);
-    const extracted = unwrap(layer.result) as UnpackedTar;
+    const extracted = unpacked(layer);
     if (extracted.diffId !== diffId) {
       throw dataLoss(`invalid diffID for layer ${at}: expected ${JSON.stringify(diffId)}, got ${JSON.stringify(extracted.diffId)}`, { code: 'DIFF_ID_MISMATCH' });
     }

@@ -20,8 +20,9 @@ export type ReceiveProgress = (path: string, bytes: number, totalBytes: number) 
 
 /** Chunks on their way to the worker at once. */
 const WINDOW = 8;
-/** Left free on the file system. */
+/** Left free on the file system: this much, or this part of a small one. */
 const RESERVED_BYTES = 64 << 20;
+const RESERVED_PART = 1 / 20;
 
 export class ReceivedArchive {
   constructor(
@@ -95,9 +96,10 @@ export async function receiveArchive({ layers, pool, dataRoot }: ReceiveDeps, so
   };
 
   try {
-    const { bavail, bsize } = await statfs(dataRoot);
+    const { bavail, blocks, bsize } = await statfs(dataRoot);
+    const reserved = Math.min(RESERVED_BYTES, blocks * bsize * RESERVED_PART);
     signal.throwIfAborted();
-    const reading = pool.run('read-archive', { port: far, maxTarBytes: Math.max(0, bavail * bsize - RESERVED_BYTES) }, { transferList: [far] }).finally(() => {
+    const reading = pool.run('read-archive', { port: far, maxTarBytes: Math.max(0, bavail * bsize - reserved) }, { transferList: [far] }).finally(() => {
       flow.isOver = true;
       flow.wake();
     });

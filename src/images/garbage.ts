@@ -1,0 +1,112 @@
+/** Removal of unused images when the disk fills up: from a high to a low watermark, the least recently used first. */
+import { statfs } from 'node:fs/promises';
+import { isEngineError, messageOf } from '../errors/engine-error.js';
+import type { Image } from '../ports/images.js';
+import type { Logger } from '../ports/logger.js';
+import type { Digest } from '../ports/storage.js';
+import { type RemovalDeps, removeImage } from './removal.js';
+
+export interface GarbageRules {
+  /** Of the file system of the data root in use: where a collection begins, 0: never, and where it ends. */
+  readonly highPercent: number;
+  readonly lowPercent: number;
+  /** An image that was used since is kept: it may be about to get its container. */
+  readonly minAgeSeconds: number;
+}
+
+export interface GarbageDeps extends RemovalDeps {
+  readonly dataRoot: string;
+  readonly rules: GarbageRules;
+  /** Bytes on the disk of each layer. */
+  readonly layerBytes: (chainIds: readonly Digest[]) => Promise<ReadonlyMap<string, number>>;
+  readonly log: Logger;
+}
+
+const INTERVAL_MS = 60_000;
+/** After a change of the images. */
+const DELAY_MS = 1_000;
+
+export class ImageGarbage {
+  #timer: NodeJS.Timeout | undefined;
+  #running: Promise<void> | undefined;
+  #stopWatching: (() => void) | undefined;
+  #isClosed = false;
+
+  constructor(private readonly deps: GarbageDeps) {}
+
+  /** Looks every minute, and soon after images have changed. Does nothing without a high watermark. */
+  start(): void {
+    if (this.deps.rules.highPercent === 0) return;
+    this.#stopWatching = this.deps.store.onChange(() => this.#schedule(DELAY_MS));
+    this.#schedule(DELAY_MS);
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#stopWatching?.();
+    clearTimeout(this.#timer);
+    await this.#running;
+  }
+
+  #schedule(delayMs: number): void {
+    if (this.#isClosed || this.#running) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#run(), delayMs).unref();
+  }
+
+  #run(): void {
+    this.#running = this.#collect()
+      .catch((error: unknown) => this.deps.log.error({ err: error }, 'images not collected'))
+      .finally(() => {
+        this.#running = undefined;
+        this.#schedule(INTERVAL_MS);
+      });
+  }
+
+  async #collect(): Promise<void> {
+    const { dataRoot, rules, store, log } = this.deps;
+    const { blocks, bfree, bavail, bsize } = await statfs(dataRoot);
+    const used = (blocks - bfree) * bsize;
+    // As df(1) counts: what is reserved for root is nobody's.
+    const size = used + bavail * bsize;
+    if (used * 100 < size * rules.highPercent) return;
+    let excess = used - (size * rules.lowPercent) / 100;
+    const youngest = Date.now() - rules.minAgeSeconds * 1000;
+    const removed: string[] = [];
+    for (const image of store.list().toSorted((a, b) => store.lastUsedMs(a.id) - store.lastUsedMs(b.id))) {
+      if (excess <= 0 || this.#isClosed) break;
+      if (store.lastUsedMs(image.id) > youngest) continue;
+      const freed = await this.#remove(image);
+      if (freed === undefined) continue;
+      removed.push(image.repoTags[0] ?? image.id);
+      excess -= freed;
+    }
+    if (removed.length > 0) log.info({ removed, usedPercent: Math.round((used * 100) / size) }, 'removed unused images to make room');
+    else log.warn({ usedPercent: Math.round((used * 100) / size) }, 'the disk is above the high watermark, but no image can be removed');
+  }
+
+  /** Bytes that came free; undefined when the image stays. */
+  async #remove(image: Image): Promise<number | undefined> {
+    const { store, users } = this.deps;
+    // The rules of removal are asked once more: this only spares the images that are plainly in use.
+    if (users(image.id).length > 0 || store.childrenOf(image.id).length > 0 || store.isHeld(image.id)) return undefined;
+    const bytes = await this.deps.layerBytes(store.layersOf(image.id));
+    let freed = 0;
+    let isGone = false;
+    const names = store.namesOf(image.id);
+    for (const name of names.length > 0 ? names : [image.id]) {
+      try {
+        for (const item of await removeImage(this.deps, name, { force: false, pruneParents: true })) {
+          if (!('Deleted' in item)) continue;
+          isGone = true;
+          freed += bytes.get(item.Deleted) ?? 0;
+        }
+      } catch (error) {
+        // Taken into use, or gone with another name.
+        if (!isEngineError(error, 'conflict') && !isEngineError(error, 'not-found')) throw error;
+        this.deps.log.debug({ image: image.id, reason: messageOf(error) }, 'image kept');
+      }
+    }
+    return isGone ? freed : undefined;
+  }
+}
