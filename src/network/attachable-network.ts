@@ -15,6 +15,8 @@ export interface ContainerEnd {
 
 /** How containers get their links. */
 export interface Medium {
+  /** Of the links that it makes, in bytes. */
+  readonly mtu: number;
   /** Makes a link whose end is in the container's namespace, not up yet. @throws EngineError code of the errno. */
   plug(end: ContainerEnd): Promise<void>;
 }

@@ -1,7 +1,7 @@
 /** A bridge device on the host with the addresses of its network. */
 import { randomBytes } from 'node:crypto';
 import { unavailable } from '../errors/engine-error.js';
-import type { Link, LinkAddress, Netlink } from '../sys/route-netlink.js';
+import { IPV6_MIN_MTU, type Link, type LinkAddress, type Netlink } from '../sys/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
 import type { ContainerEnd, Medium } from './attachable-network.js';
 import type { BridgeRules } from './firewall-rules.js';
@@ -44,8 +44,12 @@ export class Bridge implements Medium {
         if (old.linkIndex === index && !isWanted && !old.ip.startsWith('fe80:')) await netlink.removeAddress(index, old);
       }
     }
-    await netlink.configure(index, { addresses: wanted, gateways: [], linkLocal });
+    await netlink.configure(index, { addresses: wanted, gateways: [], linkLocal: linkLocal || plan.mtu < IPV6_MIN_MTU });
     return new Bridge(plan, index, netlink);
+  }
+
+  get mtu(): number {
+    return this.plan.mtu;
   }
 
   get families(): Family[] {

@@ -1,7 +1,7 @@
 /** The default bridge: from the daemon's options, and what the host has, to a plan. */
 import { isIP } from 'node:net';
 import { conflict, invalid } from '../errors/engine-error.js';
-import type { Link, Netlink } from '../sys/route-netlink.js';
+import { IPV6_MIN_MTU, type Link, type Netlink } from '../sys/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
 import type { BridgePlan } from './bridge.js';
 import { firstAddress, freeSubnet, hostSubnets, localSubnet, type PoolOption } from './free-subnet.js';
@@ -43,6 +43,7 @@ export async function planDefaultBridge(options: BridgeOptions, pools: readonly 
   const own4 = parseBip(options.bip, 'bip', 4) ?? currentOf(4) ?? ownIn(fixedSubnet(options, others) ?? freeSubnet(pools, others));
   const plans = [addressPlan(own4, 'fixed-cidr', options.fixedCidr, 'default-gateway', options.defaultGateway)];
   if (options.ipv6) {
+    if (options.mtu < IPV6_MIN_MTU) throw invalid(`invalid mtu: ${options.mtu}: IPv6 needs ${IPV6_MIN_MTU} at least`);
     const fixed = options.fixedCidrV6 === '' ? undefined : ownIn(parseSubnet(options.fixedCidrV6, 'fixed-cidr-v6', 6));
     const own6 = parseBip(options.bip6, 'bip6', 6) ?? fixed ?? currentOf(6) ?? ownIn(localSubnet(networkId));
     plans.push(addressPlan(own6, 'fixed-cidr-v6', options.fixedCidrV6, 'default-gateway-v6', options.defaultGatewayV6));

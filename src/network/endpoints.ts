@@ -6,7 +6,7 @@ import { EngineError, internal, invalid, messageOf } from '../errors/engine-erro
 import type { Logger } from '../ports/logger.js';
 import type { AttachRequest, AttachResult, Endpoint, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
 import { createNetns, inNetns, listNetns, removeNetns } from '../sys/netns.js';
-import { Netlink } from '../sys/route-netlink.js';
+import { IPV6_MIN_MTU, Netlink } from '../sys/route-netlink.js';
 import type { AttachableNetwork, Publishing } from './attachable-network.js';
 import { Resolvers } from './dns/resolvers.js';
 import type { PortRule } from './firewall-rules.js';
@@ -161,7 +161,7 @@ export class Endpoints {
         gateways: this.#waysOut(containerId)
           .filter((way) => way.endpoint === endpoint)
           .map(({ gateway }) => gateway),
-        linkLocal: endpoint.ipv6 !== '',
+        linkLocal: endpoint.ipv6 !== '' || medium.mtu < IPV6_MIN_MTU,
       });
     } finally {
       closeSync(netnsFd);

@@ -80,10 +80,10 @@ export class NetworkMaker {
     return { ...common(summary, addresses, staticAddresses), link, medium: bridge, publishing, onLink: false, sharesMac: false };
   }
 
-  async #openParent(summary: NetworkSummary, { chosen, foreign }: OpenOptions, links: readonly Link[]): Promise<AttachableNetwork> {
+  async #openParent(summary: NetworkSummary, { chosen }: OpenOptions, links: readonly Link[]): Promise<AttachableNetwork> {
     const plan = parentPlan(summary);
     const { isolated, routed, parent, kind } = plan;
-    const medium = await ParentLink.open(plan, this.options.netlink, links, !foreign);
+    const medium = await ParentLink.open(plan, this.options.netlink, links);
     // The host is not on such a network: its gateway is a router outside.
     const addresses = addressPlans(summary, isolated || routed).map((each) => ({ ...each, hostAddress: isolated || routed ? '' : each.hostAddress }));
     return { ...common(summary, addresses, chosen), link: parent, medium, publishing: undefined, onLink: routed && !isolated, sharesMac: kind === 'ipvlan' };

@@ -2,6 +2,7 @@
 import { isIP } from 'node:net';
 import { forbidden, invalid, notFound, unavailable } from '../errors/engine-error.js';
 import type { NetworkRequest, NetworkSubnet, NetworkSummary } from '../ports/network.js';
+import { IPV6_MIN_MTU } from '../sys/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
 import type { BridgePlan } from './bridge.js';
 import { freeSubnet, localSubnet, type PoolOption } from './free-subnet.js';
@@ -100,9 +101,11 @@ export function bridgePlan(record: NetworkSummary, hairpin: boolean): BridgePlan
     const address = addressOption(record, `host_ipv${family}`, family);
     return address === '' ? [] : [[family, address]];
   });
+  const mtu = numberOption(record, 'driver.mtu', DEFAULT_MTU);
+  if (record.enableIpv6 && mtu < IPV6_MIN_MTU) throw invalid(`invalid MTU number: ${mtu}: IPv6 needs ${IPV6_MIN_MTU} at least`);
   return {
     link,
-    mtu: numberOption(record, 'driver.mtu', DEFAULT_MTU),
+    mtu,
     interContainer: booleanOption(record, 'bridge.enable_icc', true),
     masquerade: booleanOption(record, 'bridge.enable_ip_masquerade', true),
     sources: Object.fromEntries(sources),

@@ -1,5 +1,5 @@
 /** Networks on a link that the host has already: containers get links stacked on it (macvlan, ipvlan). */
-import { internal, invalid, isEngineError } from '../errors/engine-error.js';
+import { internal, invalid, isEngineError, unavailable } from '../errors/engine-error.js';
 import type { NetworkSummary } from '../ports/network.js';
 import { IPVLAN_FLAGS, IPVLAN_MODES, MACVLAN_MODES, type Link, type Netlink, type StackKind } from '../sys/route-netlink.js';
 import type { ContainerEnd, Medium } from './attachable-network.js';
@@ -49,18 +49,17 @@ export class ParentLink implements Medium {
   private constructor(
     private readonly plan: ParentPlan,
     private readonly index: number,
+    readonly mtu: number,
     private readonly netlink: Netlink,
-    /** Whether the parent was made here, and goes with the network. */
-    readonly isOurs: boolean,
   ) {}
 
   /**
-   * Finds or makes the parent. `madeBefore`: an earlier run made the one that is there.
+   * Finds or makes the parent.
    * @throws EngineError invalid naming the parent; code EOPNOTSUPP where the kernel lacks a driver.
    */
-  static async open(plan: ParentPlan, netlink: Netlink, links: readonly Link[], madeBefore: boolean): Promise<ParentLink> {
+  static async open(plan: ParentPlan, netlink: Netlink, links: readonly Link[]): Promise<ParentLink> {
     const existing = links.find(({ name }) => name === plan.parent);
-    if (existing) return new ParentLink(plan, existing.index, netlink, madeBefore);
+    if (existing) return new ParentLink(plan, existing.index, existing.mtu, netlink);
     const { recipe, parent } = plan;
     if (recipe === undefined) throw invalid(`invalid subinterface vlan name ${parent}, example formatting is eth0.10`, { code: 'PARENT' });
     if (recipe === 'dummy') await netlink.createDummy(parent).catch(explain('dummy'));
@@ -70,9 +69,9 @@ export class ParentLink implements Medium {
       if (recipe.vlan < 1 || recipe.vlan > 4094) throw invalid(`vlan id must be between 1-4094, received: ${recipe.vlan}`, { code: 'PARENT' });
       await netlink.createVlan(parent, base.index, recipe.vlan).catch(explain('vlan'));
     }
-    const index = netlink.indexOf(parent);
-    if (index === undefined) throw invalid(`the link ${parent} vanished while it was made`);
-    return new ParentLink(plan, index, netlink, true);
+    const made = (await netlink.links()).find(({ name }) => name === parent);
+    if (!made) throw unavailable(`the link ${parent} vanished while it was made`);
+    return new ParentLink(plan, made.index, made.mtu, netlink);
   }
 
   plug({ name, mac, netnsFd }: ContainerEnd): Promise<void> {

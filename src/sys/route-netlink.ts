@@ -41,6 +41,8 @@ const RTN_UNICAST = 1;
 const IFF_UP = 1;
 const AF_INET = 2;
 const AF_INET6 = 10;
+/** Below, the kernel has no IPv6 on a link, and refuses what would configure it. */
+export const IPV6_MIN_MTU = 1280;
 const SIOCGIFINDEX = 0x8933;
 const IFREQ_BYTES = 40;
 const IFNAME_BYTES = 16;
@@ -114,7 +116,7 @@ export interface Configuration {
   readonly addresses: readonly LinkAddress[];
   /** Default routes, one for a family; `::` or `0.0.0.0` is the link itself. */
   readonly gateways: readonly string[];
-  /** Whether it gets an IPv6 link-local address when it comes up. */
+  /** Whether it gets an IPv6 link-local address when it comes up. False only where the link can have IPv6. */
   readonly linkLocal: boolean;
 }
 
@@ -140,7 +142,7 @@ export class Netlink {
         u32Attribute(IFLA.mtu, mtu),
         nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.kind, 'bridge')]),
       ]),
-      ...(linkLocal ? [] : withoutLinkLocal([textAttribute(IFLA.name, name)])),
+      ...(linkLocal || mtu < IPV6_MIN_MTU ? [] : withoutLinkLocal([textAttribute(IFLA.name, name)])),
       newLink(0, linkHeader(0, true), [textAttribute(IFLA.name, name)]),
     ]);
   }
@@ -159,7 +161,7 @@ export class Netlink {
         ]),
       ]),
       // It has no carrier before the peer is up: until then there is no address yet.
-      ...withoutLinkLocal([textAttribute(IFLA.name, name)]),
+      ...(mtu < IPV6_MIN_MTU ? [] : withoutLinkLocal([textAttribute(IFLA.name, name)])),
       ...(portFlags.length === 0
         ? []
         : [newLink(0, linkHeader(0, false), [textAttribute(IFLA.name, name), nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.slaveKind, 'bridge'), nestedAttribute(INFO.slaveData, portFlags)])])]),

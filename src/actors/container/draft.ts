@@ -133,6 +133,8 @@ function planNetworks(deps: DraftDeps, host: HostConfig, endpoints: Readonly<Rec
   const plan: Record<string, NetworkAttachment> = {};
   const add = (nameOrId: string, request: EndpointRequest): void => {
     const network = findNetwork(deps.network, nameOrId);
+    // A daemon without a default network: loopback alone.
+    if (!network && nameOrId === 'bridge') return;
     if (network) checkEndpoint(network, request);
     plan[network?.name ?? nameOrId] = { request };
   };

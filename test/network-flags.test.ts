@@ -1,0 +1,242 @@
+/** Every network flag of the daemon, as the kernel shows it: links, addresses, routes, rules and switches. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import { Cleanup } from './support/cleanup.js';
+import { docker, dockerOk } from './support/cli.js';
+import { Engine } from './support/engine.js';
+import { engined } from './support/engined.js';
+import { pullOk } from './support/pulls.js';
+
+const cleanup = new Cleanup();
+let registry: SeededRegistry;
+
+before(async () => {
+  registry = await startSeededRegistry();
+  cleanup.add(() => registry.stop());
+});
+after(() => cleanup.run());
+
+/** What a test looks at: the daemon, and the kernel through the programs that operators use. */
+class Scene {
+  constructor(
+    readonly engine: Engine,
+    readonly bridge: string,
+  ) {}
+
+  run(name: string, ...options: readonly string[]): Promise<string> {
+    return dockerOk(this.engine, ['run', '-d', '--name', name, ...options, registry.reference, 'sleep', '600']);
+  }
+
+  inside(name: string, ...command: readonly string[]): Promise<string> {
+    return dockerOk(this.engine, ['exec', name, ...command]);
+  }
+}
+
+const ip = (...args: readonly string[]): string => execFileSync('ip', args, { encoding: 'utf8' });
+const rules = (program: 'iptables' | 'ip6tables'): string =>
+  execFileSync(`${program}-save`, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
+    .split('\n')
+    .filter((line) => !line.startsWith('#'))
+    .map((line) => line.replace(/ \[\d+:\d+\]$/, ''))
+    .join('\n');
+const links = (): string[] => ip('-o', 'link').split('\n').map((line) => line.split(': ')[1] ?? '');
+
+/** Runs `body` with a daemon of these flags, which must leave nothing behind. */
+async function withFlags(args: readonly string[], body: (scene: Scene) => Promise<void>): Promise<void> {
+  const bridge = `engf${randomBytes(3).toString('hex')}`;
+  const engine = await Engine.start(engined({ args: [...(args.includes('--bridge') ? [] : ['--bridge', bridge]), ...args] }));
+  try {
+    await pullOk(engine, registry.reference);
+    await body(new Scene(engine, bridge));
+    for (const id of (await dockerOk(engine, ['ps', '-aq'])).split('\n').filter(Boolean)) await dockerOk(engine, ['rm', '-f', id]);
+    await engine.close();
+  } finally {
+    await engine.discard();
+  }
+}
+
+/** Runs `body` with a switch of the kernel set, and puts it back. */
+async function withSwitch(path: string, value: string, body: () => Promise<void>): Promise<void> {
+  const before = readFileSync(path, 'utf8');
+  writeFileSync(path, value);
+  try {
+    await body();
+  } finally {
+    writeFileSync(path, before);
+  }
+}
+
+const IPV4_FORWARD = '/proc/sys/net/ipv4/ip_forward';
+const IPV6_FORWARD = '/proc/sys/net/ipv6/conf/all/forwarding';
+
+test('bip, bip6, fixed-cidr, default-gateway, mtu and ipv6 are the addresses of bridge and containers', () =>
+  withSwitch(IPV6_FORWARD, '1', () =>
+    withFlags(
+      ['--bip', '10.218.0.1/16', '--fixed-cidr', '10.218.7.0/24', '--default-gateway', '10.218.0.9', '--ipv6', '--bip6', 'fd00:218::1/64', '--fixed-cidr-v6', 'fd00:218::7:0/112', '--default-gateway-v6', 'fd00:218::9', '--mtu', '1380'],
+      async (scene) => {
+        const addresses = ip('-o', 'addr', 'show', scene.bridge);
+        assert.match(addresses, /inet 10\.218\.0\.1\/16 /);
+        assert.match(addresses, /inet6 fd00:218::1\/64 /);
+        assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1380 /);
+        await scene.run('one');
+        const own = await scene.inside('one', 'ip', '-o', 'addr', 'show', 'eth0');
+        assert.match(own, /inet 10\.218\.7\.\d+\/16 /);
+        assert.match(own, /inet6 fd00:218::7:[0-9a-f]+\/64 /);
+        assert.match(await scene.inside('one', 'ip', 'route'), /default via 10\.218\.0\.9 /);
+        assert.match(await scene.inside('one', 'ip', '-6', 'route'), /default via fd00:218::9 /);
+        assert.match(await scene.inside('one', 'ip', '-o', 'link', 'show', 'eth0'), / mtu 1380 /);
+        // The mtu is for the default bridge alone.
+        await dockerOk(scene.engine, ['network', 'create', '-o', 'com.docker.network.bridge.name=engfuser', 'user']);
+        assert.match(ip('-o', 'link', 'show', 'engfuser'), / mtu 1500 /);
+        assert.doesNotMatch(ip('-o', 'addr', 'show', 'engfuser'), /inet6/);
+        await dockerOk(scene.engine, ['network', 'rm', 'user']);
+      },
+    ),
+  ));
+
+test('icc: without it containers of the default bridge do not reach each other, the host reaches them', () =>
+  withFlags(['--icc=false'], async (scene) => {
+    for (const name of ['one', 'two']) await scene.run(name);
+    const address = /inet (\S+)\//.exec(await scene.inside('two', 'ip', '-o', '-4', 'addr', 'show', 'eth0'))?.[1] ?? '';
+    assert.match(ip('-d', 'link', 'show', 'master', scene.bridge), /isolated on/);
+    assert.ok(rules('iptables').includes(`-i ${scene.bridge} -o ${scene.bridge} -j DROP`));
+    assert.notEqual((await docker(scene.engine, ['exec', 'one', 'ping', '-c', '1', '-W', '1', address])).status, 0);
+    assert.match(execFileSync('busybox', ['ping', '-c', '2', '-W', '2', address], { encoding: 'utf8' }), /[12] packets received/);
+  }));
+
+test('ip-masq: without it containers leave with their own address', async () => {
+  const masks = (bridge: string): boolean => rules('iptables').includes(`! -o ${bridge} -j MASQUERADE`);
+  await withFlags([], (scene) => Promise.resolve(assert.equal(masks(scene.bridge), true)));
+  await withFlags(['--ip-masq=false'], (scene) => Promise.resolve(assert.equal(masks(scene.bridge), false)));
+});
+
+test('ip-forward and ip-forward-no-drop: who switches forwarding on refuses what no rule lets through, unless told not to', async () => {
+  const policy = (): string | undefined => /^:FORWARD (\w+)/m.exec(rules('iptables'))?.[1];
+  const isForwarding = (): boolean => readFileSync(IPV4_FORWARD, 'utf8').trim() === '1';
+  const accept = (): void => void execFileSync('iptables', ['-P', 'FORWARD', 'ACCEPT']);
+  accept();
+  for (const [args, initially, forwards, wanted] of [
+    [['--ip-forward=false'], '0', false, 'ACCEPT'],
+    [['--ip-forward-no-drop'], '0', true, 'ACCEPT'],
+    [[], '1', true, 'ACCEPT'],
+  ] as const) {
+    await withSwitch(IPV4_FORWARD, initially, () =>
+      withFlags(args, () => {
+        assert.deepEqual([isForwarding(), policy()], [forwards, wanted], args.join(' '));
+        return Promise.resolve();
+      }),
+    );
+  }
+  await withSwitch(IPV4_FORWARD, '0', async () => {
+    const engine = await Engine.start(engined());
+    try {
+      assert.deepEqual([isForwarding(), policy()], [true, 'DROP']);
+    } finally {
+      await engine.discard();
+      accept();
+    }
+  });
+});
+
+test('iptables and ip6tables: switched off, no rule is touched; ports are served by the proxy', async () => {
+  const [four, six] = [rules('iptables'), rules('ip6tables')];
+  await withSwitch(IPV6_FORWARD, '1', async () => {
+    await withFlags(['--iptables=false', '--ipv6'], async (scene) => {
+      await scene.run('one', '-p', '8081:80');
+      assert.deepEqual([rules('iptables'), rules('ip6tables')], [four, six]);
+      assert.match(execFileSync('ss', ['-Hltn', 'sport', '=', ':8081'], { encoding: 'utf8' }), /0\.0\.0\.0:8081/);
+    });
+    await withFlags(['--ip6tables=false', '--ipv6'], async (scene) => {
+      await scene.run('one', '-p', '8081:80');
+      assert.ok(rules('iptables').includes(scene.bridge));
+      assert.equal(rules('ip6tables'), six);
+    });
+    await withFlags(['--ipv6'], (scene) => Promise.resolve(assert.ok(rules('ip6tables').includes(scene.bridge))));
+  });
+});
+
+test('bridge: one that is there is used as it is and stays; with none there is no default network', async () => {
+  const name = `engx${randomBytes(3).toString('hex')}`;
+  ip('link', 'add', name, 'type', 'bridge');
+  try {
+    ip('addr', 'add', '10.218.20.1/24', 'dev', name);
+    ip('link', 'set', name, 'up');
+    await withFlags(['--bridge', name], async (scene) => {
+      await scene.run('one');
+      assert.match(await scene.inside('one', 'ip', '-o', '-4', 'addr', 'show', 'eth0'), /10\.218\.20\.\d+\/24/);
+      assert.match(ip('-o', 'link', 'show', 'master', name), /veth/);
+    });
+    assert.match(ip('-o', 'addr', 'show', name), /10\.218\.20\.1\/24/);
+  } finally {
+    ip('link', 'del', name);
+  }
+  const before = links();
+  await withFlags(['--bridge', 'none'], async (scene) => {
+    assert.deepEqual(links(), before);
+    assert.doesNotMatch(await dockerOk(scene.engine, ['network', 'ls', '--format', '{{.Name}}']), /bridge/);
+    // As with the known engine a container has loopback alone then, and user networks are there.
+    await scene.run('alone');
+    assert.doesNotMatch(await scene.inside('alone', 'ip', '-o', 'link'), /eth0/);
+    await dockerOk(scene.engine, ['network', 'create', 'user']);
+    await scene.run('one', '--network', 'user');
+    assert.match(await scene.inside('one', 'ip', '-o', 'link'), /eth0/);
+    await dockerOk(scene.engine, ['rm', '-f', 'one']);
+    await dockerOk(scene.engine, ['network', 'rm', 'user']);
+  });
+});
+
+test('userland-proxy: without it loopback addresses are routed to the bridge and nobody listens', () =>
+  withFlags(['--userland-proxy=false'], async (scene) => {
+    assert.equal(readFileSync(`/proc/sys/net/ipv4/conf/${scene.bridge}/route_localnet`, 'utf8').trim(), '1');
+    await scene.run('one', '-p', '8082:80');
+    assert.ok(rules('iptables').includes(`-p tcp -m tcp --dport 8082 -j DNAT`));
+    assert.match(ip('-d', 'link', 'show', 'master', scene.bridge), /hairpin on/);
+  }));
+
+test('ip: where ports of the default bridge are published that name no address', () =>
+  withFlags(['--ip', '127.0.0.1'], async (scene) => {
+    await scene.run('one', '-p', '8083:80');
+    assert.equal(await dockerOk(scene.engine, ['port', 'one']), '80/tcp -> 127.0.0.1:8083');
+    assert.doesNotMatch(execFileSync('ss', ['-Hltn', 'sport', '=', ':8083'], { encoding: 'utf8' }), /0\.0\.0\.0:8083/);
+    await dockerOk(scene.engine, ['network', 'create', 'user']);
+    await dockerOk(scene.engine, ['network', 'create', '-o', 'com.engine.network.bridge.host_binding_ipv4=127.0.0.2', 'bound']);
+    await scene.run('two', '--network', 'user', '-p', '8084:80');
+    assert.match(await dockerOk(scene.engine, ['port', 'two']), /0\.0\.0\.0:8084/);
+    await scene.run('three', '--network', 'bound', '-p', '8085:80');
+    assert.equal(await dockerOk(scene.engine, ['port', 'three']), '80/tcp -> 127.0.0.2:8085');
+    await dockerOk(scene.engine, ['rm', '-f', 'two', 'three']);
+    await dockerOk(scene.engine, ['network', 'rm', 'user', 'bound']);
+  }));
+
+test('default-address-pool and default-network-opt: what new networks get', () =>
+  withFlags(['--bip', '10.218.40.1/24', '--default-address-pool', 'base=10.219.0.0/23,size=24', '--default-network-opt', 'bridge=com.engine.network.driver.mtu=1234', '--default-network-opt', 'bridge=com.docker.network.bridge.enable_icc=false'], async (scene) => {
+    for (const name of ['first', 'second']) await dockerOk(scene.engine, ['network', 'create', '-o', `com.docker.network.bridge.name=engf${name}`, name]);
+    assert.match(ip('-o', 'addr', 'show', 'engffirst'), /inet 10\.219\.0\.1\/24 /);
+    assert.match(ip('-o', 'addr', 'show', 'engfsecond'), /inet 10\.219\.1\.1\/24 /);
+    assert.match(ip('-o', 'link', 'show', 'engffirst'), / mtu 1234 /);
+    assert.ok(rules('iptables').includes('-i engffirst -o engffirst -j DROP'));
+    assert.match((await docker(scene.engine, ['network', 'create', 'third'])).stderr, /all predefined address pools have been fully subnetted/);
+    // What a network says itself counts more, under either name.
+    await dockerOk(scene.engine, ['network', 'rm', 'second']);
+    await dockerOk(scene.engine, ['network', 'create', '-o', 'com.docker.network.bridge.name=engfown', '-o', 'com.docker.network.driver.mtu=1300', 'own']);
+    assert.match(ip('-o', 'link', 'show', 'engfown'), / mtu 1300 /);
+    assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
+    await dockerOk(scene.engine, ['network', 'rm', 'first', 'own']);
+  }));
+
+test('values that cannot be are refused at the start with the name of the flag', async () => {
+  for (const [args, message] of [
+    [['--bip', '10.218.0.0/16'], /bip/],
+    [['--bip', '10.218.0.1/16', '--fixed-cidr', '10.99.0.0/24'], /fixed-cidr/],
+    [['--bip', '10.218.0.1/16', '--default-gateway', '10.99.0.1'], /default-gateway/],
+    [['--network-control-plane-mtu', '499'], /network control plane MTU/],
+    [['--default-address-pool', 'base=10.219.0.0/24,size=16'], /default-address-pool|pool/],
+    [['--ip', 'nonsense'], /nonsense/],
+  ] as const) {
+    await assert.rejects(Engine.start(engined({ args })).then((engine) => engine.discard()), message, args.join(' '));
+  }
+});
