@@ -12,6 +12,8 @@ import { buildImage, buildLayer, busyboxEntries, pushImage } from '../test/suppo
 import { startRegistry, type TestRegistry } from '../test/support/registry.js';
 import { dockerOk } from '../test/support/cli.js';
 import { ensureBigImage } from './big-image.js';
+import { burst } from './burst.js';
+import { exec } from './exec.js';
 import { lifecycle } from './lifecycle.js';
 import { logs } from './logs.js';
 import type { Measure, Sample, Setting } from './measure.js';
@@ -21,8 +23,10 @@ import { report, type MetricResult } from './report.js';
 import { requests } from './requests.js';
 import { saveLoad } from './save-load.js';
 import { startup } from './startup.js';
+import { stats } from './stats.js';
+import { stopped } from './stopped.js';
 
-const MEASURES: readonly Measure[] = [requests, lifecycle, pullBigImage, saveLoad, logs, memory, startup];
+const MEASURES: readonly Measure[] = [requests, lifecycle, exec, burst, stats, stopped, pullBigImage, saveLoad, logs, memory, startup];
 /** This file is in dist/bench. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 

@@ -2,7 +2,8 @@
  * A process's standard streams as FIFOs: the shim copies between them and the process. They are sockets of the event
  * loop (never fs streams, which would each hold a thread of the pool), so a paused reader stops the process itself.
  */
-import { mkdirSync, rmdirSync, rmSync } from 'node:fs';
+import { mkdirSync, rmSync } from 'node:fs';
+import { rm, rmdir } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import { finished } from 'node:stream';
@@ -62,7 +63,7 @@ export function createStdio(request: StdioRequest): ProcessStdio {
     return new FifoStdio(paths, stdout, stderr, request);
   } catch (error) {
     for (const reader of readers) reader.destroy();
-    removeFifos(paths);
+    rmSync(dir, { recursive: true, force: true });
     throw internal(`cannot make the standard streams of the process: ${messageOf(error)}`, { cause: error });
   }
 }
@@ -130,7 +131,7 @@ class FifoStdio implements ProcessStdio {
     if (this.#isClosed) return;
     this.#isClosed = true;
     for (const socket of [this.#stdin, ...this.#readers]) socket?.destroy();
-    removeFifos(this.paths);
+    await removeFifos(this.paths);
   }
 }
 
@@ -153,13 +154,13 @@ function pathsOf({ stdin, stdout, stderr }: StdioPaths): string[] {
 }
 
 /** Removes the FIFOs and their directory. What is gone, or is not ours, is left as it is. */
-function removeFifos(paths: StdioPaths): void {
+async function removeFifos(paths: StdioPaths): Promise<void> {
   const fifos = pathsOf(paths);
   const [first] = fifos;
   if (first === undefined) return;
   try {
-    for (const fifo of fifos) rmSync(fifo, { force: true });
-    rmdirSync(dirname(first));
+    await Promise.all(fifos.map((fifo) => rm(fifo, { force: true })));
+    await rmdir(dirname(first));
   } catch {
     // Somebody else's files are in the directory, or it is gone already: neither is ours to remove.
   }
