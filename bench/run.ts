@@ -15,6 +15,7 @@ import { ensureBigImage } from './big-image.js';
 import { burst } from './burst.js';
 import { exec } from './exec.js';
 import { lifecycle } from './lifecycle.js';
+import { logFollow } from './log-follow.js';
 import { logs } from './logs.js';
 import type { Measure, Sample, Setting } from './measure.js';
 import { memory } from './memory.js';
@@ -26,7 +27,7 @@ import { startup } from './startup.js';
 import { stats } from './stats.js';
 import { stopped } from './stopped.js';
 
-const MEASURES: readonly Measure[] = [requests, lifecycle, exec, burst, stats, stopped, pullBigImage, saveLoad, logs, memory, startup];
+const MEASURES: readonly Measure[] = [requests, lifecycle, exec, burst, stats, stopped, pullBigImage, saveLoad, logs, logFollow, memory, startup];
 /** This file is in dist/bench. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
