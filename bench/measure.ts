@@ -17,6 +17,8 @@ export interface Setting {
   readonly image: string;
   /** The same for the large image, not pulled. Made on first use. */
   bigImage(): Promise<string>;
+  /** Images of other shapes, in the same way. */
+  shapedImage(repository: 'bench/large-layer' | 'bench/many-files'): Promise<string>;
   /** `http://127.0.0.1:port` where the engine listens besides its socket. */
   readonly tcpUrl: string;
 }

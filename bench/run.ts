@@ -19,7 +19,9 @@ import { logFollow } from './log-follow.js';
 import { logs } from './logs.js';
 import type { Measure, Sample, Setting } from './measure.js';
 import { memory } from './memory.js';
-import { pullBigImage } from './pull.js';
+import { ensureShapedImage } from './images.js';
+import { pullBigImage, pullByMany, pullLargeLayer, pullManyFiles } from './pull.js';
+import { pushBigImage } from './push.js';
 import { report, type MetricResult } from './report.js';
 import { requests } from './requests.js';
 import { saveLoad } from './save-load.js';
@@ -27,7 +29,7 @@ import { startup } from './startup.js';
 import { stats } from './stats.js';
 import { stopped } from './stopped.js';
 
-const MEASURES: readonly Measure[] = [requests, lifecycle, exec, burst, stats, stopped, pullBigImage, saveLoad, logs, logFollow, memory, startup];
+const MEASURES: readonly Measure[] = [requests, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pushBigImage, saveLoad, logs, logFollow, memory, startup];
 /** This file is in dist/bench. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
@@ -67,7 +69,7 @@ async function take(measure: Measure, registry: TestRegistry, image: string, ver
       cleanup.add(() => engine.discard());
       versions[name] = (await callJson<{ Version: string }>(engine.socketPath, 'GET', '/version')).Version;
       await dockerOk(engine, ['pull', '-q', image]);
-      const setting: Setting = { image, tcpUrl, bigImage: () => ensureBigImage(registry) };
+      const setting: Setting = { image, tcpUrl, bigImage: () => ensureBigImage(registry), shapedImage: (repository) => ensureShapedImage(registry, repository) };
       samplers.push({ name, sample: await measure.prepare(engine, setting) });
       samples.set(name, []);
     }

@@ -1,0 +1,35 @@
+/** Push of a ten-layer image of 500 MB into an empty registry on loopback. */
+import { dockerOk } from '../test/support/cli.js';
+import { jsonLines, open } from '../test/support/http.js';
+import { startRegistry } from '../test/support/registry.js';
+import { timed, type Measure } from './measure.js';
+
+export const pushBigImage: Measure = {
+  name: 'push',
+  metrics: [{ name: 'push 500 MB', unit: 'ms', target: 0.8, moreIsBetter: false }],
+  rounds: 3,
+  async prepare(engine, setting) {
+    const reference = await setting.bigImage();
+    await dockerOk(engine, ['pull', '-q', reference], { timeoutMs: 600_000 });
+    return async () => {
+      const registry = await startRegistry();
+      try {
+        const name = `${registry.host}/bench/pushed`;
+        await dockerOk(engine, ['tag', reference, `${name}:1`]);
+        const elapsed = await timed(async () => {
+          const reply = await open(engine.socketPath, 'POST', `/images/${name}/push?tag=1`, { headers: { 'X-Registry-Auth': 'e30=' } });
+          let isDone = false;
+          for await (const { aux, error } of jsonLines<{ aux?: unknown; error?: string }>(reply.message)) {
+            if (error !== undefined) throw new Error(error);
+            isDone ||= aux !== undefined;
+          }
+          if (!isDone) throw new Error(`the push ended without a digest (${reply.status})`);
+        });
+        await dockerOk(engine, ['rmi', `${name}:1`]);
+        return { 'push 500 MB': elapsed };
+      } finally {
+        await registry.stop();
+      }
+    };
+  },
+};
