@@ -2,7 +2,7 @@
  * A process's standard streams as FIFOs: the shim copies between them and the process. They are sockets of the event
  * loop (never fs streams, which would each hold a thread of the pool), so a paused reader stops the process itself.
  */
-import { mkdirSync, rmSync } from 'node:fs';
+import { mkdirSync, rmdirSync, rmSync } from 'node:fs';
 import { rm, rmdir } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { dirname, join } from 'node:path';
@@ -63,7 +63,7 @@ export function createStdio(request: StdioRequest): ProcessStdio {
     return new FifoStdio(paths, stdout, stderr, request);
   } catch (error) {
     for (const reader of readers) reader.destroy();
-    rmSync(dir, { recursive: true, force: true });
+    removeFifosNow(paths);
     throw internal(`cannot make the standard streams of the process: ${messageOf(error)}`, { cause: error });
   }
 }
@@ -163,5 +163,16 @@ async function removeFifos(paths: StdioPaths): Promise<void> {
     await rmdir(dirname(first));
   } catch {
     // Somebody else's files are in the directory, or it is gone already: neither is ours to remove.
+  }
+}
+
+/** As `removeFifos`, for a creation that failed: the next one may follow at once. */
+function removeFifosNow(paths: StdioPaths): void {
+  const fifos = pathsOf(paths);
+  try {
+    for (const fifo of fifos) rmSync(fifo, { force: true });
+    rmdirSync(dirname(fifos[0] ?? ''));
+  } catch {
+    // As above.
   }
 }
