@@ -3,7 +3,7 @@ import type { Engine } from '../test/support/engine.js';
 
 export interface Metric {
   readonly name: string;
-  readonly unit: 'req/s' | 'ms' | 'MB/s' | 'MiB';
+  readonly unit: 'req/s' | 'ms' | 'MB/s' | 'MiB' | 'descriptors';
   /** Wanted value of engined divided by dockerd's: at least it where more is better, at most it where less is. */
   readonly target: number;
   readonly moreIsBetter: boolean;

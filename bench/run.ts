@@ -28,8 +28,9 @@ import { saveLoad } from './save-load.js';
 import { startup } from './startup.js';
 import { stats } from './stats.js';
 import { stopped } from './stopped.js';
+import { streams } from './streams.js';
 
-const MEASURES: readonly Measure[] = [requests, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pushBigImage, saveLoad, logs, logFollow, memory, startup];
+const MEASURES: readonly Measure[] = [requests, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pushBigImage, saveLoad, logs, logFollow, memory, startup, streams];
 /** This file is in dist/bench. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
