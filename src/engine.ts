@@ -158,7 +158,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     debug: config.debug,
   });
   const { tasks } = supervisor;
-  const layers = await openOverlay2({ root: inData('overlay2'), workers: pool, log });
+  const layers = await openOverlay2({ root: inData('overlay2'), workers: pool, log, storageOpts: config.storageOpts });
   const images = new FileImageStore(dataRoot, layers);
   const networkIdentities = inData('network', 'predefined.json');
   const network = new HostNetworks({

@@ -85,8 +85,11 @@ export interface LayerStore {
   /** `GraphDriver.Data` of an image whose topmost layer this is. */
   layerData(chainId: Digest): Readonly<Record<string, string>>;
 
-  /** Creates the writable layer of a container over `parent` (undefined: an empty root). */
-  createWritable(id: string, parent: Digest | undefined): Promise<void>;
+  /**
+   * Creates the writable layer of a container over `parent` (undefined: an empty root). `storageOpt` is the container's:
+   * `size` limits its bytes. Throws invalid for options that the driver or its file system does not have.
+   */
+  createWritable(id: string, parent: Digest | undefined, storageOpt?: Readonly<Record<string, string>>): Promise<void>;
   /** Mounts it and returns the merged directory. Counted: each mount needs its unmount. */
   mount(id: string): Promise<string>;
   unmount(id: string): Promise<void>;

@@ -11,8 +11,9 @@ import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { Durability } from './overlay2/durability.js';
 import { InitLayers } from './overlay2/init-layers.js';
 import { Layout } from './overlay2/layout.js';
-import { fileSystemType, probeOverlay } from './overlay2/probe.js';
+import { fileSystemOf, probeOverlay } from './overlay2/probe.js';
 import { chainIdOf, MAX_DEPTH, ReadOnlyLayers } from './overlay2/read-only-layers.js';
+import { SizeLimits } from './overlay2/size-limits.js';
 import { tarStream } from './overlay2/tar-stream.js';
 import { Trash } from './overlay2/trash.js';
 import { WritableLayers } from './overlay2/writable-layers.js';
@@ -24,13 +25,15 @@ export interface Overlay2Options {
   readonly root: string;
   readonly workers: WorkerPool;
   readonly log: Logger;
+  /** `name=value`; those of other drivers are ignored. */
+  readonly storageOpts?: readonly string[];
 }
 
 /**
  * Opens the store: makes its directories and tries out whether overlayfs works there. `load` must be called next.
- * @throws EngineError unavailable when it does not, with the reason.
+ * @throws EngineError unavailable when it does not, with the reason; invalid for options that it cannot fulfil.
  */
-export async function openOverlay2({ root, workers, log }: Overlay2Options): Promise<Overlay2Store> {
+export async function openOverlay2({ root, workers, log, storageOpts = [] }: Overlay2Options): Promise<Overlay2Store> {
   await mkdir(root, { recursive: true, mode: 0o710 });
   // The mount table names real paths.
   const layout = new Layout(await realpath(root));
@@ -48,7 +51,9 @@ export async function openOverlay2({ root, workers, log }: Overlay2Options): Pro
     await rm(probe, { recursive: true, force: true });
   }
   const durability = new Durability(layout.unsynced, workers, log);
-  return new Overlay2Store(layout, workers, trash, durability, { mountOptions, backing: await fileSystemType(layout.root) });
+  const backing = await fileSystemOf(layout.root);
+  const sizes = new SizeLimits(layout.root, backing, storageOpts);
+  return new Overlay2Store(layout, workers, trash, durability, sizes, { mountOptions, backing: backing.type });
 }
 
 /**
@@ -85,11 +90,12 @@ export class Overlay2Store implements LayerStore {
     private readonly workers: WorkerPool,
     private readonly trash: Trash,
     private readonly durability: Durability,
+    sizes: SizeLimits,
     probed: { readonly mountOptions: string; readonly backing: string },
   ) {
     this.#layersFd = openSync(layout.layers, 'r');
     this.#readOnly = new ReadOnlyLayers(layout, trash, durability, workers);
-    this.#writable = new WritableLayers(layout, this.#readOnly, new InitLayers(layout, this.#readOnly, trash, workers), trash, probed.mountOptions, this.#layersFd);
+    this.#writable = new WritableLayers(layout, this.#readOnly, new InitLayers(layout, this.#readOnly, trash, workers), sizes, trash, probed.mountOptions, this.#layersFd);
     this.driverStatus = [
       ['Backing Filesystem', probed.backing === 'ext4' ? 'extfs' : probed.backing],
       ['Supports d_type', 'true'],
@@ -199,8 +205,8 @@ export class Overlay2Store implements LayerStore {
     return { layers, arriving: this.#readOnly.arriving(), staging: [...this.#staged] };
   }
 
-  createWritable(id: string, parent: Digest | undefined): Promise<void> {
-    return this.#writable.create(id, parent);
+  async createWritable(id: string, parent: Digest | undefined, storageOpt: Readonly<Record<string, string>> = {}): Promise<void> {
+    await this.#writable.create(id, parent, storageOpt);
   }
 
   mount(id: string): Promise<string> {

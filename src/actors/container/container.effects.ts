@@ -27,7 +27,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     try {
       undo.add('container directory', () => records.remove(record.id));
       undo.add('writable layer', () => layers.removeWritable(record.id));
-      await allDone([records.createDir(record.id), layers.createWritable(record.id, record.topLayer)]);
+      await allDone([records.createDir(record.id), layers.createWritable(record.id, record.topLayer, record.hostConfig.StorageOpt)]);
       const made = await realizeMounts(deps, record, undo);
       await records.save(made);
       return made;

@@ -2,6 +2,7 @@
 import { access, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf, unavailable } from '../../errors/engine-error.js';
+import type { BackingFileSystem } from './size-limits.js';
 import { detachMount, mountFileSystem } from '../../sys/mount.js';
 
 /**
@@ -44,19 +45,24 @@ async function explain(error: unknown, directory: string): Promise<string> {
   return `storage driver overlay2: the file system of the data root (${type}) cannot hold the upper layer of an overlay: ${messageOf(error)}`;
 }
 
-/** Type of the file system that holds a path, as in the mount table. */
-export async function fileSystemType(path: string): Promise<string> {
+/** The file system that holds a path, as in the mount table. */
+export async function fileSystemOf(path: string): Promise<BackingFileSystem> {
   const lines = (await readFile('/proc/self/mounts', 'utf8')).split('\n').map((line) => line.split(' '));
-  let type = 'unknown';
+  let found: BackingFileSystem = { type: 'unknown', options: [] };
   let longest = -1;
-  for (const [, point = '', name = ''] of lines) {
+  for (const [, point = '', type = '', options = ''] of lines) {
     const covers = path === point || path.startsWith(point === '/' ? '/' : `${point}/`);
     if (covers && point.length >= longest) {
       longest = point.length;
-      type = name;
+      found = { type, options: options.split(',') };
     }
   }
-  return type;
+  return found;
+}
+
+/** Its type alone. */
+export async function fileSystemType(path: string): Promise<string> {
+  return (await fileSystemOf(path)).type;
 }
 
 async function exists(path: string): Promise<boolean> {

@@ -10,6 +10,7 @@ import { KeyedLock } from './keyed-lock.js';
 import type { InitLayers } from './init-layers.js';
 import type { Layout } from './layout.js';
 import type { ReadOnlyLayer, ReadOnlyLayers } from './read-only-layers.js';
+import type { SizeLimits } from './size-limits.js';
 import type { Trash } from './trash.js';
 
 interface WritableLayer {
@@ -37,6 +38,7 @@ export class WritableLayers {
     private readonly layout: Layout,
     private readonly readOnly: ReadOnlyLayers,
     private readonly inits: InitLayers,
+    private readonly sizes: SizeLimits,
     private readonly trash: Trash,
     /** Options that every mount gets, beginning with a comma. */
     private readonly mountOptions: string,
@@ -59,6 +61,7 @@ export class WritableLayers {
       await this.trash.take(join(this.layout.writable, id));
       removed.push(`writable layer ${id}`);
     }
+    this.sizes.load(this.layout.writable);
     return removed;
   }
 
@@ -94,14 +97,16 @@ export class WritableLayers {
     return join(this.layout.writable, id, 'init');
   }
 
-  create(id: string, parent: Digest | undefined): Promise<void> {
+  create(id: string, parent: Digest | undefined, storageOpt: Readonly<Record<string, string>>): Promise<void> {
     if (!/^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(id)) throw invalid(`invalid layer id ${JSON.stringify(id)}`);
     return this.#lock.run(id, async () => {
       if (this.#layers.has(id)) throw conflict(`writable layer ${id} exists already`, { code: 'LAYER_EXISTS' });
       const top = parent === undefined ? undefined : this.readOnly.get(parent);
+      const limitBytes = this.sizes.bytesFor(storageOpt);
       const staging = this.layout.newStaging();
       try {
         await mkdir(staging, { mode: 0o710 });
+        if (limitBytes !== undefined) this.sizes.apply(staging, limitBytes);
         await Promise.all([
           parent === undefined ? this.inits.make(join(staging, 'init'), []) : this.inits.ensure(parent),
           this.#makeUpper(join(staging, 'diff'), top),

@@ -1,0 +1,92 @@
+/**
+ * Sizes of writable layers: `overlay2.size` of the daemon and `size` of a container. XFS keeps them, mounted with
+ * `pquota`; elsewhere nobody would, so there they are refused.
+ */
+import { closeSync, constants, openSync, readdirSync, statfsSync } from 'node:fs';
+import { join } from 'node:path';
+import { type EngineError, invalid, messageOf } from '../../errors/engine-error.js';
+import { joinProject, limitProject, projectOf } from '../../sys/project-quota.js';
+
+const DEFAULT_OPTION = 'overlay2.size';
+const SIZE = /^(\d+(?:\.\d+)?) ?([kmgtp]?)(?:i?b)?$/i;
+const OPEN_DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
+
+const refused = (message: string): EngineError => invalid(message, { code: 'STORAGE_OPTION' });
+
+export interface BackingFileSystem {
+  readonly type: string;
+  readonly options: readonly string[];
+}
+
+export class SizeLimits {
+  readonly #root: string;
+  readonly #isPossible: boolean;
+  #defaultBytes: number | undefined;
+  #nextProject = 1;
+
+  /**
+   * @param storageOpts of the daemon, `name=value`.
+   * @throws EngineError invalid for a size that this file system cannot keep.
+   */
+  constructor(root: string, { type, options }: BackingFileSystem, storageOpts: readonly string[]) {
+    this.#root = root;
+    this.#isPossible = type === 'xfs' && options.some((option) => option === 'prjquota' || option === 'pquota');
+    const size = storageOpts.findLast((entry) => entry.startsWith(`${DEFAULT_OPTION}=`))?.slice(DEFAULT_OPTION.length + 1);
+    if (size === undefined) return;
+    if (type !== 'xfs') throw refused(`Storage Option ${DEFAULT_OPTION} only supported for backingFS XFS. Found ${type === 'ext4' ? 'extfs' : type}`);
+    if (!this.#isPossible) throw refused(`Storage option ${DEFAULT_OPTION} not supported. Filesystem does not support Project Quota: it must be mounted with the option pquota`);
+    this.#defaultBytes = this.#parse(size);
+  }
+
+  /** Finds the projects that are taken. Call when the writable layers that crashes left are gone. */
+  load(writable: string): void {
+    if (!this.#isPossible) return;
+    this.#nextProject = withDirectory(this.#root, projectOf) + 1;
+    for (const name of readdirSync(writable)) this.#nextProject = Math.max(this.#nextProject, withDirectory(join(writable, name), projectOf) + 1);
+  }
+
+  /**
+   * Bytes that a new writable layer may have; undefined: any number.
+   * @throws EngineError invalid for an unknown option and for a size that cannot be kept.
+   */
+  bytesFor(options: Readonly<Record<string, string>>): number | undefined {
+    let bytes = this.#defaultBytes;
+    for (const [name, value] of Object.entries(options)) {
+      if (name.toLowerCase() !== 'size') throw refused(`Unknown option ${name}`);
+      if (!this.#isPossible) throw refused("--storage-opt is supported only for overlay over xfs with 'pquota' mount option");
+      bytes = this.#parse(value);
+    }
+    return bytes === 0 ? undefined : bytes;
+  }
+
+  /** Limits what an empty directory will hold. */
+  apply(directory: string, bytes: number): void {
+    const project = this.#nextProject++;
+    try {
+      withDirectory(directory, (fd) => {
+        limitProject(fd, project, bytes);
+        joinProject(fd, project);
+      });
+    } catch (error) {
+      throw refused(`the size of the writable layer cannot be limited: ${messageOf(error)}`);
+    }
+  }
+
+  #parse(text: string): number {
+    const match = SIZE.exec(text);
+    if (!match) throw refused(`invalid size: '${text}'`);
+    const bytes = Math.floor(Number(match[1]) * 1024 ** ('kmgtp'.indexOf((match[2] ?? '').toLowerCase() || ' ') + 1));
+    const { blocks, bsize } = statfsSync(this.#root);
+    if (bytes > blocks * bsize) throw refused(`size ${text} is larger than the file system of the data root (${blocks * bsize} bytes)`);
+    return bytes;
+  }
+}
+
+function withDirectory<T>(path: string, use: (fd: number) => T): T {
+  const fd = openSync(path, OPEN_DIRECTORY);
+  try {
+    return use(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
