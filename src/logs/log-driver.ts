@@ -9,6 +9,7 @@ import { logAttributes } from './log-attributes.js';
 import { LogFile, type RotationPolicy } from './log-file.js';
 import { bufferLimit, cachePolicy, isCached, jsonFilePolicy, localPolicy, validateLogOptions } from './log-options.js';
 import type { LogOptions } from './option-values.js';
+import { LateSink } from './remote/late-sink.js';
 import type { RemoteDriver } from './remote/remote-driver.js';
 import { REMOTE_DRIVERS } from './remote/remote-drivers.js';
 import { RemoteLog } from './remote/remote-log.js';
@@ -43,7 +44,8 @@ export function createLogDriver(observe: (containerId: string) => LogObserver): 
 
     async open(container) {
       try {
-        validateLogOptions(container.driver, container.options);
+        // They were good when it was started; that its server's socket file is gone since then is dealt with below.
+        if (!container.isRunning) validateLogOptions(container.driver, container.options);
         const file = FILE_DRIVERS[container.driver];
         if (file) return await openFileLog(file, container, logAttributes(container), observe(container.id), openLogs);
         const remote = REMOTE_DRIVERS[container.driver];
@@ -68,7 +70,9 @@ export function createLogDriver(observe: (containerId: string) => LogObserver): 
 }
 
 async function openRemoteLog(driver: RemoteDriver, container: LoggedContainer, observer: LogObserver, openLogs: Map<string, FileLog>): Promise<ContainerLog> {
-  const sink = await driver.open(container, new AbortController().signal);
+  const sink = container.isRunning
+    ? new LateSink((signal) => driver.open(container, signal), (error) => observer.failed(error, 'the remote log cannot be opened again yet'))
+    : await driver.open(container, new AbortController().signal);
   try {
     // A line that is missing in the copy only is not lost.
     const copyObserver: LogObserver = { ...observer, dropped: (lines) => observer.failed(undefined, `${lines} lines are missing in the local copy of the log`) };

@@ -55,6 +55,8 @@ export interface LogDriver {
     readonly command?: readonly string[];
     /** RFC 3339. */
     readonly created?: string;
+    /** It runs already, as the daemon comes back: a server that cannot be reached is waited for, and no reason to fail. */
+    readonly isRunning?: boolean;
   }): Promise<ContainerLog>;
   /** Reads the log of a container that is not running; nothing there reads as empty. */
   read(

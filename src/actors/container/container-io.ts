@@ -54,12 +54,12 @@ export class ContainerIo {
 
   /** Takes up the streams of a container that ran on while the daemon was away. */
   async reopen(record: ContainerRecord, paths: StdioPaths): Promise<void> {
-    const [stdio, log] = await Promise.all([this.deps.stdio.reopen(paths), this.#openLog(record)]);
+    const [stdio, log] = await Promise.all([this.deps.stdio.reopen(paths), this.#openLog(record, true)]);
     this.#use(stdio, log);
     await this.#openStdin(stdio);
   }
 
-  #openLog({ id, config, hostConfig, name, image, path, args, created }: ContainerRecord): Promise<ContainerLog> {
+  #openLog({ id, config, hostConfig, name, image, path, args, created }: ContainerRecord, isRunning = false): Promise<ContainerLog> {
     return this.deps.logs.open({
       id,
       dir: this.deps.records.dir(id),
@@ -72,6 +72,7 @@ export class ContainerIo {
       imageId: image,
       command: [path, ...args],
       created,
+      isRunning,
     });
   }
 

@@ -38,8 +38,8 @@ export class RemoteLog implements ContainerLog {
   readonly #cache: ContainerLog | undefined;
   readonly #observer: LogObserver;
   readonly #drops: DropReport;
-  readonly #isLossy: boolean;
-  readonly #limitBytes: number;
+  /** Largest amount waiting in non-blocking mode. */
+  readonly #maxBufferBytes: number | undefined;
   readonly #streams: Readonly<Record<StreamName, StreamState>> = {
     stdout: { splitter: new LineSplitter(), longLineNs: 0n },
     stderr: { splitter: new LineSplitter(), longLineNs: 0n },
@@ -60,8 +60,7 @@ export class RemoteLog implements ContainerLog {
     this.#cache = cache;
     this.#observer = observer;
     this.#drops = new DropReport(observer);
-    this.#isLossy = sink.isLossy || maxBufferBytes !== undefined;
-    this.#limitBytes = maxBufferBytes ?? sink.queueBytes;
+    this.#maxBufferBytes = maxBufferBytes;
   }
 
   get droppedLines(): number {
@@ -92,6 +91,14 @@ export class RemoteLog implements ContainerLog {
   read(options: LogReadOptions): AsyncIterableIterator<Buffer> {
     if (!this.#cache) throw notImplemented('configured logging driver does not support reading', { code: 'LOG_UNREADABLE' });
     return this.#cache.read(options);
+  }
+
+  get #isLossy(): boolean {
+    return this.#maxBufferBytes !== undefined || this.#sink.isLossy;
+  }
+
+  get #limitBytes(): number {
+    return this.#maxBufferBytes ?? this.#sink.queueBytes;
   }
 
   #hasRoom(limitBytes: number): boolean {

@@ -1,0 +1,52 @@
+/** Logs of containers that outlive their daemon. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { startSeededRegistry } from './support/busybox-image.js';
+import { Cleanup } from './support/cleanup.js';
+import { docker, dockerOk } from './support/cli.js';
+import { Engine } from './support/engine.js';
+import { engined } from './support/engined.js';
+import { streamReceiver } from './support/log-receivers.js';
+import { waitFor } from './support/wait.js';
+
+const cleanup = new Cleanup();
+let engine: Engine;
+let image: string;
+
+before(async () => {
+  const registry = await startSeededRegistry();
+  cleanup.add(() => registry.stop());
+  image = registry.reference;
+  engine = await Engine.start(engined());
+  cleanup.add(() => engine.close());
+  await dockerOk(engine, ['pull', '-q', image]);
+});
+
+after(() => cleanup.run());
+
+test('a daemon that was killed goes on with a remote log, also while its server is away; the local copy has everything once', async () => {
+  const receiver = await streamReceiver();
+  cleanup.add(() => receiver.close());
+  const numbers = (text: string): number[] => [...text.matchAll(/line (\d+)\n/g)].map(([, number]) => Number(number));
+  const script = 'i=0; while true; do echo line $i; i=$((i+1)); sleep 0.05; done';
+  await dockerOk(engine, ['run', '-d', '--name', 'steady', '--log-driver', 'syslog', '--log-opt', `syslog-address=tcp://127.0.0.1:${receiver.port}`, image, 'sh', '-c', script]);
+  await waitFor('some lines', () => numbers(receiver.received().toString()).length > 5);
+  await engine.stop('SIGKILL');
+  await receiver.leave();
+  await engine.start();
+  assert.equal(await dockerOk(engine, ['inspect', '-f', '{{.State.Status}}', 'steady']), 'running');
+  await waitFor('the daemon to tell', () => engine.log.includes('the remote log cannot be opened again yet'));
+  const before = numbers(receiver.received().toString()).length;
+  await receiver.listen();
+  await waitFor('further lines', () => numbers(receiver.received().toString()).length > before + 10);
+  await dockerOk(engine, ['kill', 'steady']);
+  const copy = numbers((await docker(engine, ['logs', 'steady'])).stdout + '\n');
+  assert.deepEqual(copy, Array.from({ length: copy.length }, (_, i) => i), 'the copy has gaps or repeats');
+  // The server misses what was on its way to it when both ended, and nothing that came later.
+  const remote = numbers(receiver.received().toString());
+  const later = remote.slice(before);
+  const first = later[0] ?? Number.NaN;
+  assert.deepEqual(later, Array.from({ length: later.length }, (_, i) => first + i));
+  assert.ok(first - (remote[before - 1] ?? Number.NaN) <= 20, `lines ${remote[before - 1]} to ${first} are missing`);
+  await dockerOk(engine, ['rm', 'steady']);
+});
