@@ -23,6 +23,7 @@ import { createEngineMachine } from './actors/engine/engine.machine.js';
 import { DiskUsages } from './actors/engine/disk-usage.js';
 import { readHostInfo } from './actors/engine/host.js';
 import { presentOwners } from './actors/engine/present-owners.js';
+import { rememberRecentExits } from './actors/engine/recent-exits.js';
 import { recoverContainers } from './actors/engine/recovery.js';
 import { stopContainers } from './actors/engine/shutdown.js';
 import { SystemService } from './actors/engine/system.js';
@@ -475,6 +476,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
           ]);
         },
         recover: async () => {
+          rememberRecentExits(events, containers).catch((error: unknown) => log.error({ err: error }, 'exits of removed containers cannot be read from the events'));
           await recoverContainers({ log, loaded, containers, tasks, layers, network });
           hasRecovered = true;
           report(log, 'layers', await layers.collect());

@@ -95,6 +95,17 @@ test('created and ended containers, names and images are still there', async () 
   await ok('rmi', 'local/kept:1');
 });
 
+test('the exit of a container that removed itself can be asked for, also after a crash', async () => {
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: registry.reference, Cmd: ['sh', '-c', 'exit 11'], HostConfig: { AutoRemove: true } } });
+  const wait = async (condition: string): Promise<unknown> => callJson(engine.socketPath, 'POST', `/containers/${Id}/wait?condition=${condition}`);
+  const removed = wait('removed');
+  await ok('start', Id);
+  assert.deepEqual(await removed, { StatusCode: 11 });
+  assert.deepEqual(await wait('next-exit'), { StatusCode: 11 });
+  await crashAndRestart();
+  for (const condition of ['not-running', 'next-exit', 'removed']) assert.deepEqual(await wait(condition), { StatusCode: 11 });
+});
+
 test('a pull that was half done can be repeated and completes', async () => {
   const image = buildImage({ layers: [buildLayer(busyboxEntries()), generatedLayer({ root: 'srv', bytes: 8_000_000, files: 100, seed: 3 })] });
   const slow = image.layers[1];

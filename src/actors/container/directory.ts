@@ -21,8 +21,9 @@ import { Names, newContainerId } from './names.js';
 
 export type ContainerMachine = ReturnType<typeof createContainerMachine>;
 
+const FULL_ID = /^[0-9a-f]{64}$/;
 /** How long the exit of a removed container can still be asked for by its full id: a wait can come late. */
-const EXIT_RETENTION_MS = 10 * 60_000;
+export const EXIT_RETENTION_MS = 10 * 60_000;
 
 export interface DirectoryDeps {
   readonly replies: Replies;
@@ -39,6 +40,8 @@ export class ContainerDirectory {
   #sorted: readonly ContainerRecord[] | undefined;
   readonly #names = new Names();
   readonly #exits = new Map<string, WaitResult>();
+  /** Resolves when exits of an earlier life of the daemon are known. */
+  #exitsKnown: Promise<void> = Promise.resolve();
   readonly collection: Collection<ContainerMachine>;
   #send: (event: Parameters<Collection<ContainerMachine>['logic']['transition']>[1]) => void = () => undefined;
 
@@ -129,9 +132,12 @@ export class ContainerDirectory {
   }
 
   /** Waits; the exit of a container that is removed already is answered for some minutes. */
-  wait(reference: string, condition: WaitCondition, signal?: AbortSignal): Promise<WaitResult> {
-    const past = this.#exits.get(reference);
-    if (past && !this.#views.has(reference)) return Promise.resolve(past);
+  async wait(reference: string, condition: WaitCondition, signal?: AbortSignal): Promise<WaitResult> {
+    if (FULL_ID.test(reference) && !this.#views.has(reference)) {
+      await this.#exitsKnown;
+      const past = this.#exits.get(reference);
+      if (past) return past;
+    }
     return this.ask<Extract<ContainerCommand, { type: 'container.wait' }>>(reference, { type: 'container.wait', condition }, signal);
   }
 
@@ -174,9 +180,20 @@ export class ContainerDirectory {
     } else if (before) {
       this.#views.delete(id);
       this.#names.release(before.name, id);
-      this.#exits.set(id, { exitCode: before.state.exitCode });
-      setTimeout(() => this.#exits.delete(id), EXIT_RETENTION_MS).unref();
+      this.rememberExit(id, { exitCode: before.state.exitCode }, EXIT_RETENTION_MS);
     }
+  }
+
+  /** Makes an exit known for so long, should its container be gone by then. */
+  rememberExit(id: string, result: WaitResult, forMs: number): void {
+    this.#exits.set(id, result);
+    setTimeout(() => this.#exits.get(id) === result && this.#exits.delete(id), forMs).unref();
+  }
+
+  /** Whoever waits for a container that is not there is answered after this. */
+  learnExits(learned: Promise<void>): Promise<void> {
+    this.#exitsKnown = learned.catch(() => undefined);
+    return learned;
   }
 
   #wake(id: string): ActorRefFrom<ContainerMachine> | undefined {
