@@ -19,7 +19,7 @@ export interface Setting {
   bigImage(): Promise<string>;
   /** Images of other shapes, in the same way. */
   shapedImage(repository: 'bench/large-layer' | 'bench/many-files'): Promise<string>;
-  /** `http://127.0.0.1:port` where the engine listens besides its socket. */
+  /** `http://127.0.0.1:port`, or https, where the engine listens besides its socket if the measure says so. */
   readonly tcpUrl: string;
 }
 
@@ -28,6 +28,8 @@ export interface Measure {
   readonly metrics: readonly Metric[];
   /** Samples taken of each engine, by turns. */
   readonly rounds: number;
+  /** What the engine listens on besides its socket. */
+  readonly transport?: 'tcp' | 'tls';
   /** Sets up what is not to be measured on a fresh engine; the result takes one sample. */
   prepare(engine: Engine, setting: Setting): Promise<() => Promise<Sample>>;
 }

@@ -1,8 +1,11 @@
 /** Runs the measures on both engines by turns in one process. To be run in a network namespace of its own (scripts/bench.mjs). */
 import { execFileSync } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { Authority, type Certificate } from '../test/support/certificates.js';
 import { Cleanup } from '../test/support/cleanup.js';
 import { dockerd } from '../test/support/dockerd.js';
 import { Engine, type EngineKind } from '../test/support/engine.js';
@@ -13,6 +16,7 @@ import { startRegistry, type TestRegistry } from '../test/support/registry.js';
 import { dockerOk } from '../test/support/cli.js';
 import { ensureBigImage } from './big-image.js';
 import { burst } from './burst.js';
+import { clients } from './clients.js';
 import { exec } from './exec.js';
 import { lifecycle } from './lifecycle.js';
 import { logFollow } from './log-follow.js';
@@ -29,8 +33,9 @@ import { startup } from './startup.js';
 import { stats } from './stats.js';
 import { stopped } from './stopped.js';
 import { streams } from './streams.js';
+import { tls } from './tls.js';
 
-const MEASURES: readonly Measure[] = [requests, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pushBigImage, saveLoad, logs, logFollow, memory, startup, streams];
+const MEASURES: readonly Measure[] = [requests, clients, tls, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pushBigImage, saveLoad, logs, logFollow, memory, startup, streams];
 /** This file is in dist/bench. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
@@ -49,12 +54,24 @@ interface Contender {
   readonly kind: () => EngineKind;
 }
 
+interface ServerCertificate extends Certificate {
+  /** dockerd wants to see one even when it asks no client for a certificate. */
+  readonly ca: string;
+}
+
+function issueIn(dir: string): ServerCertificate {
+  const authority = new Authority(dir, 'ca');
+  return { ca: authority.cert, ...authority.issueServer() };
+}
+
 /** In a network namespace of our own the ports are ours to choose. */
-function contenders(needsTcp: boolean): readonly Contender[] {
-  const args = (port: number): string[] => (needsTcp ? ['--host', `tcp://127.0.0.1:${port}`] : []);
+function contenders(transport: Measure['transport'], certificate: () => ServerCertificate): readonly Contender[] {
+  const tls = (): string[] => (transport === 'tls' ? ['--tls', '--tlsverify=false', '--tlscacert', certificate().ca, '--tlscert', certificate().cert, '--tlskey', certificate().key] : []);
+  const args = (port: number): string[] => (transport === undefined ? [] : ['--host', `tcp://127.0.0.1:${port}`, ...tls()]);
+  const scheme = transport === 'tls' ? 'https' : 'http';
   const both: Contender[] = [
-    { name: 'engined', tcpUrl: 'http://127.0.0.1:23750', kind: () => engined({ args: args(23750) }) },
-    { name: 'dockerd', tcpUrl: 'http://127.0.0.1:23751', kind: () => dockerd({ args: args(23751) }) },
+    { name: 'engined', tcpUrl: `${scheme}://127.0.0.1:23750`, kind: () => engined({ args: args(23750) }) },
+    { name: 'dockerd', tcpUrl: `${scheme}://127.0.0.1:23751`, kind: () => dockerd({ args: args(23751) }) },
   ];
   return both.filter(({ name }) => options.engine === undefined || options.engine === name);
 }
@@ -63,9 +80,13 @@ function contenders(needsTcp: boolean): readonly Contender[] {
 async function take(measure: Measure, registry: TestRegistry, image: string, versions: Record<string, string>): Promise<MetricResult[]> {
   const cleanup = new Cleanup();
   const samples = new Map<string, Sample[]>();
+  const certificates = await mkdtemp(join(tmpdir(), 'bench-tls-'));
+  cleanup.add(() => rm(certificates, { recursive: true }));
+  let issued: ServerCertificate | undefined;
+  const certificate = (): ServerCertificate => (issued ??= issueIn(certificates));
   try {
     const samplers: { name: string; sample: () => Promise<Sample> }[] = [];
-    for (const { name, tcpUrl, kind } of contenders(measure === requests)) {
+    for (const { name, tcpUrl, kind } of contenders(measure.transport, certificate)) {
       const engine = await Engine.start(kind());
       cleanup.add(() => engine.discard());
       versions[name] = (await callJson<{ Version: string }>(engine.socketPath, 'GET', '/version')).Version;

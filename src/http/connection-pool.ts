@@ -27,7 +27,7 @@ export class ConnectionPool {
   constructor(services: ConnectionServices) {
     this.#services = services;
     this.#owner = {
-      isCrowded: () => this.#apps >= MANY_APPS,
+      isCrowded: () => this.#apps >= MANY_APPS && this.#free.length === 0,
       parkable: (connection) => this.#parkable.add(connection),
       busy: (connection) => this.#parkable.delete(connection),
       ended: (connection) => {

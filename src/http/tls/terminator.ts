@@ -5,25 +5,26 @@
 import { Socket } from 'node:net';
 import { createServer, type DetailedPeerCertificate, type TLSSocket } from 'node:tls';
 import type { Logger } from '../../ports/logger.js';
+import { PipeEnd } from '../../sys/pipe-end.js';
 import { socketPair } from '../../sys/socket-pair.js';
 import type { TlsPeer } from '../peer.js';
 import type { TlsIdentity } from './identity.js';
 
 /** Time for a client to finish its handshake. */
 const HANDSHAKE_MS = 10_000;
-/** How long a client may neither send nor close once it has got all that there was for it. */
+/** Time for a client to take the last bytes once nobody serves it any more. */
 const LINGER_MS = 30_000;
 
 export interface TlsTerminator {
   /** Takes over a connected socket; the descriptor is given away. */
   accept(fd: number): void;
-  /** Ends handshakes that are under way. Connections that are through are their server's to end. */
+  /** Handshakes that are under way lead to nothing. Connections that are through are their server's to end. */
   close(): void;
 }
 
 /** @param serve gets the inner end of each connection whose client may come in. */
 export function createTlsTerminator(identity: TlsIdentity, logger: Logger, serve: (fd: number, peer: TlsPeer) => void): TlsTerminator {
-  const shaking = new Set<Socket>();
+  let isClosed = false;
   const server = createServer({
     ...identity.context,
     requestCert: identity.verifies,
@@ -36,9 +37,10 @@ export function createTlsTerminator(identity: TlsIdentity, logger: Logger, serve
   server.on('secureConnection', (outer) => {
     outer.on('error', () => undefined);
     try {
+      if (isClosed) throw new Error('the listener is closed');
       const peer = tlsPeer(outer, identity.verifies);
       const [ours, theirs] = socketPair();
-      splice(outer, new Socket({ fd: ours, allowHalfOpen: true, readable: true, writable: true }));
+      splice(outer, ours);
       serve(theirs, peer);
     } catch (err) {
       logger.warn({ err }, 'a connection could not be served');
@@ -54,26 +56,35 @@ export function createTlsTerminator(identity: TlsIdentity, logger: Logger, serve
     accept: (fd) => {
       const socket = new Socket({ fd, allowHalfOpen: true, readable: true, writable: true });
       socket.on('error', () => undefined);
-      shaking.add(socket);
-      socket.once('close', () => shaking.delete(socket));
       server.emit('connection', socket);
     },
     close: () => {
       stopFollowing();
-      for (const socket of shaking) socket.destroy();
+      isClosed = true;
     },
   };
 }
 
 /** Passes on what comes, ends and pressure in both directions, until either side is gone. */
-function splice(outer: TLSSocket, inner: Socket): void {
-  inner.on('error', () => undefined);
-  outer.once('close', () => inner.destroy());
-  inner.once('close', () => outer.destroy());
-  // Whoever served the connection may have closed it for good: the kernel tells no more than the end.
-  inner.once('end', () => outer.setTimeout(LINGER_MS, () => outer.destroy()));
-  outer.pipe(inner);
-  inner.pipe(outer);
+function splice(outer: TLSSocket, fd: number): void {
+  const inner = new PipeEnd(fd, {
+    onData: (bytes) => {
+      if (!outer.write(bytes)) inner.pause();
+    },
+    onEnd: (isGone) => {
+      outer.end();
+      if (!isGone) return;
+      outer.once('finish', () => outer.destroy());
+      outer.setTimeout(LINGER_MS, () => outer.destroy());
+    },
+    onDrain: () => outer.resume(),
+  });
+  outer.on('drain', () => inner.resume());
+  outer.on('data', (bytes: Buffer) => {
+    if (!inner.write(bytes)) outer.pause();
+  });
+  outer.once('end', () => inner.finish());
+  outer.once('close', () => inner.close());
 }
 
 /** @throws Error when the client has gone already. */
