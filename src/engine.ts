@@ -11,6 +11,7 @@ import { ContainerIoRegistry } from './actors/container/container-io.js';
 import { createContainerEffects } from './actors/container/container.effects.js';
 import { createContainerMachine } from './actors/container/container.machine.js';
 import type { ContainerRecord } from './actors/container/container.record.js';
+import { shownLinks } from './actors/container/legacy-links.js';
 import { isRunning } from './actors/container/container.record.js';
 import type { ContainerDeps } from './actors/container/deps.js';
 import { ContainerDirectory } from './actors/container/directory.js';
@@ -212,6 +213,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
       writeContainerFiles(
         {
           network,
+          find: (id) => containers.get(id),
           dir: (id) => records.dir(id),
           settings: () => ({ dns: config.dns, dnsSearch: config.dnsSearch, dnsOptions: config.dnsOpts, hostGatewayIps: hostGatewayIps() }),
         },
@@ -222,8 +224,15 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     config.hostGatewayIps.length > 0 ? config.hostGatewayIps : network.list().flatMap(({ name, subnets }) => (name === 'bridge' ? subnets.map(({ gateway }) => gateway) : []));
   const ios = new ContainerIoRegistry();
   ios.connect(deps);
+  // Whoever is linked to a container that got another address finds it there.
+  const refreshLinks = ({ id }: ContainerRecord): void => {
+    for (const other of containers.list()) {
+      if (other.links?.some((link) => link.id === id) && isRunning(other)) deps.writeFiles(other).catch((error: unknown) => log.error({ err: error, container: other.id }, 'hosts file not written'));
+    }
+  };
   const hooks = createContainerHooks(deps, (id, record) => {
     containers.publish(id, record);
+    if (record?.state.status === 'running') refreshLinks(record);
     healthChecks.observe(id, record);
     if (record && isDigest(record.image)) images.used(record.image);
     if (record) return;
@@ -261,6 +270,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     containers,
     layers,
     tasks,
+    writeFiles: (record) => deps.writeFiles(record),
     emit: (action, record, attributes) => hooks.emit(action, record, attributes),
     emitPrune: (reclaimedBytes) => emit('container', 'prune', '', { reclaimed: String(reclaimedBytes) }),
     checkRestartPolicy,
@@ -377,6 +387,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     log,
   });
   const view = {
+    links: (record: ContainerRecord) => shownLinks(record, (id) => containers.get(id)),
     imageStillNamed: (record: ContainerRecord) => images.stillNames(record.config.Image, record.image),
     graphData: (id: string) => ({ Name: layers.driver, Data: layers.graphData(id) }),
     dir: (id: string) => records.dir(id),

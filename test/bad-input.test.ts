@@ -84,11 +84,14 @@ describe('requests', () => {
   });
 
   test('containers that are not there', async () => {
-    const routes = ['GET json', 'GET logs?stdout=1', 'POST start', 'POST stop', 'POST kill', 'POST wait', 'POST resize?h=1&w=1', 'POST attach?stdout=1&stream=1'];
+    const routes = ['GET json', 'GET logs?stdout=1', 'POST start', 'POST stop', 'POST kill', 'POST wait', 'POST resize?h=1&w=1'];
     for (const route of routes) {
       const [method = '', path = ''] = route.split(' ');
       await refused(404, /No such container: nobody$/, method, `/containers/nobody/${path}`);
     }
+    // Whoever wants a stream is told on it, as by the existing engine.
+    const attach = await call(engine.socketPath, 'POST', '/containers/nobody/attach?stdout=1&stream=1');
+    assert.deepEqual([attach.status, attach.headers['content-type'], attach.text.trim()], [404, 'application/vnd.docker.raw-stream', 'No such container: nobody']);
     await refused(404, 'No such container: nobody', 'DELETE', '/containers/nobody');
     await refused(404, 'No such container: nobody', 'POST', '/commit?container=nobody&repo=a');
   });

@@ -9,11 +9,13 @@ export interface HostsInput {
   /** `name:address`, where the address may be `host-gateway`. */
   readonly extraHosts: readonly string[];
   readonly hostGatewayIps: readonly string[];
+  /** Containers that it was linked to. */
+  readonly linked: readonly { readonly address: string; readonly names: readonly string[] }[];
 }
 
 const LOCAL_HOSTS = ['127.0.0.1\tlocalhost', '::1\tlocalhost ip6-localhost ip6-loopback', 'fe00::0\tip6-localnet', 'ff00::0\tip6-mcastprefix', 'ff02::1\tip6-allnodes', 'ff02::2\tip6-allrouters'];
 
-export function hostsFile({ hostname, domainname, addresses, extraHosts, hostGatewayIps }: HostsInput): string {
+export function hostsFile({ hostname, domainname, addresses, extraHosts, hostGatewayIps, linked }: HostsInput): string {
   const lines = [...LOCAL_HOSTS];
   for (const entry of extraHosts) {
     const separator = entry.search(/[:=]/);
@@ -21,6 +23,7 @@ export function hostsFile({ hostname, domainname, addresses, extraHosts, hostGat
     const address = entry.slice(separator + 1).replace(/^\[(.*)\]$/, '$1');
     for (const ip of address === 'host-gateway' ? hostGatewayIps : [address]) lines.push(`${ip}\t${name}`);
   }
+  for (const { address, names } of linked) lines.push(`${address}\t${names.join(' ')}`);
   const names = domainname === '' ? hostname : `${hostname}.${domainname} ${hostname}`;
   for (const address of addresses) lines.push(`${address}\t${names}`);
   return `${lines.join('\n')}\n`;

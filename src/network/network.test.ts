@@ -141,7 +141,7 @@ test('what is ours goes, what operators and other daemons have stays', () => {
 });
 
 test('files of a container', () => {
-  const hosts = hostsFile({ hostname: 'web', domainname: 'example.org', addresses: ['10.1.0.2'], extraHosts: ['db:10.9.9.9', 'host:host-gateway', 'six:[::1]'], hostGatewayIps: ['10.1.0.1'] });
+  const hosts = hostsFile({ hostname: 'web', domainname: 'example.org', addresses: ['10.1.0.2'], extraHosts: ['db:10.9.9.9', 'host:host-gateway', 'six:[::1]'], linked: [], hostGatewayIps: ['10.1.0.1'] });
   assert.match(hosts, /^127\.0\.0\.1\tlocalhost\n/);
   assert.match(hosts, /10\.9\.9\.9\tdb\n10\.1\.0\.1\thost\n::1\tsix\n10\.1\.0\.2\tweb\.example\.org web\n$/);
   assert.equal(resolvConfFile({ nameservers: ['1.1.1.1'], search: ['.'], options: ['ndots:0'] }), 'nameserver 1.1.1.1\noptions ndots:0\n');

@@ -1,5 +1,5 @@
 /** Containers as the source of commits: held still while their changes are read. */
-import { conflict } from '../../errors/engine-error.js';
+import { conflict, isEngineError } from '../../errors/engine-error.js';
 import type { ContainerConfig } from '../../ports/container.js';
 import type { ContainerCommand } from './container.messages.js';
 import type { ContainerRecord } from './container.record.js';
@@ -23,7 +23,13 @@ export class CommitSource {
     if (state.status === 'dead' || state.status === 'removing') throw conflict(`You cannot commit container ${id} which is being removed`);
     const source = { id, config, image };
     if (!pause || state.status !== 'running') return use(source);
-    await this.containers.ask<Extract<ContainerCommand, { type: 'container.pause' }>>(id, { type: 'container.pause' });
+    try {
+      await this.containers.ask<Extract<ContainerCommand, { type: 'container.pause' }>>(id, { type: 'container.pause' });
+    } catch (error) {
+      // It has ended meanwhile, or somebody else holds it still: either way nothing moves.
+      if (isEngineError(error, 'conflict') && this.containers.find(id).state.status !== 'running') return use(source);
+      throw error;
+    }
     try {
       return await use(source);
     } finally {

@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { conflict, internal, isEngineError } from '../../errors/engine-error.js';
 import type { ContainerEffects, StopInput } from './container.effects.types.js';
+import { linkedContainers, linkEnvironment } from './legacy-links.js';
 import type { ContainerIoRegistry } from './container-io.js';
 import { thaw, whileRunning } from './ended-task.js';
 import { withState, type ContainerRecord } from './container.record.js';
@@ -50,7 +51,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
         id,
         name: starting.name.slice(1),
         argv: [starting.path, ...starting.args],
-        config: starting.config,
+        config: { ...starting.config, Env: [...linkEnvironment(starting, linkedContainers(starting, (other) => deps.find(other))), ...(starting.config.Env ?? [])] },
         hostConfig: starting.hostConfig,
         rootfs,
         netnsPath,

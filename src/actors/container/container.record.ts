@@ -55,6 +55,8 @@ export interface ContainerRecord {
   readonly hostConfig: HostConfig;
   /** By network name. Empty for host mode and `container:` mode. */
   readonly networks: Readonly<Record<string, NetworkAttachment>>;
+  /** Containers of the default bridge that this one knows by names of its own. */
+  readonly links?: readonly { readonly id: string; readonly alias: string }[];
   readonly mounts: readonly MountPoint[];
   /** As really bound, while the container runs. */
   readonly ports: readonly PublishedPort[];

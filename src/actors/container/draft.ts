@@ -7,6 +7,7 @@ import type { LogDriver } from '../../ports/logs.js';
 import { NEVER, type ContainerRecord, type EndpointRequest, type NetworkAttachment } from './container.record.js';
 import type { CreateRequest } from './create-request.js';
 import { mergeImageConfig } from './image-config.js';
+import { planLegacyLinks } from './legacy-links.js';
 import { planMounts } from './mount-plan.js';
 import { checkEndpoint } from './network-change.js';
 import { parseSignal } from './signals.js';
@@ -64,6 +65,7 @@ export function draftContainer(deps: DraftDeps, request: CreateRequest, id: stri
     config,
     hostConfig: checked.hostConfig,
     networks,
+    links: planLegacyLinks(checked.hostConfig, deps.find),
     mounts: planMounts(config, checked.hostConfig, inheritedMounts(deps, checked.hostConfig.VolumesFrom ?? [])),
     ports: [],
     state: { status: 'created', pid: 0, exitCode: 0, error: '', oomKilled: false, startedAt: NEVER, finishedAt: NEVER },

@@ -5,9 +5,11 @@ import { behindResolver, hostsFile, resolvConfFile, hostnameFile } from '../../n
 import type { NetworkDriver } from '../../ports/network.js';
 import type { ContainerRecord } from './container.record.js';
 import type { ContainerFiles } from './deps.js';
+import { linkedContainers, linkHosts } from './legacy-links.js';
 
 export interface FilesDeps {
   readonly network: NetworkDriver;
+  readonly find: (id: string) => ContainerRecord | undefined;
   readonly dir: (id: string) => string;
   readonly settings: () => { readonly dns: readonly string[]; readonly dnsSearch: readonly string[]; readonly dnsOptions: readonly string[]; readonly hostGatewayIps: readonly string[] };
 }
@@ -35,6 +37,7 @@ export async function writeContainerFiles(deps: FilesDeps, record: ContainerReco
         hostname: config.Hostname,
         domainname: config.Domainname,
         addresses: endpoints.flatMap(({ ipv4, ipv6 }) => [ipv4, ipv6].filter(Boolean)),
+        linked: linkHosts(linkedContainers(record, deps.find)),
         extraHosts: hostConfig.ExtraHosts ?? [],
         hostGatewayIps: settings.hostGatewayIps,
       }),

@@ -4,12 +4,14 @@ import type { HostConfig } from '../../ports/container.js';
 import type { Change, LayerStore } from '../../ports/storage.js';
 import type { ContainerCommand, WaitCondition, WaitResult } from './container.messages.js';
 import { whileRunning } from './ended-task.js';
-import type { ContainerRecord } from './container.record.js';
+import { isRunning, type ContainerRecord } from './container.record.js';
+import { withoutLink } from './legacy-links.js';
 import { runPs } from './top.js';
 import { updateContainer, type UpdateDeps } from './update.js';
 
 export interface ServiceDeps extends UpdateDeps {
   readonly layers: LayerStore;
+  writeFiles(record: ContainerRecord): Promise<unknown>;
   emit(action: string, record: ContainerRecord, attributes?: Readonly<Record<string, string>>): void;
   /** Tells that containers were pruned, and how many bytes that gave. */
   emitPrune(reclaimedBytes: number): void;
@@ -48,6 +50,12 @@ export class ContainerServices {
     const { updated, warnings } = await updateContainer(this.deps, record, change);
     this.deps.emit('update', updated);
     return warnings.length === 0 ? null : warnings;
+  }
+
+  /** Takes a link away, from the hosts file of a running container too. */
+  async unlink(record: ContainerRecord, alias: string): Promise<void> {
+    const amended = await this.deps.containers.ask<Extract<ContainerCommand, { type: 'container.amend' }>>(record.id, { type: 'container.amend', amend: (current) => withoutLink(current, alias) });
+    if (isRunning(amended)) await this.deps.writeFiles(amended);
   }
 
   /** Removes what `selected` picks; one prune at a time. */

@@ -15,6 +15,8 @@ export interface ViewContext {
   sandboxKey(record: ContainerRecord): string;
   /** Lines of its latest run that were not logged. */
   droppedLines(id: string): number;
+  /** Links to other containers of the default bridge. */
+  links(record: ContainerRecord): readonly string[] | null;
   /** Execs that have not ended. */
   execIds(id: string): readonly string[];
 }
@@ -250,7 +252,7 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
     ProcessLabel: '',
     AppArmorProfile: '',
     ExecIDs: execIds.length === 0 ? null : execIds,
-    HostConfig: record.hostConfig,
+    HostConfig: record.links ? { ...record.hostConfig, Links: context.links(record) } : record.hostConfig,
     GraphDriver: { Data: context.graphData(record.id).Data, Name: context.graphData(record.id).Name },
     ...(size ? { SizeRw: size.rw, SizeRootFs: size.rootFs } : {}),
     Mounts: record.mounts,

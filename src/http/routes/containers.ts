@@ -133,8 +133,12 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
       x.sendJson(200, changes.length === 0 ? null : changes.map(({ path, kind }) => ({ Path: path, Kind: kind })));
     }),
 
-    route('DELETE', '/containers/{name...}', (x) => {
-      if (x.query.flag('link')) throw conflict('legacy container links cannot be removed: the container has none');
+    route('DELETE', '/containers/{name...}', async (x) => {
+      if (x.query.flag('link')) {
+        const [parent = '', alias = ''] = x.param('name').replace(/^\//, '').split('/');
+        await services.unlink(containers.find(parent), alias);
+        return x.sendEmpty(204);
+      }
       return tell<'container.remove'>(x, { type: 'container.remove', options: { force: x.query.flag('force'), volumes: x.query.flag('v') } });
     }),
 
