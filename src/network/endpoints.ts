@@ -95,7 +95,7 @@ export class Endpoints {
   async attach(network: AttachableNetwork, request: AttachRequest): Promise<AttachResult> {
     const { space, summary } = network;
     for (const address of [request.ipv4, request.ipv6]) if (address !== undefined && !network.staticAddresses) throw staticAddressRefused(summary);
-    const endpointId = randomBytes(32).toString('hex');
+    const endpointId = request.endpointId ?? randomBytes(32).toString('hex');
     const undo: Undo[] = [];
     try {
       const ipv4 = space.lease(4, request.ipv4);
@@ -305,6 +305,11 @@ export class Endpoints {
     } finally {
       inside.close();
     }
+  }
+
+  /** Addresses and ports of a dead daemon are free; the link is what stays. */
+  async discard(endpointId: string): Promise<void> {
+    await this.options.netlink.deleteLinks([hostLink(endpointId)]);
   }
 
   /** Takes over what a container that survived the daemon has. */

@@ -300,6 +300,10 @@ export class HostNetworks implements NetworkDriver {
     this.#endpoints.rename(containerId, endpoint);
   }
 
+  discard(endpointId: string): Promise<void> {
+    return this.#endpoints.discard(endpointId);
+  }
+
   async adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers?: readonly string[]): Promise<void> {
     const network = this.#attachable.get(endpoint.networkId);
     if (network) await this.#endpoints.adopt(network, containerId, endpoint, ports, this.#nameservers(nameservers));

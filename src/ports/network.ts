@@ -40,6 +40,8 @@ export interface PortRequest extends PublishedPort {
 }
 
 export interface AttachRequest {
+  /** ID of the endpoint to be, where it was noted beforehand; else a fresh one. */
+  readonly endpointId?: string;
   readonly containerId: string;
   /** Name or ID of a network: `bridge` for the default. */
   readonly network: string;
@@ -131,6 +133,8 @@ export interface NetworkDriver {
   unpublish(endpoint: Endpoint): Promise<void>;
   /** The endpoint is known to others by its `dnsNames` from now on. Nothing happens where there are no names. */
   rename(containerId: string, endpoint: Endpoint): void;
+  /** Takes away what is left of an endpoint whose making was cut short by a crash. Idempotent. */
+  discard(endpointId: string): Promise<void>;
   /** Takes over the endpoint of a container that is still running after a restart of the daemon. */
   adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers?: readonly string[]): Promise<void>;
   /** Resolver configuration of the host as containers should see it (loopback servers dropped). */

@@ -20,9 +20,13 @@ export class ExitWatch {
     this.#tasks.set(id, processes.set(execId, false));
   }
 
+  has({ id, execId }: ProcessRef): boolean {
+    return this.#tasks.get(id)?.has(execId) === true;
+  }
+
   /** As `add`, but a process that is known stays as it is. */
   ensure(process: ProcessRef): void {
-    if (!this.#tasks.get(process.id)?.has(process.execId)) this.add(process);
+    if (!this.has(process)) this.add(process);
   }
 
   /** Forgets an exec process or, with the init process, the whole task. */

@@ -288,7 +288,10 @@ export class ContainerdTasks implements TaskService {
   /** What is told about a living task is a promise to tell about its exit. */
   #inform(process: Process): TaskInfo {
     const info = taskInfo(process);
-    if (info.status !== 'stopped') this.#exits.ensure({ id: info.id, execId: '' });
+    const init = { id: info.id, execId: '' };
+    // Made by a daemon that died before it started it.
+    if (info.status === 'created' && !this.#exits.has(init) && !this.#unstarted.has(info.id)) this.#unstarted.set(info.id, deferred());
+    else if (info.status !== 'stopped' && info.status !== 'created') this.#exits.ensure(init);
     return info;
   }
 

@@ -63,8 +63,12 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       });
       const creating = tasks.create({ id, spec, runtime: deps.runtimeFor(starting), stdio: io.paths, labels: {} });
       undo.add('task', () => tasks.delete(id));
-      const [{ pid }, attached] = await allDone([creating, joinNetworks(deps, starting, undo)]);
-      if (Object.keys(attached.networks).length > 0) await deps.writeFiles(attached);
+      // While the runtime works. After a crash, what the container got is known of whatever was started.
+      const joining = joinNetworks(deps, starting, undo).then(async (joined) => {
+        if (Object.keys(joined.networks).length > 0) await Promise.all([deps.writeFiles(joined), records.save(joined)]);
+        return joined;
+      });
+      const [{ pid }, attached] = await allDone([creating, joining]);
       await io.started();
       await saved;
       await tasks.start(id);
@@ -112,8 +116,8 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     if (!task) throw internal(`task ${record.id} is gone`);
     await layers.mount(record.id);
     await ios.get(record.id).reopen(record, task.stdio);
-    await adoptNetworks(deps, record);
-    return withState(record, { status: task.status === 'paused' ? 'paused' : 'running', pid: task.pid });
+    const networks = await adoptNetworks(deps, record);
+    return withState({ ...record, networks }, { status: task.status === 'paused' ? 'paused' : 'running', pid: task.pid });
   }
 
   async function stop({ record, signal, killAtMs }: StopInput, aborted: AbortSignal): Promise<void> {

@@ -28,6 +28,8 @@ export interface ContainerState {
 export interface NetworkAttachment {
   readonly request: EndpointRequest;
   readonly endpoint?: Endpoint;
+  /** ID of the endpoint that a running container is just getting: a crash must not leave half of it. */
+  readonly pending?: string;
 }
 
 /** `EndpointSettings` of the Engine API as far as clients may set them. */

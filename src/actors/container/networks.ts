@@ -1,4 +1,5 @@
 /** A container's networks: joined at its start, changed while it runs, left at its end. */
+import { randomBytes } from 'node:crypto';
 import { messageOf } from '../../errors/engine-error.js';
 import type { Endpoint, NetworkDriver, PortRequest, PublishedPort } from '../../ports/network.js';
 import type { ContainerRecord, NetworkAttachment } from './container.record.js';
@@ -24,12 +25,17 @@ export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, 
   return { ...record, networks, ports };
 }
 
-/** Takes over the networks of a container that outlived the daemon. */
-export async function adoptNetworks({ network }: NetworksDeps, record: ContainerRecord): Promise<void> {
+/** Takes over the networks of a container that outlived the daemon. Gives those back that it is really on. */
+export async function adoptNetworks({ network }: NetworksDeps, record: ContainerRecord): Promise<Attachments> {
   const outward = wayOut(network, record.networks);
-  for (const [name, { endpoint }] of Object.entries(record.networks)) {
+  const networks: Record<string, NetworkAttachment> = {};
+  for (const [name, attachment] of Object.entries(record.networks)) {
+    const { endpoint, pending } = attachment;
     if (endpoint) await network.adopt(record.id, endpoint, name === outward ? record.ports : [], record.hostConfig.Dns ?? undefined);
+    if (pending === undefined) networks[name] = attachment;
+    else await network.discard(pending);
   }
+  return networks;
 }
 
 /** The record with another name, by which its neighbours on networks find it from now on. */
@@ -71,13 +77,16 @@ async function connect(deps: NetworksDeps, before: ContainerRecord, name: string
   const old = outwardEndpoint(network, before.networks);
   // Published ports move to the new way out: nobody else can take them meanwhile, for the daemon does one thing at a time here.
   const moves = wayOut(network, { ...before.networks, [name]: { request } }) === name;
+  const endpointId = randomBytes(32).toString('hex');
+  await deps.records.save({ ...before, networks: { ...before.networks, [name]: { request, pending: endpointId } } });
   if (moves && old) await network.unpublish(old);
   try {
-    const { endpoint, ports } = await network.attach(attachRequest(before, name, request, moves ? keptPorts(before) : []));
+    const { endpoint, ports } = await network.attach({ ...attachRequest(before, name, request, moves ? keptPorts(before) : []), endpointId });
     emit(deps, 'connect', before, endpoint);
     return { ...before, networks: { ...before.networks, [name]: { request, endpoint } }, ports: moves ? ports : before.ports };
   } catch (error) {
     if (moves && old) await network.publish(old, before.ports);
+    await deps.records.save(before);
     throw error;
   }
 }
