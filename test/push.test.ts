@@ -3,6 +3,8 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { createServer, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -160,7 +162,43 @@ test('tokens are asked for with the rights of a push; without credentials it is 
 });
 
 // From here on what the reference engine does not have.
-const own = { skip: process.env['ENGINE_UNDER_TEST'] === 'dockerd' ? 'resumes no uploads' : false };
+const own = { skip: process.env['ENGINE_UNDER_TEST'] === 'dockerd' ? 'does not do that' : false };
+
+test('an image that came in the OCI format with zstd goes on so', own, async () => {
+  const modern = buildImage({ format: 'oci', layers: [buildLayer(everyFileType(), 'zstd'), buildLayer([{ path: 'f', content: 'plain' }], 'none')] });
+  await pushImage(source.url, 'modern', 'v1', modern);
+  await pullOk(engine, `${source.host}/modern:v1`);
+  await dockerOk(engine, ['tag', `${source.host}/modern:v1`, `${source.host}/modern-too:v1`]);
+  const ended = (await push(`${source.host}/modern-too`, 'v1')).at(-1)?.aux;
+  assert.ok(ended);
+  const reply = await fetch(`${source.url}/v2/modern-too/manifests/v1`, { headers: { accept: modern.mediaType } });
+  const manifest = (await reply.json()) as { mediaType: string; config: { digest: string }; layers: unknown[] };
+  const original = JSON.parse(modern.manifest.toString()) as typeof manifest;
+  assert.deepEqual(manifest, original, 'the same blobs under the same types');
+});
+
+test('a registry that does not take schema 2 gets the OCI format', own, async (t) => {
+  const registry = await registryFor(t);
+  const gate = createServer((incoming, response) => {
+    if (incoming.method === 'PUT' && incoming.headers['content-type'] === 'application/vnd.docker.distribution.manifest.v2+json') {
+      incoming.resume();
+      return void response.writeHead(415, { 'content-type': 'application/json' }).end('{"errors":[{"code":"MANIFEST_INVALID","message":"only OCI here"}]}');
+    }
+    const inner = request(`${registry.url}${incoming.url}`, { method: incoming.method, headers: incoming.headers, agent: false }, (reply) => {
+      response.writeHead(reply.statusCode ?? 500, reply.headers);
+      reply.pipe(response);
+    });
+    return void incoming.pipe(inner);
+  });
+  await new Promise<void>((resolve) => gate.listen(0, '127.0.0.1', resolve));
+  t.after(async () => void gate.close());
+  const name = `127.0.0.1:${(gate.address() as AddressInfo).port}/picky`;
+  await tag(`${name}:v1`);
+  assert.ok((await push(name, 'v1')).at(-1)?.aux);
+  const found = await readBack(`${registry.host}/picky:v1`);
+  assert.deepEqual([found.mediaType, found.id], ['application/vnd.oci.image.manifest.v1+json', image.id]);
+});
+
 
 test('an upload that breaks goes on where it stood', own, async (t) => {
   const registry = await registryFor(t);

@@ -1,9 +1,11 @@
 /** From a create request to the first record: image, defaults of the daemon and of the host. Nothing is touched yet. */
-import { invalid, isEngineError, notFound } from '../../errors/engine-error.js';
+import { invalid, isEngineError } from '../../errors/engine-error.js';
+import { requirePlatform } from '../../images/platform.js';
 import type { HostConfig, MountPoint, Ulimit } from '../../ports/container.js';
 import type { Image, ImageStore } from '../../ports/images.js';
 import type { NetworkDriver, NetworkSummary } from '../../ports/network.js';
 import type { LogDriver } from '../../ports/logs.js';
+import { parsePlatform } from '../../registry/platform.js';
 import { NEVER, type ContainerRecord, type EndpointRequest, type NetworkAttachment } from './container.record.js';
 import type { CreateRequest } from './create-request.js';
 import { mergeImageConfig } from './image-config.js';
@@ -165,13 +167,9 @@ function inheritedMounts(deps: DraftDeps, volumesFrom: readonly string[]): Mount
 }
 
 function checkPlatform(image: Image, request: CreateRequest, hostArchitecture: string): string[] {
-  const { os, architecture, variant } = image.config;
+  const { os, architecture } = image.config;
   if (request.platform) {
-    const [wantedOs, wantedArch, wantedVariant] = request.platform.split('/');
-    if (wantedOs !== os || (wantedArch !== undefined && wantedArch !== architecture) || (wantedVariant !== undefined && variant !== undefined && wantedVariant !== variant)) {
-      const found = [os, architecture, variant].filter(Boolean).join('/');
-      throw notFound(`image with reference ${request.config.Image} was found but its platform (${found}) does not match the specified platform (${request.platform})`);
-    }
+    requirePlatform(image, parsePlatform(request.platform), request.config.Image);
     return [];
   }
   if (architecture === hostArchitecture) return [];

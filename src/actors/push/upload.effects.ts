@@ -1,8 +1,10 @@
 /** The upload of one layer: found in the repository, taken over from another one, or compressed and sent by a worker. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { isEngineError } from '../../errors/engine-error.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
 import { type Grant, type RegistryAccess, withGrant } from '../../registry/access.js';
 import type { BlobRecord, BlobRecords } from '../../registry/blob-records.js';
+import { factsOf } from '../../registry/failure.js';
 import { type PushedBlob, PUSHED_LAYER_TYPE } from '../../registry/manifest-writer.js';
 import { pushScope } from '../../registry/token.js';
 import { headBlob, placeOf, startUpload, type UploadState } from '../../registry/upload.js';
@@ -47,16 +49,33 @@ export async function uploadLayer(deps: UploadDeps, layer: LayerToPush, target: 
   const { domain, path } = target;
   const repository = `${domain}/${path}`;
   const known = await records.of(layer.diffId);
-  const blob = (await findBlob(target, known, show, signal)) ?? (await sendLayer(deps, layer, target, known, show, signal));
+  const blob = (await findBlob(deps, target, known, show, signal)) ?? (await sendLayer(deps, layer, target, known, show, signal));
   await records.add(layer.diffId, { ...blob, repository });
   return blob;
 }
 
-async function findBlob({ access, domain, path }: UploadTarget, known: readonly BlobRecord[], show: (view: UploadView) => void, signal: AbortSignal): Promise<PushedBlob | undefined> {
+/** Asks again while the registry fails in a way that may pass, as the worker does with the bytes. */
+async function persistently<T>({ retryDelayMs, maxAttempts }: UploadDeps, show: (view: UploadView) => void, signal: AbortSignal, ask: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await ask();
+    } catch (error) {
+      const { status, retryable } = factsOf(error);
+      // 429 and 503 were waited for already; a registry that does not answer at all is told of at once.
+      if (retryable !== true || status === undefined || status === 429 || status === 503 || attempt >= maxAttempts() || signal.aborted) throw error;
+      show({ phase: 'retrying', seconds: Math.ceil((retryDelayMs * attempt) / 1000) });
+      await sleep(retryDelayMs * attempt, undefined, { signal });
+    }
+  }
+}
+
+async function findBlob(deps: UploadDeps, { access, domain, path }: UploadTarget, known: readonly BlobRecord[], show: (view: UploadView) => void, signal: AbortSignal): Promise<PushedBlob | undefined> {
   const here = known.filter(({ repository }) => repository === `${domain}/${path}`);
   const candidates = new Map([...here, ...known].map((record) => [record.digest, record]));
   for (const { digest, mediaType, sizeBytes } of [...candidates.values()].slice(0, MAX_CHECKS)) {
-    const found = await withGrant(access, pushScope(path), signal, (grant) => headBlob(placeOf(grant, path), digest, { limits: access.limits, signal }));
+    const found = await persistently(deps, show, signal, () =>
+      withGrant(access, pushScope(path), signal, (grant) => headBlob(placeOf(grant, path), digest, { limits: access.limits, signal })),
+    );
     if (found === undefined) continue;
     show({ phase: 'exists' });
     return { digest, mediaType, sizeBytes };
