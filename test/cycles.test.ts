@@ -133,7 +133,9 @@ test(`one container and many clients (seed ${SEED})`, { timeout: 240_000 }, asyn
       () => ['POST', `/containers/${name}/rename?name=${pick(NAMES).slice(1)}`],
       () => ['POST', `/containers/${name}/wait?condition=${pick(['not-running', 'next-exit', 'removed'])}`],
       () => ['GET', `/containers/${name}/json?size=${pick([0, 1])}`],
+      () => ['GET', '/containers/json?all=1&size=1'],
       () => ['GET', `/containers/${name}/top`],
+      () => ['GET', `/containers/${name}/changes`],
       () => ['GET', `/containers/${name}/stats?stream=0&one-shot=1`],
       () => ['DELETE', `/containers/${name}?force=${pick([0, 0, 0, 1])}`],
     ])();

@@ -21,7 +21,6 @@ import { Names, newContainerId } from './names.js';
 
 export type ContainerMachine = ReturnType<typeof createContainerMachine>;
 
-const FULL_ID = /^[0-9a-f]{64}$/;
 /** How long the exit of a removed container can still be asked for by its full id: a wait can come late. */
 export const EXIT_RETENTION_MS = 10 * 60_000;
 
@@ -132,12 +131,9 @@ export class ContainerDirectory {
   }
 
   /** Waits; the exit of a container that is removed already is answered for some minutes. */
-  async wait(reference: string, condition: WaitCondition, signal?: AbortSignal): Promise<WaitResult> {
-    if (FULL_ID.test(reference) && !this.#views.has(reference)) {
-      await this.#exitsKnown;
-      const past = this.#exits.get(reference);
-      if (past) return past;
-    }
+  wait(reference: string, condition: WaitCondition, signal?: AbortSignal): Promise<WaitResult> {
+    const past = this.#views.has(reference) ? undefined : this.#exits.get(reference);
+    if (past) return Promise.resolve(past);
     return this.ask<Extract<ContainerCommand, { type: 'container.wait' }>>(reference, { type: 'container.wait', condition }, signal);
   }
 
@@ -190,7 +186,12 @@ export class ContainerDirectory {
     setTimeout(() => this.#exits.get(id) === result && this.#exits.delete(id), forMs).unref();
   }
 
-  /** Whoever waits for a container that is not there is answered after this. */
+  /** To be awaited before a `wait`, which can say what it knows only. */
+  async knows(reference: string): Promise<void> {
+    if (!this.#views.has(reference)) await this.#exitsKnown;
+  }
+
+  /** Exits of an earlier life of the daemon are being learned. */
   learnExits(learned: Promise<void>): Promise<void> {
     this.#exitsKnown = learned.catch(() => undefined);
     return learned;

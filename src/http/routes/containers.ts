@@ -1,5 +1,5 @@
 /** Container operations of the Engine API: requests become messages, views become answers. */
-import { conflict, EngineError, invalid, messageOf } from '../../errors/engine-error.js';
+import { conflict, EngineError, invalid, isEngineError, messageOf } from '../../errors/engine-error.js';
 import type { ContainerDirectory } from '../../actors/container/directory.js';
 import type { ContainerCommand, StopOptions, WaitCondition } from '../../actors/container/container.messages.js';
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
@@ -43,7 +43,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
       );
       const nowMs = Date.now();
       const items = size
-        ? await Promise.all(records.map(async (record) => listItemJson(record, view, nowMs, await services.sizes(record))))
+        ? await sizedItems(records, async (record) => listItemJson(record, view, nowMs, await services.sizes(record)))
         : records.map((record) => listItemJson(record, view, nowMs));
       x.sendRenderedJson(200, `[${items.join(',')}]\n`);
     }),
@@ -92,6 +92,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
       const reference = x.param('name');
       // Before 1.30 the condition was not known and headers came with the body.
       const early = x.atLeast(1, 30);
+      await containers.knows(reference);
       const result = services.wait(reference, early ? waitCondition(x.query.text('condition')) : 'not-running', x.signal);
       if (!early) {
         x.sendJson(200, waitBody(await result));
@@ -155,6 +156,19 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
       x.sendJson(200, { ContainersDeleted: ids.length === 0 ? null : ids, SpaceReclaimed: reclaimedBytes });
     }),
   ];
+}
+
+/** Leaves out what is removed while it is measured. */
+async function sizedItems(records: readonly ContainerRecord[], item: (record: ContainerRecord) => Promise<string>): Promise<string[]> {
+  const items = await Promise.all(
+    records.map((record) =>
+      item(record).catch((error: unknown) => {
+        if (!isEngineError(error, 'not-found')) throw error;
+        return undefined;
+      }),
+    ),
+  );
+  return items.filter((text) => text !== undefined);
 }
 
 function running(record: ContainerRecord): ContainerRecord {
