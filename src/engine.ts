@@ -476,7 +476,10 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
           await Promise.all([
             supervisor.start(),
             network.start(),
-            volumes.load(),
+            volumes.load().then(({ removed, damaged }) => {
+              report(log, 'volumes', removed);
+              if (damaged.length > 0) log.error({ volumes: damaged }, 'volumes without a readable record are left alone');
+            }),
             records.load().then((found) => (loaded = found)),
             layers.load().then(async ({ removed }) => {
               report(log, 'layers', removed);

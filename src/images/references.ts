@@ -1,9 +1,9 @@
 /** Which image every tag and digest names. One record on disk, replaced as a whole; reads are from memory. */
-import { rename } from 'node:fs/promises';
-import { join } from 'node:path';
+import { readdir, rename, rm } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
-import { readRecord, writeRecord } from '../storage/record-store.js';
+import { isRecordLeftover, readRecord, writeRecord } from '../storage/record-store.js';
 import { isDigest } from './reference.js';
 
 const NONE: ReadonlySet<string> = new Set();
@@ -22,6 +22,8 @@ export class References {
 
   /** Reads the record. A damaged one is put aside, for tags are lost but images are not; its new path is returned. */
   async load(): Promise<string | undefined> {
+    const dir = dirname(this.#path);
+    for (const name of await readdir(dir)) if (isRecordLeftover(name)) await rm(join(dir, name), { force: true });
     let record: unknown;
     let aside: string | undefined;
     try {

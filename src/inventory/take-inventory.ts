@@ -41,6 +41,8 @@ const SHELVES: Readonly<Record<string, Shelf>> = {
 };
 /** Single things that the daemon keeps. */
 const ENGINE = new Set(['engine-id.json', 'events', 'network', 'supervisor', 'image/references.json']);
+/** Put aside for the operator, see `References.load`. */
+const PUT_ASIDE = /^image\/references\.json\.damaged-\d+$/;
 /** Directories that hold shelves. */
 const PARENTS = new Set(['', 'overlay2', 'image']);
 const UNFINISHED = /^\.(?:new|removed)-/;
@@ -67,7 +69,7 @@ export function takeInventory({ dataRoot, known }: TakeInventoryInput): Place[] 
       if (shelf) shelve(below, shelf);
       else if (PARENTS.has(below)) visit(below);
       else if (isRecordLeftover(name)) add(below, 'leftover', '');
-      else add(below, ENGINE.has(below) ? 'engine' : 'other', '');
+      else add(below, ENGINE.has(below) || PUT_ASIDE.test(below) ? 'engine' : 'other', '');
     }
   };
   const shelve = (path: string, { kind, owner }: Shelf): void => {

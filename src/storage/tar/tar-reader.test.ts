@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { isEngineError } from '../../errors/engine-error.js';
+import { encodeHeader, END_OF_ARCHIVE, padding } from './header-writer.js';
+import { TarReader } from './tar-reader.js';
+
+const dir = mkdtempSync(join(tmpdir(), 'tar-reader-'));
+after(() => rmSync(dir, { recursive: true }));
+
+/** Entries as `type name -> link: content`, the archive given in portions. */
+async function read(archive: Buffer, portion: number): Promise<string[]> {
+  const entries: string[] = [];
+  const reader = new TarReader(({ type, name, linkName }) => {
+    const at = entries.push(`${type} ${name}${linkName === '' ? '' : ` -> ${linkName}`}`) - 1;
+    if (type !== '0') return undefined;
+    let content = '';
+    return {
+      data: (chunk) => void (content += chunk.toString('latin1')),
+      end: () => void (entries[at] += `: ${content.length > 20 ? content.length : content}`),
+    };
+  });
+  for (let at = 0; at < archive.length; at += portion) await reader.write(archive.subarray(at, at + portion));
+  reader.end();
+  return entries;
+}
+
+test('archives of GNU tar in its formats, in portions of any size', async () => {
+  const long = `${'deep/'.repeat(30)}${'n'.repeat(120)}`;
+  mkdirSync(join(dir, 'in', 'deep/'.repeat(30)), { recursive: true });
+  writeFileSync(join(dir, 'in', long), 'long');
+  writeFileSync(join(dir, 'in/empty'), '');
+  writeFileSync(join(dir, 'in/large'), 'x'.repeat(70_000));
+  symlinkSync('large', join(dir, 'in/link'));
+  for (const format of ['gnu', 'pax', 'posix']) {
+    const archive = execFileSync('tar', ['-C', join(dir, 'in'), `--format=${format}`, '-cf', '-', 'empty', 'large', 'link', long], { maxBuffer: 1 << 24 });
+    for (const portion of [1, 511, 513, 4096, archive.length]) {
+      assert.deepEqual(await read(archive, portion), ['0 empty: ', '0 large: 70000', '2 link -> large', `0 ${long}: long`], `${format} by ${portion}`);
+    }
+  }
+});
+
+test('what is cut off, empty or no tar is refused', async () => {
+  const header = encodeHeader({ type: '0', name: 'a', mode: 0o644, uid: 0, gid: 0, sizeBytes: 600, mtimeSeconds: 0 });
+  const whole = Buffer.concat([header, Buffer.alloc(600), padding(600), END_OF_ARCHIVE]);
+  assert.deepEqual(await read(whole, 100), ['0 a: 600']);
+  // The padding and the end are not insisted on; content is.
+  assert.deepEqual(await read(whole.subarray(0, 512 + 600), 100), ['0 a: 600']);
+  for (const bad of [whole.subarray(0, 700), whole.subarray(0, 100), Buffer.alloc(0), Buffer.alloc(2048, 1)]) {
+    await assert.rejects(read(bad, 512), (error) => isEngineError(error, 'invalid'));
+  }
+});

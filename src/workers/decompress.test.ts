@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { test } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import { isEngineError } from '../errors/engine-error.js';
+import { createDecompressor, decompressed } from './decompress.js';
+
+// Half of it compresses, half does not.
+const plain = Buffer.concat(Array.from({ length: 100 }, (_, at) => Buffer.concat([createHash('sha512').update(String(at)).digest(), Buffer.alloc(1000, 'what is in a layer ')])));
+const compress = (program: string, ...args: string[]): Buffer => execFileSync(program, args, { input: plain, maxBuffer: 1 << 26 });
+const forms: Readonly<Record<string, Buffer>> = {
+  plain,
+  gzip: gzipSync(plain),
+  'two gzip members': Buffer.concat([gzipSync(plain.subarray(0, 5000)), gzipSync(plain.subarray(5000))]),
+  zstd: compress('zstd', '-qc'),
+  xz: compress('xz', '-c'),
+  bzip2: compress('bzip2', '-c'),
+};
+
+async function* portions(bytes: Buffer, size: number): AsyncGenerator<Buffer> {
+  for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
+}
+
+async function pulled(bytes: Buffer, size: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of decompressed(portions(bytes, size))) chunks.push(chunk);
+  return Buffer.concat(chunks);
+}
+
+async function pushed(bytes: Buffer, size: number): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  const decompressor = createDecompressor((chunk) => chunks.push(Buffer.from(chunk)));
+  try {
+    for await (const portion of portions(bytes, size)) await decompressor.write(portion);
+    await decompressor.end();
+  } finally {
+    decompressor.destroy();
+  }
+  return Buffer.concat(chunks);
+}
+
+test('every form, pulled and pushed, in portions of any size', async () => {
+  for (const [form, bytes] of Object.entries(forms)) {
+    for (const size of [3, 1000, bytes.length]) {
+      if (size === 3 && bytes.length > 50_000) continue;
+      assert.ok((await pulled(bytes, size)).equals(plain), `${form} pulled by ${size}`);
+      assert.ok((await pushed(bytes, size)).equals(plain), `${form} pushed by ${size}`);
+    }
+  }
+});
+
+test('what is cut off or damaged is data loss', async () => {
+  for (const [form, bytes] of Object.entries(forms)) {
+    // The decoder of zstd leaves sums to the digests, which every layer has.
+    if (form === 'plain' || form === 'zstd') continue;
+    const cut = bytes.subarray(0, Math.floor(bytes.length * 0.6));
+    const damaged = Buffer.from(bytes);
+    damaged.fill(0xa5, Math.floor(bytes.length / 2), Math.floor(bytes.length / 2) + 40);
+    for (const bad of [cut, damaged]) {
+      for (const read of [pulled, pushed]) await assert.rejects(read(bad, 1000), (error) => isEngineError(error, 'data-loss'), form);
+    }
+  }
+});
