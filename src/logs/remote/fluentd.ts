@@ -2,14 +2,15 @@
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { internal, messageOf, unavailable } from '../../errors/engine-error.js';
+import type { StreamName } from '../../ports/logs.js';
 import { extraAttributes } from '../log-attributes.js';
 import { tagOf } from '../log-tag.js';
 import { badOption, parseBoolean, parseDurationMs, parseInteger, parseSize, type LogOptions } from '../option-values.js';
 import { isTransportUrl, parseTransportUrl, splitHostPort } from './address.js';
 import { dialStream, type StreamTarget } from './dial.js';
-import { packArray, packMap, packString, packTime, unpackAck } from './message-pack.js';
+import { packArrayHead, packEntries, packMapHead, packString, packTime, unpackAck } from './message-pack.js';
 import { ReconnectingStream, writeAll } from './reconnecting-stream.js';
-import { ATTRIBUTE_OPTIONS, refuseUnknown, type RemoteDriver } from './remote-driver.js';
+import { ATTRIBUTE_OPTIONS, refuseUnknown, type LoggedContainer, type RemoteDriver } from './remote-driver.js';
 import { DEFAULT_BATCH, type RemoteRecord } from './remote-sink.js';
 
 const OPTIONS = [
@@ -22,6 +23,7 @@ const OPTIONS = [
   'fluentd-retry-wait',
   'fluentd-sub-second-precision',
 ];
+const LOG_KEY = packString('log');
 const DEFAULT_PORT = 24224;
 const DEFAULT_RETRY_MS = 1000;
 /** Each further attempt waits so much longer, up to a minute. */
@@ -38,16 +40,7 @@ export const fluentdDriver: RemoteDriver = {
 
   async open(container, signal) {
     const { target, isAsync, isAsyncConnect, queueBytes, retryMs, maxRetries, isPrecise, wantsAck } = parseConfig(container.options);
-    const tag = packString(tagOf(container));
-    const extra = extraAttributes(container);
-    /** Own fields first, which labels and variables of the same name replace. */
-    const fixed = { container_id: container.id, container_name: `/${container.name}` };
-    const encode = (record: RemoteRecord, chunk: string): Buffer => {
-      const values: Record<string, string | Buffer> = { ...fixed, source: record.stream, log: record.line, ...extra, ...partialFields(record) };
-      const fields = packMap(Object.entries(values).map(([key, value]) => [key, packString(value)]));
-      const options = wantsAck ? [packMap([['chunk', packString(chunk)]])] : [];
-      return packArray([tag, packTime(record.timeNs, isPrecise), fields, ...options]);
-    };
+    const encode = createEncoder(container, isPrecise);
     if (typeof target === 'string') throw internal(`unknown network ${target}`);
     const connection = new ReconnectingStream({
       dial: (signal) => dialStream(target, signal),
@@ -59,8 +52,8 @@ export const fluentdDriver: RemoteDriver = {
       queueBytes,
       isLossy: isAsync,
       send(records, signal) {
-        const chunks = records.map(() => randomBytes(16).toString('base64'));
-        const bytes = Buffer.concat(records.map((record, index) => encode(record, chunks[index] ?? '')));
+        const chunks = wantsAck ? records.map(() => randomBytes(16).toString('base64')) : [];
+        const bytes = Buffer.concat(records.flatMap((record, index) => encode(record, chunks[index])));
         return connection.deliver(async (socket) => {
           const acknowledged = wantsAck ? acks(socket, new Set(chunks), signal) : undefined;
           // Its failure is waited for below, also when the write fails first.
@@ -119,6 +112,28 @@ function parseAddress(text: string): StreamTarget | string {
   } catch (error) {
     throw badOption(`invalid fluentd-address ${text}: ${messageOf(error)}`, error);
   }
+}
+
+/** Encodes records as messages; what is the same for all is packed once. `chunk` asks for an acknowledgement. */
+function createEncoder(container: LoggedContainer, isPrecise: boolean): (record: RemoteRecord, chunk: string | undefined) => Buffer[] {
+  const tag = packString(tagOf(container));
+  const [plain, asking] = [3, 4].map((count) => Buffer.concat([packArrayHead(count), tag])) as [Buffer, Buffer];
+  const extra = extraAttributes(container);
+  const fieldsOf = (stream: StreamName): { readonly count: number; readonly bytes: Buffer } => {
+    // Labels and variables replace our own fields of the same name.
+    const values = { container_id: container.id, container_name: `/${container.name}`, source: stream, ...extra };
+    return { count: Object.keys(values).length, bytes: packEntries(values) };
+  };
+  const fixed = { stdout: fieldsOf('stdout'), stderr: fieldsOf('stderr') };
+  const isLineReplaced = Object.hasOwn(extra, 'log');
+  return (record, chunk) => {
+    const { count, bytes } = fixed[record.stream];
+    const line = isLineReplaced ? [] : [LOG_KEY, packString(record.line)];
+    const partial = partialFields(record);
+    const size = count + line.length / 2 + Object.keys(partial).length;
+    const options = chunk === undefined ? [] : [packMapHead(1), packEntries({ chunk })];
+    return [chunk === undefined ? plain : asking, packTime(record.timeNs, isPrecise), packMapHead(size), bytes, ...line, ...(record.piece ? [packEntries(partial)] : []), ...options];
+  };
 }
 
 function partialFields({ piece }: RemoteRecord): Record<string, string> {

@@ -3,8 +3,9 @@
 /** Sub-second time as fluentd defines it: extension type 0. */
 const EVENT_TIME = Buffer.from([0xd7, 0x00]);
 
-export function packArray(items: readonly Buffer[]): Buffer {
-  return Buffer.concat([Buffer.from([0x90 | items.length]), ...items]);
+/** The head of an array of so many items, at most 15, which follow it. */
+export function packArrayHead(count: number): Buffer {
+  return Buffer.from([0x90 | count]);
 }
 
 export function packString(text: string | Buffer): Buffer {
@@ -21,11 +22,14 @@ export function packString(text: string | Buffer): Buffer {
   return Buffer.concat([head, bytes]);
 }
 
-/** At most 65535 entries. */
-export function packMap(entries: readonly (readonly [key: string, value: Buffer])[]): Buffer {
-  const { length } = entries;
-  const head = length < 16 ? Buffer.from([0x80 | length]) : Buffer.from([0xde, length >> 8, length & 0xff]);
-  return Buffer.concat([head, ...entries.flatMap(([key, value]) => [packString(key), value])]);
+/** The head of a map of so many entries, at most 65535, which follow it. */
+export function packMapHead(count: number): Buffer {
+  return count < 16 ? Buffer.from([0x80 | count]) : Buffer.from([0xde, count >> 8, count & 0xff]);
+}
+
+/** Entries of a map, whose values are text. */
+export function packEntries(values: Readonly<Record<string, string>>): Buffer {
+  return Buffer.concat(Object.entries(values).flatMap(([key, value]) => [packString(key), packString(value)]));
 }
 
 /** Whole seconds, or with nanoseconds as an EventTime. */

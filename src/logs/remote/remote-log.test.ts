@@ -179,3 +179,17 @@ test('a server that is gone costs lines and not the container its time; it is us
   assert.equal(log.droppedLines, 100_005);
   assert.equal((await readAll(await open({ options: { 'gelf-address': remote.address() } }), { tail: 1 })).toString(), 'back\n');
 });
+
+test('while many lines are sent, others get their turn of the event loop', async (t) => {
+  const { open } = await logFixture(t, 'gelf');
+  const log = await open({ options: { 'gelf-address': 'udp://127.0.0.1:9', mode: 'non-blocking', 'max-buffer-size': '16m' } });
+  let turns = 0;
+  for (let i = 0; i < 4000; i += 500) log.write('stdout', chunkOf(i, 500));
+  let turn = setImmediate(function count() {
+    turns++;
+    turn = setImmediate(count);
+  });
+  await log.close();
+  clearImmediate(turn);
+  assert.ok(turns > 20, `${turns} turns`);
+});

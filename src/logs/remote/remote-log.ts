@@ -3,7 +3,7 @@
  * it can be read. What waits for the remote side is bounded: the container has to wait, or, where the mode or the driver
  * says so, lines are dropped and counted.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { notImplemented } from '../../errors/engine-error.js';
 import type { ContainerLog, LogReadOptions, StreamName } from '../../ports/logs.js';
 import { wallClockNs } from '../../sys/wall-clock.js';
@@ -15,6 +15,8 @@ import type { RemoteRecord, RemoteSink } from './remote-sink.js';
 
 /** How long a container that has ended waits for the remote side to take the rest. */
 const CLOSE_MS = 5_000;
+/** What a socket takes at once is reported in the same turn of the event loop, in which others want to run, too. */
+const SLICE_MS = 1;
 /** About what a record costs in memory besides its line. */
 const RECORD_BYTES = 200;
 
@@ -120,6 +122,7 @@ export class RemoteLog implements ContainerLog {
   }
 
   async #sendQueue(): Promise<void> {
+    let sliceEndMs = performance.now() + SLICE_MS;
     while (this.#queue.length > 0) {
       const { batchRecords, lingerMs } = this.#sink;
       if (lingerMs > 0 && this.#queue.length < batchRecords) await sleep(lingerMs, undefined, { signal: this.#hurry.signal }).catch(() => undefined);
@@ -135,6 +138,9 @@ export class RemoteLog implements ContainerLog {
       }
       this.#pendingBytes -= batch.reduce((sum, { line }) => sum + line.length + RECORD_BYTES, 0);
       this.#settle();
+      if (performance.now() < sliceEndMs) continue;
+      await nextTurn();
+      sliceEndMs = performance.now() + SLICE_MS;
     }
     this.#sending = undefined;
   }

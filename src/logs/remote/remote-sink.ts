@@ -30,4 +30,4 @@ export interface RemoteSink {
 }
 
 /** What most drivers need: what one write carries, and what the local files of a log may have waiting, too. */
-export const DEFAULT_BATCH = { batchRecords: 512, lingerMs: 0, queueBytes: 1 << 20, isLossy: false } as const;
+export const DEFAULT_BATCH = { batchRecords: 128, lingerMs: 0, queueBytes: 1 << 20, isLossy: false } as const;
