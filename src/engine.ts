@@ -17,6 +17,7 @@ import type { ContainerDeps } from './actors/container/deps.js';
 import { ContainerDirectory } from './actors/container/directory.js';
 import { draftContainer } from './actors/container/draft.js';
 import { writeContainerFiles } from './actors/container/files.js';
+import { clearPlaces } from './actors/container/volume-use.js';
 import { createContainerHooks } from './actors/container/hooks.js';
 import { ContainerRecords, type LoadedRecords } from './actors/container/records.js';
 import { ContainerServices } from './actors/container/services.js';
@@ -202,8 +203,10 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     stdio,
     specs,
     volumes,
+    volumeUsers: (name) => containers.list().flatMap(({ id, mounts }) => (mounts.some((mount) => mount.Type === 'volume' && mount.Name === name) ? [id] : [])),
     emit,
     ioRoot: join(execRoot, 'io'),
+    placesRoot: join(execRoot, 'places'),
     find: (id) => containers.get(id),
     runtimeFor: ({ hostConfig }) => settings.runtimeChoice(hostConfig.Runtime),
     cgroupsPathFor: ({ id, hostConfig }) =>
@@ -411,7 +414,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
       ...containerStreamRoutes({ containers, ios, logs, services, dir: (id) => records.dir(id) }),
       ...statsRoutes({ containers, feeds: statsFeeds }),
       ...archiveRoutes(
-        new ContainerArchives({ containers, layers, tasks, archives, dir: (id) => records.dir(id), lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []), emit: (action, record) => hooks.emit(action, record) }),
+        new ContainerArchives({ containers, layers, tasks, archives, volumes, dir: (id) => records.dir(id), lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []), emit: (action, record) => hooks.emit(action, record) }),
       ),
       ...execRoutes({ containers, services, execs }),
       ...imageRoutes({
@@ -463,7 +466,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     authorization.close();
     await events.close();
     await layers.close();
-    await Promise.all([pool.close(), transferPool.pool.close(), pushPool.close(), archivePool.close(), archives.close()]);
+    await Promise.all([pool.close(), transferPool.pool.close(), pushPool.close(), archivePool.close(), archives.close(), volumes.close()]);
     await rm(tmpDir, { recursive: true, force: true });
   };
 
@@ -493,6 +496,9 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
           rememberRecentExits(events, containers).catch((error: unknown) => log.error({ err: error }, 'exits of removed containers cannot be read from the events'));
           await recoverContainers({ log, loaded, containers, tasks, layers, network });
           hasRecovered = true;
+          await clearPlaces(deps.placesRoot);
+          // Containers that still run have taken over theirs by then.
+          if (volumes.hasMounts) void containers.settled().then(() => volumes.unmountIdle()).catch((error: unknown) => log.error({ err: error }, 'volumes stay mounted'));
           report(log, 'layers', await layers.collect());
         },
         open: async () => {

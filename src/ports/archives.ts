@@ -5,8 +5,8 @@ import type { Readable } from 'node:stream';
 export interface ContainerView {
   /** Where its root file system is mounted on this host, as long as the view is used. */
   readonly rootfs: string;
-  /** Parents first. `destination` is absolute, inside the container; `source` is on this host. */
-  readonly mounts: readonly { readonly source: string; readonly destination: string; readonly readOnly: boolean }[];
+  /** Parents first. `destination` is absolute, inside the container; `source` (and what `subpath` means in it) is on this host. */
+  readonly mounts: readonly { readonly source: string; readonly subpath?: string; readonly destination: string; readonly readOnly: boolean }[];
   /**
    * For a container that runs: an open `/proc/<pid>` of its init process. The mounts, and the tmpfs at these
    * destinations, are then those that it really has.

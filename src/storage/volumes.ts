@@ -3,10 +3,12 @@
  * about it. A volume appears and disappears by a rename, so a crash leaves it whole or not at all.
  */
 import { randomBytes } from 'node:crypto';
-import { chmod, mkdir, readdir, rename } from 'node:fs/promises';
+import { chmod, mkdir, readdir, realpath, rename } from 'node:fs/promises';
 import { join } from 'node:path';
-import { conflict, invalid, isEngineError, notFound, notImplemented } from '../errors/engine-error.js';
-import type { WorkerPool } from '../workers/pool.js';
+import { conflict, internal, invalid, isEngineError, messageOf, notFound } from '../errors/engine-error.js';
+import { detachMount, mountPointsBelow } from '../sys/mount.js';
+import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
+import { checkVolumeOptions } from './local-mount.js';
 import { KeyedLock } from './overlay2/keyed-lock.js';
 import { randomName } from './overlay2/layout.js';
 import { readRecord, syncDirectory, writeRecord } from './record-store.js';
@@ -32,11 +34,14 @@ export interface VolumeRequest {
   readonly driver?: string;
   readonly options?: Readonly<Record<string, string>>;
   readonly labels?: Readonly<Record<string, string>>;
+  /** Keeps it from being removed until `unpin`: its user is not known yet. */
+  readonly pinned?: boolean;
 }
 
 type VolumeRecord = Omit<Volume, 'mountpoint'>;
 
 const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
+const MOUNTERS = 2;
 /** Names of volumes never begin with a dot. */
 const UNFINISHED = '.new-';
 const REMOVED = '.removed-';
@@ -47,6 +52,12 @@ export class LocalVolumes {
   readonly #workers: WorkerPool;
   readonly #volumes = new Map<string, Volume>();
   readonly #lock = new KeyedLock();
+  /** Calls of `ensure` with `pinned` without their `unpin`. */
+  readonly #pins = new Map<string, number>();
+  /** Of volumes with options: who has them mounted. */
+  readonly #users = new Map<string, Set<string>>();
+  /** For mounts alone, which may wait for a server. */
+  readonly #mounters = createWorkerPool({ maxThreads: MOUNTERS, tasksPerThread: 1 });
 
   constructor({ root, workers }: { readonly root: string; readonly workers: WorkerPool }) {
     this.#root = root;
@@ -61,6 +72,12 @@ export class LocalVolumes {
     for (const entry of await readdir(this.#root, { withFileTypes: true })) {
       if (entry.name.startsWith(UNFINISHED) || entry.name.startsWith(REMOVED)) removed.push(entry.name);
       else if (entry.isDirectory() && !(await this.#loadVolume(entry.name))) damaged.push(entry.name);
+    }
+    // The mount table names real paths. An earlier daemon may have left mounts, whose containers may still run.
+    const root = await realpath(this.#root);
+    for (const point of await mountPointsBelow(root)) {
+      const name = point.slice(root.length + 1).split('/')[0] ?? '';
+      if (this.#volumes.has(name)) this.#users.set(name, new Set());
     }
     if (removed.length > 0) await this.#workers.run('remove-trees', { paths: removed.map((name) => join(this.#root, name)) });
     return { removed, damaged };
@@ -93,14 +110,20 @@ export class LocalVolumes {
   async ensure(request: VolumeRequest): Promise<Volume & { readonly created: boolean }> {
     const { driver = 'local', options = {} } = request;
     if (driver !== '' && driver !== 'local') {
-      throw notFound(`error looking up volume plugin ${driver}: plugin "${driver}" not found`, { code: 'VOLUME_DRIVER' });
+      throw notFound(`create ${request.name}: error looking up volume plugin ${driver}: plugin "${driver}" not found`, { code: 'VOLUME_DRIVER' });
     }
     const name = request.name === '' ? randomBytes(32).toString('hex') : request.name;
     checkName(name);
-    checkOptions(options);
+    checkVolumeOptions(name, options);
     return this.#lock.run(name, async () => {
+      const pin = (): void => {
+        if (request.pinned) this.#pins.set(name, (this.#pins.get(name) ?? 0) + 1);
+      };
       const present = this.#volumes.get(name);
-      if (present) return { ...present, created: false };
+      if (present) {
+        pin();
+        return { ...present, created: false };
+      }
       const isAnonymous = request.anonymous ?? request.name === '';
       const volume = await this.#create({
         name,
@@ -110,8 +133,65 @@ export class LocalVolumes {
         options: Object.keys(options).length > 0 ? options : null,
         isAnonymous,
       });
+      pin();
       return { ...volume, created: true };
     });
+  }
+
+  unpin(name: string): void {
+    const pins = (this.#pins.get(name) ?? 0) - 1;
+    if (pins > 0) this.#pins.set(name, pins);
+    else this.#pins.delete(name);
+  }
+
+  /**
+   * Makes the files of a volume be at its mountpoint, for a user with a name of its own; mounts with the first one.
+   * @throws EngineError not-found; internal `error while mounting volume '…': …`.
+   */
+  open(name: string, user: string): Promise<string> {
+    return this.#lock.run(name, async () => {
+      const { mountpoint, options } = this.get(name);
+      const { type, device, o = '' } = options ?? {};
+      if (type === undefined || device === undefined) return mountpoint;
+      let users = this.#users.get(name);
+      if (!users) {
+        try {
+          await this.#mounters.run('mount-volume', { device, target: mountpoint, type, options: o });
+        } catch (error) {
+          throw internal(`error while mounting volume '${mountpoint}': ${messageOf(error)}`, { cause: error });
+        }
+        this.#users.set(name, (users = new Set()));
+      }
+      users.add(user);
+      return mountpoint;
+    });
+  }
+
+  /** Ends the use; unmounts with the last one. Idempotent. */
+  closeUse(name: string, user: string): Promise<void> {
+    return this.#lock.run(name, async () => {
+      const users = this.#users.get(name);
+      if (users?.delete(user) && users.size === 0) await this.#unmount(name);
+    });
+  }
+
+  /** Whether some volume is mounted. */
+  get hasMounts(): boolean {
+    return this.#users.size > 0;
+  }
+
+  /** Unmounts what an earlier daemon left and nobody has taken over. */
+  async unmountIdle(): Promise<void> {
+    for (const name of this.#users.keys()) {
+      await this.#lock.run(name, async () => {
+        if (this.#users.get(name)?.size === 0) await this.#unmount(name);
+      });
+    }
+  }
+
+  /** Ends the threads. Mounts stay for the containers that stay. */
+  close(): Promise<void> {
+    return this.#mounters.close();
   }
 
   /**
@@ -119,13 +199,21 @@ export class LocalVolumes {
    * root file system `rootfs` is must not be running.
    */
   async populate(mountpoint: string, rootfs: string, destination: string): Promise<void> {
-    await this.#workers.run('populate-volume', { mountpoint, rootfs, destination });
+    await this.#lock.run(`populate ${mountpoint}`, () => this.#workers.run('populate-volume', { mountpoint, rootfs, destination }));
   }
 
-  /** Deletes a volume with its files. Whether something uses it is for the caller to know. @throws EngineError not-found. */
+  /**
+   * Deletes a volume with its files; what is mounted there stays where it came from. Whether a container uses it is for
+   * the caller to know. @throws EngineError not-found; conflict when a container that will use it is being made.
+   */
   async remove(name: string): Promise<void> {
     await this.#lock.run(name, async () => {
       this.get(name);
+      if (this.#pins.has(name)) throw conflict(`remove ${name}: volume is in use`, { code: 'VOLUME_IN_USE' });
+      // What is mounted there, whoever did it, is not the volume's to delete.
+      const home = join(await realpath(this.#root), name);
+      for (const point of (await mountPointsBelow(home)).toReversed()) await detachMount(point);
+      this.#users.delete(name);
       const trash = join(this.#root, REMOVED + randomName());
       try {
         await rename(join(this.#root, name), trash);
@@ -141,6 +229,11 @@ export class LocalVolumes {
   /** Bytes of the regular files of a volume. @throws EngineError not-found. */
   async size(name: string): Promise<number> {
     return this.#workers.run('tree-size', { path: this.get(name).mountpoint });
+  }
+
+  async #unmount(name: string): Promise<void> {
+    await detachMount(join(this.#root, name, '_data'));
+    this.#users.delete(name);
   }
 
   async #create(record: VolumeRecord): Promise<Volume> {
@@ -181,19 +274,12 @@ export class LocalVolumes {
 
 function checkName(name: string): void {
   if (name.length === 1) {
-    throw invalid('volume name is too short, names should be at least two alphanumeric characters', { code: 'VOLUME_NAME' });
+    throw invalid(`create ${name}: volume name is too short, names should be at least two alphanumeric characters`, { code: 'VOLUME_NAME' });
   }
   if (!NAME.test(name) || name.length > 255) {
     throw invalid(
-      `"${name}" includes invalid characters for a local volume name, only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed. If you intended to pass a host directory, use absolute path`,
+      `create ${name}: "${name}" includes invalid characters for a local volume name, only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed. If you intended to pass a host directory, use absolute path`,
       { code: 'VOLUME_NAME' },
     );
-  }
-}
-
-function checkOptions(options: Readonly<Record<string, string>>): void {
-  for (const key of Object.keys(options)) {
-    if (!['type', 'o', 'device', 'size'].includes(key)) throw invalid(`create volume: invalid option: "${key}"`, { code: 'VOLUME_OPTION' });
-    throw notImplemented(`create volume: option "${key}" of the local driver is not supported`, { code: 'VOLUME_OPTION' });
   }
 }

@@ -15,6 +15,8 @@ import { O_PATH, openInRoot } from './open-in-root.js';
 /** A host file or directory at a place inside the container. */
 export interface ViewMount {
   readonly source: string;
+  /** What below the source is meant; links in it lead nowhere outside the source. */
+  readonly subpath?: string;
   /** Absolute, inside the container. */
   readonly destination: string;
   readonly readOnly: boolean;
@@ -52,6 +54,7 @@ const CLONE_NEWNS = 0x20000;
 const OPEN_TREE_CLONE = 1;
 const OPEN_TREE_CLOEXEC = 0o2000000;
 const AT_RECURSIVE = 0x8000;
+const AT_EMPTY_PATH = 0x1000;
 const AT_FDCWD = -100;
 const MOVE_MOUNT_F_EMPTY_PATH = 0x04;
 const MOVE_MOUNT_T_EMPTY_PATH = 0x40;
@@ -115,8 +118,9 @@ export function openMountView(source: ViewSource): MountView {
 
 function cloneStopped({ rootfs, mounts }: ViewSource, trees: Tree[]): void {
   trees.push({ fd: cloneTree(rootfs, false), destination: '/', readOnly: false });
-  for (const { source, destination, readOnly } of mounts) {
-    trees.push({ fd: named(source, () => cloneTree(source, true)), destination, readOnly });
+  for (const { source, subpath, destination, readOnly } of mounts) {
+    const fd = named(source, () => (subpath === undefined ? cloneTree(source, true) : cloneSubtree(source, subpath)));
+    trees.push({ fd, destination, readOnly });
   }
 }
 
@@ -231,6 +235,20 @@ function mountPoint(root: number, destination: string, isDirectory: boolean): nu
 
 function cloneTree(path: string, recursive: boolean): number {
   return openTree(SYS_OPEN_TREE, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | (recursive ? AT_RECURSIVE : 0));
+}
+
+function cloneSubtree(source: string, subpath: string): number {
+  const root = open(source, OPEN_PLACE | constants.O_DIRECTORY);
+  try {
+    const place = openInRoot(root, subpath, O_PATH);
+    try {
+      return openTree(SYS_OPEN_TREE, place, '', OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH);
+    } finally {
+      closeFd(place);
+    }
+  } finally {
+    closeFd(root);
+  }
 }
 
 function named<T>(source: string, work: () => T): T {

@@ -6,6 +6,10 @@ const mount = libc.async<[source: string, target: string, type: string, flags: n
   'mount',
   'int mount(const char *source, const char *target, const char *type, unsigned long flags, const char *data)',
 );
+const mountSync = libc.checked<[source: string, target: string, type: string, flags: number, data: string]>(
+  'mount',
+  'int mount(const char *source, const char *target, const char *type, unsigned long flags, const char *data)',
+);
 const umount = libc.async<[target: string, flags: number]>('umount', 'int umount2(const char *target, int flags)');
 
 // linux/mount.h
@@ -18,6 +22,11 @@ export const MAX_MOUNT_OPTIONS_BYTES = 4095;
 /** Mounts a file system. @throws EngineError code EINVAL, ENODEV, EPERM, ENOENT, EBUSY. */
 export async function mountFileSystem(source: string, target: string, type: string, options: string, flags = 0): Promise<void> {
   await mount(source, target, type, flags, options);
+}
+
+/** As `mountFileSystem`, on the calling thread: for mounts that may wait for others, in a worker. */
+export function mountNow(source: string, target: string, type: string, flags: number, data: string): void {
+  mountSync(source, target, type, flags, data);
 }
 
 /**

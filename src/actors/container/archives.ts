@@ -1,4 +1,5 @@
 /** Copying in and out of containers, and the export of their files, in whatever state they are. */
+import { randomUUID } from 'node:crypto';
 import { access, open, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -8,6 +9,7 @@ import type { Archives, ContainerView, PathStat } from '../../ports/archives.js'
 import type { LayerStore } from '../../ports/storage.js';
 import type { TaskService } from '../../ports/supervisor.js';
 import type { ContainerRecord } from './container.record.js';
+import type { VolumeService } from './deps.js';
 import type { ContainerDirectory } from './directory.js';
 
 export interface ContainerArchivesDeps {
@@ -15,6 +17,7 @@ export interface ContainerArchivesDeps {
   readonly layers: LayerStore;
   readonly tasks: TaskService;
   readonly archives: Archives;
+  readonly volumes: Pick<VolumeService, 'open' | 'closeUse'>;
   /** Directory of a container's own files. */
   dir(id: string): string;
   /** Numbers of a user (`name:group` as in the container's configuration) by the files below `rootfs`. */
@@ -108,15 +111,30 @@ export class ContainerArchives {
     const { layers } = this.deps;
     const rootfs = await layers.mount(record.id);
     let proc: FileHandle | undefined;
+    const volumes: string[] = [];
+    const user = `copy ${randomUUID()}`;
     const close = async (): Promise<void> => {
       await proc?.close();
+      for (const name of volumes) await this.deps.volumes.closeUse(name, user);
       await layers.unmount(record.id);
     };
     try {
       proc = await this.#openProcess(record);
       const { ReadonlyRootfs: isRootReadOnly, Tmpfs = {} } = record.hostConfig;
       const own = await this.#ownFiles(record);
-      const asked = record.mounts.filter(({ Type }) => Type !== 'tmpfs').map(({ Source: source, Destination: destination, RW }) => ({ source, destination, readOnly: !RW }));
+      if (!proc) {
+        for (const { Type, Name } of record.mounts) {
+          if (Type !== 'volume' || Name === undefined) continue;
+          await this.deps.volumes.open(Name, user);
+          volumes.push(Name);
+        }
+      }
+      const asked = record.mounts
+        .filter(({ Type }) => Type !== 'tmpfs')
+        .map(({ Source: source, Destination: destination, RW }) => {
+          const subpath = record.hostConfig.Mounts?.find(({ Target }) => Target === destination)?.VolumeOptions?.Subpath;
+          return { source, destination, readOnly: !RW, ...(subpath ? { subpath } : {}) };
+        });
       const tmpfs = [
         ...record.mounts.filter(({ Type }) => Type === 'tmpfs').map(({ Destination, RW }) => ({ destination: Destination, readOnly: !RW })),
         ...Object.entries(Tmpfs).map(([destination, options]) => ({ destination, readOnly: options.split(',').includes('ro') })),

@@ -7,12 +7,13 @@ import type { ContainerIoRegistry } from './container-io.js';
 import { thaw, whileRunning } from './ended-task.js';
 import { withState, type ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
-import { realizeMounts, removeAnonymousVolumes } from './mounts.js';
+import { pinVolumes, realizeMounts, removeAnonymousVolumes } from './mounts.js';
 import { adoptNetworks, joinNetworks, leaveNetworks, rewire } from './networks.js';
 import { startError } from './start-error.js';
 import { SIGKILL } from './signals.js';
 import { now } from './timestamps.js';
 import { allDone, Undo } from './undo.js';
+import { VolumeUse } from './volume-use.js';
 
 /** How long output of a dead container may take to arrive: something outside its pid namespace holds its pipe. */
 const DRAIN_LIMIT_MS = 5000;
@@ -25,28 +26,33 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
 
   async function create(record: ContainerRecord): Promise<ContainerRecord> {
     const undo = new Undo(deps.log);
+    const pins = pinVolumes(deps);
     try {
       undo.add('container directory', () => records.remove(record.id));
       undo.add('writable layer', () => layers.removeWritable(record.id));
       await allDone([records.createDir(record.id), layers.createWritable(record.id, record.topLayer, record.hostConfig.StorageOpt)]);
-      const made = await realizeMounts(deps, record, undo);
+      const made = await realizeMounts(deps, record, undo, pins);
       await records.save(made);
       return made;
     } catch (error) {
       await undo.run();
       throw error;
+    } finally {
+      pins.release();
     }
   }
 
   async function start(before: ContainerRecord): Promise<ContainerRecord> {
     const undo = new Undo(deps.log);
     const id = before.id;
+    const volumes = new VolumeUse(deps, before);
     try {
       const starting = withState(before, { status: 'starting', startedAt: now(), error: '', oomKilled: false });
       const saved = records.save(starting);
       // Marked as handled: its failure is thrown where it is awaited below.
       saved.catch(() => undefined);
-      const [rootfs, netnsPath, io, files] = await allDone([mountRoot(id, undo), sandbox(starting, undo), ios.get(id).open(starting, undo), deps.writeFiles(starting)]);
+      undo.add('volumes', () => volumes.close());
+      const [rootfs, netnsPath, io, files, mounts] = await allDone([mountRoot(id, undo), sandbox(starting, undo), ios.get(id).open(starting, undo), deps.writeFiles(starting), volumes.open()]);
       const { spec } = await deps.specs.build({
         id,
         name: starting.name.slice(1),
@@ -56,7 +62,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
         rootfs,
         netnsPath,
         files,
-        mounts: starting.mounts,
+        mounts,
         cgroupsPath: deps.cgroupsPathFor(starting),
         ...optional('initPath', deps.initPathFor(starting)),
         ...sharedNamespaces(starting),
@@ -69,6 +75,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
         return joined;
       });
       const [{ pid }, attached] = await allDone([creating, joining]);
+      await volumes.freePlaces();
       await io.started();
       await saved;
       await tasks.start(id);
@@ -115,6 +122,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     const task = await tasks.get(record.id);
     if (!task) throw internal(`task ${record.id} is gone`);
     await layers.mount(record.id);
+    await new VolumeUse(deps, record).adopt();
     await ios.get(record.id).reopen(record, task.stdio);
     const networks = await adoptNetworks(deps, record);
     return withState({ ...record, networks }, { status: task.status === 'paused' ? 'paused' : 'running', pid: task.pid });
@@ -156,7 +164,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     const networkGone = leaveNetworks(deps, record);
     networkGone.catch(() => undefined);
     await records.save(released);
-    const results = await Promise.allSettled([networkGone, tasks.delete(record.id).then(() => ios.get(record.id).close()), layers.unmount(record.id)]);
+    const results = await Promise.allSettled([networkGone, tasks.delete(record.id).then(() => ios.get(record.id).close()), layers.unmount(record.id), new VolumeUse(deps, record).close()]);
     for (const result of results) {
       if (result.status === 'rejected') deps.log.error({ err: result.reason, container: record.id }, 'releasing a stopped container');
     }

@@ -33,6 +33,8 @@ export interface ContainerDeps {
   readonly specs: SpecBuilder;
   /** Directory below which each container has its FIFOs. */
   readonly ioRoot: string;
+  /** Directory for mounts of subpaths of volumes while containers are being started. */
+  readonly placesRoot: string;
   runtimeFor(record: ContainerRecord): RuntimeChoice;
   cgroupsPathFor(record: ContainerRecord): string;
   /** Host path of the init binary for containers that run under one. */
@@ -43,12 +45,19 @@ export interface ContainerDeps {
   writeFiles(record: ContainerRecord): Promise<ContainerFiles>;
   emit(type: 'container' | 'network' | 'volume', action: string, id: string, attributes: Readonly<Record<string, string>>): void;
   readonly volumes: VolumeService;
+  /** Containers that have a volume. */
+  volumeUsers(name: string): readonly string[];
 }
 
 export interface VolumeService {
   /** Creates (or finds) a volume and returns its host directory. */
-  ensure(volume: { readonly name: string; readonly anonymous: boolean; readonly driver?: string; readonly options?: Readonly<Record<string, string>>; readonly labels?: Readonly<Record<string, string>> }): Promise<{ readonly mountpoint: string; readonly created: boolean }>;
-  /** Copies what the image has at `destination` into a fresh volume, attributes kept; links stay inside `rootfs`. */
+  ensure(volume: { readonly name: string; readonly anonymous: boolean; readonly driver?: string; readonly options?: Readonly<Record<string, string>>; readonly labels?: Readonly<Record<string, string>>; readonly pinned?: boolean }): Promise<{ readonly options: Readonly<Record<string, string>> | null; readonly mountpoint: string; readonly created: boolean }>;
+  /** Lets a volume that was pinned by `ensure` be removed again. */
+  unpin(name: string): void;
+  /** Makes its files be at the directory that is returned, mounting what its options say, until each user has closed. */
+  open(name: string, user: string): Promise<string>;
+  closeUse(name: string, user: string): Promise<void>;
+  /** Copies what the image has at `destination` into an empty volume, attributes kept; links stay inside `rootfs`. */
   populate(mountpoint: string, rootfs: string, destination: string): Promise<void>;
   /** True for a volume that got its name from the daemon. */
   isAnonymous(name: string): boolean;

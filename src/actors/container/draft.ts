@@ -1,7 +1,7 @@
 /** From a create request to the first record: image, defaults of the daemon and of the host. Nothing is touched yet. */
 import { invalid, isEngineError } from '../../errors/engine-error.js';
 import { requirePlatform } from '../../images/platform.js';
-import type { HostConfig, MountPoint, Ulimit } from '../../ports/container.js';
+import type { HostConfig, Ulimit } from '../../ports/container.js';
 import type { Image, ImageStore } from '../../ports/images.js';
 import type { NetworkDriver, NetworkSummary } from '../../ports/network.js';
 import type { LogDriver } from '../../ports/logs.js';
@@ -10,7 +10,7 @@ import { NEVER, type ContainerRecord, type EndpointRequest, type NetworkAttachme
 import type { CreateRequest } from './create-request.js';
 import { mergeImageConfig } from './image-config.js';
 import { planLegacyLinks } from './legacy-links.js';
-import { planMounts } from './mount-plan.js';
+import { inheritedMounts, planMounts } from './mount-plan.js';
 import { checkEndpoint } from './network-change.js';
 import { parseSignal } from './signals.js';
 import { now } from './timestamps.js';
@@ -68,7 +68,7 @@ export function draftContainer(deps: DraftDeps, request: CreateRequest, id: stri
     hostConfig: checked.hostConfig,
     networks,
     links: planLegacyLinks(checked.hostConfig, deps.find),
-    mounts: planMounts(config, checked.hostConfig, inheritedMounts(deps, checked.hostConfig.VolumesFrom ?? [])),
+    mounts: planMounts(config, checked.hostConfig, inheritedMounts(checked.hostConfig.VolumesFrom ?? [], (reference) => named(deps, reference).mounts)),
     ports: [],
     state: { status: 'created', pid: 0, exitCode: 0, error: '', oomKilled: false, startedAt: NEVER, finishedAt: NEVER },
     restartCount: 0,
@@ -157,13 +157,6 @@ function findNetwork(networks: NetworkDriver, reference: string): NetworkSummary
     if (isEngineError(error, 'not-found')) return undefined;
     throw error;
   }
-}
-
-function inheritedMounts(deps: DraftDeps, volumesFrom: readonly string[]): MountPoint[] {
-  return volumesFrom.flatMap((spec) => {
-    const [reference = '', mode = ''] = spec.split(':');
-    return named(deps, reference).mounts.map((point) => (mode.split(',').includes('ro') ? { ...point, RW: false } : point));
-  });
 }
 
 function checkPlatform(image: Image, request: CreateRequest, hostArchitecture: string): string[] {

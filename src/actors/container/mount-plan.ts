@@ -5,7 +5,8 @@ import { invalid } from '../../errors/engine-error.js';
 import type { ContainerConfig, HostConfig, MountPoint, MountRequest } from '../../ports/container.js';
 
 const PROPAGATIONS = new Set(['shared', 'rshared', 'slave', 'rslave', 'private', 'rprivate']);
-const IGNORED_MODES = new Set(['z', 'Z', 'cached', 'delegated', 'consistent', 'nocopy']);
+/** What a bind may say after the second colon: of each group one word. */
+const MODES: readonly ReadonlySet<string>[] = [new Set(['ro', 'rw']), new Set(['z', 'Z']), PROPAGATIONS, new Set(['nocopy']), new Set(['cached', 'delegated', 'consistent'])];
 const VOLUME_NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]+$/;
 
 /**
@@ -23,9 +24,9 @@ export function planMounts(config: ContainerConfig, host: HostConfig, inherited:
   };
   for (const bind of host.Binds ?? []) add(parseBind(bind, host.VolumeDriver));
   for (const request of host.Mounts ?? []) add(fromMount(request));
-  for (const destination of Object.keys(host.Tmpfs ?? {})) checkTarget(destination, destination);
+  for (const destination of Object.keys(host.Tmpfs ?? {})) checkTarget(destination, `invalid volume specification: '${destination}'`);
   for (const destination of Object.keys(config.Volumes ?? {})) {
-    const target = checkTarget(destination, destination);
+    const target = checkTarget(destination, `invalid volume specification: '${destination}'`);
     if (plan.has(target) || host.Tmpfs?.[target] !== undefined) continue;
     plan.set(target, volumePoint(newVolumeName(), target, '', true, host.VolumeDriver));
   }
@@ -41,14 +42,14 @@ function parseBind(text: string, driver: string): MountPoint {
   const parts = text.split(':');
   const [source = '', target = '', mode = ''] = parts;
   if (parts.length < 2 || parts.length > 3 || source === '' || target === '') throw invalid(`invalid volume specification: '${text}'`);
-  const destination = checkTarget(target, text);
-  let writable = true;
-  let propagation = '';
-  for (const option of mode === '' ? [] : mode.split(',')) {
-    if (option === 'ro') writable = false;
-    else if (PROPAGATIONS.has(option)) propagation = option;
-    else if (option !== 'rw' && !IGNORED_MODES.has(option)) throw invalid(`invalid mode: ${mode}`);
-  }
+  const options = parseMode(mode);
+  const type = isAbsolute(source) ? 'bind' : 'volume';
+  const refused = `invalid volume specification: '${text}': invalid mount config for type "${type}"`;
+  const destination = checkTarget(target, refused);
+  const writable = !options.includes('ro');
+  const propagation = options.find((option) => PROPAGATIONS.has(option)) ?? '';
+  if (type === 'volume' && propagation !== '') throw invalid(`${refused}: field BindOptions must not be specified`);
+  if (type === 'bind' && options.includes('nocopy')) throw invalid(`${refused}: field VolumeOptions must not be specified`);
   if (!isAbsolute(source)) {
     if (!VOLUME_NAME.test(source)) {
       throw invalid(`create ${source}: "${source}" includes invalid characters for a local volume name, only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed. If you intended to pass a host directory, use absolute path`);
@@ -61,7 +62,7 @@ function parseBind(text: string, driver: string): MountPoint {
 function fromMount(request: MountRequest): MountPoint {
   const where = `invalid mount config for type "${request.Type}"`;
   if (request.Target === '') throw invalid(`${where}: field Target must not be empty`);
-  const destination = checkTarget(request.Target, request.Target);
+  const destination = checkTarget(request.Target, where);
   const writable = request.ReadOnly !== true;
   switch (request.Type) {
     case 'bind': {
@@ -73,6 +74,9 @@ function fromMount(request: MountRequest): MountPoint {
       return { Type: 'bind', Source: normalize(source), Destination: destination, Mode: '', RW: writable, Propagation: propagation };
     }
     case 'volume': {
+      if (!request.Source && !writable) throw invalid(`${where}: must not set ReadOnly mode when using anonymous volumes`);
+      const { Subpath = '' } = request.VolumeOptions ?? {};
+      if (isAbsolute(Subpath) || normalize(Subpath).startsWith('..')) throw invalid(`${where}: subpath must be a relative path within the volume`);
       const name = request.Source || newVolumeName();
       if (!VOLUME_NAME.test(name)) throw invalid(`${where}: create ${name}: "${name}" includes invalid characters for a local volume name, only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed`);
       return volumePoint(name, destination, 'z', writable, request.VolumeOptions?.DriverConfig?.Name ?? '');
@@ -89,9 +93,28 @@ function volumePoint(name: string, destination: string, mode: string, writable: 
   return { Type: 'volume', Name: name, Source: '', Destination: destination, Driver: driver || 'local', Mode: mode, RW: writable, Propagation: '' };
 }
 
-function checkTarget(target: string, spec: string): string {
-  if (!isAbsolute(target)) throw invalid(`invalid volume specification: '${spec}': invalid mount config for type "bind": invalid mount path: '${target}' mount path must be absolute`);
+/** @param refused how a refusal begins. */
+function checkTarget(target: string, refused: string): string {
+  if (!isAbsolute(target)) throw invalid(`${refused}: invalid mount path: '${target}' mount path must be absolute`);
   const clean = normalize(target).replace(/\/$/, '');
-  if (clean === '') throw invalid(`invalid volume specification: '${spec}': invalid specification: destination can't be '/'`);
+  if (clean === '') throw invalid(`${refused}: invalid specification: destination can't be '/'`);
   return clean;
+}
+
+function parseMode(mode: string): string[] {
+  const options = mode === '' ? [] : mode.split(',');
+  const groups = options.map((option) => MODES.find((group) => group.has(option)));
+  if (groups.includes(undefined) || new Set(groups).size < groups.length) throw invalid(`invalid mode: ${mode}`);
+  return options;
+}
+
+/** The mounts of others that `VolumesFrom` names: `container[:mode]`. `find` gives those of a container. */
+export function inheritedMounts(volumesFrom: readonly string[], find: (reference: string) => readonly MountPoint[]): MountPoint[] {
+  return volumesFrom.flatMap((spec) => {
+    const colon = spec.indexOf(':');
+    const mode = colon < 0 ? '' : spec.slice(colon + 1);
+    const options = parseMode(mode);
+    if (options.some((option) => PROPAGATIONS.has(option) || option === 'nocopy')) throw invalid(`invalid mode: ${mode}`);
+    return find(colon < 0 ? spec : spec.slice(0, colon)).map((point) => ({ ...point, Mode: '', RW: point.RW && !options.includes('ro') }));
+  });
 }

@@ -1,19 +1,45 @@
 /** Makes the planned mounts of a new container real: host directories, volumes, and what the image has in their place. */
-import { mkdir, stat } from 'node:fs/promises';
+import { closeSync, constants, openSync } from 'node:fs';
+import { mkdir, readdir, stat } from 'node:fs/promises';
 import { invalid } from '../../errors/engine-error.js';
 import type { MountPoint } from '../../ports/container.js';
+import { closeFd } from '../../sys/fd.js';
+import { O_PATH, openInRoot } from '../../sys/open-in-root.js';
 import type { ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import type { Undo } from './undo.js';
 
+/** Keeps volumes from being removed until everybody sees that a container has them. */
+export interface VolumePins {
+  add(name: string): void;
+  release(): void;
+}
+
+export function pinVolumes({ volumes }: Pick<ContainerDeps, 'volumes'>): VolumePins {
+  const names: string[] = [];
+  return {
+    add: (name) => void names.push(name),
+    // The record is published in the turn that ends the creation.
+    release: () => void (names.length > 0 && setImmediate(() => names.forEach((name) => volumes.unpin(name)))),
+  };
+}
+
+/** A volume that takes what the image has in its place, if it is empty. */
+interface CopyUp {
+  readonly name: string;
+  readonly mountpoint: string;
+  readonly destination: string;
+  readonly hasOptions: boolean;
+}
+
 /** Returns the record with every source filled in. Throws invalid for a bind source that must exist and does not. */
-export async function realizeMounts(deps: ContainerDeps, record: ContainerRecord, undo: Undo): Promise<ContainerRecord> {
+export async function realizeMounts(deps: ContainerDeps, record: ContainerRecord, undo: Undo, pins: VolumePins): Promise<ContainerRecord> {
   if (record.mounts.length === 0) return record;
   const mounts: MountPoint[] = [];
-  const fresh: { readonly mountpoint: string; readonly destination: string }[] = [];
+  const copies: CopyUp[] = [];
   for (const point of record.mounts) {
     if (point.Type === 'bind') await checkBindSource(record, point);
-    if (point.Type !== 'volume' || point.Name === undefined || point.Source !== '') {
+    if (point.Type !== 'volume' || point.Name === undefined) {
       mounts.push(point);
       continue;
     }
@@ -23,25 +49,69 @@ export async function realizeMounts(deps: ContainerDeps, record: ContainerRecord
     const volume = await deps.volumes.ensure({
       name,
       anonymous,
+      pinned: true,
       driver: point.Driver ?? 'local',
       ...(request?.DriverConfig?.Options ? { options: request.DriverConfig.Options } : {}),
       ...(request?.Labels ? { labels: request.Labels } : {}),
     });
+    pins.add(name);
     if (volume.created) {
-      if (anonymous) undo.add('anonymous volume', () => deps.volumes.remove(name));
-      if (!request?.NoCopy && !point.Mode.split(',').includes('nocopy')) fresh.push({ mountpoint: volume.mountpoint, destination: point.Destination });
+      deps.emit('volume', 'create', name, { driver: 'local' });
+      if (anonymous) {
+        undo.add('anonymous volume', async () => {
+          deps.volumes.unpin(name);
+          await deps.volumes.remove(name);
+        });
+      }
+    }
+    // One that came from another container is that one's to fill.
+    const isOwn = point.Source === '';
+    if (isOwn && !request?.NoCopy && !request?.Subpath && !point.Mode.split(',').includes('nocopy')) {
+      copies.push({ name, mountpoint: volume.mountpoint, destination: point.Destination, hasOptions: volume.options !== null });
     }
     mounts.push({ ...point, Source: volume.mountpoint });
   }
-  if (fresh.length > 0) {
-    const rootfs = await deps.layers.mount(record.id);
-    try {
-      for (const { mountpoint, destination } of fresh) await deps.volumes.populate(mountpoint, rootfs, destination);
-    } finally {
-      await deps.layers.unmount(record.id);
-    }
-  }
+  await copyUp(deps, record, copies);
   return { ...record, mounts };
+}
+
+async function copyUp(deps: ContainerDeps, record: ContainerRecord, copies: readonly CopyUp[]): Promise<void> {
+  const wanted: CopyUp[] = [];
+  // What is in a volume with options is not there before it is mounted.
+  for (const copy of copies) if (copy.hasOptions || (await readdir(copy.mountpoint)).length === 0) wanted.push(copy);
+  if (wanted.length === 0) return;
+  const rootfs = await deps.layers.mount(record.id);
+  try {
+    for (const { name, mountpoint, destination, hasOptions } of wanted) {
+      if (!hasOptions) await deps.volumes.populate(mountpoint, rootfs, destination);
+      else if (hasPath(rootfs, destination)) await populateMounted(deps, { name, mountpoint, destination }, rootfs, record.id);
+    }
+  } finally {
+    await deps.layers.unmount(record.id);
+  }
+}
+
+async function populateMounted(deps: ContainerDeps, { name, mountpoint, destination }: Omit<CopyUp, 'hasOptions'>, rootfs: string, id: string): Promise<void> {
+  const user = `copy-up ${id}`;
+  await deps.volumes.open(name, user);
+  try {
+    await deps.volumes.populate(mountpoint, rootfs, destination);
+  } finally {
+    await deps.volumes.closeUse(name, user);
+  }
+}
+
+/** Whether the image has something there; links lead nowhere outside. */
+function hasPath(rootfs: string, path: string): boolean {
+  const root = openSync(rootfs, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    closeFd(openInRoot(root, path, O_PATH));
+    return true;
+  } catch {
+    return false;
+  } finally {
+    closeSync(root);
+  }
 }
 
 /** A source given by `Binds` is made when it is missing; one given by `Mounts` must exist, unless the client says otherwise. */
@@ -62,6 +132,12 @@ async function checkBindSource(record: ContainerRecord, point: MountPoint): Prom
 export async function removeAnonymousVolumes(deps: ContainerDeps, record: ContainerRecord): Promise<void> {
   for (const { Type, Name } of record.mounts) {
     if (Type !== 'volume' || Name === undefined || !deps.volumes.isAnonymous(Name)) continue;
-    await deps.volumes.remove(Name).catch((error: unknown) => deps.log.debug({ err: error, volume: Name }, 'anonymous volume kept'));
+    if (deps.volumeUsers(Name).some((id) => id !== record.id)) continue;
+    try {
+      await deps.volumes.remove(Name);
+      deps.emit('volume', 'destroy', Name, { driver: 'local' });
+    } catch (error) {
+      deps.log.debug({ err: error, volume: Name }, 'anonymous volume kept');
+    }
   }
 }

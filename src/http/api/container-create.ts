@@ -191,7 +191,7 @@ export function decodeCreate(value: unknown, query: { name?: string; platform?: 
     PidsLimit: host.PidsLimit !== null && host.PidsLimit <= 0 ? null : host.PidsLimit,
     IpcMode: host.IpcMode === '' && !atLeast(1, 40) ? 'shareable' : host.IpcMode,
   };
-  checkMounts((normal.Mounts ?? []) as MountRequest[]);
+  checkMounts((normal.Mounts ?? []) as MountRequest[], atLeast);
   const endpoints = NetworkingConfig.EndpointsConfig as Record<string, EndpointRequest>;
   if (!atLeast(1, 44) && Object.keys(endpoints).length > 1) {
     throw invalid(`Container cannot be created with multiple network endpoints: ${Object.keys(endpoints).join(', ')}`);
@@ -207,9 +207,11 @@ export function decodeCreate(value: unknown, query: { name?: string; platform?: 
 
 const MOUNT_TYPES = new Set(['bind', 'volume', 'tmpfs', 'image', 'npipe', 'cluster']);
 
-function checkMounts(mounts: readonly MountRequest[]): void {
+function checkMounts(mounts: readonly MountRequest[], atLeast: (major: number, minor: number) => boolean): void {
   for (const { Type, BindOptions, VolumeOptions, TmpfsOptions } of mounts) {
     if (!MOUNT_TYPES.has(Type)) throw invalid(`mount type unknown: "${Type}"`);
+    if (VolumeOptions?.Subpath && !atLeast(1, 45)) throw invalid('VolumeOptions.Subpath needs API v1.45 or newer');
+    if (BindOptions?.ReadOnlyForceRecursive && !atLeast(1, 44)) throw invalid('BindOptions.ReadOnlyForceRecursive needs API v1.44 or newer');
     for (const [name, given, type] of [
       ['BindOptions', BindOptions, 'bind'],
       ['VolumeOptions', VolumeOptions, 'volume'],
