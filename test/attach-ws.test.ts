@@ -115,7 +115,8 @@ test('a close of the client is the end of input of a container that has one clie
   client.send(2, 'last\n');
   await shows(client, /last\n/);
   client.send(8, Buffer.from([3, 232]));
-  await waitFor('the close to be answered', () => client.isEnded);
+  // The original answers only when the container has ended.
+  if (!isOriginal()) await waitFor('the close to be answered', () => client.isEnded);
   await waitFor('cat to end', async () => (await dockerOk(engine, ['exec', id, 'sh', '-c', 'cat /tmp/x || true'])) === 'ended');
   client.destroy();
   await remove(id);
@@ -164,7 +165,7 @@ test('attach over plain HTTP tells its errors inside the stream', async () => {
   const cases: [path: string, status: number, message: RegExp][] = [
     ['/containers/absent/attach?stream=1', 404, /No such container: absent\r\n$/],
     [`/containers/${id}/attach?stream=1`, 409, /is paused, unpause the container before attach\r\n$/],
-    [`/containers/${id}/attach?stream=1&detachKeys=nonsense`, 409, /paused/],
+    [`/containers/${id}/attach?stream=1&detachKeys=nonsense`, 400, /^Invalid detach keys \(nonsense\) provided\r\n$/m],
   ];
   for (const [path, status, message] of cases) {
     for (const upgrade of ['', 'Connection: Upgrade\r\nUpgrade: tcp\r\n']) {

@@ -1,11 +1,15 @@
 /** Authorization plugins: a plugin process of the test decides what a real daemon serves. */
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
-import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { X509Certificate } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { request as httpsRequest } from 'node:https';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { AuthorizationPlugin, type Behaviour, type Question } from './support/authorization-plugin.js';
 import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import { Authority, type Certificate } from './support/certificates.js';
 import { Cleanup } from './support/cleanup.js';
 import { CliSession, docker, dockerOk } from './support/cli.js';
 import { Engine } from './support/engine.js';
@@ -303,4 +307,37 @@ test('plugins are found by name where other engines look for them', async () => 
 
 test('the daemon does not start without its plugins', async () => {
   await assert.rejects(Engine.start(engined({ args: ['--authorization-plugin', 'no-such-plugin'] })), /plugin no-such-plugin failed with error: plugin \\?"no-such-plugin\\?" not found/);
+});
+
+test('over TLS the user is the common name of the certificate, which can be denied', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'authorization-tls-'));
+  const ca = new Authority(dir, 'ca');
+  const [server, alice, mallory] = [ca.issueServer(), ca.issue('alice'), ca.issue('mallory')];
+  const tls = await Engine.start(engined({ args: ['-H', 'tcp://127.0.0.1:0', '--tlsverify', '--tlscacert', ca.cert, '--tlscert', server.cert, '--tlskey', server.key, '--feature', 'audit'], file: { 'authorization-plugins': [plugin.socketPath] } }));
+  try {
+    const port = Number(/tcp:\/\/127\.0\.0\.1:(\d+)/.exec(tls.log)?.[1]);
+    const versionAs = ({ cert, key }: Certificate, method = 'GET', path = '/version'): Promise<{ status: number; text: string }> =>
+      new Promise((resolve, reject) => {
+        const outgoing = httpsRequest({ host: '127.0.0.1', port, method, path, ca: readFileSync(ca.cert), cert: readFileSync(cert), key: readFileSync(key), agent: false }, (reply) => {
+          let text = '';
+          reply.on('data', (chunk: Buffer) => (text += chunk.toString()));
+          reply.once('end', () => resolve({ status: reply.statusCode ?? 0, text }));
+        });
+        outgoing.once('error', reject);
+        outgoing.end();
+      });
+    await plugin.set({ deny: [{ user: '^mallory$' }] });
+    assert.equal((await versionAs(alice)).status, 200);
+    assert.deepEqual(await versionAs(mallory), { status: 403, text: denial(plugin) });
+    const [question] = await asked();
+    assert.equal(question?.fields['User'], 'alice');
+    assert.equal(question.fields['UserAuthNMethod'], 'TLS');
+    const [pem] = question.fields['RequestPeerCertificates'] as string[];
+    assert.equal(new X509Certificate(Buffer.from(pem ?? '', 'base64')).fingerprint256, new X509Certificate(readFileSync(alice.cert)).fingerprint256);
+    await versionAs(mallory, 'POST', '/containers/absent/start');
+    await waitFor('the audit line', () => /msg=audit .*user=mallory method=POST path=\/containers\/absent\/start status=403 result=refused/.test(tls.log));
+  } finally {
+    await tls.close();
+    await rm(dir, { recursive: true });
+  }
 });

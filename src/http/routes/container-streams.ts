@@ -51,11 +51,11 @@ interface AttachRequest {
 
 /** @throws EngineError not-found, conflict for a container that cannot be attached to now, invalid for detach keys. */
 function attachRequest(deps: StreamRouteDeps, x: Exchange): AttachRequest {
+  const detachKeys = parseDetachKeys(x.query.text('detachKeys'), (text) => invalid(`Invalid detach keys (${text}) provided`));
   const record = deps.containers.find(x.param('name'));
   if (record.state.status === 'paused') throw conflict(`container ${x.param('name')} is paused, unpause the container before attach`);
   if (record.state.status === 'restarting') throw conflict(`Container ${record.id} is restarting, wait until the container is running`);
   const wants = { stdin: x.query.flag('stdin'), stdout: x.query.flag('stdout'), stderr: x.query.flag('stderr'), logs: x.query.flag('logs'), stream: x.query.flag('stream') };
-  const detachKeys = parseDetachKeys(x.query.text('detachKeys'), (text) => invalid(`Invalid detach keys (${text}) provided`));
   return { record, io: deps.ios.get(record.id), wants, detachKeys, multiplexed: !record.config.Tty };
 }
 
