@@ -71,6 +71,15 @@ test('what containers, pulls and requests do is counted', async () => {
   await dockerOk(engine, ['rm', '-f', 'up', 'once']);
 });
 
+test('lines that non-blocking mode dropped are counted here as in inspect', async () => {
+  await dockerOk(engine, ['run', '--name', 'hasty', '--log-opt', 'mode=non-blocking', '--log-opt', 'max-buffer-size=1k', image, 'seq', '300000']);
+  const dropped = Number(await dockerOk(engine, ['inspect', '-f', '{{.LogDroppedLines}}', 'hasty']));
+  assert.ok(dropped > 0, String(dropped));
+  assert.equal((await dockerOk(engine, ['logs', 'hasty'])).split('\n').length + dropped, 300_000);
+  await waitFor('the metric', async () => (await metrics()).get('engine_log_dropped_lines_total') === dropped);
+  await dockerOk(engine, ['rm', 'hasty']);
+});
+
 test('the address serves the metrics only', async () => {
   assert.equal((await fetch(`${url}/containers/json`)).status, 404);
   assert.equal((await fetch(`${url}/metrics`, { method: 'POST' })).status, 404);
