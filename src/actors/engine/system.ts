@@ -131,7 +131,7 @@ export class SystemService {
       Images: images.list().length,
       Driver: layers.driver,
       DriverStatus: layers.driverStatus,
-      Plugins: { Volume: ['local'], Network: ['bridge', 'host', 'null'], Authorization: settings.authorizationPlugins.length > 0 ? settings.authorizationPlugins : null, Log: LOG_DRIVERS },
+      Plugins: { Volume: ['local'], Network: ['bridge', 'host', 'ipvlan', 'macvlan', 'null'], Authorization: settings.authorizationPlugins.length > 0 ? settings.authorizationPlugins : null, Log: LOG_DRIVERS },
       MemoryLimit: settings.limits.memoryLimit,
       SwapLimit: settings.limits.swapLimit,
       CpuCfsPeriod: settings.limits.cpuQuota,
