@@ -20,6 +20,7 @@ const DRAIN_LIMIT_MS = 5000;
 /** How long an exit may take after SIGKILL before the stop is reported as failed. */
 const KILL_LIMIT_MS = 10_000;
 const MAX_TIMER_MS = 2 ** 31 - 1;
+const PAUSE_TRIES = 3;
 
 export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegistry, emitKill: (record: ContainerRecord, signal: number) => void): ContainerEffects {
   const { layers, network, tasks, records } = deps;
@@ -154,6 +155,17 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     }
   }
 
+  /** Runtimes give up freezing cgroup v1 when the host is busy; another try is all it takes. */
+  async function pause(id: string): Promise<void> {
+    for (let triesLeft = PAUSE_TRIES; ; ) {
+      try {
+        return await tasks.pause(id);
+      } catch (error) {
+        if (--triesLeft === 0 || (await tasks.get(id))?.status !== 'running') throw error;
+      }
+    }
+  }
+
   async function release(record: ContainerRecord): Promise<ContainerRecord> {
     const released: ContainerRecord = {
       ...record,
@@ -176,7 +188,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     start,
     adopt,
     stop,
-    pause: ({ id }) => whileRunning(tasks, id, tasks.pause(id)),
+    pause: ({ id }) => whileRunning(tasks, id, pause(id)),
     unpause: ({ id }) => whileRunning(tasks, id, tasks.resume(id)),
     async drain({ id }) {
       await Promise.all([ios.get(id).drained(DRAIN_LIMIT_MS), records.written(id)]);

@@ -1,5 +1,5 @@
 /** Container operations that touch drivers but change no lifecycle state: sizes, processes, changes, limits, terminal size. */
-import { conflict } from '../../errors/engine-error.js';
+import { conflict, notFound } from '../../errors/engine-error.js';
 import type { HostConfig } from '../../ports/container.js';
 import type { Change, LayerStore } from '../../ports/storage.js';
 import type { ContainerCommand, WaitCondition, WaitResult } from './container.messages.js';
@@ -32,12 +32,23 @@ export class ContainerServices {
 
   /** Bytes of the writable layer, and of the whole root filesystem. */
   async sizes(record: ContainerRecord): Promise<{ rw: number; rootFs: number }> {
-    const rw = await this.deps.layers.writableSize(record.id);
+    const rw = await this.#whileThere(record, this.deps.layers.writableSize(record.id));
     return { rw, rootFs: rw + (record.topLayer ? this.deps.layers.chainSize(record.topLayer) : 0) };
   }
 
   async changes(record: ContainerRecord): Promise<Change[]> {
-    return (await this.deps.layers.changes(record.id)).toSorted((a, b) => (a.path < b.path ? -1 : 1));
+    return (await this.#whileThere(record, this.deps.layers.changes(record.id))).toSorted((a, b) => (a.path < b.path ? -1 : 1));
+  }
+
+  /** What fails because the container is being removed is a container that is not there. */
+  async #whileThere<T>({ id }: ContainerRecord, work: Promise<T>): Promise<T> {
+    try {
+      return await work;
+    } catch (error) {
+      const status = this.deps.containers.get(id)?.state.status;
+      if (status === undefined || status === 'removing') throw notFound(`No such container: ${id}`, { code: 'NO_SUCH_CONTAINER', cause: error });
+      throw error;
+    }
   }
 
   async resize(record: ContainerRecord, size: { width: number; height: number }): Promise<void> {
