@@ -67,8 +67,8 @@ test('a pull through a line that breaks all the time, of a daemon that is killed
   assert.ok(proxy.cuts > 10, String(proxy.cuts));
   const extra = proxy.downBytes - total;
   t.diagnostic(`${extra} bytes of ${total} again, ${proxy.cuts} cuts`);
-  // What was on its way in the buffers of sockets when the daemon was killed is lost; with large images it does not count.
-  assert.ok(extra < total * 0.05 + 5 * 6 * MB, `${extra} bytes of ${total} were sent again`);
+  // What was on its way in the buffers of both connections when the daemon was killed is lost; with large images it does not count.
+  assert.ok(extra < total * 0.05 + 5 * 2 * 7 * MB, `${extra} bytes of ${total} were sent again`);
   const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'GET', `/images/${reference}/json`);
   assert.equal(Id, image.id);
   assert.deepEqual(await readdir(partialDir(engine)), [], 'nothing is kept of what is complete');
@@ -110,8 +110,8 @@ test('what was damaged on disk is found out and fetched again', async (t) => {
     async (): Promise<void> => rm(`${path}.json`),
     // Longer than the blob, as a stranger might leave it.
     async (): Promise<void> => truncate(path, blob.length + 10),
-    // After a power cut the record speaks of another life of the machine.
-    async (): Promise<void> => writeFile(`${path}.json`, (await readFile(`${path}.json`, 'utf8')).replace(/"bootId":"[^"]*"/, '"bootId":"other"')),
+    // A power cut may leave the length without the bytes.
+    async (): Promise<void> => truncate(path, MB).then(() => truncate(path, 4 * MB)),
   ]) {
     await pullUntil(engine, `${registry.host}/app:latest`, 4 * MB);
     await engine.stop('SIGKILL');

@@ -2,7 +2,7 @@
  * Downloads that broke off, kept for the next pull of the same blob, from whatever repository: through failures, clients
  * that leave, a killed daemon and a power cut. Bounded in age and in bytes.
  */
-import { mkdir, readdir, readFile, rm, stat, statfs } from 'node:fs/promises';
+import { mkdir, readdir, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type EngineError, isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
@@ -21,8 +21,6 @@ export interface PartialBlob {
 export interface PartialPlace {
   readonly path: string;
   readonly recordPath: string;
-  /** Changes when the machine starts: what was not synced by then is not trusted. */
-  readonly bootId: string;
 }
 
 /** The right to fill one partial blob. Ended by one of its functions. */
@@ -55,7 +53,6 @@ export class PartialBlobs {
   readonly #dir: string;
   readonly #limits: PartialLimits;
   readonly #active = new Set<string>();
-  #bootId = '';
 
   /** @param dir `<dataRoot>/image/partial`: the bytes of a blob as `<hex>`, a record beside them. */
   constructor(dir: string, limits: PartialLimits = DEFAULT_LIMITS) {
@@ -66,7 +63,6 @@ export class PartialBlobs {
   /** Makes the directory, and removes what is too old, too much or no partial blob at all. */
   async load(): Promise<void> {
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
-    this.#bootId = (await readFile('/proc/sys/kernel/random/boot_id', 'latin1')).trim();
     const names = await readdir(this.#dir);
     const strange = names.filter((name) => !HEX.test(name) && !(name.endsWith('.json') && names.includes(name.slice(0, -5))));
     await Promise.all(strange.map((name) => rm(join(this.#dir, name), { recursive: true, force: true })));
@@ -85,7 +81,7 @@ export class PartialBlobs {
       return undefined;
     }
     return {
-      place: { path: join(this.#dir, hex), recordPath: join(this.#dir, `${hex}.json`), bootId: this.#bootId },
+      place: { path: join(this.#dir, hex), recordPath: join(this.#dir, `${hex}.json`) },
       keep: () => {
         this.#active.delete(hex);
         void this.trim().catch(() => undefined); // tried again with the next one

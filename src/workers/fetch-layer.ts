@@ -75,7 +75,7 @@ export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutp
     if ((partial?.resumedBytes ?? 0) > 0 && isFaultOfContent(error)) throw dataLoss(error.message, { code: 'PARTIAL_DAMAGED', cause: error });
     throw error;
   } finally {
-    await partial?.close();
+    partial?.close();
     link.close();
   }
 }

@@ -1,14 +1,13 @@
 /**
- * The bytes of a blob on disk while it is fetched, so that they outlive the fetch. Its record says what of them is
- * certain: all of it as long as the machine runs, after a power cut only what was synced. In the end the digest decides.
+ * The bytes of a blob on disk while it is fetched, so that they outlive the fetch. Nothing is synced, which would hold up
+ * the layer itself: a power cut leaves what the kernel has written by then. In the end the digest decides.
  */
 import { randomBytes } from 'node:crypto';
-import { closeSync, fdatasync, fstatSync, ftruncateSync, openSync, readSync, renameSync, rmSync, writeFileSync, writeSync } from 'node:fs';
-import { promisify } from 'node:util';
+import { closeSync, fstatSync, ftruncateSync, openSync, readSync, renameSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import { isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import type { PartialPlace } from '../registry/partial-blobs.js';
-import { readRecord, recordText, writeRecord } from '../storage/record-store.js';
+import { readRecord, recordText } from '../storage/record-store.js';
 
 /** What a server said about the version of its blob (RFC 9110, section 13.1.5). */
 export interface Validator {
@@ -19,42 +18,27 @@ export interface Validator {
 interface PartialRecord {
   readonly digest: Digest;
   readonly sizeBytes: number;
-  readonly bootId: string;
-  readonly syncedBytes: number;
   readonly validator: Validator | null;
 }
 
-/** What a power cut can cost of a download. */
-const SYNC_INTERVAL_BYTES = 128 << 20;
 const READ_BYTES = 256 << 10;
-const sync = promisify(fdatasync);
 
 export class PartialFile {
   readonly #place: PartialPlace;
   readonly #blob: { readonly digest: Digest; readonly sizeBytes: number };
   #fd: number | undefined;
-  #bytes: number;
-  #syncedBytes: number;
   #validator: Validator | undefined;
-  #syncing: Promise<void> = Promise.resolve();
-  #writing: Promise<void> = Promise.resolve();
   /** Bytes that an earlier transfer left. */
   readonly resumedBytes: number;
 
   private constructor(place: PartialPlace, blob: { readonly digest: Digest; readonly sizeBytes: number }, fd: number, record: PartialRecord | undefined) {
     this.#place = place;
-    this.#blob = blob;
+    this.#blob = { digest: blob.digest, sizeBytes: blob.sizeBytes };
     this.#fd = fd;
-    const isSameRun = record?.bootId === place.bootId;
-    const certain = record ? Math.min(fstatSync(fd).size, blob.sizeBytes, isSameRun ? Infinity : record.syncedBytes) : 0;
-    ftruncateSync(fd, certain);
-    this.#bytes = this.resumedBytes = certain;
-    this.#syncedBytes = Math.min(record?.syncedBytes ?? 0, certain);
+    this.resumedBytes = record ? Math.min(fstatSync(fd).size, blob.sizeBytes) : 0;
+    ftruncateSync(fd, this.resumedBytes);
     this.#validator = record?.validator ?? undefined;
-    // Not synced, as it promises nothing: a power cut takes it with the bytes that it speaks of.
-    const temp = `${place.recordPath}.tmp-${randomBytes(6).toString('hex')}`;
-    writeFileSync(temp, recordText(this.#record()), { mode: 0o600 });
-    renameSync(temp, place.recordPath);
+    this.#note();
   }
 
   /** Opens what there is of the blob, or begins it. @throws the errno error of the file system. */
@@ -62,7 +46,12 @@ export class PartialFile {
     const record = await recordOf(place.recordPath);
     const isOurs = record?.digest === blob.digest && record.sizeBytes === blob.sizeBytes;
     const fd = openSync(place.path, isOurs ? 'a+' : 'w+', 0o600);
-    return new PartialFile(place, blob, fd, isOurs ? record : undefined);
+    try {
+      return new PartialFile(place, blob, fd, isOurs ? record : undefined);
+    } catch (error) {
+      closeSync(fd);
+      throw error;
+    }
   }
 
   /** Of the server that sent the first bytes. */
@@ -71,7 +60,9 @@ export class PartialFile {
   }
 
   set validator(validator: Validator | undefined) {
+    if (validator?.url === this.#validator?.url && validator?.etag === this.#validator?.etag) return;
     this.#validator = validator;
+    this.#note();
   }
 
   /** The bytes that were left, in order. Each chunk has its memory to itself. */
@@ -91,36 +82,21 @@ export class PartialFile {
     try {
       for (let at = 0; at < chunk.length; ) at += writeSync(this.#fd, chunk, at);
     } catch {
-      void this.close();
+      this.close();
       rmSync(this.#place.path, { force: true });
-      return;
     }
-    this.#bytes += chunk.length;
-    if (this.#bytes - this.#syncedBytes >= SYNC_INTERVAL_BYTES) this.#checkpoint(this.#fd);
   }
 
-  /** Nothing is written any more when this resolves. */
-  async close(): Promise<void> {
-    const fd = this.#fd;
+  close(): void {
+    if (this.#fd !== undefined) closeSync(this.#fd);
     this.#fd = undefined;
-    // A sync under way still needs it; it may take long and is not waited for.
-    if (fd !== undefined) void this.#syncing.finally(() => closeSync(fd));
-    await this.#writing;
   }
 
-  #checkpoint(fd: number): void {
-    const bytes = (this.#syncedBytes = this.#bytes);
-    this.#syncing = this.#syncing
-      .then(() => sync(fd))
-      .then(() => {
-        if (this.#fd === undefined) return;
-        this.#writing = writeRecord(this.#place.recordPath, { ...this.#record(), syncedBytes: bytes }).catch(() => undefined);
-      })
-      .catch(() => undefined); // then a power cut costs more
-  }
-
-  #record(): PartialRecord {
-    return { ...this.#blob, bootId: this.#place.bootId, syncedBytes: this.#syncedBytes, validator: this.#validator ?? null };
+  #note(): void {
+    const record: PartialRecord = { ...this.#blob, validator: this.#validator ?? null };
+    const temp = `${this.#place.recordPath}.tmp-${randomBytes(6).toString('hex')}`;
+    writeFileSync(temp, recordText(record), { mode: 0o600 });
+    renameSync(temp, this.#place.recordPath);
   }
 }
 
