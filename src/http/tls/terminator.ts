@@ -12,6 +12,8 @@ import type { TlsIdentity } from './identity.js';
 
 /** Time for a client to finish its handshake. */
 const HANDSHAKE_MS = 10_000;
+/** Handshakes at one time; a further one ends the oldest, since those of honest clients take milliseconds. */
+const MAX_HANDSHAKES = 1000;
 /** Time for a client to take the last bytes once nobody serves it any more. */
 const LINGER_MS = 30_000;
 
@@ -25,6 +27,8 @@ export interface TlsTerminator {
 /** @param serve gets the inner end of each connection whose client may come in. */
 export function createTlsTerminator(identity: TlsIdentity, logger: Logger, serve: (fd: number, peer: TlsPeer) => void): TlsTerminator {
   let isClosed = false;
+  /** By the client's address: Node gives the encrypted socket, not the one that it was made of. */
+  const shaking = new Map<string, Socket>();
   const server = createServer({
     ...identity.context,
     requestCert: identity.verifies,
@@ -36,6 +40,7 @@ export function createTlsTerminator(identity: TlsIdentity, logger: Logger, serve
   const stopFollowing = identity.follow((context) => server.setSecureContext(context));
   server.on('secureConnection', (outer) => {
     outer.on('error', () => undefined);
+    shaking.delete(addressOf(outer));
     try {
       if (isClosed) throw new Error('the listener is closed');
       const peer = tlsPeer(outer, identity.verifies);
@@ -56,7 +61,14 @@ export function createTlsTerminator(identity: TlsIdentity, logger: Logger, serve
     accept: (fd) => {
       const socket = new Socket({ fd, allowHalfOpen: true, readable: true, writable: true });
       socket.on('error', () => undefined);
+      const address = addressOf(socket);
+      shaking.set(address, socket);
+      socket.once('close', () => {
+        if (shaking.get(address) === socket) shaking.delete(address);
+      });
       server.emit('connection', socket);
+      const [oldest] = shaking.size > MAX_HANDSHAKES ? shaking.values() : [];
+      oldest?.destroy();
     },
     close: () => {
       stopFollowing();
@@ -89,10 +101,8 @@ function splice(outer: TLSSocket, fd: number): void {
 
 /** @throws Error when the client has gone already. */
 function tlsPeer(socket: TLSSocket, isVerified: boolean): TlsPeer {
-  const { remoteAddress, remotePort } = socket;
-  if (remoteAddress === undefined) throw new Error('the client has gone');
-  const host = remoteAddress.replace(/^::ffff:(?=[\d.]+$)/, '');
-  const address = `${host.includes(':') ? `[${host}]` : host}:${remotePort}`;
+  const address = addressOf(socket);
+  if (address === '') throw new Error('the client has gone');
   if (!isVerified) return { kind: 'tls', address, commonName: undefined, certificates: [] };
   const chain: DetailedPeerCertificate[] = [];
   for (let next = socket.getPeerCertificate(true); !chain.includes(next); next = next.issuerCertificate) {
@@ -103,6 +113,13 @@ function tlsPeer(socket: TLSSocket, isVerified: boolean): TlsPeer {
   // A subject may have several; Go, whose reading authorization plugins know, takes the last.
   const names = [chain[0]?.subject.CN ?? []].flat() as readonly string[];
   return { kind: 'tls', address, commonName: names.at(-1), certificates: chain.map(({ raw }) => pem(raw)) };
+}
+
+/** `192.0.2.1:40000` or `[2001:db8::1]:40000`; '' when the client has gone. */
+function addressOf({ remoteAddress, remotePort }: Socket): string {
+  if (remoteAddress === undefined) return '';
+  const host = remoteAddress.replace(/^::ffff:(?=[\d.]+$)/, '');
+  return `${host.includes(':') ? `[${host}]` : host}:${remotePort}`;
 }
 
 function pem(der: Buffer): string {
