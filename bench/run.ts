@@ -14,6 +14,7 @@ import { callJson } from '../test/support/http.js';
 import { buildImage, buildLayer, busyboxEntries, pushImage } from '../test/support/image-builder.js';
 import { startRegistry, type TestRegistry } from '../test/support/registry.js';
 import { dockerOk } from '../test/support/cli.js';
+import { copy } from './copy.js';
 import { ensureBigImage } from './big-image.js';
 import { burst } from './burst.js';
 import { clients } from './clients.js';
@@ -35,7 +36,7 @@ import { stopped } from './stopped.js';
 import { streams } from './streams.js';
 import { tls } from './tls.js';
 
-const MEASURES: readonly Measure[] = [requests, clients, tls, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pushBigImage, saveLoad, logs, logFollow, memory, startup, streams];
+const MEASURES: readonly Measure[] = [requests, clients, tls, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pushBigImage, saveLoad, logs, logFollow, copy, memory, startup, streams];
 /** This file is in dist/bench. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 

@@ -77,15 +77,14 @@ function follow(near: MessagePort, task: Promise<void>): { tar: Readable; ended:
 }
 
 /**
- * Sends what the source gives, then null, as fast as it is taken. Clients send small pieces, and a message to another
- * thread costs more than they do: they go in batches. The first batch is wanted already.
+ * Sends what the source gives, then null, as fast as it is taken; rejects when the source fails or is destroyed. Clients
+ * send small pieces, and a message to another thread costs more than they do: they go in batches. The first is wanted.
  */
-async function send(source: Readable, port: MessagePort, wanted: Credit): Promise<void> {
+function send(source: Readable, port: MessagePort, wanted: Credit): Promise<void> {
   let batch: Buffer[] = [];
   let bytes = 0;
   let isWanted = true;
-  const flush = async (): Promise<boolean> => {
-    if (!isWanted && !(await wanted.take())) return false;
+  const post = (): void => {
     isWanted = false;
     // A piece of memory that others share is copied, not given away.
     const whole = batch.filter((chunk) => chunk.length === chunk.buffer.byteLength);
@@ -93,12 +92,31 @@ async function send(source: Readable, port: MessagePort, wanted: Credit): Promis
     bufferDied(bytes);
     batch = [];
     bytes = 0;
-    return true;
   };
-  for await (const chunk of source as AsyncIterable<Buffer>) {
-    batch.push(chunk);
-    bytes += chunk.length;
-    if (bytes >= BATCH_BYTES && !(await flush())) return;
-  }
-  if (await flush()) port.postMessage(null, []);
+  return new Promise((resolve, reject) => {
+    const flush = (next: () => void): void => {
+      const go = (isTaken: boolean): void => {
+        if (!isTaken) return resolve();
+        post();
+        next();
+      };
+      if (isWanted) go(true);
+      else void wanted.take().then(go);
+    };
+    source.on('data', (chunk: Buffer) => {
+      batch.push(chunk);
+      bytes += chunk.length;
+      if (bytes < BATCH_BYTES) return;
+      source.pause();
+      flush(() => source.resume());
+    });
+    source.once('end', () =>
+      flush(() => {
+        port.postMessage(null, []);
+        resolve();
+      }),
+    );
+    source.once('error', reject);
+    source.once('close', () => source.readableEnded || reject(internal('the archive was not read to its end')));
+  });
 }
