@@ -275,6 +275,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     tasks,
     writeFiles: (record) => deps.writeFiles(record),
     emit: (action, record, attributes) => hooks.emit(action, record, attributes),
+    diskBytes: (id) => usage.containerBytes(id),
     emitPrune: (reclaimedBytes) => emit('container', 'prune', '', { reclaimed: String(reclaimedBytes) }),
     checkRestartPolicy,
     resources: async (limits) => {

@@ -100,10 +100,17 @@ test('many at once are one measurement, and what never changes is not read again
 });
 
 test('what prunes tell agrees with du', async () => {
-  await dockerOk(engine, ['rm', 'writer']);
   const trash = async (): Promise<void> => void (await waitFor('the trash to be empty', async () => !(await usage()).DataRoot.Kinds.some(({ Kind }) => Kind === 'trash'), 20_000));
   await trash();
+  const full = diskBytes(dataRoot);
+  const containers = await callJson<{ SpaceReclaimed: number }>(engine.socketPath, 'POST', '/containers/prune');
+  await trash();
+  const without = diskBytes(dataRoot);
+  assertWithin(containers.SpaceReclaimed, full - without, 0.01, 'containers');
+  const volumes = await callJson<{ SpaceReclaimed: number }>(engine.socketPath, 'POST', `/volumes/prune?filters=${encodeURIComponent('{"all":["true"]}')}`);
+  await trash();
   const before = diskBytes(dataRoot);
+  assertWithin(volumes.SpaceReclaimed, without - before, 0.01, 'volumes');
   const { SpaceReclaimed } = await callJson<{ SpaceReclaimed: number }>(engine.socketPath, 'POST', `/images/prune?filters=${encodeURIComponent('{"dangling":["false"]}')}`);
   await trash();
   assertWithin(SpaceReclaimed, before - diskBytes(dataRoot), 0.01, 'images');

@@ -1,10 +1,10 @@
 /** Worker task: every place below the data root with the bytes that it takes on the disk. */
-import { readdirSync, type BigIntStats } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { toBytePath, toText } from '../storage/byte-path.js';
 import { statOf } from '../storage/overlay2/merged-view.js';
 import { isRecordLeftover } from '../storage/record-store.js';
-import { walkTree, type WalkedEntry } from '../storage/walk-tree.js';
 import type { Place, PlaceKind } from '../ports/inventory.js';
+import { BlockCounter } from './block-counter.js';
 
 export interface TakeInventoryInput {
   readonly dataRoot: string;
@@ -51,7 +51,7 @@ const UNFINISHED = /^\.(?:new|removed)-/;
 export function takeInventory({ dataRoot, known }: TakeInventoryInput): Place[] {
   const root = toBytePath(dataRoot);
   const places: Place[] = [];
-  const counter = new Counter(statOf(root)?.dev ?? 0n);
+  const counter = new BlockCounter(statOf(root)?.dev ?? 0n);
   const add = (path: string, kind: PlaceKind, owner: string): void => {
     const at = `${root}/${toBytePath(path)}`;
     const stat = statOf(at);
@@ -91,41 +91,5 @@ function namesIn(directory: string): string[] {
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT' || (error as NodeJS.ErrnoException).code === 'ENOTDIR') return [];
     throw error;
-  }
-}
-
-const BLOCK_BYTES = 512n;
-
-class Counter {
-  readonly #seen = new Set<bigint>();
-
-  constructor(private readonly device: bigint) {}
-
-  own({ blocks }: BigIntStats): number {
-    return Number(blocks * BLOCK_BYTES);
-  }
-
-  tree(path: string, stat: BigIntStats): number {
-    let total = this.#count(stat);
-    if (stat.isDirectory() && stat.dev === this.device) for (const entry of this.#walk(path)) total += this.#count(entry.stat);
-    return Number(total);
-  }
-
-  *#walk(path: string): Generator<WalkedEntry> {
-    try {
-      yield* walkTree(path, (below) => below.dev === this.device);
-    } catch (error) {
-      // Removed since it was listed.
-      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-    }
-  }
-
-  #count(stat: BigIntStats): bigint {
-    if (stat.dev !== this.device) return 0n;
-    if (stat.nlink > 1n && !stat.isDirectory()) {
-      if (this.#seen.has(stat.ino)) return 0n;
-      this.#seen.add(stat.ino);
-    }
-    return stat.blocks * BLOCK_BYTES;
   }
 }

@@ -30,7 +30,8 @@ test('volumes are made once, outlive the daemon and are removed with their files
   assert.match(anonymous.name, /^[0-9a-f]{64}$/);
   assert.deepEqual(anonymous.labels, { 'com.docker.volume.anonymous': '' });
   writeFileSync(join(first.mountpoint, 'file'), 'four');
-  assert.equal(await volumes.size('data'), 4);
+  // The directory, the record and the file in blocks of the disk.
+  assert.ok((await volumes.size('data')) >= 4096);
 
   const again = await open('life');
   assert.deepEqual(again.list().map(({ name }) => name).sort(), [anonymous.name, 'data'].sort());

@@ -226,9 +226,10 @@ export class LocalVolumes {
     });
   }
 
-  /** Bytes of the regular files of a volume. @throws EngineError not-found. */
+  /** Bytes on the disk of a volume with its record. @throws EngineError not-found. */
   async size(name: string): Promise<number> {
-    return this.#workers.run('tree-size', { path: this.get(name).mountpoint });
+    this.get(name);
+    return this.#workers.run('block-size', { paths: [join(this.#root, name)] });
   }
 
   async #unmount(name: string): Promise<void> {

@@ -13,6 +13,8 @@ export interface ServiceDeps extends UpdateDeps {
   readonly layers: LayerStore;
   writeFiles(record: ContainerRecord): Promise<unknown>;
   emit(action: string, record: ContainerRecord, attributes?: Readonly<Record<string, string>>): void;
+  /** Bytes on the disk of what the container wrote, its logs and its record. */
+  diskBytes(id: string): Promise<number>;
   /** Tells that containers were pruned, and how many bytes that gave. */
   emitPrune(reclaimedBytes: number): void;
 }
@@ -77,7 +79,7 @@ export class ContainerServices {
       const ids: string[] = [];
       let reclaimedBytes = 0;
       for (const record of this.deps.containers.list().filter(selected)) {
-        const bytes = await this.deps.layers.writableSize(record.id).catch(() => 0);
+        const bytes = await this.deps.diskBytes(record.id).catch(() => 0);
         try {
           await this.deps.containers.ask<Extract<ContainerCommand, { type: 'container.remove' }>>(record.id, { type: 'container.remove', options: { force: false, volumes: false } });
           ids.push(record.id);

@@ -1,4 +1,5 @@
 /** What `system df` tells: every byte of the data root, by those who have it. */
+import { join } from 'node:path';
 import type { Place } from '../../ports/inventory.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
 import type { WorkerPool } from '../../workers/pool.js';
@@ -42,6 +43,12 @@ export class DiskUsages {
   measure(): Promise<DiskUsage> {
     this.#measuring ??= this.#measure().finally(() => (this.#measuring = undefined));
     return this.#measuring;
+  }
+
+  /** Bytes on the disk of a container: what it wrote, its logs and its record. */
+  containerBytes(id: string): Promise<number> {
+    const { dataRoot, pool } = this.#deps;
+    return pool.run('block-size', { paths: [join(dataRoot, 'overlay2/writable', id), join(dataRoot, 'containers', id)] });
   }
 
   /** Bytes on the disk of a layer alone. */

@@ -1,0 +1,54 @@
+/** How many bytes trees take on the disk, as du(1) counts: blocks, a file with several names once, one file system. Synchronous, for worker threads. */
+import type { BigIntStats } from 'node:fs';
+import { toBytePath } from '../storage/byte-path.js';
+import { statOf } from '../storage/overlay2/merged-view.js';
+import { walkTree, type WalkedEntry } from '../storage/walk-tree.js';
+
+const BLOCK_BYTES = 512n;
+
+export class BlockCounter {
+  readonly #seen = new Set<bigint>();
+
+  /** @param device whose files count. */
+  constructor(private readonly device: bigint) {}
+
+  /** Of a file or directory alone. */
+  own({ blocks }: BigIntStats): number {
+    return Number(blocks * BLOCK_BYTES);
+  }
+
+  /** Of a path (a byte string) with these attributes, and everything below. */
+  tree(path: string, stat: BigIntStats): number {
+    let total = this.#count(stat);
+    if (stat.isDirectory() && stat.dev === this.device) for (const entry of this.#walk(path)) total += this.#count(entry.stat);
+    return Number(total);
+  }
+
+  *#walk(path: string): Generator<WalkedEntry> {
+    try {
+      yield* walkTree(path, (below) => below.dev === this.device);
+    } catch (error) {
+      // Removed since it was listed.
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+    }
+  }
+
+  #count(stat: BigIntStats): bigint {
+    if (stat.dev !== this.device) return 0n;
+    if (stat.nlink > 1n && !stat.isDirectory()) {
+      if (this.#seen.has(stat.ino)) return 0n;
+      this.#seen.add(stat.ino);
+    }
+    return stat.blocks * BLOCK_BYTES;
+  }
+}
+
+/** Worker task: bytes on the disk of some paths together; one that is not there has none. */
+export function blockSize({ paths }: { readonly paths: readonly string[] }): number {
+  let total = 0;
+  for (const path of paths.map(toBytePath)) {
+    const stat = statOf(path);
+    if (stat) total += new BlockCounter(stat.dev).tree(path, stat);
+  }
+  return total;
+}
