@@ -6,10 +6,13 @@ export interface ContainerChoice {
   readonly image: string;
   readonly command: readonly string[];
   readonly network?: 'none';
+  /** Publishes a port on one of the host's ephemeral ones. */
+  readonly publishes?: boolean;
 }
 
-export async function createContainer(engine: Engine, { image, command, network }: ContainerChoice): Promise<string> {
-  const json = { Image: image, Cmd: command, HostConfig: network === undefined ? {} : { NetworkMode: network } };
+export async function createContainer(engine: Engine, { image, command, network, publishes }: ContainerChoice): Promise<string> {
+  const ports = publishes ? { ExposedPorts: { '80/tcp': {} } } : {};
+  const json = { Image: image, Cmd: command, ...ports, HostConfig: { ...(network === undefined ? {} : { NetworkMode: network }), PublishAllPorts: publishes === true } };
   const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json });
   return Id;
 }

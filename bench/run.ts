@@ -24,6 +24,7 @@ import { logFollow } from './log-follow.js';
 import { logs } from './logs.js';
 import type { Measure, Sample, Setting } from './measure.js';
 import { memory } from './memory.js';
+import { network } from './network.js';
 import { ensureShapedImage } from './images.js';
 import { pullBigImage, pullByMany, pullLargeLayer, pullManyFiles } from './pull.js';
 import { pushBigImage } from './push.js';
@@ -36,7 +37,7 @@ import { stopped } from './stopped.js';
 import { streams } from './streams.js';
 import { tls } from './tls.js';
 
-const MEASURES: readonly Measure[] = [requests, clients, tls, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pushBigImage, saveLoad, logs, logFollow, copy, memory, startup, streams];
+const MEASURES: readonly Measure[] = [requests, clients, tls, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pushBigImage, saveLoad, logs, logFollow, copy, memory, startup, streams, network];
 /** This file is in dist/bench. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 

@@ -1,0 +1,68 @@
+/** Networks: make and remove one, start containers with a published port one after another, ask for a neighbour's name. */
+import type { Engine } from '../test/support/engine.js';
+import { outputInside } from '../test/support/host-networks.js';
+import { callJson } from '../test/support/http.js';
+import { createContainer, removeContainer, startContainer } from './containers.js';
+import { median, timed, type Measure } from './measure.js';
+
+const NETWORKS = 10;
+const CONTAINERS = 20;
+const QUERY_MS = 1500;
+/** Questions under way at a time. */
+const QUERIES_AT_ONCE = 32;
+
+export const network: Measure = {
+  name: 'network',
+  metrics: [
+    { name: 'create and remove a network', unit: 'ms', target: 0.5, moreIsBetter: false },
+    { name: 'start with a published port', unit: 'ms', target: 0.5, moreIsBetter: false },
+    { name: 'names of neighbours', unit: 'req/s', target: 2, moreIsBetter: true },
+  ],
+  rounds: 3,
+  async prepare(engine, { image }) {
+    const post = <T>(path: string, json: unknown): Promise<T> => callJson<T>(engine.socketPath, 'POST', path, { json });
+    await post('/networks/create', { Name: 'names' });
+    const { Id } = await post<{ Id: string }>('/containers/create?name=neighbour', { Image: image, Cmd: ['sleep', '100000'], HostConfig: { NetworkMode: 'names' } });
+    await startContainer(engine, Id);
+    const { NetworkSettings } = await callJson<{ NetworkSettings: { SandboxKey: string } }>(engine.socketPath, 'GET', `/containers/${Id}/json`);
+    await lifeOfNetwork(engine);
+    return async () => {
+      const lives: number[] = [];
+      for (let index = 0; index < NETWORKS; index++) lives.push(await timed(() => lifeOfNetwork(engine)));
+      return {
+        'create and remove a network': median(lives),
+        'start with a published port': median(await startPublished(engine, image)),
+        'names of neighbours': await queriesPerSecond(NetworkSettings.SandboxKey),
+      };
+    };
+  },
+};
+
+async function lifeOfNetwork(engine: Engine): Promise<void> {
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/networks/create', { json: { Name: 'passing' } });
+  await callJson(engine.socketPath, 'DELETE', `/networks/${Id}`);
+}
+
+/** Milliseconds of each start, while those before go on running. */
+async function startPublished(engine: Engine, image: string): Promise<number[]> {
+  const ids: string[] = [];
+  const times: number[] = [];
+  for (let index = 0; index < CONTAINERS; index++) {
+    const id = await createContainer(engine, { image, command: ['sleep', '100000'], publishes: true });
+    ids.push(id);
+    times.push(await timed(() => startContainer(engine, id)));
+  }
+  await Promise.all(ids.map((id) => removeContainer(engine, id)));
+  return times;
+}
+
+/** From inside a container, over datagrams. */
+async function queriesPerSecond(netns: string): Promise<number> {
+  const program = `
+    const query = Buffer.concat([Buffer.from([0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 9]), Buffer.from('neighbour'), Buffer.from([0, 0, 1, 0, 1])]);
+    const socket = require('node:dgram').createSocket('udp4'); let answered = 0, id = 0;
+    const send = () => { query.writeUInt16BE(++id & 0xffff, 0); socket.send(query); };
+    socket.on('message', (reply) => { if (reply.readUInt16BE(6) !== 1) throw new Error('no answer'); answered++; send(); });
+    socket.connect(53, '127.0.0.11', () => { for (let index = 0; index < ${QUERIES_AT_ONCE}; index++) send(); setTimeout(() => { console.log(answered / ${QUERY_MS / 1000}); process.exit(); }, ${QUERY_MS}); });`;
+  return Number(await outputInside(netns, process.execPath, '-e', program));
+}
