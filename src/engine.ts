@@ -415,7 +415,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
       ...containerStreamRoutes({ containers, ios, logs, services, dir: (id) => records.dir(id) }),
       ...statsRoutes({ containers, feeds: statsFeeds }),
       ...archiveRoutes(
-        new ContainerArchives({ containers, layers, tasks, archives, volumes, dir: (id) => records.dir(id), lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []), emit: (action, record) => hooks.emit(action, record) }),
+        new ContainerArchives({ log, containers, layers, tasks, archives, volumes, dir: (id) => records.dir(id), lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []), emit: (action, record) => hooks.emit(action, record) }),
       ),
       ...execRoutes({ containers, services, execs }),
       ...imageRoutes({

@@ -61,10 +61,10 @@ test('an import of the export has the same files, with owners, modes, links and 
       const dir = join(temp, name);
       execFileSync('mkdir', [dir]);
       execFileSync('tar', ['--xattrs', '--xattrs-include=*', '-xpf', '-', '-C', dir], { input: await exported(name) });
-      return JSON.stringify(describeTree(dir)).replaceAll(onDockerd ? /"xattrs":\{[^}]*\}/g : /$^/g, '');
+      return describeTree(dir);
     }),
   );
-  if (!onDockerd) assert.equal(trees[1], trees[0]);
+  if (!onDockerd) assert.deepEqual(trees[1], trees[0]);
   await ok('rm', 'two', 'three');
 });
 

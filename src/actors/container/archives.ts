@@ -6,6 +6,7 @@ import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { conflict, invalid, notFound } from '../../errors/engine-error.js';
 import type { Archives, ContainerView, PathStat } from '../../ports/archives.js';
+import type { Logger } from '../../ports/logger.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { TaskService } from '../../ports/supervisor.js';
 import type { ContainerRecord } from './container.record.js';
@@ -13,6 +14,7 @@ import type { VolumeService } from './deps.js';
 import type { ContainerDirectory } from './directory.js';
 
 export interface ContainerArchivesDeps {
+  readonly log: Logger;
   readonly containers: ContainerDirectory;
   readonly layers: LayerStore;
   readonly tasks: TaskService;
@@ -55,7 +57,7 @@ export class ContainerArchives {
       const { view, close } = await this.#openView(record);
       try {
         const { stat, tar, ended } = await this.deps.archives.read(view, cleanPath(path));
-        void ended.then(close);
+        this.#after(ended, close);
         this.deps.emit('archive-path', record);
         return { stat, tar };
       } catch (error) {
@@ -88,9 +90,14 @@ export class ContainerArchives {
     if (status === 'removing') throw conflict(`You cannot export container ${record.id} which is being removed`);
     const rootfs = await this.deps.layers.mount(record.id);
     const { tar, ended } = this.deps.archives.readDirectory(rootfs);
-    void ended.then(() => this.deps.layers.unmount(record.id));
+    this.#after(ended, () => this.deps.layers.unmount(record.id));
     this.deps.emit('export', record);
     return { tar };
+  }
+
+  /** The client has its answer by then. */
+  #after(ended: Promise<void>, close: () => Promise<void>): void {
+    ended.then(close).catch((error: unknown) => this.deps.log.error({ err: error }, 'closing a view of a container'));
   }
 
   async #retried<T>(reference: string, path: string, work: (record: ContainerRecord) => Promise<T>): Promise<T> {

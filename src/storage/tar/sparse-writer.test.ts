@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, openSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { SparseWriter } from './sparse-writer.js';
+
+const temp = mkdtempSync(join(tmpdir(), 'sparse-'));
+after(() => rmSync(temp, { recursive: true }));
+
+const KIB = 1024;
+
+function write(content: Buffer, portions: readonly number[]): string {
+  const path = join(temp, String(Math.random()));
+  const writer = new SparseWriter(openSync(path, 'wx'));
+  let at = 0;
+  for (let index = 0; at < content.length; index++) {
+    const end = Math.min(content.length, at + (portions[index % portions.length] ?? 1));
+    // In the middle of a larger chunk, as content comes between headers.
+    writer.write(Buffer.concat([Buffer.from('head'), content.subarray(at, end), Buffer.from('tail')]), 4, 4 + end - at);
+    at = end;
+  }
+  writer.finish();
+  writer.close();
+  return path;
+}
+
+test('whatever the portions, the file is what was written', () => {
+  const pattern = Buffer.alloc(700 * KIB);
+  for (const [from, to] of [[0, 1], [64 * KIB, 64 * KIB + 3], [200 * KIB, 410 * KIB], [699 * KIB, 700 * KIB]] as const) pattern.fill(7, from, to);
+  for (const content of [pattern, Buffer.alloc(0), Buffer.alloc(1), Buffer.alloc(300 * KIB), Buffer.alloc(300 * KIB, 1), Buffer.concat([pattern, Buffer.alloc(500 * KIB)])]) {
+    for (const portions of [[1_000_000], [64 * KIB], [100_001, 3], [4096, 65_536, 1]]) assert.ok(readFileSync(write(content, portions)).equals(content));
+  }
+});
+
+test('zeros take no room on the disk, data does', () => {
+  const content = Buffer.concat([Buffer.alloc(8 * KIB * KIB), Buffer.alloc(64 * KIB, 5), Buffer.alloc(8 * KIB * KIB)]);
+  const { size, blocks } = statSync(write(content, [300_000]));
+  assert.equal(size, content.length);
+  assert.ok(blocks * 512 >= 64 * KIB && blocks * 512 < 1024 * KIB, `${blocks} blocks`);
+});
