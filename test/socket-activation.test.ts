@@ -1,6 +1,6 @@
 /** Sockets from a service manager, and what the daemon tells it. */
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -11,6 +11,7 @@ import { fileURLToPath } from 'node:url';
 import { after, before, test } from 'node:test';
 import { closeFd } from '../src/sys/fd.js';
 import { listenOnTcp, listenOnUnix } from '../src/sys/listen-socket.js';
+import { Authority } from './support/certificates.js';
 import { Cleanup } from './support/cleanup.js';
 import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
 import { dockerOk } from './support/cli.js';
@@ -102,10 +103,10 @@ interface Outcome {
 }
 
 /** Starts the daemon with sockets of ours; gives it up when it ends by itself or when `whileServing` is through. */
-async function withSockets(names: readonly string[], hosts: readonly string[], fds: readonly number[], whileServing: () => Promise<void>): Promise<Outcome> {
+async function withSockets(names: readonly string[], hosts: readonly string[], fds: readonly number[], whileServing: () => Promise<void>, flags: readonly string[] = []): Promise<Outcome> {
   const home = await mkdtemp(join(dir, 'home-'));
   const [program = '', ...args] = behind(() => activation(names), hosts).command(home, join(home, 'unused.sock'));
-  const child = spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe', ...fds] });
+  const child = spawn(program, [...args, ...flags], { stdio: ['ignore', 'ignore', 'pipe', ...fds] });
   let output = '';
   child.stderr?.setEncoding('utf8').on('data', (text: string) => (output += text));
   const ended = once(child, 'close') as Promise<[number | null]>;
@@ -140,6 +141,27 @@ test('fd:// takes all sockets, one by its number, or those of a name; the others
     for (const { fd } of sockets) closeFd(fd);
     assert.equal(outcome.code, 0, outcome.output);
   }
+});
+
+test('tcp sockets of the service manager get TLS when that is on, unix sockets do not', async () => {
+  const ca = new Authority(dir, 'ca');
+  const [server, client] = [ca.issueServer(), ca.issue('alice')];
+  const path = join(dir, 'beside-tls.sock');
+  const unix = listenOnUnix(path, 0o600);
+  const { fd, port } = await listenOnTcp('127.0.0.1', 0);
+  const curl = (...args: readonly string[]): string => {
+    const { stdout, status } = spawnSync('curl', ['-sS', '--max-time', '20', '--cacert', ca.cert, ...args], { encoding: 'utf8' });
+    return status === 0 ? stdout : `exit ${status}`;
+  };
+  const flags = ['--tlsverify', '--tlscacert', ca.cert, '--tlscert', server.cert, '--tlskey', server.key];
+  const { code, output } = await withSockets(['local', 'remote'], ['fd://'], [unix, fd], async () => {
+    assert.equal((await call(path, 'GET', '/_ping')).text, 'OK');
+    assert.equal(curl('--cert', client.cert, '--key', client.key, `https://127.0.0.1:${port}/_ping`), 'OK');
+    assert.match(curl(`https://127.0.0.1:${port}/_ping`), /^exit/);
+    assert.match(curl(`http://127.0.0.1:${port}/_ping`), /^exit/);
+  }, flags);
+  assert.equal(code, 0, output);
+  for (const socket of [unix, fd]) closeFd(socket);
 });
 
 test('requests that are sent while the daemon is down are answered by the next one', async () => {
