@@ -171,6 +171,26 @@ describe('a daemon', () => {
     for (const socket of sockets) socket.destroy();
   });
 
+  test('connections leave descriptors for everything else', { timeout: 120_000 }, async () => {
+    const plain = engined();
+    const small = await Engine.start({ ...plain, command: (dir, path) => ['prlimit', '--nofile=400:400', ...plain.command(dir, path)] });
+    try {
+      const first = await RawConnection.open(small.socketPath);
+      first.write('GET /_ping HTTP/1.1\r\nHost: x\r\n\r\n');
+      await first.readThrough('\r\n\r\nOK');
+      const crowd = await connectMany(600, () => connect(small.socketPath).on('error', () => undefined));
+      await waitFor('a refusal', () => small.log.includes('nearly all file descriptors are in use'));
+      const body = JSON.stringify({ Name: 'made-in-the-crowd' });
+      first.write(`POST /volumes/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+      assert.match(await first.readThrough('\r\n\r\n'), /^HTTP\/1\.1 201 /);
+      for (const socket of crowd) socket.destroy();
+      first.close();
+      await waitFor('room', async () => (await call(small.socketPath, 'GET', '/_ping').catch(() => undefined))?.status === 200);
+    } finally {
+      await small.close();
+    }
+  });
+
   test('reads answer while shims are stopped, ten pulls hang and a prune runs', { timeout: 120_000 }, async () => {
     const ids = [await dockerOk(engine, ['run', '-d', registry.reference, 'sleep', '1000']), await dockerOk(engine, ['run', '-d', registry.reference, 'sleep', '1000'])];
     const slow = await startFaultyServer();

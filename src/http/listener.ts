@@ -3,6 +3,7 @@ import { setImmediate as setImmediateAsync, setTimeout as setTimeoutAsync } from
 import { EngineError, messageOf, type ErrorKind } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import { closeFd, watchReadable } from '../sys/fd.js';
+import { openFileLimit } from '../sys/limits.js';
 import { acceptFrom, listenOnTcp, prepareConnections } from '../sys/listen-socket.js';
 import type { AccessPolicy } from './access-policy.js';
 import type { BrowserGuard } from './browser-guard.js';
@@ -41,6 +42,8 @@ export interface ListenServices {
 
 /** Connections that are accepted before others get their turn again. */
 const ACCEPT_BATCH = 64;
+/** Share of the descriptors that connections leave to containers, images and logs. */
+const RESERVED_DESCRIPTORS = 0.25;
 /** Pause of accepting when the system has no descriptors or memory left. */
 const EXHAUSTED_MS = 100;
 
@@ -107,19 +110,32 @@ async function bind(spec: ListenSpec): Promise<Bound> {
 }
 
 function startAccepting(fd: number, logger: Logger, serve: (connection: number) => void): { close(): void } {
+  // The kernel gives the lowest number that is free, so a high one tells how many are taken.
+  const highest = openFileLimit() * (1 - RESERVED_DESCRIPTORS);
   let pause: NodeJS.Timeout | undefined;
+  let isFull = false;
+  const rest = (): void => {
+    watch.pause();
+    pause = setTimeout(() => watch.resume(), EXHAUSTED_MS);
+  };
   const watch = watchReadable(fd, () => {
     try {
       for (let i = 0; i < ACCEPT_BATCH; i++) {
         const connection = acceptFrom(fd);
         if (connection === undefined) return;
+        if (connection > highest) {
+          closeFd(connection);
+          if (!isFull) logger.warn({ connection }, 'connections are refused: nearly all file descriptors are in use');
+          isFull = true;
+          return rest();
+        }
+        isFull = false;
         serve(connection);
       }
     } catch (err) {
       // The socket stays readable: without a pause this would be a busy loop.
       logger.error({ err }, 'accepting connections failed');
-      watch.pause();
-      pause = setTimeout(() => watch.resume(), EXHAUSTED_MS);
+      rest();
     }
   });
   return {
