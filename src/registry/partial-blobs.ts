@@ -76,7 +76,8 @@ export class PartialBlobs {
     const hex = digest.slice(7);
     if (sizeBytes < MIN_BYTES || this.#active.has(hex)) return undefined;
     this.#active.add(hex);
-    if (sizeBytes > (await this.#maxBytes())) {
+    // Without the directory nothing can be kept; the pull can do without.
+    if (sizeBytes > (await this.#maxBytes().catch(() => 0))) {
       this.#active.delete(hex);
       return undefined;
     }
