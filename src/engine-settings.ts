@@ -6,8 +6,9 @@ import { promisify } from 'node:util';
 import type { ContainerDefaults } from './actors/container/draft.js';
 import type { ComponentVersion, SystemSettings } from './actors/engine/system.js';
 import type { Config, RuntimeEntry } from './config/config.js';
-import { invalid } from './errors/engine-error.js';
+import { invalid, messageOf } from './errors/engine-error.js';
 import type { BridgeOptions } from './network/default-bridge.js';
+import type { LogDriver } from './ports/logs.js';
 import type { RuntimeChoice, TaskService } from './ports/supervisor.js';
 import type { HostFacts } from './runtime/host-facts.js';
 import { chooseRuntime, RUNC_SHIM } from './runtime-choice.js';
@@ -36,6 +37,15 @@ export function containerDefaults(config: Config, hostname: string, facts: HostF
     init: config.init,
     hostname,
   };
+}
+
+/** Throws invalid for a default log driver or options of it that no container could be created with. */
+export function checkDefaultLog(logs: LogDriver, { logDriver, logOpts }: Config): void {
+  try {
+    logs.validate(logDriver, logOpts);
+  } catch (error) {
+    throw invalid(`failed to set log opts: ${messageOf(error)}`, { cause: error });
+  }
 }
 
 /** Throws invalid for a cgroup driver that this host does not have. */

@@ -38,7 +38,7 @@ import { createPullSystem, createTransferPool } from './actors/pull/system.js';
 import { createPushPool, createPushSystem } from './actors/push/system.js';
 import type { LiveConfig, ReloadResult } from './config/live-config.js';
 import { createEngineMetrics } from './engine-metrics.js';
-import { containerDefaults, systemSettings } from './engine-settings.js';
+import { checkDefaultLog, containerDefaults, systemSettings } from './engine-settings.js';
 import { openEventLog } from './events/event-log.js';
 import { AuditLog } from './http/audit.js';
 import { createFront } from './http/front.js';
@@ -186,6 +186,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     },
   });
   const logs = createLogDriver((container) => metrics.logObserver(container));
+  checkDefaultLog(logs, config);
   const records = new ContainerRecords(inData('containers'), { write: writeRecord, read: readRecord });
   const volumes = new LocalVolumes({ root: inData('volumes'), workers: pool });
   const archives = new ArchiveWorkers();

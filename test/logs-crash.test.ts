@@ -1,5 +1,9 @@
-/** Logs of containers that outlive their daemon. */
+/** Logs as daemons come and go: their defaults, and containers that outlive them. */
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { startSeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
@@ -49,4 +53,25 @@ test('a daemon that was killed goes on with a remote log, also while its server 
   assert.deepEqual(later, Array.from({ length: later.length }, (_, i) => first + i));
   assert.ok(first - (remote[before - 1] ?? Number.NaN) <= 20, `lines ${remote[before - 1]} to ${first} are missing`);
   await dockerOk(engine, ['rm', 'steady']);
+});
+
+test('a daemon whose default log driver could serve no container does not start; defaults of the local copy count for every driver', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'logs-defaults-'));
+  try {
+    const [program = '', ...args] = engined({ args: ['--log-driver', 'gelf', '--log-opt', 'gelf-compression-type=none'] }).command(dir, join(dir, 's'));
+    const { status, stderr } = spawnSync(program, args, { encoding: 'utf8' });
+    assert.equal(status, 1, stderr);
+    assert.match(stderr, /engined cannot run: failed to set log opts: gelf-address is a required parameter/);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+  const other = await Engine.start(engined({ args: ['--log-opt', 'max-size=1m', '--log-opt', 'cache-max-size=2m'] }));
+  try {
+    await dockerOk(other, ['pull', '-q', image]);
+    const config = async (...flags: readonly string[]): Promise<unknown> => JSON.parse(await dockerOk(other, ['inspect', '-f', '{{json .HostConfig.LogConfig}}', await dockerOk(other, ['create', ...flags, image, 'true'])]));
+    assert.deepEqual(await config(), { Type: 'json-file', Config: { 'max-size': '1m', 'cache-max-size': '2m' } });
+    assert.deepEqual(await config('--log-driver', 'journald'), { Type: 'journald', Config: { 'cache-max-size': '2m' } });
+  } finally {
+    await other.close();
+  }
 });
