@@ -20,6 +20,8 @@ interface Entry {
   readonly sizeBytes: number;
   metadata: ImageMetadata;
   lastUsedMs: number;
+  /** The last use is being written: a record must not come after the removal of its image. */
+  saving?: Promise<void>;
   /** The published value; made anew when names or metadata change. */
   image: Image | undefined;
 }
@@ -109,6 +111,11 @@ export class FileImageStore implements ImageStore {
 
   list(): readonly Image[] {
     return [...this.#entries.values()].map((entry) => this.#imageOf(entry));
+  }
+
+  /** IDs of all images, also of those that are being written. */
+  ids(): Digest[] {
+    return [...this.#entries.keys(), ...this.#creating.keys()];
   }
 
   get(id: Digest): Image | undefined {
@@ -261,7 +268,7 @@ export class FileImageStore implements ImageStore {
     if (entry.lastUsedMs - saved < SAVE_USE_MS) return;
     entry.metadata = { ...entry.metadata, lastUsed: new Date(entry.lastUsedMs).toISOString() };
     // Only the order of a collection depends on it.
-    this.#content.writeMetadata(id, entry.metadata).catch(() => undefined);
+    entry.saving = this.#content.writeMetadata(id, entry.metadata).catch(() => undefined);
   }
 
   /** Images that were made from this one here. */
@@ -300,6 +307,7 @@ export class FileImageStore implements ImageStore {
     const names = this.namesOf(id);
     if (names.length > 0) await this.untag(names);
     this.#withdraw(entry);
+    await entry.saving;
     await this.#content.remove(id);
     const deleted = entry.topLayer === undefined ? [] : await this.#layers.release(entry.topLayer);
     this.#changed();

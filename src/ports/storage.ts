@@ -52,8 +52,8 @@ export interface LayerTar {
 /** What the store has and makes below its directory, by the names of the directories. */
 export interface LayerDirectories {
   readonly layers: readonly { readonly chainId: Digest; readonly name: string }[];
-  /** Layers that have their place but no record yet. */
-  readonly arriving: readonly string[];
+  /** Layers that have their place but not for certain a record. */
+  readonly arriving: readonly { readonly chainId: Digest; readonly name: string }[];
   readonly staging: readonly string[];
 }
 

@@ -1,7 +1,7 @@
 /** The layer store on overlayfs: contract in ports/storage.ts, directories in overlay2/layout.ts. */
 import { closeSync, openSync } from 'node:fs';
 import { mkdir, readdir, realpath, rm } from 'node:fs/promises';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import { dataLoss, invalid } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { Change, Digest, LayerDirectories, LayerInfo, LayerStore, LayerTar, StagedLayer } from '../ports/storage.js';
@@ -49,6 +49,7 @@ export async function openOverlay2({ root, workers, log, storageOpts = [] }: Ove
   } finally {
     // A handful of empty directories: no reason to start a worker thread.
     await rm(probe, { recursive: true, force: true });
+    layout.leaveStaging(probe);
   }
   const durability = new Durability(layout.unsynced, workers, log);
   const backing = await fileSystemOf(layout.root);
@@ -80,8 +81,6 @@ export class Overlay2Store implements LayerStore {
   readonly #readOnly: ReadOnlyLayers;
   readonly #writable: WritableLayers;
   readonly #layersFd: number;
-  /** Names of staged layers that are neither committed nor discarded. */
-  readonly #staged = new Set<string>();
   /** Threads of their own for streams: these last as long as their reader likes. */
   readonly #readers = createWorkerPool({ maxThreads: READER_THREADS, tasksPerThread: STREAMS_PER_THREAD });
 
@@ -132,8 +131,6 @@ export class Overlay2Store implements LayerStore {
   async stage(): Promise<StagedLayer> {
     const directory = this.layout.newStaging();
     const diffDir = join(directory, 'diff');
-    const name = basename(directory);
-    this.#staged.add(name);
     await mkdir(directory, { mode: 0o710 });
     await mkdir(diffDir, { mode: 0o755 });
     return {
@@ -141,12 +138,12 @@ export class Overlay2Store implements LayerStore {
       tarSplitPath: join(directory, 'tar-split'),
       commit: async (layer) => {
         const info = await this.#commit(directory, layer);
-        this.#staged.delete(name);
+        this.layout.leaveStaging(directory);
         return info;
       },
       discard: async () => {
         await this.trash.take(directory);
-        this.#staged.delete(name);
+        this.layout.leaveStaging(directory);
       },
     };
   }
@@ -202,7 +199,7 @@ export class Overlay2Store implements LayerStore {
 
   directories(): LayerDirectories {
     const layers = [...this.#readOnly.all()].map(({ chainId, shortId }) => ({ chainId, name: shortId }));
-    return { layers, arriving: this.#readOnly.arriving(), staging: [...this.#staged] };
+    return { layers, arriving: this.#readOnly.arriving(), staging: this.layout.staged() };
   }
 
   async createWritable(id: string, parent: Digest | undefined, storageOpt: Readonly<Record<string, string>> = {}): Promise<void> {

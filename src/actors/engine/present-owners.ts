@@ -13,15 +13,16 @@ export interface PresentOwnersDeps {
 const hex = (digest: string): string => digest.slice('sha256:'.length);
 
 export function presentOwners({ layers, images, volumes, containers }: PresentOwnersDeps): Owners {
-  const directories = layers.directories();
+  const { layers: present, arriving, staging } = layers.directories();
+  const known = [...present, ...arriving];
   return {
-    layers: new Set([...directories.layers.map(({ name }) => name), ...directories.arriving]),
-    chains: new Set(directories.layers.map(({ chainId }) => hex(chainId))),
-    images: new Set(images.list().map(({ id }) => hex(id))),
+    layers: new Set(known.map(({ name }) => name)),
+    chains: new Set(known.map(({ chainId }) => hex(chainId))),
+    images: new Set(images.ids().map(hex)),
     containers: new Set(containers.list().map(({ id }) => id)),
     writables: new Set(layers.writableIds()),
     volumes: new Set(volumes.list().map(({ name }) => name)),
-    staging: new Set(directories.staging),
+    staging: new Set(staging),
     isRunning: true,
   };
 }

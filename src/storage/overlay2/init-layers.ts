@@ -37,6 +37,8 @@ export class InitLayers {
       } catch (error) {
         await this.trash.take(staging);
         throw error;
+      } finally {
+        this.layout.leaveStaging(staging);
       }
     });
   }

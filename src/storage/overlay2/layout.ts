@@ -12,7 +12,7 @@
  * After a crash staging and trash hold nothing of value.
  */
 import { randomBytes } from 'node:crypto';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import type { Digest } from '../../ports/storage.js';
 
 export class Layout {
@@ -22,6 +22,7 @@ export class Layout {
   readonly staging: string;
   readonly trash: string;
   readonly unsynced: string;
+  readonly #staged = new Set<string>();
 
   constructor(readonly root: string) {
     this.layers = join(root, 'layers');
@@ -52,9 +53,21 @@ export class Layout {
     return join(this.index, `${chainId.slice('sha256:'.length)}.json`);
   }
 
-  /** A new name in the staging directory. */
+  /** A new name in the staging directory, in use until `leaveStaging`. */
   newStaging(): string {
-    return join(this.staging, randomName());
+    const name = randomName();
+    this.#staged.add(name);
+    return join(this.staging, name);
+  }
+
+  /** What was staged under this path has moved to its place, or away. */
+  leaveStaging(path: string): void {
+    this.#staged.delete(basename(path));
+  }
+
+  /** Names in use in the staging directory. */
+  staged(): string[] {
+    return [...this.#staged];
   }
 }
 

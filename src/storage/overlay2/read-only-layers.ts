@@ -44,7 +44,8 @@ export function chainIdOf(parent: Digest | undefined, diffId: Digest): Digest {
 
 export class ReadOnlyLayers {
   readonly #layers = new Map<Digest, ReadOnlyLayer>();
-  readonly #arriving = new Set<string>();
+  /** Chain IDs by short IDs. */
+  readonly #arriving = new Map<string, Digest>();
   /** By chain ID: a layer must not be added again while its record is still being removed. */
   readonly #lock = new KeyedLock();
 
@@ -115,9 +116,9 @@ export class ReadOnlyLayers {
     return chain;
   }
 
-  /** Short IDs of layers that have their place but no record yet. */
-  arriving(): string[] {
-    return [...this.#arriving];
+  /** Layers that have their place but not for certain a record. */
+  arriving(): { readonly chainId: Digest; readonly name: string }[] {
+    return [...this.#arriving].map(([name, chainId]) => ({ chainId, name }));
   }
 
   all(): Iterable<ReadOnlyLayer> {
@@ -133,7 +134,7 @@ export class ReadOnlyLayers {
   async add(directory: string, layer: LayerInfo): Promise<ReadOnlyLayer> {
     const { chainId, diffId, parent, sizeBytes } = layer;
     const name = await this.#moveIn(directory);
-    this.#arriving.add(name);
+    this.#arriving.set(name, chainId);
     try {
       const record: IndexRecord = { shortId: name, chainId, diffId, parent: parent ?? null, sizeBytes };
       try {

@@ -119,6 +119,8 @@ export class WritableLayers {
       } catch (error) {
         await this.trash.take(staging);
         throw storageError(error, `creating the writable layer of ${id}`);
+      } finally {
+        this.layout.leaveStaging(staging);
       }
       this.#layers.set(id, { id, parent, mounts: 0, isMounted: false });
     });
