@@ -138,7 +138,8 @@ describe('copy-up', () => {
     await ok('volume', 'rm', 'old', 'none', 'none2', 'ram');
   });
 
-  test('two containers at once fill one volume once', async () => {
+  // With the other engine one of them fails over the other's files.
+  test('two containers at once fill one volume once', { skip: onDockerd }, async () => {
     await ok('volume', 'create', 'both');
     const made = await Promise.all([1, 2, 3, 4].map((n) => ok('create', '--name', `both${n}`, '-v', 'both:/bin', image, 'true')));
     assert.equal(made.length, 4);
@@ -166,6 +167,8 @@ describe('users', () => {
     await ok('rm', '-v', 'one');
     assert.deepEqual(await listed(), [anonymous, 'data'].toSorted());
     await ok('rm', '-v', 'two');
+    // The other engine keeps what came from another container.
+    if (onDockerd) await ok('volume', 'rm', anonymous);
     assert.deepEqual(await listed(), ['data']);
     await ok('volume', 'rm', 'data');
     assert.equal((await call(engine.socketPath, 'DELETE', '/volumes/data')).text, '{"message":"get data: no such volume"}\n');
