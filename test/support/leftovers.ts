@@ -25,6 +25,11 @@ function mountNamespace(pid: string): string | undefined {
   }
 }
 
+/** A container has them somewhere in its own tree; a namespace that merely copied our mounts has them where we do. */
+function seesFilesOf(dir: string, mountinfo: string): boolean {
+  return mountinfo.split('\n').some((line) => line.includes(dir) && !line.split(' ')[4]?.startsWith(dir));
+}
+
 /**
  * Processes of a daemon that has its files under `dir`: daemon, supervisor and shims name it on their command lines;
  * containers have it among the mounts of their own mount namespace.
@@ -38,7 +43,7 @@ export function processesOf(dir: string): ProcessInfo[] {
     // Kernel threads and zombies have no command line.
     if (command === undefined || command === '') continue;
     const namespace = mountNamespace(pid);
-    const isContainer = namespace !== undefined && namespace !== ours && (readProc(pid, 'mountinfo')?.includes(dir) ?? false);
+    const isContainer = namespace !== undefined && namespace !== ours && seesFilesOf(dir, readProc(pid, 'mountinfo') ?? '');
     if (command.includes(dir) || isContainer) found.push({ pid: Number(pid), command });
   }
   return found;
