@@ -19,6 +19,7 @@ import { draftContainer } from './actors/container/draft.js';
 import { writeContainerFiles } from './actors/container/files.js';
 import { clearPlaces } from './actors/container/volume-use.js';
 import { createContainerHooks } from './actors/container/hooks.js';
+import { PauseGate } from './actors/container/pause-gate.js';
 import { ContainerRecords, type LoadedRecords } from './actors/container/records.js';
 import { ContainerServices } from './actors/container/services.js';
 import { createEngineMachine } from './actors/engine/engine.machine.js';
@@ -193,9 +194,11 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
   const specs = createSpecBuilder(facts, () => ({ ulimits: config.defaultUlimits, noNewPrivileges: config.noNewPrivileges, seccomp, cdiSpecDirs: live.current.features['cdi'] === true ? live.current.cdiSpecDirs : [] }));
   const stdio = { create: async (request: Parameters<typeof createStdio>[0]) => createStdio(request), reopen: async (paths: Parameters<typeof reopenStdio>[0]) => reopenStdio(paths) };
 
+  const pauseGate = new PauseGate();
   const deps: ContainerDeps = {
     log,
     records,
+    pauseGate,
     images,
     layers,
     network,
@@ -288,6 +291,7 @@ export async function startEngine(live: LiveConfig, { dataRoot, execRoot }: Root
     log,
     replies,
     tasks,
+    pauseGate,
     stdio,
     ioRoot: join(execRoot, 'io'),
     container: (id) => containers.get(id),

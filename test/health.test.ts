@@ -218,6 +218,16 @@ test('impossible health checks are refused and create nothing', async () => {
   assert.equal(await ok('ps', '-aq'), '');
 });
 
+test('pauses at any moment of a probe do not block', async (t) => {
+  if (engine.name === 'dockerd') return t.skip('there it may');
+  await runChecked('web', '--health-cmd', 'true', '--health-interval', '10ms');
+  for (let round = 0; round < 12; round++) {
+    await sleep((round * 17) % 60);
+    for (const command of ['pause', 'unpause']) assert.equal((await call(engine.socketPath, 'POST', `/containers/web/${command}`)).status, 204);
+  }
+  await until('web', 'healthy');
+});
+
 test('a removal in the middle of a probe does not wait for it', async () => {
   await runChecked('web', '--health-cmd', 'sleep 300', '--health-interval', '50ms', '--health-timeout', '200s');
   await waitFor('a probe', async () => (await ok('top', 'web', '-eo', 'pid,args')).includes('sleep 300'));

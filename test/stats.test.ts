@@ -104,7 +104,9 @@ test('one reading has everything, and its previous one a second before', async (
   assert.deepEqual(Object.keys(found.blkio_stats), [
     'io_service_bytes_recursive', 'io_serviced_recursive', 'io_queue_recursive', 'io_service_time_recursive', 'io_wait_time_recursive', 'io_merged_recursive', 'io_time_recursive', 'sectors_recursive',
   ]);
-  if (cpu.cpu_usage.percpu_usage) assert.equal(cpu.cpu_usage.percpu_usage.reduce((sum, ns) => sum + ns, 0), cpu.cpu_usage.total_usage);
+  // The kernel is asked for each a moment after the other.
+  const perCpu = cpu.cpu_usage.percpu_usage?.reduce((sum, ns) => sum + ns, 0);
+  if (perCpu !== undefined) assert.ok(Math.abs(perCpu / cpu.cpu_usage.total_usage - 1) < 0.2, `${perCpu} and ${cpu.cpu_usage.total_usage}`);
 });
 
 test('a one-shot reading comes at once and has no previous one', async () => {
@@ -199,7 +201,9 @@ test('a hundred followers cost one reader', async (t) => {
   const before = readCalls();
   await waitFor('two more', () => received.every((own) => own.length >= 4), 30_000);
   const calls = readCalls() - before;
-  assert.ok(calls < 1000, `${calls} reads for two readings of one container`);
+  // A reader each would need thousands for every reading.
+  const count = new Set(received.flatMap((own) => own.map(({ read }) => read))).size;
+  assert.ok(calls < 800 * count, `${calls} reads for ${count} readings of one container`);
   const times = received.map((own) => own.slice(1, 4).map(({ read }) => read));
   assert.ok(times.every((own) => own.some((read) => times[0]?.includes(read))), 'all get the same readings');
   for (const reply of replies) reply.close();

@@ -188,7 +188,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     start,
     adopt,
     stop,
-    pause: ({ id }) => whileRunning(tasks, id, pause(id)),
+    pause: ({ id }) => whileRunning(tasks, id, deps.pauseGate.pause(id, () => pause(id))),
     unpause: ({ id }) => whileRunning(tasks, id, tasks.resume(id)),
     async drain({ id }) {
       await Promise.all([ios.get(id).drained(DRAIN_LIMIT_MS), records.written(id)]);

@@ -7,6 +7,7 @@ import type { ExitStatus, ProcessStdio, TaskService } from '../../ports/supervis
 import type { Logger } from '../../ports/logger.js';
 import type { ContainerRecord } from '../container/container.record.js';
 import type { StdioFactory } from '../container/deps.js';
+import type { PauseGate } from '../container/pause-gate.js';
 import { SIGKILL } from '../container/signals.js';
 import type { ReplyOf, Unasked } from '../kit/commands.js';
 import { createCollection, type Collection } from '../kit/collection.js';
@@ -24,6 +25,7 @@ export interface ExecDeps {
   readonly tasks: TaskService;
   readonly stdio: StdioFactory;
   readonly ioRoot: string;
+  readonly pauseGate: PauseGate;
   readonly container: (id: string) => ContainerRecord | undefined;
   /** OCI `process` object. */
   readonly buildProcess: (container: ContainerRecord, config: ExecConfig, tty: boolean, size: TerminalSize | undefined) => Promise<Record<string, unknown>>;
@@ -184,7 +186,10 @@ export class ExecDirectory {
           pump(opened, io.hub);
           await tasks.exec(record.containerId, record.id, { process: await this.deps.buildProcess(container, config, tty, size), stdio: opened.paths });
           try {
-            const { pid } = await tasks.startExec(record.containerId, record.id);
+            const { pid } = await this.deps.pauseGate.start(record.containerId, () => {
+              requireRunning(this.deps.container(container.id) ?? container, container.id);
+              return tasks.startExec(record.containerId, record.id);
+            });
             io.stdin = await opened.openStdin();
             io.stdin?.on('error', () => io.stdin?.destroy());
             return { pid };
