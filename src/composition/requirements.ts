@@ -1,8 +1,8 @@
 /** Options that this host, or this daemon, cannot fulfil: said before anything starts, never passed over in silence. */
 import { readFile } from 'node:fs/promises';
-import type { Config } from './config/config.js';
-import { invalid } from './errors/engine-error.js';
-import type { HostFacts } from './runtime/host-facts.js';
+import type { Config } from '../config/config.js';
+import { invalid } from '../errors/engine-error.js';
+import type { HostFacts } from '../runtime/host-facts.js';
 
 /** What the only mapping of the initial user namespace looks like in /proc/self/uid_map. */
 const WHOLE_RANGE = /^\s*0\s+0\s+4294967295\s*$/;

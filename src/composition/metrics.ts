@@ -1,15 +1,15 @@
 /** From what happens in the daemon to its metrics. Without an address that serves them none of it is loaded or counted. */
-import type { ContainerRecord } from './actors/container/container.record.js';
-import { EngineError, isEngineError } from './errors/engine-error.js';
-import { createFront, type Front } from './http/front.js';
-import type { Listener } from './http/listener.js';
-import type { RequestObserver } from './http/request-observer.js';
-import { metricsRoutes } from './http/routes/metrics.js';
-import type { LogObserver } from './logs/observer.js';
-import type { EventType } from './ports/events.js';
-import type { Logger } from './ports/logger.js';
-import type { Metrics } from './telemetry/metrics.js';
-import { PRODUCT_VERSION } from './version.js';
+import type { ContainerRecord } from '../actors/container/container.record.js';
+import { EngineError, isEngineError } from '../errors/engine-error.js';
+import { createFront, type Front } from '../http/front.js';
+import type { Listener } from '../http/listener.js';
+import type { RequestObserver } from '../http/request-observer.js';
+import { metricsRoutes } from '../http/routes/metrics.js';
+import type { LogObserver } from '../logs/observer.js';
+import type { EventType } from '../ports/events.js';
+import type { Logger } from '../ports/logger.js';
+import type { Metrics } from '../telemetry/metrics.js';
+import { PRODUCT_VERSION } from '../version.js';
 
 export interface EngineMetricsDeps {
   /** `host:port`, or '' for none. */
@@ -61,7 +61,7 @@ export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<Engi
 }
 
 async function loadMetrics(deps: EngineMetricsDeps): Promise<Metrics> {
-  const { createMetrics } = await import('./telemetry/metrics.js');
+  const { createMetrics } = await import('../telemetry/metrics.js');
   const { cpus, memoryBytes } = deps;
   return createMetrics({ version: PRODUCT_VERSION, revision: '', cpus, memoryBytes, containerStates: () => countStates(deps.containers()), eventSubscribers: () => deps.eventSubscribers() });
 }

@@ -1,9 +1,9 @@
 /** From a container's runtime name to what the supervisor is told (specification 2.11). */
-import { isRuncShim } from './config/structured-types.js';
-import type { Config, RuntimeEntry } from './config/config.js';
-import { invalid } from './errors/engine-error.js';
-import type { RuntimeChoice } from './ports/supervisor.js';
-import { wrapRuntime } from './runtime/runtime-wrapper.js';
+import { isRuncShim } from '../config/structured-types.js';
+import type { Config, RuntimeEntry } from '../config/config.js';
+import { invalid } from '../errors/engine-error.js';
+import type { RuntimeChoice } from '../ports/supervisor.js';
+import { wrapRuntime } from '../runtime/runtime-wrapper.js';
 
 /** The shim of the reference runtime and of the drop-ins for it. */
 export const RUNC_SHIM = 'io.containerd.runc.v2';

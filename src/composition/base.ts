@@ -1,0 +1,58 @@
+/** What is known about host and configuration before anything is started. */
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { type HostInfo, readHostInfo } from '../actors/engine/host.js';
+import { Replies } from '../actors/kit/replies.js';
+import type { LiveConfig } from '../config/live-config.js';
+import type { Logger } from '../ports/logger.js';
+import { useProxies } from '../registry/proxy.js';
+import { parentCgroup } from '../runtime/cgroup-path.js';
+import { shareRealtime } from '../runtime/cpu-realtime.js';
+import { type HostFacts, readHostFacts } from '../runtime/host-facts.js';
+import { readRecord, writeRecord } from '../storage/record-store.js';
+import { emptyDirectory } from '../sys/temporary-directory.js';
+import { checkRequirements } from './requirements.js';
+import { type Settings, systemSettings } from './settings.js';
+
+/** The directories of this daemon, which exist and are its own. */
+export interface Roots {
+  readonly dataRoot: string;
+  readonly execRoot: string;
+}
+
+/** What every part is made from. */
+export interface Base extends Roots {
+  readonly live: LiveConfig;
+  readonly facts: HostFacts;
+  readonly host: HostInfo;
+  readonly settings: Settings;
+  readonly log: Logger;
+  readonly replies: Replies;
+  /** Of this run of the daemon alone; emptied at its start and its end. */
+  readonly tmpDir: string;
+}
+
+/** @throws EngineError for what this host or this daemon cannot do. */
+export async function makeBase(live: LiveConfig, { dataRoot, execRoot }: Roots, log: Logger): Promise<Base> {
+  const config = live.current;
+  useProxies({ httpProxy: config.httpProxy, httpsProxy: config.httpsProxy, noProxy: config.noProxy });
+  const [facts, host] = await Promise.all([readHostFacts(), readHostInfo()]);
+  await checkRequirements(config, facts);
+  const id = await engineId(join(dataRoot, 'engine-id.json'));
+  const settings = await systemSettings(() => live.current, { dataRoot, execRoot }, facts, id);
+  if (config.cpuRtPeriodMicroseconds > 0 || config.cpuRtRuntimeMicroseconds > 0) {
+    await shareRealtime(parentCgroup({ driver: settings.cgroupDriver, parent: config.cgroupParent, ownCgroup: facts.cgroup.own }), config);
+  }
+  // In a directory of others it gets a name that no other daemon has.
+  const tmpDir = await emptyDirectory(config.tmpDir === '' ? join(dataRoot, 'tmp') : join(config.tmpDir, `engined-${id}`));
+  return { live, dataRoot, execRoot, facts, host, settings, log, replies: new Replies(), tmpDir };
+}
+
+/** The daemon's identity: made once, kept with its data. */
+async function engineId(path: string): Promise<string> {
+  const stored = await readRecord(path);
+  if (typeof stored === 'string') return stored;
+  const id = randomUUID();
+  await writeRecord(path, id);
+  return id;
+}

@@ -1,0 +1,185 @@
+/** Containers with all that belongs to their lives: execs, health checks, statistics. */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { ContainerIoRegistry } from '../actors/container/container-io.js';
+import { createContainerEffects } from '../actors/container/container.effects.js';
+import { createContainerMachine } from '../actors/container/container.machine.js';
+import { type ContainerRecord, isRunning } from '../actors/container/container.record.js';
+import type { ContainerDeps } from '../actors/container/deps.js';
+import { ContainerDirectory } from '../actors/container/directory.js';
+import { draftContainer } from '../actors/container/draft.js';
+import { writeContainerFiles } from '../actors/container/files.js';
+import { createContainerHooks } from '../actors/container/hooks.js';
+import { PauseGate } from '../actors/container/pause-gate.js';
+import { ContainerServices } from '../actors/container/services.js';
+import { ExecDirectory } from '../actors/exec/directory.js';
+import { HealthChecks } from '../actors/health/directory.js';
+import { runProbe } from '../actors/health/probe.js';
+import { StatsFeeds } from '../actors/stats/feeds.js';
+import { invalid } from '../errors/engine-error.js';
+import { isDigest } from '../images/reference.js';
+import { cgroupsPathFor } from '../runtime/cgroup-path.js';
+import { parseCgroupMounts } from '../runtime/host-facts.js';
+import { buildResources } from '../runtime/resources.js';
+import { applyHostLimits } from '../runtime/validate-resources.js';
+import { checkRestartPolicy, validateContainer } from '../runtime/validate.js';
+import { createStatsReader } from '../stats/reader.js';
+import type { Base } from './base.js';
+import type { Drivers } from './drivers.js';
+import { containerDefaults } from './settings.js';
+
+export type Containers = Awaited<ReturnType<typeof composeContainers>>;
+
+export async function composeContainers({ live, execRoot, facts, host, settings, log, replies }: Base, { layers, images, network, logs, records, volumes, tasks, specs, stdio, emit, usage }: Drivers) {
+  const config = live.current;
+  const pauseGate = new PauseGate();
+  const deps: ContainerDeps = {
+    log,
+    records,
+    pauseGate,
+    images,
+    layers,
+    network,
+    logs,
+    tasks,
+    stdio,
+    specs,
+    volumes,
+    volumeUsers: (name) => containers.list().flatMap(({ id, mounts }) => (mounts.some((mount) => mount.Type === 'volume' && mount.Name === name) ? [id] : [])),
+    emit,
+    ioRoot: join(execRoot, 'io'),
+    placesRoot: join(execRoot, 'places'),
+    find: (id) => containers.get(id),
+    runtimeFor: ({ hostConfig }) => settings.runtimeChoice(hostConfig.Runtime),
+    cgroupsPathFor: ({ id, hostConfig }) =>
+      cgroupsPathFor({ driver: settings.cgroupDriver, parent: hostConfig.CgroupParent || config.cgroupParent, id, ownCgroup: facts.cgroup.own }),
+    initPathFor: ({ hostConfig }) => ((hostConfig.Init ?? config.init) ? installedInit(settings.initPath) : undefined),
+    writeFiles: (record) =>
+      writeContainerFiles(
+        {
+          network,
+          find: (id) => containers.get(id),
+          dir: (id) => records.dir(id),
+          settings: () => ({ dns: config.dns, dnsSearch: config.dnsSearch, dnsOptions: config.dnsOpts, hostGatewayIps: hostGatewayIps() }),
+        },
+        record,
+      ),
+  };
+  const hostGatewayIps = (): readonly string[] =>
+    config.hostGatewayIps.length > 0 ? config.hostGatewayIps : network.list().flatMap(({ name, subnets }) => (name === 'bridge' ? subnets.map(({ gateway }) => gateway) : []));
+  const ios = new ContainerIoRegistry();
+  ios.connect(deps);
+  // Whoever is linked to a container that got another address finds it there.
+  const refreshLinks = ({ id }: ContainerRecord): void => {
+    for (const other of containers.list()) {
+      if (other.links?.some((link) => link.id === id) && isRunning(other)) deps.writeFiles(other).catch((error: unknown) => log.error({ err: error, container: other.id }, 'hosts file not written'));
+    }
+  };
+  const hooks = createContainerHooks(deps, (id, record) => {
+    containers.publish(id, record);
+    if (record?.state.status === 'running') refreshLinks(record);
+    healthChecks.observe(id, record);
+    if (record && isDigest(record.image)) images.used(record.image);
+    if (record) return;
+    execs.removeOf(id);
+    statsFeeds.removed(id);
+  });
+  const machine = createContainerMachine(createContainerEffects(deps, ios, (record, signal) => hooks.emit('kill', record, { signal: String(signal) })), hooks, replies);
+  const containers = new ContainerDirectory(
+    {
+      replies,
+      log,
+      images,
+      layers,
+      network,
+      draft: (request, id, name) =>
+        draftContainer(
+          {
+            images,
+            network,
+            logs,
+            defaults: () => containerDefaults(live.current, host.hostname, facts),
+            architecture: host.architecture,
+            validate: (given, hostConfig) => validateContainer(given, hostConfig, facts, { cgroupDriver: settings.cgroupDriver }),
+            find: (reference) => containers.find(reference),
+          },
+          request,
+          id,
+          name,
+        ),
+    },
+    machine,
+    (record) => ({ phase: isRunning(record) ? 'running' : 'idle', record }),
+  );
+  const services = new ContainerServices({
+    containers,
+    layers,
+    tasks,
+    writeFiles: (record) => deps.writeFiles(record),
+    emit: (action, record, attributes) => hooks.emit(action, record, attributes),
+    diskBytes: (id) => usage.containerBytes(id),
+    emitPrune: (reclaimedBytes) => emit('container', 'prune', '', { reclaimed: String(reclaimedBytes) }),
+    checkRestartPolicy,
+    resources: async (limits) => {
+      const { hostConfig, warnings } = applyHostLimits(limits, facts, { update: true });
+      return { linux: { ...(await buildResources(hostConfig)) }, warnings };
+    },
+  });
+  const execs = new ExecDirectory({
+    log,
+    replies,
+    tasks,
+    pauseGate,
+    stdio,
+    ioRoot: join(execRoot, 'io'),
+    container: (id) => containers.get(id),
+    buildProcess: (record, exec, tty, size) =>
+      specs.buildExec({
+        config: record.config,
+        hostConfig: record.hostConfig,
+        rootfs: layers.graphData(record.id)['MergedDir'] ?? '',
+        argv: exec.Cmd,
+        env: exec.Env,
+        user: exec.User,
+        workingDir: exec.WorkingDir,
+        tty,
+        privileged: exec.Privileged,
+        ...(size ? { consoleSize: [size.height, size.width] as const } : {}),
+      }),
+    emit: (action, record, attributes) => hooks.emit(action, record, attributes),
+  });
+  const healthChecks = new HealthChecks({
+    log,
+    replies,
+    container: (id) => containers.get(id),
+    probe: (container, plan, signal) => runProbe(execs, container, plan, signal),
+    report: (id, startedAt, result) => containers.tell(id, { type: 'health.probed', startedAt, result }),
+  });
+  const statsFeeds = new StatsFeeds({ log, reader: await createStatsReader(parseCgroupMounts(await readFile('/proc/self/mountinfo', 'utf8'))), container: (id) => containers.get(id) });
+  tasks.onEvent((event) => {
+    switch (event.type) {
+      case 'exit':
+        if (event.execId === '') containers.tell(event.id, { type: 'task.exited', exit: event.exit });
+        else execs.exited(event.execId, event.exit);
+        break;
+      case 'oom':
+        containers.tell(event.id, { type: 'task.oom' });
+        break;
+      case 'resumed':
+        // It may be paused again by now: events come behind the replies.
+        tasks.get(event.id).then(
+          (task) => task?.status === 'running' && containers.tell(event.id, { type: 'task.resumed' }),
+          (error: unknown) => log.warn({ err: error, container: event.id }, 'the state of a resumed container is not known'),
+        );
+        break;
+      default:
+    }
+  });
+  return { deps, ios, hooks, containers, services, execs, healthChecks, statsFeeds };
+}
+
+/** @throws EngineError invalid when there is none. */
+function installedInit(path: string): string {
+  if (path === '') throw invalid('no init process: exec: "docker-init": executable file not found in $PATH; install tini or set init-path', { code: 'NO_INIT' });
+  return path;
+}

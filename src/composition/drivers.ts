@@ -1,0 +1,92 @@
+/** The drivers and the record of events, as the configuration wants them. Nothing is started yet. */
+import { mkdir } from 'node:fs/promises';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import type { ContainerRecord } from '../actors/container/container.record.js';
+import { ContainerRecords } from '../actors/container/records.js';
+import { DiskUsages } from '../actors/engine/disk-usage.js';
+import { checkDefaultLog } from './settings.js';
+import { openEventLog } from '../events/event-log.js';
+import { FileImageStore } from '../images/store.js';
+import { createLogDriver } from '../logs/log-driver.js';
+import { HostNetworks } from '../network/host-networks.js';
+import type { EventType } from '../ports/events.js';
+import { loadSeccompProfile } from '../runtime/seccomp.js';
+import { createSpecBuilder } from '../runtime/spec-builder.js';
+import { ArchiveWorkers } from '../storage/archives.js';
+import { openOverlay2 } from '../storage/overlay2.js';
+import { readRecord, writeRecord } from '../storage/record-store.js';
+import { LocalVolumes } from '../storage/volumes.js';
+import { createStdio, reopenStdio } from '../supervisor/stdio.js';
+import { createSupervisor } from '../supervisor/supervisor.js';
+import { createWorkerPool } from '../workers/pool.js';
+import type { Base } from './base.js';
+import { createEngineMetrics } from './metrics.js';
+
+const MAX_WORKERS = 3;
+
+export type Drivers = Awaited<ReturnType<typeof openDrivers>>;
+
+/** `containers` is asked when metrics are read. */
+export async function openDrivers({ live, dataRoot, execRoot, facts, host, settings, log }: Base, containers: () => readonly ContainerRecord[]) {
+  const config = live.current;
+  const inData = (...parts: string[]): string => join(dataRoot, ...parts);
+  const seccomp = config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined' ? config.seccompProfile : await loadSeccompProfile(config.seccompProfile);
+  const pool = createWorkerPool({ maxThreads: Math.min(availableParallelism(), MAX_WORKERS) });
+  const events = await openEventLog({ dir: inData('events'), onFailure: (error) => log.error({ err: error }, 'events are not recorded') });
+  const metrics = await createEngineMetrics({
+    address: config.metricsAddr,
+    cpus: host.cpuCount,
+    memoryBytes: host.memoryBytes,
+    log,
+    containers,
+    eventSubscribers: () => events.subscribers,
+  });
+  const emit = (type: EventType, action: string, id: string, attributes: Readonly<Record<string, string>>): void => {
+    events.emit(type, action, id, attributes);
+    metrics.event(type, action);
+  };
+  const supervisor = createSupervisor({
+    ...(config.supervisor === '' ? {} : { address: config.supervisor }),
+    namespace: config.supervisorNamespace,
+    execRoot,
+    dataRoot,
+    logger: log,
+    criEnabled: config.criSupervisor,
+    debug: config.debug,
+  });
+  const { tasks } = supervisor;
+  const layers = await openOverlay2({ root: inData('overlay2'), workers: pool, log, storageOpts: config.storageOpts });
+  const images = new FileImageStore(dataRoot, layers);
+  const networkIdentities = inData('network', 'predefined.json');
+  const network = new HostNetworks({
+    bridge: settings.bridge,
+    iptables: config.iptables,
+    ip6tables: config.ip6tables,
+    ipForward: config.ipForward,
+    ipForwardNoDrop: config.ipForwardNoDrop,
+    userlandProxy: config.userlandProxy,
+    addressPools: config.defaultAddressPools,
+    defaultNetworkOptions: config.defaultNetworkOpts,
+    nameservers: () => config.dns,
+    publishIp: config.ip,
+    netnsRoot: join(execRoot, 'netns'),
+    log,
+    identities: {
+      read: () => readRecord(networkIdentities),
+      write: async (value) => {
+        await mkdir(inData('network'), { recursive: true, mode: 0o710 });
+        await writeRecord(networkIdentities, value);
+      },
+    },
+  });
+  const logs = createLogDriver((container) => metrics.logObserver(container));
+  checkDefaultLog(logs, config);
+  const records = new ContainerRecords(inData('containers'), { write: writeRecord, read: readRecord });
+  const volumes = new LocalVolumes({ root: inData('volumes'), workers: pool });
+  const archives = new ArchiveWorkers();
+  const specs = createSpecBuilder(facts, () => ({ ulimits: config.defaultUlimits, noNewPrivileges: config.noNewPrivileges, seccomp, cdiSpecDirs: live.current.features['cdi'] === true ? live.current.cdiSpecDirs : [] }));
+  const stdio = { create: async (request: Parameters<typeof createStdio>[0]) => createStdio(request), reopen: async (paths: Parameters<typeof reopenStdio>[0]) => reopenStdio(paths) };
+  const usage = new DiskUsages({ dataRoot, layers, pool });
+  return { usage, pool, events, metrics, emit, supervisor, tasks, layers, images, network, logs, records, volumes, archives, specs, stdio };
+}

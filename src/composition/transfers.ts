@@ -1,0 +1,51 @@
+/** Pulls and pushes, with the threads and the records that they share. */
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { createPullSystem, createTransferPool } from '../actors/pull/system.js';
+import { createPushPool, createPushSystem } from '../actors/push/system.js';
+import { BlobRecords } from '../registry/blob-records.js';
+import { PartialBlobs } from '../registry/partial-blobs.js';
+import { createWorkerPool } from '../workers/pool.js';
+import type { Base } from './base.js';
+import type { Drivers } from './drivers.js';
+
+const CERTS_DIR = '/etc/engine/certs.d';
+
+export type Transfers = ReturnType<typeof composeTransfers>;
+
+export function composeTransfers({ live, dataRoot, log, replies }: Base, { layers, images, metrics, emit }: Drivers) {
+  const inData = (...parts: string[]): string => join(dataRoot, ...parts);
+  // Threads of its own: a client that sends slowly holds its task as long as it likes.
+  const archivePool = createWorkerPool({ maxThreads: 2, tasksPerThread: 16 });
+  const transferPool = createTransferPool(availableParallelism());
+  const blobRecords = new BlobRecords(inData('image', 'distribution'));
+  const partialBlobs = new PartialBlobs(inData('image', 'partial'));
+  const pulls = createPullSystem({
+    replies,
+    records: blobRecords,
+    partials: partialBlobs,
+    log,
+    images,
+    layers,
+    ...transferPool,
+    emit: (action, id, attributes) => emit('image', action, id, attributes),
+    rules: () => ({ insecure: live.current.insecureRegistries, mirrors: live.current.registryMirrors, mirrorsFor: live.current.registryMirrorsFor, certsDir: CERTS_DIR }),
+    maxConcurrentDownloads: () => live.current.maxConcurrentDownloads,
+    maxAttempts: () => live.current.maxDownloadAttempts,
+    observer: metrics.pulls,
+  });
+  const pushPool = createPushPool(availableParallelism());
+  const pushes = createPushSystem({
+    replies,
+    log,
+    images,
+    layers,
+    records: blobRecords,
+    sessions: pulls.sessions,
+    pool: pushPool,
+    emit: (action, id, attributes) => emit('image', action, id, attributes),
+    maxConcurrentUploads: () => live.current.maxConcurrentUploads,
+    maxAttempts: () => live.current.maxDownloadAttempts,
+  });
+  return { archivePool, transferPool, blobRecords, partialBlobs, pulls, pushPool, pushes };
+}
