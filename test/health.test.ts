@@ -1,5 +1,7 @@
 /** Health checks: what they show, what they count, and how they follow the life of their container. */
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
@@ -245,6 +247,9 @@ test('a container that lives through a crash of the daemon is probed on', async 
   assert.deepEqual({ pid: found.Pid, health: found.Health?.Status }, { pid: Pid, health: 'healthy' });
   await ok('exec', 'web', 'touch', '/tmp/down');
   await until('web', 'unhealthy');
+  // It is shown at once and written a moment later.
+  const record = join(engine.dir, 'data', 'containers', await ok('inspect', '-f', '{{.Id}}', 'web'), 'container.json');
+  await waitFor('the record', async () => (await readFile(record, 'utf8')).includes('"unhealthy"'));
   await engine.stop('SIGKILL');
   await engine.start();
   assert.equal((await health('web')).Status, 'unhealthy');

@@ -87,7 +87,9 @@ export class LayerTransfers implements LayerEffects {
         throw error;
       }
     } catch (error) {
-      claim?.keep();
+      // Where there is no room, what is kept would leave none for anything else.
+      if (isEngineError(error) && error.code === 'ENOSPC') await claim?.discard();
+      else claim?.keep();
       throw error;
     }
     layers.retain(chainId);
