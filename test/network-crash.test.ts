@@ -122,7 +122,7 @@ test('a network that was being connected when the daemon died leaves no link', {
   }
 });
 
-test('nothing is left', async () => {
+test('nothing is left', { skip: SKIP }, async () => {
   await Promise.all((await list()).map(({ Id }) => call(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`)));
   await dockerOk(engine, ['network', 'prune', '-f']);
   assert.deepEqual(readdirSync(join(engine.dir, 'exec', 'netns')), []);
