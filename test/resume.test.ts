@@ -9,7 +9,7 @@ import { startCuttingProxy } from './support/cutting-proxy.js';
 import { Engine } from './support/engine.js';
 import { engined } from './support/engined.js';
 import { call, callJson, jsonLines, open } from './support/http.js';
-import { type BuiltImage, buildImage, generatedLayer, pushImage } from './support/image-builder.js';
+import { type BuiltImage, type BuiltLayer, buildImage, type Compression, generatedLayer, pushImage } from './support/image-builder.js';
 import { pull, pullOk } from './support/pulls.js';
 import { startRegistry, type TestRegistry } from './support/registry.js';
 import { waitFor } from './support/wait.js';
@@ -30,9 +30,12 @@ async function startEngine(t: Context, ...args: string[]): Promise<Engine> {
 }
 
 const MB = 1 << 20;
+/** Of an image with which the first test takes the place of the small one. The long run: ENGINE_RESUME_MB=2000. */
+const LARGE_MB = Number(process.env['ENGINE_RESUME_MB'] ?? 0);
 const partialDir = (engine: Engine): string => join(engine.dir, 'data/image/partial');
 const sizeOf = (image: BuiltImage): number => image.layers.reduce((sum, { blob }) => sum + blob.length, 0);
-const layer = (megabytes: number, seed: number): BuiltImage['layers'][number] => generatedLayer({ root: `d${seed}`, bytes: megabytes * MB, files: 30, seed });
+const layer = (megabytes: number, seed: number, compression?: Compression): BuiltLayer =>
+  generatedLayer({ root: `d${seed}`, bytes: megabytes * MB, files: 30, seed, ...(compression === undefined ? {} : { compression }) });
 
 async function kept(engine: Engine): Promise<number> {
   const names = (await readdir(partialDir(engine))).filter((name) => !name.includes('.'));
@@ -48,10 +51,12 @@ async function pullUntil(engine: Engine, reference: string, bytes: number): Prom
   return reply;
 }
 
-test('a pull through a line that breaks all the time, of a daemon that is killed again and again, transfers hardly a byte twice', { timeout: 240_000 }, async (t) => {
-  const image = buildImage({ layers: [layer(160, 1), layer(60, 2)] });
+test('a pull through a line that breaks all the time, of a daemon that is killed again and again, transfers hardly a byte twice', { timeout: 240_000 + LARGE_MB * 500 }, async (t) => {
+  const isLarge = LARGE_MB > 0;
+  const layers = isLarge ? [1, 2, 3, 4].map((seed) => layer(LARGE_MB / 4, seed, 'none')) : [layer(160, 1), layer(60, 2)];
+  const image = buildImage({ layers });
   const registry = await registryWith(t, image, 'broken');
-  const proxy = await startCuttingProxy(registry.host, { down: 8 * MB });
+  const proxy = await startCuttingProxy(registry.host, { down: (isLarge ? 50 : 8) * MB });
   t.after(() => proxy.stop());
   const engine = await startEngine(t);
   const reference = `${proxy.host}/broken:latest`;
@@ -59,7 +64,7 @@ test('a pull through a line that breaks all the time, of a daemon that is killed
   for (let kill = 1; kill <= 5; kill++) {
     const reply = await open(engine.socketPath, 'POST', `/images/create?fromImage=${encodeURIComponent(reference)}`);
     reply.message.on('error', () => undefined).resume();
-    await waitFor('more bytes to come', () => proxy.downBytes > (total * kill) / 7, 60_000, 2);
+    await waitFor('more bytes to come', () => proxy.downBytes > (total * kill) / 7, 60_000 + LARGE_MB * 20, 2);
     await engine.stop('SIGKILL');
     await engine.start();
   }
@@ -67,8 +72,8 @@ test('a pull through a line that breaks all the time, of a daemon that is killed
   assert.ok(proxy.cuts > 10, String(proxy.cuts));
   const extra = proxy.downBytes - total;
   t.diagnostic(`${extra} bytes of ${total} again, ${proxy.cuts} cuts`);
-  // What was on its way in the buffers of both connections when the daemon was killed is lost; with large images it does not count.
-  assert.ok(extra < total * 0.05 + 5 * 2 * 7 * MB, `${extra} bytes of ${total} were sent again`);
+  // What was on its way in the buffers of both connections when the daemon was killed is lost; with a large image it does not count.
+  assert.ok(extra < total * 0.05 + (isLarge ? 0 : 5 * 2 * 7 * MB), `${extra} bytes of ${total} were sent again`);
   const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'GET', `/images/${reference}/json`);
   assert.equal(Id, image.id);
   assert.deepEqual(await readdir(partialDir(engine)), [], 'nothing is kept of what is complete');
