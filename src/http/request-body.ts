@@ -105,6 +105,8 @@ export class RequestBody {
         callback(error);
       },
     });
+    // The client may go before the handler reads: whoever reads later still gets the error, and until then nobody has to.
+    readable.on('error', () => undefined);
     this.#read(
       (chunk) => {
         if (!readable.push(chunk)) this.#pause();
