@@ -1,18 +1,21 @@
 /** The networks of this host: the default bridge, `host`, `none`, and those that users make. */
 import { createHash, randomBytes } from 'node:crypto';
 import { conflict, forbidden, internal, notFound } from '../errors/engine-error.js';
-import type { AttachRequest, AttachResult, Endpoint, NetworkDriver, NetworkRequest, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
+import type { AttachRequest, AttachResult, Endpoint, EndpointNames, NetworkDriver, NetworkRequest, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
 import { Netlink } from '../sys/route-netlink.js';
 import type { AttachableNetwork } from './attachable-network.js';
 import { Bridge } from './bridge.js';
 import { planDefaultBridge, type BridgeOptions } from './default-bridge.js';
-import { compareWaysOut, Endpoints, type EndpointOptions, type WayOut } from './endpoints.js';
+import { Endpoints, type EndpointOptions } from './endpoints.js';
 import { Firewall } from './firewall.js';
 import { hostSubnets, type PoolOption } from './free-subnet.js';
 import { readHostDns, type HostDns } from './host-dns.js';
-import { type MakerOptions, NetworkMaker, type OpenOptions } from './network-maker.js';
+import { type MakerOptions, NetworkMaker } from './network-maker.js';
 import { checkRequest, settleNetwork } from './network-plan.js';
+import { NetworkRecords, type RecordFile, type UserNetwork } from './network-records.js';
+import { bridgeLabels, endpointWithoutLink, isLinkless, linklessNames, PREDEFINED, predefined } from './predefined.js';
 import { formatSubnet, parseSubnet, type Family } from './subnet.js';
+import { type Candidate, compareWaysOut } from './ways-out.js';
 
 export interface NetworkOptions extends Omit<EndpointOptions & MakerOptions, 'netlink' | 'firewall'> {
   /** Undefined: no default bridge (`--bridge none`). */
@@ -25,31 +28,10 @@ export interface NetworkOptions extends Omit<EndpointOptions & MakerOptions, 'ne
   /** Name servers for containers that name none; empty: those of the host. Read at each use. */
   readonly nameservers: () => readonly string[];
   /** Where the records of the networks are kept. */
-  readonly identities: { read(): Promise<unknown>; write(value: unknown): Promise<void> };
+  readonly identities: RecordFile;
 }
 
-interface Identity {
-  readonly id: string;
-  readonly created: string;
-}
-
-/** A network that a user made. */
-interface UserNetwork extends OpenOptions {
-  readonly summary: NetworkSummary;
-}
-
-type Identities = Readonly<Record<'bridge' | 'host' | 'none', Identity>> & {
-  /** The default bridge that this daemon made and must take away again, also after a crash. */
-  readonly made?: string;
-  readonly networks?: readonly UserNetwork[];
-};
-
-const PREDEFINED = new Set(['bridge', 'host', 'none', 'default']);
-/** Drivers of networks that give a container nothing of its own. */
-const LINKLESS = new Set(['host', 'null']);
 const DNS_CACHE_MS = 2000;
-/** How long after the start ports of containers that survived the daemon stay open without having been claimed. */
-const ADOPTION_MS = 10_000;
 
 export class HostNetworks implements NetworkDriver {
   readonly #netlink = new Netlink();
@@ -60,12 +42,11 @@ export class HostNetworks implements NetworkDriver {
   readonly #summaries = new Map<string, NetworkSummary>();
   /** Those that containers get links to, by network ID. */
   readonly #attachable = new Map<string, AttachableNetwork>();
-  #identities: Identities | undefined;
+  #records: NetworkRecords | undefined;
   /** Networks are made and removed one after another: each looks at what the others have. */
   #turn: Promise<unknown> = Promise.resolve();
   #isBridgeOurs = false;
   #dns: { readonly at: number; readonly value: Promise<HostDns> } | undefined;
-  #disowning: NodeJS.Timeout | undefined;
 
   constructor(private readonly options: NetworkOptions) {
     const families: readonly Family[] = !options.iptables ? [] : options.ip6tables ? [4, 6] : [4];
@@ -75,13 +56,14 @@ export class HostNetworks implements NetworkDriver {
   }
 
   async start(): Promise<void> {
-    const [ids] = await Promise.all([this.#loadIdentities(), this.#firewall.open()]);
+    const [records] = await Promise.all([NetworkRecords.open(this.options.identities), this.#firewall.open()]);
+    this.#records = records;
     const { bridge: wanted } = this.options;
-    if (wanted) await this.#openDefault(wanted, ids);
-    for (const summary of [predefined('host', 'host', ids.host), predefined('none', 'null', ids.none)]) this.#summaries.set(summary.id, summary);
+    if (wanted) await this.#openDefault(wanted, records);
+    for (const summary of [predefined('host', 'host', records.identity('host')), predefined('none', 'null', records.identity('none'))]) this.#summaries.set(summary.id, summary);
     const links = await this.#netlink.links();
     await Promise.all(
-      (ids.networks ?? []).map(async (network) => {
+      records.networks.map(async (network) => {
         const { summary } = network;
         this.#summaries.set(summary.id, summary);
         if (summary.configOnly) return;
@@ -91,47 +73,26 @@ export class HostNetworks implements NetworkDriver {
         );
       }),
     );
-    this.#disowning = setTimeout(() => {
-      this.#firewall.disown().catch((error: unknown) => this.options.log.error({ err: error }, 'ports of an earlier run stay open'));
-    }, ADOPTION_MS).unref();
   }
 
-  async #openDefault(wanted: BridgeOptions, ids: Identities): Promise<void> {
+  async #openDefault(wanted: BridgeOptions, records: NetworkRecords): Promise<void> {
     const { addressPools, publishIp, userlandProxy } = this.options;
     const existing = (await this.#netlink.links()).find(({ name }) => name === wanted.name);
-    this.#isBridgeOurs = !existing || ids.made === wanted.name;
-    const plan = await planDefaultBridge(wanted, addressPools, this.#netlink, existing, ids.bridge.id, !userlandProxy);
-    // Noted before it is made: a crash in between must not leave a bridge that nobody owns.
-    if (this.#isBridgeOurs && ids.made !== wanted.name) await this.#save({ ...ids, made: wanted.name });
+    this.#isBridgeOurs = !existing || records.isBridgeMade(wanted.name);
+    const plan = await planDefaultBridge(wanted, addressPools, this.#netlink, existing, records.identity('bridge').id, !userlandProxy);
+    if (this.#isBridgeOurs) await records.noteBridge(wanted.name);
     const bridge = await Bridge.open(plan, this.#netlink, existing, this.#isBridgeOurs);
     const subnets = plan.addresses.map(({ subnet, gateway }) => ({ subnet: formatSubnet(subnet), gateway, ipRange: '', auxiliaryAddresses: {} }));
-    const summary = { ...predefined('bridge', 'bridge', ids.bridge), enableIpv6: wanted.ipv6, subnets, options: bridgeLabels(wanted, publishIp) };
+    const summary = { ...predefined('bridge', 'bridge', records.identity('bridge')), enableIpv6: wanted.ipv6, subnets, options: bridgeLabels(wanted, publishIp) };
     this.#summaries.set(summary.id, summary);
     this.#attachable.set(summary.id, await this.#maker.admit(summary, bridge, false));
   }
 
-  async #loadIdentities(): Promise<Identities> {
-    const stored = (await this.options.identities.read()) as Identities | undefined;
-    if (stored) {
-      this.#identities = stored;
-      return stored;
-    }
-    const made = (): Identity => ({ id: randomBytes(32).toString('hex'), created: new Date().toISOString() });
-    return this.#save({ bridge: made(), host: made(), none: made() });
-  }
-
-  async #save(identities: Identities): Promise<Identities> {
-    await this.options.identities.write(identities);
-    this.#identities = identities;
-    return identities;
-  }
-
   async stop(): Promise<void> {
-    clearTimeout(this.#disowning);
     this.#endpoints.close();
     if (this.#endpoints.isIdle) {
       await this.#firewall.remove();
-      await this.#netlink.deleteLinks([...this.#attachable.values()].filter((network) => !this.#isForeign(network)).map(({ link }) => link));
+      await this.#netlink.deleteLinks(this.#ownLinks());
     }
     this.#firewall.close();
     this.#netlink.close();
@@ -140,7 +101,11 @@ export class HostNetworks implements NetworkDriver {
   /** Whether the link on the host is somebody else's. */
   #isForeign({ summary }: AttachableNetwork): boolean {
     if (summary.name === 'bridge') return !this.#isBridgeOurs;
-    return this.#loaded().networks?.find((network) => network.summary.id === summary.id)?.foreign === true;
+    return this.#loaded().find(summary.id)?.foreign === true;
+  }
+
+  #ownLinks(): string[] {
+    return [...this.#attachable.values()].filter((network) => !this.#isForeign(network)).map(({ link }) => link);
   }
 
   list(): readonly NetworkSummary[] {
@@ -181,14 +146,12 @@ export class HostNetworks implements NetworkDriver {
       });
       const links = await this.#netlink.links();
       const network = { summary, chosen, foreign: this.#maker.isForeign(summary, links, others) };
-      const before = this.#loaded();
-      // Noted before it is made, as the default bridge is.
       await this.#note(network);
       try {
         this.#attachable.set(id, await this.#maker.open(summary, network, links));
       } catch (error) {
         this.#summaries.delete(id);
-        await this.#save(before);
+        await this.#loaded().remove(id);
         throw error;
       }
       return summary;
@@ -196,8 +159,7 @@ export class HostNetworks implements NetworkDriver {
   }
 
   async #note(network: UserNetwork): Promise<void> {
-    const before = this.#loaded();
-    await this.#save({ ...before, networks: [...(before.networks ?? []), network] });
+    await this.#loaded().add(network);
     this.#summaries.set(network.summary.id, network.summary);
   }
 
@@ -226,16 +188,15 @@ export class HostNetworks implements NetworkDriver {
         const isShared = [...this.#attachable.values()].some(({ link }) => link === network.link);
         await this.#maker.close(network, isShared || this.#isForeign(network));
       }
-      const before = this.#loaded();
-      await this.#save({ ...before, networks: (before.networks ?? []).filter((each) => each.summary.id !== summary.id) });
+      await this.#loaded().remove(summary.id);
       this.#summaries.delete(summary.id);
       return summary;
     });
   }
 
-  #loaded(): Identities {
-    if (!this.#identities) throw internal('networks are used before they are started');
-    return this.#identities;
+  #loaded(): NetworkRecords {
+    if (!this.#records) throw internal('networks are used before they are started');
+    return this.#records;
   }
 
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
@@ -244,36 +205,40 @@ export class HostNetworks implements NetworkDriver {
     return run;
   }
 
-  /** Namespaces that are there, by container: those of containers that do not run were left by a crash. */
   sandboxIds(): string[] {
-    return this.#endpoints.sandboxIds();
+    return this.#endpoints.sandboxes.ids();
   }
 
   sandboxPath(containerId: string): string {
-    return this.#endpoints.sandboxPath(containerId);
+    return this.#endpoints.sandboxes.path(containerId);
   }
 
   createSandbox(containerId: string): Promise<string> {
-    return this.#endpoints.createSandbox(containerId);
+    return this.#endpoints.sandboxes.create(containerId);
   }
 
   async removeSandbox(containerId: string): Promise<void> {
-    this.#endpoints.removeSandbox(containerId);
+    this.#endpoints.sandboxes.remove(containerId);
     return Promise.resolve();
   }
 
-  wayOut(networks: readonly WayOut[]): string | undefined {
-    const isWay = ({ name }: WayOut): boolean => {
+  wayOut(networks: readonly Candidate[]): string | undefined {
+    const isWay = ({ name }: Candidate): boolean => {
       const { id, internal } = this.resolve(name);
       return !internal && this.#attachable.has(id);
     };
     return networks.filter(isWay).sort(compareWaysOut)[0]?.name;
   }
 
+  nameEndpoint(containerId: string, network: string): EndpointNames {
+    const attachable = this.#attachable.get(this.resolve(network).id);
+    return attachable ? this.#endpoints.name(containerId, attachable) : linklessNames();
+  }
+
   async attach(request: AttachRequest): Promise<AttachResult> {
     const summary = this.resolve(request.network);
     if (summary.configOnly) throw forbidden(`cannot attach to the configuration network "${summary.name}"`, { code: 'CONFIG_ONLY' });
-    if (LINKLESS.has(summary.driver)) return { endpoint: endpointWithoutLink(summary, request), ports: [] };
+    if (isLinkless(summary)) return { endpoint: endpointWithoutLink(summary, request), ports: [] };
     const network = this.#attachable.get(summary.id);
     if (!network) throw internal(`network ${summary.name} could not be made on this host`);
     return this.#endpoints.attach(network, { ...request, nameservers: this.#nameservers(request.nameservers) });
@@ -300,8 +265,12 @@ export class HostNetworks implements NetworkDriver {
     this.#endpoints.rename(containerId, endpoint);
   }
 
-  discard(endpointId: string): Promise<void> {
-    return this.#endpoints.discard(endpointId);
+  async discard(containerId: string, names: EndpointNames): Promise<void> {
+    if (names.interfaceName !== '') await this.#endpoints.discard(containerId, names);
+  }
+
+  async settle(): Promise<void> {
+    await Promise.all([this.#firewall.disown(), this.#endpoints.sweep(new Set(this.#ownLinks()))]);
   }
 
   async adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers?: readonly string[]): Promise<void> {
@@ -318,40 +287,4 @@ export class HostNetworks implements NetworkDriver {
     if (!this.#dns || performance.now() - this.#dns.at > DNS_CACHE_MS) this.#dns = { at: performance.now(), value: readHostDns() };
     return this.#dns.value;
   }
-}
-
-function predefined(name: string, driver: string, identity: Identity): NetworkSummary {
-  return { ...identity, name, driver, internal: false, attachable: false, enableIpv4: true, enableIpv6: false, hasNames: false, configOnly: false, configFrom: '', ipam: { driver: 'default', options: null }, subnets: [], options: {}, labels: {} };
-}
-
-function endpointWithoutLink({ id, name }: NetworkSummary, { aliases, dnsNames }: AttachRequest): Endpoint {
-  return {
-    networkId: id,
-    networkName: name,
-    endpointId: randomBytes(32).toString('hex'),
-    macAddress: '',
-    ipv4: '',
-    ipv4PrefixLength: 0,
-    gateway: '',
-    ipv6: '',
-    ipv6PrefixLength: 0,
-    ipv6Gateway: '',
-    interfaceName: '',
-    aliases,
-    dnsNames,
-    links: {},
-    gatewayPriority: 0,
-  };
-}
-
-/** Options of the default bridge under the names that clients read. */
-function bridgeLabels(options: BridgeOptions, publishIp: string): Record<string, string> {
-  return {
-    'com.docker.network.bridge.default_bridge': 'true',
-    'com.docker.network.bridge.enable_icc': String(options.icc),
-    'com.docker.network.bridge.enable_ip_masquerade': String(options.ipMasq),
-    'com.docker.network.bridge.host_binding_ipv4': publishIp,
-    'com.docker.network.bridge.name': options.name,
-    'com.docker.network.driver.mtu': String(options.mtu),
-  };
 }

@@ -26,6 +26,9 @@ export interface Endpoint {
   readonly gatewayPriority: number;
 }
 
+/** What an endpoint is found by in the kernel. */
+export type EndpointNames = Pick<Endpoint, 'endpointId' | 'interfaceName'>;
+
 export interface PublishedPort {
   readonly protocol: 'tcp' | 'udp' | 'sctp';
   readonly containerPort: number;
@@ -40,8 +43,8 @@ export interface PortRequest extends PublishedPort {
 }
 
 export interface AttachRequest {
-  /** ID of the endpoint to be, where it was noted beforehand; else a fresh one. */
-  readonly endpointId?: string;
+  /** Of the endpoint to be, where they were noted beforehand; else fresh ones. */
+  readonly names?: EndpointNames;
   readonly containerId: string;
   /** Name or ID of a network: `bridge` for the default. */
   readonly network: string;
@@ -117,10 +120,14 @@ export interface NetworkDriver {
   createSandbox(containerId: string): Promise<string>;
   /** Unmounts and deletes it. Idempotent. */
   removeSandbox(containerId: string): Promise<void>;
+  /** Containers that there are sandboxes of. */
+  sandboxIds(): string[];
   /** Path of a live sandbox, for `container:` network mode. */
   sandboxPath(containerId: string): string;
   /** Which of these networks, by name, is the way out of a container that is on all of them; undefined when none is. */
   wayOut(networks: readonly { readonly name: string; readonly gatewayPriority: number }[]): string | undefined;
+  /** What the next endpoint of a container on a network would be called. */
+  nameEndpoint(containerId: string, network: string): EndpointNames;
   /** Allocates addresses and ports, makes the link in the container's sandbox. On failure everything is undone. */
   attach(request: AttachRequest): Promise<AttachResult>;
   /** Frees addresses and ports; the link goes with the sandbox. Idempotent. */
@@ -133,10 +140,12 @@ export interface NetworkDriver {
   unpublish(endpoint: Endpoint): Promise<void>;
   /** The endpoint is known to others by its `dnsNames` from now on. Nothing happens where there are no names. */
   rename(containerId: string, endpoint: Endpoint): void;
-  /** Takes away what is left of an endpoint whose making was cut short by a crash. Idempotent. */
-  discard(endpointId: string): Promise<void>;
+  /** Takes away what is left of an endpoint whose making or removal was cut short by a crash; the others are adopted. Idempotent. */
+  discard(containerId: string, names: EndpointNames): Promise<void>;
   /** Takes over the endpoint of a container that is still running after a restart of the daemon. */
   adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers?: readonly string[]): Promise<void>;
+  /** All that survived is adopted: takes away links and open ports of an earlier run that nobody has claimed. */
+  settle(): Promise<void>;
   /** Resolver configuration of the host as containers should see it (loopback servers dropped). */
   hostDns(): Promise<{ nameservers: string[]; search: string[]; options: string[] }>;
 }

@@ -119,14 +119,15 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     return path;
   }
 
-  async function adopt(record: ContainerRecord): Promise<ContainerRecord> {
+  async function adopt(found: ContainerRecord): Promise<ContainerRecord> {
+    // First: what is not taken over of networks is taken away, whatever else fails.
+    const record = await adoptNetworks(deps, found);
     const task = await tasks.get(record.id);
     if (!task) throw internal(`task ${record.id} is gone`);
     await layers.mount(record.id);
     await new VolumeUse(deps, record).adopt();
     await ios.get(record.id).reopen(record, task.stdio);
-    const networks = await adoptNetworks(deps, record);
-    return withState({ ...record, networks }, { status: task.status === 'paused' ? 'paused' : 'running', pid: task.pid });
+    return withState(record, { status: task.status === 'paused' ? 'paused' : 'running', pid: task.pid });
   }
 
   async function stop({ record, signal, killAtMs }: StopInput, aborted: AbortSignal): Promise<void> {

@@ -95,6 +95,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           src: 'adopt',
           input: ({ context }) => context.record,
           onDone: [
+            { guard: 'hasExit', target: 'draining', actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })) },
             { guard: 'isPaused', target: 'running.paused', actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })) },
             { target: 'running', actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })) },
           ],

@@ -1,7 +1,7 @@
 /** The durable truth about one container: what is on disk, and at the same time the view that reads are served from. */
 import type { HealthState } from './health.js';
 import type { ContainerConfig, HostConfig, MountPoint } from '../../ports/container.js';
-import type { Endpoint, PublishedPort } from '../../ports/network.js';
+import type { Endpoint, EndpointNames, PublishedPort } from '../../ports/network.js';
 import type { Digest } from '../../ports/storage.js';
 
 /** `starting` is on disk only while a start is under way; clients see what was there before. */
@@ -28,8 +28,8 @@ export interface ContainerState {
 export interface NetworkAttachment {
   readonly request: EndpointRequest;
   readonly endpoint?: Endpoint;
-  /** ID of the endpoint that a running container is just getting: a crash must not leave half of it. */
-  readonly pending?: string;
+  /** The endpoint that a running container is just getting or losing: a crash must not leave half of it. */
+  readonly pending?: EndpointNames;
 }
 
 /** `EndpointSettings` of the Engine API as far as clients may set them. */

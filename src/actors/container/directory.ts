@@ -114,15 +114,20 @@ export class ContainerDirectory {
   }
 
   /**
-   * Takes in a container found on disk. One that rests gets its actor with its first command: a start must not take
-   * longer for each container that merely exists.
+   * Takes in the containers found on disk; resolves when those that still run are taken over. The others come after them,
+   * for nobody may be given an address or a port that a running container has. One that rests gets its actor with its
+   * first command: a start must not take longer for each container that merely exists.
    */
-  adopt(input: ContainerInput): void {
-    const { record } = input;
-    this.#names.reserve(record.name, record.id);
-    if (record.topLayer) this.deps.layers.retain(record.topLayer);
-    this.publish(record.id, record);
-    if (input.phase !== 'idle') this.#send({ type: 'collection.spawn', id: record.id, input });
+  async adopt(inputs: readonly ContainerInput[]): Promise<void> {
+    for (const { record } of inputs) {
+      this.#names.reserve(record.name, record.id);
+      if (record.topLayer) this.deps.layers.retain(record.topLayer);
+      this.publish(record.id, record);
+    }
+    const spawn = (input: ContainerInput): void => this.#send({ type: 'collection.spawn', id: input.record.id, input });
+    inputs.filter(({ phase }) => phase === 'running').forEach(spawn);
+    await this.settled();
+    inputs.filter(({ phase }) => phase === 'exited' || phase === 'removing').forEach(spawn);
   }
 
   /** Sends a command to the container that `reference` names. */

@@ -26,6 +26,13 @@ export function checkEndpoint({ hasNames, driver }: NetworkSummary, { IPAMConfig
   if (MacAddress && !MAC_ADDRESS.test(MacAddress)) throw invalid(`invalid MAC address: ${MacAddress}`, { code: 'MAC_ADDRESS' });
 }
 
+/** Networks but those that a container was just joining or leaving when the daemon died. */
+export function withoutPending(networks: ContainerRecord['networks']): ContainerRecord['networks'] {
+  const entries = Object.entries(networks);
+  const settled = entries.filter(([, { pending }]) => pending === undefined);
+  return settled.length === entries.length ? networks : Object.fromEntries(settled);
+}
+
 /** True while there is a sandbox to change: a container that waits for its next start has none. */
 export function isLive({ state }: ContainerRecord): boolean {
   return state.status === 'running' || state.status === 'paused';

@@ -1,10 +1,9 @@
 /** A container's networks: joined at its start, changed while it runs, left at its end. */
-import { randomBytes } from 'node:crypto';
 import { messageOf } from '../../errors/engine-error.js';
 import type { Endpoint, NetworkDriver, PortRequest, PublishedPort } from '../../ports/network.js';
 import type { ContainerRecord, NetworkAttachment } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
-import { checkChange, isLive, type NetworkChange, withChange } from './network-change.js';
+import { checkChange, isLive, type NetworkChange, withChange, withoutPending } from './network-change.js';
 import type { Undo } from './undo.js';
 
 type NetworksDeps = Pick<ContainerDeps, 'log' | 'network' | 'records' | 'emit' | 'writeFiles'>;
@@ -25,17 +24,20 @@ export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, 
   return { ...record, networks, ports };
 }
 
-/** Takes over the networks of a container that outlived the daemon. Gives those back that it is really on. */
-export async function adoptNetworks({ network }: NetworksDeps, record: ContainerRecord): Promise<Attachments> {
-  const outward = wayOut(network, record.networks);
-  const networks: Record<string, NetworkAttachment> = {};
-  for (const [name, attachment] of Object.entries(record.networks)) {
-    const { endpoint, pending } = attachment;
-    if (endpoint) await network.adopt(record.id, endpoint, name === outward ? record.ports : [], record.hostConfig.Dns ?? undefined);
-    if (pending === undefined) networks[name] = attachment;
-    else await network.discard(pending);
+/** Takes over the networks of a container that outlived the daemon; it leaves those that it was just joining or leaving. */
+export async function adoptNetworks(deps: NetworksDeps, found: ContainerRecord): Promise<ContainerRecord> {
+  const { network } = deps;
+  const networks = withoutPending(found.networks);
+  const outward = wayOut(network, networks);
+  for (const [name, { endpoint }] of Object.entries(networks)) {
+    if (endpoint) await network.adopt(found.id, endpoint, name === outward ? found.ports : [], found.hostConfig.Dns ?? undefined);
   }
-  return networks;
+  if (networks === found.networks) return found;
+  for (const { pending } of Object.values(found.networks)) if (pending) await network.discard(found.id, pending);
+  const record = { ...found, networks };
+  await deps.writeFiles(record);
+  await deps.records.save(record);
+  return record;
 }
 
 /** The record with another name, by which its neighbours on networks find it from now on. */
@@ -77,11 +79,11 @@ async function connect(deps: NetworksDeps, before: ContainerRecord, name: string
   const old = outwardEndpoint(network, before.networks);
   // Published ports move to the new way out: nobody else can take them meanwhile, for the daemon does one thing at a time here.
   const moves = wayOut(network, { ...before.networks, [name]: { request } }) === name;
-  const endpointId = randomBytes(32).toString('hex');
-  await deps.records.save({ ...before, networks: { ...before.networks, [name]: { request, pending: endpointId } } });
+  const names = network.nameEndpoint(before.id, name);
+  await deps.records.save({ ...before, networks: { ...before.networks, [name]: { request, pending: names } } });
   if (moves && old) await network.unpublish(old);
   try {
-    const { endpoint, ports } = await network.attach({ ...attachRequest(before, name, request, moves ? keptPorts(before) : []), endpointId });
+    const { endpoint, ports } = await network.attach({ ...attachRequest(before, name, request, moves ? keptPorts(before) : []), names });
     emit(deps, 'connect', before, endpoint);
     return { ...before, networks: { ...before.networks, [name]: { request, endpoint } }, ports: moves ? ports : before.ports };
   } catch (error) {
@@ -95,6 +97,8 @@ async function disconnect(deps: NetworksDeps, before: ContainerRecord, name: str
   const { [name]: gone, ...networks } = before.networks;
   if (!gone?.endpoint) return { ...before, networks };
   const hadPorts = wayOut(deps.network, before.networks) === name;
+  const { endpointId, interfaceName } = gone.endpoint;
+  await deps.records.save({ ...before, networks: { ...networks, [name]: { request: gone.request, pending: { endpointId, interfaceName } } } });
   await deps.network.disconnect(before.id, gone.endpoint);
   emit(deps, 'disconnect', before, gone.endpoint);
   if (!hadPorts) return { ...before, networks };

@@ -7,7 +7,7 @@ import { nextDelayMs, wantsRestart, wantsStartAtBoot } from './restart-policy.js
 
 const at = new Date('2026-01-01T00:00:00Z');
 const record = (status: ContainerStatus, extra: object = {}): ContainerRecord =>
-  ({ id: 'a', state: { status, pid: 1, exitCode: 0, error: '', oomKilled: false, startedAt: '2026-01-01T00:00:00Z', finishedAt: NEVER }, hostConfig: { RestartPolicy: { Name: 'no', MaximumRetryCount: 0 } }, restartCount: 0, manuallyStopped: false, ...extra }) as unknown as ContainerRecord;
+  ({ id: 'a', state: { status, pid: 1, exitCode: 0, error: '', oomKilled: false, startedAt: '2026-01-01T00:00:00Z', finishedAt: NEVER }, hostConfig: { RestartPolicy: { Name: 'no', MaximumRetryCount: 0 } }, restartCount: 0, manuallyStopped: false, networks: {}, ...extra }) as unknown as ContainerRecord;
 const task = (status: TaskStatus, exitCode?: number): TaskInfo => ({
   id: 'a',
   pid: 42,
@@ -37,6 +37,13 @@ test('record and task together tell where a container begins', () => {
   }
   assert.equal(reconcile(record('running'), task('paused'), at).record.state.status, 'paused');
   assert.equal(reconcile(record('running'), task('running'), at).record.state.pid, 42);
+});
+
+test('a change of networks that a crash cut short is left to those that run', () => {
+  const networks = { a: { request: {} }, b: { request: {}, pending: { endpointId: 'e', interfaceName: 'eth1' } } };
+  assert.deepEqual(reconcile(record('exited', { networks }), undefined, at).record.networks, { a: { request: {} } });
+  assert.deepEqual(reconcile(record('running', { networks }), undefined, at).record.networks, { a: { request: {} } });
+  assert.deepEqual(reconcile(record('running', { networks }), task('running'), at).record.networks, networks);
 });
 
 test('restart policies', () => {

@@ -2,17 +2,20 @@
 import type { TaskInfo } from '../../ports/supervisor.js';
 import type { ContainerInput } from './container.setup.js';
 import { withState, type ContainerRecord } from './container.record.js';
+import { withoutPending } from './network-change.js';
 
 /** The exit code of a container whose end nobody saw, as the known engine gives it after a reboot. */
 const UNSEEN_EXIT_CODE = 255;
 
 /** Where the actor of this container begins. The record wins on identity, the supervisor on what runs. */
-export function reconcile(record: ContainerRecord, task: TaskInfo | undefined, now: Date): ContainerInput {
-  const { status } = record.state;
-  if (status === 'removing' || status === 'dead') return { phase: 'removing', record };
-  if (task?.status === 'running' || task?.status === 'paused' || task?.status === 'pausing') {
-    return { phase: 'running', record: withState(record, { status: task.status === 'running' ? 'running' : 'paused', pid: task.pid }) };
+export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, now: Date): ContainerInput {
+  const { status } = found.state;
+  if (status !== 'removing' && status !== 'dead' && (task?.status === 'running' || task?.status === 'paused' || task?.status === 'pausing')) {
+    return { phase: 'running', record: withState(found, { status: task.status === 'running' ? 'running' : 'paused', pid: task.pid }) };
   }
+  // What a change of its networks had begun is gone with its namespace.
+  const record = { ...found, networks: withoutPending(found.networks) };
+  if (status === 'removing' || status === 'dead') return { phase: 'removing', record };
   if (task?.status === 'stopped') {
     return { phase: 'exited', record, exit: task.exit ?? { exitCode: UNSEEN_EXIT_CODE, exitedAt: now } };
   }

@@ -1,5 +1,6 @@
 /** Start-up: what the disk remembers is brought together with what the supervisor still runs. */
 import type { Logger } from '../../ports/logger.js';
+import type { NetworkDriver } from '../../ports/network.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { TaskService } from '../../ports/supervisor.js';
 import type { ContainerCommand } from '../container/container.messages.js';
@@ -14,8 +15,7 @@ export interface RecoveryDeps {
   readonly containers: ContainerDirectory;
   readonly tasks: TaskService;
   readonly layers: LayerStore;
-  /** Network namespaces on this host, by container. */
-  readonly network: { sandboxIds(): string[]; removeSandbox(id: string): Promise<void> };
+  readonly network: Pick<NetworkDriver, 'sandboxIds' | 'removeSandbox' | 'settle'>;
 }
 
 /** Gives every container its actor, removes what belongs to none, reports both. Policies start their containers later. */
@@ -26,8 +26,12 @@ export async function recoverContainers({ log, loaded, containers, tasks, layers
   for (const { id, reason } of damaged) log.error({ container: id, reason }, 'container record cannot be read; the container is left alone');
   const taskById = new Map(running.map((task) => [task.id, task]));
   const now = new Date();
-  for (const record of found) containers.adopt(reconcile(record, taskById.get(record.id), now));
+  const inputs = found.map((record) => reconcile(record, taskById.get(record.id), now));
   const known = new Set([...found.map(({ id }) => id), ...damaged.map(({ id }) => id)]);
+  const idle = new Set(inputs.flatMap(({ phase, record }) => (phase === 'idle' ? [record.id] : [])));
+  await containers.adopt(inputs);
+  // Whose record cannot be read may still run, and use what nobody has claimed.
+  if (damaged.length === 0) await network.settle().catch((error: unknown) => log.error({ err: error }, 'what containers that are gone had of networks is not removed'));
   await Promise.all([
     ...running
       .filter(({ id }) => !known.has(id))
@@ -36,7 +40,9 @@ export async function recoverContainers({ log, loaded, containers, tasks, layers
         await tasks.kill(id, 9, { all: true }).catch(() => undefined);
         await tasks.delete(id).catch((error: unknown) => log.error({ err: error, container: id }, 'task not deleted'));
       }),
-    ...network.sandboxIds().filter((id) => !known.has(id)).map((id) => network.removeSandbox(id)),
+    // The record says that it does not run while a start is only just beginning: a crash may leave these of it.
+    ...network.sandboxIds().filter((id) => !known.has(id) || idle.has(id)).map((id) => network.removeSandbox(id)),
+    ...[...idle].map((id) => layers.unmount(id)),
     ...layers
       .writableIds()
       .filter((id) => !known.has(id))
@@ -47,8 +53,7 @@ export async function recoverContainers({ log, loaded, containers, tasks, layers
   ]);
   if (found.length > 0) log.info({ containers: found.length, running: running.length }, 'containers recovered');
   for (const record of found) {
-    const idle = record.state.status === 'exited' || record.state.status === 'created';
-    if (!idle || !wantsStartAtBoot(record)) continue;
+    if (!idle.has(record.id) || !wantsStartAtBoot(record)) continue;
     containers
       .ask<Extract<ContainerCommand, { type: 'container.start' }>>(record.id, { type: 'container.start' })
       .catch((error: unknown) => log.error({ err: error, container: record.id }, 'restart policy could not start the container'));

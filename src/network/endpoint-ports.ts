@@ -1,0 +1,94 @@
+/** The published ports of one endpoint: held by sockets, translated by rules. */
+import { EngineError, messageOf } from '../errors/engine-error.js';
+import type { Logger } from '../ports/logger.js';
+import type { Endpoint, PortRequest, PublishedPort } from '../ports/network.js';
+import type { Publishing } from './attachable-network.js';
+import type { PortRule } from './firewall-rules.js';
+import type { Firewall } from './firewall.js';
+import { holdPort, type HeldPort } from './port-holder.js';
+
+export interface PortsOptions {
+  readonly firewall: Firewall;
+  readonly userlandProxy: boolean;
+  readonly log: Logger;
+}
+
+export class EndpointPorts {
+  #held: readonly HeldPort[] = [];
+  #rules: readonly PortRule[] = [];
+
+  /** `publishing` is undefined on networks that publish nothing: `open` and `adopt` do nothing then. */
+  constructor(
+    private readonly options: PortsOptions,
+    private readonly endpoint: Endpoint,
+    private readonly publishing: Publishing | undefined,
+  ) {}
+
+  /** As really bound. */
+  get list(): readonly PublishedPort[] {
+    return this.#held.map(({ port }) => port);
+  }
+
+  /** Publishes all of them or none. @throws EngineError internal, code PORT_IN_USE; FIREWALL, and then `close` is to be called. */
+  async open(ports: readonly PortRequest[]): Promise<void> {
+    if (!this.publishing || ports.length === 0) return;
+    await this.#publish(this.#hold(this.publishing, ports), this.publishing);
+  }
+
+  /** Takes over what was published by the daemon before; one that somebody took meanwhile is reported and left out. */
+  async adopt(ports: readonly PublishedPort[], containerId: string): Promise<void> {
+    if (!this.publishing) return;
+    const held: HeldPort[] = [];
+    for (const port of ports) {
+      try {
+        held.push(...holdPort(port, this.endpoint, this.options.userlandProxy));
+      } catch (error) {
+        this.options.log.error({ err: error, container: containerId }, 'a published port was taken while the daemon was away');
+      }
+    }
+    await this.#publish(held, this.publishing);
+  }
+
+  /** Idempotent. */
+  async close(): Promise<void> {
+    const rules = this.#rules;
+    this.release();
+    this.#rules = [];
+    await this.options.firewall.unpublish(rules);
+  }
+
+  /** Gives up the sockets alone. */
+  release(): void {
+    for (const port of this.#held) port.release();
+    this.#held = [];
+  }
+
+  async #publish(held: readonly HeldPort[], { link }: Publishing): Promise<void> {
+    this.#held = held;
+    this.#rules = rulesOf(held, link);
+    await this.options.firewall.publish(this.#rules);
+  }
+
+  /** Holds every wanted port or none. */
+  #hold({ address }: Publishing, ports: readonly PortRequest[]): HeldPort[] {
+    const { endpointId, dnsNames } = this.endpoint;
+    const held: HeldPort[] = [];
+    try {
+      for (const port of ports) held.push(...holdPort({ ...port, hostIp: port.hostIp || address }, this.endpoint, this.options.userlandProxy));
+      return held;
+    } catch (error) {
+      for (const port of held) port.release();
+      throw new EngineError('internal', `failed to set up container networking: driver failed programming external connectivity on endpoint ${dnsNames[0] ?? ''} (${endpointId}): ${messageOf(error)}`, {
+        cause: error,
+        code: 'PORT_IN_USE',
+      });
+    }
+  }
+}
+
+/** Translations of the ports that the kernel can translate: both addresses of one family. */
+function rulesOf(held: readonly HeldPort[], link: string): PortRule[] {
+  return held
+    .filter(({ port, containerIp }) => port.hostIp.includes(':') === containerIp.includes(':'))
+    .map(({ port, containerIp }) => ({ bridge: link, protocol: port.protocol, hostIp: port.hostIp, hostPort: port.hostPort, containerIp, containerPort: port.containerPort }));
+}

@@ -1,0 +1,82 @@
+/** Network namespaces of containers, and what is configured inside them. */
+import { closeSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+import { createNetns, inNetns, listNetns, removeNetns } from '../sys/netns.js';
+import { Netlink } from '../sys/route-netlink.js';
+import type { WayOut } from './ways-out.js';
+
+const LOOPBACK_INDEX = 1;
+
+export class Sandboxes {
+  /** Sockets inside sandboxes whose first endpoint is still to be configured. */
+  readonly #fresh = new Map<string, Netlink>();
+
+  /** @param root directory of the namespaces' mounts, each named after its container. */
+  constructor(private readonly root: string) {}
+
+  ids(): string[] {
+    return listNetns(this.root);
+  }
+
+  path(containerId: string): string {
+    return join(this.root, containerId);
+  }
+
+  /** Makes one with loopback up, in place of any that is there. Returns its path. */
+  async create(containerId: string): Promise<string> {
+    const path = this.path(containerId);
+    this.remove(containerId);
+    const inside = createNetns(path, () => new Netlink());
+    try {
+      await inside.configure(LOOPBACK_INDEX, { addresses: [], gateways: [], linkLocal: true });
+    } catch (error) {
+      inside.close();
+      removeNetns(path);
+      throw error;
+    }
+    this.#fresh.set(containerId, inside);
+    return path;
+  }
+
+  remove(containerId: string): void {
+    this.#fresh.get(containerId)?.close();
+    this.#fresh.delete(containerId);
+    removeNetns(this.path(containerId));
+  }
+
+  /** Runs `work` with a socket inside a sandbox and, for links to be put there, a descriptor of it. */
+  async within<T>(containerId: string, work: (inside: Netlink, netnsFd: number) => Promise<T>): Promise<T> {
+    const path = this.path(containerId);
+    const netnsFd = openSync(path, 'r');
+    let inside: Netlink | undefined;
+    try {
+      inside = this.#fresh.get(containerId) ?? inNetns(path, () => new Netlink());
+      this.#fresh.delete(containerId);
+      return await work(inside, netnsFd);
+    } finally {
+      closeSync(netnsFd);
+      inside?.close();
+    }
+  }
+
+  /** Deletes a link, and so its other end. */
+  async unplug(containerId: string, interfaceName: string): Promise<void> {
+    await this.within(containerId, (inside) => inside.deleteLinks([interfaceName]));
+  }
+
+  /** Makes these the default routes. */
+  async route(containerId: string, ways: readonly WayOut[]): Promise<void> {
+    if (ways.length === 0) return;
+    await this.within(containerId, async (inside) => {
+      for (const { endpoint, gateway } of ways) {
+        const index = inside.indexOf(endpoint.interfaceName);
+        if (index !== undefined) await inside.configure(index, { addresses: [], gateways: [gateway], linkLocal: true });
+      }
+    });
+  }
+
+  /** Sandboxes stay. */
+  close(): void {
+    for (const inside of this.#fresh.values()) inside.close();
+  }
+}

@@ -1,0 +1,45 @@
+/** Over which of its endpoints a container leaves. Pure. */
+import type { Endpoint } from '../ports/network.js';
+import type { AttachableNetwork } from './attachable-network.js';
+import type { Family } from './subnet.js';
+
+export interface Candidate {
+  /** Of the network. */
+  readonly name: string;
+  readonly gatewayPriority: number;
+}
+
+/** The default route of one family. */
+export interface WayOut {
+  readonly endpoint: Endpoint;
+  /** An address, or the unspecified one for the link itself. */
+  readonly gateway: string;
+}
+
+interface Attached {
+  readonly endpoint: Endpoint;
+  readonly network: Pick<AttachableNetwork, 'onLink'>;
+}
+
+/** Of several candidates the first one in this order is taken. */
+export function compareWaysOut(a: Candidate, b: Candidate): number {
+  return b.gatewayPriority - a.gatewayPriority || (a.name < b.name ? -1 : 1);
+}
+
+/** For each family that has one, given all attachments of a container. */
+export function waysOut(attachments: readonly Attached[]): WayOut[] {
+  const ranked = attachments.toSorted(({ endpoint: a }, { endpoint: b }) => compareWaysOut({ name: a.networkName, gatewayPriority: a.gatewayPriority }, { name: b.networkName, gatewayPriority: b.gatewayPriority }));
+  return ([4, 6] as const).flatMap((family) => {
+    for (const { endpoint, network } of ranked) {
+      const gateway = gatewayOf(endpoint, network.onLink, family);
+      if (gateway !== '') return [{ endpoint, gateway }];
+    }
+    return [];
+  });
+}
+
+/** '' for nowhere. */
+function gatewayOf({ gateway, ipv4, ipv6, ipv6Gateway }: Endpoint, onLink: boolean, family: Family): string {
+  const [own, next, unspecified] = family === 4 ? [ipv4, gateway, '0.0.0.0'] : [ipv6, ipv6Gateway, '::'];
+  return next === '' && own !== '' && onLink ? unspecified : next;
+}
