@@ -1,5 +1,5 @@
 /** Calls on a task that may end under way: whatever the runtime makes of that, to clients it is one thing. */
-import { conflict, type EngineError } from '../../errors/engine-error.js';
+import { conflict, isEngineError, type EngineError } from '../../errors/engine-error.js';
 import type { TaskService } from '../../ports/supervisor.js';
 
 /** `call` on the task of a container. @throws EngineError conflict when it fails because the container has ended. */
@@ -15,6 +15,8 @@ export async function whileRunning<T>(tasks: TaskService, id: string, call: Prom
 /** Lets a paused task go on. One that was thawed by somebody else, or has ended, is fine. */
 export async function thaw(tasks: TaskService, id: string): Promise<void> {
   await tasks.resume(id).catch(async (error: unknown) => {
+    // The runtime itself thaws what it sends SIGKILL to; the shim takes it for paused until it has seen the end.
+    if (isEngineError(error, 'conflict')) return;
     const task = await tasks.get(id);
     if (task?.status === 'paused' || task?.status === 'pausing') throw error;
   });
