@@ -44,7 +44,7 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
   const base = await makeBase(live, roots, log);
   const { host, settings, tmpDir } = base;
   const drivers = await openDrivers(base, () => lives.containers.list());
-  const { pool, events, metrics, emit, supervisor, tasks, layers, images, network, records, volumes, archives } = drivers;
+  const { pool, events, metrics, emit, supervisor, tasks, layers, images, network, records, volumes, volumePlugins, archives } = drivers;
   const lives = await composeContainers(base, drivers);
   const { deps, containers, execs, healthChecks } = lives;
   const transfers = composeTransfers(base, drivers);
@@ -78,6 +78,7 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
     await events.close();
     await layers.close();
     await Promise.all([pool.close(), transferPool.pool.close(), pushPool.close(), archivePool.close(), archives.close(), volumes.close()]);
+    volumePlugins.close();
     await rm(tmpDir, { recursive: true, force: true });
   };
 
@@ -109,7 +110,7 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
           hasRecovered = true;
           await clearPlaces(deps.placesRoot);
           // Containers that still run have taken over theirs by then.
-          if (volumes.hasMounts) void containers.settled().then(() => volumes.unmountIdle()).catch((error: unknown) => log.error({ err: error }, 'volumes stay mounted'));
+          if (volumes.hasIdle) void containers.settled().then(() => volumes.unmountIdle()).catch((error: unknown) => log.error({ err: error }, 'volumes stay mounted'));
           report(log, 'layers', await layers.collect());
         },
         open: async () => {

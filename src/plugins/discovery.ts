@@ -1,5 +1,5 @@
 /** Finds a plugin by its name: a socket, or a file that says where it listens. */
-import { readFile, stat } from 'node:fs/promises';
+import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, isAbsolute, join } from 'node:path';
 import { invalid, notFound } from '../errors/engine-error.js';
 import { parseJsonFile, parseSpecFile, type PluginAddress } from './plugin-spec.js';
@@ -45,6 +45,18 @@ export async function findPlugin(id: string, places: PluginPlaces = PLUGIN_PLACE
     }
   }
   throw notFound(`plugin ${JSON.stringify(id)} not found`, { code: 'PLUGIN' });
+}
+
+/** Names of all plugins that are there: those that `findPlugin` may find. */
+export async function pluginNames({ sockets, files }: PluginPlaces = PLUGIN_PLACES): Promise<string[]> {
+  const names = await Promise.all([...sockets.map((dir) => namesIn(dir, /\.sock$/)), ...files.map((dir) => namesIn(dir, /\.(?:spec|json)$/))]);
+  return [...new Set(names.flat())].filter((name) => NAME.test(name));
+}
+
+/** A directory stands for the plugin that has its name. */
+async function namesIn(dir: string, ending: RegExp): Promise<string[]> {
+  const entries = (await readdir(dir, { withFileTypes: true }).catch(absent)) ?? [];
+  return entries.flatMap((entry) => (entry.isDirectory() ? [entry.name] : ending.test(entry.name) ? [entry.name.replace(ending, '')] : []));
 }
 
 async function socketAt(path: string): Promise<PluginAddress | undefined> {

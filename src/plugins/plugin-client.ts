@@ -4,6 +4,7 @@ import { Agent, request as httpRequest, type ClientRequest, type IncomingMessage
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError, deadline, internal, messageOf, unavailable } from '../errors/engine-error.js';
+import { PLUGIN_REFUSED } from '../ports/volume-plugin.js';
 import type { PluginAddress } from './plugin-spec.js';
 
 export interface PluginLimits {
@@ -40,12 +41,12 @@ export class PluginClient {
    * @throws EngineError unavailable when the plugin cannot be reached or the connection breaks, deadline when it does
    * not answer in time, internal when it answers with a failure or with something that is not JSON.
    */
-  async call(method: string, argument?: unknown): Promise<unknown> {
+  async call(method: string, argument?: unknown, { callMs, retryMs }: PluginLimits = this.#limits): Promise<unknown> {
     const body = argument === undefined ? '' : JSON.stringify(argument);
-    const end = Date.now() + this.#limits.retryMs;
+    const end = Date.now() + retryMs;
     for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs *= 2) {
       try {
-        return await this.#callOnce(method, body);
+        return await this.#callOnce(method, body, callMs);
       } catch (error) {
         const code = error instanceof EngineError ? String(error.details['errno']) : '';
         if (error instanceof EngineError && error.details['isStale'] === true) continue;
@@ -61,13 +62,13 @@ export class PluginClient {
     this.#agent = undefined;
   }
 
-  async #callOnce(method: string, body: string): Promise<unknown> {
+  async #callOnce(method: string, body: string, callMs: number): Promise<unknown> {
     this.#agent ??= await makeAgent(this.#address);
     const outgoing = this.#request(method, body, this.#agent);
     let timer: NodeJS.Timeout | undefined;
     try {
       const timeUp = new Promise<never>((_resolve, reject) => {
-        timer = setTimeout(() => reject(deadline(`${method}: no answer within ${this.#limits.callMs / 1000} seconds`, { code: 'PLUGIN' })), this.#limits.callMs);
+        timer = setTimeout(() => reject(deadline(`${method}: no answer within ${callMs / 1000} seconds`, { code: 'PLUGIN' })), callMs);
       });
       return await Promise.race([answerTo(outgoing, method, body), timeUp]);
     } finally {
@@ -94,7 +95,7 @@ async function answerTo(outgoing: ClientRequest, method: string, body: string): 
     outgoing.end(body);
   });
   const text = await readAnswer(response, method);
-  if (response.statusCode !== 200) throw internal(`${method}: ${failureText(text) ?? `status ${response.statusCode}`}`, { code: 'PLUGIN' });
+  if (response.statusCode !== 200) throw internal(`${method}: ${failureText(text) ?? `status ${response.statusCode}`}`, { code: PLUGIN_REFUSED });
   try {
     return JSON.parse(text) as unknown;
   } catch (cause) {

@@ -2,6 +2,7 @@
 import { internal, isEngineError, messageOf, notImplemented } from '../errors/engine-error.js';
 import { findPlugin, type PluginPlaces } from './discovery.js';
 import { memberOf, PluginClient, type PluginLimits } from './plugin-client.js';
+import { PLUGIN_REFUSED } from '../ports/volume-plugin.js';
 
 /** What a plugin can be, as it says in its manifest. */
 export type PluginCapability = 'authz' | 'VolumeDriver' | 'NetworkDriver' | 'IpamDriver' | 'LogDriver';
@@ -35,15 +36,23 @@ export class Plugin {
   }
 
   /** Calls a method of the plugin. @throws as `activate` and `PluginClient.call`. */
-  async call(method: string, argument: unknown): Promise<unknown> {
+  async call(method: string, argument: unknown, limits?: PluginLimits): Promise<unknown> {
     const client = await this.#client();
     try {
-      return await client.call(method, argument);
+      return await client.call(method, argument, limits);
     } catch (error) {
       // Whatever listens there next may be another one, elsewhere: it is looked for and greeted again.
       if (isEngineError(error, 'unavailable')) this.close();
       throw error;
     }
+  }
+
+  /** As `call`, where the plugin says its own failures in a member `Err`. @throws also EngineError internal with that text. */
+  async ask(method: string, argument: unknown, limits?: PluginLimits): Promise<unknown> {
+    const answer = await this.call(method, argument, limits);
+    const failure = memberOf(answer, 'err');
+    if (typeof failure === 'string' && failure !== '') throw internal(failure, { code: PLUGIN_REFUSED });
+    return answer;
   }
 
   /** Ends idle connections; a later call makes new ones. */

@@ -5,17 +5,19 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { describeTree } from '../../test/support/describe-tree.js';
 import { createWorkerPool } from '../workers/pool.js';
-import { LocalVolumes } from './volumes.js';
+import { notFound } from '../errors/engine-error.js';
+import { Volumes } from './volumes.js';
 
 const temp = mkdtempSync(join(tmpdir(), 'volumes-'));
 const workers = createWorkerPool({ maxThreads: 1 });
+const plugins = { known: [], find: (name: string) => Promise.reject(notFound(`plugin "${name}" not found`)), installed: () => Promise.resolve([]) };
 after(async () => {
   await workers.close();
   rmSync(temp, { recursive: true });
 });
 
-async function open(name: string): Promise<LocalVolumes> {
-  const volumes = new LocalVolumes({ root: join(temp, name), workers });
+async function open(name: string): Promise<Volumes> {
+  const volumes = new Volumes({ root: join(temp, name), workers, plugins });
   await volumes.load();
   return volumes;
 }
@@ -55,7 +57,7 @@ test('bad names, drivers and options are refused', async () => {
 test('what a crash left is deleted, a volume without its record keeps its files', async () => {
   const root = join(temp, 'crash');
   for (const name of ['.new-x/_data', '.removed-y/_data', 'lost/_data']) mkdirSync(join(root, name), { recursive: true });
-  const volumes = new LocalVolumes({ root, workers });
+  const volumes = new Volumes({ root, workers, plugins });
   const { removed, damaged } = await volumes.load();
   assert.deepEqual([removed.toSorted(), damaged], [['.new-x', '.removed-y'], ['lost']]);
   await assert.rejects(volumes.ensure({ name: 'lost' }), { kind: 'conflict' });

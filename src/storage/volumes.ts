@@ -1,36 +1,26 @@
-/**
- * The local volume driver: `<root>/<name>/_data` holds the files of a volume, `volume.json` beside it what is known
- * about it. A volume appears and disappears by a rename, so a crash leaves it whole or not at all.
- */
+/** All volumes of this daemon, of the local driver and of others. */
 import { randomBytes } from 'node:crypto';
-import { chmod, mkdir, readdir, realpath, rename } from 'node:fs/promises';
-import { join } from 'node:path';
-import { conflict, internal, invalid, isEngineError, messageOf, notFound } from '../errors/engine-error.js';
-import { detachMount, mountPointsBelow } from '../sys/mount.js';
-import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
+import { conflict, EngineError, internal, invalid, isEngineError, messageOf, notFound } from '../errors/engine-error.js';
+import type { PluginVolume, VolumePlugins } from '../ports/volume-plugin.js';
+import type { WorkerPool } from '../workers/pool.js';
 import { checkVolumeOptions } from './local-mount.js';
+import { LocalVolumes } from './local-volumes.js';
 import { KeyedLock } from './overlay2/keyed-lock.js';
-import { randomName } from './overlay2/layout.js';
-import { readRecord, syncDirectory, writeRecord } from './record-store.js';
-import { storageError } from './storage-error.js';
+import { PluginVolumes } from './plugin-volumes.js';
+import { LOCAL_DRIVER, type VolumeRecord, VolumeRecords } from './volume-records.js';
 
-export interface Volume {
-  readonly name: string;
-  readonly driver: 'local';
-  /** Host directory. */
+export interface Volume extends VolumeRecord {
+  /** Host directory; '' where another driver has not told it yet. */
   readonly mountpoint: string;
-  /** RFC 3339, seconds. */
-  readonly createdAt: string;
-  readonly labels: Readonly<Record<string, string>> | null;
-  readonly options: Readonly<Record<string, string>> | null;
-  /** Its name was made by the daemon. */
-  readonly isAnonymous: boolean;
+  /** What another driver tells about its volume. */
+  readonly status?: Readonly<Record<string, unknown>>;
 }
 
 export interface VolumeRequest {
   /** '' for a name made here. */
   readonly name: string;
   readonly anonymous?: boolean;
+  /** Absent or '' for the one that has the volume, else the local one. */
   readonly driver?: string;
   readonly options?: Readonly<Record<string, string>>;
   readonly labels?: Readonly<Record<string, string>>;
@@ -38,104 +28,118 @@ export interface VolumeRequest {
   readonly pinned?: boolean;
 }
 
-type VolumeRecord = Omit<Volume, 'mountpoint'>;
-
 const NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]*$/;
-const MOUNTERS = 2;
-/** Names of volumes never begin with a dot. */
-const UNFINISHED = '.new-';
-const REMOVED = '.removed-';
 const ANONYMOUS_LABEL = 'com.docker.volume.anonymous';
 
-export class LocalVolumes {
-  readonly #root: string;
+export class Volumes {
+  readonly #records: VolumeRecords;
+  readonly #local: LocalVolumes;
+  readonly #others: PluginVolumes;
   readonly #workers: WorkerPool;
-  readonly #volumes = new Map<string, Volume>();
   readonly #lock = new KeyedLock();
   /** Calls of `ensure` with `pinned` without their `unpin`. */
   readonly #pins = new Map<string, number>();
-  /** Of volumes with options: who has them mounted. */
-  readonly #users = new Map<string, Set<string>>();
-  /** For mounts alone, which may wait for a server. */
-  readonly #mounters = createWorkerPool({ maxThreads: MOUNTERS, tasksPerThread: 1 });
 
-  constructor({ root, workers }: { readonly root: string; readonly workers: WorkerPool }) {
-    this.#root = root;
+  constructor({ root, workers, plugins }: { readonly root: string; readonly workers: WorkerPool; readonly plugins: VolumePlugins }) {
     this.#workers = workers;
+    this.#records = new VolumeRecords(root, workers);
+    this.#local = new LocalVolumes(this.#records);
+    this.#others = new PluginVolumes(this.#records, plugins);
   }
 
   /** Reads all volumes. What a crash left is deleted; a damaged volume keeps its files and is reported. */
   async load(): Promise<{ readonly removed: readonly string[]; readonly damaged: readonly string[] }> {
-    await mkdir(this.#root, { recursive: true, mode: 0o701 });
-    const removed: string[] = [];
-    const damaged: string[] = [];
-    for (const entry of await readdir(this.#root, { withFileTypes: true })) {
-      if (entry.name.startsWith(UNFINISHED) || entry.name.startsWith(REMOVED)) removed.push(entry.name);
-      else if (entry.isDirectory() && !(await this.#loadVolume(entry.name))) damaged.push(entry.name);
-    }
-    // The mount table names real paths. An earlier daemon may have left mounts, whose containers may still run.
-    const root = await realpath(this.#root);
-    for (const point of await mountPointsBelow(root)) {
-      const name = point.slice(root.length + 1).split('/')[0] ?? '';
-      if (this.#volumes.has(name)) this.#users.set(name, new Set());
-    }
-    if (removed.length > 0) await this.#workers.run('remove-trees', { paths: removed.map((name) => join(this.#root, name)) });
-    return { removed, damaged };
+    const found = await this.#records.load();
+    await Promise.all([this.#local.load(), this.#others.load()]);
+    return found;
   }
 
+  /** Those that this daemon has made or used. */
   list(): Volume[] {
-    return [...this.#volumes.values()];
+    return this.#records.list().map((record) => this.#shown(record));
   }
 
-  find(name: string): Volume | undefined {
-    return this.#volumes.get(name);
+  /** Also those that other drivers have from elsewhere; a driver that does not answer is a warning. */
+  async listAll(): Promise<{ readonly volumes: Volume[]; readonly warnings: string[] }> {
+    const { offers, failures } = await this.#others.offers();
+    const failed = new Set(failures.map(({ driver }) => driver));
+    const known = this.list().filter(({ driver }) => driver === LOCAL_DRIVER || failed.has(driver));
+    const told = offers.map(({ plugin, volume }) => {
+      const record = this.#records.find(volume.name);
+      return withAnswer(record?.driver === plugin.name ? record : foreign(volume.name, plugin.name), volume);
+    });
+    return { volumes: [...known, ...told], warnings: failures.map(({ driver, reason }) => `list ${driver}: ${reason}`) };
   }
 
   /** @throws EngineError not-found `get X: no such volume`. */
   get(name: string): Volume {
-    const volume = this.#volumes.get(name);
-    if (!volume) throw notFound(`get ${name}: no such volume`, { code: 'VOLUME_NOT_FOUND' });
-    return volume;
+    const record = this.#records.find(name);
+    if (!record) throw missing(name);
+    return this.#shown(record);
+  }
+
+  /** As its driver knows it now. @throws EngineError as `get`, or what the driver says. */
+  async inspect(name: string): Promise<Volume> {
+    const record = this.#records.find(name);
+    if (record?.driver === LOCAL_DRIVER) return this.#shown(record);
+    if (record) return withAnswer(record, await this.#others.get(record).catch((error: unknown) => said('get', name, error)));
+    const offer = NAME.test(name) ? await this.#others.search(name) : undefined;
+    if (!offer) throw missing(name);
+    return withAnswer(foreign(name, offer.plugin.name, await offer.plugin.scope()), offer.volume);
   }
 
   /** True for a volume that got its name from the daemon. */
   isAnonymous(name: string): boolean {
-    return this.#volumes.get(name)?.isAnonymous ?? false;
+    return this.#records.find(name)?.isAnonymous ?? false;
   }
 
   /**
    * Finds the volume or creates it; durable when the promise resolves. Options and labels of one that exists stay.
-   * @throws EngineError invalid for a bad name or option, not-found for another driver than `local`.
+   * @throws EngineError invalid for a bad name or option, not-found for a driver that is not there, conflict for a
+   * volume of another driver, internal for what a driver says.
    */
   async ensure(request: VolumeRequest): Promise<Volume & { readonly created: boolean }> {
-    const { driver = 'local', options = {} } = request;
-    if (driver !== '' && driver !== 'local') {
-      throw notFound(`create ${request.name}: error looking up volume plugin ${driver}: plugin "${driver}" not found`, { code: 'VOLUME_DRIVER' });
-    }
     const name = request.name === '' ? randomBytes(32).toString('hex') : request.name;
     checkName(name);
-    checkVolumeOptions(name, options);
     return this.#lock.run(name, async () => {
-      const pin = (): void => {
-        if (request.pinned) this.#pins.set(name, (this.#pins.get(name) ?? 0) + 1);
-      };
-      const present = this.#volumes.get(name);
-      if (present) {
-        pin();
-        return { ...present, created: false };
+      const wanted = request.driver ?? '';
+      const present = this.#records.find(name);
+      if (present && wanted !== '' && present.driver !== wanted) {
+        throw conflict(`create ${name}: conflict: driver '${present.driver}' already has volume '${name}': volume name must be unique`, { code: 'VOLUME_NAME_TAKEN' });
       }
-      const isAnonymous = request.anonymous ?? request.name === '';
-      const volume = await this.#create({
-        name,
-        driver: 'local',
-        createdAt: new Date().toISOString().replace(/\.\d+/, ''),
-        labels: isAnonymous ? { ...request.labels, [ANONYMOUS_LABEL]: '' } : (request.labels ?? null),
-        options: Object.keys(options).length > 0 ? options : null,
-        isAnonymous,
-      });
-      pin();
-      return { ...volume, created: true };
+      const record = present ?? (await this.#create(name, wanted, request));
+      if (request.pinned) this.#pins.set(name, (this.#pins.get(name) ?? 0) + 1);
+      return { ...this.#shown(record), created: !present };
     });
+  }
+
+  async #create(name: string, wanted: string, request: VolumeRequest): Promise<VolumeRecord> {
+    const { options = {}, labels } = request;
+    const isAnonymous = request.anonymous ?? request.name === '';
+    // Nobody else knows a name that was just made.
+    const driver = wanted || (isAnonymous ? undefined : (await this.#others.search(name))?.plugin.name) || LOCAL_DRIVER;
+    let scope: 'local' | 'global' = 'local';
+    if (driver === LOCAL_DRIVER) checkVolumeOptions(name, options);
+    else {
+      try {
+        const plugin = await this.#others.driver(driver);
+        scope = await plugin.scope();
+        await this.#others.create(name, plugin, options);
+      } catch (error) {
+        said('create', name, error);
+      }
+    }
+    const record: VolumeRecord = {
+      name,
+      driver,
+      createdAt: new Date().toISOString().replace(/\.\d+/, ''),
+      labels: isAnonymous ? { ...labels, [ANONYMOUS_LABEL]: '' } : (labels ?? null),
+      options: Object.keys(options).length > 0 ? options : null,
+      isAnonymous,
+      ...(scope === 'global' ? { scope } : {}),
+    };
+    await this.#records.add(record);
+    return record;
   }
 
   unpin(name: string): void {
@@ -145,53 +149,49 @@ export class LocalVolumes {
   }
 
   /**
-   * Makes the files of a volume be at its mountpoint, for a user with a name of its own; mounts with the first one.
+   * Makes the files of a volume be at the host directory that is returned, for a user with a name of its own.
    * @throws EngineError not-found; internal `error while mounting volume '…': …`.
    */
   open(name: string, user: string): Promise<string> {
-    return this.#lock.run(name, async () => {
-      const { mountpoint, options } = this.get(name);
-      const { type, device, o = '' } = options ?? {};
-      if (type === undefined || device === undefined) return mountpoint;
-      let users = this.#users.get(name);
-      if (!users) {
-        try {
-          await this.#mounters.run('mount-volume', { device, target: mountpoint, type, options: o });
-        } catch (error) {
-          throw internal(`error while mounting volume '${mountpoint}': ${messageOf(error)}`, { cause: error });
-        }
-        this.#users.set(name, (users = new Set()));
-      }
-      users.add(user);
-      return mountpoint;
+    return this.#lock.run(name, () => {
+      const record = this.get(name);
+      return record.driver === LOCAL_DRIVER ? this.#local.open(record, user) : this.#others.open(record, user);
     });
   }
 
-  /** Ends the use; unmounts with the last one. Idempotent. */
+  /** As `open`, for a container that has had it open since before the daemon started. */
+  async adopt(name: string, user: string): Promise<void> {
+    await this.#lock.run<unknown>(name, () => {
+      const record = this.get(name);
+      return record.driver === LOCAL_DRIVER ? this.#local.open(record, user) : this.#others.adopt(record, user);
+    });
+  }
+
+  /** Ends the use. Idempotent. @throws EngineError what another driver says; it is asked again at its next use. */
   closeUse(name: string, user: string): Promise<void> {
     return this.#lock.run(name, async () => {
-      const users = this.#users.get(name);
-      if (users?.delete(user) && users.size === 0) await this.#unmount(name);
+      const record = this.#records.find(name);
+      if (record) await (record.driver === LOCAL_DRIVER ? this.#local : this.#others).closeUse(record, user);
     });
   }
 
-  /** Whether some volume is mounted. */
-  get hasMounts(): boolean {
-    return this.#users.size > 0;
+  /** Whether there may be uses of an earlier daemon that nobody has taken over. */
+  get hasIdle(): boolean {
+    return this.#local.idle.length + this.#others.idle.length > 0;
   }
 
-  /** Unmounts what an earlier daemon left and nobody has taken over. */
+  /** Ends the uses of an earlier daemon that nobody has taken over. @throws the first failure when all were tried. */
   async unmountIdle(): Promise<void> {
-    for (const name of this.#users.keys()) {
-      await this.#lock.run(name, async () => {
-        if (this.#users.get(name)?.size === 0) await this.#unmount(name);
-      });
-    }
+    const results = await Promise.allSettled([
+      ...this.#local.idle.map((name) => this.#lock.run(name, () => this.#local.unmountIdle(name))),
+      ...this.#others.idle.map((name) => this.#lock.run(name, () => this.#others.unmountIdle(this.get(name)))),
+    ]);
+    for (const result of results) if (result.status === 'rejected') throw result.reason;
   }
 
   /** Ends the threads. Mounts stay for the containers that stay. */
   close(): Promise<void> {
-    return this.#mounters.close();
+    return this.#local.close();
   }
 
   /**
@@ -204,73 +204,61 @@ export class LocalVolumes {
 
   /**
    * Deletes a volume with its files; what is mounted there stays where it came from. Whether a container uses it is for
-   * the caller to know. @throws EngineError not-found; conflict when a container that will use it is being made.
+   * the caller to know. `force`: it is forgotten even when its driver fails to remove it.
+   * Returns the driver that it was of.
+   * @throws EngineError not-found; conflict when a container that will use it is being made; what another driver says.
    */
-  async remove(name: string): Promise<void> {
-    await this.#lock.run(name, async () => {
-      this.get(name);
+  remove(name: string, force = false): Promise<string> {
+    return this.#lock.run(name, async () => {
+      const record = this.#records.find(name);
       if (this.#pins.has(name)) throw conflict(`remove ${name}: volume is in use`, { code: 'VOLUME_IN_USE' });
-      // What is mounted there, whoever did it, is not the volume's to delete.
-      const home = join(await realpath(this.#root), name);
-      for (const point of (await mountPointsBelow(home)).toReversed()) await detachMount(point);
-      this.#users.delete(name);
-      const trash = join(this.#root, REMOVED + randomName());
-      try {
-        await rename(join(this.#root, name), trash);
-        this.#volumes.delete(name);
-        await syncDirectory(this.#root);
-        await this.#workers.run('remove-trees', { paths: [trash] });
-      } catch (error) {
-        throw storageError(error, `removing volume ${name}`);
+      if (!record) return this.#removeForeign(name);
+      if (record.driver === LOCAL_DRIVER) await this.#local.clear(name);
+      else {
+        await this.#others.remove(record).catch((error: unknown) => (force && !isEngineError(error, 'conflict') ? undefined : said('remove', name, error)));
+        this.#others.forget(name);
       }
+      await this.#records.remove(name);
+      return record.driver;
     });
   }
 
-  /** Bytes on the disk of a volume with its record. @throws EngineError not-found. */
+  async #removeForeign(name: string): Promise<string> {
+    const offer = NAME.test(name) ? await this.#others.search(name) : undefined;
+    if (!offer) throw missing(name);
+    await offer.plugin.remove(name).catch((error: unknown) => said('remove', name, error));
+    return offer.plugin.name;
+  }
+
+  /** Bytes on the disk of a volume of the local driver with its record. @throws EngineError not-found. */
   async size(name: string): Promise<number> {
     this.get(name);
-    return this.#workers.run('block-size', { paths: [join(this.#root, name)] });
+    return this.#workers.run('block-size', { paths: [this.#records.home(name)] });
   }
 
-  async #unmount(name: string): Promise<void> {
-    await detachMount(join(this.#root, name, '_data'));
-    this.#users.delete(name);
+  #shown(record: VolumeRecord): Volume {
+    return { ...record, mountpoint: record.driver === LOCAL_DRIVER ? this.#records.files(record.name) : this.#others.mountpoint(record.name) };
   }
+}
 
-  async #create(record: VolumeRecord): Promise<Volume> {
-    const staging = join(this.#root, UNFINISHED + randomName());
-    const home = join(this.#root, record.name);
-    try {
-      await mkdir(join(staging, '_data'), { recursive: true, mode: 0o701 });
-      await chmod(join(staging, '_data'), 0o755);
-      await writeRecord(join(staging, 'volume.json'), record);
-      await rename(staging, home);
-      await syncDirectory(this.#root);
-    } catch (error) {
-      await this.#workers.run('remove-trees', { paths: [staging] });
-      const { code } = error as NodeJS.ErrnoException;
-      if (code === 'ENOTEMPTY' || code === 'EEXIST') throw conflict(`volume ${record.name} is damaged: its directory is there without its record`, { cause: error });
-      throw storageError(error, `creating volume ${record.name}`);
-    }
-    return this.#keep(record);
-  }
+/** A volume that its driver has from elsewhere. */
+function foreign(name: string, driver: string, scope: 'local' | 'global' = 'local'): VolumeRecord {
+  return { name, driver, createdAt: '', labels: null, options: null, isAnonymous: false, ...(scope === 'global' ? { scope } : {}) };
+}
 
-  #keep(record: VolumeRecord): Volume {
-    const volume: Volume = { ...record, mountpoint: join(this.#root, record.name, '_data') };
-    this.#volumes.set(record.name, volume);
-    return volume;
-  }
+function withAnswer(record: VolumeRecord, { mountpoint, createdAt, status }: PluginVolume): Volume {
+  return { ...record, mountpoint, createdAt: createdAt || record.createdAt, ...(status === undefined ? {} : { status }) };
+}
 
-  async #loadVolume(name: string): Promise<boolean> {
-    try {
-      const record = (await readRecord(join(this.#root, name, 'volume.json'))) as VolumeRecord | undefined;
-      if (record?.name === name) this.#keep(record);
-      return record?.name === name;
-    } catch (error) {
-      if (isEngineError(error, 'data-loss')) return false;
-      throw error;
-    }
-  }
+function missing(name: string): EngineError {
+  return notFound(`get ${name}: no such volume`, { code: 'VOLUME_NOT_FOUND' });
+}
+
+/** Throws what a driver has said, with what was asked of it. */
+function said(action: string, name: string, error: unknown): never {
+  const text = `${action} ${name}: ${messageOf(error)}`;
+  if (error instanceof EngineError && (error.kind === 'not-found' || error.kind === 'conflict')) throw new EngineError(error.kind, text, { code: error.code ?? 'VOLUME_DRIVER', cause: error });
+  throw internal(text, { code: 'VOLUME_DRIVER', cause: error });
 }
 
 function checkName(name: string): void {

@@ -118,27 +118,25 @@ export class ContainerArchives {
     const { layers } = this.deps;
     const rootfs = await layers.mount(record.id);
     let proc: FileHandle | undefined;
-    const volumes: string[] = [];
+    const volumes = new Map<string, string>();
     const user = `copy ${randomUUID()}`;
     const close = async (): Promise<void> => {
       await proc?.close();
-      for (const name of volumes) await this.deps.volumes.closeUse(name, user);
+      // A volume whose driver fails must not keep the others, nor the copy that was made.
+      for (const name of volumes.keys()) await this.deps.volumes.closeUse(name, user).catch((error: unknown) => this.deps.log.error({ err: error, volume: name }, 'volume stays in use after a copy'));
       await layers.unmount(record.id);
     };
     try {
       proc = await this.#openProcess(record);
       const { ReadonlyRootfs: isRootReadOnly, Tmpfs = {} } = record.hostConfig;
       const own = await this.#ownFiles(record);
-      if (!proc) {
-        for (const { Type, Name } of record.mounts) {
-          if (Type !== 'volume' || Name === undefined) continue;
-          await this.deps.volumes.open(Name, user);
-          volumes.push(Name);
-        }
+      for (const { Type, Name } of record.mounts) {
+        if (Type === 'volume' && Name !== undefined && !volumes.has(Name)) volumes.set(Name, await this.deps.volumes.open(Name, user));
       }
       const asked = record.mounts
         .filter(({ Type }) => Type !== 'tmpfs')
-        .map(({ Source: source, Destination: destination, RW }) => {
+        .map(({ Name, Source, Destination: destination, RW }) => {
+          const source = (Name === undefined ? undefined : volumes.get(Name)) ?? Source;
           const subpath = record.hostConfig.Mounts?.find(({ Target }) => Target === destination)?.VolumeOptions?.Subpath;
           return { source, destination, readOnly: !RW, ...(subpath ? { subpath } : {}) };
         });

@@ -80,7 +80,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       await io.started();
       await saved;
       await tasks.start(id);
-      const running = withState({ ...attached, logPath: io.logPath }, { status: 'running', pid, exitCode: 0 });
+      const running = withState({ ...attached, mounts: volumes.points, logPath: io.logPath }, { status: 'running', pid, exitCode: 0 });
       void records.save(running).catch((error: unknown) => deps.log.error({ err: error, container: id }, 'record not saved'));
       return running;
     } catch (error) {

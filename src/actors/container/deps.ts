@@ -53,17 +53,20 @@ export interface ContainerDeps {
 
 export interface VolumeService {
   /** Creates (or finds) a volume and returns its host directory. */
-  ensure(volume: { readonly name: string; readonly anonymous: boolean; readonly driver?: string; readonly options?: Readonly<Record<string, string>>; readonly labels?: Readonly<Record<string, string>>; readonly pinned?: boolean }): Promise<{ readonly options: Readonly<Record<string, string>> | null; readonly mountpoint: string; readonly created: boolean }>;
+  ensure(volume: { readonly name: string; readonly anonymous: boolean; readonly driver?: string; readonly options?: Readonly<Record<string, string>>; readonly labels?: Readonly<Record<string, string>>; readonly pinned?: boolean }): Promise<{ readonly driver: string; readonly options: Readonly<Record<string, string>> | null; readonly mountpoint: string; readonly created: boolean }>;
   /** Lets a volume that was pinned by `ensure` be removed again. */
   unpin(name: string): void;
   /** Makes its files be at the directory that is returned, mounting what its options say, until each user has closed. */
   open(name: string, user: string): Promise<string>;
+  /** As `open`, for a container that outlived a daemon. */
+  adopt(name: string, user: string): Promise<void>;
   closeUse(name: string, user: string): Promise<void>;
   /** Copies what the image has at `destination` into an empty volume, attributes kept; links stay inside `rootfs`. */
   populate(mountpoint: string, rootfs: string, destination: string): Promise<void>;
   /** True for a volume that got its name from the daemon. */
   isAnonymous(name: string): boolean;
-  remove(name: string): Promise<void>;
+  /** Returns the driver that it was of. */
+  remove(name: string): Promise<string>;
 }
 
 export type { ContainerLog };

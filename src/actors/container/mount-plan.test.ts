@@ -9,7 +9,7 @@ const plan = (host: Partial<HostConfig>, volumes: string[] = []) =>
 test('binds, named volumes and image volumes', () => {
   const [bind, volume, anonymous] = plan({ Binds: ['/host:/data:ro', 'cache:/cache/'] }, ['/var/lib/x', '/data']);
   assert.deepEqual(bind, { Type: 'bind', Source: '/host', Destination: '/data', Mode: 'ro', RW: false, Propagation: 'rprivate' });
-  assert.deepEqual(volume, { Type: 'volume', Name: 'cache', Source: '', Destination: '/cache', Driver: 'local', Mode: 'z', RW: true, Propagation: '' });
+  assert.deepEqual(volume, { Type: 'volume', Name: 'cache', Source: '', Destination: '/cache', Driver: '', Mode: 'z', RW: true, Propagation: '' });
   assert.match(anonymous?.Name ?? '', /^[0-9a-f]{64}$/);
   assert.equal(anonymous?.Destination, '/var/lib/x');
 });

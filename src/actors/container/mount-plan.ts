@@ -11,7 +11,8 @@ const VOLUME_NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]+$/;
 
 /**
  * The mounts of a container, one per destination: binds win over mounts of others' volumes, which win over volumes of
- * the image. Volumes have no source yet; anonymous ones get their name here.
+ * the image. Volumes have no source yet, and no driver but the one that
+ * was asked for; anonymous ones get their name here.
  */
 export function planMounts(config: ContainerConfig, host: HostConfig, inherited: readonly MountPoint[]): MountPoint[] {
   const plan = new Map<string, MountPoint>();
@@ -90,7 +91,7 @@ function fromMount(request: MountRequest): MountPoint {
 }
 
 function volumePoint(name: string, destination: string, mode: string, writable: boolean, driver: string): MountPoint {
-  return { Type: 'volume', Name: name, Source: '', Destination: destination, Driver: driver || 'local', Mode: mode, RW: writable, Propagation: '' };
+  return { Type: 'volume', Name: name, Source: '', Destination: destination, Driver: driver, Mode: mode, RW: writable, Propagation: '' };
 }
 
 /** @param refused how a refusal begins. */

@@ -29,7 +29,8 @@ interface CopyUp {
   readonly name: string;
   readonly mountpoint: string;
   readonly destination: string;
-  readonly hasOptions: boolean;
+  /** What is in it is not there before it is mounted. */
+  readonly needsMount: boolean;
 }
 
 /** Returns the record with every source filled in. Throws invalid for a bind source that must exist and does not. */
@@ -50,13 +51,13 @@ export async function realizeMounts(deps: ContainerDeps, record: ContainerRecord
       name,
       anonymous,
       pinned: true,
-      driver: point.Driver ?? 'local',
+      driver: point.Driver ?? '',
       ...(request?.DriverConfig?.Options ? { options: request.DriverConfig.Options } : {}),
       ...(request?.Labels ? { labels: request.Labels } : {}),
     });
     pins.add(name);
     if (volume.created) {
-      deps.emit('volume', 'create', name, { driver: 'local' });
+      deps.emit('volume', 'create', name, { driver: volume.driver });
       if (anonymous) {
         undo.add('anonymous volume', async () => {
           deps.volumes.unpin(name);
@@ -67,9 +68,9 @@ export async function realizeMounts(deps: ContainerDeps, record: ContainerRecord
     // One that came from another container is that one's to fill.
     const isOwn = point.Source === '';
     if (isOwn && !request?.NoCopy && !request?.Subpath && !point.Mode.split(',').includes('nocopy')) {
-      copies.push({ name, mountpoint: volume.mountpoint, destination: point.Destination, hasOptions: volume.options !== null });
+      copies.push({ name, mountpoint: volume.mountpoint, destination: point.Destination, needsMount: volume.options !== null || volume.driver !== 'local' });
     }
-    mounts.push({ ...point, Source: volume.mountpoint });
+    mounts.push({ ...point, Driver: volume.driver, Source: volume.mountpoint });
   }
   await copyUp(deps, record, copies);
   return { ...record, mounts };
@@ -77,23 +78,22 @@ export async function realizeMounts(deps: ContainerDeps, record: ContainerRecord
 
 async function copyUp(deps: ContainerDeps, record: ContainerRecord, copies: readonly CopyUp[]): Promise<void> {
   const wanted: CopyUp[] = [];
-  // What is in a volume with options is not there before it is mounted.
-  for (const copy of copies) if (copy.hasOptions || (await readdir(copy.mountpoint)).length === 0) wanted.push(copy);
+  for (const copy of copies) if (copy.needsMount || (await readdir(copy.mountpoint)).length === 0) wanted.push(copy);
   if (wanted.length === 0) return;
   const rootfs = await deps.layers.mount(record.id);
   try {
-    for (const { name, mountpoint, destination, hasOptions } of wanted) {
-      if (!hasOptions) await deps.volumes.populate(mountpoint, rootfs, destination);
-      else if (hasPath(rootfs, destination)) await populateMounted(deps, { name, mountpoint, destination }, rootfs, record.id);
+    for (const { name, mountpoint, destination, needsMount } of wanted) {
+      if (!needsMount) await deps.volumes.populate(mountpoint, rootfs, destination);
+      else if (hasPath(rootfs, destination)) await populateMounted(deps, { name, destination }, rootfs, record.id);
     }
   } finally {
     await deps.layers.unmount(record.id);
   }
 }
 
-async function populateMounted(deps: ContainerDeps, { name, mountpoint, destination }: Omit<CopyUp, 'hasOptions'>, rootfs: string, id: string): Promise<void> {
+async function populateMounted(deps: ContainerDeps, { name, destination }: Pick<CopyUp, 'name' | 'destination'>, rootfs: string, id: string): Promise<void> {
   const user = `copy-up ${id}`;
-  await deps.volumes.open(name, user);
+  const mountpoint = await deps.volumes.open(name, user);
   try {
     await deps.volumes.populate(mountpoint, rootfs, destination);
   } finally {
@@ -134,8 +134,7 @@ export async function removeAnonymousVolumes(deps: ContainerDeps, record: Contai
     if (Type !== 'volume' || Name === undefined || !deps.volumes.isAnonymous(Name)) continue;
     if (deps.volumeUsers(Name).some((id) => id !== record.id)) continue;
     try {
-      await deps.volumes.remove(Name);
-      deps.emit('volume', 'destroy', Name, { driver: 'local' });
+      deps.emit('volume', 'destroy', Name, { driver: await deps.volumes.remove(Name) });
     } catch (error) {
       deps.log.debug({ err: error, volume: Name }, 'anonymous volume kept');
     }

@@ -16,22 +16,28 @@ export class VolumeUse {
   /** Has a mount for each subpath until the runtime has made its own of it. */
   readonly #placesDir: string;
   #places = 0;
+  /** The container's mounts with the sources that its volumes have while they are open. */
+  points: readonly MountPoint[];
 
   constructor(deps: Pick<ContainerDeps, 'volumes' | 'emit' | 'placesRoot'>, record: ContainerRecord) {
     this.#deps = deps;
     this.#record = record;
+    this.points = record.mounts;
     this.#placesDir = join(deps.placesRoot, record.id);
   }
 
   /** Opens all volumes; returns the container's mounts as the runtime takes them. Throws invalid for a subpath that is not there. */
   async open(): Promise<MountPoint[]> {
     const mounts: MountPoint[] = [];
+    const points: MountPoint[] = [];
     for (const point of this.#record.mounts) {
       if (point.Type !== 'volume' || point.Name === undefined) {
         mounts.push(point);
+        points.push(point);
         continue;
       }
       const mountpoint = await this.#deps.volumes.open(point.Name, this.#record.id);
+      points.push({ ...point, Source: mountpoint });
       this.#deps.emit('volume', 'mount', point.Name, {
         container: this.#record.id,
         destination: point.Destination,
@@ -41,12 +47,13 @@ export class VolumeUse {
       });
       mounts.push({ ...point, Source: await this.#place(mountpoint, point) });
     }
+    this.points = points;
     return mounts;
   }
 
   /** For a container that runs already. */
   async adopt(): Promise<void> {
-    for (const name of this.#names()) await this.#deps.volumes.open(name, this.#record.id);
+    for (const name of this.#names()) await this.#deps.volumes.adopt(name, this.#record.id);
   }
 
   /** Ends the use of all volumes, also of those that a start failed with. */
@@ -55,7 +62,8 @@ export class VolumeUse {
     for (const point of this.#record.mounts) {
       if (point.Type === 'volume' && point.Name !== undefined) this.#deps.emit('volume', 'unmount', point.Name, { container: this.#record.id, driver: point.Driver ?? 'local' });
     }
-    for (const name of this.#names()) await this.#deps.volumes.closeUse(name, this.#record.id);
+    const results = await Promise.allSettled([...this.#names()].map((name) => this.#deps.volumes.closeUse(name, this.#record.id)));
+    for (const result of results) if (result.status === 'rejected') throw result.reason;
   }
 
   /** Once the runtime has made the mounts, or has failed. Idempotent. */

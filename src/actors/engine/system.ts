@@ -59,6 +59,8 @@ export interface SystemDeps {
   readonly components: () => Promise<readonly ComponentVersion[]>;
   readonly warnings: () => readonly string[];
   readonly listeners: () => number;
+  /** Plugins of other processes that have answered, by what they are for. */
+  readonly plugins: { volume(): readonly string[] };
 }
 
 export class SystemService {
@@ -131,7 +133,7 @@ export class SystemService {
       Images: images.list().length,
       Driver: layers.driver,
       DriverStatus: layers.driverStatus,
-      Plugins: { Volume: ['local'], Network: ['bridge', 'host', 'ipvlan', 'macvlan', 'null'], Authorization: settings.authorizationPlugins.length > 0 ? settings.authorizationPlugins : null, Log: LOG_DRIVERS },
+      Plugins: { Volume: ['local', ...this.deps.plugins.volume()], Network: ['bridge', 'host', 'ipvlan', 'macvlan', 'null'], Authorization: settings.authorizationPlugins.length > 0 ? settings.authorizationPlugins : null, Log: LOG_DRIVERS },
       MemoryLimit: settings.limits.memoryLimit,
       SwapLimit: settings.limits.swapLimit,
       CpuCfsPeriod: settings.limits.cpuQuota,

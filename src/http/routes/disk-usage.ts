@@ -88,7 +88,7 @@ function volumesJson({ volumes, containers }: DiskUsageRouteDeps, usage: DiskUsa
   for (const { mounts } of containers.list()) {
     for (const name of new Set(mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name !== undefined ? [Name] : [])))) users.set(name, (users.get(name) ?? 0) + 1);
   }
-  return volumes.list().map((volume) => ({ ...volumeView(volume), UsageData: { Size: usage.volumes.get(volume.name) ?? 0, RefCount: users.get(volume.name) ?? 0 } }));
+  return volumes.list().map((volume) => ({ ...volumeView(volume), UsageData: { Size: volume.driver === 'local' ? (usage.volumes.get(volume.name) ?? 0) : -1, RefCount: users.get(volume.name) ?? 0 } }));
 }
 
 /** Ours: the whole data root, by kinds of owners. */

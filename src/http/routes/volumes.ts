@@ -1,4 +1,4 @@
-/** Volumes of the local driver. */
+/** Volumes, of whatever driver. */
 import { conflict, isEngineError } from '../../errors/engine-error.js';
 import type { ContainerRecord } from '../../actors/container/container.record.js';
 import { dictionary, nullable, object, optional, anything, string } from '../api/decode.js';
@@ -14,58 +14,57 @@ export interface VolumeInfo {
   readonly labels: Readonly<Record<string, string>> | null;
   readonly options: Readonly<Record<string, string>> | null;
   readonly isAnonymous: boolean;
+  readonly scope?: 'global';
+  readonly status?: Readonly<Record<string, unknown>>;
 }
 
 export interface VolumeRouteDeps {
   readonly volumes: {
     list(): readonly VolumeInfo[];
-    get(name: string): VolumeInfo;
+    listAll(): Promise<{ readonly volumes: readonly VolumeInfo[]; readonly warnings: readonly string[] }>;
+    inspect(name: string): Promise<VolumeInfo>;
     ensure(request: { readonly name: string; readonly driver: string; readonly options: Record<string, string>; readonly labels?: Record<string, string> }): Promise<VolumeInfo & { readonly created: boolean }>;
-    remove(name: string): Promise<void>;
+    /** Says whose it was. */
+    remove(name: string, force?: boolean): Promise<string>;
     size(name: string): Promise<number>;
   };
   readonly containers: { list(): readonly ContainerRecord[] };
   readonly emit: (action: string, name: string, attributes: Readonly<Record<string, string>>) => void;
 }
 
-const body = object({ Name: string(), Driver: string('local'), DriverOpts: dictionary(string()), Labels: nullable(dictionary(string())), ClusterVolumeSpec: optional(anything()) });
+const body = object({ Name: string(), Driver: string(), DriverOpts: dictionary(string()), Labels: nullable(dictionary(string())), ClusterVolumeSpec: optional(anything()) });
 
 export function volumeRoutes({ volumes, containers, emit }: VolumeRouteDeps): Route[] {
   const users = (name: string): string[] => containers.list().flatMap(({ id, mounts }) => (mounts.some(({ Type, Name }) => Type === 'volume' && Name === name) ? [id] : []));
-  const remove = async (volume: VolumeInfo): Promise<void> => {
-    await volumes.remove(volume.name);
-    emit('destroy', volume.name, { driver: volume.driver });
-  };
   let isPruning = false;
 
   return [
-    route('GET', '/volumes', (x) => {
+    route('GET', '/volumes', async (x) => {
       const filters = parseFilters(x.query.text('filters')).allow(['dangling', 'name', 'driver', 'label']);
       const dangling = filters.flag('dangling');
-      const selected = volumes
-        .list()
-        .filter((volume) => matches(filters, volume) && filters.matchesPattern('name', volume.name) && (dangling === undefined || dangling === (users(volume.name).length === 0)));
-      x.sendJson(200, { Volumes: selected.map(volumeView), Warnings: null });
+      const all = await volumes.listAll();
+      const selected = all.volumes.filter((volume) => matches(filters, volume) && filters.matchesPattern('name', volume.name) && (dangling === undefined || dangling === (users(volume.name).length === 0)));
+      x.sendJson(200, { Volumes: selected.map(volumeView), Warnings: all.warnings.length > 0 ? all.warnings : null });
     }),
 
     route('POST', '/volumes/create', async (x) => {
       const { Name, Driver, DriverOpts, Labels } = body.decode((await x.optionalJson<unknown>()) ?? {}, '');
-      const { created, ...volume } = await volumes.ensure({ name: Name, driver: Driver || 'local', options: DriverOpts, ...(Labels ? { labels: Labels } : {}) });
+      const { created, ...volume } = await volumes.ensure({ name: Name, driver: Driver, options: DriverOpts, ...(Labels ? { labels: Labels } : {}) });
       if (created) emit('create', volume.name, { driver: volume.driver });
       x.sendJson(201, volumeView(volume));
     }),
 
-    route('GET', '/volumes/{name}', (x) => x.sendJson(200, volumeView(volumes.get(x.param('name'))))),
+    route('GET', '/volumes/{name}', async (x) => x.sendJson(200, volumeView(await volumes.inspect(x.param('name'))))),
 
     route('DELETE', '/volumes/{name}', async (x) => {
       const name = x.param('name');
+      const force = x.query.flag('force');
+      const inUse = users(name);
+      if (inUse.length > 0) throw conflict(`remove ${name}: volume is in use - [${inUse.join(', ')}]`, { code: 'VOLUME_IN_USE' });
       try {
-        const volume = volumes.get(name);
-        const inUse = users(name);
-        if (inUse.length > 0) throw conflict(`remove ${name}: volume is in use - [${inUse.join(', ')}]`, { code: 'VOLUME_IN_USE' });
-        await remove(volume);
+        emit('destroy', name, { driver: await volumes.remove(name, force) });
       } catch (error) {
-        if (!x.query.flag('force') || !isEngineError(error, 'not-found')) throw error;
+        if (!force || !isEngineError(error, 'not-found')) throw error;
       }
       x.sendEmpty(204);
     }),
@@ -80,9 +79,9 @@ export function volumeRoutes({ volumes, containers, emit }: VolumeRouteDeps): Ro
         const deleted: string[] = [];
         let reclaimed = 0;
         for (const volume of volumes.list()) {
-          if ((!named && !volume.isAnonymous) || volume.options !== null || users(volume.name).length > 0 || !matches(filters, volume)) continue;
+          if (volume.driver !== 'local' || (!named && !volume.isAnonymous) || volume.options !== null || users(volume.name).length > 0 || !matches(filters, volume)) continue;
           const size = await volumes.size(volume.name);
-          await remove(volume);
+          emit('destroy', volume.name, { driver: await volumes.remove(volume.name) });
           deleted.push(volume.name);
           reclaimed += size;
         }
@@ -99,6 +98,15 @@ function matches(filters: Filters, { driver, labels }: VolumeInfo): boolean {
 }
 
 /** A volume as the API shows it. */
-export function volumeView({ createdAt, driver, labels, mountpoint, name, options }: VolumeInfo): Readonly<Record<string, unknown>> {
-  return { CreatedAt: createdAt, Driver: driver, Labels: labels, Mountpoint: mountpoint, Name: name, Options: options, Scope: 'local' };
+export function volumeView({ createdAt, driver, labels, mountpoint, name, options, scope, status }: VolumeInfo): Readonly<Record<string, unknown>> {
+  return {
+    ...(createdAt === '' ? {} : { CreatedAt: createdAt }),
+    Driver: driver,
+    Labels: labels,
+    Mountpoint: mountpoint,
+    Name: name,
+    Options: options,
+    Scope: scope ?? 'local',
+    ...(status === undefined ? {} : { Status: status }),
+  };
 }

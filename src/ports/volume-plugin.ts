@@ -1,0 +1,36 @@
+/** Contract of volume drivers that are processes of their own. */
+
+/** A volume as its driver tells about it. */
+export interface PluginVolume {
+  readonly name: string;
+  /** Host directory; '' where the driver says none while it is not mounted. */
+  readonly mountpoint: string;
+  /** As the driver writes it; '' for unknown. */
+  readonly createdAt: string;
+  readonly status: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** Code of the error that a plugin's own refusal becomes: it has not done what it was asked for. */
+export const PLUGIN_REFUSED = 'PLUGIN_REFUSED';
+
+/** Every call throws EngineError unavailable, deadline or internal when the driver fails it. */
+export interface VolumePlugin {
+  readonly name: string;
+  scope(): Promise<'local' | 'global'>;
+  create(volume: string, options: Readonly<Record<string, string>>): Promise<void>;
+  remove(volume: string): Promise<void>;
+  get(volume: string): Promise<PluginVolume>;
+  list(): Promise<PluginVolume[]>;
+  /** `use` tells the uses of one volume apart; each is mounted and unmounted once. Returns the host directory. */
+  mount(volume: string, use: string): Promise<string>;
+  unmount(volume: string, use: string): Promise<void>;
+}
+
+export interface VolumePlugins {
+  /** Finds and greets a driver. @throws EngineError not-found when there is none, others when it does not answer. */
+  find(name: string): Promise<VolumePlugin>;
+  /** All drivers that are there and answer. */
+  installed(): Promise<VolumePlugin[]>;
+  /** Names of those that have answered so far. */
+  readonly known: readonly string[];
+}

@@ -1,0 +1,77 @@
+/** Volumes of the local driver: their files, and the mounts of those that stand for one. */
+import { realpath } from 'node:fs/promises';
+import { join } from 'node:path';
+import { internal, messageOf } from '../errors/engine-error.js';
+import { detachMount, mountPointsBelow } from '../sys/mount.js';
+import { createWorkerPool } from '../workers/pool.js';
+import { LOCAL_DRIVER, type VolumeRecord, type VolumeRecords } from './volume-records.js';
+
+const MOUNTERS = 2;
+
+export class LocalVolumes {
+  /** Of volumes with options: who has them mounted. */
+  readonly #users = new Map<string, Set<string>>();
+  /** For mounts alone, which may wait for a server. */
+  readonly #mounters = createWorkerPool({ maxThreads: MOUNTERS, tasksPerThread: 1 });
+
+  constructor(private readonly records: VolumeRecords) {}
+
+  /** Finds the mounts that an earlier daemon left, whose containers may still run. */
+  async load(): Promise<void> {
+    // The mount table names real paths.
+    const root = await realpath(this.records.root);
+    for (const point of await mountPointsBelow(root)) {
+      const name = point.slice(root.length + 1).split('/')[0] ?? '';
+      if (this.records.find(name)?.driver === LOCAL_DRIVER) this.#users.set(name, new Set());
+    }
+  }
+
+  /** @throws EngineError internal `error while mounting volume '…': …`. */
+  async open({ name, options }: VolumeRecord, user: string): Promise<string> {
+    const mountpoint = this.records.files(name);
+    const { type, device, o = '' } = options ?? {};
+    if (type === undefined || device === undefined) return mountpoint;
+    let users = this.#users.get(name);
+    if (!users) {
+      try {
+        await this.#mounters.run('mount-volume', { device, target: mountpoint, type, options: o });
+      } catch (error) {
+        throw internal(`error while mounting volume '${mountpoint}': ${messageOf(error)}`, { cause: error });
+      }
+      this.#users.set(name, (users = new Set()));
+    }
+    users.add(user);
+    return mountpoint;
+  }
+
+  async closeUse({ name }: VolumeRecord, user: string): Promise<void> {
+    const users = this.#users.get(name);
+    if (users?.delete(user) && users.size === 0) await this.#unmount(name);
+  }
+
+  /** Volumes that are mounted but, as far as is known, for nobody. */
+  get idle(): string[] {
+    return [...this.#users].flatMap(([name, users]) => (users.size === 0 ? [name] : []));
+  }
+
+  async unmountIdle(name: string): Promise<void> {
+    if (this.#users.get(name)?.size === 0) await this.#unmount(name);
+  }
+
+  /** What is mounted there, whoever did it, is not the volume's to delete. */
+  async clear(name: string): Promise<void> {
+    const home = join(await realpath(this.records.root), name);
+    for (const point of (await mountPointsBelow(home)).toReversed()) await detachMount(point);
+    this.#users.delete(name);
+  }
+
+  /** Ends the threads. Mounts stay for the containers that stay. */
+  close(): Promise<void> {
+    return this.#mounters.close();
+  }
+
+  async #unmount(name: string): Promise<void> {
+    await detachMount(this.records.files(name));
+    this.#users.delete(name);
+  }
+}

@@ -1,0 +1,114 @@
+/**
+ * What is known about volumes: `<root>/<name>/volume.json`, beside `_data` for the files of one of the local driver. A
+ * volume appears and disappears by a rename, so a crash leaves it whole or not at all.
+ */
+import { chmod, mkdir, readdir, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import { conflict, isEngineError } from '../errors/engine-error.js';
+import type { WorkerPool } from '../workers/pool.js';
+import { randomName } from './overlay2/layout.js';
+import { readRecord, syncDirectory, writeRecord } from './record-store.js';
+import { storageError } from './storage-error.js';
+
+export interface VolumeRecord {
+  readonly name: string;
+  readonly driver: string;
+  /** RFC 3339, seconds. */
+  readonly createdAt: string;
+  readonly labels: Readonly<Record<string, string>> | null;
+  readonly options: Readonly<Record<string, string>> | null;
+  /** Its name was made by the daemon. */
+  readonly isAnonymous: boolean;
+  /** Absent where the driver is this host's alone. */
+  readonly scope?: 'global';
+}
+
+export const LOCAL_DRIVER = 'local';
+/** Names of volumes never begin with a dot. */
+const UNFINISHED = '.new-';
+const REMOVED = '.removed-';
+
+export class VolumeRecords {
+  readonly #records = new Map<string, VolumeRecord>();
+
+  constructor(
+    readonly root: string,
+    private readonly workers: WorkerPool,
+  ) {}
+
+  /** Reads all. What a crash left is deleted; a damaged volume keeps its files and is reported. */
+  async load(): Promise<{ readonly removed: readonly string[]; readonly damaged: readonly string[] }> {
+    await mkdir(this.root, { recursive: true, mode: 0o701 });
+    const removed: string[] = [];
+    const damaged: string[] = [];
+    for (const entry of await readdir(this.root, { withFileTypes: true })) {
+      if (entry.name.startsWith(UNFINISHED) || entry.name.startsWith(REMOVED)) removed.push(entry.name);
+      else if (entry.isDirectory() && !(await this.#load(entry.name))) damaged.push(entry.name);
+    }
+    if (removed.length > 0) await this.workers.run('remove-trees', { paths: removed.map((name) => this.home(name)) });
+    return { removed, damaged };
+  }
+
+  list(): VolumeRecord[] {
+    return [...this.#records.values()];
+  }
+
+  find(name: string): VolumeRecord | undefined {
+    return this.#records.get(name);
+  }
+
+  /** Directory of a volume. */
+  home(name: string): string {
+    return join(this.root, name);
+  }
+
+  /** Where the local driver has the files of a volume. */
+  files(name: string): string {
+    return join(this.root, name, '_data');
+  }
+
+  /** Durable when the promise resolves. @throws EngineError conflict for a name whose directory is there without a record. */
+  async add(record: VolumeRecord): Promise<void> {
+    const staging = join(this.root, UNFINISHED + randomName());
+    try {
+      await mkdir(staging, { mode: 0o701 });
+      if (record.driver === LOCAL_DRIVER) {
+        await mkdir(join(staging, '_data'));
+        await chmod(join(staging, '_data'), 0o755);
+      }
+      await writeRecord(join(staging, 'volume.json'), record);
+      await rename(staging, this.home(record.name));
+      await syncDirectory(this.root);
+    } catch (error) {
+      await this.workers.run('remove-trees', { paths: [staging] });
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === 'ENOTEMPTY' || code === 'EEXIST') throw conflict(`volume ${record.name} is damaged: its directory is there without its record`, { cause: error });
+      throw storageError(error, `creating volume ${record.name}`);
+    }
+    this.#records.set(record.name, record);
+  }
+
+  /** Deletes a volume with all that is in its directory. */
+  async remove(name: string): Promise<void> {
+    const trash = join(this.root, REMOVED + randomName());
+    try {
+      await rename(this.home(name), trash);
+      this.#records.delete(name);
+      await syncDirectory(this.root);
+      await this.workers.run('remove-trees', { paths: [trash] });
+    } catch (error) {
+      throw storageError(error, `removing volume ${name}`);
+    }
+  }
+
+  async #load(name: string): Promise<boolean> {
+    try {
+      const record = (await readRecord(join(this.home(name), 'volume.json'))) as VolumeRecord | undefined;
+      if (record?.name === name) this.#records.set(name, record);
+      return record?.name === name;
+    } catch (error) {
+      if (isEngineError(error, 'data-loss')) return false;
+      throw error;
+    }
+  }
+}
