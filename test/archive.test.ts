@@ -11,10 +11,9 @@ import { Cleanup } from './support/cleanup.js';
 import { docker, dockerOk, type CliResult } from './support/cli.js';
 import { describeTree } from './support/describe-tree.js';
 import type { Engine } from './support/engine.js';
-import { startEngineUnderTest } from './support/engined.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { call, open, type Reply } from './support/http.js';
 import { everyFileType, tarOf, type LayerEntry } from './support/image-builder.js';
-import { startSeededRegistry } from './support/busybox-image.js';
 import { waitFor } from './support/wait.js';
 
 const onDockerd = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
@@ -25,12 +24,7 @@ let image: string;
 
 before(async () => {
   cleanup.add(async () => rmSync(temp, { recursive: true, force: true }));
-  const registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
-  image = registry.reference;
-  await ok('pull', '-q', image);
+  ({ engine, image } = await startEngineWithImage(cleanup));
 });
 after(() => cleanup.run());
 

@@ -1,13 +1,12 @@
 /** Attaching over a websocket, as dashboards do. Passes against the original too, but for what it lacks. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { dockerOk } from './support/cli.js';
 import type { Engine } from './support/engine.js';
-import { startEngineUnderTest } from './support/engined.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { call, callJson, RawConnection } from './support/http.js';
-import { pullOk } from './support/pulls.js';
 import { waitFor } from './support/wait.js';
 import { WebSocketClient } from './support/websocket-client.js';
 
@@ -16,11 +15,7 @@ let engine: Engine;
 let registry: SeededRegistry;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
-  await pullOk(engine, registry.reference);
+  ({ engine, registry } = await startEngineWithImage(cleanup));
 });
 after(() => cleanup.run());
 

@@ -5,13 +5,13 @@ import { chmod, chown, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { dockerOk } from './support/cli.js';
-import { Engine } from './support/engine.js';
+import type { Engine } from './support/engine.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { call, RawConnection } from './support/http.js';
-import { pullOk } from './support/pulls.js';
 import { waitFor } from './support/wait.js';
 
 interface Line {
@@ -36,11 +36,7 @@ let registry: SeededRegistry;
 let mark = 0;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await Engine.start(engined({ args: ['--log-format', 'json'], file: { features: { audit: true } } }));
-  cleanup.add(() => engine.close());
-  await pullOk(engine, registry.reference);
+  ({ engine, registry } = await startEngineWithImage(cleanup, engined({ args: ['--log-format', 'json'], file: { features: { audit: true } } })));
 });
 after(() => cleanup.run());
 

@@ -8,14 +8,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { AuthorizationPlugin, type Behaviour, type Question } from './support/authorization-plugin.js';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { Authority, type Certificate } from './support/certificates.js';
 import { Cleanup } from './support/cleanup.js';
 import { CliSession, docker, dockerOk } from './support/cli.js';
 import { Engine } from './support/engine.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { call, callJson, open, RawConnection } from './support/http.js';
-import { pullOk } from './support/pulls.js';
 import { waitFor } from './support/wait.js';
 
 const MIB = 1024 * 1024;
@@ -26,15 +26,11 @@ let plugin: AuthorizationPlugin;
 let second: AuthorizationPlugin;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await Engine.start(engined());
-  cleanup.add(() => engine.close());
+  ({ engine, registry } = await startEngineWithImage(cleanup, engined()));
   plugin = await AuthorizationPlugin.start(join(engine.dir, 'first.sock'));
   cleanup.add(() => plugin.stop());
   second = await AuthorizationPlugin.start(join(engine.dir, 'second.sock'));
   cleanup.add(() => second.stop());
-  await pullOk(engine, registry.reference);
   await use(plugin);
 });
 after(() => cleanup.run());

@@ -5,10 +5,11 @@ import { existsSync, mkdirSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { dockerOk } from './support/cli.js';
 import { Engine, type EngineKind } from './support/engine.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { call, callJson, RawConnection, type CallOptions } from './support/http.js';
 import { buildImage, buildLayer, generatedLayer, layerOfTar, pushImage, tarOf, type BuiltImage, type LayerEntry } from './support/image-builder.js';
@@ -23,12 +24,8 @@ let engine: Engine;
 let registry: SeededRegistry;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
   // The pauses between attempts grow by seconds: one attempt is enough to see a failure.
-  engine = await Engine.start(engined({ args: ['--max-download-attempts', '1'] }));
-  cleanup.add(() => engine.close());
-  await pullOk(engine, registry.reference);
+  ({ engine, registry } = await startEngineWithImage(cleanup, engined({ args: ['--max-download-attempts', '1'] })));
 });
 
 after(() => cleanup.run());

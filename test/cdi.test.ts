@@ -5,12 +5,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from './support/cleanup.js';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { docker, dockerOk } from './support/cli.js';
-import { Engine } from './support/engine.js';
+import type { Engine } from './support/engine.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { callJson } from './support/http.js';
-import { pullOk } from './support/pulls.js';
 
 const cleanup = new Cleanup();
 let dir: string;
@@ -50,11 +50,7 @@ devices:
 `,
   );
   await writeFile(join(dir, 'generated', 'broken.yaml'), 'kind: [\n');
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await Engine.start(engined({ file: { features: { cdi: true }, 'cdi-spec-dirs': [join(dir, 'static'), join(dir, 'generated')] } }));
-  cleanup.add(() => engine.close());
-  await pullOk(engine, registry.reference);
+  ({ engine, registry } = await startEngineWithImage(cleanup, engined({ file: { features: { cdi: true }, 'cdi-spec-dirs': [join(dir, 'static'), join(dir, 'generated')] } })));
 });
 after(() => cleanup.run());
 

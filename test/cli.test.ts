@@ -4,11 +4,11 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { CliSession, docker, dockerOk, type CliOptions, type CliResult } from './support/cli.js';
 import type { Engine } from './support/engine.js';
-import { startEngineUnderTest } from './support/engined.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { waitFor } from './support/wait.js';
 
 const CONTAINER_ID = /^[0-9a-f]{64}$/;
@@ -20,12 +20,7 @@ let registry: SeededRegistry;
 let image: string;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  image = registry.reference;
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
-  await ok('pull', image);
+  ({ engine, registry, image } = await startEngineWithImage(cleanup));
 });
 
 after(() => cleanup.run());

@@ -3,14 +3,15 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { after, afterEach, before, test } from 'node:test';
 import { Cleanup } from './support/cleanup.js';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { dockerOk } from './support/cli.js';
-import { Engine } from './support/engine.js';
+import type { Engine } from './support/engine.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { callJson, open } from './support/http.js';
 import { buildImage, buildLayer, busyboxEntries, generatedLayer } from './support/image-builder.js';
 import { startLyingRegistry } from './support/lying-registry.js';
-import { pull, pullOk } from './support/pulls.js';
+import { pull } from './support/pulls.js';
 import { waitFor } from './support/wait.js';
 
 const cleanup = new Cleanup();
@@ -22,11 +23,7 @@ interface Inspection {
 }
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await Engine.start(engined());
-  cleanup.add(() => engine.close());
-  await pullOk(engine, registry.reference);
+  ({ engine, registry } = await startEngineWithImage(cleanup, engined()));
 });
 
 after(() => cleanup.run());

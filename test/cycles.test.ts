@@ -8,12 +8,12 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
-import { Engine } from './support/engine.js';
+import type { Engine } from './support/engine.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { call, callJson, open, type Reply } from './support/http.js';
-import { pullOk } from './support/pulls.js';
 import { randomNumbers } from './support/random-numbers.js';
 import { waitFor } from './support/wait.js';
 
@@ -27,11 +27,7 @@ let engine: Engine;
 let registry: SeededRegistry;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await Engine.start(engined());
-  cleanup.add(() => engine.close());
-  await pullOk(engine, registry.reference);
+  ({ engine, registry } = await startEngineWithImage(cleanup, engined()));
 });
 
 after(() => cleanup.run());

@@ -5,11 +5,11 @@ import { mkdtemp, readdir, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
-import { startSeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { CliSession, docker, dockerOk } from './support/cli.js';
 import { Engine } from './support/engine.js';
-import { engined, startEngineUnderTest } from './support/engined.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
+import { engined } from './support/engined.js';
 import { call, callJson, RawConnection, type Reply } from './support/http.js';
 import { waitFor } from './support/wait.js';
 
@@ -32,12 +32,7 @@ let engine: Engine;
 let image: string;
 
 before(async () => {
-  const registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  image = registry.reference;
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
-  await ok('pull', image);
+  ({ engine, image } = await startEngineWithImage(cleanup));
 });
 
 after(() => cleanup.run());

@@ -5,18 +5,18 @@ import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { docker, dockerOk } from './support/cli.js';
 import { assertWithin, diskBytes } from './support/disk.js';
-import { Engine } from './support/engine.js';
+import type { Engine } from './support/engine.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { callJson } from './support/http.js';
 import { archiveOf, load, oldArchive } from './support/image-archives.js';
 import { buildImage, generatedLayer, tarOf } from './support/image-builder.js';
 import { call } from './support/http.js';
 import { randomNumbers } from './support/random-numbers.js';
-import { pullOk } from './support/pulls.js';
 
 const MAIN = fileURLToPath(new URL('../bundle/main.js', import.meta.url));
 /** Rounds of changes with a kill. The long run: ENGINE_CHURN_ROUNDS=500. */
@@ -34,12 +34,8 @@ let registry: SeededRegistry;
 let dataRoot: string;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await Engine.start(engined());
-  cleanup.add(() => engine.close());
+  ({ engine, registry } = await startEngineWithImage(cleanup, engined()));
   dataRoot = join(engine.dir, 'data');
-  await pullOk(engine, registry.reference);
   await dockerOk(engine, ['volume', 'create', 'kept']);
   await dockerOk(engine, ['run', '--name', 'kept', '--network', 'none', '-v', 'kept:/v', registry.reference, 'sh', '-c', 'echo some output; echo a >/v/file; head -c 20000000 /dev/urandom >/file']);
 });

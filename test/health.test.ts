@@ -4,11 +4,11 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { docker, dockerOk } from './support/cli.js';
 import type { Engine } from './support/engine.js';
-import { startEngineUnderTest } from './support/engined.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { call, callJson, jsonLines, open } from './support/http.js';
 import { buildImage, buildLayer, busyboxEntries, pushImage } from './support/image-builder.js';
 import { waitFor } from './support/wait.js';
@@ -31,12 +31,7 @@ let registry: SeededRegistry;
 let image: string;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  image = registry.reference;
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
-  await ok('pull', image);
+  ({ engine, registry, image } = await startEngineWithImage(cleanup));
 });
 
 after(() => cleanup.run());

@@ -7,25 +7,20 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { after, before, test } from 'node:test';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { dockerOk } from './support/cli.js';
 import type { Engine } from './support/engine.js';
-import { startEngineUnderTest } from './support/engined.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { call, callJson } from './support/http.js';
 import { busyboxEntries, tarOf } from './support/image-builder.js';
-import { pullOk } from './support/pulls.js';
 
 const cleanup = new Cleanup();
 let engine: Engine;
 let registry: SeededRegistry;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
-  await pullOk(engine, registry.reference);
+  ({ engine, registry } = await startEngineWithImage(cleanup));
 });
 after(() => cleanup.run());
 

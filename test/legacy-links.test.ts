@@ -2,26 +2,18 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cleanup } from './support/cleanup.js';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
 import { docker, dockerOk } from './support/cli.js';
-import { startEngineUnderTest } from './support/engined.js';
 import type { Engine } from './support/engine.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { callJson } from './support/http.js';
-import { pullOk } from './support/pulls.js';
 
 const cleanup = new Cleanup();
 let engine: Engine;
-let registry: SeededRegistry;
 let image: string;
 const ok = (...args: string[]): Promise<string> => dockerOk(engine, args);
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
-  image = registry.reference;
-  await pullOk(engine, image);
+  ({ engine, image } = await startEngineWithImage(cleanup));
 });
 after(() => cleanup.run());
 

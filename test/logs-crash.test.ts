@@ -5,10 +5,10 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { startSeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { docker, dockerOk } from './support/cli.js';
 import { Engine } from './support/engine.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { streamReceiver } from './support/log-receivers.js';
 import { waitFor } from './support/wait.js';
@@ -18,12 +18,7 @@ let engine: Engine;
 let image: string;
 
 before(async () => {
-  const registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  image = registry.reference;
-  engine = await Engine.start(engined());
-  cleanup.add(() => engine.close());
-  await dockerOk(engine, ['pull', '-q', image]);
+  ({ engine, image } = await startEngineWithImage(cleanup, engined()));
 });
 
 after(() => cleanup.run());

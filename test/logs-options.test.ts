@@ -3,11 +3,10 @@ import assert from 'node:assert/strict';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { startSeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { docker, dockerOk } from './support/cli.js';
 import type { Engine } from './support/engine.js';
-import { startEngineUnderTest } from './support/engined.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { call } from './support/http.js';
 import { waitFor } from './support/wait.js';
 
@@ -20,12 +19,7 @@ let engine: Engine;
 let image: string;
 
 before(async () => {
-  const registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  image = registry.reference;
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
-  await dockerOk(engine, ['pull', '-q', image]);
+  ({ engine, image } = await startEngineWithImage(cleanup));
 });
 
 after(() => cleanup.run());

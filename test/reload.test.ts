@@ -6,14 +6,15 @@ import { hostname, networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { after, before, beforeEach, test } from 'node:test';
 import { Cleanup } from './support/cleanup.js';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { dockerOk } from './support/cli.js';
-import { Engine } from './support/engine.js';
+import type { Engine } from './support/engine.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { startFaultyServer, type FaultyServer } from './support/faulty-registry.js';
 import { call, callJson, jsonLines, open } from './support/http.js';
 import { buildImage, generatedLayer, type BuiltImage } from './support/image-builder.js';
-import { pull, pullOk } from './support/pulls.js';
+import { pull } from './support/pulls.js';
 import { waitFor } from './support/wait.js';
 
 /** Reloads under load. */
@@ -52,11 +53,7 @@ let engine: Engine;
 let registry: SeededRegistry;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await Engine.start(engined({ env: { HTTPS_PROXY: 'http://user:s3cret@127.0.0.1:9', NO_PROXY: '*' } }));
-  cleanup.add(() => engine.close());
-  await pullOk(engine, registry.reference);
+  ({ engine, registry } = await startEngineWithImage(cleanup, engined({ env: { HTTPS_PROXY: 'http://user:s3cret@127.0.0.1:9', NO_PROXY: '*' } })));
 });
 after(() => cleanup.run());
 

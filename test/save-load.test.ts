@@ -7,11 +7,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { docker, dockerOk } from './support/cli.js';
 import { dockerd, whyNoDockerd } from './support/dockerd.js';
 import { Engine } from './support/engine.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { call, callJson } from './support/http.js';
 import { archiveOf, load, ociLayout, oldArchive } from './support/image-archives.js';
@@ -27,11 +28,7 @@ let dir: string;
 before(async () => {
   dir = mkdtempSync(join(tmpdir(), 'save-load-'));
   cleanup.add(async () => rmSync(dir, { recursive: true, force: true }));
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await Engine.start(engined());
-  cleanup.add(() => engine.close());
-  await pullOk(engine, registry.reference);
+  ({ engine, registry } = await startEngineWithImage(cleanup, engined()));
 });
 after(() => cleanup.run());
 

@@ -3,11 +3,10 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { totalmem, cpus } from 'node:os';
 import { after, afterEach, before, test } from 'node:test';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { CliSession, docker, dockerOk } from './support/cli.js';
 import type { Engine } from './support/engine.js';
-import { startEngineUnderTest } from './support/engined.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { call, callJson, jsonLines, open } from './support/http.js';
 import { waitFor } from './support/wait.js';
 
@@ -37,16 +36,10 @@ const NEVER = '0001-01-01T00:00:00Z';
 const BUSY = 'while :; do :; done';
 const cleanup = new Cleanup();
 let engine: Engine;
-let registry: SeededRegistry;
 let image: string;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  image = registry.reference;
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
-  await ok('pull', image);
+  ({ engine, image } = await startEngineWithImage(cleanup));
 });
 
 after(() => cleanup.run());

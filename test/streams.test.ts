@@ -5,15 +5,15 @@ import { connect, type Socket } from 'node:net';
 import { Agent, request } from 'node:http';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { CliSession, dockerOk } from './support/cli.js';
 import { connectAndLeave, inParallel, openDescriptors, residentBytes, streamRequests } from './support/connect-and-reset.js';
-import { Engine } from './support/engine.js';
+import type { Engine } from './support/engine.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { call, callJson, jsonLines, open } from './support/http.js';
 import { tarOf } from './support/image-builder.js';
-import { pullOk } from './support/pulls.js';
 import { waitFor } from './support/wait.js';
 
 const CYCLES = Number(process.env['CYCLES'] ?? 5000);
@@ -25,12 +25,8 @@ let registry: SeededRegistry;
 let port = 0;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await Engine.start(engined({ args: ['--host', 'tcp://127.0.0.1:0'] }));
-  cleanup.add(() => engine.close());
+  ({ engine, registry } = await startEngineWithImage(cleanup, engined({ args: ['--host', 'tcp://127.0.0.1:0'] })));
   port = Number(/tcp:\/\/127\.0\.0\.1:(\d+)/.exec(engine.log)?.[1]);
-  await pullOk(engine, registry.reference);
 });
 after(() => cleanup.run());
 

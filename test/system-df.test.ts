@@ -2,16 +2,16 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { dockerOk } from './support/cli.js';
 import { assertWithin, diskBytes } from './support/disk.js';
-import { Engine } from './support/engine.js';
+import type { Engine } from './support/engine.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { call, callJson } from './support/http.js';
 import { archiveOf, load, oldArchive } from './support/image-archives.js';
 import { buildImage, generatedLayer } from './support/image-builder.js';
-import { pullOk } from './support/pulls.js';
 import { waitFor } from './support/wait.js';
 
 interface Usage {
@@ -29,12 +29,8 @@ let registry: SeededRegistry;
 let dataRoot: string;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await Engine.start(engined());
-  cleanup.add(() => engine.close());
+  ({ engine, registry } = await startEngineWithImage(cleanup, engined()));
   dataRoot = join(engine.dir, 'data');
-  await pullOk(engine, registry.reference);
 });
 after(() => cleanup.run());
 

@@ -4,11 +4,10 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { startSeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { docker, dockerOk, type CliResult } from './support/cli.js';
 import type { Engine } from './support/engine.js';
-import { startEngineUnderTest } from './support/engined.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { call, callJson, type Reply } from './support/http.js';
 import { tarOf } from './support/image-builder.js';
 
@@ -20,12 +19,7 @@ let image: string;
 
 before(async () => {
   cleanup.add(async () => rmSync(temp, { recursive: true, force: true }));
-  const registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
-  image = registry.reference;
-  await ok('pull', '-q', image);
+  ({ engine, image } = await startEngineWithImage(cleanup));
 });
 after(() => cleanup.run());
 
