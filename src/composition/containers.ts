@@ -49,6 +49,7 @@ export async function composeContainers({ live, execRoot, facts, host, settings,
     emit,
     ioRoot: join(execRoot, 'io'),
     placesRoot: join(execRoot, 'places'),
+    shmRoot: join(execRoot, 'shm'),
     find: (id) => containers.get(id),
     runtimeFor: ({ hostConfig }) => settings.runtimeChoice(hostConfig.Runtime),
     cgroupsPathFor: ({ id, hostConfig }) =>

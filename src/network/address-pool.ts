@@ -22,6 +22,7 @@ export class AddressPool {
     const isTiny = size <= 2n;
     const lowest = subnet.base + (isTiny ? 0n : 1n);
     const highest = end - (isTiny || subnet.family === 6 ? 0n : 1n);
+    for (const value of [subnet.base, end]) if (value < lowest || value > highest) this.#taken.add(value);
     const rangeEnd = range.base + sizeOf(range) - 1n;
     this.#first = range.base > lowest ? range.base : lowest;
     this.#last = rangeEnd < highest ? rangeEnd : highest;

@@ -1,4 +1,5 @@
 /** The addresses of a network: of each family none, one or several subnets. */
+import { invalid } from '../errors/engine-error.js';
 import { AddressPool } from './address-pool.js';
 import { contains, familyOf, type Family, type Subnet } from './subnet.js';
 
@@ -44,6 +45,7 @@ export class AddressSpace {
   lease(family: Family, wanted: string | undefined): Lease {
     const spaces = this.#spaces.filter(({ plan }) => plan.subnet.family === family);
     const [first] = spaces;
+    if (!first && wanted !== undefined) throw invalid(`invalid endpoint settings:\nno configured subnet contains IP address ${wanted}`, { code: 'ADDRESS_OUTSIDE' });
     if (!first) return NO_LEASE;
     const space = wanted === undefined ? (spaces.find(({ pool }) => spaces.length === 1 || pool.hasFree) ?? first) : (spaces.find(({ plan }) => contains(plan.subnet, wanted)) ?? first);
     if (wanted !== undefined) space.pool.reserve(wanted);

@@ -38,10 +38,9 @@ export function checkRequest({ name, driver, ipam, enableIpv4, enableIpv6, confi
 /** The record with every subnet settled. @throws EngineError invalid, forbidden when a subnet overlaps, unavailable. */
 export function settleNetwork(request: NetworkRequest, id: string, created: string, host: HostPlan): NetworkSummary {
   const options = { ...withoutNamed(host.defaultOptions, request.options), ...request.options };
-  const given = request.subnets.filter(({ subnet }) => subnet !== '').map((config) => ({ config, subnet: parseSubnet(config.subnet, 'subnet') }));
-  // Without a subnet of its own a network may still say its gateway or range: they decide nothing by themselves.
-  const loose = request.subnets.find(({ subnet, gateway, ipRange }) => subnet === '' && (gateway !== '' || ipRange !== ''));
-  if (loose) throw invalid(`invalid network config: ${loose.gateway ? `gateway ${loose.gateway}` : `ip-range ${loose.ipRange}`} is given without its subnet`);
+  // Gateways and ranges belong to a subnet that is said.
+  if (request.subnets.some(({ subnet }) => subnet === '')) throw invalid('invalid network config:\ninvalid subnet : invalid CIDR block notation');
+  const given = request.subnets.map((config) => ({ config, subnet: parseSubnet(config.subnet, 'subnet') }));
   const lost = given.find(({ subnet }) => (subnet.family === 4 ? !request.enableIpv4 : !request.enableIpv6));
   if (lost) throw invalid(`invalid network config: subnet ${lost.config.subnet} is IPv${lost.subnet.family}, which is not enabled for this network`);
   const taken = [...host.networks];

@@ -3,6 +3,9 @@
  * what a client gave comes back bit for bit; only the fields that the daemon acts on are named, others are kept as is.
  */
 
+/** The largest number that clients can read into 64 bits with a sign: what "unlimited" becomes. */
+export const MAX_INTEGER = 2 ** 63 - 1024;
+
 export type RestartPolicyName = '' | 'no' | 'always' | 'unless-stopped' | 'on-failure';
 
 export interface HealthConfig {

@@ -19,7 +19,7 @@ export interface SpecInput {
   /** Absolute cgroup path or systemd slice triple, from daemon and container settings. */
   readonly cgroupsPath: string;
   /** Namespaces of other containers that this one joins, by kind, as /proc paths. */
-  readonly joins?: Readonly<Partial<Record<'ipc' | 'pid' | 'uts', string>>>;
+  readonly joins?: Readonly<Partial<Record<'ipc' | 'pid', string>>>;
   /** Host directory that becomes /dev/shm, for IPC modes that share it. Absent: a tmpfs of its own. */
   readonly shmPath?: string;
   /** Host path of the init binary when the container runs under one. */

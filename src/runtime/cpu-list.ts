@@ -7,7 +7,7 @@ const LIMIT = 8192;
 export function parseCpuList(text: string): ReadonlySet<number> | undefined {
   const numbers = new Set<number>();
   for (const part of text === '' ? [] : text.split(',')) {
-    const match = /^(\d+)(?:-(\d+))?$/.exec(part.trim());
+    const match = /^(\d+)(?:-(\d+))?$/.exec(part);
     if (!match) return undefined;
     const first = Number(match[1]);
     const last = match[2] === undefined ? first : Number(match[2]);

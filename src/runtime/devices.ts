@@ -111,7 +111,7 @@ function unique(nodes: readonly OciDevice[]): OciDevice[] {
   return [...new Map(nodes.map((node) => [node.path, node])).values()];
 }
 
-function isMissing(error: unknown): boolean {
+export function isMissing(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT';
 }
 

@@ -6,13 +6,13 @@ import type { OciNamespace } from './oci-types.js';
 export function buildNamespaces({ hostConfig, netnsPath, joins = {} }: SpecInput, cgroupNamespaces: boolean): OciNamespace[] {
   const namespaces: OciNamespace[] = [{ type: 'mount' }];
   if (netnsPath !== undefined) namespaces.push({ type: 'network', path: netnsPath });
-  const add = (type: 'ipc' | 'pid' | 'uts', mode: string): void => {
+  const add = (type: 'ipc' | 'pid', mode: string): void => {
     if (mode === 'host') return;
     const path = joins[type];
     if (mode.startsWith('container:') && path === undefined) throw internal(`no ${type} namespace to join for mode ${mode}`);
     namespaces.push(path === undefined ? { type } : { type, path });
   };
-  add('uts', hostConfig.UTSMode);
+  if (hostConfig.UTSMode !== 'host') namespaces.push({ type: 'uts' });
   add('pid', hostConfig.PidMode);
   add('ipc', hostConfig.IpcMode);
   if (hostConfig.CgroupnsMode === 'private' && cgroupNamespaces) namespaces.push({ type: 'cgroup' });

@@ -3,10 +3,13 @@ import { stat } from 'node:fs/promises';
 import { invalid, messageOf } from '../errors/engine-error.js';
 import type { HostConfig, Ulimit } from '../ports/container.js';
 import { deviceNumbers } from './device-numbers.js';
+import { isMissing } from './devices.js';
 import type { OciResources, OciRlimit, OciThrottle } from './oci-types.js';
 
 /** Microseconds; the period that `NanoCpus` are a share of. */
 const CPU_PERIOD = 100_000;
+/** More processes than the kernel can have are no limit; it would refuse such a number. */
+const PID_MAX_LIMIT = 4_194_304;
 const RLIM_INFINITY = 0xffff_ffff_ffff_ffffn;
 
 type Limits = Pick<
@@ -24,7 +27,8 @@ export async function buildResources(limits: Limits): Promise<OciResources> {
   const memory = defined({
     limit: limits.Memory || undefined,
     reservation: limits.MemoryReservation || undefined,
-    swap: limits.MemorySwap || undefined,
+    // Less than nothing is no limit, as for the known engine.
+    swap: limits.MemorySwap < 0 ? -1 : limits.MemorySwap || undefined,
     swappiness: limits.MemorySwappiness ?? undefined,
     disableOOMKiller: limits.OomKillDisable || undefined,
   });
@@ -56,7 +60,7 @@ export async function buildResources(limits: Limits): Promise<OciResources> {
     ...(memory && { memory }),
     ...(cpu && { cpu }),
     ...(blockIO && { blockIO }),
-    ...(limits.PidsLimit ? { pids: { limit: limits.PidsLimit } } : {}),
+    ...(limits.PidsLimit === null ? {} : { pids: { limit: limits.PidsLimit <= 0 || limits.PidsLimit > PID_MAX_LIMIT ? -1 : limits.PidsLimit } }),
   };
 }
 
@@ -68,7 +72,7 @@ async function blockDevice(path: string): Promise<{ major: number; minor: number
   try {
     return deviceNumbers((await stat(path)).rdev);
   } catch (error) {
-    throw invalid(`stat ${path}: ${messageOf(error)}`, { cause: error });
+    throw invalid(`stat ${path}: ${isMissing(error) ? 'no such file or directory' : messageOf(error)}`, { cause: error });
   }
 }
 

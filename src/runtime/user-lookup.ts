@@ -65,7 +65,7 @@ function findAdditional(group: string, groups: readonly GroupEntry[]): number {
   const entry = groups.find(({ name }) => name === group);
   if (entry) return entry.gid;
   const number = parseId(group);
-  if (number === undefined) throw invalid(`Unable to find group ${group}`, { code: 'GROUP_NOT_FOUND' });
+  if (number === undefined) throw invalid(`Unable to find group ${group}: no matching entries in group file`, { code: 'GROUP_NOT_FOUND' });
   return checkRange(number);
 }
 

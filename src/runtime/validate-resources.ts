@@ -140,9 +140,8 @@ function checkBlockIo(limits: HostConfig, { cgroup }: HostFacts, warnings: strin
     limits.BlkioWeight = 0;
   }
   if (limits.BlkioWeight !== 0 && (limits.BlkioWeight < 10 || limits.BlkioWeight > 1000)) throw invalid('Range of blkio weight is from 10 to 1000');
-  if (limits.IOMaximumBandwidth !== 0 || limits.IOMaximumIOps !== 0) {
-    throw invalid('Invalid QoS settings: linux does not support Maximum IO Bandwidth or Maximum IO IOps');
-  }
+  if (limits.IOMaximumBandwidth !== 0) throw invalid('Invalid QoS settings: linux does not support configuration of maximum bandwidth');
+  if (limits.IOMaximumIOps !== 0) throw invalid('Invalid QoS settings: linux does not support configuration of maximum IOPs');
   if (limits.BlkioWeightDevice?.length && !cgroup.blkioWeightDevice) {
     warnings.push('Your kernel does not support Block I/O weight_device or the cgroup is not mounted. Weight-device discarded.');
     limits.BlkioWeightDevice = [];

@@ -48,9 +48,13 @@ function checkConfig(config: ContainerConfig): void {
   for (const entry of config.Env ?? []) {
     if (entry === '' || entry.startsWith('=')) throw invalid(`invalid environment variable: ${entry}`);
   }
-  const texts = [...(config.Env ?? []), ...(config.Cmd ?? []), ...(config.Entrypoint ?? []), config.WorkingDir, config.User, config.Hostname];
-  if (texts.some((text) => text.includes('\0'))) throw invalid('configuration contains a NUL character');
+  checkMacAddress(config.MacAddress);
   if (config.Healthcheck) checkHealth(config.Healthcheck);
+}
+
+/** @throws EngineError invalid for what is given and is none. */
+export function checkMacAddress(text = ''): void {
+  if (text !== '' && !/^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i.test(text)) throw invalid(`invalid MAC address: ${text}`, { code: 'MAC_ADDRESS' });
 }
 
 /** Nanoseconds. */
@@ -88,7 +92,7 @@ export function checkRestartPolicy({ AutoRemove, RestartPolicy: { Name, MaximumR
 function checkPorts({ PortBindings }: HostConfig): void {
   for (const [port, bindings] of Object.entries(PortBindings ?? {})) {
     const [number = '', protocol = 'tcp'] = port.split('/');
-    if (!isPort(number) || Number(number) === 0 || !['tcp', 'udp', 'sctp'].includes(protocol)) throw invalid(`invalid port specification: ${JSON.stringify(port)}`);
+    if (!isPort(number) || Number(number) === 0 || !['tcp', 'udp', 'sctp'].includes(protocol)) throw invalid(`invalid port specification: ${JSON.stringify(port === '' || isPort(number) ? port : number)}`);
     for (const { HostPort, HostIp } of bindings ?? []) {
       const range = HostPort.split('/')[0]?.split('-') ?? [];
       const [first = '', last = first] = range;
@@ -143,7 +147,7 @@ function checkModes(host: HostConfig): void {
   if (!['', 'host'].includes(host.UTSMode)) throw invalid(`invalid UTS mode: ${host.UTSMode}`);
   if (!['', 'host'].includes(host.UsernsMode)) throw invalid(`invalid user namespace mode: ${host.UsernsMode}`);
   if (!['', 'private', 'host'].includes(host.CgroupnsMode)) throw invalid(`invalid cgroup namespace mode: ${host.CgroupnsMode}`);
-  if (!['', 'default'].includes(host.Isolation)) throw invalid(`invalid isolation '${host.Isolation}' on linux`);
+  if (!['', 'default'].includes(host.Isolation.toLowerCase())) throw invalid(`invalid isolation '${host.Isolation}' on linux`);
 }
 
 function checkOthers(host: HostConfig, { cgroupDriver }: ValidationContext): void {

@@ -9,6 +9,7 @@ import { withState, type ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import { pinVolumes, realizeMounts, removeAnonymousVolumes } from './mounts.js';
 import { adoptNetworks, joinNetworks, leaveNetworks, rewire } from './networks.js';
+import { closeSharedMemory, openSharedMemory, sharedMemoryPath } from './shared-memory.js';
 import { startError } from './start-error.js';
 import { SIGKILL } from './signals.js';
 import { now } from './timestamps.js';
@@ -53,7 +54,8 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       // Marked as handled: its failure is thrown where it is awaited below.
       saved.catch(() => undefined);
       undo.add('volumes', () => volumes.close());
-      const [rootfs, netnsPath, io, files, mounts] = await allDone([mountRoot(id, undo), sandbox(starting, undo), ios.get(id).open(starting, undo), deps.writeFiles(starting), volumes.open()]);
+      undo.add('shared memory', () => closeSharedMemory(deps, starting));
+      const [rootfs, netnsPath, io, files, mounts] = await allDone([mountRoot(id, undo), sandbox(starting, undo), ios.get(id).open(starting, undo), deps.writeFiles(starting), volumes.open(), openSharedMemory(deps, starting)]);
       const { spec } = await deps.specs.build({
         id,
         name: starting.name.slice(1),
@@ -90,18 +92,22 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
   }
 
   /** Namespaces of other containers, by way of their init process; with the IPC namespace goes its /dev/shm. */
-  function sharedNamespaces({ hostConfig }: ContainerRecord): { joins: Partial<Record<'ipc' | 'pid' | 'uts', string>>; shmPath?: string } {
-    const joins: Partial<Record<'ipc' | 'pid' | 'uts', string>> = {};
-    let shmPath: string | undefined;
-    for (const [kind, mode] of [['ipc', hostConfig.IpcMode], ['pid', hostConfig.PidMode], ['uts', hostConfig.UTSMode]] as const) {
+  function sharedNamespaces(record: ContainerRecord): { joins: Partial<Record<'ipc' | 'pid', string>>; shmPath?: string } {
+    const joins: Partial<Record<'ipc' | 'pid', string>> = {};
+    const { IpcMode, PidMode } = record.hostConfig;
+    for (const [kind, mode] of [['ipc', IpcMode], ['pid', PidMode]] as const) {
       if (!mode.startsWith('container:')) continue;
-      const other = deps.find(mode.slice('container:'.length));
-      if (!other || other.state.pid === 0) throw conflict(`cannot join ${kind.toUpperCase()} namespace of a non running container: ${mode.slice('container:'.length)}`);
-      joins[kind] = `/proc/${other.state.pid}/ns/${kind}`;
-      if (kind === 'ipc') shmPath = `/proc/${other.state.pid}/root/dev/shm`;
+      joins[kind] = `/proc/${runningDonor(mode, kind.toUpperCase()).state.pid}/ns/${kind}`;
     }
-    if (hostConfig.IpcMode === 'host') shmPath = '/dev/shm';
-    return { joins, ...optional('shmPath', shmPath) };
+    return { joins, ...optional('shmPath', sharedMemoryPath(deps, record, (mode) => runningDonor(mode, 'IPC'))) };
+  }
+
+  /** The container whose namespace another one joins. @throws EngineError conflict unless it runs. */
+  function runningDonor(mode: string, kind: string): ContainerRecord {
+    const id = mode.slice('container:'.length);
+    const donor = deps.find(id);
+    if (!donor || donor.state.pid === 0) throw conflict(`cannot join ${kind} of a non running container: ${id}`);
+    return donor;
   }
 
   async function mountRoot(id: string, undo: Undo): Promise<string> {
@@ -110,10 +116,16 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     return rootfs;
   }
 
+  /** Where a running container's network is, who may have it from another one; undefined for the host's. */
+  function sandboxOf({ id, hostConfig: { NetworkMode: mode } }: ContainerRecord): string | undefined {
+    if (mode === 'host') return undefined;
+    return mode.startsWith('container:') ? sandboxOf(runningDonor(mode, 'network')) : network.sandboxPath(id);
+  }
+
   async function sandbox(record: ContainerRecord, undo: Undo): Promise<string | undefined> {
     const mode = record.hostConfig.NetworkMode;
     if (mode === 'host') return undefined;
-    if (mode.startsWith('container:')) return network.sandboxPath(mode.slice('container:'.length));
+    if (mode.startsWith('container:')) return sandboxOf(runningDonor(mode, 'network'));
     const path = await network.createSandbox(record.id);
     undo.add('network namespace', () => network.removeSandbox(record.id));
     return path;
@@ -177,7 +189,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     const networkGone = leaveNetworks(deps, record);
     networkGone.catch(() => undefined);
     await records.save(released);
-    const results = await Promise.allSettled([networkGone, tasks.delete(record.id).then(() => ios.get(record.id).close()), layers.unmount(record.id), new VolumeUse(deps, record).close()]);
+    const results = await Promise.allSettled([networkGone, tasks.delete(record.id).then(() => ios.get(record.id).close()), layers.unmount(record.id), new VolumeUse(deps, record).close(), closeSharedMemory(deps, record)]);
     for (const result of results) {
       if (result.status === 'rejected') deps.log.error({ err: result.reason, container: record.id }, 'releasing a stopped container');
     }

@@ -37,6 +37,8 @@ export interface ContainerDeps {
   readonly ioRoot: string;
   /** Directory for mounts of subpaths of volumes while containers are being started. */
   readonly placesRoot: string;
+  /** Directory for what containers that share their memory have as /dev/shm. */
+  readonly shmRoot: string;
   runtimeFor(record: ContainerRecord): RuntimeChoice;
   cgroupsPathFor(record: ContainerRecord): string;
   /** Host path of the init binary for containers that run under one. */

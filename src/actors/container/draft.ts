@@ -1,7 +1,7 @@
 /** From a create request to the first record: image, defaults of the daemon and of the host. Nothing is touched yet. */
 import { invalid, isEngineError } from '../../errors/engine-error.js';
 import { requirePlatform } from '../../images/platform.js';
-import type { HostConfig, Ulimit } from '../../ports/container.js';
+import { MAX_INTEGER, type HostConfig, type Ulimit } from '../../ports/container.js';
 import type { Image, ImageStore } from '../../ports/images.js';
 import type { NetworkDriver, NetworkSummary } from '../../ports/network.js';
 import type { LogDriver } from '../../ports/logs.js';
@@ -51,7 +51,7 @@ export function draftContainer(deps: DraftDeps, request: CreateRequest, id: stri
   const networks = planNetworks(deps, given, request.endpoints);
   if (config.Hostname === '') config.Hostname = given.NetworkMode === 'host' || given.UTSMode === 'host' ? defaults.hostname : id.slice(0, 12);
   const checked = deps.validate(config, given);
-  if (!defaults.runtimes.has(checked.hostConfig.Runtime) && !checked.hostConfig.Runtime.includes('.')) {
+  if (!defaults.runtimes.has(checked.hostConfig.Runtime) && !SHIM.test(checked.hostConfig.Runtime)) {
     throw invalid(`unknown or invalid runtime name: ${checked.hostConfig.Runtime}`);
   }
   deps.logs.validate(checked.hostConfig.LogConfig.Type, checked.hostConfig.LogConfig.Config);
@@ -82,18 +82,19 @@ function withDefaults(host: HostConfig, defaults: ContainerDefaults, deps: Draft
   const logType = host.LogConfig.Type || defaults.logDriver;
   return {
     ...host,
-    NetworkMode: resolveNetworkMode(host.NetworkMode, deps),
+    NetworkMode: host.NetworkMode === '' || host.NetworkMode === 'default' ? 'bridge' : byId(host.NetworkMode, deps),
+    PidMode: byId(host.PidMode, deps),
     LogConfig: {
       Type: logType,
       Config: { ...defaultLogOptions(logType, defaults), ...host.LogConfig.Config },
     },
     ShmSize: host.ShmSize === 0 ? defaults.shmSizeBytes : host.ShmSize,
-    IpcMode: host.IpcMode || defaults.ipcMode,
+    IpcMode: byId(host.IpcMode, deps) || defaults.ipcMode,
     CgroupnsMode: host.CgroupnsMode || (host.Privileged && defaults.cgroupnsMode === 'private' ? 'host' : defaults.cgroupnsMode),
     Runtime: host.Runtime || defaults.runtime,
-    MemorySwap: host.Memory > 0 && host.MemorySwap === 0 ? host.Memory * 2 : host.MemorySwap,
+    MemorySwap: host.Memory > 0 && host.MemorySwap === 0 ? Math.min(host.Memory * 2, MAX_INTEGER) : host.MemorySwap,
     OomKillDisable: host.OomKillDisable ?? false,
-    RestartPolicy: { ...host.RestartPolicy, Name: host.RestartPolicy.Name || 'no' },
+    RestartPolicy: host.RestartPolicy.Name ? host.RestartPolicy : { Name: 'no', MaximumRetryCount: 0 },
     MaskedPaths: host.MaskedPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_MASKED_PATHS),
     ReadonlyPaths: host.ReadonlyPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_READONLY_PATHS),
   };
@@ -108,14 +109,17 @@ function unconfinedSystemPaths(host: HostConfig): boolean {
   return host.SecurityOpt?.some((option) => option === 'systempaths=unconfined') === true;
 }
 
+/** What the supervisor takes for a runtime that is not registered: the path of a shim, or `io.containerd.runc.v2`. */
+const SHIM = /^\/.*\.|^[\w-]+(\.[\w-]+)+$/;
+
 /** What containers must not see of the kernel, as the known engine masks it. */
 const DEFAULT_MASKED_PATHS = ['/proc/asound', '/proc/acpi', '/proc/interrupts', '/proc/kcore', '/proc/keys', '/proc/latency_stats', '/proc/timer_list', '/proc/timer_stats', '/proc/sched_debug', '/proc/scsi', '/sys/firmware', '/sys/devices/virtual/powercap'];
 const DEFAULT_READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
 
-function resolveNetworkMode(mode: string, deps: DraftDeps): string {
-  if (mode === '' || mode === 'default') return 'bridge';
-  if (mode.startsWith('container:')) return `container:${named(deps, mode.slice('container:'.length)).id}`;
-  return mode;
+/** A mode that names a container has its ID: names change. */
+function byId(mode: string, deps: DraftDeps): string {
+  const reference = mode.startsWith('container:') ? mode.slice('container:'.length) : '';
+  return reference === '' ? mode : `container:${named(deps, reference).id}`;
 }
 
 /**

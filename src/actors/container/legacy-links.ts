@@ -15,6 +15,7 @@ export interface LegacyLink {
 export function planLegacyLinks({ Links, NetworkMode }: HostConfig, find: (reference: string) => ContainerRecord): LegacyLink[] {
   if (NetworkMode !== 'bridge') return [];
   return (Links ?? []).map((text) => {
+    if (text === '') throw invalid('empty string specified for links');
     const [name = '', alias = name] = text.split(':');
     if (name === '' || alias === '' || text.split(':').length > 2) throw invalid(`bad format for links: ${text}`);
     try {

@@ -16,7 +16,8 @@ test('binds, named volumes and image volumes', () => {
 
 test('bad mounts are refused by name', () => {
   const mount = (request: Partial<MountRequest>): void => void plan({ Mounts: [request as MountRequest] });
-  assert.throws(() => plan({ Binds: ['/only'] }), /invalid volume specification: '\/only'/);
+  assert.throws(() => plan({ Binds: ['only'] }), /invalid volume specification: 'only'/);
+  assert.throws(() => plan({ Binds: ['/a:/b'], Tmpfs: { '/b': '' } }), /Duplicate mount point: \/b/);
   assert.throws(() => plan({ Binds: ['/a:b'] }), /mount path must be absolute/);
   assert.throws(() => plan({ Binds: ['/a:/'] }), /destination can't be '\/'/);
   assert.throws(() => plan({ Binds: ['/a:/b:bogus'] }), /invalid mode: bogus/);

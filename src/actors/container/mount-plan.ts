@@ -18,14 +18,17 @@ export function planMounts(config: ContainerConfig, host: HostConfig, inherited:
   const plan = new Map<string, MountPoint>();
   for (const point of inherited) plan.set(point.Destination, point);
   const explicit = new Set<string>();
+  const claim = (destination: string): void => {
+    if (explicit.has(destination)) throw invalid(`Duplicate mount point: ${destination}`, { code: 'DUPLICATE_MOUNT' });
+    explicit.add(destination);
+  };
   const add = (point: MountPoint): void => {
-    if (explicit.has(point.Destination)) throw invalid(`Duplicate mount point: ${point.Destination}`, { code: 'DUPLICATE_MOUNT' });
-    explicit.add(point.Destination);
+    claim(point.Destination);
     plan.set(point.Destination, point);
   };
   for (const bind of host.Binds ?? []) add(parseBind(bind, host.VolumeDriver));
   for (const request of host.Mounts ?? []) add(fromMount(request));
-  for (const destination of Object.keys(host.Tmpfs ?? {})) checkTarget(destination, `invalid volume specification: '${destination}'`);
+  for (const destination of Object.keys(host.Tmpfs ?? {})) claim(checkTarget(destination));
   for (const destination of Object.keys(config.Volumes ?? {})) {
     const target = checkTarget(destination, `invalid volume specification: '${destination}'`);
     if (plan.has(target) || host.Tmpfs?.[target] !== undefined) continue;
@@ -41,6 +44,8 @@ export function newVolumeName(): string {
 
 function parseBind(text: string, driver: string): MountPoint {
   const parts = text.split(':');
+  // A place alone is one for a volume without a name.
+  if (parts.length === 1 && text !== '') return volumePoint(newVolumeName(), checkTarget(text, `invalid volume specification: '${text}'`), '', true, driver);
   const [source = '', target = '', mode = ''] = parts;
   if (parts.length < 2 || parts.length > 3 || source === '' || target === '') throw invalid(`invalid volume specification: '${text}'`);
   const options = parseMode(mode);
@@ -84,9 +89,10 @@ function fromMount(request: MountRequest): MountPoint {
     }
     case 'tmpfs':
       if (request.Source) throw invalid(`${where}: field Source must not be specified`);
+      if ((request.TmpfsOptions?.SizeBytes ?? 0) < 0) throw invalid(`${where}: field TmpfsOptions.SizeBytes must not be negative`);
       return { Type: 'tmpfs', Source: '', Destination: destination, Mode: '', RW: writable, Propagation: '' };
     default:
-      throw invalid(`mount type unknown: "${request.Type}"`);
+      throw invalid(`${where}: mount type unknown`);
   }
 }
 
@@ -95,10 +101,11 @@ function volumePoint(name: string, destination: string, mode: string, writable: 
 }
 
 /** @param refused how a refusal begins. */
-function checkTarget(target: string, refused: string): string {
-  if (!isAbsolute(target)) throw invalid(`${refused}: invalid mount path: '${target}' mount path must be absolute`);
+function checkTarget(target: string, refused?: string): string {
+  const start = refused === undefined ? '' : `${refused}: `;
+  if (!isAbsolute(target)) throw invalid(`${start}invalid mount path: '${target}' mount path must be absolute`);
   const clean = normalize(target).replace(/\/$/, '');
-  if (clean === '') throw invalid(`${refused}: invalid specification: destination can't be '/'`);
+  if (clean === '') throw invalid(`${start}invalid specification: destination can't be '/'`);
   return clean;
 }
 
@@ -112,6 +119,7 @@ function parseMode(mode: string): string[] {
 /** The mounts of others that `VolumesFrom` names: `container[:mode]`. `find` gives those of a container. */
 export function inheritedMounts(volumesFrom: readonly string[], find: (reference: string) => readonly MountPoint[]): MountPoint[] {
   return volumesFrom.flatMap((spec) => {
+    if (spec === '') throw invalid('volumes-from specification cannot be an empty string');
     const colon = spec.indexOf(':');
     const mode = colon < 0 ? '' : spec.slice(colon + 1);
     const options = parseMode(mode);

@@ -2,6 +2,7 @@
 import { isIP } from 'node:net';
 import { type EngineError, forbidden, internal, invalid } from '../../errors/engine-error.js';
 import type { NetworkSummary } from '../../ports/network.js';
+import { checkMacAddress } from '../../runtime/validate.js';
 import type { ContainerRecord, EndpointRequest } from './container.record.js';
 
 /** `network` is a name. */
@@ -9,21 +10,20 @@ export type NetworkChange =
   | { readonly type: 'connect'; readonly network: string; readonly request: EndpointRequest }
   | { readonly type: 'disconnect'; readonly network: string };
 
-const MAC_ADDRESS = /^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i;
-
 /** @throws EngineError invalid for what the network cannot give to an endpoint. */
-export function checkEndpoint({ hasNames, driver }: NetworkSummary, { IPAMConfig, Aliases, MacAddress }: EndpointRequest): void {
+export function checkEndpoint({ hasNames }: NetworkSummary, { IPAMConfig, Aliases, MacAddress }: EndpointRequest): void {
   const addresses = [IPAMConfig?.IPv4Address, IPAMConfig?.IPv6Address];
   const isGiven = addresses.some(Boolean);
   if (!hasNames) {
     if (isGiven) throw invalid('user specified IP address is supported on user defined networks only', { code: 'STATIC_ADDRESS' });
-    if (driver === 'bridge' && Aliases?.length) throw invalid('network-scoped alias is supported only for containers in user defined networks', { code: 'ALIAS' });
+    if (Aliases?.length) throw invalid('network-scoped alias is supported only for containers in user defined networks', { code: 'ALIAS' });
   }
   for (const [index, family] of [[0, 4], [1, 6]] as const) {
     const address = addresses[index];
     if (address && isIP(address) !== family) throw invalid(`invalid endpoint settings:\ninvalid IPv${family} address: ${address}`, { code: 'STATIC_ADDRESS' });
   }
-  if (MacAddress && !MAC_ADDRESS.test(MacAddress)) throw invalid(`invalid MAC address: ${MacAddress}`, { code: 'MAC_ADDRESS' });
+  for (const address of IPAMConfig?.LinkLocalIPs ?? []) if (isIP(address) === 0) throw invalid(`invalid endpoint settings:\ninvalid link-local IP address: ${address}`, { code: 'STATIC_ADDRESS' });
+  checkMacAddress(MacAddress);
 }
 
 /** Networks but those that a container was just joining or leaving when the daemon died. */

@@ -154,7 +154,7 @@ function wantedPorts(record: ContainerRecord): PortRequest[] {
   /** `hostPort`: '' is any, `8000-8010` the first free one of these. */
   const add = (key: string, hostIp: string, hostPort: string): void => {
     const [port = '', protocol = 'tcp'] = key.split('/');
-    const [first = '', last] = hostPort.split('-');
+    const [first = '', last] = (hostPort.split('/')[0] ?? '').split('-');
     wanted.push({ containerPort: Number(port), protocol: protocol as PortRequest['protocol'], hostIp, hostPort: Number(first), ...optional('hostPortEnd', last === undefined ? undefined : Number(last)) });
   };
   const bindings = record.hostConfig.PortBindings ?? {};

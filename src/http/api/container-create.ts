@@ -3,7 +3,7 @@ import { invalid } from '../../errors/engine-error.js';
 import type { ContainerConfig, HostConfig, MountRequest } from '../../ports/container.js';
 import type { CreateRequest } from '../../actors/container/create-request.js';
 import type { EndpointRequest } from '../../actors/container/container.record.js';
-import { boolean, dictionary, emptyObject, integer, list, nullable, object, optional, string, words } from './decode.js';
+import { boolean, dictionary, emptyObject, ignored, integer, list, nullable, object, optional, string, unsigned, words } from './decode.js';
 
 const strings = () => nullable(list(string()));
 
@@ -44,7 +44,7 @@ const configShape = {
   Shell: optional(list(string())),
 };
 
-const rates = () => nullable(list(object({ Path: string(), Rate: integer() })));
+const rates = () => nullable(list(object({ Path: string(), Rate: unsigned(64) })));
 
 /** `Resources` of the Engine API: also the body of the update operation. */
 export const resourcesShape = {
@@ -52,8 +52,8 @@ export const resourcesShape = {
   Memory: integer(),
   NanoCpus: integer(),
   CgroupParent: string(),
-  BlkioWeight: integer(),
-  BlkioWeightDevice: nullable(list(object({ Path: string(), Weight: integer() }))),
+  BlkioWeight: unsigned(16),
+  BlkioWeightDevice: nullable(list(object({ Path: string(), Weight: unsigned(16) }))),
   BlkioDeviceReadBps: rates(),
   BlkioDeviceWriteBps: rates(),
   BlkioDeviceReadIOps: rates(),
@@ -75,8 +75,8 @@ export const resourcesShape = {
   Ulimits: nullable(list(object({ Name: string(), Soft: integer(), Hard: integer() }))),
   CpuCount: integer(),
   CpuPercent: integer(),
-  IOMaximumIOps: integer(),
-  IOMaximumBandwidth: integer(),
+  IOMaximumIOps: unsigned(64),
+  IOMaximumBandwidth: unsigned(64),
 };
 
 const mount = object({
@@ -102,11 +102,11 @@ const mount = object({
       DriverConfig: optional(object({ Name: optional(string()), Options: optional(dictionary(string())) })),
     }),
   ),
-  TmpfsOptions: optional(object({ SizeBytes: optional(integer()), Mode: optional(integer()), Options: optional(list(list(string()))) })),
+  TmpfsOptions: optional(object({ SizeBytes: optional(integer()), Mode: optional(unsigned(32)), Options: optional(list(list(string()))) })),
   ImageOptions: optional(object({ Subpath: optional(string()) })),
 });
 
-export const restartPolicy = object({ Name: string('no'), MaximumRetryCount: integer() });
+export const restartPolicy = object({ Name: string(), MaximumRetryCount: integer() });
 
 const hostConfig = object({
   Binds: strings(),
@@ -118,7 +118,7 @@ const hostConfig = object({
   AutoRemove: boolean(),
   VolumeDriver: string(),
   VolumesFrom: strings(),
-  ConsoleSize: nullable(list(integer())),
+  ConsoleSize: nullable(list(unsigned(32))),
   Annotations: optional(dictionary(string())),
   CapAdd: strings(),
   CapDrop: strings(),
@@ -159,6 +159,15 @@ const endpointRequest = object({
   MacAddress: optional(string()),
   DriverOpts: optional(dictionary(string())),
   GwPriority: optional(integer()),
+  NetworkID: ignored(string()),
+  EndpointID: ignored(string()),
+  Gateway: ignored(string()),
+  IPAddress: ignored(string()),
+  IPPrefixLen: ignored(integer()),
+  IPv6Gateway: ignored(string()),
+  GlobalIPv6Address: ignored(string()),
+  GlobalIPv6PrefixLen: ignored(integer()),
+  DNSNames: ignored(list(string())),
 });
 
 /** `EndpointSettings` as clients send it. */
@@ -169,7 +178,7 @@ export function decodeEndpoint(value: unknown, path: string): EndpointRequest {
 const body = object({
   ...configShape,
   HostConfig: hostConfig,
-  NetworkingConfig: object({ EndpointsConfig: dictionary(endpointRequest) }),
+  NetworkingConfig: object({ EndpointsConfig: dictionary(nullable(endpointRequest)) }),
 });
 
 /** The `Config` part alone, for commit. */
@@ -191,7 +200,10 @@ export function decodeCreate(value: unknown, query: { name?: string; platform?: 
     PidsLimit: host.PidsLimit !== null && host.PidsLimit <= 0 ? null : host.PidsLimit,
     IpcMode: host.IpcMode === '' && !atLeast(1, 40) ? 'shareable' : host.IpcMode,
   };
-  checkMounts((normal.Mounts ?? []) as MountRequest[], atLeast);
+  const mounts = normal.Mounts?.map((request) => knownOptions(request as MountRequest, atLeast));
+  checkMounts(mounts ?? [], atLeast);
+  const [unsaid] = Object.entries(NetworkingConfig.EndpointsConfig).find(([, settings]) => settings === null) ?? [];
+  if (unsaid !== undefined) throw invalid(`no EndpointSettings for ${unsaid}`);
   const endpoints = NetworkingConfig.EndpointsConfig as Record<string, EndpointRequest>;
   if (!atLeast(1, 44) && Object.keys(endpoints).length > 1) {
     throw invalid(`Container cannot be created with multiple network endpoints: ${Object.keys(endpoints).join(', ')}`);
@@ -200,16 +212,23 @@ export function decodeCreate(value: unknown, query: { name?: string; platform?: 
     name: query.name,
     platform: query.platform,
     config: config as ContainerConfig,
-    hostConfig: normal as HostConfig,
+    hostConfig: { ...normal, ...(mounts ? { Mounts: mounts } : {}) } as HostConfig,
     endpoints,
   };
+}
+
+/** Before 1.42 options of another type of mount were ignored. */
+function knownOptions(request: MountRequest, atLeast: (major: number, minor: number) => boolean): MountRequest {
+  if (atLeast(1, 42)) return request;
+  const { VolumeOptions, TmpfsOptions, ...others } = request;
+  return { ...others, ...(VolumeOptions && request.Type === 'volume' ? { VolumeOptions } : {}), ...(TmpfsOptions && request.Type === 'tmpfs' ? { TmpfsOptions } : {}) };
 }
 
 const MOUNT_TYPES = new Set(['bind', 'volume', 'tmpfs', 'image', 'npipe', 'cluster']);
 
 function checkMounts(mounts: readonly MountRequest[], atLeast: (major: number, minor: number) => boolean): void {
   for (const { Type, BindOptions, VolumeOptions, TmpfsOptions } of mounts) {
-    if (!MOUNT_TYPES.has(Type)) throw invalid(`mount type unknown: "${Type}"`);
+    if (!MOUNT_TYPES.has(Type)) throw invalid(`invalid mount config for type "${Type}": mount type unknown`);
     if (VolumeOptions?.Subpath && !atLeast(1, 45)) throw invalid('VolumeOptions.Subpath needs API v1.45 or newer');
     if (BindOptions?.ReadOnlyForceRecursive && !atLeast(1, 44)) throw invalid('BindOptions.ReadOnlyForceRecursive needs API v1.44 or newer');
     for (const [name, given, type] of [

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isEngineError } from '../../errors/engine-error.js';
 import { decodeCreate } from './container-create.js';
+import { decodeUpdate } from './container-update.js';
 import { humanDuration } from './container-view.js';
 import { parseFilters } from './filters.js';
 
@@ -25,13 +26,19 @@ test('a wrong type is refused and names its field', () => {
     [{ Image: 1 }, /field Image must be a string/],
     [{ Image: 'x', Tty: 'yes' }, /field Tty must be a boolean/],
     [{ Image: 'x', Env: ['A', 1] }, /field Env\[1\] must be a string/],
-    [{ Image: 'x', HostConfig: { Memory: '64m' } }, /field HostConfig.Memory must be an integer/],
-    [{ Image: 'x', HostConfig: { Memory: 1.5 } }, /field HostConfig.Memory/],
+    [{ Image: 'x', HostConfig: { Memory: '64m' } }, /field HostConfig.Memory must be a 64-bit integer, not string/],
+    [{ Image: 'x', HostConfig: { Memory: 1.5 } }, /field HostConfig.Memory must be a 64-bit integer, not 1.5/],
+    [{ Image: 'x', HostConfig: { Memory: 1e30 } }, /field HostConfig.Memory/],
+    [{ Image: 'x', HostConfig: { BlkioWeight: 70_000 } }, /BlkioWeight must be an unsigned 16-bit integer, not 70000/],
+    [{ Image: 'x', HostConfig: { Binds: ['/a\0b:/c'] } }, /field HostConfig.Binds\[0\] contains a NUL character/],
+    [{ Image: 'x', ExposedPorts: { '80/tcp': [] } }, /field ExposedPorts.80\/tcp must be an object, not array/],
+    [{ Image: 'x', NetworkingConfig: { EndpointsConfig: { a: null } } }, /no EndpointSettings for a/],
+    [{ Image: 'x', NetworkingConfig: { EndpointsConfig: { a: { IPPrefixLen: '1' } } } }, /EndpointsConfig.a.IPPrefixLen must be a 64-bit integer/],
     [{ Image: 'x', HostConfig: { PortBindings: { '80/tcp': [{ HostPort: 80 }] } } }, /PortBindings.80\/tcp\[0\].HostPort/],
     [{ Image: 'x', Labels: ['a'] }, /field Labels must be an object/],
     [[], /field body must be an object/],
     [null, /config cannot be empty/],
-    [{ Image: 'x', HostConfig: { Mounts: [{ Type: 'bogus', Target: '/x' }] } }, /mount type unknown: "bogus"/],
+    [{ Image: 'x', HostConfig: { Mounts: [{ Type: 'bogus', Target: '/x' }] } }, /invalid mount config for type "bogus": mount type unknown/],
     [{ Image: 'x', HostConfig: { Mounts: [{ Type: 'bind', Target: '/x', VolumeOptions: {} }] } }, /VolumeOptions must not be specified on mount type "bind"/],
   ];
   for (const [body, pattern] of bad) {
@@ -39,7 +46,21 @@ test('a wrong type is refused and names its field', () => {
   }
 });
 
+test('the largest number stays one that clients can read', () => {
+  const { hostConfig } = decodeCreate(JSON.parse('{"Image":"x","HostConfig":{"Memory":9223372036854775807}}'), {}, newest);
+  assert.ok(BigInt(JSON.stringify(hostConfig.Memory)) < 2n ** 63n);
+});
+
+test('an update has what it may change; processes may be without limit again', () => {
+  const body = { Memory: 0, CpuShares: 5, PidsLimit: -1, Ulimits: [{ Name: 'nofile', Soft: 1, Hard: 1 }], RestartPolicy: { Name: '' } };
+  assert.deepEqual(decodeUpdate(body, newest), { CpuShares: 5, PidsLimit: 0 });
+  assert.deepEqual(decodeUpdate(body, older(39)), { CpuShares: 5 });
+  assert.throws(() => decodeUpdate({ Ulimits: 5 }, newest), /field Ulimits must be an array/);
+});
+
 test('older API versions lose what they did not know', () => {
+  const stray = { Image: 'x', HostConfig: { Mounts: [{ Type: 'bind', Source: '/a', Target: '/x', TmpfsOptions: {} }] } };
+  assert.deepEqual(decodeCreate(stray, {}, older(41)).hostConfig.Mounts, [{ Type: 'bind', Source: '/a', Target: '/x' }]);
   const body = { Image: 'x', HostConfig: { AutoRemove: true, Annotations: { a: 'b' }, ConsoleSize: [24, 80] }, NetworkingConfig: { EndpointsConfig: { a: {}, b: {} } } };
   assert.throws(() => decodeCreate(body, {}, older(44)), /multiple network endpoints: a, b/);
   const old = decodeCreate({ ...body, NetworkingConfig: null }, {}, older(25));

@@ -3,6 +3,7 @@
  * clients of the Engine API are used to; `null` and absence give the default. Errors name the field.
  */
 import { invalid } from '../../errors/engine-error.js';
+import { MAX_INTEGER } from '../../ports/container.js';
 
 export interface Decoder<T> {
   /** Decodes a value that is present. */
@@ -12,7 +13,7 @@ export interface Decoder<T> {
 }
 
 function fail(path: string, wanted: string, value: unknown): never {
-  const got = Array.isArray(value) ? 'array' : typeof value;
+  const got = Array.isArray(value) ? 'array' : typeof value === 'number' ? String(value) : typeof value;
   throw invalid(`invalid JSON: field ${path || 'body'} must be ${wanted}, not ${got}`, { code: 'INVALID_FIELD' });
 }
 
@@ -20,15 +21,24 @@ function decoder<T>(decode: Decoder<T>['decode'], absent: () => T | undefined): 
   return { decode, absent };
 }
 
+/** Text without NUL characters: the kernel would see its beginning only. */
 export const string = (fallback = ''): Decoder<string> =>
-  decoder((value, path) => (typeof value === 'string' ? value : fail(path, 'a string', value)), () => fallback);
+  decoder((value, path) => {
+    if (typeof value !== 'string') return fail(path, 'a string', value);
+    if (value.includes('\0')) throw invalid(`invalid JSON: field ${path} contains a NUL character`, { code: 'INVALID_FIELD' });
+    return value;
+  }, () => fallback);
 
 export const boolean = (fallback = false): Decoder<boolean> =>
   decoder((value, path) => (typeof value === 'boolean' ? value : fail(path, 'a boolean', value)), () => fallback);
 
-/** A whole number. Beyond 2^53 (sizes that clients send as "unlimited") the nearest double is good enough. */
+/** A whole number of 64 bits. Beyond 2^53 (sizes that clients send as "unlimited") the nearest double is good enough. */
 export const integer = (fallback = 0): Decoder<number> =>
-  decoder((value, path) => (typeof value === 'number' && Number.isInteger(value) ? value : fail(path, 'an integer', value)), () => fallback);
+  decoder((value, path) => (isWhole(value) && Math.abs(value) <= 2 ** 63 ? Math.min(value, MAX_INTEGER) : fail(path, 'a 64-bit integer', value)), () => fallback);
+
+/** A whole number without a sign. */
+export const unsigned = (bits: 16 | 32 | 64): Decoder<number> =>
+  decoder((value, path) => (isWhole(value) && value >= 0 && value < 2 ** bits ? value : fail(path, `an unsigned ${bits}-bit integer`, value)), () => 0);
 
 export const anything = (): Decoder<unknown> => decoder((value) => value, () => undefined);
 
@@ -58,7 +68,10 @@ export function dictionary<T>(item: Decoder<T>): Decoder<Record<string, T>> {
 }
 
 /** `{}` values, as port and volume sets have them. */
-export const emptyObject = (): Decoder<Record<string, never>> => decoder(() => ({}), () => ({}));
+export const emptyObject = (): Decoder<Record<string, never>> => decoder((value, path) => (isObject(value) ? {} : fail(path, 'an object', value)), () => ({}));
+
+/** A field that answers have and requests may repeat: its type is checked, its value means nothing. */
+export const ignored = (inner: Decoder<unknown>): Decoder<undefined> => decoder((value, path) => void inner.decode(value, path), () => undefined);
 
 /** Cmd and Entrypoint: an array of strings, or one string. */
 export const words = (): Decoder<string[]> =>
@@ -90,6 +103,10 @@ function required<T>(item: Decoder<T>, value: unknown, path: string): T {
   if (value !== null && value !== undefined) return item.decode(value, path);
   const absent = item.absent();
   return absent === undefined ? fail(path, 'present', value) : absent;
+}
+
+function isWhole(value: unknown): value is number {
+  return typeof value === 'number' && Number.isInteger(value);
 }
 
 function isObject(value: unknown): value is Record<string, unknown> {

@@ -114,7 +114,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
     }),
 
     route('POST', '/containers/{name...}/update', async (x) => {
-      const change = decodeUpdate(await x.json<unknown>());
+      const change = decodeUpdate(await x.json<unknown>(), (major, minor) => x.atLeast(major, minor));
       x.sendJson(200, { Warnings: await services.update(named(x), change) });
     }),
 

@@ -7,7 +7,7 @@ import type { ExecRecord } from '../../actors/exec/exec.record.js';
 import type { ContainerServices } from '../../actors/container/services.js';
 import { DetachScanner, parseDetachKeys } from '../../logs/detach-keys.js';
 import { frame } from '../../logs/stdcopy.js';
-import { boolean, integer, list, nullable, object, string } from '../api/decode.js';
+import { boolean, list, nullable, object, string, unsigned } from '../api/decode.js';
 import { copyInput } from '../copy-input.js';
 import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
@@ -27,10 +27,10 @@ const createBody = object({
   User: string(),
   WorkingDir: string(),
   DetachKeys: string(),
-  ConsoleSize: nullable(list(integer())),
+  ConsoleSize: nullable(list(unsigned(32))),
 });
 
-const startBody = object({ Detach: boolean(), Tty: boolean(), ConsoleSize: nullable(list(integer())) });
+const startBody = object({ Detach: boolean(), Tty: boolean(), ConsoleSize: nullable(list(unsigned(32))) });
 
 export interface ExecRouteDeps {
   readonly containers: ContainerDirectory;

@@ -6,7 +6,7 @@ import { isLive, type NetworkChange } from '../../actors/container/network-chang
 import { conflict, forbidden, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { NetworkRequest, NetworkSummary } from '../../ports/network.js';
 import { decodeEndpoint } from '../api/container-create.js';
-import { anything, boolean, dictionary, list, nullable, object, optional, string } from '../api/decode.js';
+import { anything, boolean, dictionary, ignored, list, nullable, object, optional, string } from '../api/decode.js';
 import { parseFilters } from '../api/filters.js';
 import { parseInstant } from '../api/until.js';
 import { route, type Route } from '../route.js';
@@ -27,6 +27,7 @@ const PREDEFINED = new Set(['bridge', 'host', 'none']);
 const ipamConfig = object({ Subnet: string(), IPRange: string(), Gateway: string(), AuxiliaryAddresses: nullable(dictionary(string())) });
 const body = object({
   Name: string(),
+  CheckDuplicate: ignored(boolean()),
   Driver: string(),
   Internal: boolean(),
   Attachable: boolean(),
