@@ -9,7 +9,7 @@ import { after, test } from 'node:test';
 import type { HostNetworks } from '../src/network/host-networks.js';
 import type { AttachRequest } from '../src/ports/network.js';
 import { Cleanup } from './support/cleanup.js';
-import { attachSandbox, detachSandbox, endProcess, networkPlan, networksOf, outputInside, type Sandbox, startInside } from './support/host-networks.js';
+import { attachSandbox, detachSandbox, endProcess, networkPlan, networksOf, outputInside, runInside, type Sandbox, startInside } from './support/host-networks.js';
 import { silentLog } from './support/silent-log.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'names-'));
@@ -57,6 +57,13 @@ async function lookup(sandbox: Sandbox, call: string): Promise<unknown> {
   return JSON.parse(await outputInside(sandbox.path, process.execPath, '-e', program));
 }
 
+/** A program that asks for an IPv4 address over a stream and prints it. */
+function overStream(name: string): string {
+  return `const name = Buffer.concat('${name}'.split('.').map((label) => Buffer.from(String.fromCharCode(label.length) + label)));
+    const query = Buffer.concat([Buffer.from([0, 16 + name.length + 1, 0, 23, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]), name, Buffer.from([0, 0, 1, 0, 1])]);
+    const socket = require('node:net').connect(53, '127.0.0.11', () => socket.write(query)); socket.on('data', (data) => { console.log(data.subarray(-4).join('.')); socket.destroy(); })`;
+}
+
 /** A server in a sandbox that answers every A question with 192.0.2.7, over both transports. */
 async function upstreamIn(sandbox: Sandbox): Promise<void> {
   const program = `
@@ -78,9 +85,7 @@ test('neighbours have names, over datagrams and streams; port 53 stays free; str
   assert.deepEqual(await lookup(far, "resolve6('far')"), 'ENODATA');
   assert.deepEqual(await lookup(client, `reverse('${one.endpoint.ipv4}')`), ['web-1.back']);
   assert.deepEqual(await lookup(client, `reverse('${one.endpoint.ipv6}')`), ['web-1.back']);
-  // The question of `web-1` in its wire form, over a stream.
-  const stream = `const socket = require('node:net').connect(53, '127.0.0.11', () => socket.write(Buffer.from('00170001010000010000000000000577656' + '22d310000010001', 'hex'))); socket.on('data', (data) => { console.log(data.subarray(-4).join('.')); socket.destroy(); })`;
-  assert.equal((await outputInside(client.path, process.execPath, '-e', stream)).trim(), one.endpoint.ipv4);
+  assert.equal((await outputInside(client.path, process.execPath, '-e', overStream('web-1'))).trim(), one.endpoint.ipv4);
   const own = `require('node:dgram').createSocket('udp4').bind(53, '0.0.0.0', function () { require('node:net').createServer().listen(53, '0.0.0.0', () => { console.log('free'); process.exit() }) })`;
   assert.equal((await outputInside(client.path, process.execPath, '-e', own)).trim(), 'free');
   await detachSandbox(networks, one);
@@ -100,8 +105,7 @@ test('other names are asked of the servers that the container names, in order; l
   // The first server refuses at once: nothing listens on the gateway's port.
   const client = await attach(networks, 'back', ['client'], { nameservers: [upstream.endpoint.gateway, upstream.endpoint.ipv4] });
   assert.deepEqual(await lookup(client, "resolve4('example.org')"), ['192.0.2.7']);
-  const stream = `const socket = require('node:net').connect(53, '127.0.0.11', () => socket.write(Buffer.from('001700010100000100000000000005776562' + '33310000010001', 'hex'))); socket.on('data', (data) => { console.log(data.subarray(-4).join('.')); socket.destroy(); })`;
-  assert.equal((await outputInside(client.path, process.execPath, '-e', stream)).trim(), '192.0.2.7');
+  assert.equal((await outputInside(client.path, process.execPath, '-e', overStream('example.org'))).trim(), '192.0.2.7');
   // A server that stays silent: questions to it pile up, own names are answered meanwhile.
   const stuck = await attach(networks, 'back', ['stuck'], { nameservers: ['192.0.2.1'] });
   const query = `const query = (id, name) => Buffer.concat([Buffer.from([id >> 8, id & 255, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, name.length]), Buffer.from(name), Buffer.from([0, 0, 1, 0, 1])]);
@@ -117,6 +121,16 @@ test('other names are asked of the servers that the container names, in order; l
     setInterval(() => { sent.set(++id, performance.now()); socket.send(query(id, 'stuck'), 53, '127.0.0.11'); }, 2);`;
   assert.equal((await outputInside(stuck.path, process.execPath, '-e', probe)).trim(), 'answered');
   for (const sandbox of [upstream, client, stuck]) await detachSandbox(networks, sandbox);
+});
+
+test("a container's own packet filter sees port 53 and answers to what it let out", async () => {
+  const networks = await start();
+  const client = await attach(networks, 'back', ['client']);
+  const rules = [['-P', 'OUTPUT', 'DROP'], ['-A', 'OUTPUT', '-m', 'conntrack', '--ctstate', 'ESTABLISHED', '-j', 'ACCEPT'], ...['udp', 'tcp'].map((protocol) => ['-A', 'OUTPUT', '-d', '127.0.0.11', '-p', protocol, '--dport', '53', '-j', 'ACCEPT'])];
+  for (const rule of rules) runInside(client.path, 'iptables', ...rule);
+  assert.deepEqual(await lookup(client, "resolve4('client')"), [client.endpoint.ipv4]);
+  assert.equal((await outputInside(client.path, process.execPath, '-e', overStream('client'))).trim(), client.endpoint.ipv4);
+  await detachSandbox(networks, client);
 });
 
 test('an internal network asks nobody else', async () => {

@@ -1,4 +1,8 @@
-/** Leads packets for one port of a local address to another, inside the network namespace that the thread is in. */
+/**
+ * Leads packets for one port of a local address to another, inside the network namespace that the thread is in. The ports
+ * are rewritten in every packet, both ways, without the kernel's table of connections: that would cost each question
+ * to a name server an entry, and be asked about every packet of the namespace.
+ */
 import { addressBytes } from './ip-address.js';
 import { NETLINK_NETFILTER, NetlinkSocket } from './netlink-socket.js';
 import { attribute, nestedAttribute, NLM_F_APPEND, NLM_F_CREATE, textAttribute, type NetlinkMessage } from './netlink-wire.js';
@@ -18,23 +22,30 @@ const DATA_VALUE = 1;
 const META = { register: 1, key: 2 } as const;
 const META_L4PROTO = 16;
 const COMPARE = { register: 1, operator: 2, data: 3 } as const;
-const PAYLOAD = { register: 1, base: 2, offset: 3, length: 4 } as const;
+const PAYLOAD = { register: 1, base: 2, offset: 3, length: 4, source: 5, checksumType: 6, checksumOffset: 7 } as const;
+const CHECKSUM_INET = 1;
 const NETWORK_HEADER = 1;
 const TRANSPORT_HEADER = 2;
 const IMMEDIATE = { register: 1, data: 2 } as const;
-const NAT = { type: 1, family: 2, address: 3, port: 5 } as const;
-const NAT_DESTINATION = 1;
 const REGISTER_1 = 1;
-const REGISTER_2 = 2;
 const NF_INET_LOCAL_OUT = 3;
-const PRIORITY_DNAT = -100;
 const NFPROTO_IPV4 = 2;
-const PROTOCOL = { tcp: 6, udp: 17 } as const;
-const IPV4_DESTINATION = { offset: 16, length: 4 } as const;
-const DESTINATION_PORT = { offset: 2, length: 2 } as const;
+const PROTOCOL = { tcp: { number: 6, checksum: 16 }, udp: { number: 17, checksum: 6 } } as const;
 
 const TABLE = 'engine_dns';
-const OUTPUT = 'output';
+/**
+ * The container's own rules, and its table of connections if it has one, see the port that is asked for: answers are
+ * rewritten before all of them (NF_IP_PRI_RAW), questions after (NF_IP_PRI_NAT_SRC).
+ */
+const QUESTIONS = { chain: 'questions', priority: 100, address: { offset: 16, length: 4 }, port: { offset: 2, length: 2 } } as const;
+const ANSWERS = { chain: 'answers', priority: -300, address: { offset: 12, length: 4 }, port: { offset: 0, length: 2 } } as const;
+type Direction = typeof QUESTIONS | typeof ANSWERS;
+
+/** Bytes of a header. */
+interface Field {
+  readonly offset: number;
+  readonly length: number;
+}
 
 export interface PortRedirect {
   readonly protocol: keyof typeof PROTOCOL;
@@ -48,7 +59,7 @@ export class RedirectSocket {
 
   /**
    * Sets the redirects of an IPv4 address in a table of our own, in place of those that were there.
-   * @throws EngineError code EOPNOTSUPP, EAFNOSUPPORT or ENOENT where the kernel has no nftables or no NAT in it.
+   * @throws EngineError code EOPNOTSUPP, EAFNOSUPPORT or ENOENT where the kernel has no nftables.
    */
   async apply(address: string, redirects: readonly PortRedirect[]): Promise<void> {
     const table = [textAttribute(TABLE_NAME, TABLE)];
@@ -56,15 +67,15 @@ export class RedirectSocket {
       message(NFT_MSG.newTable, NLM_F_CREATE, table),
       message(NFT_MSG.deleteTable, 0, table),
       message(NFT_MSG.newTable, NLM_F_CREATE, table),
-      message(NFT_MSG.newChain, NLM_F_CREATE, [
-        textAttribute(CHAIN.table, TABLE),
-        textAttribute(CHAIN.name, OUTPUT),
-        nestedAttribute(CHAIN.hook, [number(HOOK.number, NF_INET_LOCAL_OUT), number(HOOK.priority, PRIORITY_DNAT)]),
-        textAttribute(CHAIN.type, 'nat'),
-      ]),
-      ...redirects.map((redirect) =>
-        message(NFT_MSG.newRule, NLM_F_CREATE | NLM_F_APPEND, [textAttribute(RULE.table, TABLE), textAttribute(RULE.chain, OUTPUT), nestedAttribute(RULE.expressions, expressions(address, redirect))]),
+      ...[QUESTIONS, ANSWERS].map(({ chain, priority }) =>
+        message(NFT_MSG.newChain, NLM_F_CREATE, [
+          textAttribute(CHAIN.table, TABLE),
+          textAttribute(CHAIN.name, chain),
+          nestedAttribute(CHAIN.hook, [number(HOOK.number, NF_INET_LOCAL_OUT), number(HOOK.priority, priority)]),
+          textAttribute(CHAIN.type, 'filter'),
+        ]),
       ),
+      ...redirects.flatMap(({ protocol, port, to }) => [rule(QUESTIONS, protocol, address, port, to), rule(ANSWERS, protocol, address, to, port)]),
     ], batch(NFNL_MSG_BATCH_END));
   }
 
@@ -73,27 +84,36 @@ export class RedirectSocket {
   }
 }
 
-/** `meta l4proto P ip daddr A th dport F dnat to A:T` */
-function expressions(address: string, { protocol, port, to }: PortRedirect): Buffer[] {
-  return [
+/** `ip daddr A udp dport F udp dport set T`, or of the source. */
+function rule({ chain, address, port }: Direction, protocol: keyof typeof PROTOCOL, ip: string, from: number, to: number): NetlinkMessage {
+  const expressions = [
     expression('meta', [number(META.register, REGISTER_1), number(META.key, META_L4PROTO)]),
-    equals(Buffer.of(PROTOCOL[protocol])),
-    payload(NETWORK_HEADER, IPV4_DESTINATION),
-    equals(addressBytes(address)),
-    payload(TRANSPORT_HEADER, DESTINATION_PORT),
-    equals(portBytes(port)),
-    expression('immediate', [number(IMMEDIATE.register, REGISTER_1), nestedAttribute(IMMEDIATE.data, [attribute(DATA_VALUE, addressBytes(address))])]),
-    expression('immediate', [number(IMMEDIATE.register, REGISTER_2), nestedAttribute(IMMEDIATE.data, [attribute(DATA_VALUE, portBytes(to))])]),
-    expression('nat', [number(NAT.type, NAT_DESTINATION), number(NAT.family, NFPROTO_IPV4), number(NAT.address, REGISTER_1), number(NAT.port, REGISTER_2)]),
+    equals(Buffer.of(PROTOCOL[protocol].number)),
+    payload(NETWORK_HEADER, address),
+    equals(addressBytes(ip)),
+    payload(TRANSPORT_HEADER, port),
+    equals(portBytes(from)),
+    expression('immediate', [number(IMMEDIATE.register, REGISTER_1), nestedAttribute(IMMEDIATE.data, [attribute(DATA_VALUE, portBytes(to))])]),
+    expression('payload', [
+      number(PAYLOAD.source, REGISTER_1),
+      ...place(TRANSPORT_HEADER, port),
+      number(PAYLOAD.checksumType, CHECKSUM_INET),
+      number(PAYLOAD.checksumOffset, PROTOCOL[protocol].checksum),
+    ]),
   ];
+  return message(NFT_MSG.newRule, NLM_F_CREATE | NLM_F_APPEND, [textAttribute(RULE.table, TABLE), textAttribute(RULE.chain, chain), nestedAttribute(RULE.expressions, expressions)]);
 }
 
 function expression(name: string, data: readonly Buffer[]): Buffer {
   return nestedAttribute(LIST_ELEMENT, [textAttribute(EXPRESSION.name, name), nestedAttribute(EXPRESSION.data, data)]);
 }
 
-function payload(base: number, { offset, length }: { readonly offset: number; readonly length: number }): Buffer {
-  return expression('payload', [number(PAYLOAD.register, REGISTER_1), number(PAYLOAD.base, base), number(PAYLOAD.offset, offset), number(PAYLOAD.length, length)]);
+function payload(base: number, field: Field): Buffer {
+  return expression('payload', [number(PAYLOAD.register, REGISTER_1), ...place(base, field)]);
+}
+
+function place(base: number, { offset, length }: Field): Buffer[] {
+  return [number(PAYLOAD.base, base), number(PAYLOAD.offset, offset), number(PAYLOAD.length, length)];
 }
 
 function equals(value: Buffer): Buffer {
