@@ -64,7 +64,7 @@ function endpoint(id: string, network: string, names: readonly string[], ipv4: s
 
 test('names of endpoints', () => {
   const names = new Names();
-  const view = ['back', 'front'].map((name) => ({ id: `id-${name}`, name, links: { store: 'Web-2' } }));
+  const view = new Map(['back', 'front'].map((networkName) => [networkName, { endpoint: { networkId: `id-${networkName}`, networkName, links: { store: 'Web-2' } } }]));
   const one = endpoint('1', 'back', ['web-1', 'Web'], '10.0.0.2', 'fd00::2');
   const two = endpoint('2', 'back', ['web-2', 'web'], '10.0.0.3');
   const other = endpoint('3', 'hidden', ['db'], '10.9.0.2');

@@ -23,6 +23,10 @@ export interface Answer {
 }
 
 const HEADER_BYTES = 12;
+/** Pointer to the name, type, class, time to live, length. */
+const RECORD_HEAD_BYTES = 12;
+const OPT_BYTES = 11;
+const MAX_MESSAGE_BYTES = 0xffff;
 const CLASS_IN = 1;
 const FLAG_RESPONSE = 0x8000;
 const FLAG_TRUNCATED = 0x0200;
@@ -66,28 +70,36 @@ function ednsBytes(bytes: Buffer, questionEnd: number): number | undefined {
   return isOpt ? Math.max(bytes.readUInt16BE(questionEnd + 3), CLASSIC_DATAGRAM_BYTES) : undefined;
 }
 
-/** The reply to a query, cut to what the client takes unless it comes over a stream. */
-export function buildReply(query: Query, rcode: number, answers: readonly Answer[], isStream: boolean): Buffer {
-  const limit = isStream ? 0xffff : (query.ednsBytes ?? CLASSIC_DATAGRAM_BYTES);
-  const opt = query.ednsBytes === undefined ? Buffer.alloc(0) : optRecord();
-  let size = query.questionEnd + opt.length;
-  const taken = answers.filter(({ data }) => (size += 12 + data.length) <= limit);
-  const isCut = taken.length < answers.length;
-  const reply = Buffer.concat([query.bytes.subarray(0, query.questionEnd), ...taken.map(record), opt]);
-  const flags = FLAG_RESPONSE | (query.bytes.readUInt16BE(2) & FLAG_RECURSION_DESIRED) | FLAG_RECURSION_AVAILABLE | (isCut ? FLAG_TRUNCATED : 0) | rcode;
-  reply.writeUInt16BE(flags, 2);
-  reply.writeUInt16BE(taken.length, 6);
-  reply.writeUInt16BE(0, 8);
-  reply.writeUInt16BE(opt.length === 0 ? 0 : 1, 10);
-  return reply;
+/** Writes the reply to a query, cut to the room that there is and to what the client takes, unless it comes over a stream. Returns its length. */
+export function writeReply(into: Buffer, query: Query, rcode: number, answers: readonly Answer[], isStream: boolean): number {
+  const hasOpt = query.ednsBytes !== undefined;
+  const limit = (isStream ? into.length : Math.min(into.length, query.ednsBytes ?? CLASSIC_DATAGRAM_BYTES)) - (hasOpt ? OPT_BYTES : 0);
+  const flags = FLAG_RESPONSE | (query.bytes.readUInt16BE(2) & FLAG_RECURSION_DESIRED) | FLAG_RECURSION_AVAILABLE | rcode;
+  query.bytes.copy(into, 0, 0, query.questionEnd);
+  let at = query.questionEnd;
+  let count = 0;
+  for (const { type, data } of answers) {
+    if (at + RECORD_HEAD_BYTES + data.length > limit) break;
+    at = writeRecord(into, at, type, data);
+    count++;
+  }
+  into.writeUInt16BE(count < answers.length ? flags | FLAG_TRUNCATED : flags, 2);
+  into.writeUInt16BE(count, 6);
+  into.writeUInt16BE(0, 8);
+  into.writeUInt16BE(hasOpt ? 1 : 0, 10);
+  return hasOpt ? at + OPT_RECORD.copy(into, at) : at;
 }
 
-/** The reply to something that could not be read: its header alone. */
-export function formatErrorReply(bytes: Buffer): Buffer {
-  const reply = Buffer.alloc(HEADER_BYTES);
-  bytes.copy(reply, 0, 0, 2);
-  reply.writeUInt16BE(FLAG_RESPONSE | FLAG_RECURSION_AVAILABLE | RCODE.formatError, 2);
-  return reply;
+/** As `writeReply`, in a buffer of its own. */
+export function buildReply(query: Query, rcode: number, answers: readonly Answer[], isStream: boolean): Buffer {
+  return Buffer.from(scratch.subarray(0, writeReply(scratch, query, rcode, answers, isStream)));
+}
+
+/** Makes a message that could not be read its own reply, of the header alone. Returns its length. */
+export function writeFormatError(message: Buffer): number {
+  message.fill(0, 2, HEADER_BYTES);
+  message.writeUInt16BE(FLAG_RESPONSE | FLAG_RECURSION_AVAILABLE | RCODE.formatError, 2);
+  return HEADER_BYTES;
 }
 
 /** True when `reply` answers the question of `query`, whatever its ID: a forged or late one is about something else. */
@@ -110,19 +122,19 @@ export function encodeName(name: string): Buffer {
   ]);
 }
 
-function record({ type, data }: Answer): Buffer {
-  const head = Buffer.alloc(12);
-  head.writeUInt16BE(POINTER_TO_QUESTION, 0);
-  head.writeUInt16BE(type, 2);
-  head.writeUInt16BE(CLASS_IN, 4);
-  head.writeUInt32BE(TTL_SECONDS, 6);
-  head.writeUInt16BE(data.length, 10);
-  return Buffer.concat([head, data]);
+/** A record of the question's own name. Returns where it ends. */
+function writeRecord(into: Buffer, at: number, type: number, data: Buffer): number {
+  into.writeUInt16BE(POINTER_TO_QUESTION, at);
+  into.writeUInt16BE(type, at + 2);
+  into.writeUInt16BE(CLASS_IN, at + 4);
+  into.writeUInt32BE(TTL_SECONDS, at + 6);
+  into.writeUInt16BE(data.length, at + 10);
+  return at + RECORD_HEAD_BYTES + data.copy(into, at + RECORD_HEAD_BYTES);
 }
 
-function optRecord(): Buffer {
-  const opt = Buffer.alloc(11);
-  opt.writeUInt16BE(TYPE.opt, 1);
-  opt.writeUInt16BE(EDNS_BYTES, 3);
-  return opt;
-}
+/** What an answer with EDNS ends with. */
+const OPT_RECORD = Buffer.alloc(OPT_BYTES);
+OPT_RECORD.writeUInt16BE(TYPE.opt, 1);
+OPT_RECORD.writeUInt16BE(EDNS_BYTES, 3);
+
+const scratch = Buffer.alloc(MAX_MESSAGE_BYTES);

@@ -3,19 +3,26 @@ import type { Endpoint } from '../../ports/network.js';
 import { addressBytes, addressText } from '../../sys/ip-address.js';
 import { encodeName, TYPE, type Answer } from './message.js';
 
-/** The networks that a client is on, in order, and what it calls others there: alias to name. */
-type View = readonly { readonly id: string; readonly name: string; readonly links: Readonly<Record<string, string>> }[];
+/** What a client is on, in order. */
+type View = ReadonlyMap<string, { readonly endpoint: Pick<Endpoint, 'networkId' | 'networkName' | 'links'> }>;
+
+interface Host {
+  readonly endpointId: string;
+  /** Its addresses as answers. */
+  readonly records: readonly Answer[];
+}
 
 export class Names {
-  /** Endpoints by network ID and name. */
-  readonly #byName = new Map<string, Map<string, Endpoint[]>>();
+  /** By network ID and name. */
+  readonly #byName = new Map<string, Map<string, Host[]>>();
   /** By network ID and address. */
   readonly #byAddress = new Map<string, Map<string, Endpoint>>();
 
   add(endpoint: Endpoint): void {
-    const names = this.#byName.get(endpoint.networkId) ?? new Map<string, Endpoint[]>();
+    const names = this.#byName.get(endpoint.networkId) ?? new Map<string, Host[]>();
     this.#byName.set(endpoint.networkId, names);
-    for (const name of namesOf(endpoint)) names.set(name, [...(names.get(name) ?? []), endpoint]);
+    const host = { endpointId: endpoint.endpointId, records: recordsOf(endpoint) };
+    for (const name of namesOf(endpoint)) names.set(name, [...(names.get(name) ?? []), host]);
     const addresses = this.#byAddress.get(endpoint.networkId) ?? new Map<string, Endpoint>();
     this.#byAddress.set(endpoint.networkId, addresses);
     for (const address of [endpoint.ipv4, endpoint.ipv6]) if (address !== '') addresses.set(address, endpoint);
@@ -38,39 +45,42 @@ export class Names {
   answer(view: View, name: string, type: number): Answer[] | undefined {
     const address = addressOfPointer(name);
     if (address !== undefined) return this.#pointer(view, address, type);
-    const endpoints = this.#find(view, name);
-    if (!endpoints) return undefined;
-    const answers = endpoints.flatMap(({ ipv4, ipv6 }) => [
-      ...((type === TYPE.a || type === TYPE.any) && ipv4 !== '' ? [{ type: TYPE.a, data: addressBytes(ipv4) }] : []),
-      ...((type === TYPE.aaaa || type === TYPE.any) && ipv6 !== '' ? [{ type: TYPE.aaaa, data: addressBytes(ipv6) }] : []),
-    ]);
-    return shuffled(answers);
+    const hosts = this.#find(view, name);
+    return hosts && shuffled(hosts.flatMap(({ records }) => records.filter((record) => type === record.type || type === TYPE.any)));
   }
 
-  #find(view: View, name: string): readonly Endpoint[] | undefined {
-    for (const { id, links } of view) {
+  #find(view: View, name: string): readonly Host[] | undefined {
+    for (const { endpoint } of view.values()) {
+      const { networkId, links } = endpoint;
       const own = Object.hasOwn(links, name) ? links[name] : undefined;
-      const found = this.#byName.get(id)?.get(own?.toLowerCase() ?? name);
+      const found = this.#byName.get(networkId)?.get(own?.toLowerCase() ?? name);
       if (found) return found;
     }
     // `web.backend`: the name on a network that is said.
-    for (const { id, name: network } of view) {
-      const suffix = `.${network.toLowerCase()}`;
-      const found = name.endsWith(suffix) ? this.#byName.get(id)?.get(name.slice(0, -suffix.length)) : undefined;
+    for (const { endpoint } of view.values()) {
+      const suffix = `.${endpoint.networkName.toLowerCase()}`;
+      const found = name.endsWith(suffix) ? this.#byName.get(endpoint.networkId)?.get(name.slice(0, -suffix.length)) : undefined;
       if (found) return found;
     }
     return undefined;
   }
 
   #pointer(view: View, address: string, type: number): Answer[] | undefined {
-    for (const { id, name } of view) {
-      const endpoint = this.#byAddress.get(id)?.get(address);
+    for (const { endpoint: own } of view.values()) {
+      const endpoint = this.#byAddress.get(own.networkId)?.get(address);
       if (!endpoint) continue;
       const [first] = namesOf(endpoint);
-      return first === undefined || (type !== TYPE.ptr && type !== TYPE.any) ? [] : [{ type: TYPE.ptr, data: encodeName(`${first}.${name}`) }];
+      return first === undefined || (type !== TYPE.ptr && type !== TYPE.any) ? [] : [{ type: TYPE.ptr, data: encodeName(`${first}.${own.networkName}`) }];
     }
     return undefined;
   }
+}
+
+function recordsOf({ ipv4, ipv6 }: Endpoint): Answer[] {
+  return [
+    ...(ipv4 === '' ? [] : [{ type: TYPE.a, data: addressBytes(ipv4) }]),
+    ...(ipv6 === '' ? [] : [{ type: TYPE.aaaa, data: addressBytes(ipv6) }]),
+  ];
 }
 
 function namesOf({ dnsNames, aliases }: Endpoint): Set<string> {
@@ -79,6 +89,7 @@ function namesOf({ dnsNames, aliases }: Endpoint): Set<string> {
 
 /** The address that a name below in-addr.arpa or ip6.arpa is about; undefined for other names. */
 function addressOfPointer(name: string): string | undefined {
+  if (!name.endsWith('.arpa')) return undefined;
   const four = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.in-addr\.arpa$/.exec(name);
   if (four) return four.slice(1).toReversed().join('.');
   if (!/^([0-9a-f]\.){32}ip6\.arpa$/.test(name)) return undefined;

@@ -1,13 +1,13 @@
 /** The name server of one sandbox, at 127.0.0.11 inside it; it runs in this process. */
-import { createSocket, type Socket as DatagramSocket } from 'node:dgram';
 import { createServer, type Server, type Socket } from 'node:net';
 import { isEngineError } from '../../errors/engine-error.js';
 import { RESOLVER_ADDRESS } from '../../ports/network.js';
-import { closeFd } from '../../sys/fd.js';
+import { answerDatagrams, sendDatagram } from '../../sys/datagrams.js';
+import { closeFd, watchReadable, type ReadableWatch } from '../../sys/fd.js';
 import { bindPort, growReceiveBuffer, type PortSocket } from '../../sys/port-socket.js';
 import { RedirectSocket } from '../../sys/nft-redirect.js';
 import { Forwarder, type Upstream } from './forwarder.js';
-import { buildReply, formatErrorReply, parseQuery, RCODE, type Answer, type Query } from './message.js';
+import { buildReply, parseQuery, RCODE, writeFormatError, writeReply, type Answer, type Query } from './message.js';
 import { frame, Frames } from './stream-frames.js';
 
 /** Some thousand questions. */
@@ -32,7 +32,8 @@ interface Pair {
 }
 
 export class Resolver {
-  readonly #datagrams: DatagramSocket;
+  readonly #datagrams: number;
+  readonly #watch: ReadableWatch;
   readonly #server: Server;
   readonly #connections = new Set<Socket>();
   #forwarder = new Forwarder([]);
@@ -42,14 +43,8 @@ export class Resolver {
     private readonly options: ResolverOptions,
     { datagrams, stream }: Pair,
   ) {
-    this.#datagrams = createSocket('udp4');
-    this.#datagrams.on('message', (message, peer) => {
-      const reply = this.#reply(message, false);
-      if (reply instanceof Promise) void reply.then((later) => this.#send(later, peer.port, peer.address));
-      else this.#send(reply, peer.port, peer.address);
-    });
-    this.#datagrams.on('error', () => undefined);
-    this.#datagrams.bind({ fd: datagrams.fd });
+    this.#datagrams = datagrams.fd;
+    this.#watch = watchReadable(datagrams.fd, () => answerDatagrams(datagrams.fd, this.#answerDatagram));
     this.#server = createServer((client) => this.#serve(client));
     this.#server.maxConnections = MAX_CONNECTIONS;
     this.#server.on('error', () => undefined);
@@ -89,23 +84,33 @@ export class Resolver {
 
   close(): void {
     this.#isClosed = true;
-    this.#datagrams.close();
+    this.#watch.close();
+    closeFd(this.#datagrams);
     this.#server.close();
     for (const client of this.#connections) client.destroy();
     this.#forwarder.close();
   }
 
-  #send(reply: Buffer | undefined, port: number, address: string): void {
-    if (reply && !this.#isClosed) this.#datagrams.send(reply, port, address, () => undefined);
-  }
-
   /** Own names are answered at once, whatever becomes of questions to others. */
-  #reply(message: Buffer, isStream: boolean): Buffer | undefined | Promise<Buffer> {
+  readonly #answerDatagram = (slot: Buffer, length: number, peer: Buffer): number => {
+    const query = parseQuery(slot.subarray(0, length));
+    if (query === undefined) return 0;
+    if (query === 'bad') return writeFormatError(slot);
+    const answers = this.options.answer(query.name, query.type);
+    if (answers) return writeReply(slot, query, RCODE.ok, answers, false);
+    const asker = Buffer.from(peer);
+    void this.#forward({ ...query, bytes: Buffer.from(query.bytes) }, false).then((reply) => {
+      if (!this.#isClosed) sendDatagram(this.#datagrams, reply, asker);
+    });
+    return 0;
+  };
+
+  async #answerMessage(message: Buffer): Promise<Buffer | undefined> {
     const query = parseQuery(message);
     if (query === undefined) return undefined;
-    if (query === 'bad') return formatErrorReply(message);
+    if (query === 'bad') return message.subarray(0, writeFormatError(message));
     const answers = this.options.answer(query.name, query.type);
-    return answers ? buildReply(query, RCODE.ok, answers, isStream) : this.#forward(query, isStream);
+    return answers ? buildReply(query, RCODE.ok, answers, true) : this.#forward(query, true);
   }
 
   async #forward(query: Query, isStream: boolean): Promise<Buffer> {
@@ -125,7 +130,7 @@ export class Resolver {
     client.setTimeout(CONNECTION_IDLE_MS, () => client.destroy());
     client.on('data', (chunk) => {
       for (const message of frames.take(chunk)) {
-        void Promise.resolve(this.#reply(message, true)).then((reply) => {
+        void this.#answerMessage(message).then((reply) => {
           if (!reply || !client.writable) return;
           client.write(frame(reply));
           // Whoever asks and does not read shall not fill our memory.

@@ -78,7 +78,7 @@ export class Resolvers {
     const upstreams = nameservers.map((address) => ({ address, within: inside }));
     const resolver = Resolver.open({
       inside,
-      answer: (name, type) => this.#names.answer([...memberships.values()].map(({ endpoint }) => ({ id: endpoint.networkId, name: endpoint.networkName, links: endpoint.links })), name, type),
+      answer: (name, type) => this.#names.answer(memberships, name, type),
       upstreams: () => {
         if ([...memberships.values()].every(({ internal }) => internal)) return NOWHERE;
         if (upstreams.length > 0) return upstreams;
