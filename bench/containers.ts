@@ -5,7 +5,7 @@ import { callJson } from '../test/support/http.js';
 export interface ContainerChoice {
   readonly image: string;
   readonly command: readonly string[];
-  readonly network?: 'none';
+  readonly network?: 'none' | 'bridge';
   /** Publishes a port on one of the host's ephemeral ones. */
   readonly publishes?: boolean;
 }

@@ -3,10 +3,12 @@ import type { Engine } from '../test/support/engine.js';
 
 export interface Metric {
   readonly name: string;
-  readonly unit: 'req/s' | 'ms' | 'MB/s' | 'MiB' | 'descriptors';
+  readonly unit: 'req/s' | 'ms' | 'MB/s' | 'MiB' | 'descriptors' | 'times' | 'probes';
   /** Wanted value of engined divided by dockerd's: at least it where more is better, at most it where less is. */
   readonly target: number;
   readonly moreIsBetter: boolean;
+  /** The target is for engined's value itself. */
+  readonly isAbsolute?: boolean;
 }
 
 /** One value for each metric of the measure. */
@@ -28,6 +30,8 @@ export interface Measure {
   readonly metrics: readonly Metric[];
   /** Samples taken of each engine, by turns. */
   readonly rounds: number;
+  /** Flags of the engine. */
+  readonly args?: readonly string[];
   /** What the engine listens on besides its socket. */
   readonly transport?: 'tcp' | 'tls';
   /** Sets up what is not to be measured on a fresh engine; the result takes one sample. */

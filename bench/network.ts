@@ -16,6 +16,7 @@ export const network: Measure = {
   metrics: [
     { name: 'create and remove a network', unit: 'ms', target: 0.5, moreIsBetter: false },
     { name: 'start with a published port', unit: 'ms', target: 0.5, moreIsBetter: false },
+    { name: 'what the bridge adds to a start', unit: 'ms', target: 25, moreIsBetter: false, isAbsolute: true },
     { name: 'names of neighbours', unit: 'req/s', target: 2, moreIsBetter: true },
   ],
   rounds: 3,
@@ -32,6 +33,7 @@ export const network: Measure = {
       return {
         'create and remove a network': median(lives),
         'start with a published port': median(await startPublished(engine, image)),
+        'what the bridge adds to a start': await costOfBridge(engine, image),
         'names of neighbours': await queriesPerSecond(NetworkSettings.SandboxKey),
       };
     };
@@ -41,6 +43,19 @@ export const network: Measure = {
 async function lifeOfNetwork(engine: Engine): Promise<void> {
   const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/networks/create', { json: { Name: 'passing' } });
   await callJson(engine.socketPath, 'DELETE', `/networks/${Id}`);
+}
+
+/** Milliseconds that a start on the default bridge takes longer than one without a network, taken by turns. */
+async function costOfBridge(engine: Engine, image: string): Promise<number> {
+  const times = { bridge: [] as number[], none: [] as number[] };
+  for (let index = 0; index < CONTAINERS; index++) {
+    for (const network of ['bridge', 'none'] as const) {
+      const id = await createContainer(engine, { image, command: ['sleep', '100000'], network });
+      times[network].push(await timed(() => startContainer(engine, id)));
+      await removeContainer(engine, id);
+    }
+  }
+  return median(times.bridge) - median(times.none);
 }
 
 /** Milliseconds of each start, while those before go on running. */

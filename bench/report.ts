@@ -15,7 +15,7 @@ export interface Comparison {
   readonly name: string;
   readonly unit: Metric['unit'];
   readonly medians: Readonly<Record<string, number>>;
-  /** engined / dockerd; absent when only one of them ran. */
+  /** engined / dockerd; absent when only one of them ran, and where engined is measured by itself. */
   readonly ratio?: number;
   readonly target: number;
   readonly isReached?: boolean;
@@ -26,11 +26,13 @@ function compare({ metric, samples }: MetricResult): Comparison {
   const medians = Object.fromEntries(Object.entries(samples).map(([engine, values]) => [engine, median(values)]));
   const { engined, dockerd } = medians;
   const ratio = engined === undefined || dockerd === undefined ? undefined : engined / dockerd;
+  const judged = metric.isAbsolute === true ? engined : ratio;
   return {
     name: metric.name,
     unit: metric.unit,
     medians,
-    ...(ratio === undefined ? {} : { ratio, isReached: metric.moreIsBetter ? ratio >= metric.target : ratio <= metric.target }),
+    ...(ratio === undefined || metric.isAbsolute === true ? {} : { ratio }),
+    ...(judged === undefined ? {} : { isReached: metric.moreIsBetter ? judged >= metric.target : judged <= metric.target }),
     target: metric.target,
     samples,
   };
@@ -42,7 +44,7 @@ function table(results: readonly MetricResult[], comparisons: readonly Compariso
     name,
     ...engines.map((engine) => `${(medians[engine] ?? Number.NaN).toFixed(1)} ${unit}`),
     ratio === undefined ? '' : `${ratio.toFixed(2)}x`,
-    `${results[index]?.metric.moreIsBetter === true ? 'at least' : 'at most'} ${target}x`,
+    `${results[index]?.metric.moreIsBetter === true ? 'at least' : 'at most'} ${target}${results[index]?.metric.isAbsolute === true ? '' : 'x'}`,
     isReached === undefined ? '' : isReached ? 'reached' : 'MISSED',
   ]);
   const all = [['', ...engines, 'ratio', 'target', ''], ...rows];

@@ -25,6 +25,7 @@ import { logs } from './logs.js';
 import type { Measure, Sample, Setting } from './measure.js';
 import { memory } from './memory.js';
 import { network } from './network.js';
+import { published } from './published.js';
 import { ensureShapedImage } from './images.js';
 import { pullBigImage, pullByMany, pullLargeLayer, pullManyFiles } from './pull.js';
 import { pushBigImage } from './push.js';
@@ -37,7 +38,7 @@ import { stopped } from './stopped.js';
 import { streams } from './streams.js';
 import { tls } from './tls.js';
 
-const MEASURES: readonly Measure[] = [requests, clients, tls, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pushBigImage, saveLoad, logs, logFollow, copy, memory, startup, streams, network];
+const MEASURES: readonly Measure[] = [requests, clients, tls, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pushBigImage, saveLoad, logs, logFollow, copy, memory, startup, streams, network, published];
 /** This file is in dist/bench. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
@@ -67,9 +68,9 @@ function issueIn(dir: string): ServerCertificate {
 }
 
 /** In a network namespace of our own the ports are ours to choose. */
-function contenders(transport: Measure['transport'], certificate: () => ServerCertificate): readonly Contender[] {
+function contenders({ transport, args: own = [] }: Measure, certificate: () => ServerCertificate): readonly Contender[] {
   const tls = (): string[] => (transport === 'tls' ? ['--tls', '--tlsverify=false', '--tlscacert', certificate().ca, '--tlscert', certificate().cert, '--tlskey', certificate().key] : []);
-  const args = (port: number): string[] => (transport === undefined ? [] : ['--host', `tcp://127.0.0.1:${port}`, ...tls()]);
+  const args = (port: number): string[] => (transport === undefined ? [...own] : [...own, '--host', `tcp://127.0.0.1:${port}`, ...tls()]);
   const scheme = transport === 'tls' ? 'https' : 'http';
   const both: Contender[] = [
     { name: 'engined', tcpUrl: `${scheme}://127.0.0.1:23750`, kind: () => engined({ args: args(23750) }) },
@@ -88,7 +89,7 @@ async function take(measure: Measure, registry: TestRegistry, image: string, ver
   const certificate = (): ServerCertificate => (issued ??= issueIn(certificates));
   try {
     const samplers: { name: string; sample: () => Promise<Sample> }[] = [];
-    for (const { name, tcpUrl, kind } of contenders(measure.transport, certificate)) {
+    for (const { name, tcpUrl, kind } of contenders(measure, certificate)) {
       const engine = await Engine.start(kind());
       cleanup.add(() => engine.discard());
       versions[name] = (await callJson<{ Version: string }>(engine.socketPath, 'GET', '/version')).Version;
