@@ -44,7 +44,7 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
   const base = await makeBase(live, roots, log);
   const { host, settings, tmpDir } = base;
   const drivers = await openDrivers(base, () => lives.containers.list());
-  const { pool, events, metrics, emit, supervisor, tasks, layers, images, network, records, volumes, volumePlugins, archives } = drivers;
+  const { pool, events, metrics, emit, supervisor, tasks, layers, images, network, records, volumes, volumePlugins, networkPlugins, archives } = drivers;
   const lives = await composeContainers(base, drivers);
   const { deps, containers, execs, healthChecks } = lives;
   const transfers = composeTransfers(base, drivers);
@@ -79,6 +79,7 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
     await layers.close();
     await Promise.all([pool.close(), transferPool.pool.close(), pushPool.close(), archivePool.close(), archives.close(), volumes.close()]);
     volumePlugins.close();
+    networkPlugins.close();
     await rm(tmpDir, { recursive: true, force: true });
   };
 

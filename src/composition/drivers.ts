@@ -10,6 +10,8 @@ import { openEventLog } from '../events/event-log.js';
 import { FileImageStore } from '../images/store.js';
 import { createLogDriver } from '../logs/log-driver.js';
 import { HostNetworks } from '../network/host-networks.js';
+import type { RecordFile } from '../network/network-records.js';
+import { ProtocolNetworkPlugins } from '../plugins/network-plugins.js';
 import { ProtocolVolumePlugins } from '../plugins/volume-plugins.js';
 import type { EventType } from '../ports/events.js';
 import { loadSeccompProfile } from '../runtime/seccomp.js';
@@ -59,7 +61,14 @@ export async function openDrivers({ live, dataRoot, execRoot, facts, host, setti
   const { tasks } = supervisor;
   const layers = await openOverlay2({ root: inData('overlay2'), workers: pool, log, storageOpts: config.storageOpts });
   const images = new FileImageStore(dataRoot, layers);
-  const networkIdentities = inData('network', 'predefined.json');
+  const networkFile = (name: string): RecordFile => ({
+    read: () => readRecord(inData('network', name)),
+    write: async (value) => {
+      await mkdir(inData('network'), { recursive: true, mode: 0o710 });
+      await writeRecord(inData('network', name), value);
+    },
+  });
+  const networkPlugins = new ProtocolNetworkPlugins();
   const network = new HostNetworks({
     bridge: settings.bridge,
     iptables: config.iptables,
@@ -72,14 +81,10 @@ export async function openDrivers({ live, dataRoot, execRoot, facts, host, setti
     nameservers: () => config.dns,
     publishIp: config.ip,
     netnsRoot: join(execRoot, 'netns'),
+    plugins: networkPlugins,
     log,
-    identities: {
-      read: () => readRecord(networkIdentities),
-      write: async (value) => {
-        await mkdir(inData('network'), { recursive: true, mode: 0o710 });
-        await writeRecord(networkIdentities, value);
-      },
-    },
+    identities: networkFile('predefined.json'),
+    pluginDebts: networkFile('plugin-debts.json'),
   });
   const logs = createLogDriver((container) => metrics.logObserver(container));
   checkDefaultLog(logs, config);
@@ -90,5 +95,5 @@ export async function openDrivers({ live, dataRoot, execRoot, facts, host, setti
   const specs = createSpecBuilder(facts, () => ({ ulimits: config.defaultUlimits, noNewPrivileges: config.noNewPrivileges, seccomp, cdiSpecDirs: live.current.features['cdi'] === true ? live.current.cdiSpecDirs : [] }));
   const stdio = { create: async (request: Parameters<typeof createStdio>[0]) => createStdio(request), reopen: async (paths: Parameters<typeof reopenStdio>[0]) => reopenStdio(paths) };
   const usage = new DiskUsages({ dataRoot, layers, pool });
-  return { usage, pool, events, metrics, emit, supervisor, tasks, layers, images, network, logs, records, volumes, volumePlugins, archives, specs, stdio };
+  return { usage, pool, events, metrics, emit, supervisor, tasks, layers, images, network, logs, records, volumes, volumePlugins, networkPlugins, archives, specs, stdio };
 }

@@ -38,7 +38,7 @@ import type { Transfers } from './transfers.js';
 /** `alerts` are what listeners want `info` to say. */
 export function composeRoutes(
   { live, dataRoot, facts, host, settings, log, tmpDir }: Base,
-  { layers, images, network, logs, records, volumes, volumePlugins, archives, tasks, events, pool, emit, usage }: Drivers,
+  { layers, images, network, logs, records, volumes, volumePlugins, networkPlugins, archives, tasks, events, pool, emit, usage }: Drivers,
   { ios, hooks, containers, services, execs, statsFeeds }: Containers,
   { pulls, pushes, partialBlobs, transferPool, archivePool }: Transfers,
   alerts: () => readonly string[],
@@ -54,7 +54,7 @@ export function composeRoutes(
     components: () => settings.components(tasks),
     warnings: () => [...hostWarnings(facts, config), ...alerts()],
     listeners: () => events.subscribers,
-    plugins: { volume: () => volumePlugins.known },
+    plugins: { volume: () => volumePlugins.known, network: () => networkPlugins.known },
   });
   const users = (id: string): readonly { id: string; running: boolean }[] =>
     containers

@@ -1,6 +1,7 @@
 /** The addresses of a network: of each family none, one or several subnets. */
 import { invalid } from '../errors/engine-error.js';
 import { AddressPool } from './address-pool.js';
+import type { Addresses } from './attachable-network.js';
 import { contains, familyOf, type Family, type Subnet } from './subnet.js';
 
 export interface AddressPlan {
@@ -30,7 +31,7 @@ interface Space {
 
 const NO_LEASE: Lease = { address: '', prefixLength: 0, gateway: '' };
 
-export class AddressSpace {
+export class AddressSpace implements Addresses {
   readonly #spaces: readonly Space[];
 
   constructor(plans: readonly AddressPlan[]) {
@@ -39,6 +40,10 @@ export class AddressSpace {
       for (const address of new Set([plan.hostAddress, plan.gateway, ...plan.reserved])) if (address !== '') pool.reserve(address);
       return { plan, pool };
     });
+  }
+
+  needsMac(): boolean {
+    return false;
   }
 
   /** An address, the wanted one or any; of several subnets the first that has one. Throws unavailable, invalid or forbidden. */
@@ -51,6 +56,10 @@ export class AddressSpace {
     if (wanted !== undefined) space.pool.reserve(wanted);
     const { subnet, gateway } = space.plan;
     return { address: wanted ?? space.pool.allocate(), prefixLength: subnet.prefixLength, gateway };
+  }
+
+  adopt(family: Family, address: string): void {
+    this.lease(family, address);
   }
 
   /** Takes an address back; '' is none. */

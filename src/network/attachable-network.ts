@@ -1,13 +1,18 @@
 /** What containers are attached to, whatever driver the network has. */
 import type { NetworkSummary } from '../ports/network.js';
-import type { AddressSpace } from './address-space.js';
+import type { PluginRoute } from '../ports/network-plugin.js';
+import type { Endpoint, PortRequest, PublishedPort } from '../ports/network.js';
+import type { Lease } from './address-space.js';
+import type { Family } from './subnet.js';
 
 /** The container's end of a link. */
 export interface ContainerEnd {
+  readonly endpointId: string;
   /** Of the link on the host's side, where there is one. */
   readonly hostName: string;
   /** Of the link in the container's namespace. */
   readonly name: string;
+  /** Empty: the link keeps the one that it has. */
   readonly mac: Buffer;
   /** Open descriptor of that namespace. */
   readonly netnsFd: number;
@@ -29,12 +34,49 @@ export interface Publishing {
   readonly address: string;
 }
 
+/** Addresses of a network, its own or another process's. */
+export interface Addresses {
+  /** The MAC address is to be known before an address is asked for. */
+  needsMac(): boolean | Promise<boolean>;
+  /** An address, the wanted one or any. Throws unavailable, invalid or forbidden. */
+  lease(family: Family, wanted: string | undefined, macAddress?: string): Lease | Promise<Lease>;
+  /** Takes over an address that is in use. Throws as `lease` does. */
+  adopt(family: Family, address: string): unknown;
+  /** Takes an address back; '' is none. */
+  release(address: string): void;
+}
+
+/** The published ports of an endpoint. */
+export interface Ports {
+  readonly list: readonly PublishedPort[];
+  /** All or none. */
+  open(ports: readonly PortRequest[]): Promise<void>;
+  adopt(ports: readonly PublishedPort[], containerId: string): Promise<void>;
+  close(): Promise<void>;
+  /** Gives up what is this process's own. */
+  release(): void;
+}
+
+/** What another process does for the endpoints of a network. */
+export interface EndpointPlugin {
+  /** Makes the endpoint; gives it back as the plugin completed it, without a link's name where there is no link. Nothing is left when it fails. */
+  connect(draft: Endpoint, place: { readonly sandboxPath: string; readonly ports: readonly PortRequest[]; readonly nameLink: (prefix: string) => string }): Promise<Endpoint>;
+  /** Ends it. Never fails: what cannot be done now is made up for. */
+  disconnect(containerId: string, endpoint: Endpoint): Promise<void>;
+  /** Takes over one that is in use. */
+  adopt(endpoint: Endpoint): void;
+  routes(endpointId: string): readonly PluginRoute[];
+  ports(endpoint: Endpoint): Ports;
+}
+
 export interface AttachableNetwork {
   readonly summary: NetworkSummary;
-  /** Link on the host that its containers are connected through. */
+  /** Link on the host that its containers are connected through; '' where another process makes it. */
   readonly link: string;
-  readonly space: AddressSpace;
+  readonly space: Addresses;
   readonly medium: Medium;
+  /** Absent where the engine makes the endpoints by itself. */
+  readonly plugin?: EndpointPlugin;
   /** Containers may choose their address: a client has chosen the subnet. */
   readonly staticAddresses: boolean;
   /** Undefined where no port is published: nobody gets in, or everybody is there without. */

@@ -2,7 +2,7 @@
 import { EngineError, messageOf } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { Endpoint, PortRequest, PublishedPort } from '../ports/network.js';
-import type { Publishing } from './attachable-network.js';
+import type { Ports, Publishing } from './attachable-network.js';
 import type { PortRule } from './firewall-rules.js';
 import type { Firewall } from './firewall.js';
 import { holdPort, type HeldPort } from './port-holder.js';
@@ -13,7 +13,7 @@ export interface PortsOptions {
   readonly log: Logger;
 }
 
-export class EndpointPorts {
+export class EndpointPorts implements Ports {
   #held: readonly HeldPort[] = [];
   #rules: readonly PortRule[] = [];
 

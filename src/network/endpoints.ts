@@ -2,8 +2,9 @@
 import { randomBytes } from 'node:crypto';
 import { type EngineError, internal, invalid } from '../errors/engine-error.js';
 import type { AttachRequest, AttachResult, Endpoint, EndpointNames, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
-import { IPV6_MIN_MTU, type Netlink } from '../sys/route-netlink.js';
-import type { AttachableNetwork } from './attachable-network.js';
+import { IPV6_MIN_MTU, type LinkAddress, type Netlink } from '../sys/route-netlink.js';
+import type { AttachableNetwork, Ports } from './attachable-network.js';
+import { parseSubnet, toAddress, type Subnet } from './subnet.js';
 import { Resolvers } from './dns/resolvers.js';
 import { EndpointPorts, type PortsOptions } from './endpoint-ports.js';
 import { Sandboxes } from './sandboxes.js';
@@ -19,7 +20,7 @@ interface Attachment {
   readonly containerId: string;
   readonly endpoint: Endpoint;
   readonly network: AttachableNetwork;
-  readonly ports: EndpointPorts;
+  readonly ports: Ports;
 }
 
 type Undo = () => void | Promise<void>;
@@ -58,20 +59,21 @@ export class Endpoints {
   }
 
   async attach(network: AttachableNetwork, request: AttachRequest): Promise<AttachResult> {
-    const { space, summary } = network;
+    const { space, summary, plugin } = network;
     const { containerId } = request;
     for (const address of [request.ipv4, request.ipv6]) if (address !== undefined && !network.staticAddresses) throw staticAddressRefused(summary);
     const undo: Undo[] = [];
     try {
-      const ipv4 = space.lease(4, request.ipv4);
+      const mac = request.macAddress ?? ((await space.needsMac()) ? macFor('') : undefined);
+      const ipv4 = await space.lease(4, request.ipv4, mac);
       undo.push(() => space.release(ipv4.address));
-      const ipv6 = space.lease(6, request.ipv6);
+      const ipv6 = await space.lease(6, request.ipv6, mac);
       undo.push(() => space.release(ipv6.address));
-      const endpoint: Endpoint = {
+      const draft: Endpoint = {
         networkId: summary.id,
         networkName: summary.name,
         ...(request.names ?? this.name(containerId, network)),
-        macAddress: network.sharesMac ? '' : (request.macAddress ?? macFor(ipv4.address)),
+        macAddress: network.sharesMac ? '' : (mac ?? (plugin ? '' : macFor(ipv4.address))),
         ipv4: ipv4.address,
         ipv4PrefixLength: ipv4.prefixLength,
         gateway: ipv4.gateway,
@@ -83,11 +85,15 @@ export class Endpoints {
         links: request.links ?? {},
         gatewayPriority: request.gatewayPriority ?? 0,
       };
+      const nameLink = (interfacePrefix: string): string => this.name(containerId, { interfacePrefix }).interfaceName;
+      const endpoint = plugin ? await plugin.connect(draft, { sandboxPath: this.sandboxes.path(containerId), ports: request.ports, nameLink }) : draft;
+      if (plugin) undo.push(() => plugin.disconnect(containerId, endpoint));
       // Its own default routes go with its link.
       undo.push(() => this.sandboxes.route(containerId, this.#waysOut(containerId)));
       const attachment = this.#admit(containerId, endpoint, network);
       undo.push(() => void this.#attachments.delete(endpoint.endpointId));
-      const published = attachment.ports.open(request.ports);
+      const isWayOut = this.#waysOut(containerId).some((way) => way.endpoint === endpoint);
+      const published = isWayOut || request.ports.length > 0 ? attachment.ports.open(request.ports) : undefined;
       undo.push(() => attachment.ports.close());
       // The rules are made while the link is; whichever fails, both have ended before anything is undone.
       const named = summary.hasNames ? this.#join(attachment, request.nameservers ?? []) : undefined;
@@ -109,16 +115,19 @@ export class Endpoints {
   }
 
   #admit(containerId: string, endpoint: Endpoint, network: AttachableNetwork): Attachment {
-    const attachment = { containerId, endpoint, network, ports: new EndpointPorts(this.options, endpoint, network.publishing) };
+    const ports = network.plugin?.ports(endpoint) ?? new EndpointPorts(this.options, endpoint, network.publishing);
+    const attachment = { containerId, endpoint, network, ports };
     this.#attachments.set(endpoint.endpointId, attachment);
     return attachment;
   }
 
   /** Makes the link and configures the container's end. */
-  #plug({ containerId, endpoint, network: { medium } }: Attachment): Promise<void> {
-    const { interfaceName: name } = endpoint;
-    return this.sandboxes.within(containerId, async (inside, netnsFd) => {
-      await medium.plug({ hostName: hostLink(endpoint.endpointId), name, mac: Buffer.from(endpoint.macAddress.replaceAll(/[:-]/g, ''), 'hex'), netnsFd });
+  async #plug({ containerId, endpoint, network: { medium, plugin } }: Attachment): Promise<void> {
+    const { endpointId, interfaceName: name } = endpoint;
+    if (name === '') return;
+    const routes = plugin?.routes(endpointId) ?? [];
+    await this.sandboxes.within(containerId, async (inside, netnsFd) => {
+      await medium.plug({ endpointId, hostName: hostLink(endpointId), name, mac: Buffer.from(endpoint.macAddress.replaceAll(/[:-]/g, ''), 'hex'), netnsFd });
       const index = inside.indexOf(name);
       if (index === undefined) throw internal(`interface ${name} vanished from the namespace`);
       await inside.configure(index, {
@@ -130,6 +139,7 @@ export class Endpoints {
           .filter((way) => way.endpoint === endpoint)
           .map(({ gateway }) => gateway),
         linkLocal: endpoint.ipv6 !== '' || medium.mtu < IPV6_MIN_MTU,
+        routes: routes.map(({ destination, nextHop }) => ({ destination: addressOf(parseSubnet(destination, 'route')), nextHop })),
       });
     });
   }
@@ -167,17 +177,25 @@ export class Endpoints {
   }
 
   /** Frees addresses and ports. The link goes with its namespace, which the kernel tears down in its own time. */
-  detach(containerId: string, { endpointId }: Endpoint): void {
+  async detach(containerId: string, { endpointId }: Endpoint): Promise<void> {
     const attachment = this.#attachments.get(endpointId);
     if (!attachment) return;
     this.#attachments.delete(endpointId);
     const { network, endpoint, ports } = attachment;
     this.#resolvers.leave(containerId, endpoint);
+    if (network.plugin) {
+      await this.#closePorts(containerId, ports);
+      await network.plugin.disconnect(containerId, endpoint);
+    }
     network.space.release(endpoint.ipv4);
     network.space.release(endpoint.ipv6);
     // Nobody waits for the rules.
-    ports.close().catch((error: unknown) => this.options.log.error({ err: error, container: containerId }, 'rules of published ports are not removed'));
+    void this.#closePorts(containerId, ports);
     if (this.#leaving.push(hostLink(endpointId)) === 1) setTimeout(() => this.#sweepLeaving(), TEARDOWN_MS).unref();
+  }
+
+  async #closePorts(containerId: string, ports: Ports): Promise<void> {
+    await ports.close().catch((error: unknown) => this.options.log.error({ err: error, container: containerId }, 'rules of published ports are not removed'));
   }
 
   /** A namespace lives on while a process of another container shares it: its links must not keep addresses that are free. */
@@ -190,7 +208,7 @@ export class Endpoints {
   /** As `detach`, from a sandbox that stays. */
   async disconnect(containerId: string, endpoint: Endpoint): Promise<void> {
     const before = this.#waysOut(containerId);
-    this.detach(containerId, endpoint);
+    await this.detach(containerId, endpoint);
     await this.sandboxes.unplug(containerId, endpoint.interfaceName);
     const isNew = (way: WayOut): boolean => !before.some((old) => old.endpoint === way.endpoint && old.gateway === way.gateway);
     await this.sandboxes.route(containerId, this.#waysOut(containerId).filter(isNew));
@@ -211,11 +229,12 @@ export class Endpoints {
     for (const [family, address] of [[4, endpoint.ipv4], [6, endpoint.ipv6]] as const) {
       if (address === '') continue;
       try {
-        space.lease(family, address);
+        await space.adopt(family, address);
       } catch (error) {
         report(error, 'the address of a running container is not of its network any more');
       }
     }
+    network.plugin?.adopt(endpoint);
     const attachment = this.#admit(containerId, endpoint, network);
     const named = network.summary.hasNames ? this.#join(attachment, nameservers) : undefined;
     await Promise.all([attachment.ports.adopt(ports, containerId), named?.catch((error: unknown) => report(error, 'a running container has no name server'))]);
@@ -242,6 +261,10 @@ function staticAddressRefused({ name }: NetworkSummary): EngineError {
     name === 'bridge' ? 'user specified IP address is supported on user defined networks only' : 'user specified IP address is supported only when connecting to networks with user configured subnets',
     { code: 'STATIC_ADDRESS' },
   );
+}
+
+function addressOf({ family, base, prefixLength }: Subnet): LinkAddress {
+  return { ip: toAddress(family, base), prefixLength };
 }
 
 function hostLink(endpointId: string): string {

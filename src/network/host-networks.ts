@@ -10,14 +10,17 @@ import { Endpoints, type EndpointOptions } from './endpoints.js';
 import { Firewall } from './firewall.js';
 import { hostSubnets, type PoolOption } from './free-subnet.js';
 import { readHostDns, type HostDns } from './host-dns.js';
-import { type MakerOptions, NetworkMaker } from './network-maker.js';
+import { type MakerOptions, NetworkMaker, poolsOf } from './network-maker.js';
 import { checkRequest, settleNetwork } from './network-plan.js';
 import { NetworkRecords, type RecordFile, type UserNetwork } from './network-records.js';
+import type { LeasedPool } from './plugin-addresses.js';
+import { PluginDebts } from './plugin-debts.js';
+import { PluginNetworks } from './plugin-networks.js';
 import { bridgeLabels, endpointWithoutLink, isLinkless, linklessNames, PREDEFINED, predefined } from './predefined.js';
 import { formatSubnet, parseSubnet, type Family } from './subnet.js';
 import { type Candidate, compareWaysOut } from './ways-out.js';
 
-export interface NetworkOptions extends Omit<EndpointOptions & MakerOptions, 'netlink' | 'firewall'> {
+export interface NetworkOptions extends Omit<EndpointOptions & MakerOptions, 'netlink' | 'firewall' | 'debts' | 'sandboxes'> {
   /** Undefined: no default bridge (`--bridge none`). */
   readonly bridge: BridgeOptions | undefined;
   /** Host address of ports on the default bridge that name none. */
@@ -29,9 +32,18 @@ export interface NetworkOptions extends Omit<EndpointOptions & MakerOptions, 'ne
   readonly nameservers: () => readonly string[];
   /** Where the records of the networks are kept. */
   readonly identities: RecordFile;
+  /** Where is noted what plugins have given. */
+  readonly pluginDebts: RecordFile;
 }
 
 const DNS_CACHE_MS = 2000;
+
+/** A network that is being removed. */
+interface Withdrawn {
+  readonly summary: NetworkSummary;
+  readonly network: AttachableNetwork | undefined;
+  readonly record: UserNetwork | undefined;
+}
 
 export class HostNetworks implements NetworkDriver {
   readonly #netlink = new Netlink();
@@ -42,6 +54,8 @@ export class HostNetworks implements NetworkDriver {
   readonly #summaries = new Map<string, NetworkSummary>();
   /** Those that containers get links to, by network ID. */
   readonly #attachable = new Map<string, AttachableNetwork>();
+  readonly #plugged: PluginNetworks;
+  readonly #debts: PluginDebts;
   #records: NetworkRecords | undefined;
   /** Networks are made and removed one after another: each looks at what the others have. */
   #turn: Promise<unknown> = Promise.resolve();
@@ -51,12 +65,14 @@ export class HostNetworks implements NetworkDriver {
   constructor(private readonly options: NetworkOptions) {
     const families: readonly Family[] = !options.iptables ? [] : options.ip6tables ? [4, 6] : [4];
     this.#firewall = new Firewall({ tag: options.bridge?.name ?? `none-${createHash('sha256').update(options.netnsRoot).digest('hex').slice(0, 8)}`, families, userlandProxy: options.userlandProxy, log: options.log });
-    this.#maker = new NetworkMaker({ ...options, netlink: this.#netlink, firewall: this.#firewall });
+    this.#plugged = new PluginNetworks(options.plugins, options.log);
+    this.#debts = new PluginDebts(options.pluginDebts, options.plugins, options.log);
     this.#endpoints = new Endpoints({ ...options, netlink: this.#netlink, firewall: this.#firewall });
+    this.#maker = new NetworkMaker({ ...options, netlink: this.#netlink, firewall: this.#firewall, debts: this.#debts, sandboxes: this.#endpoints.sandboxes });
   }
 
   async start(): Promise<void> {
-    const [records] = await Promise.all([NetworkRecords.open(this.options.identities), this.#firewall.open()]);
+    const [records] = await Promise.all([NetworkRecords.open(this.options.identities), this.#firewall.open(), this.#debts.load()]);
     this.#records = records;
     const { bridge: wanted } = this.options;
     if (wanted) await this.#openDefault(wanted, records);
@@ -65,6 +81,7 @@ export class HostNetworks implements NetworkDriver {
     await Promise.all(
       records.networks.map(async (network) => {
         const { summary } = network;
+        if (network.isPending) return;
         this.#summaries.set(summary.id, summary);
         if (summary.configOnly) return;
         await this.#maker.open(summary, network, links).then(
@@ -105,7 +122,7 @@ export class HostNetworks implements NetworkDriver {
   }
 
   #ownLinks(): string[] {
-    return [...this.#attachable.values()].filter((network) => !this.#isForeign(network)).map(({ link }) => link);
+    return [...this.#attachable.values()].filter((network) => network.link !== '' && !this.#isForeign(network)).map(({ link }) => link);
   }
 
   list(): readonly NetworkSummary[] {
@@ -122,19 +139,39 @@ export class HostNetworks implements NetworkDriver {
     return first;
   }
 
-  create(wanted: NetworkRequest): Promise<NetworkSummary> {
+  async create(wanted: NetworkRequest): Promise<NetworkSummary> {
+    if (PREDEFINED.has(wanted.name)) throw forbidden(`operation is not permitted on predefined ${wanted.name} network `, { code: 'PREDEFINED_NETWORK' });
+    const request = wanted.configFrom === '' ? wanted : this.#configured(wanted);
+    checkRequest(request);
+    this.#checkName(request);
+    // A plugin may take its time: nobody else waits for it.
+    const leased = await this.#plugged.prepare(request);
+    try {
+      const { network, opened } = await this.#admit(request, leased);
+      if (opened) await this.#finish(network, opened);
+      return network.summary;
+    } catch (error) {
+      await this.#plugged.release(request, leased ?? []);
+      throw error;
+    }
+  }
+
+  #checkName({ name }: NetworkRequest): void {
+    if (this.list().some((network) => network.name === name)) throw conflict(`network with name ${name} already exists`, { code: 'NETWORK_EXISTS' });
+  }
+
+  /** Settles what a new network is, keeps it, and makes what is the engine's own of it. */
+  #admit(request: NetworkRequest, leased: readonly LeasedPool[] | undefined): Promise<{ readonly network: UserNetwork; readonly opened?: AttachableNetwork }> {
     return this.#inTurn(async () => {
-      if (PREDEFINED.has(wanted.name)) throw forbidden(`operation is not permitted on predefined ${wanted.name} network `, { code: 'PREDEFINED_NETWORK' });
-      const request = wanted.configFrom === '' ? wanted : this.#configured(wanted);
-      checkRequest(request);
-      if (this.list().some(({ name }) => name === request.name)) throw conflict(`network with name ${request.name} already exists`, { code: 'NETWORK_EXISTS' });
+      this.#checkName(request);
       const id = randomBytes(32).toString('hex');
       const created = new Date().toISOString();
       const chosen = request.subnets.some(({ subnet }) => subnet !== '');
       if (request.configOnly) {
         const summary = { ...request, driver: 'null', id, created, hasNames: false };
-        await this.#note({ summary, chosen, foreign: false });
-        return summary;
+        const network = { summary, chosen, foreign: false };
+        await this.#note(network);
+        return { network };
       }
       const host = await hostSubnets(this.#netlink);
       const others = this.list().filter(({ configOnly }) => !configOnly);
@@ -143,19 +180,45 @@ export class HostNetworks implements NetworkDriver {
         networks: others.flatMap(({ subnets }) => subnets.map(({ subnet }) => parseSubnet(subnet, 'subnet'))),
         host: [...host.addresses, ...host.routes],
         defaultOptions: this.options.defaultNetworkOptions[request.driver] ?? {},
+        leased,
       });
       const links = await this.#netlink.links();
-      const network = { summary, chosen, foreign: this.#maker.isForeign(summary, links, others) };
+      const network: UserNetwork = {
+        summary,
+        chosen,
+        foreign: this.#maker.isForeign(summary, links, others),
+        ...(leased ? { poolIds: leased.map((pool) => pool.id) } : {}),
+        ...(this.#plugged.has(summary) ? { isPending: true } : {}),
+      };
       await this.#note(network);
       try {
-        this.#attachable.set(id, await this.#maker.open(summary, network, links));
+        return { network, opened: await this.#maker.open(summary, network, links, true) };
       } catch (error) {
-        this.#summaries.delete(id);
-        await this.#loaded().remove(id);
+        await this.#forget(id);
         throw error;
       }
-      return summary;
     });
+  }
+
+  /** Has another process make its part of a network, and lets containers be attached to it. */
+  async #finish(network: UserNetwork, opened: AttachableNetwork): Promise<void> {
+    const { summary, isPending, ...rest } = network;
+    try {
+      if (isPending) {
+        await this.#plugged.make(summary);
+        await this.#loaded().replace({ ...rest, summary });
+      }
+    } catch (error) {
+      await this.#maker.close(opened, network.foreign);
+      await this.#forget(summary.id);
+      throw error;
+    }
+    this.#attachable.set(summary.id, opened);
+  }
+
+  async #forget(id: string): Promise<void> {
+    this.#summaries.delete(id);
+    await this.#loaded().remove(id);
   }
 
   async #note(network: UserNetwork): Promise<void> {
@@ -174,24 +237,45 @@ export class HostNetworks implements NetworkDriver {
     return { ...request, enableIpv4, enableIpv6, ipam, subnets, options, labels, configFrom: source.name };
   }
 
-  remove(nameOrId: string): Promise<NetworkSummary> {
-    return this.#inTurn(async () => {
-      const summary = this.resolve(nameOrId);
-      if (PREDEFINED.has(summary.name)) throw forbidden(`${summary.name} is a pre-defined network and cannot be removed`, { code: 'PREDEFINED_NETWORK' });
-      if (this.#endpoints.of(summary.id).length > 0) throw forbidden(`error while removing network: network ${summary.name} id ${summary.id} has active endpoints`, { code: 'NETWORK_IN_USE' });
-      const user = this.list().find(({ configFrom }) => configFrom === summary.name);
-      if (summary.configOnly && user) throw forbidden(`configuration network "${summary.name}" is in use`, { code: 'NETWORK_IN_USE' });
-      const network = this.#attachable.get(summary.id);
-      // Nobody is attached while it goes.
-      this.#attachable.delete(summary.id);
-      if (network) {
-        const isShared = [...this.#attachable.values()].some(({ link }) => link === network.link);
-        await this.#maker.close(network, isShared || this.#isForeign(network));
-      }
-      await this.#loaded().remove(summary.id);
-      this.#summaries.delete(summary.id);
-      return summary;
+  async remove(nameOrId: string): Promise<NetworkSummary> {
+    const withdrawn = await this.#inTurn(async () => {
+      const found = this.#withdraw(nameOrId);
+      if (!this.#plugged.has(found.summary)) await this.#discard(found);
+      return found;
     });
+    const { summary, network, record } = withdrawn;
+    if (!record || !this.#plugged.has(summary)) return summary;
+    try {
+      await this.#loaded().replace({ ...record, isPending: true });
+      await this.#plugged.unmake(summary, poolsOf(summary, record));
+    } catch (error) {
+      await this.#loaded().replace(record);
+      if (network) this.#attachable.set(summary.id, network);
+      throw error;
+    }
+    await this.#inTurn(() => this.#discard(withdrawn));
+    return summary;
+  }
+
+  /** Takes away what is the engine's own of a network, and its record. */
+  async #discard({ summary, network, record }: Withdrawn): Promise<void> {
+    if (network) {
+      const isShared = [...this.#attachable.values()].some(({ link }) => link === network.link);
+      await this.#maker.close(network, isShared || record?.foreign === true);
+    }
+    await this.#forget(summary.id);
+  }
+
+  /** Takes a network that may be removed away from containers: nobody is attached while it goes. */
+  #withdraw(nameOrId: string): Withdrawn {
+    const summary = this.resolve(nameOrId);
+    if (PREDEFINED.has(summary.name)) throw forbidden(`${summary.name} is a pre-defined network and cannot be removed`, { code: 'PREDEFINED_NETWORK' });
+    if (this.#endpoints.of(summary.id).length > 0) throw forbidden(`error while removing network: network ${summary.name} id ${summary.id} has active endpoints`, { code: 'NETWORK_IN_USE' });
+    const user = this.list().find(({ configFrom }) => configFrom === summary.name);
+    if (summary.configOnly && user) throw forbidden(`configuration network "${summary.name}" is in use`, { code: 'NETWORK_IN_USE' });
+    const network = this.#attachable.get(summary.id);
+    this.#attachable.delete(summary.id);
+    return { summary, network, record: this.#loaded().find(summary.id) };
   }
 
   #loaded(): NetworkRecords {
@@ -244,9 +328,8 @@ export class HostNetworks implements NetworkDriver {
     return this.#endpoints.attach(network, { ...request, nameservers: this.#nameservers(request.nameservers) });
   }
 
-  async detach(containerId: string, endpoint: Endpoint): Promise<void> {
-    this.#endpoints.detach(containerId, endpoint);
-    return Promise.resolve();
+  detach(containerId: string, endpoint: Endpoint): Promise<void> {
+    return this.#endpoints.detach(containerId, endpoint);
   }
 
   disconnect(containerId: string, endpoint: Endpoint): Promise<void> {
@@ -271,6 +354,18 @@ export class HostNetworks implements NetworkDriver {
 
   async settle(): Promise<void> {
     await Promise.all([this.#firewall.disown(), this.#endpoints.sweep(new Set(this.#ownLinks()))]);
+    // Plugins may take their time, or be started later.
+    void this.#settlePlugins().catch((error: unknown) => this.options.log.error({ err: error }, 'what plugins have given to an earlier run is not given back'));
+  }
+
+  async #settlePlugins(): Promise<void> {
+    await this.#debts.settle();
+    for (const { isPending, summary, ...open } of this.#loaded().networks) {
+      if (!isPending) continue;
+      await this.#plugged.unmake(summary, poolsOf(summary, open));
+      if (!open.foreign) await this.#netlink.deleteLinks([this.#maker.linkOf(summary)].filter(Boolean));
+      await this.#loaded().remove(summary.id);
+    }
   }
 
   async adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers?: readonly string[]): Promise<void> {

@@ -1,14 +1,19 @@
 /** Makes on the host what the record of a network asks for, and takes it away again. */
 import { forbidden, invalid } from '../errors/engine-error.js';
+import type { NetworkPlugins } from '../ports/network-plugin.js';
 import type { NetworkSummary } from '../ports/network.js';
 import type { Link, Netlink } from '../sys/route-netlink.js';
 import { AddressSpace, type AddressPlan } from './address-space.js';
-import type { AttachableNetwork } from './attachable-network.js';
+import type { Addresses, AttachableNetwork } from './attachable-network.js';
 import { Bridge, type BridgePlan } from './bridge.js';
 import type { Firewall } from './firewall.js';
 import { enableForwarding, routeLoopback } from './forwarding.js';
-import { addressPlans, bindingAddress, bridgePlan, interfacePrefix } from './network-plan.js';
+import { addressPlans, bindingAddress, bridgePlan, interfacePrefix, isPluginDriver, isPluginIpam } from './network-plan.js';
 import { ParentLink, parentPlan } from './parent-link.js';
+import { PluginAddresses, type LeasedPool } from './plugin-addresses.js';
+import type { PluginDebts } from './plugin-debts.js';
+import { PluginNetwork } from './plugin-network.js';
+import type { Sandboxes } from './sandboxes.js';
 
 export interface MakerOptions {
   readonly netlink: Netlink;
@@ -18,6 +23,9 @@ export interface MakerOptions {
   readonly ip6tables: boolean;
   readonly ipForward: boolean;
   readonly ipForwardNoDrop: boolean;
+  readonly plugins: NetworkPlugins;
+  readonly debts: PluginDebts;
+  readonly sandboxes: Sandboxes;
 }
 
 export interface OpenOptions {
@@ -25,6 +33,8 @@ export interface OpenOptions {
   readonly chosen: boolean;
   /** The link on the host is somebody else's: it stays as it is. */
   readonly foreign: boolean;
+  /** By subnet, what another process calls the pool that it is from. */
+  readonly poolIds?: readonly string[];
 }
 
 export class NetworkMaker {
@@ -33,6 +43,7 @@ export class NetworkMaker {
   /** The link that a network needs on the host. @throws EngineError invalid for options that cannot be. */
   linkOf(summary: NetworkSummary): string {
     interfacePrefix(summary);
+    if (isPluginDriver(summary.driver)) return '';
     if (summary.driver !== 'bridge') return parentPlan(summary).parent;
     bindingAddress(summary);
     return bridgePlan(summary, false).link;
@@ -50,8 +61,22 @@ export class NetworkMaker {
     return true;
   }
 
-  async open(summary: NetworkSummary, open: OpenOptions, links: readonly Link[]): Promise<AttachableNetwork> {
+  /** `isFresh`: it is made now, not made again at the start of the daemon. */
+  async open(summary: NetworkSummary, open: OpenOptions, links: readonly Link[], isFresh = false): Promise<AttachableNetwork> {
+    const network = await this.#open(summary, open, links);
+    return isPluginIpam(summary) ? { ...network, space: this.#pluginAddresses(summary, open, isFresh) } : network;
+  }
+
+  async #open(summary: NetworkSummary, open: OpenOptions, links: readonly Link[]): Promise<AttachableNetwork> {
+    if (isPluginDriver(summary.driver)) {
+      const plugin = new PluginNetwork(summary, this.options);
+      return { ...common(summary, addressPlans(summary, false), open.chosen), link: '', medium: plugin, plugin, publishing: undefined, onLink: false, sharesMac: false };
+    }
     return summary.driver === 'bridge' ? this.#openBridge(summary, bridgePlan(summary, !this.options.userlandProxy), open, links) : this.#openParent(summary, open, links);
+  }
+
+  #pluginAddresses(summary: NetworkSummary, open: OpenOptions, isFresh: boolean): Addresses {
+    return new PluginAddresses(summary, poolsOf(summary, open), this.options.plugins, this.options.debts, isFresh);
   }
 
   /** A network on a bridge; nothing is left when it fails. */
@@ -91,8 +116,14 @@ export class NetworkMaker {
 
   /** Takes away what was made for a network that has no containers. */
   async close({ link }: AttachableNetwork, foreign: boolean): Promise<void> {
+    if (link === '') return;
     await Promise.all([foreign ? undefined : this.options.netlink.deleteLinks([link]), this.options.firewall.removeBridge(link)]);
   }
+}
+
+/** The subnets of a network as the process knows them that has given them. */
+export function poolsOf({ subnets }: NetworkSummary, { poolIds = [] }: Pick<OpenOptions, 'poolIds'>): LeasedPool[] {
+  return subnets.map((subnet, index) => ({ id: poolIds[index] ?? '', subnet }));
 }
 
 function common(summary: NetworkSummary, addresses: readonly AddressPlan[], staticAddresses: boolean): Pick<AttachableNetwork, 'summary' | 'space' | 'staticAddresses' | 'interfacePrefix'> {

@@ -1,11 +1,12 @@
 /** From a request for a bridge network to its record and the plan of its bridge. Pure, but for what is in `host`. */
 import { isIP } from 'node:net';
-import { forbidden, invalid, notFound, unavailable } from '../errors/engine-error.js';
+import { forbidden, invalid, unavailable } from '../errors/engine-error.js';
 import type { NetworkRequest, NetworkSubnet, NetworkSummary } from '../ports/network.js';
 import { IPV6_MIN_MTU } from '../sys/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
 import type { BridgePlan } from './bridge.js';
 import { freeSubnet, localSubnet, type PoolOption } from './free-subnet.js';
+import { checkPools, type LeasedPool } from './plugin-addresses.js';
 import { contains, covers, type Family, formatSubnet, overlaps, parseSubnet, toAddress, type Subnet } from './subnet.js';
 
 export interface HostPlan {
@@ -15,6 +16,8 @@ export interface HostPlan {
   /** Subnets of addresses and routes of the host: not chosen, but taken when they are asked for. */
   readonly host: readonly Subnet[];
   readonly defaultOptions: Readonly<Record<string, string>>;
+  /** What another process has given for the network. */
+  readonly leased: readonly LeasedPool[] | undefined;
 }
 
 /** IFNAMSIZ without the final NUL. */
@@ -22,22 +25,38 @@ const MAX_LINK_NAME = 15;
 const PREFIXES = ['com.docker.network.', 'com.engine.network.'];
 /** The daemon's --mtu is for the default bridge only. */
 const DEFAULT_MTU = 1500;
+/** The engine's own; any other one is another process's. */
 const DRIVERS = new Set(['bridge', 'macvlan', 'ipvlan']);
+/** Address managers of the engine's own: `null` has no addresses, for drivers that bring theirs. */
+const ADDRESS_MANAGERS = new Set(['default', 'null']);
 
-/** Checks what can be checked without looking at the host. @throws EngineError invalid, forbidden, unavailable or not-found. */
+export function isPluginDriver(driver: string): boolean {
+  return !DRIVERS.has(driver);
+}
+
+export function isPluginIpam({ ipam }: Pick<NetworkSummary, 'ipam'>): boolean {
+  return !ADDRESS_MANAGERS.has(ipam.driver);
+}
+
+/** Checks what can be checked without looking at the host or asking a plugin. @throws EngineError invalid, forbidden or unavailable. */
 export function checkRequest({ name, driver, ipam, enableIpv4, enableIpv6, configOnly }: NetworkRequest): void {
   if (name.trim() === '') throw invalid('invalid network name: name is empty');
-  if (ipam.driver !== 'default') throw notFound(`plugin "${ipam.driver}" not found`, { code: 'NO_SUCH_DRIVER' });
   if (!enableIpv4 && !enableIpv6) throw invalid('IPv4 or IPv6 must be enabled');
-  if (configOnly || DRIVERS.has(driver)) return;
+  if (ipam.driver === 'null' && !isPluginDriver(driver)) throw invalid(`ipv${enableIpv4 ? 4 : 6} pool is empty`);
+  if (configOnly || !isPluginDriver(driver)) return;
   if (driver === 'host' || driver === 'null') throw forbidden(`only one instance of "${driver}" network is allowed`, { code: 'ONE_INSTANCE' });
   if (driver === 'overlay') throw unavailable('This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm and try again.', { code: 'NO_SWARM' });
-  throw notFound(`plugin "${driver}" not found`, { code: 'NO_SUCH_DRIVER' });
 }
 
 /** The record with every subnet settled. @throws EngineError invalid, forbidden when a subnet overlaps, unavailable. */
 export function settleNetwork(request: NetworkRequest, id: string, created: string, host: HostPlan): NetworkSummary {
   const options = { ...withoutNamed(host.defaultOptions, request.options), ...request.options };
+  const settled = { ...request, id, created, hasNames: true, options };
+  if (request.ipam.driver === 'null') return { ...settled, subnets: [] };
+  if (host.leased) {
+    checkPools(host.leased, host.networks);
+    return { ...settled, subnets: host.leased.map(({ subnet }) => subnet) };
+  }
   // Gateways and ranges belong to a subnet that is said.
   if (request.subnets.some(({ subnet }) => subnet === '')) throw invalid('invalid network config:\ninvalid subnet : invalid CIDR block notation');
   const given = request.subnets.map((config) => ({ config, subnet: parseSubnet(config.subnet, 'subnet') }));
@@ -55,7 +74,7 @@ export function settleNetwork(request: NetworkRequest, id: string, created: stri
       return settleSubnet(subnet, config);
     });
   });
-  return { ...request, id, created, hasNames: true, options, subnets };
+  return { ...settled, subnets };
 }
 
 /** Defaults that a request does not overrule, under either engine's name. */

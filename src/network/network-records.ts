@@ -17,6 +17,8 @@ export interface Identity {
 /** A network that a user made. */
 export interface UserNetwork extends OpenOptions {
   readonly summary: NetworkSummary;
+  /** Another process is being asked to make it, or to take it away. */
+  readonly isPending?: boolean;
 }
 
 type Stored = Readonly<Record<'bridge' | 'host' | 'none', Identity>> & {
@@ -64,6 +66,11 @@ export class NetworkRecords {
   /** To be called before it is made. */
   add(network: UserNetwork): Promise<void> {
     return this.#save({ ...this.stored, networks: [...this.networks, network] });
+  }
+
+  /** In the place of the one with the same ID. */
+  replace(network: UserNetwork): Promise<void> {
+    return this.#save({ ...this.stored, networks: this.networks.map((each) => (each.summary.id === network.summary.id ? network : each)) });
   }
 
   remove(id: string): Promise<void> {

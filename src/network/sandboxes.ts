@@ -61,7 +61,19 @@ export class Sandboxes {
 
   /** Deletes a link, and so its other end. */
   async unplug(containerId: string, interfaceName: string): Promise<void> {
-    await this.within(containerId, (inside) => inside.deleteLinks([interfaceName]));
+    if (interfaceName !== '') await this.within(containerId, (inside) => inside.deleteLinks([interfaceName]));
+  }
+
+  /** Moves a link out into the daemon's namespace under another name; one that is gone is left out. */
+  async eject(containerId: string, interfaceName: string, name: string): Promise<void> {
+    const home = openSync('/proc/self/ns/net', 'r');
+    try {
+      await this.within(containerId, async (inside) => {
+        if (inside.indexOf(interfaceName) !== undefined) await inside.moveLink(interfaceName, { name, mac: Buffer.alloc(0), netnsFd: home });
+      });
+    } finally {
+      closeSync(home);
+    }
   }
 
   /** Makes these the default routes. */

@@ -4,7 +4,7 @@ import { Agent, request as httpRequest, type ClientRequest, type IncomingMessage
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EngineError, deadline, internal, messageOf, unavailable } from '../errors/engine-error.js';
-import { PLUGIN_REFUSED } from '../ports/volume-plugin.js';
+import { PLUGIN_REFUSED } from '../ports/plugin.js';
 import type { PluginAddress } from './plugin-spec.js';
 
 export interface PluginLimits {

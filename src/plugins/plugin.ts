@@ -2,7 +2,7 @@
 import { internal, isEngineError, messageOf, notImplemented } from '../errors/engine-error.js';
 import { findPlugin, type PluginPlaces } from './discovery.js';
 import { memberOf, PluginClient, type PluginLimits } from './plugin-client.js';
-import { PLUGIN_REFUSED } from '../ports/volume-plugin.js';
+import { PLUGIN_REFUSED } from '../ports/plugin.js';
 
 /** What a plugin can be, as it says in its manifest. */
 export type PluginCapability = 'authz' | 'VolumeDriver' | 'NetworkDriver' | 'IpamDriver' | 'LogDriver';

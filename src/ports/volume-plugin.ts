@@ -10,9 +10,6 @@ export interface PluginVolume {
   readonly status: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** Code of the error that a plugin's own refusal becomes: it has not done what it was asked for. */
-export const PLUGIN_REFUSED = 'PLUGIN_REFUSED';
-
 /** Every call throws EngineError unavailable, deadline or internal when the driver fails it. */
 export interface VolumePlugin {
   readonly name: string;

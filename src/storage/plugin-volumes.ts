@@ -5,7 +5,8 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { conflict, internal, isEngineError, messageOf, notFound } from '../errors/engine-error.js';
-import { PLUGIN_REFUSED, type PluginVolume, type VolumePlugin, type VolumePlugins } from '../ports/volume-plugin.js';
+import { PLUGIN_REFUSED } from '../ports/plugin.js';
+import type { PluginVolume, VolumePlugin, VolumePlugins } from '../ports/volume-plugin.js';
 import { readRecord, writeRecord } from './record-store.js';
 import { LOCAL_DRIVER, type VolumeRecord, type VolumeRecords } from './volume-records.js';
 

@@ -1,6 +1,6 @@
 /** rtnetlink(7): links, addresses and routes without spawning `ip`. */
 import { existsSync } from 'node:fs';
-import { EngineError } from '../errors/engine-error.js';
+import { EngineError, notFound } from '../errors/engine-error.js';
 import { addressBytes, addressText } from './ip-address.js';
 import { libc } from './libc.js';
 import {
@@ -118,6 +118,13 @@ export interface Configuration {
   readonly gateways: readonly string[];
   /** Whether it gets an IPv6 link-local address when it comes up. False only where the link can have IPv6. */
   readonly linkLocal: boolean;
+  readonly routes?: readonly LinkRoute[];
+}
+
+export interface LinkRoute {
+  readonly destination: LinkAddress;
+  /** '' where the destination is on the link. */
+  readonly nextHop: string;
 }
 
 /** Belongs for ever to the network namespace that the thread was in when it was made. */
@@ -205,12 +212,23 @@ export class Netlink {
   }
 
   /** Raises a link and gives it addresses and default routes (replacing others), in one round trip. */
-  async configure(index: number, { addresses, gateways, linkLocal }: Configuration): Promise<void> {
+  async configure(index: number, { addresses, gateways, linkLocal, routes = [] }: Configuration): Promise<void> {
     await this.#socket.request([
       ...(linkLocal ? [] : withoutLinkLocal([], index)),
       newLink(0, linkHeader(index, true), []),
       ...addresses.map((address) => addressMessage(RTM.newAddress, NLM_F_CREATE | NLM_F_REPLACE, index, address)),
-      ...gateways.map((gateway) => defaultRoute(RTM.newRoute, NLM_F_CREATE | NLM_F_REPLACE, index, gateway)),
+      // Those on the link first: gateways may be found by them.
+      ...routes.toSorted((a, b) => a.nextHop.length - b.nextHop.length).map(({ destination, nextHop }) => routeMessage(index, nextHop || unspecified(destination.ip), destination)),
+      ...gateways.map((gateway) => routeMessage(index, gateway)),
+    ]);
+  }
+
+  /** Moves a link into another namespace, where it is down, under another name. @throws EngineError not-found when there is none. */
+  async moveLink(from: string, { name, mac, netnsFd }: PeerOptions): Promise<void> {
+    const index = this.indexOf(from);
+    if (index === undefined) throw notFound(`there is no link ${from}`);
+    await this.#socket.request([
+      newLink(0, linkHeader(index, false), [u32Attribute(IFLA.netnsFd, netnsFd), textAttribute(IFLA.name, name), ...(mac.length === 0 ? [] : [attribute(IFLA.address, mac)])]),
     ]);
   }
 
@@ -303,16 +321,26 @@ function addressMessage(type: number, flags: number, index: number, { ip, prefix
   return { type, flags, body: Buffer.concat([header, ...attributes]) };
 }
 
-function defaultRoute(type: number, flags: number, index: number, gateway: string): NetlinkMessage {
+function unspecified(ip: string): string {
+  return ip.includes(':') ? '::' : '0.0.0.0';
+}
+
+/** A route in place of another to the same destination: without one the default route. */
+function routeMessage(index: number, gateway: string, destination?: LinkAddress): NetlinkMessage {
   const bytes = addressBytes(gateway);
   const isAny = bytes.every((byte) => byte === 0);
   const header = Buffer.alloc(12);
   header[0] = familyOf(bytes);
+  header[1] = destination?.prefixLength ?? 0;
   header[4] = RT_TABLE_MAIN;
   header[5] = RTPROT_BOOT;
   header[6] = isAny ? RT_SCOPE_LINK : 0;
   header[7] = RTN_UNICAST;
-  return { type, flags, body: Buffer.concat([header, ...(isAny ? [] : [attribute(RTA.gateway, bytes)]), u32Attribute(RTA.oif, index)]) };
+  return {
+    type: RTM.newRoute,
+    flags: NLM_F_CREATE | NLM_F_REPLACE,
+    body: Buffer.concat([header, ...(destination ? [attribute(RTA.destination, addressBytes(destination.ip))] : []), ...(isAny ? [] : [attribute(RTA.gateway, bytes)]), u32Attribute(RTA.oif, index)]),
+  };
 }
 
 function familyOf(bytes: Buffer): number {

@@ -5,6 +5,7 @@ import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { HostNetworks } from '../../src/network/host-networks.js';
+import { ProtocolNetworkPlugins } from '../../src/plugins/network-plugins.js';
 import type { Logger } from '../../src/ports/logger.js';
 import type { AttachRequest, AttachResult, PublishedPort } from '../../src/ports/network.js';
 import { inNetns } from '../../src/sys/netns.js';
@@ -55,6 +56,8 @@ export function networksOf(plan: NetworkPlan, log: Logger, identities: { value: 
     publishIp: '0.0.0.0',
     netnsRoot: plan.netnsRoot,
     log,
+    plugins: new ProtocolNetworkPlugins(),
+    pluginDebts: { read: () => Promise.resolve(undefined), write: () => Promise.resolve() },
     identities: {
       read: () => Promise.resolve(identities.value),
       write: (value) => {

@@ -60,7 +60,7 @@ export interface SystemDeps {
   readonly warnings: () => readonly string[];
   readonly listeners: () => number;
   /** Plugins of other processes that have answered, by what they are for. */
-  readonly plugins: { volume(): readonly string[] };
+  readonly plugins: { volume(): readonly string[]; network(): readonly string[] };
 }
 
 export class SystemService {
@@ -133,7 +133,7 @@ export class SystemService {
       Images: images.list().length,
       Driver: layers.driver,
       DriverStatus: layers.driverStatus,
-      Plugins: { Volume: ['local', ...this.deps.plugins.volume()], Network: ['bridge', 'host', 'ipvlan', 'macvlan', 'null'], Authorization: settings.authorizationPlugins.length > 0 ? settings.authorizationPlugins : null, Log: LOG_DRIVERS },
+      Plugins: { Volume: ['local', ...this.deps.plugins.volume()], Network: ['bridge', 'host', 'ipvlan', 'macvlan', 'null', ...this.deps.plugins.network()], Authorization: settings.authorizationPlugins.length > 0 ? settings.authorizationPlugins : null, Log: LOG_DRIVERS },
       MemoryLimit: settings.limits.memoryLimit,
       SwapLimit: settings.limits.swapLimit,
       CpuCfsPeriod: settings.limits.cpuQuota,

@@ -1,0 +1,89 @@
+/**
+ * What other processes have given for containers and must be told to take back: addresses and endpoints. They outlive
+ * the daemon, so each is on disk from before the container has it until it was given back.
+ */
+import { isEngineError } from '../errors/engine-error.js';
+import type { NetworkPlugins } from '../ports/network-plugin.js';
+import type { Logger } from '../ports/logger.js';
+import { PLUGIN_REFUSED } from '../ports/plugin.js';
+import type { RecordFile } from './network-records.js';
+
+export type Debt =
+  | { readonly kind: 'address'; readonly driver: string; readonly poolId: string; readonly address: string }
+  | { readonly kind: 'endpoint'; readonly driver: string; readonly networkId: string; readonly endpointId: string };
+
+export class PluginDebts {
+  readonly #debts = new Map<string, Debt>();
+  /** Of an earlier run, and not claimed yet. */
+  #inherited = new Set<string>();
+  #writing: Promise<void> = Promise.resolve();
+
+  constructor(
+    private readonly file: RecordFile,
+    private readonly plugins: NetworkPlugins,
+    private readonly log: Logger,
+  ) {}
+
+  async load(): Promise<void> {
+    const stored = (await this.file.read()) as readonly Debt[] | undefined;
+    for (const debt of stored ?? []) this.#debts.set(keyOf(debt), debt);
+    this.#inherited = new Set(this.#debts.keys());
+  }
+
+  /** On disk when it resolves. */
+  async add(debt: Debt): Promise<void> {
+    this.#inherited.delete(keyOf(debt));
+    this.#debts.set(keyOf(debt), debt);
+    await this.#write();
+  }
+
+  /** A container has it since before the daemon started. */
+  claim(debt: Debt): void {
+    this.#inherited.delete(keyOf(debt));
+  }
+
+  /** Gives it back. What a plugin cannot take now is tried again when the daemon starts. Never fails. */
+  async pay(debt: Debt): Promise<void> {
+    try {
+      await this.#giveBack(debt);
+      this.#debts.delete(keyOf(debt));
+      await this.#write();
+    } catch (error) {
+      this.log.error({ err: error, ...debt }, 'a plugin could not be told that something is not used any more');
+    }
+  }
+
+  /** Gives back what nobody has claimed. */
+  async settle(): Promise<void> {
+    const keys = [...this.#inherited];
+    this.#inherited.clear();
+    await Promise.all(keys.flatMap((key) => this.#debts.get(key) ?? []).map((debt) => this.pay(debt)));
+  }
+
+  async #giveBack(debt: Debt): Promise<void> {
+    if (debt.kind === 'address') {
+      const plugin = await this.plugins.addresses(debt.driver);
+      await plugin.releaseAddress(debt.poolId, debt.address).catch(unlessRefused);
+      return;
+    }
+    const { networkId, endpointId } = debt;
+    const plugin = await this.plugins.network(debt.driver);
+    await plugin.leave(networkId, endpointId).catch(unlessRefused);
+    await plugin.deleteEndpoint(networkId, endpointId).catch(unlessRefused);
+  }
+
+  #write(): Promise<void> {
+    const run = this.#writing.then(() => this.file.write([...this.#debts.values()]));
+    this.#writing = run.catch(() => undefined);
+    return run;
+  }
+}
+
+function keyOf(debt: Debt): string {
+  return debt.kind === 'address' ? `${debt.driver} ${debt.poolId} ${debt.address}` : debt.endpointId;
+}
+
+/** A plugin that refuses has answered: it knows of no such thing. */
+export function unlessRefused(error: unknown): void {
+  if (!isEngineError(error) || error.code !== PLUGIN_REFUSED) throw error;
+}

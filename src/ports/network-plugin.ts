@@ -1,0 +1,90 @@
+/** Contract of network drivers and address managers that are processes of their own. */
+import type { PortRequest } from './network.js';
+
+/** A subnet of a network; `gateway` with the prefix length, '' for none. */
+export interface PluginPool {
+  readonly addressSpace: string;
+  readonly subnet: string;
+  readonly gateway: string;
+  /** With the prefix length, by any name. */
+  readonly auxiliaryAddresses: Readonly<Record<string, string>>;
+}
+
+export interface PluginNetworkRequest {
+  readonly id: string;
+  readonly options: Readonly<Record<string, string>>;
+  readonly internal: boolean;
+  readonly enableIpv4: boolean;
+  readonly enableIpv6: boolean;
+  readonly ipv4: readonly PluginPool[];
+  readonly ipv6: readonly PluginPool[];
+}
+
+/** What an endpoint has; addresses with their prefix length. '' for what there is not. */
+export interface PluginInterface {
+  readonly ipv4: string;
+  readonly ipv6: string;
+  readonly macAddress: string;
+}
+
+export interface PluginRoute {
+  /** CIDR. */
+  readonly destination: string;
+  /** '' where the destination is on the link. */
+  readonly nextHop: string;
+}
+
+export interface PluginJoin {
+  /** Link in the daemon's namespace to be moved into the container; '' where the driver needs none. */
+  readonly link: string;
+  /** First part of its name there. */
+  readonly prefix: string;
+  /** Addresses; '' for none. */
+  readonly gateway: string;
+  readonly ipv6Gateway: string;
+  readonly routes: readonly PluginRoute[];
+}
+
+/** Every call throws EngineError unavailable, deadline or internal when the driver fails it. */
+export interface NetworkPlugin {
+  readonly name: string;
+  scope(): Promise<string>;
+  createNetwork(request: PluginNetworkRequest): Promise<void>;
+  deleteNetwork(networkId: string): Promise<void>;
+  /** Gives back what the driver has chosen where `wanted` was ''. */
+  createEndpoint(networkId: string, endpointId: string, wanted: PluginInterface, ports: readonly PortRequest[]): Promise<PluginInterface>;
+  deleteEndpoint(networkId: string, endpointId: string): Promise<void>;
+  join(networkId: string, endpointId: string, sandboxPath: string, ports: readonly PortRequest[]): Promise<PluginJoin>;
+  leave(networkId: string, endpointId: string): Promise<void>;
+  /** The endpoint is the container's way out, and these ports lead to it, until `revoke`. */
+  program(networkId: string, endpointId: string, ports: readonly PortRequest[]): Promise<void>;
+  revoke(networkId: string, endpointId: string): Promise<void>;
+}
+
+export interface AddressPool {
+  readonly id: string;
+  /** CIDR. */
+  readonly subnet: string;
+  /** Where the manager has one of its own; '' without. */
+  readonly gateway: string;
+}
+
+export interface AddressPlugin {
+  readonly name: string;
+  capabilities(): Promise<{ readonly requiresMac: boolean; readonly requiresReplay: boolean }>;
+  addressSpace(): Promise<string>;
+  /** `subnet` and `range` '' for any. */
+  requestPool(request: { readonly addressSpace: string; readonly subnet: string; readonly range: string; readonly options: Readonly<Record<string, string>>; readonly isIpv6: boolean }): Promise<AddressPool>;
+  releasePool(poolId: string): Promise<void>;
+  /** `address` '' for any. Returns it with its prefix length. */
+  requestAddress(poolId: string, address: string, purpose: { readonly gateway?: true; readonly macAddress?: string }): Promise<string>;
+  releaseAddress(poolId: string, address: string): Promise<void>;
+}
+
+export interface NetworkPlugins {
+  /** @throws EngineError not-found `plugin "X" not found`; others when it does not answer. */
+  network(name: string): Promise<NetworkPlugin>;
+  addresses(name: string): Promise<AddressPlugin>;
+  /** Names of network drivers that have answered so far. */
+  readonly known: readonly string[];
+}
