@@ -40,6 +40,12 @@ export class HeldStream implements ResponseStream {
     return this.#released === undefined ? this.#state.ready() : this.#released.ready();
   }
 
+  async lend(): Promise<number | undefined> {
+    if (this.#released === undefined) this.#state.fallBehind();
+    await this.ready();
+    return this.#released?.lend();
+  }
+
   end(): void {
     if (this.closed) return;
     this.#isEnded = true;

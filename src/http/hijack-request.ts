@@ -2,17 +2,13 @@
  * Requests that hijack and come first on their connection, as nearly all do. The HTTP parser would take what the client
  * sent right behind such a request for another request, so these are read here, exactly up to their end.
  */
-import { Socket } from 'node:net';
 import { takeFromSocket } from '../sys/fd.js';
 import type { Gate } from './gate.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import type { Peer } from './peer.js';
-import { RawTransport } from './raw-reply.js';
+import { RawSocket, RawTransport } from './raw-reply.js';
 import { KeptHead, type RequestHead } from './request-head.js';
 import type { RouteMatch, Router } from './router.js';
-
-/** Bytes that Node holds for a raw socket before it reports a client that does not read. */
-const RAW_BUFFER_BYTES = 256 * 1024;
 
 /** The largest body before a hijack: exec start has a few dozen bytes. */
 export const MAX_HIJACK_BODY_BYTES = 1024 * 1024;
@@ -57,7 +53,7 @@ export function readHijackRequest(received: Buffer, router: Router, gate: Gate, 
 /** Takes the request off the socket and runs its handler. The descriptor is given away unless this throws. */
 export function serveHijackRequest(services: ExchangeServices, gate: Gate, fd: number, peer: Peer, request: HijackRequest): void {
   takeFromSocket(fd, Buffer.alloc(request.headBytes), request.headBytes);
-  const socket = rawSocket(fd);
+  const socket = new RawSocket(fd);
   const connection = { idle: true, close: () => void socket.destroy() };
   gate.connections.add(connection);
   socket.once('close', () => gate.connections.delete(connection));
@@ -77,7 +73,7 @@ export function serveHijackRequest(services: ExchangeServices, gate: Gate, fd: n
 export function runOnRawSocket(
   services: ExchangeServices,
   gate: Gate,
-  socket: Socket,
+  socket: RawSocket,
   peer: Peer,
   found: RouteMatch,
   method: string,
@@ -88,13 +84,4 @@ export function runOnRawSocket(
   exchange.body.push(body, true);
   socket.on('close', () => exchange.settle(true));
   exchange.run();
-}
-
-/** A socket over a descriptor, which it then owns. @throws Error when it cannot; the descriptor stays the caller's. */
-export function rawSocket(fd: number): Socket {
-  const options = { fd, allowHalfOpen: true, readable: true, writable: true, writableHighWaterMark: RAW_BUFFER_BYTES };
-  const socket = new Socket(options);
-  // Its 'close' tells all that matters; without a listener an error would end the daemon.
-  socket.on('error', () => undefined);
-  return socket;
 }

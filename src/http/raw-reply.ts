@@ -1,9 +1,10 @@
 /** Replies on a raw socket. The connection always ends with the reply: who wants it kept alive stays with the parser. */
-import type { Socket } from 'node:net';
+import { Socket } from 'node:net';
+import { duplicateFd } from '../sys/fd.js';
 import type { Peer } from './peer.js';
 import { isBodiless, statusLine, type ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
-import { MAX_BEHIND_BYTES, StreamState } from './stream-state.js';
+import { clientGone, MAX_BEHIND_BYTES, StreamState } from './stream-state.js';
 import type { StreamOwner, Transport } from './transport.js';
 
 /** How long a client may take to close its side after the reply was sent. */
@@ -12,11 +13,25 @@ const LINGER_MS = 5_000;
 /** Pieces up to this size are joined with their chunk frame; larger ones are not worth the copy. */
 const JOIN_BYTES = 16 * 1024;
 
+/** Bytes that Node holds for a raw socket before it reports a client that does not read. */
+const RAW_BUFFER_BYTES = 256 * 1024;
+
+/** A connection that has no parser (any more). */
+export class RawSocket extends Socket {
+  /** @param fd is the socket's from now on, unless this throws. */
+  constructor(readonly fd: number) {
+    const options = { fd, allowHalfOpen: true, readable: true, writable: true, writableHighWaterMark: RAW_BUFFER_BYTES };
+    super(options);
+    // Its 'close' tells all that matters; without a listener an error would end the daemon.
+    this.on('error', () => undefined);
+  }
+}
+
 export class RawTransport implements Transport {
   readonly peer: Peer;
-  readonly #socket: Socket;
+  readonly #socket: RawSocket;
 
-  constructor(socket: Socket, peer: Peer) {
+  constructor(socket: RawSocket, peer: Peer) {
     this.#socket = socket;
     this.peer = peer;
   }
@@ -54,7 +69,7 @@ export class RawResponseStream implements ResponseStream {
   /** What is to be sent when there is a socket: the head at least. */
   #early: (string | Uint8Array)[] | undefined;
   #earlyBytes = 0;
-  #socket: Socket | undefined;
+  #socket: RawSocket | undefined;
 
   constructor(head: ReplyHead, owner: StreamOwner) {
     this.#state = new StreamState(owner);
@@ -66,7 +81,7 @@ export class RawResponseStream implements ResponseStream {
   }
 
   /** Sends what waits, and goes on with the socket, which the stream then owns. */
-  attach(socket: Socket): void {
+  attach(socket: RawSocket): void {
     this.#socket = socket;
     if (this.#state.gone) {
       socket.destroy();
@@ -99,6 +114,17 @@ export class RawResponseStream implements ResponseStream {
 
   ready(): Promise<void> {
     return this.#state.ready();
+  }
+
+  async lend(): Promise<number | undefined> {
+    if (this.#socket === undefined) this.#state.fallBehind();
+    await this.ready();
+    const socket = this.#socket;
+    if (socket === undefined) return undefined;
+    // Called back when all before is out.
+    await new Promise<void>((resolve) => socket.write('', () => resolve()));
+    if (socket.destroyed) throw clientGone();
+    return duplicateFd(socket.fd);
   }
 
   end(): void {

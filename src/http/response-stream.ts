@@ -10,6 +10,12 @@ export interface ResponseStream {
   write(chunk: string | Uint8Array): boolean;
   /** Resolves when the client caught up. @throws EngineError cancelled when it went away. */
   ready(): Promise<void>;
+  /**
+   * Lends the connection to another thread, which sends the next pieces of the body by itself, each as a chunk of
+   * HTTP/1.1; what was written before has been sent. The descriptor is a duplicate for the caller to close, and nothing
+   * may be written here until then. Undefined where there is none to lend. @throws EngineError cancelled as `ready`.
+   */
+  lend(): Promise<number | undefined>;
   /** Ends the body. Idempotent. */
   end(): void;
   /** Cuts the connection so that the client sees an incomplete body. Idempotent. */

@@ -76,6 +76,6 @@ export function runAll(callbacks: readonly (() => void)[], report: (error: unkno
   }
 }
 
-function clientGone(): Error {
+export function clientGone(): Error {
   return cancelled('the client closed the connection');
 }

@@ -7,10 +7,10 @@ import { duplicateFd } from '../sys/fd.js';
 import { countedBytes, stopCounting } from '../sys/socket-progress.js';
 import type { Gate } from './gate.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
-import { MAX_HIJACK_BODY_BYTES, rawSocket, runOnRawSocket } from './hijack-request.js';
+import { MAX_HIJACK_BODY_BYTES, runOnRawSocket } from './hijack-request.js';
 import { peerOf, type Peer } from './peer.js';
 import { messageBody } from './error-status.js';
-import { RawResponseStream } from './raw-reply.js';
+import { RawResponseStream, RawSocket } from './raw-reply.js';
 import { refuse, refuseForbidden } from './refusal.js';
 import { KeptHead } from './request-head.js';
 import { isBodiless, statusLine, type ReplyHead } from './response-head.js';
@@ -271,14 +271,14 @@ export class UwsConnection implements Transport {
   }
 
   /** The connection as a raw socket; this object is free for another connection when it returns. */
-  #detach(): Socket {
+  #detach(): RawSocket {
     const fd = duplicateFd(this.#fd);
     const res = this.#res;
     this.#exchange = undefined;
     this.#stream = undefined;
     // Closes the library's descriptor only: nothing is sent and the connection lives on in the duplicate.
     res?.close();
-    return rawSocket(fd);
+    return new RawSocket(fd);
   }
 
   #writeReply(res: HttpResponse, head: ReplyHead, body: string | Uint8Array | undefined, closing = this.#gate?.closing): void {

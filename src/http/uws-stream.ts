@@ -57,6 +57,10 @@ export class UwsResponseStream implements ResponseStream {
     return this.#state.ready();
   }
 
+  async lend(): Promise<undefined> {
+    // The library is still receiving from it.
+  }
+
   end(): void {
     if (this.closed) return;
     this.#res.cork(() => {

@@ -1,6 +1,18 @@
 /** Contract of copying in and out of containers: files at paths of a container, which may be running meanwhile. */
 import type { Readable } from 'node:stream';
 
+/** A tar that another thread makes. It is read, or sent to a socket; who does neither destroys it. */
+export interface TarOutput {
+  readonly tar: Readable;
+  /**
+   * Writes it to a connected socket as chunks of HTTP/1.1, without the last chunk. The descriptor must stay open until
+   * the promise settles, which is soon after `tar` is destroyed. Rejects when the socket or the tar fails.
+   */
+  sendTo(socketFd: number): Promise<void>;
+  /** Resolves when the files are no longer used. */
+  readonly ended: Promise<void>;
+}
+
 /** The files of a container as it sees them. */
 export interface ContainerView {
   /** Where its root file system is mounted on this host, as long as the view is used. */
@@ -43,14 +55,13 @@ export interface Archives {
   stat(view: ContainerView, path: string): Promise<PathStat>;
   /**
    * The file, or the directory with all that is in it, as a tar whose names begin with the last component of the path.
-   * `ended` resolves when the view is no longer used; destroying the stream brings that about.
    */
-  read(view: ContainerView, path: string): Promise<{ readonly stat: PathStat; readonly tar: Readable; readonly ended: Promise<void> }>;
+  read(view: ContainerView, path: string): Promise<TarOutput & { readonly stat: PathStat }>;
   /**
    * Unpacks a tar (plain or compressed) into a directory. What was unpacked before a failure stays.
    * @throws EngineError invalid for a damaged tar, a file in the place of the directory, or what is mounted read-only.
    */
   write(view: ContainerView, path: string, options: WriteOptions, source: Readable): Promise<void>;
   /** All below a host directory that a container may be changing, as `read`. */
-  readDirectory(directory: string): { readonly tar: Readable; readonly ended: Promise<void> };
+  readDirectory(directory: string): TarOutput;
 }

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { Readable } from 'node:stream';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { internal } from '../errors/engine-error.js';
-import type { Archives, ContainerView, PathStat, WriteOptions } from '../ports/archives.js';
+import type { Archives, ContainerView, PathStat, TarOutput, WriteOptions } from '../ports/archives.js';
 import { createWorkerPool } from '../workers/pool.js';
 import { bufferDied } from '../workers/young-collector.js';
 import { portStream } from './port-stream.js';
@@ -26,7 +26,7 @@ export class ArchiveWorkers implements Archives {
     return this.#pool.run('path-stat', { view, path });
   }
 
-  async read(view: ContainerView, path: string): Promise<{ stat: PathStat; tar: Readable; ended: Promise<void> }> {
+  async read(view: ContainerView, path: string): Promise<TarOutput & { stat: PathStat }> {
     const { port1: near, port2: far } = new MessageChannel();
     const task = this.#pool.run('copy-out', { view, path, port: far }, { transferList: [far] });
     try {
@@ -39,7 +39,7 @@ export class ArchiveWorkers implements Archives {
     }
   }
 
-  readDirectory(directory: string): { tar: Readable; ended: Promise<void> } {
+  readDirectory(directory: string): TarOutput {
     const { port1: near, port2: far } = new MessageChannel();
     return follow(near, this.#pool.run('export-directory', { directory, port: far }, { transferList: [far] }));
   }
@@ -67,13 +67,19 @@ export class ArchiveWorkers implements Archives {
   }
 }
 
-function follow(near: MessagePort, task: Promise<void>): { tar: Readable; ended: Promise<void> } {
+function follow(near: MessagePort, task: Promise<void>): TarOutput {
   const tar = portStream(near);
+  // Who has the tar sent does not listen to the stream.
+  tar.on('error', () => undefined);
   const ended = task.then(
     () => undefined,
     (error: unknown) => void tar.destroy(error as Error),
   );
-  return { tar, ended };
+  const sendTo = (socketFd: number): Promise<void> => {
+    near.postMessage(socketFd, []);
+    return task;
+  };
+  return { tar, sendTo, ended };
 }
 
 /**

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { conflict, invalid, notFound } from '../../errors/engine-error.js';
-import type { Archives, ContainerView, PathStat } from '../../ports/archives.js';
+import type { Archives, ContainerView, PathStat, TarOutput } from '../../ports/archives.js';
 import type { Logger } from '../../ports/logger.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { TaskService } from '../../ports/supervisor.js';
@@ -25,10 +25,6 @@ export interface ContainerArchivesDeps {
   /** Numbers of a user (`name:group` as in the container's configuration) by the files below `rootfs`. */
   lookUpUser(rootfs: string, user: string): Promise<{ readonly uid: number; readonly gid: number }>;
   emit(action: string, record: ContainerRecord): void;
-}
-
-export interface ArchiveStream {
-  readonly tar: Readable;
 }
 
 /** How often a copy begins anew because the container ended just then, and how long it waits for that to be known. */
@@ -51,15 +47,15 @@ export class ContainerArchives {
     });
   }
 
-  /** The file or directory at a path as a tar. The stream must be read to its end or destroyed. Throws as `stat`. */
-  read(reference: string, path: string): Promise<ArchiveStream & { readonly stat: PathStat }> {
+  /** The file or directory at a path as a tar. Throws as `stat`. */
+  read(reference: string, path: string): Promise<TarOutput & { readonly stat: PathStat }> {
     return this.#retried(reference, path, async (record) => {
       const { view, close } = await this.#openView(record);
       try {
-        const { stat, tar, ended } = await this.deps.archives.read(view, cleanPath(path));
-        this.#after(ended, close);
+        const output = await this.deps.archives.read(view, cleanPath(path));
+        this.#after(output.ended, close);
         this.deps.emit('archive-path', record);
-        return { stat, tar };
+        return output;
       } catch (error) {
         await close();
         throw error;
@@ -83,16 +79,16 @@ export class ContainerArchives {
   }
 
   /** The root file system, without what is mounted in it, as a tar. Throws conflict for a container that is going away. */
-  async export(reference: string): Promise<ArchiveStream> {
+  async export(reference: string): Promise<TarOutput> {
     const record = this.deps.containers.find(reference);
     const { status } = record.state;
     if (status === 'dead') throw conflict(`You cannot export container ${record.id} which is Dead`);
     if (status === 'removing') throw conflict(`You cannot export container ${record.id} which is being removed`);
     const rootfs = await this.deps.layers.mount(record.id);
-    const { tar, ended } = this.deps.archives.readDirectory(rootfs);
-    this.#after(ended, () => this.deps.layers.unmount(record.id));
+    const output = this.deps.archives.readDirectory(rootfs);
+    this.#after(output.ended, () => this.deps.layers.unmount(record.id));
     this.deps.emit('export', record);
-    return { tar };
+    return output;
   }
 
   /** The client has its answer by then. */

@@ -3,9 +3,11 @@ import type { Readable } from 'node:stream';
 import { createDeflate, createGzip } from 'node:zlib';
 import type { ContainerArchives } from '../../actors/container/archives.js';
 import { invalid } from '../../errors/engine-error.js';
+import type { TarOutput } from '../../ports/archives.js';
+import { closeFd } from '../../sys/fd.js';
 import { pathStatHeader } from '../api/path-stat.js';
 import type { Exchange, Headers } from '../exchange.js';
-import { pump } from '../response-stream.js';
+import { pump, type ResponseStream } from '../response-stream.js';
 import { route, type Route } from '../route.js';
 
 export function archiveRoutes(archives: ContainerArchives): Route[] {
@@ -15,8 +17,8 @@ export function archiveRoutes(archives: ContainerArchives): Route[] {
     }),
 
     route('GET', '/containers/{name...}/archive', async (x) => {
-      const { stat, tar } = await archives.read(x.param('name'), pathOf(x));
-      await sendTar(x, tar, 'application/x-tar', pathStatHeader(stat));
+      const { stat, ...output } = await archives.read(x.param('name'), pathOf(x));
+      await sendTar(x, output, 'application/x-tar', pathStatHeader(stat));
     }),
 
     route('PUT', '/containers/{name...}/archive', async (x) => {
@@ -29,8 +31,7 @@ export function archiveRoutes(archives: ContainerArchives): Route[] {
     }, { body: 'archive' }),
 
     route('GET', '/containers/{name...}/export', async (x) => {
-      const { tar } = await archives.export(x.param('name'));
-      await sendTar(x, tar, 'application/octet-stream', {});
+      await sendTar(x, await archives.export(x.param('name')), 'application/octet-stream', {});
     }),
   ];
 }
@@ -43,15 +44,31 @@ function pathOf(x: Exchange): string {
 }
 
 /** Sends the tar at the client's speed, compressed if the client takes that; frees it when the client leaves. */
-async function sendTar(x: Exchange, tar: Readable, contentType: string, headers: Headers): Promise<void> {
+async function sendTar(x: Exchange, output: TarOutput, contentType: string, headers: Headers): Promise<void> {
+  const { tar } = output;
   const encoding = contentType === 'application/x-tar' ? encodingOf(x.header('accept-encoding')) : undefined;
   try {
     const stream = x.stream(200, { 'Content-Type': contentType, ...headers, ...(encoding === undefined ? {} : { 'Content-Encoding': encoding }) });
     stream.onClose(() => tar.destroy());
-    await pump(encoding === undefined ? tar : compressed(tar, encoding), stream);
+    if (encoding !== undefined) await pump(compressed(tar, encoding), stream);
+    else await sendPlain(output, stream);
   } finally {
     tar.destroy();
   }
+}
+
+/** By the thread that makes it wherever that can have the connection: the bytes need not pass through this one. */
+async function sendPlain(output: TarOutput, stream: ResponseStream): Promise<void> {
+  const socketFd = await stream.lend();
+  if (socketFd === undefined) return pump(output.tar, stream);
+  try {
+    await output.sendTo(socketFd);
+  } catch (error) {
+    if (!stream.closed) throw error;
+  } finally {
+    closeFd(socketFd);
+  }
+  stream.end();
 }
 
 type Encoding = 'gzip' | 'deflate';

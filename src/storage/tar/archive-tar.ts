@@ -7,17 +7,22 @@ const CHUNK_BYTES = 256 * 1024;
 /** Pieces of content from this size on are handed on without a copy. */
 const OWN_CHUNK_BYTES = 64 * 1024;
 
+/** Gives `CHUNK_BYTES` of memory, which a chunk then has to itself. */
+export type ChunkMemory = () => Buffer;
+
+export const newChunk: ChunkMemory = () => Buffer.allocUnsafeSlow(CHUNK_BYTES);
+
 /**
  * The chunks of the tar of one file, or of a directory with all that is in it. Names begin with `name`, a byte string;
- * `/` makes them absolute. Each chunk has its memory to itself.
+ * `/` makes them absolute.
  */
-export function archiveTar(source: TarSource, name: string): Generator<Buffer> {
-  return pack((buffer) => entries(source, name, buffer));
+export function archiveTar(source: TarSource, name: string, memory: ChunkMemory): Generator<Buffer> {
+  return pack(memory, (buffer) => entries(source, name, buffer));
 }
 
 /** The chunks of the tar of everything below a directory, without an entry for itself. `directory` is a byte string. */
-export function contentsTar(directory: string): Generator<Buffer> {
-  return pack(function* (buffer) {
+export function contentsTar(directory: string, memory: ChunkMemory): Generator<Buffer> {
+  return pack(memory, function* (buffer) {
     const writer = new EntryWriter(buffer);
     for (const entry of walkTree(directory)) yield* writer.write(entry, entry.path);
     yield END_OF_ARCHIVE;
@@ -35,15 +40,15 @@ function* entries(source: TarSource, name: string, buffer: () => Buffer): Genera
 }
 
 /** Joins small pieces and lets large ones pass. */
-function* pack(pieces: (buffer: () => Buffer) => Iterable<Buffer>): Generator<Buffer> {
+function* pack(memory: ChunkMemory, pieces: (buffer: () => Buffer) => Iterable<Buffer>): Generator<Buffer> {
   let spare: Buffer | undefined;
-  let chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+  let chunk = memory();
   let used = 0;
-  for (const piece of pieces(() => (spare ??= Buffer.allocUnsafeSlow(CHUNK_BYTES)))) {
+  for (const piece of pieces(() => (spare ??= memory()))) {
     if (piece.length >= OWN_CHUNK_BYTES && piece.buffer === spare?.buffer) {
       if (used > 0) {
         yield chunk.subarray(0, used);
-        chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+        chunk = memory();
         used = 0;
       }
       spare = undefined;
@@ -56,7 +61,7 @@ function* pack(pieces: (buffer: () => Buffer) => Iterable<Buffer>): Generator<Bu
       used += count;
       if (used < CHUNK_BYTES) continue;
       yield chunk;
-      chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
+      chunk = memory();
       used = 0;
     }
   }

@@ -1,27 +1,28 @@
-/** Worker tasks: files of a container as a tar, sent to the main thread as fast as it is taken there. */
+/** Worker tasks: files of a container as a tar, sent to the main thread as fast as it is taken there, or to a socket. */
 import type { MessagePort } from 'node:worker_threads';
 import type { ContainerView } from '../../ports/archives.js';
 import { toBytePath } from '../byte-path.js';
 import { findPath, statPath } from '../container-path.js';
-import { archiveTar, contentsTar } from '../tar/archive-tar.js';
+import { archiveTar, contentsTar, newChunk, type ChunkMemory } from '../tar/archive-tar.js';
 import { withView } from './container-view.js';
 import { Credit } from './credit.js';
+import { writeHttpChunks } from './http-chunks.js';
 
 export interface CopyOutInput {
   readonly view: ContainerView;
   readonly path: string;
-  /** Receives the PathStat, then as `sendChunks`. */
+  /** Receives the PathStat, then as `TarSender`. */
   readonly port: MessagePort;
 }
 
 export function copyOut({ view, path, port }: CopyOutInput): Promise<void> {
-  const credit = new Credit(port);
+  const sender = new TarSender(port);
   return withView(view, async (rootFd) => {
     const bytes = toBytePath(path);
     const found = findPath(rootFd, bytes);
     try {
       port.postMessage(statPath(rootFd, bytes, found), []);
-      await sendChunks(archiveTar(found, found.name), port, credit);
+      await sender.send((memory) => archiveTar(found, found.name, memory));
     } finally {
       found.close();
     }
@@ -30,14 +31,33 @@ export function copyOut({ view, path, port }: CopyOutInput): Promise<void> {
 
 /** All below a directory. */
 export async function exportDirectory({ directory, port }: { readonly directory: string; readonly port: MessagePort }): Promise<void> {
-  await sendChunks(contentsTar(toBytePath(directory)), port, new Credit(port));
+  await new TarSender(port).send((memory) => contentsTar(toBytePath(directory), memory));
 }
 
-/** Sends the chunks, then null; one for each message that comes. Closing the port ends it. */
-async function sendChunks(chunks: Iterable<Buffer>, port: MessagePort, credit: Credit): Promise<void> {
-  for (const chunk of chunks) {
-    if (!(await credit.take())) return;
-    port.postMessage(chunk, [chunk.buffer as ArrayBuffer]);
+/**
+ * Sends a tar where the other end of a port wants it: a chunk for each 0 that comes, then null; or, for the number of a
+ * descriptor, all of it to that socket as HTTP chunks. Closing the port ends it.
+ */
+class TarSender {
+  readonly #port: MessagePort;
+  readonly #credit: Credit;
+  #socketFd = 0;
+
+  constructor(port: MessagePort) {
+    this.#port = port;
+    port.on('message', (socketFd: number) => (this.#socketFd = socketFd));
+    this.#credit = new Credit(port);
   }
-  port.postMessage(null, []);
+
+  async send(tar: (memory: ChunkMemory) => Iterable<Buffer>): Promise<void> {
+    if (!(await this.#credit.take())) return;
+    if (this.#socketFd !== 0) return writeHttpChunks(this.#socketFd, tar, this.#port);
+    let isWanted = true;
+    for (const chunk of tar(newChunk)) {
+      if (!isWanted && !(await this.#credit.take())) return;
+      isWanted = false;
+      this.#port.postMessage(chunk, [chunk.buffer as ArrayBuffer]);
+    }
+    this.#port.postMessage(null, []);
+  }
 }

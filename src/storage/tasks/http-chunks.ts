@@ -1,0 +1,42 @@
+/** A body of HTTP/1.1 from the thread that makes it straight to the socket of its reader. */
+import { Socket } from 'node:net';
+import type { MessagePort } from 'node:worker_threads';
+import { duplicateFd } from '../../sys/fd.js';
+import { newChunk, type ChunkMemory } from '../tar/archive-tar.js';
+
+const CRLF = Buffer.from('\r\n');
+
+/**
+ * Writes each piece as a chunk (RFC 9112, 7.1), at the speed of the reader and without the last chunk. The memory of
+ * pieces is used again. Closing the port ends it. @throws Error when the socket fails.
+ */
+export async function writeHttpChunks(fd: number, pieces: (memory: ChunkMemory) => Iterable<Buffer>, port: MessagePort): Promise<void> {
+  const socket = new Socket({ fd: duplicateFd(fd), readable: false, writable: true });
+  // The write under way fails with it.
+  socket.on('error', () => undefined);
+  port.once('close', () => socket.destroy());
+  const free: Buffer[] = [];
+  const write = (piece: Buffer): Promise<void> =>
+    new Promise((resolve, reject) => {
+      socket.cork();
+      socket.write(Buffer.from(`${piece.length.toString(16)}\r\n`));
+      socket.write(piece);
+      socket.write(CRLF, (error) => {
+        free.push(Buffer.from(piece.buffer));
+        if (error) reject(error);
+        else resolve();
+      });
+      socket.uncork();
+    });
+  try {
+    let written = Promise.resolve();
+    for (const piece of pieces(() => free.pop() ?? newChunk())) {
+      await written;
+      written = write(piece);
+    }
+    await written;
+  } finally {
+    // Not its end, which would be that of the connection.
+    socket.destroy();
+  }
+}
