@@ -1,12 +1,15 @@
 /** Copying in and out of containers, by the docker CLI and the API: forms of paths, links, mounts, refusals, races. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, symlinkSync, truncateSync, utimesSync, writeFileSync } from 'node:fs';
-import { request } from 'node:http';
+import { request, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
 import { Cleanup } from './support/cleanup.js';
 import { docker, dockerOk, type CliResult } from './support/cli.js';
 import { describeTree } from './support/describe-tree.js';
@@ -306,6 +309,30 @@ describe('large files', () => {
     assert.ok((blocks ?? 0) < 2048, `${blocks} blocks`);
     assert.ok(residentKib() - before < 300_000, 'memory');
     await ok('rm', '-f', 'big');
+  });
+
+  test('every byte goes in, plain or compressed and in pieces of any size, and comes out to a reader that stalls', async () => {
+    const content = randomBytes(20_000_000);
+    const tar = tarOf([{ path: 'plain', content }]);
+    await running('whole', 'true');
+    assert.equal((await put('whole', '/', tar)).status, 200);
+    assert.equal((await put('whole', '/', gzipSync(tarOf([{ path: 'packed', content }]), { level: 1 }))).status, 200);
+    const outgoing = request({ socketPath: engine.socketPath, method: 'PUT', path: url('whole', '/tmp'), agent: false });
+    for (let at = 0; at < tar.length; at += 777_777) outgoing.write(tar.subarray(at, at + 777_777));
+    outgoing.end();
+    const [reply] = (await once(outgoing, 'response')) as [IncomingMessage];
+    reply.resume();
+    assert.equal(reply.statusCode, 200);
+    const digest = createHash('sha256').update(content).digest('hex');
+    const sums = await ok('exec', 'whole', 'sha256sum', '/plain', '/packed', '/tmp/plain');
+    assert.deepEqual(sums.trim().split('\n').map((line) => line.split(' ')[0]), [digest, digest, digest]);
+
+    const { message } = await open(engine.socketPath, 'GET', url('whole', '/plain'));
+    await sleep(200);
+    const pieces: Buffer[] = [];
+    for await (const piece of message) pieces.push(piece as Buffer);
+    assert.ok(Buffer.concat(pieces).subarray(512, 512 + content.length).equals(content));
+    await ok('rm', '-f', 'whole');
   });
 
   test('a client that leaves in the middle of either direction leaves nothing behind', async () => {

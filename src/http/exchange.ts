@@ -5,6 +5,7 @@
  */
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
+import type { PieceSource } from '../ports/archives.js';
 import type { Query } from './query.js';
 import type { ResponseStream } from './response-stream.js';
 
@@ -54,6 +55,8 @@ export interface Exchange {
    * away. A body that is not read to its end is discarded after the reply.
    */
   bodyStream(): Readable;
+  /** The body without a stream's cost, for those to whom `bodyStream` is too slow. */
+  bodyPieces(): PieceSource;
 
   /**
    * `application/json`, with the newline at the end that clients of Go's encoder expect.

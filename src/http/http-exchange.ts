@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { EngineError, internal, isEngineError, messageOf } from '../errors/engine-error.js';
+import type { PieceSource } from '../ports/archives.js';
 import type { AuthorizedRequest, Authorizer } from '../ports/authorization.js';
 import type { Logger } from '../ports/logger.js';
 import type { AuditLog } from './audit.js';
@@ -144,6 +145,10 @@ export class HttpExchange implements Exchange {
 
   bodyStream(): Readable {
     return this.body.stream();
+  }
+
+  bodyPieces(): PieceSource {
+    return this.body;
   }
 
   /** For the transport, which fills it, and the readers above. */

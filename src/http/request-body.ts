@@ -1,6 +1,7 @@
 /** The body of a request between the parser that pushes it and the handler that reads it, if any does. */
 import { Readable } from 'node:stream';
 import { cancelled, invalid, unavailable, type EngineError } from '../errors/engine-error.js';
+import type { PieceSource } from '../ports/archives.js';
 
 /** Whoever receives the bytes: stops and goes on reading from the client. */
 export interface BodySource {
@@ -13,14 +14,14 @@ const MAX_COLLECTING_BYTES = 256 * 1024 * 1024;
 
 let collectingBytes = 0;
 
-export class RequestBody {
+export class RequestBody implements PieceSource {
   readonly #source: BodySource;
   /** What arrived before somebody read: at most one receive buffer (512 KiB), since the source is paused then. */
   #early: Buffer[] = [];
   #complete = false;
   #failure: EngineError | undefined;
   #taken = false;
-  #onChunk: ((chunk: Buffer) => void) | undefined;
+  #onChunk: ((chunk: Uint8Array) => void) | undefined;
   #onEnd: ((failure: EngineError | undefined) => void) | undefined;
 
   constructor(source: BodySource) {
@@ -38,15 +39,15 @@ export class RequestBody {
     return this.#complete;
   }
 
-  /** @param chunk is kept: the caller gives it away. */
-  push(chunk: Buffer, isLast: boolean): void {
+  /** @param chunk is lent for the call. */
+  push(chunk: Uint8Array, isLast: boolean): void {
     if (isLast) this.#complete = true;
     if (chunk.length > 0) {
       if (this.#onChunk !== undefined) {
         this.#onChunk(chunk);
       } else {
-        this.#early.push(chunk);
-        this.#pause();
+        this.#early.push(Buffer.from(chunk));
+        this.pause();
       }
     }
     if (isLast) this.#onEnd?.(undefined);
@@ -75,7 +76,7 @@ export class RequestBody {
           chunks = undefined;
           reject(error);
         };
-        this.#read(
+        this.read(
           (chunk) => {
             if (chunks === undefined) return;
             size += chunk.length;
@@ -83,7 +84,7 @@ export class RequestBody {
             if (collectingBytes + chunk.length > MAX_COLLECTING_BYTES) return refuse(unavailable('too many request bodies are being received', { code: 'OVERLOADED' }));
             collectingBytes += chunk.length;
             booked += chunk.length;
-            chunks.push(chunk);
+            chunks.push(Buffer.from(chunk));
           },
           (failure) => (failure === undefined ? resolve(Buffer.concat(chunks ?? [])) : reject(failure)),
         );
@@ -97,19 +98,19 @@ export class RequestBody {
   stream(): Readable {
     const readable = new Readable({
       highWaterMark: 256 * 1024,
-      read: () => this.#resume(),
+      read: () => this.resume(),
       // A reader that gives up leaves the rest to be discarded, so that the connection stays usable.
       destroy: (error, callback) => {
         this.#onChunk = () => undefined;
-        this.#resume();
+        this.resume();
         callback(error);
       },
     });
     // The client may go before the handler reads: whoever reads later still gets the error, and until then nobody has to.
     readable.on('error', () => undefined);
-    this.#read(
+    this.read(
       (chunk) => {
-        if (!readable.push(chunk)) this.#pause();
+        if (!readable.push(Buffer.from(chunk))) this.pause();
       },
       (failure) => {
         if (failure === undefined) readable.push(null);
@@ -119,24 +120,24 @@ export class RequestBody {
     return readable;
   }
 
-  #read(onChunk: (chunk: Buffer) => void, onEnd: (failure: EngineError | undefined) => void): void {
+  read(onChunk: (chunk: Uint8Array) => void, onEnd: (failure: EngineError | undefined) => void): void {
     if (this.#taken) throw new Error('the body of a request can be read only once');
     this.#taken = true;
     const early = this.#early;
     this.#early = [];
     this.#onChunk = onChunk;
     this.#onEnd = onEnd;
-    this.#resume();
+    this.resume();
     for (const chunk of early) onChunk(chunk);
     if (this.#complete || this.#failure !== undefined) onEnd(this.#failure);
   }
 
   // A source has nothing to do with a body that is complete: it may serve another request by then.
-  #pause(): void {
+  pause(): void {
     if (!this.#complete && this.#failure === undefined) this.#source.pause();
   }
 
-  #resume(): void {
+  resume(): void {
     if (!this.#complete && this.#failure === undefined) this.#source.resume();
   }
 }

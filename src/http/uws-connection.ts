@@ -224,8 +224,8 @@ export class UwsConnection implements Transport {
     this.#uploading = true;
     const { body } = exchange;
     res.onData((chunk, isLast) => {
-      // The memory is the library's, and is used again when this returns. After the reply nobody wants the rest.
-      if (!exchange.over) body.push(Buffer.from(new Uint8Array(chunk)), isLast);
+      // After the reply nobody wants the rest.
+      if (!exchange.over) body.push(new Uint8Array(chunk), isLast);
     });
   }
 

@@ -1,6 +1,18 @@
 /** Contract of copying in and out of containers: files at paths of a container, which may be running meanwhile. */
 import type { Readable } from 'node:stream';
 
+/** Bytes that come by themselves, such as those of a client. */
+export interface PieceSource {
+  /**
+   * Calls back with each piece, whose memory is lent for the call, and once at the end; with an error when the source
+   * failed before. To be called once. What is no longer wanted is to be ignored.
+   */
+  read(onPiece: (piece: Uint8Array) => void, onEnd: (failure: Error | undefined) => void): void;
+  /** What is on its way already still comes. */
+  pause(): void;
+  resume(): void;
+}
+
 /** A tar that another thread makes. It is read, or sent to a socket; who does neither destroys it. */
 export interface TarOutput {
   readonly tar: Readable;
@@ -58,10 +70,11 @@ export interface Archives {
    */
   read(view: ContainerView, path: string): Promise<TarOutput & { readonly stat: PathStat }>;
   /**
-   * Unpacks a tar (plain or compressed) into a directory. What was unpacked before a failure stays.
+   * Unpacks a tar (plain or compressed) into a directory. What was unpacked before a failure stays. The source is read
+   * when the directory is found.
    * @throws EngineError invalid for a damaged tar, a file in the place of the directory, or what is mounted read-only.
    */
-  write(view: ContainerView, path: string, options: WriteOptions, source: Readable): Promise<void>;
+  write(view: ContainerView, path: string, options: WriteOptions, source: PieceSource): Promise<void>;
   /** All below a host directory that a container may be changing, as `read`. */
   readDirectory(directory: string): TarOutput;
 }

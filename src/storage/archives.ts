@@ -1,15 +1,12 @@
 /** Copying in and out of containers, in worker threads: contract in ports/archives.ts. */
 import { once } from 'node:events';
-import type { Readable } from 'node:stream';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { internal } from '../errors/engine-error.js';
-import type { Archives, ContainerView, PathStat, TarOutput, WriteOptions } from '../ports/archives.js';
+import type { Archives, ContainerView, PathStat, PieceSource, TarOutput, WriteOptions } from '../ports/archives.js';
 import { createWorkerPool } from '../workers/pool.js';
-import { bufferDied } from '../workers/young-collector.js';
 import { portStream } from './port-stream.js';
+import { sendPieces } from './send-pieces.js';
 import { Credit } from './tasks/credit.js';
-
-const BATCH_BYTES = 256 * 1024;
 
 /** Threads of their own: a copy lasts as long as its client likes, and the files of a container may be slow ones. */
 const THREADS = 4;
@@ -44,24 +41,18 @@ export class ArchiveWorkers implements Archives {
     return follow(near, this.#pool.run('export-directory', { directory, port: far }, { transferList: [far] }));
   }
 
-  async write(view: ContainerView, path: string, options: WriteOptions, source: Readable): Promise<void> {
+  async write(view: ContainerView, path: string, options: WriteOptions, source: PieceSource): Promise<void> {
     const { port1: near, port2: far } = new MessageChannel();
     const task = this.#pool.run('copy-in', { view, path, options, port: far }, { transferList: [far] });
     const wanted = new Credit(near);
     try {
       // Nothing of the source is taken before its place is found.
-      if (await wanted.take()) {
-        // A task that fails wants no more.
-        task.catch(() => source.destroy());
-        await send(source, near, wanted);
-      }
+      if (await wanted.take()) await sendPieces(source, near);
     } catch (error) {
       near.close();
-      // When the source failed, the failure of the task is only the consequence.
-      if (source.errored !== null) {
-        await task.catch(() => undefined);
-        throw error;
-      }
+      // The failure of the task is only the consequence.
+      await task.catch(() => undefined);
+      throw error;
     }
     await task;
   }
@@ -80,49 +71,4 @@ function follow(near: MessagePort, task: Promise<void>): TarOutput {
     return task;
   };
   return { tar, sendTo, ended };
-}
-
-/**
- * Sends what the source gives, then null, as fast as it is taken; rejects when the source fails or is destroyed. Clients
- * send small pieces, and a message to another thread costs more than they do: they go in batches. The first is wanted.
- */
-function send(source: Readable, port: MessagePort, wanted: Credit): Promise<void> {
-  let batch: Buffer[] = [];
-  let bytes = 0;
-  let isWanted = true;
-  const post = (): void => {
-    isWanted = false;
-    // A piece of memory that others share is copied, not given away.
-    const whole = batch.filter((chunk) => chunk.length === chunk.buffer.byteLength);
-    port.postMessage(batch, whole.map((chunk) => chunk.buffer as ArrayBuffer));
-    bufferDied(bytes);
-    batch = [];
-    bytes = 0;
-  };
-  return new Promise((resolve, reject) => {
-    const flush = (next: () => void): void => {
-      const go = (isTaken: boolean): void => {
-        if (!isTaken) return resolve();
-        post();
-        next();
-      };
-      if (isWanted) go(true);
-      else void wanted.take().then(go);
-    };
-    source.on('data', (chunk: Buffer) => {
-      batch.push(chunk);
-      bytes += chunk.length;
-      if (bytes < BATCH_BYTES) return;
-      source.pause();
-      flush(() => source.resume());
-    });
-    source.once('end', () =>
-      flush(() => {
-        port.postMessage(null, []);
-        resolve();
-      }),
-    );
-    source.once('error', reject);
-    source.once('close', () => source.readableEnded || reject(internal('the archive was not read to its end')));
-  });
 }

@@ -8,36 +8,32 @@ import { openResolved } from '../storage/container-path.js';
 import { withView } from '../storage/tasks/container-view.js';
 import { TreeExtractor } from '../storage/tar/tree-extractor.js';
 import { closeFd } from '../sys/fd.js';
-import { createDecompressor } from './decompress.js';
-import { bufferDied } from './young-collector.js';
+import { SLOT_BYTES } from '../storage/send-pieces.js';
+import { createDecompressor, isCompressed } from './decompress.js';
 
 export interface CopyInInput {
   readonly view: ContainerView;
   readonly path: string;
   readonly options: WriteOptions;
-  /** Brings batches of chunks (Uint8Array[]), then null; one batch for each message that is sent to it. */
+  /** Is told when the directory is found, and then brings what `sendPieces` sends. */
   readonly port: MessagePort;
 }
 
-/** Batches on their way at once. */
-const WINDOW = 4;
-
 /** @throws EngineError cancelled when the port is closed before the end of the tar. */
 export async function copyIn({ view, path, options, port }: CopyInInput): Promise<void> {
-  const batches = receive(port);
+  const slots = receive(port);
   const work = withView(view, async (rootFd) => {
     const directory = openDirectory(rootFd, toBytePath(path));
     checkWritable(view, toText(directory));
     const extractor = new TreeExtractor({ rootFd, directory, ...options });
     const decompressor = createDecompressor((chunk) => extractor.write(chunk));
-    for (let count = 0; count < WINDOW; count++) port.postMessage(0, []);
+    port.postMessage(0, []);
+    let mustKeep: boolean | undefined;
     try {
-      for await (const batch of batches) {
-        for (const chunk of batch) {
-          await decompressor.write(chunk);
-          bufferDied(chunk.length);
-        }
-        port.postMessage(0, []);
+      for await (const slot of slots) {
+        // What is compressed is inflated behind our back, while the slot has other bytes already.
+        mustKeep ??= isCompressed(slot);
+        await decompressor.write(mustKeep ? Buffer.from(slot) : slot);
       }
       await decompressor.end();
       extractor.finish();
@@ -68,26 +64,32 @@ function checkWritable({ mounts, tmpfs, procFd, isRootReadOnly }: ContainerView,
   if (!mount && isRootReadOnly) throw invalid('container rootfs is marked read-only', { code: 'READ_ONLY' });
 }
 
-async function* receive(port: MessagePort): AsyncGenerator<readonly Buffer[]> {
-  const queue: (readonly Buffer[] | null)[] = [];
+/** What `sendPieces` sends, slot by slot; a slot is given back when the next one is asked for. */
+async function* receive(port: MessagePort): AsyncGenerator<Buffer> {
+  const queue: (SharedArrayBuffer | number | null)[] = [];
   let isClosed = false;
   let wake: (() => void) | undefined;
-  port.on('message', (batch: readonly Uint8Array[] | null) => {
-    queue.push(batch && batch.map((chunk) => Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)));
+  port.on('message', (message: SharedArrayBuffer | number | null) => {
+    queue.push(message);
     wake?.();
   });
   port.on('close', () => {
     isClosed = true;
     wake?.();
   });
-  for (;;) {
-    const batch = queue.shift();
-    if (batch === null) return;
-    if (batch !== undefined) {
-      yield batch;
-      continue;
+  const next = async (): Promise<SharedArrayBuffer | number | null> => {
+    for (;;) {
+      const message = queue.shift();
+      if (message !== undefined) return message;
+      if (isClosed) throw cancelled('the archive was not sent to its end');
+      await new Promise<void>((resolve) => (wake = resolve));
     }
-    if (isClosed) throw cancelled('the archive was not sent to its end');
-    await new Promise<void>((resolve) => (wake = resolve));
+  };
+  const memory = (await next()) as SharedArrayBuffer;
+  for (let at = 0; ; at = (at + SLOT_BYTES) % memory.byteLength) {
+    const length = (await next()) as number | null;
+    if (length === null) return;
+    yield Buffer.from(memory, at, length);
+    port.postMessage(0, []);
   }
 }

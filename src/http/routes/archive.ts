@@ -23,10 +23,7 @@ export function archiveRoutes(archives: ContainerArchives): Route[] {
 
     route('PUT', '/containers/{name...}/archive', async (x) => {
       const options = { noOverwriteDirNonDir: x.query.flag('noOverwriteDirNonDir'), copyUidGid: x.query.flag('copyUIDGID') };
-      const body = x.bodyStream();
-      // Its failure is that of the reading; nobody reads when the path is refused.
-      body.on('error', () => undefined);
-      await archives.write(x.param('name'), pathOf(x), options, body);
+      await archives.write(x.param('name'), pathOf(x), options, x.bodyPieces());
       x.sendEmpty(200);
     }, { body: 'archive' }),
 

@@ -1,0 +1,71 @@
+/** Hands what a client sends over to the worker that wants it, in memory that both see. */
+import type { MessagePort } from 'node:worker_threads';
+import type { PieceSource } from '../ports/archives.js';
+import { bufferDied } from '../workers/young-collector.js';
+
+/** A message to another thread costs more than the small pieces that clients send: they go by the slot. */
+export const SLOT_BYTES = 256 * 1024;
+const SLOTS = 8;
+/** What the source may have on its way when it is told to pause: a receive buffer of 512 KiB. */
+const RESERVED_SLOTS = 3;
+
+/**
+ * Sends the memory (a SharedArrayBuffer); then, in order and beginning anew after the last slot, how many bytes the next
+ * slot has got; then null. A message from the other side gives back the oldest slot. All but the last are full.
+ * Resolves when all is sent, or the other side has closed the port. Rejects when the source fails.
+ */
+export function sendPieces(source: PieceSource, port: MessagePort): Promise<void> {
+  const memory = new Uint8Array(new SharedArrayBuffer(SLOTS * SLOT_BYTES));
+  let filledBytes = 0;
+  let returnedSlots = 0;
+  /** Pieces that found no room. */
+  let late: Uint8Array[] = [];
+  const slotsInUse = (): number => Math.floor(filledBytes / SLOT_BYTES) - returnedSlots;
+
+  const put = (piece: Uint8Array): void => {
+    for (let at = 0; at < piece.length; ) {
+      if (slotsInUse() === SLOTS) {
+        late.push(piece.slice(at));
+        return;
+      }
+      const count = Math.min(piece.length - at, SLOT_BYTES - (filledBytes % SLOT_BYTES));
+      memory.set(piece.subarray(at, at + count), filledBytes % memory.length);
+      at += count;
+      filledBytes += count;
+      if (filledBytes % SLOT_BYTES === 0) port.postMessage(SLOT_BYTES, []);
+    }
+  };
+
+  return new Promise((resolve, reject) => {
+    let isEnded = false;
+    const finish = (): void => {
+      if (!isEnded || late.length > 0) return;
+      if (filledBytes % SLOT_BYTES > 0) port.postMessage(filledBytes % SLOT_BYTES, []);
+      port.postMessage(null, []);
+      bufferDied(memory.length);
+      resolve();
+    };
+    port.on('message', () => {
+      returnedSlots++;
+      const waiting = late;
+      late = [];
+      for (const piece of waiting) put(piece);
+      if (slotsInUse() <= SLOTS - RESERVED_SLOTS) source.resume();
+      if (waiting.length > 0) finish();
+    });
+    port.once('close', resolve);
+    port.postMessage(memory.buffer, []);
+    source.read(
+      (piece) => {
+        if (late.length > 0) late.push(piece.slice());
+        else put(piece);
+        if (slotsInUse() > SLOTS - RESERVED_SLOTS) source.pause();
+      },
+      (failure) => {
+        if (failure) return reject(failure);
+        isEnded = true;
+        finish();
+      },
+    );
+  });
+}
