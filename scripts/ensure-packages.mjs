@@ -20,7 +20,7 @@ const POLICY = '/usr/sbin/policy-rc.d';
 const RUN = { containerd: 'containerd', runc: 'runc', iptables: 'iptables', ip: 'iproute2' };
 const QUICKSTART = { ...RUN, 'docker-registry': 'docker-registry', busybox: 'busybox-static' };
 const TEST = { ...QUICKSTART, crun: 'crun', skopeo: 'skopeo', bzip2: 'bzip2', 'mkfs.xfs': 'xfsprogs', xz: 'xz-utils', pigz: 'pigz', zstd: 'zstd', openssl: 'openssl', 'tini-static': 'tini', curl: 'curl', 'docker-compose': 'docker-compose', script: 'bsdutils', unshare: 'util-linux', 'systemd-socket-activate': 'systemd' };
-const BENCH = { ...TEST, wrk: 'wrk' };
+const BENCH = { ...TEST, wrk: 'wrk', dnsperf: 'dnsperf' };
 const PURPOSES = { run: RUN, quickstart: QUICKSTART, test: TEST, bench: BENCH };
 /** dockerd loads it; the other libraries that it needs are on every Debian. */
 const DEVMAPPER = { file: 'libdevmapper.so.1.02.1', package: 'libdevmapper1.02.1' };
