@@ -22,6 +22,8 @@ export interface GuardedRequest {
 export class BrowserGuard {
   readonly #names: ReadonlySet<string>;
   readonly #allowsBrowsers: () => boolean;
+  /** The Host header that was known last: nearly all requests say the same. */
+  #knownHost = '';
 
   constructor({ names, allowsBrowsers }: BrowserGuardOptions) {
     this.#names = new Set(['localhost', hostname().toLowerCase(), ...names.map((name) => name.toLowerCase())]);
@@ -42,8 +44,11 @@ export class BrowserGuard {
   }
 
   #knows(host: string): boolean {
+    if (host === this.#knownHost) return host !== '';
     const name = host.replace(/:\d*$/, '').replace(/^\[(.*)\]$/, '$1').toLowerCase();
-    return isIP(name) !== 0 || this.#names.has(name);
+    if (isIP(name) === 0 && !this.#names.has(name)) return false;
+    this.#knownHost = host;
+    return true;
   }
 }
 

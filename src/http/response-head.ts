@@ -24,10 +24,8 @@ export interface ReplyHead {
 export class ResponseHeads {
   readonly #version: string;
   readonly #common: string;
-  /** By content type; types are named by routes, not by clients: it stays small. */
-  readonly #typed = new Map<string | undefined, string>();
-  /** Rendered lines of headers that never change. */
-  readonly #frozen = new WeakMap<Headers, string>();
+  /** Rendered heads of headers that never change, by content type; types are named by routes, not by clients: it stays small. */
+  readonly #kept = new WeakMap<Headers, Map<string | undefined, string>>();
 
   constructor(product: ProductIdentity) {
     this.#version = `Docker/${product.version} (linux)\r\nApi-Version: ${MAX_API_VERSION.text}\r\nOstype: linux`;
@@ -38,13 +36,14 @@ export class ResponseHeads {
    * The head of a routed reply. Frozen headers are rendered only once.
    * @throws EngineError internal for a header that would break the head: a bug of a route.
    */
-  render(status: number, contentType: string | undefined, headers: Headers | undefined): ReplyHead {
-    let value = this.#typed.get(contentType);
+  render(status: number, contentType: string | undefined, headers: Headers = NONE): ReplyHead {
+    if (!Object.isFrozen(headers)) return { status, name: 'Server', value: this.#lines(contentType, headers) };
+    const kept = this.#kept.get(headers) ?? new Map<string | undefined, string>();
+    let value = kept.get(contentType);
     if (value === undefined) {
-      value = contentType === undefined ? this.#common : `${this.#common}\r\nContent-Type: ${contentType}`;
-      this.#typed.set(contentType, value);
+      value = this.#lines(contentType, headers);
+      this.#kept.set(headers, kept.set(contentType, value));
     }
-    if (headers !== undefined) value += this.#lines(headers);
     return { status, name: 'Server', value };
   }
 
@@ -53,16 +52,12 @@ export class ResponseHeads {
     return { status: 400, name: 'Server', value: `${this.#version}\r\nContent-Type: ${contentType}${headerLines(headers)}` };
   }
 
-  #lines(headers: Headers): string {
-    if (!Object.isFrozen(headers)) return headerLines(headers);
-    let lines = this.#frozen.get(headers);
-    if (lines === undefined) {
-      lines = headerLines(headers);
-      this.#frozen.set(headers, lines);
-    }
-    return lines;
+  #lines(contentType: string | undefined, headers: Headers): string {
+    return `${this.#common}${contentType === undefined ? '' : `\r\nContent-Type: ${contentType}`}${headerLines(headers)}`;
   }
 }
+
+const NONE: Headers = Object.freeze({});
 
 /** Header lines, each after a line end. */
 function headerLines(headers: Headers): string {
