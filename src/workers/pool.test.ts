@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, writeFileSync, existsSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { isEngineError } from '../errors/engine-error.js';
 import { failure, unwrap } from './outcome.js';
 import { createWorkerPool } from './pool.js';
@@ -32,4 +33,26 @@ test('an aborted task is cancelled', async () => {
     pool.run('tree-size', { path: '/proc/self' }, { signal: AbortSignal.abort() }),
     (error) => isEngineError(error, 'cancelled'),
   );
+});
+
+test('when the code of the threads is gone, tasks fail; when it is back, they run', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'worker-pool-'));
+  try {
+    cpSync(fileURLToPath(new URL('..', import.meta.url)), join(dir, 'src'), { recursive: true });
+    writeFileSync(join(dir, 'package.json'), '{"type":"module"}');
+    symlinkSync(fileURLToPath(new URL('../../../node_modules', import.meta.url)), join(dir, 'node_modules'));
+    const entry = join(dir, 'src', 'workers', 'entry.js');
+    renameSync(entry, `${entry}.away`);
+    const moved = ((await import(join(dir, 'src', 'workers', 'pool.js'))) as { readonly createWorkerPool: typeof createWorkerPool }).createWorkerPool({ maxThreads: 2 });
+    const run = (): Promise<number> => moved.run('tree-size', { path: join(dir, 'src', 'workers') });
+    for (const { status, reason } of (await Promise.allSettled([run(), run(), run()])) as PromiseRejectedResult[]) {
+      assert.equal(status, 'rejected');
+      assert.match(String(reason), /no worker thread could be started: .*entry\.js/);
+    }
+    renameSync(`${entry}.away`, entry);
+    assert.equal(typeof (await run()), 'number');
+    await moved.close();
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
 });

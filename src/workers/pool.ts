@@ -1,7 +1,7 @@
 /** The pool of worker threads: everything that would hold the main thread for more than a millisecond runs here. */
 import type { Transferable } from 'node:worker_threads';
 import { Piscina } from 'piscina';
-import { cancelled } from '../errors/engine-error.js';
+import { cancelled, unavailable } from '../errors/engine-error.js';
 import { unwrap, type Outcome } from './outcome.js';
 import type { TaskInput, TaskName, TaskOutput } from './tasks.js';
 
@@ -42,7 +42,35 @@ export interface WorkerPool {
 const YOUNG_GENERATION_MB = 4;
 
 /** Makes a pool without threads; they start with the first tasks and end when they are idle. */
-export function createWorkerPool({ maxThreads, tasksPerThread = 1, idleTimeoutMs = 5_000 }: WorkerPoolOptions): WorkerPool {
+export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
+  let threads = startThreads(options);
+  return {
+    async run<Name extends TaskName>(task: Name, input: TaskInput<Name>, { signal, transferList }: RunOptions = {}) {
+      if (threads.failure !== undefined) threads = startThreads(options);
+      const current = threads;
+      const outcome = (await current.pool
+        .run({ task, input }, { ...(signal ? { signal } : {}), ...(transferList ? { transferList: [...transferList] } : {}) })
+        .catch((error: unknown) => {
+          if (signal?.aborted) throw cancelled(`${task} was cancelled`, { cause: error });
+          if (current.failure !== undefined) throw unavailable(`no worker thread could be started: ${current.failure.message}`, { cause: current.failure });
+          throw error;
+        })) as Outcome;
+      return unwrap(outcome) as TaskOutput<Name>;
+    },
+    get queued() {
+      return threads.pool.queueSize;
+    },
+    close: () => threads.pool.destroy(),
+  };
+}
+
+interface Threads {
+  readonly pool: Piscina;
+  /** Set once a thread failed outside a task: piscina starts no other one then, and what waits would wait for ever. */
+  failure: Error | undefined;
+}
+
+function startThreads({ maxThreads, tasksPerThread = 1, idleTimeoutMs = 5_000 }: WorkerPoolOptions): Threads {
   const pool = new Piscina({
     filename: new URL('entry.js', import.meta.url).href,
     name: 'run',
@@ -55,19 +83,10 @@ export function createWorkerPool({ maxThreads, tasksPerThread = 1, idleTimeoutMs
     atomics: 'disabled',
     recordTiming: false,
   });
-  return {
-    async run<Name extends TaskName>(task: Name, input: TaskInput<Name>, { signal, transferList }: RunOptions = {}) {
-      const outcome = (await pool
-        .run({ task, input }, { ...(signal ? { signal } : {}), ...(transferList ? { transferList: [...transferList] } : {}) })
-        .catch((error: unknown) => {
-          if (signal?.aborted) throw cancelled(`${task} was cancelled`, { cause: error });
-          throw error;
-        })) as Outcome;
-      return unwrap(outcome) as TaskOutput<Name>;
-    },
-    get queued() {
-      return pool.queueSize;
-    },
-    close: () => pool.destroy(),
-  };
+  const threads: Threads = { pool, failure: undefined };
+  pool.on('error', (error: Error) => {
+    threads.failure = error;
+    void pool.destroy();
+  });
+  return threads;
 }
