@@ -14,9 +14,10 @@ import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { callJson } from './support/http.js';
 import { archiveOf, load, oldArchive } from './support/image-archives.js';
-import { buildImage, generatedLayer, tarOf } from './support/image-builder.js';
+import { buildImage, generatedLayer, pushImage, tarOf } from './support/image-builder.js';
 import { call } from './support/http.js';
 import { randomNumbers } from './support/random-numbers.js';
+import { pull } from './support/pulls.js';
 
 const MAIN = fileURLToPath(new URL('../bundle/main.js', import.meta.url));
 /** Rounds of changes with a kill. The long run: ENGINE_CHURN_ROUNDS=500. */
@@ -161,17 +162,19 @@ describe('without a daemon', () => {
 });
 
 describe('kills in the middle', () => {
-  test('of loads, commits, imports, removals and prunes leave no bytes behind', { timeout: 60_000 + ROUNDS * 20_000 }, async () => {
-    const random = randomNumbers(7);
+  test('of loads, pulls, commits, imports, removals and prunes leave no bytes behind', { timeout: 60_000 + ROUNDS * 20_000 }, async () => {
+    const random = randomNumbers(ROUNDS);
     const image = buildImage({ layers: [1, 2, 3].map((seed) => generatedLayer({ root: `r${seed}`, bytes: 4 << 20, files: 200, seed })), config: {} });
     const archive = archiveOf(oldArchive(image, ['churn:1']));
     const tar = tarOf([{ path: 'f', content: Buffer.alloc(3 << 20, 1) }]);
+    await pushImage(registry.url, 'churn', '1', image);
     const prune = `/images/prune?filters=${encodeURIComponent('{"dangling":["false"]}')}`;
     const works: readonly (() => Promise<unknown>)[] = [
       () => load(engine, archive),
+      () => pull(engine, `${registry.host}/churn:1`),
       () => docker(engine, ['commit', 'kept', 'committed:1']),
       () => call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=imported&tag=1', { body: tar, headers: { 'Content-Type': 'application/x-tar' } }),
-      () => docker(engine, ['rmi', '-f', 'churn:1', 'imported:1', 'committed:1']),
+      () => docker(engine, ['rmi', '-f', 'churn:1', `${registry.host}/churn:1`, 'imported:1', 'committed:1']),
       () => call(engine.socketPath, 'POST', prune),
       () => docker(engine, ['run', '--rm', '--network', 'none', registry.reference, 'sh', '-c', 'head -c 2000000 /dev/zero >/f']),
       () => docker(engine, ['create', '--name', 'churn', registry.reference]),
