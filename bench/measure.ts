@@ -34,6 +34,8 @@ export interface Measure {
   readonly args?: readonly string[];
   /** What the engine listens on besides its socket. */
   readonly transport?: 'tcp' | 'tls';
+  /** What the engine tells of itself is wanted, which dockerd does not: it is left out, and `tcpUrl` leads to the metrics. */
+  readonly needsMetrics?: boolean;
   /** Sets up what is not to be measured on a fresh engine; the result takes one sample. */
   prepare(engine: Engine, setting: Setting): Promise<() => Promise<Sample>>;
 }

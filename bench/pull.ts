@@ -4,7 +4,8 @@ import { callJson, jsonLines, open } from '../test/support/http.js';
 import { timed, type Measure, type Setting } from './measure.js';
 import { peakResidentBytes } from './resident-memory.js';
 
-async function pull(engine: Engine, reference: string): Promise<void> {
+/** Pulls, and reads the progress as a client does. @throws when the pull fails. */
+export async function pull(engine: Engine, reference: string): Promise<void> {
   const reply = await open(engine.socketPath, 'POST', `/images/create?fromImage=${reference}`);
   let last = '';
   for await (const { status, error } of jsonLines<{ status?: string; error?: string }>(reply.message)) {
@@ -34,23 +35,44 @@ export const pullBigImage: Measure = {
   },
 };
 
-/** Pulls of images of other shapes, and by many clients at once. */
-function shaped(name: string, metric: string, target: number, rounds: number, reference: (setting: Setting) => Promise<string>, clients = 1): Measure {
+/** Pulls of images of other shapes. */
+function shaped(name: string, metric: string, target: number, repository: Parameters<Setting['shapedImage']>[0]): Measure {
   return {
     name,
     metrics: [{ name: metric, unit: 'ms', target, moreIsBetter: false }],
-    rounds,
+    rounds: 3,
     async prepare(engine, setting) {
-      const image = await reference(setting);
-      return async () => {
-        const elapsed = await timed(() => Promise.all(Array.from({ length: clients }, () => pull(engine, image))));
-        await callJson(engine.socketPath, 'DELETE', `/images/${image}`);
-        return { [metric]: elapsed };
-      };
+      const image = await setting.shapedImage(repository);
+      return async () => ({ [metric]: await pullAndRemove(engine, image, 1) });
     },
   };
 }
 
-export const pullLargeLayer = shaped('pull-large', 'pull one layer of 1 GB', 0.7, 3, (setting) => setting.shapedImage('bench/large-layer'));
-export const pullManyFiles = shaped('pull-files', 'pull 20,000 small files', 0.8, 3, (setting) => setting.shapedImage('bench/many-files'));
-export const pullByMany = shaped('pull-clients', 'pull 500 MB for 16 clients', 0.6, 3, (setting) => setting.bigImage(), 16);
+async function pullAndRemove(engine: Engine, image: string, clients: number): Promise<number> {
+  const elapsed = await timed(() => Promise.all(Array.from({ length: clients }, () => pull(engine, image))));
+  await callJson(engine.socketPath, 'DELETE', `/images/${image}`);
+  return elapsed;
+}
+
+export const pullLargeLayer = shaped('pull-large', 'pull one layer of 1 GB', 0.7, 'bench/large-layer');
+export const pullManyFiles = shaped('pull-files', 'pull 20,000 small files', 0.8, 'bench/many-files');
+
+/** What more clients of the same pull cost. */
+export const pullByMany: Measure = {
+  name: 'pull-clients',
+  metrics: [
+    { name: 'pull 500 MB for 16 clients', unit: 'ms', target: 0.6, moreIsBetter: false },
+    { name: 'pull for 16 clients, against one', unit: 'times', target: 1.2, moreIsBetter: false, isAbsolute: true },
+    { name: 'pull for 1000 clients, against one', unit: 'times', target: 1.1, moreIsBetter: false, isAbsolute: true },
+  ],
+  rounds: 5,
+  async prepare(engine, setting) {
+    const image = await setting.bigImage();
+    return async () => {
+      const one = await pullAndRemove(engine, image, 1);
+      const some = await pullAndRemove(engine, image, 16);
+      const many = await pullAndRemove(engine, image, 1000);
+      return { 'pull 500 MB for 16 clients': some, 'pull for 16 clients, against one': some / one, 'pull for 1000 clients, against one': many / one };
+    };
+  },
+};

@@ -1,8 +1,31 @@
 /** Push of a ten-layer image of 500 MB into an empty registry on loopback. */
 import { dockerOk } from '../test/support/cli.js';
+import type { Engine } from '../test/support/engine.js';
 import { jsonLines, open } from '../test/support/http.js';
 import { startRegistry } from '../test/support/registry.js';
 import { timed, type Measure } from './measure.js';
+
+/** Pushes an image that the engine has; resolves with the milliseconds of it. */
+export async function push(engine: Engine, image: string): Promise<number> {
+  const registry = await startRegistry();
+  try {
+    const name = `${registry.host}/bench/pushed`;
+    await dockerOk(engine, ['tag', image, `${name}:1`]);
+    const elapsed = await timed(async () => {
+      const reply = await open(engine.socketPath, 'POST', `/images/${name}/push?tag=1`, { headers: { 'X-Registry-Auth': 'e30=' } });
+      let isDone = false;
+      for await (const { aux, error } of jsonLines<{ aux?: unknown; error?: string }>(reply.message)) {
+        if (error !== undefined) throw new Error(error);
+        isDone ||= aux !== undefined;
+      }
+      if (!isDone) throw new Error(`the push ended without a digest (${reply.status})`);
+    });
+    await dockerOk(engine, ['rmi', `${name}:1`]);
+    return elapsed;
+  } finally {
+    await registry.stop();
+  }
+}
 
 export const pushBigImage: Measure = {
   name: 'push',
@@ -11,25 +34,6 @@ export const pushBigImage: Measure = {
   async prepare(engine, setting) {
     const reference = await setting.bigImage();
     await dockerOk(engine, ['pull', '-q', reference], { timeoutMs: 600_000 });
-    return async () => {
-      const registry = await startRegistry();
-      try {
-        const name = `${registry.host}/bench/pushed`;
-        await dockerOk(engine, ['tag', reference, `${name}:1`]);
-        const elapsed = await timed(async () => {
-          const reply = await open(engine.socketPath, 'POST', `/images/${name}/push?tag=1`, { headers: { 'X-Registry-Auth': 'e30=' } });
-          let isDone = false;
-          for await (const { aux, error } of jsonLines<{ aux?: unknown; error?: string }>(reply.message)) {
-            if (error !== undefined) throw new Error(error);
-            isDone ||= aux !== undefined;
-          }
-          if (!isDone) throw new Error(`the push ended without a digest (${reply.status})`);
-        });
-        await dockerOk(engine, ['rmi', `${name}:1`]);
-        return { 'push 500 MB': elapsed };
-      } finally {
-        await registry.stop();
-      }
-    };
+    return async () => ({ 'push 500 MB': await push(engine, reference) });
   },
 };

@@ -39,12 +39,12 @@ function compare({ metric, samples }: MetricResult): Comparison {
 }
 
 function table(results: readonly MetricResult[], comparisons: readonly Comparison[]): string {
-  const engines = Object.keys(comparisons[0]?.medians ?? {});
+  const engines = [...new Set(comparisons.flatMap(({ medians }) => Object.keys(medians)))];
   const rows = comparisons.map(({ name, unit, medians, ratio, target, isReached }, index) => [
     name,
-    ...engines.map((engine) => `${(medians[engine] ?? Number.NaN).toFixed(1)} ${unit}`),
+    ...engines.map((engine) => (medians[engine] === undefined ? '' : `${medians[engine].toFixed(unit === 'times' ? 2 : 1)} ${unit}`)),
     ratio === undefined ? '' : `${ratio.toFixed(2)}x`,
-    `${results[index]?.metric.moreIsBetter === true ? 'at least' : 'at most'} ${target}${results[index]?.metric.isAbsolute === true ? '' : 'x'}`,
+    `${results[index]?.metric.moreIsBetter === true ? 'at least' : 'at most'} ${target}${results[index]?.metric.isAbsolute === true ? ` ${unit}` : 'x'}`,
     isReached === undefined ? '' : isReached ? 'reached' : 'MISSED',
   ]);
   const all = [['', ...engines, 'ratio', 'target', ''], ...rows];

@@ -18,6 +18,7 @@ import { copy } from './copy.js';
 import { ensureBigImage } from './big-image.js';
 import { burst } from './burst.js';
 import { clients } from './clients.js';
+import { eventLoop } from './event-loop.js';
 import { exec } from './exec.js';
 import { lifecycle } from './lifecycle.js';
 import { logFollow } from './log-follow.js';
@@ -38,7 +39,7 @@ import { stopped } from './stopped.js';
 import { streams } from './streams.js';
 import { tls } from './tls.js';
 
-const MEASURES: readonly Measure[] = [requests, clients, tls, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pushBigImage, saveLoad, logs, logFollow, copy, memory, startup, streams, network, published];
+const MEASURES: readonly Measure[] = [requests, clients, tls, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pushBigImage, saveLoad, eventLoop, logs, logFollow, copy, memory, startup, streams, network, published];
 /** This file is in dist/bench. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
@@ -68,10 +69,14 @@ function issueIn(dir: string): ServerCertificate {
 }
 
 /** In a network namespace of our own the ports are ours to choose. */
-function contenders({ transport, args: own = [] }: Measure, certificate: () => ServerCertificate): readonly Contender[] {
+function contenders({ transport, needsMetrics, args: own = [] }: Measure, certificate: () => ServerCertificate): readonly Contender[] {
   const tls = (): string[] => (transport === 'tls' ? ['--tls', '--tlsverify=false', '--tlscacert', certificate().ca, '--tlscert', certificate().cert, '--tlskey', certificate().key] : []);
   const args = (port: number): string[] => (transport === undefined ? [...own] : [...own, '--host', `tcp://127.0.0.1:${port}`, ...tls()]);
   const scheme = transport === 'tls' ? 'https' : 'http';
+  if (needsMetrics === true) {
+    const address = '127.0.0.1:23752';
+    return [{ name: 'engined', tcpUrl: `http://${address}/metrics`, kind: () => engined({ args: ['--experimental', '--metrics-addr', address] }) }];
+  }
   const both: Contender[] = [
     { name: 'engined', tcpUrl: `${scheme}://127.0.0.1:23750`, kind: () => engined({ args: args(23750) }) },
     { name: 'dockerd', tcpUrl: `${scheme}://127.0.0.1:23751`, kind: () => dockerd({ args: args(23751) }) },

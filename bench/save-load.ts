@@ -10,7 +10,8 @@ import { dockerOk } from '../test/support/cli.js';
 import { timed, type Measure } from './measure.js';
 import { peakResidentBytes } from './resident-memory.js';
 
-async function cli(engine: Engine, ...args: string[]): Promise<void> {
+/** `docker` with its output to the terminal; throws when it fails. */
+export async function cli(engine: Engine, ...args: string[]): Promise<void> {
   const child = spawn(dockerCli(), args, { env: { ...process.env, DOCKER_HOST: engine.host, DOCKER_CONFIG: join(engine.dir, 'cli') }, stdio: ['ignore', 'ignore', 'inherit'] });
   const [code] = (await once(child, 'exit')) as [number];
   if (code !== 0) throw new Error(`docker ${args.join(' ')} ended with ${code}`);
