@@ -2,6 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
 import { isRecordLeftover, readRecord, removeRecord, syncDirectory, writeRecord } from '../storage/record-store.js';
 
@@ -13,6 +14,8 @@ export interface ImageMetadata {
   readonly lastTagTime: string | undefined;
   /** RFC 3339, of the last container; absent in records of older versions. */
   readonly lastUsed?: string;
+  /** Absent for an image that no registry had. */
+  readonly published?: PublishedImage;
 }
 
 const HEX = /^[a-f0-9]{64}$/;

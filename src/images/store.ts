@@ -4,8 +4,10 @@
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import { dataLoss, messageOf, notFound } from '../errors/engine-error.js';
 import type { Image, ImageConfigDocument, ImageStore } from '../ports/images.js';
+import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
 import { chainOf } from './chain.js';
 import { ImageContent, type ImageMetadata } from './content.js';
@@ -222,6 +224,15 @@ export class FileImageStore implements ImageStore {
     this.#changed(id);
   }
 
+  /** Remembers durably how a registry has the image. */
+  async setPublished(id: Digest, published: PublishedImage): Promise<void> {
+    const entry = this.#entry(id);
+    if (isDeepStrictEqual(entry.metadata.published, published)) return;
+    entry.metadata = { ...entry.metadata, published };
+    await this.#content.writeMetadata(id, entry.metadata);
+    this.#changed(id);
+  }
+
   async addDigest(reference: string, id: Digest): Promise<void> {
     this.#entry(id);
     const parsed = parseReference(reference);
@@ -340,6 +351,7 @@ export class FileImageStore implements ImageStore {
       repoDigests: names.filter((name) => name.digest !== undefined).map(familiarString),
       parent: metadata.parent,
       lastTagTime: metadata.lastTagTime,
+      published: metadata.published,
     });
     return entry.image;
   }

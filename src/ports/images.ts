@@ -1,4 +1,5 @@
 /** Contract of the image store: configs, tags and digests; layers are in the layer store. */
+import type { PublishedImage } from './published-image.js';
 import type { Digest } from './storage.js';
 import type { HealthConfig } from './container.js';
 
@@ -57,6 +58,8 @@ export interface Image {
   readonly parent: string;
   readonly sizeBytes: number;
   readonly lastTagTime: string | undefined;
+  /** As of its last pull, or its first push; undefined for an image that no registry had. */
+  readonly published: PublishedImage | undefined;
 }
 
 export interface ImageStore {

@@ -23,8 +23,7 @@ export async function inspectRemote(access: RegistryAccess, repository: string, 
   try {
     const { bytes, digest, mediaType } = await withGrant(access, scope, signal, (grant) => getManifest(grant, repository, reference, options));
     const manifest = parseManifest(bytes, mediaType, name);
-    const declared = (JSON.parse(bytes.toString('utf8')) as { mediaType?: string }).mediaType;
-    const base = { mediaType: declared ?? mediaType ?? '', digest, sizeBytes: bytes.length };
+    const base = { mediaType: manifest.mediaType, digest, sizeBytes: bytes.length };
     if (manifest.kind === 'index') return { ...base, platforms: manifest.manifests.flatMap(({ platform }) => (platform ? [platform] : [])) };
     const config = await withGrant(access, scope, signal, (grant) => getBlob(grant, repository, manifest.config, options));
     return { ...base, platforms: [configPlatform(config)] };

@@ -1,5 +1,6 @@
 /** Manifests and indexes of the Docker schema 2 and OCI formats. */
 import { dataLoss, invalid } from '../errors/engine-error.js';
+import type { OciDescriptor, OciPlatform } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
 
 export interface ManifestPlatform {
@@ -19,10 +20,12 @@ export interface Descriptor {
   readonly digest: Digest;
   readonly sizeBytes: number;
   readonly platform: EntryPlatform | undefined;
+  readonly annotations: Readonly<Record<string, string>> | undefined;
 }
 
 export interface ImageManifest {
   readonly kind: 'image';
+  readonly mediaType: string;
   readonly config: Descriptor;
   /** Bottom layer first. */
   readonly layers: readonly Descriptor[];
@@ -30,17 +33,14 @@ export interface ImageManifest {
 
 export interface IndexManifest {
   readonly kind: 'index';
+  readonly mediaType: string;
   readonly manifests: readonly Descriptor[];
 }
 
-const MANIFEST_TYPES: readonly string[] = [
-  'application/vnd.docker.distribution.manifest.v2+json',
-  'application/vnd.oci.image.manifest.v1+json',
-];
-const INDEX_TYPES: readonly string[] = [
-  'application/vnd.docker.distribution.manifest.list.v2+json',
-  'application/vnd.oci.image.index.v1+json',
-];
+const OCI_MANIFEST = 'application/vnd.oci.image.manifest.v1+json';
+const OCI_INDEX = 'application/vnd.oci.image.index.v1+json';
+const MANIFEST_TYPES: readonly string[] = ['application/vnd.docker.distribution.manifest.v2+json', OCI_MANIFEST];
+const INDEX_TYPES: readonly string[] = ['application/vnd.docker.distribution.manifest.list.v2+json', OCI_INDEX];
 const SCHEMA1_TYPES = ['application/vnd.docker.distribution.manifest.v1+json', 'application/vnd.docker.distribution.manifest.v1+prettyjws'];
 
 /** Schema 1 is asked for only so that its refusal can be explained. */
@@ -80,7 +80,7 @@ export function parseManifest(bytes: Buffer, contentType: string | undefined, na
   const mediaType = received !== undefined && known.includes(received) ? received : declared;
   // OCI documents may leave their type out: then their members tell.
   const isIndex = mediaType === undefined ? 'manifests' in document : INDEX_TYPES.includes(mediaType);
-  if (isIndex) return { kind: 'index', manifests: descriptorsOf(document['manifests'], 'manifests') };
+  if (isIndex) return { kind: 'index', mediaType: mediaType ?? OCI_INDEX, manifests: descriptorsOf(document['manifests'], 'manifests') };
   if (mediaType !== undefined && !MANIFEST_TYPES.includes(mediaType)) throw invalid(`unsupported manifest media type: ${mediaType}`, { code: 'UNSUPPORTED_MANIFEST' });
 
   const config = descriptorOf(document['config'], 'config');
@@ -93,7 +93,7 @@ export function parseManifest(bytes: Buffer, contentType: string | undefined, na
   for (const layer of layers) {
     if (!LAYER_TYPE.test(layer.mediaType)) throw invalid(`unsupported media type ${layer.mediaType}`, { code: 'UNSUPPORTED_LAYER' });
   }
-  return { kind: 'image', config, layers };
+  return { kind: 'image', mediaType: mediaType ?? OCI_MANIFEST, config, layers };
 }
 
 const malformed = (message: string): Error => dataLoss(`invalid manifest: ${message}`, { code: 'BAD_MANIFEST' });
@@ -124,7 +124,7 @@ function descriptorsOf(value: unknown, what: string): Descriptor[] {
 }
 
 function descriptorOf(value: unknown, what: string): Descriptor {
-  const { mediaType, digest, size, platform } = objectOf(value, what);
+  const { mediaType, digest, size, platform, annotations } = objectOf(value, what);
   if (typeof digest !== 'string' || !/^sha256:[a-f0-9]{64}$/.test(digest)) throw malformed(`${what}: unsupported digest ${JSON.stringify(digest)}`);
   if (typeof size !== 'number' || !Number.isSafeInteger(size) || size < 0) throw malformed(`${what}: bad size`);
   return {
@@ -132,6 +132,7 @@ function descriptorOf(value: unknown, what: string): Descriptor {
     digest: digest as Digest,
     sizeBytes: size,
     platform: platform === undefined || platform === null ? undefined : platformOf(platform),
+    annotations: annotations === undefined || annotations === null ? undefined : textsOf(annotations),
   };
 }
 
@@ -141,4 +142,24 @@ export function platformOf(value: unknown): EntryPlatform {
   const text = (member: unknown): string => (typeof member === 'string' ? member : '');
   const features = Array.isArray(osFeatures) ? osFeatures.filter((feature) => typeof feature === 'string') : [];
   return { os: text(os), architecture: text(architecture), variant: text(variant), osVersion: text(osVersion), osFeatures: features };
+}
+
+function textsOf(value: unknown): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(objectOf(value, 'annotations')).filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
+}
+
+/** The descriptor as JSON has it: what is empty is left out. */
+export function ociDescriptor({ mediaType, digest, sizeBytes, platform, annotations }: Descriptor): OciDescriptor {
+  return { mediaType, digest, size: sizeBytes, ...(platform ? { platform: ociPlatform(platform) } : {}), ...(annotations ? { annotations } : {}) };
+}
+
+/** The platform as JSON has it: what is empty is left out. */
+export function ociPlatform({ os, architecture, variant, osVersion, osFeatures }: EntryPlatform): OciPlatform {
+  return {
+    architecture,
+    os,
+    ...(osVersion === '' ? {} : { 'os.version': osVersion }),
+    ...(osFeatures.length === 0 ? {} : { 'os.features': osFeatures }),
+    ...(variant === '' ? {} : { variant }),
+  };
 }

@@ -60,7 +60,7 @@ test('platforms are parsed and normalised', () => {
 
 const entry = (platform: string | undefined, digit: string): Descriptor => {
   const [os = '', architecture = '', variant = ''] = platform?.split('/') ?? [];
-  return { mediaType: 'm', digest: `sha256:${digit.repeat(64)}`, sizeBytes: 1, platform: platform === undefined ? undefined : { os, architecture, variant, osVersion: '', osFeatures: [] } };
+  return { mediaType: 'm', digest: `sha256:${digit.repeat(64)}`, sizeBytes: 1, platform: platform === undefined ? undefined : { os, architecture, variant, osVersion: '', osFeatures: [] }, annotations: undefined };
 };
 
 test('the best manifest for a platform is chosen', () => {

@@ -2,11 +2,12 @@
 import { dataLoss, EngineError, invalid, isEngineError, notFound } from '../errors/engine-error.js';
 import { chainId } from '../images/chain.js';
 import type { ImageConfigDocument } from '../ports/images.js';
+import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
 import { type RegistryAccess, withGrant } from './access.js';
 import { type FetchedManifest, getBlob, getManifest, headManifest } from './client.js';
 import { factsOf } from './failure.js';
-import { type Descriptor, type ImageManifest, parseManifest } from './manifest.js';
+import { type Descriptor, type ImageManifest, type IndexManifest, ociDescriptor, parseManifest } from './manifest.js';
 import { bestManifest, canRun, formatPlatform, hostPlatform, type Platform } from './platform.js';
 import { pullScope } from './token.js';
 
@@ -35,9 +36,13 @@ export interface ResolvedImage {
   readonly imageId: Digest;
   readonly configBytes: Buffer;
   readonly layers: readonly ResolvedLayer[];
+  readonly published: PublishedImage;
   /** Lines for the client. */
   readonly warnings: readonly string[];
 }
+
+/** Of a larger index only the entry of the image is remembered: it stays in memory as long as the image is here. */
+const MAX_REMEMBERED_BYTES = 256 << 10;
 
 /** Bytes of a config that is in the image store already: it is not fetched again. */
 export type KnownConfig = (imageId: Digest) => Promise<Buffer | undefined>;
@@ -54,13 +59,13 @@ export async function resolveImage(access: RegistryAccess, wanted: WantedImage, 
   try {
     const top = await fetchTop(access, wanted, manifestAt, signal);
     const parsed = parseManifest(top.bytes, top.mediaType, wanted.familiarString);
-    const image = parsed.kind === 'image' ? parsed : await fetchChild(parsed.manifests, wanted, manifestAt);
+    const { image, digest: own } = parsed.kind === 'image' ? { image: parsed, digest: top.digest } : await fetchChild(parsed.manifests, wanted, manifestAt);
     const imageId = image.config.digest;
     const fetchConfig = (): Promise<Buffer> => withGrant(access, scope, signal, (grant) => getBlob(grant, wanted.repository, image.config, options));
     const configBytes = (await known(imageId)) ?? (await fetchConfig());
     const config = parseConfig(configBytes);
     const warnings = parsed.kind === 'image' ? platformWarnings(config, wanted) : [];
-    return { digest: top.digest, imageId, configBytes, layers: layersOf(image, config), warnings };
+    return { digest: top.digest, imageId, configBytes, layers: layersOf(image, config), published: publishedAs(top, parsed, own), warnings };
   } catch (error) {
     throw explainFailure(error, wanted);
   }
@@ -88,7 +93,7 @@ async function fetchChild(
   manifests: readonly Descriptor[],
   wanted: WantedImage,
   manifestAt: (reference: string) => Promise<FetchedManifest>,
-): Promise<ImageManifest> {
+): Promise<{ readonly image: ImageManifest; readonly digest: Digest }> {
   const platform = wanted.platform ?? hostPlatform();
   const entry = bestManifest(manifests, platform);
   if (!entry) {
@@ -96,8 +101,15 @@ async function fetchChild(
   }
   const child = await manifestAt(entry.digest);
   const parsed = parseManifest(child.bytes, child.mediaType, wanted.familiarString);
-  if (parsed.kind === 'image') return parsed;
+  if (parsed.kind === 'image') return { image: parsed, digest: child.digest };
   throw invalid('unsupported manifest: an index inside an index', { code: 'UNSUPPORTED_MANIFEST' });
+}
+
+function publishedAs(top: FetchedManifest, parsed: ImageManifest | IndexManifest, own: Digest): PublishedImage {
+  const target = { mediaType: parsed.mediaType, digest: top.digest, size: top.bytes.length };
+  if (parsed.kind === 'image') return { target, manifests: [target], own };
+  const manifests = top.bytes.length <= MAX_REMEMBERED_BYTES ? parsed.manifests : parsed.manifests.filter(({ digest }) => digest === own);
+  return { target, manifests: manifests.map(ociDescriptor), own };
 }
 
 function parseConfig(bytes: Buffer): ImageConfigDocument {

@@ -174,6 +174,7 @@ export class PullWork implements PullEffects {
       progress.say({ status: `Digest: ${image.digest}` });
       const isNews = !images.stillNames(canonicalString(reference), stored.id);
       if (isNews) progress.renewed();
+      await images.setPublished(stored.id, image.published);
       await images.addDigest(`${repository}@${image.digest}`, stored.id);
       if (isNews && reference.digest === undefined) await images.tag(canonicalString(reference), stored.id);
       for (const warning of image.warnings) progress.say({ status: warning });

@@ -88,14 +88,18 @@ export class PushWork implements PushEffects {
     if (topLayer !== undefined) layers.retain(topLayer);
     try {
       const config = await images.configBytes(image.id);
-      const target: UploadTarget = { access, domain: reference.domain, path: reference.path };
-      const blobs = await this.#uploadLayers(image, target, board, signal);
-      await pushConfig(target, image.id, config, signal);
-      const manifest = await pushManifest(target, reference.tag ?? 'latest', config, blobs, signal);
-      const { digest, bytes } = manifest;
+      const place: UploadTarget = { access, domain: reference.domain, path: reference.path };
+      const blobs = await this.#uploadLayers(image, place, board, signal);
+      await pushConfig(place, image.id, config, signal);
+      const manifest = await pushManifest(place, reference.tag ?? 'latest', config, blobs, signal);
+      const { digest, bytes, mediaType } = manifest;
       board.say({ status: `${reference.tag ?? 'latest'}: digest: ${digest} size: ${bytes.length}` });
       board.say({ progressDetail: {}, aux: { Tag: reference.tag ?? 'latest', Digest: digest, Size: bytes.length } });
-      if (images.get(image.id)) await images.addDigest(`${canonicalName(reference)}@${digest}`, image.id);
+      if (!images.get(image.id)) return;
+      await images.addDigest(`${canonicalName(reference)}@${digest}`, image.id);
+      // The index that it was pulled with says more.
+      const target = { mediaType, digest, size: bytes.length };
+      if (image.published === undefined) await images.setPublished(image.id, { target, manifests: [target], own: digest });
     } finally {
       if (topLayer !== undefined) await layers.release(topLayer);
     }

@@ -4,6 +4,7 @@ import type { HistoryStep } from '../../images/history.js';
 import type { PruneSelection } from '../../images/prune.js';
 import { createdMs, type ImageSelection, type SelectedImage } from '../../images/selection.js';
 import type { Image, ImageRuntimeConfig } from '../../ports/images.js';
+import type { OciDescriptor } from '../../ports/published-image.js';
 import { boolean, dictionary, emptyObject, integer, list, nullable, object, optional, string, words } from './decode.js';
 import type { Filters } from './filters.js';
 import { parseInstant } from './until.js';
@@ -40,14 +41,20 @@ export function decodePrune(filters: Filters, nowMs: number): PruneSelection {
   };
 }
 
-/** One element of GET /images/json. @param sharedSize undefined: not asked for. */
-export function summaryJson({ image, repoTags, repoDigests }: SelectedImage, sharedSize: number | undefined, atLeast: AtLeast): Readonly<Record<string, unknown>> {
+/** One element of GET /images/json. @param sharedSize, manifests undefined: not asked for. */
+export function summaryJson(
+  { image, repoTags, repoDigests }: SelectedImage,
+  { sharedSize, manifests }: { readonly sharedSize: number | undefined; readonly manifests: readonly object[] | undefined },
+  atLeast: AtLeast,
+): Readonly<Record<string, unknown>> {
   const hidesNone = atLeast(1, 43) || repoTags.length + repoDigests.length > 0;
   return {
     Containers: -1,
     Created: Math.floor(createdMs(image) / 1000),
+    ...descriptorJson(image, atLeast),
     Id: image.id,
     Labels: image.config.config?.Labels ?? null,
+    ...(manifests === undefined ? {} : { Manifests: manifests }),
     ParentId: image.parent,
     RepoDigests: hidesNone ? repoDigests : ['<none>@<none>'],
     RepoTags: hidesNone ? repoTags : ['<none>:<none>'],
@@ -86,15 +93,26 @@ function configJson(config: ImageRuntimeConfig): Readonly<Record<string, unknown
   };
 }
 
+function descriptorJson({ published }: Image, atLeast: AtLeast): { readonly Descriptor?: OciDescriptor } {
+  return published === undefined || !atLeast(1, 48) ? {} : { Descriptor: published.target };
+}
+
 const ZERO_TIME = '0001-01-01T00:00:00Z';
 
-/** GET /images/{name}/json. */
-export function inspectJson(image: Image, graphDriver: { readonly Name: string; readonly Data: Readonly<Record<string, string>> | null }, atLeast: AtLeast): Readonly<Record<string, unknown>> {
+/** GET /images/{name}/json. @param manifests undefined: not asked for. */
+export function inspectJson(
+  image: Image,
+  graphDriver: { readonly Name: string; readonly Data: Readonly<Record<string, string>> | null },
+  manifests: readonly object[] | undefined,
+  atLeast: AtLeast,
+): Readonly<Record<string, unknown>> {
   const { config } = image;
   const created = config.created ?? (atLeast(1, 44) ? undefined : ZERO_TIME);
   const runtime = configJson(config.config ?? {});
   return {
     Id: image.id,
+    ...descriptorJson(image, atLeast),
+    ...(manifests === undefined ? {} : { Manifests: manifests }),
     RepoTags: image.repoTags,
     RepoDigests: image.repoDigests,
     Parent: image.parent,

@@ -1,5 +1,6 @@
 /** Logins, searches and remote images as the Engine API writes them. */
 import type { SearchSelection } from '../../actors/registry-session/queries.js';
+import { ociPlatform } from '../../registry/manifest.js';
 import { invalid } from '../../errors/engine-error.js';
 import { credentialsOf, type Credentials } from '../../registry/credentials.js';
 import type { RemoteImage } from '../../registry/inspect.js';
@@ -41,12 +42,6 @@ export function searchJson({ name, description, stars, isOfficial }: SearchResul
 export function remoteJson({ mediaType, digest, sizeBytes, platforms }: RemoteImage): Readonly<Record<string, unknown>> {
   return {
     Descriptor: { mediaType, digest, size: sizeBytes },
-    Platforms: platforms.map(({ architecture, os, osVersion, osFeatures, variant }) => ({
-      architecture,
-      os,
-      ...(osVersion === '' ? {} : { 'os.version': osVersion }),
-      ...(osFeatures.length === 0 ? {} : { 'os.features': osFeatures }),
-      ...(variant === '' ? {} : { variant }),
-    })),
+    Platforms: platforms.map(ociPlatform),
   };
 }

@@ -69,7 +69,7 @@ function imagesJson(x: Exchange, { images, containers }: DiskUsageRouteDeps, { l
         if ((owners.get(layer) ?? 0) > 1) shared += bytes;
       }
       const { repoTags, repoDigests } = image;
-      const summary = summaryJson({ image, repoTags, repoDigests }, shared, (major, minor) => x.atLeast(major, minor));
+      const summary = summaryJson({ image, repoTags, repoDigests }, { sharedSize: shared, manifests: undefined }, (major, minor) => x.atLeast(major, minor));
       return { ...summary, Size: size, ...(x.atLeast(1, 44) ? {} : { VirtualSize: size }), Containers: users.get(image.id) ?? 0 };
     });
 }

@@ -21,6 +21,7 @@ import type { PartialBlobs } from '../../registry/partial-blobs.js';
 import { hostPlatform, parsePlatform, type Platform } from '../../registry/platform.js';
 import { parseFilters } from '../api/filters.js';
 import { platformObject } from '../api/platform.js';
+import { manifestsJson } from '../api/image-manifests.js';
 import { decodeCommitConfig, decodePrune, decodeSelection, historyJson, inspectJson, summaryJson } from '../api/images.js';
 import type { Exchange } from '../exchange.js';
 import { pump, type ResponseStream } from '../response-stream.js';
@@ -70,7 +71,12 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       const legacy = x.atLeast(1, 41) ? '' : x.query.text('filter');
       const selected = selectImages(images, legacy === '' ? selection : { ...selection, reference: [...selection.reference, legacy] });
       const shared = x.atLeast(1, 42) && x.query.flag('shared-size') ? sharedSizes(images.list(), layers) : undefined;
-      const items = selected.map((one) => summaryJson(one, shared?.get(one.image.id), (major, minor) => x.atLeast(major, minor)));
+      const withManifests = x.atLeast(1, 47) && x.query.flag('manifests');
+      const items = selected.map((one) => {
+        const { image } = one;
+        const manifests = withManifests ? manifestsJson(image, users(image.id)) : undefined;
+        return summaryJson(one, { sharedSize: shared?.get(image.id), manifests }, (major, minor) => x.atLeast(major, minor));
+      });
       x.sendJson(200, items);
     }),
 
@@ -78,14 +84,17 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
 
     route('GET', '/images/{name...}/json', (x) => {
       const platform = x.query.text('platform');
-      if (platform !== '' && x.atLeast(1, 48) && x.query.flag('manifests')) {
+      const withManifests = x.atLeast(1, 48) && x.query.flag('manifests');
+      if (platform !== '' && withManifests) {
         throw invalid('conflicting options: manifests and platform options cannot both be set', { code: 'CONFLICTING_OPTIONS' });
       }
       const image = images.resolve(x.param('name'));
       if (platform !== '' && x.atLeast(1, 49)) requirePlatform(image, platformObject(platform), x.param('name'));
       // It speaks the newest version that it is offered, but cannot recreate a container without what went with 1.45.
       const isCompose1 = x.header('user-agent')?.startsWith('docker-compose/1.') === true;
-      x.sendJson(200, inspectJson(image, { Name: layers.driver, Data: image.topLayer ? layers.layerData(image.topLayer) : null }, (major, minor) => x.atLeast(major, minor) && !isCompose1));
+      const driver = { Name: layers.driver, Data: image.topLayer ? layers.layerData(image.topLayer) : null };
+      const manifests = withManifests ? manifestsJson(image, users(image.id)) : undefined;
+      x.sendJson(200, inspectJson(image, driver, manifests, (major, minor) => x.atLeast(major, minor) && !isCompose1));
     }),
 
     route('GET', '/images/{name...}/history', (x) => {

@@ -1,0 +1,28 @@
+/** An image as registries have it: the manifest, and the index that has this manifest beside others. */
+import type { Digest } from './storage.js';
+
+/** A descriptor as its JSON is spelled (OCI image specification, descriptor.md). */
+export interface OciDescriptor {
+  readonly mediaType: string;
+  readonly digest: Digest;
+  readonly size: number;
+  readonly platform?: OciPlatform;
+  readonly annotations?: Readonly<Record<string, string>>;
+}
+
+export interface OciPlatform {
+  readonly architecture: string;
+  readonly os: string;
+  readonly 'os.version'?: string;
+  readonly 'os.features'?: readonly string[];
+  readonly variant?: string;
+}
+
+export interface PublishedImage {
+  /** What the reference led to: an index, or the manifest itself. */
+  readonly target: OciDescriptor;
+  /** The entries of the index, or the manifest itself. */
+  readonly manifests: readonly OciDescriptor[];
+  /** Which of them is the image. */
+  readonly own: Digest;
+}
