@@ -1,6 +1,8 @@
 /** Containers that change networks while they run, as an unmodified client does it; also against the known engine. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { createConnection } from 'node:net';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
@@ -77,6 +79,27 @@ test('published ports go with the way out', async () => {
   assert.equal(await greeting(await port()), 'hello');
   if (engine.name === 'engined') assert.equal(await port(), first, 'the number stays');
   await dockerOk(engine, ['rm', '-f', 'quiet']);
+});
+
+test('a connection that cannot be told to the container is none', { skip: process.env['ENGINE_UNDER_TEST'] === 'dockerd' && 'it keeps its files elsewhere' }, async () => {
+  const id = await run('firm', '--network', 'front', '-p', '127.0.0.1::7');
+  await inside('firm', 'sh', '-c', 'while true; do nc -l -p 7 -e echo hello; done > /dev/null 2>&1 & true');
+  const port = Number(/:(\d+)$/.exec(await dockerOk(engine, ['port', 'firm', '7/tcp']))?.[1]);
+  const hosts = join(engine.dir, 'data', 'containers', id, 'hosts');
+  execFileSync('mount', ['--bind', hosts, hosts]);
+  try {
+    execFileSync('mount', ['-o', 'remount,bind,ro', hosts]);
+    const { status } = await docker(engine, ['network', 'connect', 'back', 'firm']);
+    assert.notEqual(status, 0);
+  } finally {
+    execFileSync('umount', [hosts]);
+  }
+  assert.doesNotMatch(await inside('firm', 'ip', '-o', 'link'), /eth1/);
+  assert.match(await inside('firm', 'ip', 'route'), /default via 10\.214\.1\.1/);
+  assert.equal(await greeting(port), 'hello');
+  await dockerOk(engine, ['network', 'connect', 'back', 'firm']);
+  assert.match(await inside('firm', 'ip', 'route'), /default via 10\.214\.2\.1/);
+  await dockerOk(engine, ['rm', '-f', 'firm']);
 });
 
 test('a container that does not run keeps what it will be connected to', async () => {

@@ -4,7 +4,7 @@ import type { Endpoint, NetworkDriver, PortRequest, PublishedPort } from '../../
 import type { ContainerRecord, NetworkAttachment } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import { checkChange, isLive, type NetworkChange, withChange, withoutPending } from './network-change.js';
-import type { Undo } from './undo.js';
+import { Undo } from './undo.js';
 
 type NetworksDeps = Pick<ContainerDeps, 'log' | 'network' | 'records' | 'emit' | 'writeFiles'>;
 type Attachments = ContainerRecord['networks'];
@@ -35,8 +35,7 @@ export async function adoptNetworks(deps: NetworksDeps, found: ContainerRecord):
   if (networks === found.networks) return found;
   for (const { pending } of Object.values(found.networks)) if (pending) await network.discard(found.id, pending);
   const record = { ...found, networks };
-  await deps.writeFiles(record);
-  await deps.records.save(record);
+  await store(deps, record);
   return record;
 }
 
@@ -68,43 +67,59 @@ export async function leaveNetworks(deps: NetworksDeps, record: ContainerRecord)
 /** Makes a change to the networks of a container, running or not. It is on disk when the promise resolves. */
 export async function rewire(deps: NetworksDeps, before: ContainerRecord, change: NetworkChange): Promise<ContainerRecord> {
   checkChange(before, change, (name) => deps.network.resolve(name));
-  const after = await (!isLive(before) ? withChange(before, change) : change.type === 'connect' ? connect(deps, before, change.network, change.request) : disconnect(deps, before, change.network));
-  if (isLive(after)) await deps.writeFiles(after);
+  if (isLive(before)) return change.type === 'connect' ? connect(deps, before, change.network, change.request) : disconnect(deps, before, change.network);
+  const after = withChange(before, change);
   await deps.records.save(after);
   return after;
 }
 
 async function connect(deps: NetworksDeps, before: ContainerRecord, name: string, request: NetworkAttachment['request']): Promise<ContainerRecord> {
-  const { network } = deps;
+  const { network, records } = deps;
   const old = outwardEndpoint(network, before.networks);
   // Published ports move to the new way out: nobody else can take them meanwhile, for the daemon does one thing at a time here.
   const moves = wayOut(network, { ...before.networks, [name]: { request } }) === name;
   const names = network.nameEndpoint(before.id, name);
-  await deps.records.save({ ...before, networks: { ...before.networks, [name]: { request, pending: names } } });
-  if (moves && old) await network.unpublish(old);
+  const undo = new Undo(deps.log);
   try {
+    undo.add('container record', () => store(deps, before));
+    await records.save({ ...before, networks: { ...before.networks, [name]: { request, pending: names } } });
+    if (moves && old) {
+      undo.add('published ports', () => network.publish(old, before.ports));
+      await network.unpublish(old);
+    }
     const { endpoint, ports } = await network.attach({ ...attachRequest(before, name, request, moves ? keptPorts(before) : []), names });
+    undo.add('network endpoint', () => network.disconnect(before.id, endpoint));
+    const after = { ...before, networks: { ...before.networks, [name]: { request, endpoint } }, ports: moves ? ports : before.ports };
+    await store(deps, after);
     emit(deps, 'connect', before, endpoint);
-    return { ...before, networks: { ...before.networks, [name]: { request, endpoint } }, ports: moves ? ports : before.ports };
+    return after;
   } catch (error) {
-    if (moves && old) await network.publish(old, before.ports);
-    await deps.records.save(before);
+    await undo.run();
     throw error;
   }
 }
 
+/** The record and the files that the container sees. */
+async function store(deps: NetworksDeps, record: ContainerRecord): Promise<void> {
+  await deps.writeFiles(record);
+  await deps.records.save(record);
+}
+
 async function disconnect(deps: NetworksDeps, before: ContainerRecord, name: string): Promise<ContainerRecord> {
   const { [name]: gone, ...networks } = before.networks;
-  if (!gone?.endpoint) return { ...before, networks };
-  const hadPorts = wayOut(deps.network, before.networks) === name;
-  const { endpointId, interfaceName } = gone.endpoint;
-  await deps.records.save({ ...before, networks: { ...networks, [name]: { request: gone.request, pending: { endpointId, interfaceName } } } });
-  await deps.network.disconnect(before.id, gone.endpoint);
-  emit(deps, 'disconnect', before, gone.endpoint);
-  if (!hadPorts) return { ...before, networks };
-  const next = outwardEndpoint(deps.network, networks);
-  const ports = next ? await deps.network.publish(next, before.ports).catch((error: unknown) => lost(deps, before, error)) : [];
-  return { ...before, networks, ports };
+  let after: ContainerRecord = { ...before, networks };
+  if (gone?.endpoint) {
+    const { endpointId, interfaceName } = gone.endpoint;
+    const hadPorts = wayOut(deps.network, before.networks) === name;
+    // From here on it is finished, if need be by the next daemon.
+    await deps.records.save({ ...before, networks: { ...networks, [name]: { request: gone.request, pending: { endpointId, interfaceName } } } });
+    await deps.network.disconnect(before.id, gone.endpoint);
+    emit(deps, 'disconnect', before, gone.endpoint);
+    const next = outwardEndpoint(deps.network, networks);
+    if (hadPorts) after = { ...after, ports: next ? await deps.network.publish(next, before.ports).catch((error: unknown) => lost(deps, before, error)) : [] };
+  }
+  await store(deps, after);
+  return after;
 }
 
 function lost({ log }: NetworksDeps, { id, ports }: ContainerRecord, error: unknown): readonly PublishedPort[] {
