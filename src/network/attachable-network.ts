@@ -32,6 +32,8 @@ export interface Publishing {
   readonly link: string;
   /** Host address of ports that name none; '' is every one. */
   readonly address: string;
+  /** Families in which the containers' own ports are opened, and none of the host's. */
+  readonly routed: readonly Family[];
 }
 
 /** Addresses of a network, its own or another process's. */

@@ -1,6 +1,7 @@
 /** A bridge device on the host with the addresses of its network. */
 import { randomBytes } from 'node:crypto';
 import { unavailable } from '../errors/engine-error.js';
+import type { GatewayMode } from './gateway-mode.js';
 import { IPV6_MIN_MTU, type Link, type LinkAddress, type Netlink } from '../sys/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
 import type { ContainerEnd, Medium } from './attachable-network.js';
@@ -18,6 +19,7 @@ export interface BridgePlan {
   readonly internal: boolean;
   /** The bridge may send frames back where they came from. */
   readonly hairpin: boolean;
+  readonly modes: Readonly<Record<Family, GatewayMode>>;
   /** At most one for each family. */
   readonly addresses: readonly AddressPlan[];
 }
@@ -32,7 +34,7 @@ export class Bridge implements Medium {
 
   /** Makes the bridge or takes the one that is there. `isOurs`: its old addresses and MTU may be changed. */
   static async open(plan: BridgePlan, netlink: Netlink, existing: Link | undefined, isOurs: boolean): Promise<Bridge> {
-    const linkLocal = plan.addresses.some(({ subnet }) => subnet.family === 6);
+    const linkLocal = plan.addresses.some(({ subnet }) => subnet.family === 6) && plan.modes[6] !== 'isolated';
     if (!existing) await netlink.createBridge({ name: plan.link, mac: randomMac(), mtu: plan.mtu, linkLocal });
     const index = existing?.index ?? netlink.indexOf(plan.link);
     if (index === undefined) throw unavailable(`the bridge ${plan.link} vanished while it was made`);
@@ -57,8 +59,8 @@ export class Bridge implements Medium {
   }
 
   get rules(): BridgeRules {
-    const { link, interContainer, masquerade, sources, internal } = this.plan;
-    return { bridge: link, subnets: Object.fromEntries(this.plan.addresses.map(({ subnet }) => [subnet.family, formatSubnet(subnet)])), interContainer, masquerade, sources, internal };
+    const { link, interContainer, masquerade, sources, internal, modes } = this.plan;
+    return { bridge: link, subnets: Object.fromEntries(this.plan.addresses.map(({ subnet }) => [subnet.family, formatSubnet(subnet)])), interContainer, masquerade, sources, internal, modes };
   }
 
   plug({ hostName, name, mac, netnsFd }: ContainerEnd): Promise<void> {

@@ -53,7 +53,7 @@ export async function planDefaultBridge(options: BridgeOptions, pools: readonly 
     const clash = host.addresses.find((other) => overlaps(other, subnet));
     if (clash) throw conflict(`the subnet ${formatSubnet(subnet)} of bridge ${options.name} overlaps with ${formatSubnet(clash)} of this host; choose another one with --${subnet.family === 4 ? 'bip' : 'bip6'}`);
   }
-  return { link: options.name, mtu: options.mtu, interContainer: options.icc, masquerade: options.ipMasq, sources: {}, internal: false, hairpin, addresses: plans };
+  return { link: options.name, mtu: options.mtu, interContainer: options.icc, masquerade: options.ipMasq, sources: {}, internal: false, hairpin, modes: { 4: 'nat', 6: 'nat' }, addresses: plans };
 }
 
 /** Without a bip, a fixed-cidr that is in no pool says which subnet is meant. */

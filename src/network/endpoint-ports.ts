@@ -6,6 +6,7 @@ import type { Ports, Publishing } from './attachable-network.js';
 import type { PortRule } from './firewall-rules.js';
 import type { Firewall } from './firewall.js';
 import { holdPort, type HeldPort } from './port-holder.js';
+import { type Family, familyOf } from './subnet.js';
 
 export interface PortsOptions {
   readonly firewall: Firewall;
@@ -41,7 +42,7 @@ export class EndpointPorts implements Ports {
     const held: HeldPort[] = [];
     for (const port of ports) {
       try {
-        held.push(...holdPort(port, this.endpoint, this.options.userlandProxy));
+        held.push(...this.#holdOne(this.publishing, port));
       } catch (error) {
         this.options.log.error({ err: error, container: containerId }, 'a published port was taken while the daemon was away');
       }
@@ -69,12 +70,25 @@ export class EndpointPorts implements Ports {
     await this.options.firewall.publish(this.#rules);
   }
 
+  /** What a port needs of the host: its sockets, but none in families that are routed. */
+  #holdOne({ routed }: Publishing, port: PortRequest): HeldPort[] {
+    const { ipv4, ipv6 } = this.endpoint;
+    const isWanted = (family: Family): boolean => port.hostIp === '' || familyOf(port.hostIp) === family;
+    const direct = ([[4, ipv4, '0.0.0.0'], [6, ipv6, '::']] as const).flatMap(([family, containerIp, any]) =>
+      routed.includes(family) && containerIp !== '' && isWanted(family) ? [openPort(port, port.hostIp || any, containerIp)] : [],
+    );
+    const target = { ipv4: routed.includes(4) ? '' : ipv4, ipv6: routed.includes(6) ? '' : ipv6 };
+    const families = ([4, 6] as const).filter((family) => isWanted(family) && !routed.includes(family));
+    if (families.length === 0 || (target.ipv4 === '' && target.ipv6 === '')) return direct;
+    return [...direct, ...holdPort(port, target, this.options.userlandProxy)];
+  }
+
   /** Holds every wanted port or none. */
-  #hold({ address }: Publishing, ports: readonly PortRequest[]): HeldPort[] {
+  #hold(publishing: Publishing, ports: readonly PortRequest[]): HeldPort[] {
     const { endpointId, dnsNames } = this.endpoint;
     const held: HeldPort[] = [];
     try {
-      for (const port of ports) held.push(...holdPort({ ...port, hostIp: port.hostIp || address }, this.endpoint, this.options.userlandProxy));
+      for (const port of ports) held.push(...this.#holdOne(publishing, { ...port, hostIp: port.hostIp || publishing.address }));
       return held;
     } catch (error) {
       for (const port of held) port.release();
@@ -84,6 +98,11 @@ export class EndpointPorts implements Ports {
       });
     }
   }
+}
+
+/** A port of the container itself that is open: the host has no part in it. */
+function openPort({ protocol, containerPort }: PortRequest, hostIp: string, containerIp: string): HeldPort {
+  return { port: { protocol, containerPort, hostIp, hostPort: 0 }, containerIp, release: () => undefined };
 }
 
 /** Translations of the ports that the kernel can translate: both addresses of one family. */

@@ -3,6 +3,7 @@
  * the kernel has. The chains carry the daemon's tag, so daemons on one host do not meet.
  */
 import { isIPv4 } from 'node:net';
+import type { GatewayMode } from './gateway-mode.js';
 import type { Family } from './subnet.js';
 
 export type Table = 'filter' | 'nat';
@@ -19,9 +20,10 @@ export interface BridgeRules {
   readonly interContainer: boolean;
   /** No way in or out. */
   readonly internal: boolean;
+  readonly modes: Readonly<Record<Family, GatewayMode>>;
 }
 
-/** A published port. Addresses are of one family. */
+/** A published port. Addresses are of one family. Where the network is routed, the host's address and port mean nothing. */
 export interface PortRule {
   readonly bridge: string;
   readonly protocol: 'tcp' | 'udp' | 'sctp';
@@ -73,8 +75,10 @@ function reachesLoopback(userlandProxy: boolean, family: Family): boolean {
 /** Our chains and their contents for one family. */
 export function chainsOf({ tag, userlandProxy, bridged, bridges, ports }: Ruleset, family: Family): Chain[] {
   const names = chainNames(tag);
-  const here = bridges.flatMap((rules) => (rules.subnets[family] === undefined ? [] : [{ ...rules, subnet: rules.subnets[family] }]));
-  const portsHere = ports.filter((port) => isIPv4(port.containerIp) === (family === 4));
+  const here = bridges.flatMap((rules) => (rules.subnets[family] === undefined ? [] : [{ ...rules, subnet: rules.subnets[family], mode: rules.modes[family] }]));
+  const routed = new Set(here.filter(({ mode }) => mode === 'routed').map(({ bridge }) => bridge));
+  const allPorts = ports.filter((port) => isIPv4(port.containerIp) === (family === 4));
+  const portsHere = allPorts.filter(({ bridge }) => !routed.has(bridge));
   // Where the packet filter sees the answers of neighbours on their way over the bridge, nobody needs a mask but for himself.
   const keepers = new Set(userlandProxy || !bridged.includes(family) ? [] : here.filter(({ interContainer }) => interContainer).map(({ bridge }) => bridge));
   return [
@@ -84,12 +88,11 @@ export function chainsOf({ tag, userlandProxy, bridged, bridges, ports }: Rulese
       rules: [
         ...here.filter(({ internal }) => internal).map(({ bridge }) => `-i ${bridge} ! -o ${bridge} -j DROP`),
         ...here.filter(({ internal }) => !internal).map(({ bridge }) => `-o ${bridge} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`),
-        ...here.flatMap(({ bridge, interContainer, internal }) => [
+        ...here.flatMap(({ bridge, interContainer, internal, mode }) => [
           `-i ${bridge} -o ${bridge} -j ${interContainer ? 'ACCEPT' : 'DROP'}`,
-          // Only what was published is translated.
-          ...(internal ? [] : [`-o ${bridge} -m conntrack --ctstate DNAT -j ACCEPT`]),
+          ...(internal ? [] : mode === 'routed' ? openings(bridge, allPorts, family) : [`-o ${bridge} -m conntrack --ctstate DNAT -j ACCEPT`]),
           // What was not published is not reachable, whatever the policy of the host's FORWARD chain is.
-          `-o ${bridge} -j DROP`,
+          `-o ${bridge} -j ${mode === 'nat-unprotected' && !internal ? 'ACCEPT' : 'DROP'}`,
         ]),
       ],
     },
@@ -100,7 +103,7 @@ export function chainsOf({ tag, userlandProxy, bridged, bridges, ports }: Rulese
       table: 'nat',
       name: names.snat,
       rules: [
-        ...here.flatMap(({ bridge, subnet, masquerade, sources, internal }) => [
+        ...here.filter(({ bridge }) => !routed.has(bridge)).flatMap(({ bridge, subnet, masquerade, sources, internal }) => [
         ...(masquerade && !internal ? [`-s ${subnet} ! -o ${bridge} -j ${sources[family] === undefined ? 'MASQUERADE' : `SNAT --to-source ${sources[family]}`}`] : []),
         // A container that reaches itself or a neighbour through the host's port must see answers from there.
         ...(internal || keepers.has(bridge) ? [] : [`-s ${subnet} -o ${bridge} -m conntrack --ctstate DNAT -j MASQUERADE`]),
@@ -110,6 +113,13 @@ export function chainsOf({ tag, userlandProxy, bridged, bridges, ports }: Rulese
       ],
     },
   ];
+}
+
+/** What reaches the containers of a routed network: their published ports, and what tells how the way to them is. */
+function openings(bridge: string, ports: readonly PortRule[], family: Family): string[] {
+  const own = ports.filter((port) => port.bridge === bridge);
+  const rules = own.map(({ protocol, containerIp, containerPort }) => `-d ${containerIp}/${family === 4 ? 32 : 128} -o ${bridge} -p ${protocol} -m ${protocol} --dport ${containerPort} -j ACCEPT`);
+  return [...new Set(rules), `-o ${bridge} -p ${family === 4 ? 'icmp' : 'ipv6-icmp'} -j ACCEPT`];
 }
 
 /** Masks a container that reaches itself by way of the host: it would take the answer for its own. */

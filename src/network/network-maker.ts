@@ -101,7 +101,7 @@ export class NetworkMaker {
     // After the rules that keep containers away from the host's own services.
     if (!userlandProxy && iptables && !internal) await routeLoopback(link);
     if (ipForward) for (const family of bridge.families) await enableForwarding(family, !ipForwardNoDrop && iptables && (family === 4 || ip6tables));
-    const publishing = internal ? undefined : { link, address: bindingAddress(summary) };
+    const publishing = internal ? undefined : { link, address: bindingAddress(summary), routed: ([4, 6] as const).filter((family) => bridge.plan.modes[family] === 'routed') };
     return { ...common(summary, addresses, staticAddresses), link, medium: bridge, publishing, onLink: false, sharesMac: false };
   }
 

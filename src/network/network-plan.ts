@@ -6,6 +6,8 @@ import { IPV6_MIN_MTU } from '../sys/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
 import type { BridgePlan } from './bridge.js';
 import { freeSubnet, localSubnet, type PoolOption } from './free-subnet.js';
+import { gatewayMode } from './gateway-mode.js';
+import { addressOption, booleanOption, numberOption, option, withoutNamed } from './network-options.js';
 import { checkPools, type LeasedPool } from './plugin-addresses.js';
 import { contains, covers, type Family, formatSubnet, overlaps, parseSubnet, toAddress, type Subnet } from './subnet.js';
 
@@ -22,7 +24,6 @@ export interface HostPlan {
 
 /** IFNAMSIZ without the final NUL. */
 const MAX_LINK_NAME = 15;
-const PREFIXES = ['com.docker.network.', 'com.engine.network.'];
 /** The daemon's --mtu is for the default bridge only. */
 const DEFAULT_MTU = 1500;
 /** The engine's own; any other one is another process's. */
@@ -71,18 +72,14 @@ export function settleNetwork(request: NetworkRequest, id: string, created: stri
     return chosen.map(({ subnet, config }) => {
       if (taken.some((other) => overlaps(other, subnet))) throw forbidden('invalid pool request: Pool overlaps with other one on this address space', { code: 'SUBNET_IN_USE' });
       taken.push(subnet);
-      return settleSubnet(subnet, config);
+      return settleSubnet(subnet, config, request.driver === 'bridge' && gatewayMode({ options, internal: request.internal }, family) === 'isolated');
     });
   });
   return { ...settled, subnets };
 }
 
-/** Defaults that a request does not overrule, under either engine's name. */
-function withoutNamed(defaults: Readonly<Record<string, string>>, options: Readonly<Record<string, string>>): Record<string, string> {
-  return Object.fromEntries(Object.entries(defaults).filter(([key]) => option({ options }, PREFIXES.reduce((name, prefix) => (name.startsWith(prefix) ? name.slice(prefix.length) : name), key)) === undefined));
-}
-
-function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined): NetworkSubnet {
+/** `isolated`: nobody needs a gateway. */
+function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined, isolated: boolean): NetworkSubnet {
   const text = formatSubnet(subnet);
   if (config && config.subnet !== text && config.subnet.split('/')[0] !== text.split('/')[0]) throw invalid(`invalid network config:\ninvalid subnet ${config.subnet}: it should be ${text}`);
   const check = (what: string, address: string): void => {
@@ -98,7 +95,7 @@ function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined): Networ
   }
   const range = config?.ipRange ? parseSubnet(config.ipRange, 'ip-range', subnet.family) : undefined;
   if (range && !covers(subnet, range)) throw invalid(`invalid network config:\ninvalid ip-range ${config?.ipRange ?? ''}: parent subnet ${text} doesn't contain ip-range`);
-  const gateway = config?.gateway || firstFree(subnet, range, Object.values(config?.auxiliaryAddresses ?? {}));
+  const gateway = config?.gateway || isolated ? (config?.gateway ?? '') : firstFree(subnet, range, Object.values(config?.auxiliaryAddresses ?? {}));
   return { subnet: text, gateway, ipRange: range ? formatSubnet(range) : '', auxiliaryAddresses: config?.auxiliaryAddresses ?? {} };
 }
 
@@ -119,6 +116,7 @@ export function bridgePlan(record: NetworkSummary, hairpin: boolean): BridgePlan
     const address = addressOption(record, `host_ipv${family}`, family);
     return address === '' ? [] : [[family, address]];
   });
+  const modes = { 4: gatewayMode(record, 4), 6: gatewayMode(record, 6) };
   const mtu = numberOption(record, 'driver.mtu', DEFAULT_MTU);
   if (record.enableIpv6 && mtu < IPV6_MIN_MTU) throw invalid(`invalid MTU number: ${mtu}: IPv6 needs ${IPV6_MIN_MTU} at least`);
   return {
@@ -129,8 +127,13 @@ export function bridgePlan(record: NetworkSummary, hairpin: boolean): BridgePlan
     sources: Object.fromEntries(sources),
     internal: record.internal,
     hairpin,
-    // Whoever inhibits it gives the bridge an address, or something else on the link has the gateway's.
-    addresses: addressPlans(record, record.internal).map((plan) => (plan.subnet.family === 4 && booleanOption(record, 'bridge.inhibit_ipv4', false) ? { ...plan, hostAddress: '' } : plan)),
+    modes,
+    addresses: addressPlans(record, record.internal).map((plan) => {
+      const { family } = plan.subnet;
+      // Whoever inhibits it gives the bridge an address, or something else on the link has the gateway's.
+      const isInhibited = family === 4 && booleanOption(record, 'bridge.inhibit_ipv4', false);
+      return isInhibited || modes[family] === 'isolated' ? { ...plan, hostAddress: '' } : plan;
+    }),
   };
 }
 
@@ -153,31 +156,4 @@ export function interfacePrefix(record: Pick<NetworkSummary, 'options'>): string
   const prefix = option(record, 'container_iface_prefix') || 'eth';
   if (!/^[a-zA-Z][a-zA-Z0-9_.-]{0,11}$/.test(prefix)) throw invalid(`invalid value for option container_iface_prefix: ${prefix} is not the beginning of a link's name`);
   return prefix;
-}
-
-function addressOption(record: Pick<NetworkSummary, 'options'>, name: string, family: Family): string {
-  const address = option(record, name) ?? '';
-  if (address !== '' && isIP(address) !== family) throw invalid(`failed to parse com.docker.network.${name} value: ${address} (nil ip)`);
-  return address;
-}
-
-/** The value of an option under either engine's name. */
-export function option({ options }: Pick<NetworkSummary, 'options'>, name: string): string | undefined {
-  return PREFIXES.map((prefix) => options[prefix + name]).find((value) => value !== undefined);
-}
-
-function booleanOption(record: NetworkSummary, name: string, fallback: boolean): boolean {
-  const value = option(record, name);
-  if (value === undefined || value === '') return fallback;
-  if (/^(1|t|true)$/i.test(value)) return true;
-  if (/^(0|f|false)$/i.test(value)) return false;
-  throw invalid(`invalid value for option ${name}: ${value} is not true or false`);
-}
-
-function numberOption(record: NetworkSummary, name: string, fallback: number): number {
-  const value = option(record, name);
-  if (value === undefined || value === '') return fallback;
-  const number = Number(value);
-  if (!/^\d+$/.test(value) || number < 68 || number > 65_535) throw invalid(`invalid value for option ${name}: ${value} is not a number from 68 to 65535`);
-  return number;
 }

@@ -159,9 +159,9 @@ function outwardEndpoint(network: NetworkDriver, networks: Attachments): Endpoin
   return networks[wayOut(network, networks) ?? '']?.endpoint;
 }
 
-/** What is published already keeps its numbers. */
+/** What is published already keeps its numbers; where a network is routed there are none. */
 function keptPorts(record: ContainerRecord): readonly PortRequest[] {
-  return record.ports.length > 0 ? record.ports : wantedPorts(record);
+  return record.ports.length > 0 && record.ports.every(({ hostPort }) => hostPort !== 0) ? record.ports : wantedPorts(record);
 }
 
 function wantedPorts(record: ContainerRecord): PortRequest[] {

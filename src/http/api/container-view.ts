@@ -127,7 +127,7 @@ export interface PortItem {
 /** Ports of a list item: published ones with their address, then those merely exposed. */
 export function portList(record: ContainerRecord): PortItem[] {
   if (!isRunning(record)) return [];
-  const published = record.ports.map((port) => ({ IP: shownIp(port), PrivatePort: port.containerPort, PublicPort: port.hostPort, Type: port.protocol as string }));
+  const published = record.ports.map((port) => ({ IP: shownIp(port), PrivatePort: port.containerPort, ...(port.hostPort === 0 ? {} : { PublicPort: port.hostPort }), Type: port.protocol as string }));
   const taken = new Set(published.map((port) => `${port.PrivatePort}/${port.Type}`));
   const exposed = Object.keys(record.config.ExposedPorts ?? {})
     .filter((key) => !taken.has(key))
@@ -149,7 +149,7 @@ function portMap(record: ContainerRecord): Record<string, { HostIp: string; Host
   for (const key of Object.keys(record.config.ExposedPorts ?? {})) map[key] = null;
   for (const port of record.ports) {
     const key = `${port.containerPort}/${port.protocol}`;
-    map[key] = [...(map[key] ?? []), { HostIp: shownIp(port), HostPort: String(port.hostPort) }];
+    map[key] = [...(map[key] ?? []), { HostIp: shownIp(port), HostPort: port.hostPort === 0 ? '' : String(port.hostPort) }];
   }
   return map;
 }
