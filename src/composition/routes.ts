@@ -2,6 +2,7 @@
 import { ContainerArchives } from '../actors/container/archives.js';
 import { CommitSource } from '../actors/container/commit-source.js';
 import { type ContainerRecord, isRunning } from '../actors/container/container.record.js';
+import { filesOwner } from '../actors/container/files.js';
 import { shownLinks } from '../actors/container/legacy-links.js';
 import { presentOwners } from '../actors/engine/present-owners.js';
 import { SystemService } from '../actors/engine/system.js';
@@ -70,11 +71,12 @@ export function composeRoutes(
     layerBytes: (chainIds) => usage.layerBytes(chainIds),
     log,
   });
+  const filesDir = (record: ContainerRecord): string => records.dir(filesOwner(record, (id) => containers.get(id)));
   const view = {
     links: (record: ContainerRecord) => shownLinks(record, (id) => containers.get(id)),
     imageStillNamed: (record: ContainerRecord) => images.stillNames(record.config.Image, record.image),
     graphData: (id: string) => ({ Name: layers.driver, Data: layers.graphData(id) }),
-    dir: (id: string) => records.dir(id),
+    filesDir,
     sandboxKey: ({ id, hostConfig }: ContainerRecord) => (hostConfig.NetworkMode === 'host' ? '/proc/1/ns/net' : network.sandboxPath(id)),
     execIds: (id: string) => execs.idsOf(id),
     droppedLines: (id: string) => ios.droppedLines(id),
@@ -87,7 +89,7 @@ export function composeRoutes(
     ...containerStreamRoutes({ containers, ios, logs, services, dir: (id) => records.dir(id) }),
     ...statsRoutes({ containers, feeds: statsFeeds }),
     ...archiveRoutes(
-      new ContainerArchives({ log, containers, layers, tasks, archives, volumes, dir: (id) => records.dir(id), lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []), emit: (action, record) => hooks.emit(action, record) }),
+      new ContainerArchives({ log, containers, layers, tasks, archives, volumes, filesDir, lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []), emit: (action, record) => hooks.emit(action, record) }),
     ),
     ...execRoutes({ containers, services, execs }),
     ...imageRoutes({

@@ -41,6 +41,18 @@ export function validateContainer(config: ContainerConfig, hostConfig: HostConfi
   return { hostConfig: limited.hostConfig, warnings };
 }
 
+/**
+ * What contradicts itself in a request as it came, whatever image and daemon add to it.
+ * @throws EngineError invalid.
+ */
+export function checkConflicts({ Hostname, ExposedPorts, MacAddress }: ContainerConfig, { NetworkMode, UTSMode }: HostConfig): void {
+  const shares = NetworkMode.startsWith('container:');
+  if (shares && Hostname !== '') throw invalid('conflicting options: hostname and the network mode');
+  if (UTSMode === 'host' && Hostname !== '') throw invalid('conflicting options: hostname and the UTS mode');
+  if ((shares || NetworkMode === 'host') && MacAddress) throw invalid('conflicting options: mac-address and the network mode');
+  if (shares && Object.keys(ExposedPorts ?? {}).length > 0) throw invalid('conflicting options: port exposing and the container type network mode');
+}
+
 function checkConfig(config: ContainerConfig): void {
   if (config.WorkingDir !== '' && !isAbsolute(config.WorkingDir)) {
     throw invalid(`the working directory '${config.WorkingDir}' is invalid, it needs to be an absolute path`);

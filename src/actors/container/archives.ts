@@ -20,7 +20,7 @@ export interface ContainerArchivesDeps {
   readonly archives: Archives;
   readonly volumes: Pick<VolumeService, 'open' | 'closeUse'>;
   /** Directory of a container's own files. */
-  dir(id: string): string;
+  filesDir(record: ContainerRecord): string;
   /** Numbers of a user (`name:group` as in the container's configuration) by the files below `rootfs`. */
   lookUpUser(rootfs: string, user: string): Promise<{ readonly uid: number; readonly gid: number }>;
   emit(action: string, record: ContainerRecord): void;
@@ -165,12 +165,12 @@ export class ContainerArchives {
   }
 
   /** The files that the daemon keeps for a container; they are there from its first start. */
-  async #ownFiles({ id, hostConfig }: ContainerRecord): Promise<ContainerView['mounts'][number][]> {
+  async #ownFiles(record: ContainerRecord): Promise<ContainerView['mounts'][number][]> {
     const found = await Promise.all(
       FILES.map(async (destination) => {
-        const source = join(this.deps.dir(id), destination.slice('/etc/'.length));
+        const source = join(this.deps.filesDir(record), destination.slice('/etc/'.length));
         return access(source).then(
-          () => [{ source, destination, readOnly: hostConfig.ReadonlyRootfs }],
+          () => [{ source, destination, readOnly: record.hostConfig.ReadonlyRootfs }],
           () => [],
         );
       }),

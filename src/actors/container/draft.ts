@@ -6,6 +6,7 @@ import type { Image, ImageStore } from '../../ports/images.js';
 import type { NetworkDriver, NetworkSummary } from '../../ports/network.js';
 import type { LogDriver } from '../../ports/logs.js';
 import { parsePlatform } from '../../registry/platform.js';
+import { checkConflicts } from '../../runtime/validate.js';
 import { NEVER, type ContainerRecord, type EndpointRequest, type NetworkAttachment } from './container.record.js';
 import type { CreateRequest } from './create-request.js';
 import { mergeImageConfig } from './image-config.js';
@@ -43,12 +44,16 @@ export interface DraftDeps {
 
 export function draftContainer(deps: DraftDeps, request: CreateRequest, id: string, name: string): { record: ContainerRecord; warnings: string[] } {
   const defaults = deps.defaults();
+  checkConflicts(request.config, request.hostConfig);
   const image = deps.images.resolve(request.config.Image);
   const warnings = checkPlatform(image, request, deps.architecture);
   const { config, path, args } = mergeImageConfig(request.config, image.config.config ?? {});
   if (config.StopSignal) parseSignal(config.StopSignal);
   const given = withDefaults(request.hostConfig, defaults, deps);
   const networks = planNetworks(deps, given, request.endpoints);
+  const donor = given.NetworkMode.startsWith('container:') ? deps.find(given.NetworkMode.slice('container:'.length)) : undefined;
+  // Who shares a network shares its names.
+  if (donor) Object.assign(config, { Hostname: donor.config.Hostname, Domainname: donor.config.Domainname });
   if (config.Hostname === '') config.Hostname = given.NetworkMode === 'host' || given.UTSMode === 'host' ? defaults.hostname : id.slice(0, 12);
   const checked = deps.validate(config, given);
   if (!defaults.runtimes.has(checked.hostConfig.Runtime) && !SHIM.test(checked.hostConfig.Runtime)) {

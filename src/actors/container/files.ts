@@ -14,10 +14,20 @@ export interface FilesDeps {
   readonly settings: () => { readonly dns: readonly string[]; readonly dnsSearch: readonly string[]; readonly dnsOptions: readonly string[]; readonly hostGatewayIps: readonly string[] };
 }
 
-/** Writes (in place, for the files may be mounted already) what the record says now. */
+/** The container whose files another one has: who shares a network shares its names. */
+export function filesOwner(record: ContainerRecord, find: FilesDeps['find']): string {
+  const mode = record.hostConfig.NetworkMode;
+  if (!mode.startsWith('container:')) return record.id;
+  const donor = find(mode.slice('container:'.length));
+  return donor ? filesOwner(donor, find) : record.id;
+}
+
+/** Writes (in place, for the files may be mounted already) what the record says now; not those of others. */
 export async function writeContainerFiles(deps: FilesDeps, record: ContainerRecord): Promise<ContainerFiles> {
-  const dir = deps.dir(record.id);
+  const owner = filesOwner(record, deps.find);
+  const dir = deps.dir(owner);
   const files: ContainerFiles = { hostname: join(dir, 'hostname'), hosts: join(dir, 'hosts'), resolvConf: join(dir, 'resolv.conf') };
+  if (owner !== record.id) return files;
   const { hostConfig, config } = record;
   const settings = deps.settings();
   const host = await deps.network.hostDns();

@@ -9,8 +9,8 @@ export interface ViewContext {
   /** True while the reference that the container was created from still names its image. */
   imageStillNamed(record: ContainerRecord): boolean;
   graphData(id: string): { readonly Name: string; readonly Data: Readonly<Record<string, string>> };
-  /** Directory of the container's files. */
-  dir(id: string): string;
+  /** Directory of the container's files, which may be another one's. */
+  filesDir(record: ContainerRecord): string;
   /** Path of the network namespace. */
   sandboxKey(record: ContainerRecord): string;
   /** Lines of its latest run that were not logged. */
@@ -214,7 +214,7 @@ export function inspectJson(record: ContainerRecord, context: ViewContext, size?
 
 function inspectObject(record: ContainerRecord, context: ViewContext, size?: { rw: number; rootFs: number }): unknown {
   const { state } = record;
-  const dir = context.dir(record.id);
+  const dir = context.filesDir(record);
   const execIds = context.execIds(record.id);
   const bridge = record.networks['bridge']?.endpoint;
   const hasSandbox = Object.values(record.networks).some(({ endpoint }) => endpoint !== undefined);
