@@ -4,7 +4,7 @@ import { conflict, internal, isEngineError } from '../../errors/engine-error.js'
 import type { ContainerEffects, StopInput } from './container.effects.types.js';
 import { linkedContainers, linkEnvironment } from './legacy-links.js';
 import type { ContainerIoRegistry } from './container-io.js';
-import { thaw, whileRunning } from './ended-task.js';
+import { thaw, unpause, whileRunning } from './ended-task.js';
 import { withState, type ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import { pinVolumes, realizeMounts, removeAnonymousVolumes } from './mounts.js';
@@ -202,7 +202,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     adopt,
     stop,
     pause: ({ id }) => whileRunning(tasks, id, deps.pauseGate.pause(id, () => pause(id))),
-    unpause: ({ id }) => whileRunning(tasks, id, tasks.resume(id)),
+    unpause: ({ id }) => unpause(tasks, id),
     async drain({ id }) {
       await Promise.all([ios.get(id).drained(DRAIN_LIMIT_MS), records.written(id)]);
     },

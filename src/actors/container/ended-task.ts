@@ -22,6 +22,14 @@ export async function thaw(tasks: TaskService, id: string): Promise<void> {
   });
 }
 
+/** As a client asks for it. One that somebody else has thawed meanwhile is what the client wants. @throws EngineError conflict as `whileRunning`. */
+export function unpause(tasks: TaskService, id: string): Promise<void> {
+  const resumed = tasks.resume(id).catch(async (error: unknown) => {
+    if ((await tasks.get(id))?.status !== 'running') throw error;
+  });
+  return whileRunning(tasks, id, resumed);
+}
+
 /** False also when the supervisor cannot be asked. */
 async function hasEnded(tasks: TaskService, id: string): Promise<boolean> {
   try {
