@@ -1,5 +1,6 @@
 /** Volumes as clients use them: options of the local driver, what fills them, who keeps them, filters, events. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -252,6 +253,71 @@ describe('mounts', () => {
     assert.deepEqual([Labels, Options], [{ a: 'b' }, { type: 'tmpfs', device: 'tmpfs' }]);
     await ok('rm', id);
     await ok('volume', 'rm', 'dressed');
+  });
+
+  test('an image: its files without a way to write, whole or from a path; kept while a container has it', { skip: onDockerd }, async () => {
+    await ok('tag', image, 'mounted:1');
+    const seen = await ok('run', '--name', 'viewer', '--privileged', '--mount', 'type=image,src=mounted:1,dst=/i', image, 'sh', '-c', 'ls /i/bin/sh; mount -o remount,rw /i; touch /i/x; echo $?');
+    assert.match(seen, /^\/i\/bin\/sh\n1$/);
+    const [mount] = JSON.parse(await ok('inspect', '-f', '{{json .Mounts}}', 'viewer')) as Record<string, unknown>[];
+    assert.deepEqual(mount, { Type: 'image', Name: 'mounted:1', Source: await ok('inspect', '-f', '{{.Id}}', image), Destination: '/i', Mode: '', RW: false, Propagation: 'rprivate' });
+    assert.equal(await ok('run', '--rm', '--volumes-from', 'viewer', '--mount', 'type=image,src=mounted:1,dst=/b,image-subpath=bin', image, 'sh', '-c', 'ls /i/bin/sh /b/sh'), '/b/sh\n/i/bin/sh');
+    const refused = async (source: string, subpath: string, text: RegExp): Promise<void> => {
+      const { status, stderr } = await cli('run', '--rm', '--mount', `type=image,src=${source},dst=/i,image-subpath=${subpath}`, image, 'true');
+      assert.notEqual(status, 0);
+      assert.match(stderr, text);
+    };
+    await refused('mounted:1', 'missing', /cannot access path .*missing: no such file or directory/);
+    await refused('mounted:1', '../up', /subpath must be a relative path/);
+    const missing = await call(engine.socketPath, 'POST', '/containers/create', { json: { Image: image, HostConfig: { Mounts: [{ Type: 'image', Source: 'no-such:1', Target: '/i' }] } } });
+    assert.equal(missing.status, 404);
+    assert.match(missing.text, /No such image: no-such:1/);
+    const old = await call(engine.socketPath, 'POST', '/v1.47/containers/create', { json: { Image: image, HostConfig: { Mounts: [{ Type: 'image', Source: image, Target: '/i' }] } } });
+    assert.deepEqual([old.status, /mount type unknown/.test(old.text)], [400, true]);
+    await ok('rm', 'viewer');
+    await ok('rmi', 'mounted:1');
+    assert.doesNotMatch(readFileSync(`/proc/${engine.pid}/mounts`, 'utf8'), /\/places\//);
+  });
+
+  test('binds with and without what is mounted below; a read-only one covers that, unless asked otherwise or by an old client', { skip: onDockerd }, async () => {
+    const below = join(temp, 'outer', 'inner');
+    mkdirSync(below, { recursive: true });
+    execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', below]);
+    try {
+      writeFileSync(join(below, 'there'), '');
+      const writes = async (bind: object, version = ''): Promise<string> => {
+        const HostConfig = { Mounts: [{ Type: 'bind', Source: join(temp, 'outer'), Target: '/o', ...bind }] };
+        const json = { Image: image, Cmd: ['sh', '-c', 'ls /o/inner; touch /o/new; echo $?; touch /o/inner/new; echo $?; rm -f /o/new /o/inner/new'], HostConfig };
+        const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', `${version}/containers/create`, { json });
+        const output = await ok('start', '-a', Id);
+        await ok('rm', Id);
+        return output.replaceAll('\n', ' ');
+      };
+      assert.equal(await writes({}), 'there 0 0');
+      assert.equal(await writes({ BindOptions: { NonRecursive: true } }), '0 0');
+      assert.equal(await writes({ ReadOnly: true }), 'there 1 1');
+      assert.equal(await writes({ ReadOnly: true, BindOptions: { ReadOnlyForceRecursive: true } }), 'there 1 1');
+      assert.equal(await writes({ ReadOnly: true, BindOptions: { ReadOnlyNonRecursive: true } }), 'there 1 0');
+      assert.equal(await writes({ ReadOnly: true }, '/v1.43'), 'there 1 0');
+    } finally {
+      execFileSync('umount', [below]);
+    }
+    const made = join(temp, 'made', 'by', 'engine');
+    assert.match((await cli('create', '--mount', `type=bind,src=${made},dst=/m`, image)).stderr, /bind source path does not exist/);
+    assert.equal(existsSync(made), false);
+  });
+
+  test('a subpath and options of tmpfs are taken over with the mounts of another container', { skip: onDockerd }, async () => {
+    await ok('run', '--rm', '-v', 'parts:/p', image, 'sh', '-c', 'mkdir /p/a; echo part >/p/a/f');
+    const Mounts = [
+      { Type: 'volume', Source: 'parts', Target: '/s', VolumeOptions: { Subpath: 'a' } },
+      { Type: 'tmpfs', Target: '/t', TmpfsOptions: { SizeBytes: 1 << 20, Options: [['exec']] } },
+    ];
+    assert.equal((await call(engine.socketPath, 'POST', '/containers/create?name=donor', { json: { Image: image, HostConfig: { Mounts } } })).status, 201);
+    const seen = await ok('run', '--rm', '--volumes-from', 'donor', image, 'sh', '-c', 'cat /s/f; grep " /t " /proc/self/mounts');
+    assert.match(seen, /^part\ntmpfs \/t tmpfs rw,nosuid,nodev,relatime,size=1024k/);
+    await ok('rm', 'donor');
+    await ok('volume', 'rm', 'parts');
   });
 
   test('events of a volume name the container and the place', async () => {

@@ -1,7 +1,7 @@
 /** Everything that the API serves, and the views and services behind it. */
 import { ContainerArchives } from '../actors/container/archives.js';
 import { CommitSource } from '../actors/container/commit-source.js';
-import { type ContainerRecord, isRunning } from '../actors/container/container.record.js';
+import { type ContainerRecord, imagesOf, isRunning } from '../actors/container/container.record.js';
 import { filesOwner } from '../actors/container/files.js';
 import { shownLinks } from '../actors/container/legacy-links.js';
 import { presentOwners } from '../actors/engine/present-owners.js';
@@ -60,7 +60,7 @@ export function composeRoutes(
   const users = (id: string): readonly { id: string; running: boolean }[] =>
     containers
       .list()
-      .filter(({ image }) => image === id)
+      .filter((record) => imagesOf(record).includes(id))
       .map((record) => ({ id: record.id, running: isRunning(record) }));
   const garbage = new ImageGarbage({
     dataRoot,

@@ -3,6 +3,8 @@
  * what a client gave comes back bit for bit; only the fields that the daemon acts on are named, others are kept as is.
  */
 
+import type { Digest } from './storage.js';
+
 /** The largest number that clients can read into 64 bits with a sign: what "unlimited" becomes. */
 export const MAX_INTEGER = 2 ** 63 - 1024;
 
@@ -172,11 +174,15 @@ export interface HostConfig {
 export interface MountPoint {
   Type: 'bind' | 'volume' | 'tmpfs' | 'image';
   Name?: string;
-  /** Host path, already created and checked. Empty for tmpfs. */
+  /** Host path, already created and checked; of type image its ID. Empty for tmpfs. */
   Source: string;
   Destination: string;
   Driver?: string;
   Mode: string;
   RW: boolean;
   Propagation: string;
+  /** What it was asked for with, by the container that asked: whoever takes over its mounts gets them alike. Not shown. */
+  Spec?: MountRequest;
+  /** Of type image: its topmost layer. Not shown. */
+  TopLayer?: Digest | undefined;
 }

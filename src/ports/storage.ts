@@ -93,6 +93,11 @@ export interface LayerStore {
   /** Mounts it and returns the merged directory. Counted: each mount needs its unmount. */
   mount(id: string): Promise<string>;
   unmount(id: string): Promise<void>;
+  /**
+   * Mounts the files of an image, whose topmost layer is given, at an empty directory; nobody can write there. Who does
+   * it keeps a reference as long as it is mounted somewhere, and unmounts it.
+   */
+  mountImage(chainId: Digest, at: string): Promise<void>;
   /** Unmounts and deletes. Idempotent. */
   removeWritable(id: string): Promise<void>;
   directories(): LayerDirectories;

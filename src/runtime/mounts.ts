@@ -1,4 +1,5 @@
 /** The mounts of a container, in the order in which the runtime makes them. */
+import { invalid } from '../errors/engine-error.js';
 import type { HostConfig, MountPoint } from '../ports/container.js';
 import type { SpecInput } from '../ports/runtime.js';
 import type { OciMount } from './oci-types.js';
@@ -20,7 +21,7 @@ export interface MountOptions {
 /** @throws EngineError invalid for unknown tmpfs options. */
 export function buildMounts(input: SpecInput, options: MountOptions): OciMount[] {
   const { hostConfig } = input;
-  const chosen = [...input.mounts.map((point) => userMount(point, hostConfig, options)), ...tmpfsMounts(hostConfig), ...initMount(input, options)];
+  const chosen = [...input.mounts.map((point) => userMount(point, options)), ...tmpfsMounts(hostConfig), ...initMount(input, options)];
   const taken = new Set(chosen.map(({ destination }) => destination));
   const system = systemMounts(input).filter(({ destination }) => !taken.has(destination) && !(taken.has('/dev') && destination.startsWith('/dev/')));
   const files = fileMounts(input).filter(({ destination }) => !taken.has(destination));
@@ -62,13 +63,13 @@ function fileMounts({ files, hostConfig }: SpecInput): OciMount[] {
   ].flatMap(([destination = '', source = '']) => (source === '' ? [] : [{ destination, type: 'bind', source, options }]));
 }
 
-function userMount(point: MountPoint, hostConfig: HostConfig, { recursiveReadOnly }: MountOptions): OciMount {
-  const { Destination: destination, Source: source, Type, RW, Propagation } = point;
-  const request = hostConfig.Mounts?.find(({ Target }) => Target === destination);
+function userMount(point: MountPoint, { recursiveReadOnly }: MountOptions): OciMount {
+  const { Destination: destination, Source: source, Type, RW, Propagation, Spec: request } = point;
   if (Type === 'tmpfs') {
     return { destination, type: 'tmpfs', source: 'tmpfs', options: mergeTmpfsOptions(request ? tmpfsOptionsOf(request) : RW ? '' : 'ro') };
   }
   const bind = request?.BindOptions;
+  if (bind?.ReadOnlyForceRecursive === true && !recursiveReadOnly) throw invalid(`mount ${destination} cannot be made recursively read-only: this needs Linux 5.12`);
   const recursive = recursiveReadOnly && bind?.NonRecursive !== true && bind?.ReadOnlyNonRecursive !== true;
   return {
     destination,

@@ -79,10 +79,12 @@ test('mounts: IPC modes decide about shared memory', () => {
 });
 
 test('mounts: options of a mount request', () => {
-  const spec = input(
-    { Mounts: [{ Type: 'bind', Source: '/s', Target: '/x', ReadOnly: true, BindOptions: { NonRecursive: true, Propagation: 'rslave' } }, { Type: 'tmpfs', Target: '/t', ReadOnly: true, TmpfsOptions: { SizeBytes: 1024, Mode: 0o700 } }] },
-    { mounts: [{ Type: 'bind', Source: '/s', Destination: '/x', Mode: '', RW: false, Propagation: 'rslave' }, { Type: 'tmpfs', Source: '', Destination: '/t', Mode: '', RW: false, Propagation: '' }] },
-  );
+  const spec = input({}, {
+    mounts: [
+      { Type: 'bind', Source: '/s', Destination: '/x', Mode: '', RW: false, Propagation: 'rslave', Spec: { Type: 'bind', Target: '/x', ReadOnly: true, BindOptions: { NonRecursive: true } } },
+      { Type: 'tmpfs', Source: '', Destination: '/t', Mode: '', RW: false, Propagation: '', Spec: { Type: 'tmpfs', Target: '/t', ReadOnly: true, TmpfsOptions: { SizeBytes: 1024, Mode: 0o700 } } },
+    ],
+  });
   const mounts = buildMounts(spec, { recursiveReadOnly: true, runsInit: false });
   assert.deepEqual(mounts.find(({ destination }) => destination === '/x')?.options, ['bind', 'ro', 'rslave']);
   assert.deepEqual(mounts.find(({ destination }) => destination === '/t')?.options, ['noexec', 'nosuid', 'nodev', 'rprivate', 'ro', 'mode=700', 'size=1024']);

@@ -214,6 +214,10 @@ export class Overlay2Store implements LayerStore {
     return this.#writable.unmount(id);
   }
 
+  mountImage(chainId: Digest, at: string): Promise<void> {
+    return this.#writable.mountImage(chainId, at);
+  }
+
   removeWritable(id: string): Promise<void> {
     return this.#writable.remove(id);
   }

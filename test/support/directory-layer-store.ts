@@ -124,6 +124,10 @@ export class DirectoryLayerStore implements LayerStore {
     this.#writables.set(id, { diffId: `sha256:${Buffer.from(id).toString('hex').padEnd(64, '0').slice(0, 64)}`, parent });
   }
 
+  async mountImage(): Promise<void> {
+    throw new Error('there are no mounts');
+  }
+
   async removeWritable(id: string): Promise<void> {
     this.#writables.delete(id);
   }

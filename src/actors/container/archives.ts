@@ -129,10 +129,10 @@ export class ContainerArchives {
         if (Type === 'volume' && Name !== undefined && !volumes.has(Name)) volumes.set(Name, await this.deps.volumes.open(Name, user));
       }
       const asked = record.mounts
-        .filter(({ Type }) => Type !== 'tmpfs')
-        .map(({ Name, Source, Destination: destination, RW }) => {
+        .filter(({ Type }) => Type !== 'tmpfs' && (Type !== 'image' || proc))
+        .map(({ Name, Source, Destination: destination, RW, Spec }) => {
           const source = (Name === undefined ? undefined : volumes.get(Name)) ?? Source;
-          const subpath = record.hostConfig.Mounts?.find(({ Target }) => Target === destination)?.VolumeOptions?.Subpath;
+          const subpath = Spec?.VolumeOptions?.Subpath;
           return { source, destination, readOnly: !RW, ...(subpath ? { subpath } : {}) };
         });
       const tmpfs = [

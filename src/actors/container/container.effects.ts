@@ -5,7 +5,7 @@ import type { ContainerEffects, StopInput } from './container.effects.types.js';
 import { linkedContainers, linkEnvironment } from './legacy-links.js';
 import type { ContainerIoRegistry } from './container-io.js';
 import { thaw, unpause, whileRunning } from './ended-task.js';
-import { withState, type ContainerRecord } from './container.record.js';
+import { topLayersOf, withState, type ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import { pinVolumes, realizeMounts, removeAnonymousVolumes } from './mounts.js';
 import { adoptNetworks, joinNetworks, leaveNetworks, rewire } from './networks.js';
@@ -212,7 +212,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       await records.remove(record.id);
       const results = await Promise.allSettled([
         layers.removeWritable(record.id),
-        record.topLayer === undefined ? undefined : layers.release(record.topLayer),
+        ...topLayersOf(record).map((layer) => layers.release(layer)),
         ios.remove(record.id),
         options.volumes ? removeAnonymousVolumes(deps, record) : undefined,
       ]);

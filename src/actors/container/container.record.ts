@@ -78,3 +78,13 @@ export function isRunning(record: ContainerRecord): boolean {
 export function withState(record: ContainerRecord, state: Partial<ContainerState>): ContainerRecord {
   return { ...record, state: { ...record.state, ...state } };
 }
+
+/** Images that a container is made of: its own, and those mounted in it. */
+export function imagesOf({ image, mounts }: Pick<ContainerRecord, 'image' | 'mounts'>): string[] {
+  return [image, ...mounts.flatMap(({ Type, Source }) => (Type === 'image' ? [Source] : []))];
+}
+
+/** The topmost layer of each of them. */
+export function topLayersOf({ topLayer, mounts }: Pick<ContainerRecord, 'topLayer' | 'mounts'>): Digest[] {
+  return [topLayer, ...mounts.map(({ TopLayer }) => TopLayer)].filter((layer) => layer !== undefined);
+}

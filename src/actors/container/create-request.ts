@@ -9,5 +9,7 @@ export interface CreateRequest {
   readonly platform: string | undefined;
   readonly config: ContainerConfig;
   readonly hostConfig: HostConfig;
+  /** What is mounted below a read-only bind stays as it is, unless the request says otherwise. */
+  readonly keepsSubmountsWritable: boolean;
   readonly endpoints: Readonly<Record<string, EndpointRequest>>;
 }

@@ -4,7 +4,7 @@
  */
 import type { ActorRefFrom } from 'xstate';
 import { EngineError, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
-import type { LayerStore } from '../../ports/storage.js';
+import type { Digest, LayerStore } from '../../ports/storage.js';
 import type { ImageStore } from '../../ports/images.js';
 import type { NetworkDriver } from '../../ports/network.js';
 import type { Logger } from '../../ports/logger.js';
@@ -14,7 +14,7 @@ import type { Replies } from '../kit/replies.js';
 import type { ContainerCommand, ContainerFact, WaitCondition, WaitResult } from './container.messages.js';
 import type { createContainerMachine } from './container.machine.js';
 import type { ContainerInput } from './container.setup.js';
-import type { ContainerRecord } from './container.record.js';
+import { topLayersOf, type ContainerRecord } from './container.record.js';
 import type { CreateRequest } from './create-request.js';
 import { renamed } from './networks.js';
 import { Names, newContainerId } from './names.js';
@@ -97,18 +97,16 @@ export class ContainerDirectory {
   async create(request: CreateRequest): Promise<{ record: ContainerRecord; warnings: readonly string[] }> {
     const id = newContainerId();
     const name = request.name ? this.#names.reserve(request.name, id) : this.#names.generate(id);
-    let retained: ContainerRecord['topLayer'];
+    let retained: Digest[] = [];
     try {
       const { record, warnings } = this.deps.draft(request, id, name);
-      if (record.topLayer) {
-        this.deps.layers.retain(record.topLayer);
-        retained = record.topLayer;
-      }
+      retained = topLayersOf(record);
+      for (const layer of retained) this.deps.layers.retain(layer);
       this.#send({ type: 'collection.spawn', id, input: { phase: 'new', record } });
       return { record: await this.#ask<Extract<ContainerCommand, { type: 'container.settled' }>>(id, { type: 'container.settled' }), warnings };
     } catch (error) {
       this.#names.release(name, id);
-      if (retained) await this.deps.layers.release(retained);
+      for (const layer of retained) await this.deps.layers.release(layer);
       throw error;
     }
   }
@@ -121,7 +119,7 @@ export class ContainerDirectory {
   async adopt(inputs: readonly ContainerInput[]): Promise<void> {
     for (const { record } of inputs) {
       this.#names.reserve(record.name, record.id);
-      if (record.topLayer) this.deps.layers.retain(record.topLayer);
+      for (const layer of topLayersOf(record)) this.deps.layers.retain(layer);
       this.publish(record.id, record);
     }
     const spawn = (input: ContainerInput): void => this.#send({ type: 'collection.spawn', id: input.record.id, input });

@@ -1,7 +1,7 @@
 /** From a create request to the first record: image, defaults of the daemon and of the host. Nothing is touched yet. */
 import { invalid, isEngineError } from '../../errors/engine-error.js';
 import { requirePlatform } from '../../images/platform.js';
-import { MAX_INTEGER, type HostConfig, type Ulimit } from '../../ports/container.js';
+import { MAX_INTEGER, type HostConfig, type MountPoint, type Ulimit } from '../../ports/container.js';
 import type { Image, ImageStore } from '../../ports/images.js';
 import type { NetworkDriver, NetworkSummary } from '../../ports/network.js';
 import type { LogDriver } from '../../ports/logs.js';
@@ -73,7 +73,10 @@ export function draftContainer(deps: DraftDeps, request: CreateRequest, id: stri
     hostConfig: checked.hostConfig,
     networks,
     links: planLegacyLinks(checked.hostConfig, deps.find),
-    mounts: planMounts(config, checked.hostConfig, inheritedMounts(checked.hostConfig.VolumesFrom ?? [], (reference) => named(deps, reference).mounts)),
+    mounts: planMounts(config, checked.hostConfig, {
+      inherited: inheritedMounts(checked.hostConfig.VolumesFrom ?? [], (reference) => named(deps, reference).mounts),
+      keepsSubmountsWritable: request.keepsSubmountsWritable,
+    }).map((point) => withImage(deps.images, point)),
     ports: [],
     state: { status: 'created', pid: 0, exitCode: 0, error: '', oomKilled: false, startedAt: NEVER, finishedAt: NEVER },
     restartCount: 0,
@@ -103,6 +106,13 @@ function withDefaults(host: HostConfig, defaults: ContainerDefaults, deps: Draft
     MaskedPaths: host.MaskedPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_MASKED_PATHS),
     ReadonlyPaths: host.ReadonlyPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_READONLY_PATHS),
   };
+}
+
+/** What is mounted is the image that has the name now. @throws EngineError not-found. */
+function withImage(images: ImageStore, point: MountPoint): MountPoint {
+  if (point.Type !== 'image' || point.Source !== '' || point.Name === undefined) return point;
+  const { id, topLayer } = images.resolve(point.Name);
+  return { ...point, Source: id, TopLayer: topLayer };
 }
 
 /** Options of the daemon's default driver mean nothing to another one, but for those of the local copy. */

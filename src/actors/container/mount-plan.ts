@@ -9,12 +9,18 @@ const PROPAGATIONS = new Set(['shared', 'rshared', 'slave', 'rslave', 'private',
 const MODES: readonly ReadonlySet<string>[] = [new Set(['ro', 'rw']), new Set(['z', 'Z']), PROPAGATIONS, new Set(['nocopy']), new Set(['cached', 'delegated', 'consistent'])];
 const VOLUME_NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]+$/;
 
+export interface MountContext {
+  /** Mounts of other containers. */
+  readonly inherited: readonly MountPoint[];
+  readonly keepsSubmountsWritable: boolean;
+}
+
 /**
  * The mounts of a container, one per destination: binds win over mounts of others' volumes, which win over volumes of
  * the image. Volumes have no source yet, and no driver but the one that
  * was asked for; anonymous ones get their name here.
  */
-export function planMounts(config: ContainerConfig, host: HostConfig, inherited: readonly MountPoint[]): MountPoint[] {
+export function planMounts(config: ContainerConfig, host: HostConfig, { inherited, keepsSubmountsWritable }: MountContext): MountPoint[] {
   const plan = new Map<string, MountPoint>();
   for (const point of inherited) plan.set(point.Destination, point);
   const explicit = new Set<string>();
@@ -24,10 +30,10 @@ export function planMounts(config: ContainerConfig, host: HostConfig, inherited:
   };
   const add = (point: MountPoint): void => {
     claim(point.Destination);
-    plan.set(point.Destination, point);
+    plan.set(point.Destination, keepsSubmountsWritable && point.Type === 'bind' && !point.RW ? withWritableSubmounts(point) : point);
   };
   for (const bind of host.Binds ?? []) add(parseBind(bind, host.VolumeDriver));
-  for (const request of host.Mounts ?? []) add(fromMount(request));
+  for (const request of host.Mounts ?? []) add({ ...fromMount(request), Spec: request });
   for (const destination of Object.keys(host.Tmpfs ?? {})) claim(checkTarget(destination));
   for (const destination of Object.keys(config.Volumes ?? {})) {
     const target = checkTarget(destination, `invalid volume specification: '${destination}'`);
@@ -35,6 +41,11 @@ export function planMounts(config: ContainerConfig, host: HostConfig, inherited:
     plan.set(target, volumePoint(newVolumeName(), target, '', true, host.VolumeDriver));
   }
   return [...plan.values()];
+}
+
+function withWritableSubmounts(point: MountPoint): MountPoint {
+  const spec: MountRequest = point.Spec ?? { Type: 'bind', Source: point.Source, Target: point.Destination, ReadOnly: true };
+  return { ...point, Spec: { ...spec, BindOptions: { ...spec.BindOptions, ReadOnlyNonRecursive: true } } };
 }
 
 /** 64 hex digits: what an anonymous volume is called. */
@@ -77,12 +88,13 @@ function fromMount(request: MountRequest): MountPoint {
       if (!isAbsolute(source)) throw invalid(`${where}: invalid mount path: '${source}' mount path must be absolute`);
       const propagation = request.BindOptions?.Propagation || 'rprivate';
       if (!PROPAGATIONS.has(propagation)) throw invalid(`${where}: invalid propagation mode: ${propagation}`);
+      checkRecursion(where, request);
       return { Type: 'bind', Source: normalize(source), Destination: destination, Mode: '', RW: writable, Propagation: propagation };
     }
     case 'volume': {
       if (!request.Source && !writable) throw invalid(`${where}: must not set ReadOnly mode when using anonymous volumes`);
-      const { Subpath = '' } = request.VolumeOptions ?? {};
-      if (isAbsolute(Subpath) || normalize(Subpath).startsWith('..')) throw invalid(`${where}: subpath must be a relative path within the volume`);
+      checkSubpath(where, request.VolumeOptions?.Subpath);
+      if (!request.Source && request.VolumeOptions?.Subpath) throw invalid(`${where}: must not set Subpath when using anonymous volumes`);
       const name = request.Source || newVolumeName();
       if (!VOLUME_NAME.test(name)) throw invalid(`${where}: create ${name}: "${name}" includes invalid characters for a local volume name, only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed`);
       return volumePoint(name, destination, 'z', writable, request.VolumeOptions?.DriverConfig?.Name ?? '');
@@ -90,9 +102,35 @@ function fromMount(request: MountRequest): MountPoint {
     case 'tmpfs':
       if (request.Source) throw invalid(`${where}: field Source must not be specified`);
       if ((request.TmpfsOptions?.SizeBytes ?? 0) < 0) throw invalid(`${where}: field TmpfsOptions.SizeBytes must not be negative`);
+      checkTmpfsOptions(where, request.TmpfsOptions?.Options ?? []);
       return { Type: 'tmpfs', Source: '', Destination: destination, Mode: '', RW: writable, Propagation: '' };
+    case 'image':
+      if (!request.Source) throw invalid(`${where}: field Source must not be empty`);
+      checkSubpath(where, request.ImageOptions?.Subpath);
+      return { Type: 'image', Name: request.Source, Source: '', Destination: destination, Mode: '', RW: false, Propagation: 'rprivate' };
     default:
       throw invalid(`${where}: mount type unknown`);
+  }
+}
+
+function checkSubpath(where: string, subpath = ''): void {
+  if (isAbsolute(subpath) || normalize(subpath).split('/')[0] === '..') throw invalid(`${where}: subpath must be a relative path within the volume`);
+}
+
+function checkRecursion(where: string, { ReadOnly, BindOptions }: MountRequest): void {
+  for (const option of ['ReadOnlyNonRecursive', 'ReadOnlyForceRecursive'] as const) {
+    if (BindOptions?.[option] && ReadOnly !== true) throw invalid(`${where}: mount options conflict: !ReadOnly && BindOptions.${option}`);
+  }
+  for (const option of ['ReadOnlyNonRecursive', 'NonRecursive'] as const) {
+    if (BindOptions?.[option] && BindOptions.ReadOnlyForceRecursive) throw invalid(`${where}: mount options conflict: BindOptions.${option} && BindOptions.ReadOnlyForceRecursive`);
+  }
+}
+
+/** Those that the API lets pass, besides the ones that have fields of their own. */
+function checkTmpfsOptions(where: string, options: readonly (readonly string[])[]): void {
+  for (const option of options) {
+    if (option.length < 1 || option.length > 2) throw invalid(`${where}: invalid option array length`);
+    if (option[0] !== 'exec' && option[0] !== 'noexec') throw invalid(`${where}: invalid option: ${option[0] ?? ''}`);
   }
 }
 

@@ -11,7 +11,7 @@ import type { ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 
 export class VolumeUse {
-  readonly #deps: Pick<ContainerDeps, 'volumes' | 'emit' | 'placesRoot'>;
+  readonly #deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot'>;
   readonly #record: ContainerRecord;
   /** Has a mount for each subpath until the runtime has made its own of it. */
   readonly #placesDir: string;
@@ -19,7 +19,7 @@ export class VolumeUse {
   /** The container's mounts with the sources that its volumes have while they are open. */
   points: readonly MountPoint[];
 
-  constructor(deps: Pick<ContainerDeps, 'volumes' | 'emit' | 'placesRoot'>, record: ContainerRecord) {
+  constructor(deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot'>, record: ContainerRecord) {
     this.#deps = deps;
     this.#record = record;
     this.points = record.mounts;
@@ -32,7 +32,7 @@ export class VolumeUse {
     const points: MountPoint[] = [];
     for (const point of this.#record.mounts) {
       if (point.Type !== 'volume' || point.Name === undefined) {
-        mounts.push(point);
+        mounts.push(point.Type === 'image' ? { ...point, Source: await this.#placeImage(point) } : point);
         points.push(point);
         continue;
       }
@@ -45,7 +45,7 @@ export class VolumeUse {
         propagation: point.Propagation,
         'read/write': String(point.RW),
       });
-      mounts.push({ ...point, Source: await this.#place(mountpoint, point) });
+      mounts.push({ ...point, Source: await this.#place(mountpoint, point.Spec?.VolumeOptions?.Subpath) });
     }
     this.points = points;
     return mounts;
@@ -74,20 +74,31 @@ export class VolumeUse {
   }
 
   /** What to mount. A place inside the volume, where containers may put links, is pinned by a mount of its own. */
-  async #place(mountpoint: string, { Destination }: MountPoint): Promise<string> {
-    const subpath = this.#record.hostConfig.Mounts?.find(({ Target }) => Target === Destination)?.VolumeOptions?.Subpath;
+  async #place(mountpoint: string, subpath: string | undefined): Promise<string> {
     if (!subpath) return mountpoint;
     const fd = openSubpath(mountpoint, subpath);
     try {
-      await mkdir(this.#placesDir, { recursive: true, mode: 0o700 });
-      const place = join(this.#placesDir, String(this.#places + 1));
-      await (fstatSync(fd).isDirectory() ? mkdir(place) : writeFile(place, ''));
+      const place = await this.#newPlace(fstatSync(fd).isDirectory());
       await mountFileSystem(`/proc/self/fd/${fd}`, place, '', '', MS_BIND | MS_REC);
-      this.#places++;
       return place;
     } finally {
       closeFd(fd);
     }
+  }
+
+  /** The files of an image, for the runtime to mount: the mount that the container gets keeps them. */
+  async #placeImage({ TopLayer, Spec }: MountPoint): Promise<string> {
+    const place = await this.#newPlace(true);
+    // An image without layers has no files.
+    if (TopLayer !== undefined) await this.#deps.layers.mountImage(TopLayer, place);
+    return this.#place(place, Spec?.ImageOptions?.Subpath);
+  }
+
+  async #newPlace(isDirectory: boolean): Promise<string> {
+    await mkdir(this.#placesDir, { recursive: true, mode: 0o700 });
+    const place = join(this.#placesDir, String(++this.#places));
+    await (isDirectory ? mkdir(place) : writeFile(place, ''));
+    return place;
   }
 
   #names(): Set<string> {

@@ -213,6 +213,7 @@ export function decodeCreate(value: unknown, query: { name?: string; platform?: 
     platform: query.platform,
     config: config as ContainerConfig,
     hostConfig: { ...normal, ...(mounts ? { Mounts: mounts } : {}) } as HostConfig,
+    keepsSubmountsWritable: !atLeast(1, 44),
     endpoints,
   };
 }
@@ -227,14 +228,15 @@ function knownOptions(request: MountRequest, atLeast: (major: number, minor: num
 const MOUNT_TYPES = new Set(['bind', 'volume', 'tmpfs', 'image', 'npipe', 'cluster']);
 
 function checkMounts(mounts: readonly MountRequest[], atLeast: (major: number, minor: number) => boolean): void {
-  for (const { Type, BindOptions, VolumeOptions, TmpfsOptions } of mounts) {
-    if (!MOUNT_TYPES.has(Type)) throw invalid(`invalid mount config for type "${Type}": mount type unknown`);
+  for (const { Type, BindOptions, VolumeOptions, TmpfsOptions, ImageOptions } of mounts) {
+    if (!MOUNT_TYPES.has(Type) || (Type === 'image' && !atLeast(1, 48))) throw invalid(`invalid mount config for type "${Type}": mount type unknown`);
     if (VolumeOptions?.Subpath && !atLeast(1, 45)) throw invalid('VolumeOptions.Subpath needs API v1.45 or newer');
     if (BindOptions?.ReadOnlyForceRecursive && !atLeast(1, 44)) throw invalid('BindOptions.ReadOnlyForceRecursive needs API v1.44 or newer');
     for (const [name, given, type] of [
       ['BindOptions', BindOptions, 'bind'],
       ['VolumeOptions', VolumeOptions, 'volume'],
       ['TmpfsOptions', TmpfsOptions, 'tmpfs'],
+      ['ImageOptions', ImageOptions, 'image'],
     ] as const) {
       if (given && Type !== type) throw invalid(`${name} must not be specified on mount type "${Type}"`);
     }

@@ -2,6 +2,7 @@
 import type { ContainerRecord, NetworkAttachment } from '../../actors/container/container.record.js';
 import { isRunning } from '../../actors/container/container.record.js';
 import type { HealthState } from '../../actors/container/health.js';
+import type { MountPoint } from '../../ports/container.js';
 import type { PublishedPort } from '../../ports/network.js';
 
 /** What rendering needs to know beyond the record. */
@@ -86,6 +87,10 @@ export function listItemJson(record: ContainerRecord, context: ViewContext, nowM
   return `${parts.head}${sizes}"Status":${JSON.stringify(statusText(record, nowMs))}${parts.tail}`;
 }
 
+function mountObject({ Spec: _spec, TopLayer: _topLayer, ...shown }: MountPoint): MountPoint {
+  return shown;
+}
+
 function itemParts(record: ContainerRecord, named: boolean): ItemParts {
   const head = JSON.stringify({
     Id: record.id,
@@ -101,7 +106,7 @@ function itemParts(record: ContainerRecord, named: boolean): ItemParts {
   const tail = JSON.stringify({
     HostConfig: { NetworkMode: record.hostConfig.NetworkMode, ...(record.hostConfig.Annotations ? { Annotations: record.hostConfig.Annotations } : {}) },
     NetworkSettings: { Networks: networkMap(record) },
-    Mounts: record.mounts,
+    Mounts: record.mounts.map(mountObject),
   });
   return { head: `${head.slice(0, -1)},`, tail: `,${tail.slice(1)}` };
 }
@@ -255,7 +260,7 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
     HostConfig: record.links ? { ...record.hostConfig, Links: context.links(record) } : record.hostConfig,
     GraphDriver: { Data: context.graphData(record.id).Data, Name: context.graphData(record.id).Name },
     ...(size ? { SizeRw: size.rw, SizeRootFs: size.rootFs } : {}),
-    Mounts: record.mounts,
+    Mounts: record.mounts.map(mountObject),
     Config: record.config,
     NetworkSettings: {
       Bridge: '',

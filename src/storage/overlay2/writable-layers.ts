@@ -1,10 +1,11 @@
 /** The writable layers of containers: their directories and their mounts. */
-import { existsSync } from 'node:fs';
+import { closeSync, existsSync, openSync } from 'node:fs';
 import { chmod, chown, lstat, mkdir, readdir, readlink, rename, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { conflict, internal, invalid, notFound } from '../../errors/engine-error.js';
 import type { Digest } from '../../ports/storage.js';
 import { detachMount, MAX_MOUNT_OPTIONS_BYTES, mountFileSystem, mountPointsBelow } from '../../sys/mount.js';
+import { O_PATH } from '../../sys/open-in-root.js';
 import { storageError } from '../storage-error.js';
 import { KeyedLock } from './keyed-lock.js';
 import type { InitLayers } from './init-layers.js';
@@ -147,6 +148,18 @@ export class WritableLayers {
       if (layer.mounts > 0 || !layer.isMounted) return;
       await this.#detach(layer);
     });
+  }
+
+  /** As LayerStore.mountImage. */
+  async mountImage(chainId: Digest, at: string): Promise<void> {
+    // overlayfs wants two directories where nothing can be written: the empty one that it is mounted on is the second.
+    const empty = openSync(at, O_PATH);
+    try {
+      const lower = this.readOnly.chain(chainId).map(({ shortId }) => `/proc/self/fd/${this.layersFd}/${shortId}/diff`);
+      await this.#overlay(`lowerdir=${[...lower, `/proc/self/fd/${empty}`].join(':')}`, at);
+    } finally {
+      closeSync(empty);
+    }
   }
 
   remove(id: string): Promise<void> {
