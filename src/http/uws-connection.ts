@@ -8,6 +8,7 @@ import { countedBytes, stopCounting } from '../sys/socket-progress.js';
 import type { Gate } from './gate.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import { MAX_HIJACK_BODY_BYTES, runOnRawSocket } from './hijack-request.js';
+import { onNextPoll } from './next-poll.js';
 import { peerOf, type Peer } from './peer.js';
 import { messageBody } from './error-status.js';
 import { RawResponseStream, RawSocket } from './raw-reply.js';
@@ -258,7 +259,7 @@ export class UwsConnection implements Transport {
   #whenFlushed(action: () => void): void {
     const res = this.#res;
     res?.pause();
-    setImmediate(() => {
+    onNextPoll(() => {
       if (res === undefined || this.#res !== res) return;
       try {
         action();
