@@ -1,11 +1,16 @@
 /** Links on the default bridge: what programs from before there were networks of users expect. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { after, before, test } from 'node:test';
 import { Cleanup } from './support/cleanup.js';
 import { docker, dockerOk } from './support/cli.js';
+import { dockerd } from './support/dockerd.js';
+import { askEcho, startEchoServer } from './support/echo-server.js';
 import type { Engine } from './support/engine.js';
 import { startEngineWithImage } from './support/engine-with-image.js';
+import { engined } from './support/engined.js';
 import { callJson } from './support/http.js';
+import { waitFor } from './support/wait.js';
 
 const cleanup = new Cleanup();
 let engine: Engine;
@@ -67,4 +72,47 @@ test('a link to nothing, to a stopped container, and to one with the network of 
   await refused('hosted:x', /conflicting options: host type networking can't be used with links/);
   await ok('rm', 'stopped', 'hosted');
   assert.equal(await ok('ps', '-aq'), '');
+});
+
+test('where containers are kept apart a link opens what is exposed, to its owner alone', async () => {
+  const isPeer = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
+  const kept = new Cleanup();
+  const apart = await startEngineWithImage(kept, isPeer ? dockerd({ args: ['--icc=false'] }) : engined({ args: ['--icc=false'] }));
+  const run = (name: string, ...args: string[]): Promise<string> => dockerOk(apart.engine, ['run', '-d', '--name', name, ...args, apart.image, 'sleep', '1000']);
+  const inspect = async (name: string): Promise<{ netns: string; address: string }> => {
+    const [netns = '', address = ''] = (await dockerOk(apart.engine, ['inspect', '-f', '{{.NetworkSettings.SandboxKey}} {{.NetworkSettings.IPAddress}}', name])).split(' ');
+    return { netns, address };
+  };
+  try {
+    await run('db', '--expose', '5432', '--expose', '53/udp');
+    await run('web', '--link', 'db');
+    await run('other');
+    let stop = await startEchoServer((await inspect('db')).netns, [5432, 81], [53]);
+    const reach = async (from: string): Promise<string[]> => {
+      const host = (await inspect('db')).address;
+      const questions = [['tcp', 5432], ['udp', 53], ['tcp', 81]] as const;
+      const answers = await askEcho((await inspect(from)).netns, questions.map(([protocol, port]) => ({ protocol, host, port })), 1500);
+      return answers.map((answer) => (/^\d+ /.test(answer) ? (answer.split(' ')[0] ?? '') : '-'));
+    };
+    assert.deepEqual(await reach('web'), ['5432', '53', '-']);
+    assert.deepEqual(await reach('other'), ['-', '-', '-']);
+    // The address may be another one after the restart.
+    await stop();
+    await dockerOk(apart.engine, ['restart', '-t', '0', 'db']);
+    stop = await startEchoServer((await inspect('db')).netns, [5432, 81], [53]);
+    assert.deepEqual(await reach('web'), ['5432', '53', '-']);
+    if (!isPeer) {
+      await apart.engine.stop('SIGKILL');
+      await apart.engine.start();
+      await waitFor('the links to be open again', async () => (await reach('web')).join() === '5432,53,-');
+      assert.deepEqual(await reach('other'), ['-', '-', '-']);
+    }
+    await dockerOk(apart.engine, ['rm', '--link', 'web/db']);
+    assert.deepEqual(await reach('web'), ['-', '-', '-']);
+    if (!isPeer) assert.doesNotMatch(execFileSync('ip', ['-d', 'link', 'show', 'type', 'veth'], { encoding: 'utf8' }), /isolated off/);
+    await stop();
+    await dockerOk(apart.engine, ['rm', '-f', 'db', 'web', 'other']);
+  } finally {
+    await kept.run();
+  }
 });

@@ -9,6 +9,7 @@ import type { ContainerDeps } from '../actors/container/deps.js';
 import { ContainerDirectory } from '../actors/container/directory.js';
 import { draftContainer } from '../actors/container/draft.js';
 import { writeContainerFiles } from '../actors/container/files.js';
+import { openLinks } from '../actors/container/legacy-links.js';
 import { createContainerHooks } from '../actors/container/hooks.js';
 import { PauseGate } from '../actors/container/pause-gate.js';
 import { ContainerServices } from '../actors/container/services.js';
@@ -71,9 +72,13 @@ export async function composeContainers({ live, execRoot, facts, host, settings,
   const ios = new ContainerIoRegistry();
   ios.connect(deps);
   // Whoever is linked to a container that got another address finds it there.
-  const refreshLinks = ({ id }: ContainerRecord): void => {
+  const refreshLinks = (record: ContainerRecord): void => {
+    const open = (linked: ContainerRecord): void => void openLinks(network, linked, deps.find).catch((error: unknown) => log.error({ err: error, container: linked.id }, 'links are not open'));
+    open(record);
     for (const other of containers.list()) {
-      if (other.links?.some((link) => link.id === id) && isRunning(other)) deps.writeFiles(other).catch((error: unknown) => log.error({ err: error, container: other.id }, 'hosts file not written'));
+      if (!other.links?.some((link) => link.id === record.id) || !isRunning(other)) continue;
+      open(other);
+      deps.writeFiles(other).catch((error: unknown) => log.error({ err: error, container: other.id }, 'hosts file not written'));
     }
   };
   const hooks = createContainerHooks(deps, (id, record) => {

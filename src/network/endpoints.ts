@@ -267,7 +267,8 @@ function addressOf({ family, base, prefixLength }: Subnet): LinkAddress {
   return { ip: toAddress(family, base), prefixLength };
 }
 
-function hostLink(endpointId: string): string {
+/** The end of an endpoint's link that stays on the host. */
+export function hostLink(endpointId: string): string {
   return `veth${endpointId.slice(0, 7)}`;
 }
 

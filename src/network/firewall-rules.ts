@@ -34,6 +34,17 @@ export interface PortRule {
   readonly containerPort: number;
 }
 
+/** One port of a container that another one on its bridge may reach although the bridge keeps containers apart. */
+export interface LinkRule {
+  readonly bridge: string;
+  readonly from: string;
+  readonly to: string;
+  /** Of `to`. */
+  readonly toEndpoint: string;
+  readonly protocol: 'tcp' | 'udp' | 'sctp';
+  readonly port: number;
+}
+
 export interface Ruleset {
   readonly tag: string;
   /** Connections from the bridge's own containers and from loopback are served by a proxy, not by translation. */
@@ -42,6 +53,7 @@ export interface Ruleset {
   readonly bridged: readonly Family[];
   readonly bridges: readonly BridgeRules[];
   readonly ports: readonly PortRule[];
+  readonly links: readonly LinkRule[];
 }
 
 export interface Chain {
@@ -73,7 +85,7 @@ function reachesLoopback(userlandProxy: boolean, family: Family): boolean {
 }
 
 /** Our chains and their contents for one family. */
-export function chainsOf({ tag, userlandProxy, bridged, bridges, ports }: Ruleset, family: Family): Chain[] {
+export function chainsOf({ tag, userlandProxy, bridged, bridges, ports, links }: Ruleset, family: Family): Chain[] {
   const names = chainNames(tag);
   const here = bridges.flatMap((rules) => (rules.subnets[family] === undefined ? [] : [{ ...rules, subnet: rules.subnets[family], mode: rules.modes[family] }]));
   const routed = new Set(here.filter(({ mode }) => mode === 'routed').map(({ bridge }) => bridge));
@@ -89,6 +101,7 @@ export function chainsOf({ tag, userlandProxy, bridged, bridges, ports }: Rulese
         ...here.filter(({ internal }) => internal).map(({ bridge }) => `-i ${bridge} ! -o ${bridge} -j DROP`),
         ...here.filter(({ internal }) => !internal).map(({ bridge }) => `-o ${bridge} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`),
         ...here.flatMap(({ bridge, interContainer, internal, mode }) => [
+          ...new Set(links.filter((link) => link.bridge === bridge && isIPv4(link.to) === (family === 4)).map(linkRule)),
           `-i ${bridge} -o ${bridge} -j ${interContainer ? 'ACCEPT' : 'DROP'}`,
           ...(internal ? [] : mode === 'routed' ? openings(bridge, allPorts, family) : [`-o ${bridge} -m conntrack --ctstate DNAT -j ACCEPT`]),
           // What was not published is not reachable, whatever the policy of the host's FORWARD chain is.
@@ -113,6 +126,11 @@ export function chainsOf({ tag, userlandProxy, bridged, bridges, ports }: Rulese
       ],
     },
   ];
+}
+
+function linkRule({ bridge, from, to, protocol, port }: LinkRule): string {
+  const length = isIPv4(to) ? 32 : 128;
+  return `-s ${from}/${length} -d ${to}/${length} -i ${bridge} -o ${bridge} -p ${protocol} -m ${protocol} --dport ${port} -j ACCEPT`;
 }
 
 /** What reaches the containers of a routed network: their published ports, and what tells how the way to them is. */

@@ -4,7 +4,7 @@
  */
 import type { Logger } from '../ports/logger.js';
 import { RulesetWatch } from '../sys/netfilter.js';
-import { chainsOf, dnatChain, jumpsOf, USER_CHAIN, type BridgeRules, type Chain, type PortRule, type Ruleset } from './firewall-rules.js';
+import { chainsOf, dnatChain, jumpsOf, USER_CHAIN, type BridgeRules, type Chain, type LinkRule, type PortRule, type Ruleset } from './firewall-rules.js';
 import { removalScript, restoreScript, type Tables } from './firewall-script.js';
 import { filterBridged } from './forwarding.js';
 import { applyScript, isLegacy, readTables } from './iptables.js';
@@ -39,6 +39,8 @@ interface Waiting extends Change {
 export class Firewall {
   readonly #bridges = new Map<string, BridgeRules>();
   readonly #ports = new Set<PortRule>();
+  /** By the endpoint that others are open to. */
+  readonly #links = new Map<string, readonly LinkRule[]>();
   /** Translations of a run before this one's, whose containers may still be taken over. */
   #inherited: readonly string[] = [];
   /** What we believe to be in the kernel. */
@@ -108,6 +110,13 @@ export class Firewall {
       },
       revert: () => undefined,
     });
+  }
+
+  /** Makes these the links of an endpoint. */
+  async setLinks(owner: string, links: readonly LinkRule[]): Promise<void> {
+    const before = this.#links.get(owner);
+    const put = (rules: readonly LinkRule[] | undefined): void => void (rules && rules.length > 0 ? this.#links.set(owner, rules) : this.#links.delete(owner));
+    await this.#change({ apply: () => put(links), revert: () => put(before) });
   }
 
   #look(): void {
@@ -221,7 +230,7 @@ export class Firewall {
   }
 
   #ruleset(): Ruleset {
-    return { tag: this.options.tag, userlandProxy: this.options.userlandProxy, bridged: this.#bridged, bridges: [...this.#bridges.values()], ports: [...this.#ports] };
+    return { tag: this.options.tag, userlandProxy: this.options.userlandProxy, bridged: this.#bridged, bridges: [...this.#bridges.values()], ports: [...this.#ports], links: [...this.#links.values()].flat() };
   }
 
   /** What is wanted; translations that wait for their containers included. */

@@ -1,10 +1,11 @@
 /** The networks of this host: the default bridge, `host`, `none`, and those that users make. */
 import { createHash, randomBytes } from 'node:crypto';
 import { conflict, forbidden, internal, notFound } from '../errors/engine-error.js';
-import type { AttachRequest, AttachResult, Endpoint, EndpointNames, NetworkDriver, NetworkRequest, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
+import type { AttachRequest, AttachResult, Endpoint, EndpointNames, LinkTarget, NetworkDriver, NetworkRequest, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
 import { Netlink } from '../sys/route-netlink.js';
 import type { AttachableNetwork } from './attachable-network.js';
 import { Bridge } from './bridge.js';
+import { ContainerLinks } from './container-links.js';
 import { planDefaultBridge, type BridgeOptions } from './default-bridge.js';
 import { Endpoints, type EndpointOptions } from './endpoints.js';
 import { Firewall } from './firewall.js';
@@ -56,6 +57,7 @@ export class HostNetworks implements NetworkDriver {
   readonly #attachable = new Map<string, AttachableNetwork>();
   readonly #plugged: PluginNetworks;
   readonly #debts: PluginDebts;
+  readonly #links: ContainerLinks;
   #records: NetworkRecords | undefined;
   /** Networks are made and removed one after another: each looks at what the others have. */
   #turn: Promise<unknown> = Promise.resolve();
@@ -65,6 +67,7 @@ export class HostNetworks implements NetworkDriver {
   constructor(private readonly options: NetworkOptions) {
     const families: readonly Family[] = !options.iptables ? [] : options.ip6tables ? [4, 6] : [4];
     this.#firewall = new Firewall({ tag: options.bridge?.name ?? `none-${createHash('sha256').update(options.netnsRoot).digest('hex').slice(0, 8)}`, families, userlandProxy: options.userlandProxy, log: options.log });
+    this.#links = new ContainerLinks({ ...options, netlink: this.#netlink, firewall: this.#firewall });
     this.#plugged = new PluginNetworks(options.plugins, options.log);
     this.#debts = new PluginDebts(options.pluginDebts, options.plugins, options.log);
     this.#endpoints = new Endpoints({ ...options, netlink: this.#netlink, firewall: this.#firewall });
@@ -328,12 +331,17 @@ export class HostNetworks implements NetworkDriver {
     return this.#endpoints.attach(network, { ...request, nameservers: this.#nameservers(request.nameservers) });
   }
 
-  detach(containerId: string, endpoint: Endpoint): Promise<void> {
-    return this.#endpoints.detach(containerId, endpoint);
+  async detach(containerId: string, endpoint: Endpoint): Promise<void> {
+    await Promise.all([this.#endpoints.detach(containerId, endpoint), this.#links.drop(endpoint.endpointId)]);
   }
 
-  disconnect(containerId: string, endpoint: Endpoint): Promise<void> {
-    return this.#endpoints.disconnect(containerId, endpoint);
+  async disconnect(containerId: string, endpoint: Endpoint): Promise<void> {
+    await Promise.all([this.#endpoints.disconnect(containerId, endpoint), this.#links.drop(endpoint.endpointId)]);
+  }
+
+  async link(endpoint: Endpoint, targets: readonly LinkTarget[]): Promise<void> {
+    const network = this.#attachable.get(endpoint.networkId);
+    if (network?.medium instanceof Bridge && !network.medium.plan.interContainer) await this.#links.set(network.link, endpoint, targets);
   }
 
   publish(endpoint: Endpoint, ports: readonly PortRequest[]): Promise<readonly PublishedPort[]> {

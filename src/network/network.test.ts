@@ -55,6 +55,7 @@ const ruleset: Ruleset = {
     { bridge: 'e1', subnets: { 4: '10.1.0.0/16' }, masquerade: true, sources: {}, interContainer: false, internal: false, modes: { 4: 'nat', 6: 'nat' } },
     { bridge: 'in', subnets: { 4: '10.2.0.0/16', 6: 'fd00::/64' }, masquerade: true, sources: {}, interContainer: true, internal: true, modes: { 4: 'nat', 6: 'nat' } },
   ],
+  links: [],
   ports: [
     { bridge: 'e1', protocol: 'tcp', containerIp: '10.1.0.2', containerPort: 80, hostIp: '127.0.0.1', hostPort: 8080 },
     { bridge: 'e1', protocol: 'udp', containerIp: '10.1.0.2', containerPort: 53, hostIp: '0.0.0.0', hostPort: 5300 },

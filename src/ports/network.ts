@@ -42,6 +42,12 @@ export interface PortRequest extends PublishedPort {
   readonly hostPortEnd?: number;
 }
 
+/** A container that another one is linked to, by its endpoint, and what it exposes. */
+export interface LinkTarget {
+  readonly endpoint: Endpoint;
+  readonly ports: readonly { readonly protocol: PublishedPort['protocol']; readonly port: number }[];
+}
+
 export interface AttachRequest {
   /** Of the endpoint to be, where they were noted beforehand; else fresh ones. */
   readonly names?: EndpointNames;
@@ -138,6 +144,8 @@ export interface NetworkDriver {
   publish(endpoint: Endpoint, ports: readonly PortRequest[]): Promise<readonly PublishedPort[]>;
   /** Closes the ports of an endpoint. Idempotent. */
   unpublish(endpoint: Endpoint): Promise<void>;
+  /** Where a network keeps its containers apart, these are open to an endpoint, and none that were before. */
+  link(endpoint: Endpoint, targets: readonly LinkTarget[]): Promise<void>;
   /** The endpoint is known to others by its `dnsNames` from now on. Nothing happens where there are no names. */
   rename(containerId: string, endpoint: Endpoint): void;
   /** Takes away what is left of an endpoint whose making or removal was cut short by a crash; the others are adopted. Idempotent. */

@@ -171,7 +171,7 @@ export class Netlink {
       ...(mtu < IPV6_MIN_MTU ? [] : withoutLinkLocal([textAttribute(IFLA.name, name)])),
       ...(portFlags.length === 0
         ? []
-        : [newLink(0, linkHeader(0, false), [textAttribute(IFLA.name, name), nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.slaveKind, 'bridge'), nestedAttribute(INFO.slaveData, portFlags)])])]),
+        : [newLink(0, linkHeader(0, false), [textAttribute(IFLA.name, name), portAttributes(portFlags)])]),
     ]);
   }
 
@@ -232,6 +232,11 @@ export class Netlink {
     ]);
   }
 
+  /** Separates a port of a bridge from the others that are separated, or lets go of it. @throws EngineError code ENODEV. */
+  async isolatePort(name: string, isolated: boolean): Promise<void> {
+    await this.#socket.request([newLink(0, linkHeader(0, false), [textAttribute(IFLA.name, name), portAttributes([u8Attribute(BRIDGE_PORT.isolated, isolated ? 1 : 0)])])]);
+  }
+
   async setMtu(index: number, mtu: number): Promise<void> {
     await this.#socket.request([newLink(0, linkHeader(index, false), [u32Attribute(IFLA.mtu, mtu)])]);
   }
@@ -282,6 +287,11 @@ function unless(code: string): (error: unknown) => void {
 
 function newLink(flags: number, header: Buffer, attributes: readonly Buffer[]): NetlinkMessage {
   return { type: RTM.newLink, flags, body: Buffer.concat([header, ...attributes]) };
+}
+
+/** Of a port of a bridge. */
+function portAttributes(attributes: readonly Buffer[]): Buffer {
+  return nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.slaveKind, 'bridge'), nestedAttribute(INFO.slaveData, attributes)]);
 }
 
 function linkHeader(index: number, up: boolean): Buffer {

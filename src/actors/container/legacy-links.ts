@@ -1,6 +1,7 @@
 /** Links between containers of the default bridge (`HostConfig.Links`): names in the hosts file and variables of the environment. */
 import { conflict, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { HostConfig } from '../../ports/container.js';
+import type { NetworkDriver, PublishedPort } from '../../ports/network.js';
 import type { ContainerRecord } from './container.record.js';
 
 export interface LegacyLink {
@@ -62,6 +63,24 @@ export function linkedContainers(record: ContainerRecord, find: (id: string) => 
 /** Address and names of each link, for the hosts file. */
 export function linkHosts(links: readonly LinkedContainer[]): { address: string; names: string[] }[] {
   return links.map(({ alias, target, address }) => ({ address, names: [...new Set([alias, target.config.Hostname, target.name.slice(1)])] }));
+}
+
+/** Opens to a container what the ones expose that it is linked to; closes what it is linked to no more. */
+export async function openLinks(network: Pick<NetworkDriver, 'link'>, record: ContainerRecord, find: (id: string) => ContainerRecord | undefined): Promise<void> {
+  const own = record.networks['bridge']?.endpoint;
+  if (!own || !record.links) return;
+  const targets = linkedContainers(record, find).flatMap(({ target }) => {
+    const endpoint = target.networks['bridge']?.endpoint;
+    return endpoint ? [{ endpoint, ports: exposedPorts(target) }] : [];
+  });
+  await network.link(own, targets);
+}
+
+function exposedPorts({ config }: ContainerRecord): { readonly protocol: PublishedPort['protocol']; readonly port: number }[] {
+  return Object.keys(config.ExposedPorts ?? {}).map((key) => {
+    const [port = '', protocol = 'tcp'] = key.split('/');
+    return { port: Number(port), protocol: protocol as PublishedPort['protocol'] };
+  });
 }
 
 /** Not handed on: they are every container's own. */

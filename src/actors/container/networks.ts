@@ -3,10 +3,11 @@ import { messageOf } from '../../errors/engine-error.js';
 import type { Endpoint, NetworkDriver, PortRequest, PublishedPort } from '../../ports/network.js';
 import type { ContainerRecord, NetworkAttachment } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
+import { openLinks } from './legacy-links.js';
 import { checkChange, isLive, type NetworkChange, withChange, withoutPending } from './network-change.js';
 import { Undo } from './undo.js';
 
-type NetworksDeps = Pick<ContainerDeps, 'log' | 'network' | 'records' | 'emit' | 'writeFiles'>;
+type NetworksDeps = Pick<ContainerDeps, 'log' | 'network' | 'records' | 'emit' | 'writeFiles' | 'find'>;
 type Attachments = ContainerRecord['networks'];
 
 /** Joins all networks of a container that starts; each is left again when the start fails. */
@@ -21,7 +22,9 @@ export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, 
     networks[name] = { request, endpoint: result.endpoint };
     ports = [...ports, ...result.ports];
   }
-  return { ...record, networks, ports };
+  const joined = { ...record, networks, ports };
+  await openLinks(deps.network, joined, (id) => deps.find(id));
+  return joined;
 }
 
 /** Takes over the networks of a container that outlived the daemon; it leaves those that it was just joining or leaving. */
