@@ -73,7 +73,7 @@ export async function composeContainers({ live, execRoot, facts, host, settings,
   ios.connect(deps);
   // Whoever is linked to a container that got another address finds it there.
   const refreshLinks = (record: ContainerRecord): void => {
-    const open = (linked: ContainerRecord): void => void openLinks(network, linked, deps.find).catch((error: unknown) => log.error({ err: error, container: linked.id }, 'links are not open'));
+    const open = (linked: ContainerRecord): void => void openLinks(network, linked, (id) => deps.find(id)).catch((error: unknown) => log.error({ err: error, container: linked.id }, 'links are not open'));
     open(record);
     for (const other of containers.list()) {
       if (!other.links?.some((link) => link.id === record.id) || !isRunning(other)) continue;
