@@ -5,25 +5,18 @@
  * kept on disk: the next one reads them from there first.
  */
 import { createHash, type Hash } from 'node:crypto';
-import type { IncomingMessage } from 'node:http';
 import type { MessagePort } from 'node:worker_threads';
-import { cancelled, dataLoss, type EngineError, internal } from '../errors/engine-error.js';
+import { cancelled, dataLoss, type EngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
-import { statusError, transportError } from '../registry/failure.js';
-import { type HttpLimits, type HttpRequest, readBody, sendRequest } from '../registry/http.js';
 import { isFaultOfContent, type PartialPlace } from '../registry/partial-blobs.js';
 import { type ExtractResult, LayerExtractor } from '../storage/tar/layer-extractor.js';
 import { createDecompressor, type Decompressor } from './decompress.js';
+import { BlobDownload, type BlobInput } from './download-blob.js';
 import { PartialFile } from './partial-file.js';
-import { type RetryPolicy, type Source, TaskLink } from './task-link.js';
+import { TaskLink } from './task-link.js';
 import { bufferDied } from './young-collector.js';
 
-export interface FetchLayerInput extends RetryPolicy {
-  readonly source: Source;
-  readonly limits: HttpLimits;
-  /** Of the blob, as the manifest declares it. */
-  readonly digest: Digest;
-  readonly sizeBytes: number;
+export interface FetchLayerInput extends BlobInput {
   /** Of the plain tar, as the image configuration declares it. */
   readonly diffId: Digest;
   /** A layer whose plain tar is longer is refused, so that a small blob cannot fill the disk. */
@@ -45,8 +38,6 @@ export type FetchLayerReport =
 
 type Link = TaskLink<FetchLayerReport>;
 
-const MAX_ERROR_BYTES = 64 << 10;
-
 /**
  * Fetches and extracts. Throws `data-loss` for a wrong digest, size or stream, `cancelled` on order, the registry's errors
  * when its attempts are spent, and the extractor's errors. The caller deletes what was extracted so far.
@@ -62,7 +53,12 @@ export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutp
       await sink.write(chunk);
       link.progress({ type: 'downloading', bytes: sink.blobBytes });
     }
-    await download(input, link, sink, partial);
+    const take = async (chunk: Buffer): Promise<void> => {
+      partial?.append(chunk);
+      await sink.write(chunk);
+      link.progress({ type: 'downloading', bytes: sink.blobBytes });
+    };
+    await new BlobDownload(input, link, { take, position: () => sink.blobBytes }, partial).run();
     link.report({ type: 'downloading', bytes: sink.blobBytes });
     link.report({ type: 'verifying' });
     sink.verify();
@@ -97,7 +93,7 @@ class LayerSink {
     this.#decompressor = createDecompressor((chunk) => this.#extract(chunk));
   }
 
-  /** Compressed bytes taken so far: where a resumed download begins. */
+  /** Compressed bytes taken so far. */
   get blobBytes(): number {
     return this.#blobBytes;
   }
@@ -145,72 +141,4 @@ class LayerSink {
 
 function damaged(message: string, { digest }: FetchLayerInput): EngineError {
   return dataLoss(message, { code: 'DIGEST_MISMATCH', details: { digest } });
-}
-
-/** Downloads until the sink has every byte, with retries, renewed credentials and ranges. */
-async function download(input: FetchLayerInput, link: Link, sink: LayerSink, partial: PartialFile | undefined): Promise<void> {
-  if (sink.blobBytes === input.sizeBytes) return;
-  await link.persist(input.source, input, () => sink.blobBytes, (source) => downloadOnce(source, input, link, sink, partial));
-}
-
-async function downloadOnce(source: Source, input: FetchLayerInput, link: Link, sink: LayerSink, partial: PartialFile | undefined): Promise<void> {
-  const from = sink.blobBytes;
-  // Another server may have marked the same blob in another way.
-  const ifRange = partial?.validator?.url === source.url ? { 'if-range': partial.validator.etag } : {};
-  const request: HttpRequest = {
-    method: 'GET',
-    url: source.url,
-    headers: { ...source.headers, ...(from > 0 ? { range: `bytes=${from}-`, ...ifRange } : {}) },
-    tls: source.tls,
-    limits: input.limits,
-    signal: link.signal,
-  };
-  const response = await sendRequest(request);
-  let skip = await bytesToSkip(request, response, from, input);
-  const { etag } = response.headers;
-  if (partial && etag?.startsWith('"') === true) partial.validator = { url: source.url, etag };
-  let isSinkFailing = false;
-  try {
-    for await (const received of response as AsyncIterable<Buffer>) {
-      // A server without ranges starts over: what is known already is passed by.
-      const chunk = skip > 0 ? received.subarray(Math.min(skip, received.length)) : received;
-      skip -= received.length - chunk.length;
-      if (chunk.length === 0) continue;
-      isSinkFailing = true;
-      partial?.append(chunk);
-      await sink.write(chunk);
-      isSinkFailing = false;
-      link.progress({ type: 'downloading', bytes: sink.blobBytes });
-    }
-  } catch (error) {
-    throw isSinkFailing ? error : transportError(request, error);
-  } finally {
-    response.destroy();
-  }
-  if (sink.blobBytes < input.sizeBytes) {
-    throw internal(`unexpected EOF: layer ${input.digest} ended after ${sink.blobBytes} of ${input.sizeBytes} bytes`, {
-      code: 'LAYER_TRUNCATED',
-      details: { retryable: true },
-    });
-  }
-}
-
-/** Judges the head of the response: how many of its first bytes are known already. */
-async function bytesToSkip(request: HttpRequest, response: IncomingMessage, from: number, { sizeBytes, digest }: FetchLayerInput): Promise<number> {
-  const { statusCode, headers } = response;
-  if (statusCode !== 200 && statusCode !== 206) throw statusError(request, response, await readBody(request, response, MAX_ERROR_BYTES));
-  if (statusCode === 200) {
-    const length = headers['content-length'];
-    if (length !== undefined && Number(length) > sizeBytes) {
-      response.destroy();
-      throw dataLoss(`layer ${digest} has ${length} bytes where its manifest declares ${sizeBytes}`, { code: 'DIGEST_MISMATCH' });
-    }
-    return from;
-  }
-  const start = /^bytes (\d+)-/.exec(headers['content-range'] ?? '')?.[1];
-  if (Number(start) !== from) {
-    response.destroy();
-    throw transportError(request, new Error(`asked for bytes from ${from}, got ${headers['content-range'] ?? 'an unknown range'}`));
-  }
-  return 0;
 }

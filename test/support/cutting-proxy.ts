@@ -9,6 +9,8 @@ export interface CuttingProxy {
   /** Bytes that came from the registry. */
   readonly downBytes: number;
   readonly cuts: number;
+  /** Connections so far. */
+  readonly connections: number;
   stop(): Promise<void>;
 }
 
@@ -18,15 +20,18 @@ export interface CuttingOptions {
   readonly up?: number;
   /** Cuts in all; then connections live. */
   readonly maxCuts?: number;
+  /** What each connection lets through to the client. */
+  readonly downPerSecond?: number;
 }
 
-export async function startCuttingProxy(registry: string, { down = Infinity, up = Infinity, maxCuts = Infinity }: CuttingOptions): Promise<CuttingProxy> {
+export async function startCuttingProxy(registry: string, { down = Infinity, up = Infinity, maxCuts = Infinity, downPerSecond = Infinity }: CuttingOptions): Promise<CuttingProxy> {
   const [host = '', port = ''] = registry.split(':');
   const sockets = new Set<Socket>();
-  const totals = { down: 0, cuts: 0 };
+  const totals = { down: 0, cuts: 0, connections: 0 };
   const server = createServer((client) => {
     const upstream = connect(Number(port), host);
     const both = [client, upstream];
+    totals.connections++;
     let [sentDown, sentUp] = [0, 0];
     for (const socket of both) {
       sockets.add(socket);
@@ -37,6 +42,14 @@ export async function startCuttingProxy(registry: string, { down = Infinity, up 
         else client.end();
       });
     }
+    const begin = performance.now();
+    /** Holds the registry back until the client may have what it was sent. */
+    const slowDown = (): void => {
+      const aheadMs = (sentDown / downPerSecond) * 1000 - (performance.now() - begin);
+      if (aheadMs < 1) return;
+      upstream.pause();
+      setTimeout(() => upstream.resume(), aheadMs);
+    };
     const relay = (from: Socket, to: Socket, chunk: Buffer): void => {
       if (!to.write(chunk)) {
         from.pause();
@@ -49,6 +62,7 @@ export async function startCuttingProxy(registry: string, { down = Infinity, up 
       sentDown += passed.length;
       totals.down += passed.length;
       relay(upstream, client, passed);
+      slowDown();
       if (passed.length < chunk.length) {
         totals.cuts++;
         // What was passed on arrives: only so is it counted rightly.
@@ -76,6 +90,9 @@ export async function startCuttingProxy(registry: string, { down = Infinity, up 
     },
     get cuts() {
       return totals.cuts;
+    },
+    get connections() {
+      return totals.connections;
     },
     stop: async () => {
       for (const socket of sockets) socket.destroy();

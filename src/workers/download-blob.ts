@@ -1,0 +1,159 @@
+/** The bytes of a blob, in order, from where they are wanted: with retries, renewed credentials, ranges, and over several connections. */
+import type { IncomingMessage } from 'node:http';
+import { dataLoss, internal, isEngineError } from '../errors/engine-error.js';
+import type { Digest } from '../ports/storage.js';
+import { factsOf, statusError, transportError } from '../registry/failure.js';
+import { type HttpLimits, type HttpRequest, readBody, sendRequest } from '../registry/http.js';
+import { inPieces, isRoomForPieces, Pace } from './in-pieces.js';
+import type { PartialFile } from './partial-file.js';
+import type { RetryPolicy, Source, TaskLink } from './task-link.js';
+
+export interface BlobInput extends RetryPolicy {
+  readonly source: Source;
+  readonly limits: HttpLimits;
+  /** Of the blob, as the manifest declares it. */
+  readonly digest: Digest;
+  readonly sizeBytes: number;
+}
+
+export interface BlobSink {
+  /** Bytes taken so far: where the download goes on. */
+  position(): number;
+  take(chunk: Buffer): Promise<void>;
+}
+
+const MAX_ERROR_BYTES = 64 << 10;
+/** Less of a blob is not worth more connections. */
+const MIN_PIECES_BYTES = 16 << 20;
+
+export class BlobDownload {
+  readonly #input: BlobInput;
+  readonly #link: Pick<TaskLink<never>, 'persist' | 'signal'>;
+  readonly #sink: BlobSink;
+  readonly #partial: PartialFile | undefined;
+  /** False once pieces failed: then one connection has to do. */
+  #mayUsePieces = true;
+
+  constructor(input: BlobInput, link: Pick<TaskLink<never>, 'persist' | 'signal'>, sink: BlobSink, partial: PartialFile | undefined) {
+    this.#input = input;
+    this.#link = link;
+    this.#sink = sink;
+    this.#partial = partial;
+  }
+
+  /** Resolves when the sink has every byte. Rejects with the errors of the sink, and with those of the registry when the attempts are spent. */
+  async run(): Promise<void> {
+    if (this.#sink.position() === this.#input.sizeBytes) return;
+    await this.#link.persist(this.#input.source, this.#input, () => this.#sink.position(), (source) => this.#attempt(source));
+  }
+
+  async #attempt(source: Source): Promise<void> {
+    const sink = this.#sink;
+    const { digest, sizeBytes } = this.#input;
+    const isSlow = await this.#readOne(source);
+    if (isSlow) await this.#readPieces(source);
+    if (sink.position() < sizeBytes) {
+      throw internal(`unexpected EOF: layer ${digest} ended after ${sink.position()} of ${sizeBytes} bytes`, {
+        code: 'LAYER_TRUNCATED',
+        details: { retryable: true },
+      });
+    }
+  }
+
+  /** Reads over one connection to its end; true when it was left because more of them would be faster. */
+  async #readOne(source: Source): Promise<boolean> {
+    const from = this.#sink.position();
+    const request = this.#request(source, from, undefined, this.#link.signal);
+    const response = await sendRequest(request);
+    let skip = await this.#bytesToSkip(request, response, from);
+    const { etag, 'accept-ranges': ranges } = response.headers;
+    if (this.#partial && etag?.startsWith('"') === true) this.#partial.validator = { url: source.url, etag };
+    const hasRanges = response.statusCode === 206 || ranges === 'bytes';
+    const pace = new Pace();
+    for await (const received of bodyOf(request, response)) {
+      pace.arrived(received.length);
+      // A server without ranges starts over: what is known already is passed by.
+      const chunk = skip > 0 ? received.subarray(Math.min(skip, received.length)) : received;
+      skip -= received.length - chunk.length;
+      if (chunk.length > 0) await this.#sink.take(chunk);
+      pace.consumed();
+      const rest = this.#input.sizeBytes - this.#sink.position();
+      if (this.#mayUsePieces && isRoomForPieces() && hasRanges && rest >= MIN_PIECES_BYTES && pace.isSlow()) return true;
+    }
+    return false;
+  }
+
+  async #readPieces(source: Source): Promise<void> {
+    this.#mayUsePieces = false;
+    const pieces = inPieces(this.#sink.position(), this.#input.sizeBytes, (from, to, signal) => this.#fetchPiece(source, from, to, signal));
+    for await (const chunk of pieces) await this.#sink.take(chunk);
+  }
+
+  /** Goes on after a break as long as each attempt brings something. */
+  async #fetchPiece(source: Source, from: number, to: number, signal: AbortSignal): Promise<readonly Buffer[]> {
+    const chunks: Buffer[] = [];
+    const either = AbortSignal.any([this.#link.signal, signal]);
+    for (let at = from; at < to; ) {
+      const request = this.#request(source, at, to - 1, either);
+      const before = at;
+      let failure: unknown = new Error('the server sent nothing');
+      try {
+        const response = await sendRequest(request);
+        if ((await this.#bytesToSkip(request, response, at)) > 0) {
+          response.destroy();
+          throw transportError(request, new Error('the server does not send ranges any more'));
+        }
+        for await (const chunk of bodyOf(request, response)) {
+          chunks.push(chunk.subarray(0, to - at));
+          at += chunk.length;
+        }
+      } catch (error) {
+        failure = error;
+        if (!isEngineError(error) || factsOf(error).retryable !== true) throw error;
+      }
+      if (at === before) throw transportError(request, failure);
+    }
+    return chunks;
+  }
+
+  /** @param last position of the last byte wanted; undefined: to the end. */
+  #request(source: Source, from: number, last: number | undefined, signal: AbortSignal): HttpRequest {
+    const validator = this.#partial?.validator;
+    // Another server may have marked the same blob in another way.
+    const ifRange = validator?.url === source.url ? { 'if-range': validator.etag } : {};
+    const range = from > 0 || last !== undefined ? { range: `bytes=${from}-${last ?? ''}`, ...ifRange } : {};
+    return { method: 'GET', url: source.url, headers: { ...source.headers, ...range }, tls: source.tls, limits: this.#input.limits, signal };
+  }
+
+  /** Judges the head of the response: how many of its first bytes are known already. */
+  async #bytesToSkip(request: HttpRequest, response: IncomingMessage, from: number): Promise<number> {
+    const { digest, sizeBytes } = this.#input;
+    const { statusCode, headers } = response;
+    if (statusCode !== 200 && statusCode !== 206) throw statusError(request, response, await readBody(request, response, MAX_ERROR_BYTES));
+    if (statusCode === 200) {
+      const length = headers['content-length'];
+      if (length !== undefined && Number(length) > sizeBytes) {
+        response.destroy();
+        throw dataLoss(`layer ${digest} has ${length} bytes where its manifest declares ${sizeBytes}`, { code: 'DIGEST_MISMATCH' });
+      }
+      return from;
+    }
+    const start = /^bytes (\d+)-/.exec(headers['content-range'] ?? '')?.[1];
+    if (Number(start) !== from) {
+      response.destroy();
+      throw transportError(request, new Error(`asked for bytes from ${from}, got ${headers['content-range'] ?? 'an unknown range'}`));
+    }
+    return 0;
+  }
+}
+
+/** The body; what breaks it is an error of the registry's. */
+async function* bodyOf(request: HttpRequest, response: IncomingMessage): AsyncGenerator<Buffer> {
+  try {
+    yield* response as AsyncIterable<Buffer>;
+  } catch (error) {
+    throw transportError(request, error);
+  } finally {
+    response.destroy();
+  }
+}

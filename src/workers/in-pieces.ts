@@ -1,0 +1,78 @@
+/**
+ * One blob over several connections, for lines that give each connection only so much. Pieces are fetched side by side
+ * and handed out in order, so that what reads them need not know.
+ */
+
+const CONNECTIONS = 4;
+/** What is held in memory of a blob is this much for each connection; and it is lost when the daemon is killed. */
+const PIECE_BYTES = 4 << 20;
+
+/** Blobs that are read so at a time, in this thread: it bounds the memory. */
+const MAX_READERS = 2;
+let readers = 0;
+
+/** False while so many blobs are read in pieces that one more would take too much memory. */
+export function isRoomForPieces(): boolean {
+  return readers < MAX_READERS;
+}
+
+/** Fetches the bytes from `from` up to, without, `to`. Rejects when `signal` aborts. */
+export type FetchPiece = (from: number, to: number, signal: AbortSignal) => Promise<readonly Buffer[]>;
+
+/** The bytes from `from` up to `to`. Ends with the first failure, after all that comes before it. */
+export async function* inPieces(from: number, to: number, fetch: FetchPiece): AsyncGenerator<Buffer> {
+  const abort = new AbortController();
+  readers++;
+  const underWay: Promise<readonly Buffer[]>[] = [];
+  let next = from;
+  const begin = (): void => {
+    if (next >= to) return;
+    const end = Math.min(next + PIECE_BYTES, to);
+    const piece = fetch(next, end, abort.signal);
+    piece.catch(() => undefined); // heard of in its turn
+    underWay.push(piece);
+    next = end;
+  };
+  try {
+    for (let count = 0; count < CONNECTIONS; count++) begin();
+    for (let piece = underWay.shift(); piece; piece = underWay.shift()) {
+      const chunks = await piece;
+      begin();
+      yield* chunks;
+    }
+  } finally {
+    readers--;
+    abort.abort();
+  }
+}
+
+const LOOK_AFTER_MS = 2000;
+/** Part of the time that a transfer waits for the network, and part that its thread may have been busy meanwhile. */
+const WAITING_PART = 0.7;
+const BUSY_PART = 0.5;
+/** Bytes a second of a connection that is fast enough. */
+const FAST = 32 << 20;
+
+/** Tells whether more connections could help: the network is waited for, and not by a thread that has too much to do. */
+export class Pace {
+  readonly #begin = performance.now();
+  readonly #utilization = performance.eventLoopUtilization();
+  #idleSince = this.#begin;
+  #waitedMs = 0;
+  #bytes = 0;
+
+  arrived(bytes: number): void {
+    this.#waitedMs += performance.now() - this.#idleSince;
+    this.#bytes += bytes;
+  }
+
+  consumed(): void {
+    this.#idleSince = performance.now();
+  }
+
+  isSlow(): boolean {
+    const elapsedMs = this.#idleSince - this.#begin;
+    if (elapsedMs < LOOK_AFTER_MS || this.#waitedMs < elapsedMs * WAITING_PART || this.#bytes > (FAST * elapsedMs) / 1000) return false;
+    return performance.eventLoopUtilization(this.#utilization).utilization < BUSY_PART;
+  }
+}

@@ -1,0 +1,58 @@
+/** A large blob over a line that gives each connection only so much: more connections, the same bytes, each of them once. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { Cleanup } from './support/cleanup.js';
+import { startCuttingProxy } from './support/cutting-proxy.js';
+import { Engine } from './support/engine.js';
+import { engined } from './support/engined.js';
+import { callJson } from './support/http.js';
+import { type BuiltImage, buildImage, generatedLayer, pushImage } from './support/image-builder.js';
+import { pullOk } from './support/pulls.js';
+import { startRegistry, type TestRegistry } from './support/registry.js';
+
+const MB = 1 << 20;
+const cleanup = new Cleanup();
+let engine: Engine;
+let registry: TestRegistry;
+let image: BuiltImage;
+
+before(async () => {
+  registry = await startRegistry();
+  cleanup.add(() => registry.stop());
+  engine = await Engine.start(engined());
+  cleanup.add(() => engine.close());
+  image = buildImage({ layers: [generatedLayer({ root: 'd', bytes: 48 * MB, files: 20, seed: 9, compression: 'none' })] });
+  await pushImage(registry.url, 'large', '1', image);
+});
+after(() => cleanup.run());
+
+/** Pulls through the proxy and takes the image away again; bytes that came more than once, and connections. */
+async function extraOf(options: Parameters<typeof startCuttingProxy>[1]): Promise<{ readonly extra: number; readonly connections: number; readonly cuts: number }> {
+  const proxy = await startCuttingProxy(registry.host, options);
+  try {
+    const reference = `${proxy.host}/large:1`;
+    await pullOk(engine, reference);
+    assert.equal((await callJson<{ Id: string }>(engine.socketPath, 'GET', `/images/${reference}/json`)).Id, image.id);
+    await callJson(engine.socketPath, 'DELETE', `/images/${reference}`);
+    const total = image.layers.reduce((sum, { blob }) => sum + blob.length, 0);
+    return { extra: proxy.downBytes - total, connections: proxy.connections, cuts: proxy.cuts };
+  } finally {
+    await proxy.stop();
+  }
+}
+
+test('a slow line gets more connections', async (t) => {
+  const begin = performance.now();
+  const { extra, connections } = await extraOf({ downPerSecond: 4 * MB });
+  t.diagnostic(`${Math.round(performance.now() - begin)} ms, ${connections} connections, ${extra} bytes again`);
+  assert.ok(connections >= 7, String(connections));
+  // The first connection is left with what is on its way.
+  assert.ok(extra < 7 * MB, String(extra));
+});
+
+test('connections that break in the middle of a piece go on there', async (t) => {
+  const { extra, connections, cuts } = await extraOf({ downPerSecond: 4 * MB, down: 9 * MB });
+  t.diagnostic(`${connections} connections, ${cuts} cuts, ${extra} bytes again`);
+  assert.ok(cuts > 2, String(cuts));
+  assert.ok(extra < 7 * MB, String(extra));
+});
