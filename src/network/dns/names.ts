@@ -46,7 +46,10 @@ export class Names {
     const address = addressOfPointer(name);
     if (address !== undefined) return this.#pointer(view, address, type);
     const hosts = this.#find(view, name);
-    return hosts && shuffled(hosts.flatMap(({ records }) => records.filter((record) => type === record.type || type === TYPE.any)));
+    if (!hosts) return undefined;
+    const answers: Answer[] = [];
+    for (const { records } of hosts) for (const record of records) if (type === record.type || type === TYPE.any) answers.push(record);
+    return shuffle(answers);
   }
 
   #find(view: View, name: string): readonly Host[] | undefined {
@@ -98,11 +101,10 @@ function addressOfPointer(name: string): string | undefined {
 }
 
 /** Clients take the first: each container of a name shall have its share. */
-function shuffled<T>(list: readonly T[]): T[] {
-  const result = [...list];
-  for (let last = result.length - 1; last > 0; last--) {
+function shuffle<T>(list: T[]): T[] {
+  for (let last = list.length - 1; last > 0; last--) {
     const other = Math.floor(Math.random() * (last + 1));
-    [result[last], result[other]] = [result[other] as T, result[last] as T];
+    [list[last], list[other]] = [list[other] as T, list[last] as T];
   }
-  return result;
+  return list;
 }
