@@ -45,11 +45,10 @@ export function validateContainer(config: ContainerConfig, hostConfig: HostConfi
  * What contradicts itself in a request as it came, whatever image and daemon add to it.
  * @throws EngineError invalid.
  */
-export function checkConflicts({ Hostname, ExposedPorts, MacAddress }: ContainerConfig, { NetworkMode, UTSMode }: HostConfig): void {
+export function checkConflicts({ Hostname, ExposedPorts }: ContainerConfig, { NetworkMode, UTSMode }: HostConfig): void {
   const shares = NetworkMode.startsWith('container:');
   if (shares && Hostname !== '') throw invalid('conflicting options: hostname and the network mode');
   if (UTSMode === 'host' && Hostname !== '') throw invalid('conflicting options: hostname and the UTS mode');
-  if ((shares || NetworkMode === 'host') && MacAddress) throw invalid('conflicting options: mac-address and the network mode');
   if (shares && Object.keys(ExposedPorts ?? {}).length > 0) throw invalid('conflicting options: port exposing and the container type network mode');
 }
 
@@ -60,14 +59,9 @@ function checkConfig(config: ContainerConfig): void {
   for (const entry of config.Env ?? []) {
     if (entry === '' || entry.startsWith('=')) throw invalid(`invalid environment variable: ${entry}`);
   }
-  checkMacAddress(config.MacAddress);
   if (config.Healthcheck) checkHealth(config.Healthcheck);
 }
 
-/** @throws EngineError invalid for what is given and is none. */
-export function checkMacAddress(text = ''): void {
-  if (text !== '' && !/^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i.test(text)) throw invalid(`invalid MAC address: ${text}`, { code: 'MAC_ADDRESS' });
-}
 
 /** Nanoseconds. */
 const MIN_HEALTH_DURATION = 1_000_000;

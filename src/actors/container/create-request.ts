@@ -12,4 +12,6 @@ export interface CreateRequest {
   /** What is mounted below a read-only bind stays as it is, unless the request says otherwise. */
   readonly keepsSubmountsWritable: boolean;
   readonly endpoints: Readonly<Record<string, EndpointRequest>>;
+  /** About what the client should say otherwise. */
+  readonly warnings: readonly string[];
 }

@@ -83,7 +83,7 @@ export function draftContainer(deps: DraftDeps, request: CreateRequest, id: stri
     manuallyStopped: false,
     logPath: '',
   };
-  return { record, warnings: [...warnings, ...checked.warnings] };
+  return { record, warnings: [...request.warnings, ...warnings, ...checked.warnings] };
 }
 
 function withDefaults(host: HostConfig, defaults: ContainerDefaults, deps: DraftDeps): HostConfig {
@@ -99,6 +99,7 @@ function withDefaults(host: HostConfig, defaults: ContainerDefaults, deps: Draft
     ShmSize: host.ShmSize === 0 ? defaults.shmSizeBytes : host.ShmSize,
     IpcMode: byId(host.IpcMode, deps) || defaults.ipcMode,
     CgroupnsMode: host.CgroupnsMode || (host.Privileged && defaults.cgroupnsMode === 'private' ? 'host' : defaults.cgroupnsMode),
+    SecurityOpt: host.SecurityOpt ?? (host.Privileged || host.IpcMode === 'host' || host.PidMode === 'host' ? ['label=disable'] : null),
     Runtime: host.Runtime || defaults.runtime,
     MemorySwap: host.Memory > 0 && host.MemorySwap === 0 ? Math.min(host.Memory * 2, MAX_INTEGER) : host.MemorySwap,
     OomKillDisable: host.OomKillDisable ?? false,

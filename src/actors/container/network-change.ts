@@ -2,13 +2,14 @@
 import { isIP } from 'node:net';
 import { type EngineError, forbidden, internal, invalid } from '../../errors/engine-error.js';
 import type { NetworkSummary } from '../../ports/network.js';
-import { checkMacAddress } from '../../runtime/validate.js';
 import type { ContainerRecord, EndpointRequest } from './container.record.js';
 
 /** `network` is a name. */
 export type NetworkChange =
   | { readonly type: 'connect'; readonly network: string; readonly request: EndpointRequest }
   | { readonly type: 'disconnect'; readonly network: string };
+
+const MAC_ADDRESS = /^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i;
 
 /** @throws EngineError invalid for what the network cannot give to an endpoint. */
 export function checkEndpoint({ hasNames }: NetworkSummary, { IPAMConfig, Aliases, MacAddress }: EndpointRequest): void {
@@ -23,7 +24,7 @@ export function checkEndpoint({ hasNames }: NetworkSummary, { IPAMConfig, Aliase
     if (address && isIP(address) !== family) throw invalid(`invalid endpoint settings:\ninvalid IPv${family} address: ${address}`, { code: 'STATIC_ADDRESS' });
   }
   for (const address of IPAMConfig?.LinkLocalIPs ?? []) if (isIP(address) === 0) throw invalid(`invalid endpoint settings:\ninvalid link-local IP address: ${address}`, { code: 'STATIC_ADDRESS' });
-  checkMacAddress(MacAddress);
+  if (MacAddress && !MAC_ADDRESS.test(MacAddress)) throw invalid(`invalid MAC address: ${MacAddress}`, { code: 'MAC_ADDRESS' });
 }
 
 /** Networks but those that a container was just joining or leaving when the daemon died. */

@@ -139,7 +139,7 @@ function attachRequest(record: ContainerRecord, network: string, request: Networ
     dnsNames: [...new Set([record.name.slice(1), ...aliases, record.id.slice(0, 12), record.config.Hostname])].filter((name) => name !== ''),
     links: Object.fromEntries((request.Links ?? []).map(parseLink)),
     ports,
-    ...optional('macAddress', request.MacAddress || record.config.MacAddress || undefined),
+    ...optional('macAddress', request.MacAddress || undefined),
     ...optional('ipv4', request.IPAMConfig?.IPv4Address || undefined),
     ...optional('ipv6', request.IPAMConfig?.IPv6Address || undefined),
     ...optional('gatewayPriority', request.GwPriority),

@@ -2,6 +2,7 @@
 import { invalid } from '../../errors/engine-error.js';
 import type { ContainerConfig, HostConfig, MountRequest } from '../../ports/container.js';
 import type { CreateRequest } from '../../actors/container/create-request.js';
+import { placeMacAddress } from './mac-address.js';
 import type { EndpointRequest } from '../../actors/container/container.record.js';
 import { boolean, dictionary, emptyObject, ignored, integer, list, nullable, object, optional, string, unsigned, words } from './decode.js';
 
@@ -190,9 +191,9 @@ export function decodeCreate(value: unknown, query: { name?: string; platform?: 
   const { HostConfig: host, NetworkingConfig, ...given } = body.decode(value, '');
   const config = given.Healthcheck && !atLeast(1, 44) ? { ...given, Healthcheck: { ...given.Healthcheck, StartInterval: 0 } } : given;
   const size = host.ConsoleSize ?? [];
-  const { Annotations, ...others } = host;
+  const { Annotations, ...settings } = host;
   const normal = {
-    ...others,
+    ...settings,
     ...(Annotations !== undefined && atLeast(1, 43) ? { Annotations } : {}),
     ConsoleSize: atLeast(1, 42) ? ([size[0] ?? 0, size[1] ?? 0] as [number, number]) : ([0, 0] as [number, number]),
     AutoRemove: atLeast(1, 25) && host.AutoRemove,
@@ -204,25 +205,40 @@ export function decodeCreate(value: unknown, query: { name?: string; platform?: 
   checkMounts(mounts ?? [], atLeast);
   const [unsaid] = Object.entries(NetworkingConfig.EndpointsConfig).find(([, settings]) => settings === null) ?? [];
   if (unsaid !== undefined) throw invalid(`no EndpointSettings for ${unsaid}`);
-  const endpoints = NetworkingConfig.EndpointsConfig as Record<string, EndpointRequest>;
+  const named = NetworkingConfig.EndpointsConfig as Record<string, EndpointRequest>;
+  const endpoints = atLeast(1, 48) ? named : withoutPriorities(named);
   if (!atLeast(1, 44) && Object.keys(endpoints).length > 1) {
     throw invalid(`Container cannot be created with multiple network endpoints: ${Object.keys(endpoints).join(', ')}`);
   }
+  const { MacAddress = '', ...others } = config;
+  const placed = placeMacAddress(MacAddress, normal.NetworkMode, endpoints, !atLeast(1, 44));
   return {
     name: query.name,
     platform: query.platform,
-    config: config as ContainerConfig,
+    warnings: placed.warnings,
+    config: others as ContainerConfig,
     hostConfig: { ...normal, ...(mounts ? { Mounts: mounts } : {}) } as HostConfig,
     keepsSubmountsWritable: !atLeast(1, 44),
-    endpoints,
+    endpoints: placed.endpoints,
   };
 }
 
-/** Before 1.42 options of another type of mount were ignored. */
+/** Priorities of gateways came with 1.48. */
+function withoutPriorities(endpoints: Readonly<Record<string, EndpointRequest>>): Record<string, EndpointRequest> {
+  return Object.fromEntries(Object.entries(endpoints).map(([name, { GwPriority: _unknown, ...request }]) => [name, request]));
+}
+
+/** A mount as older clients meant it: before 1.42 options of another type of mount were ignored. */
 function knownOptions(request: MountRequest, atLeast: (major: number, minor: number) => boolean): MountRequest {
-  if (atLeast(1, 42)) return request;
-  const { VolumeOptions, TmpfsOptions, ...others } = request;
-  return { ...others, ...(VolumeOptions && request.Type === 'volume' ? { VolumeOptions } : {}), ...(TmpfsOptions && request.Type === 'tmpfs' ? { TmpfsOptions } : {}) };
+  const { VolumeOptions, TmpfsOptions, BindOptions, ...others } = request;
+  const { NonRecursive, CreateMountpoint, ...binding } = BindOptions ?? {};
+  const bindOptions = { ...binding, ...(atLeast(1, 40) && NonRecursive !== undefined ? { NonRecursive } : {}), ...(atLeast(1, 42) && CreateMountpoint !== undefined ? { CreateMountpoint } : {}) };
+  return {
+    ...others,
+    ...(BindOptions ? { BindOptions: bindOptions } : {}),
+    ...(VolumeOptions && (request.Type === 'volume' || atLeast(1, 42)) ? { VolumeOptions } : {}),
+    ...(TmpfsOptions && (request.Type === 'tmpfs' || atLeast(1, 42)) ? { TmpfsOptions } : {}),
+  };
 }
 
 const MOUNT_TYPES = new Set(['bind', 'volume', 'tmpfs', 'image', 'npipe', 'cluster']);

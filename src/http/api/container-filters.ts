@@ -85,8 +85,9 @@ interface PortRange {
 
 function parsePorts(text: string): PortRange {
   const match = /^(\d+)(?:-(\d+))?(?:\/(tcp|udp|sctp))?$/.exec(text);
-  if (!match) throw invalid(`invalid filter: ${text} is not a port or a range of ports`);
-  return { from: Number(match[1]), to: Number(match[2] ?? match[1]), protocol: match[3] ?? 'tcp' };
+  const [from, to] = [Number(match?.[1]), Number(match?.[2] ?? match?.[1])];
+  if (!match || to < from || to > 65_535) throw invalid(`invalid filter: ${text} is not a port or a range of ports`);
+  return { from, to, protocol: match[3] ?? 'tcp' };
 }
 
 function matchesPorts(publish: readonly PortRange[], expose: readonly PortRange[], record: ContainerRecord): boolean {

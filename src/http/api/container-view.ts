@@ -159,8 +159,14 @@ function portMap(record: ContainerRecord): Record<string, { HostIp: string; Host
   return map;
 }
 
+/** Its networks as they are for others: a container that has ended is on none any more, even while it is being released. */
+function attachments(record: ContainerRecord): ContainerRecord['networks'] {
+  if (isRunning(record)) return record.networks;
+  return Object.fromEntries(Object.entries(record.networks).map(([name, { request }]) => [name, { request }]));
+}
+
 function networkMap(record: ContainerRecord): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(record.networks).map(([name, attachment]) => [name, endpointSettings(attachment)]));
+  return Object.fromEntries(Object.entries(attachments(record)).map(([name, attachment]) => [name, endpointSettings(attachment)]));
 }
 
 /** Networks on which containers do not find each other by name. */
@@ -172,7 +178,7 @@ export function endpointSettings({ request, endpoint }: NetworkAttachment): Reco
     IPAMConfig: request.IPAMConfig ?? null,
     Links: request.Links ?? null,
     Aliases: request.Aliases ?? null,
-    MacAddress: endpoint?.macAddress ?? '',
+    MacAddress: endpoint?.macAddress ?? request.MacAddress ?? '',
     DriverOpts: request.DriverOpts ?? null,
     GwPriority: request.GwPriority ?? 0,
     NetworkID: endpoint?.networkId ?? '',
@@ -221,8 +227,9 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
   const { state } = record;
   const dir = context.filesDir(record);
   const execIds = context.execIds(record.id);
-  const bridge = record.networks['bridge']?.endpoint;
-  const hasSandbox = Object.values(record.networks).some(({ endpoint }) => endpoint !== undefined);
+  const networks = attachments(record);
+  const bridge = networks['bridge']?.endpoint;
+  const hasSandbox = Object.values(networks).some(({ endpoint }) => endpoint !== undefined);
   return {
     Id: record.id,
     Created: record.created,

@@ -58,6 +58,18 @@ test('an update has what it may change; processes may be without limit again', (
   assert.throws(() => decodeUpdate({ Ulimits: 5 }, newest), /field Ulimits must be an array/);
 });
 
+test('a MAC address of the container becomes that of its endpoint; older clients know no other', () => {
+  const address = '02:42:ac:11:00:99';
+  const create = (networkMode: string, own: string, is: ReturnType<typeof older> = newest): ReturnType<typeof decodeCreate> =>
+    decodeCreate({ Image: 'x', MacAddress: address, HostConfig: { NetworkMode: networkMode }, NetworkingConfig: { EndpointsConfig: { web: { MacAddress: own } } } }, {}, is);
+  const placed = create('web', '');
+  assert.deepEqual([placed.endpoints['web']?.MacAddress, placed.config.MacAddress, placed.warnings.length], [address, undefined, 1]);
+  assert.equal(create('', '').endpoints['bridge']?.MacAddress, address);
+  assert.throws(() => create('web', '02:42:ac:11:00:98'), /must match the endpoint-specific MAC address/);
+  assert.deepEqual([create('web', '02:42:ac:11:00:98', older(44)).endpoints['web']?.MacAddress, create('web', '', older(44)).warnings], [address, []]);
+  assert.throws(() => create('host', '', older(44)), /conflicting options: mac-address and the network mode/);
+});
+
 test('older API versions lose what they did not know', () => {
   const stray = { Image: 'x', HostConfig: { Mounts: [{ Type: 'bind', Source: '/a', Target: '/x', TmpfsOptions: {} }] } };
   assert.deepEqual(decodeCreate(stray, {}, older(41)).hostConfig.Mounts, [{ Type: 'bind', Source: '/a', Target: '/x' }]);

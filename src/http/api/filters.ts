@@ -69,7 +69,8 @@ export function parseFilters(text: string | undefined): Filters {
   } catch (error) {
     throw invalid('invalid filter', { code: 'INVALID_FILTER', cause: error });
   }
-  if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) throw invalid('invalid filter', { code: 'INVALID_FILTER' });
+  if (parsed === null) return new Filters(new Map());
+  if (typeof parsed !== 'object' || Array.isArray(parsed)) throw invalid('invalid filter', { code: 'INVALID_FILTER' });
   const values = new Map<string, readonly string[]>();
   for (const [key, value] of Object.entries(parsed as Record<string, unknown>)) {
     if (Array.isArray(value) && value.every((item) => typeof item === 'string')) values.set(key, value);

@@ -1,5 +1,4 @@
 /** Images as the Engine API writes them, for every version from 1.24 to 1.49. */
-import { invalid } from '../../errors/engine-error.js';
 import type { HistoryStep } from '../../images/history.js';
 import type { PruneSelection } from '../../images/prune.js';
 import { createdMs, type ImageSelection, type SelectedImage } from '../../images/selection.js';
@@ -7,7 +6,7 @@ import type { Image, ImageRuntimeConfig } from '../../ports/images.js';
 import type { OciDescriptor } from '../../ports/published-image.js';
 import { boolean, dictionary, emptyObject, integer, list, nullable, object, optional, string, words } from './decode.js';
 import type { Filters } from './filters.js';
-import { parseInstant } from './until.js';
+import { parseInstant, untilOf } from './until.js';
 
 type AtLeast = (major: number, minor: number) => boolean;
 
@@ -32,11 +31,9 @@ export function decodeSelection(filters: Filters, all: boolean, nowMs: number): 
 /** The selection of POST /images/prune. Throws `invalid` for unknown filters and bad values. */
 export function decodePrune(filters: Filters, nowMs: number): PruneSelection {
   filters.allow(PRUNE_FILTERS);
-  const until = filters.get('until');
-  if (until.length > 1) throw invalid('more than one until filter specified', { code: 'INVALID_FILTER' });
   return {
     danglingOnly: filters.flag('dangling') ?? true,
-    untilMs: until[0] === undefined ? undefined : parseInstant(until[0], nowMs),
+    untilMs: untilOf(filters, nowMs),
     matchesLabels: (labels) => filters.matchesLabels(labels) && !(filters.has('label!') && filters.matchesLabels(labels, 'label!')),
   };
 }

@@ -10,6 +10,7 @@ import { selectContainers } from '../api/container-filters.js';
 import { inspectJson, listItemJson, withOldAliases, type ViewContext } from '../api/container-view.js';
 import { parseFilters } from '../api/filters.js';
 import { decodeUpdate } from '../api/container-update.js';
+import { untilOf } from '../api/until.js';
 import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
 
@@ -145,7 +146,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
 
     route('POST', '/containers/prune', async (x) => {
       const filters = parseFilters(x.query.text('filters')).allow(['label', 'label!', 'until']);
-      const untilMs = parseUntil(filters.get('until'));
+      const untilMs = untilOf(filters, Date.now());
       const { ids, reclaimedBytes } = await services.prune(
         (record) =>
           !isRunning(record) &&
@@ -213,20 +214,4 @@ function dimension(x: Exchange, name: 'h' | 'w'): number {
   const value = Number(text);
   if (!/^\d+$/.test(text) || value > 0xffff_ffff) throw invalid(`invalid resize ${name === 'h' ? 'height' : 'width'} "${text}": invalid syntax`);
   return value;
-}
-
-/** `until` filter: a Unix time, an RFC 3339 time or a duration back from now. Milliseconds since the epoch. */
-export function parseUntil(values: readonly string[]): number | undefined {
-  const [text] = values;
-  if (text === undefined) return undefined;
-  if (values.length > 1) throw invalid('more than one until filter specified');
-  if (/^\d+(\.\d+)?$/.test(text)) return Number(text) * 1000;
-  const duration = [...text.matchAll(/(\d+(?:\.\d+)?)(h|m|s|ms)/g)];
-  if (duration.length > 0 && duration.map(([part]) => part).join('') === text) {
-    const unit: Readonly<Record<string, number>> = { h: 3_600_000, m: 60_000, s: 1000, ms: 1 };
-    return Date.now() - duration.reduce((sum, [, amount, name]) => sum + Number(amount) * (unit[name ?? ''] ?? 0), 0);
-  }
-  const at = Date.parse(text);
-  if (Number.isNaN(at)) throw invalid(`invalid filter 'until=[${text}]'`);
-  return at;
 }

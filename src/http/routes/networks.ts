@@ -8,7 +8,7 @@ import type { NetworkRequest, NetworkSummary } from '../../ports/network.js';
 import { decodeEndpoint } from '../api/container-create.js';
 import { anything, boolean, dictionary, ignored, list, nullable, object, optional, string } from '../api/decode.js';
 import { parseFilters } from '../api/filters.js';
-import { parseInstant } from '../api/until.js';
+import { untilOf } from '../api/until.js';
 import { route, type Route } from '../route.js';
 
 export interface NetworkRouteDeps {
@@ -132,8 +132,7 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
 
     route('POST', '/networks/prune', async (x) => {
       const filters = parseFilters(x.query.text('filters')).allow(['label', 'label!', 'until']);
-      const [before] = filters.get('until');
-      const until = before === undefined ? undefined : parseInstant(before, Date.now());
+      const until = untilOf(filters, Date.now());
       if (isPruning) throw conflict('a prune operation is already running');
       isPruning = true;
       try {
