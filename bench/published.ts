@@ -64,7 +64,7 @@ async function probe(ports: readonly number[]): Promise<{ stop(): Promise<number
   const directory = mkdtempSync(join(tmpdir(), 'probe-'));
   const outside = openOutside(directory, { here: [`${HOST}/24`], there: [`${OUTSIDE}/24`] });
   const program = `
-    const ports = ${JSON.stringify(ports)}; let failed = 0, open = 0, next = 0;
+    const ports = ${JSON.stringify(ports)}; let failed = 0, open = 0, next = 0, done = 0;
     const ask = () => {
       open++;
       const socket = require('node:net').connect(ports[next++ % ports.length], '${HOST}', () => socket.write('GET / HTTP/1.0\\r\\n\\r\\n'));
@@ -72,7 +72,7 @@ async function probe(ports: readonly number[]): Promise<{ stop(): Promise<number
       socket.setTimeout(${PROBE_TIMEOUT_MS}, () => socket.destroy()).on('error', () => 0).on('data', () => (isAnswered = true)).on('close', () => {
         open--;
         if (!isAnswered) failed++;
-        if (next === ports.length) console.log('ready');
+        if (++done === ports.length) console.log('ready');
       });
     };
     const timer = setInterval(ask, ${PROBES_EVERY_MS});
