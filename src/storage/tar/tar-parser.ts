@@ -57,7 +57,7 @@ export class TarParser {
 
   /** Takes the next bytes, in any portions. @throws EngineError invalid for a malformed tar, and what the sink throws. */
   write(chunk: Buffer): void {
-    for (let at = 0; at < chunk.length; ) at = this.#step(chunk, at);
+    for (let at = 0; at < chunk.length; ) at = this.step(chunk, at);
   }
 
   /** After the last byte. @throws EngineError invalid for a tar that is cut off. */
@@ -67,8 +67,8 @@ export class TarParser {
     if (!atBoundary && this.#phase !== 'padding' && this.#phase !== 'trailer') throw truncated();
   }
 
-  /** Consumes some bytes from `at` on and returns where the next ones are. */
-  #step(chunk: Buffer, at: number): number {
+  /** As `write`, but only some bytes from `at` on: calls `content` once at most, and `contentEnd` after it. @returns where the next bytes are. */
+  step(chunk: Buffer, at: number): number {
     if (this.#phase === 'header') return this.#takeHeader(chunk, at);
     if (this.#phase === 'trailer') {
       this.#sink.raw(chunk, at, chunk.length);
