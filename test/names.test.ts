@@ -52,7 +52,7 @@ const attach = (networks: HostNetworks, network: string, names: readonly string[
 
 /** What Node's own resolver inside the sandbox makes of a call, as JSON. */
 async function lookup(sandbox: Sandbox, call: string): Promise<unknown> {
-  const program = `const { Resolver } = require('node:dns/promises'); const resolver = new Resolver({ timeout: 1000, tries: 1 }); resolver.setServers(['127.0.0.11']);
+  const program = `const { Resolver } = require('node:dns/promises'); const resolver = new Resolver({ timeout: 5000, tries: 1 }); resolver.setServers(['127.0.0.11']);
     resolver.${call}.then((result) => console.log(JSON.stringify(result)), (error) => console.log(JSON.stringify(error.code)))`;
   return JSON.parse(await outputInside(sandbox.path, process.execPath, '-e', program));
 }

@@ -98,7 +98,7 @@ export function runInside(path: string, program: string, ...args: readonly strin
 
 /** As `runInside`, while this process goes on with its own work. */
 export async function outputInside(path: string, program: string, ...args: readonly string[]): Promise<string> {
-  const child = inNetns(path, () => spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'], timeout: 10_000 }));
+  const child = inNetns(path, () => spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'], timeout: 30_000 }));
   return text(child.stdout);
 }
 
