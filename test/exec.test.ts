@@ -204,6 +204,14 @@ test('many execs at once each get their own output and exit code', async () => {
   await Promise.all(Array.from({ length: 12 }, (_, index) => one(index)));
 });
 
+test('a hundred execs that are started in the same moment do not stall one another', async () => {
+  await ok('run', '-d', '--name', 'web', image, 'sleep', '1000');
+  const ids = await Promise.all(Array.from({ length: 100 }, () => create({ Cmd: ['true'] })));
+  const replies = await Promise.all(ids.map((id) => post(`/exec/${id}/start`, { Detach: true })));
+  assert.deepEqual([...new Set(replies.map(({ status }) => status))], [200]);
+  for (const id of ids) assert.equal((await ended(id)).ExitCode, 0);
+});
+
 test('an init process that is not installed is said to be missing', async (t) => {
   if (engine.name === 'dockerd') return t.skip('its PATH is not ours to change');
   // All programs of this host but those.

@@ -14,7 +14,7 @@ import { makeFifo, openFifoReader, openFifoWriter } from './fifo.js';
 
 // The shim opens its end within the Create or Start call; these cover a slow one.
 const STDIN_RETRY_MS = 5;
-const STDIN_TIMEOUT_MS = 2_000;
+const STDIN_TIMEOUT_MS = 10_000;
 
 export interface StdioRequest {
   /** Directory for this process's FIFOs alone. It is created, and removed by `close`. */

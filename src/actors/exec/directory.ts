@@ -12,6 +12,7 @@ import { SIGKILL } from '../container/signals.js';
 import type { ReplyOf, Unasked } from '../kit/commands.js';
 import { createCollection, type Collection } from '../kit/collection.js';
 import type { Replies } from '../kit/replies.js';
+import { Slots } from '../kit/slots.js';
 import { createExecMachine, type ExecEffects } from './exec.machine.js';
 import type { ExecCommand, TerminalSize } from './exec.messages.js';
 import type { ExecConfig, ExecRecord } from './exec.record.js';
@@ -36,6 +37,11 @@ export interface ExecDeps {
 const RETENTION_MS = 5 * 60_000;
 /** A background child may hold the output of an exec open for ever. */
 const DRAIN_LIMIT_MS = 2000;
+/**
+ * The shim starts one exec at a time and tells of exits in between, in the order of arrival. It keeps 32 exits that were
+ * not told yet; after that it reaps one process a second, and some ten waiting starts are enough to come to that.
+ */
+const MAX_STARTS_PER_CONTAINER = 4;
 
 /** The streams of one exec. */
 interface ExecIo {
@@ -49,6 +55,7 @@ export class ExecDirectory {
   readonly #ios = new Map<string, ExecIo>();
   /** To be killed as soon as they run. */
   readonly #unwanted = new Set<string>();
+  readonly #starts = new Map<string, Slots>();
   readonly collection: Collection<ExecMachine>;
   #send: Send = () => undefined;
 
@@ -135,6 +142,7 @@ export class ExecDirectory {
   /** Forgets the execs of a container that is gone. */
   removeOf(containerId: string): void {
     for (const record of this.#views.values()) if (record.containerId === containerId) this.#remove(record.id);
+    this.#starts.delete(containerId);
   }
 
   #io(id: string): ExecIo {
@@ -172,35 +180,11 @@ export class ExecDirectory {
   }
 
   #effects(): ExecEffects {
-    const { tasks, stdio } = this.deps;
+    const { tasks } = this.deps;
     return {
-      start: async ({ record, tty, size }) => {
-        const container = this.deps.container(record.containerId);
-        if (!container) throw notFound(`No such container: ${record.containerId}`);
-        requireRunning(container, container.id);
-        const io = this.#io(record.id);
-        const { config } = record;
-        const opened = await stdio.create({ dir: `${this.deps.ioRoot}/${record.containerId}/${record.id}`, stdin: config.AttachStdin, stdout: true, stderr: !tty, terminal: tty });
-        io.stdio = opened;
-        try {
-          pump(opened, io.hub);
-          await tasks.exec(record.containerId, record.id, { process: await this.deps.buildProcess(container, config, tty, size), stdio: opened.paths });
-          try {
-            const { pid } = await this.deps.pauseGate.start(record.containerId, () => {
-              requireRunning(this.deps.container(container.id) ?? container, container.id);
-              return tasks.startExec(record.containerId, record.id);
-            });
-            io.stdin = await opened.openStdin();
-            io.stdin?.on('error', () => io.stdin?.destroy());
-            return { pid };
-          } catch (error) {
-            await tasks.deleteExec(record.containerId, record.id).catch(() => undefined);
-            throw error;
-          }
-        } catch (error) {
-          await opened.close();
-          throw execError(error);
-        }
+      start: async (input) => {
+        const release = await this.#startsOf(input.record.containerId).take();
+        return this.#start(input).finally(release);
       },
       drain: async (record) => {
         const io = this.#ios.get(record.id);
@@ -212,6 +196,42 @@ export class ExecDirectory {
       },
       resize: (record, size) => tasks.resize(record.containerId, size, record.id),
     };
+  }
+
+  #startsOf(containerId: string): Slots {
+    const slots = this.#starts.get(containerId) ?? new Slots(MAX_STARTS_PER_CONTAINER);
+    this.#starts.set(containerId, slots);
+    return slots;
+  }
+
+  async #start({ record, tty, size }: Parameters<ExecEffects['start']>[0]): Promise<{ pid: number }> {
+    const { tasks, stdio } = this.deps;
+    const container = this.deps.container(record.containerId);
+    if (!container) throw notFound(`No such container: ${record.containerId}`);
+    requireRunning(container, container.id);
+    const io = this.#io(record.id);
+    const { config } = record;
+    const opened = await stdio.create({ dir: `${this.deps.ioRoot}/${record.containerId}/${record.id}`, stdin: config.AttachStdin, stdout: true, stderr: !tty, terminal: tty });
+    io.stdio = opened;
+    try {
+      pump(opened, io.hub);
+      await tasks.exec(record.containerId, record.id, { process: await this.deps.buildProcess(container, config, tty, size), stdio: opened.paths });
+      try {
+        const { pid } = await this.deps.pauseGate.start(record.containerId, () => {
+          requireRunning(this.deps.container(container.id) ?? container, container.id);
+          return tasks.startExec(record.containerId, record.id);
+        });
+        io.stdin = await opened.openStdin();
+        io.stdin?.on('error', () => io.stdin?.destroy());
+        return { pid };
+      } catch (error) {
+        await tasks.deleteExec(record.containerId, record.id).catch(() => undefined);
+        throw error;
+      }
+    } catch (error) {
+      await opened.close();
+      throw execError(error);
+    }
   }
 }
 

@@ -14,7 +14,7 @@ import type { LinkReport, Source } from '../../workers/task-link.js';
 import { openLink } from '../kit/transfer-link.js';
 import type { LayerEffects } from './layer.machine.js';
 import type { LayerInput, LayerView } from './pull.messages.js';
-import { Slots } from './slots.js';
+import { Slots } from '../kit/slots.js';
 
 export interface LayerEffectDeps {
   readonly layers: LayerStore;

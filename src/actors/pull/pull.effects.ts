@@ -13,7 +13,7 @@ import type { LayerDirectory } from './layers.js';
 import type { LayerProgress, PullProgress } from './pull-progress.js';
 import type { PullEffects, PullJob } from './pull.machine.js';
 import type { LocatedImage, PullInput, PullRequest } from './pull.messages.js';
-import { Slots } from './slots.js';
+import { Slots } from '../kit/slots.js';
 
 export interface PullEffectDeps {
   readonly images: FileImageStore;

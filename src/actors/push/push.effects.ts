@@ -15,7 +15,7 @@ import { pushScope } from '../../registry/token.js';
 import { finishUpload, headBlob, placeOf, putManifest, startUpload } from '../../registry/upload.js';
 import { bytesMessage, stateMessage } from '../pull/progress.js';
 import type { ProgressBoard } from '../pull/progress-board.js';
-import { Slots } from '../pull/slots.js';
+import { Slots } from '../kit/slots.js';
 import type { PushEffects } from './push.machine.js';
 import type { PushInput } from './push.messages.js';
 import { type LayerToPush, type UploadDeps, uploadLayer, type UploadTarget, type UploadView } from './upload.effects.js';

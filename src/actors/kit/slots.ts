@@ -12,8 +12,8 @@ export class Slots {
    * Resolves with the function (idempotent) that gives the slot back, in the order of the calls; rejects with the
    * signal's reason. `onWait` is called when there is none free now.
    */
-  async take(signal: AbortSignal, onWait: () => void = () => undefined): Promise<() => void> {
-    signal.throwIfAborted();
+  async take(signal?: AbortSignal, onWait: () => void = () => undefined): Promise<() => void> {
+    signal?.throwIfAborted();
     if (this.#free > 0) this.#free--;
     else {
       onWait();
@@ -29,17 +29,17 @@ export class Slots {
     };
   }
 
-  #turn(signal: AbortSignal): Promise<void> {
+  #turn(signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve, reject) => {
       const proceed = (): void => {
-        signal.removeEventListener('abort', giveUp);
+        signal?.removeEventListener('abort', giveUp);
         resolve();
       };
       const giveUp = (): void => {
         this.#queue.splice(this.#queue.indexOf(proceed), 1);
-        reject(signal.reason as Error);
+        reject(signal?.reason as Error);
       };
-      signal.addEventListener('abort', giveUp, { once: true });
+      signal?.addEventListener('abort', giveUp, { once: true });
       this.#queue.push(proceed);
     });
   }
