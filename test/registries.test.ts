@@ -160,3 +160,61 @@ test('a blob that lies on another host is fetched from there without credentials
   const index = mirror.requests.findIndex((line) => line.includes('/store/blob'));
   assert.ok(index >= 0 && mirror.headers[index]?.authorization === undefined);
 });
+
+test('a registry that has layers uploaded to another host: that one gets no credentials', async () => {
+  const name = `${registry.host}/uploaded`;
+  publish(buildImage({ layers: [buildLayer([{ path: 'f', content: 'to be pushed' }])] }), 'uploaded', registry);
+  assert.equal((await pull(engine, `${name}:latest`)).error, undefined);
+  await callJson(engine.socketPath, 'POST', `/images/${name}:latest/tag?repo=${registry.host}/elsewhere&tag=1`);
+  const basic = `Basic ${Buffer.from('me:secret').toString('base64')}`;
+  const uploads: (string | undefined)[] = [];
+  registry.intercept = (request, response) => {
+    if (request.headers.authorization !== basic) response.writeHead(401, { 'www-authenticate': 'Basic realm="r"' }).end();
+    else if (request.method === 'HEAD') response.writeHead(404).end();
+    else if (request.method === 'POST') response.writeHead(202, { location: `${mirror.url}/upload/1` }).end();
+    else if (request.method === 'PUT') request.resume().once('end', () => response.writeHead(201).end());
+    else return false;
+    return true;
+  };
+  mirror.intercept = (request, response) => {
+    if (!request.url?.startsWith('/upload/')) return false;
+    uploads.push(request.headers.authorization);
+    request.resume().once('end', () => response.writeHead(request.method === 'PUT' ? 201 : 202, { location: `${mirror.url}/upload/2` }).end());
+    return true;
+  };
+  const auth = { 'X-Registry-Auth': Buffer.from(JSON.stringify({ username: 'me', password: 'secret' })).toString('base64') };
+  const reply = await call(engine.socketPath, 'POST', `/images/${registry.host}/elsewhere/push?tag=1`, { headers: auth });
+  registry.intercept = mirror.intercept = undefined;
+  assert.match(reply.text, /"Digest":"sha256:/);
+  // Layer and configuration.
+  assert.ok(uploads.length >= 2 && uploads.every((authorization) => authorization === undefined), uploads.join());
+});
+
+test('a pull under way goes on as it began when the configuration changes', async () => {
+  const image = buildImage({ layers: [generatedLayer({ root: 'r', bytes: 6 << 20, files: 5, seed: 77 })] });
+  publish(image, 'steady', registry);
+  const layer = image.layers[0] ?? assert.fail('no layer');
+  const half = layer.blob.length >> 1;
+  let finish = (): void => undefined;
+  const reached = new Promise<void>((resolve) => {
+    registry.intercept = (request, response, nth) => {
+      if (!request.url?.endsWith(`/blobs/${layer.digest}`) || nth > 1) return false;
+      // Half of it, and in the end a broken connection: the rest is asked for under the new configuration.
+      response.writeHead(200, { 'content-length': layer.blob.length }).write(layer.blob.subarray(0, half), () => resolve());
+      finish = () => void response.destroy();
+      return true;
+    };
+  });
+  const asked = mirror.requests.length;
+  const pulling = pull(engine, `${registry.host}/steady:latest`);
+  await reached;
+  await reload({ 'registry-mirrors-for': { [registry.host]: [mirror.url] }, 'max-download-attempts': 1, 'max-concurrent-downloads': 1 });
+  finish();
+  const { error, messages } = await pulling;
+  registry.intercept = undefined;
+  await reload({});
+  assert.equal(error, undefined);
+  assert.match(messages.at(-1)?.status ?? '', /Downloaded newer image/);
+  assert.equal(mirror.requests.length, asked, 'the mirror is for what begins afterwards');
+  assert.equal(registry.served.get(`/v2/steady/blobs/${layer.digest}`), layer.blob.length - half);
+});

@@ -110,11 +110,17 @@ function redirected(request: HttpRequest, location: string): HttpRequest {
     throw transportError(request, error);
   }
   if (to.protocol !== 'https:' && to.protocol !== 'http:') throw transportError(request, new Error(`unsupported protocol scheme "${to.protocol}"`));
-  if (to.origin === from.origin) return { ...request, url: to.href };
-  // Another origin gets neither the registry's credentials nor its client certificate.
-  const headers = Object.fromEntries(Object.entries(request.headers ?? {}).filter(([name]) => name.toLowerCase() !== 'authorization'));
-  const { ca, verify } = request.tls;
-  return { ...request, url: to.href, headers, tls: { verify, ...(ca === undefined ? {} : { ca }) } };
+  return { ...request, url: to.href, ...identityFor(to, from, { headers: request.headers ?? {}, tls: request.tls }) };
+}
+
+/** What a request to `to` may carry of what was meant for `from`: another origin gets neither credentials nor the client certificate. */
+export function identityFor(to: URL, from: URL, { headers, tls }: Pick<Required<HttpRequest>, 'headers' | 'tls'>): Pick<Required<HttpRequest>, 'headers' | 'tls'> {
+  if (to.origin === from.origin) return { headers, tls };
+  const { ca, verify } = tls;
+  return {
+    headers: Object.fromEntries(Object.entries(headers).filter(([name]) => name.toLowerCase() !== 'authorization')),
+    tls: { verify, ...(ca === undefined ? {} : { ca }) },
+  };
 }
 
 /** A server may close an idle connection just when it is used again: that says nothing about the server, so ask once more. */

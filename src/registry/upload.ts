@@ -5,7 +5,7 @@ import type { Digest } from '../ports/storage.js';
 import type { Grant } from './access.js';
 import type { CallOptions } from './client.js';
 import { statusError, transportError } from './failure.js';
-import { type HttpRequest, readBody, sendRequest, type TlsSettings } from './http.js';
+import { type HttpRequest, identityFor, readBody, sendRequest, type TlsSettings } from './http.js';
 
 const MAX_ERROR_BYTES = 64 << 10;
 
@@ -49,7 +49,7 @@ export async function startUpload(place: RepositoryPlace, options: CallOptions, 
 
 /** How much of an upload the registry has; undefined when it knows nothing of it any more. */
 export async function uploadState(place: RepositoryPlace, upload: UploadState, options: CallOptions): Promise<UploadState | undefined> {
-  const { response, request } = await exchange({ ...options, method: 'GET', url: upload.url, headers: headersFor(place, upload.url), tls: place.tls }, [202, 204, 404]);
+  const { response, request } = await exchange({ ...options, method: 'GET', url: upload.url, ...identityAt(place, upload.url) }, [202, 204, 404]);
   return response.statusCode === 404 ? undefined : stateOf(request, response, upload.url);
 }
 
@@ -59,8 +59,9 @@ export async function uploadState(place: RepositoryPlace, upload: UploadState, o
  */
 export async function sendChunk(place: RepositoryPlace, upload: UploadState, body: Buffer | AsyncIterable<Buffer>, options: CallOptions): Promise<UploadState> {
   const range = Buffer.isBuffer(body) ? { 'content-range': `${upload.offset}-${upload.offset + body.length - 1}` } : {};
-  const headers = { ...headersFor(place, upload.url), 'content-type': 'application/octet-stream', ...range };
-  const { response, request } = await exchange({ ...options, method: 'PATCH', url: upload.url, headers, body, tls: place.tls }, [201, 202, 204]);
+  const { headers: own, tls } = identityAt(place, upload.url);
+  const headers = { ...own, 'content-type': 'application/octet-stream', ...range };
+  const { response, request } = await exchange({ ...options, method: 'PATCH', url: upload.url, headers, body, tls }, [201, 202, 204]);
   return stateOf(request, response);
 }
 
@@ -68,13 +69,14 @@ export async function sendChunk(place: RepositoryPlace, upload: UploadState, bod
 export async function finishUpload(place: RepositoryPlace, upload: UploadState, digest: Digest, options: CallOptions, body?: Buffer): Promise<void> {
   const url = new URL(upload.url);
   url.searchParams.set('digest', digest);
-  const headers = { ...headersFor(place, upload.url), 'content-type': 'application/octet-stream' };
-  await exchange({ ...options, method: 'PUT', url: url.href, headers, body: body ?? Buffer.alloc(0), tls: place.tls }, [201, 202, 204]);
+  const { headers: own, tls } = identityAt(place, upload.url);
+  const headers = { ...own, 'content-type': 'application/octet-stream' };
+  await exchange({ ...options, method: 'PUT', url: url.href, headers, body: body ?? Buffer.alloc(0), tls }, [201, 202, 204]);
 }
 
 /** Tells the registry that an upload will not go on. */
 export async function cancelUpload(place: RepositoryPlace, upload: UploadState, options: CallOptions): Promise<void> {
-  await exchange({ ...options, method: 'DELETE', url: upload.url, headers: headersFor(place, upload.url), tls: place.tls }, [200, 202, 204, 404]);
+  await exchange({ ...options, method: 'DELETE', url: upload.url, ...identityAt(place, upload.url) }, [200, 202, 204, 404]);
 }
 
 /** Stores a manifest under a tag or digest. */
@@ -90,7 +92,7 @@ async function exchange(request: HttpRequest, accepted: readonly number[]): Prom
   return { request, response };
 }
 
-/** Where the next request of the upload goes. A registry may send it elsewhere; another origin does not get the credentials. */
+/** Where the next request of the upload goes. A registry may send it elsewhere; `identityAt` says as whom. */
 function stateOf(request: HttpRequest, response: IncomingMessage, fallback?: string): UploadState {
   const location = response.headers.location ?? fallback;
   if (location === undefined) throw internal(`the registry did not say where to upload to (${request.method} ${new URL(request.url).pathname})`, { code: 'BAD_UPLOAD' });
@@ -105,6 +107,4 @@ function stateOf(request: HttpRequest, response: IncomingMessage, fallback?: str
   return { url: url.href, offset: end === undefined || end === '0' ? 0 : Number(end) + 1 };
 }
 
-function headersFor(place: RepositoryPlace, url: string): Readonly<Record<string, string>> {
-  return new URL(url).origin === new URL(place.url).origin ? place.headers : {};
-}
+const identityAt = (place: RepositoryPlace, url: string): ReturnType<typeof identityFor> => identityFor(new URL(url), new URL(place.url), place);
