@@ -192,7 +192,7 @@ test('bad requests are refused and leave nothing', async () => {
     [request('x', { subnets: [subnet({ subnet: own, ipRange: '192.0.2.0/28' })] }), 'invalid', /ip-range 192\.0\.2\.0\/28/],
     [request('x', { subnets: [subnet({ subnet: own, auxiliaryAddresses: { a: '1.2.3.4' } })] }), 'invalid', /auxiliary address 1\.2\.3\.4/],
     [request('x', { subnets: [subnet({ subnet: own }), subnet({ subnet: someSubnet() })] }), 'forbidden', /multiple subnets/],
-    [request('x', { subnets: [subnet({ gateway: `${base}1` })] }), 'invalid', /without its subnet/],
+    [request('x', { subnets: [subnet({ gateway: `${base}1` })] }), 'invalid', /invalid subnet : invalid CIDR block notation/],
     [request('x', { options: { 'com.docker.network.bridge.enable_icc': 'maybe' } }), 'invalid', /enable_icc/],
     [request('x', { options: { 'com.docker.network.bridge.name': 'much-too-long-for-a-link' } }), 'invalid', /invalid bridge name/],
     [request('x', { options: { 'com.docker.network.driver.mtu': '10' } }), 'invalid', /driver\.mtu/],

@@ -1,6 +1,6 @@
 /** The networks of this host: the default bridge, `host`, `none`, and those that users make. */
 import { createHash, randomBytes } from 'node:crypto';
-import { conflict, forbidden, internal, notFound } from '../errors/engine-error.js';
+import { forbidden, internal } from '../errors/engine-error.js';
 import type { AttachRequest, AttachResult, Endpoint, EndpointNames, LinkTarget, NetworkDriver, NetworkRequest, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
 import { Netlink } from '../sys/route-netlink.js';
 import type { AttachableNetwork } from './attachable-network.js';
@@ -11,6 +11,7 @@ import { Endpoints, type EndpointOptions } from './endpoints.js';
 import { Firewall } from './firewall.js';
 import { hostSubnets, type PoolOption } from './free-subnet.js';
 import { readHostDns, type HostDns } from './host-dns.js';
+import { NetworkDirectory } from './network-directory.js';
 import { type MakerOptions, NetworkMaker, poolsOf } from './network-maker.js';
 import { checkRequest, settleNetwork } from './network-plan.js';
 import { NetworkRecords, type RecordFile, type UserNetwork } from './network-records.js';
@@ -51,8 +52,7 @@ export class HostNetworks implements NetworkDriver {
   readonly #firewall: Firewall;
   readonly #endpoints: Endpoints;
   readonly #maker: NetworkMaker;
-  /** By network ID: the predefined ones first. */
-  readonly #summaries = new Map<string, NetworkSummary>();
+  readonly #directory = new NetworkDirectory();
   /** Those that containers get links to, by network ID. */
   readonly #attachable = new Map<string, AttachableNetwork>();
   readonly #plugged: PluginNetworks;
@@ -79,13 +79,13 @@ export class HostNetworks implements NetworkDriver {
     this.#records = records;
     const { bridge: wanted } = this.options;
     if (wanted) await this.#openDefault(wanted, records);
-    for (const summary of [predefined('host', 'host', records.identity('host')), predefined('none', 'null', records.identity('none'))]) this.#summaries.set(summary.id, summary);
+    for (const summary of [predefined('host', 'host', records.identity('host')), predefined('none', 'null', records.identity('none'))]) this.#directory.add(summary);
     const links = await this.#netlink.links();
     await Promise.all(
       records.networks.map(async (network) => {
         const { summary } = network;
         if (network.isPending) return;
-        this.#summaries.set(summary.id, summary);
+        this.#directory.add(summary);
         if (summary.configOnly) return;
         await this.#maker.open(summary, network, links).then(
           (opened) => this.#attachable.set(summary.id, opened),
@@ -104,7 +104,7 @@ export class HostNetworks implements NetworkDriver {
     const bridge = await Bridge.open(plan, this.#netlink, existing, this.#isBridgeOurs);
     const subnets = plan.addresses.map(({ subnet, gateway }) => ({ subnet: formatSubnet(subnet), gateway, ipRange: '', auxiliaryAddresses: {} }));
     const summary = { ...predefined('bridge', 'bridge', records.identity('bridge')), enableIpv6: wanted.ipv6, subnets, options: bridgeLabels(wanted, publishIp) };
-    this.#summaries.set(summary.id, summary);
+    this.#directory.add(summary);
     this.#attachable.set(summary.id, await this.#maker.admit(summary, bridge, false));
   }
 
@@ -129,24 +129,18 @@ export class HostNetworks implements NetworkDriver {
   }
 
   list(): readonly NetworkSummary[] {
-    return [...this.#summaries.values()];
+    return this.#directory.list();
   }
 
   resolve(nameOrId: string): NetworkSummary {
-    const all = [...this.#summaries.values()];
-    const found = this.#summaries.get(nameOrId) ?? all.find(({ name }) => name === nameOrId);
-    if (found) return found;
-    const [first, second] = nameOrId === '' ? [] : all.filter(({ id }) => id.startsWith(nameOrId));
-    if (second) throw conflict(`network ${nameOrId} is ambiguous (${all.filter(({ id }) => id.startsWith(nameOrId)).length} matches found based on ID prefix)`, { code: 'AMBIGUOUS_NETWORK' });
-    if (!first) throw notFound(`network ${nameOrId} not found`, { code: 'NO_SUCH_NETWORK' });
-    return first;
+    return this.#directory.resolve(nameOrId);
   }
 
   async create(wanted: NetworkRequest): Promise<NetworkSummary> {
     if (PREDEFINED.has(wanted.name)) throw forbidden(`operation is not permitted on predefined ${wanted.name} network `, { code: 'PREDEFINED_NETWORK' });
-    const request = wanted.configFrom === '' ? wanted : this.#configured(wanted);
+    const request = wanted.configFrom === '' ? wanted : this.#directory.configured(wanted);
     checkRequest(request);
-    this.#checkName(request);
+    this.#directory.checkName(request);
     // A plugin may take its time: nobody else waits for it.
     const leased = await this.#plugged.prepare(request);
     try {
@@ -159,14 +153,10 @@ export class HostNetworks implements NetworkDriver {
     }
   }
 
-  #checkName({ name }: NetworkRequest): void {
-    if (this.list().some((network) => network.name === name)) throw conflict(`network with name ${name} already exists`, { code: 'NETWORK_EXISTS' });
-  }
-
   /** Settles what a new network is, keeps it, and makes what is the engine's own of it. */
   #admit(request: NetworkRequest, leased: readonly LeasedPool[] | undefined): Promise<{ readonly network: UserNetwork; readonly opened?: AttachableNetwork }> {
     return this.#inTurn(async () => {
-      this.#checkName(request);
+      this.#directory.checkName(request);
       const id = randomBytes(32).toString('hex');
       const created = new Date().toISOString();
       const chosen = request.subnets.some(({ subnet }) => subnet !== '');
@@ -220,24 +210,13 @@ export class HostNetworks implements NetworkDriver {
   }
 
   async #forget(id: string): Promise<void> {
-    this.#summaries.delete(id);
+    this.#directory.delete(id);
     await this.#loaded().remove(id);
   }
 
   async #note(network: UserNetwork): Promise<void> {
     await this.#loaded().add(network);
-    this.#summaries.set(network.summary.id, network.summary);
-  }
-
-  /** A request with the configuration that it takes over from another network. */
-  #configured(request: NetworkRequest): NetworkRequest {
-    const source = this.list().find(({ name, id, configOnly }) => configOnly && (name === request.configFrom || id === request.configFrom));
-    if (!source) throw notFound(`configuration network "${request.configFrom}" does not exist`, { code: 'NO_SUCH_NETWORK' });
-    if (request.subnets.length > 0 || Object.keys(request.options).length > 0 || Object.keys(request.labels).length > 0 || request.enableIpv6) {
-      throw forbidden('user supplied configurations are not supported if the network depends on a configuration network', { code: 'CONFIG_FROM' });
-    }
-    const { enableIpv4, enableIpv6, ipam, subnets, options, labels } = source;
-    return { ...request, enableIpv4, enableIpv6, ipam, subnets, options, labels, configFrom: source.name };
+    this.#directory.add(network.summary);
   }
 
   async remove(nameOrId: string): Promise<NetworkSummary> {
