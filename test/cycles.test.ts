@@ -4,7 +4,7 @@
  * ENGINE_TEST_CYCLES=10000 makes it the long run; ENGINE_TEST_SEED repeats one.
  */
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -91,12 +91,16 @@ async function life(): Promise<void> {
   assert.equal(await exitCode(id, pick(['not-running', 'next-exit', 'removed'])), code, 'also after the removal');
 }
 
-test(`${CYCLES} lives, ${WIDTH} at a time (seed ${SEED})`, { timeout: 60_000 + CYCLES * 1000 }, async () => {
+test(`${CYCLES} lives, ${WIDTH} at a time (seed ${SEED})`, { timeout: 60_000 + CYCLES * 1000 }, async (t) => {
+  const residentMib = (): number => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${engine.pid}/status`, 'utf8'))?.[1]) / 1024;
+  const [startedMs, beforeMib] = [performance.now(), residentMib()];
   let left = CYCLES;
   const lane = async (): Promise<void> => {
     while (left-- > 0) await life();
   };
   await Promise.all(Array.from({ length: WIDTH }, lane));
+  const perSecond = (CYCLES * 1000) / (performance.now() - startedMs);
+  t.diagnostic(`${perSecond.toFixed(1)} lives per second; memory ${beforeMib.toFixed(0)} MiB before, ${residentMib().toFixed(0)} MiB after`);
   assert.deepEqual(await callJson(engine.socketPath, 'GET', '/containers/json?all=1'), []);
   for (const dir of ['data/containers', 'exec/io', 'exec/netns', 'data/overlay2/writable']) {
     const path = join(engine.dir, dir);
