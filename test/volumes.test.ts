@@ -256,12 +256,14 @@ describe('mounts', () => {
   });
 
   test('an image: its files without a way to write, whole or from a path; kept while a container has it', { skip: onDockerd }, async () => {
-    await ok('tag', image, 'mounted:1');
-    const seen = await ok('run', '--name', 'viewer', '--privileged', '--mount', 'type=image,src=mounted:1,dst=/i', image, 'sh', '-c', 'ls /i/bin/sh; mount -o remount,rw /i; touch /i/x; echo $?');
-    assert.match(seen, /^\/i\/bin\/sh\n1$/);
+    const imported = await call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=mounted&tag=1', { body: tarOf([{ path: 'dir/', type: 'directory' }, { path: 'dir/file', content: 'of the image' }]) });
+    assert.equal(imported.status, 200, imported.text);
+    const seen = await ok('run', '--name', 'viewer', '--privileged', '--mount', 'type=image,src=mounted:1,dst=/i', image, 'sh', '-c', 'cat /i/dir/file; mount -o remount,rw /i; touch /i/x; echo " $?"');
+    assert.equal(seen, 'of the image 1');
     const [mount] = JSON.parse(await ok('inspect', '-f', '{{json .Mounts}}', 'viewer')) as Record<string, unknown>[];
-    assert.deepEqual(mount, { Type: 'image', Name: 'mounted:1', Source: await ok('inspect', '-f', '{{.Id}}', image), Destination: '/i', Mode: '', RW: false, Propagation: 'rprivate' });
-    assert.equal(await ok('run', '--rm', '--volumes-from', 'viewer', '--mount', 'type=image,src=mounted:1,dst=/b,image-subpath=bin', image, 'sh', '-c', 'ls /i/bin/sh /b/sh'), '/b/sh\n/i/bin/sh');
+    assert.deepEqual(mount, { Type: 'image', Name: 'mounted:1', Source: await ok('inspect', '-f', '{{.Id}}', 'mounted:1'), Destination: '/i', Mode: '', RW: false, Propagation: 'rprivate' });
+    const taken = await ok('run', '--rm', '--volumes-from', 'viewer', '--mount', `type=image,src=${image},dst=/b,image-subpath=bin`, image, 'sh', '-c', 'ls /i/dir/file /b/sh');
+    assert.equal(taken, '/b/sh\n/i/dir/file');
     const refused = async (source: string, subpath: string, text: RegExp): Promise<void> => {
       const { status, stderr } = await cli('run', '--rm', '--mount', `type=image,src=${source},dst=/i,image-subpath=${subpath}`, image, 'true');
       assert.notEqual(status, 0);
@@ -274,6 +276,9 @@ describe('mounts', () => {
     assert.match(missing.text, /No such image: no-such:1/);
     const old = await call(engine.socketPath, 'POST', '/v1.47/containers/create', { json: { Image: image, HostConfig: { Mounts: [{ Type: 'image', Source: image, Target: '/i' }] } } });
     assert.deepEqual([old.status, /mount type unknown/.test(old.text)], [400, true]);
+    for (const path of ['/i/dir/file', '/i']) assert.equal((await call(engine.socketPath, 'HEAD', `/containers/viewer/archive?path=${path}`)).status, 200, path);
+    assert.equal((await call(engine.socketPath, 'PUT', '/containers/viewer/archive?path=/i', { body: tarOf([{ path: 'new', content: 'x' }]) })).status, 400);
+    assert.match((await cli('rmi', 'mounted:1')).stderr, /container [0-9a-f]{12} is using its referenced image/);
     await ok('rm', 'viewer');
     await ok('rmi', 'mounted:1');
     assert.doesNotMatch(readFileSync(`/proc/${engine.pid}/mounts`, 'utf8'), /\/places\//);

@@ -40,7 +40,7 @@ import type { Transfers } from './transfers.js';
 export function composeRoutes(
   { live, dataRoot, facts, host, settings, log, tmpDir }: Base,
   { layers, images, network, logs, records, volumes, volumePlugins, networkPlugins, archives, tasks, events, pool, emit, usage }: Drivers,
-  { ios, hooks, containers, services, execs, statsFeeds }: Containers,
+  { deps, ios, hooks, containers, services, execs, statsFeeds }: Containers,
   { pulls, pushes, partialBlobs, transferPool, archivePool }: Transfers,
   alerts: () => readonly string[],
 ): { readonly routes: Route[]; readonly garbage: ImageGarbage } {
@@ -89,7 +89,7 @@ export function composeRoutes(
     ...containerStreamRoutes({ containers, ios, logs, services, dir: (id) => records.dir(id) }),
     ...statsRoutes({ containers, feeds: statsFeeds }),
     ...archiveRoutes(
-      new ContainerArchives({ log, containers, layers, tasks, archives, volumes, filesDir, lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []), emit: (action, record) => hooks.emit(action, record) }),
+      new ContainerArchives({ log, containers, layers, tasks, archives, volumes, filesDir, placesRoot: deps.placesRoot, lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []), emit: (action, record) => hooks.emit(action, record) }),
     ),
     ...execRoutes({ containers, services, execs }),
     ...imageRoutes({

@@ -1,6 +1,6 @@
 /** Copying in and out of containers, and the export of their files, in whatever state they are. */
 import { randomUUID } from 'node:crypto';
-import { access, open, type FileHandle } from 'node:fs/promises';
+import { access, mkdir, open, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { conflict, invalid, notFound } from '../../errors/engine-error.js';
@@ -8,6 +8,7 @@ import type { Archives, ContainerView, PathStat, PieceSource, TarOutput } from '
 import type { Logger } from '../../ports/logger.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { TaskService } from '../../ports/supervisor.js';
+import { detachMount } from '../../sys/mount.js';
 import type { ContainerRecord } from './container.record.js';
 import type { VolumeService } from './deps.js';
 import type { ContainerDirectory } from './directory.js';
@@ -21,6 +22,8 @@ export interface ContainerArchivesDeps {
   readonly volumes: Pick<VolumeService, 'open' | 'closeUse'>;
   /** Directory of a container's own files. */
   filesDir(record: ContainerRecord): string;
+  /** Directory for mounts of images that containers have which do not run. */
+  readonly placesRoot: string;
   /** Numbers of a user (`name:group` as in the container's configuration) by the files below `rootfs`. */
   lookUpUser(rootfs: string, user: string): Promise<{ readonly uid: number; readonly gid: number }>;
   emit(action: string, record: ContainerRecord): void;
@@ -114,9 +117,14 @@ export class ContainerArchives {
     const rootfs = await layers.mount(record.id);
     let proc: FileHandle | undefined;
     const volumes = new Map<string, string>();
+    /** By destination. */
+    const images = new Map<string, string>();
     const user = `copy ${randomUUID()}`;
+    const places = join(this.deps.placesRoot, user);
     const close = async (): Promise<void> => {
       await proc?.close();
+      for (const place of images.values()) await detachMount(place);
+      if (images.size > 0) await rm(places, { recursive: true });
       // A volume whose driver fails must not keep the others, nor the copy that was made.
       for (const name of volumes.keys()) await this.deps.volumes.closeUse(name, user).catch((error: unknown) => this.deps.log.error({ err: error, volume: name }, 'volume stays in use after a copy'));
       await layers.unmount(record.id);
@@ -125,14 +133,19 @@ export class ContainerArchives {
       proc = await this.#openProcess(record);
       const { ReadonlyRootfs: isRootReadOnly, Tmpfs = {} } = record.hostConfig;
       const own = await this.#ownFiles(record);
-      for (const { Type, Name } of record.mounts) {
+      for (const { Type, Name, Destination, TopLayer } of record.mounts) {
         if (Type === 'volume' && Name !== undefined && !volumes.has(Name)) volumes.set(Name, await this.deps.volumes.open(Name, user));
+        if (Type !== 'image' || proc) continue;
+        const place = join(places, String(images.size));
+        await mkdir(place, { recursive: true, mode: 0o700 });
+        images.set(Destination, place);
+        if (TopLayer !== undefined) await layers.mountImage(TopLayer, place);
       }
       const asked = record.mounts
-        .filter(({ Type }) => Type !== 'tmpfs' && (Type !== 'image' || proc))
-        .map(({ Name, Source, Destination: destination, RW, Spec }) => {
-          const source = (Name === undefined ? undefined : volumes.get(Name)) ?? Source;
-          const subpath = Spec?.VolumeOptions?.Subpath;
+        .filter(({ Type }) => Type !== 'tmpfs')
+        .map(({ Type, Name = '', Source, Destination: destination, RW, Spec }) => {
+          const source = (Type === 'volume' ? volumes.get(Name) : images.get(destination)) ?? Source;
+          const subpath = Spec?.VolumeOptions?.Subpath ?? Spec?.ImageOptions?.Subpath;
           return { source, destination, readOnly: !RW, ...(subpath ? { subpath } : {}) };
         });
       const tmpfs = [
