@@ -4,8 +4,8 @@ import { after, before, test } from 'node:test';
 import { Cleanup } from './support/cleanup.js';
 import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
 import { docker, dockerOk } from './support/cli.js';
-import { Engine } from './support/engine.js';
-import { engined } from './support/engined.js';
+import type { Engine } from './support/engine.js';
+import { startEngineUnderTest } from './support/engined.js';
 import { call, callJson } from './support/http.js';
 import { pullOk } from './support/pulls.js';
 
@@ -16,7 +16,7 @@ let engine: Engine;
 before(async () => {
   registry = await startSeededRegistry();
   cleanup.add(() => registry.stop());
-  engine = await Engine.start(engined());
+  engine = await startEngineUnderTest();
   cleanup.add(() => engine.discard());
   await pullOk(engine, registry.reference);
 });
@@ -44,6 +44,59 @@ test('containers of a network find each other by name, also after the daemon was
   assert.match((await docker(engine, ['network', 'create', 'back'])).stderr, /network with name back already exists/);
   await dockerOk(engine, ['rm', '-f', 'server']);
   assert.equal(await dockerOk(engine, ['network', 'rm', 'back']), 'back');
+});
+
+test('every filter of the list', async () => {
+  const ids: Record<string, string> = {};
+  for (const [name, ...args] of [['apple', '--label', 'colour=red'], ['pear', '--label', 'colour=green', '--label', 'big'], ['plum', '--config-only']] as const) ids[name] = await dockerOk(engine, ['network', 'create', ...args, name]);
+  const listed = async (filters: unknown): Promise<string[]> =>
+    (await callJson<{ Name: string }[]>(engine.socketPath, 'GET', `/networks?filters=${encodeURIComponent(JSON.stringify(filters))}`)).map(({ Name }) => Name).toSorted();
+  const predefined = ['bridge', 'host', 'none'];
+  const own = ['apple', 'pear', 'plum'];
+  const cases: [unknown, string[]][] = [
+    [{}, [...own, ...predefined].toSorted()],
+    [{ name: ['p'] }, own],
+    [{ name: ['^pe'] }, ['pear']],
+    [{ name: { apple: true, plum: true } }, ['apple', 'plum']],
+    [{ id: [ids['pear']?.slice(0, 12)] }, ['pear']],
+    [{ driver: ['bridge'] }, ['apple', 'bridge', 'pear']],
+    [{ driver: ['host', 'null'] }, ['host', 'none', 'plum']],
+    [{ label: ['colour'] }, ['apple', 'pear']],
+    [{ label: ['colour=red'] }, ['apple']],
+    [{ label: ['colour', 'big'] }, ['pear']],
+    [{ type: ['custom'] }, own],
+    [{ type: ['builtin'] }, predefined],
+    [{ scope: ['local'] }, [...own, ...predefined].toSorted()],
+    [{ scope: ['swarm'] }, []],
+    [{ dangling: ['true'] }, own],
+    [{ dangling: ['false'] }, predefined],
+    [{ name: ['p'], driver: ['null'] }, ['plum']],
+  ];
+  for (const [filters, names] of cases) assert.deepEqual(await listed(filters), names, JSON.stringify(filters));
+  for (const filters of [{ type: ['other'] }, { dangling: ['maybe'] }, { colour: ['red'] }]) {
+    assert.equal((await call(engine.socketPath, 'GET', `/networks?filters=${encodeURIComponent(JSON.stringify(filters))}`)).status, 400, JSON.stringify(filters));
+  }
+  const old = encodeURIComponent(JSON.stringify({ until: [String(Math.floor(Date.now() / 1000) - 3600)] }));
+  assert.deepEqual(await callJson(engine.socketPath, 'POST', `/networks/prune?filters=${old}`), { NetworksDeleted: null });
+  for (const name of own) await dockerOk(engine, ['network', 'rm', name]);
+});
+
+test('containers in the list for clients before 1.28; a MAC address that was asked for is shown before there is one', async () => {
+  await dockerOk(engine, ['network', 'create', 'seen']);
+  const id = await dockerOk(engine, ['create', '--name', 'shy', registry.reference, 'sleep', '600']);
+  assert.equal((await call(engine.socketPath, 'POST', '/networks/seen/connect', { json: { Container: id, EndpointConfig: { MacAddress: '02:42:ac:11:00:02' } } })).status, 200);
+  const mac = (): Promise<string> => dockerOk(engine, ['inspect', '-f', '{{(index .NetworkSettings.Networks "seen").MacAddress}}', 'shy']);
+  assert.equal(await mac(), '02:42:ac:11:00:02');
+  await dockerOk(engine, ['start', 'shy']);
+  assert.equal(await mac(), '02:42:ac:11:00:02');
+  for (const [version, shown] of [['v1.27', 1], ['v1.28', 0]] as const) {
+    const [network] = await callJson<{ Containers: Record<string, unknown> }[]>(engine.socketPath, 'GET', `/${version}/networks?filters=${encodeURIComponent('{"name":["seen"]}')}`);
+    assert.equal(Object.keys(network?.Containers ?? {}).length, shown, version);
+  }
+  for (const verbose of ['true', '0', '']) assert.equal((await call(engine.socketPath, 'GET', `/networks/seen?verbose=${verbose}`)).status, 200, verbose);
+  assert.equal((await call(engine.socketPath, 'GET', '/networks/seen?verbose=much')).status, 400);
+  await dockerOk(engine, ['rm', '-f', 'shy']);
+  assert.equal(await dockerOk(engine, ['network', 'rm', 'seen']), 'seen');
 });
 
 test('networks that nobody uses are pruned', async () => {

@@ -79,7 +79,9 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
           filters.matchesExactly('type', PREDEFINED.has(network.name) ? 'builtin' : 'custom') &&
           (dangling === undefined || dangling === !PREDEFINED.has(network.name)),
       );
-      x.sendJson(200, selected.map((network) => networkView(network, [])));
+      // Since 1.28 a list tells of no containers.
+      const shown = x.atLeast(1, 28) ? [] : containers.list();
+      x.sendJson(200, selected.map((network) => networkView(network, shown)));
     }),
     route('GET', '/networks/{name...}', (x) => {
       const verbose = x.query.text('verbose') ?? '';
