@@ -19,7 +19,7 @@ const POLICY = '/usr/sbin/policy-rc.d';
 /** Program -> Debian package. */
 const RUN = { containerd: 'containerd', runc: 'runc', iptables: 'iptables', ip: 'iproute2' };
 const QUICKSTART = { ...RUN, 'docker-registry': 'docker-registry', busybox: 'busybox-static' };
-const TEST = { ...QUICKSTART, crun: 'crun', skopeo: 'skopeo', bzip2: 'bzip2', 'mkfs.xfs': 'xfsprogs', xz: 'xz-utils', pigz: 'pigz', zstd: 'zstd', openssl: 'openssl', 'tini-static': 'tini', curl: 'curl', 'docker-compose': 'docker-compose', script: 'bsdutils', unshare: 'util-linux', 'systemd-socket-activate': 'systemd' };
+const TEST = { ...QUICKSTART, crun: 'crun', skopeo: 'skopeo', bzip2: 'bzip2', 'mkfs.xfs': 'xfsprogs', xz: 'xz-utils', pigz: 'pigz', zstd: 'zstd', openssl: 'openssl', 'tini-static': 'tini', curl: 'curl', 'docker-compose': 'docker-compose', script: 'bsdutils', unshare: 'util-linux', 'systemd-socket-activate': 'systemd', socat: 'socat' };
 const BENCH = { ...TEST, wrk: 'wrk', dnsperf: 'dnsperf' };
 const PURPOSES = { run: RUN, quickstart: QUICKSTART, test: TEST, bench: BENCH };
 /** dockerd loads it; the other libraries that it needs are on every Debian. */

@@ -2,6 +2,8 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
@@ -45,8 +47,12 @@ const rules = (program: 'iptables' | 'ip6tables'): string =>
     .join('\n');
 const links = (): string[] => ip('-o', 'link').split('\n').map((line) => line.split(': ')[1] ?? '');
 
+/** Flags that some test here has started a daemon with. */
+const tried = new Set<string>();
+
 /** Runs `body` with a daemon of these flags, which must leave nothing behind. */
 async function withFlags(args: readonly string[], body: (scene: Scene) => Promise<void>): Promise<void> {
+  for (const flag of args) if (flag.startsWith('--')) tried.add(flag.replace(/^--|=.*$/g, ''));
   const bridge = `engf${randomBytes(3).toString('hex')}`;
   const engine = await Engine.start(engined({ args: [...(args.includes('--bridge') ? [] : ['--bridge', bridge]), ...args] }));
   try {
@@ -68,6 +74,13 @@ async function withSwitch(path: string, value: string, body: () => Promise<void>
   } finally {
     writeFileSync(path, before);
   }
+}
+
+/** The name that a DNS query asks for. */
+function nameIn(query: Buffer): string {
+  const labels: string[] = [];
+  for (let at = 12; (query[at] ?? 0) > 0; at += (query[at] ?? 0) + 1) labels.push(query.toString('latin1', at + 1, at + 1 + (query[at] ?? 0)));
+  return labels.join('.');
 }
 
 const IPV4_FORWARD = '/proc/sys/net/ipv4/ip_forward';
@@ -228,6 +241,60 @@ test('default-address-pool and default-network-opt: what new networks get', () =
     await dockerOk(scene.engine, ['network', 'rm', 'first', 'own']);
   }));
 
+test('dns, dns-search, dns-opt: who is asked, and for what', () =>
+  withFlags(['--bip', '10.218.50.1/24', '--dns', '10.218.50.1', '--dns-search', 'first.example', '--dns-search', 'second.example', '--dns-opt', 'ndots:3', '--dns-opt', 'timeout:1'], async (scene) => {
+    const asked: string[] = [];
+    const server = createSocket('udp4', (query, peer) => {
+      asked.push(nameIn(query));
+      // No such name.
+      const answer = Buffer.from(query);
+      answer.writeUInt16BE(0x8183, 2);
+      server.send(answer, peer.port, peer.address);
+    });
+    server.bind(53, '10.218.50.1');
+    await once(server, 'listening');
+    try {
+      await dockerOk(scene.engine, ['network', 'create', 'user']);
+      await scene.run('plain');
+      await scene.run('named', '--network', 'user');
+      assert.equal(await scene.inside('plain', 'cat', '/etc/resolv.conf'), 'nameserver 10.218.50.1\nsearch first.example second.example\noptions ndots:3 timeout:1');
+      for (const name of ['plain', 'named']) {
+        asked.length = 0;
+        await docker(scene.engine, ['exec', name, 'ping', '-c', '1', '-W', '1', 'wanted.in']);
+        assert.deepEqual([...new Set(asked)].filter((each) => each.startsWith('wanted.')).toSorted(), ['wanted.in', 'wanted.in.first.example', 'wanted.in.second.example'], name);
+      }
+      await dockerOk(scene.engine, ['rm', '-f', 'plain', 'named']);
+      await dockerOk(scene.engine, ['network', 'rm', 'user']);
+    } finally {
+      server.close();
+    }
+  }));
+
+test('host-gateway-ip: what host-gateway stands for is an address of the host', () =>
+  withSwitch(IPV6_FORWARD, '1', async () => {
+    await withFlags(['--bip', '10.218.51.1/24', '--ipv6', '--bip6', 'fd00:218:51::1/64'], async (scene) => {
+      await scene.run('one', '--add-host', 'above:host-gateway');
+      assert.deepEqual((await scene.inside('one', 'grep', 'above', '/etc/hosts')).split('\n'), ['10.218.51.1\tabove', 'fd00:218:51::1\tabove']);
+    });
+    await withFlags(['--bip', '10.218.51.1/24', '--host-gateway-ip', '10.218.52.1', '--host-gateway-ip', 'fd00:218:52::1'], async (scene) => {
+      ip('addr', 'add', '10.218.52.1/32', 'dev', 'lo');
+      try {
+        await scene.run('one', '--add-host', 'above:host-gateway');
+        assert.deepEqual((await scene.inside('one', 'grep', 'above', '/etc/hosts')).split('\n'), ['10.218.52.1\tabove', 'fd00:218:52::1\tabove']);
+        assert.match(await scene.inside('one', 'ping', '-4', '-c', '1', '-W', '2', 'above'), /10\.218\.52\.1.*\n[\s\S]*1 packets received/);
+      } finally {
+        ip('addr', 'del', '10.218.52.1/32', 'dev', 'lo');
+      }
+    });
+  }));
+
+test('network-control-plane-mtu and userland-proxy-path are for clusters and for a proxy in another program: links and ports are as without them', () =>
+  withFlags(['--network-control-plane-mtu', '1400', '--userland-proxy-path', '/bin/false'], async (scene) => {
+    assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
+    await scene.run('one', '-p', '127.0.0.1:8086:80');
+    assert.match(execFileSync('ss', ['-Hltnp', 'sport', '=', ':8086'], { encoding: 'utf8' }), new RegExp(`127\\.0\\.0\\.1:8086 .*pid=${scene.engine.pid}\\b`));
+  }));
+
 test('values that cannot be are refused at the start with the name of the flag', async () => {
   for (const [args, message] of [
     [['--bip', '10.218.0.0/16'], /bip/],
@@ -239,4 +306,14 @@ test('values that cannot be are refused at the start with the name of the flag',
   ] as const) {
     await assert.rejects(Engine.start(engined({ args })).then((engine) => engine.discard()), message, args.join(' '));
   }
+});
+
+/** Those of the daemon's flags that are about networks. */
+const NETWORK_FLAGS = [
+  'bip', 'bip6', 'bridge', 'default-address-pool', 'default-gateway', 'default-gateway-v6', 'default-network-opt', 'dns', 'dns-opt', 'dns-search', 'fixed-cidr', 'fixed-cidr-v6', 'host-gateway-ip',
+  'icc', 'ip', 'ip-forward', 'ip-forward-no-drop', 'ip-masq', 'ip6tables', 'iptables', 'ipv6', 'mtu', 'network-control-plane-mtu', 'userland-proxy', 'userland-proxy-path',
+];
+
+test('no flag is left out', () => {
+  assert.deepEqual(NETWORK_FLAGS.filter((flag) => !tried.has(flag)), []);
 });

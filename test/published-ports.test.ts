@@ -17,6 +17,7 @@ import { Engine } from './support/engine.js';
 import { engined } from './support/engined.js';
 import { openOutside, type Outside } from './support/outside.js';
 import { pullOk } from './support/pulls.js';
+import { arrivingPort } from './support/sctp.js';
 
 const HOST = { 4: '10.216.9.1', 6: '2001:db8:216:9::1' } as const;
 const OUTSIDE = { 4: '10.216.9.2', 6: '2001:db8:216:9::2' } as const;
@@ -80,6 +81,21 @@ async function run(engine: Engine, name: string, network: string, ...options: re
   const [netns = '', v4 = '', v6 = ''] = (await dockerOk(engine, ['inspect', '-f', '{{.NetworkSettings.SandboxKey}}{{range .NetworkSettings.Networks}} {{.IPAddress}} {{.GlobalIPv6Address}}{{end}}', name])).split(' ');
   return { name, netns, address: { 4: v4, 6: v6 } };
 }
+
+// Where there is no socket to hold the port it is the rules that publish it, with the proxy or without.
+test('sctp: translated for other machines', async () => {
+  const engine = await start(true);
+  for (const network of ['bridge', 'user'] as const) {
+    const server = await run(engine, 'server', network, '-p', '8093:93/sctp');
+    for (const family of [4, 6] as const) {
+      assert.equal(await arrivingPort(outside.path, server.netns, HOST[family], 8093), 93, `${network} IPv${family}`);
+      assert.equal(await arrivingPort(outside.path, server.netns, HOST[family], 8094), undefined, `${network} IPv${family}, not published`);
+    }
+    await dockerOk(engine, ['rm', '-f', 'server']);
+  }
+  await dockerOk(engine, ['network', 'rm', 'user']);
+  await engine.close();
+});
 
 for (const proxy of [true, false]) {
   test(`${proxy ? 'with' : 'without'} the userland proxy`, async () => {
