@@ -7,6 +7,6 @@ const NAMES = new Set(['core', 'cpu', 'data', 'fsize', 'locks', 'memlock', 'msgq
 /** @throws EngineError invalid for an unknown name or a soft limit above the hard one; -1 is no limit. */
 export function checkUlimit({ Name, Soft, Hard }: Ulimit): void {
   if (!NAMES.has(Name)) throw invalid(`invalid ulimit type: ${Name}`);
-  if (Soft < -1 || Hard < -1 || !Number.isSafeInteger(Soft) || !Number.isSafeInteger(Hard)) throw invalid(`invalid ulimit ${Name}: ${Soft}:${Hard}`);
+  if (Soft < -1 || Hard < -1) throw invalid(`invalid ulimit ${Name}: ${Soft}:${Hard}`);
   if (Hard !== -1 && (Soft === -1 || Soft > Hard)) throw invalid(`ulimit soft limit must be less than or equal to hard limit: ${Soft} > ${Hard}`);
 }

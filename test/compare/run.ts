@@ -57,7 +57,7 @@ async function compareTrials(trials: readonly Trial[], registry: SeededRegistry,
     const outcomes = [];
     for (const trial of trials) outcomes.push(await sweep.attempt(trial));
     const left = await sweep.count();
-    if (engine.name === 'engined' && left !== before) report('containers, networks and volumes', `${left} are left, not ${before}`);
+    if (engine.name === 'engined' && left !== before) report('containers and networks', `${left} are left, not ${before}`);
     return outcomes;
   });
   for (const [index, { label }] of trials.entries()) {

@@ -14,8 +14,8 @@ export interface LegacyLink {
  * @throws EngineError invalid when there is no such container, conflict when it has the host's network.
  */
 export function planLegacyLinks({ Links, NetworkMode }: HostConfig, find: (reference: string) => ContainerRecord): LegacyLink[] {
-  if (NetworkMode !== 'bridge') return [];
-  return (Links ?? []).map((text) => {
+  if (NetworkMode !== 'bridge' && NetworkMode !== 'none') return [];
+  const links = (Links ?? []).map((text) => {
     if (text === '') throw invalid('empty string specified for links');
     const [name = '', alias = name] = text.split(':');
     if (name === '' || alias === '' || text.split(':').length > 2) throw invalid(`bad format for links: ${text}`);
@@ -29,6 +29,7 @@ export function planLegacyLinks({ Links, NetworkMode }: HostConfig, find: (refer
       throw error;
     }
   });
+  return NetworkMode === 'bridge' ? links : [];
 }
 
 /** As inspect shows them: `/target:/name/alias`. */
