@@ -14,6 +14,7 @@ import { Cleanup } from './support/cleanup.js';
 import { CliSession, docker, dockerOk } from './support/cli.js';
 import { Engine } from './support/engine.js';
 import { startEngineWithImage } from './support/engine-with-image.js';
+import { tarOf } from './support/image-builder.js';
 import { engined } from './support/engined.js';
 import { call, callJson, open, RawConnection } from './support/http.js';
 import { waitFor } from './support/wait.js';
@@ -200,6 +201,20 @@ test('an archive is not shown, its request is', async () => {
   await plugin.set({ deny: [{ uri: 'fromSrc=' }] });
   const denied = await call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=denied', { body: archive });
   assert.equal(denied.status, 403);
+});
+
+test('files are copied in and out when that is allowed', async () => {
+  await plugin.set({});
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: registry.reference } });
+  const path = `/containers/${Id}/archive?path=/`;
+  const content = Buffer.alloc(3 * MIB, 'copied ');
+  assert.equal((await call(engine.socketPath, 'PUT', path, { body: tarOf([{ path: 'file', content }]) })).status, 200);
+  const got = await call(engine.socketPath, 'GET', `${path}file`);
+  assert.ok(got.body.subarray(512, 512 + content.length).equals(content));
+  await plugin.set({ deny: [{ phase: 'reply', uri: 'path=/file' }] });
+  assert.equal((await call(engine.socketPath, 'GET', `${path}file`)).status, 403);
+  await plugin.set({});
+  await call(engine.socketPath, 'DELETE', `/containers/${Id}`);
 });
 
 test('every plugin must allow, in order: the first denial counts', async () => {
