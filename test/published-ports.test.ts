@@ -15,9 +15,11 @@ import { dockerd } from './support/dockerd.js';
 import { askEcho, startEchoServer, type Protocol } from './support/echo-server.js';
 import { Engine } from './support/engine.js';
 import { engined } from './support/engined.js';
+import { endProcess, startInside } from './support/host-networks.js';
 import { openOutside, type Outside } from './support/outside.js';
 import { pullOk } from './support/pulls.js';
 import { arrivingPort } from './support/sctp.js';
+import { waitFor } from './support/wait.js';
 
 const HOST = { 4: '10.216.9.1', 6: '2001:db8:216:9::1' } as const;
 const OUTSIDE = { 4: '10.216.9.2', 6: '2001:db8:216:9::2' } as const;
@@ -93,6 +95,37 @@ test('sctp: translated for other machines', async () => {
     }
     await dockerOk(engine, ['rm', '-f', 'server']);
   }
+  await dockerOk(engine, ['network', 'rm', 'user']);
+  await engine.close();
+});
+
+test('a client that goes on sending datagrams reaches the container that has the port now', async () => {
+  const engine = await start(true);
+  const server = await run(engine, 'server', 'bridge', '-p', '8080:80/udp');
+  // From one port, all the time: what the kernel knows of it never ends by itself.
+  const sender = startInside(outside.path, process.execPath, '-e', `
+    const socket = require('node:dgram').createSocket('udp4');
+    socket.on('message', (data) => console.log(String(data)));
+    socket.on('error', () => undefined);
+    socket.bind(40000, () => setInterval(() => socket.send('?', 8080, '${HOST[4]}'), 50));`);
+  let heard = '';
+  sender.stdout.on('data', (data: Buffer) => (heard += data.toString()));
+  try {
+    const stopFirst = await startEchoServer(server.netns, [], [80]);
+    await waitFor('an answer', () => heard !== '');
+    await stopFirst();
+    await dockerOk(engine, ['rm', '-f', 'server']);
+    // Somebody else has the address by then.
+    await run(engine, 'other', 'bridge');
+    heard = '';
+    const second = await run(engine, 'second', 'bridge', '-p', '8080:80/udp');
+    const stopSecond = await startEchoServer(second.netns, [], [80]);
+    await waitFor('an answer of the second', () => heard !== '');
+    await stopSecond();
+  } finally {
+    await endProcess(sender);
+  }
+  await dockerOk(engine, ['rm', '-f', 'other', 'second']);
   await dockerOk(engine, ['network', 'rm', 'user']);
   await engine.close();
 });

@@ -2,13 +2,17 @@
 import { EngineError, messageOf } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { Endpoint, PortRequest, PublishedPort } from '../ports/network.js';
+import { forgetFlows } from '../sys/conntrack.js';
 import type { Ports, Publishing } from './attachable-network.js';
 import type { PortRule } from './firewall-rules.js';
 import type { Firewall } from './firewall.js';
 import { holdPort, type HeldPort } from './port-holder.js';
 import { type Family, familyOf } from './subnet.js';
 
+const PROTOCOL_NUMBERS = { udp: 17, sctp: 132 } as const;
+
 export interface PortsOptions {
+  readonly iptables: boolean;
   readonly firewall: Firewall;
   readonly userlandProxy: boolean;
   readonly log: Logger;
@@ -56,6 +60,7 @@ export class EndpointPorts implements Ports {
     this.release();
     this.#rules = [];
     await this.options.firewall.unpublish(rules);
+    await this.#forget(rules);
   }
 
   /** Gives up the sockets alone. */
@@ -68,6 +73,17 @@ export class EndpointPorts implements Ports {
     this.#held = held;
     this.#rules = rulesOf(held, link);
     await this.options.firewall.publish(this.#rules);
+    await this.#forget(this.#rules);
+  }
+
+  /** Who goes on sending without a connection of its own would be led where the port led before. */
+  async #forget(rules: readonly PortRule[]): Promise<void> {
+    if (!this.options.iptables) return;
+    for (const family of [4, 6] as const) {
+      const flows = rules.flatMap(({ protocol, hostPort, containerIp }) => (protocol === 'tcp' || familyOf(containerIp) !== family ? [] : [{ protocol: PROTOCOL_NUMBERS[protocol], port: hostPort }]));
+      if (flows.length === 0) continue;
+      await forgetFlows(family, flows).catch((error: unknown) => this.options.log.warn({ err: error }, 'datagrams of clients that go on sending may be led where a port led before'));
+    }
   }
 
   /** What a port needs of the host: its sockets, but none in families that are routed. */
