@@ -1,6 +1,7 @@
 /** The daemon is killed while it works; started again, it knows what is true and nothing is lost. */
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { Cleanup } from './support/cleanup.js';
 import type { SeededRegistry } from './support/busybox-image.js';
@@ -90,6 +91,15 @@ test('created and ended containers, names and images are still there', async () 
   assert.equal(await ok('start', '-a', 'waiting'), 'later');
   assert.equal(await ok('inspect', '--format', '{{.Id}}', 'local/kept:1'), registry.image.id);
   await ok('rmi', 'local/kept:1');
+});
+
+test('what the runtime kept of a start that was cut short is no obstacle to the next one', async () => {
+  const id = await ok('create', '--name', 'begun', registry.reference, 'true');
+  await engine.stop('SIGKILL');
+  // As runc leaves it when it is killed early.
+  mkdirSync(join(engine.dir, 'exec', 'runtime-runc', 'engine', id), { recursive: true });
+  await engine.start();
+  assert.equal(await ok('start', '-a', 'begun'), '');
 });
 
 test('the exit of a container that removed itself can be asked for, also after a crash', async () => {

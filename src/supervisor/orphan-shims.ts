@@ -3,8 +3,10 @@
  * without having ended its shim. Nobody else ever would.
  */
 import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { runProgram } from '../sys/spawn.js';
 
 /** Shared by every containerd of the host. */
 const SHIM_SOCKETS = '/run/containerd/s';
@@ -41,6 +43,25 @@ export async function endOrphanShims(socket: string, namespace: string, knownIds
     }
     // Killed, it cannot remove its socket; the name is the one that containerd computes.
     await rm(join(SHIM_SOCKETS, createHash('sha256').update(join(socket, namespace, id)).digest('hex')), { force: true });
+  }
+  return orphans;
+}
+
+/**
+ * Has the runtime forget the containers that containerd does not know, and end what runs of them: it would refuse to
+ * make them again. `root` is the runtime's directory of one namespace. Returns their IDs.
+ */
+export async function deleteOrphanStates(root: string, knownIds: ReadonlySet<string>): Promise<string[]> {
+  const names = await readdir(root).catch((error: NodeJS.ErrnoException) => {
+    // No container was ever made.
+    if (error.code === 'ENOENT') return [];
+    throw error;
+  });
+  const orphans = names.filter((id) => !knownIds.has(id));
+  for (const id of orphans) {
+    // Each runtime can read its own files only; runc also knows what to do without any.
+    const runtime = existsSync(join(root, id, 'status')) ? 'crun' : 'runc';
+    await runProgram(runtime, ['--root', root, 'delete', '--force', id]);
   }
   return orphans;
 }

@@ -2,6 +2,7 @@
  * The container supervisor: a containerd of our own that is watched and restarted, or the external one that the
  * configuration names. Its tasks are `ready` while the stream of their events is in force and nothing was missed.
  */
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError, messageOf, unavailable } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
@@ -11,7 +12,7 @@ import { adoptContainerd, forgetContainerd, launchContainerd, type Containerd, t
 import { deferred } from './deferred.js';
 import { openEventStream } from './event-stream.js';
 import { GrpcConnection } from './grpc-connection.js';
-import { endOrphanShims } from './orphan-shims.js';
+import { deleteOrphanStates, endOrphanShims } from './orphan-shims.js';
 import { Namespaces } from './proto/gen/namespaces_pb.js';
 import { Version } from './proto/gen/version_pb.js';
 import { ContainerdTasks } from './task-service.js';
@@ -128,6 +129,11 @@ class Supervisor implements SupervisorProcess {
     const known = new Set((await this.tasks.list()).map(({ id }) => id));
     const ended = await endOrphanShims(this.#paths.socket, this.#options.namespace, known);
     if (ended.length > 0) this.#logger.warn({ shims: ended.map(({ id }) => id) }, 'ended shims of tasks that are gone');
+    const forgotten = await deleteOrphanStates(join(this.#paths.runcRoot, this.#options.namespace), known).catch((error: unknown) => {
+      this.#logger.error({ err: error }, 'what the runtime keeps of tasks that are gone is not removed');
+      return [];
+    });
+    if (forgotten.length > 0) this.#logger.warn({ containers: forgotten }, 'the runtime has forgotten tasks that are gone');
   }
 
   #containerdOptions(): ContainerdOptions {
