@@ -78,8 +78,8 @@ test('the past is replayed only when asked for, and until ends the reply', async
 test('bad times and filters are refused with the known texts', async () => {
   const refusals: [string, number, string][] = [
     ['since=20&until=10', 400, '`since` time (20) cannot be after `until` time (10)'],
-    ['since=abc', 500, 'strconv.ParseInt: parsing "abc": invalid syntax'],
-    ['until=1.x', 500, 'strconv.ParseInt: parsing "x": invalid syntax'],
+    ['since=abc', 400, 'invalid since: strconv.ParseInt: parsing "abc": invalid syntax'],
+    ['until=1.x', 400, 'invalid until: strconv.ParseInt: parsing "x": invalid syntax'],
     ['filters=nope', 400, 'invalid filter'],
   ];
   for (const [parameters, status, message] of refusals) {

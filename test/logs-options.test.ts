@@ -129,7 +129,9 @@ test('bad times are refused, odd numbers of lines are all', async () => {
   ];
   for (const [query, text] of refusals) {
     const { status, text: body } = await call(engine.socketPath, 'GET', `/v1.41/containers/odd/logs?stdout=1&${query}`);
-    assert.deepEqual([status, body], [500, `{"message":"${text}"}\n`], query);
+    const name = query.slice(0, query.indexOf('='));
+    // The original says 500.
+    assert.deepEqual([status, body], isPeer ? [500, `{"message":"${text}"}\n`] : [400, `{"message":"invalid ${name}: ${text}"}\n`], query);
   }
   for (const query of ['tail=abc', 'tail=-1', 'tail=1.5', 'tail=all', 'tail=', 'since=', 'since=0', 'until=0', 'since=1.1234567890', 'tail=2', 'tail=5']) assert.equal(await logs('odd', `stdout=1&${query}`), 'one\ntwo\n', query);
   assert.equal(await logs('odd', 'stdout=1&tail=1'), 'two\n');

@@ -1,5 +1,5 @@
 /** Query parameters, decoded when first asked for, with the value rules of the Engine API. */
-import { EngineError, invalid } from '../errors/engine-error.js';
+import { invalid } from '../errors/engine-error.js';
 
 /** Everything else counts as true, `banana` too (engine-api.md, conventions). */
 const FALSE_VALUES: ReadonlySet<string> = new Set(['', '0', 'no', 'false', 'none']);
@@ -40,15 +40,15 @@ export class Query {
 
   /**
    * A decimal integer, undefined when absent or empty.
-   * @throws EngineError of the given kind for anything else: dockerd answers most bad numbers with status 500.
+   * @throws EngineError invalid for anything else.
    */
-  integer(name: string, badKind: 'internal' | 'invalid' = 'internal'): number | undefined {
+  integer(name: string): number | undefined {
     const text = this.text(name);
     if (text === '') return undefined;
     const value = /^[+-]?\d+$/.test(text) ? Number(text) : Number.NaN;
     if (Number.isSafeInteger(value)) return value;
     const fault = Number.isNaN(value) ? 'invalid syntax' : 'value out of range';
-    throw new EngineError(badKind, `strconv.Atoi: parsing ${JSON.stringify(text)}: ${fault}`, { code: 'QUERY_INTEGER' });
+    throw invalid(`invalid ${name}: strconv.Atoi: parsing ${JSON.stringify(text)}: ${fault}`, { code: 'QUERY_INTEGER' });
   }
 
   #parsed(): Map<string, string[]> {

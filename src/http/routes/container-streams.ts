@@ -144,8 +144,8 @@ async function sendLogs(deps: StreamRouteDeps, x: Exchange): Promise<void> {
     follow: x.query.flag('follow') && isRunning(record),
     timestamps: x.query.flag('timestamps'),
     details: x.query.flag('details'),
-    sinceNs: parseUnixTime(x.query.text('since') ?? ''),
-    untilNs: until === '0' ? undefined : parseUnixTime(until),
+    sinceNs: parseUnixTime('since', x.query.text('since') ?? ''),
+    untilNs: until === '0' ? undefined : parseUnixTime('until', until),
     tail: tail !== undefined && /^\d+$/.test(tail) ? Number(tail) : undefined,
     multiplexed: !record.config.Tty,
   };

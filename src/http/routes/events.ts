@@ -18,7 +18,7 @@ export function eventRoutes(events: EventLog): Route[] {
 
 async function sendEvents(events: EventLog, x: Exchange): Promise<void> {
   const [since, until] = [x.query.text('since'), x.query.text('until')];
-  const [sinceNs, untilNs] = [parseUnixTime(since), parseUnixTime(until)];
+  const [sinceNs, untilNs] = [parseUnixTime('since', since), parseUnixTime('until', until)];
   if (sinceNs !== undefined && untilNs !== undefined && sinceNs > untilNs) {
     throw invalid(`\`since\` time (${since}) cannot be after \`until\` time (${until})`, { code: 'EVENT_TIMES' });
   }

@@ -28,7 +28,7 @@ export function registryRoutes({ images, pushes, queries }: RegistryRouteDeps): 
     }, { body: 'secret' }),
 
     route('GET', '/images/search', async (x) => {
-      const selection = decodeSearch(x.query.text('term'), x.query.integer('limit', 'invalid'), parseFilters(x.query.text('filters')));
+      const selection = decodeSearch(x.query.text('term'), x.query.integer('limit'), parseFilters(x.query.text('filters')));
       const found = await queries.search(selection, decodeCredentials(x.header('x-registry-auth')), x.signal);
       x.sendJson(200, found.map(searchJson));
     }),
