@@ -88,6 +88,7 @@ test('where containers are kept apart a link opens what is exposed, to its owner
     await run('web', '--link', 'db');
     await run('other');
     let stop = await startEchoServer((await inspect('db')).netns, [5432, 81], [53]);
+    kept.add(() => stop());
     const reach = async (from: string): Promise<string[]> => {
       const host = (await inspect('db')).address;
       const questions = [['tcp', 5432], ['udp', 53], ['tcp', 81]] as const;
@@ -110,8 +111,7 @@ test('where containers are kept apart a link opens what is exposed, to its owner
     await dockerOk(apart.engine, ['rm', '--link', 'web/db']);
     assert.deepEqual(await reach('web'), ['-', '-', '-']);
     if (!isPeer) assert.doesNotMatch(execFileSync('ip', ['-d', 'link', 'show', 'type', 'veth'], { encoding: 'utf8' }), /isolated off/);
-    await stop();
-    await dockerOk(apart.engine, ['rm', '-f', 'db', 'web', 'other']);
+    await dockerOk(apart.engine, ['rm', '-f', 'web', 'other']);
   } finally {
     await kept.run();
   }

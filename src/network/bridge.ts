@@ -1,5 +1,6 @@
 /** A bridge device on the host with the addresses of its network. */
 import { randomBytes } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
 import { unavailable } from '../errors/engine-error.js';
 import type { GatewayMode } from './gateway-mode.js';
 import { IPV6_MIN_MTU, type Link, type LinkAddress, type Netlink } from '../sys/route-netlink.js';
@@ -46,6 +47,8 @@ export class Bridge implements Medium {
         if (old.linkIndex === index && !isWanted && !old.ip.startsWith('fe80:')) await netlink.removeAddress(index, old);
       }
     }
+    // A search for duplicates of its own address would keep a new bridge from finding containers for a second or two.
+    if (!existing && linkLocal) await writeFile(`/proc/sys/net/ipv6/conf/${plan.link}/accept_dad`, '0');
     await netlink.configure(index, { addresses: wanted, gateways: [], linkLocal: linkLocal || plan.mtu < IPV6_MIN_MTU });
     return new Bridge(plan, index, netlink);
   }
