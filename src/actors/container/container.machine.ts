@@ -16,11 +16,11 @@
  *                                           removing ──► dead ─┘ / gone
  *
  * Owner: the containers collection. Invariants: each command gets exactly one reply; no state is left while its effect
- * runs (except `stopping`, whose effect only waits); `rewiring` may be entered from any resting state and goes back there; commands that arrive in a passing state are postponed to the next
- * resting one, in order. The record in the context is immutable and is what readers see.
+ * runs (except `stopping`, whose effect only waits); `rewiring` may be entered from any resting state and goes back there;
+ * commands that arrive in a passing state are postponed to the next resting one, in order. The record in the context is immutable and is what readers see.
  */
 import { assign } from 'xstate';
-import { conflict, EngineError, messageOf, notFound } from '../../errors/engine-error.js';
+import { messageOf, notFound, type EngineError } from '../../errors/engine-error.js';
 import type { Replies } from '../kit/replies.js';
 import type { ContainerEffects, ContainerHooks } from './container.effects.types.js';
 import type { ContainerCommand } from './container.messages.js';
@@ -172,23 +172,10 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           'container.shutdown': { target: '.stopping', actions: ['noteStopper', 'planStop'] },
           'container.restart': { target: '.stopping', actions: ['noteRestarter', 'planStop'] },
           'container.pause': { target: '.pausing', actions: 'notePauser' },
-          'container.unpause': {
-            actions: ({ context, event }) =>
-              replies.reject(event.req, new EngineError('internal', `Container ${context.record.id} is not paused`, { code: 'NOT_PAUSED' })),
-          },
+          'container.unpause': { actions: 'refuseNotPaused' },
           'container.remove': [
             { guard: 'forced', target: '.stopping', actions: ['noteRemoval', 'planStop'] },
-            {
-              actions: ({ context, event }) =>
-                replies.reject(
-                  event.req,
-                  conflict(
-                    context.record.state.status === 'paused'
-                      ? `cannot remove container "${context.record.name}": container is paused and must be unpaused first`
-                      : `cannot remove container "${context.record.name}": container is running: stop the container before removing or force remove`,
-                  ),
-                ),
-            },
+            { actions: 'refuseStillUp' },
           ],
         },
         states: {
@@ -214,12 +201,8 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           paused: {
             entry: 'resume',
             on: {
-              'container.start': {
-                actions: ({ event }) => replies.reject(event.req, conflict('cannot start a paused container, try unpause instead')),
-              },
-              'container.pause': {
-                actions: ({ context, event }) => replies.reject(event.req, conflict(`Container ${context.record.id} is already paused`)),
-              },
+              'container.start': { actions: 'refuseStartOfPaused' },
+              'container.pause': { actions: 'refuseAlreadyPaused' },
               'container.unpause': { target: 'unpausing', actions: 'notePauser' },
               'task.resumed': { target: 'active', actions: 'noteResumed' },
               'container.rewire': { target: '#rewiring', actions: 'noteStopper' },
@@ -355,13 +338,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           'container.unpause': { actions: 'refuseNotRunning' },
           'container.remove': [
             { guard: 'forced', target: 'removing', actions: 'noteRemoval' },
-            {
-              actions: ({ context, event }) =>
-                replies.reject(
-                  event.req,
-                  conflict(`cannot remove container "${context.record.name}": container is restarting: stop the container before removing or force remove`),
-                ),
-            },
+            { actions: 'refuseStillUp' },
           ],
         },
       },
@@ -393,10 +370,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           },
         },
         on: {
-          'container.remove': {
-            actions: ({ context, event }) =>
-              replies.reject(event.req, conflict(`removal of container ${context.record.id} is already in progress`)),
-          },
+          'container.remove': { actions: 'refuseRemovalUnderWay' },
           // How it ends can be told only at the end.
           'container.settled': { actions: 'postpone' },
           'container.start': { actions: 'refuseStartOfRemoved' },

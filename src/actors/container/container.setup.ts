@@ -3,7 +3,7 @@
  * in which state which of them happens.
  */
 import { assign, enqueueActions, setup } from 'xstate';
-import { conflict, isEngineError, notModified, unavailable, type EngineError } from '../../errors/engine-error.js';
+import { isEngineError, notModified, unavailable } from '../../errors/engine-error.js';
 import { effect } from '../kit/effect.js';
 import type { RequestId } from '../kit/commands.js';
 import type { Replies } from '../kit/replies.js';
@@ -13,6 +13,7 @@ import type { NetworkChange } from './network-change.js';
 import type { ContainerCommand, ContainerEvent, RemoveOptions, StopOptions, WaitCondition } from './container.messages.js';
 import { withEndedHealth, withProbeResult, withStartingHealth } from './health.js';
 import { withState, type ContainerRecord } from './container.record.js';
+import { alreadyPaused, notPaused, notRunning, pausedNoStart, removalUnderWay, removedNoStart, stillUp } from './refusals.js';
 import { wantsRestart } from './restart-policy.js';
 import { SIGKILL, SIGTERM, signalNumber } from './signals.js';
 
@@ -196,6 +197,21 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       refuseNotRunning: ({ context, event }) => {
         if ('req' in event) replies.reject(event.req, notRunning(context.record, event.type));
       },
+      refuseNotPaused: ({ context, event }) => {
+        if ('req' in event) replies.reject(event.req, notPaused(context.record));
+      },
+      refuseAlreadyPaused: ({ context, event }) => {
+        if ('req' in event) replies.reject(event.req, alreadyPaused(context.record));
+      },
+      refuseStartOfPaused: ({ event }) => {
+        if ('req' in event) replies.reject(event.req, pausedNoStart());
+      },
+      refuseStillUp: ({ context, event }) => {
+        if ('req' in event) replies.reject(event.req, stillUp(context.record));
+      },
+      refuseRemovalUnderWay: ({ context, event }) => {
+        if ('req' in event) replies.reject(event.req, removalUnderWay(context.record));
+      },
       refuseNotModified: ({ event }) => {
         if ('req' in event) replies.reject(event.req, notModified(''));
       },
@@ -296,15 +312,6 @@ export function stopInput(record: ContainerRecord, options: StopOptions): StopIn
 function cancelsRestart(record: ContainerRecord, signal: number): boolean {
   if (signal === SIGKILL || !record.config.StopSignal) return true;
   return signal === signalNumber(record.config.StopSignal);
-}
-
-function notRunning(record: ContainerRecord, command: string): EngineError {
-  const text = `container ${record.id} is not running`;
-  return conflict(command === 'container.kill' ? `cannot kill container: ${record.id}: ${text}` : text, { code: 'CONTAINER_NOT_RUNNING' });
-}
-
-function removedNoStart(): EngineError {
-  return conflict('container is marked for removal and cannot be started');
 }
 
 function killError(record: ContainerRecord, error: unknown): unknown {
