@@ -1,0 +1,127 @@
+/**
+ * For the tests of container commands: an engine for the file, containers that are gone after each test, and the few
+ * steps that all of them take. Works against dockerd, too.
+ */
+import assert from 'node:assert/strict';
+import { after, afterEach, before } from 'node:test';
+import { Cleanup } from './cleanup.js';
+import { dockerOk } from './cli.js';
+import { startEngineWithImage, type EngineWithImage } from './engine-with-image.js';
+import { call, callJson, type Reply } from './http.js';
+import { waitFor } from './wait.js';
+
+export interface Inspection {
+  readonly Id: string;
+  readonly Name: string;
+  readonly RestartCount: number;
+  readonly State: {
+    readonly Status: string;
+    readonly Running: boolean;
+    readonly Paused: boolean;
+    readonly Restarting: boolean;
+    readonly OOMKilled: boolean;
+    readonly Dead: boolean;
+    readonly Pid: number;
+    readonly ExitCode: number;
+    readonly Error: string;
+    readonly StartedAt: string;
+    readonly FinishedAt: string;
+  };
+  readonly HostConfig: Readonly<Record<string, unknown>>;
+}
+
+interface Event {
+  readonly Type: string;
+  readonly Action: string;
+  readonly Actor: { readonly ID: string; readonly Attributes: Readonly<Record<string, string>> };
+}
+
+/** Handles TERM and USR1, with exit codes of their own, and says when it does. */
+export const TRAP = 'trap "exit 7" TERM; trap "exit 8" USR1; echo ready; while :; do sleep 0.05; done';
+
+export class Lives {
+  #started: EngineWithImage | undefined;
+
+  /** To be called once, at the top of a test file: its engine starts before the tests and ends after them. */
+  constructor() {
+    const cleanup = new Cleanup();
+    before(async () => {
+      this.#started = await startEngineWithImage(cleanup);
+    });
+    after(() => cleanup.run());
+    afterEach(async () => {
+      const containers = await callJson<{ Id: string }[]>(this.engine.socketPath, 'GET', '/containers/json?all=1');
+      for (const { Id } of containers) await callJson(this.engine.socketPath, 'DELETE', `/containers/${Id}?force=1&v=1`);
+    });
+  }
+
+  get engine(): EngineWithImage['engine'] {
+    return this.#running.engine;
+  }
+
+  get registry(): EngineWithImage['registry'] {
+    return this.#running.registry;
+  }
+
+  get image(): string {
+    return this.#running.image;
+  }
+
+  get #running(): EngineWithImage {
+    assert.ok(this.#started, 'the engine runs while tests do');
+    return this.#started;
+  }
+
+  ok(...args: string[]): Promise<string> {
+    return dockerOk(this.engine, args);
+  }
+
+  /** Starts a container in the background. */
+  runDetached(name: string, command: string, ...flags: string[]): Promise<string> {
+    return this.ok('run', '-d', '--name', name, ...flags, this.image, 'sh', '-c', command);
+  }
+
+  /** A container that exits with 7 at TERM and with 8 at USR1. Resolves when it does. */
+  async runTrapping(name: string, ...flags: string[]): Promise<string> {
+    const id = await this.runDetached(name, TRAP, ...flags);
+    await waitFor('the traps', async () => (await this.ok('logs', name)) === 'ready');
+    return id;
+  }
+
+  inspect(name: string): Promise<Inspection> {
+    return callJson<Inspection>(this.engine.socketPath, 'GET', `/containers/${name}/json`);
+  }
+
+  until(name: string, what: string, probe: (found: Inspection) => boolean): Promise<Inspection> {
+    return waitFor(`${name}: ${what}`, async () => {
+      const found = await this.inspect(name);
+      return probe(found) && found;
+    });
+  }
+
+  post(path: string, json?: unknown): Promise<Reply> {
+    return call(this.engine.socketPath, 'POST', path, json === undefined ? {} : { json });
+  }
+
+  /** What happened to a container since a time in seconds, as `action attribute=value`, in order. */
+  async events(since: number, id: string, ...attributes: string[]): Promise<string[]> {
+    const text = (await call(this.engine.socketPath, 'GET', `/events?since=${since}&until=${(Date.now() / 1000).toFixed(3)}&filters=${encodeURIComponent(JSON.stringify({ container: [id] }))}`)).text;
+    return text
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as Event)
+      .filter(({ Type }) => Type === 'container')
+      .map(({ Action, Actor }) => [Action, ...attributes.flatMap((name) => (Actor.Attributes[name] === undefined ? [] : [`${name}=${Actor.Attributes[name]}`]))].join(' '));
+  }
+}
+
+export async function refused(reply: Promise<Reply>, status: number, message: RegExp): Promise<void> {
+  const { status: got, text } = await reply;
+  assert.equal(got, status, text);
+  assert.match((JSON.parse(text) as { message: string }).message, message);
+}
+
+/** A time to ask for events since, in seconds. */
+export function now(): number {
+  return Math.floor(Date.now() / 1000) - 1;
+}
