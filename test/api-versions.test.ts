@@ -61,8 +61,8 @@ describe('a day with the CLI', () => {
 });
 
 test('what a version did not know is not done, what it refused is refused', { skip: isOriginal && 'newer than the original' }, async () => {
-  const create = async (version: string, host: object, endpoints: object = {}): Promise<{ status: number; message?: string; host: Record<string, unknown>; warnings: readonly string[] }> => {
-    const { status, text } = await call(engine.socketPath, 'POST', `/v${version}/containers/create`, { json: { Image: registry.reference, HostConfig: host, NetworkingConfig: { EndpointsConfig: endpoints } } });
+  const create = async (version: string, host: object, endpoints: object = {}, query = ''): Promise<{ status: number; message?: string; host: Record<string, unknown>; warnings: readonly string[] }> => {
+    const { status, text } = await call(engine.socketPath, 'POST', `/v${version}/containers/create?${query}`, { json: { Image: registry.reference, HostConfig: host, NetworkingConfig: { EndpointsConfig: endpoints } } });
     const answer = JSON.parse(text) as { Id?: string; message?: string; Warnings?: string[] };
     if (answer.Id === undefined) return { status, message: answer.message ?? '', host: {}, warnings: [] };
     const { HostConfig } = await callJson<{ HostConfig: Record<string, unknown> }>(engine.socketPath, 'GET', `/v${version}/containers/${answer.Id}/json`);
@@ -80,4 +80,26 @@ test('what a version did not know is not done, what it refused is refused', { sk
   const subpath = { Mounts: [{ Type: 'volume', Source: 'parts', Target: '/x', VolumeOptions: { Subpath: 'a' } }] };
   assert.deepEqual([(await create('1.44', subpath)).status, (await create('1.45', subpath)).status], [400, 201]);
   await callJson(engine.socketPath, 'DELETE', '/volumes/parts');
+  assert.equal((await create('1.40', {}, {}, 'platform=linux/s390x')).status, 201);
+  assert.equal((await create('1.41', {}, {}, 'platform=linux/s390x')).status, 404);
+  const driven = { VolumeDriver: 'local', Mounts: [{ Type: 'volume', Target: '/x' }] };
+  assert.deepEqual([(await create('1.47', driven)).warnings.length, (await create('1.48', driven)).warnings.length], [0, 1]);
+});
+
+test('containers tell the manifest of their image since 1.48, and annotations in lists since 1.46', { skip: isOriginal && 'newer than the original' }, async () => {
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: registry.reference, HostConfig: { Annotations: { a: 'b' } } } });
+  const listed = async (version: string) => (await callJson<{ Id: string; HostConfig: { Annotations?: object }; ImageManifestDescriptor?: object }[]>(engine.socketPath, 'GET', `/v${version}/containers/json?all=1`)).find((item) => item.Id === Id);
+  const { RepoDigests } = await callJson<{ RepoDigests: string[] }>(engine.socketPath, 'GET', `/images/${registry.reference}/json`);
+  const manifest = (await listed('1.48'))?.ImageManifestDescriptor as { digest: string; mediaType: string; size: number; platform: object };
+  assert.equal(manifest.digest, RepoDigests[0]?.split('@')[1]);
+  assert.deepEqual([manifest.mediaType.includes('manifest'), manifest.size > 0, Object.keys(manifest.platform).sort()], [true, true, ['architecture', 'os']]);
+  const members: unknown[] = [];
+  for (const version of ['1.45', '1.46', '1.47', '1.48', '1.49']) {
+    const item = await listed(version);
+    const shown = await callJson<{ ImageManifestDescriptor?: object }>(engine.socketPath, 'GET', `/v${version}/containers/${Id}/json`);
+    assert.deepEqual(item?.ImageManifestDescriptor, shown.ImageManifestDescriptor);
+    members.push([item?.HostConfig.Annotations, shown.ImageManifestDescriptor]);
+  }
+  assert.deepEqual(members, [[undefined, undefined], [{ a: 'b' }, undefined], [{ a: 'b' }, undefined], [{ a: 'b' }, manifest], [{ a: 'b' }, manifest]]);
+  await callJson(engine.socketPath, 'DELETE', `/containers/${Id}`);
 });

@@ -128,7 +128,7 @@ export async function composeContainers({ live, execRoot, facts, host, settings,
     checkRestartPolicy,
     resources: async (limits) => {
       const { hostConfig, warnings } = applyHostLimits(limits, facts, { update: true });
-      return { linux: { ...(await buildResources(hostConfig)) }, warnings };
+      return { linux: await buildResources(hostConfig), warnings };
     },
   });
   const execs = new ExecDirectory({

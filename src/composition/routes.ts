@@ -28,6 +28,7 @@ import { ImageGarbage } from '../images/garbage.js';
 import { importImage } from '../images/import.js';
 import type { FileImageStore } from '../images/store.js';
 import { checkDataRoot } from '../inventory/fsck.js';
+import { runtimeFeatures } from '../runtime/runtime-features.js';
 import { lookUpUser } from '../runtime/user-lookup.js';
 import { PRODUCT_VERSION } from '../version.js';
 import type { Base } from './base.js';
@@ -53,6 +54,7 @@ export function composeRoutes(
     layers,
     settings: settings.shown,
     components: () => settings.components(tasks),
+    runtimeFeatures,
     warnings: () => [...hostWarnings(facts, config), ...alerts()],
     listeners: () => events.subscribers,
     plugins: { volume: () => volumePlugins.known, network: () => networkPlugins.known },

@@ -4,7 +4,7 @@ import { access } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { ContainerDefaults } from '../actors/container/draft.js';
-import type { ComponentVersion, SystemSettings } from '../actors/engine/system.js';
+import type { ComponentVersion, RuntimeInfo, SystemSettings } from '../actors/engine/system.js';
 import type { Config, RuntimeEntry } from '../config/config.js';
 import { invalid, messageOf } from '../errors/engine-error.js';
 import type { BridgeOptions } from '../network/default-bridge.js';
@@ -31,12 +31,16 @@ export function containerDefaults(config: Config, hostname: string, facts: HostF
     runtime: config.defaultRuntime,
     runtimes: new Set(['runc', RUNC_SHIM, ...Object.keys(config.runtimes)]),
     ipcMode: config.defaultIpcMode,
-    cgroupnsMode: config.defaultCgroupnsMode || (facts.cgroup.version === 2 ? 'private' : 'host'),
+    cgroupnsMode: cgroupnsMode(config, facts),
     shmSizeBytes: config.defaultShmSizeBytes,
     ulimits: config.defaultUlimits,
     init: config.init,
     hostname,
   };
+}
+
+function cgroupnsMode({ defaultCgroupnsMode }: Config, { cgroup }: HostFacts): 'host' | 'private' {
+  return defaultCgroupnsMode || (cgroup.version === 2 ? 'private' : 'host');
 }
 
 /** Throws invalid for a default log driver or options of it that no container could be created with. */
@@ -77,7 +81,8 @@ export async function systemSettings(current: () => Config, roots: { readonly da
     securityOptions: [
       ...(facts.apparmor ? ['name=apparmor'] : []),
       ...(facts.seccomp ? [`name=seccomp,profile=${config.seccompProfile}`] : []),
-      ...(facts.cgroup.namespaces && facts.cgroup.version === 2 ? ['name=cgroupns'] : []),
+      ...(facts.cgroup.namespaces && cgroupnsMode(config, facts) === 'private' ? ['name=cgroupns'] : []),
+      ...(config.noNewPrivileges ? ['name=no-new-privileges'] : []),
     ],
     ipForward: config.ipForward,
     supervisorAddress: config.supervisor || join(roots.execRoot, 'supervisor', 'supervisor.sock'),
@@ -121,8 +126,8 @@ function bridgeOptions(config: Config): BridgeOptions {
   };
 }
 
-function describe({ path, runtimeType }: RuntimeEntry): { path?: string; runtimeType?: string } {
-  return { ...(path === undefined ? {} : { path }), ...(runtimeType === undefined ? {} : { runtimeType }) };
+function describe({ path, runtimeArgs = [], runtimeType }: RuntimeEntry): RuntimeInfo {
+  return { ...(path === undefined ? {} : { path }), ...(runtimeType === undefined ? {} : { runtimeType }), ...(runtimeArgs.length === 0 ? {} : { runtimeArgs }) };
 }
 
 function chooseCgroupDriver(execOpts: readonly string[], facts: HostFacts): 'cgroupfs' | 'systemd' {

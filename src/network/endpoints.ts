@@ -1,10 +1,11 @@
 /** Endpoints of containers on networks: addresses, links, names and published ports together. */
 import { randomBytes } from 'node:crypto';
-import { type EngineError, internal, invalid } from '../errors/engine-error.js';
+import { conflict, type EngineError, internal, invalid } from '../errors/engine-error.js';
 import type { AttachRequest, AttachResult, Endpoint, EndpointNames, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
 import { IPV6_MIN_MTU, type LinkAddress, type Netlink } from '../sys/route-netlink.js';
 import type { AttachableNetwork, Ports } from './attachable-network.js';
-import { parseSubnet, toAddress, type Subnet } from './subnet.js';
+import { linkParameters, wantedLinkName } from './endpoint-options.js';
+import { familyOf, parseSubnet, toAddress, type Subnet } from './subnet.js';
 import { Resolvers } from './dns/resolvers.js';
 import { EndpointPorts, type PortsOptions } from './endpoint-ports.js';
 import { Sandboxes } from './sandboxes.js';
@@ -28,6 +29,8 @@ type Undo = () => void | Promise<void>;
 /** How long the kernel may take for a namespace that is gone until its links are looked for. */
 const TEARDOWN_MS = 2000;
 const HOST_LINK = /^veth[0-9a-f]{7}$/;
+/** RFC 3927 and RFC 4291. */
+const LINK_LOCAL_PREFIX = { 4: 16, 6: 64 } as const;
 
 export class Endpoints {
   readonly sandboxes: Sandboxes;
@@ -50,9 +53,12 @@ export class Endpoints {
     return [...this.#attachments.values()].filter(({ endpoint }) => endpoint.networkId === networkId);
   }
 
-  /** Of the next endpoint of a container on a network. */
-  name(containerId: string, { interfacePrefix }: Pick<AttachableNetwork, 'interfacePrefix'>): EndpointNames {
+  /** Of the next endpoint of a container on a network. @throws EngineError conflict for a wanted name that another endpoint has. */
+  name(containerId: string, { interfacePrefix }: Pick<AttachableNetwork, 'interfacePrefix'>, options: Readonly<Record<string, string>>): EndpointNames {
     const used = new Set(this.#ofContainer(containerId).map(({ endpoint }) => endpoint.interfaceName));
+    const wanted = wantedLinkName(options);
+    if (wanted !== undefined && used.has(wanted)) throw conflict(`the container has an interface ${wanted} already`, { code: 'INTERFACE_NAME' });
+    if (wanted !== undefined) return { endpointId: randomBytes(32).toString('hex'), interfaceName: wanted };
     let number = 0;
     while (used.has(`${interfacePrefix}${number}`)) number++;
     return { endpointId: randomBytes(32).toString('hex'), interfaceName: `${interfacePrefix}${number}` };
@@ -60,7 +66,7 @@ export class Endpoints {
 
   async attach(network: AttachableNetwork, request: AttachRequest): Promise<AttachResult> {
     const { space, summary, plugin } = network;
-    const { containerId } = request;
+    const { containerId, options = {} } = request;
     for (const address of [request.ipv4, request.ipv6]) if (address !== undefined && !network.staticAddresses) throw staticAddressRefused(summary);
     const undo: Undo[] = [];
     try {
@@ -72,7 +78,7 @@ export class Endpoints {
       const draft: Endpoint = {
         networkId: summary.id,
         networkName: summary.name,
-        ...(request.names ?? this.name(containerId, network)),
+        ...(request.names ?? this.name(containerId, network, options)),
         macAddress: network.sharesMac ? '' : (mac ?? (plugin ? '' : macFor(ipv4.address))),
         ipv4: ipv4.address,
         ipv4PrefixLength: ipv4.prefixLength,
@@ -85,8 +91,8 @@ export class Endpoints {
         links: request.links ?? {},
         gatewayPriority: request.gatewayPriority ?? 0,
       };
-      const nameLink = (interfacePrefix: string): string => this.name(containerId, { interfacePrefix }).interfaceName;
-      const endpoint = plugin ? await plugin.connect(draft, { sandboxPath: this.sandboxes.path(containerId), ports: request.ports, nameLink }) : draft;
+      const nameLink = (interfacePrefix: string): string => this.name(containerId, { interfacePrefix }, options).interfaceName;
+      const endpoint = plugin ? await plugin.connect(draft, { sandboxPath: this.sandboxes.path(containerId), ports: request.ports, options, nameLink }) : draft;
       if (plugin) undo.push(() => plugin.disconnect(containerId, endpoint));
       // Its own default routes go with its link.
       undo.push(() => this.sandboxes.route(containerId, this.#waysOut(containerId)));
@@ -99,7 +105,7 @@ export class Endpoints {
       const named = summary.hasNames ? this.#join(attachment, request.nameservers ?? []) : undefined;
       undo.push(() => this.#resolvers.leave(containerId, endpoint));
       undo.push(() => this.sandboxes.unplug(containerId, endpoint.interfaceName));
-      const results = await Promise.allSettled([this.#plug(attachment), published, named]);
+      const results = await Promise.allSettled([this.#plug(attachment, request), published, named]);
       for (const result of results) if (result.status === 'rejected') throw result.reason;
       return { endpoint, ports: attachment.ports.list };
     } catch (error) {
@@ -122,23 +128,28 @@ export class Endpoints {
   }
 
   /** Makes the link and configures the container's end. */
-  async #plug({ containerId, endpoint, network: { medium, plugin } }: Attachment): Promise<void> {
+  async #plug({ containerId, endpoint, network: { medium, plugin } }: Attachment, { options = {}, linkLocalAddresses = [] }: AttachRequest): Promise<void> {
     const { endpointId, interfaceName: name } = endpoint;
     if (name === '') return;
+    const parameters = linkParameters(options);
+    // Who asks for IPv6 on the link asks for its link-local address.
+    const asksForIpv6 = parameters.some((parameter) => parameter.name === 'addr_gen_mode' || (parameter.name === 'disable_ipv6' && parameter.value === '0'));
     const routes = plugin?.routes(endpointId) ?? [];
     await this.sandboxes.within(containerId, async (inside, netnsFd) => {
       await medium.plug({ endpointId, hostName: hostLink(endpointId), name, mac: Buffer.from(endpoint.macAddress.replaceAll(/[:-]/g, ''), 'hex'), netnsFd });
       const index = inside.indexOf(name);
       if (index === undefined) throw internal(`interface ${name} vanished from the namespace`);
+      this.sandboxes.setParameters(containerId, name, parameters);
       await inside.configure(index, {
         addresses: [
           { ip: endpoint.ipv4, prefixLength: endpoint.ipv4PrefixLength },
           { ip: endpoint.ipv6, prefixLength: endpoint.ipv6PrefixLength },
+          ...linkLocalAddresses.map((ip) => ({ ip, prefixLength: LINK_LOCAL_PREFIX[familyOf(ip)] })),
         ].filter(({ ip }) => ip !== ''),
         gateways: this.#waysOut(containerId)
           .filter((way) => way.endpoint === endpoint)
           .map(({ gateway }) => gateway),
-        linkLocal: endpoint.ipv6 !== '' || medium.mtu < IPV6_MIN_MTU,
+        linkLocal: endpoint.ipv6 !== '' || asksForIpv6 || medium.mtu < IPV6_MIN_MTU,
         routes: routes.map(({ destination, nextHop }) => ({ destination: addressOf(parseSubnet(destination, 'route')), nextHop })),
       });
     });

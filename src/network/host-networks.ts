@@ -296,9 +296,9 @@ export class HostNetworks implements NetworkDriver {
     return networks.filter(isWay).sort(compareWaysOut)[0]?.name;
   }
 
-  nameEndpoint(containerId: string, network: string): EndpointNames {
+  nameEndpoint(containerId: string, network: string, options: Readonly<Record<string, string>>): EndpointNames {
     const attachable = this.#attachable.get(this.resolve(network).id);
-    return attachable ? this.#endpoints.name(containerId, attachable) : linklessNames();
+    return attachable ? this.#endpoints.name(containerId, attachable, options) : linklessNames();
   }
 
   async attach(request: AttachRequest): Promise<AttachResult> {

@@ -25,14 +25,14 @@ export class PluginNetwork implements Medium, EndpointPlugin {
     private readonly options: PluginNetworkOptions,
   ) {}
 
-  async connect(draft: Endpoint, { sandboxPath, ports, nameLink }: Parameters<EndpointPlugin['connect']>[1]): Promise<Endpoint> {
+  async connect(draft: Endpoint, { sandboxPath, ports, options, nameLink }: Parameters<EndpointPlugin['connect']>[1]): Promise<Endpoint> {
     const { id: networkId } = this.summary;
     const { endpointId } = draft;
     const plugin = await this.options.plugins.network(this.summary.driver);
     await this.options.debts.add(this.#debt(endpointId));
     try {
       const wanted = { ipv4: cidr(draft.ipv4, draft.ipv4PrefixLength), ipv6: cidr(draft.ipv6, draft.ipv6PrefixLength), macAddress: draft.macAddress };
-      const { ipv4, ipv6, macAddress } = await plugin.createEndpoint(networkId, endpointId, wanted, ports);
+      const { ipv4, ipv6, macAddress } = await plugin.createEndpoint(networkId, endpointId, wanted, ports, options);
       const joined = await plugin.join(networkId, endpointId, sandboxPath, ports);
       this.#joined.set(endpointId, joined);
       const [address4 = '', prefix4] = ipv4.split('/');

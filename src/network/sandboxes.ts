@@ -1,8 +1,10 @@
 /** Network namespaces of containers, and what is configured inside them. */
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { internal, messageOf } from '../errors/engine-error.js';
 import { createNetns, inNetns, listNetns, removeNetns } from '../sys/netns.js';
 import { Netlink } from '../sys/route-netlink.js';
+import type { LinkParameter } from './endpoint-options.js';
 import type { WayOut } from './ways-out.js';
 
 const LOOPBACK_INDEX = 1;
@@ -59,6 +61,23 @@ export class Sandboxes {
     }
   }
 
+  /** Sets kernel parameters of a link. @throws EngineError internal naming the file: such a parameter does not exist, or has no such value. */
+  setParameters(containerId: string, link: string, parameters: readonly LinkParameter[]): void {
+    if (parameters.length === 0) return;
+    // What /proc/sys/net shows is the namespace of the thread that opens its files.
+    inNetns(this.path(containerId), () => {
+      for (const { directory, name, value } of parameters) {
+        const file = `/proc/sys/net/${directory}/${link}/${name}`;
+        try {
+          // Where the file cannot be written, the value that is there may do.
+          if (readFileSync(file, 'utf8').trim() !== value) writeFileSync(file, value, { flag: 'r+' });
+        } catch (error) {
+          throw internal(isMissing(error) ? `${file} is not a sysctl file` : `unable to write to '${file}': ${messageOf(error)}`, { code: 'LINK_PARAMETER', cause: error });
+        }
+      }
+    });
+  }
+
   /** Deletes a link, and so its other end. */
   async unplug(containerId: string, interfaceName: string): Promise<void> {
     if (interfaceName !== '') await this.within(containerId, (inside) => inside.deleteLinks([interfaceName]));
@@ -91,4 +110,8 @@ export class Sandboxes {
   close(): void {
     for (const inside of this.#fresh.values()) inside.close();
   }
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'EISDIR');
 }

@@ -72,14 +72,14 @@ class ProtocolNetworkPlugin implements NetworkPlugin {
     await this.#ask('DeleteNetwork', { NetworkID: networkId });
   }
 
-  async createEndpoint(networkId: string, endpointId: string, wanted: PluginInterface, ports: readonly PortRequest[]): Promise<PluginInterface> {
+  async createEndpoint(networkId: string, endpointId: string, wanted: PluginInterface, ports: readonly PortRequest[], options: Readonly<Record<string, string>>): Promise<PluginInterface> {
     const method = 'NetworkDriver.CreateEndpoint';
     const { ipv4, ipv6, macAddress } = wanted;
     const answer = await this.#ask('CreateEndpoint', {
       NetworkID: networkId,
       EndpointID: endpointId,
       Interface: { Address: ipv4, AddressIPv6: ipv6, MacAddress: macAddress },
-      Options: portOptions(ports),
+      Options: { ...options, ...portOptions(ports) },
     });
     const given = memberOf(answer, 'interface');
     const made = { ipv4: textMember(method, given, 'address'), ipv6: textMember(method, given, 'addressipv6'), macAddress: textMember(method, given, 'macaddress') };

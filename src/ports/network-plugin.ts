@@ -51,8 +51,8 @@ export interface NetworkPlugin {
   scope(): Promise<string>;
   createNetwork(request: PluginNetworkRequest): Promise<void>;
   deleteNetwork(networkId: string): Promise<void>;
-  /** Gives back what the driver has chosen where `wanted` was ''. */
-  createEndpoint(networkId: string, endpointId: string, wanted: PluginInterface, ports: readonly PortRequest[]): Promise<PluginInterface>;
+  /** Gives back what the driver has chosen where `wanted` was ''. @param options of the endpoint, as the client wrote them. */
+  createEndpoint(networkId: string, endpointId: string, wanted: PluginInterface, ports: readonly PortRequest[], options: Readonly<Record<string, string>>): Promise<PluginInterface>;
   deleteEndpoint(networkId: string, endpointId: string): Promise<void>;
   join(networkId: string, endpointId: string, sandboxPath: string, ports: readonly PortRequest[]): Promise<PluginJoin>;
   leave(networkId: string, endpointId: string): Promise<void>;

@@ -62,6 +62,10 @@ export interface AttachRequest {
   readonly links?: Readonly<Record<string, string>>;
   /** Name servers that the container or the daemon names; without, those of the host are asked. */
   readonly nameservers?: readonly string[];
+  /** Addresses of the link besides those of the network. */
+  readonly linkLocalAddresses?: readonly string[];
+  /** `DriverOpts` of the endpoint. */
+  readonly options?: Readonly<Record<string, string>>;
   /** 0 when absent. */
   readonly gatewayPriority?: number;
   readonly ports: readonly PortRequest[];
@@ -132,8 +136,8 @@ export interface NetworkDriver {
   sandboxPath(containerId: string): string;
   /** Which of these networks, by name, is the way out of a container that is on all of them; undefined when none is. */
   wayOut(networks: readonly { readonly name: string; readonly gatewayPriority: number }[]): string | undefined;
-  /** What the next endpoint of a container on a network would be called. */
-  nameEndpoint(containerId: string, network: string): EndpointNames;
+  /** What the next endpoint of a container on a network would be called. Throws conflict where its options ask for a name that another one has. */
+  nameEndpoint(containerId: string, network: string, options: Readonly<Record<string, string>>): EndpointNames;
   /** Allocates addresses and ports, makes the link in the container's sandbox. On failure everything is undone. */
   attach(request: AttachRequest): Promise<AttachResult>;
   /** Frees addresses and ports; the link goes with the sandbox. Idempotent. */

@@ -157,6 +157,7 @@ function checkModes(host: HostConfig): void {
 }
 
 function checkOthers(host: HostConfig, { cgroupDriver }: ValidationContext): void {
+  if (Object.hasOwn(host.Annotations ?? {}, '')) throw invalid('invalid Annotations: the empty string is not permitted as an annotation key');
   if (host.ShmSize < 0) throw invalid('SHM size can not be less than 0');
   if (host.OomScoreAdj < -1000 || host.OomScoreAdj > 1000) throw invalid(`Invalid value ${host.OomScoreAdj}, range for oom score adj is [-1000, 1000]`);
   for (const ulimit of host.Ulimits ?? []) checkUlimit(ulimit);

@@ -43,7 +43,7 @@ export class EffectRunner {
       const started = await this.#call('POST', `/containers/${Id}/start`);
       if (started.status !== 204) return this.#neutral(started.text);
       if (update) {
-        const updated = await this.#call('POST', `/containers/${Id}/update`, update);
+        const updated = await this.#call('POST', `/containers/${Id}/update`, this.#fill(update));
         if (updated.status !== 200) return this.#neutral(updated.text);
         const exec = JSON.parse((await this.#call('POST', `/containers/${Id}/exec`, { Cmd: ['touch', '/go'] })).text) as { Id: string };
         await this.#call('POST', `/exec/${exec.Id}/start`, { Detach: true });

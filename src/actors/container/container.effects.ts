@@ -5,7 +5,7 @@ import type { ContainerEffects, StopInput } from './container.effects.types.js';
 import { linkedContainers, linkEnvironment } from './legacy-links.js';
 import type { ContainerIoRegistry } from './container-io.js';
 import { thaw, unpause, whileRunning } from './ended-task.js';
-import { topLayersOf, withState, type ContainerRecord } from './container.record.js';
+import { ownsSandbox, topLayersOf, withState, type ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import { pinVolumes, realizeMounts, removeAnonymousVolumes } from './mounts.js';
 import { adoptNetworks, joinNetworks, leaveNetworks, rewire } from './networks.js';
@@ -117,15 +117,14 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
   }
 
   /** Where a running container's network is, who may have it from another one; undefined for the host's. */
-  function sandboxOf({ id, hostConfig: { NetworkMode: mode } }: ContainerRecord): string | undefined {
-    if (mode === 'host') return undefined;
-    return mode.startsWith('container:') ? sandboxOf(runningDonor(mode, 'network')) : network.sandboxPath(id);
+  function sandboxOf(record: ContainerRecord): string | undefined {
+    if (ownsSandbox(record)) return network.sandboxPath(record.id);
+    const { NetworkMode: mode } = record.hostConfig;
+    return mode === 'host' ? undefined : sandboxOf(runningDonor(mode, 'network'));
   }
 
   async function sandbox(record: ContainerRecord, undo: Undo): Promise<string | undefined> {
-    const mode = record.hostConfig.NetworkMode;
-    if (mode === 'host') return undefined;
-    if (mode.startsWith('container:')) return sandboxOf(runningDonor(mode, 'network'));
+    if (!ownsSandbox(record)) return sandboxOf(record);
     const path = await network.createSandbox(record.id);
     undo.add('network namespace', () => network.removeSandbox(record.id));
     return path;

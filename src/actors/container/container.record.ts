@@ -2,6 +2,7 @@
 import type { HealthState } from './health.js';
 import type { ContainerConfig, HostConfig, MountPoint } from '../../ports/container.js';
 import type { Endpoint, EndpointNames, PublishedPort } from '../../ports/network.js';
+import type { OciDescriptor } from '../../ports/published-image.js';
 import type { Digest } from '../../ports/storage.js';
 
 /** `starting` is on disk only while a start is under way; clients see what was there before. */
@@ -53,6 +54,8 @@ export interface ContainerRecord {
   readonly args: readonly string[];
   readonly image: Digest;
   readonly topLayer: Digest | undefined;
+  /** Descriptor of the image's manifest, where it came from a registry. */
+  readonly imageManifest?: OciDescriptor;
   readonly config: ContainerConfig;
   readonly hostConfig: HostConfig;
   /** By network name. Empty for host mode and `container:` mode. */
@@ -72,6 +75,11 @@ export interface ContainerRecord {
 /** True while processes of the container may run. */
 export function isRunning(record: ContainerRecord): boolean {
   return record.state.status === 'running' || record.state.status === 'paused' || record.state.status === 'restarting';
+}
+
+/** Whether it has a network namespace of its own: with `NetworkDisabled` whatever its mode says. */
+export function ownsSandbox({ config, hostConfig: { NetworkMode: mode } }: Pick<ContainerRecord, 'config' | 'hostConfig'>): boolean {
+  return config.NetworkDisabled === true || (mode !== 'host' && !mode.startsWith('container:'));
 }
 
 /** A copy with parts of the state changed. */

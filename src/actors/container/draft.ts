@@ -12,7 +12,7 @@ import type { CreateRequest } from './create-request.js';
 import { mergeImageConfig } from './image-config.js';
 import { planLegacyLinks } from './legacy-links.js';
 import { inheritedMounts, planMounts } from './mount-plan.js';
-import { checkEndpoint } from './network-change.js';
+import { checkEndpoint, checkLinkNames } from './network-change.js';
 import { parseSignal } from './signals.js';
 import { now } from './timestamps.js';
 
@@ -50,7 +50,7 @@ export function draftContainer(deps: DraftDeps, request: CreateRequest, id: stri
   const { config, path, args } = mergeImageConfig(request.config, image.config.config ?? {});
   if (config.StopSignal) parseSignal(config.StopSignal);
   const given = withDefaults(request.hostConfig, defaults, deps);
-  const networks = planNetworks(deps, given, request.endpoints);
+  const networks = config.NetworkDisabled ? {} : planNetworks(deps, given, request.endpoints);
   const donor = given.NetworkMode.startsWith('container:') ? deps.find(given.NetworkMode.slice('container:'.length)) : undefined;
   // Who shares a network shares its names.
   if (donor) Object.assign(config, { Hostname: donor.config.Hostname, Domainname: donor.config.Domainname });
@@ -69,6 +69,7 @@ export function draftContainer(deps: DraftDeps, request: CreateRequest, id: stri
     args,
     image: image.id,
     topLayer: image.topLayer,
+    ...imageManifest(image),
     config,
     hostConfig: checked.hostConfig,
     networks,
@@ -107,6 +108,12 @@ function withDefaults(host: HostConfig, defaults: ContainerDefaults, deps: Draft
     MaskedPaths: host.MaskedPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_MASKED_PATHS),
     ReadonlyPaths: host.ReadonlyPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_READONLY_PATHS),
   };
+}
+
+/** Of the platform that the container has, whatever becomes of the names of its image. */
+function imageManifest({ published, config: { architecture, os, variant } }: Image): Pick<ContainerRecord, 'imageManifest'> {
+  const manifest = published?.manifests.find(({ digest }) => digest === published.own);
+  return manifest ? { imageManifest: { ...manifest, platform: manifest.platform ?? { architecture, os, ...(variant === undefined ? {} : { variant }) } } } : {};
 }
 
 /** What is mounted is the image that has the name now. @throws EngineError not-found. */
@@ -162,10 +169,9 @@ function planNetworks(deps: DraftDeps, host: HostConfig, endpoints: Readonly<Rec
     if (network) checkEndpoint(network, request);
     plan[network?.name ?? nameOrId] = { request };
   };
-  add(mode, endpoints[mode] ?? (mode === 'bridge' ? endpoints['default'] : undefined) ?? {});
-  for (const [network, request] of Object.entries(endpoints)) {
-    if (network !== mode && network !== 'default') add(network, request);
-  }
+  add(mode, endpoints[mode] ?? {});
+  for (const [network, request] of Object.entries(endpoints)) if (network !== mode) add(network, request);
+  checkLinkNames(Object.values(plan).map(({ request }) => request));
   return plan;
 }
 

@@ -1,6 +1,7 @@
 /** Connecting containers to networks and disconnecting them: what may be asked for, and what it makes of the record. Pure. */
 import { isIP } from 'node:net';
 import { type EngineError, forbidden, internal, invalid } from '../../errors/engine-error.js';
+import { endpointOptionProblems, wantedLinkName } from '../../network/endpoint-options.js';
 import type { NetworkSummary } from '../../ports/network.js';
 import type { ContainerRecord, EndpointRequest } from './container.record.js';
 
@@ -12,7 +13,7 @@ export type NetworkChange =
 const MAC_ADDRESS = /^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i;
 
 /** @throws EngineError invalid for what the network cannot give to an endpoint. */
-export function checkEndpoint({ hasNames }: NetworkSummary, { IPAMConfig, Aliases, MacAddress }: EndpointRequest): void {
+export function checkEndpoint({ hasNames }: NetworkSummary, { IPAMConfig, Aliases, MacAddress, DriverOpts }: EndpointRequest): void {
   const addresses = [IPAMConfig?.IPv4Address, IPAMConfig?.IPv6Address];
   const isGiven = addresses.some(Boolean);
   if (!hasNames) {
@@ -25,6 +26,15 @@ export function checkEndpoint({ hasNames }: NetworkSummary, { IPAMConfig, Aliase
   }
   for (const address of IPAMConfig?.LinkLocalIPs ?? []) if (isIP(address) === 0) throw invalid(`invalid endpoint settings:\ninvalid link-local IP address: ${address}`, { code: 'STATIC_ADDRESS' });
   if (MacAddress && !MAC_ADDRESS.test(MacAddress)) throw invalid(`invalid MAC address: ${MacAddress}`, { code: 'MAC_ADDRESS' });
+  const problems = endpointOptionProblems(DriverOpts ?? {});
+  if (problems.length > 0) throw invalid(`invalid endpoint settings:\n${problems.length === 1 ? '' : '* '}${problems.join('\n* ')}`, { code: 'ENDPOINT_OPTION' });
+}
+
+/** @throws EngineError invalid where two endpoints of a container ask for one name of their links. */
+export function checkLinkNames(requests: readonly EndpointRequest[]): void {
+  const names = requests.flatMap(({ DriverOpts }) => wantedLinkName(DriverOpts ?? {}) ?? []);
+  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  if (twice !== undefined) throw invalid(`invalid endpoint settings:\nseveral endpoints ask for the interface name '${twice}'`, { code: 'INTERFACE_NAME' });
 }
 
 /** Networks but those that a container was just joining or leaving when the daemon died. */
@@ -53,6 +63,7 @@ export function checkChange(record: ContainerRecord, change: NetworkChange, reso
   }
   if (mode.startsWith('container:')) throw sharedNamespaceRefused();
   checkEndpoint(resolve(change.network), change.request);
+  checkLinkNames([...Object.entries(record.networks).flatMap(([name, { request }]) => (name === change.network ? [] : [request])), change.request]);
   if (mode !== 'host' && change.network === 'host') throw hostNetworkRefused();
   const others = Object.keys(record.networks).filter((name) => name !== change.network);
   if (others.includes('host')) throw sharedNamespaceRefused();

@@ -1,7 +1,8 @@
 /** A container's networks: joined at its start, changed while it runs, left at its end. */
 import { messageOf } from '../../errors/engine-error.js';
+import { wantedLinkName } from '../../network/endpoint-options.js';
 import type { Endpoint, NetworkDriver, PortRequest, PublishedPort } from '../../ports/network.js';
-import type { ContainerRecord, NetworkAttachment } from './container.record.js';
+import { type ContainerRecord, type NetworkAttachment, ownsSandbox } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import { openLinks } from './legacy-links.js';
 import { checkChange, isLive, type NetworkChange, withChange, withoutPending } from './network-change.js';
@@ -15,7 +16,9 @@ export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, 
   const networks: Record<string, NetworkAttachment> = {};
   const outward = wayOut(deps.network, record.networks);
   let ports: readonly PublishedPort[] = [];
-  for (const [name, { request }] of Object.entries(record.networks)) {
+  // Links are numbered around the names that others ask for.
+  const inOrder = Object.entries(record.networks).sort(([, a], [, b]) => Number(asksForName(b)) - Number(asksForName(a)));
+  for (const [name, { request }] of inOrder) {
     const result = await deps.network.attach(attachRequest(record, name, request, name === outward ? wantedPorts(record) : []));
     undo.add('network endpoint', () => deps.network.detach(record.id, result.endpoint));
     emit(deps, 'connect', record, result.endpoint);
@@ -63,8 +66,7 @@ export async function leaveNetworks(deps: NetworksDeps, record: ContainerRecord)
     await deps.network.detach(record.id, endpoint);
     emit(deps, 'disconnect', record, endpoint);
   }
-  const mode = record.hostConfig.NetworkMode;
-  if (mode !== 'host' && !mode.startsWith('container:')) await deps.network.removeSandbox(record.id);
+  if (ownsSandbox(record)) await deps.network.removeSandbox(record.id);
 }
 
 /** Makes a change to the networks of a container, running or not. It is on disk when the promise resolves. */
@@ -81,7 +83,7 @@ async function connect(deps: NetworksDeps, before: ContainerRecord, name: string
   const old = outwardEndpoint(network, before.networks);
   // Published ports move to the new way out: nobody else can take them meanwhile, for the daemon does one thing at a time here.
   const moves = wayOut(network, { ...before.networks, [name]: { request } }) === name;
-  const names = network.nameEndpoint(before.id, name);
+  const names = network.nameEndpoint(before.id, name, request.DriverOpts ?? {});
   const undo = new Undo(deps.log);
   try {
     undo.add('container record', () => store(deps, before));
@@ -130,6 +132,10 @@ function lost({ log }: NetworksDeps, { id, ports }: ContainerRecord, error: unkn
   return [];
 }
 
+function asksForName({ request }: NetworkAttachment): boolean {
+  return wantedLinkName(request.DriverOpts ?? {}) !== undefined;
+}
+
 function attachRequest(record: ContainerRecord, network: string, request: NetworkAttachment['request'], ports: readonly PortRequest[]) {
   const aliases = request.Aliases ?? [];
   return {
@@ -143,6 +149,8 @@ function attachRequest(record: ContainerRecord, network: string, request: Networ
     ...optional('ipv4', request.IPAMConfig?.IPv4Address || undefined),
     ...optional('ipv6', request.IPAMConfig?.IPv6Address || undefined),
     ...optional('gatewayPriority', request.GwPriority),
+    ...optional('linkLocalAddresses', request.IPAMConfig?.LinkLocalIPs),
+    ...optional('options', request.DriverOpts ?? undefined),
     ...optional('nameservers', record.hostConfig.Dns ?? undefined),
   };
 }

@@ -2,17 +2,22 @@
 import { conflict, EngineError, isEngineError } from '../../errors/engine-error.js';
 import type { HostConfig } from '../../ports/container.js';
 import type { TaskService } from '../../ports/supervisor.js';
+import { changeBlockIo } from '../../runtime/block-io.js';
+import type { OciResources } from '../../runtime/oci-types.js';
 import type { ContainerCommand } from './container.messages.js';
 import type { ContainerRecord } from './container.record.js';
 import type { ContainerDirectory } from './directory.js';
 import { whileRunning } from './ended-task.js';
 import { isLive } from './network-change.js';
 
+/** Limits of devices: what was limited before is to be lifted. */
+const CHANGES_DEVICES = ['BlkioWeightDevice', 'BlkioDeviceReadBps', 'BlkioDeviceWriteBps', 'BlkioDeviceReadIOps', 'BlkioDeviceWriteIOps'];
+
 export interface UpdateDeps {
   readonly containers: ContainerDirectory;
   readonly tasks: TaskService;
   /** Checks merged limits and returns them as OCI `LinuxResources`, with warnings. */
-  resources(host: HostConfig): Promise<{ readonly linux: Record<string, unknown>; readonly warnings: readonly string[] }>;
+  resources(host: HostConfig): Promise<{ readonly linux: OciResources; readonly warnings: readonly string[] }>;
   /** @throws EngineError invalid. */
   checkRestartPolicy(host: HostConfig): void;
 }
@@ -28,14 +33,23 @@ export async function updateContainer(deps: UpdateDeps, record: ContainerRecord,
   }
   deps.checkRestartPolicy(hostConfig);
   const { linux, warnings } = await deps.resources(hostConfig);
-  if (isLive(record)) await whileRunning(tasks, record.id, tasks.update(record.id, linux));
+  const before = CHANGES_DEVICES.some((name) => name in change) ? (await deps.resources(record.hostConfig)).linux : linux;
+  if (isLive(record)) await apply(tasks, record, before.blockIO ?? {}, linux);
   const updated = await containers.ask<Extract<ContainerCommand, { type: 'container.amend' }>>(record.id, {
     type: 'container.amend',
     amend: (current) => ({ ...current, hostConfig: { ...current.hostConfig, ...change } }),
   });
   // Started meanwhile, with the limits of before.
-  if (isLive(updated) && updated.state.startedAt !== record.state.startedAt) await whileRunning(tasks, record.id, tasks.update(record.id, linux));
+  if (isLive(updated) && updated.state.startedAt !== record.state.startedAt) await apply(tasks, updated, before.blockIO ?? {}, linux);
   return { updated, warnings };
+}
+
+function apply(tasks: TaskService, { id, state: { pid } }: ContainerRecord, blockIo: NonNullable<OciResources['blockIO']>, linux: OciResources): Promise<void> {
+  const both = async (): Promise<void> => {
+    await changeBlockIo({ id, pid }, blockIo, linux.blockIO ?? {});
+    await tasks.update(id, { ...linux });
+  };
+  return whileRunning(tasks, id, both());
 }
 
 /** What contradicts the settings that stay. */

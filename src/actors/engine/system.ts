@@ -14,6 +14,13 @@ export interface ComponentVersion {
   readonly commit: string;
 }
 
+/** As `info` shows it. */
+export interface RuntimeInfo {
+  readonly path?: string;
+  readonly runtimeType?: string;
+  readonly runtimeArgs?: readonly string[];
+}
+
 /** Settings that may change while the daemon runs. */
 export interface SystemSettings {
   readonly id: string;
@@ -24,7 +31,7 @@ export interface SystemSettings {
   readonly experimental: boolean;
   readonly liveRestore: boolean;
   readonly defaultRuntime: string;
-  readonly runtimes: Readonly<Record<string, { readonly path?: string; readonly runtimeType?: string }>>;
+  readonly runtimes: Readonly<Record<string, RuntimeInfo>>;
   readonly logDriver: string;
   readonly cgroupDriver: string;
   readonly cgroupVersion: '1' | '2';
@@ -57,6 +64,8 @@ export interface SystemDeps {
   readonly settings: () => SystemSettings;
   /** Versions of supervisor, runtime and init; asked once. */
   readonly components: () => Promise<readonly ComponentVersion[]>;
+  /** What a runtime says of its features, as JSON; undefined when it does not say. */
+  readonly runtimeFeatures: (path: string) => Promise<string | undefined>;
   readonly warnings: () => readonly string[];
   readonly listeners: () => number;
   /** Plugins of other processes that have answered, by what they are for. */
@@ -121,6 +130,7 @@ export class SystemService {
       const id = versions.get(name)?.commit ?? '';
       return atLeast(1, 49) ? { ID: id } : { ID: id, Expected: id };
     };
+    const runtimes = atLeast(1, 44) ? await this.#withStatus(settings.runtimes) : settings.runtimes;
     const paused = count('paused');
     const running = count('running') + count('restarting');
     const warnings = this.deps.warnings();
@@ -179,7 +189,7 @@ export class SystemService {
       Labels: settings.labels,
       ExperimentalBuild: settings.experimental,
       ServerVersion: this.deps.productVersion,
-      Runtimes: settings.runtimes,
+      Runtimes: runtimes,
       DefaultRuntime: settings.defaultRuntime,
       Swarm: { NodeID: '', NodeAddr: '', LocalNodeState: 'inactive', ControlAvailable: false, Error: '', RemoteManagers: null },
       LiveRestoreEnabled: settings.liveRestore,
@@ -188,7 +198,8 @@ export class SystemService {
       ContainerdCommit: commit('containerd'),
       RuncCommit: commit('runc'),
       InitCommit: commit('tini'),
-      SecurityOptions: settings.securityOptions,
+      // Clients before 1.25 know names alone.
+      SecurityOptions: atLeast(1, 25) ? settings.securityOptions : settings.securityOptions.map((option) => option.replace(/^name=([^,]*).*/, '$1')),
       ...(settings.addressPools.length > 0 ? { DefaultAddressPools: settings.addressPools.map(({ base, size }) => ({ Base: base, Size: size })) } : {}),
       ...(atLeast(1, 46)
         ? { Containerd: { Address: settings.supervisorAddress, Namespaces: { Containers: settings.supervisorNamespace, Plugins: settings.pluginsNamespace } } }
@@ -197,6 +208,14 @@ export class SystemService {
       CDISpecDirs: settings.cdiSpecDirs,
       Warnings: warnings.length === 0 ? null : warnings,
     };
+  }
+
+  async #withStatus(runtimes: SystemSettings['runtimes']): Promise<Readonly<Record<string, unknown>>> {
+    const entries = Object.entries(runtimes).map(async ([name, runtime]) => {
+      const features = runtime.path === undefined ? undefined : await this.deps.runtimeFeatures(runtime.path);
+      return [name, features === undefined ? runtime : { ...runtime, status: { 'org.opencontainers.runtime-spec.features': features } }] as const;
+    });
+    return Object.fromEntries(await Promise.all(entries));
   }
 }
 

@@ -5,7 +5,7 @@
 import type { Logger } from '../../ports/logger.js';
 import { isEngineError } from '../../errors/engine-error.js';
 import type { ContainerUsage, StatsReader } from '../../ports/stats.js';
-import type { ContainerRecord } from '../container/container.record.js';
+import { type ContainerRecord, ownsSandbox } from '../container/container.record.js';
 
 const INTERVAL_MS = 1000;
 
@@ -31,7 +31,7 @@ export class StatsFeeds {
     const container = this.deps.container(id);
     if (!container || container.state.pid === 0) return { usage: undefined };
     try {
-      return { usage: await this.deps.reader.read({ id, pid: container.state.pid, usesHostNetwork: container.hostConfig.NetworkMode === 'host' }) };
+      return { usage: await this.deps.reader.read({ id, pid: container.state.pid, usesHostNetwork: container.hostConfig.NetworkMode === 'host' && !ownsSandbox(container) }) };
     } catch (error) {
       if (!isEngineError(error, 'not-found')) throw error;
       return { usage: undefined };

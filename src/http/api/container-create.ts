@@ -2,7 +2,7 @@
 import { invalid } from '../../errors/engine-error.js';
 import type { ContainerConfig, HostConfig, MountRequest } from '../../ports/container.js';
 import type { CreateRequest } from '../../actors/container/create-request.js';
-import { placeMacAddress } from './mac-address.js';
+import { type Endpoints, networkOfMode, placeMacAddress, placeSysctls, withDefaultNamed } from './main-endpoint.js';
 import type { EndpointRequest } from '../../actors/container/container.record.js';
 import { boolean, dictionary, emptyObject, ignored, integer, list, nullable, object, optional, string, unsigned, words } from './decode.js';
 
@@ -205,26 +205,34 @@ export function decodeCreate(value: unknown, query: { name?: string; platform?: 
   checkMounts(mounts ?? [], atLeast);
   const [unsaid] = Object.entries(NetworkingConfig.EndpointsConfig).find(([, settings]) => settings === null) ?? [];
   if (unsaid !== undefined) throw invalid(`no EndpointSettings for ${unsaid}`);
-  const named = NetworkingConfig.EndpointsConfig as Record<string, EndpointRequest>;
+  const mode = networkOfMode(host.NetworkMode);
+  const named = withDefaultNamed(mode, NetworkingConfig.EndpointsConfig as Record<string, EndpointRequest>);
   const endpoints = atLeast(1, 48) ? named : withoutPriorities(named);
   if (!atLeast(1, 44) && Object.keys(endpoints).length > 1) {
     throw invalid(`Container cannot be created with multiple network endpoints: ${Object.keys(endpoints).join(', ')}`);
   }
   const { MacAddress = '', ...others } = config;
-  const placed = placeMacAddress(MacAddress, normal.NetworkMode, endpoints, !atLeast(1, 44));
+  const addressed = placeMacAddress(MacAddress, mode, endpoints, atLeast);
+  const { sysctls, ...placed } = placeSysctls(normal.Sysctls ?? {}, mode, addressed.endpoints, atLeast);
   return {
     name: query.name,
-    platform: query.platform,
-    warnings: placed.warnings,
+    platform: atLeast(1, 41) ? query.platform : undefined,
+    warnings: [...(atLeast(1, 48) ? volumeDriverWarnings(normal.VolumeDriver, mounts ?? []) : []), ...addressed.warnings, ...placed.warnings],
     config: others as ContainerConfig,
-    hostConfig: { ...normal, ...(mounts ? { Mounts: mounts } : {}) } as HostConfig,
+    hostConfig: { ...normal, ...(normal.Sysctls ? { Sysctls: sysctls } : {}), ...(mounts ? { Mounts: mounts } : {}) } as HostConfig,
     keepsSubmountsWritable: !atLeast(1, 44),
     endpoints: placed.endpoints,
   };
 }
 
+/** The driver of the container as a whole is not that of volumes among its mounts. Up to 1.47 the client said so. */
+function volumeDriverWarnings(driver: string, mounts: readonly MountRequest[]): string[] {
+  const isIgnored = driver !== '' && mounts.some(({ Type, VolumeOptions }) => Type === 'volume' && !VolumeOptions?.DriverConfig?.Name);
+  return isIgnored ? ["WARNING: the container-wide volume-driver configuration is ignored for volumes specified via 'mount'. Use '--mount type=volume,volume-driver=...' instead"] : [];
+}
+
 /** Priorities of gateways came with 1.48. */
-function withoutPriorities(endpoints: Readonly<Record<string, EndpointRequest>>): Record<string, EndpointRequest> {
+function withoutPriorities(endpoints: Endpoints): Endpoints {
   return Object.fromEntries(Object.entries(endpoints).map(([name, { GwPriority: _unknown, ...request }]) => [name, request]));
 }
 
@@ -245,7 +253,8 @@ const MOUNT_TYPES = new Set(['bind', 'volume', 'tmpfs', 'image', 'npipe', 'clust
 
 function checkMounts(mounts: readonly MountRequest[], atLeast: (major: number, minor: number) => boolean): void {
   for (const { Type, BindOptions, VolumeOptions, TmpfsOptions, ImageOptions } of mounts) {
-    if (!MOUNT_TYPES.has(Type) || (Type === 'image' && !atLeast(1, 48))) throw invalid(`invalid mount config for type "${Type}": mount type unknown`);
+    if (Type === 'image' && !atLeast(1, 48)) throw invalid('Mount type "Image" needs API v1.48 or newer');
+    if (!MOUNT_TYPES.has(Type)) throw invalid(`invalid mount config for type "${Type}": mount type unknown`);
     if (VolumeOptions?.Subpath && !atLeast(1, 45)) throw invalid('VolumeOptions.Subpath needs API v1.45 or newer');
     if (BindOptions?.ReadOnlyForceRecursive && !atLeast(1, 44)) throw invalid('BindOptions.ReadOnlyForceRecursive needs API v1.44 or newer');
     for (const [name, given, type] of [

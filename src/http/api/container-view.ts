@@ -72,16 +72,19 @@ interface ItemParts {
   readonly tail: string;
 }
 
-const items = new WeakMap<ContainerRecord, ItemParts>();
+/** What members of list items a client knows: `plain` before 1.46, which added annotations; `full` since 1.48, with the manifest of the image. */
+export type ItemMembers = 'plain' | 'annotated' | 'full';
+
+const items: Readonly<Record<ItemMembers, WeakMap<ContainerRecord, ItemParts>>> = { plain: new WeakMap(), annotated: new WeakMap(), full: new WeakMap() };
 
 /** One element of GET /containers/json as JSON text. Only the status text is made anew on each call. */
-export function listItemJson(record: ContainerRecord, context: ViewContext, nowMs: number, size?: { rw: number; rootFs: number }): string {
-  let parts = items.get(record);
+export function listItemJson(record: ContainerRecord, context: ViewContext, members: ItemMembers, nowMs: number, size?: { rw: number; rootFs: number }): string {
+  let parts = items[members].get(record);
   // Whether the tag still points to the image may change without the record: such items are not cached.
   const named = context.imageStillNamed(record);
   if (!parts || !named) {
-    parts = itemParts(record, named);
-    if (named) items.set(record, parts);
+    parts = itemParts(record, named, members);
+    if (named) items[members].set(record, parts);
   }
   const sizes = size ? `${size.rw === 0 ? '' : `"SizeRw":${size.rw},`}"SizeRootFs":${size.rootFs},` : '';
   return `${parts.head}${sizes}"Status":${JSON.stringify(statusText(record, nowMs))}${parts.tail}`;
@@ -91,12 +94,14 @@ function mountObject({ Spec: _spec, TopLayer: _topLayer, ...shown }: MountPoint)
   return shown;
 }
 
-function itemParts(record: ContainerRecord, named: boolean): ItemParts {
+function itemParts(record: ContainerRecord, named: boolean, members: ItemMembers): ItemParts {
+  const { imageManifest, hostConfig } = record;
   const head = JSON.stringify({
     Id: record.id,
     Names: [record.name],
     Image: named ? record.config.Image : record.image,
     ImageID: record.image,
+    ...(imageManifest && members === 'full' ? { ImageManifestDescriptor: imageManifest } : {}),
     Command: commandText(record),
     Created: Math.floor(Date.parse(record.created) / 1000),
     Ports: portList(record),
@@ -104,7 +109,7 @@ function itemParts(record: ContainerRecord, named: boolean): ItemParts {
     State: shownStatus(record),
   });
   const tail = JSON.stringify({
-    HostConfig: { NetworkMode: record.hostConfig.NetworkMode, ...(record.hostConfig.Annotations ? { Annotations: record.hostConfig.Annotations } : {}) },
+    HostConfig: { NetworkMode: hostConfig.NetworkMode, ...(hostConfig.Annotations && members !== 'plain' ? { Annotations: hostConfig.Annotations } : {}) },
     NetworkSettings: { Networks: networkMap(record) },
     Mounts: record.mounts.map(mountObject),
   });
@@ -203,8 +208,15 @@ function healthView({ status, failingStreak, log }: HealthState): unknown {
 
 const inspected = new WeakMap<ContainerRecord, string>();
 
+/** A record without what came with later versions of the API. */
+export function asOf(record: ContainerRecord, atLeast: (major: number, minor: number) => boolean): ContainerRecord {
+  if (atLeast(1, 48)) return record;
+  const { imageManifest: _newer, ...older } = record;
+  return atLeast(1, 45) ? older : withOldAliases(older);
+}
+
 /** As clients before API 1.45 know it: Aliases has the names that the container has anyway. */
-export function withOldAliases(record: ContainerRecord): ContainerRecord {
+function withOldAliases(record: ContainerRecord): ContainerRecord {
   const names = [...new Set([record.id.slice(0, 12), record.config.Hostname])].filter((name) => name !== '');
   const networks = Object.entries(record.networks).map(([network, attachment]): [string, NetworkAttachment] => {
     if (NAMELESS.has(network)) return [network, attachment];
@@ -268,7 +280,7 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
     GraphDriver: { Data: context.graphData(record.id).Data, Name: context.graphData(record.id).Name },
     ...(size ? { SizeRw: size.rw, SizeRootFs: size.rootFs } : {}),
     Mounts: record.mounts.map(mountObject),
-    Config: record.config,
+    Config: configView(record),
     NetworkSettings: {
       Bridge: '',
       SandboxID: hasSandbox ? record.id : '',
@@ -289,5 +301,12 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
       MacAddress: bridge?.macAddress ?? '',
       Networks: networkMap(record),
     },
+    ...(record.imageManifest ? { ImageManifestDescriptor: record.imageManifest } : {}),
   };
+}
+
+/** With the MAC address that was asked for on the network of the mode, where clients before 1.44 look for it. */
+function configView({ config, hostConfig, networks }: ContainerRecord): ContainerRecord['config'] {
+  const macAddress = networks[hostConfig.NetworkMode]?.request.MacAddress;
+  return macAddress ? { ...config, MacAddress: macAddress } : config;
 }

@@ -64,7 +64,8 @@ test('a MAC address of the container becomes that of its endpoint; older clients
     decodeCreate({ Image: 'x', MacAddress: address, HostConfig: { NetworkMode: networkMode }, NetworkingConfig: { EndpointsConfig: { web: { MacAddress: own } } } }, {}, is);
   const placed = create('web', '');
   assert.deepEqual([placed.endpoints['web']?.MacAddress, placed.config.MacAddress, placed.warnings.length], [address, undefined, 1]);
-  assert.equal(create('', '').endpoints['bridge']?.MacAddress, address);
+  assert.throws(() => create('', ''), /NetworkMode must match the identity of a network/);
+  assert.equal(decodeCreate({ Image: 'x', MacAddress: address }, {}, () => true).endpoints['bridge']?.MacAddress, address);
   assert.throws(() => create('web', '02:42:ac:11:00:98'), /must match the endpoint-specific MAC address/);
   assert.deepEqual([create('web', '02:42:ac:11:00:98', older(44)).endpoints['web']?.MacAddress, create('web', '', older(44)).warnings], [address, []]);
   assert.throws(() => create('host', '', older(44)), /conflicting options: mac-address and the network mode/);

@@ -7,7 +7,7 @@ import { parseSignal } from '../../actors/container/signals.js';
 import type { ContainerServices } from '../../actors/container/services.js';
 import { decodeCreate } from '../api/container-create.js';
 import { selectContainers } from '../api/container-filters.js';
-import { inspectJson, listItemJson, withOldAliases, type ViewContext } from '../api/container-view.js';
+import { asOf, inspectJson, listItemJson, type ViewContext } from '../api/container-view.js';
 import { parseFilters } from '../api/filters.js';
 import { decodeUpdate } from '../api/container-update.js';
 import { untilOf } from '../api/until.js';
@@ -43,9 +43,10 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
         { find: (reference) => containers.find(reference), imageId: (reference) => deps.imageId(reference), isAncestor: (image, ancestor) => deps.isAncestor(image, ancestor) },
       );
       const nowMs = Date.now();
+      const members = x.atLeast(1, 48) ? 'full' : x.atLeast(1, 46) ? 'annotated' : 'plain';
       const items = size
-        ? await sizedItems(records, async (record) => listItemJson(record, view, nowMs, await services.sizes(record)))
-        : records.map((record) => listItemJson(record, view, nowMs));
+        ? await sizedItems(records, async (record) => listItemJson(record, view, members, nowMs, await services.sizes(record)))
+        : records.map((record) => listItemJson(record, view, members, nowMs));
       x.sendRenderedJson(200, `[${items.join(',')}]\n`);
     }),
 
@@ -58,14 +59,14 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
     route('GET', '/containers/{name...}/json', async (x) => {
       const record = named(x);
       const size = x.query.flag('size') ? await services.sizes(record) : undefined;
-      x.sendRenderedJson(200, `${inspectJson(x.atLeast(1, 45) ? record : withOldAliases(record), view, size)}\n`);
+      x.sendRenderedJson(200, `${inspectJson(asOf(record, (major, minor) => x.atLeast(major, minor)), view, size)}\n`);
     }),
 
     route('POST', '/containers/{name...}/start', (x) => {
       if (x.bodyLength > 7 || x.bodyLength < 0) {
         throw invalid('starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24');
       }
-      if (x.query.text('checkpoint')) throw new EngineError('not-implemented', 'checkpoint is only supported in experimental mode');
+      if (x.query.text('checkpoint')) throw invalid('checkpoint is only supported in experimental mode');
       return tell<'container.start'>(x, { type: 'container.start' });
     }),
 

@@ -78,7 +78,7 @@ function containersJson({ containers, view }: DiskUsageRouteDeps, usage: DiskUsa
   const nowMs = Date.now();
   const items = containers.list().map((record) => {
     const rw = usage.containers.get(record.id) ?? 0;
-    return listItemJson(record, view, nowMs, { rw, rootFs: rw + (record.topLayer ? usage.stackBytes(record.topLayer) : 0) });
+    return listItemJson(record, view, 'annotated', nowMs, { rw, rootFs: rw + (record.topLayer ? usage.stackBytes(record.topLayer) : 0) });
   });
   return `[${items.join(',')}]`;
 }

@@ -65,7 +65,7 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
     const container = containers.find(record.containerId);
     requireRunning(container, container.id);
     const tty = record.config.Tty;
-    const command = { type: 'exec.start' as const, tty, size: size(pair(body.ConsoleSize) ?? record.config.ConsoleSize) };
+    const command = { type: 'exec.start' as const, tty, size: size((x.atLeast(1, 42) && body.Tty ? pair(body.ConsoleSize) : null) ?? record.config.ConsoleSize) };
     if (body.Detach) {
       await execs.ask<Ask<'exec.start'>>(record.id, command);
       x.sendEmpty(200);

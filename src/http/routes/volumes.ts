@@ -1,5 +1,5 @@
 /** Volumes, of whatever driver. */
-import { conflict, isEngineError } from '../../errors/engine-error.js';
+import { conflict, isEngineError, unavailable } from '../../errors/engine-error.js';
 import type { ContainerRecord } from '../../actors/container/container.record.js';
 import { dictionary, nullable, object, optional, anything, string } from '../api/decode.js';
 import { parseFilters, type Filters } from '../api/filters.js';
@@ -48,13 +48,18 @@ export function volumeRoutes({ volumes, containers, emit }: VolumeRouteDeps): Ro
     }),
 
     route('POST', '/volumes/create', async (x) => {
-      const { Name, Driver, DriverOpts, Labels } = body.decode((await x.optionalJson<unknown>()) ?? {}, '');
+      const { Name, Driver, DriverOpts, Labels, ClusterVolumeSpec } = body.decode((await x.optionalJson<unknown>()) ?? {}, '');
+      if (ClusterVolumeSpec !== undefined && x.atLeast(1, 42)) throw unavailable('This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm and try again.', { code: 'NO_SWARM' });
       const { created, ...volume } = await volumes.ensure({ name: Name, driver: Driver, options: DriverOpts, ...(Labels ? { labels: Labels } : {}) });
       if (created) emit('create', volume.name, { driver: volume.driver });
       x.sendJson(201, volumeView(volume));
     }),
 
     route('GET', '/volumes/{name}', async (x) => x.sendJson(200, volumeView(await volumes.inspect(x.param('name'))))),
+
+    route('PUT', '/volumes/{name}', () => {
+      throw unavailable('volume update only valid for cluster volumes, but swarm is unavailable', { code: 'NO_SWARM' });
+    }),
 
     route('DELETE', '/volumes/{name}', async (x) => {
       const name = x.param('name');
@@ -85,6 +90,7 @@ export function volumeRoutes({ volumes, containers, emit }: VolumeRouteDeps): Ro
           deleted.push(volume.name);
           reclaimed += size;
         }
+        emit('prune', '', { reclaimed: String(reclaimed) });
         x.sendJson(200, { VolumesDeleted: deleted, SpaceReclaimed: reclaimed });
       } finally {
         isPruning = false;

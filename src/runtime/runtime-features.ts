@@ -1,0 +1,23 @@
+/** What runtimes tell of themselves (OCI runtime specification, features.md). */
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
+
+const LIMIT_MS = 5000;
+const known = new Map<string, Promise<string | undefined>>();
+
+/** Asked once for each program; undefined where it does not know the command. @returns JSON. */
+export function runtimeFeatures(path: string): Promise<string | undefined> {
+  const found = known.get(path) ?? ask(path);
+  known.set(path, found);
+  return found;
+}
+
+async function ask(path: string): Promise<string | undefined> {
+  try {
+    const { stdout } = await promisify(execFile)(path, ['features'], { timeout: LIMIT_MS });
+    return JSON.stringify(JSON.parse(stdout));
+  } catch {
+    // Older ones have no such command: then there is nothing to tell.
+    return undefined;
+  }
+}
