@@ -56,8 +56,9 @@ describe('a network driver', () => {
     assert.deepEqual((Options as Record<string, unknown>)['com.docker.network.generic'], { x: 'y' });
     assert.deepEqual(IPv4Data, [{ AddressSpace: 'LocalDefault', Pool: '10.97.1.0/24', Gateway: '10.97.1.1/24', AuxAddresses: { router: '10.97.1.9/24' } }]);
     assert.deepEqual(IPv6Data, []);
-    await run('one', '--network', 'plain', '-p', '18099:80');
+    await run('one', '--network', 'name=plain,driver-opt=colour=red', '-p', '18099:80');
     assert.match(await ok('info', '-f', '{{json .Plugins.Network}}'), new RegExp(net.name));
+    assert.equal((asked('CreateEndpoint') as { Options: Record<string, unknown> }).Options['colour'], 'red');
     assert.deepEqual((asked('CreateEndpoint') as { Interface: unknown }).Interface, { Address: '10.97.1.2/24', AddressIPv6: '', MacAddress: '' });
     assert.deepEqual(net.take().filter((name) => name !== 'EndpointOperInfo' && name !== 'GetCapabilities'), ['CreateNetwork', 'CreateEndpoint', 'Join', 'ProgramExternalConnectivity']);
     assert.match(await inside('one', 'ip', 'addr', 'show', 'plug0'), /state UP[\s\S]*link\/ether 02:aa:bb:cc:dd:01[\s\S]*inet 10\.97\.1\.2\/24|UP,LOWER_UP[\s\S]*02:aa:bb:cc:dd:01[\s\S]*inet 10\.97\.1\.2\/24/);

@@ -218,6 +218,11 @@ describe('users', () => {
     } else {
       assert.deepEqual(await prune('/v1.41', { label: ['colour'] }), ['apple']);
     }
+    const told = await ok('events', '--since', '1h', '--until', '0s', '--filter', 'type=volume', '--filter', 'event=prune', '--format', '{{json .Actor.Attributes}}');
+    assert.match(told.split('\n').at(-1) ?? '', /^\{"reclaimed":"\d+"\}$/);
+    for (const [method, path] of [['PUT', '/volumes/pear?version=1'], ['POST', '/volumes/create']] as const) {
+      if (!onDockerd) assert.equal((await call(engine.socketPath, method, path, { json: { Name: 'clustered', ClusterVolumeSpec: {} } })).status, 503, path);
+    }
     await ok('rm', 'user');
     await ok('volume', 'rm', 'pear', 'opted');
   });
