@@ -218,8 +218,8 @@ describe('users', () => {
     } else {
       assert.deepEqual(await prune('/v1.41', { label: ['colour'] }), ['apple']);
     }
-    const told = await ok('events', '--since', '1h', '--until', '0s', '--filter', 'type=volume', '--filter', 'event=prune', '--format', '{{json .Actor.Attributes}}');
-    assert.match(told.split('\n').at(-1) ?? '', /^\{"reclaimed":"\d+"\}$/);
+    const told = await call(engine.socketPath, 'GET', `/events?since=0&until=${Date.now() / 1000}&filters=${encodeURIComponent(JSON.stringify({ type: ['volume'], event: ['prune'] }))}`);
+    assert.match(told.text.trim().split('\n').at(-1) ?? '', /"Attributes":\{"reclaimed":"\d+"\}/);
     for (const [method, path] of [['PUT', '/volumes/pear?version=1'], ['POST', '/volumes/create']] as const) {
       if (!onDockerd) assert.equal((await call(engine.socketPath, method, path, { json: { Name: 'clustered', ClusterVolumeSpec: {} } })).status, 503, path);
     }
@@ -280,7 +280,7 @@ describe('mounts', () => {
     assert.equal(missing.status, 404);
     assert.match(missing.text, /No such image: no-such:1/);
     const old = await call(engine.socketPath, 'POST', '/v1.47/containers/create', { json: { Image: image, HostConfig: { Mounts: [{ Type: 'image', Source: image, Target: '/i' }] } } });
-    assert.deepEqual([old.status, /mount type unknown/.test(old.text)], [400, true]);
+    assert.deepEqual([old.status, /Mount type .+ needs API v1.48 or newer/.test(old.text)], [400, true]);
     for (const path of ['/i/dir/file', '/i']) assert.equal((await call(engine.socketPath, 'HEAD', `/containers/viewer/archive?path=${path}`)).status, 200, path);
     assert.equal((await call(engine.socketPath, 'PUT', '/containers/viewer/archive?path=/i', { body: tarOf([{ path: 'new', content: 'x' }]) })).status, 400);
     assert.match((await cli('rmi', 'mounted:1')).stderr, /container [0-9a-f]{12} is using its referenced image/);
@@ -315,6 +315,15 @@ describe('mounts', () => {
     const made = join(temp, 'made', 'by', 'engine');
     assert.match((await cli('create', '--mount', `type=bind,src=${made},dst=/m`, image)).stderr, /bind source path does not exist/);
     assert.equal(existsSync(made), false);
+    // What Binds name is there for each start, and for none that was not asked for.
+    await ok('create', '--name', 'again', '-v', `${made}:/m`, image, 'touch', '/m/x');
+    assert.equal(existsSync(made), false);
+    for (let start = 0; start < 2; start++) {
+      await ok('start', '-a', 'again');
+      assert.equal(existsSync(join(made, 'x')), true);
+      rmSync(join(temp, 'made'), { recursive: true });
+    }
+    await ok('rm', 'again');
   });
 
   test('a subpath and options of tmpfs are taken over with the mounts of another container', { skip: onDockerd }, async () => {

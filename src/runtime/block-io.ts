@@ -38,44 +38,65 @@ interface Entry {
 }
 
 /**
- * Brings limits of devices from what they were to what they shall be. Nothing has changed when it throws.
+ * Makes these the only limits of devices. Nothing has changed when it throws.
  * @throws EngineError invalid for a device that the kernel cannot limit.
  */
-export async function changeBlockIo({ id, pid }: { readonly id: string; readonly pid: number }, before: BlockIo, after: BlockIo): Promise<void> {
-  const entries = difference(before, after);
-  if (entries.length === 0) return;
+export async function setBlockIo({ id, pid }: { readonly id: string; readonly pid: number }, wanted: BlockIo): Promise<void> {
   const [mountinfo, membership] = await Promise.all([readFile('/proc/self/mountinfo', 'utf8'), readFile(`/proc/${pid}/cgroup`, 'utf8')]);
   const { controllers, unified = '/sys/fs/cgroup' } = parseCgroupMounts(mountinfo);
-  const legacy = controllers.get('blkio');
-  const dir = join(legacy ?? unified, groupsOf(membership, id)(legacy === undefined ? '' : 'blkio') ?? id);
+  const root = controllers.get('blkio');
+  const group = groupsOf(membership, id)(root === undefined ? '' : 'blkio');
+  if (group === undefined) return;
+  const directory = new Directory(join(root ?? unified, group), root === undefined);
+  const changes: Entry[] = [];
+  const old: Entry[] = [];
+  for (const limit of LIMITS) {
+    const current = await directory.read(limit);
+    const next = new Map(limit.of(wanted).map(({ major, minor, value }) => [`${major}:${minor}`, value]));
+    for (const device of new Set([...current.keys(), ...next.keys()])) {
+      const [was, value] = [current.get(device) ?? 0, next.get(device) ?? 0];
+      if (was === value) continue;
+      changes.push({ limit, device, value });
+      old.push({ limit, device, value: was });
+    }
+  }
   try {
-    for (const entry of entries) await write(dir, entry, legacy === undefined);
+    for (const entry of changes) await directory.write(entry);
   } catch (error) {
-    for (const entry of difference(after, before)) await write(dir, entry, legacy === undefined).catch(() => undefined);
-    throw invalid(`block I/O of devices cannot be limited: ${messageOf(error)}`, { code: 'BLOCK_IO', cause: error });
+    for (const entry of old) await directory.write(entry).catch(() => undefined);
+    throw invalid(`block I/O of a device cannot be limited: ${messageOf(error)}`, { code: 'BLOCK_IO', cause: error });
   }
 }
 
-function difference(before: BlockIo, after: BlockIo): Entry[] {
-  return LIMITS.flatMap((limit) => {
-    const values = (limits: BlockIo): ReadonlyMap<string, number> => new Map(limit.of(limits).map(({ major, minor, value }) => [`${major}:${minor}`, value]));
-    const [old, wanted] = [values(before), values(after)];
-    const lifted = [...old.keys()].filter((device) => !wanted.has(device)).map((device) => ({ limit, device, value: 0 }));
-    return [...lifted, ...[...wanted].filter(([device, value]) => old.get(device) !== value).map(([device, value]) => ({ limit, device, value }))];
-  });
-}
+/** Of a control group. */
+class Directory {
+  constructor(
+    private readonly path: string,
+    private readonly isUnified: boolean,
+  ) {}
 
-async function write(dir: string, { limit: { files, unified }, device, value }: Entry, isUnified: boolean): Promise<void> {
-  if (isUnified) {
-    const [file, key] = unified;
-    const none = key === '' ? 'default' : 'max';
-    return writeFile(join(dir, file), `${device} ${key}${value === 0 ? none : value}`);
+  /** Values by device; none where the kernel has no such limit. */
+  async read(limit: Limit): Promise<ReadonlyMap<string, number>> {
+    const [, key] = limit.unified;
+    const text = await this.#file(limit).then((path) => readFile(path, 'utf8')).catch(() => '');
+    const lines = text.split('\n').flatMap((line): [string, number][] => {
+      const [device = '', ...values] = line.split(' ');
+      const value = this.isUnified ? values.find((part) => part.startsWith(key))?.slice(key.length) : values[0];
+      return /^\d+:\d+$/.test(device) && Number(value) > 0 ? [[device, Number(value)]] : [];
+    });
+    return new Map(lines);
   }
-  return writeFile(join(dir, await firstThere(dir, files)), `${device} ${value}`);
-}
 
-async function firstThere(dir: string, files: readonly string[]): Promise<string> {
-  const [file = '', ...others] = files;
-  if (others.length === 0) return file;
-  return access(join(dir, file)).then(() => file, () => firstThere(dir, others));
+  async write({ limit, device, value }: Entry): Promise<void> {
+    const [, key] = limit.unified;
+    const none = !this.isUnified ? '0' : key === '' ? 'default' : 'max';
+    await writeFile(await this.#file(limit), `${device} ${this.isUnified ? key : ''}${value === 0 ? none : value}`);
+  }
+
+  /** The first that the kernel has, else the last. */
+  async #file({ files, unified }: Limit): Promise<string> {
+    const paths = (this.isUnified ? [unified[0]] : files).map((file) => join(this.path, file));
+    for (const path of paths) if (await access(path).then(() => true, () => false)) return path;
+    return paths.at(-1) ?? this.path;
+  }
 }

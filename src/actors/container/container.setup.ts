@@ -195,7 +195,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         if ('req' in event) replies.settle(event.req, context.record);
       },
       refuseNotRunning: ({ context, event }) => {
-        if ('req' in event) replies.reject(event.req, notRunning(context.record, event.type));
+        if ('req' in event) replies.reject(event.req, notRunning(context.record));
       },
       refuseNotPaused: ({ context, event }) => {
         if ('req' in event) replies.reject(event.req, notPaused(context.record));
@@ -257,7 +257,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         // A forced removal stops it, too, but is no stop to those who watch.
         if (context.stoppers.length + context.restarters.length > 0) hooks.emit('stop', record);
         settleAll(context.stoppers);
-        rejectAll(context.pausers, notRunning(record, 'container.pause'));
+        rejectAll(context.pausers, notRunning(record));
         return {
           record,
           exit: undefined,
@@ -315,7 +315,7 @@ function cancelsRestart(record: ContainerRecord, signal: number): boolean {
 }
 
 function killError(record: ContainerRecord, error: unknown): unknown {
-  return isEngineError(error, 'conflict') || isEngineError(error, 'not-found') ? notRunning(record, 'container.kill') : error;
+  return isEngineError(error, 'conflict') || isEngineError(error, 'not-found') ? notRunning(record) : error;
 }
 
 function rfc3339(at: Date): string {

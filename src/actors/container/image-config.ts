@@ -1,4 +1,5 @@
 /** What a container takes over from its image where the client said nothing (engine-api.md 4.2, "merge with image"). */
+import { isAbsolute, normalize } from 'node:path';
 import { invalid } from '../../errors/engine-error.js';
 import type { ImageRuntimeConfig } from '../../ports/images.js';
 import type { ContainerConfig, HealthConfig } from '../../ports/container.js';
@@ -8,7 +9,7 @@ export function mergeImageConfig(given: ContainerConfig, image: ImageRuntimeConf
   const config: ContainerConfig = {
     ...given,
     User: given.User || image.User || '',
-    WorkingDir: given.WorkingDir || image.WorkingDir || '',
+    WorkingDir: cleanPath(given.WorkingDir || image.WorkingDir || ''),
     Env: mergeEnv(given.Env, image.Env),
     Labels: { ...image.Labels, ...given.Labels },
     Volumes: given.Volumes || image.Volumes ? { ...image.Volumes, ...given.Volumes } : null,
@@ -31,6 +32,11 @@ export function mergeImageConfig(given: ContainerConfig, image: ImageRuntimeConf
   const [path, ...args] = [...(config.Entrypoint ?? []), ...(config.Cmd ?? [])];
   if (path === undefined || path === '') throw invalid('no command specified', { code: 'NO_COMMAND' });
   return { config, path, args };
+}
+
+/** One that is not absolute is refused later, as it is. */
+function cleanPath(path: string): string {
+  return isAbsolute(path) ? normalize(path).replace(/(.)\/$/, '$1') : path;
 }
 
 /** The client's variables first, then those of the image that it did not set. */

@@ -1,7 +1,7 @@
 /** Binds, mounts and image volumes of a create request, brought to one list (engine-api.md 4.2). Pure. */
 import { randomBytes } from 'node:crypto';
 import { normalize, isAbsolute } from 'node:path';
-import { invalid } from '../../errors/engine-error.js';
+import { type EngineError, invalid } from '../../errors/engine-error.js';
 import type { ContainerConfig, HostConfig, MountPoint, MountRequest } from '../../ports/container.js';
 
 const PROPAGATIONS = new Set(['shared', 'rshared', 'slave', 'rslave', 'private', 'rprivate']);
@@ -44,7 +44,7 @@ export function planMounts(config: ContainerConfig, host: HostConfig, { inherite
 }
 
 function withWritableSubmounts(point: MountPoint): MountPoint {
-  const spec: MountRequest = point.Spec ?? { Type: 'bind', Source: point.Source, Target: point.Destination, ReadOnly: true };
+  const spec: MountRequest = point.Spec ?? { Type: 'bind', Source: point.Source, Target: point.Destination, ReadOnly: true, BindOptions: { CreateMountpoint: true } };
   return { ...point, Spec: { ...spec, BindOptions: { ...spec.BindOptions, ReadOnlyNonRecursive: true } } };
 }
 
@@ -69,11 +69,15 @@ function parseBind(text: string, driver: string): MountPoint {
   if (type === 'bind' && options.includes('nocopy')) throw invalid(`${refused}: field VolumeOptions must not be specified`);
   if (!isAbsolute(source)) {
     if (!VOLUME_NAME.test(source)) {
-      throw invalid(`create ${source}: "${source}" includes invalid characters for a local volume name, only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed. If you intended to pass a host directory, use absolute path`);
+      throw badVolumeName(source);
     }
     return volumePoint(source, destination, mode === '' ? 'z' : mode, writable, driver);
   }
   return { Type: 'bind', Source: normalize(source), Destination: destination, Mode: mode, RW: writable, Propagation: propagation || 'rprivate' };
+}
+
+function badVolumeName(name: string): EngineError {
+  return invalid(`create ${name}: "${name}" includes invalid characters for a local volume name, only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed. If you intended to pass a host directory, use absolute path`);
 }
 
 function fromMount(request: MountRequest): MountPoint {
@@ -96,7 +100,7 @@ function fromMount(request: MountRequest): MountPoint {
       checkSubpath(where, request.VolumeOptions?.Subpath);
       if (!request.Source && request.VolumeOptions?.Subpath) throw invalid(`${where}: must not set Subpath when using anonymous volumes`);
       const name = request.Source || newVolumeName();
-      if (!VOLUME_NAME.test(name)) throw invalid(`${where}: create ${name}: "${name}" includes invalid characters for a local volume name, only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed`);
+      if (!VOLUME_NAME.test(name)) throw badVolumeName(name);
       return volumePoint(name, destination, 'z', writable, request.VolumeOptions?.DriverConfig?.Name ?? '');
     }
     case 'tmpfs':

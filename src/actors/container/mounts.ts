@@ -1,7 +1,7 @@
-/** Makes the planned mounts of a new container real: host directories, volumes, and what the image has in their place. */
+/** Makes the planned mounts of a new container real: volumes, and what the image has in their place. */
 import { closeSync, constants, openSync } from 'node:fs';
 import { mkdir, readdir, stat } from 'node:fs/promises';
-import { invalid } from '../../errors/engine-error.js';
+import { invalid, messageOf } from '../../errors/engine-error.js';
 import type { MountPoint } from '../../ports/container.js';
 import { closeFd } from '../../sys/fd.js';
 import { O_PATH, openInRoot } from '../../sys/open-in-root.js';
@@ -39,12 +39,14 @@ export async function realizeMounts(deps: ContainerDeps, record: ContainerRecord
   const mounts: MountPoint[] = [];
   const copies: CopyUp[] = [];
   for (const point of record.mounts) {
-    if (point.Type === 'bind') await checkBindSource(record, point);
+    if (point.Type === 'bind') await checkBindSource(point);
     if (point.Type !== 'volume' || point.Name === undefined) {
       mounts.push(point);
       continue;
     }
-    const request = record.hostConfig.Mounts?.find(({ Target }) => Target === point.Destination)?.VolumeOptions;
+    // One that came from another container is that one's to fill.
+    const isOwn = point.Source === '';
+    const request = isOwn ? point.Spec?.VolumeOptions : undefined;
     const name = point.Name;
     const anonymous = /^[0-9a-f]{64}$/.test(name);
     const volume = await deps.volumes.ensure({
@@ -65,8 +67,6 @@ export async function realizeMounts(deps: ContainerDeps, record: ContainerRecord
         });
       }
     }
-    // One that came from another container is that one's to fill.
-    const isOwn = point.Source === '';
     if (isOwn && !request?.NoCopy && !request?.Subpath && !point.Mode.split(',').includes('nocopy')) {
       copies.push({ name, mountpoint: volume.mountpoint, destination: point.Destination, needsMount: volume.options !== null || volume.driver !== 'local' });
     }
@@ -114,18 +114,28 @@ function hasPath(rootfs: string, path: string): boolean {
   }
 }
 
-/** A source given by `Binds` is made when it is missing; one given by `Mounts` must exist, unless the client says otherwise. */
-async function checkBindSource(record: ContainerRecord, point: MountPoint): Promise<void> {
-  const request = record.hostConfig.Mounts?.find(({ Target }) => Target === point.Destination);
-  const exists = await stat(point.Source).then(
-    () => true,
-    () => false,
-  );
-  if (exists) return;
-  if (request && request.BindOptions?.CreateMountpoint !== true) {
-    throw invalid(`invalid mount config for type "bind": bind source path does not exist: ${point.Source}`);
+/** A source given by `Binds` is made at each start where it is missing; one given by `Mounts` must exist, unless the client says otherwise. */
+function isMadeAtStart({ Spec }: MountPoint): boolean {
+  return Spec === undefined || Spec.BindOptions?.CreateMountpoint === true;
+}
+
+async function checkBindSource(point: MountPoint): Promise<void> {
+  if (isMadeAtStart(point)) return;
+  await stat(point.Source).catch((error: unknown) => {
+    throw invalid(`invalid mount config for type "bind": bind source path does not exist: ${point.Source}`, { cause: error });
+  });
+}
+
+/** @throws EngineError invalid naming the path. */
+export async function makeBindSource(point: MountPoint): Promise<void> {
+  if (!isMadeAtStart(point)) return;
+  try {
+    await mkdir(point.Source, { recursive: true });
+  } catch (error) {
+    // A file or a socket is there.
+    if (await stat(point.Source).then(() => true, () => false)) return;
+    throw invalid(`error while creating mount source path '${point.Source}': ${messageOf(error)}`, { cause: error });
   }
-  await mkdir(point.Source, { recursive: true });
 }
 
 /** Removes the volumes that only this container had. One that somebody else uses by now stays. */

@@ -2,9 +2,8 @@
 import { conflict, EngineError } from '../../errors/engine-error.js';
 import type { ContainerRecord } from './container.record.js';
 
-export function notRunning(record: ContainerRecord, command: string): EngineError {
-  const text = `container ${record.id} is not running`;
-  return conflict(command === 'container.kill' ? `cannot kill container: ${record.id}: ${text}` : text, { code: 'CONTAINER_NOT_RUNNING' });
+export function notRunning(record: ContainerRecord): EngineError {
+  return conflict(`container ${record.id} is not running`, { code: 'CONTAINER_NOT_RUNNING' });
 }
 
 export function notPaused(record: ContainerRecord): EngineError {

@@ -2,16 +2,13 @@
 import { conflict, EngineError, isEngineError } from '../../errors/engine-error.js';
 import type { HostConfig } from '../../ports/container.js';
 import type { TaskService } from '../../ports/supervisor.js';
-import { changeBlockIo } from '../../runtime/block-io.js';
+import { setBlockIo } from '../../runtime/block-io.js';
 import type { OciResources } from '../../runtime/oci-types.js';
 import type { ContainerCommand } from './container.messages.js';
 import type { ContainerRecord } from './container.record.js';
 import type { ContainerDirectory } from './directory.js';
 import { whileRunning } from './ended-task.js';
 import { isLive } from './network-change.js';
-
-/** Limits of devices: what was limited before is to be lifted. */
-const CHANGES_DEVICES = ['BlkioWeightDevice', 'BlkioDeviceReadBps', 'BlkioDeviceWriteBps', 'BlkioDeviceReadIOps', 'BlkioDeviceWriteIOps'];
 
 export interface UpdateDeps {
   readonly containers: ContainerDirectory;
@@ -33,21 +30,23 @@ export async function updateContainer(deps: UpdateDeps, record: ContainerRecord,
   }
   deps.checkRestartPolicy(hostConfig);
   const { linux, warnings } = await deps.resources(hostConfig);
-  const before = CHANGES_DEVICES.some((name) => name in change) ? (await deps.resources(record.hostConfig)).linux : linux;
-  if (isLive(record)) await apply(tasks, record, before.blockIO ?? {}, linux);
+  if (isLive(record)) await apply(tasks, record, linux);
   const updated = await containers.ask<Extract<ContainerCommand, { type: 'container.amend' }>>(record.id, {
     type: 'container.amend',
     amend: (current) => ({ ...current, hostConfig: { ...current.hostConfig, ...change } }),
   });
   // Started meanwhile, with the limits of before.
-  if (isLive(updated) && updated.state.startedAt !== record.state.startedAt) await apply(tasks, updated, before.blockIO ?? {}, linux);
+  if (isLive(updated) && updated.state.startedAt !== record.state.startedAt) await apply(tasks, updated, linux);
   return { updated, warnings };
 }
 
-function apply(tasks: TaskService, { id, state: { pid } }: ContainerRecord, blockIo: NonNullable<OciResources['blockIO']>, linux: OciResources): Promise<void> {
+function apply(tasks: TaskService, { id, state: { pid } }: ContainerRecord, linux: OciResources): Promise<void> {
   const both = async (): Promise<void> => {
-    await changeBlockIo({ id, pid }, blockIo, linux.blockIO ?? {});
+    // What the kernel cannot limit is refused before anything has changed.
+    await setBlockIo({ id, pid }, linux.blockIO ?? {});
     await tasks.update(id, { ...linux });
+    // Of these the runtime puts back what the container was made with.
+    await setBlockIo({ id, pid }, linux.blockIO ?? {});
   };
   return whileRunning(tasks, id, both());
 }

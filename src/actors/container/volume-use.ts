@@ -9,6 +9,7 @@ import { detachMount, mountFileSystem, mountPointsBelow } from '../../sys/mount.
 import { O_PATH, openInRoot } from '../../sys/open-in-root.js';
 import type { ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
+import { makeBindSource } from './mounts.js';
 
 export class VolumeUse {
   readonly #deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot'>;
@@ -26,12 +27,13 @@ export class VolumeUse {
     this.#placesDir = join(deps.placesRoot, record.id);
   }
 
-  /** Opens all volumes; returns the container's mounts as the runtime takes them. Throws invalid for a subpath that is not there. */
+  /** Opens all volumes; returns the container's mounts as the runtime takes them. Throws invalid for a subpath that is not there, or a host directory that cannot be made. */
   async open(): Promise<MountPoint[]> {
     const mounts: MountPoint[] = [];
     const points: MountPoint[] = [];
     for (const point of this.#record.mounts) {
       if (point.Type !== 'volume' || point.Name === undefined) {
+        if (point.Type === 'bind') await makeBindSource(point);
         mounts.push(point.Type === 'image' ? { ...point, Source: await this.#placeImage(point) } : point);
         points.push(point);
         continue;

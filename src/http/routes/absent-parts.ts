@@ -15,6 +15,9 @@ export function absentPartRoutes(): Route[] {
   const noCluster = (): never => {
     throw notImplemented('this engine has no cluster mode');
   };
+  const noCheckpoints = (): never => {
+    throw notImplemented('this engine has no checkpoints');
+  };
   return [
     ...[...LISTS, ...ITEMS].map((path) => route('GET', path, notManager)),
     ...['/services/create', '/secrets/create', '/configs/create', '/swarm/update', '/swarm/unlock'].map((path) => route('POST', path, notManager)),
@@ -26,6 +29,8 @@ export function absentPartRoutes(): Route[] {
     route('POST', '/build', () => {
       throw notImplemented('this engine has no builder: build with buildx or another builder of its own and load or push the image');
     }, { body: 'archive' }),
+    ...(['GET', 'POST'] as const).map((method) => route(method, '/containers/{name}/checkpoints', noCheckpoints)),
+    route('DELETE', '/containers/{name}/checkpoints/{checkpoint}', noCheckpoints),
     // `system prune` asks for it.
     route('POST', '/build/prune', (x) => x.sendJson(200, { CachesDeleted: null, SpaceReclaimed: 0 })),
     route('GET', '/plugins', (x) => x.sendJson(200, [])),

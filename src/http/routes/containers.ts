@@ -82,9 +82,12 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
       x.sendEmpty(204);
     }),
 
-    route('POST', '/containers/{name...}/kill', (x) => {
-      const signal = parseSignal(x.query.text('signal') || 'SIGKILL');
-      return tell<'container.kill'>(x, { type: 'container.kill', signal });
+    route('POST', '/containers/{name...}/kill', async (x) => {
+      try {
+        await tell<'container.kill'>(x, { type: 'container.kill', signal: parseSignal(x.query.text('signal') || 'SIGKILL') });
+      } catch (error) {
+        throw isEngineError(error) ? new EngineError(error.kind, `cannot kill container: ${x.param('name')}: ${error.message}`, { cause: error }) : error;
+      }
     }),
 
     route('POST', '/containers/{name...}/pause', (x) => tell<'container.pause'>(x, { type: 'container.pause' })),
