@@ -63,7 +63,7 @@ const EXPECTED: Readonly<Record<string, readonly (string | RegExp)[]>> = {
   'bad-log-level': ['invalid logging level: verbose', 'invalid log format: xml'],
   'bad-log-opts': ["unknown log opt 'max-sise' for json-file log driver", 'invalid value for max-file: "none"'],
   'bad-mirror': [`invalid mirror: no scheme specified for "mirror.example.com": must use either 'https://' or 'http://'`],
-  'bad-insecure-registry': ["insecure registry http://registry.lan:5000 should not contain 'http://'"],
+  'bad-insecure-registry': ["insecure registry ftp://registry.lan:5000 should not contain '://'"],
   'bad-addresses': ['invalid CIDR address: 172.26.0.1 (bip', 'resolver is not an ip address (dns', 'invalid size 8 of address pool 10.0.0.0/16'],
   'missing-runtime': ["specified default runtime 'nvidia' does not exist (default-runtime at line 1, column 2)"],
   'bad-runtimes': ['runtime runsc: cannot configure both path and runtimeType for the same runtime'],

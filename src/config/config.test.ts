@@ -88,7 +88,7 @@ const TABLE: readonly (readonly [flag: string | undefined, key: string | undefin
   ['image-gc-min-age', 'image-gc-min-age', ['10m'], 600, 'imageGcMinAgeSeconds', 600],
   ['init', 'init', ['true'], true, 'init', true],
   ['init-path', 'init-path', ['/bin/sh'], '/bin/sh', 'initPath', '/bin/sh'],
-  ['insecure-registry', 'insecure-registries', ['r:5000', '10.0.0.0/8'], ['r:5000', '10.0.0.0/8'], 'insecureRegistries', ['r:5000', '10.0.0.0/8']],
+  ['insecure-registry', 'insecure-registries', ['http://r:5000', '10.0.0.0/8'], ['HTTPS://r:5000', '10.0.0.0/8'], 'insecureRegistries', ['r:5000', '10.0.0.0/8']],
   ['ip', 'ip', ['127.0.0.1'], '127.0.0.1', 'ip', '127.0.0.1'],
   ['ip-forward', 'ip-forward', ['false'], false, 'ipForward', false],
   ['ip-forward-no-drop', 'ip-forward-no-drop', ['true'], true, 'ipForwardNoDrop', true],

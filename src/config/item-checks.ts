@@ -36,9 +36,10 @@ export function checkMirror(mirror: string): string {
   return `${mirror.replace(/\/$/, '')}/`;
 }
 
-/** `host[:port]`, an IP range, or an index name. */
-export function checkInsecureRegistry(registry: string): string {
-  if (/^https?:\/\//i.test(registry)) throw invalid(`insecure registry ${registry} should not contain '${registry.slice(0, registry.indexOf('://') + 3)}'`);
+/** `host[:port]`, an IP range, or an index name. A scheme before it counts for nothing, as both are tried. */
+export function checkInsecureRegistry(written: string): string {
+  const registry = written.replace(/^https?:\/\//i, '');
+  if (registry.includes('://')) throw invalid(`insecure registry ${registry} should not contain '://'`);
   if (registry.includes('/')) return checkCidr(registry, isIP(registry.split('/')[0] ?? '') === 6 ? 6 : 4);
   const match = /^(\[[0-9a-fA-F:]+\]|[^:]+)(?::(\d+))?$/.exec(registry);
   const host = match?.[1]?.replace(/^\[(.*)\]$/, '$1') ?? '';

@@ -14,7 +14,7 @@ export interface ImageMetadata {
   readonly lastTagTime: string | undefined;
   /** RFC 3339, of the last container; absent in records of older versions. */
   readonly lastUsed?: string;
-  /** Absent for an image that no registry had. */
+  /** Absent for an image that had no manifest yet. */
   readonly published?: PublishedImage;
 }
 

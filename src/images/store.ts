@@ -20,6 +20,7 @@ interface Entry {
   readonly config: ImageConfigDocument;
   readonly topLayer: Digest | undefined;
   readonly sizeBytes: number;
+  readonly configSizeBytes: number;
   metadata: ImageMetadata;
   lastUsedMs: number;
   /** The last use is being written: a record must not come after the removal of its image. */
@@ -81,7 +82,7 @@ export class FileImageStore implements ImageStore {
       const config = parseConfig(bytes);
       const topLayer = chainOf(config.rootfs.diff_ids).at(-1);
       if (topLayer !== undefined && !this.#layers.find(topLayer)) return `its layer ${topLayer} is missing`;
-      this.#publish(this.#entryOver(id, config, topLayer, await this.#content.readMetadata(id)));
+      this.#publish(this.#entryOver(id, config, bytes.length, topLayer, await this.#content.readMetadata(id)));
       return undefined;
     } catch (error) {
       return messageOf(error);
@@ -89,10 +90,10 @@ export class FileImageStore implements ImageStore {
   }
 
   /** Takes the image's reference on its layers. */
-  #entryOver(id: Digest, config: ImageConfigDocument, topLayer: Digest | undefined, metadata: ImageMetadata): Entry {
+  #entryOver(id: Digest, config: ImageConfigDocument, configSizeBytes: number, topLayer: Digest | undefined, metadata: ImageMetadata): Entry {
     if (topLayer !== undefined) this.#layers.retain(topLayer);
     const sizeBytes = topLayer === undefined ? 0 : this.#layers.chainSize(topLayer);
-    return { id, config, topLayer, sizeBytes, metadata, lastUsedMs: lastUseOf(metadata), image: undefined };
+    return { id, config, topLayer, sizeBytes, configSizeBytes, metadata, lastUsedMs: lastUseOf(metadata), image: undefined };
   }
 
   #publish(entry: Entry): void {
@@ -188,7 +189,7 @@ export class FileImageStore implements ImageStore {
     }
     const metadata: ImageMetadata = { parent, lastTagTime: undefined };
     // Taken before the first wait, so that no removal can come between.
-    const entry = this.#entryOver(id, config, topLayer, metadata);
+    const entry = this.#entryOver(id, config, bytes.length, topLayer, metadata);
     entry.lastUsedMs = Date.now();
     try {
       if (parent !== '') await this.#content.writeMetadata(id, metadata);
@@ -224,6 +225,12 @@ export class FileImageStore implements ImageStore {
     this.#changed(id);
   }
 
+  /** As `setPublished`, for one that says less than what a registry has: that stays while the image has its digest as a name. */
+  async describe(id: Digest, published: PublishedImage): Promise<void> {
+    const known = this.#entry(id).metadata.published?.target.digest;
+    if (known === undefined || !this.namesOf(id).some((name) => name.endsWith(`@${known}`))) await this.setPublished(id, published);
+  }
+
   /** Remembers durably how a registry has the image. */
   async setPublished(id: Digest, published: PublishedImage): Promise<void> {
     const entry = this.#entry(id);
@@ -252,9 +259,9 @@ export class FileImageStore implements ImageStore {
     return () => void this.#listeners.delete(listener);
   }
 
-  /** Canonical names of an image, tags and digests. */
+  /** Canonical names of an image, tags and digests, in the order of their characters. */
   namesOf(id: Digest): readonly string[] {
-    return [...this.#references.of(id)];
+    return [...this.#references.of(id)].sort();
   }
 
   /** Chain IDs of the layers of an image, the lowest first; none for an unknown one. */
@@ -340,13 +347,14 @@ export class FileImageStore implements ImageStore {
 
   #imageOf(entry: Entry): Image {
     if (entry.image) return entry.image;
-    const { id, config, topLayer, sizeBytes, metadata } = entry;
+    const { id, config, topLayer, sizeBytes, configSizeBytes, metadata } = entry;
     const names = this.namesOf(id).map(parseReference);
     entry.image = Object.freeze({
       id,
       config,
       topLayer,
       sizeBytes,
+      configSizeBytes,
       repoTags: names.filter((name) => name.digest === undefined).map(familiarString),
       repoDigests: names.filter((name) => name.digest !== undefined).map(familiarString),
       parent: metadata.parent,

@@ -1,4 +1,4 @@
-/** An image as registries have it: the manifest, and the index that has this manifest beside others. */
+/** An image as registries and archives have it: the manifest, and the index that has this manifest beside others. */
 import type { Digest } from './storage.js';
 
 /** A descriptor as its JSON is spelled (OCI image specification, descriptor.md). */
@@ -19,7 +19,7 @@ export interface OciPlatform {
 }
 
 export interface PublishedImage {
-  /** What the reference led to: an index, or the manifest itself. */
+  /** What the reference, or the entry of the archive, led to: an index, or the manifest itself. */
   readonly target: OciDescriptor;
   /** The entries of the index, or the manifest itself. */
   readonly manifests: readonly OciDescriptor[];

@@ -1,6 +1,6 @@
 /** Manifests and indexes of the Docker schema 2 and OCI formats. */
 import { dataLoss, invalid } from '../errors/engine-error.js';
-import type { OciDescriptor, OciPlatform } from '../ports/published-image.js';
+import type { OciDescriptor, OciPlatform, PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
 
 export interface ManifestPlatform {
@@ -162,4 +162,15 @@ export function ociPlatform({ os, architecture, variant, osVersion, osFeatures }
     ...(osFeatures.length === 0 ? {} : { 'os.features': osFeatures }),
     ...(variant === '' ? {} : { variant }),
   };
+}
+
+/** Of a larger index only the entry of the image is remembered: it stays in memory as long as the image is here. */
+const MAX_REMEMBERED_BYTES = 256 << 10;
+
+/** What is remembered of the manifest `own` of an image. @param target the document that a name led to, and what was read in it. */
+export function publishedAs({ digest, sizeBytes }: Pick<Descriptor, 'digest' | 'sizeBytes'>, parsed: ImageManifest | IndexManifest, own: Digest): PublishedImage {
+  const target = { mediaType: parsed.mediaType, digest, size: sizeBytes };
+  if (parsed.kind === 'image') return { target, manifests: [target], own };
+  const manifests = sizeBytes <= MAX_REMEMBERED_BYTES ? parsed.manifests : parsed.manifests.filter((entry) => entry.digest === own);
+  return { target, manifests: manifests.map(ociDescriptor), own };
 }

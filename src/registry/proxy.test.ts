@@ -27,6 +27,7 @@ test('exceptions', () => {
     ['https://11.1.2.3', '10.0.0.0/8', false],
     ['https://10.1.2.3:5000', '10.1.2.3', true],
     ['https://[fd00::5]', 'fd00::/8', true],
+    ['https://10.1.2.3', '10.0.0.0/99, 10.0.0.0/x, 10.1.2.3/, 10.0.0.0/8:443, name/8', false],
     ['https://a.test', '', false],
   ] as const) {
     assert.equal(proxied(url, list) === undefined, isDirect, `${url} with ${list}`);

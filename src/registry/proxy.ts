@@ -47,8 +47,10 @@ export function chooseProxy(url: URL, { httpProxy, httpsProxy, noProxy }: ProxyS
 function excludes(entry: string, host: string, port: string): boolean {
   if (entry === '' || entry === '*') return entry === '*';
   const [network = '', prefix] = entry.split('/');
-  const family = isIP(network);
-  if (prefix !== undefined && family !== 0) {
+  if (prefix !== undefined) {
+    const family = isIP(network);
+    // What is no network excludes nothing, as in the programs that share the variable.
+    if (family === 0 || !/^\d{1,3}$/.test(prefix) || Number(prefix) > (family === 6 ? 128 : 32)) return false;
     const list = new BlockList();
     list.addSubnet(network, Number(prefix), family === 6 ? 'ipv6' : 'ipv4');
     return isIn(list, host);

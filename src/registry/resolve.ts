@@ -7,7 +7,7 @@ import type { Digest } from '../ports/storage.js';
 import { type RegistryAccess, withGrant } from './access.js';
 import { type FetchedManifest, getBlob, getManifest, headManifest } from './client.js';
 import { factsOf } from './failure.js';
-import { type Descriptor, type ImageManifest, type IndexManifest, ociDescriptor, parseManifest } from './manifest.js';
+import { type Descriptor, type ImageManifest, parseManifest, publishedAs } from './manifest.js';
 import { bestManifest, canRun, formatPlatform, hostPlatform, type Platform } from './platform.js';
 import { pullScope } from './token.js';
 
@@ -41,9 +41,6 @@ export interface ResolvedImage {
   readonly warnings: readonly string[];
 }
 
-/** Of a larger index only the entry of the image is remembered: it stays in memory as long as the image is here. */
-const MAX_REMEMBERED_BYTES = 256 << 10;
-
 /** Bytes of a config that is in the image store already: it is not fetched again. */
 export type KnownConfig = (imageId: Digest) => Promise<Buffer | undefined>;
 
@@ -65,7 +62,7 @@ export async function resolveImage(access: RegistryAccess, wanted: WantedImage, 
     const configBytes = (await known(imageId)) ?? (await fetchConfig());
     const config = parseConfig(configBytes);
     const warnings = parsed.kind === 'image' ? platformWarnings(config, wanted) : [];
-    return { digest: top.digest, imageId, configBytes, layers: layersOf(image, config), published: publishedAs(top, parsed, own), warnings };
+    return { digest: top.digest, imageId, configBytes, layers: layersOf(image, config), published: publishedAs({ digest: top.digest, sizeBytes: top.bytes.length }, parsed, own), warnings };
   } catch (error) {
     throw explainFailure(error, wanted);
   }
@@ -103,13 +100,6 @@ async function fetchChild(
   const parsed = parseManifest(child.bytes, child.mediaType, wanted.familiarString);
   if (parsed.kind === 'image') return { image: parsed, digest: child.digest };
   throw invalid('unsupported manifest: an index inside an index', { code: 'UNSUPPORTED_MANIFEST' });
-}
-
-function publishedAs(top: FetchedManifest, parsed: ImageManifest | IndexManifest, own: Digest): PublishedImage {
-  const target = { mediaType: parsed.mediaType, digest: top.digest, size: top.bytes.length };
-  if (parsed.kind === 'image') return { target, manifests: [target], own };
-  const manifests = top.bytes.length <= MAX_REMEMBERED_BYTES ? parsed.manifests : parsed.manifests.filter(({ digest }) => digest === own);
-  return { target, manifests: manifests.map(ociDescriptor), own };
 }
 
 function parseConfig(bytes: Buffer): ImageConfigDocument {

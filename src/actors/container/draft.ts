@@ -1,6 +1,6 @@
 /** From a create request to the first record: image, defaults of the daemon and of the host. Nothing is touched yet. */
 import { invalid, isEngineError } from '../../errors/engine-error.js';
-import { requirePlatform } from '../../images/platform.js';
+import { foreignPlatformWarning, requirePlatform } from '../../images/platform.js';
 import { MAX_INTEGER, type HostConfig, type MountPoint, type Ulimit } from '../../ports/container.js';
 import type { Image, ImageStore } from '../../ports/images.js';
 import type { NetworkDriver, NetworkSummary } from '../../ports/network.js';
@@ -35,8 +35,6 @@ export interface DraftDeps {
   readonly network: NetworkDriver;
   readonly logs: LogDriver;
   readonly defaults: () => ContainerDefaults;
-  /** Platform of the host: `linux`, `amd64`. */
-  readonly architecture: string;
   /** Throws invalid for what the engine refuses; returns warnings and the host config as it can be applied. */
   readonly validate: (config: ContainerRecord['config'], host: HostConfig) => { readonly hostConfig: HostConfig; readonly warnings: readonly string[] };
   readonly find: (reference: string) => ContainerRecord;
@@ -46,7 +44,7 @@ export function draftContainer(deps: DraftDeps, request: CreateRequest, id: stri
   const defaults = deps.defaults();
   checkConflicts(request.config, request.hostConfig);
   const image = deps.images.resolve(request.config.Image);
-  const warnings = checkPlatform(image, request, deps.architecture);
+  const warnings = checkPlatform(image, request);
   const { config, path, args } = mergeImageConfig(request.config, image.config.config ?? {});
   if (config.StopSignal) parseSignal(config.StopSignal);
   const given = withDefaults(request.hostConfig, defaults, deps);
@@ -185,14 +183,11 @@ function findNetwork(networks: NetworkDriver, reference: string): NetworkSummary
   }
 }
 
-function checkPlatform(image: Image, request: CreateRequest, hostArchitecture: string): string[] {
-  const { os, architecture } = image.config;
+function checkPlatform(image: Image, request: CreateRequest): string[] {
   if (request.platform) {
     requirePlatform(image, parsePlatform(request.platform), request.config.Image);
     return [];
   }
-  if (architecture === hostArchitecture) return [];
-  return [
-    `The requested image's platform (${os}/${architecture}) does not match the detected host platform (linux/${hostArchitecture}) and no specific platform was requested`,
-  ];
+  const warning = foreignPlatformWarning(image);
+  return warning === undefined ? [] : [warning];
 }

@@ -4,8 +4,9 @@ export class Slots {
   #free: number;
   readonly #queue: (() => void)[] = [];
 
+  /** @param count 0: no limit. */
   constructor(count: number) {
-    this.#free = Math.max(1, count);
+    this.#free = count === 0 ? Infinity : count;
   }
 
   /**

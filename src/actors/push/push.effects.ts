@@ -99,7 +99,7 @@ export class PushWork implements PushEffects {
       await images.addDigest(`${canonicalName(reference)}@${digest}`, image.id);
       // The index that it was pulled with says more.
       const target = { mediaType, digest, size: bytes.length };
-      if (image.published === undefined) await images.setPublished(image.id, { target, manifests: [target], own: digest });
+      await images.describe(image.id, { target, manifests: [target], own: digest });
     } finally {
       if (topLayer !== undefined) await layers.release(topLayer);
     }

@@ -2,26 +2,48 @@
 import type { ImageUser } from '../../images/removal.js';
 import type { Image } from '../../ports/images.js';
 import type { OciDescriptor, OciPlatform } from '../../ports/published-image.js';
+import type { Digest } from '../../ports/storage.js';
 
 type Json = Readonly<Record<string, unknown>>;
 
-/** One element for each manifest; none for an image that no registry had. @param users containers of the image. */
-export function manifestsJson(image: Image, users: readonly ImageUser[]): readonly Json[] {
-  return (image.published?.manifests ?? []).map((descriptor) => {
-    const isOwn = descriptor.digest === image.published?.own;
-    const about = { ID: descriptor.digest, Descriptor: descriptor, Available: isOwn };
-    // Layers are kept only as files, not as the blobs that they came in.
-    const unpacked = isOwn ? image.sizeBytes : 0;
-    const attested = attestedBy(descriptor);
-    if (attested !== undefined) return { ...about, Size: sizeJson(0), Kind: 'attestation', AttestationData: { For: attested } };
-    const platform = descriptor.platform ?? (isOwn ? platformOf(image) : undefined);
-    if (platform === undefined || platform.os === 'unknown') return { ...about, Size: sizeJson(0), Kind: 'unknown' };
-    const containers = isOwn ? users.map(({ id }) => id) : [];
-    return { ...about, Size: sizeJson(unpacked), Kind: 'image', ImageData: { Platform: platform, Containers: containers, Size: { Unpacked: unpacked } } };
-  });
+/**
+ * What of the images here the lists of manifests tell about. `Content` counts what is kept as it came, the configuration: layers are
+ * kept as files, which `Unpacked` counts.
+ */
+export class ImageManifests {
+  /** An index may have several of them. */
+  readonly #byManifest: ReadonlyMap<Digest, Image>;
+
+  /** @param images all that are here. @param users containers of an image. */
+  constructor(
+    images: readonly Image[],
+    private readonly users: (id: Digest) => readonly ImageUser[],
+  ) {
+    this.#byManifest = new Map(images.flatMap((image) => (image.published ? [[image.published.own, image]] : [])));
+  }
+
+  /** One element for each manifest of the index that an image came with; none for an image that had no manifest yet. */
+  of(image: Image): readonly Json[] {
+    return (image.published?.manifests ?? []).map((descriptor) => {
+      const attested = attestedBy(descriptor);
+      if (attested !== undefined) return { ...about(descriptor, undefined), Kind: 'attestation', AttestationData: { For: attested } };
+      return this.#item(descriptor, descriptor.digest === image.published?.own ? image : this.#byManifest.get(descriptor.digest));
+    });
+  }
+
+  #item(descriptor: OciDescriptor, image: Image | undefined): Json {
+    const platform = descriptor.platform ?? (image && platformOf(image));
+    if (platform === undefined || platform.os === 'unknown') return { ...about(descriptor, image), Kind: 'unknown' };
+    const containers = image ? this.users(image.id).map(({ id }) => id) : [];
+    return { ...about(descriptor, image), Kind: 'image', ImageData: { Platform: platform, Containers: containers, Size: { Unpacked: image?.sizeBytes ?? 0 } } };
+  }
 }
 
-const sizeJson = (unpacked: number): Json => ({ Total: unpacked, Content: 0 });
+/** @param image what is here of it. */
+function about(descriptor: OciDescriptor, image: Image | undefined): Json {
+  const content = image?.configSizeBytes ?? 0;
+  return { ID: descriptor.digest, Descriptor: descriptor, Available: image !== undefined, Size: { Total: content + (image?.sizeBytes ?? 0), Content: content } };
+}
 
 /** Digest of the manifest that an attestation of BuildKit is about. */
 function attestedBy({ annotations }: OciDescriptor): string | undefined {

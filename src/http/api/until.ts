@@ -17,7 +17,7 @@ export function parseInstant(text: string, nowMs: number): number {
     return nowMs - span;
   }
   const at = /^\d{4}-\d{2}-\d{2}/.test(text) ? Date.parse(text) : Number.NaN;
-  if (Number.isNaN(at)) throw invalid(`failed to parse value ${JSON.stringify(text)} as a time`, { code: 'INVALID_FILTER' });
+  if (Number.isNaN(at)) throw invalid(`failed to parse value as time or duration: ${JSON.stringify(text)}`, { code: 'INVALID_FILTER' });
   return at;
 }
 

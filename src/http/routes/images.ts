@@ -21,7 +21,7 @@ import type { PartialBlobs } from '../../registry/partial-blobs.js';
 import { hostPlatform, parsePlatform, type Platform } from '../../registry/platform.js';
 import { parseFilters } from '../api/filters.js';
 import { platformObject } from '../api/platform.js';
-import { manifestsJson } from '../api/image-manifests.js';
+import { ImageManifests } from '../api/image-manifests.js';
 import { decodeCommitConfig, decodePrune, decodeSelection, historyJson, inspectJson, summaryJson } from '../api/images.js';
 import type { Exchange } from '../exchange.js';
 import { pump, type ResponseStream } from '../response-stream.js';
@@ -71,11 +71,10 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       const legacy = x.atLeast(1, 41) ? '' : x.query.text('filter');
       const selected = selectImages(images, legacy === '' ? selection : { ...selection, reference: [...selection.reference, legacy] });
       const shared = x.atLeast(1, 42) && x.query.flag('shared-size') ? sharedSizes(images.list(), layers) : undefined;
-      const withManifests = x.atLeast(1, 47) && x.query.flag('manifests');
+      const manifestsOf = x.atLeast(1, 47) && x.query.flag('manifests') ? new ImageManifests(images.list(), users) : undefined;
       const items = selected.map((one) => {
         const { image } = one;
-        const manifests = withManifests ? manifestsJson(image, users(image.id)) : undefined;
-        return summaryJson(one, { sharedSize: shared?.get(image.id), manifests }, (major, minor) => x.atLeast(major, minor));
+        return summaryJson(one, { sharedSize: shared?.get(image.id), manifests: manifestsOf?.of(image) }, (major, minor) => x.atLeast(major, minor));
       });
       x.sendJson(200, items);
     }),
@@ -93,7 +92,7 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       // It speaks the newest version that it is offered, but cannot recreate a container without what went with 1.45.
       const isCompose1 = x.header('user-agent')?.startsWith('docker-compose/1.') === true;
       const driver = { Name: layers.driver, Data: image.topLayer ? layers.layerData(image.topLayer) : null };
-      const manifests = withManifests ? manifestsJson(image, users(image.id)) : undefined;
+      const manifests = withManifests ? new ImageManifests(images.list(), users).of(image) : undefined;
       x.sendJson(200, inspectJson(image, driver, manifests, (major, minor) => x.atLeast(major, minor) && !isCompose1));
     }),
 
@@ -165,6 +164,7 @@ async function createFromArchive(x: Exchange, deps: ImageRouteDeps, fromSrc: str
   const { query } = x;
   const repo = query.text('repo');
   const reference = repo === '' ? undefined : newName(repo, query.text('tag'));
+  if (platform.os !== 'linux') throw invalid('operating system is not supported', { code: 'FOREIGN_OS' });
   const remote = fromSrc === '-' ? undefined : await openUrl(fromSrc, x.signal);
   const source = remote?.body ?? (x.bodyStream() as AsyncIterable<Buffer>);
   const total = remote?.totalBytes ?? Math.max(x.bodyLength, 0);
@@ -181,8 +181,7 @@ async function createFromArchive(x: Exchange, deps: ImageRouteDeps, fromSrc: str
     reportedAt = Date.now();
     say(bytesMessage(remote ? 'Downloading' : 'Importing', '', current, total));
   };
-  const message = query.text('message');
-  const comment = message === '' && remote ? `Imported from ${remote.url.origin}${remote.url.pathname}` : message;
+  const comment = query.text('message') || `Imported from ${remote ? `${remote.url.origin}${remote.url.pathname}` : '-'}`;
   try {
     const image = await deps.importer({ source, reference, comment, changes: query.all('changes'), platform, onProgress, signal: x.signal });
     deps.emit('import', image.id, eventAttributes(image, image.id));

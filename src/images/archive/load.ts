@@ -105,7 +105,7 @@ class Loader {
     this.#deps = deps;
   }
 
-  async load({ configBytes, config, layers: paths, names }: PlannedImage, say: (line: string) => void): Promise<Digest> {
+  async load({ configBytes, config, layers: paths, names, published }: PlannedImage, say: (line: string) => void): Promise<Digest> {
     const { images, layers, emit } = this.#deps;
     const id: Digest = `sha256:${createHash('sha256').update(configBytes).digest('hex')}`;
     const letGo = images.hold(id);
@@ -119,6 +119,7 @@ class Loader {
         below = chain;
       }
       const image = await images.create(configBytes);
+      if (published) await images.describe(image.id, published);
       for (const name of names) await this.#name(name, image, say);
       emit('load', image.id, eventAttributes(image, image.id));
       return image.id;

@@ -2,9 +2,10 @@
 import { createHash } from 'node:crypto';
 import { dataLoss, type EngineError, invalid, isEngineError } from '../../errors/engine-error.js';
 import type { ImageConfigDocument } from '../../ports/images.js';
+import type { PublishedImage } from '../../ports/published-image.js';
 import type { Digest } from '../../ports/storage.js';
 import { bestManifest, canRun, formatPlatform, type Platform } from '../../registry/platform.js';
-import { parseManifest } from '../../registry/manifest.js';
+import { type IndexManifest, parseManifest, publishedAs } from '../../registry/manifest.js';
 import { toBytePath, toText } from '../../storage/byte-path.js';
 import { cleanName } from '../../storage/tar/entry-name.js';
 import type { ArchiveContents, ArchivedLayer } from '../../workers/read-archive.js';
@@ -18,6 +19,8 @@ export interface PlannedImage {
   /** Names with a tag, as the archive writes them. */
   readonly names: readonly string[];
   readonly parent: Digest | undefined;
+  /** Undefined when the archive is of the old layout, which has no manifests. */
+  readonly published: PublishedImage | undefined;
 }
 
 const bad = (message: string, cause?: unknown): EngineError => invalid(message, { code: 'BAD_ARCHIVE', ...(cause === undefined ? {} : { cause }) });
@@ -55,7 +58,7 @@ export class ArchiveFiles {
     const bytes = this.#documents.get(path);
     if (!bytes) return undefined;
     const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    checkBlob(path, `sha256:${createHash('sha256').update(buffer).digest('hex')}`);
+    checkBlob(path, digestOf(buffer));
     return buffer;
   }
 
@@ -91,7 +94,7 @@ export function planLoad(files: ArchiveFiles, platform: Platform | undefined, ho
   const manifest = files.document('manifest.json');
   const index = manifest ? undefined : files.document('index.json');
   if (!manifest && !index) throw bad('the archive holds no images: it has neither manifest.json nor index.json');
-  const all = manifest ? fromManifest(files, manifest) : fromLayout(files, index ?? Buffer.alloc(0), platform ?? host);
+  const all = manifest ? described(files, fromManifest(files, manifest)) : fromLayout(files, index ?? Buffer.alloc(0), platform ?? host);
   if (!platform) return all;
   const suitable = all.filter(({ config }) => canRun(platform, { os: config.os, architecture: config.architecture, variant: config.variant ?? '' }));
   if (suitable.length === 0) throw bad(`no image in the archive is of the platform ${formatPlatform(platform)}`);
@@ -139,7 +142,7 @@ function planned(configBytes: Buffer, layers: readonly string[], names: readonly
   if ((config.os ?? 'linux') !== 'linux') throw bad(`cannot load ${config.os} image on linux`);
   const count = diffIds?.length ?? 0;
   if (layers.length !== count) throw bad(`invalid manifest, layers length mismatch: expected ${count}, got ${layers.length}`);
-  return { configBytes, config, layers, names, parent };
+  return { configBytes, config, layers, names, parent, published: undefined };
 }
 
 interface LayoutEntry {
@@ -159,9 +162,9 @@ function fromLayout(files: ArchiveFiles, bytes: Buffer, platform: Platform): Pla
   for (const [at, { digest, platform: own }] of index.manifests.entries()) {
     const annotations = entries[at]?.annotations ?? {};
     if (ATTESTATION_ANNOTATION in annotations || own?.os === 'unknown') continue;
-    const plan = imageAt(files, digest, platform, 0);
+    const plan = imageAt(files, digest, platform);
     if (!plan) continue;
-    const id: Digest = `sha256:${createHash('sha256').update(plan.configBytes).digest('hex')}`;
+    const id = digestOf(plan.configBytes);
     const known = images.get(id) ?? { plan, names: new Set<string>() };
     images.set(id, known);
     const name = nameOf(annotations);
@@ -179,16 +182,49 @@ function parsed(bytes: Buffer, name: string): ReturnType<typeof parseManifest> {
   }
 }
 
-function imageAt(files: ArchiveFiles, digest: Digest, platform: Platform, depth: number): PlannedImage | undefined {
-  const bytes = blob(files, digest);
-  const manifest = parsed(bytes, `manifest ${digest}`);
-  if (manifest.kind === 'index') {
-    if (depth === MAX_INDEX_DEPTH) throw bad('the indexes in the archive are nested too deeply');
+function imageAt(files: ArchiveFiles, digest: Digest, platform: Platform): PlannedImage | undefined {
+  const target = { digest, sizeBytes: blob(files, digest).length };
+  let own = digest;
+  let index: IndexManifest | undefined;
+  for (let depth = 0; depth <= MAX_INDEX_DEPTH; depth++) {
+    const manifest = parsed(blob(files, own), `manifest ${own}`);
+    if (manifest.kind === 'image') {
+      const layers = manifest.layers.map((layer) => blobPath(layer.digest));
+      return { ...planned(blob(files, manifest.config.digest), layers, [], undefined), published: publishedAs(target, index ?? manifest, own) };
+    }
     const best = bestManifest(manifest.manifests, platform);
-    return best && imageAt(files, best.digest, platform, depth + 1);
+    if (!best) return undefined;
+    index = manifest;
+    own = best.digest;
   }
-  const layers = manifest.layers.map((layer) => blobPath(layer.digest));
-  return planned(blob(files, manifest.config.digest), layers, [], undefined);
+  throw bad('the indexes in the archive are nested too deeply');
+}
+
+/** Adds what an index beside `manifest.json` says of the images; they do without what cannot be read of it. */
+function described(files: ArchiveFiles, plans: readonly PlannedImage[]): PlannedImage[] {
+  const read = (path: string): (ReturnType<typeof parseManifest> & { readonly sizeBytes: number }) | undefined => {
+    try {
+      const bytes = files.document(path);
+      return bytes && { ...parsed(bytes, path), sizeBytes: bytes.length };
+    } catch (error) {
+      if (isEngineError(error)) return undefined; // also what is no image: attestations
+      throw error;
+    }
+  };
+  const published = new Map<Digest, PublishedImage>();
+  const index = read('index.json');
+  for (const { digest } of index?.kind === 'index' ? index.manifests : []) {
+    const target = read(blobPath(digest));
+    for (const { digest: own } of target?.kind === 'index' ? target.manifests : [{ digest }]) {
+      const manifest = read(blobPath(own));
+      if (target && manifest?.kind === 'image') published.set(manifest.config.digest, publishedAs({ digest, sizeBytes: target.sizeBytes }, target, own));
+    }
+  }
+  return plans.map((plan) => ({ ...plan, published: published.get(digestOf(plan.configBytes)) }));
+}
+
+function digestOf(bytes: Buffer): Digest {
+  return `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
 }
 
 function blobPath(digest: Digest): string {
