@@ -1,7 +1,7 @@
 /**
  * The progress of one pull, written by the job and read by any number of clients at their own speed. A reader that is
- * behind gets only the newest message of each layer and status, so that what is held for it is bounded by the number of
- * layers, whatever its speed; one that comes late first gets the newest message of each layer.
+ * behind gets only the newest message of each layer and status, so that what is held is bounded by the number of layers,
+ * whatever the number and the speed of the readers; one that comes late first gets the newest message of each layer.
  */
 import { encodeMessage, type ProgressMessage } from './progress.js';
 
@@ -12,17 +12,27 @@ const MAX_DELAY_MS = 1000;
 export class ProgressBoard {
   /** What a late reader needs: one text per subject, in the order of the subjects' first messages. */
   readonly #newest = new Map<string, string>();
+  /** The newest of each subject and status with its number, the latest last. */
+  readonly #messages = new Map<string, { readonly number: number; readonly text: string }>();
   readonly #readers = new Set<BoardReader>();
   #lines = 0;
+  #count = 0;
   #isEnded = false;
   #timer: NodeJS.Timeout | undefined;
+  /** What was put together last: readers that come or go on at the same time all ask for the same. */
+  #opening: string | undefined;
+  #latest = { from: 0, to: 0, text: '' };
 
   /** A message about a layer (or anything else that has a state): it replaces the subject's earlier ones for late readers. */
   publish(subject: string, status: string, message: ProgressMessage): void {
     if (this.#isEnded) return;
     const text = encodeMessage(message);
     this.#newest.set(subject, text);
-    for (const reader of this.#readers) reader.push(`${subject} ${status}`, text);
+    this.#opening = undefined;
+    const key = `${subject} ${status}`;
+    // Moved to the end, so that a layer's statuses stay in their order.
+    this.#messages.delete(key);
+    this.#messages.set(key, { number: ++this.#count, text });
     this.#wake();
   }
 
@@ -50,31 +60,47 @@ export class ProgressBoard {
 
   /** Starts with the newest of everything. `onClose` is called once when the reader stops before the end. */
   read(onClose: () => void): BoardReader {
-    const reader: BoardReader = new BoardReader(() => {
+    this.#opening ??= [...this.#newest.values()].join('');
+    const reader: BoardReader = new BoardReader({ to: this.#count, text: this.#opening }, (from) => this.#after(from), () => {
       if (this.#readers.delete(reader)) onClose();
     });
-    for (const [subject, text] of this.#newest) reader.push(subject, text);
     if (this.#isEnded) reader.finish();
     else this.#readers.add(reader);
     return reader;
   }
+
+  #after(from: number): BoardText {
+    if (this.#latest.from !== from || this.#latest.to !== this.#count) {
+      const texts = [...this.#messages.values()].filter(({ number }) => number > from).map(({ text }) => text);
+      this.#latest = { from, to: this.#count, text: texts.join('') };
+    }
+    return this.#latest;
+  }
+}
+
+/** Messages one after the other, and the number of the last one. */
+interface BoardText {
+  readonly to: number;
+  readonly text: string;
 }
 
 /** One reader's place. Yields all that is pending as one text. */
 export class BoardReader implements AsyncIterableIterator<string> {
-  readonly #pending = new Map<string, string>();
+  readonly #after: (from: number) => BoardText;
   readonly #onClose: () => void;
+  #opening: string;
+  /** Number of the last message that it had. */
+  #at: number;
   #wake: (() => void) | undefined;
   #isFinished = false;
+  #isClosed = false;
 
-  constructor(onClose: () => void) {
+  /** @param after what came after the message of a number. */
+  constructor(opening: BoardText, after: (from: number) => BoardText, onClose: () => void) {
+    this.#opening = opening.text;
+    this.#at = opening.to;
+    this.#after = after;
     this.#onClose = onClose;
-  }
-
-  push(key: string, text: string): void {
-    // Moved to the end, so that a layer's statuses stay in their order.
-    this.#pending.delete(key);
-    this.#pending.set(key, text);
   }
 
   /** Lets a waiting `next` take what is pending. */
@@ -88,19 +114,22 @@ export class BoardReader implements AsyncIterableIterator<string> {
   }
 
   async next(): Promise<IteratorResult<string>> {
-    while (this.#pending.size === 0 && !this.#isFinished) {
+    while (!this.#isClosed) {
+      const { to, text } = this.#after(this.#at);
+      const value = this.#opening + text;
+      this.#at = to;
+      this.#opening = '';
+      if (value !== '') return { done: false, value };
+      if (this.#isFinished) break;
       await new Promise<void>((resolve) => (this.#wake = resolve));
       this.#wake = undefined;
     }
-    if (this.#pending.size === 0) return { done: true, value: undefined };
-    const value = [...this.#pending.values()].join('');
-    this.#pending.clear();
-    return { done: false, value };
+    return { done: true, value: undefined };
   }
 
   /** The client is gone: settles a pending `next` and tells the board's owner. */
   async return(): Promise<IteratorResult<string>> {
-    this.#pending.clear();
+    this.#isClosed = true;
     this.finish();
     this.#onClose();
     return { done: true, value: undefined };
