@@ -1,5 +1,7 @@
 /** The running daemon as a process: pidfile, locks, signals, its log, the exit code. */
 import { isEngineError, messageOf } from './errors/engine-error.js';
+import type { Roots } from './composition/base.js';
+import { dataRootFor } from './composition/data-root.js';
 import { LiveConfig, type ReloadResult } from './config/live-config.js';
 import type { LoadedConfig } from './config/settings.js';
 import { startEngine, type Engine } from './engine.js';
@@ -8,6 +10,7 @@ import { ServiceManager } from './service-manager.js';
 import { lockDirectory, type LockedDirectory } from './sys/directory-lock.js';
 import { limitArenas } from './sys/memory.js';
 import { claimPidfile } from './sys/pidfile.js';
+import { openIdMaps } from './sys/remapped-user.js';
 import { createLogger, type LogLevel } from './telemetry/logger.js';
 
 /** Asked this often to stop, the daemon ends at once. */
@@ -50,7 +53,7 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
     manager.status('starting');
     const pid = await claimPidfile(pidfile);
     try {
-      const roots = await lockRoots(config, locks);
+      const roots = await lockRoots(config, locks, log);
       engine = await startEngine(config, roots, manager, log, () => {
         log.info({ addresses: engine?.addresses() }, 'API listens');
         isServing = true;
@@ -73,13 +76,16 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
 }
 
 /** The two directories of the daemon, locked; as a reload cannot change them, they are read once. */
-async function lockRoots(config: LiveConfig, locks: LockedDirectory[]): Promise<{ dataRoot: string; execRoot: string }> {
+async function lockRoots(config: LiveConfig, locks: LockedDirectory[], log: Logger): Promise<Roots> {
   const { dataRoot, execRoot } = config.current;
   const data = await lockDirectory('data-root', dataRoot);
   locks.push(data);
   const exec = await lockDirectory('exec-root', execRoot);
   locks.push(exec);
-  return { dataRoot: data.path, execRoot: exec.path };
+  const { usernsRemap } = config.current;
+  const idMaps = usernsRemap === '' ? undefined : openIdMaps(usernsRemap);
+  if (usernsRemap !== '' && !idMaps) log.warn({}, `userns-remap ${usernsRemap}: root cannot be remapped to itself; users are not remapped`);
+  return { dataRoot: await dataRootFor(data.path, idMaps), execRoot: exec.path, idMaps };
 }
 
 function logReload(log: Logger, { ok, message, entries }: ReloadResult): void {

@@ -1,10 +1,12 @@
 /** `engined fsck`: the check of a data root that no daemon uses. */
 import { access } from 'node:fs/promises';
+import { remappedDataRoot } from './composition/data-root.js';
 import { isEngineError, messageOf } from './errors/engine-error.js';
 import type { LoadedConfig } from './config/settings.js';
 import { checkDataRoot, type FsckReport } from './inventory/fsck.js';
 import { readOwners } from './inventory/offline-owners.js';
 import { lockDirectory } from './sys/directory-lock.js';
+import { readIdMaps } from './sys/remapped-user.js';
 import { createWorkerPool } from './workers/pool.js';
 
 /** As fsck(8) counts. */
@@ -20,8 +22,10 @@ export async function runFsck({ config }: LoadedConfig, options: { readonly repa
     // Locking would make the directory that a slip of the pen names.
     await access(config.dataRoot);
     const lock = await lockDirectory('data-root', config.dataRoot);
-    const dataRoot = lock.path;
     try {
+      const idMaps = config.usernsRemap === '' ? undefined : readIdMaps(config.usernsRemap);
+      const dataRoot = idMaps ? remappedDataRoot(lock.path, idMaps) : lock.path;
+      await access(dataRoot);
       const report = await checkDataRoot({ dataRoot, pool, owners: () => readOwners(dataRoot) }, options.repair);
       for (const line of describe(report)) print(line);
       if (report.findings.length === 0) return FOUND_NOTHING;

@@ -69,7 +69,6 @@ for (const [what, args, message] of [
   ['fd:// without socket activation', ['--host', 'fd://'], 'engined cannot run: failed to load listeners: no sockets found via socket activation: make sure the service was started by systemd'],
   ['a group that does not exist', ['--group', 'nobody-has-this'], 'engined cannot run: group nobody-has-this not found'],
   ['a storage driver that is not there', ['--storage-driver', 'btrfs'], 'engined cannot run: storage-driver btrfs: this daemon has the storage driver overlay2 only'],
-  ['users are to be remapped', ['--userns-remap', 'default'], 'engined cannot run: userns-remap default: this daemon does not remap users yet; leave the option out'],
   ['rootless without a user namespace', ['--rootless'], 'engined cannot run: rootless: the daemon must run in a user namespace of its own'],
   ['supervisor snapshotters', ['--feature', 'supervisor-snapshotter'], 'engined cannot run: feature supervisor-snapshotter: images and containers are kept by storage drivers only'],
   ['more real time than there is', ['--cpu-rt-runtime', '900000000'], 'engined cannot run: cpu-rt-runtime'],

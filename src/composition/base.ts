@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { type HostInfo, readHostInfo } from '../actors/engine/host.js';
 import { Replies } from '../actors/kit/replies.js';
 import type { LiveConfig } from '../config/live-config.js';
+import type { IdMaps } from '../ports/id-maps.js';
 import type { Logger } from '../ports/logger.js';
 import { useProxies } from '../registry/proxy.js';
 import { parentCgroup } from '../runtime/cgroup-path.js';
@@ -18,6 +19,8 @@ import { type Settings, systemSettings } from './settings.js';
 export interface Roots {
   readonly dataRoot: string;
   readonly execRoot: string;
+  /** Whom the users of containers are on this host; undefined: themselves. */
+  readonly idMaps: IdMaps | undefined;
 }
 
 /** What every part is made from. */
@@ -33,19 +36,20 @@ export interface Base extends Roots {
 }
 
 /** @throws EngineError for what this host or this daemon cannot do. */
-export async function makeBase(live: LiveConfig, { dataRoot, execRoot }: Roots, log: Logger): Promise<Base> {
+export async function makeBase(live: LiveConfig, roots: Roots, log: Logger): Promise<Base> {
+  const { dataRoot } = roots;
   const config = live.current;
   useProxies({ httpProxy: config.httpProxy, httpsProxy: config.httpsProxy, noProxy: config.noProxy });
   const [facts, host] = await Promise.all([readHostFacts(), readHostInfo()]);
   await checkRequirements(config, facts);
   const id = await engineId(join(dataRoot, 'engine-id.json'));
-  const settings = await systemSettings(() => live.current, { dataRoot, execRoot }, facts, id);
+  const settings = await systemSettings(() => live.current, roots, facts, id);
   if (config.cpuRtPeriodMicroseconds > 0 || config.cpuRtRuntimeMicroseconds > 0) {
     await shareRealtime(parentCgroup({ driver: settings.cgroupDriver, parent: config.cgroupParent, ownCgroup: facts.cgroup.own }), config);
   }
   // In a directory of others it gets a name that no other daemon has.
   const tmpDir = await emptyDirectory(config.tmpDir === '' ? join(dataRoot, 'tmp') : join(config.tmpDir, `engined-${id}`));
-  return { live, dataRoot, execRoot, facts, host, settings, log, replies: new Replies(), tmpDir };
+  return { ...roots, live, facts, host, settings, log, replies: new Replies(), tmpDir };
 }
 
 /** The daemon's identity: made once, kept with its data. */

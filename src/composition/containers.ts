@@ -25,13 +25,14 @@ import { buildResources } from '../runtime/resources.js';
 import { applyHostLimits } from '../runtime/validate-resources.js';
 import { checkRestartPolicy, validateContainer } from '../runtime/validate.js';
 import { createStatsReader } from '../stats/reader.js';
+import { rootOwner } from '../sys/id-maps.js';
 import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
 import { containerDefaults } from './settings.js';
 
 export type Containers = Awaited<ReturnType<typeof composeContainers>>;
 
-export async function composeContainers({ live, execRoot, facts, host, settings, log, replies }: Base, { layers, images, network, logs, records, volumes, tasks, specs, stdio, emit, usage }: Drivers) {
+export async function composeContainers({ live, execRoot, idMaps, facts, host, settings, log, replies }: Base, { layers, images, network, logs, records, volumes, tasks, specs, stdio, emit, usage }: Drivers) {
   const config = live.current;
   const pauseGate = new PauseGate();
   const deps: ContainerDeps = {
@@ -48,6 +49,7 @@ export async function composeContainers({ live, execRoot, facts, host, settings,
     volumes,
     volumeUsers: (name) => containers.list().flatMap(({ id, mounts }) => (mounts.some((mount) => mount.Type === 'volume' && mount.Name === name) ? [id] : [])),
     emit,
+    idMaps,
     ioRoot: join(execRoot, 'io'),
     placesRoot: join(execRoot, 'places'),
     shmRoot: join(execRoot, 'shm'),
@@ -62,6 +64,7 @@ export async function composeContainers({ live, execRoot, facts, host, settings,
           network,
           find: (id) => containers.get(id),
           dir: (id) => records.dir(id),
+          owner: rootOwner(idMaps),
           settings: () => ({ dns: config.dns, dnsSearch: config.dnsSearch, dnsOptions: config.dnsOpts, hostGatewayIps: hostGatewayIps() }),
         },
         record,
@@ -105,7 +108,7 @@ export async function composeContainers({ live, execRoot, facts, host, settings,
             network,
             logs,
             defaults: () => containerDefaults(live.current, host.hostname, facts),
-            validate: (given, hostConfig) => validateContainer(given, hostConfig, facts, { cgroupDriver: settings.cgroupDriver }),
+            validate: (given, hostConfig) => validateContainer(given, hostConfig, facts, { cgroupDriver: settings.cgroupDriver, remapsUsers: idMaps !== undefined }),
             find: (reference) => containers.find(reference),
           },
           request,

@@ -20,6 +20,7 @@ import { ArchiveWorkers } from '../storage/archives.js';
 import { openOverlay2 } from '../storage/overlay2.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
 import { Volumes } from '../storage/volumes.js';
+import { rootOwner } from '../sys/id-maps.js';
 import { createStdio, reopenStdio } from '../supervisor/stdio.js';
 import { createSupervisor } from '../supervisor/supervisor.js';
 import { createWorkerPool } from '../workers/pool.js';
@@ -31,7 +32,7 @@ const MAX_WORKERS = 3;
 export type Drivers = Awaited<ReturnType<typeof openDrivers>>;
 
 /** `containers` is asked when metrics are read. */
-export async function openDrivers({ live, dataRoot, execRoot, facts, host, settings, log }: Base, containers: () => readonly ContainerRecord[]) {
+export async function openDrivers({ live, dataRoot, execRoot, idMaps, facts, host, settings, log }: Base, containers: () => readonly ContainerRecord[]) {
   const config = live.current;
   const inData = (...parts: string[]): string => join(dataRoot, ...parts);
   const seccomp = config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined' ? config.seccompProfile : await loadSeccompProfile(config.seccompProfile);
@@ -59,7 +60,7 @@ export async function openDrivers({ live, dataRoot, execRoot, facts, host, setti
     debug: config.debug,
   });
   const { tasks } = supervisor;
-  const layers = await openOverlay2({ root: inData('overlay2'), workers: pool, log, storageOpts: config.storageOpts });
+  const layers = await openOverlay2({ root: inData('overlay2'), workers: pool, log, storageOpts: config.storageOpts, idMaps });
   const images = new FileImageStore(dataRoot, layers);
   const networkFile = (name: string): RecordFile => ({
     read: () => readRecord(inData('network', name)),
@@ -88,10 +89,10 @@ export async function openDrivers({ live, dataRoot, execRoot, facts, host, setti
   });
   const logs = createLogDriver((container) => metrics.logObserver(container));
   checkDefaultLog(logs, config);
-  const records = new ContainerRecords(inData('containers'), { write: writeRecord, read: readRecord });
+  const records = new ContainerRecords(inData('containers'), { write: writeRecord, read: readRecord }, rootOwner(idMaps));
   const volumePlugins = new ProtocolVolumePlugins();
-  const volumes = new Volumes({ root: inData('volumes'), workers: pool, plugins: volumePlugins });
-  const archives = new ArchiveWorkers();
+  const volumes = new Volumes({ root: inData('volumes'), workers: pool, plugins: volumePlugins, owner: rootOwner(idMaps) });
+  const archives = new ArchiveWorkers(idMaps);
   const specs = createSpecBuilder(facts, () => ({ ulimits: config.defaultUlimits, noNewPrivileges: config.noNewPrivileges, seccomp, cdiSpecDirs: live.current.features['cdi'] === true ? live.current.cdiSpecDirs : [] }));
   const stdio = { create: async (request: Parameters<typeof createStdio>[0]) => createStdio(request), reopen: async (paths: Parameters<typeof reopenStdio>[0]) => reopenStdio(paths) };
   const usage = new DiskUsages({ dataRoot, layers, pool });

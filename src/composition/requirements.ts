@@ -9,9 +9,8 @@ const WHOLE_RANGE = /^\s*0\s+0\s+4294967295\s*$/;
 
 /** @throws EngineError invalid that names the option. */
 export async function checkRequirements(config: Config, facts: HostFacts): Promise<void> {
-  const { storageDriver, usernsRemap, rootless, features } = config;
+  const { storageDriver, rootless, features } = config;
   if (!['', 'overlay2'].includes(storageDriver)) throw invalid(`storage-driver ${storageDriver}: this daemon has the storage driver overlay2 only`);
-  if (usernsRemap !== '') throw invalid(`userns-remap ${usernsRemap}: this daemon does not remap users yet; leave the option out`);
   if (rootless && WHOLE_RANGE.test(await readFile('/proc/self/uid_map', 'utf8'))) {
     throw invalid('rootless: the daemon must run in a user namespace of its own, which a launcher such as rootlesskit makes');
   }

@@ -11,6 +11,7 @@ import type { BridgeOptions } from '../network/default-bridge.js';
 import type { LogDriver } from '../ports/logs.js';
 import type { RuntimeChoice, TaskService } from '../ports/supervisor.js';
 import type { HostFacts } from '../runtime/host-facts.js';
+import type { Roots } from './base.js';
 import { chooseRuntime, RUNC_SHIM } from './runtime-choice.js';
 
 const INIT_BINARIES = ['docker-init', 'tini-static', 'tini'];
@@ -53,7 +54,7 @@ export function checkDefaultLog(logs: LogDriver, { logDriver, logOpts }: Config)
 }
 
 /** Throws invalid for a cgroup driver that this host does not have. */
-export async function systemSettings(current: () => Config, roots: { readonly dataRoot: string; readonly execRoot: string }, facts: HostFacts, id: string): Promise<Settings> {
+export async function systemSettings(current: () => Config, roots: Roots, facts: HostFacts, id: string): Promise<Settings> {
   const config = current();
   const cgroupDriver = chooseCgroupDriver(config.execOpts, facts);
   const initPath = config.initPath || (await firstOnPath(INIT_BINARIES));
@@ -81,6 +82,7 @@ export async function systemSettings(current: () => Config, roots: { readonly da
     securityOptions: [
       ...(facts.apparmor ? ['name=apparmor'] : []),
       ...(facts.seccomp ? [`name=seccomp,profile=${config.seccompProfile}`] : []),
+      ...(roots.idMaps ? ['name=userns'] : []),
       ...(facts.cgroup.namespaces && cgroupnsMode(config, facts) === 'private' ? ['name=cgroupns'] : []),
       ...(config.noNewPrivileges ? ['name=no-new-privileges'] : []),
     ],

@@ -1,6 +1,8 @@
 /** What values mean together, on one platform. Looks at the file system only for files that options name. */
 import { existsSync } from 'node:fs';
 import { isAbsolute, win32 } from 'node:path';
+import { messageOf } from '../errors/engine-error.js';
+import { isDefaultUserMissing, readIdMaps } from '../sys/remapped-user.js';
 import { logDriverProblems } from './log-driver-options.js';
 import { OPTION_LIST, type OptionName, type Values } from './options.js';
 import type { Problem, Setting } from './settings.js';
@@ -82,9 +84,18 @@ function checkPaths(values: Values, given: (name: OptionName) => boolean, platfo
   }
   const profile = values.seccompProfile;
   if (!['', 'builtin', 'unconfined'].includes(profile) && !existsSync(profile)) report('seccompProfile', `seccomp-profile: ${profile} does not exist`);
+  checkRemap(values.usernsRemap, report);
   for (const name of ['tlsCaCert', 'tlsCert', 'tlsKey'] as const) {
     const path = values[name];
     if ((values.tls || values.tlsVerify) && path !== '' && !existsSync(path)) report(name, `${name.toLowerCase()}: ${path} does not exist`);
+  }
+}
+
+function checkRemap(value: string, report: Report): void {
+  try {
+    if (value !== '') readIdMaps(value);
+  } catch (error) {
+    if (!isDefaultUserMissing(error)) report('usernsRemap', messageOf(error));
   }
 }
 

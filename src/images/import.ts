@@ -45,8 +45,8 @@ export async function importImage({ images, layers, pool, tmpDir }: ImportDeps, 
   try {
     await receive(request, blobPath);
     const { bavail, bsize } = await statfs(staged.diffDir);
-    const { diffDir, tarSplitPath } = staged;
-    const { diffId, ...extracted } = await pool.run('extract-layer', { blobPath, maxTarBytes: bavail * bsize, diffDir, tarSplitPath });
+    const { diffDir, tarSplitPath, idMaps } = staged;
+    const { diffId, ...extracted } = await pool.run('extract-layer', { blobPath, maxTarBytes: bavail * bsize, diffDir, tarSplitPath, idMaps });
     request.signal.throwIfAborted();
     const layer = await staged.commit({ ...extracted, diffId, parent: undefined });
     layers.retain(layer.chainId);

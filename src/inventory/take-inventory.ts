@@ -43,6 +43,8 @@ const SHELVES: Readonly<Record<string, Shelf>> = {
 const ENGINE = new Set(['engine-id.json', 'events', 'network', 'supervisor', 'image/references.json']);
 /** Put aside for the operator, see `References.load`. */
 const PUT_ASIDE = /^image\/references\.json\.damaged-\d+$/;
+/** The data of a daemon that remaps users, see `dataRootFor`: a data root of its own. */
+const REMAPPED = /^\d+\.\d+$/;
 /** Directories that hold shelves. */
 const PARENTS = new Set(['', 'overlay2', 'image']);
 const UNFINISHED = /^\.(?:new|removed)-/;
@@ -69,6 +71,7 @@ export function takeInventory({ dataRoot, known }: TakeInventoryInput): Place[] 
       if (shelf) shelve(below, shelf);
       else if (PARENTS.has(below)) visit(below);
       else if (isRecordLeftover(name)) add(below, 'leftover', '');
+      else if (REMAPPED.test(below)) add(below, 'directory', '');
       else add(below, ENGINE.has(below) || PUT_ASIDE.test(below) ? 'engine' : 'other', '');
     }
   };

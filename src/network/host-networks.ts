@@ -279,8 +279,8 @@ export class HostNetworks implements NetworkDriver {
     return this.#endpoints.sandboxes.path(containerId);
   }
 
-  createSandbox(containerId: string): Promise<string> {
-    return this.#endpoints.sandboxes.create(containerId);
+  createSandbox(containerId: string, pid?: number): Promise<string> {
+    return this.#endpoints.sandboxes.create(containerId, pid);
   }
 
   async removeSandbox(containerId: string): Promise<void> {

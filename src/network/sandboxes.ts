@@ -2,7 +2,7 @@
 import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { internal, messageOf } from '../errors/engine-error.js';
-import { createNetns, inNetns, listNetns, removeNetns } from '../sys/netns.js';
+import { createNetns, inNetns, keepNetns, listNetns, removeNetns } from '../sys/netns.js';
 import { Netlink } from '../sys/route-netlink.js';
 import type { LinkParameter } from './endpoint-options.js';
 import type { WayOut } from './ways-out.js';
@@ -24,11 +24,12 @@ export class Sandboxes {
     return join(this.root, containerId);
   }
 
-  /** Makes one with loopback up, in place of any that is there. Returns its path. */
-  async create(containerId: string): Promise<string> {
+  /** Makes one with loopback up, or takes the one of a process, in place of any that is there. Returns its path. */
+  async create(containerId: string, pid?: number): Promise<string> {
     const path = this.path(containerId);
     this.remove(containerId);
-    const inside = createNetns(path, () => new Netlink());
+    const open = (): Netlink => new Netlink();
+    const inside = pid === undefined ? createNetns(path, open) : keepNetns(path, pid, open);
     try {
       await inside.configure(LOOPBACK_INDEX, { addresses: [], gateways: [], linkLocal: true });
     } catch (error) {

@@ -1,5 +1,6 @@
 /** Contract of copying in and out of containers: files at paths of a container, which may be running meanwhile. */
 import type { Readable } from 'node:stream';
+import type { Owner } from './id-maps.js';
 
 /** Bytes that come by themselves, such as those of a client. */
 export interface PieceSource {
@@ -54,8 +55,8 @@ export interface PathStat {
 export interface WriteOptions {
   /** Refuses a directory in the place of something else, and the reverse. */
   readonly noOverwriteDirNonDir: boolean;
-  /** Who owns what is written; undefined: as the archive says. */
-  readonly owner: { readonly uid: number; readonly gid: number } | undefined;
+  /** Who owns what is written, in the container; undefined: as the archive says. */
+  readonly owner: Owner | undefined;
 }
 
 /**

@@ -126,8 +126,8 @@ export interface NetworkDriver {
   remove(nameOrId: string): Promise<NetworkSummary>;
   /** Full ID, then name, then ID prefix. Throws not-found `network X not found`. */
   resolve(nameOrId: string): NetworkSummary;
-  /** Makes and bind-mounts a network namespace with loopback up. Returns its path. */
-  createSandbox(containerId: string): Promise<string>;
+  /** Makes a network namespace with loopback up, or takes the one of a process, and bind-mounts it. Returns its path. */
+  createSandbox(containerId: string, pid?: number): Promise<string>;
   /** Unmounts and deletes it. Idempotent. */
   removeSandbox(containerId: string): Promise<void>;
   /** Containers that there are sandboxes of. */

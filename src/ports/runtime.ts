@@ -1,5 +1,6 @@
 /** Contract of the OCI spec builder. */
 import type { ContainerConfig, HostConfig, MountPoint } from './container.js';
+import type { IdMaps } from './id-maps.js';
 import type { OciSpec } from './supervisor.js';
 
 export interface SpecInput {
@@ -11,7 +12,7 @@ export interface SpecInput {
   readonly hostConfig: HostConfig;
   /** Absolute path of the mounted root filesystem. */
   readonly rootfs: string;
-  /** Path of the network namespace; undefined: the host's. */
+  /** Path of the network namespace; undefined: the host's, or with `userns` one that the runtime makes. */
   readonly netnsPath: string | undefined;
   /** Host files that become /etc/hostname, /etc/hosts and /etc/resolv.conf. */
   readonly files: { readonly hostname: string; readonly hosts: string; readonly resolvConf: string };
@@ -19,7 +20,9 @@ export interface SpecInput {
   /** Absolute cgroup path or systemd slice triple, from daemon and container settings. */
   readonly cgroupsPath: string;
   /** Namespaces of other containers that this one joins, by kind, as /proc paths. */
-  readonly joins?: Readonly<Partial<Record<'ipc' | 'pid', string>>>;
+  readonly joins?: Readonly<Partial<Record<'ipc' | 'pid' | 'user', string>>>;
+  /** Of the container's user namespace; undefined: it has the host's. */
+  readonly userns?: IdMaps | undefined;
   /** Host directory that becomes /dev/shm, for IPC modes that share it. Absent: a tmpfs of its own. */
   readonly shmPath?: string;
   /** Host path of the init binary when the container runs under one. */

@@ -1,4 +1,5 @@
 /** Contract of the layer store: read-only layers addressed by chain ID, and one writable layer per container. */
+import type { IdMaps } from './id-maps.js';
 
 /** `sha256:<64 hex>`. */
 export type Digest = `sha256:${string}`;
@@ -23,6 +24,8 @@ export interface StagedLayer {
   readonly diffDir: string;
   /** File that receives the data needed to rebuild the exact tar later. */
   readonly tarSplitPath: string;
+  /** Whom the owners in its tar stand for on this host; undefined: themselves. */
+  readonly idMaps?: IdMaps | undefined;
   /** Makes the layer visible under its chain ID, atomically. Losing a race to an equal layer is a success. */
   commit(layer: {
     readonly diffId: Digest;

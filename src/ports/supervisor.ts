@@ -1,5 +1,6 @@
 /** Contract of the container supervisor (containerd): containers, tasks, processes and their events. */
 import type { Socket } from 'node:net';
+import type { Owner } from './id-maps.js';
 
 /** A JSON object of the OCI runtime specification. */
 export type OciSpec = Record<string, unknown>;
@@ -24,6 +25,8 @@ export interface CreateTask {
   readonly runtime: RuntimeChoice;
   readonly labels?: Readonly<Record<string, string>>;
   readonly stdio: StdioPaths;
+  /** Of the pipes between shim and processes: who may open them anew. Default: root. */
+  readonly ioOwner?: Owner | undefined;
 }
 
 /** FIFO paths handed to the shim. Empty string: not wanted. With a terminal `stderr` is ''. */

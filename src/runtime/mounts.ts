@@ -33,15 +33,17 @@ function depth(path: string): number {
   return path === '/' ? 0 : path.split('/').length;
 }
 
-function systemMounts({ hostConfig, shmPath }: SpecInput): OciMount[] {
+function systemMounts({ hostConfig, shmPath, userns }: SpecInput): OciMount[] {
   const { Privileged, ReadonlyRootfs, IpcMode } = hostConfig;
   const kernel = Privileged && !ReadonlyRootfs ? SECURE : [...SECURE, 'ro'];
+  // A user namespace cannot make what it has bound from the host's read-only.
+  const cgroup = userns ? SECURE : kernel;
   return [
     { destination: '/proc', type: 'proc', source: 'proc', options: SECURE },
     { destination: '/dev', type: 'tmpfs', source: 'tmpfs', options: ['nosuid', 'strictatime', 'mode=755', 'size=65536k'] },
     { destination: '/dev/pts', type: 'devpts', source: 'devpts', options: ['nosuid', 'noexec', 'newinstance', 'ptmxmode=0666', 'mode=0620', 'gid=5'] },
     { destination: '/sys', type: 'sysfs', source: 'sysfs', options: kernel },
-    { destination: '/sys/fs/cgroup', type: 'cgroup', source: 'cgroup', options: kernel },
+    { destination: '/sys/fs/cgroup', type: 'cgroup', source: 'cgroup', options: cgroup },
     { destination: '/dev/mqueue', type: 'mqueue', source: 'mqueue', options: SECURE },
     ...shmMount(IpcMode, hostConfig.ShmSize, shmPath),
   ].map((mount) => (ReadonlyRootfs && !ALWAYS_WRITABLE.has(mount.destination) ? readOnly(mount) : mount));

@@ -3,9 +3,12 @@ import { internal } from '../errors/engine-error.js';
 import type { SpecInput } from '../ports/runtime.js';
 import type { OciNamespace } from './oci-types.js';
 
-export function buildNamespaces({ hostConfig, netnsPath, joins = {} }: SpecInput, cgroupNamespaces: boolean): OciNamespace[] {
+export function buildNamespaces({ hostConfig, netnsPath, joins = {}, userns }: SpecInput, cgroupNamespaces: boolean): OciNamespace[] {
   const namespaces: OciNamespace[] = [{ type: 'mount' }];
+  if (userns) namespaces.push({ type: 'user', ...(joins.user === undefined ? {} : { path: joins.user }) });
   if (netnsPath !== undefined) namespaces.push({ type: 'network', path: netnsPath });
+  // What it is to be root of must belong to its user namespace, so it cannot be made before that.
+  else if (userns) namespaces.push({ type: 'network' });
   const add = (type: 'ipc' | 'pid', mode: string): void => {
     if (mode === 'host') return;
     const path = joins[type];

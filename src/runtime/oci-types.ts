@@ -44,6 +44,12 @@ export interface OciNamespace {
   path?: string;
 }
 
+export interface OciIdMapping {
+  containerID: number;
+  hostID: number;
+  size: number;
+}
+
 export interface OciDevice {
   path: string;
   type: 'b' | 'c';

@@ -1,5 +1,6 @@
 /** Puts the OCI spec of a container together from its steps. */
 import { invalid } from '../errors/engine-error.js';
+import type { IdRange } from '../ports/id-maps.js';
 import type { BuiltSpec, SpecBuilder, SpecInput } from '../ports/runtime.js';
 import type { OciSpec } from '../ports/supervisor.js';
 import { applyCdiEdits } from './cdi-edits.js';
@@ -8,7 +9,7 @@ import { buildDevices } from './devices.js';
 import type { HostFacts } from './host-facts.js';
 import { buildMounts } from './mounts.js';
 import { buildNamespaces } from './namespaces.js';
-import type { OciSeccomp } from './oci-types.js';
+import type { OciIdMapping, OciSeccomp } from './oci-types.js';
 import { buildExecProcess, buildInitProcess, type ProcessDefaults } from './process.js';
 import { rootPropagation } from './propagation.js';
 import { buildResources } from './resources.js';
@@ -17,6 +18,10 @@ import { DEFAULT_SECCOMP_PROFILE } from './seccomp-profile.js';
 import { parseSecurityOptions } from './security-options.js';
 import { buildSysctls } from './sysctls.js';
 import { applyHostLimits } from './validate-resources.js';
+
+function ociMappings(ranges: readonly IdRange[]): OciIdMapping[] {
+  return ranges.map(({ containerId: containerID, hostId: hostID, count: size }) => ({ containerID, hostID, size }));
+}
 
 export interface DaemonDefaults extends ProcessDefaults {
   /** A profile loaded from the daemon's `seccomp-profile` file, or the word. */
@@ -71,6 +76,7 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
       ...(Object.keys(edited.hooks).length === 0 ? {} : { hooks: edited.hooks }),
       ...(hostConfig.Annotations ? { annotations: hostConfig.Annotations } : {}),
       linux: {
+        ...(input.userns ? { uidMappings: ociMappings(input.userns.uids), gidMappings: ociMappings(input.userns.gids) } : {}),
         namespaces: buildNamespaces(input, facts.cgroup.namespaces),
         cgroupsPath: input.cgroupsPath,
         resources: { ...resources, devices: edited.rules },

@@ -1,16 +1,18 @@
 /** Kernel parameters of a container's namespaces. */
+import type { IdMaps } from '../ports/id-maps.js';
 import type { SpecInput } from '../ports/runtime.js';
 
 /** In a network namespace of its own even an unprivileged user may bind low ports and ping. */
-const NETWORK_DEFAULTS: Readonly<Record<string, string>> = {
-  'net.ipv4.ip_unprivileged_port_start': '0',
-  'net.ipv4.ping_group_range': '0 2147483647',
-};
+function networkDefaults(userns: IdMaps | undefined): Readonly<Record<string, string>> {
+  // Groups that the user namespace lacks are refused.
+  const lastGroup = userns ? userns.gids.reduce((sum, { count }) => sum + count, 0) - 1 : 2 ** 31 - 1;
+  return { 'net.ipv4.ip_unprivileged_port_start': '0', 'net.ipv4.ping_group_range': `0 ${Math.min(lastGroup, 2 ** 31 - 1)}` };
+}
 
-export function buildSysctls({ config, hostConfig }: SpecInput): Record<string, string> {
+export function buildSysctls({ config, hostConfig, userns }: SpecInput): Record<string, string> {
   const ownNetwork = hostConfig.NetworkMode !== 'host' && !hostConfig.NetworkMode.startsWith('container:');
   return {
-    ...(ownNetwork ? NETWORK_DEFAULTS : {}),
+    ...(ownNetwork ? networkDefaults(userns) : {}),
     // OCI 1.0 has no field for it.
     ...(config.Domainname !== '' && hostConfig.UTSMode !== 'host' ? { 'kernel.domainname': config.Domainname } : {}),
     ...hostConfig.Sysctls,

@@ -1,19 +1,8 @@
 /** From `USER[:GROUP]` to numbers, by the container's own passwd and group files. */
 import { invalid } from '../errors/engine-error.js';
+import { type GroupEntry, parseGroup, parseId, parsePasswd, type PasswdEntry } from '../sys/accounts.js';
 import type { OciUser } from './oci-types.js';
 import { readRootfsFile } from './rootfs-file.js';
-
-interface PasswdEntry {
-  readonly name: string;
-  readonly uid: number;
-  readonly gid: number;
-}
-
-interface GroupEntry {
-  readonly name: string;
-  readonly gid: number;
-  readonly members: readonly string[];
-}
 
 const MAX_ID = 2 ** 31 - 1;
 
@@ -69,10 +58,6 @@ function findAdditional(group: string, groups: readonly GroupEntry[]): number {
   return checkRange(number);
 }
 
-function parseId(text: string): number | undefined {
-  return /^-?\d+$/.test(text) ? Number(text) : undefined;
-}
-
 function checkRange(id: number): number {
   if (id < 0 || id > MAX_ID) throw invalid(`uids and gids must be in range 0-${MAX_ID}`);
   return id;
@@ -81,22 +66,4 @@ function checkRange(id: number): number {
 function splitOnce(text: string): [string, string | undefined] {
   const at = text.indexOf(':');
   return at === -1 ? [text, undefined] : [text.slice(0, at), text.slice(at + 1)];
-}
-
-function fields(text: string): string[][] {
-  return text.split('\n').flatMap((line) => (line.trim() === '' ? [] : [line.trim().split(':')]));
-}
-
-function parsePasswd(text: string): PasswdEntry[] {
-  return fields(text).flatMap(([name = '', , uid = '', gid = '']) => {
-    const numbers = [parseId(uid), parseId(gid)] as const;
-    return numbers[0] === undefined || numbers[1] === undefined ? [] : [{ name, uid: numbers[0], gid: numbers[1] }];
-  });
-}
-
-function parseGroup(text: string): GroupEntry[] {
-  return fields(text).flatMap(([name = '', , gid = '', members = '']) => {
-    const number = parseId(gid);
-    return number === undefined ? [] : [{ name, gid: number, members: members.split(',').filter(Boolean) }];
-  });
 }

@@ -15,6 +15,8 @@ import { applyHostLimits, type HostLimits } from './validate-resources.js';
 
 export interface ValidationContext {
   readonly cgroupDriver: 'cgroupfs' | 'systemd';
+  /** Containers have a user namespace of their own unless they say otherwise. */
+  readonly remapsUsers?: boolean;
 }
 
 /**
@@ -29,6 +31,7 @@ export function validateContainer(config: ContainerConfig, hostConfig: HostConfi
   checkNetworkMode(hostConfig);
   checkSecurity(hostConfig);
   checkModes(hostConfig);
+  if (context.remapsUsers === true && hostConfig.UsernsMode === '') checkUserns(hostConfig);
   const limited = applyHostLimits(hostConfig, facts);
   checkOthers(hostConfig, context);
   const warnings = [...limited.warnings];
@@ -154,6 +157,12 @@ function checkModes(host: HostConfig): void {
   if (!['', 'host'].includes(host.UsernsMode)) throw invalid(`invalid user namespace mode: ${host.UsernsMode}`);
   if (!['', 'private', 'host'].includes(host.CgroupnsMode)) throw invalid(`invalid cgroup namespace mode: ${host.CgroupnsMode}`);
   if (!['', 'default'].includes(host.Isolation.toLowerCase())) throw invalid(`invalid isolation '${host.Isolation}' on linux`);
+}
+
+function checkUserns({ Privileged, NetworkMode, PidMode }: HostConfig): void {
+  if (Privileged) throw invalid('privileged mode is incompatible with user namespaces.  You must run the container in the host namespace when running privileged mode');
+  if (NetworkMode === 'host') throw invalid("cannot share the host's network namespace when user namespaces are enabled");
+  if (PidMode === 'host') throw invalid('cannot share the host PID namespace when user namespaces are enabled');
 }
 
 function checkOthers(host: HostConfig, { cgroupDriver }: ValidationContext): void {

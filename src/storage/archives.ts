@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { internal } from '../errors/engine-error.js';
 import type { Archives, ContainerView, PathStat, PieceSource, TarOutput, WriteOptions } from '../ports/archives.js';
+import type { IdMaps } from '../ports/id-maps.js';
 import { createWorkerPool } from '../workers/pool.js';
 import { portStream } from './port-stream.js';
 import { sendPieces } from './send-pieces.js';
@@ -15,17 +16,20 @@ const COPIES_PER_THREAD = 16;
 export class ArchiveWorkers implements Archives {
   readonly #pool = createWorkerPool({ maxThreads: THREADS, tasksPerThread: COPIES_PER_THREAD });
 
+  /** @param idMaps whom the owners of files are to containers, and in archives. */
+  constructor(private readonly idMaps: IdMaps | undefined) {}
+
   close(): Promise<void> {
     return this.#pool.close();
   }
 
   stat(view: ContainerView, path: string): Promise<PathStat> {
-    return this.#pool.run('path-stat', { view, path });
+    return this.#pool.run('path-stat', { view, path, idMaps: this.idMaps });
   }
 
   async read(view: ContainerView, path: string): Promise<TarOutput & { stat: PathStat }> {
     const { port1: near, port2: far } = new MessageChannel();
-    const task = this.#pool.run('copy-out', { view, path, port: far }, { transferList: [far] });
+    const task = this.#pool.run('copy-out', { view, path, idMaps: this.idMaps, port: far }, { transferList: [far] });
     try {
       const first = once(near, 'message').then(([stat]) => stat as PathStat);
       const stat = await Promise.race([first, task.then(() => Promise.reject(internal('the archive ended before it began')))]);
@@ -38,12 +42,12 @@ export class ArchiveWorkers implements Archives {
 
   readDirectory(directory: string): TarOutput {
     const { port1: near, port2: far } = new MessageChannel();
-    return follow(near, this.#pool.run('export-directory', { directory, port: far }, { transferList: [far] }));
+    return follow(near, this.#pool.run('export-directory', { directory, idMaps: this.idMaps, port: far }, { transferList: [far] }));
   }
 
   async write(view: ContainerView, path: string, options: WriteOptions, source: PieceSource): Promise<void> {
     const { port1: near, port2: far } = new MessageChannel();
-    const task = this.#pool.run('copy-in', { view, path, options, port: far }, { transferList: [far] });
+    const task = this.#pool.run('copy-in', { view, path, options, idMaps: this.idMaps, port: far }, { transferList: [far] });
     const wanted = new Credit(near);
     try {
       // Nothing of the source is taken before its place is found.

@@ -3,8 +3,11 @@ import { closeSync, openSync } from 'node:fs';
 import { mkdir, readdir, realpath, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { dataLoss, invalid } from '../errors/engine-error.js';
+import type { IdMaps } from '../ports/id-maps.js';
 import type { Logger } from '../ports/logger.js';
 import type { Change, Digest, LayerDirectories, LayerInfo, LayerStore, LayerTar, StagedLayer } from '../ports/storage.js';
+import { letPass } from '../sys/id-access.js';
+import { rootOwner } from '../sys/id-maps.js';
 import { markTopDirectory } from '../sys/inode.js';
 import { getXattr } from '../sys/xattr.js';
 import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
@@ -27,19 +30,23 @@ export interface Overlay2Options {
   readonly log: Logger;
   /** `name=value`; those of other drivers are ignored. */
   readonly storageOpts?: readonly string[];
+  /** Whom the owners of files in images stand for; undefined: themselves. */
+  readonly idMaps?: IdMaps | undefined;
 }
 
 /**
  * Opens the store: makes its directories and tries out whether overlayfs works there. `load` must be called next.
  * @throws EngineError unavailable when it does not, with the reason; invalid for options that it cannot fulfil.
  */
-export async function openOverlay2({ root, workers, log, storageOpts = [] }: Overlay2Options): Promise<Overlay2Store> {
+export async function openOverlay2({ root, workers, log, storageOpts = [], idMaps }: Overlay2Options): Promise<Overlay2Store> {
   await mkdir(root, { recursive: true, mode: 0o710 });
   // The mount table names real paths.
   const layout = new Layout(await realpath(root));
+  const owner = rootOwner(idMaps);
   for (const directory of [layout.layers, layout.index, layout.writable, layout.staging, layout.trash, layout.unsynced]) {
     await mkdir(directory, { recursive: true, mode: 0o710 });
   }
+  await Promise.all([layout.root, layout.writable].map((directory) => letPass(directory, owner)));
   spreadLayers(layout.staging);
   const trash = new Trash(layout.trash, workers, log);
   const probe = layout.newStaging();
@@ -54,7 +61,7 @@ export async function openOverlay2({ root, workers, log, storageOpts = [] }: Ove
   const durability = new Durability(layout.unsynced, workers, log);
   const backing = await fileSystemOf(layout.root);
   const sizes = new SizeLimits(layout.root, backing, storageOpts);
-  return new Overlay2Store(layout, workers, trash, durability, sizes, { mountOptions, backing: backing.type });
+  return new Overlay2Store(layout, workers, trash, durability, sizes, idMaps, { mountOptions, backing: backing.type });
 }
 
 /**
@@ -90,11 +97,12 @@ export class Overlay2Store implements LayerStore {
     private readonly trash: Trash,
     private readonly durability: Durability,
     sizes: SizeLimits,
+    private readonly idMaps: IdMaps | undefined,
     probed: { readonly mountOptions: string; readonly backing: string },
   ) {
     this.#layersFd = openSync(layout.layers, 'r');
     this.#readOnly = new ReadOnlyLayers(layout, trash, durability, workers);
-    this.#writable = new WritableLayers(layout, this.#readOnly, new InitLayers(layout, this.#readOnly, trash, workers), sizes, trash, probed.mountOptions, this.#layersFd);
+    this.#writable = new WritableLayers(layout, this.#readOnly, new InitLayers(layout, this.#readOnly, trash, workers, rootOwner(idMaps)), sizes, trash, rootOwner(idMaps), probed.mountOptions, this.#layersFd);
     this.driverStatus = [
       ['Backing Filesystem', probed.backing === 'ext4' ? 'extfs' : probed.backing],
       ['Supports d_type', 'true'],
@@ -136,6 +144,7 @@ export class Overlay2Store implements LayerStore {
     return {
       diffDir,
       tarSplitPath: join(directory, 'tar-split'),
+      idMaps: this.idMaps,
       commit: async (layer) => {
         const info = await this.#commit(directory, layer);
         this.layout.leaveStaging(directory);
@@ -181,9 +190,9 @@ export class Overlay2Store implements LayerStore {
   async copyLayer(chainId: Digest, parent: Digest | undefined): Promise<LayerInfo> {
     const { shortId, diffId } = this.#readOnly.get(chainId);
     const from = { diffDir: this.layout.diff(shortId), tarSplitPath: this.layout.tarSplit(shortId) };
-    return this.#stageFrom(parent, `copying layer ${chainId}`, ({ diffDir, tarSplitPath }) =>
+    return this.#stageFrom(parent, `copying layer ${chainId}`, ({ diffDir, tarSplitPath, idMaps }) =>
       this.#readOnly.pinned(chainId, async () => {
-        const copied = await this.workers.run('copy-layer', { from, diffDir, tarSplitPath });
+        const copied = await this.workers.run('copy-layer', { from, diffDir, tarSplitPath, idMaps });
         if (copied.diffId !== diffId) throw dataLoss(`layer ${diffId} was changed on disk`, { code: 'LAYER_DAMAGED' });
         return copied;
       }),
@@ -246,8 +255,8 @@ export class Overlay2Store implements LayerStore {
 
   async commitWritable(id: string): Promise<LayerInfo> {
     const parent = this.#writable.parentOf(id);
-    return this.#stageFrom(parent, `committing the changes of ${id}`, ({ diffDir, tarSplitPath }) =>
-      this.workers.run('commit-diff', { upperDir: this.#writable.paths(id).diff, diffDir, tarSplitPath }),
+    return this.#stageFrom(parent, `committing the changes of ${id}`, ({ diffDir, tarSplitPath, idMaps }) =>
+      this.workers.run('commit-diff', { upperDir: this.#writable.paths(id).diff, diffDir, tarSplitPath, idMaps }),
     );
   }
 

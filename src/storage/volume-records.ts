@@ -2,9 +2,10 @@
  * What is known about volumes: `<root>/<name>/volume.json`, beside `_data` for the files of one of the local driver. A
  * volume appears and disappears by a rename, so a crash leaves it whole or not at all.
  */
-import { chmod, mkdir, readdir, rename } from 'node:fs/promises';
+import { chmod, chown, mkdir, readdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { conflict, isEngineError } from '../errors/engine-error.js';
+import type { Owner } from '../ports/id-maps.js';
 import type { WorkerPool } from '../workers/pool.js';
 import { randomName } from './overlay2/layout.js';
 import { readRecord, syncDirectory, writeRecord } from './record-store.js';
@@ -34,6 +35,8 @@ export class VolumeRecords {
   constructor(
     readonly root: string,
     private readonly workers: WorkerPool,
+    /** Of new volumes. */
+    private readonly owner: Owner,
   ) {}
 
   /** Reads all. What a crash left is deleted; a damaged volume keeps its files and is reported. */
@@ -75,6 +78,7 @@ export class VolumeRecords {
       if (record.driver === LOCAL_DRIVER) {
         await mkdir(join(staging, '_data'));
         await chmod(join(staging, '_data'), 0o755);
+        await chown(join(staging, '_data'), this.owner.uid, this.owner.gid);
       }
       await writeRecord(join(staging, 'volume.json'), record);
       await rename(staging, this.home(record.name));

@@ -1,6 +1,7 @@
 /** All volumes of this daemon, of the local driver and of others. */
 import { randomBytes } from 'node:crypto';
 import { conflict, EngineError, internal, invalid, isEngineError, messageOf, notFound } from '../errors/engine-error.js';
+import type { Owner } from '../ports/id-maps.js';
 import type { PluginVolume, VolumePlugins } from '../ports/volume-plugin.js';
 import type { WorkerPool } from '../workers/pool.js';
 import { checkVolumeOptions } from './local-mount.js';
@@ -40,9 +41,10 @@ export class Volumes {
   /** Calls of `ensure` with `pinned` without their `unpin`. */
   readonly #pins = new Map<string, number>();
 
-  constructor({ root, workers, plugins }: { readonly root: string; readonly workers: WorkerPool; readonly plugins: VolumePlugins }) {
+  /** @param owner of new volumes of the local driver. */
+  constructor({ root, workers, plugins, owner = { uid: 0, gid: 0 } }: { readonly root: string; readonly workers: WorkerPool; readonly plugins: VolumePlugins; readonly owner?: Owner }) {
     this.#workers = workers;
-    this.#records = new VolumeRecords(root, workers);
+    this.#records = new VolumeRecords(root, workers, owner);
     this.#local = new LocalVolumes(this.#records);
     this.#others = new PluginVolumes(this.#records, plugins);
   }

@@ -241,8 +241,8 @@ export class ContainerdTasks implements TaskService {
     await Promise.all(missed);
   }
 
-  async #createContainer({ id, spec, runtime, labels }: CreateTask): Promise<void> {
-    const options = packRuntimeOptions(runtime, this.#runcRoot);
+  async #createContainer({ id, spec, runtime, labels, ioOwner }: CreateTask): Promise<void> {
+    const options = packRuntimeOptions(runtime, this.#runcRoot, ioOwner);
     const container = {
       id,
       labels: { ...labels },

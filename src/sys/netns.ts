@@ -39,8 +39,7 @@ function away<T>(enter: () => void, inside: () => T): T {
  * @throws EngineError code EPERM, EEXIST; nothing is left then.
  */
 export function createNetns<T>(path: string, inside: () => T): T {
-  mkdirSync(dirname(path), { recursive: true, mode: 0o711 });
-  closeSync(openSync(path, 'wx', 0o444));
+  makePlace(path);
   try {
     return away(
       () => unshare(CLONE_NEWNET),
@@ -53,6 +52,23 @@ export function createNetns<T>(path: string, inside: () => T): T {
     removeNetns(path);
     throw error;
   }
+}
+
+/** As `createNetns` with the namespace that a process has. @throws EngineError code ESRCH, ENOENT when it has ended. */
+export function keepNetns<T>(path: string, pid: number, inside: () => T): T {
+  makePlace(path);
+  try {
+    mount(`/proc/${pid}/ns/net`, path, null, MS_BIND, null);
+    return inNetns(path, inside);
+  } catch (error) {
+    removeNetns(path);
+    throw error;
+  }
+}
+
+function makePlace(path: string): void {
+  mkdirSync(dirname(path), { recursive: true, mode: 0o711 });
+  closeSync(openSync(path, 'wx', 0o444));
 }
 
 /** Runs a synchronous function inside the namespace that is mounted at `path`. */

@@ -3,6 +3,7 @@ import { fstatSync } from 'node:fs';
 import type { MessagePort } from 'node:worker_threads';
 import { cancelled, invalid } from '../errors/engine-error.js';
 import type { ContainerView, WriteOptions } from '../ports/archives.js';
+import type { IdMaps } from '../ports/id-maps.js';
 import { toBytePath, toText } from '../storage/byte-path.js';
 import { openResolved } from '../storage/container-path.js';
 import { withView } from '../storage/tasks/container-view.js';
@@ -15,17 +16,18 @@ export interface CopyInInput {
   readonly view: ContainerView;
   readonly path: string;
   readonly options: WriteOptions;
+  readonly idMaps: IdMaps | undefined;
   /** Is told when the directory is found, and then brings what `sendPieces` sends. */
   readonly port: MessagePort;
 }
 
 /** @throws EngineError cancelled when the port is closed before the end of the tar. */
-export async function copyIn({ view, path, options, port }: CopyInInput): Promise<void> {
+export async function copyIn({ view, path, options, idMaps, port }: CopyInInput): Promise<void> {
   const slots = receive(port);
-  const work = withView(view, async (rootFd) => {
+  const work = withView(view, idMaps, async (rootFd) => {
     const directory = openDirectory(rootFd, toBytePath(path));
     checkWritable(view, toText(directory));
-    const extractor = new TreeExtractor({ rootFd, directory, ...options });
+    const extractor = new TreeExtractor({ rootFd, directory, idMaps, ...options });
     const decompressor = createDecompressor((chunk) => extractor.write(chunk));
     port.postMessage(0, []);
     let mustKeep: boolean | undefined;

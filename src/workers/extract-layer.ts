@@ -1,6 +1,7 @@
 /** Task: one layer from a file (compressed or not) into its directory, with its diff ID found on the way. */
 import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
+import type { IdMaps } from '../ports/id-maps.js';
 import type { Digest } from '../ports/storage.js';
 import { type ExtractResult, LayerExtractor } from '../storage/tar/layer-extractor.js';
 import { storageError } from '../storage/storage-error.js';
@@ -12,6 +13,7 @@ export interface ExtractLayerInput {
   readonly maxTarBytes: number;
   readonly diffDir: string;
   readonly tarSplitPath: string;
+  readonly idMaps?: IdMaps | undefined;
 }
 
 export interface ExtractLayerOutput extends ExtractResult {
@@ -21,9 +23,9 @@ export interface ExtractLayerOutput extends ExtractResult {
 const READ_BYTES = 256 << 10;
 
 /** Throws `data-loss` for a damaged stream and the extractor's errors. The caller deletes what was extracted so far. */
-export async function extractLayer({ blobPath, maxTarBytes, diffDir, tarSplitPath }: ExtractLayerInput): Promise<ExtractLayerOutput> {
+export async function extractLayer({ blobPath, maxTarBytes, diffDir, tarSplitPath, idMaps }: ExtractLayerInput): Promise<ExtractLayerOutput> {
   const hash = createHash('sha256');
-  const extractor = new LayerExtractor({ diffDir, tarSplitPath, limitBytes: maxTarBytes });
+  const extractor = new LayerExtractor({ diffDir, tarSplitPath, limitBytes: maxTarBytes, idMaps });
   const decompressor = createDecompressor((chunk) => {
     hash.update(chunk);
     extractor.write(chunk);

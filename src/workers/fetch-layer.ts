@@ -7,6 +7,7 @@
 import { createHash, type Hash } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import { cancelled, dataLoss, type EngineError } from '../errors/engine-error.js';
+import type { IdMaps } from '../ports/id-maps.js';
 import type { Digest } from '../ports/storage.js';
 import { isFaultOfContent, type PartialPlace } from '../registry/partial-blobs.js';
 import { type ExtractResult, LayerExtractor } from '../storage/tar/layer-extractor.js';
@@ -23,6 +24,7 @@ export interface FetchLayerInput extends BlobInput {
   readonly maxTarBytes: number;
   readonly diffDir: string;
   readonly tarSplitPath: string;
+  readonly idMaps?: IdMaps | undefined;
   /** Where the blob is kept until the layer is complete; undefined: nowhere. */
   readonly partial: PartialPlace | undefined;
   readonly port: MessagePort;
@@ -89,7 +91,7 @@ class LayerSink {
 
   constructor(input: FetchLayerInput) {
     this.#input = input;
-    this.#extractor = new LayerExtractor({ diffDir: input.diffDir, tarSplitPath: input.tarSplitPath, limitBytes: input.maxTarBytes });
+    this.#extractor = new LayerExtractor({ diffDir: input.diffDir, tarSplitPath: input.tarSplitPath, limitBytes: input.maxTarBytes, idMaps: input.idMaps });
     this.#decompressor = createDecompressor((chunk) => this.#extract(chunk));
   }
 

@@ -6,6 +6,7 @@
 import { createHash, type Hash } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import { cancelled, invalid } from '../errors/engine-error.js';
+import type { IdMaps } from '../ports/id-maps.js';
 import type { Digest } from '../ports/storage.js';
 import { toText } from '../storage/byte-path.js';
 import { cleanName } from '../storage/tar/entry-name.js';
@@ -22,6 +23,7 @@ export interface ArchivePlace {
   readonly index: number;
   readonly diffDir: string;
   readonly tarSplitPath: string;
+  readonly idMaps?: IdMaps | undefined;
 }
 
 export interface ReadArchiveInput {
@@ -243,8 +245,8 @@ class LayerSink {
     private readonly place: ArchivePlace,
     maxTarBytes: number,
   ) {
-    const { diffDir, tarSplitPath } = place;
-    this.#extractor = new LayerExtractor({ diffDir, tarSplitPath, limitBytes: maxTarBytes });
+    const { diffDir, tarSplitPath, idMaps } = place;
+    this.#extractor = new LayerExtractor({ diffDir, tarSplitPath, limitBytes: maxTarBytes, idMaps });
     this.#decompressor = createDecompressor((chunk) => {
       this.#tarHash.update(chunk);
       this.#extractor.write(chunk);

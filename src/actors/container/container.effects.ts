@@ -1,6 +1,7 @@
 /** The container machine's effects over the drivers. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { conflict, internal, isEngineError } from '../../errors/engine-error.js';
+import { rootOwner } from '../../sys/id-maps.js';
 import type { ContainerEffects, StopInput } from './container.effects.types.js';
 import { linkedContainers, linkEnvironment } from './legacy-links.js';
 import type { ContainerIoRegistry } from './container-io.js';
@@ -14,6 +15,7 @@ import { startError } from './start-error.js';
 import { SIGKILL } from './signals.js';
 import { now } from './timestamps.js';
 import { allDone, Undo } from './undo.js';
+import { sharedUserns, usernsMaps } from './userns.js';
 import { VolumeUse } from './volume-use.js';
 
 /** How long output of a dead container may take to arrive: something outside its pid namespace holds its pipe. */
@@ -48,6 +50,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     const undo = new Undo(deps.log);
     const id = before.id;
     const volumes = new VolumeUse(deps, before);
+    const userns = usernsMaps(deps, before);
     try {
       const starting = withState(before, { status: 'starting', startedAt: now(), error: '', oomKilled: false });
       const saved = records.save(starting);
@@ -68,12 +71,14 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
         mounts,
         cgroupsPath: deps.cgroupsPathFor(starting),
         ...optional('initPath', deps.initPathFor(starting)),
+        userns,
         ...sharedNamespaces(starting),
       });
-      const creating = tasks.create({ id, spec, runtime: deps.runtimeFor(starting), stdio: io.paths, labels: {} });
+      const creating = tasks.create({ id, spec, runtime: deps.runtimeFor(starting), stdio: io.paths, labels: {}, ...optional('ioOwner', userns && rootOwner(userns)) });
       undo.add('task', () => tasks.delete(id));
       // While the runtime works. After a crash, what the container got is known of whatever was started.
-      const joining = joinNetworks(deps, starting, undo).then(async (joined) => {
+      const join = (): Promise<ContainerRecord> => joinNetworks(deps, starting, undo);
+      const joining = (userns && netnsPath === undefined ? creating.then(({ pid }) => keepSandbox(id, pid, undo)).then(join) : join()).then(async (joined) => {
         if (Object.keys(joined.networks).length > 0) await Promise.all([deps.writeFiles(joined), records.save(joined)]);
         return joined;
       });
@@ -92,9 +97,9 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
   }
 
   /** Namespaces of other containers, by way of their init process; with the IPC namespace goes its /dev/shm. */
-  function sharedNamespaces(record: ContainerRecord): { joins: Partial<Record<'ipc' | 'pid', string>>; shmPath?: string } {
-    const joins: Partial<Record<'ipc' | 'pid', string>> = {};
+  function sharedNamespaces(record: ContainerRecord): { joins: Partial<Record<'ipc' | 'pid' | 'user', string>>; shmPath?: string } {
     const { IpcMode, PidMode } = record.hostConfig;
+    const joins: Partial<Record<'ipc' | 'pid' | 'user', string>> = optional('user', sharedUserns(deps, record, runningDonor));
     for (const [kind, mode] of [['ipc', IpcMode], ['pid', PidMode]] as const) {
       if (!mode.startsWith('container:')) continue;
       joins[kind] = `/proc/${runningDonor(mode, kind.toUpperCase()).state.pid}/ns/${kind}`;
@@ -125,9 +130,17 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
 
   async function sandbox(record: ContainerRecord, undo: Undo): Promise<string | undefined> {
     if (!ownsSandbox(record)) return sandboxOf(record);
+    // It must belong to the user namespace, which is the runtime's to make.
+    if (usernsMaps(deps, record)) return undefined;
     const path = await network.createSandbox(record.id);
     undo.add('network namespace', () => network.removeSandbox(record.id));
     return path;
+  }
+
+  /** Takes over the network namespace that the runtime has made. */
+  async function keepSandbox(id: string, pid: number, undo: Undo): Promise<void> {
+    await network.createSandbox(id, pid);
+    undo.add('network namespace', () => network.removeSandbox(id));
   }
 
   async function adopt(found: ContainerRecord): Promise<ContainerRecord> {

@@ -1,6 +1,7 @@
 /** What container actors stand on: drivers and daemon-wide choices, given once by the composition root. */
 import type { ContainerLog, LogDriver } from '../../ports/logs.js';
 import type { ImageStore } from '../../ports/images.js';
+import type { IdMaps } from '../../ports/id-maps.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { Logger } from '../../ports/logger.js';
 import type { NetworkDriver } from '../../ports/network.js';
@@ -37,6 +38,8 @@ export interface ContainerDeps {
   readonly ioRoot: string;
   /** Directory for mounts of subpaths of volumes while containers are being started. */
   readonly placesRoot: string;
+  /** Whom the users of containers with a user namespace of their own are; undefined: no container has one. */
+  readonly idMaps: IdMaps | undefined;
   /** Directory for what containers that share their memory have as /dev/shm. */
   readonly shmRoot: string;
   runtimeFor(record: ContainerRecord): RuntimeChoice;

@@ -1,7 +1,8 @@
 /** The files that the daemon keeps for a container: hostname, hosts and resolver configuration. */
-import { writeFile } from 'node:fs/promises';
+import { chown, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { behindResolver, hostsFile, resolvConfFile, hostnameFile } from '../../network/files.js';
+import type { Owner } from '../../ports/id-maps.js';
 import type { NetworkDriver } from '../../ports/network.js';
 import type { ContainerRecord } from './container.record.js';
 import type { ContainerFiles } from './deps.js';
@@ -11,6 +12,8 @@ export interface FilesDeps {
   readonly network: NetworkDriver;
   readonly find: (id: string) => ContainerRecord | undefined;
   readonly dir: (id: string) => string;
+  /** Of the files: root, as containers have it. */
+  readonly owner: Owner;
   readonly settings: () => { readonly dns: readonly string[]; readonly dnsSearch: readonly string[]; readonly dnsOptions: readonly string[]; readonly hostGatewayIps: readonly string[] };
 }
 
@@ -54,5 +57,7 @@ export async function writeContainerFiles(deps: FilesDeps, record: ContainerReco
     ),
     writeFile(files.resolvConf, resolvConfFile(hasNames ? behindResolver(resolver) : resolver)),
   ]);
+  const { uid, gid } = deps.owner;
+  if (uid !== 0 || gid !== 0) await Promise.all(Object.values(files).map((file: string) => chown(file, uid, gid)));
   return files;
 }

@@ -1,8 +1,10 @@
 /** Makes the planned mounts of a new container real: volumes, and what the image has in their place. */
 import { closeSync, constants, openSync } from 'node:fs';
-import { mkdir, readdir, stat } from 'node:fs/promises';
+import { chown, mkdir, readdir, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { invalid, messageOf } from '../../errors/engine-error.js';
 import type { MountPoint } from '../../ports/container.js';
+import type { Owner } from '../../ports/id-maps.js';
 import { closeFd } from '../../sys/fd.js';
 import { O_PATH, openInRoot } from '../../sys/open-in-root.js';
 import type { ContainerRecord } from './container.record.js';
@@ -126,11 +128,13 @@ async function checkBindSource(point: MountPoint): Promise<void> {
   });
 }
 
-/** @throws EngineError invalid naming the path. */
-export async function makeBindSource(point: MountPoint): Promise<void> {
+/** @param owner of what is made. @throws EngineError invalid naming the path. */
+export async function makeBindSource(point: MountPoint, { uid, gid }: Owner): Promise<void> {
   if (!isMadeAtStart(point)) return;
   try {
-    await mkdir(point.Source, { recursive: true });
+    const made = await mkdir(point.Source, { recursive: true });
+    if (made === undefined || (uid === 0 && gid === 0)) return;
+    for (let path = point.Source; path.length >= made.length; path = dirname(path)) await chown(path, uid, gid);
   } catch (error) {
     // A file or a socket is there.
     if (await stat(point.Source).then(() => true, () => false)) return;

@@ -5,6 +5,8 @@
 import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf } from '../../errors/engine-error.js';
+import type { Owner } from '../../ports/id-maps.js';
+import { letPass } from '../../sys/id-access.js';
 import type { ContainerRecord } from './container.record.js';
 
 export interface RecordIo {
@@ -32,6 +34,8 @@ export class ContainerRecords {
   constructor(
     readonly root: string,
     private readonly io: RecordIo,
+    /** Who gets to the mounted files besides root: the root of containers. */
+    private readonly owner: Owner = { uid: 0, gid: 0 },
   ) {}
 
   /** The directory of a container: record, log and mounted files. */
@@ -43,6 +47,7 @@ export class ContainerRecords {
   async createDir(id: string): Promise<string> {
     const dir = this.dir(id);
     await mkdir(dir, { recursive: true, mode: 0o710 });
+    await letPass(dir, this.owner);
     return dir;
   }
 
@@ -88,6 +93,7 @@ export class ContainerRecords {
   /** All records; what a crash left half removed or half made is deleted and reported, unreadable ones are reported. */
   async load(): Promise<LoadedRecords> {
     await mkdir(this.root, { recursive: true, mode: 0o710 });
+    await letPass(this.root, this.owner);
     const records: ContainerRecord[] = [];
     const removed: string[] = [];
     const damaged: { id: string; reason: string }[] = [];

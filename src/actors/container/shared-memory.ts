@@ -6,6 +6,7 @@ import { mkdir, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid } from '../../errors/engine-error.js';
 import { detachMount, mountFileSystem } from '../../sys/mount.js';
+import { rootOwner } from '../../sys/id-maps.js';
 import type { ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 
@@ -14,7 +15,7 @@ const MS_NOSUID = 2;
 const MS_NODEV = 4;
 const MS_NOEXEC = 8;
 
-type Deps = Pick<ContainerDeps, 'shmRoot'>;
+type Deps = Pick<ContainerDeps, 'shmRoot' | 'idMaps'>;
 
 /** For a container that starts, and may be a donor: mounts what it shares. */
 export async function openSharedMemory(deps: Deps, record: ContainerRecord): Promise<void> {
@@ -24,11 +25,12 @@ export async function openSharedMemory(deps: Deps, record: ContainerRecord): Pro
   await closeSharedMemory(deps, record);
   const dir = join(deps.shmRoot, id);
   await mkdir(dir, { recursive: true, mode: 0o700 });
-  await mountFileSystem('shm', dir, 'tmpfs', `mode=1777,size=${ShmSize}`, MS_NOSUID | MS_NODEV | MS_NOEXEC);
+  const { uid, gid } = rootOwner(deps.idMaps);
+  await mountFileSystem('shm', dir, 'tmpfs', `mode=1777,size=${ShmSize},uid=${uid},gid=${gid}`, MS_NOSUID | MS_NODEV | MS_NOEXEC);
 }
 
 /** Those who share it keep it until they end. Idempotent. */
-export async function closeSharedMemory({ shmRoot }: Deps, { id, hostConfig: { IpcMode } }: ContainerRecord): Promise<void> {
+export async function closeSharedMemory({ shmRoot }: Pick<ContainerDeps, 'shmRoot'>, { id, hostConfig: { IpcMode } }: ContainerRecord): Promise<void> {
   if (IpcMode === 'shareable' && (await detachMount(join(shmRoot, id)))) await rmdir(join(shmRoot, id));
 }
 

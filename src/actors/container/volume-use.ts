@@ -6,13 +6,14 @@ import { invalid, messageOf } from '../../errors/engine-error.js';
 import type { MountPoint } from '../../ports/container.js';
 import { closeFd } from '../../sys/fd.js';
 import { detachMount, mountFileSystem, mountPointsBelow } from '../../sys/mount.js';
+import { rootOwner } from '../../sys/id-maps.js';
 import { O_PATH, openInRoot } from '../../sys/open-in-root.js';
 import type { ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import { makeBindSource } from './mounts.js';
 
 export class VolumeUse {
-  readonly #deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot'>;
+  readonly #deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot' | 'idMaps'>;
   readonly #record: ContainerRecord;
   /** Has a mount for each subpath until the runtime has made its own of it. */
   readonly #placesDir: string;
@@ -20,7 +21,7 @@ export class VolumeUse {
   /** The container's mounts with the sources that its volumes have while they are open. */
   points: readonly MountPoint[];
 
-  constructor(deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot'>, record: ContainerRecord) {
+  constructor(deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot' | 'idMaps'>, record: ContainerRecord) {
     this.#deps = deps;
     this.#record = record;
     this.points = record.mounts;
@@ -33,7 +34,7 @@ export class VolumeUse {
     const points: MountPoint[] = [];
     for (const point of this.#record.mounts) {
       if (point.Type !== 'volume' || point.Name === undefined) {
-        if (point.Type === 'bind') await makeBindSource(point);
+        if (point.Type === 'bind') await makeBindSource(point, rootOwner(this.#deps.idMaps));
         mounts.push(point.Type === 'image' ? { ...point, Source: await this.#placeImage(point) } : point);
         points.push(point);
         continue;

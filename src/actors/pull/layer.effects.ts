@@ -174,6 +174,7 @@ export class LayerTransfers implements LayerEffects {
           retryDelayMs,
           diffDir: staged.diffDir,
           tarSplitPath: staged.tarSplitPath,
+          idMaps: staged.idMaps,
           partial,
           port: link.port,
         },

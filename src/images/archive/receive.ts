@@ -60,7 +60,7 @@ export async function receiveArchive({ layers, pool, dataRoot }: ReceiveDeps, so
   const makePlace = async (): Promise<void> => {
     try {
       const layer = await layers.stage();
-      const place: ArchivePlace = { index: places++, diffDir: layer.diffDir, tarSplitPath: layer.tarSplitPath };
+      const place: ArchivePlace = { index: places++, diffDir: layer.diffDir, tarSplitPath: layer.tarSplitPath, idMaps: layer.idMaps };
       staged.set(place.index, layer);
       order({ type: 'place', place: { ok: true, value: place } });
     } catch (error) {

@@ -1,6 +1,7 @@
 /** The layer between each image and its containers (tasks/init-layer.ts): made with the image's first container, gone with the image. */
 import { existsSync } from 'node:fs';
 import { chmod, chown, lstat, mkdir, rename } from 'node:fs/promises';
+import type { Owner } from '../../ports/id-maps.js';
 import type { Digest } from '../../ports/storage.js';
 import type { WorkerPool } from '../../workers/pool.js';
 import { KeyedLock } from './keyed-lock.js';
@@ -16,6 +17,8 @@ export class InitLayers {
     private readonly readOnly: ReadOnlyLayers,
     private readonly trash: Trash,
     private readonly workers: WorkerPool,
+    /** Of what no image has. */
+    private readonly owner: Owner,
   ) {}
 
   /** Makes the one above `parent`, if it is not there yet. */
@@ -46,7 +49,7 @@ export class InitLayers {
   /** Fills a new directory with what `lowerDirs` lack. */
   async make(path: string, lowerDirs: readonly string[]): Promise<void> {
     await mkdir(path, { mode: 0o755 });
-    await this.workers.run('init-layer', { diffDir: path, lowerDirs });
+    await this.workers.run('init-layer', { diffDir: path, lowerDirs, owner: this.owner });
   }
 
   /** Short id of the layer that has one above it; none for containers from before there were such layers. */

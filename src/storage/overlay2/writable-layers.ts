@@ -3,7 +3,9 @@ import { closeSync, existsSync, openSync } from 'node:fs';
 import { chmod, chown, lstat, mkdir, readdir, readlink, rename, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { conflict, internal, invalid, notFound } from '../../errors/engine-error.js';
+import type { Owner } from '../../ports/id-maps.js';
 import type { Digest } from '../../ports/storage.js';
+import { letPass } from '../../sys/id-access.js';
 import { detachMount, MAX_MOUNT_OPTIONS_BYTES, mountFileSystem, mountPointsBelow } from '../../sys/mount.js';
 import { O_PATH } from '../../sys/open-in-root.js';
 import { storageError } from '../storage-error.js';
@@ -41,6 +43,8 @@ export class WritableLayers {
     private readonly inits: InitLayers,
     private readonly sizes: SizeLimits,
     private readonly trash: Trash,
+    /** Of what no image has. */
+    private readonly owner: Owner,
     /** Options that every mount gets, beginning with a comma. */
     private readonly mountOptions: string,
     /** Descriptor of the directory of the read-only layers. */
@@ -107,6 +111,7 @@ export class WritableLayers {
       const staging = this.layout.newStaging();
       try {
         await mkdir(staging, { mode: 0o710 });
+        await letPass(staging, this.owner);
         if (limitBytes !== undefined) this.sizes.apply(staging, limitBytes);
         await Promise.all([
           parent === undefined ? this.inits.make(join(staging, 'init'), []) : this.inits.ensure(parent),
@@ -182,7 +187,8 @@ export class WritableLayers {
   async #makeUpper(path: string, top: ReadOnlyLayer | undefined): Promise<void> {
     await mkdir(path, { mode: 0o755 });
     const root = top && (await lstat(this.layout.diff(top.shortId)));
-    if (root && (root.uid !== 0 || root.gid !== 0)) await chown(path, root.uid, root.gid);
+    const { uid, gid } = root ?? this.owner;
+    if (uid !== 0 || gid !== 0) await chown(path, uid, gid);
     await chmod(path, root ? root.mode & 0o7777 : 0o755);
   }
 

@@ -1,4 +1,5 @@
 /** A file or a tree as a tar, for whoever wants to have it. Synchronous, for worker threads. */
+import type { IdMaps } from '../../ports/id-maps.js';
 import { walkTree } from '../walk-tree.js';
 import { EntryWriter, type TarSource } from './entry-writer.js';
 import { END_OF_ARCHIVE } from './header-writer.js';
@@ -16,21 +17,20 @@ export const newChunk: ChunkMemory = () => Buffer.allocUnsafeSlow(CHUNK_BYTES);
  * The chunks of the tar of one file, or of a directory with all that is in it. Names begin with `name`, a byte string;
  * `/` makes them absolute.
  */
-export function archiveTar(source: TarSource, name: string, memory: ChunkMemory): Generator<Buffer> {
-  return pack(memory, (buffer) => entries(source, name, buffer));
+export function archiveTar(source: TarSource, name: string, memory: ChunkMemory, idMaps: IdMaps | undefined): Generator<Buffer> {
+  return pack(memory, (buffer) => entries(source, name, new EntryWriter(buffer, idMaps)));
 }
 
 /** The chunks of the tar of everything below a directory, without an entry for itself. `directory` is a byte string. */
-export function contentsTar(directory: string, memory: ChunkMemory): Generator<Buffer> {
+export function contentsTar(directory: string, memory: ChunkMemory, idMaps: IdMaps | undefined): Generator<Buffer> {
   return pack(memory, function* (buffer) {
-    const writer = new EntryWriter(buffer);
+    const writer = new EntryWriter(buffer, idMaps);
     for (const entry of walkTree(directory)) yield* writer.write(entry, entry.path);
     yield END_OF_ARCHIVE;
   });
 }
 
-function* entries(source: TarSource, name: string, buffer: () => Buffer): Generator<Buffer> {
-  const writer = new EntryWriter(buffer);
+function* entries(source: TarSource, name: string, writer: EntryWriter): Generator<Buffer> {
   const own = name === '/' ? '' : name;
   yield* writer.write(source, own);
   if (source.stat.isDirectory()) {

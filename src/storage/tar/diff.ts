@@ -1,4 +1,5 @@
 /** The writable layer of a container as the tar of an image layer. Synchronous, for worker threads. */
+import type { IdMaps } from '../../ports/id-maps.js';
 import { toBytePath } from '../byte-path.js';
 import { isOpaque, isWhiteout } from '../overlay2/merged-view.js';
 import { walkTree } from '../walk-tree.js';
@@ -11,22 +12,22 @@ const WHITEOUT = '.wh.';
 /**
  * The bytes of the tar, deterministic for a given tree: names in the order of their bytes, times cut to seconds as the
  * Docker engine cuts them. A chunk is valid until the next one is asked for. Sockets are left out, and so are files
- * whose own names read as whiteouts. What changes during the walk is in the tar as it was at some moment.
+ * whose own names read as whiteouts. Owners are those that `idMaps` have for them. What changes during the walk is in the tar as it was at some moment.
  */
-export function* diffTar(upperDir: string): Generator<Buffer> {
+export function* diffTar(upperDir: string, idMaps?: IdMaps): Generator<Buffer> {
   const buffer = Buffer.allocUnsafeSlow(CHUNK_BYTES);
-  const writer = new EntryWriter(() => buffer);
+  const writer = new EntryWriter(() => buffer, idMaps);
   for (const entry of walkTree(toBytePath(upperDir))) {
     const { path, stat } = entry;
     const base = path.slice(path.lastIndexOf('/') + 1);
     if (base.startsWith(WHITEOUT)) continue;
     if (isWhiteout(stat)) {
       const name = path.slice(0, path.length - base.length) + WHITEOUT + base;
-      yield encodeHeader({ ...commonFields(stat), type: '0', name, mode: 0o600 });
+      yield encodeHeader({ ...commonFields(stat, idMaps), type: '0', name, mode: 0o600 });
       continue;
     }
     yield* writer.write(entry, path);
-    if (stat.isDirectory() && isOpaque(entry.at)) yield encodeHeader({ ...commonFields(stat), type: '0', name: `${path}/.wh..wh..opq` });
+    if (stat.isDirectory() && isOpaque(entry.at)) yield encodeHeader({ ...commonFields(stat, idMaps), type: '0', name: `${path}/.wh..wh..opq` });
   }
   yield END_OF_ARCHIVE;
 }

@@ -1,8 +1,11 @@
 /** Files of a walked tree as tar entries. Synchronous, for worker threads. */
 import { closeSync, readlinkSync, readSync, type BigIntStats } from 'node:fs';
+import type { IdMaps } from '../../ports/id-maps.js';
+import { containerOwner } from '../../sys/id-maps.js';
 import { getXattr } from '../../sys/xattr.js';
 import { fsPath } from '../byte-path.js';
 import { contentXattrs, deviceMajor, deviceMinor } from '../copy-attributes.js';
+import { withoutCapabilityRoot } from '../file-capabilities.js';
 import { openRegular } from '../open-regular.js';
 import { encodeHeader, padding, type EntryHeader } from './header-writer.js';
 
@@ -17,8 +20,14 @@ export class EntryWriter {
   readonly #firstNames = new Map<string, string>();
   readonly #buffer: () => Buffer;
 
-  /** @param buffer gives the memory that the next piece of content is read into. */
-  constructor(buffer: () => Buffer) {
+  /**
+   * @param buffer gives the memory that the next piece of content is read into.
+   * @param idMaps whom the owners of the files are to containers. Default: themselves.
+   */
+  constructor(
+    buffer: () => Buffer,
+    private readonly idMaps?: IdMaps,
+  ) {
     this.#buffer = buffer;
   }
 
@@ -33,13 +42,13 @@ export class EntryWriter {
     const inode = isShared ? `${stat.dev}:${stat.ino}` : '';
     const first = isShared ? this.#firstNames.get(inode) : undefined;
     if (first !== undefined) {
-      yield encodeHeader({ ...commonFields(stat), type: '1', name, linkName: first });
+      yield encodeHeader({ ...commonFields(stat, this.idMaps), type: '1', name, linkName: first });
       return;
     }
     if (stat.isFile()) {
       yield* this.#file(at, name);
     } else {
-      const header = otherHeader(at, stat, name);
+      const header = otherHeader({ at, stat }, name, this.idMaps);
       if (!header) return;
       yield encodeHeader(header);
     }
@@ -53,7 +62,7 @@ export class EntryWriter {
     try {
       // The size must be that of the file that is read, whatever has its name meanwhile.
       const sizeBytes = Number(stat.size);
-      yield encodeHeader({ ...commonFields(stat), type: '0', name, sizeBytes, xattrs: readXattrs(at) });
+      yield encodeHeader({ ...commonFields(stat, this.idMaps), type: '0', name, sizeBytes, xattrs: readXattrs(at, this.idMaps) });
       for (let left = sizeBytes; left > 0; ) {
         const buffer = this.#buffer();
         let length = readSync(fd, buffer, 0, Math.min(left, buffer.length), null);
@@ -72,9 +81,9 @@ export class EntryWriter {
 }
 
 /** Undefined for what vanished meanwhile. */
-function otherHeader(at: string, stat: BigIntStats, name: string): EntryHeader | undefined {
+function otherHeader({ at, stat }: TarSource, name: string, idMaps: IdMaps | undefined): EntryHeader | undefined {
   try {
-    const header = { ...commonFields(stat), name, xattrs: readXattrs(at) };
+    const header = { ...commonFields(stat, idMaps), name, xattrs: readXattrs(at, idMaps) };
     if (stat.isDirectory()) return { ...header, type: '5', name: `${name}/` };
     if (stat.isSymbolicLink()) return { ...header, type: '2', linkName: readlinkSync(fsPath(at), 'latin1') };
     if (stat.isFIFO()) return { ...header, type: '6' };
@@ -89,17 +98,18 @@ function otherHeader(at: string, stat: BigIntStats, name: string): EntryHeader |
 }
 
 /** Fields that every type of entry has; times are cut to seconds as the Docker engine cuts them. */
-export function commonFields(stat: BigIntStats): Pick<EntryHeader, 'mode' | 'uid' | 'gid' | 'sizeBytes' | 'mtimeSeconds'> {
+export function commonFields(stat: BigIntStats, idMaps: IdMaps | undefined): Pick<EntryHeader, 'mode' | 'uid' | 'gid' | 'sizeBytes' | 'mtimeSeconds'> {
   const { mtimeNs } = stat;
   const seconds = mtimeNs / 1_000_000_000n - (mtimeNs < 0n && mtimeNs % 1_000_000_000n !== 0n ? 1n : 0n);
-  return { mode: Number(stat.mode & 0o7777n), uid: Number(stat.uid), gid: Number(stat.gid), sizeBytes: 0, mtimeSeconds: Number(seconds) };
+  const owner = { uid: Number(stat.uid), gid: Number(stat.gid) };
+  return { mode: Number(stat.mode & 0o7777n), ...(idMaps ? containerOwner(idMaps, owner) : owner), sizeBytes: 0, mtimeSeconds: Number(seconds) };
 }
 
-function readXattrs(at: string): [string, Buffer][] {
+function readXattrs(at: string, idMaps: IdMaps | undefined): [string, Buffer][] {
   try {
     return contentXattrs(at).flatMap((name) => {
       const value = getXattr(fsPath(at), name);
-      return value ? [[name, value] as [string, Buffer]] : [];
+      return value ? [[name, idMaps ? withoutCapabilityRoot(name, value) : value] as [string, Buffer]] : [];
     });
   } catch (error) {
     // Renamed or removed meanwhile.

@@ -4,8 +4,11 @@
  */
 import { closeSync, constants, fchmodSync, fchownSync, openSync } from 'node:fs';
 import { internal, invalid } from '../../errors/engine-error.js';
+import type { IdMaps } from '../../ports/id-maps.js';
+import { hostOwner, rootOwner } from '../../sys/id-maps.js';
 import { setOpenFileTimes } from '../../sys/inode.js';
 import { toText } from '../byte-path.js';
+import { withCapabilityRoot } from '../file-capabilities.js';
 import { storageError } from '../storage-error.js';
 import { cleanName } from './entry-name.js';
 import { emptyHeader, type TarHeader } from './header.js';
@@ -20,6 +23,8 @@ export interface LayerExtractorOptions {
   readonly tarSplitPath: string;
   /** Refuses a tar of more bytes. Default: no limit. */
   readonly limitBytes?: number;
+  /** Whom the tar's owners stand for. Default: themselves. */
+  readonly idMaps?: IdMaps | undefined;
 }
 
 export interface ExtractResult {
@@ -42,6 +47,7 @@ export class LayerExtractor implements TarSink {
   readonly #tree: LayerTree;
   readonly #split: SplitWriter;
   readonly #limitBytes: number;
+  readonly #idMaps: IdMaps | undefined;
   readonly #parser = new TarParser(this);
   /** Of the entry under way. */
   #header: TarHeader = emptyHeader();
@@ -55,10 +61,11 @@ export class LayerExtractor implements TarSink {
   #closed = false;
 
   /** @throws an errno error when the tar-split file cannot be created. */
-  constructor({ diffDir, tarSplitPath, limitBytes = Number.MAX_SAFE_INTEGER }: LayerExtractorOptions) {
-    this.#tree = new LayerTree(diffDir, tarSplitPath);
+  constructor({ diffDir, tarSplitPath, limitBytes = Number.MAX_SAFE_INTEGER, idMaps }: LayerExtractorOptions) {
+    this.#tree = new LayerTree(diffDir, tarSplitPath, rootOwner(idMaps));
     this.#split = new SplitWriter(tarSplitPath);
     this.#limitBytes = limitBytes;
+    this.#idMaps = idMaps;
   }
 
   /**
@@ -121,12 +128,18 @@ export class LayerExtractor implements TarSink {
     this.#entries++;
     const name = cleanName(header.name);
     if (this.#placeWhiteout(name)) return false;
+    if (this.#idMaps) this.#mapOwner(this.#idMaps);
     if (!isFileEntry(header)) {
       this.#makeEntry(name);
       return false;
     }
     this.#beginFile(name);
     return true;
+  }
+
+  #mapOwner(idMaps: IdMaps): void {
+    Object.assign(this.#header, hostOwner(idMaps, this.#header));
+    this.#xattrs = withCapabilityRoot(this.#xattrs, rootOwner(idMaps).uid);
   }
 
   /** True for an entry that stands for a deletion, or for metadata of another storage driver, which is ignored. */

@@ -17,6 +17,7 @@ import {
   type Stats,
 } from 'node:fs';
 import { invalid } from '../../errors/engine-error.js';
+import type { Owner } from '../../ports/id-maps.js';
 import { makeDevice, makeFifo, setTimes } from '../../sys/inode.js';
 import { setXattr } from '../../sys/xattr.js';
 import { fsPath, toBytePath } from '../byte-path.js';
@@ -47,13 +48,13 @@ interface Directory {
 
 type Xattrs = ReadonlyMap<string, Buffer> | undefined;
 
-const implicit = (): Directory => ({
+const implicit = ({ uid, gid }: Owner): Directory => ({
   named: false,
   opaque: false,
   isNew: false,
   mode: 0o755,
-  uid: 0,
-  gid: 0,
+  uid,
+  gid,
   mtimeSeconds: 0,
   mtimeNanoseconds: 0,
   xattrs: undefined,
@@ -62,15 +63,21 @@ const implicit = (): Directory => ({
 export class LayerTree {
   readonly #root: string;
   /** By path without links, '' for the root; parents come before children. */
-  readonly #directories = new Map<string, Directory>([['', implicit()]]);
+  readonly #directories = new Map<string, Directory>();
   /** Names made by hard link entries: their content belongs to another name. */
   readonly #linkNames = new Set<string>();
   readonly #dangling = new Map<string, string>();
   readonly #whiteouts = new Set<string>();
   readonly #displaced: DisplacedFiles;
 
-  constructor(diffDir: string, tarSplitPath: string) {
+  /** @param owner of directories that no entry names. */
+  constructor(
+    diffDir: string,
+    tarSplitPath: string,
+    private readonly owner: Owner,
+  ) {
     this.#root = `${toBytePath(diffDir)}/`;
+    this.#directories.set('', implicit(owner));
     this.#displaced = new DisplacedFiles(this.#root, tarSplitPath);
   }
 
@@ -94,7 +101,7 @@ export class LayerTree {
   makeDirectory(path: string, header: TarHeader, xattrs: Xattrs): void {
     let directory = this.#directories.get(path);
     if (!directory) {
-      directory = implicit();
+      directory = implicit(this.owner);
       directory.opaque = this.#create(path, () => mkdirSync(this.at(path), 0o700));
       this.#directories.set(path, directory);
     }
@@ -171,13 +178,12 @@ export class LayerTree {
     for (const [path, directory] of this.#directories) {
       const at = this.at(path);
       if (directory.opaque) setXattr(at, OPAQUE, YES);
-      if (!directory.named) {
-        if (!directory.isNew) implicitDirs.push(path);
-        chmodSync(at, directory.mode);
-        continue;
-      }
       if (directory.uid !== 0 || directory.gid !== 0) lchownSync(at, directory.uid, directory.gid);
       chmodSync(at, directory.mode);
+      if (!directory.named) {
+        if (!directory.isNew) implicitDirs.push(path);
+        continue;
+      }
       setXattrs(at, directory.xattrs);
       setTimes(at, directory.mtimeSeconds, directory.mtimeNanoseconds);
     }
@@ -274,7 +280,7 @@ export class LayerTree {
   }
 
   #makeImplicit(path: string, found: Stats | undefined): void {
-    const directory = implicit();
+    const directory = implicit(this.owner);
     if (found) {
       if (!isWhiteout(found)) throw invalid(`${JSON.stringify(path)} is not a directory`, { code: 'TAR_NOT_DIRECTORY' });
       // Deleted and made again by what is in it: nothing of the layers below shines through.

@@ -17,10 +17,13 @@ import {
   symlinkSync,
 } from 'node:fs';
 import { internal, invalid } from '../../errors/engine-error.js';
+import type { IdMaps, Owner } from '../../ports/id-maps.js';
 import { closeFd } from '../../sys/fd.js';
+import { hostOwner, rootOwner } from '../../sys/id-maps.js';
 import { makeDevice, makeFifo, setOpenFileTimes, setTimes } from '../../sys/inode.js';
 import { O_PATH, openInRoot } from '../../sys/open-in-root.js';
 import { fsPath, toText } from '../byte-path.js';
+import { withCapabilityRoot } from '../file-capabilities.js';
 import { statOf } from '../overlay2/merged-view.js';
 import { removeEntry } from '../remove-entry.js';
 import { storageError } from '../storage-error.js';
@@ -37,8 +40,10 @@ export interface TreeExtractorOptions {
   readonly directory: string;
   /** Refuses a directory in the place of something else, and the reverse. */
   readonly noOverwriteDirNonDir: boolean;
-  /** Who owns everything; undefined: as the archive says. */
-  readonly owner: { readonly uid: number; readonly gid: number } | undefined;
+  /** Who owns everything, in the container; undefined: as the archive says. */
+  readonly owner: Owner | undefined;
+  /** Whom the owners stand for; undefined: themselves. */
+  readonly idMaps: IdMaps | undefined;
 }
 
 type Xattrs = ReadonlyMap<string, Buffer> | undefined;
@@ -53,6 +58,8 @@ export class TreeExtractor implements TarSink {
   readonly #parser = new TarParser(this);
   #header: TarHeader = emptyHeader();
   #xattrs: Xattrs;
+  /** On this host. */
+  #owner: Owner = this.#header;
   /** The directory of the last entry, which is that of the next one most of the time. */
   #parent: { readonly path: string; readonly fd: number } | undefined;
   /** Where the entry under way goes: an open directory, the name in it, and both as a path. */
@@ -112,7 +119,9 @@ export class TreeExtractor implements TarSink {
 
   entry(header: TarHeader, xattrs: Xattrs): boolean {
     this.#header = header;
-    this.#xattrs = xattrs;
+    const { owner = header, idMaps } = this.#options;
+    this.#owner = idMaps ? hostOwner(idMaps, owner) : owner;
+    this.#xattrs = idMaps ? withCapabilityRoot(xattrs, rootOwner(idMaps).uid) : xattrs;
     const name = cleanName(header.name);
     const isDirectory = header.type === '5' || (header.type === '\0' && header.name.endsWith('/'));
     if (name === '') {
@@ -217,7 +226,7 @@ export class TreeExtractor implements TarSink {
 
   /** Owner first: its change takes setuid bits and capabilities away. */
   #setAttributes(fd: number | undefined, at: string): void {
-    const { uid, gid } = this.#options.owner ?? this.#header;
+    const { uid, gid } = this.#owner;
     const { mode, type } = this.#header;
     if (fd !== undefined) {
       fchownSync(fd, uid, gid);

@@ -1,14 +1,11 @@
 /** Worker task: makes a read-only layer of a container's changes. */
 import { diffTar } from '../tar/diff.js';
-import { type UnpackedTar, unpackTar } from './unpack-tar.js';
+import { type UnpackedTar, type UnpackTarget, unpackTar } from './unpack-tar.js';
 
-export interface CommitDiffInput {
+export interface CommitDiffInput extends UnpackTarget {
   readonly upperDir: string;
-  /** An empty directory that receives the copy, and the file for what rebuilds the tar. */
-  readonly diffDir: string;
-  readonly tarSplitPath: string;
 }
 
 export function commitDiff({ upperDir, ...target }: CommitDiffInput): UnpackedTar {
-  return unpackTar(diffTar(upperDir), target);
+  return unpackTar(diffTar(upperDir, target.idMaps), target);
 }

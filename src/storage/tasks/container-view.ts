@@ -1,11 +1,18 @@
 /** The view of a container's files, opened in the worker that works on them. */
 import { isEngineError } from '../../errors/engine-error.js';
 import type { ContainerView } from '../../ports/archives.js';
+import type { IdMaps } from '../../ports/id-maps.js';
+import { makeFilesAs } from '../../sys/file-system-ids.js';
+import { rootOwner } from '../../sys/id-maps.js';
 import { openMountView } from '../../sys/mount-view.js';
 import { storageError } from '../storage-error.js';
 
-/** Calls `use` with the root of the view, which goes when that is done. @throws what `use` throws, and as openMountView. */
-export async function withView<T>({ rootfs, mounts, tmpfs, procFd }: ContainerView, use: (rootFd: number) => T | Promise<T>): Promise<T> {
+/**
+ * Calls `use` with the root of the view, which goes when that is done. What the thread makes from then on is owned by the
+ * root of `idMaps`. @throws what `use` throws, and as openMountView.
+ */
+export async function withView<T>({ rootfs, mounts, tmpfs, procFd }: ContainerView, idMaps: IdMaps | undefined, use: (rootFd: number) => T | Promise<T>): Promise<T> {
+  makeFilesAs(rootOwner(idMaps));
   const destinations = [...mounts, ...tmpfs].map(({ destination }) => destination).sort((a, b) => a.split('/').length - b.split('/').length);
   const view = openMountView({ rootfs, mounts, ...(procFd === undefined ? {} : { running: { procFd, destinations } }) });
   try {

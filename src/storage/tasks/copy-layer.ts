@@ -1,11 +1,9 @@
 /** Worker task: unpacks the tar of a layer once more, for a place on top of other layers. */
 import { assembleTar, type AssembleInput } from '../tar/assemble.js';
-import { type UnpackedTar, unpackTar } from './unpack-tar.js';
+import { type UnpackedTar, type UnpackTarget, unpackTar } from './unpack-tar.js';
 
-export interface CopyLayerInput {
+export interface CopyLayerInput extends UnpackTarget {
   readonly from: AssembleInput;
-  readonly diffDir: string;
-  readonly tarSplitPath: string;
 }
 
 export function copyLayer({ from, ...target }: CopyLayerInput): UnpackedTar {

@@ -1,6 +1,7 @@
 /** Worker tasks: files of a container as a tar, sent to the main thread as fast as it is taken there, or to a socket. */
 import type { MessagePort } from 'node:worker_threads';
 import type { ContainerView } from '../../ports/archives.js';
+import type { IdMaps } from '../../ports/id-maps.js';
 import { toBytePath } from '../byte-path.js';
 import { findPath, statPath } from '../container-path.js';
 import { archiveTar, contentsTar, newChunk, type ChunkMemory } from '../tar/archive-tar.js';
@@ -11,18 +12,19 @@ import { writeHttpChunks } from './http-chunks.js';
 export interface CopyOutInput {
   readonly view: ContainerView;
   readonly path: string;
+  readonly idMaps: IdMaps | undefined;
   /** Receives the PathStat, then as `TarSender`. */
   readonly port: MessagePort;
 }
 
-export function copyOut({ view, path, port }: CopyOutInput): Promise<void> {
+export function copyOut({ view, path, idMaps, port }: CopyOutInput): Promise<void> {
   const sender = new TarSender(port);
-  return withView(view, async (rootFd) => {
+  return withView(view, idMaps, async (rootFd) => {
     const bytes = toBytePath(path);
     const found = findPath(rootFd, bytes);
     try {
       port.postMessage(statPath(rootFd, bytes, found), []);
-      await sender.send((memory) => archiveTar(found, found.name, memory));
+      await sender.send((memory) => archiveTar(found, found.name, memory, idMaps));
     } finally {
       found.close();
     }
@@ -30,8 +32,8 @@ export function copyOut({ view, path, port }: CopyOutInput): Promise<void> {
 }
 
 /** All below a directory. */
-export async function exportDirectory({ directory, port }: { readonly directory: string; readonly port: MessagePort }): Promise<void> {
-  await new TarSender(port).send((memory) => contentsTar(toBytePath(directory), memory));
+export async function exportDirectory({ directory, idMaps, port }: { readonly directory: string; readonly idMaps: IdMaps | undefined; readonly port: MessagePort }): Promise<void> {
+  await new TarSender(port).send((memory) => contentsTar(toBytePath(directory), memory, idMaps));
 }
 
 /**

@@ -1,5 +1,6 @@
 /** Worker task: what a container needs in its root file system before it starts, as far as the image lacks it. */
-import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import { lchownSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
+import type { Owner } from '../../ports/id-maps.js';
 import { fsPath, toBytePath } from '../byte-path.js';
 import { copyAttributes, copyTimes } from '../copy-attributes.js';
 import { MergedView } from '../overlay2/merged-view.js';
@@ -9,6 +10,8 @@ export interface InitLayerInput {
   readonly diffDir: string;
   /** Difference directories of the image, the topmost first. */
   readonly lowerDirs: readonly string[];
+  /** Of what the image lacks. */
+  readonly owner: Owner;
 }
 
 /** Mount points of every container, the mark by which programs know that they are in one, and the old name of the mount table. */
@@ -20,11 +23,15 @@ const LINKS: Readonly<Record<string, string>> = { 'etc/mtab': '/proc/mounts' };
  * Fills the layer between an image and its containers, so that nothing of this counts as a container's own change. A
  * directory of the image that gets something is there with the image's attributes.
  */
-export function fillInitLayer({ diffDir, lowerDirs }: InitLayerInput): void {
+export function fillInitLayer({ diffDir, lowerDirs, owner: { uid, gid } }: InitLayerInput): void {
   const [root, view] = [toBytePath(diffDir), new MergedView(lowerDirs.map(toBytePath))];
   /** Whether each directory can be given something; those copied from the image have their times set last. */
   const directories = new Map<string, boolean>([['', true]]);
   const restore: (() => void)[] = [];
+  const own = (at: string | Buffer): void => {
+    if (uid !== 0 || gid !== 0) lchownSync(at, uid, gid);
+  };
+  own(fsPath(root));
   const directory = (path: string): boolean => {
     const known = directories.get(path);
     if (known !== undefined) return known;
@@ -34,13 +41,19 @@ export function fillInitLayer({ diffDir, lowerDirs }: InitLayerInput): void {
     if (!usable) return false;
     const at = `${root}/${path}`;
     mkdirSync(fsPath(at), { mode: 0o755 });
-    if (!found) return true;
+    if (!found) {
+      own(fsPath(at));
+      return true;
+    }
     copyAttributes(found.at, found.stat, at);
     restore.push(() => copyTimes(found.stat, at));
     return true;
   };
   const add = (path: string, make: (at: string | Buffer) => void): void => {
-    if (!view.find(path) && directory(parentOf(path))) make(fsPath(`${root}/${path}`));
+    if (view.find(path) || !directory(parentOf(path))) return;
+    const at = fsPath(`${root}/${path}`);
+    make(at);
+    own(at);
   };
   for (const path of DIRECTORIES) if (!view.find(path)) directory(path);
   for (const path of FILES) add(path, (at) => writeFileSync(at, '', { mode: 0o755, flag: 'wx' }));

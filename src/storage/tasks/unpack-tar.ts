@@ -1,13 +1,16 @@
 /** A tar that is made here and becomes a layer without being stored. */
 import { createHash } from 'node:crypto';
-import type { Digest } from '../../ports/storage.js';
+import type { Digest, StagedLayer } from '../../ports/storage.js';
 import { type ExtractResult, LayerExtractor } from '../tar/layer-extractor.js';
+
+/** Where a tar goes. */
+export type UnpackTarget = Pick<StagedLayer, 'diffDir' | 'tarSplitPath' | 'idMaps'>;
 
 /** What a staged layer needs to be committed. */
 export type UnpackedTar = Pick<ExtractResult, 'sizeBytes' | 'implicitDirs' | 'danglingLinks' | 'whiteouts'> & { readonly diffId: Digest };
 
 /** In one pass: the chunks are hashed and unpacked into `diffDir`, an empty directory. */
-export function unpackTar(chunks: Iterable<Buffer>, target: { readonly diffDir: string; readonly tarSplitPath: string }): UnpackedTar {
+export function unpackTar(chunks: Iterable<Buffer>, target: UnpackTarget): UnpackedTar {
   const hash = createHash('sha256');
   const extractor = new LayerExtractor(target);
   try {

@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file runc_options.proto.
  */
 export const file_runc_options: GenFile = /*@__PURE__*/
-  fileDesc("ChJydW5jX29wdGlvbnMucHJvdG8SEmNvbnRhaW5lcmQucnVuYy52MSJbCgdPcHRpb25zEhUKDW5vX3Bpdm90X3Jvb3QYASABKAgSEwoLYmluYXJ5X25hbWUYBiABKAkSDAoEcm9vdBgHIAEoCRIWCg5zeXN0ZW1kX2Nncm91cBgJIAEoCGIGcHJvdG8z");
+  fileDesc("ChJydW5jX29wdGlvbnMucHJvdG8SEmNvbnRhaW5lcmQucnVuYy52MSJ7CgdPcHRpb25zEhUKDW5vX3Bpdm90X3Jvb3QYASABKAgSDgoGaW9fdWlkGAQgASgNEg4KBmlvX2dpZBgFIAEoDRITCgtiaW5hcnlfbmFtZRgGIAEoCRIMCgRyb290GAcgASgJEhYKDnN5c3RlbWRfY2dyb3VwGAkgASgIYgZwcm90bzM");
 
 /**
  * @generated from message containerd.runc.v1.Options
@@ -20,6 +20,16 @@ export type Options = Message<"containerd.runc.v1.Options"> & {
    * @generated from field: bool no_pivot_root = 1;
    */
   noPivotRoot: boolean;
+
+  /**
+   * @generated from field: uint32 io_uid = 4;
+   */
+  ioUid: number;
+
+  /**
+   * @generated from field: uint32 io_gid = 5;
+   */
+  ioGid: number;
 
   /**
    * @generated from field: string binary_name = 6;

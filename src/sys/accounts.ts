@@ -1,0 +1,39 @@
+/** The files passwd(5) and group(5), of a host or of a container. */
+
+export interface PasswdEntry {
+  readonly name: string;
+  readonly uid: number;
+  readonly gid: number;
+}
+
+export interface GroupEntry {
+  readonly name: string;
+  readonly gid: number;
+  readonly members: readonly string[];
+}
+
+/** Lines that are no entries are left out. */
+export function parsePasswd(text: string): PasswdEntry[] {
+  return fields(text).flatMap(([name = '', , uid = '', gid = '']) => {
+    const numbers = [parseId(uid), parseId(gid)] as const;
+    return numbers[0] === undefined || numbers[1] === undefined ? [] : [{ name, uid: numbers[0], gid: numbers[1] }];
+  });
+}
+
+/** As `parsePasswd`. */
+export function parseGroup(text: string): GroupEntry[] {
+  return fields(text).flatMap(([name = '', , gid = '', members = '']) => {
+    const number = parseId(gid);
+    return number === undefined ? [] : [{ name, gid: number, members: members.split(',').filter(Boolean) }];
+  });
+}
+
+/** The number that a text is; undefined for a name. */
+export function parseId(text: string): number | undefined {
+  return /^-?\d+$/.test(text) ? Number(text) : undefined;
+}
+
+/** Lines that hold anything, without spaces around them, cut at the colons. */
+export function fields(text: string): string[][] {
+  return text.split('\n').flatMap((line) => (line.trim() === '' ? [] : [line.trim().split(':')]));
+}
