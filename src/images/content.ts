@@ -1,10 +1,11 @@
 /** Image configurations on disk, byte for byte, and what the daemon knows about each beside it. */
-import { createHash, randomBytes } from 'node:crypto';
-import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
-import { isRecordLeftover, readRecord, removeRecord, syncDirectory, writeRecord } from '../storage/record-store.js';
+import { readRecord, removeRecord, writeRecord } from '../storage/record-store.js';
+import { isTemporary, replaceFile, syncDirectory } from '../sys/durable-file.js';
 
 /** What is not in the configuration itself. */
 export interface ImageMetadata {
@@ -41,7 +42,7 @@ export class ImageContent {
     await Promise.all([
       ...names.filter((name) => !HEX.test(name)).map((name) => rm(join(this.#content, name), { force: true })),
       ...records
-        .filter((name) => isRecordLeftover(name) || !known.has(name.replace(/\.json$/, '')))
+        .filter((name) => isTemporary(name) || !known.has(name.replace(/\.json$/, '')))
         .map((name) => rm(join(this.#metadata, name), { force: true })),
     ]);
     return names.filter((name) => HEX.test(name)).map((name): Digest => `sha256:${name}`);
@@ -58,22 +59,7 @@ export class ImageContent {
 
   /** Durable when it resolves. Idempotent. */
   async write(id: Digest, bytes: Buffer): Promise<void> {
-    const path = join(this.#content, id.slice(7));
-    const temp = `${path}.tmp-${randomBytes(6).toString('hex')}`;
-    try {
-      const file = await open(temp, 'wx', 0o600);
-      try {
-        await file.writeFile(bytes);
-        await file.sync();
-      } finally {
-        await file.close();
-      }
-      await rename(temp, path);
-    } catch (error) {
-      await rm(temp, { force: true });
-      throw error;
-    }
-    await syncDirectory(this.#content);
+    await replaceFile(join(this.#content, id.slice(7)), bytes);
   }
 
   async readMetadata(id: Digest): Promise<ImageMetadata> {

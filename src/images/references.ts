@@ -3,7 +3,8 @@ import { readdir, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
-import { isRecordLeftover, readRecord, writeRecord } from '../storage/record-store.js';
+import { readRecord, writeRecord } from '../storage/record-store.js';
+import { isTemporary } from '../sys/durable-file.js';
 import { isDigest } from './reference.js';
 
 const NONE: ReadonlySet<string> = new Set();
@@ -23,7 +24,7 @@ export class References {
   /** Reads the record. A damaged one is put aside, for tags are lost but images are not; its new path is returned. */
   async load(): Promise<string | undefined> {
     const dir = dirname(this.#path);
-    for (const name of await readdir(dir)) if (isRecordLeftover(name)) await rm(join(dir, name), { force: true });
+    for (const name of await readdir(dir)) if (isTemporary(name)) await rm(join(dir, name), { force: true });
     let record: unknown;
     let aside: string | undefined;
     try {

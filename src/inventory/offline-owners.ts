@@ -6,7 +6,8 @@ import { chainOf } from '../images/chain.js';
 import { isDigest } from '../images/reference.js';
 import type { ImageConfigDocument } from '../ports/images.js';
 import type { Digest } from '../ports/storage.js';
-import { isRecordLeftover, readRecord } from '../storage/record-store.js';
+import { readRecord } from '../storage/record-store.js';
+import { isTemporary } from '../sys/durable-file.js';
 import type { Owners } from './orphans.js';
 
 interface LayerRecord {
@@ -54,7 +55,7 @@ export async function readOwners(dataRoot: string): Promise<Owners> {
 async function layerRecords(dir: string, layers: ReadonlySet<string>): Promise<Map<Digest, LayerRecord>> {
   const found = new Map<Digest, LayerRecord>();
   for (const name of await list(dir)) {
-    if (isRecordLeftover(name)) continue;
+    if (isTemporary(name)) continue;
     // One that cannot be read is none: the start removes it.
     const record = (await readRecord(join(dir, name)).catch(() => undefined)) as LayerRecord | undefined;
     if (record && isDigest(record.chainId) && name === `${hex(record.chainId)}.json` && layers.has(record.shortId)) found.set(record.chainId, record);

@@ -2,7 +2,7 @@
 import { readdirSync } from 'node:fs';
 import { toBytePath, toText } from '../storage/byte-path.js';
 import { statOf } from '../storage/overlay2/merged-view.js';
-import { isRecordLeftover } from '../storage/record-store.js';
+import { isTemporary } from '../sys/durable-file.js';
 import type { Place, PlaceKind } from '../ports/inventory.js';
 import { BlockCounter } from './block-counter.js';
 
@@ -70,7 +70,7 @@ export function takeInventory({ dataRoot, known }: TakeInventoryInput): Place[] 
       const shelf = SHELVES[below];
       if (shelf) shelve(below, shelf);
       else if (PARENTS.has(below)) visit(below);
-      else if (isRecordLeftover(name)) add(below, 'leftover', '');
+      else if (isTemporary(name)) add(below, 'leftover', '');
       else if (REMAPPED.test(below)) add(below, 'directory', '');
       else add(below, ENGINE.has(below) || PUT_ASIDE.test(below) ? 'engine' : 'other', '');
     }
@@ -80,7 +80,7 @@ export function takeInventory({ dataRoot, known }: TakeInventoryInput): Place[] 
     for (const name of namesIn(`${root}/${toBytePath(path)}`)) {
       const whose = owner ? owner(name) : name;
       const isUnfinished = UNFINISHED.test(name);
-      if (isRecordLeftover(name)) add(`${path}/${name}`, 'leftover', '');
+      if (isTemporary(name)) add(`${path}/${name}`, 'leftover', '');
       else add(`${path}/${name}`, isUnfinished ? 'trash' : whose === undefined ? 'other' : kind, whose ?? '');
     }
   };

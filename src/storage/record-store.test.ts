@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { isEngineError } from '../errors/engine-error.js';
-import { isRecordLeftover, readRecord, removeRecord, writeRecord } from './record-store.js';
+import { readRecord, removeRecord, writeRecord } from './record-store.js';
+import { isTemporary } from '../sys/durable-file.js';
 
 const dir = await mkdtemp(join(tmpdir(), 'record-store-'));
 after(() => rm(dir, { recursive: true }));
@@ -40,6 +41,6 @@ test('damaged and newer records are data loss, not silence', async () => {
 
 test('a failed write changes nothing and reports the errno', async () => {
   await assert.rejects(writeRecord(join(dir, 'missing', 'd.json'), 1), { code: 'ENOENT' });
-  assert.equal(isRecordLeftover('a.json.tmp-0123456789ab'), true);
-  assert.equal(isRecordLeftover('a.json'), false);
+  assert.equal(isTemporary('a.json.tmp-0123456789ab'), true);
+  assert.equal(isTemporary('a.json'), false);
 });

@@ -8,7 +8,8 @@ import { conflict, isEngineError } from '../errors/engine-error.js';
 import type { Owner } from '../ports/id-maps.js';
 import type { WorkerPool } from '../workers/pool.js';
 import { randomName } from './overlay2/layout.js';
-import { readRecord, syncDirectory, writeRecord } from './record-store.js';
+import { readRecord, writeRecord } from './record-store.js';
+import { syncDirectory } from '../sys/durable-file.js';
 import { storageError } from './storage-error.js';
 
 export interface VolumeRecord {

@@ -2,12 +2,12 @@
  * The bytes of a blob on disk while it is fetched, so that they outlive the fetch. Nothing is synced, which would hold up
  * the layer itself: a power cut leaves what the kernel has written by then. In the end the digest decides.
  */
-import { randomBytes } from 'node:crypto';
 import { closeSync, fstatSync, ftruncateSync, openSync, readSync, renameSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import { isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import type { PartialPlace } from '../registry/partial-blobs.js';
 import { readRecord, recordText } from '../storage/record-store.js';
+import { temporaryPath } from '../sys/durable-file.js';
 
 /** What a server said about the version of its blob (RFC 9110, section 13.1.5). */
 export interface Validator {
@@ -94,7 +94,7 @@ export class PartialFile {
 
   #note(): void {
     const record: PartialRecord = { ...this.#blob, validator: this.#validator ?? null };
-    const temp = `${this.#place.recordPath}.tmp-${randomBytes(6).toString('hex')}`;
+    const temp = temporaryPath(this.#place.recordPath);
     writeFileSync(temp, recordText(record), { mode: 0o600 });
     renameSync(temp, this.#place.recordPath);
   }

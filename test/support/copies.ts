@@ -4,10 +4,8 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before } from 'node:test';
-import { Cleanup } from './cleanup.js';
-import { docker, dockerOk, type CliResult } from './cli.js';
-import { startEngineWithImage, type EngineWithImage } from './engine-with-image.js';
+import { docker, type CliResult } from './cli.js';
+import { FileEngine } from './file-engine.js';
 import { call, type Reply } from './http.js';
 import { waitFor } from './wait.js';
 
@@ -22,35 +20,12 @@ export interface Stat {
   readonly linkTarget: string;
 }
 
-export class Copies {
+export class Copies extends FileEngine {
   readonly temp = mkdtempSync(join(tmpdir(), 'archive-test-'));
-  #started: EngineWithImage | undefined;
 
-  /** To be called once, at the top of a test file: its engine starts before the tests and ends after them. */
   constructor() {
-    const cleanup = new Cleanup();
-    before(async () => {
-      cleanup.add(async () => rmSync(this.temp, { recursive: true, force: true }));
-      this.#started = await startEngineWithImage(cleanup);
-    });
-    after(() => cleanup.run());
-  }
-
-  get engine(): EngineWithImage['engine'] {
-    return this.#running.engine;
-  }
-
-  get image(): string {
-    return this.#running.image;
-  }
-
-  get #running(): EngineWithImage {
-    assert.ok(this.#started, 'the engine runs while tests do');
-    return this.#started;
-  }
-
-  ok(...args: string[]): Promise<string> {
-    return dockerOk(this.engine, args);
+    super();
+    this.cleanup.add(async () => rmSync(this.temp, { recursive: true, force: true }));
   }
 
   cli(...args: string[]): Promise<CliResult> {

@@ -3,10 +3,8 @@
  * steps that all of them take. Works against dockerd, too.
  */
 import assert from 'node:assert/strict';
-import { after, afterEach, before } from 'node:test';
-import { Cleanup } from './cleanup.js';
-import { dockerOk } from './cli.js';
-import { startEngineWithImage, type EngineWithImage } from './engine-with-image.js';
+import { afterEach } from 'node:test';
+import { FileEngine } from './file-engine.js';
 import { call, callJson, type Reply } from './http.js';
 import { waitFor } from './wait.js';
 
@@ -39,41 +37,13 @@ interface Event {
 /** Handles TERM and USR1, with exit codes of their own, and says when it does. */
 export const TRAP = 'trap "exit 7" TERM; trap "exit 8" USR1; echo ready; while :; do sleep 0.05; done';
 
-export class Lives {
-  #started: EngineWithImage | undefined;
-
-  /** To be called once, at the top of a test file: its engine starts before the tests and ends after them. */
+export class Lives extends FileEngine {
   constructor() {
-    const cleanup = new Cleanup();
-    before(async () => {
-      this.#started = await startEngineWithImage(cleanup);
-    });
-    after(() => cleanup.run());
+    super();
     afterEach(async () => {
       const containers = await callJson<{ Id: string }[]>(this.engine.socketPath, 'GET', '/containers/json?all=1');
       for (const { Id } of containers) await callJson(this.engine.socketPath, 'DELETE', `/containers/${Id}?force=1&v=1`);
     });
-  }
-
-  get engine(): EngineWithImage['engine'] {
-    return this.#running.engine;
-  }
-
-  get registry(): EngineWithImage['registry'] {
-    return this.#running.registry;
-  }
-
-  get image(): string {
-    return this.#running.image;
-  }
-
-  get #running(): EngineWithImage {
-    assert.ok(this.#started, 'the engine runs while tests do');
-    return this.#started;
-  }
-
-  ok(...args: string[]): Promise<string> {
-    return dockerOk(this.engine, args);
   }
 
   /** Starts a container in the background. */

@@ -5,17 +5,9 @@ import type { CreateRequest } from '../../actors/container/create-request.js';
 import { type Endpoints, networkOfMode, placeMacAddress, placeSysctls, withDefaultNamed } from './main-endpoint.js';
 import type { EndpointRequest } from '../../actors/container/container.record.js';
 import { boolean, dictionary, emptyObject, ignored, integer, list, nullable, object, optional, string, unsigned, words } from './decode.js';
+import { healthcheck } from './healthcheck.js';
 
 const strings = () => nullable(list(string()));
-
-const health = object({
-  Test: optional(list(string())),
-  Interval: optional(integer()),
-  Timeout: optional(integer()),
-  StartPeriod: optional(integer()),
-  StartInterval: optional(integer()),
-  Retries: optional(integer()),
-});
 
 const configShape = {
   Hostname: string(),
@@ -30,7 +22,7 @@ const configShape = {
   StdinOnce: boolean(),
   Env: strings(),
   Cmd: nullable(words()),
-  Healthcheck: optional(health),
+  Healthcheck: optional(healthcheck),
   ArgsEscaped: optional(boolean()),
   Image: string(),
   Volumes: nullable(dictionary(emptyObject())),

@@ -4,9 +4,10 @@ import type { PruneSelection } from '../../images/prune.js';
 import { createdMs, type ImageSelection, type SelectedImage } from '../../images/selection.js';
 import type { Image, ImageRuntimeConfig } from '../../ports/images.js';
 import type { OciDescriptor } from '../../ports/published-image.js';
-import { boolean, dictionary, emptyObject, integer, list, nullable, object, optional, string, words } from './decode.js';
+import { boolean, dictionary, emptyObject, list, nullable, object, optional, string, words } from './decode.js';
 import type { Filters } from './filters.js';
 import { parseInstant, untilOf } from './until.js';
+import { healthcheck } from './healthcheck.js';
 
 type AtLeast = (major: number, minor: number) => boolean;
 
@@ -148,16 +149,7 @@ const commitConfig = object({
   ExposedPorts: optional(dictionary(emptyObject())),
   Env: nullable(list(string())),
   Cmd: nullable(words()),
-  Healthcheck: optional(
-    object({
-      Test: optional(list(string())),
-      Interval: optional(integer()),
-      Timeout: optional(integer()),
-      StartPeriod: optional(integer()),
-      StartInterval: optional(integer()),
-      Retries: optional(integer()),
-    }),
-  ),
+  Healthcheck: optional(healthcheck),
   ArgsEscaped: optional(boolean()),
   Volumes: nullable(dictionary(emptyObject())),
   WorkingDir: string(),

@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { internal, isEngineError, messageOf, notFound } from '../../errors/engine-error.js';
 import type { Digest, LayerInfo } from '../../ports/storage.js';
 import type { WorkerPool } from '../../workers/pool.js';
-import { isRecordLeftover, readRecord, removeRecord, writeRecord } from '../record-store.js';
+import { readRecord, removeRecord, writeRecord } from '../record-store.js';
+import { isTemporary } from '../../sys/durable-file.js';
 import type { Durability } from './durability.js';
 import { KeyedLock } from './keyed-lock.js';
 import { shortId, type Layout } from './layout.js';
@@ -67,7 +68,7 @@ export class ReadOnlyLayers {
     const records = new Map<Digest, IndexRecord>();
     for (const name of await readdir(this.layout.index)) {
       const path = join(this.layout.index, name);
-      const record = isRecordLeftover(name) ? undefined : await this.#read(path);
+      const record = isTemporary(name) ? undefined : await this.#read(path);
       const isWhole =
         record !== undefined &&
         this.layout.indexRecord(record.chainId) === path &&

@@ -1,0 +1,11 @@
+/** `HealthConfig`, as the bodies of a creation and of a commit have it. Durations in nanoseconds. */
+import { integer, list, object, optional, string } from './decode.js';
+
+export const healthcheck = object({
+  Test: optional(list(string())),
+  Interval: optional(integer()),
+  Timeout: optional(integer()),
+  StartPeriod: optional(integer()),
+  StartInterval: optional(integer()),
+  Retries: optional(integer()),
+});
