@@ -1,5 +1,6 @@
 /** Pulls as the rest of the daemon sees them: ask for an image, read how it goes, leave. */
 import { createHash } from 'node:crypto';
+import type { ActorRefFrom } from 'xstate';
 import { isEngineError, messageOf, notFound, unavailable } from '../../errors/engine-error.js';
 import { canonicalString, familiarString } from '../../images/reference.js';
 import type { Logger } from '../../ports/logger.js';
@@ -17,6 +18,13 @@ type Send = (event: Parameters<Collection<PullMachine>['logic']['transition']>[1
 
 /** The progress messages as encoded text; `return` gives up the interest in the pull. */
 export type PullSubscription = AsyncIterableIterator<string>;
+
+type PullActor = ActorRefFrom<PullMachine>;
+
+interface Crowd extends Joined {
+  /** Those that have not left. */
+  readers: number;
+}
 
 export type ListTags = (request: PullRequest, signal: AbortSignal) => Promise<string[]>;
 
@@ -43,6 +51,8 @@ export class Pulls {
   readonly collection: Collection<PullMachine>;
   readonly #replies: Replies;
   readonly #listTags: ListTags;
+  /** Readers by the job that they share one interest in: to the job, a thousand of them are one. */
+  readonly #crowds = new WeakMap<PullActor, Crowd>();
   #send: Send = () => undefined;
 
   constructor(replies: Replies, log: Logger, machine: PullMachine, hooks: PullHooks, listTags: ListTags) {
@@ -76,14 +86,27 @@ export class Pulls {
       if (!this.collection.children.has(id)) this.#send({ type: 'collection.spawn', id, input: { id, ...request } });
       const actor = this.collection.children.get(id);
       if (!actor) throw unavailable('pulls are not running', { code: 'NOT_RUNNING' });
+      const crowd = this.#crowds.get(actor);
+      if (crowd) return this.#read(actor, crowd, form);
       try {
-        const { interest, progress }: Joined = await this.#replies.ask<PullCommand>(actor, { type: 'pull.join' }, signal);
-        return progress.board(form).read(() => actor.send({ type: 'pull.left', interest }));
+        const joined: Joined = await this.#replies.ask<PullCommand>(actor, { type: 'pull.join' }, signal);
+        const first = { ...joined, readers: 0 };
+        if (!this.#crowds.has(actor)) this.#crowds.set(actor, first);
+        return this.#read(actor, first, form);
       } catch (error) {
         // It ended between the look-up and the question.
         if (!isEngineError(error, 'unavailable') || error.code !== 'ACTOR_GONE' || attempt > 1) throw error;
       }
     }
+  }
+
+  #read(actor: PullActor, crowd: Crowd, form: ProgressForm): PullSubscription {
+    crowd.readers++;
+    return crowd.progress.board(form).read(() => {
+      if (--crowd.readers > 0) return;
+      if (this.#crowds.get(actor) === crowd) this.#crowds.delete(actor);
+      actor.send({ type: 'pull.left', interest: crowd.interest });
+    });
   }
 
   /**
