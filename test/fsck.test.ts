@@ -162,7 +162,7 @@ describe('without a daemon', () => {
 });
 
 describe('kills in the middle', () => {
-  test('of loads, pulls, commits, imports, removals and prunes leave no bytes behind', { timeout: 60_000 + ROUNDS * 20_000 }, async () => {
+  test('of loads, pulls, pushes, saves, commits, imports, removals and prunes leave no bytes behind', { timeout: 60_000 + ROUNDS * 20_000 }, async () => {
     const random = randomNumbers(ROUNDS);
     const image = buildImage({ layers: [1, 2, 3].map((seed) => generatedLayer({ root: `r${seed}`, bytes: 4 << 20, files: 200, seed })), config: {} });
     const archive = archiveOf(oldArchive(image, ['churn:1']));
@@ -172,6 +172,8 @@ describe('kills in the middle', () => {
     const works: readonly (() => Promise<unknown>)[] = [
       () => load(engine, archive),
       () => pull(engine, `${registry.host}/churn:1`),
+      () => docker(engine, ['push', `${registry.host}/churn:1`]),
+      () => call(engine.socketPath, 'GET', `/images/get?names=${registry.host}/churn:1`),
       () => docker(engine, ['commit', 'kept', 'committed:1']),
       () => call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=imported&tag=1', { body: tar, headers: { 'Content-Type': 'application/x-tar' } }),
       () => docker(engine, ['rmi', '-f', 'churn:1', `${registry.host}/churn:1`, 'imported:1', 'committed:1']),
@@ -185,6 +187,7 @@ describe('kills in the middle', () => {
     const start = diskBytes(dataRoot);
     for (let round = 0; round < ROUNDS; round++) {
       await engine.start();
+      assert.deepEqual((await online(true)).findings, [], `round ${round}`);
       const under = [0, 1].map(() => Promise.resolve(works[random(works.length)]?.()).catch(() => undefined));
       await new Promise((resolve) => setTimeout(resolve, random(400)));
       await engine.stop('SIGKILL');

@@ -53,7 +53,7 @@ async function pullUntil(engine: Engine, reference: string, bytes: number): Prom
 
 test('a pull through a line that breaks all the time, of a daemon that is killed again and again, transfers hardly a byte twice', { timeout: 240_000 + LARGE_MB * 500 }, async (t) => {
   const isLarge = LARGE_MB > 0;
-  const layers = isLarge ? [1, 2, 3, 4].map((seed) => layer(LARGE_MB / 4, seed, 'none')) : [layer(160, 1), layer(60, 2)];
+  const layers = isLarge ? [1, 2, 3, 4].map((seed) => layer(LARGE_MB / 4, seed, 'none')) : [layer(80, 1, 'none'), layer(60, 2)];
   const image = buildImage({ layers });
   const registry = await registryWith(t, image, 'broken');
   const proxy = await startCuttingProxy(registry.host, { down: (isLarge ? 50 : 8) * MB });
