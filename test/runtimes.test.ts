@@ -26,7 +26,7 @@ before(async () => {
   // On PATH, not registered; it notes that it was called.
   await program('containerd-shim-noting-v1', 'containerd-shim-runc-v2');
   await program('noting-crun', 'crun');
-  engine = await start('--add-runtime', 'crun=crun', '--add-runtime', `noting=${join(dir, 'noting-crun')}`);
+  engine = await start('--add-runtime', 'crun=crun', '--add-runtime', `noting=${join(dir, 'noting-crun')}`, '--default-ulimit', 'nofile=100:200', '--no-new-privileges');
   cleanup.add(() => engine.close());
   await pullOk(engine, registry.reference);
 });
@@ -64,6 +64,21 @@ async function live(runtime: string): Promise<void> {
     await ok('rm', '-f', id);
   }
 }
+
+test('what the daemon sets for all containers is in force and shown; runtimes tell their features', async () => {
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: registry.reference, Cmd: ['sh', '-c', 'ulimit -n; ulimit -c'], HostConfig: { Ulimits: [{ Name: 'core', Soft: 0, Hard: 0 }] } } });
+  const { HostConfig } = await callJson<{ HostConfig: { Ulimits: unknown } }>(engine.socketPath, 'GET', `/containers/${Id}/json`);
+  assert.deepEqual(HostConfig.Ulimits, [{ Name: 'core', Soft: 0, Hard: 0 }, { Name: 'nofile', Soft: 100, Hard: 200 }]);
+  assert.equal(await dockerOk(engine, ['start', '-a', Id]), '100\n0');
+  await dockerOk(engine, ['rm', Id]);
+  type Info = { SecurityOptions: string[]; Runtimes: Record<string, { path: string; status?: Record<string, string> }> };
+  const [known, old] = await Promise.all(['/info', '/v1.43/info'].map((path) => callJson<Info>(engine.socketPath, 'GET', path)));
+  const features = known?.Runtimes['runc']?.status?.['org.opencontainers.runtime-spec.features'] ?? '{}';
+  assert.ok((JSON.parse(features) as { ociVersionMax?: string }).ociVersionMax);
+  assert.deepEqual(old?.Runtimes['runc'], { path: 'runc' });
+  assert.ok(known?.SecurityOptions.includes('name=no-new-privileges'));
+  assert.ok((await callJson<Info>(engine.socketPath, 'GET', '/v1.24/info')).SecurityOptions.includes('no-new-privileges'));
+});
 
 test('crun by its name on PATH', () => live('crun'));
 

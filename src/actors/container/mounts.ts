@@ -1,5 +1,5 @@
 /** Makes the planned mounts of a new container real: volumes, and what the image has in their place. */
-import { closeSync, constants, openSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 import { chown, mkdir, readdir, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { invalid, messageOf } from '../../errors/engine-error.js';
@@ -85,8 +85,10 @@ async function copyUp(deps: ContainerDeps, record: ContainerRecord, copies: read
   const rootfs = await deps.layers.mount(record.id);
   try {
     for (const { name, mountpoint, destination, needsMount } of wanted) {
+      const found = typeOf(rootfs, destination);
+      if (found === 'other') throw invalid(`cannot mount volume over existing file, file exists ${destination}`, { code: 'VOLUME_OVER_FILE' });
       if (!needsMount) await deps.volumes.populate(mountpoint, rootfs, destination);
-      else if (hasPath(rootfs, destination)) await populateMounted(deps, { name, destination }, rootfs, record.id);
+      else if (found === 'directory') await populateMounted(deps, { name, destination }, rootfs, record.id);
     }
   } finally {
     await deps.layers.unmount(record.id);
@@ -103,14 +105,18 @@ async function populateMounted(deps: ContainerDeps, { name, destination }: Pick<
   }
 }
 
-/** Whether the image has something there; links lead nowhere outside. */
-function hasPath(rootfs: string, path: string): boolean {
+/** What the image has there, if anything; links lead nowhere outside. */
+function typeOf(rootfs: string, path: string): 'directory' | 'other' | undefined {
   const root = openSync(rootfs, constants.O_RDONLY | constants.O_DIRECTORY);
   try {
-    closeFd(openInRoot(root, path, O_PATH));
-    return true;
+    const found = openInRoot(root, path, O_PATH);
+    try {
+      return fstatSync(found).isDirectory() ? 'directory' : 'other';
+    } finally {
+      closeFd(found);
+    }
   } catch {
-    return false;
+    return undefined;
   } finally {
     closeSync(root);
   }

@@ -2,7 +2,7 @@
 import type { ContainerRecord, NetworkAttachment } from '../../actors/container/container.record.js';
 import { isRunning } from '../../actors/container/container.record.js';
 import type { HealthState } from '../../actors/container/health.js';
-import type { MountPoint } from '../../ports/container.js';
+import type { MountPoint, Ulimit } from '../../ports/container.js';
 import type { PublishedPort } from '../../ports/network.js';
 
 /** What rendering needs to know beyond the record. */
@@ -16,8 +16,10 @@ export interface ViewContext {
   sandboxKey(record: ContainerRecord): string;
   /** Lines of its latest run that were not logged. */
   droppedLines(id: string): number;
+  /** Of containers that say nothing of them. */
+  readonly defaultUlimits: readonly Ulimit[];
   /** Links to other containers of the default bridge. */
-  links(record: ContainerRecord): readonly string[] | null;
+  readonly links: (record: ContainerRecord) => readonly string[] | null;
   /** Execs that have not ended. */
   execIds(id: string): readonly string[];
 }
@@ -276,7 +278,7 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
     ProcessLabel: '',
     AppArmorProfile: '',
     ExecIDs: execIds.length === 0 ? null : execIds,
-    HostConfig: record.links ? { ...record.hostConfig, Links: context.links(record) } : record.hostConfig,
+    HostConfig: hostConfigView(record, context),
     GraphDriver: { Data: context.graphData(record.id).Data, Name: context.graphData(record.id).Name },
     ...(size ? { SizeRw: size.rw, SizeRootFs: size.rootFs } : {}),
     Mounts: record.mounts.map(mountObject),
@@ -303,6 +305,14 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
     },
     ...(record.imageManifest ? { ImageManifestDescriptor: record.imageManifest } : {}),
   };
+}
+
+/** With links by the names that containers have now, and with the daemon's ulimits. */
+function hostConfigView(record: ContainerRecord, { links, defaultUlimits }: ViewContext): unknown {
+  const { hostConfig } = record;
+  const own = hostConfig.Ulimits ?? [];
+  const others = defaultUlimits.filter(({ Name }) => own.every((ulimit) => ulimit.Name !== Name));
+  return { ...hostConfig, ...(record.links ? { Links: links(record) } : {}), ...(others.length > 0 ? { Ulimits: [...own, ...others] } : {}) };
 }
 
 /** With the MAC address that was asked for on the network of the mode, where clients before 1.44 look for it. */
