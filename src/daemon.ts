@@ -85,7 +85,7 @@ async function lockRoots(config: LiveConfig, locks: LockedDirectory[], log: Logg
   const { usernsRemap } = config.current;
   const idMaps = usernsRemap === '' ? undefined : openIdMaps(usernsRemap);
   if (usernsRemap !== '' && !idMaps) log.warn({}, `userns-remap ${usernsRemap}: root cannot be remapped to itself; users are not remapped`);
-  return { dataRoot: await dataRootFor(data.path, idMaps), execRoot: exec.path, idMaps };
+  return { dataRoot: await dataRootFor(data.path, idMaps), execRoot: exec.path, supervisorRoot: data.path, idMaps };
 }
 
 function logReload(log: Logger, { ok, message, entries }: ReloadResult): void {

@@ -19,6 +19,8 @@ import { type Settings, systemSettings } from './settings.js';
 export interface Roots {
   readonly dataRoot: string;
   readonly execRoot: string;
+  /** Where the supervisor remembers tasks, whoever their users are: those of other maps must be ended by it. */
+  readonly supervisorRoot: string;
   /** Whom the users of containers are on this host; undefined: themselves. */
   readonly idMaps: IdMaps | undefined;
 }

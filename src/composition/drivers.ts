@@ -32,7 +32,7 @@ const MAX_WORKERS = 3;
 export type Drivers = Awaited<ReturnType<typeof openDrivers>>;
 
 /** `containers` is asked when metrics are read. */
-export async function openDrivers({ live, dataRoot, execRoot, idMaps, facts, host, settings, log }: Base, containers: () => readonly ContainerRecord[]) {
+export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, idMaps, facts, host, settings, log }: Base, containers: () => readonly ContainerRecord[]) {
   const config = live.current;
   const inData = (...parts: string[]): string => join(dataRoot, ...parts);
   const seccomp = config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined' ? config.seccompProfile : await loadSeccompProfile(config.seccompProfile);
@@ -54,7 +54,7 @@ export async function openDrivers({ live, dataRoot, execRoot, idMaps, facts, hos
     ...(config.supervisor === '' ? {} : { address: config.supervisor }),
     namespace: config.supervisorNamespace,
     execRoot,
-    dataRoot,
+    dataRoot: supervisorRoot,
     logger: log,
     criEnabled: config.criSupervisor,
     debug: config.debug,

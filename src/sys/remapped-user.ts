@@ -82,19 +82,20 @@ function findGroup(nameOrId: string): Account | undefined {
   return found && { id: found.gid, name: found.name };
 }
 
-/** All ranges of the first account that has any: the lowest ones are the container's ids from 0 on. */
+/** The ranges of the first account that has any, by its number, else by its name; in the order of the file they are the ids from 0 on. */
 function readRanges(file: string, accounts: readonly Account[]): IdRange[] {
   const lines = fields(read(file));
-  for (const { name, id } of accounts) {
-    const ranges = lines.flatMap(([owner = '', first = '', size = '']) => {
-      if (owner !== name && parseId(owner) !== id) return [];
+  for (const key of accounts.flatMap(({ id, name }) => [String(id), name])) {
+    const ranges: IdRange[] = [];
+    let containerId = 0;
+    for (const [owner, first = '', size = ''] of lines) {
+      if (owner !== key) continue;
       const [hostId, count] = [parseId(first), parseId(size)];
       if (hostId === undefined || count === undefined || hostId < 1 || count < 1 || hostId + count - 1 > MAX_ID) throw invalid(`${file}: ${owner}:${first}:${size} is no range of ids`);
-      return [{ hostId, count }];
-    });
-    let containerId = 0;
-    const placed = ranges.toSorted((a, b) => a.hostId - b.hostId).map(({ hostId, count }) => ({ hostId, count, containerId: (containerId += count) - count }));
-    if (placed.length > 0) return placed;
+      ranges.push({ containerId, hostId, count });
+      containerId += count;
+    }
+    if (ranges.length > 0) return ranges;
   }
   return [];
 }
