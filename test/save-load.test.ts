@@ -6,6 +6,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { gzipSync } from 'node:zlib';
 import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
@@ -276,11 +277,11 @@ describe('an interrupted load leaves nothing', () => {
   const archive = archiveOf(oldArchive(image, ['interrupted:1']));
 
   /** Sends the first bytes and leaves the connection open. */
-  function begin(bytes: number): ReturnType<typeof connect> {
+  function begin(bytes: number, of = archive): ReturnType<typeof connect> {
     const socket = connect(engine.socketPath);
     socket.on('error', () => undefined);
-    socket.write(`POST /images/load HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-tar\r\nContent-Length: ${archive.length}\r\n\r\n`);
-    socket.write(archive.subarray(0, bytes));
+    socket.write(`POST /images/load HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-tar\r\nContent-Length: ${of.length}\r\n\r\n`);
+    socket.write(of.subarray(0, bytes));
     return socket;
   }
 
@@ -294,6 +295,17 @@ describe('an interrupted load leaves nothing', () => {
     }
     assert.equal(layerCount(), layers);
     assert.equal(await docker(engine, ['image', 'inspect', 'interrupted:1']).then(({ status }) => status), 1);
+  });
+
+  test('when clients go away just as the next layer begins', async () => {
+    const small = Array.from({ length: 40 }, (_, seed) => generatedLayer({ root: `s${seed}`, bytes: 100_000, files: 2, seed }));
+    const many = archiveOf(oldArchive(buildImage({ layers: small, config: {} }), ['interrupted:2']));
+    for (let round = 0; round < 30; round++) {
+      const socket = begin(Math.floor((many.length * (round + 1)) / 32), many);
+      await sleep(round % 10);
+      socket.destroy();
+    }
+    await waitFor('the layers to be gone', () => staged().length === 0);
   });
 
   test('when the daemon is killed', async () => {

@@ -98,7 +98,9 @@ function documentOf({ comment, platform }: ImportRequest, config: ImageConfigDoc
 
 /** The archive at a URL. Throws `invalid` for what is no http(s) URL and for any status but 200. */
 export async function openUrl(text: string, signal: AbortSignal): Promise<{ readonly url: URL; readonly totalBytes: number; readonly body: AsyncIterable<Buffer> }> {
-  const url = URL.canParse(text) && /^https?:/.test(text) ? new URL(text) : URL.canParse(`http://${text}`) ? new URL(`http://${text}`) : undefined;
+  const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(text)?.[1];
+  if (scheme !== undefined && !/^https?$/i.test(scheme)) throw invalid(`invalid fromSrc: unsupported protocol scheme ${JSON.stringify(scheme)}`, { code: 'INVALID_SOURCE' });
+  const url = scheme !== undefined && URL.canParse(text) ? new URL(text) : URL.canParse(`http://${text}`) ? new URL(`http://${text}`) : undefined;
   if (!url) throw invalid(`invalid fromSrc: ${JSON.stringify(text)} is not a URL`, { code: 'INVALID_SOURCE' });
   const response = await sendRequest({ method: 'GET', url: url.href, tls: { verify: true }, limits: DEFAULT_LIMITS, signal });
   if (response.statusCode !== 200) {

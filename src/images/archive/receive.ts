@@ -73,7 +73,8 @@ export async function receiveArchive({ layers, pool, dataRoot }: ReceiveDeps, so
       flow.wake();
     } else if (report.type === 'progress') {
       onProgress(report.path, report.bytes, report.totalBytes);
-    } else {
+    } else if (!flow.isOver) {
+      // A wish that the end of its reading overtook would be granted to nobody.
       const made: Promise<void> = makePlace().finally(() => placing.delete(made));
       placing.add(made);
     }
