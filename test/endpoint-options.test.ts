@@ -88,7 +88,9 @@ test('what an endpoint cannot have is refused, and nothing is made', async () =>
     [opts({ [NAME]: '../x' }), /invalid interface name/],
     [opts({ [NAME]: 'lo' }), /invalid interface name/],
     [opts({ [NAME]: 'same' }, { [NAME]: 'same' }), /several endpoints ask for the interface name 'same'/],
-    [{ HostConfig: { NetworkMode: 'front' }, NetworkingConfig: { EndpointsConfig: { front: { IPAMConfig: { LinkLocalIPs: ['x'] } } } } }, /invalid link-local IP address: x/],
+    [{ HostConfig: { NetworkMode: 'front' }, NetworkingConfig: { EndpointsConfig: { front: { IPAMConfig: { LinkLocalIPs: ['x'] } } } } }, /^invalid endpoint settings:\ninvalid link-local IP address: x$/],
+    [{ HostConfig: { NetworkMode: 'front' }, NetworkingConfig: { EndpointsConfig: { front: { IPAMConfig: { IPv4Address: '0.0.0.0', IPv6Address: '::' } } } } }, /^invalid endpoint settings:\n\* invalid IPv4 address: 0\.0\.0\.0\n\* invalid IPv6 address: ::$/],
+    [{ NetworkingConfig: { EndpointsConfig: { bridge: { Aliases: ['x'], IPAMConfig: { IPv4Address: '172.17.0.9' } } } } }, /^invalid endpoint settings:\n\* user specified IP address .*\n\* network-scoped alias /],
   ];
   for (const [body, message] of cases) {
     const answer = await create('/containers/create', body);

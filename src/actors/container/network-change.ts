@@ -12,22 +12,23 @@ export type NetworkChange =
 
 const MAC_ADDRESS = /^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i;
 
-/** @throws EngineError invalid for what the network cannot give to an endpoint. */
+/** @throws EngineError invalid for what the network cannot give to an endpoint: for everything, not just the first. */
 export function checkEndpoint({ hasNames }: NetworkSummary, { IPAMConfig, Aliases, MacAddress, DriverOpts }: EndpointRequest): void {
-  const addresses = [IPAMConfig?.IPv4Address, IPAMConfig?.IPv6Address];
-  const isGiven = addresses.some(Boolean);
+  const { IPv4Address = '', IPv6Address = '', LinkLocalIPs = [] } = IPAMConfig ?? {};
+  const misplaced: string[] = [];
   if (!hasNames) {
-    if (isGiven) throw invalid('user specified IP address is supported on user defined networks only', { code: 'STATIC_ADDRESS' });
-    if (Aliases?.length) throw invalid('network-scoped alias is supported only for containers in user defined networks', { code: 'ALIAS' });
+    if (IPv4Address || IPv6Address) misplaced.push('user specified IP address is supported on user defined networks only');
+    if (Aliases?.length) misplaced.push('network-scoped alias is supported only for containers in user defined networks');
   }
-  for (const [index, family] of [[0, 4], [1, 6]] as const) {
-    const address = addresses[index];
-    if (address && isIP(address) !== family) throw invalid(`invalid endpoint settings:\ninvalid IPv${family} address: ${address}`, { code: 'STATIC_ADDRESS' });
-  }
-  for (const address of IPAMConfig?.LinkLocalIPs ?? []) if (isIP(address) === 0) throw invalid(`invalid endpoint settings:\ninvalid link-local IP address: ${address}`, { code: 'STATIC_ADDRESS' });
+  const malformed: string[] = [];
+  if (IPv4Address && (isIP(IPv4Address) !== 4 || IPv4Address === '0.0.0.0')) malformed.push(`invalid IPv4 address: ${IPv4Address}`);
+  if (IPv6Address && (isIP(IPv6Address) !== 6 || /^[0:]*$/.test(IPv6Address))) malformed.push(`invalid IPv6 address: ${IPv6Address}`);
+  for (const address of LinkLocalIPs) if (isIP(address) === 0) malformed.push(`invalid link-local IP address: ${address}`);
+  malformed.push(...endpointOptionProblems(DriverOpts ?? {}));
+  const [first, ...others] = [...misplaced, ...malformed];
+  const isPlain = others.length === 0 && misplaced.length > 0;
+  if (first !== undefined) throw invalid(`${isPlain ? '' : 'invalid endpoint settings:\n'}${others.length === 0 ? first : `* ${[first, ...others].join('\n* ')}`}`, { code: 'ENDPOINT' });
   if (MacAddress && !MAC_ADDRESS.test(MacAddress)) throw invalid(`invalid MAC address: ${MacAddress}`, { code: 'MAC_ADDRESS' });
-  const problems = endpointOptionProblems(DriverOpts ?? {});
-  if (problems.length > 0) throw invalid(`invalid endpoint settings:\n${problems.length === 1 ? '' : '* '}${problems.join('\n* ')}`, { code: 'ENDPOINT_OPTION' });
 }
 
 /** @throws EngineError invalid where two endpoints of a container ask for one name of their links. */
