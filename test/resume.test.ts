@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { PartialBlobs } from '../src/registry/partial-blobs.js';
 import { startCuttingProxy } from './support/cutting-proxy.js';
+import { assertWithin, diskBytes } from './support/disk.js';
 import { Engine } from './support/engine.js';
 import { engined } from './support/engined.js';
 import { call, callJson, jsonLines, open } from './support/http.js';
@@ -139,6 +140,10 @@ test('a prune takes what broken pulls left, but not with a filter, and not from 
   await engine.start();
   const left = await kept(engine);
   assert.ok(left >= 4 * MB);
+  const { DataRoot } = await callJson<{ DataRoot: { Size: number; Partials: { Digest: string; Size: number }[] } }>(engine.socketPath, 'GET', '/system/df');
+  assert.deepEqual(DataRoot.Partials.map(({ Digest }) => Digest), [image.layers[0]?.digest]);
+  assertWithin(DataRoot.Partials[0]?.Size ?? 0, left, 0.01, 'what is kept');
+  assertWithin(DataRoot.Size, diskBytes(join(engine.dir, 'data')), 0.01, 'the whole');
   const prune = (query = ''): Promise<{ SpaceReclaimed: number }> => callJson(engine.socketPath, 'POST', `/images/prune${query}`);
   assert.equal((await prune(`?filters=${encodeURIComponent('{"until":["1h"]}')}`)).SpaceReclaimed, 0);
   assert.equal((await prune()).SpaceReclaimed, left);

@@ -17,7 +17,7 @@ export interface DiskUsage {
   readonly containers: ReadonlyMap<string, number>;
   readonly volumes: ReadonlyMap<string, number>;
   /** Downloads that can be taken up again. */
-  readonly partials: readonly { readonly name: string; readonly bytes: number }[];
+  readonly partials: ReadonlyMap<Digest, number>;
   readonly kinds: ReadonlyMap<Place['kind'], { readonly count: number; readonly bytes: number }>;
 }
 
@@ -77,7 +77,7 @@ const layerPath = (name: string): string => `overlay2/layers/${name}`;
 function summary(places: readonly Place[], layers: ReadonlyMap<Digest, number>, store: LayerStore): DiskUsage {
   const containers = new Map<string, number>();
   const volumes = new Map<string, number>();
-  const partials: { name: string; bytes: number }[] = [];
+  const partials = new Map<Digest, number>();
   const kinds = new Map<Place['kind'], { count: number; bytes: number }>();
   let totalBytes = 0;
   let imageBytes = 0;
@@ -88,7 +88,11 @@ function summary(places: readonly Place[], layers: ReadonlyMap<Digest, number>, 
     if (kind === 'container' || kind === 'writable') containers.set(owner, (containers.get(owner) ?? 0) + bytes);
     else if (kind === 'volume') volumes.set(owner, bytes);
     else if (IMAGE_KINDS.has(kind) || (kind === 'directory' && /^(?:overlay2|image)\b/.test(path))) imageBytes += bytes;
-    if (kind === 'partial') partials.push({ name: owner, bytes });
+    if (kind === 'partial') {
+      // The bytes of a blob and the record of them.
+      const digest: Digest = `sha256:${owner.replace(/\.json.*$/, '')}`;
+      partials.set(digest, (partials.get(digest) ?? 0) + bytes);
+    }
   }
   const stackBytes = (top: Digest): number => {
     let sum = 0;

@@ -97,6 +97,6 @@ function dataRootJson(path: string, { totalBytes, kinds, partials }: DiskUsage):
     Path: path,
     Size: totalBytes,
     Kinds: [...kinds].map(([kind, { count, bytes }]) => ({ Kind: kind, Count: count, Size: bytes })),
-    Partials: partials.map(({ name, bytes }) => ({ Name: name, Size: bytes })),
+    Partials: [...partials].map(([digest, bytes]) => ({ Digest: digest, Size: bytes })),
   };
 }
