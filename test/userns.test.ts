@@ -264,6 +264,20 @@ describe('files', () => {
     await ok('rm', '-v', 'stopped');
   });
 
+  test('ids beyond the ranges are refused and leave nothing', async () => {
+    const message = /Container ID 70000 cannot be mapped to a host ID/;
+    const beyond = { path: 'beyond', content: 'x', uid: 70_000 };
+    const reply = await call(engine.socketPath, 'PUT', '/containers/plain/archive?path=/', { body: tarOf([beyond]), headers: { 'Content-Type': 'application/x-tar' } });
+    assert.equal(reply.status, onDockerd ? 500 : 400);
+    assert.match(reply.text, message);
+    if (!onDockerd) assert.notEqual((await docker(engine, ['exec', 'plain', 'ls', '/beyond'])).status, 0);
+    const images = await ok('images', '-aq');
+    const archive = archiveOf(oldArchive(buildImage({ layers: [buildLayer([beyond])] }), ['test/beyond:1']));
+    assert.match((await call(engine.socketPath, 'POST', '/images/load', { body: archive, headers: { 'Content-Type': 'application/x-tar' } })).text, message);
+    assert.equal(await ok('images', '-aq'), images);
+    assert.match((await docker(engine, ['exec', '-u', '70000', 'plain', 'true'])).stdout, /unmapped user/);
+  });
+
   test('file capabilities count in the container, and leave it without its root', { skip: onDockerd && 'dockerd gives them to the root of the host' }, async () => {
     const [local, out] = [join(temp, 'able'), join(temp, 'out')];
     for (const dir of [local, out]) mkdirSync(dir);
