@@ -4,12 +4,12 @@
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { EngineError, invalid, messageOf } from '../errors/engine-error.js';
+import { type EngineError, invalid, isEngineError, messageOf } from '../errors/engine-error.js';
 import type { IdMaps, IdRange } from '../ports/id-maps.js';
 import { fields, parseGroup, parseId, parsePasswd } from './accounts.js';
 
 /** The user that `default` stands for. */
-export const DEFAULT_USER = 'engineremap';
+const DEFAULT_USER = 'engineremap';
 
 const NO_DEFAULT_USER = 'NO_DEFAULT_USER';
 /** Where ranges for the default user begin, and how many ids it gets: as useradd(8) has it for people. */
@@ -55,7 +55,7 @@ export function openIdMaps(value: string): IdMaps | undefined {
 
 /** True when all that is missing is the user that the start makes. */
 export function isDefaultUserMissing(error: unknown): boolean {
-  return error instanceof EngineError && error.code === NO_DEFAULT_USER;
+  return isEngineError(error) && error.code === NO_DEFAULT_USER;
 }
 
 function makeDefaultUser(): void {
