@@ -37,6 +37,12 @@ export class Durability {
     return names.filter((_, i) => boots[i] !== current);
   }
 
+  /** Takes the marks of other layers away: those are gone. */
+  async keepOnly(layers: ReadonlySet<string>): Promise<void> {
+    const gone = (await readdir(this.directory)).filter((name) => !layers.has(name));
+    await Promise.all(gone.map((name) => rm(join(this.directory, name), { force: true })));
+  }
+
   /** Syncs the file system and takes the marks away that were there before. Failures are logged; the marks stay then. */
   async sync(): Promise<void> {
     clearTimeout(this.#timer);

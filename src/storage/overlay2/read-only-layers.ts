@@ -92,6 +92,7 @@ export class ReadOnlyLayers {
       await this.trash.take(this.layout.layer(name));
       removed.push(`layer directory ${name}`);
     }
+    await this.durability.keepOnly(known);
     return removed;
   }
 
