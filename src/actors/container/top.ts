@@ -9,7 +9,7 @@ const run = promisify(execFile);
 export async function runPs(pids: readonly number[], args: string): Promise<{ Titles: string[]; Processes: string[][] }> {
   const words = args.split(/\s+/).filter(Boolean);
   const output = await run('ps', words, { maxBuffer: 64 << 20 }).catch((error: unknown) => {
-    throw internal(`error running ps: ${messageOf(error)}`, { cause: error });
+    throw internal(`ps: ${firstLine(error)}`, { cause: error });
   });
   const [header = '', ...lines] = output.stdout.split('\n').filter((line) => line !== '');
   const titles = header.trim().split(/\s+/);
@@ -18,6 +18,12 @@ export async function runPs(pids: readonly number[], args: string): Promise<{ Ti
   const wanted = new Set(pids.map(String));
   const processes = lines.map((line) => splitRow(line, titles.length)).filter((row) => wanted.has(row[pidColumn] ?? ''));
   return { Titles: titles, Processes: processes };
+}
+
+/** What the program itself says of its failure. */
+function firstLine(error: unknown): string {
+  const stderr = error instanceof Error && 'stderr' in error && typeof error.stderr === 'string' ? error.stderr : '';
+  return stderr.split('\n').find((line) => line !== '') ?? messageOf(error);
 }
 
 /** Columns of one row; what is left over belongs to the last one. */
