@@ -1,5 +1,6 @@
 /** Pull of a ten-layer image of 500 MB from a registry on loopback, and the memory that it takes. */
 import { readFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import type { Engine } from '../test/support/engine.js';
 import { callJson, jsonLines, open } from '../test/support/http.js';
 import { timed, type Measure, type Setting } from './measure.js';
@@ -49,8 +50,17 @@ function shaped(name: string, metric: string, target: number, repository: Parame
   };
 }
 
+/** As `pull`, by a client that computes next to nothing: a thousand of them run on the machine that is measured. */
+async function follow(engine: Engine, reference: string): Promise<void> {
+  const socket = connect(engine.socketPath);
+  socket.write(`POST /images/create?fromImage=${reference} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+  let end = '';
+  for await (const chunk of socket as AsyncIterable<Buffer>) end = (end + chunk.toString('latin1', Math.max(0, chunk.length - 200))).slice(-400);
+  if (!end.includes('"Status: ')) throw new Error(`the pull ended with ${JSON.stringify(end)}`);
+}
+
 async function pullAndRemove(engine: Engine, image: string, clients: number): Promise<number> {
-  const elapsed = await timed(() => Promise.all(Array.from({ length: clients }, () => pull(engine, image))));
+  const elapsed = await timed(() => Promise.all(Array.from({ length: clients }, (_, index) => (index === 0 ? pull : follow)(engine, image))));
   await callJson(engine.socketPath, 'DELETE', `/images/${image}`);
   return elapsed;
 }

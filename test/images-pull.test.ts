@@ -159,10 +159,13 @@ test('concurrent pulls share every layer, and one that leaves hurts no other', a
 test('a pull that interests nobody any more is cancelled and leaves nothing', async () => {
   const image = buildImage({ layers: Array.from({ length: 5 }, (_, index) => generatedLayer({ root: `d${index}`, bytes: 20 << 20, files: 20, seed: index + 20 })) });
   await pushImage(registry.url, 'cancelled', 'latest', image);
-  const subscription = await harness.start(`${registry.host}/cancelled`);
-  await subscription.next();
-  await subscription.next();
-  await subscription.return?.();
+  const [first, second, third] = [await harness.start(`${registry.host}/cancelled`), await harness.start(`${registry.host}/cancelled`), await harness.start(`${registry.host}/cancelled`)];
+  await first.next();
+  await first.next();
+  await second.return?.();
+  await first.return?.();
+  await third.next();
+  await third.return?.();
   for (let tries = 0; harness.pulls.collection.children.size + harness.transfers.collection.children.size > 0; tries++) {
     assert.ok(tries < 100, 'the pull ends soon');
     await new Promise((resolve) => setTimeout(resolve, 50));
