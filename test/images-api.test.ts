@@ -215,6 +215,9 @@ test('an import from a URL, compressed in any way', { skip: isOriginal }, async 
     }
     assert.equal(ids.size, 1);
     await refused(400, /404/, 'POST', `/images/create?fromSrc=${encodeURIComponent(`${url}/nothing`)}&repo=x`);
+    await refused(400, /unsupported protocol scheme "ftp"/, 'POST', '/images/create?fromSrc=ftp%3A%2F%2Fx%2Fy&repo=x');
+    await refused(400, /is not a URL/, 'POST', '/images/create?fromSrc=http%3A%2F%2F%5Bbad&repo=x');
+    await refused(400, /operating system is not supported/, 'POST', `/images/create?fromSrc=${encodeURIComponent(`${url}/a.tar`)}&repo=x&platform=windows%2Famd64`);
   } finally {
     server.close();
   }

@@ -100,8 +100,9 @@ function documentOf({ comment, platform }: ImportRequest, config: ImageConfigDoc
 export async function openUrl(text: string, signal: AbortSignal): Promise<{ readonly url: URL; readonly totalBytes: number; readonly body: AsyncIterable<Buffer> }> {
   const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(text)?.[1];
   if (scheme !== undefined && !/^https?$/i.test(scheme)) throw invalid(`invalid fromSrc: unsupported protocol scheme ${JSON.stringify(scheme)}`, { code: 'INVALID_SOURCE' });
-  const url = scheme !== undefined && URL.canParse(text) ? new URL(text) : URL.canParse(`http://${text}`) ? new URL(`http://${text}`) : undefined;
-  if (!url) throw invalid(`invalid fromSrc: ${JSON.stringify(text)} is not a URL`, { code: 'INVALID_SOURCE' });
+  const full = scheme === undefined ? `http://${text}` : text;
+  if (!URL.canParse(full)) throw invalid(`invalid fromSrc: ${JSON.stringify(text)} is not a URL`, { code: 'INVALID_SOURCE' });
+  const url = new URL(full);
   const response = await sendRequest({ method: 'GET', url: url.href, tls: { verify: true }, limits: DEFAULT_LIMITS, signal });
   if (response.statusCode !== 200) {
     response.destroy();
