@@ -80,6 +80,23 @@ test('a platform that the image does not have is not found', { skip: isDockerd }
   await refused(404, /does not match the specified platform \(linux\/s390x\)/, 'GET', `/v1.49/images/${registry.reference}/json?platform=${platform}`);
 });
 
+test('a container of a foreign platform is made with a warning, unless the platform was asked for', { skip: isDockerd }, async () => {
+  const headers = { 'Content-Type': 'application/x-tar' };
+  const imported = await call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=foreign&tag=1&platform=linux%2Farm%2Fv7', { body: tarOf([{ path: 'f' }]), headers });
+  assert.equal(imported.status, 200, imported.text);
+  const create = (query: string): ReturnType<typeof call> => call(engine.socketPath, 'POST', `/containers/create${query}`, { json: { Image: 'foreign:1', Cmd: ['/f'] } });
+  const made = async (query: string): Promise<string[]> => {
+    const { Id, Warnings } = JSON.parse((await create(query)).text) as { Id: string; Warnings: string[] };
+    await dockerOk(engine, ['rm', Id]);
+    return Warnings;
+  };
+  assert.match((await made('')).join(), /^The requested image's platform \(linux\/arm\/v7\) does not match the detected host platform \(linux\/\S+\) and no specific platform was requested$/);
+  assert.deepEqual(await made('?platform=linux%2Farm%2Fv7'), []);
+  assert.deepEqual(await made('?platform=linux%2Farm64'), []);
+  assert.equal((await create('?platform=linux%2Farm%2Fv6')).status, 404);
+  await dockerOk(engine, ['rmi', 'foreign:1']);
+});
+
 test('history is newest first, with the ID and the tags of the image on top', async () => {
   const [top, bottom] = await get<Json[]>(`/images/${registry.reference}/history`);
   assert.deepEqual([top?.['Id'], top?.['CreatedBy'], top?.['Tags']], [registry.image.id, 'layer 1', [registry.reference]]);
