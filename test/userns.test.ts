@@ -1,13 +1,12 @@
 /** `userns-remap`: containers whose root is nobody on the host, and what of it shows in files, networks and the API. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { appendFileSync, chmodSync, copyFileSync, existsSync, lstatSync, mkdirSync, mkdtempSync, readFileSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, existsSync, lstatSync, mkdirSync, mkdtempSync, readFileSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { get } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { readIdMaps } from '../src/sys/remapped-user.js';
 import { getXattr, setXattr } from '../src/sys/xattr.js';
 import { Cleanup } from './support/cleanup.js';
 import { docker, dockerOk } from './support/cli.js';
@@ -17,7 +16,7 @@ import { engined } from './support/engined.js';
 import { call, callJson } from './support/http.js';
 import { archiveOf, load, oldArchive } from './support/image-archives.js';
 import { buildImage, buildLayer, busyboxEntries, everyFileType, sha256, tarOf } from './support/image-builder.js';
-import { enterOwnEtc } from './support/own-etc.js';
+import { FIRST, GROUPS, hostGid, hostUid, makeRemapper, SECOND } from './support/remapper.js';
 import { waitFor } from './support/wait.js';
 
 const MAIN = fileURLToPath(new URL('../bundle/main.js', import.meta.url));
@@ -26,10 +25,6 @@ const cleanup = new Cleanup();
 const temp = mkdtempSync(join(tmpdir(), 'userns-test-'));
 /** cap_net_raw, permitted and effective, as an archive has it. */
 const NET_RAW = Buffer.from('0100000200200000000000000000000000000000', 'hex');
-/** The user whose ids the containers have: 0 to 999, and from 1000 on. */
-const [FIRST, SECOND, GROUPS] = [300_000, 200_000, 400_000];
-const hostUid = (uid: number): number => (uid < 1000 ? FIRST + uid : SECOND + uid - 1000);
-const hostGid = (gid: number): number => GROUPS + gid;
 const image = buildImage({
   layers: [
     buildLayer(busyboxEntries()),
@@ -62,14 +57,7 @@ function remapping(...args: string[]): EngineKind {
 
 before(async () => {
   cleanup.add(async () => rmSync(temp, { recursive: true, force: true }));
-  const etc = join(temp, 'etc');
-  mkdirSync(etc);
-  enterOwnEtc(etc);
-  cleanup.add(async () => void execFileSync('umount', ['-l', '/etc', etc]));
-  appendFileSync('/etc/passwd', 'remapper:x:7001:7002::/nonexistent:/usr/sbin/nologin\nrangeless:x:7003:7003::/:/bin/sh\n');
-  appendFileSync('/etc/group', 'remapper:x:7002:\nrangeless:x:7003:\n');
-  writeFileSync('/etc/subuid', `remapper:${FIRST}:1000\nsomebody:100000:65536\nremapper:${SECOND}:64536\n`);
-  writeFileSync('/etc/subgid', `remapper:${GROUPS}:65536\n`);
+  makeRemapper(temp, cleanup);
   // crun refuses hosts that have control groups of both versions: it is not shown those of version 2.
   writeFileSync(join(temp, 'crun'), '#!/bin/sh\nexec unshare --mount sh -c \'umount -l /sys/fs/cgroup/unified 2>/dev/null; exec crun "$@"\' sh "$@"\n', { mode: 0o755 });
   engine = await Engine.start(remapping('--add-runtime', `crun=${temp}/crun`));
@@ -382,50 +370,5 @@ describe('the daemon', () => {
     await engine.start();
     assert.equal(await ok('start', '-a', 'unmapped'), '1500:50');
     await ok('rm', 'unmapped');
-  });
-
-  test('values that cannot be are refused before anything is touched', { skip: onDockerd }, () => {
-    for (const [value, message] of [
-      ['nobody-has-this', 'userns-remap nobody-has-this: there is no user nobody-has-this in /etc/passwd'],
-      ['rangeless', 'no range of user rangeless in /etc/subuid'],
-      ['remapper:nobody-has-this', 'there is no group nobody-has-this in /etc/group'],
-      ['123456', 'there is no user 123456 in /etc/passwd'],
-      ['a:b:c', 'it must be default, USER, UID, USER:GROUP or UID:GID'],
-      [':', 'it must be default'],
-    ] as const) {
-      assert.throws(() => readIdMaps(value), (error: Error) => error.message.includes(message), value);
-    }
-    for (const value of ['remapper', '7001', 'remapper:remapper', '7001:7002']) assert.equal(readIdMaps(value)?.uids[1]?.hostId, SECOND, value);
-    assert.equal(readIdMaps('root'), undefined);
-    for (const more of [[], ['--validate']]) {
-      const root = join(temp, 'refused');
-      const { status, stderr } = spawnSync(MAIN, ['--config-file', '/dev/null', '--data-root', root, '--exec-root', join(root, 'exec'), '--pidfile', join(temp, 'pid'), '--host', `unix://${temp}/s`, '--userns-remap', 'rangeless', ...more], { encoding: 'utf8' });
-      assert.equal(status, 1);
-      assert.match(stderr, /no range of user rangeless in \/etc\/subuid/);
-      assert.equal(existsSync(root), false);
-    }
-    assert.equal(spawnSync(MAIN, ['--config-file', '/dev/null', '--validate', '--userns-remap', 'default']).status, 0);
-  });
-
-  test('default: a user that is made with ranges that nobody has', { skip: onDockerd }, async () => {
-    const plain = engined({ args: ['--userns-remap', 'default', '--bridge', 'none'] });
-    const other = await Engine.start({ ...plain, command: (dir, socketPath) => (chmodSync(dir, 0o711), plain.command(dir, socketPath)) });
-    try {
-      for (const [file, first] of [['/etc/subuid', FIRST + 1000], ['/etc/subgid', GROUPS + 65_536]] as const) {
-        assert.match(readFileSync(file, 'utf8'), new RegExp(`^engineremap:${first}:65536$`, 'm'), file);
-      }
-      assert.match(readFileSync('/etc/passwd', 'utf8'), /^engineremap:/m);
-      await other.stop();
-      await other.start();
-      assert.equal(readFileSync('/etc/subuid', 'utf8').match(/engineremap/g)?.length, 1);
-    } finally {
-      await other.close();
-    }
-  });
-
-  test('a data root that the containers cannot get to is named', { skip: onDockerd }, async () => {
-    const plain = engined({ args: ['--userns-remap', 'remapper'] });
-    // The directory of the daemon has the mode of mkdtemp(3).
-    await assert.rejects(Engine.start(plain), /the remapped root of containers \(300000:400000\) cannot pass through \/\S+: give the directory the mode o\+x/);
   });
 });
