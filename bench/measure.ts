@@ -34,6 +34,8 @@ export interface Measure {
   readonly args?: readonly string[];
   /** What the engine listens on besides its socket. */
   readonly transport?: 'tcp' | 'tls';
+  /** Not for dockerd: for minutes, or for ever, it does not answer. */
+  readonly isForEnginedAlone?: boolean;
   /** What the engine tells of itself is wanted, which dockerd does not: it is left out, and `tcpUrl` leads to the metrics. */
   readonly needsMetrics?: boolean;
   /** Sets up what is not to be measured on a fresh engine; the result takes one sample. */

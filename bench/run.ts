@@ -28,7 +28,7 @@ import { memory } from './memory.js';
 import { network } from './network.js';
 import { published } from './published.js';
 import { ensureShapedImage } from './images.js';
-import { pullBigImage, pullByMany, pullLargeLayer, pullManyFiles } from './pull.js';
+import { pullBigImage, pullByMany, pullLargeLayer, pullManyFiles, pullReaders } from './pull.js';
 import { pushBigImage } from './push.js';
 import { report, type MetricResult } from './report.js';
 import { requests } from './requests.js';
@@ -39,7 +39,7 @@ import { stopped } from './stopped.js';
 import { streams } from './streams.js';
 import { tls } from './tls.js';
 
-const MEASURES: readonly Measure[] = [requests, clients, tls, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pushBigImage, saveLoad, eventLoop, logs, logFollow, copy, memory, startup, streams, network, published];
+const MEASURES: readonly Measure[] = [requests, clients, tls, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pullReaders, pushBigImage, saveLoad, eventLoop, logs, logFollow, copy, memory, startup, streams, network, published];
 /** This file is in dist/bench. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
@@ -69,7 +69,7 @@ function issueIn(dir: string): ServerCertificate {
 }
 
 /** In a network namespace of our own the ports are ours to choose. */
-function contenders({ transport, needsMetrics, args: own = [] }: Measure, certificate: () => ServerCertificate): readonly Contender[] {
+function contenders({ transport, needsMetrics, isForEnginedAlone, args: own = [] }: Measure, certificate: () => ServerCertificate): readonly Contender[] {
   const tls = (): string[] => (transport === 'tls' ? ['--tls', '--tlsverify=false', '--tlscacert', certificate().ca, '--tlscert', certificate().cert, '--tlskey', certificate().key] : []);
   const args = (port: number): string[] => (transport === undefined ? [...own] : [...own, '--host', `tcp://127.0.0.1:${port}`, ...tls()]);
   const scheme = transport === 'tls' ? 'https' : 'http';
@@ -81,7 +81,7 @@ function contenders({ transport, needsMetrics, args: own = [] }: Measure, certif
     { name: 'engined', tcpUrl: `${scheme}://127.0.0.1:23750`, kind: () => engined({ args: args(23750) }) },
     { name: 'dockerd', tcpUrl: `${scheme}://127.0.0.1:23751`, kind: () => dockerd({ args: args(23751) }) },
   ];
-  return both.filter(({ name }) => options.engine === undefined || options.engine === name);
+  return both.filter(({ name }) => (options.engine === undefined || options.engine === name) && (name === 'engined' || isForEnginedAlone !== true));
 }
 
 /** Samples of one measure: fresh engines, prepared one after the other, then sampled by turns. */
