@@ -4,7 +4,7 @@ import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { engined } from './support/engined.js';
@@ -63,6 +63,8 @@ for (const [what, content, args, rest] of [
   });
 }
 
+const REFUSED_PARENT = `/engine-refused-${process.pid}/below`;
+
 for (const [what, args, message] of [
   // The machine of the tests has no systemd, like the containers in which this is met most.
   ...(existsSync('/run/systemd/system') ? [] : [['the systemd cgroup driver is not available', ['--exec-opt', 'native.cgroupdriver=systemd'], 'engined cannot run: exec-opt native.cgroupdriver=systemd: systemd is not running on this host; use cgroupfs'] as const]),
@@ -71,7 +73,7 @@ for (const [what, args, message] of [
   ['a storage driver that is not there', ['--storage-driver', 'btrfs'], 'engined cannot run: storage-driver btrfs: this daemon has the storage driver overlay2 only'],
   ['rootless without a user namespace', ['--rootless'], 'engined cannot run: rootless: the daemon must run in a user namespace of its own'],
   ['supervisor snapshotters', ['--feature', 'supervisor-snapshotter'], 'engined cannot run: feature supervisor-snapshotter: images and containers are kept by storage drivers only'],
-  ['more real time than there is', ['--cpu-rt-runtime', '900000000'], 'engined cannot run: cpu-rt-runtime'],
+  ['more real time than there is', ['--cpu-rt-runtime', '900000000', '--cgroup-parent', REFUSED_PARENT], 'engined cannot run: cpu-rt-runtime'],
   ['a socket in a directory that is a file', ['--host', `unix://${MAIN}/engine.sock`], 'engined cannot run: '],
 ] as const) {
   test(`not started: ${what}`, async () => {
@@ -80,6 +82,7 @@ for (const [what, args, message] of [
     const lines = stderr.trimEnd().split('\n');
     assert.ok(lines.at(-1)?.includes(message), `the last line should say ${message}:\n${stderr}`);
     assert.ok(!stderr.includes('    at '), `no stack for what an operator can set right:\n${stderr}`);
+    assert.equal(existsSync(join('/sys/fs/cgroup/cpu', dirname(REFUSED_PARENT))), false, 'no control group is left');
     assert.equal(existsSync(join(dir, 'engine.pid')), false);
     assert.equal(existsSync(join(dir, 'exec', 'supervisor', 'supervisor.pid')), false, 'no supervisor is left');
   });
