@@ -1,24 +1,19 @@
 /** The unmodified CLI as if it were an old one, and what answers look like to clients of other versions. */
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { dockerOk } from './support/cli.js';
 import type { Engine } from './support/engine.js';
-import { startEngineUnderTest } from './support/engined.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { call, callJson } from './support/http.js';
-import { pullOk } from './support/pulls.js';
 
 const cleanup = new Cleanup();
 let registry: SeededRegistry;
 let engine: Engine;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.close());
-  await pullOk(engine, registry.reference);
+  ({ registry, engine } = await startEngineWithImage(cleanup));
   await callJson(engine.socketPath, 'POST', '/networks/create', { json: { Name: 'own' } });
 });
 

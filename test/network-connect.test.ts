@@ -4,13 +4,12 @@ import { execFileSync } from 'node:child_process';
 import { createConnection } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { docker, dockerOk } from './support/cli.js';
 import type { Engine } from './support/engine.js';
-import { startEngineUnderTest } from './support/engined.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { call } from './support/http.js';
-import { pullOk } from './support/pulls.js';
 import { waitFor } from './support/wait.js';
 
 const cleanup = new Cleanup();
@@ -18,11 +17,7 @@ let registry: SeededRegistry;
 let engine: Engine;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.discard());
-  await pullOk(engine, registry.reference);
+  ({ registry, engine } = await startEngineWithImage(cleanup));
   await dockerOk(engine, ['network', 'create', '--subnet', '10.214.1.0/24', 'front']);
   await dockerOk(engine, ['network', 'create', '--subnet', '10.214.2.0/24', 'back']);
   await dockerOk(engine, ['network', 'create', '--subnet', '10.214.3.0/24', '--internal', 'inner']);
@@ -151,6 +146,18 @@ test('what cannot be is refused in the words that clients know, and leaves nothi
   assert.equal(await inside('plain', 'ip', '-o', 'link'), links);
   await dockerOk(engine, ['rm', '-f', 'shared', 'plain', 'hosted', 'alone']);
   await dockerOk(engine, ['network', 'rm', 'chosen-by-engine']);
+});
+
+test('a container without networks joins none at its start, whatever it was connected to', async () => {
+  const json = { Image: registry.reference, Cmd: ['sleep', '600'], NetworkDisabled: true, HostConfig: { NetworkMode: 'front' } };
+  assert.equal((await call(engine.socketPath, 'POST', '/containers/create?name=alone', { json })).status, 201);
+  await docker(engine, ['network', 'connect', 'back', 'alone']);
+  await dockerOk(engine, ['start', 'alone']);
+  assert.equal(await inside('alone', 'ip', '-o', 'addr', 'show', 'scope', 'global'), '');
+  assert.doesNotMatch(await inside('alone', 'ip', '-o', 'link'), /eth0/);
+  await dockerOk(engine, ['restart', '-t', '0', 'alone']);
+  assert.doesNotMatch(await inside('alone', 'ip', '-o', 'link'), /eth0/);
+  await dockerOk(engine, ['rm', '-f', 'alone']);
 });
 
 test('a change outlives the daemon', { skip: process.env['ENGINE_UNDER_TEST'] === 'dockerd' && 'its containers end with it' }, async () => {

@@ -2,23 +2,18 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cleanup } from './support/cleanup.js';
-import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
+import type { SeededRegistry } from './support/busybox-image.js';
 import { docker, dockerOk } from './support/cli.js';
 import type { Engine } from './support/engine.js';
-import { startEngineUnderTest } from './support/engined.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
 import { call, callJson } from './support/http.js';
-import { pullOk } from './support/pulls.js';
 
 const cleanup = new Cleanup();
 let registry: SeededRegistry;
 let engine: Engine;
 
 before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-  engine = await startEngineUnderTest();
-  cleanup.add(() => engine.discard());
-  await pullOk(engine, registry.reference);
+  ({ registry, engine } = await startEngineWithImage(cleanup));
 });
 after(() => cleanup.run());
 

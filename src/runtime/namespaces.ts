@@ -3,6 +3,11 @@ import { internal } from '../errors/engine-error.js';
 import type { SpecInput } from '../ports/runtime.js';
 import type { OciNamespace } from './oci-types.js';
 
+/** Whether a container has a network namespace of its own: with `NetworkDisabled` whatever its mode says. */
+export function ownsSandbox({ config, hostConfig: { NetworkMode: mode } }: Pick<SpecInput, 'config' | 'hostConfig'>): boolean {
+  return config.NetworkDisabled === true || (mode !== 'host' && !mode.startsWith('container:'));
+}
+
 export function buildNamespaces({ hostConfig, netnsPath, joins = {}, userns }: SpecInput, cgroupNamespaces: boolean): OciNamespace[] {
   const namespaces: OciNamespace[] = [{ type: 'mount' }];
   if (userns) namespaces.push({ type: 'user', ...(joins.user === undefined ? {} : { path: joins.user }) });

@@ -1,6 +1,7 @@
 /** Kernel parameters of a container's namespaces. */
 import type { IdMaps } from '../ports/id-maps.js';
 import type { SpecInput } from '../ports/runtime.js';
+import { ownsSandbox } from './namespaces.js';
 
 /** In a network namespace of its own even an unprivileged user may bind low ports and ping. */
 function networkDefaults(userns: IdMaps | undefined): Readonly<Record<string, string>> {
@@ -10,9 +11,8 @@ function networkDefaults(userns: IdMaps | undefined): Readonly<Record<string, st
 }
 
 export function buildSysctls({ config, hostConfig, userns }: SpecInput): Record<string, string> {
-  const ownNetwork = hostConfig.NetworkMode !== 'host' && !hostConfig.NetworkMode.startsWith('container:');
   return {
-    ...(ownNetwork ? networkDefaults(userns) : {}),
+    ...(ownsSandbox({ config, hostConfig }) ? networkDefaults(userns) : {}),
     // OCI 1.0 has no field for it.
     ...(config.Domainname !== '' && hostConfig.UTSMode !== 'host' ? { 'kernel.domainname': config.Domainname } : {}),
     ...hostConfig.Sysctls,

@@ -1,12 +1,13 @@
 /** The container machine's effects over the drivers. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { conflict, internal, isEngineError } from '../../errors/engine-error.js';
+import { ownsSandbox } from '../../runtime/namespaces.js';
 import { rootOwner } from '../../sys/id-maps.js';
 import type { ContainerEffects, StopInput } from './container.effects.types.js';
 import { linkedContainers, linkEnvironment } from './legacy-links.js';
 import type { ContainerIoRegistry } from './container-io.js';
 import { thaw, unpause, whileRunning } from './ended-task.js';
-import { ownsSandbox, topLayersOf, withState, type ContainerRecord } from './container.record.js';
+import { topLayersOf, withState, type ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import { pinVolumes, realizeMounts, removeAnonymousVolumes } from './mounts.js';
 import { adoptNetworks, joinNetworks, leaveNetworks, rewire } from './networks.js';

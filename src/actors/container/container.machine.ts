@@ -17,7 +17,8 @@
  *
  * Owner: the containers collection. Invariants: each command gets exactly one reply; no state is left while its effect
  * runs (except `stopping`, whose effect only waits); `rewiring` may be entered from any resting state and goes back there;
- * commands that arrive in a passing state are postponed to the next resting one, in order. The record in the context is immutable and is what readers see.
+ * commands that arrive in a passing state are postponed to the next resting one, in order. The record in the context is
+ * immutable and is what readers see.
  */
 import { assign } from 'xstate';
 import { messageOf, notFound, type EngineError } from '../../errors/engine-error.js';
@@ -129,11 +130,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           src: 'start',
           input: ({ context }) => context.record,
           onDone: [
-            {
-              guard: 'hasExit',
-              target: 'draining',
-              actions: 'announceStart',
-            },
+            { guard: 'hasExit', target: 'draining', actions: 'announceStart' },
             { target: 'running', actions: 'announceStart' },
           ],
           onError: {

@@ -77,11 +77,6 @@ export function isRunning(record: ContainerRecord): boolean {
   return record.state.status === 'running' || record.state.status === 'paused' || record.state.status === 'restarting';
 }
 
-/** Whether it has a network namespace of its own: with `NetworkDisabled` whatever its mode says. */
-export function ownsSandbox({ config, hostConfig: { NetworkMode: mode } }: Pick<ContainerRecord, 'config' | 'hostConfig'>): boolean {
-  return config.NetworkDisabled === true || (mode !== 'host' && !mode.startsWith('container:'));
-}
-
 /** A copy with parts of the state changed. */
 export function withState(record: ContainerRecord, state: Partial<ContainerState>): ContainerRecord {
   return { ...record, state: { ...record.state, ...state } };

@@ -2,7 +2,8 @@
 import { messageOf } from '../../errors/engine-error.js';
 import { wantedLinkName } from '../../network/endpoint-options.js';
 import type { Endpoint, NetworkDriver, PortRequest, PublishedPort } from '../../ports/network.js';
-import { type ContainerRecord, type NetworkAttachment, ownsSandbox } from './container.record.js';
+import { ownsSandbox } from '../../runtime/namespaces.js';
+import type { ContainerRecord, NetworkAttachment } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import { openLinks } from './legacy-links.js';
 import { checkChange, isLive, type NetworkChange, withChange, withoutPending } from './network-change.js';
@@ -11,8 +12,9 @@ import { Undo } from './undo.js';
 type NetworksDeps = Pick<ContainerDeps, 'log' | 'network' | 'records' | 'emit' | 'writeFiles' | 'find'>;
 type Attachments = ContainerRecord['networks'];
 
-/** Joins all networks of a container that starts; each is left again when the start fails. */
+/** Joins all networks of a container that starts, unless it is to have none; each is left again when the start fails. */
 export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, undo: Undo): Promise<ContainerRecord> {
+  if (record.config.NetworkDisabled) return record;
   const networks: Record<string, NetworkAttachment> = {};
   const outward = wayOut(deps.network, record.networks);
   let ports: readonly PublishedPort[] = [];

@@ -2,7 +2,8 @@
 import { readlinkSync } from 'node:fs';
 import { conflict } from '../../errors/engine-error.js';
 import type { IdMaps } from '../../ports/id-maps.js';
-import { type ContainerRecord, ownsSandbox } from './container.record.js';
+import { ownsSandbox } from '../../runtime/namespaces.js';
+import type { ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 
 /** Of a container's own user namespace; undefined for one that has the host's. */

@@ -5,7 +5,8 @@
 import type { Logger } from '../../ports/logger.js';
 import { isEngineError } from '../../errors/engine-error.js';
 import type { ContainerUsage, StatsReader } from '../../ports/stats.js';
-import { type ContainerRecord, ownsSandbox } from '../container/container.record.js';
+import { ownsSandbox } from '../../runtime/namespaces.js';
+import type { ContainerRecord } from '../container/container.record.js';
 
 const INTERVAL_MS = 1000;
 
