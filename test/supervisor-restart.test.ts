@@ -43,7 +43,6 @@ test('containerd killed: containers go on, exits during its absence are reported
       harness.start(supervisor, { args: ['sh', '-c', 'read line; exit 4'], stdin: true }),
     ]);
     await tasks.exec(staying.id, 'exec1', { process: ociProcess(['sh', '-c', 'sleep 0.4; exit 6']), stdio: NO_STDIO });
-    await tasks.startExec(staying.id, 'exec1');
     const events: TaskEvent[] = [];
     tasks.onEvent((event) => events.push(event));
     const execExit = nextEvent(supervisor, (event) => event.type === 'exit' && event.execId === 'exec1');

@@ -84,8 +84,8 @@ export interface TaskService {
   resize(id: string, size: { readonly width: number; readonly height: number }, execId?: string): Promise<void>;
   /** Closes the shim's write end of stdin, after our own end was closed. */
   closeStdin(id: string, execId?: string): Promise<void>;
-  exec(id: string, execId: string, process: ExecProcess): Promise<void>;
-  startExec(id: string, execId: string): Promise<{ pid: number }>;
+  /** Runs another process in a task; resolves when the runtime returned. On failure nothing is left of it. */
+  exec(id: string, execId: string, process: ExecProcess): Promise<{ pid: number }>;
   deleteExec(id: string, execId: string): Promise<void>;
   /** Host pids of all processes of the task. */
   pids(id: string): Promise<number[]>;

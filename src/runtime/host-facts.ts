@@ -2,6 +2,7 @@
 import { access, readFile, stat } from 'node:fs/promises';
 import { arch, cpus, release } from 'node:os';
 import { join } from 'node:path';
+import { hasX32 } from '../sys/x32.js';
 import { capabilitiesOf } from './capabilities.js';
 
 export interface CgroupFacts {
@@ -36,6 +37,8 @@ export interface HostFacts {
   readonly cgroup: CgroupFacts;
   readonly apparmor: boolean;
   readonly seccomp: boolean;
+  /** Programs of the x32 ABI may run; true when it is not known. */
+  readonly x32: boolean;
   /** mount_setattr(2) with AT_RECURSIVE, Linux 5.12. */
   readonly recursiveReadOnly: boolean;
   /** The host was booted with systemd. */
@@ -64,6 +67,7 @@ export async function readHostFacts(): Promise<HostFacts> {
     apparmor,
     // The line is there when the kernel was built with seccomp.
     seccomp: field('Seccomp') !== undefined,
+    x32: field('Seccomp') !== '0' || hasX32(),
     recursiveReadOnly: major > 5 || (major === 5 && minor >= 12),
     systemd,
   };

@@ -76,11 +76,16 @@ const ADMINISTRATOR = `bpf clone clone3 fanotify_init fsconfig fsmount fsopen fs
 const namespacelessClone = (argument: number, rest: Pick<SeccompRule, 'includes' | 'excludes'>): SeccompRule =>
   allow('clone', { args: [{ index: argument, value: CLONE_NAMESPACES, valueTwo: 0, op: 'SCMP_CMP_MASKED_EQ' }], ...rest });
 
-export const DEFAULT_SECCOMP_PROFILE: SeccompProfile = {
+/**
+ * The profile for a kernel with or without the x32 ABI. Each process that starts in a container waits until the filter is
+ * compiled, and x32 is more than half of that: the time grows with the square of what counts as one architecture, and x32
+ * is part of x86-64 there. Where no program of it can run, a call by its number ends the process.
+ */
+export const defaultSeccompProfile = (x32: boolean): SeccompProfile => ({
   defaultAction: 'SCMP_ACT_ERRNO',
   defaultErrnoRet: EPERM,
   archMap: [
-    { architecture: 'SCMP_ARCH_X86_64', subArchitectures: ['SCMP_ARCH_X86', 'SCMP_ARCH_X32'] },
+    { architecture: 'SCMP_ARCH_X86_64', subArchitectures: ['SCMP_ARCH_X86', ...(x32 ? ['SCMP_ARCH_X32'] : [])] },
     { architecture: 'SCMP_ARCH_AARCH64', subArchitectures: ['SCMP_ARCH_ARM'] },
     { architecture: 'SCMP_ARCH_S390X', subArchitectures: ['SCMP_ARCH_S390'] },
     { architecture: 'SCMP_ARCH_PPC64LE', subArchitectures: [] },
@@ -116,4 +121,4 @@ export const DEFAULT_SECCOMP_PROFILE: SeccompProfile = {
     withCapability('CAP_BPF', 'bpf'),
     withCapability('CAP_PERFMON', 'perf_event_open'),
   ],
-};
+});

@@ -2,11 +2,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isEngineError } from '../errors/engine-error.js';
 import { buildSeccomp, parseSeccompProfile, type SeccompTarget } from './seccomp.js';
-import { DEFAULT_SECCOMP_PROFILE } from './seccomp-profile.js';
+import { defaultSeccompProfile } from './seccomp-profile.js';
+
+const DEFAULT = defaultSeccompProfile(true);
 
 const target = (overrides: Partial<SeccompTarget> = {}): SeccompTarget => ({ architecture: 'amd64', kernel: [6, 1], capabilities: [], ...overrides });
 const allowed = (name: string, overrides?: Partial<SeccompTarget>): boolean =>
-  buildSeccomp(DEFAULT_SECCOMP_PROFILE, target(overrides)).syscalls.some(({ names, action, args }) => action === 'SCMP_ACT_ALLOW' && args === undefined && names.includes(name));
+  buildSeccomp(DEFAULT, target(overrides)).syscalls.some(({ names, action, args }) => action === 'SCMP_ACT_ALLOW' && args === undefined && names.includes(name));
 
 test('the default profile opens up with capabilities', () => {
   for (const name of ['openat2', 'futex_waitv', 'clone', 'mount', 'bpf', 'chroot', 'io_uring_setup', 'keyctl', 'add_key', 'kexec_load', 'userfaultfd']) {
@@ -19,15 +21,16 @@ test('the default profile opens up with capabilities', () => {
 });
 
 test('clone may make threads but no namespaces, clone3 says it is not there', () => {
-  const { syscalls } = buildSeccomp(DEFAULT_SECCOMP_PROFILE, target());
+  const { syscalls } = buildSeccomp(DEFAULT, target());
   assert.deepEqual(syscalls.find(({ names }) => names.includes('clone'))?.args, [{ index: 0, value: 0x7e020000, valueTwo: 0, op: 'SCMP_CMP_MASKED_EQ' }]);
   assert.equal(syscalls.find(({ names }) => names.includes('clone3'))?.errnoRet, 38);
-  const s390 = buildSeccomp(DEFAULT_SECCOMP_PROFILE, target({ architecture: 's390x' })).syscalls.filter(({ names }) => names.includes('clone'));
+  const s390 = buildSeccomp(DEFAULT, target({ architecture: 's390x' })).syscalls.filter(({ names }) => names.includes('clone'));
   assert.deepEqual(s390.map(({ args }) => args?.[0]?.index), [1]);
 });
 
 test('architectures come from the map or from the profile', () => {
-  assert.deepEqual(buildSeccomp(DEFAULT_SECCOMP_PROFILE, target()).architectures, ['SCMP_ARCH_X86_64', 'SCMP_ARCH_X86', 'SCMP_ARCH_X32']);
+  assert.deepEqual(buildSeccomp(DEFAULT, target()).architectures, ['SCMP_ARCH_X86_64', 'SCMP_ARCH_X86', 'SCMP_ARCH_X32']);
+  assert.deepEqual(buildSeccomp(defaultSeccompProfile(false), target()).architectures, ['SCMP_ARCH_X86_64', 'SCMP_ARCH_X86']);
   assert.deepEqual(buildSeccomp({ defaultAction: 'SCMP_ACT_ALLOW', architectures: ['SCMP_ARCH_X86'] }, target()).architectures, ['SCMP_ARCH_X86']);
 });
 

@@ -14,7 +14,7 @@ import { buildExecProcess, buildInitProcess, type ProcessDefaults } from './proc
 import { rootPropagation } from './propagation.js';
 import { buildResources } from './resources.js';
 import { buildSeccomp, parseSeccompProfile, type SeccompProfile } from './seccomp.js';
-import { DEFAULT_SECCOMP_PROFILE } from './seccomp-profile.js';
+import { defaultSeccompProfile } from './seccomp-profile.js';
 import { parseSecurityOptions } from './security-options.js';
 import { buildSysctls } from './sysctls.js';
 import { applyHostLimits } from './validate-resources.js';
@@ -32,6 +32,7 @@ export interface DaemonDefaults extends ProcessDefaults {
 
 /** `defaults` is asked for each container, so that the daemon's configuration may change. */
 export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaults): SpecBuilder {
+  const defaultProfile = defaultSeccompProfile(facts.x32);
   const builtin = new Map<string, OciSeccomp>();
 
   function seccompFor({ hostConfig }: SpecInput, capabilities: readonly string[]): OciSeccomp | undefined {
@@ -45,7 +46,7 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
     const target = { architecture: facts.architecture, kernel: facts.kernel, capabilities };
     if (profile !== 'builtin') return buildSeccomp(typeof profile === 'string' ? parseSeccompProfile(profile) : profile, target);
     const key = capabilities.join();
-    const filter = builtin.get(key) ?? buildSeccomp(DEFAULT_SECCOMP_PROFILE, target);
+    const filter = builtin.get(key) ?? buildSeccomp(defaultProfile, target);
     // Few sets are in use at a time; one that varies without end must not fill the memory.
     if (builtin.size >= 64) builtin.clear();
     builtin.set(key, filter);

@@ -11,7 +11,7 @@ const cgroup: CgroupFacts = {
   cpuRealtime: true, cpuset: { cpus: '0-1', mems: '0' }, pids: true, blkioWeight: true, blkioWeightDevice: true, blkioThrottle: true, namespaces: true,
 };
 const facts = (overrides: Partial<CgroupFacts> = {}): HostFacts => ({
-  architecture: 'amd64', kernel: [6, 1], cpuCount: 2, capabilities: [], cgroup: { ...cgroup, ...overrides }, apparmor: false, seccomp: true, recursiveReadOnly: true, systemd: false,
+  architecture: 'amd64', kernel: [6, 1], cpuCount: 2, capabilities: [], cgroup: { ...cgroup, ...overrides }, apparmor: false, seccomp: true, x32: false, recursiveReadOnly: true, systemd: false,
 });
 const MiB = 1024 * 1024;
 

@@ -51,11 +51,7 @@ export function createStdio(request: StdioRequest): ProcessStdio {
   };
   try {
     mkdirSync(dir, { recursive: true, mode: 0o700 });
-    for (const fifo of pathsOf(paths)) {
-      // One of an earlier process, if the daemon was killed: nobody else uses this directory.
-      rmSync(fifo, { force: true });
-      makeFifo(fifo);
-    }
+    for (const fifo of pathsOf(paths)) makeNewFifo(fifo);
     const stdout = open(paths.stdout);
     const stderr = open(paths.stderr);
     if (!request.stdout) stdout?.resume();
@@ -132,6 +128,17 @@ class FifoStdio implements ProcessStdio {
     this.#isClosed = true;
     for (const socket of [this.#stdin, ...this.#readers]) socket?.destroy();
     await removeFifos(this.paths);
+  }
+}
+
+/** In the place of one of an earlier process, if the daemon was killed: nobody else uses this directory. */
+function makeNewFifo(path: string): void {
+  try {
+    makeFifo(path);
+  } catch (error) {
+    if (errnoOf(error) !== 'EEXIST') throw error;
+    rmSync(path);
+    makeFifo(path);
   }
 }
 

@@ -10,6 +10,7 @@ import type {
   TaskService,
   TaskStatus,
 } from '../ports/supervisor.js';
+import { CgroupMoves } from '../sys/cgroup-moves.js';
 import { packOci } from './any.js';
 import { deferred, type Deferred } from './deferred.js';
 import { exitStatus, UNKNOWN_EXIT_CODE } from './exit-status.js';
@@ -55,6 +56,7 @@ export class ContainerdTasks implements TaskService {
   readonly #runcRoot: string | undefined;
   readonly #listeners = new Set<(event: TaskEvent) => void>();
   readonly #exits = new ExitWatch();
+  readonly #cgroupMoves = new CgroupMoves();
   /** Tasks of which a lack of memory was reported. */
   readonly #oomed = new Set<string>();
   /** Tasks that were created but not started, with the promise of their exit, which concerns nobody else. */
@@ -74,7 +76,7 @@ export class ContainerdTasks implements TaskService {
     const { id, stdio } = request;
     await this.#createContainer(request);
     try {
-      const { pid } = await this.#tasks.create({ containerId: id, ...stdio });
+      const { pid } = await this.#cgroupMoves.during(() => this.#tasks.create({ containerId: id, ...stdio }));
       this.#unstarted.set(id, deferred());
       return { pid };
     } catch (error) {
@@ -117,19 +119,19 @@ export class ContainerdTasks implements TaskService {
     await this.#tasks.closeIO({ containerId: id, execId, stdin: true });
   }
 
-  async exec(id: string, execId: string, { process, stdio }: ExecProcess): Promise<void> {
-    await this.#tasks.exec({ containerId: id, execId, spec: packOci('Process', process), ...stdio });
-  }
-
-  async startExec(id: string, execId: string): Promise<{ pid: number }> {
-    this.#exits.add({ id, execId });
-    try {
-      const { pid } = await this.#tasks.start({ containerId: id, execId });
-      return { pid };
-    } catch (error) {
-      this.#exits.remove({ id, execId });
-      throw error;
-    }
+  exec(id: string, execId: string, { process, stdio }: ExecProcess): Promise<{ pid: number }> {
+    return this.#cgroupMoves.during(async () => {
+      await this.#tasks.exec({ containerId: id, execId, spec: packOci('Process', process), ...stdio });
+      this.#exits.add({ id, execId });
+      try {
+        const { pid } = await this.#tasks.start({ containerId: id, execId });
+        return { pid };
+      } catch (error) {
+        this.#exits.remove({ id, execId });
+        await this.deleteExec(id, execId).catch(() => undefined);
+        throw error;
+      }
+    });
   }
 
   async deleteExec(id: string, execId: string): Promise<void> {

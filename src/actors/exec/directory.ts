@@ -1,6 +1,7 @@
 /** The directory of exec processes: views by id, the actors behind them, and their byte streams. */
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { conflict, EngineError, invalid, messageOf, notFound } from '../../errors/engine-error.js';
 import { AttachHub } from '../../logs/attach-hub.js';
 import type { ExitStatus, ProcessStdio, TaskService } from '../../ports/supervisor.js';
@@ -191,6 +192,8 @@ export class ExecDirectory {
         await io?.stdio?.drained(DRAIN_LIMIT_MS);
         io?.hub.end();
         io?.stdin?.destroy();
+        // The end goes out before anything else is done: somebody may wait for it.
+        await nextTurn();
         await tasks.deleteExec(record.containerId, record.id);
         await io?.stdio?.close();
       },
@@ -211,23 +214,20 @@ export class ExecDirectory {
     requireRunning(container, container.id);
     const io = this.#io(record.id);
     const { config } = record;
+    const building = this.deps.buildProcess(container, config, tty, size);
+    building.catch(() => undefined);
     const opened = await stdio.create({ dir: `${this.deps.ioRoot}/${record.containerId}/${record.id}`, stdin: config.AttachStdin, stdout: true, stderr: !tty, terminal: tty });
     io.stdio = opened;
     try {
       pump(opened, io.hub);
-      await tasks.exec(record.containerId, record.id, { process: await this.deps.buildProcess(container, config, tty, size), stdio: opened.paths });
-      try {
-        const { pid } = await this.deps.pauseGate.start(record.containerId, () => {
-          requireRunning(this.deps.container(container.id) ?? container, container.id);
-          return tasks.startExec(record.containerId, record.id);
-        });
-        io.stdin = await opened.openStdin();
-        io.stdin?.on('error', () => io.stdin?.destroy());
-        return { pid };
-      } catch (error) {
-        await tasks.deleteExec(record.containerId, record.id).catch(() => undefined);
-        throw error;
-      }
+      const process = await building;
+      const { pid } = await this.deps.pauseGate.start(record.containerId, () => {
+        requireRunning(this.deps.container(container.id) ?? container, container.id);
+        return tasks.exec(record.containerId, record.id, { process, stdio: opened.paths });
+      });
+      io.stdin = await opened.openStdin();
+      io.stdin?.on('error', () => io.stdin?.destroy());
+      return { pid };
     } catch (error) {
       await opened.close();
       throw execError(error);
