@@ -1,6 +1,7 @@
 /** Hands what a client sends over to the worker that wants it, in memory that both see. */
 import type { MessagePort } from 'node:worker_threads';
 import type { PieceSource } from '../ports/archives.js';
+import { libc } from '../sys/libc.js';
 import { bufferDied } from '../workers/young-collector.js';
 
 /** A message to another thread costs more than the small pieces that clients send: they go by the slot. */
@@ -8,6 +9,9 @@ export const SLOT_BYTES = 256 * 1024;
 const SLOTS = 8;
 /** What the source may have on its way when it is told to pause: a receive buffer of 512 KiB. */
 const RESERVED_SLOTS = 3;
+
+/** V8 copies to shared memory a word at a time: half as fast. */
+const memcpy = libc.func<[to: Uint8Array, from: Uint8Array, size: number], undefined>('void memcpy(void *to, const void *from, size_t size)');
 
 /**
  * Sends the memory (a SharedArrayBuffer); then, in order and beginning anew after the last slot, how many bytes the next
@@ -29,7 +33,7 @@ export function sendPieces(source: PieceSource, port: MessagePort): Promise<void
         return;
       }
       const count = Math.min(piece.length - at, SLOT_BYTES - (filledBytes % SLOT_BYTES));
-      memory.set(piece.subarray(at, at + count), filledBytes % memory.length);
+      memcpy(memory.subarray(filledBytes % memory.length), at === 0 ? piece : piece.subarray(at), count);
       at += count;
       filledBytes += count;
       if (filledBytes % SLOT_BYTES === 0) port.postMessage(SLOT_BYTES, []);
