@@ -1,12 +1,14 @@
 /** Serves accepted connections: decides who reads them, and keeps what served ended ones for the next. */
 import { closeFd, onceReadable, peekSocket } from '../sys/fd.js';
 import { startCounting, unsentBytes } from '../sys/socket-progress.js';
+import { readDirectRequest } from './direct-request.js';
 import type { Gate } from './gate.js';
-import { readHijackRequest, serveHijackRequest } from './hijack-request.js';
+import { serveHijackRequest } from './hijack-request.js';
 import { peerOf, type Peer } from './peer.js';
+import { serveUpload } from './upload-request.js';
 import { UwsConnection, type ConnectionOwner, type ConnectionServices } from './uws-connection.js';
 
-/** Heads that hijack are far smaller. */
+/** The heads that are looked for are far smaller. */
 const PEEK_BYTES = 8192;
 
 /** Apps are made freely up to this number (of 27 KB each); beyond it idle connections give theirs up when they can. */
@@ -30,6 +32,7 @@ export class ConnectionPool {
       isCrowded: () => this.#apps >= MANY_APPS && this.#free.length === 0,
       parkable: (connection) => this.#parkable.add(connection),
       busy: (connection) => this.#parkable.delete(connection),
+      takeBack: (connection) => this.#takeBack(connection),
       ended: (connection) => {
         this.#parkable.delete(connection);
         this.#free.push(connection);
@@ -63,10 +66,11 @@ export class ConnectionPool {
     try {
       const count = peekSocket(fd, this.#peeked);
       if (count === undefined) return false;
-      const hijack = readHijackRequest(this.#peeked.subarray(0, count), this.#services.router, gate, () => peer ?? peerOf(fd));
+      const direct = readDirectRequest(this.#peeked.subarray(0, count), this.#services.router, gate, () => peer ?? peerOf(fd));
       if (count === 0) closeFd(fd);
-      else if (hijack === undefined) this.#app().adopt(fd, gate, peer, this.#countRequest(fd, count));
-      else serveHijackRequest(this.#services, gate, fd, peer ?? peerOf(fd), hijack);
+      else if (direct === undefined) this.#app().adopt(fd, gate, peer, this.#countRequest(fd, count));
+      else if (direct.found.route.hijack === undefined) serveUpload(this.#services, gate, fd, peer ?? peerOf(fd), direct);
+      else serveHijackRequest(this.#services, gate, fd, peer ?? peerOf(fd), direct);
     } catch (err) {
       this.#services.logger.warn({ err }, 'a connection could not be served');
       closeFd(fd);
@@ -83,16 +87,20 @@ export class ConnectionPool {
     return isOneHead && unsentBytes(fd) === 0 && startCounting(fd) ? count : 0;
   }
 
+  /** Looks at what an idle connection brings next before anybody reads it, if that is still possible. */
+  #takeBack(connection: UwsConnection): void {
+    this.#parkable.delete(connection);
+    const parked = connection.park();
+    if (parked !== undefined) this.serve(parked.fd, parked.gate, parked.peer);
+  }
+
   /** One to serve a connection with: an unused one, one that an idle connection can do without, or a new one. */
   #app(): UwsConnection {
     const unused = this.#free.pop();
     if (unused !== undefined) return unused;
     if (this.#owner.isCrowded()) {
       for (const connection of this.#parkable) {
-        this.#parkable.delete(connection);
-        const parked = connection.park();
-        if (parked === undefined) continue;
-        this.serve(parked.fd, parked.gate, parked.peer);
+        this.#takeBack(connection);
         const freed = this.#free.pop();
         if (freed !== undefined) return freed;
       }

@@ -5,7 +5,7 @@
  */
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import type { PieceSource } from '../ports/archives.js';
+import type { ArchiveSource } from '../ports/archives.js';
 import type { Query } from './query.js';
 import type { ResponseStream } from './response-stream.js';
 
@@ -56,7 +56,7 @@ export interface Exchange {
    */
   bodyStream(): Readable;
   /** The body without a stream's cost, for those to whom `bodyStream` is too slow. */
-  bodyPieces(): PieceSource;
+  bodySource(): ArchiveSource;
 
   /**
    * `application/json`, with the newline at the end that clients of Go's encoder expect.

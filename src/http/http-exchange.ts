@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { EngineError, internal, isEngineError, messageOf } from '../errors/engine-error.js';
-import type { PieceSource } from '../ports/archives.js';
+import type { ArchiveSource } from '../ports/archives.js';
 import type { AuthorizedRequest, Authorizer } from '../ports/authorization.js';
 import type { Logger } from '../ports/logger.js';
 import type { AuditLog } from './audit.js';
@@ -147,8 +147,8 @@ export class HttpExchange implements Exchange {
     return this.body.stream();
   }
 
-  bodyPieces(): PieceSource {
-    return this.body;
+  bodySource(): ArchiveSource {
+    return this.#transport.upload ?? this.body;
   }
 
   /** For the transport, which fills it, and the readers above. */
@@ -362,6 +362,8 @@ export class HttpExchange implements Exchange {
       if (!isEngineError(error, 'cancelled')) this.#log(error, 'request failed after the client had left');
       return;
     }
+    // Who reads the body from the socket is the first to see that the client has left.
+    if (this.#transport.upload !== undefined && isEngineError(error, 'cancelled')) return this.abort();
     const status = statusOf(error);
     if (status >= 500 || this.#phase !== 'open') this.#log(error, 'request failed');
     if (this.#phase !== 'open') this.abort();

@@ -15,12 +15,19 @@ export type HijackPoint = 'after-body' | 'after-head';
  */
 export type BodyKind = 'json' | 'archive' | 'secret';
 
+/**
+ * What a route has to do with uploads that are worth reading without the HTTP parser: its handler takes `bodySource`, or
+ * clients ask for it before they send one on the same connection.
+ */
+export type UploadPart = 'takes' | 'precedes';
+
 export interface Route {
   readonly method: Method;
   readonly pattern: string;
   readonly handler: Handler;
   readonly hijack: HijackPoint | undefined;
   readonly body: BodyKind;
+  readonly upload: UploadPart | undefined;
 }
 
 /**
@@ -32,7 +39,7 @@ export function route(
   method: Method,
   pattern: string,
   handler: Handler,
-  options: { readonly hijack?: HijackPoint; readonly body?: BodyKind } = {},
+  options: { readonly hijack?: HijackPoint; readonly body?: BodyKind; readonly upload?: UploadPart } = {},
 ): Route {
-  return { method, pattern, handler, hijack: options.hijack, body: options.body ?? 'json' };
+  return { method, pattern, handler, hijack: options.hijack, body: options.body ?? 'json', upload: options.upload };
 }

@@ -1,5 +1,6 @@
 /** What carries a reply: a connection that uWebSockets.js serves, or a raw socket that was taken back from it. */
 import type { Socket } from 'node:net';
+import type { SocketSource } from '../ports/archives.js';
 import type { Peer } from './peer.js';
 import type { BodySource } from './request-body.js';
 import type { ReplyHead } from './response-head.js';
@@ -17,6 +18,8 @@ export interface StreamOwner {
 export interface Transport extends BodySource {
   /** Who is at the other end. */
   readonly peer: Peer;
+  /** The body, when it is still in the socket and the transport leaves it there. */
+  readonly upload?: SocketSource;
   /** Sends a complete reply. `body` undefined: none, with `Content-Length: 0` where a length belongs. */
   reply(head: ReplyHead, body: string | Uint8Array | undefined): void;
   /** Starts a chunked reply. @param bodyPending true while the request's body is still arriving. */

@@ -7,7 +7,8 @@ import { duplicateFd } from '../sys/fd.js';
 import { countedBytes, stopCounting } from '../sys/socket-progress.js';
 import type { Gate } from './gate.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
-import { MAX_HIJACK_BODY_BYTES, runOnRawSocket } from './hijack-request.js';
+import { MAX_HIJACK_BODY_BYTES } from './direct-request.js';
+import { runOnRawSocket } from './hijack-request.js';
 import { onNextPoll } from './next-poll.js';
 import { peerOf, type Peer } from './peer.js';
 import { messageBody } from './error-status.js';
@@ -34,6 +35,8 @@ export interface ConnectionOwner {
   isCrowded(): boolean;
   /** It has answered all that was read, and `park` may succeed until `busy`. */
   parkable(connection: UwsConnection): void;
+  /** The next request is better looked at before the library has it. */
+  takeBack(connection: UwsConnection): void;
   /** A further request has arrived. */
   busy(connection: UwsConnection): void;
   /** The connection is over; this object can serve another one. */
@@ -71,6 +74,7 @@ export class UwsConnection implements Transport {
   /** Length of all requests so far, 0 when that is not known. */
   #requestBytes = 0;
   #isParkable = false;
+  #precedesUpload = false;
 
   constructor(services: ConnectionServices, owner: ConnectionOwner) {
     this.#services = services;
@@ -182,9 +186,10 @@ export class UwsConnection implements Transport {
     const method = req.getCaseSensitiveMethod();
     const found = gate.resolve(this.#services.router, method, req.getUrl());
     const objection = gate.objection(req, () => this.peer);
+    this.#precedesUpload = found.kind === 'route' && found.route.upload === 'precedes';
     if (this.#isParkable) {
       this.#isParkable = false;
-      this.#requestBytes = this.#owner.isCrowded() ? this.#recount(req) : 0;
+      this.#requestBytes = this.#precedesUpload || this.#owner.isCrowded() ? this.#recount(req) : 0;
       this.#owner.busy(this);
     }
     if (this.#requestBytes > 0 && hasBody(req)) this.#requestBytes = 0;
@@ -313,6 +318,8 @@ export class UwsConnection implements Transport {
     }
     this.#isParkable = true;
     this.#owner.parkable(this);
+    // The library has yet to leave the callback, or to send what it holds.
+    if (this.#precedesUpload) onNextPoll(() => this.#owner.takeBack(this));
   }
 
   /** Before the last bytes of a reply, after which `res` is no longer valid. */

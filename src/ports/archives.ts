@@ -14,6 +14,22 @@ export interface PieceSource {
   resume(): void;
 }
 
+/** The body of a request that nobody has read yet, in a connected socket that does not block. */
+export interface SocketBody {
+  readonly fd: number;
+  /** Bytes; undefined when it comes as chunks of HTTP/1.1. */
+  readonly length: number | undefined;
+}
+
+/** Lends its socket to whoever reads the body from it, and does not read itself. */
+export interface SocketSource {
+  /** The caller closes the descriptor. @throws EngineError cancelled when the client is gone. */
+  lend(): SocketBody;
+}
+
+/** Where an archive comes from. */
+export type ArchiveSource = PieceSource | SocketSource;
+
 /** A tar that another thread makes. It is read, or sent to a socket; who does neither destroys it. */
 export interface TarOutput {
   readonly tar: Readable;
@@ -73,9 +89,10 @@ export interface Archives {
   /**
    * Unpacks a tar (plain or compressed) into a directory. What was unpacked before a failure stays. The source is read
    * when the directory is found.
-   * @throws EngineError invalid for a damaged tar, a file in the place of the directory, or what is mounted read-only.
+   * @throws EngineError invalid for a damaged tar or body, a file in the place of the directory, or what is mounted
+   *   read-only; cancelled when the client leaves before the end.
    */
-  write(view: ContainerView, path: string, options: WriteOptions, source: PieceSource): Promise<void>;
+  write(view: ContainerView, path: string, options: WriteOptions, source: ArchiveSource): Promise<void>;
   /** All below a host directory that a container may be changing, as `read`. */
   readDirectory(directory: string): TarOutput;
 }

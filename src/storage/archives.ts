@@ -2,8 +2,9 @@
 import { once } from 'node:events';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { internal } from '../errors/engine-error.js';
-import type { Archives, ContainerView, PathStat, PieceSource, TarOutput, WriteOptions } from '../ports/archives.js';
+import type { Archives, ArchiveSource, ContainerView, PathStat, TarOutput, WriteOptions } from '../ports/archives.js';
 import type { IdMaps } from '../ports/id-maps.js';
+import { closeFd } from '../sys/fd.js';
 import { createWorkerPool } from '../workers/pool.js';
 import { portStream } from './port-stream.js';
 import { sendPieces } from './send-pieces.js';
@@ -45,20 +46,27 @@ export class ArchiveWorkers implements Archives {
     return follow(near, this.#pool.run('export-directory', { directory, idMaps: this.idMaps, port: far }, { transferList: [far] }));
   }
 
-  async write(view: ContainerView, path: string, options: WriteOptions, source: PieceSource): Promise<void> {
+  async write(view: ContainerView, path: string, options: WriteOptions, source: ArchiveSource): Promise<void> {
     const { port1: near, port2: far } = new MessageChannel();
     const task = this.#pool.run('copy-in', { view, path, options, idMaps: this.idMaps, port: far }, { transferList: [far] });
     const wanted = new Credit(near);
+    let lentFd: number | undefined;
     try {
       // Nothing of the source is taken before its place is found.
-      if (await wanted.take()) await sendPieces(source, near);
+      if (await wanted.take()) {
+        if ('lend' in source) {
+          const body = source.lend();
+          lentFd = body.fd;
+          near.postMessage(body, []);
+        } else await sendPieces(source, near);
+      }
     } catch (error) {
       near.close();
       // The failure of the task is only the consequence.
       await task.catch(() => undefined);
       throw error;
     }
-    await task;
+    await task.finally(() => void (lentFd === undefined || closeFd(lentFd)));
   }
 }
 

@@ -7,12 +7,14 @@ const F_DUPFD_CLOEXEC = 1030;
 const MSG_PEEK = 0x02;
 const MSG_DONTWAIT = 0x40;
 const EAGAIN = 11;
+const SHUT_RDWR = 2;
 
 const fcntl = libc.checked<[fd: number, command: number, argument: number]>(
   'fcntl',
   'int fcntl(int fd, int command, int argument)',
 );
 const close = libc.checked<[fd: number]>('close', 'int close(int fd)');
+const shutdown = libc.func<[fd: number, how: number]>('int shutdown(int fd, int how)');
 const recv = libc.func<[fd: number, buffer: Uint8Array, length: number, flags: number]>(
   'int64_t recv(int fd, void *buffer, size_t length, int flags)',
 );
@@ -30,6 +32,12 @@ export function closeFd(fd: number): void {
   close(fd);
 }
 
+/** Ends a connection for everybody who has a descriptor of it, and closes this one. @throws EngineError code EBADF. */
+export function endConnection(fd: number): void {
+  shutdown(fd, SHUT_RDWR);
+  close(fd);
+}
+
 /**
  * Copies what a socket has received, without taking it and without waiting.
  * @returns how many bytes; 0 when the peer has closed; undefined when nothing is there yet.
@@ -42,6 +50,11 @@ export function peekSocket(fd: number, into: Uint8Array): number | undefined {
 /** Takes bytes that `peekSocket` has shown. @throws EngineError code ECONNRESET, EBADF. */
 export function takeFromSocket(fd: number, into: Uint8Array, length: number): void {
   receive(fd, into, length, MSG_DONTWAIT);
+}
+
+/** Takes up to `length` bytes; otherwise as `peekSocket`. */
+export function receiveFromSocket(fd: number, into: Uint8Array, length: number): number | undefined {
+  return receive(fd, into, length, MSG_DONTWAIT);
 }
 
 /** Calls back once when a descriptor can be read (or has failed), unless it is cancelled before. */

@@ -2,7 +2,7 @@
 import { fstatSync } from 'node:fs';
 import type { MessagePort } from 'node:worker_threads';
 import { cancelled, invalid } from '../errors/engine-error.js';
-import type { ContainerView, WriteOptions } from '../ports/archives.js';
+import type { ContainerView, SocketBody, WriteOptions } from '../ports/archives.js';
 import type { IdMaps } from '../ports/id-maps.js';
 import { toBytePath, toText } from '../storage/byte-path.js';
 import { openResolved } from '../storage/container-path.js';
@@ -11,13 +11,16 @@ import { TreeExtractor } from '../storage/tar/tree-extractor.js';
 import { closeFd } from '../sys/fd.js';
 import { SLOT_BYTES } from '../storage/send-pieces.js';
 import { createDecompressor, isCompressed } from './decompress.js';
+import { readSocketBody } from './socket-body.js';
+
+type Message = SocketBody | SharedArrayBuffer | number | null;
 
 export interface CopyInInput {
   readonly view: ContainerView;
   readonly path: string;
   readonly options: WriteOptions;
   readonly idMaps: IdMaps | undefined;
-  /** Is told when the directory is found, and then brings what `sendPieces` sends. */
+  /** Is told when the directory is found, and then brings a SocketBody or what `sendPieces` sends. */
   readonly port: MessagePort;
 }
 
@@ -66,12 +69,12 @@ function checkWritable({ mounts, tmpfs, procFd, isRootReadOnly }: ContainerView,
   if (!mount && isRootReadOnly) throw invalid('container rootfs is marked read-only', { code: 'READ_ONLY' });
 }
 
-/** What `sendPieces` sends, slot by slot; a slot is given back when the next one is asked for. */
+/** The archive: from its socket, or what `sendPieces` sends, whose slots are given back when the next one is asked for. */
 async function* receive(port: MessagePort): AsyncGenerator<Buffer> {
-  const queue: (SharedArrayBuffer | number | null)[] = [];
+  const queue: Message[] = [];
   let isClosed = false;
   let wake: (() => void) | undefined;
-  port.on('message', (message: SharedArrayBuffer | number | null) => {
+  port.on('message', (message: Message) => {
     queue.push(message);
     wake?.();
   });
@@ -79,7 +82,7 @@ async function* receive(port: MessagePort): AsyncGenerator<Buffer> {
     isClosed = true;
     wake?.();
   });
-  const next = async (): Promise<SharedArrayBuffer | number | null> => {
+  const next = async (): Promise<Message> => {
     for (;;) {
       const message = queue.shift();
       if (message !== undefined) return message;
@@ -87,7 +90,12 @@ async function* receive(port: MessagePort): AsyncGenerator<Buffer> {
       await new Promise<void>((resolve) => (wake = resolve));
     }
   };
-  const memory = (await next()) as SharedArrayBuffer;
+  const first = (await next()) as SharedArrayBuffer | SocketBody;
+  if ('fd' in first) {
+    yield* readSocketBody(first);
+    return;
+  }
+  const memory = first;
   for (let at = 0; ; at = (at + SLOT_BYTES) % memory.byteLength) {
     const length = (await next()) as number | null;
     if (length === null) return;

@@ -4,7 +4,7 @@ import { access, mkdir, open, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { conflict, invalid, notFound } from '../../errors/engine-error.js';
-import type { Archives, ContainerView, PathStat, PieceSource, TarOutput } from '../../ports/archives.js';
+import type { Archives, ArchiveSource, ContainerView, PathStat, TarOutput } from '../../ports/archives.js';
 import type { Logger } from '../../ports/logger.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { TaskService } from '../../ports/supervisor.js';
@@ -66,7 +66,7 @@ export class ContainerArchives {
   }
 
   /** Unpacks a tar into the directory at a path. Throws as `stat`, and invalid for read-only places and damaged tars. */
-  write(reference: string, path: string, options: { readonly noOverwriteDirNonDir: boolean; readonly copyUidGid: boolean }, source: PieceSource): Promise<void> {
+  write(reference: string, path: string, options: { readonly noOverwriteDirNonDir: boolean; readonly copyUidGid: boolean }, source: ArchiveSource): Promise<void> {
     const { noOverwriteDirNonDir, copyUidGid } = options;
     return this.#retried(reference, path, async (record) => {
       const { view, close } = await this.#openView(record);

@@ -14,7 +14,7 @@ export function archiveRoutes(archives: ContainerArchives): Route[] {
   return [
     route('HEAD', '/containers/{name...}/archive', async (x) => {
       x.sendEmpty(200, pathStatHeader(await archives.stat(x.param('name'), pathOf(x))));
-    }),
+    }, { upload: 'precedes' }),
 
     route('GET', '/containers/{name...}/archive', async (x) => {
       const { stat, ...output } = await archives.read(x.param('name'), pathOf(x));
@@ -23,9 +23,9 @@ export function archiveRoutes(archives: ContainerArchives): Route[] {
 
     route('PUT', '/containers/{name...}/archive', async (x) => {
       const options = { noOverwriteDirNonDir: x.query.flag('noOverwriteDirNonDir'), copyUidGid: x.query.flag('copyUIDGID') };
-      await archives.write(x.param('name'), pathOf(x), options, x.bodyPieces());
+      await archives.write(x.param('name'), pathOf(x), options, x.bodySource());
       x.sendEmpty(200);
-    }, { body: 'archive' }),
+    }, { body: 'archive', upload: 'takes' }),
 
     route('GET', '/containers/{name...}/export', async (x) => {
       await sendTar(x, await archives.export(x.param('name')), 'application/octet-stream', {});

@@ -1,0 +1,58 @@
+/**
+ * Requests that are read without the HTTP parser, when they come first on their connection: those that hijack, since the
+ * parser would take what the client sent right behind for another request, and uploads, which another thread reads.
+ */
+import type { Gate } from './gate.js';
+import type { Peer } from './peer.js';
+import { KeptHead } from './request-head.js';
+import type { RouteMatch, Router } from './router.js';
+
+/** The largest body before a hijack: exec start has a few dozen bytes. */
+export const MAX_HIJACK_BODY_BYTES = 1024 * 1024;
+
+export interface DirectRequest {
+  readonly found: RouteMatch;
+  readonly head: KeptHead;
+  readonly headBytes: number;
+  /** Of the body; undefined when it comes as chunks, as only uploads do. */
+  readonly bodyBytes: number | undefined;
+}
+
+/**
+ * Reads the head of such a request. Undefined for everything else and for whatever is unusual, incomplete or wrong: the
+ * parser of all other requests judges that.
+ */
+export function readDirectRequest(received: Buffer, router: Router, gate: Gate, peer: () => Peer): DirectRequest | undefined {
+  const method = ['POST', 'PUT'].find((name) => received.toString('latin1', 0, name.length + 1) === `${name} `);
+  if (method === undefined) return undefined;
+  const end = received.indexOf('\r\n\r\n');
+  if (end < 0) return undefined;
+  const [line = '', ...headerLines] = received.toString('latin1', 0, end).split('\r\n');
+  const target = /^[A-Z]+ (\/[!-~]*) HTTP\/1\.1$/.exec(line)?.[1];
+  if (target === undefined) return undefined;
+  const queryStart = target.indexOf('?');
+  const path = queryStart < 0 ? target : target.slice(0, queryStart);
+  const found = gate.resolve(router, method, path);
+  if (found.kind !== 'route' || (found.route.hijack === undefined && found.route.upload !== 'takes')) return undefined;
+
+  const headers = new Map<string, string>();
+  for (const headerLine of headerLines) {
+    const [, name, value] = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*?)[ \t]*$/.exec(headerLine) ?? [];
+    if (name === undefined || value === undefined || headers.has(name.toLowerCase())) return undefined;
+    headers.set(name.toLowerCase(), value);
+  }
+  if (!headers.has('host') || headers.has('expect')) return undefined;
+  const length = headers.get('content-length');
+  if (length !== undefined && !/^\d{1,15}$/.test(length)) return undefined;
+  const encoding = headers.get('transfer-encoding');
+  if (found.route.hijack !== undefined) {
+    if (encoding !== undefined || Number(length ?? 0) > MAX_HIJACK_BODY_BYTES) return undefined;
+  } else {
+    const isChunked = encoding?.toLowerCase() === 'chunked';
+    // One statement about where the body ends, and one only.
+    if (gate.full || (encoding !== undefined && !isChunked) || isChunked === (length !== undefined) || length === '0') return undefined;
+  }
+  const head = new KeptHead(headers, path, queryStart < 0 ? undefined : target.slice(queryStart + 1));
+  if (gate.objection(head, peer) !== undefined) return undefined;
+  return { found, head, headBytes: end + 4, bodyBytes: encoding === undefined ? Number(length ?? 0) : undefined };
+}

@@ -1,0 +1,69 @@
+/** Uploads that come first on their connection: whoever wants the body reads it from the socket, in a thread of its own. */
+import { cancelled } from '../errors/engine-error.js';
+import type { SocketBody, SocketSource } from '../ports/archives.js';
+import { duplicateFd, endConnection, takeFromSocket } from '../sys/fd.js';
+import type { DirectRequest } from './direct-request.js';
+import type { Gate } from './gate.js';
+import { HttpExchange, type ExchangeServices } from './http-exchange.js';
+import type { Peer } from './peer.js';
+import { RawSocket, RawTransport } from './raw-reply.js';
+import type { ReplyHead } from './response-head.js';
+import type { ResponseStream } from './response-stream.js';
+import type { StreamOwner, Transport } from './transport.js';
+
+/** Takes the head off the socket and runs its handler. The descriptor is given away unless this throws. */
+export function serveUpload(services: ExchangeServices, gate: Gate, fd: number, peer: Peer, { found, head, headBytes, bodyBytes }: DirectRequest): void {
+  takeFromSocket(fd, Buffer.alloc(headBytes), headBytes);
+  new HttpExchange(services, gate, new UploadTransport(fd, peer, bodyBytes), found, found.route.method, head).run();
+}
+
+/** Does not touch the socket before the reply, with which the connection ends. */
+class UploadTransport implements Transport {
+  readonly upload: SocketSource;
+  /** Until somebody else owns it. */
+  #fd: number | undefined;
+
+  constructor(
+    fd: number,
+    readonly peer: Peer,
+    length: number | undefined,
+  ) {
+    this.#fd = fd;
+    this.upload = {
+      lend: (): SocketBody => {
+        if (this.#fd === undefined) throw cancelled('the client closed the connection');
+        return { fd: duplicateFd(this.#fd), length };
+      },
+    };
+  }
+
+  pause(): void {}
+
+  resume(): void {}
+
+  reply(head: ReplyHead, body: string | Uint8Array | undefined): void {
+    this.#raw().reply(head, body);
+  }
+
+  stream(head: ReplyHead, owner: StreamOwner): ResponseStream {
+    return this.#raw().stream(head, owner);
+  }
+
+  takeSocket(): never {
+    throw new Error('the route does not declare that it hijacks');
+  }
+
+  abort(): void {
+    const fd = this.#fd;
+    this.#fd = undefined;
+    if (fd !== undefined) endConnection(fd);
+  }
+
+  #raw(): RawTransport {
+    const fd = this.#fd;
+    if (fd === undefined) throw new Error('the connection is over');
+    const transport = new RawTransport(new RawSocket(fd), this.peer);
+    this.#fd = undefined;
+    return transport;
+  }
+}

@@ -1,0 +1,97 @@
+/** Where the body of a request ends, and what of the received bytes belongs to it (RFC 9112, sections 6.2 and 7.1). */
+import { invalid } from '../errors/engine-error.js';
+
+export interface BodyFraming {
+  readonly isComplete: boolean;
+  /** No more than this may be received at once. */
+  readonly wantedBytes: number;
+  /**
+   * Moves the bytes of the body among those received to the front, and returns how many they are.
+   * @throws EngineError invalid when they are no such body.
+   */
+  extract(received: Buffer): number;
+}
+
+export class SizedBody implements BodyFraming {
+  #rest: number;
+
+  constructor(length: number) {
+    this.#rest = length;
+  }
+
+  get isComplete(): boolean {
+    return this.#rest === 0;
+  }
+
+  get wantedBytes(): number {
+    return this.#rest;
+  }
+
+  extract(received: Buffer): number {
+    this.#rest -= received.length;
+    return received.length;
+  }
+}
+
+/** Lines between the data: sizes with their extensions, and trailer fields. Neither means anything to us. */
+const MAX_LINE_BYTES = 4096;
+const MAX_TRAILER_BYTES = 16 * 1024;
+const LF = 0x0a;
+
+/** For connections that end with the reply: what comes behind the body may be received with it, and is nobody's. */
+export class ChunkedBody implements BodyFraming {
+  readonly wantedBytes = Infinity;
+  #state: 'size' | 'data' | 'data-end' | 'trailer' | 'complete' = 'size';
+  /** Of the data of this chunk. */
+  #rest = 0;
+  /** What has come of a line. */
+  #line = '';
+  #trailerBytes = 0;
+
+  get isComplete(): boolean {
+    return this.#state === 'complete';
+  }
+
+  extract(received: Buffer): number {
+    let length = 0;
+    for (let at = 0; at < received.length && !this.isComplete; ) {
+      if (this.#state === 'data') {
+        const end = Math.min(at + this.#rest, received.length);
+        received.copyWithin(length, at, end);
+        length += end - at;
+        this.#rest -= end - at;
+        at = end;
+        if (this.#rest === 0) this.#state = 'data-end';
+        continue;
+      }
+      const end = received.indexOf(LF, at);
+      this.#line += received.toString('latin1', at, end < 0 ? received.length : end + 1);
+      if (this.#line.length > MAX_LINE_BYTES) throw malformed();
+      if (end < 0) return length;
+      at = end + 1;
+      if (!this.#line.endsWith('\r\n')) throw malformed();
+      this.#takeLine(this.#line.slice(0, -2));
+      this.#line = '';
+    }
+    return length;
+  }
+
+  #takeLine(line: string): void {
+    if (this.#state === 'size') {
+      const size = /^([0-9a-fA-F]{1,12})(?:[ \t]*;[\t -~\x80-\xff]*)?$/.exec(line)?.[1];
+      if (size === undefined) throw malformed();
+      this.#rest = parseInt(size, 16);
+      this.#state = this.#rest === 0 ? 'trailer' : 'data';
+    } else if (this.#state === 'data-end') {
+      if (line !== '') throw malformed();
+      this.#state = 'size';
+    } else if (line === '') {
+      this.#state = 'complete';
+    } else {
+      this.#trailerBytes += line.length;
+      if (this.#trailerBytes > MAX_TRAILER_BYTES) throw malformed();
+    }
+  }
+}
+
+const malformed = (): Error => invalid('malformed chunked encoding of the request body', { code: 'BAD_CHUNKS' });
