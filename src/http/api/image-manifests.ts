@@ -7,8 +7,8 @@ import type { Digest } from '../../ports/storage.js';
 type Json = Readonly<Record<string, unknown>>;
 
 /**
- * What of the images here the lists of manifests tell about. `Content` counts what is kept as it came, the configuration: layers are
- * kept as files, which `Unpacked` counts.
+ * What of the images here the lists of manifests tell about. `Content` counts what is kept as it came, the configuration:
+ * layers are kept as files, which `Unpacked` counts.
  */
 export class ImageManifests {
   /** An index may have several of them. */
