@@ -1,7 +1,7 @@
 /** Decompression of layer blobs by what their first bytes say, as media types are known to lie. */
 import { once } from 'node:events';
-import { type Duplex, pipeline, Readable } from 'node:stream';
-import { createGunzip } from 'node:zlib';
+import { type Duplex, pipeline, Readable, type TransformOptions } from 'node:stream';
+import { createGunzip, type ZlibOptions } from 'node:zlib';
 import { Decompress as ZstdDecompress } from 'fzstd';
 import { dataLoss, isEngineError, messageOf } from '../errors/engine-error.js';
 import { filterProcess } from './filter-process.js';
@@ -20,6 +20,10 @@ type Consumer = (chunk: Buffer) => void;
 
 /** Output buffers: large ones make few trips between the threads that inflate and the one that extracts. */
 const OUTPUT_BYTES = 256 << 10;
+/** What comes in smaller pieces is gathered for the same reason. */
+const INPUT_BYTES = 256 << 10;
+/** As with every stream, `highWaterMark` counts on the side of the input too: what may wait there while a piece is inflated. */
+const GUNZIP: ZlibOptions & TransformOptions = { chunkSize: OUTPUT_BYTES, highWaterMark: 512 << 10 };
 /** The longest magic number. */
 const MAGIC_BYTES = 6;
 const ZSTD_PORTION_BYTES = 64 << 10;
@@ -31,7 +35,7 @@ const damaged = (error: unknown): Error =>
 
 /** A stream that decompresses what begins so; undefined for what is plain or zstd. */
 function streamFor(head: Uint8Array): Duplex | undefined {
-  if (startsWith(head, 0x1f, 0x8b)) return createGunzip({ chunkSize: OUTPUT_BYTES });
+  if (startsWith(head, 0x1f, 0x8b)) return createGunzip(GUNZIP);
   if (startsWith(head, 0x42, 0x5a, 0x68)) return filterProcess('bzip2', ['-dc']);
   if (startsWith(head, 0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00)) return filterProcess('xz', ['-dcq']);
   return undefined;
@@ -126,16 +130,22 @@ function plain(consumer: Consumer): Decompressor {
   };
 }
 
-/** zlib and programs work on threads of their own, so that inflating one piece overlaps extracting the piece before. */
+/**
+ * zlib and programs work on threads of their own, so that inflating one piece overlaps extracting the piece before: it is
+ * extracted when the listener has returned, for only then is the next one begun.
+ */
 function through(stream: Duplex, consumer: Consumer): Decompressor {
   let failure: Error | undefined;
-  stream.on('data', (chunk: Buffer) => {
+  const extract = (chunk: Buffer): void => {
+    if (failure || stream.destroyed) return;
     try {
       consumer(chunk);
     } catch (error) {
-      stream.destroy(error as Error);
+      failure = damaged(error);
+      stream.destroy(failure);
     }
-  });
+  };
+  stream.on('data', (chunk: Buffer) => queueMicrotask(() => extract(chunk)));
   stream.on('error', (error: unknown) => (failure ??= damaged(error)));
   const check = (): void => {
     if (failure) throw failure;
@@ -144,13 +154,24 @@ function through(stream: Duplex, consumer: Consumer): Decompressor {
     await once(stream, event).catch((error: unknown) => (failure ??= damaged(error)));
     check();
   };
+  let gathered: Buffer[] = [];
+  let gatheredBytes = 0;
+  const pass = (): boolean => {
+    const hasRoom = stream.write(Buffer.concat(gathered));
+    gathered = [];
+    gatheredBytes = 0;
+    return hasRoom;
+  };
   return {
     async write(chunk) {
       check();
-      if (!stream.write(chunk)) await settled('drain');
+      gathered.push(chunk);
+      gatheredBytes += chunk.length;
+      if (gatheredBytes >= INPUT_BYTES && !pass()) await settled('drain');
     },
     async end() {
       check();
+      if (gatheredBytes > 0) pass();
       stream.end();
       await settled('end');
     },
