@@ -5,10 +5,10 @@ import type { SocketBody } from '../ports/archives.js';
 import { receiveFromSocket, watchReadable } from '../sys/fd.js';
 import { ChunkedBody, SizedBody } from './body-framing.js';
 
-/** Files are written faster in large pieces. */
-const PIECE_BYTES = 512 * 1024;
+/** Files are written faster in large pieces, but while a larger one is written the client fills the socket and has to wait. */
+const PIECE_BYTES = 128 * 1024;
 /** Others are served by this thread too, and a client may be faster than it. */
-const PIECES_PER_TURN = 16;
+const PIECES_PER_TURN = 64;
 
 /**
  * The bytes in large pieces, each of which is lent until the next one is asked for.
