@@ -23,6 +23,8 @@ export const copy: Measure = {
       try {
         // Bytes that are no holes and do not compress.
         execFileSync('sh', ['-c', `head -c ${BYTES} /dev/urandom > "$0"`, join(dir, 'in')]);
+        // The disk is not to be busy with this file, or those of the round before, while copies are measured.
+        execFileSync('sync');
         await startContainer(engine, id);
         const into = await timed(() => dockerOk(engine, ['cp', join(dir, 'in'), `${id}:/file`]));
         const out = await timed(() => dockerOk(engine, ['cp', `${id}:/file`, join(dir, 'out')]));
