@@ -50,6 +50,19 @@ test('every form, pulled and pushed, in portions of any size', async () => {
   }
 });
 
+test('the last piece is extracted, however soon the end follows', async () => {
+  for (const form of ['gzip', 'xz', 'bzip2']) {
+    for (const length of [1, 70_000]) {
+      const content = plain.subarray(0, length);
+      const bytes = execFileSync(form, ['-c'], { input: content });
+      // Zeros behind a gzip stream are padding, which ends it at once.
+      for (const whole of form === 'gzip' ? [bytes, Buffer.concat([bytes, Buffer.alloc(8)])] : [bytes]) {
+        assert.ok((await pushed(whole, whole.length)).equals(content), `${length} bytes of ${form}`);
+      }
+    }
+  }
+});
+
 test('what is cut off or damaged is data loss', async () => {
   for (const [form, bytes] of Object.entries(forms)) {
     // The decoder of zstd leaves sums to the digests, which every layer has.

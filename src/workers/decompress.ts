@@ -136,8 +136,10 @@ function plain(consumer: Consumer): Decompressor {
  */
 function through(stream: Duplex, consumer: Consumer): Decompressor {
   let failure: Error | undefined;
+  let isDestroyed = false;
   const extract = (chunk: Buffer): void => {
-    if (failure || stream.destroyed) return;
+    // Not the stream's own word for it: one that has ended is destroyed too, maybe before its last piece is extracted.
+    if (failure || isDestroyed) return;
     try {
       consumer(chunk);
     } catch (error) {
@@ -175,7 +177,10 @@ function through(stream: Duplex, consumer: Consumer): Decompressor {
       stream.end();
       await settled('end');
     },
-    destroy: () => void stream.destroy(),
+    destroy() {
+      isDestroyed = true;
+      stream.destroy();
+    },
   };
 }
 
