@@ -23,7 +23,11 @@ export function serveHijackRequest(services: ExchangeServices, gate: Gate, fd: n
     gate.connections.delete(connection);
     runOnRawSocket(services, gate, socket, peer, found, 'POST', head, body);
   };
-  if (bodyBytes > 0) socket.on('readable', start);
+  if (bodyBytes > 0) {
+    socket.on('readable', start);
+    // A body that never comes is answered to nobody: the client has said that it sends no more.
+    socket.once('end', () => gate.connections.has(connection) && socket.destroy());
+  }
   start();
 }
 

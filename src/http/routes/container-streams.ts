@@ -9,7 +9,7 @@ import { isRunning, type ContainerRecord } from '../../actors/container/containe
 import type { ContainerServices } from '../../actors/container/services.js';
 import type { Exchange } from '../exchange.js';
 import { parseUnixTime } from '../api/unix-time.js';
-import { copyInput } from '../copy-input.js';
+import { copyInput, onceInputEnds } from '../copy-input.js';
 import { pump } from '../response-stream.js';
 import { route, type Route } from '../route.js';
 import { openWebSocket, requireWebSocket } from '../websocket/handshake.js';
@@ -87,28 +87,32 @@ async function serveAttached(deps: StreamRouteDeps, { record, io, wants, detachK
   deps.services.emit('attach', record);
   if (wants.logs) await replay(deps, record, io, { ...wants, multiplexed }, socket);
   if (!wants.stream) return void socket.end();
+  if (socket.destroyed) return;
   const gone = new AbortController();
   const leave = io.hub.subscribe({ stdout: wants.stdout, stderr: wants.stderr, multiplexed }, socket);
   socket.once('close', () => (gone.abort(), leave()));
-  const stdin = wants.stdin && record.config.OpenStdin ? await io.stdin(gone.signal) : undefined;
-  if (!stdin) {
+  if (!wants.stdin || !record.config.OpenStdin) {
     // Somebody who only listens closes his sending side at once, and must still get all output.
     socket.resume();
     return;
   }
+  // Without a terminal and with StdinOnce the end of input is the process's end of input; else it ends this attach only.
+  const endsProcessInput = record.config.StdinOnce && !record.config.Tty;
   const detach = (): void => {
     leave();
     socket.end();
   };
+  // That needs no process: the container may never start.
+  if (!endsProcessInput) onceInputEnds(socket, detach);
+  const stdin = await io.stdin(gone.signal);
+  if (!stdin) return void socket.resume();
   copyInput(socket, stdin, record.config.Tty ? new DetachScanner(detachKeys) : undefined, {
     onDetach: () => {
       deps.services.emit('detach', record);
       detach();
     },
     onEnd: () => {
-      // Without a terminal and with StdinOnce the end of input is the process's end of input; else it ends this attach only.
-      if (record.config.StdinOnce && !record.config.Tty) void io.closeStdin(record.id);
-      else detach();
+      if (endsProcessInput) void io.closeStdin(record.id);
     },
   });
 }

@@ -25,7 +25,9 @@ export class WebSocketStream extends Duplex {
       close: () => this.#closedByClient(),
     });
     socket.on('data', (chunk: Buffer) => this.#receive(chunk));
-    socket.once('end', () => void this.push(null));
+    // A client without input may have ended it with its request, before anybody listened.
+    if (socket.readableEnded) this.push(null);
+    else socket.once('end', () => void this.push(null));
     socket.once('error', () => this.destroy());
     // In its own turn, so that an end of input that was read just now is seen first.
     socket.once('close', () => setImmediate(() => this.destroy()));
