@@ -3,6 +3,7 @@
  * parser would take what the client sent right behind for another request, and uploads, which another thread reads.
  */
 import type { Gate } from './gate.js';
+import { readHeaderLines } from './header-lines.js';
 import type { Peer } from './peer.js';
 import { KeptHead } from './request-head.js';
 import type { RouteMatch, Router } from './router.js';
@@ -35,13 +36,8 @@ export function readDirectRequest(received: Buffer, router: Router, gate: Gate, 
   const found = gate.resolve(router, method, path);
   if (found.kind !== 'route' || (found.route.hijack === undefined && found.route.upload !== 'takes')) return undefined;
 
-  const headers = new Map<string, string>();
-  for (const headerLine of headerLines) {
-    const [, name, value] = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*?)[ \t]*$/.exec(headerLine) ?? [];
-    if (name === undefined || value === undefined || headers.has(name.toLowerCase())) return undefined;
-    headers.set(name.toLowerCase(), value);
-  }
-  if (!headers.has('host') || headers.has('expect')) return undefined;
+  const headers = readHeaderLines(headerLines);
+  if (headers === undefined || !headers.has('host') || headers.has('expect')) return undefined;
   const length = headers.get('content-length');
   if (length !== undefined && !/^\d{1,15}$/.test(length)) return undefined;
   const encoding = headers.get('transfer-encoding');

@@ -6,8 +6,9 @@ import type { Socket } from 'node:net';
 import { duplicateFd } from '../sys/fd.js';
 import { countedBytes, stopCounting } from '../sys/socket-progress.js';
 import type { Gate } from './gate.js';
-import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import { MAX_HIJACK_BODY_BYTES } from './direct-request.js';
+import { hasBody, isKnownFraming, UNKNOWN_FRAMING } from './framing.js';
+import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import { runOnRawSocket } from './hijack-request.js';
 import { onNextPoll } from './next-poll.js';
 import { peerOf, type Peer } from './peer.js';
@@ -180,10 +181,36 @@ export class UwsConnection implements Transport {
     this.#app.close();
   }
 
+  /**
+   * Nothing may be thrown out of this callback, and none may end without a reply or a promise of one: the library would
+   * end the whole process.
+   */
   #onRequest(res: HttpResponse, req: HttpRequest): void {
+    this.#res = res;
+    this.#inCallback = true;
+    try {
+      this.#judge(res, req);
+    } catch (err) {
+      this.#services.logger.error({ err }, 'a request could not be served');
+      this.#giveUp(res);
+    }
+    this.#inCallback = false;
+    // The library insists on it; `filter` tells the same for every state of a connection.
+    if (this.#res === res) res.onAborted(() => undefined);
+  }
+
+  /** Answers a request whose handling has thrown; where a handler works on it already, the connection is all that can be ended. */
+  #giveUp(res: HttpResponse): void {
+    if (this.#res !== res) return;
+    if (this.#exchange === undefined) this.#writeReply(res, NOT_SERVED, messageBody('the request could not be served'), true);
+    else res.close();
+  }
+
+  #judge(res: HttpResponse, req: HttpRequest): void {
     const gate = this.#gate;
-    if (gate === undefined) return;
+    if (gate === undefined) return void res.close();
     const method = req.getCaseSensitiveMethod();
+    this.#isHead = method === 'HEAD';
     const found = gate.resolve(this.#services.router, method, req.getUrl());
     const objection = gate.objection(req, () => this.peer);
     this.#precedesUpload = found.kind === 'route' && found.route.upload === 'precedes';
@@ -193,9 +220,6 @@ export class UwsConnection implements Transport {
       this.#owner.busy(this);
     }
     if (this.#requestBytes > 0 && hasBody(req)) this.#requestBytes = 0;
-    this.#res = res;
-    this.#isHead = method === 'HEAD';
-    this.#inCallback = true;
     if (this.#isUnreadable) {
       res.close();
     } else if (!isKnownFraming(req)) {
@@ -210,9 +234,6 @@ export class UwsConnection implements Transport {
     } else {
       this.#handOver(res, req, method, found, gate);
     }
-    this.#inCallback = false;
-    // The library insists on it; `filter` tells the same for every state of a connection.
-    if (this.#res === res) res.onAborted(() => undefined);
   }
 
   #serve(res: HttpResponse, req: HttpRequest, method: string, found: RouteMatch, gate: Gate): void {
@@ -355,24 +376,7 @@ export class UwsConnection implements Transport {
   }
 }
 
-const UNKNOWN_FRAMING: ReplyHead = { status: 400, name: 'Content-Type', value: 'application/json' };
-
-/**
- * False when a head says more than one thing about where its body ends, or something that the library does not know: it
- * would choose, and whoever stands before this daemon may have read other requests out of the same bytes.
- */
-function isKnownFraming(req: HttpRequest): boolean {
-  const encoding = req.getHeader('transfer-encoding');
-  if (encoding === '' && req.getHeader('content-length') === '') return true;
-  let count = 0;
-  req.forEach((name) => void (count += name === 'transfer-encoding' || name === 'content-length' ? 1 : 0));
-  return count === 1 && (encoding === '' || encoding.toLowerCase() === 'chunked');
-}
-
-function hasBody(req: HttpRequest): boolean {
-  const length = req.getHeader('content-length');
-  return (length !== '' && length !== '0') || req.getHeader('transfer-encoding') !== '';
-}
+const NOT_SERVED: ReplyHead = { status: 500, name: 'Content-Type', value: 'application/json' };
 
 function writeHead(res: HttpResponse, head: ReplyHead): void {
   if (head.status !== 200) res.writeStatus(statusLine(head.status));
