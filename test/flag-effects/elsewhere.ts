@@ -1,0 +1,65 @@
+/** Options whose effect the test of some other file looks at. */
+import type { OptionName } from '../../src/config/options.js';
+
+export interface Place {
+  readonly file: string;
+  /** How the title of the test begins. */
+  readonly title: string;
+  readonly options: readonly OptionName[];
+}
+
+const place = (file: string, title: string, ...options: readonly OptionName[]): Place => ({ file, title, options });
+
+const NETWORKS: readonly Place[] = [
+  place('network-flags', 'bip, bip6, fixed-cidr, default-gateway', 'bip', 'bip6', 'fixedCidr', 'fixedCidrV6'),
+  place('network-flags', 'bip, bip6, fixed-cidr, default-gateway', 'defaultGateway', 'defaultGatewayV6', 'mtu', 'ipv6'),
+  place('network-flags', 'bridge: one that is there is used as it is and stays', 'bridge'),
+  place('network-flags', 'default-address-pool and default-network-opt', 'defaultAddressPools', 'defaultNetworkOpts'),
+  place('network-flags', 'dns, dns-search, dns-opt: who is asked, and for what', 'dns', 'dnsOpts', 'dnsSearch'),
+  place('network-flags', 'host-gateway-ip: what host-gateway stands for', 'hostGatewayIps'),
+  place('network-flags', 'icc: without it containers of the default bridge do not reach each other', 'icc'),
+  place('network-flags', 'ip: where ports of the default bridge are published that name no address', 'ip'),
+  place('network-flags', 'ip-forward and ip-forward-no-drop: ', 'ipForward', 'ipForwardNoDrop'),
+  place('network-flags', 'ip-masq: without it containers leave with their own address', 'ipMasq'),
+  place('network-flags', 'iptables and ip6tables: switched off, no rule is touched', 'iptables', 'ip6tables'),
+  place('network-flags', 'userland-proxy: without it loopback addresses are routed to the bridge', 'userlandProxy'),
+];
+
+const REGISTRIES: readonly Place[] = [
+  place('proxies', 'a plain registry is pulled from through the proxy', 'httpProxy', 'insecureRegistries'),
+  place('proxies', 'a registry with TLS is pulled from through a tunnel', 'httpsProxy'),
+  place('proxies', 'exceptions and the machine itself are reached without it', 'noProxy'),
+  place('registries', 'mirrors of a registry that is not the default one are asked first', 'registryMirrorsFor'),
+  place('reload', 'max-concurrent-downloads: so many layers at once', 'maxConcurrentDownloads'),
+  place('reload', 'max-download-attempts: so often, then no more', 'maxDownloadAttempts'),
+  place('reload', 'registry-mirrors: the next pull asks them', 'registryMirrors'),
+];
+
+const CLIENTS: readonly Place[] = [
+  place('addresses', 'several addresses of every form are served at once', 'hosts'),
+  place('addresses', 'the unix socket has mode 0660 and the group', 'group'),
+  place('authorization', 'requests are denied by path, by method and by body', 'authorizationPlugins'),
+  place('metrics', 'what containers, pulls and requests do is counted', 'metricsAddr'),
+  place('scoped-sockets', 'what no rule names is denied with a clear message', 'sockets'),
+  place('tls', 'docker with a certificate works', 'tlsCert', 'tlsKey'),
+  place('tls', 'who has no good certificate never reaches a handler', 'tlsCaCert', 'tlsVerify'),
+  place('tls', 'without --tlsverify, --tls serves every client, from 1.0 on when', 'tls', 'tlsMinVersion'),
+];
+
+export const ELSEWHERE: readonly Place[] = [
+  ...NETWORKS,
+  ...REGISTRIES,
+  ...CLIENTS,
+  place('cdi', 'nodes, environment and mounts of a device', 'cdiSpecDirs'),
+  place('cdi', 'without the feature there is no such driver', 'features'),
+  place('garbage', 'the oldest go until', 'imageGcHighPercent', 'imageGcLowPercent', 'imageGcMinAgeSeconds'),
+  place('reload', 'live-restore: containers outlive the daemon', 'liveRestore'),
+  place('reload', 'shutdown-timeout: how long containers may take', 'shutdownTimeoutSeconds'),
+  place('size-limits', 'a size for all containers stops the start', 'storageOpts'),
+  place('start-up', '--validate: a bad file', 'configFile'),
+  place('start-up', 'a storage driver that is not there', 'storageDriver'),
+  place('start-up', 'rootless without a user namespace', 'rootless'),
+  place('start-up', 'running: the parent of all containers', 'cpuRtPeriodMicroseconds', 'cpuRtRuntimeMicroseconds'),
+  place('start-up', 'the systemd cgroup driver is not available', 'execOpts'),
+  place('userns', 'root of a container is nobody on the host', 'usernsRemap'),
+];

@@ -1,0 +1,33 @@
+/** Options that a start shows which fails at once. */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { OptionName } from '../../src/config/options.js';
+
+/** This file is in dist/test/flag-effects. */
+const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
+
+/** What the daemon says on a terminal when the service manager passed no sockets. */
+async function onTerminal(...flags: readonly string[]): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), 'flag-effects-'));
+  const places = ['--data-root', join(dir, 'data'), '--exec-root', join(dir, 'exec'), '--pidfile', join(dir, 'pid')];
+  try {
+    const command = [MAIN, '--config-file', '/dev/null', '--host', 'fd://', ...places, ...flags].join(' ');
+    return await new Promise((resolve) => {
+      execFile('script', ['-qefc', command, '/dev/null'], (_error, stdout) => resolve(stdout));
+    });
+  } finally {
+    await rm(dir, { recursive: true });
+  }
+}
+
+export const LONE: Readonly<Partial<Record<OptionName, () => Promise<void>>>> = {
+  rawLogs: async () => {
+    const coloured = (await onTerminal()).replaceAll('\u001b', '');
+    assert.match(coloured, /^\[31mERROR\[0m \d\d:\d\d:\d\d\.\d{3} engined cannot run/);
+    assert.match(await onTerminal('--raw-logs'), /^time=\d{4}-\d\d-\d\dT\S+ level=error msg="engined cannot run/);
+  },
+};
