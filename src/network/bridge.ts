@@ -3,11 +3,15 @@ import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { unavailable } from '../errors/engine-error.js';
 import type { GatewayMode } from './gateway-mode.js';
-import { IPV6_MIN_MTU, type Link, type LinkAddress, type Netlink } from '../sys/route-netlink.js';
+import type { Link, LinkAddress, Netlink } from '../sys/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
 import type { ContainerEnd, Medium } from './attachable-network.js';
 import type { BridgeRules } from './firewall-rules.js';
+import { guardHostLink, refuseAdvertisements } from './link-parameters.js';
 import { formatSubnet, type Family } from './subnet.js';
+
+/** The host's ends of containers' links. */
+export const HOST_LINK = /^veth[0-9a-f]{7}$/;
 
 export interface BridgePlan {
   readonly link: string;
@@ -33,23 +37,31 @@ export class Bridge implements Medium {
     private readonly netlink: Netlink,
   ) {}
 
-  /** Makes the bridge or takes the one that is there. `isOurs`: its old addresses and MTU may be changed. */
+  /**
+   * Makes the bridge or takes the one that is there. `isOurs`: its old addresses and MTU may be changed; another one
+   * keeps all that it has.
+   */
   static async open(plan: BridgePlan, netlink: Netlink, existing: Link | undefined, isOurs: boolean): Promise<Bridge> {
-    const linkLocal = plan.addresses.some(({ subnet }) => subnet.family === 6) && plan.modes[6] !== 'isolated';
-    if (!existing) await netlink.createBridge({ name: plan.link, mac: randomMac(), mtu: plan.mtu, linkLocal });
+    const hasIpv6 = plan.addresses.some(({ subnet }) => subnet.family === 6) && plan.modes[6] !== 'isolated';
+    if (!existing) await netlink.createBridge({ name: plan.link, mac: randomMac(), mtu: plan.mtu });
     const index = existing?.index ?? netlink.indexOf(plan.link);
     if (index === undefined) throw unavailable(`the bridge ${plan.link} vanished while it was made`);
-    const wanted: LinkAddress[] = plan.addresses.filter(({ hostAddress }) => hostAddress !== '').map(({ hostAddress, subnet }) => ({ ip: hostAddress, prefixLength: subnet.prefixLength }));
+    const wanted: LinkAddress[] = plan.addresses
+      .filter(({ hostAddress }) => hostAddress !== '')
+      .map(({ hostAddress, subnet }) => ({ ip: hostAddress, prefixLength: subnet.prefixLength }));
     if (existing && isOurs) {
+      // A link that grows gets IPv6 with the kernel's defaults.
       if (existing.mtu !== plan.mtu) await netlink.setMtu(index, plan.mtu);
       for (const old of await netlink.addresses()) {
         const isWanted = wanted.some(({ ip, prefixLength }) => ip === old.ip && prefixLength === old.prefixLength);
         if (old.linkIndex === index && !isWanted && !old.ip.startsWith('fe80:')) await netlink.removeAddress(index, old);
       }
     }
+    if (isOurs) guardHostLink(plan.link, hasIpv6);
+    else if (!(await hasOtherPorts(index, netlink))) refuseAdvertisements(plan.link);
     // A search for duplicates of its own address would keep a new bridge from finding containers for a second or two.
-    if (!existing && linkLocal) await writeFile(`/proc/sys/net/ipv6/conf/${plan.link}/accept_dad`, '0');
-    await netlink.configure(index, { addresses: wanted, gateways: [], linkLocal: linkLocal || plan.mtu < IPV6_MIN_MTU });
+    if (!existing && hasIpv6) await writeFile(`/proc/sys/net/ipv6/conf/${plan.link}/accept_dad`, '0');
+    await netlink.configure(index, { addresses: wanted, gateways: [] });
     return new Bridge(plan, index, netlink);
   }
 
@@ -66,10 +78,18 @@ export class Bridge implements Medium {
     return { bridge: link, subnets: Object.fromEntries(this.plan.addresses.map(({ subnet }) => [subnet.family, formatSubnet(subnet)])), interContainer, masquerade, sources, internal, modes };
   }
 
-  plug({ hostName, name, mac, netnsFd }: ContainerEnd): Promise<void> {
+  async plug({ hostName, name, mac, netnsFd }: ContainerEnd): Promise<void> {
     const { mtu, hairpin, interContainer } = this.plan;
-    return this.netlink.createVeth({ name: hostName, bridgeIndex: this.index, mtu, hairpin, isolated: !interContainer, peer: { name, mac, netnsFd } });
+    const peer = { name, mac, netnsFd };
+    await this.netlink.createVeth({ name: hostName, bridgeIndex: this.index, mtu, hairpin, isolated: !interContainer, peer });
+    // The other end is still down: nothing has come through. A port of a bridge needs no IPv6 of its own.
+    guardHostLink(hostName, false);
   }
+}
+
+/** Whether somebody else has plugged links into a bridge: a router behind them may be whom the host is to listen to. */
+async function hasOtherPorts(index: number, netlink: Netlink): Promise<boolean> {
+  return (await netlink.links()).some(({ master, name }) => master === index && !HOST_LINK.test(name));
 }
 
 /** Locally administered, of one station. */

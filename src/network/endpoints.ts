@@ -2,12 +2,14 @@
 import { randomBytes } from 'node:crypto';
 import { conflict, type EngineError, internal, invalid } from '../errors/engine-error.js';
 import type { AttachRequest, AttachResult, Endpoint, EndpointNames, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
-import { IPV6_MIN_MTU, type LinkAddress, type Netlink } from '../sys/route-netlink.js';
+import type { LinkAddress, Netlink } from '../sys/route-netlink.js';
 import type { AttachableNetwork, Ports } from './attachable-network.js';
+import { HOST_LINK } from './bridge.js';
 import { linkParameters, wantedLinkName } from './endpoint-options.js';
 import { familyOf, parseSubnet, toAddress, type Subnet } from './subnet.js';
 import { Resolvers } from './dns/resolvers.js';
 import { EndpointPorts, type PortsOptions } from './endpoint-ports.js';
+import { guardHostLink } from './link-parameters.js';
 import { Sandboxes } from './sandboxes.js';
 import { waysOut, type WayOut } from './ways-out.js';
 
@@ -28,7 +30,6 @@ type Undo = () => void | Promise<void>;
 
 /** How long the kernel may take for a namespace that is gone until its links are looked for. */
 const TEARDOWN_MS = 2000;
-const HOST_LINK = /^veth[0-9a-f]{7}$/;
 /** RFC 3927 and RFC 4291. */
 const LINK_LOCAL_PREFIX = { 4: 16, 6: 64 } as const;
 
@@ -132,14 +133,13 @@ export class Endpoints {
     const { endpointId, interfaceName: name } = endpoint;
     if (name === '') return;
     const parameters = linkParameters(options);
-    // Who asks for IPv6 on the link asks for its link-local address.
-    const asksForIpv6 = parameters.some((parameter) => parameter.name === 'addr_gen_mode' || (parameter.name === 'disable_ipv6' && parameter.value === '0'));
+    const hasIpv6 = [endpoint.ipv6, ...linkLocalAddresses].some((ip) => familyOf(ip) === 6);
     const routes = plugin?.routes(endpointId) ?? [];
     await this.sandboxes.within(containerId, async (inside, netnsFd) => {
       await medium.plug({ endpointId, hostName: hostLink(endpointId), name, mac: Buffer.from(endpoint.macAddress.replaceAll(/[:-]/g, ''), 'hex'), netnsFd });
       const index = inside.indexOf(name);
       if (index === undefined) throw internal(`interface ${name} vanished from the namespace`);
-      this.sandboxes.setParameters(containerId, name, parameters);
+      this.sandboxes.setParameters(containerId, name, hasIpv6, parameters);
       await inside.configure(index, {
         addresses: [
           { ip: endpoint.ipv4, prefixLength: endpoint.ipv4PrefixLength },
@@ -149,7 +149,6 @@ export class Endpoints {
         gateways: this.#waysOut(containerId)
           .filter((way) => way.endpoint === endpoint)
           .map(({ gateway }) => gateway),
-        linkLocal: endpoint.ipv6 !== '' || asksForIpv6 || medium.mtu < IPV6_MIN_MTU,
         routes: routes.map(({ destination, nextHop }) => ({ destination: addressOf(parseSubnet(destination, 'route')), nextHop })),
       });
     });
@@ -246,6 +245,12 @@ export class Endpoints {
       }
     }
     network.plugin?.adopt(endpoint);
+    try {
+      // An earlier version may have made the link.
+      guardHostLink(hostLink(endpoint.endpointId), false);
+    } catch (error) {
+      report(error, 'a running container can announce itself to the host as a router');
+    }
     const attachment = this.#admit(containerId, endpoint, network);
     const named = network.summary.hasNames ? this.#join(attachment, nameservers) : undefined;
     await Promise.all([attachment.ports.adopt(ports, containerId), named?.catch((error: unknown) => report(error, 'a running container has no name server'))]);

@@ -1,10 +1,10 @@
 /** Network namespaces of containers, and what is configured inside them. */
-import { closeSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
-import { internal, messageOf } from '../errors/engine-error.js';
 import { createNetns, inNetns, keepNetns, listNetns, removeNetns } from '../sys/netns.js';
 import { Netlink } from '../sys/route-netlink.js';
 import type { LinkParameter } from './endpoint-options.js';
+import { setIpv6, setParameter } from './link-parameters.js';
 import type { WayOut } from './ways-out.js';
 
 const LOOPBACK_INDEX = 1;
@@ -31,7 +31,7 @@ export class Sandboxes {
     const open = (): Netlink => new Netlink();
     const inside = pid === undefined ? createNetns(path, open) : keepNetns(path, pid, open);
     try {
-      await inside.configure(LOOPBACK_INDEX, { addresses: [], gateways: [], linkLocal: true });
+      await inside.configure(LOOPBACK_INDEX, { addresses: [], gateways: [] });
     } catch (error) {
       inside.close();
       removeNetns(path);
@@ -62,20 +62,15 @@ export class Sandboxes {
     }
   }
 
-  /** Sets kernel parameters of a link. @throws EngineError internal naming the file: such a parameter does not exist, or has no such value. */
-  setParameters(containerId: string, link: string, parameters: readonly LinkParameter[]): void {
-    if (parameters.length === 0) return;
+  /**
+   * Sets kernel parameters of a link: whether it has IPv6, then those that a client wants.
+   * @throws EngineError internal naming the file: such a parameter does not exist, or has no such value.
+   */
+  setParameters(containerId: string, link: string, hasIpv6: boolean, parameters: readonly LinkParameter[]): void {
     // What /proc/sys/net shows is the namespace of the thread that opens its files.
     inNetns(this.path(containerId), () => {
-      for (const { directory, name, value } of parameters) {
-        const file = `/proc/sys/net/${directory}/${link}/${name}`;
-        try {
-          // Where the file cannot be written, the value that is there may do.
-          if (readFileSync(file, 'utf8').trim() !== value) writeFileSync(file, value, { flag: 'r+' });
-        } catch (error) {
-          throw internal(isMissing(error) ? `${file} is not a sysctl file` : `unable to write to '${file}': ${messageOf(error)}`, { code: 'LINK_PARAMETER', cause: error });
-        }
-      }
+      setIpv6(link, hasIpv6);
+      for (const { directory, name, value } of parameters) setParameter(`/proc/sys/net/${directory}/${link}/${name}`, value);
     });
   }
 
@@ -102,7 +97,7 @@ export class Sandboxes {
     await this.within(containerId, async (inside) => {
       for (const { endpoint, gateway } of ways) {
         const index = inside.indexOf(endpoint.interfaceName);
-        if (index !== undefined) await inside.configure(index, { addresses: [], gateways: [gateway], linkLocal: true });
+        if (index !== undefined) await inside.configure(index, { addresses: [], gateways: [gateway] });
       }
     });
   }
@@ -111,8 +106,4 @@ export class Sandboxes {
   close(): void {
     for (const inside of this.#fresh.values()) inside.close();
   }
-}
-
-function isMissing(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'EISDIR');
 }

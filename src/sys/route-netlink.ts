@@ -1,5 +1,4 @@
 /** rtnetlink(7): links, addresses and routes without spawning `ip`. */
-import { existsSync } from 'node:fs';
 import { EngineError, notFound } from '../errors/engine-error.js';
 import { addressBytes, addressText } from './ip-address.js';
 import { libc } from './libc.js';
@@ -21,15 +20,13 @@ import { NETLINK_ROUTE, NetlinkSocket } from './netlink-socket.js';
 
 // linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/if.h, linux/sockios.h
 const RTM = { newLink: 16, deleteLink: 17, getLink: 18, newAddress: 20, deleteAddress: 21, getAddress: 22, newRoute: 24, getRoute: 26 } as const;
-const IFLA = { address: 1, name: 3, mtu: 4, link: 5, master: 10, linkInfo: 18, afSpec: 26, netnsFd: 28 } as const;
+const IFLA = { address: 1, name: 3, mtu: 4, link: 5, master: 10, linkInfo: 18, netnsFd: 28 } as const;
 const INFO = { kind: 1, data: 2, slaveKind: 4, slaveData: 5 } as const;
 const BRIDGE_PORT = { hairpin: 4, isolated: 33 } as const;
 const VETH_PEER = 1;
 const VLAN_ID = 1;
 const MACVLAN_MODE = 1;
 const IPVLAN = { mode: 1, flags: 2 } as const;
-const INET6_ADDR_GEN_MODE = 8;
-const IN6_ADDR_GEN_MODE_NONE = 1;
 const IFA = { address: 1, local: 2, broadcast: 4, flags: 8 } as const;
 /** No duplicate address detection: addresses are ours to give, and nothing may wait a second for them. */
 const IFA_F_NODAD = 2;
@@ -46,9 +43,6 @@ export const IPV6_MIN_MTU = 1280;
 const SIOCGIFINDEX = 0x8933;
 const IFREQ_BYTES = 40;
 const IFNAME_BYTES = 16;
-
-/** False on a kernel that was started without IPv6, which refuses what names it. */
-const hasIpv6 = existsSync('/proc/sys/net/ipv6');
 
 const ioctl = libc.func<[fd: number, request: number, argument: Buffer]>('int ioctl(int fd, unsigned long request, void *argument)');
 
@@ -87,8 +81,6 @@ export interface BridgeLinkOptions {
   readonly name: string;
   readonly mac: Buffer;
   readonly mtu: number;
-  /** Whether it gets an IPv6 link-local address. */
-  readonly linkLocal: boolean;
 }
 
 export interface PeerOptions {
@@ -116,8 +108,6 @@ export interface Configuration {
   readonly addresses: readonly LinkAddress[];
   /** Default routes, one for a family; `::` or `0.0.0.0` is the link itself. */
   readonly gateways: readonly string[];
-  /** Whether it gets an IPv6 link-local address when it comes up. False only where the link can have IPv6. */
-  readonly linkLocal: boolean;
   readonly routes?: readonly LinkRoute[];
 }
 
@@ -137,11 +127,11 @@ export class Netlink {
   }
 
   /**
-   * A bridge that is up. Its MAC address is fixed: else it would follow its ports, and peers would lose it whenever a
-   * container comes or goes.
+   * A bridge that is down, so that its parameters can be set first. Its MAC address is fixed: else it would follow its
+   * ports, and peers would lose it whenever a container comes or goes.
    * @throws EngineError code EEXIST, EPERM, EOPNOTSUPP without the kernel module.
    */
-  async createBridge({ name, mac, mtu, linkLocal }: BridgeLinkOptions): Promise<void> {
+  async createBridge({ name, mac, mtu }: BridgeLinkOptions): Promise<void> {
     await this.#socket.request([
       newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, false), [
         textAttribute(IFLA.name, name),
@@ -149,8 +139,6 @@ export class Netlink {
         u32Attribute(IFLA.mtu, mtu),
         nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.kind, 'bridge')]),
       ]),
-      ...(linkLocal || mtu < IPV6_MIN_MTU ? [] : withoutLinkLocal([textAttribute(IFLA.name, name)])),
-      newLink(0, linkHeader(0, true), [textAttribute(IFLA.name, name)]),
     ]);
   }
 
@@ -167,8 +155,6 @@ export class Netlink {
           nestedAttribute(INFO.data, [attribute(VETH_PEER, Buffer.concat([linkHeader(0, false), ...peerAttributes(peer), u32Attribute(IFLA.mtu, mtu)]))]),
         ]),
       ]),
-      // It has no carrier before the peer is up: until then there is no address yet.
-      ...(mtu < IPV6_MIN_MTU ? [] : withoutLinkLocal([textAttribute(IFLA.name, name)])),
       ...(portFlags.length === 0
         ? []
         : [newLink(0, linkHeader(0, false), [textAttribute(IFLA.name, name), portAttributes(portFlags)])]),
@@ -212,9 +198,8 @@ export class Netlink {
   }
 
   /** Raises a link and gives it addresses and default routes (replacing others), in one round trip. */
-  async configure(index: number, { addresses, gateways, linkLocal, routes = [] }: Configuration): Promise<void> {
+  async configure(index: number, { addresses, gateways, routes = [] }: Configuration): Promise<void> {
     await this.#socket.request([
-      ...(linkLocal ? [] : withoutLinkLocal([], index)),
       newLink(0, linkHeader(index, true), []),
       ...addresses.map((address) => addressMessage(RTM.newAddress, NLM_F_CREATE | NLM_F_REPLACE, index, address)),
       // Those on the link first: gateways may be found by them.
@@ -306,13 +291,6 @@ function linkHeader(index: number, up: boolean): Buffer {
 
 function peerAttributes({ name, mac, netnsFd }: PeerOptions): Buffer[] {
   return [textAttribute(IFLA.name, name), attribute(IFLA.address, mac), u32Attribute(IFLA.netnsFd, netnsFd)];
-}
-
-/** Only addresses that were given: a link of a network without IPv6 has none. Takes effect when the link comes up. */
-function withoutLinkLocal(name: readonly Buffer[], index = 0): NetlinkMessage[] {
-  if (!hasIpv6) return [];
-  const mode = nestedAttribute(IFLA.afSpec, [nestedAttribute(AF_INET6, [u8Attribute(INET6_ADDR_GEN_MODE, IN6_ADDR_GEN_MODE_NONE)])]);
-  return [newLink(0, linkHeader(index, false), [...name, mode])];
 }
 
 function addressMessage(type: number, flags: number, index: number, { ip, prefixLength }: LinkAddress): NetlinkMessage {

@@ -1,0 +1,49 @@
+/** Kernel parameters of links, in the network namespace that the thread is in. */
+import { readFileSync, writeFileSync } from 'node:fs';
+import { internal, messageOf } from '../errors/engine-error.js';
+
+const ipv6File = (link: string, name: string): string => `/proc/sys/net/ipv6/conf/${link}/${name}`;
+
+/** @throws EngineError internal naming the file: such a parameter does not exist, or has no such value. */
+export function setParameter(file: string, value: string): void {
+  try {
+    // Where the file cannot be written, the value that is there may do.
+    if (readFileSync(file, 'utf8').trim() !== value) writeFileSync(file, value, { flag: 'r+' });
+  } catch (error) {
+    const reason = isMissing(error) ? `${file} is not a sysctl file` : `unable to write to '${file}': ${messageOf(error)}`;
+    throw internal(reason, { code: 'LINK_PARAMETER', cause: error });
+  }
+}
+
+/** Gives a link IPv6, with its link-local address, or keeps all of it away: it does not even listen then. */
+export function setIpv6(link: string, isWanted: boolean): void {
+  setIpv6Parameter(link, 'disable_ipv6', isWanted ? '0' : '1');
+}
+
+/**
+ * Keeps what containers announce from changing the host: a router advertisement would give it an address and a default
+ * route through the container that sent it. `hasIpv6`: the host has an address of its own on the link.
+ */
+export function guardHostLink(link: string, hasIpv6: boolean): void {
+  refuseAdvertisements(link);
+  setIpv6(link, hasIpv6);
+}
+
+/** Has the host take no address and no route from what is announced on a link. */
+export function refuseAdvertisements(link: string): void {
+  setIpv6Parameter(link, 'accept_ra', '0');
+}
+
+/** A link has no such parameter where the kernel has no IPv6, or the link's MTU is too small for it. */
+function setIpv6Parameter(link: string, name: string, value: string): void {
+  const file = ipv6File(link, name);
+  try {
+    setParameter(file, value);
+  } catch (error) {
+    if (!(error instanceof Error && isMissing(error.cause))) throw error;
+  }
+}
+
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'EISDIR');
+}
