@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import type { Host } from '../src/config/host.js';
 import { startUp } from '../src/config/start-up.js';
 import { Engine } from './support/engine.js';
 import { engined } from './support/engined.js';
@@ -12,10 +13,14 @@ import { callJson } from './support/http.js';
 const directory = (kind: string): string => fileURLToPath(new URL(`../../test/config/${kind}/`, import.meta.url));
 const files = (kind: string): string[] => readdirSync(directory(kind)).map((name) => `${directory(kind)}${name}`);
 
+/** The host that the guides speak of. */
+const HOST: Host = { systemd: true, cgroupVersion: 1, cpuRealtime: false, isInitialUserNamespace: true };
+
 for (const file of files('good')) {
   test(`good: ${basename(file)}`, () => {
-    assert.deepEqual(startUp(['--validate', '--config-file', file], {}, '0'), { kind: 'exit', code: 0, stdout: '', stderr: 'configuration OK\n' });
-    assert.equal(startUp(['--config-file', file], {}, '0').kind, 'run');
+    const validated = startUp(['--validate', '--config-file', file], {}, '0', HOST);
+    assert.deepEqual(validated, { kind: 'exit', code: 0, stdout: '', stderr: 'configuration OK\n' });
+    assert.equal(startUp(['--config-file', file], {}, '0', HOST).kind, 'run');
   });
 }
 

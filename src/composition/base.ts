@@ -12,7 +12,6 @@ import { shareRealtime } from '../runtime/cpu-realtime.js';
 import { type HostFacts, readHostFacts } from '../runtime/host-facts.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
 import { emptyDirectory } from '../sys/temporary-directory.js';
-import { checkRequirements } from './requirements.js';
 import { type Settings, systemSettings } from './settings.js';
 
 /** The directories of this daemon, which exist and are its own. */
@@ -43,7 +42,6 @@ export async function makeBase(live: LiveConfig, roots: Roots, log: Logger): Pro
   const config = live.current;
   useProxies({ httpProxy: config.httpProxy, httpsProxy: config.httpsProxy, noProxy: config.noProxy });
   const [facts, host] = await Promise.all([readHostFacts(), readHostInfo()]);
-  await checkRequirements(config, facts);
   const id = await engineId(join(dataRoot, 'engine-id.json'));
   const settings = await systemSettings(() => live.current, roots, facts, id);
   if (config.cpuRtPeriodMicroseconds > 0 || config.cpuRtRuntimeMicroseconds > 0) {

@@ -5,7 +5,6 @@ import { join } from 'node:path';
 import type { ContainerRecord } from '../actors/container/container.record.js';
 import { ContainerRecords } from '../actors/container/records.js';
 import { DiskUsages } from '../actors/engine/disk-usage.js';
-import { checkDefaultLog } from './settings.js';
 import { openEventLog } from '../events/event-log.js';
 import { FileImageStore } from '../images/store.js';
 import { createLogDriver } from '../logs/log-driver.js';
@@ -88,7 +87,6 @@ export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, id
     pluginDebts: networkFile('plugin-debts.json'),
   });
   const logs = createLogDriver((container) => metrics.logObserver(container));
-  checkDefaultLog(logs, config);
   const records = new ContainerRecords(inData('containers'), { write: writeRecord, read: readRecord }, rootOwner(idMaps));
   const volumePlugins = new ProtocolVolumePlugins();
   const volumes = new Volumes({ root: inData('volumes'), workers: pool, plugins: volumePlugins, owner: rootOwner(idMaps) });

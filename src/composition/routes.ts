@@ -34,7 +34,7 @@ import { PRODUCT_VERSION } from '../version.js';
 import type { Base } from './base.js';
 import type { Containers } from './containers.js';
 import type { Drivers } from './drivers.js';
-import { hostWarnings } from './requirements.js';
+import { hostWarnings } from './host-warnings.js';
 import type { Transfers } from './transfers.js';
 
 /** `alerts` are what listeners want `info` to say. */

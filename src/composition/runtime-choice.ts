@@ -1,5 +1,5 @@
 /** From a container's runtime name to what the supervisor is told (specification 2.11). */
-import { isRuncShim } from '../config/structured-types.js';
+import { isRuncShim } from '../config/runtime-entries.js';
 import type { Config, RuntimeEntry } from '../config/config.js';
 import { invalid } from '../errors/engine-error.js';
 import type { RuntimeChoice } from '../ports/supervisor.js';

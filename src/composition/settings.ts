@@ -6,9 +6,7 @@ import { promisify } from 'node:util';
 import type { ContainerDefaults } from '../actors/container/draft.js';
 import type { ComponentVersion, RuntimeInfo, SystemSettings } from '../actors/engine/system.js';
 import type { Config, RuntimeEntry } from '../config/config.js';
-import { invalid, messageOf } from '../errors/engine-error.js';
 import type { BridgeOptions } from '../network/default-bridge.js';
-import type { LogDriver } from '../ports/logs.js';
 import type { RuntimeChoice, TaskService } from '../ports/supervisor.js';
 import type { HostFacts } from '../runtime/host-facts.js';
 import type { Roots } from './base.js';
@@ -44,19 +42,9 @@ function cgroupnsMode({ defaultCgroupnsMode }: Config, { cgroup }: HostFacts): '
   return defaultCgroupnsMode || (cgroup.version === 2 ? 'private' : 'host');
 }
 
-/** Throws invalid for a default log driver or options of it that no container could be created with. */
-export function checkDefaultLog(logs: LogDriver, { logDriver, logOpts }: Config): void {
-  try {
-    logs.validate(logDriver, logOpts);
-  } catch (error) {
-    throw invalid(`failed to set log opts: ${messageOf(error)}`, { cause: error });
-  }
-}
-
-/** Throws invalid for a cgroup driver that this host does not have. */
 export async function systemSettings(current: () => Config, roots: Roots, facts: HostFacts, id: string): Promise<Settings> {
   const config = current();
-  const cgroupDriver = chooseCgroupDriver(config.execOpts, facts);
+  const { cgroupDriver } = config;
   const initPath = config.initPath || (await firstOnPath(INIT_BINARIES));
   const shown = (config: Config): SystemSettings => ({
     id,
@@ -130,22 +118,6 @@ function bridgeOptions(config: Config): BridgeOptions {
 
 function describe({ path, runtimeArgs = [], runtimeType }: RuntimeEntry): RuntimeInfo {
   return { ...(path === undefined ? {} : { path }), ...(runtimeType === undefined ? {} : { runtimeType }), ...(runtimeArgs.length === 0 ? {} : { runtimeArgs }) };
-}
-
-function chooseCgroupDriver(execOpts: readonly string[], facts: HostFacts): 'cgroupfs' | 'systemd' {
-  const option = execOpts.find((value) => value.startsWith('native.cgroupdriver='));
-  const wanted = option?.slice('native.cgroupdriver='.length);
-  switch (wanted) {
-    case undefined:
-      return facts.cgroup.version === 2 && facts.systemd ? 'systemd' : 'cgroupfs';
-    case 'cgroupfs':
-      return wanted;
-    case 'systemd':
-      if (!facts.systemd) throw invalid('exec-opt native.cgroupdriver=systemd: systemd is not running on this host; use cgroupfs');
-      return wanted;
-    default:
-      throw invalid(`exec-opt native.cgroupdriver=${wanted}: the value must be cgroupfs or systemd`);
-  }
 }
 
 async function firstOnPath(names: readonly string[]): Promise<string> {

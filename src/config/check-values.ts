@@ -3,15 +3,25 @@ import { existsSync } from 'node:fs';
 import { isAbsolute, win32 } from 'node:path';
 import { messageOf } from '../errors/engine-error.js';
 import { isDefaultUserMissing, readIdMaps } from '../sys/remapped-user.js';
+import { cgroupDriver } from './cgroup-driver.js';
+import { checkContainerDefaults, checkHost } from './check-host.js';
+import type { Host } from './host.js';
 import { logDriverProblems } from './log-driver-options.js';
 import { OPTION_LIST, type OptionName, type Values } from './options.js';
+import { isShim } from './runtime-entries.js';
 import type { Problem, Setting } from './settings.js';
+import { suggestFeature } from './suggest.js';
 
 type Platform = 'linux' | 'windows';
 type Report = (name: OptionName, message: string) => void;
 
 /** Everything that is wrong, each with the option that is to be changed. */
-export function checkValues(values: Values, settings: ReadonlyMap<OptionName, Setting>, platform: Platform): Problem[] {
+export function checkValues(
+  values: Values,
+  settings: ReadonlyMap<OptionName, Setting>,
+  platform: Platform,
+  host: Host,
+): Problem[] {
   const problems: Problem[] = [];
   const report: Report = (name, message) => {
     const option = OPTION_LIST.find((candidate) => candidate.name === name);
@@ -23,7 +33,15 @@ export function checkValues(values: Values, settings: ReadonlyMap<OptionName, Se
   checkNetwork(values, report);
   checkRuntimes(values, platform, report);
   checkLabels(values, report);
-  for (const message of logDriverProblems(values.logDriver, values.logOpts, platform)) report(given('logOpts') ? 'logOpts' : 'logDriver', message);
+  checkFeatures(values, platform, report);
+  if (platform === 'linux') {
+    checkHost(values, host, report);
+    checkCgroupParent(values, host, report);
+    checkContainerDefaults(values, report, given);
+  } else {
+    const named = given('logOpts') ? 'logOpts' : 'logDriver';
+    for (const message of logDriverProblems(values.logDriver, values.logOpts, platform)) report(named, message);
+  }
   if (values.imageGcHighPercent !== 0 && values.imageGcLowPercent >= values.imageGcHighPercent) report('imageGcLowPercent', `image-gc-low-percent (${values.imageGcLowPercent}) must be below image-gc-high-percent (${values.imageGcHighPercent})`);
   if (values.imageGcMinAgeSeconds < 0) report('imageGcMinAgeSeconds', 'image-gc-min-age cannot be negative');
   if (values.supervisorNamespace === values.supervisorPluginsNamespace) report('supervisorNamespace', 'containers namespace and plugins namespace cannot be the same');
@@ -31,7 +49,6 @@ export function checkValues(values: Values, settings: ReadonlyMap<OptionName, Se
   return problems;
 }
 
-const SHIM_NAME = /^[a-z0-9]+(\.[a-z0-9_-]+){2,}$/i;
 const WINDOWS_RUNTIMES = ['com.engine.hcsshim.v1', 'io.supervisor.runhcs.v1'];
 
 function checkPlatform(values: Values, settings: ReadonlyMap<OptionName, Setting>, platform: Platform, report: Report): void {
@@ -46,17 +63,41 @@ function checkPlatform(values: Values, settings: ReadonlyMap<OptionName, Setting
     }
     return;
   }
-  for (const feature of Object.keys(values.features)) {
-    if (feature === 'windows-dns-proxy') report('features', 'feature windows-dns-proxy is only available on Windows');
-  }
   checkStorage(values, report);
 }
+
+function checkFeatures({ features }: Values, platform: Platform, report: Report): void {
+  for (const [name, isOn] of Object.entries(features)) {
+    if (!FEATURES.has(name)) {
+      const suggestion = suggestFeature(name, [...FEATURES]);
+      report('features', `unknown feature ${name}${suggestion === undefined ? '' : `: did you mean ${JSON.stringify(suggestion)}?`}`);
+    } else if (platform === 'linux' && name === 'windows-dns-proxy') {
+      report('features', 'feature windows-dns-proxy is only available on Windows');
+    } else if (platform === 'linux' && name === 'supervisor-snapshotter' && isOn) {
+      const reason = 'images and containers are kept by storage drivers only; leave the feature out or set it to false';
+      report('features', `feature supervisor-snapshotter: ${reason}`);
+    }
+  }
+}
+
+/** `buildkit` is in many files of other engines; it never changed what a daemon does. */
+const FEATURES: ReadonlySet<string> = new Set([
+  'allow-browsers',
+  'audit',
+  'buildkit',
+  'cdi',
+  'supervisor-snapshotter',
+  'windows-dns-proxy',
+]);
 
 const STORAGE_DRIVERS = ['overlay2', 'fuse-overlayfs', 'btrfs', 'zfs'];
 
 function checkStorage({ storageDriver, storageOpts }: Values, report: Report): void {
   if (storageDriver === 'windowsfilter') report('storageDriver', 'storage driver windowsfilter is only available on Windows');
   else if (storageDriver !== '' && !STORAGE_DRIVERS.includes(storageDriver)) report('storageDriver', `driver not supported: ${storageDriver}`);
+  else if (storageDriver !== '' && storageDriver !== 'overlay2') {
+    report('storageDriver', `storage-driver ${storageDriver}: this daemon has the storage driver overlay2 only`);
+  }
   const driver = storageDriver || 'overlay2';
   for (const entry of storageOpts) {
     const name = entry.slice(0, entry.indexOf('='));
@@ -82,8 +123,9 @@ function checkPaths(values: Values, given: (name: OptionName) => boolean, platfo
     const path = values[name];
     if (mustExist && typeof path === 'string' && path !== '' && !existsSync(path)) report(name, `${title}: ${path} does not exist`);
   }
-  const profile = values.seccompProfile;
-  if (!['', 'builtin', 'unconfined'].includes(profile) && !existsSync(profile)) report('seccompProfile', `seccomp-profile: ${profile} does not exist`);
+  if (values.supervisor !== '' && !isAbsolute(values.supervisor)) {
+    report('supervisor', `supervisor must be the absolute path of a socket, not ${JSON.stringify(values.supervisor)}`);
+  }
   checkRemap(values.usernsRemap, report);
   for (const name of ['tlsCaCert', 'tlsCert', 'tlsKey'] as const) {
     const path = values[name];
@@ -99,8 +141,12 @@ function checkRemap(value: string, report: Report): void {
   }
 }
 
+/** RFC 8200, section 5. */
+const IPV6_MIN_MTU = 1280;
+
 function checkNetwork(values: Values, report: Report): void {
   if (!values.iptables && !values.icc) report('icc', 'You specified --iptables=false with --icc=false. ICC=false uses iptables to function. Please set --icc or --iptables to true');
+  if (values.ipv6 && values.mtu < IPV6_MIN_MTU) report('mtu', `invalid mtu: ${values.mtu}: IPv6 needs ${IPV6_MIN_MTU} at least`);
   if (values.bip !== '' && values.fixedCidr !== '' && !isInside(values.fixedCidr, values.bip)) report('fixedCidr', `fixed-cidr ${values.fixedCidr} is not inside the network of bip ${values.bip}`);
   if (values.bip !== '' && values.defaultGateway !== '' && !isInside(`${values.defaultGateway}/32`, values.bip)) {
     report('defaultGateway', `default-gateway ${values.defaultGateway} is not inside the network of bip ${values.bip}`);
@@ -119,7 +165,7 @@ function isInside(inner: string, outer: string): boolean {
   return innerPrefix >= outerPrefix && network(innerBits) === network(outerBits);
 }
 
-function checkRuntimes({ defaultRuntime, runtimes, execOpts, cgroupParent }: Values, platform: Platform, report: Report): void {
+function checkRuntimes({ defaultRuntime, runtimes, execOpts }: Values, platform: Platform, report: Report): void {
   for (const option of execOpts) {
     const [name = '', value = ''] = option.split('=');
     if (name === 'native.cgroupdriver') {
@@ -130,17 +176,19 @@ function checkRuntimes({ defaultRuntime, runtimes, execOpts, cgroupParent }: Val
       else if (value !== 'hyperv' && value !== 'process') report('execOpts', `Invalid isolation option ${value}: must be hyperv or process`);
     } else report('execOpts', `unknown exec-opt: ${name}`);
   }
-  if (execOpts.includes('native.cgroupdriver=systemd') && cgroupParent !== '' && !/^.+\.slice$/.test(cgroupParent)) {
-    report('cgroupParent', 'cgroup-parent for systemd cgroup should be a valid slice named as "xxx.slice"');
-  }
   if (platform === 'windows') {
     if (defaultRuntime !== 'runc' && !WINDOWS_RUNTIMES.includes(defaultRuntime)) report('defaultRuntime', `invalid default runtime ${defaultRuntime}: must be ${WINDOWS_RUNTIMES.join(' or ')}`);
     return;
   }
   if (WINDOWS_RUNTIMES.includes(defaultRuntime)) report('defaultRuntime', `default runtime ${defaultRuntime} is only available on Windows`);
-  else if (defaultRuntime !== 'runc' && !Object.hasOwn(runtimes, defaultRuntime) && !SHIM_NAME.test(defaultRuntime)) {
+  else if (defaultRuntime !== 'runc' && !Object.hasOwn(runtimes, defaultRuntime) && !isShim(defaultRuntime)) {
     report('defaultRuntime', `specified default runtime '${defaultRuntime}' does not exist`);
   }
+}
+
+function checkCgroupParent({ cgroupParent, execOpts }: Values, host: Host, report: Report): void {
+  if (cgroupParent === '' || cgroupDriver(execOpts, host) !== 'systemd' || /^.+\.slice$/.test(cgroupParent)) return;
+  report('cgroupParent', 'cgroup-parent for systemd cgroup should be a valid slice named as "xxx.slice"');
 }
 
 function checkLabels({ labels, nodeGenericResources }: Values, report: Report): void {

@@ -29,6 +29,8 @@ const NOTHING: ConfigFile = { values: new Map(), faults: [] };
 /** Members that old configurations have and that mean nothing any more. */
 const TOLERATED = new Set(['deprecated-key-path', 'allow-nondistributable-artifacts']);
 const BY_KEY = new Map(OPTION_LIST.flatMap((option) => (option.key === undefined ? [] : [[option.key, option] as const])));
+/** Members of `builder` that belong to the build back ends of other daemons. */
+const BUILD_BACK_END = new Set(['builder.entitlements', 'builder.history']);
 /** Objects that only group options. */
 const GROUPS = new Set(OPTION_LIST.flatMap(({ key }) => (key?.includes('.') ? [key.slice(0, key.indexOf('.'))] : [])));
 
@@ -109,8 +111,7 @@ function readGroup(group: string, members: Readonly<Record<string, unknown>>, re
     const key = `${group}.${member}`;
     const option = BY_KEY.get(key);
     if (option) read(key, option, value);
-    // Other members of `builder` belong to build back ends.
-    else if (group !== 'builder') unknown(key);
+    else if (!BUILD_BACK_END.has(key)) unknown(key);
   }
 }
 

@@ -9,6 +9,7 @@ import { parseArgv } from './argv.js';
 import type { Config } from './config.js';
 import { configurationDoc } from './configuration-doc.js';
 import { helpText } from './help.js';
+import type { Host } from './host.js';
 import { parseHost } from './hosts.js';
 import { configSchema } from './json-schema.js';
 import { loadConfig } from './load.js';
@@ -31,7 +32,15 @@ function file(content: unknown): string {
   return path;
 }
 
-const load = (content: unknown, argv: readonly string[] = [], environment: Record<string, string> = {}): LoadedConfig => loadConfig(['--config-file', file(content), ...argv], environment);
+/** A host on which everything can be asked for. */
+const HOST: Host = { systemd: true, cgroupVersion: 1, cpuRealtime: true, isInitialUserNamespace: false };
+
+const load = (
+  content: unknown,
+  argv: readonly string[] = [],
+  environment: Record<string, string> = {},
+  host: Host = HOST,
+): LoadedConfig => loadConfig(['--config-file', file(content), ...argv], environment, host);
 const refused = (call: () => unknown): string => {
   try {
     call();
@@ -74,7 +83,7 @@ const TABLE: readonly (readonly [flag: string | undefined, key: string | undefin
   ['exec-opt', 'exec-opts', ['native.cgroupdriver=cgroupfs'], ['native.cgroupdriver=cgroupfs'], 'cgroupDriver', 'cgroupfs'],
   ['exec-root', 'exec-root', ['/e'], '/e', 'execRoot', '/e'],
   ['experimental', 'experimental', ['true'], true, 'experimental', true],
-  ['feature', 'features', ['cdi', 'x=false'], { cdi: true, x: false }, 'features', { cdi: true, x: false }],
+  ['feature', 'features', ['cdi', 'audit=false'], { cdi: true, audit: false }, 'features', { cdi: true, audit: false }],
   ['fixed-cidr', 'fixed-cidr', ['10.1.0.0/25'], '10.1.0.0/25', 'fixedCidr', '10.1.0.0/25'],
   ['fixed-cidr-v6', 'fixed-cidr-v6', ['fd00::/64'], 'fd00::/64', 'fixedCidrV6', 'fd00::/64'],
   ['group', 'group', ['g'], 'g', 'group', 'g'],
@@ -118,7 +127,7 @@ const TABLE: readonly (readonly [flag: string | undefined, key: string | undefin
   ['seccomp-profile', 'seccomp-profile', ['unconfined'], 'unconfined', 'seccompProfile', 'unconfined'],
   ['selinux-enabled', 'selinux-enabled', ['true'], true, 'selinuxEnabled', true],
   ['shutdown-timeout', 'shutdown-timeout', ['30'], 30, 'shutdownTimeoutSeconds', 30],
-  ['storage-driver', 'storage-driver', ['zfs'], 'zfs', 'storageDriver', 'zfs'],
+  ['storage-driver', 'storage-driver', ['overlay2'], 'overlay2', 'storageDriver', 'overlay2'],
   ['storage-opt', 'storage-opts', ['overlay2.size=10G'], ['overlay2.size=10G'], 'storageOpts', ['overlay2.size=10G']],
   ['swarm-default-advertise-addr', 'swarm-default-advertise-addr', ['eth0'], 'eth0', 'swarmDefaultAdvertiseAddr', 'eth0'],
   ['tls', 'tls', ['true'], true, 'tls', true],
@@ -173,7 +182,7 @@ test('flags in all their forms', () => {
   assert.deepEqual(values('-D', '-H', 'a:1', '-Hb:2', '-H=c:3', '-l', 'warn'), { debug: true, hosts: ['a:1', 'b:2', 'c:3'], logLevel: 'warn' });
   assert.deepEqual(values('-DH', 'fd://'), { debug: true, hosts: ['fd://'] });
   assert.deepEqual(values('--debug=false', '--icc=0'), { debug: false, icc: false });
-  assert.deepEqual(values('--mtu', '1', '--mtu=2'), { mtu: 2 });
+  assert.deepEqual(values('--mtu', '1400', '--mtu=1300'), { mtu: 1300 });
   assert.deepEqual(values('-H', ''), {});
   assert.equal(parseArgv(['--platform', 'windows', '--validate']).platform, 'windows');
   for (const [argv, message] of [
@@ -203,16 +212,16 @@ test('hosts of the file and the -H fd:// of a unit file are merged, anything els
 });
 
 test('one message names every conflict, also of equal values', () => {
-  const message = refused(() => load({ debug: true, mtu: 5, features: { a: true } }, ['-D', '--mtu', '6', '--feature', 'b']));
-  assert.ok(message.includes('debug: (from flag: true, from file: true), features: (from flag: map[b:true], from file: map[a:true]), mtu: (from flag: 6, from file: 5)'), message);
+  const message = refused(() => load({ debug: true, mtu: 500, features: { cdi: true } }, ['-D', '--mtu', '600', '--feature', 'audit']));
+  assert.ok(message.includes('debug: (from flag: true, from file: true), features: (from flag: map[audit:true], from file: map[cdi:true]), mtu: (from flag: 600, from file: 500)'), message);
 });
 
 test('the environment counts where neither flag nor file speaks', () => {
-  const environment = { HTTP_PROXY: 'http://up:1', http_proxy: 'http://low:1', https_proxy: 'http://s:1', ENGINE_DRIVER: 'btrfs', ENGINE_TMPDIR: '/t', ENGINE_RAMDISK: '1', ENGINE_DISABLE_PIGZ: 'x', ENGINE_CERT_PATH: '/certs', HOME: '/h' };
+  const environment = { HTTP_PROXY: 'http://up:1', http_proxy: 'http://low:1', https_proxy: 'http://s:1', ENGINE_DRIVER: 'overlay2', ENGINE_TMPDIR: '/t', ENGINE_RAMDISK: '1', ENGINE_DISABLE_PIGZ: 'x', ENGINE_CERT_PATH: '/certs', HOME: '/h' };
   const { config, settings } = load({ proxies: { 'no-proxy': 'file' } }, ['--https-proxy', 'http://flag:1'], { ...environment, NO_PROXY: 'env' });
   assert.deepEqual(
     [config.httpProxy, config.httpsProxy, config.noProxy, config.storageDriver, config.tmpDir, config.noPivotRoot, config.disablePigz, config.tlsCaCert],
-    ['http://up:1', 'http://flag:1', 'file', 'btrfs', '/t', true, true, '/certs/ca.pem'],
+    ['http://up:1', 'http://flag:1', 'file', 'overlay2', '/t', true, true, '/certs/ca.pem'],
   );
   assert.equal(settings.get('httpProxy')?.source, 'environment');
   assert.equal(load({}, [], { HOME: '/h' }).config.tlsKey, '/h/.engine/key.pem');
@@ -243,6 +252,31 @@ test('the windows subset', () => {
   for (const part of ['iptables is not supported on Windows', 'invalid default runtime runsc: must be com.engine.hcsshim.v1 or io.supervisor.runhcs.v1', 'native.cgroupdriver is only available on Linux', 'driver not supported: overlay2', 'data-root must be an absolute path']) {
     assert.ok(result.stderr.includes(part), `${result.stderr}\nlacks ${part}`);
   }
+});
+
+test('the first cgroup driver that is named counts, for everybody; a parent is checked against the one in effect', () => {
+  const of = (execOpts: readonly string[], host: Partial<Host> = {}): string =>
+    load({ 'exec-opts': execOpts }, [], {}, { ...HOST, ...host }).config.cgroupDriver;
+  const [cgroupfs, systemd] = ['native.cgroupdriver=cgroupfs', 'native.cgroupdriver=systemd'];
+  assert.deepEqual([of([cgroupfs, systemd]), of([systemd, cgroupfs])], ['cgroupfs', 'systemd']);
+  assert.deepEqual([of([]), of([], { cgroupVersion: 2 }), of([], { cgroupVersion: 2, systemd: false })], ['cgroupfs', 'systemd', 'cgroupfs']);
+  const unified = { ...HOST, cgroupVersion: 2 } as const;
+  assert.match(refused(() => load({ 'cgroup-parent': '/p' }, [], {}, unified)), /should be a valid slice named as "xxx.slice" \(cgroup-parent at/);
+  assert.equal(load({ 'cgroup-parent': '/p', 'exec-opts': [cgroupfs, systemd] }, [], {}, unified).config.cgroupParent, '/p');
+  assert.equal(load({ 'cgroup-parent': 'p.slice' }, [], {}, unified).config.cgroupParent, 'p.slice');
+});
+
+test('real time and a user namespace are asked of hosts that have them only', () => {
+  const without = (content: object, host: Partial<Host>): string => refused(() => load(content, [], {}, { ...HOST, ...host }));
+  assert.match(without({ 'cpu-rt-runtime': 5 }, { cgroupVersion: 2 }), /cpu-rt-runtime is not supported with cgroups v2/);
+  assert.match(without({ 'cpu-rt-period': 5 }, { cpuRealtime: false }), /cpu-rt-period: the kernel does not support the real-time/);
+  assert.match(without({ rootless: true }, { isInitialUserNamespace: true }), /rootless: the daemon must run in a user namespace/);
+});
+
+test('an empty seccomp profile is the built-in one, and a limit may be of any kind that containers have', () => {
+  assert.equal(load({ 'seccomp-profile': '' }).config.seccompProfile, 'builtin');
+  assert.equal(load({}, ['--seccomp-profile=']).config.seccompProfile, 'builtin');
+  assert.deepEqual(load({}, ['--default-ulimit', 'as=1:2']).config.defaultUlimits, [{ Name: 'as', Soft: 1, Hard: 2 }]);
 });
 
 test('addresses to listen on', () => {

@@ -1,5 +1,6 @@
 /** The daemon's configuration, resolved: what the rest of the program reads. */
 import type { Ulimit } from '../ports/container.js';
+import type { CgroupDriver } from './cgroup-driver.js';
 import type { ScopedSocket } from './scoped-sockets.js';
 
 export interface RuntimeEntry {
@@ -116,8 +117,8 @@ export interface Config {
   /** Those that the operator registered; `runc` is always there besides. */
   readonly runtimes: Readonly<Record<string, RuntimeEntry>>;
   readonly execOpts: readonly string[];
-  /** '': the host decides. */
-  readonly cgroupDriver: 'cgroupfs' | 'systemd' | '';
+  /** In effect, be it that the host decided. */
+  readonly cgroupDriver: CgroupDriver;
   readonly cgroupParent: string;
   readonly cpuRtPeriodMicroseconds: number;
   readonly cpuRtRuntimeMicroseconds: number;

@@ -40,7 +40,9 @@ default file may be missing, a named one must exist. \`engined --validate\` chec
 - An option that is given both as a flag and in the file is an error, whatever the values are. There is one exception:
   unit files start the daemon with \`-H fd://\`; when all \`--host\` flags are \`fd://\`, the sockets of the service manager
   are added to \`hosts\` of the file.
-- Keys that are not listed here are an error, as are keys that are given twice.
+- Keys that are not listed here are an error, as are keys that are given twice and features that do not exist.
+- What is wrong is refused by \`--validate\`, by a start and by a reload in the same words; that includes what this host
+  or this daemon cannot do, such as a cgroup driver whose manager does not run.
 - On SIGHUP the file is read again. If anything in it is wrong, nothing changes. Otherwise all options marked "yes" under
   Reload change at once, those that are no longer in the file go back to their defaults, and for the others the daemon
   says that they need a restart.

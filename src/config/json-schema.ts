@@ -13,7 +13,11 @@ export function configSchema(): Record<string, unknown> {
       properties[member] = schema;
       continue;
     }
-    const object = (properties[group] ??= { type: 'object', properties: {}, additionalProperties: group === 'builder' });
+    const object = (properties[group] ??= {
+      type: 'object',
+      properties: group === 'builder' ? { entitlements: { type: 'object' }, history: { type: 'object' } } : {},
+      additionalProperties: false,
+    });
     Object.assign(object['properties'] as object, { [member]: schema });
   }
   properties['host-gateway-ip'] = { description: 'One address, as older daemons knew it; use host-gateway-ips', type: 'string', deprecated: true };

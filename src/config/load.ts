@@ -3,6 +3,7 @@ import { invalid, isEngineError, type EngineError } from '../errors/engine-error
 import { parseArgv, type CommandLine } from './argv.js';
 import { checkValues } from './check-values.js';
 import { readConfigFile, type ConfigFile, type FileFault } from './config-file.js';
+import { readHost, type Host } from './host.js';
 import type { Position } from './json-text.js';
 import { OPTIONS, OPTION_LIST, type NamedOption, type OptionName } from './options.js';
 import { resolveConfig } from './resolve.js';
@@ -11,21 +12,21 @@ import { showValue } from './show.js';
 import { valuesOf } from './values.js';
 
 /** The configuration of a daemon started with these arguments. @throws EngineError invalid, its `details.problems` are `Problem`s. */
-export function loadConfig(argv: readonly string[], environment: Environment): LoadedConfig {
-  return loadMerged(parseArgv(argv), environment);
+export function loadConfig(argv: readonly string[], environment: Environment, host?: Host): LoadedConfig {
+  return loadMerged(parseArgv(argv), environment, host);
 }
 
 /** As `loadConfig`, from a command line that was parsed before. */
-export function loadMerged(commandLine: CommandLine, environment: Environment): LoadedConfig {
+export function loadMerged(commandLine: CommandLine, environment: Environment, host = readHost()): LoadedConfig {
   const named = commandLine.values.get('configFile') as string | undefined;
   const path = named ?? OPTIONS.configFile.default;
   const file = readConfigFile(path, named !== undefined);
   const problems: Problem[] = [...file.faults.map(toProblem), ...conflicts(file, commandLine)];
   const settings = merge(commandLine, file, environment, problems);
   const values = valuesOf(settings);
-  problems.push(...checkValues(values, settings, commandLine.platform));
+  problems.push(...checkValues(values, settings, commandLine.platform, host));
   if (problems.length > 0) throw configError(path, file, problems);
-  return { config: resolveConfig(values, settings, environment), settings, commandLine, environment };
+  return { config: resolveConfig(values, settings, environment, host), settings, commandLine, environment, host };
 }
 
 function toProblem({ kind, key, message, position }: FileFault): Problem {

@@ -2,11 +2,13 @@
  * Every option of the daemon, once. Flags, configuration file, environment, `--help`, validation, reload, the JSON
  * Schema and docs/configuration.md all follow from this table.
  */
+import { builderGc } from './builder-gc.js';
 import type { BuilderGc } from './config.js';
 import { DEFAULT_HOST, parseHost } from './hosts.js';
 import { checkDnsSearch, checkHostPort, checkInsecureRegistry, checkKeyValue, checkLabel, checkMirror, checkProxyUrl } from './item-checks.js';
+import { runtimes } from './runtime-entries.js';
 import { scopedSockets } from './scoped-sockets.js';
-import { addressPools, builderGc, gatewayIps, mirrorsByRegistry, networkOptions, runtimes, ulimits } from './structured-types.js';
+import { addressPools, gatewayIps, mirrorsByRegistry, networkOptions, ulimits } from './structured-types.js';
 import { boolean, bytes, checkCidr, checkIp, integer, list, map, oneOf, seconds, switches, text, type ValueType } from './value-types.js';
 
 export interface Option<T> {
@@ -112,7 +114,7 @@ export const OPTIONS = {
   maxConcurrentUploads: option({ flag: 'max-concurrent-uploads', key: 'max-concurrent-uploads', type: integer({ min: 0, message: (value) => `invalid max concurrent uploads: ${value}` }), default: 5, reloadable: true, windows: true, doc: 'Concurrent uploads of a push; 0: no limit' }),
   maxDownloadAttempts: option({ flag: 'max-download-attempts', key: 'max-download-attempts', type: integer({ min: 1, message: (value) => `invalid max download attempts: ${value}` }), default: 5, reloadable: true, windows: true, doc: 'Download attempts of a pull' }),
   metricsAddr: option({ flag: 'metrics-addr', key: 'metrics-addr', type: text('string', checkHostPort), default: '', doc: 'Address that serves the metrics, host:port' }),
-  mtu: option({ flag: 'mtu', key: 'mtu', type: integer({ min: 0, message: (value) => `invalid default MTU: ${value}` }), default: 1500, windows: true, unit: 'bytes', doc: 'MTU of the default bridge network' }),
+  mtu: option({ flag: 'mtu', key: 'mtu', type: integer({ min: 68, max: 65_535, message: (value) => `invalid default MTU: ${value}: must be from 68 to 65535` }), default: 1500, windows: true, unit: 'bytes', doc: 'MTU of the default bridge network' }),
   networkControlPlaneMtu: option({ flag: 'network-control-plane-mtu', key: 'network-control-plane-mtu', type: integer({ min: 500, message: (value) => `invalid network control plane MTU: ${value}` }), default: 1500, unit: 'bytes', doc: 'Network control plane MTU' }),
   noNewPrivileges: option({ flag: 'no-new-privileges', key: 'no-new-privileges', type: boolean, default: false, doc: 'Set no-new-privileges on new containers' }),
   noProxy: option({ flag: 'no-proxy', key: 'proxies.no-proxy', type: string, default: '', env: ['NO_PROXY', 'no_proxy'], doc: 'Hosts and addresses, separated by commas, that are reached without a proxy' }),
@@ -123,7 +125,7 @@ export const OPTIONS = {
   registryMirrorsFor: option({ key: 'registry-mirrors-for', type: mirrorsByRegistry, default: {}, reloadable: true, doc: 'Mirrors of registries other than the default one, by host[:port]' }),
   rootless: option({ flag: 'rootless', key: 'rootless', type: boolean, default: false, doc: 'Rootless mode, in a user namespace made by a launcher' }),
   runtimes: option({ flag: 'add-runtime', key: 'runtimes', type: runtimes, default: {}, reloadable: true, doc: 'Register an additional OCI-compatible runtime, name=path' }),
-  seccompProfile: option({ flag: 'seccomp-profile', key: 'seccomp-profile', type: path, default: 'builtin', doc: 'Path of the default seccomp profile; "unconfined" disables it' }),
+  seccompProfile: option({ flag: 'seccomp-profile', key: 'seccomp-profile', type: text('string', (value) => value || 'builtin'), default: 'builtin', doc: 'Path of the default seccomp profile; "unconfined" disables it' }),
   selinuxEnabled: option({ flag: 'selinux-enabled', key: 'selinux-enabled', type: boolean, default: false, doc: 'Enable SELinux support' }),
   sockets: option({ key: 'sockets', type: scopedSockets, default: [], doc: 'More sockets to listen on, each of which serves only what its rules allow' }),
   shutdownTimeoutSeconds: option({ flag: 'shutdown-timeout', key: 'shutdown-timeout', type: seconds, default: 15, reloadable: true, windows: true, unit: 'seconds', doc: 'Time that containers get to stop when the daemon shuts down; negative: any' }),

@@ -36,7 +36,7 @@ export interface ReloadReport {
 export function reloadConfig(current: LoadedConfig): ReloadReport {
   let next: LoadedConfig;
   try {
-    next = loadMerged(current.commandLine, current.environment);
+    next = loadMerged(current.commandLine, current.environment, current.host);
   } catch (error) {
     if (!isEngineError(error)) throw error;
     return { ok: false, message: error.message, entries: problemsOf(error.details['problems']), loaded: current };
@@ -51,7 +51,7 @@ export function reloadConfig(current: LoadedConfig): ReloadReport {
     if (changed) entries.push(describeChange(option, before, after));
   }
   if (entries.every(({ verdict }) => verdict === 'needs-restart')) return { ok: true, message: '', entries, loaded: current };
-  const config = resolveConfig(valuesOf(settings), settings, current.environment);
+  const config = resolveConfig(valuesOf(settings), settings, current.environment, current.host);
   return { ok: true, message: '', entries, loaded: { ...current, settings, config } };
 }
 

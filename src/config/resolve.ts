@@ -1,13 +1,20 @@
 /** From the values of the options to the typed configuration: what follows from several of them. */
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { cgroupDriver } from './cgroup-driver.js';
 import type { Config } from './config.js';
+import type { Host } from './host.js';
 import { DEFAULT_HOST } from './hosts.js';
 import type { OptionName, Values } from './options.js';
 import type { Environment, Setting } from './settings.js';
 
 /** Frozen, with all that is in it. */
-export function resolveConfig(values: Values, settings: ReadonlyMap<OptionName, Setting>, environment: Environment): Config {
+export function resolveConfig(
+  values: Values,
+  settings: ReadonlyMap<OptionName, Setting>,
+  environment: Environment,
+  host: Host,
+): Config {
   const { certPath, defaultUlimits, hosts, tlsCaCert, tlsCert, tlsKey, ...rest } = values;
   const certificates = certPath || join(environment['HOME'] || homedir(), '.engine');
   return freeze({
@@ -24,13 +31,8 @@ export function resolveConfig(values: Values, settings: ReadonlyMap<OptionName, 
     // Without rules of its own the daemon cannot masquerade.
     ipMasq: values.ipMasq && values.iptables,
     defaultUlimits: Object.values(defaultUlimits),
-    cgroupDriver: cgroupDriver(values.execOpts),
+    cgroupDriver: cgroupDriver(values.execOpts, host),
   });
-}
-
-function cgroupDriver(execOpts: readonly string[]): Config['cgroupDriver'] {
-  const chosen = execOpts.findLast((option) => option.startsWith('native.cgroupdriver='))?.slice('native.cgroupdriver='.length);
-  return chosen === 'cgroupfs' || chosen === 'systemd' ? chosen : '';
 }
 
 function freeze<T>(value: T): T {

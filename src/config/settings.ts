@@ -1,6 +1,7 @@
 /** A configuration with its origins. */
 import type { CommandLine } from './argv.js';
 import type { Config } from './config.js';
+import type { Host } from './host.js';
 import type { Position } from './json-text.js';
 import type { OptionName } from './options.js';
 
@@ -21,6 +22,8 @@ export interface LoadedConfig {
   readonly settings: ReadonlyMap<OptionName, Setting>;
   readonly commandLine: CommandLine;
   readonly environment: Environment;
+  /** As it was when the configuration was first loaded. */
+  readonly host: Host;
 }
 
 export interface Problem {

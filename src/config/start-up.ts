@@ -2,6 +2,7 @@
 import { isEngineError } from '../errors/engine-error.js';
 import { parseArgv } from './argv.js';
 import { helpText } from './help.js';
+import type { Host } from './host.js';
 import { configSchema } from './json-schema.js';
 import { loadMerged } from './load.js';
 import type { Environment, LoadedConfig } from './settings.js';
@@ -12,14 +13,17 @@ export type StartUp =
   | { readonly kind: 'exit'; readonly code: number; readonly stdout: string; readonly stderr: string };
 
 /** Never throws for what an operator can get wrong: that is an exit with code 1 and a message. */
-export function startUp(argv: readonly string[], environment: Environment, version: string): StartUp {
+export function startUp(argv: readonly string[], environment: Environment, version: string, host?: Host): StartUp {
   const exit = (code: number, output: { readonly stdout?: string; readonly stderr?: string }): StartUp => ({ kind: 'exit', code, stdout: output.stdout ?? '', stderr: output.stderr ?? '' });
   try {
     const commandLine = parseArgv(argv);
     if (commandLine.help) return exit(0, { stdout: helpText() });
     if (commandLine.version) return exit(0, { stdout: `engined version ${version}\n` });
     if (commandLine.printConfigSchema) return exit(0, { stdout: `${JSON.stringify(configSchema(), undefined, 2)}\n` });
-    const loaded = loadMerged(commandLine, environment);
+    if (commandLine.platform === 'windows' && !commandLine.validate) {
+      return exit(1, { stderr: 'invalid argument "windows" for "--platform" flag: only --validate checks for it, this daemon runs on Linux\n' });
+    }
+    const loaded = loadMerged(commandLine, environment, host);
     return commandLine.validate ? exit(0, { stderr: 'configuration OK\n' }) : { kind: 'run', loaded };
   } catch (error) {
     if (!isEngineError(error)) throw error;

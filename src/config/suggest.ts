@@ -12,10 +12,17 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   'no-proxy': 'proxies.no-proxy',
 };
 
+/** The feature that a name of another engine, or a typo, stands for. */
+export function suggestFeature(unknown: string, known: readonly string[]): string | undefined {
+  return unknown === 'containerd-snapshotter' ? 'supervisor-snapshotter' : nearest(unknown, known);
+}
+
 /** The known key nearest to an unknown one; undefined when none is near. */
 export function suggestKey(unknown: string, known: readonly string[]): string | undefined {
-  const other = OTHER_NAMES[unknown];
-  if (other !== undefined) return other;
+  return Object.hasOwn(OTHER_NAMES, unknown) ? OTHER_NAMES[unknown] : nearest(unknown, known);
+}
+
+function nearest(unknown: string, known: readonly string[]): string | undefined {
   const plain = unknown.toLowerCase().replaceAll('_', '-');
   let best: string | undefined;
   // A third of the letters may be wrong.

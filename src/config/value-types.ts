@@ -182,3 +182,14 @@ export function checkCidr(value: string, family: 4 | 6): string {
   const good = rest.length === 0 && isIP(address) === family && /^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128);
   return good ? value : fault(`invalid CIDR address: ${value}`);
 }
+
+/** An array of nothing but strings. */
+export function isStrings(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.every((item) => typeof item === 'string');
+}
+
+/** @throws EngineError invalid when there are members that nobody took. */
+export function rejectRest(rest: Readonly<Record<string, unknown>>, where: string): void {
+  const names = Object.keys(rest);
+  if (names.length > 0) throw invalid(`${where}: unknown member ${names.map((name) => JSON.stringify(name)).join(', ')}`);
+}

@@ -2,6 +2,7 @@
 import { access, readFile, stat } from 'node:fs/promises';
 import { arch, cpus, release } from 'node:os';
 import { join } from 'node:path';
+import { parseCgroupMounts } from '../sys/cgroup-mounts.js';
 import { hasX32 } from '../sys/x32.js';
 import { capabilitiesOf } from './capabilities.js';
 
@@ -83,32 +84,6 @@ async function readCgroupFacts(): Promise<CgroupFacts> {
   if (mounts.controllers.size === 0) return { ...(await readUnified(mounts.unified ?? '/sys/fs/cgroup', ownCgroup(self, ''))), namespaces };
   return { ...(await readLegacy(mounts.controllers, ownCgroup(self, 'memory'))), namespaces };
 }
-
-interface CgroupMounts {
-  /** Mount point of each version 1 controller. */
-  readonly controllers: ReadonlyMap<string, string>;
-  readonly unified: string | undefined;
-}
-
-/** The cgroup mounts of /proc/PID/mountinfo (man 5 proc). */
-export function parseCgroupMounts(mountinfo: string): CgroupMounts {
-  const controllers = new Map<string, string>();
-  let unified: string | undefined;
-  for (const line of mountinfo.split('\n')) {
-    const [before = '', after = ''] = line.split(' - ');
-    const mountPoint = before.split(' ')[4];
-    const [type, , options = ''] = after.split(' ');
-    if (mountPoint === undefined) continue;
-    if (type === 'cgroup2') unified ??= mountPoint;
-    if (type !== 'cgroup') continue;
-    for (const name of options.split(',')) {
-      if (CONTROLLERS.has(name) && !controllers.has(name)) controllers.set(name, mountPoint);
-    }
-  }
-  return { controllers, unified };
-}
-
-const CONTROLLERS = new Set(['memory', 'cpu', 'cpuacct', 'cpuset', 'blkio', 'pids', 'devices', 'freezer', 'hugetlb', 'net_cls', 'net_prio', 'perf_event', 'rdma', 'misc']);
 
 function ownCgroup(self: string, controller: string): string {
   const lines = self.split('\n').map((line) => line.split(':'));

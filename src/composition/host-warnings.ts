@@ -1,0 +1,17 @@
+/** What `info` warns of. */
+import type { Config } from '../config/config.js';
+import type { HostFacts } from '../runtime/host-facts.js';
+
+/** What a host lacks that containers may ask for, in the words that `info` has for it. */
+export function hostWarnings({ cgroup }: HostFacts, config: Config): string[] {
+  const missing: readonly (readonly [has: boolean, warning: string])[] = [
+    [cgroup.memoryLimit, 'WARNING: No memory limit support'],
+    [cgroup.swapLimit, 'WARNING: No swap limit support'],
+    [cgroup.oomKillDisable || cgroup.version === 2, 'WARNING: No oom kill disable support'],
+    [cgroup.cpuQuota, 'WARNING: No cpu cfs quota support'],
+    [cgroup.cpuShares, 'WARNING: No cpu shares support'],
+    [cgroup.cpuset !== undefined, 'WARNING: No cpuset support'],
+    [!config.selinuxEnabled, 'WARNING: selinux-enabled has no effect: this daemon applies no SELinux labels of its own'],
+  ];
+  return missing.flatMap(([has, warning]) => (has ? [] : [warning]));
+}

@@ -1,0 +1,63 @@
+/** Options that this host, or this daemon, cannot fulfil: refused wherever a configuration is read, not only by a start. */
+import { readFileSync } from 'node:fs';
+import { isEngineError, messageOf } from '../errors/engine-error.js';
+import { validateLogOptions } from '../logs/log-options.js';
+import { parseSeccompProfile } from '../runtime/seccomp.js';
+import { namedCgroupDriver } from './cgroup-driver.js';
+import type { Host } from './host.js';
+import { logDriverProblems } from './log-driver-options.js';
+import type { OptionName, Values } from './options.js';
+
+type Report = (name: OptionName, message: string) => void;
+type IsGiven = (name: OptionName) => boolean;
+
+const REALTIME = [
+  ['cpuRtRuntimeMicroseconds', 'cpu-rt-runtime'],
+  ['cpuRtPeriodMicroseconds', 'cpu-rt-period'],
+] as const;
+
+export function checkHost(values: Values, host: Host, report: Report): void {
+  const { rootless, execOpts } = values;
+  if (rootless && host.isInitialUserNamespace) {
+    report('rootless', 'rootless: the daemon must run in a user namespace of its own, which a launcher such as rootlesskit makes');
+  }
+  if (namedCgroupDriver(execOpts) === 'systemd' && !host.systemd) {
+    report('execOpts', 'exec-opt native.cgroupdriver=systemd: systemd is not running on this host; use cgroupfs');
+  }
+  const [realtime] = REALTIME.filter(([name]) => values[name] !== 0);
+  if (realtime && host.cgroupVersion === 2) report(realtime[0], `${realtime[1]} is not supported with cgroups v2`);
+  else if (realtime && !host.cpuRealtime) {
+    report(realtime[0], `${realtime[1]}: the kernel does not support the real-time scheduler in control groups`);
+  }
+}
+
+/** Default log driver and options that no container could be created with, and a seccomp profile that none could have. */
+export function checkContainerDefaults(values: Values, report: Report, isGiven: IsGiven): void {
+  const { logDriver, logOpts, seccompProfile } = values;
+  const named = isGiven('logOpts') ? 'logOpts' : 'logDriver';
+  const problems = logDriverProblems(logDriver, logOpts, 'linux');
+  for (const message of problems) report(named, message);
+  if (problems.length === 0) {
+    const refuse = (message: string): void => report(named, `failed to set log opts: ${message}`);
+    refuseIfThrown(() => validateLogOptions(logDriver, logOpts), refuse);
+  }
+  if (seccompProfile === 'builtin' || seccompProfile === 'unconfined') return;
+  let text: string;
+  try {
+    text = readFileSync(seccompProfile, 'utf8');
+  } catch (error) {
+    report('seccompProfile', `opening seccomp profile (${seccompProfile}) failed: ${messageOf(error)}`);
+    return;
+  }
+  const refuse = (message: string): void => report('seccompProfile', `seccomp-profile ${seccompProfile}: ${message}`);
+  refuseIfThrown(() => parseSeccompProfile(text), refuse);
+}
+
+function refuseIfThrown(check: () => void, refuse: (message: string) => void): void {
+  try {
+    check();
+  } catch (error) {
+    if (!isEngineError(error)) throw error;
+    refuse(error.message);
+  }
+}

@@ -1,0 +1,30 @@
+/** What an option can mean depends on the host. It is read synchronously: `--validate` and each reload need it too. */
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { parseCgroupMounts } from '../sys/cgroup-mounts.js';
+
+export interface Host {
+  /** The host was booted with systemd. */
+  readonly systemd: boolean;
+  readonly cgroupVersion: 1 | 2;
+  /** The kernel shares real time among control groups. */
+  readonly cpuRealtime: boolean;
+  /** All user ids of the machine are those of this process: no launcher made a user namespace for it. */
+  readonly isInitialUserNamespace: boolean;
+}
+
+/** What the only mapping of the initial user namespace looks like in /proc/self/uid_map. */
+const WHOLE_RANGE = /^\s*0\s+0\s+4294967295\s*$/;
+
+/** @throws Error when /proc is not mounted. */
+export function readHost(): Host {
+  const { controllers } = parseCgroupMounts(readFileSync('/proc/self/mountinfo', 'utf8'));
+  const cpu = controllers.get('cpu');
+  return {
+    // What sd_booted(3) looks at.
+    systemd: statSync('/run/systemd/system', { throwIfNoEntry: false })?.isDirectory() ?? false,
+    cgroupVersion: controllers.size === 0 ? 2 : 1,
+    cpuRealtime: cpu !== undefined && existsSync(join(cpu, 'cpu.rt_runtime_us')),
+    isInitialUserNamespace: WHOLE_RANGE.test(readFileSync('/proc/self/uid_map', 'utf8')),
+  };
+}
