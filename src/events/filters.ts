@@ -1,5 +1,6 @@
 /** The filters of `/events` (engine-api.md section 3.4), as pure functions of an event. */
 import type { EngineEvent } from '../ports/events.js';
+import { ownMember } from '../text/own-member.js';
 
 /** Values of the `filters` parameter by key; [] for a key that was not given. */
 export interface FilterValues {
@@ -41,8 +42,8 @@ function matchesImage(images: readonly string[], { Type, Actor }: EngineEvent): 
 
 function matchesLabel(label: string, attributes: Readonly<Record<string, string>>): boolean {
   const equals = label.indexOf('=');
-  if (equals < 0) return attributes[label] !== undefined;
-  return attributes[label.slice(0, equals)] === label.slice(equals + 1);
+  if (equals < 0) return ownMember(attributes, label) !== undefined;
+  return ownMember(attributes, label.slice(0, equals)) === label.slice(equals + 1);
 }
 
 /** `docker.io/library/busybox:1@sha256:…` → `busybox`. */

@@ -1,5 +1,7 @@
 /** Which images a list or a prune is about. */
 import type { Image } from '../ports/images.js';
+import { compileGlob, type Glob } from '../text/glob.js';
+import { WorkBudget } from '../text/work-budget.js';
 import { familiarName, familiarString, parseReference } from './reference.js';
 import type { FileImageStore } from './store.js';
 
@@ -34,7 +36,8 @@ export function createdMs({ config }: Image): number {
 export function selectImages(store: FileImageStore, selection: ImageSelection): SelectedImage[] {
   const before = Math.min(...selection.before.map((name) => createdMs(store.resolve(name))));
   const since = Math.max(...selection.since.map((name) => createdMs(store.resolve(name))));
-  const patterns = selection.reference.map(globToRegExp);
+  const budget = new WorkBudget('invalid filter');
+  const patterns = selection.reference.map((text) => compileGlob(text, budget));
   const images = store.list();
   const parents = new Set(images.map(({ parent }) => parent).filter((parent) => parent !== ''));
 
@@ -56,27 +59,7 @@ export function selectImages(store: FileImageStore, selection: ImageSelection): 
   return selected.sort((a, b) => createdMs(b.image) - createdMs(a.image));
 }
 
-function matches(pattern: RegExp, name: string): boolean {
+function matches(pattern: Glob, name: string): boolean {
   const reference = parseReference(name);
-  return pattern.test(familiarString(reference)) || pattern.test(familiarName(reference));
-}
-
-/** `*` and `?` stop at slashes, as in Go's path.Match. */
-export function globToRegExp(glob: string): RegExp {
-  let source = '';
-  for (let at = 0; at < glob.length; at++) {
-    const char = glob.charAt(at);
-    const set = char === '[' ? /^\[(\^?)((?:\\.|[^\]\\])+)\]/.exec(glob.slice(at)) : null;
-    if (set) {
-      source += `[${set[1]}${(set[2] ?? '').replaceAll(/[[\]]/g, '\\$&')}]`;
-      at += set[0].length - 1;
-    } else if (char === '*') source += '[^/]*';
-    else if (char === '?') source += '[^/]';
-    else source += (char === '\\' ? glob.charAt(++at) : char).replaceAll(/[.*+?^${}()|[\]\\/]/g, '\\$&');
-  }
-  try {
-    return new RegExp(`^${source}$`);
-  } catch {
-    return /^(?!)/; // a set that no regular expression can be made of matches nothing
-  }
+  return pattern(familiarString(reference)) || pattern(familiarName(reference));
 }

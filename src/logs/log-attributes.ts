@@ -1,6 +1,7 @@
 /** What a container's labels, environment and identity add to its log records. */
 import type { LogDriver } from '../ports/logs.js';
-import { messageOf } from '../errors/engine-error.js';
+import { compilePattern, type Pattern, PatternError } from '../text/pattern.js';
+import { WorkBudget } from '../text/work-budget.js';
 import { badOption } from './option-values.js';
 import { renderTag } from './log-tag.js';
 
@@ -15,25 +16,28 @@ export function logAttributes(container: LoggedContainer): Record<string, string
 
 /** Labels and variables by the options `labels`, `labels-regex`, `env` and `env-regex`. Throws invalid for a bad pattern. */
 export function extraAttributes({ options, labels, env: entries }: LoggedContainer): Record<string, string> {
-  const env: Record<string, string> = {};
-  for (const entry of entries) {
+  const env = entries.flatMap((entry): [string, string][] => {
     const equals = entry.indexOf('=');
-    if (equals >= 0) env[entry.slice(0, equals)] = entry.slice(equals + 1);
-  }
-  return { ...pick(labels, options['labels'], pattern('labels-regex', options)), ...pick(env, options['env'], pattern('env-regex', options)) };
+    return equals < 0 ? [] : [[entry.slice(0, equals), entry.slice(equals + 1)]];
+  });
+  const ofLabels = pick(Object.entries(labels), options['labels'], pattern('labels-regex', options));
+  return Object.fromEntries([...ofLabels, ...pick(env, options['env'], pattern('env-regex', options))]);
 }
 
-function pick(values: Readonly<Record<string, string>>, names: string | undefined, wanted: RegExp | undefined): Record<string, string> {
+type Entry = readonly [name: string, value: string];
+
+function pick(values: readonly Entry[], names: string | undefined, wanted: Pattern | undefined): Entry[] {
   const listed = new Set((names ?? '').split(','));
-  return Object.fromEntries(Object.entries(values).filter(([name]) => listed.has(name) || wanted?.test(name) === true));
+  return values.filter(([name]) => listed.has(name) || wanted?.(name) === true);
 }
 
-function pattern(option: string, options: LoggedContainer['options']): RegExp | undefined {
+function pattern(option: 'labels-regex' | 'env-regex', options: LoggedContainer['options']): Pattern | undefined {
   const text = options[option];
   if (!text) return undefined;
   try {
-    return new RegExp(text, 'u');
+    return compilePattern(text, new WorkBudget(`log option ${option}`));
   } catch (error) {
-    throw badOption(`log option ${option} is not a regular expression: ${messageOf(error)}`, error);
+    if (!(error instanceof PatternError)) throw error;
+    throw badOption(`log option ${option} is not a regular expression: ${error.message}`, error);
   }
 }

@@ -1,7 +1,13 @@
 /** The `filters` query parameter: `{"k":{"v":true}}`, or the older `{"k":["v"]}`. */
 import { invalid } from '../../errors/engine-error.js';
+import { ownMember } from '../../text/own-member.js';
+import { compilePattern, type Pattern, PatternError } from '../../text/pattern.js';
+import { WorkBudget } from '../../text/work-budget.js';
 
 export class Filters {
+  readonly #patterns = new Map<string, readonly Pattern[]>();
+  readonly #budget = new WorkBudget('invalid filter');
+
   constructor(private readonly values: ReadonlyMap<string, readonly string[]>) {}
 
   /** Values of a key, [] when it is absent. */
@@ -41,16 +47,29 @@ export class Filters {
   /** True when every `key` or `key=value` of the label filter holds. */
   matchesLabels(labels: Readonly<Record<string, string>> | null | undefined, key = 'label'): boolean {
     return this.get(key).every((wanted) => {
-      const [name = '', ...value] = wanted.split('=');
-      const actual = labels?.[name];
-      return actual !== undefined && (value.length === 0 || actual === value.join('='));
+      const equals = wanted.indexOf('=');
+      if (equals < 0) return ownMember(labels, wanted) !== undefined;
+      return ownMember(labels, wanted.slice(0, equals)) === wanted.slice(equals + 1);
     });
   }
 
-  /** True when the key is absent or one of its values is a regular expression found in, or equal to, the subject. */
+  /**
+   * True when the key is absent or one of its values is a regular expression found in, or equal to, the subject.
+   * Throws invalid when the patterns of the request take too long.
+   */
   matchesPattern(key: string, subject: string): boolean {
-    const patterns = this.get(key);
-    return patterns.length === 0 || patterns.some((pattern) => pattern === subject || toPattern(pattern)?.test(subject) === true);
+    const values = this.get(key);
+    return values.length === 0 || values.includes(subject) || this.#patternsOf(key).some((matches) => matches(subject));
+  }
+
+  /** Patterns are compiled once for a request, however many objects they are tried on. */
+  #patternsOf(key: string): readonly Pattern[] {
+    let patterns = this.#patterns.get(key);
+    if (patterns === undefined) {
+      patterns = this.get(key).flatMap((text) => toPattern(text, this.#budget) ?? []);
+      this.#patterns.set(key, patterns);
+    }
+    return patterns;
   }
 
   /** True when the key is absent or has exactly this value. */
@@ -81,11 +100,12 @@ export function parseFilters(text: string | undefined): Filters {
   return new Filters(values);
 }
 
-function toPattern(text: string): RegExp | undefined {
+/** Undefined for a text that is no pattern: only equality can match, as with the known engine. */
+function toPattern(text: string, budget: WorkBudget): Pattern | undefined {
   try {
-    return new RegExp(text, 'u');
-  } catch {
-    // Not a pattern: only equality can match, as with the known engine.
-    return undefined;
+    return compilePattern(text, budget);
+  } catch (error) {
+    if (error instanceof PatternError) return undefined;
+    throw error;
   }
 }
