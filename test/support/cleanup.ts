@@ -1,8 +1,8 @@
 /** Undoes what a test file has set up, last first, also when setting up stopped half-way. */
 export class Cleanup {
-  readonly #steps: (() => Promise<void>)[] = [];
+  readonly #steps: (() => Promise<unknown>)[] = [];
 
-  add(step: () => Promise<void>): void {
+  add(step: () => Promise<unknown>): void {
     this.#steps.push(step);
   }
 

@@ -98,9 +98,10 @@ export class RawConnection {
   #ended = false;
   readonly #socket: Socket;
 
-  private constructor(socket: Socket) {
+  /** @param socket is connected, and the connection's from now on. */
+  constructor(socket: Socket) {
     this.#socket = socket;
-    socket.on('data', (chunk) => {
+    socket.on('data', (chunk: Buffer) => {
       this.#received = Buffer.concat([this.#received, chunk]);
     });
     socket.once('end', () => {

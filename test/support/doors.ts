@@ -1,0 +1,66 @@
+/** Daemons with the doors by which clients come in: a unix socket, plain TCP, and TLS that asks for certificates. */
+import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { connect as connectPlain, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
+import { startSeededRegistry } from './busybox-image.js';
+import { Authority } from './certificates.js';
+import type { Cleanup } from './cleanup.js';
+import { Engine } from './engine.js';
+import { engined } from './engined.js';
+import { pullOk } from './pulls.js';
+
+export interface Door {
+  readonly name: 'unix' | 'tcp' | 'tls';
+  /** The daemon behind it. */
+  readonly engine: Engine;
+  readonly image: string;
+  /** Opens a connection of which each direction can be ended alone. */
+  connect(): Promise<Socket>;
+  /** For the docker CLI, in front of the command. */
+  readonly cliArgs: readonly string[];
+}
+
+/** Opens all of them; `cleanup` ends the daemons and checks that nothing is left. */
+export async function openDoors(cleanup: Cleanup): Promise<readonly Door[]> {
+  const dir = await mkdtemp(join(tmpdir(), 'doors-'));
+  cleanup.add(() => rm(dir, { recursive: true }));
+  const registry = await startSeededRegistry();
+  cleanup.add(() => registry.stop());
+  const image = registry.reference;
+  const start = async (args: readonly string[]): Promise<{ engine: Engine; port: number }> => {
+    // Two daemons at a time that share a firewall would each find the other's rules left behind.
+    const engine = await Engine.start(engined({ args: ['--host', 'tcp://127.0.0.1:0', '--iptables=false', '--ip6tables=false', ...args] }));
+    cleanup.add(() => engine.close());
+    await pullOk(engine, image);
+    return { engine, port: Number(/tcp:\/\/127\.0\.0\.1:(\d+)/.exec(engine.log)?.[1]) };
+  };
+  const ca = new Authority(dir, 'ca');
+  const [server, client] = [ca.issueServer(), ca.issue('alice')];
+  const plain = await start([]);
+  const secured = await start(['--tlsverify', '--tlscacert', ca.cert, '--tlscert', server.cert, '--tlskey', server.key]);
+  const unixPath = plain.engine.socketPath;
+  return [
+    { name: 'unix', engine: plain.engine, image, cliArgs: ['-H', `unix://${unixPath}`], connect: () => connected(connectPlain({ path: unixPath, allowHalfOpen: true }), 'connect') },
+    { name: 'tcp', engine: plain.engine, image, cliArgs: ['-H', `tcp://127.0.0.1:${plain.port}`], connect: () => connected(connectPlain({ host: '127.0.0.1', port: plain.port, allowHalfOpen: true }), 'connect') },
+    {
+      name: 'tls',
+      engine: secured.engine,
+      image,
+      cliArgs: ['-H', `tcp://127.0.0.1:${secured.port}`, '--tlsverify', '--tlscacert', ca.cert, '--tlscert', client.cert, '--tlskey', client.key],
+      connect: () => {
+        const socket = connectPlain({ host: '127.0.0.1', port: secured.port, allowHalfOpen: true });
+        const files = { ca: readFileSync(ca.cert), cert: readFileSync(client.cert), key: readFileSync(client.key) };
+        return connected(connectTls({ socket, ...files }), 'secureConnect');
+      },
+    },
+  ];
+}
+
+async function connected(socket: Socket, event: 'connect' | 'secureConnect'): Promise<Socket> {
+  await once(socket, event);
+  return socket;
+}
