@@ -8,6 +8,7 @@ import { EngineError, invalid, isEngineError } from './errors/engine-error.js';
 import { accessPolicy, type AccessPolicy } from './http/access-policy.js';
 import { BrowserGuard } from './http/browser-guard.js';
 import type { Front } from './http/front.js';
+import type { RequestSummary } from './http/gate.js';
 import type { Listener, ListenSpec } from './http/listener.js';
 import { TlsIdentity } from './http/tls/identity.js';
 import type { Logger } from './ports/logger.js';
@@ -49,6 +50,11 @@ export class ApiListeners {
 
   get addresses(): readonly string[] {
     return this.#listeners.map(({ address }) => address);
+  }
+
+  /** Requests that have no complete reply now, by the address that they came to. */
+  inFlight(): Readonly<Record<string, readonly RequestSummary[]>> {
+    return Object.fromEntries(this.#listeners.map((listener) => [listener.address, listener.inFlight()]));
   }
 
   /** What `info` says about addresses that are open to everybody. */

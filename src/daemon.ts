@@ -7,11 +7,14 @@ import type { LoadedConfig } from './config/settings.js';
 import { startEngine, type Engine } from './engine.js';
 import type { Logger } from './ports/logger.js';
 import { ServiceManager } from './service-manager.js';
+import { onDebugSignal } from './sys/debug-signal.js';
 import { lockDirectory, type LockedDirectory } from './sys/directory-lock.js';
 import { limitArenas } from './sys/memory.js';
 import { claimPidfile } from './sys/pidfile.js';
 import { openIdMaps } from './sys/remapped-user.js';
 import { createLogger, type LogLevel } from './telemetry/logger.js';
+import { StateDump } from './telemetry/state-dump.js';
+import { PRODUCT_VERSION } from './version.js';
 
 /** Asked this often to stop, the daemon ends at once. */
 const IMPATIENT_SIGNALS = 3;
@@ -54,6 +57,14 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
     const pid = await claimPidfile(pidfile);
     try {
       const roots = await lockRoots(config, locks, log);
+      const dump = new StateDump({
+        dir: roots.execRoot,
+        version: PRODUCT_VERSION,
+        log,
+        parts: () => engine?.state() ?? { phase: 'composing' },
+        logLines: () => log.recent(),
+      });
+      onDebugSignal(() => dump.request());
       engine = await startEngine(config, roots, manager, log, () => {
         log.info({ addresses: engine?.addresses() }, 'API listens');
         isServing = true;

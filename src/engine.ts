@@ -7,6 +7,7 @@ import { createEngineMachine } from './actors/engine/engine.machine.js';
 import { rememberRecentExits } from './actors/engine/recent-exits.js';
 import { recoverContainers } from './actors/engine/recovery.js';
 import { stopContainers } from './actors/engine/shutdown.js';
+import { describeCollections } from './actors/kit/describe.js';
 import { ApiListeners } from './api-listeners.js';
 import { type Roots, makeBase } from './composition/base.js';
 import { composeContainers } from './composition/containers.js';
@@ -30,6 +31,8 @@ export interface Engine {
   /** Resolves when the daemon has ended; with the error when it could not start. */
   readonly ended: Promise<Error | undefined>;
   readonly addresses: () => readonly string[];
+  /** What its parts are doing, for those who look into a running daemon. */
+  state(): Readonly<Record<string, unknown>>;
   stop(): void;
 }
 
@@ -160,7 +163,24 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
   pulls.transfers.connect(sendTo('transfers'));
   pulls.pulls.connect(sendTo('pulls'));
   pushes.connect(sendTo('pushes'));
-  return { ended, addresses: () => listeners.addresses, stop: () => root.send({ type: 'engine.stop' }) };
+  const state = (): Readonly<Record<string, unknown>> => ({
+    phase: root.getSnapshot().value,
+    requests: listeners.inFlight(),
+    asks: base.replies.size,
+    eventSubscribers: events.subscribers,
+    queues: { tasks: pool.queued, transfers: transferPool.pool.queued, pushes: pushPool.queued, archives: archivePool.queued },
+    supervisor: { pid: supervisor.pid },
+    actors: describeCollections(base.replies, {
+      containers: containers.collection.children,
+      execs: execs.collection.children,
+      healthChecks: healthChecks.collection.children,
+      sessions: pulls.sessions.collection.children,
+      transfers: pulls.transfers.collection.children,
+      pulls: pulls.pulls.collection.children,
+      pushes: pushes.collection.children,
+    }),
+  });
+  return { ended, addresses: () => listeners.addresses, state, stop: () => root.send({ type: 'engine.stop' }) };
 }
 
 /** Keys by what the reload did to them, for its event. */

@@ -6,8 +6,18 @@ import type { BrowserGuard, GuardedRequest } from './browser-guard.js';
 import type { Peer } from './peer.js';
 import type { Resolution, RouteMatch, Router } from './router.js';
 
-export interface Abortable {
+/** A request that has no complete reply, for those who look into a running daemon: nothing that a client wrote. */
+export interface RequestSummary {
+  readonly id: string;
+  readonly method: string;
+  readonly route: string;
+  readonly phase: string;
+  readonly seconds: number;
+}
+
+export interface PendingExchange {
   abort(): void;
+  summary(): RequestSummary;
 }
 
 export interface LiveConnection {
@@ -30,7 +40,7 @@ const ELSEWHERE: Resolution = { kind: 'not-found' };
 
 export class Gate {
   /** Exchanges that had no complete reply when their handler returned. */
-  readonly pending = new Set<Abortable>();
+  readonly pending = new Set<PendingExchange>();
   readonly connections = new Set<LiveConnection>();
   /** True when the listener is closing: connections end with their reply. */
   closing = false;
@@ -75,7 +85,7 @@ export class Gate {
     this.#inFlight++;
   }
 
-  leave(exchange: Abortable): void {
+  leave(exchange: PendingExchange): void {
     this.#inFlight--;
     this.pending.delete(exchange);
     if (this.#inFlight === 0) this.#onIdle?.();

@@ -9,7 +9,7 @@ import type { AuditLog } from './audit.js';
 import { authorizationReply, authorizationRequest, withShownBody } from './authorization.js';
 import { errorBody, statusOf } from './error-status.js';
 import type { Exchange, Headers, HijackOptions } from './exchange.js';
-import type { Gate } from './gate.js';
+import type { Gate, PendingExchange, RequestSummary } from './gate.js';
 import { HeldStream } from './held-stream.js';
 import { parseJson, requireJsonType } from './json-body.js';
 import type { Peer } from './peer.js';
@@ -41,7 +41,7 @@ export interface ExchangeServices {
 
 let lastId = 0;
 
-export class HttpExchange implements Exchange {
+export class HttpExchange implements Exchange, PendingExchange {
   readonly method: string;
   readonly #number = ++lastId;
   readonly #services: ExchangeServices;
@@ -280,6 +280,11 @@ export class HttpExchange implements Exchange {
     if (this.#auditedPeer === undefined) return;
     const query = this.#request.getQuery() ?? '';
     this.#services.audit?.record({ id: this.id, peer: this.#auditedPeer, method: this.method, path: this.path, query, status, seconds });
+  }
+
+  summary(): RequestSummary {
+    const seconds = (performance.now() - this.#startedMs) / 1000;
+    return { id: this.id, method: this.method, route: this.#match.route.pattern, phase: this.#phase, seconds };
   }
 
   report(error: unknown): void {

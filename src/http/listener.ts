@@ -8,7 +8,7 @@ import { acceptFrom, listenOnTcp, prepareConnections } from '../sys/listen-socke
 import type { AccessPolicy } from './access-policy.js';
 import type { BrowserGuard } from './browser-guard.js';
 import type { ConnectionPool } from './connection-pool.js';
-import { Gate } from './gate.js';
+import { Gate, type RequestSummary } from './gate.js';
 import { openSocketFile } from './socket-file.js';
 import type { TlsIdentity } from './tls/identity.js';
 import { createTlsTerminator } from './tls/terminator.js';
@@ -26,6 +26,8 @@ export interface Listener {
   readonly address: string;
   /** Port of a tcp listener. */
   readonly port: number | undefined;
+  /** What has no complete reply now; hijacked connections are not among them. */
+  inFlight(): readonly RequestSummary[];
   /**
    * Stops accepting, ends idle connections, and cuts off after the limit what is still in flight. Hijacked
    * connections are not touched: they belong to whoever hijacked them. Idempotent.
@@ -76,6 +78,7 @@ export async function listen(spec: ListenSpec, services: ListenServices): Promis
   return {
     address,
     port,
+    inFlight: () => [...gate.pending].map((exchange) => exchange.summary()),
     close: (limitMs) => (closed ??= close(limitMs)),
   };
 }

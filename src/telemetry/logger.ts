@@ -15,6 +15,8 @@ export interface LoggerOptions {
 /** The root logger. Children carry its level, which can change while the daemon runs. */
 export interface RootLogger extends Logger {
   setLevel(level: LogLevel): void;
+  /** Its last lines, oldest first. */
+  recent(): readonly string[];
 }
 
 interface Record_ {
@@ -30,18 +32,29 @@ const COLOURS: Readonly<Record<string, number>> = { debug: 37, info: 36, warn: 3
 const SECRET = /^(authorization|password|identitytoken|registrytoken|x-registry-auth|secret)$/i;
 /** Fields of log lines are flat or nearly so; what lies deeper is not for a line. */
 const MAX_DEPTH = 6;
+/** So much of the log is kept for those who look into a running daemon. */
+const RECENT_LINES = 100;
+const RECENT_LINE_CHARS = 1000;
 const CREDENTIALS = /([a-z][a-z0-9+.-]*:\/\/)[^\s/@:]+:[^\s/@]*@/gi;
 
 export function createLogger({ level, format, rawLogs, stream }: LoggerOptions): RootLogger {
   const colours = format === 'text' && !rawLogs && stream.isTTY === true;
   const shared = { level: bunyan.resolveLevel(level) };
+  const recent: string[] = [];
+  const write = (record: Record_): void => {
+    if (record.level < shared.level) return;
+    const line = format === 'json' ? jsonLine(record) : textLine(record, colours);
+    recent.push(line.slice(0, RECENT_LINE_CHARS));
+    if (recent.length > RECENT_LINES) recent.shift();
+    stream.write(line);
+  };
   const root = bunyan.createLogger({
     name: 'engined',
     streams: [
       {
         type: 'raw',
         level: 'debug',
-        stream: { write: (record: Record_) => record.level >= shared.level && stream.write(format === 'json' ? jsonLine(record) : textLine(record, colours)) } as unknown as NodeJS.WritableStream,
+        stream: { write } as unknown as NodeJS.WritableStream,
       },
     ],
   });
@@ -52,7 +65,10 @@ export function createLogger({ level, format, rawLogs, stream }: LoggerOptions):
     error: (fields, message) => inner.error(fields, message),
     child: (fields) => wrap(inner.child(fields)),
   });
-  return Object.assign(wrap(root), { setLevel: (next: LogLevel) => void (shared.level = bunyan.resolveLevel(next)) });
+  return Object.assign(wrap(root), {
+    setLevel: (next: LogLevel) => void (shared.level = bunyan.resolveLevel(next)),
+    recent: () => [...recent],
+  });
 }
 
 function levelName(level: number): string {

@@ -27,6 +27,11 @@ export class Replies {
     return this.#pending.size;
   }
 
+  /** Number of asks that an actor has not answered. */
+  pendingOf(actor: object): number {
+    return this.#byActor.get(actor)?.size ?? 0;
+  }
+
   /**
    * Sends a command and resolves with its reply. Rejects with the actor's EngineError, with `cancelled` when `signal`
    * aborts first (the actor then gets `request.cancelled`), and with `unavailable` when the actor has ended.

@@ -1,0 +1,25 @@
+/** What the command line asks for, and the exit code. The daemon's parts are loaded only when it is to run. */
+import { startUp } from './config/start-up.js';
+import { PRODUCT_VERSION } from './version.js';
+
+/** Runs what was asked for to its end. Returns the exit code. */
+export async function runCommandLine(argv: readonly string[]): Promise<number> {
+  const [command, ...flags] = argv;
+  const isFsck = command === 'fsck';
+  const repair = isFsck && flags.includes('--repair');
+  const options = isFsck ? flags.filter((flag) => flag !== '--repair') : argv;
+  const outcome = startUp(options, process.env, PRODUCT_VERSION);
+  if (outcome.kind === 'exit') {
+    process.stdout.write(outcome.stdout);
+    process.stderr.write(outcome.stderr);
+    return outcome.code;
+  }
+  if (isFsck) {
+    const { runFsck } = await import('./fsck.js');
+    const line = (stream: NodeJS.WritableStream) => (text: string) => void stream.write(`${text}\n`);
+    return runFsck(outcome.loaded, { repair }, line(process.stdout), line(process.stderr));
+  }
+  const { runDaemon } = await import('./daemon.js');
+  // Sockets of clients that do not read their end would hold the process.
+  return process.exit(await runDaemon(outcome.loaded));
+}
