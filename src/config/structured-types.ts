@@ -4,6 +4,7 @@ import { invalid } from '../errors/engine-error.js';
 import type { Ulimit } from '../ports/container.js';
 import type { AddressPool } from './config.js';
 import { checkUlimit } from '../runtime/ulimits.js';
+import { ownMember } from '../text/own-member.js';
 import { checkMirror } from './item-checks.js';
 import { checkCidr, checkIp, isObject, isStrings, mapObject, rejectRest, splitPair, type ValueType } from './value-types.js';
 
@@ -88,7 +89,7 @@ export const networkOptions: ValueType<Readonly<Record<string, Readonly<Record<s
   fromFlag: (flag, before = {}) => {
     const [driver, option] = splitPair(flag);
     const [name, value] = splitPair(option);
-    return { ...before, [driver]: { ...before[driver], [name]: value } };
+    return { ...before, [driver]: { ...ownMember(before, driver), [name]: value } };
   },
   fromFile: (value) =>
     mapObject(value, (options, driver) => {

@@ -2,6 +2,7 @@
 import { invalid, type EngineError } from '../errors/engine-error.js';
 import type { HealthConfig } from '../ports/container.js';
 import type { ImageRuntimeConfig } from '../ports/images.js';
+import { ownMember } from '../text/own-member.js';
 
 const bad = (message: string): EngineError => invalid(message, { code: 'INVALID_CHANGE' });
 
@@ -154,7 +155,7 @@ export function applyChanges(config: ImageRuntimeConfig, changes: readonly strin
   for (const line of changes.flatMap((change) => change.split('\n'))) {
     const [, name = '', text = ''] = /^\s*(\S+)\s*(.*)$/s.exec(line.replace(/\s+$/, '')) ?? [];
     if (name === '' || name.startsWith('#')) continue;
-    const apply = INSTRUCTIONS[name.toUpperCase()];
+    const apply = ownMember(INSTRUCTIONS, name.toUpperCase());
     if (!apply) throw bad(`${name.toLowerCase()} is not a valid change command`);
     result = apply(result, text);
   }

@@ -4,6 +4,7 @@
  */
 import { invalid, type EngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
+import { ownMember } from '../text/own-member.js';
 
 export interface ImageReference {
   /** Host with an optional port: `docker.io`, `localhost:5000`, `[::1]:5000`. */
@@ -77,7 +78,7 @@ function parseCanonical(text: string): ImageReference {
 /** Checks algorithm and length. Only sha256 exists in this engine; throws `invalid` for anything else. */
 export function parseDigest(text: string): Digest {
   const [algorithm = '', hex = ''] = text.split(':', 2);
-  const length = HEX_LENGTHS[algorithm];
+  const length = ownMember(HEX_LENGTHS, algorithm);
   if (length === undefined || algorithm !== 'sha256') throw malformed('unsupported digest algorithm');
   if (hex.length !== length) throw malformed('invalid checksum digest length');
   if (!/^[a-f0-9]+$/.test(hex)) throw malformed('invalid checksum digest format');

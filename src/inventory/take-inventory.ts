@@ -5,6 +5,7 @@ import { statOf } from '../storage/overlay2/merged-view.js';
 import { isTemporary } from '../sys/durable-file.js';
 import type { Place, PlaceKind } from '../ports/inventory.js';
 import { BlockCounter } from './block-counter.js';
+import { ownMember } from '../text/own-member.js';
 
 export interface TakeInventoryInput {
   readonly dataRoot: string;
@@ -67,7 +68,7 @@ export function takeInventory({ dataRoot, known }: TakeInventoryInput): Place[] 
     add(path, 'directory', '');
     for (const name of namesIn(path === '' ? root : `${root}/${toBytePath(path)}`)) {
       const below = path === '' ? name : `${path}/${name}`;
-      const shelf = SHELVES[below];
+      const shelf = ownMember(SHELVES, below);
       if (shelf) shelve(below, shelf);
       else if (PARENTS.has(below)) visit(below);
       else if (isTemporary(name)) add(below, 'leftover', '');

@@ -17,6 +17,7 @@ import { localFormat } from './local-format.js';
 import { lastTime } from './log-start.js';
 import type { LogObserver } from './observer.js';
 import type { RecordFormat } from './record-format.js';
+import { ownMember } from '../text/own-member.js';
 
 type LoggedContainer = Parameters<LogDriver['open']>[0];
 
@@ -46,9 +47,9 @@ export function createLogDriver(observe: (containerId: string) => LogObserver): 
       try {
         // They were good when it was started; that its server's socket file is gone since then is dealt with below.
         if (!container.isRunning) validateLogOptions(container.driver, container.options);
-        const file = FILE_DRIVERS[container.driver];
+        const file = ownMember(FILE_DRIVERS, container.driver);
         if (file) return await openFileLog(file, container, logAttributes(container), observe(container.id), openLogs);
-        const remote = REMOTE_DRIVERS[container.driver];
+        const remote = ownMember(REMOTE_DRIVERS, container.driver);
         return remote ? await openRemoteLog(remote, container, observe(container.id), openLogs) : noLog;
       } catch (error) {
         const message = `failed to initialize logging driver: ${messageOf(error)}`;
@@ -57,13 +58,13 @@ export function createLogDriver(observe: (containerId: string) => LogObserver): 
     },
 
     read({ id, dir, driver: name, options: logOptions }, options) {
-      const driver = FILE_DRIVERS[name] ?? (REMOTE_DRIVERS[name] && isCached(logOptions) ? CACHE : undefined);
+      const driver = ownMember(FILE_DRIVERS, name) ?? (ownMember(REMOTE_DRIVERS, name) && isCached(logOptions) ? CACHE : undefined);
       if (driver) {
         const path = driver.path(dir, id);
         // A log that is just being closed may have output that is not in its file yet.
         return openLogs.get(path)?.read({ ...options, follow: false }) ?? readFiles(path, driver.format, options, observe(id));
       }
-      if (name === 'none' || REMOTE_DRIVERS[name]) throw unreadable();
+      if (name === 'none' || ownMember(REMOTE_DRIVERS, name)) throw unreadable();
       throw invalid(`logger: no log driver named '${name}' is registered`, { code: 'LOG_DRIVER_UNKNOWN' });
     },
   };

@@ -3,6 +3,7 @@ import { invalid } from '../errors/engine-error.js';
 import type { RotationPolicy } from './log-file.js';
 import { REMOTE_DRIVERS } from './remote/remote-drivers.js';
 import { badOption, isBoolean, parseBoolean, parseInteger, parseSize, type LogOptions } from './option-values.js';
+import { ownMember } from '../text/own-member.js';
 
 const BUILT_IN: ReadonlySet<string> = new Set(['mode', 'max-buffer-size', 'cache-disabled', 'cache-max-file', 'cache-max-size', 'cache-compress']);
 const KNOWN: Readonly<Record<string, ReadonlySet<string>>> = {
@@ -24,9 +25,9 @@ export function validateLogOptions(driver: string, options: LogOptions): void {
   const { 'cache-disabled': cacheDisabled } = options;
   if (cacheDisabled && !isBoolean(cacheDisabled)) throw badOption(`invalid value for option cache-disabled: ${cacheDisabled}`);
   const own = Object.entries(options).filter(([name]) => !BUILT_IN.has(name));
-  const remote = REMOTE_DRIVERS[driver];
+  const remote = ownMember(REMOTE_DRIVERS, driver);
   if (remote) return remote.validate(Object.fromEntries(own));
-  const known = KNOWN[driver];
+  const known = ownMember(KNOWN, driver);
   if (!known) throw invalid(`logger: no log driver named '${driver}' is registered`, { code: 'LOG_DRIVER_UNKNOWN' });
   for (const [name] of own) {
     if (!known.has(name)) throw badOption(driver === 'json-file' ? `unknown log opt '${name}' for json-file log driver` : `unknown log opt '${name}' for log driver ${driver}`);

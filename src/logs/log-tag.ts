@@ -2,6 +2,7 @@
 import { hostname } from 'node:os';
 import type { LogDriver } from '../ports/logs.js';
 import { badOption } from './option-values.js';
+import { ownMember } from '../text/own-member.js';
 
 type LoggedContainer = Parameters<LogDriver['open']>[0];
 
@@ -42,11 +43,11 @@ function apply(command: string, fields: Readonly<Record<string, string | undefin
   const valueOf = (word: string): string => {
     if (/^".*"$/.test(word)) return word.slice(1, -1);
     if (/^\d+$/.test(word)) return word;
-    const value = word.startsWith('.') ? fields[word.slice(1)] : undefined;
+    const value = word.startsWith('.') ? ownMember(fields, word.slice(1)) : undefined;
     if (value === undefined) throw badOption(`log option tag has an unknown field: ${whole}`);
     return value;
   };
-  const call = FUNCTIONS[head];
+  const call = ownMember(FUNCTIONS, head);
   if (call === undefined) {
     if (args.length > 0 || piped !== undefined) throw badOption(`log option tag has an unknown function: ${whole}`);
     return valueOf(head);

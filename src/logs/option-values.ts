@@ -1,5 +1,6 @@
 /** Values of log options, read as Go's libraries read them, with their texts for what is wrong. */
 import { invalid } from '../errors/engine-error.js';
+import { ownMember } from '../text/own-member.js';
 
 export type LogOptions = Readonly<Record<string, string>>;
 
@@ -60,7 +61,7 @@ export function parseDurationMs(text: string): number {
     const [whole = '', number = '', unit = ''] = /^(\d+\.?\d*|\.\d+)([^\d.]*)/.exec(rest.slice(at)) ?? [];
     if (whole === '') throw badOption(`time: invalid duration ${quoted}`);
     if (unit === '') throw badOption(`time: missing unit in duration ${quoted}`);
-    const unitMs = UNIT_MS[unit];
+    const unitMs = ownMember(UNIT_MS, unit);
     if (unitMs === undefined) throw badOption(`time: unknown unit ${JSON.stringify(unit)} in duration ${quoted}`);
     total += Number(number) * unitMs;
     at += whole.length;

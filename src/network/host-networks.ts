@@ -21,6 +21,7 @@ import { PluginNetworks } from './plugin-networks.js';
 import { bridgeLabels, endpointWithoutLink, isLinkless, linklessNames, PREDEFINED, predefined } from './predefined.js';
 import { formatSubnet, parseSubnet, type Family } from './subnet.js';
 import { type Candidate, compareWaysOut } from './ways-out.js';
+import { ownMember } from '../text/own-member.js';
 
 export interface NetworkOptions extends Omit<EndpointOptions & MakerOptions, 'netlink' | 'firewall' | 'debts' | 'sandboxes'> {
   /** Undefined: no default bridge (`--bridge none`). */
@@ -172,7 +173,7 @@ export class HostNetworks implements NetworkDriver {
         pools: this.options.addressPools,
         networks: others.flatMap(({ subnets }) => subnets.map(({ subnet }) => parseSubnet(subnet, 'subnet'))),
         host: [...host.addresses, ...host.routes],
-        defaultOptions: this.options.defaultNetworkOptions[request.driver] ?? {},
+        defaultOptions: ownMember(this.options.defaultNetworkOptions, request.driver) ?? {},
         leased,
       });
       const links = await this.#netlink.links();

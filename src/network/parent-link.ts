@@ -3,6 +3,7 @@ import { internal, invalid, isEngineError, unavailable } from '../errors/engine-
 import type { NetworkSummary } from '../ports/network.js';
 import { IPVLAN_FLAGS, IPVLAN_MODES, MACVLAN_MODES, type Link, type Netlink, type StackKind } from '../sys/route-netlink.js';
 import type { ContainerEnd, Medium } from './attachable-network.js';
+import { ownMember } from '../text/own-member.js';
 
 export interface ParentPlan {
   readonly kind: StackKind;
@@ -29,7 +30,7 @@ export function parentPlan({ id, driver, internal, options }: NetworkSummary): P
   const parent = given === '' ? `dm-${id.slice(0, 12)}` : given;
   const modes = kind === 'macvlan' ? MACVLAN_MODES : IPVLAN_MODES;
   const byDefault = kind === 'macvlan' ? 'bridge' : 'l2';
-  const mode = options[`${kind}_mode`] || byDefault;
+  const mode = ownMember(options, `${kind}_mode`) || byDefault;
   const flag = (kind === 'ipvlan' && options['ipvlan_flag']) || 'bridge';
   if (!Object.hasOwn(modes, mode)) throw invalid(`requested ${kind} mode '${mode}' is not valid, '${byDefault}' mode is the ${kind} driver default`, { code: 'MODE' });
   if (!Object.hasOwn(IPVLAN_FLAGS, flag)) throw invalid(`requested ipvlan flag '${flag}' is not valid, 'bridge' mode is the ipvlan driver default`, { code: 'MODE' });

@@ -3,7 +3,8 @@
 export interface Challenge {
   /** Lower case: `bearer`, `basic`. */
   readonly scheme: string;
-  readonly parameters: Readonly<Record<string, string>>;
+  /** By name in lower case. */
+  readonly parameters: ReadonlyMap<string, string>;
 }
 
 const TOKEN = /[!#$%&'*+\-.^_`|~0-9A-Za-z]+/y;
@@ -12,7 +13,7 @@ const QUOTED = /"((?:[^"\\]|\\.)*)"/y;
 /** Parses a header that may hold several challenges. Stops at the first thing that is not one; never throws. */
 export function parseChallenges(header: string | undefined): Challenge[] {
   if (header === undefined) return [];
-  const challenges: { scheme: string; parameters: Record<string, string> }[] = [];
+  const challenges: { scheme: string; parameters: Map<string, string> }[] = [];
   let at = 0;
   const take = (pattern: RegExp): RegExpExecArray | null => {
     pattern.lastIndex = at;
@@ -35,9 +36,10 @@ export function parseChallenges(header: string | undefined): Challenge[] {
       const quoted = take(QUOTED);
       const value = quoted ? (quoted[1] ?? '').replaceAll(/\\(.)/g, '$1') : take(TOKEN)?.[0];
       if (value === undefined) break;
-      current.parameters[word.toLowerCase()] ??= value;
+      const name = word.toLowerCase();
+      if (!current.parameters.has(name)) current.parameters.set(name, value);
     } else {
-      challenges.push({ scheme: word.toLowerCase(), parameters: {} });
+      challenges.push({ scheme: word.toLowerCase(), parameters: new Map() });
     }
   }
   return challenges;

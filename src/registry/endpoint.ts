@@ -5,6 +5,7 @@ import { BlockList, isIP } from 'node:net';
 import { join } from 'node:path';
 import { internal, invalid } from '../errors/engine-error.js';
 import type { TlsSettings } from './http.js';
+import { ownMember } from '../text/own-member.js';
 
 /** One base URL of a registry, without a trailing slash: `https://registry-1.docker.io`. */
 export interface Endpoint {
@@ -46,7 +47,7 @@ const resolveAddresses: ResolveAddresses = async (host) => (await dnsLookup(host
  * hosts are tried with unverified TLS, then with plain HTTP. Throws `internal` for unreadable certificates.
  */
 export async function hostsFor(domain: string, rules: RegistryRules, resolve: ResolveAddresses = resolveAddresses): Promise<RegistryHost[]> {
-  const mirrors = domain === DEFAULT_DOMAIN ? rules.mirrors : (rules.mirrorsFor?.[domain] ?? []);
+  const mirrors = domain === DEFAULT_DOMAIN ? rules.mirrors : (ownMember(rules.mirrorsFor, domain) ?? []);
   return [...(await Promise.all(mirrors.map((mirror) => mirrorHost(mirror, rules, resolve)))), await registryOf(domain, rules, resolve)];
 }
 

@@ -2,6 +2,7 @@
 import { dataLoss, invalid } from '../errors/engine-error.js';
 import type { OciDescriptor, OciPlatform, PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
+import { ownMember } from '../text/own-member.js';
 
 export interface ManifestPlatform {
   readonly os: string;
@@ -85,7 +86,7 @@ export function parseManifest(bytes: Buffer, contentType: string | undefined, na
 
   const config = descriptorOf(document['config'], 'config');
   if (!CONFIG_TYPES.has(config.mediaType)) {
-    const kind = CONFIG_CLASSES[config.mediaType] ?? 'unknown';
+    const kind = ownMember(CONFIG_CLASSES, config.mediaType) ?? 'unknown';
     throw invalid(`Encountered remote ${JSON.stringify(config.mediaType)}(${kind}) when fetching`, { code: 'NOT_AN_IMAGE' });
   }
   const layers = descriptorsOf(document['layers'], 'layers');

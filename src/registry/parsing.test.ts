@@ -13,14 +13,14 @@ test('challenges are parsed with quotes, commas, escapes and several schemes', (
   const table: readonly (readonly [string | undefined, unknown])[] = [
     [undefined, []],
     ['', []],
-    ['Basic realm="r"', [{ scheme: 'basic', parameters: { realm: 'r' } }]],
+    ['Basic realm="r"', [{ scheme: 'basic', parameters: new Map(Object.entries({ realm: 'r' })) }]],
     [
       'Bearer realm="https://auth/token",service="a, b",scope="repository:x:pull,push"',
-      [{ scheme: 'bearer', parameters: { realm: 'https://auth/token', service: 'a, b', scope: 'repository:x:pull,push' } }],
+      [{ scheme: 'bearer', parameters: new Map(Object.entries({ realm: 'https://auth/token', service: 'a, b', scope: 'repository:x:pull,push' })) }],
     ],
-    ['Basic realm=plain, Bearer realm="t" , error="x\\"y"', [{ scheme: 'basic', parameters: { realm: 'plain' } }, { scheme: 'bearer', parameters: { realm: 't', error: 'x"y' } }]],
-    ['Negotiate', [{ scheme: 'negotiate', parameters: {} }]],
-    ['Bearer realm="unterminated', [{ scheme: 'bearer', parameters: {} }]],
+    ['Basic realm=plain, Bearer realm="t" , error="x\\"y"', [{ scheme: 'basic', parameters: new Map(Object.entries({ realm: 'plain' })) }, { scheme: 'bearer', parameters: new Map(Object.entries({ realm: 't', error: 'x"y' })) }]],
+    ['Negotiate', [{ scheme: 'negotiate', parameters: new Map() }]],
+    ['Bearer realm="unterminated', [{ scheme: 'bearer', parameters: new Map() }]],
     ['"""', []],
   ];
   for (const [header, expected] of table) assert.deepEqual(parseChallenges(header), expected, header);

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { arch } from 'node:os';
 import { invalid } from '../errors/engine-error.js';
 import type { Descriptor, ManifestPlatform } from './manifest.js';
+import { ownMember } from '../text/own-member.js';
 
 export type Platform = ManifestPlatform;
 
@@ -25,7 +26,7 @@ const AMD64_LEVELS: readonly (readonly string[])[] = [
 
 /** One spelling per platform: aliases replaced, the variants that are the default of their architecture left out. */
 export function normalisePlatform({ os, architecture, variant }: Platform): Platform {
-  const [name, implied] = ARCHITECTURES[architecture.toLowerCase()] ?? [architecture.toLowerCase(), ''];
+  const [name, implied] = ownMember(ARCHITECTURES, architecture.toLowerCase()) ?? [architecture.toLowerCase(), ''];
   let normal = variant.toLowerCase() || implied;
   if (name === 'amd64' && normal === 'v1') normal = '';
   if (name === 'arm64' && (normal === '8' || normal === 'v8')) normal = '';

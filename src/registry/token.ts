@@ -28,8 +28,8 @@ const MARGIN_MS = 5_000;
 /** Prefers bearer over basic, as token servers offer more than the registry's own accounts. */
 export function schemeOf(challenges: readonly Challenge[]): AuthScheme {
   const bearer = challenges.find(({ scheme }) => scheme === 'bearer');
-  const realm = bearer?.parameters['realm'];
-  if (realm !== undefined) return { kind: 'bearer', realm, service: bearer?.parameters['service'] };
+  const realm = bearer?.parameters.get('realm');
+  if (realm !== undefined) return { kind: 'bearer', realm, service: bearer?.parameters.get('service') };
   return challenges.some(({ scheme }) => scheme === 'basic') ? { kind: 'basic' } : { kind: 'none' };
 }
 

@@ -29,14 +29,14 @@ const NOT_THE_CONTAINERS = /^(?:lo|(?:sit|tunl|ip6tnl|gre|gretap|erspan|ip_vti|i
 
 /** `/proc/PID/net/dev` without loopback. */
 export function parseNetDev(text: string): Record<string, InterfaceUsage> {
-  const interfaces: Record<string, InterfaceUsage> = {};
+  const interfaces = new Map<string, InterfaceUsage>();
   for (const line of text.split('\n').slice(2)) {
     const colon = line.indexOf(':');
     const name = line.slice(0, colon).trim();
     if (colon < 0 || NOT_THE_CONTAINERS.test(name)) continue;
     const numbers = line.slice(colon + 1).trim().split(/\s+/);
     const at = (index: number): bigint => BigInt(numbers[index] ?? 0);
-    interfaces[name] = {
+    interfaces.set(name, {
       rxBytes: at(0),
       rxPackets: at(1),
       rxErrors: at(2),
@@ -45,9 +45,9 @@ export function parseNetDev(text: string): Record<string, InterfaceUsage> {
       txPackets: at(9),
       txErrors: at(10),
       txDropped: at(11),
-    };
+    });
   }
-  return interfaces;
+  return Object.fromEntries(interfaces);
 }
 
 /** Kernels on all our platforms show times to programs in this unit. */

@@ -1,6 +1,7 @@
 /** Mount options of the local volume driver: `type`, `device` and `o`, as mount(8) has them. */
 import { internal, invalid, messageOf } from '../errors/engine-error.js';
 import { mountNow } from '../sys/mount.js';
+import { ownMember } from '../text/own-member.js';
 
 export type VolumeOptions = Readonly<Record<string, string>>;
 
@@ -13,7 +14,7 @@ export function checkVolumeOptions(name: string, options: VolumeOptions): void {
   for (const key of Object.keys(options)) if (!KNOWN.has(key)) throw refuse(`invalid option: ${JSON.stringify(key)}`);
   if (options['size'] !== undefined) throw refuse('quota size requested but no quota support');
   for (const key of Object.keys(options)) {
-    for (const needed of NEEDS[key] ?? []) if (options[needed] === undefined) throw refuse(`missing required option: ${JSON.stringify(needed)}`);
+    for (const needed of ownMember(NEEDS, key) ?? []) if (options[needed] === undefined) throw refuse(`missing required option: ${JSON.stringify(needed)}`);
   }
 }
 
@@ -76,9 +77,9 @@ export function mountLocal({ device, target, type, options }: LocalMount): void 
   let propagation = 0;
   const data: string[] = [];
   for (const word of options.split(',').filter(Boolean)) {
-    const [set, clear = 0] = FLAGS[word] ?? [];
+    const [set, clear = 0] = ownMember(FLAGS, word) ?? [];
     if (set !== undefined) flags = (flags & ~clear) | set;
-    else if (PROPAGATION[word] !== undefined) propagation = PROPAGATION[word];
+    else if (Object.hasOwn(PROPAGATION, word)) propagation = PROPAGATION[word] ?? 0;
     else data.push(word);
   }
   try {

@@ -1,5 +1,6 @@
 /** containerd's log, passed on to the daemon's logger: at the same level, but for routine at debug. */
 import type { Logger } from '../ports/logger.js';
+import { ownMember } from '../text/own-member.js';
 
 const KEPT_LINES = 20;
 // A line longer than this is no log line; it is cut so that it cannot grow without bound.
@@ -75,7 +76,7 @@ function parseJson(line: string): Line | undefined {
   if (!line.startsWith('{')) return undefined;
   try {
     const { level, msg, time: _time, ...fields } = JSON.parse(line) as Record<string, unknown>;
-    return { level: levels[String(level)] ?? 'info', message: String(msg), fields };
+    return { level: ownMember(levels, String(level)) ?? 'info', message: String(msg), fields };
   } catch {
     return undefined;
   }
@@ -85,7 +86,7 @@ function parseJson(line: string): Line | undefined {
 function parseShim(line: string): Line | undefined {
   const [, level, message] = /^time="[^"]*" level=(\w+) msg=("(?:[^"\\]|\\.)*"|\S+)/.exec(line) ?? [];
   if (level === undefined || message === undefined) return undefined;
-  return { level: levels[level] ?? 'info', message: unquote(message), fields: {} };
+  return { level: ownMember(levels, level) ?? 'info', message: unquote(message), fields: {} };
 }
 
 function unquote(text: string): string {

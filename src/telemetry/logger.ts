@@ -91,12 +91,8 @@ function textLine(record: Record_, colours: boolean): string {
 }
 
 function fieldsOf(record: Record_): Record<string, unknown> {
-  const fields: Record<string, unknown> = {};
-  for (const [key, value] of Object.entries(record)) {
-    if (INTERNAL.has(key) || value === undefined) continue;
-    fields[key] = SECRET.test(key) ? 'xxxxx' : plain(value, MAX_DEPTH);
-  }
-  return fields;
+  const shown = Object.entries(record).filter(([key, value]) => !INTERNAL.has(key) && value !== undefined);
+  return Object.fromEntries(shown.map(([key, value]) => [key, SECRET.test(key) ? 'xxxxx' : plain(value, MAX_DEPTH)]));
 }
 
 /**

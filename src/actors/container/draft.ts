@@ -15,6 +15,7 @@ import { inheritedMounts, planMounts } from './mount-plan.js';
 import { checkEndpoint, checkLinkNames } from './network-change.js';
 import { parseSignal } from './signals.js';
 import { now } from './timestamps.js';
+import { ownMember } from '../../text/own-member.js';
 
 /** What the daemon's configuration says about containers that say nothing themselves. Read anew for each create. */
 export interface ContainerDefaults {
@@ -159,18 +160,18 @@ function named(deps: DraftDeps, reference: string): ContainerRecord {
 function planNetworks(deps: DraftDeps, host: HostConfig, endpoints: Readonly<Record<string, EndpointRequest>>): Record<string, NetworkAttachment> {
   const mode = host.NetworkMode;
   if (mode.startsWith('container:')) return {};
-  const plan: Record<string, NetworkAttachment> = {};
+  const plan = new Map<string, NetworkAttachment>();
   const add = (nameOrId: string, request: EndpointRequest): void => {
     const network = findNetwork(deps.network, nameOrId);
     // A daemon without a default network: loopback alone.
     if (!network && nameOrId === 'bridge') return;
     if (network) checkEndpoint(network, request);
-    plan[network?.name ?? nameOrId] = { request };
+    plan.set(network?.name ?? nameOrId, { request });
   };
-  add(mode, endpoints[mode] ?? {});
+  add(mode, ownMember(endpoints, mode) ?? {});
   for (const [network, request] of Object.entries(endpoints)) if (network !== mode) add(network, request);
-  checkLinkNames(Object.values(plan).map(({ request }) => request));
-  return plan;
+  checkLinkNames([...plan.values()].map(({ request }) => request));
+  return Object.fromEntries(plan);
 }
 
 /** Undefined for one that is not there: clients take a "not found" at this point for a missing image, so it is said at the start. */

@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { normalize, isAbsolute } from 'node:path';
 import { type EngineError, invalid } from '../../errors/engine-error.js';
 import type { ContainerConfig, HostConfig, MountPoint, MountRequest } from '../../ports/container.js';
+import { ownMember } from '../../text/own-member.js';
 
 const PROPAGATIONS = new Set(['shared', 'rshared', 'slave', 'rslave', 'private', 'rprivate']);
 /** What a bind may say after the second colon: of each group one word. */
@@ -37,7 +38,7 @@ export function planMounts(config: ContainerConfig, host: HostConfig, { inherite
   for (const destination of Object.keys(host.Tmpfs ?? {})) claim(checkTarget(destination));
   for (const destination of Object.keys(config.Volumes ?? {})) {
     const target = checkTarget(destination, `invalid volume specification: '${destination}'`);
-    if (plan.has(target) || host.Tmpfs?.[target] !== undefined) continue;
+    if (plan.has(target) || ownMember(host.Tmpfs, target) !== undefined) continue;
     plan.set(target, volumePoint(newVolumeName(), target, '', true, host.VolumeDriver));
   }
   return [...plan.values()];

@@ -8,6 +8,7 @@ import type { ContainerDeps } from './deps.js';
 import { openLinks } from './legacy-links.js';
 import { checkChange, isLive, type NetworkChange, withChange, withoutPending } from './network-change.js';
 import { Undo } from './undo.js';
+import { ownMember } from '../../text/own-member.js';
 
 type NetworksDeps = Pick<ContainerDeps, 'log' | 'network' | 'records' | 'emit' | 'writeFiles' | 'find'>;
 type Attachments = ContainerRecord['networks'];
@@ -15,7 +16,7 @@ type Attachments = ContainerRecord['networks'];
 /** Joins all networks of a container that starts, unless it is to have none; each is left again when the start fails. */
 export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, undo: Undo): Promise<ContainerRecord> {
   if (record.config.NetworkDisabled) return record;
-  const networks: Record<string, NetworkAttachment> = {};
+  const networks = new Map<string, NetworkAttachment>();
   const outward = wayOut(deps.network, record.networks);
   let ports: readonly PublishedPort[] = [];
   // Links are numbered around the names that others ask for.
@@ -24,10 +25,10 @@ export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, 
     const result = await deps.network.attach(attachRequest(record, name, request, name === outward ? wantedPorts(record) : []));
     undo.add('network endpoint', () => deps.network.detach(record.id, result.endpoint));
     emit(deps, 'connect', record, result.endpoint);
-    networks[name] = { request, endpoint: result.endpoint };
+    networks.set(name, { request, endpoint: result.endpoint });
     ports = [...ports, ...result.ports];
   }
-  const joined = { ...record, networks, ports };
+  const joined = { ...record, networks: Object.fromEntries(networks), ports };
   await openLinks(deps.network, joined, (id) => deps.find(id));
   return joined;
 }
@@ -113,7 +114,8 @@ async function store(deps: NetworksDeps, record: ContainerRecord): Promise<void>
 }
 
 async function disconnect(deps: NetworksDeps, before: ContainerRecord, name: string): Promise<ContainerRecord> {
-  const { [name]: gone, ...networks } = before.networks;
+  const { [name]: _gone, ...networks } = before.networks;
+  const gone = ownMember(before.networks, name);
   let after: ContainerRecord = { ...before, networks };
   if (gone?.endpoint) {
     const { endpointId, interfaceName } = gone.endpoint;
@@ -169,7 +171,7 @@ function wayOut(network: NetworkDriver, networks: Attachments): string | undefin
 }
 
 function outwardEndpoint(network: NetworkDriver, networks: Attachments): Endpoint | undefined {
-  return networks[wayOut(network, networks) ?? '']?.endpoint;
+  return ownMember(networks, wayOut(network, networks) ?? '')?.endpoint;
 }
 
 /** What is published already keeps its numbers; where a network is routed there are none. */
@@ -190,7 +192,7 @@ function wantedPorts(record: ContainerRecord): PortRequest[] {
     for (const { HostIp, HostPort } of list ?? []) add(key, HostIp, HostPort);
   }
   if (record.hostConfig.PublishAllPorts) {
-    for (const key of Object.keys(record.config.ExposedPorts ?? {})) if (!bindings[key]?.length) add(key, '', '');
+    for (const key of Object.keys(record.config.ExposedPorts ?? {})) if (!ownMember(bindings, key)?.length) add(key, '', '');
   }
   return wanted;
 }

@@ -4,6 +4,7 @@ import { isRunning } from '../../actors/container/container.record.js';
 import type { HealthState } from '../../actors/container/health.js';
 import type { MountPoint, Ulimit } from '../../ports/container.js';
 import type { PublishedPort } from '../../ports/network.js';
+import { ownMember } from '../../text/own-member.js';
 
 /** What rendering needs to know beyond the record. */
 export interface ViewContext {
@@ -156,14 +157,14 @@ function shownIp(port: PublishedPort): string {
 
 /** `NetworkSettings.Ports` of inspect. */
 function portMap(record: ContainerRecord): Record<string, { HostIp: string; HostPort: string }[] | null> {
-  const map: Record<string, { HostIp: string; HostPort: string }[] | null> = {};
-  if (!isRunning(record)) return map;
-  for (const key of Object.keys(record.config.ExposedPorts ?? {})) map[key] = null;
+  if (!isRunning(record)) return {};
+  const map = new Map<string, { HostIp: string; HostPort: string }[] | null>();
+  for (const key of Object.keys(record.config.ExposedPorts ?? {})) map.set(key, null);
   for (const port of record.ports) {
     const key = `${port.containerPort}/${port.protocol}`;
-    map[key] = [...(map[key] ?? []), { HostIp: shownIp(port), HostPort: port.hostPort === 0 ? '' : String(port.hostPort) }];
+    map.set(key, [...(map.get(key) ?? []), { HostIp: shownIp(port), HostPort: port.hostPort === 0 ? '' : String(port.hostPort) }]);
   }
-  return map;
+  return Object.fromEntries(map);
 }
 
 /** Its networks as they are for others: a container that has ended is on none any more, even while it is being released. */
@@ -317,6 +318,6 @@ function hostConfigView(record: ContainerRecord, { links, defaultUlimits }: View
 
 /** With the MAC address that was asked for on the network of the mode, where clients before 1.44 look for it. */
 function configView({ config, hostConfig, networks }: ContainerRecord): ContainerRecord['config'] {
-  const macAddress = networks[hostConfig.NetworkMode]?.request.MacAddress;
+  const macAddress = ownMember(networks, hostConfig.NetworkMode)?.request.MacAddress;
   return macAddress ? { ...config, MacAddress: macAddress } : config;
 }

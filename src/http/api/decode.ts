@@ -86,7 +86,7 @@ export function object<S extends Shape>(shape: S): Decoder<Fields<S>> {
   const fill = (given: Readonly<Record<string, unknown>>, path: string): Fields<S> => {
     const values = new Map<string, unknown>();
     for (const [key, value] of Object.entries(given)) {
-      const name = key in shape ? key : byLowerCase.get(key.toLowerCase());
+      const name = Object.hasOwn(shape, key) ? key : byLowerCase.get(key.toLowerCase());
       if (name !== undefined && value !== null) values.set(name, value);
     }
     const result: Record<string, unknown> = {};

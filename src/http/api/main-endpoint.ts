@@ -1,6 +1,7 @@
 /** What older clients said of the container as a whole and is said of an endpoint now: its MAC address, parameters of `eth0`. */
 import { invalid } from '../../errors/engine-error.js';
 import type { EndpointRequest } from '../../actors/container/container.record.js';
+import { ownMember } from '../../text/own-member.js';
 
 export type Endpoints = Readonly<Record<string, EndpointRequest>>;
 
@@ -40,9 +41,9 @@ export function placeMacAddress(macAddress: string, mode: string, given: Endpoin
     return { endpoints: given, warnings };
   }
   const name = mainEndpoint(mode, given, isOld, 'unable to migrate container-wide MAC address to a specific network: ');
-  const own = isOld ? undefined : given[name]?.MacAddress;
+  const own = isOld ? undefined : ownMember(given, name)?.MacAddress;
   if (own && own !== macAddress) throw invalid('the container-wide MAC address must match the endpoint-specific MAC address for the main network, or be left empty');
-  return { endpoints: { ...given, [name]: { ...given[name], MacAddress: macAddress } }, warnings };
+  return { endpoints: { ...given, [name]: { ...ownMember(given, name), MacAddress: macAddress } }, warnings };
 }
 
 /**
@@ -62,9 +63,9 @@ export function placeSysctls(sysctls: Readonly<Record<string, string>>, mode: st
     if (link !== 'eth0') throw invalid(`unable to determine network endpoint for sysctl ${key}, use driver option '${SYSCTLS}' to set per-interface sysctls`);
     return `net.${family}.${directory}.IFNAME.${rest.join('.')}=${value}`;
   });
-  const request = given[name] ?? {};
+  const request = ownMember(given, name) ?? {};
   // The last one counts: what the endpoint says itself.
-  const own = request.DriverOpts?.[SYSCTLS];
+  const own = ownMember(request.DriverOpts, SYSCTLS);
   const DriverOpts = { ...request.DriverOpts, [SYSCTLS]: [...entries, ...(own === undefined ? [] : [own])].join(',') };
   return {
     sysctls: Object.fromEntries(Object.entries(sysctls).filter(([key]) => !isOfLink(key))),

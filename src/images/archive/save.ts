@@ -73,7 +73,7 @@ async function prepare({ images, layers }: SaveDeps, selected: readonly SavedIma
   const blobs = new Map<Digest, Blob>();
   const index: Descriptor[] = [];
   const manifest: unknown[] = [];
-  const repositories = new Map<string, Record<string, string>>();
+  const repositories = new Map<string, Map<string, string>>();
   const ids = new Set(selected.map(({ image }) => image.id));
 
   for (const { image, names } of selected) {
@@ -99,9 +99,8 @@ async function prepare({ images, layers }: SaveDeps, selected: readonly SavedIma
     for (const [at, reference] of references.entries()) {
       const tag = reference.tag ?? '';
       index.push({ ...described, annotations: { 'io.containerd.image.name': names[at] ?? '', 'org.opencontainers.image.ref.name': tag } });
-      const repository = repositories.get(familiarName(reference)) ?? {};
-      repository[tag] = (diffIds.at(-1) ?? image.id).slice(7);
-      repositories.set(familiarName(reference), repository);
+      const repository = repositories.get(familiarName(reference)) ?? new Map<string, string>();
+      repositories.set(familiarName(reference), repository.set(tag, (diffIds.at(-1) ?? image.id).slice(7)));
     }
     manifest.push({
       Config: blobPath(image.id),
@@ -117,7 +116,7 @@ async function prepare({ images, layers }: SaveDeps, selected: readonly SavedIma
       ['index.json', jsonBytes({ schemaVersion: 2, mediaType: INDEX_TYPE, manifests: index })],
       ['manifest.json', jsonBytes(manifest)],
       ['oci-layout', jsonBytes({ imageLayoutVersion: '1.0.0' })],
-      ...(repositories.size === 0 ? [] : ([['repositories', jsonBytes(Object.fromEntries(repositories))]] as const)),
+      ...(repositories.size === 0 ? [] : ([['repositories', jsonBytes(Object.fromEntries([...repositories].map(([name, tags]) => [name, Object.fromEntries(tags)])))]] as const)),
     ],
   };
 }

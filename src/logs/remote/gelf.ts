@@ -70,17 +70,17 @@ function parseAddress(text: string): { readonly scheme: 'udp' | 'tcp'; readonly 
 
 /** JSON of a record; the fields that are the same for all are rendered once. */
 function createEncoder(container: LoggedContainer): (record: RemoteRecord) => string {
-  const extra: Record<string, unknown> = {
-    _container_id: container.id,
-    _container_name: container.name,
-    _image_id: container.imageId ?? '',
-    _image_name: container.imageName,
-    _command: container.command?.join(' ') ?? '',
-    _tag: tagOf(container),
-    _created: container.created ?? '',
-  };
-  for (const [name, value] of Object.entries(extraAttributes(container))) extra[name.startsWith('_') ? name : `_${name}`] = value;
-  const rest = JSON.stringify(Object.fromEntries(Object.entries(extra).sort(([a], [b]) => (a < b ? -1 : 1)))).slice(1);
+  const extra = new Map<string, unknown>([
+    ['_container_id', container.id],
+    ['_container_name', container.name],
+    ['_image_id', container.imageId ?? ''],
+    ['_image_name', container.imageName],
+    ['_command', container.command?.join(' ') ?? ''],
+    ['_tag', tagOf(container)],
+    ['_created', container.created ?? ''],
+  ]);
+  for (const [name, value] of Object.entries(extraAttributes(container))) extra.set(name.startsWith('_') ? name : `_${name}`, value);
+  const rest = JSON.stringify(Object.fromEntries([...extra].sort(([a], [b]) => (a < b ? -1 : 1)))).slice(1);
   const host = JSON.stringify(hostname());
   return ({ stream, timeNs, line }) =>
     `{"version":"1.1","host":${host},"short_message":${JSON.stringify(line.toString())},"timestamp":${Number(timeNs / 1_000_000n) / 1000},"level":${LEVEL[stream]},${rest}`;
