@@ -26,6 +26,8 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
   const level = (): LogLevel => (config.current.debug ? 'debug' : config.current.logLevel);
   const log = createLogger({ level: level(), format: logFormat, rawLogs, stream: process.stderr });
   limitArenas();
+  const told = new Set<string>();
+  tellNotices(config, told, log);
   process.on('unhandledRejection', (error) => log.error({ err: error }, 'unhandled rejection'));
   let engine: Engine | undefined;
   let manager: ServiceManager | undefined;
@@ -42,6 +44,7 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
   config.onReload((result) => {
     log.setLevel(level());
     logReload(log, result);
+    tellNotices(config, told, log);
   });
   let isServing = false;
   const ready = (status: string): void => manager?.ready(`${status}, serving ${engine?.addresses().join(' ')}`);
@@ -97,6 +100,14 @@ async function lockRoots(config: LiveConfig, locks: LockedDirectory[], log: Logg
   const idMaps = usernsRemap === '' ? undefined : openIdMaps(usernsRemap);
   if (usernsRemap !== '' && !idMaps) log.warn({}, `userns-remap ${usernsRemap}: root cannot be remapped to itself; users are not remapped`);
   return { dataRoot: await dataRootFor(data.path, idMaps), execRoot: exec.path, supervisorRoot: data.path, idMaps };
+}
+
+/** Each once in the life of the daemon. */
+function tellNotices({ notices }: LiveConfig, told: Set<string>, log: Logger): void {
+  for (const { key, message } of notices) {
+    if (!told.has(message)) log.warn({ key }, message);
+    told.add(message);
+  }
 }
 
 function logReload(log: Logger, { ok, message, entries }: ReloadResult): void {

@@ -1,7 +1,7 @@
 /** Wrong values: `--validate`, the start and a reload refuse them in the same words, and a refused reload changes nothing. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -14,7 +14,31 @@ interface Reply {
   readonly message: string;
 }
 
-const kind = engined({ args: ['--ip-forward-no-drop'] });
+/** Keys of which nothing comes, each with the words of the reason. */
+const IDLE: Readonly<Record<string, readonly [value: unknown, reason: string]>> = {
+  'builder': [{ gc: { enabled: true }, entitlements: { 'network-host': true } }, 'builder.gc has no effect: there is no builder'],
+  'features': [{ buildkit: true }, 'features has no effect: feature buildkit: there is no builder'],
+  'selinux-enabled': [true, 'selinux-enabled has no effect: this daemon applies no SELinux labels of its own'],
+  'userland-proxy-path': ['/bin/sh', 'userland-proxy-path has no effect: the proxy is part of the daemon'],
+  'supervisor-plugins-namespace': ['other', 'supervisor-plugins-namespace has no effect: there is no management of plugins'],
+  'network-control-plane-mtu': [1450, 'network-control-plane-mtu has no effect: there is no cluster mode'],
+  'swarm-default-advertise-addr': ['eth0', 'swarm-default-advertise-addr has no effect: there is no cluster mode'],
+  'bip6': ['fd00:7::1/64', 'bip6 has no effect: the default bridge has no IPv6: ipv6 is off'],
+  'fixed-cidr-v6': ['fd00:7::/80', 'fixed-cidr-v6 has no effect: the default bridge has no IPv6: ipv6 is off'],
+  'default-gateway-v6': ['fd00:7::9', 'default-gateway-v6 has no effect: the default bridge has no IPv6: ipv6 is off'],
+  'image-gc-low-percent': [50, 'image-gc-low-percent has no effect: images are not removed by themselves'],
+  'tls-min-version': ['1.3', 'tls-min-version has no effect: TLS is off'],
+  'allow-nondistributable-artifacts': [[], 'allow-nondistributable-artifacts has no effect: layers of every kind are pushed'],
+  // Not without effect, but hardly what was meant.
+  'cdi-spec-dirs': [['specs'], 'cdi-spec-dirs: specs is relative to where the daemon was started'],
+  'runtimes': [{ gone: { path: '/nonexistent' } }, 'runtime gone cannot be used: there is no program /nonexistent'],
+};
+
+const kind = engined({
+  args: ['--ip-forward-no-drop'],
+  env: { ENGINE_DISABLE_PIGZ: '1' },
+  file: Object.fromEntries(Object.entries(IDLE).map(([key, [value]]) => [key, value])),
+});
 let engine: Engine;
 let program: string;
 let args: readonly string[];
@@ -97,6 +121,24 @@ test('values that are wrong are refused by --validate, by a start and by a reloa
       assert.deepEqual((await view()).settings, settings, 'nothing has changed');
     });
   }
+});
+
+test('what has no effect is told once by the start, by the configuration in effect and by the documents', async () => {
+  const { notices } = await callJson<{ notices: { key: string; message: string }[] }>(engine.socketPath, 'GET', '/engine/config');
+  const docs = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
+  const reasons = [
+    ...Object.values(IDLE).map(([, reason]) => reason),
+    'builder.entitlements has no effect: there is no builder',
+    'cdi-spec-dirs has no effect: the feature cdi is off',
+    'ENGINE_DISABLE_PIGZ has no effect: layers are decompressed by the daemon itself, never by pigz',
+  ];
+  for (const reason of reasons) {
+    assert.equal(notices.filter(({ message }) => message.startsWith(reason)).length, 1, `${reason}\n${JSON.stringify(notices)}`);
+    assert.equal(engine.log.split(`msg="${reason}`).length, 2, `one line for ${reason}\n${engine.log}`);
+    const [key, why = ''] = reason.split(' has no effect: ');
+    assert.ok(why === '' || docs.split('\n').some((line) => line.startsWith(`| \`${key}\` |`) && line.includes(`| ${why}`)), reason);
+  }
+  assert.equal(notices.length, reasons.length, JSON.stringify(notices));
 });
 
 test('a configuration for another platform can be checked and not be run', async () => {

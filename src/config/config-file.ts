@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { invalid, isEngineError, messageOf } from '../errors/engine-error.js';
 import { JsonSyntaxError, parseJson, type LocatedJson, type Position } from './json-text.js';
+import { IDLE_KEYS } from './notices.js';
 import { OPTION_LIST, type NamedOption, type OptionName } from './options.js';
 import { suggestKey } from './suggest.js';
 import { isObject } from './value-types.js';
@@ -22,15 +23,13 @@ export interface FileFault {
 export interface ConfigFile {
   readonly values: ReadonlyMap<OptionName, FileValue>;
   readonly faults: readonly FileFault[];
+  /** Members that are known to mean nothing. */
+  readonly idleKeys: readonly string[];
 }
 
-const NOTHING: ConfigFile = { values: new Map(), faults: [] };
+const NOTHING: ConfigFile = { values: new Map(), faults: [], idleKeys: [] };
 
-/** Members that old configurations have and that mean nothing any more. */
-const TOLERATED = new Set(['deprecated-key-path', 'allow-nondistributable-artifacts']);
 const BY_KEY = new Map(OPTION_LIST.flatMap((option) => (option.key === undefined ? [] : [[option.key, option] as const])));
-/** Members of `builder` that belong to the build back ends of other daemons. */
-const BUILD_BACK_END = new Set(['builder.entitlements', 'builder.history']);
 /** Objects that only group options. */
 const GROUPS = new Set(OPTION_LIST.flatMap(({ key }) => (key?.includes('.') ? [key.slice(0, key.indexOf('.'))] : [])));
 
@@ -80,6 +79,7 @@ function decode(bytes: Buffer, path: string): string {
 function readMembers(root: Readonly<Record<string, unknown>>, positions: ReadonlyMap<string, Position>): ConfigFile {
   const values = new Map<OptionName, FileValue>();
   const faults: FileFault[] = [];
+  const idleKeys: string[] = [];
   const read = (key: string, option: NamedOption, value: unknown): void => {
     const position = positions.get(key);
     // As in the known engines, null is as good as absent.
@@ -92,8 +92,9 @@ function readMembers(root: Readonly<Record<string, unknown>>, positions: Readonl
     }
   };
   const unknown = (key: string): void => {
+    if (IDLE_KEYS.has(key)) return void idleKeys.push(key);
     const suggestion = suggestKey(key, [...BY_KEY.keys()]);
-    faults.push({ kind: 'unknown', key, message: suggestion === undefined ? '' : `did you mean ${JSON.stringify(suggestion)}?`, position: positions.get(key) });
+    return void faults.push({ kind: 'unknown', key, message: suggestion === undefined ? '' : `did you mean ${JSON.stringify(suggestion)}?`, position: positions.get(key) });
   };
   for (const [key, value] of Object.entries(root)) {
     const option = BY_KEY.get(key);
@@ -101,9 +102,9 @@ function readMembers(root: Readonly<Record<string, unknown>>, positions: Readonl
     else if (GROUPS.has(key) && isObject(value)) readGroup(key, value, read, unknown);
     else if (GROUPS.has(key)) faults.push({ kind: 'invalid', key, message: 'must be an object', position: positions.get(key) });
     else if (key === 'host-gateway-ip') readOldGateway(root, value, read, faults, positions);
-    else if (!TOLERATED.has(key)) unknown(key);
+    else unknown(key);
   }
-  return { values, faults };
+  return { values, faults, idleKeys };
 }
 
 function readGroup(group: string, members: Readonly<Record<string, unknown>>, read: (key: string, option: NamedOption, value: unknown) => void, unknown: (key: string) => void): void {
@@ -111,7 +112,7 @@ function readGroup(group: string, members: Readonly<Record<string, unknown>>, re
     const key = `${group}.${member}`;
     const option = BY_KEY.get(key);
     if (option) read(key, option, value);
-    else if (!BUILD_BACK_END.has(key)) unknown(key);
+    else unknown(key);
   }
 }
 

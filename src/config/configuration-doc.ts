@@ -1,5 +1,6 @@
 /** docs/configuration.md, from the table of options. */
 import { COMMANDS } from './argv.js';
+import { IDLE_KEYS, IDLE_OPTIONS, titleOf } from './notices.js';
 import { OPTION_LIST, type NamedOption } from './options.js';
 import { showValue } from './show.js';
 
@@ -15,6 +16,18 @@ export function configurationDoc(): string {
 ${configurable.map(optionRow).join('\n')}
 
 Flags that ask for something instead of setting an option: ${COMMANDS.map(({ flag, doc }) => `\`--${flag}\` (${doc.toLowerCase()})`).join(', ')}, \`--platform\` (with \`--validate\`: check a file for \`linux\` or \`windows\`).
+
+## Without effect
+
+These are accepted and checked, for the sake of files of other daemons or of another host, and nothing comes of them. The
+daemon logs one line for each at its start, and \`GET /engine/config\` has them among its \`notices\`, beside warnings
+such as a runtime without a program.
+
+| Key | When | Why |
+|---|---|---|
+${[...IDLE_OPTIONS.map(({ name, when, reason }) => [titleOf(name), when, reason]), ...[...IDLE_KEYS].map(([key, reason]) => [key, '', reason])]
+  .map(([key = '', when = '', reason = '']) => `| \`${key}\` | ${when} | ${reason} |`)
+  .join('\n')}
 
 ## Environment
 

@@ -3,7 +3,7 @@ import { isEngineError } from '../errors/engine-error.js';
 import type { Config } from './config.js';
 import { OPTION_LIST } from './options.js';
 import { reloadConfig, type ReloadEntry, type ReloadReport } from './reload.js';
-import type { LoadedConfig } from './settings.js';
+import type { LoadedConfig, Notice } from './settings.js';
 import { configView, type ConfigView } from './view.js';
 
 /** What a reload did, as clients see it. */
@@ -44,6 +44,11 @@ export class LiveConfig {
   /** To be read anew at each use: only options that are not reloadable stay what they are. */
   get current(): Config {
     return this.#loaded.config;
+  }
+
+  /** What is allowed in the configuration in effect and should be known. */
+  get notices(): readonly Notice[] {
+    return this.#loaded.notices;
   }
 
   view(): LiveConfigView {

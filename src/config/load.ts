@@ -5,6 +5,7 @@ import { checkValues } from './check-values.js';
 import { readConfigFile, type ConfigFile, type FileFault } from './config-file.js';
 import { readHost, type Host } from './host.js';
 import type { Position } from './json-text.js';
+import { noticesOf } from './notices.js';
 import { OPTIONS, OPTION_LIST, type NamedOption, type OptionName } from './options.js';
 import { resolveConfig } from './resolve.js';
 import type { Environment, LoadedConfig, Problem, Setting } from './settings.js';
@@ -26,7 +27,10 @@ export function loadMerged(commandLine: CommandLine, environment: Environment, h
   const values = valuesOf(settings);
   problems.push(...checkValues(values, settings, commandLine.platform, host));
   if (problems.length > 0) throw configError(path, file, problems);
-  return { config: resolveConfig(values, settings, environment, host), settings, commandLine, environment, host };
+  const { idleKeys } = file;
+  const notices = noticesOf(values, settings, environment, idleKeys);
+  const config = resolveConfig(values, settings, environment, host);
+  return { config, settings, commandLine, environment, host, notices, idleKeys };
 }
 
 function toProblem({ kind, key, message, position }: FileFault): Problem {

@@ -145,7 +145,7 @@ export const OPTIONS = {
   certPath: option({ type: path, default: '', env: ['ENGINE_CERT_PATH'], defaultText: '~/.engine', windows: true, doc: 'Directory of the TLS files that are not named one by one' }),
   tmpDir: option({ type: path, default: '', env: ['ENGINE_TMPDIR'], defaultText: 'tmp in the data root', windows: true, doc: 'Directory of temporary files' }),
   noPivotRoot: option({ type: boolean, default: false, env: ['ENGINE_RAMDISK'], envIsSwitch: true, doc: 'Do not use pivot_root' }),
-  disablePigz: option({ type: boolean, default: false, env: ['ENGINE_DISABLE_PIGZ'], envIsSwitch: true, doc: 'No parallel decompression of layers' }),
+  disablePigz: option({ type: boolean, default: false, env: ['ENGINE_DISABLE_PIGZ'], envIsSwitch: true, doc: 'No parallel decompressor of layers' }),
 };
 
 export type OptionName = keyof typeof OPTIONS;

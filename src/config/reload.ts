@@ -1,6 +1,7 @@
 /** Re-reading the configuration file of a running daemon: all that may change changes, or nothing does. Pure but for the read. */
 import { isEngineError } from '../errors/engine-error.js';
 import { loadMerged } from './load.js';
+import { noticesOf } from './notices.js';
 import { OPTION_LIST, type NamedOption, type OptionName } from './options.js';
 import { resolveConfig } from './resolve.js';
 import type { LoadedConfig, Problem, Setting } from './settings.js';
@@ -51,8 +52,12 @@ export function reloadConfig(current: LoadedConfig): ReloadReport {
     if (changed) entries.push(describeChange(option, before, after));
   }
   if (entries.every(({ verdict }) => verdict === 'needs-restart')) return { ok: true, message: '', entries, loaded: current };
-  const config = resolveConfig(valuesOf(settings), settings, current.environment, current.host);
-  return { ok: true, message: '', entries, loaded: { ...current, settings, config } };
+  const { environment, host } = current;
+  const { idleKeys } = next;
+  const values = valuesOf(settings);
+  const notices = noticesOf(values, settings, environment, idleKeys);
+  const config = resolveConfig(values, settings, environment, host);
+  return { ok: true, message: '', entries, loaded: { ...current, settings, config, notices, idleKeys } };
 }
 
 function describeChange(option: NamedOption, before: Setting, after: Setting): ReloadEntry {

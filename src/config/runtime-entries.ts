@@ -75,6 +75,13 @@ export function isShim(runtimeType: string): boolean {
   return isAbsolute(runtimeType) || SHIM_NAME.test(runtimeType);
 }
 
+/** The program of a shim as containerd finds it: by its path, or by the last two parts of its name on PATH. */
+export function shimProgram(runtimeType: string): string {
+  if (isAbsolute(runtimeType)) return runtimeType;
+  if (isRuncShim(runtimeType)) return 'containerd-shim-runc-v2';
+  return `containerd-shim-${runtimeType.split('.').slice(-2).join('-')}`;
+}
+
 type OptionTypes = ReadonlyMap<string, 'string' | 'boolean' | 'id'>;
 
 const RUNC_OPTIONS: OptionTypes = new Map([

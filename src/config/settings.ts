@@ -24,6 +24,15 @@ export interface LoadedConfig {
   readonly environment: Environment;
   /** As it was when the configuration was first loaded. */
   readonly host: Host;
+  readonly notices: readonly Notice[];
+  /** Members of the file that are known to mean nothing. */
+  readonly idleKeys: readonly string[];
+}
+
+/** Something that is allowed and should be known. */
+export interface Notice {
+  readonly key: string;
+  readonly message: string;
 }
 
 export interface Problem {

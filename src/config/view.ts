@@ -1,11 +1,13 @@
 /** The effective configuration for `GET /engine/config`. */
 import { OPTION_LIST } from './options.js';
-import type { LoadedConfig, Source } from './settings.js';
+import type { LoadedConfig, Notice, Source } from './settings.js';
 import { maskCredentials } from './show.js';
 
 export interface ConfigView {
   readonly configFile: string;
   readonly settings: Readonly<Record<string, SettingView>>;
+  /** What is allowed and should be known, such as settings that have no effect here. */
+  readonly notices: readonly Notice[];
 }
 
 export interface SettingView {
@@ -18,7 +20,7 @@ export interface SettingView {
 }
 
 /** Every option by its key in the file (or its flag or variable), credentials masked. */
-export function configView({ config, settings }: LoadedConfig): ConfigView {
+export function configView({ config, settings, notices }: LoadedConfig): ConfigView {
   const entries = OPTION_LIST.flatMap((option) => {
     const setting = settings.get(option.name);
     if (!setting) return [];
@@ -27,5 +29,5 @@ export function configView({ config, settings }: LoadedConfig): ConfigView {
     const view: SettingView = { value: shown, source, reloadable: option.reloadable === true, ...(position ? { position: `${position.line}:${position.column}` } : {}) };
     return [[option.title, view] as const];
   });
-  return { configFile: config.configFile, settings: Object.fromEntries(entries) };
+  return { configFile: config.configFile, settings: Object.fromEntries(entries), notices };
 }

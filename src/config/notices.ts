@@ -1,0 +1,172 @@
+/**
+ * What an operator wrote and nothing, or not what was meant, comes of. It is not wrong, so it is not refused; but it is
+ * never passed over in silence: the start logs it, `GET /engine/config` lists it and docs/configuration.md has a table.
+ */
+import { accessSync, constants, statSync } from 'node:fs';
+import { delimiter, isAbsolute, join } from 'node:path';
+import type { OptionName, Values } from './options.js';
+import { OPTION_LIST } from './options.js';
+import { shimProgram } from './runtime-entries.js';
+import type { Environment, Notice, Setting } from './settings.js';
+
+interface Row {
+  readonly name: OptionName;
+  /** The condition in words, '' for always; the documents show it. */
+  readonly when: string;
+  readonly isIdle: (values: Values) => boolean;
+  readonly reason: string;
+}
+
+const always = (): boolean => true;
+const NO_CLUSTER = 'there is no cluster mode';
+const noBridge = (name: OptionName): Row => ({
+  name,
+  when: 'with `bridge` none',
+  isIdle: ({ bridge }) => bridge === 'none',
+  reason: 'there is no default bridge',
+});
+const withoutIpv6 = (name: OptionName): Row => ({
+  name,
+  when: 'without `ipv6`',
+  isIdle: ({ bridge, ipv6 }) => !ipv6 && bridge !== 'none',
+  reason: 'the default bridge has no IPv6: ipv6 is off',
+});
+const withoutTls = (name: OptionName): Row => ({
+  name,
+  when: 'without `tls`',
+  isIdle: ({ tls, tlsVerify }) => !tls && !tlsVerify,
+  reason: 'TLS is off',
+});
+const withoutImageGc = (name: OptionName): Row => ({
+  name,
+  when: 'without `image-gc-high-percent`',
+  isIdle: ({ imageGcHighPercent }) => imageGcHighPercent === 0,
+  reason: 'images are not removed by themselves: image-gc-high-percent is 0',
+});
+
+/** A value that the operator did not choose is never idle. */
+export const IDLE_OPTIONS: readonly Row[] = [
+  { name: 'builderGc', when: '', isIdle: ({ builderGc }) => builderGc?.enabled === true, reason: 'there is no builder' },
+  {
+    name: 'features',
+    when: '`buildkit`',
+    isIdle: ({ features }) => features['buildkit'] === true,
+    reason: 'feature buildkit: there is no builder',
+  },
+  {
+    name: 'selinuxEnabled',
+    when: '',
+    isIdle: ({ selinuxEnabled }) => selinuxEnabled,
+    reason: 'this daemon applies no SELinux labels of its own',
+  },
+  { name: 'userlandProxyPath', when: '', isIdle: always, reason: 'the proxy is part of the daemon' },
+  { name: 'supervisorPluginsNamespace', when: '', isIdle: always, reason: 'there is no management of plugins' },
+  { name: 'networkControlPlaneMtu', when: '', isIdle: always, reason: NO_CLUSTER },
+  { name: 'swarmDefaultAdvertiseAddr', when: '', isIdle: always, reason: NO_CLUSTER },
+  { name: 'disablePigz', when: '', isIdle: always, reason: 'layers are decompressed by the daemon itself, never by pigz' },
+  ...(['bip6', 'fixedCidrV6', 'defaultGatewayV6'] as const).map(withoutIpv6),
+  ...(
+    ['bip', 'bip6', 'fixedCidr', 'fixedCidrV6', 'defaultGateway', 'defaultGatewayV6', 'icc', 'ipMasq', 'ipv6', 'mtu'] as const
+  ).map(noBridge),
+  {
+    name: 'ipForwardNoDrop',
+    when: 'without `ip-forward`',
+    isIdle: ({ ipForward }) => !ipForward,
+    reason: 'forwarding is not switched on: ip-forward is off',
+  },
+  {
+    name: 'cdiSpecDirs',
+    when: 'without the feature `cdi`',
+    isIdle: ({ features }) => features['cdi'] !== true,
+    reason: 'the feature cdi is off',
+  },
+  ...(['imageGcLowPercent', 'imageGcMinAgeSeconds'] as const).map(withoutImageGc),
+  ...(['tlsCaCert', 'tlsCert', 'tlsKey', 'tlsMinVersion'] as const).map(withoutTls),
+  {
+    name: 'tlsCaCert',
+    when: 'without `tlsverify`',
+    isIdle: ({ tls, tlsVerify }) => tls && !tlsVerify,
+    reason: 'certificates of clients are not verified: tlsverify is off',
+  },
+  {
+    name: 'criSupervisor',
+    when: 'with `supervisor`',
+    isIdle: ({ supervisor }) => supervisor !== '',
+    reason: 'the supervisor is not started by this daemon',
+  },
+  {
+    name: 'rawLogs',
+    when: 'with `log-format` json',
+    isIdle: ({ logFormat }) => logFormat === 'json',
+    reason: 'lines of the format json have full timestamps and no colours anyway',
+  },
+  {
+    name: 'storageOpts',
+    when: '`overlay2.override_kernel_check`',
+    isIdle: ({ storageOpts }) => storageOpts.some((option) => option.startsWith('overlay2.override_kernel_check=')),
+    reason: 'overlay2.override_kernel_check was for kernels before 4.0',
+  },
+];
+
+/** Members of files for other daemons, and why they mean nothing here. */
+export const IDLE_KEYS: ReadonlyMap<string, string> = new Map([
+  ['allow-nondistributable-artifacts', 'layers of every kind are pushed'],
+  ['builder.entitlements', 'there is no builder'],
+  ['builder.history', 'there is no builder'],
+  ['deprecated-key-path', 'the daemon has no key of its own'],
+]);
+
+/**
+ * Notices in the order of the table.
+ * @param idleKeys members of the file that are in `IDLE_KEYS`.
+ */
+export function noticesOf(
+  values: Values,
+  settings: ReadonlyMap<OptionName, Setting>,
+  environment: Environment,
+  idleKeys: readonly string[],
+): readonly Notice[] {
+  const isGiven = (name: OptionName): boolean => settings.get(name)?.source !== 'default';
+  return [
+    ...IDLE_OPTIONS.filter(({ name, isIdle }) => isGiven(name) && isIdle(values)).map(({ name, reason }) =>
+      withoutEffect(titleOf(name), reason),
+    ),
+    ...idleKeys.map((key) => withoutEffect(key, IDLE_KEYS.get(key) ?? '')),
+    ...runtimeNotices(values, environment['PATH'] ?? ''),
+    ...values.cdiSpecDirs.flatMap((dir) =>
+      isAbsolute(dir) ? [] : [{ key: 'cdi-spec-dirs', message: `cdi-spec-dirs: ${dir} is relative to where the daemon was started` }],
+    ),
+  ];
+}
+
+function withoutEffect(key: string, reason: string): Notice {
+  return { key, message: `${key} has no effect: ${reason}` };
+}
+
+export function titleOf(name: OptionName): string {
+  return OPTION_LIST.find((option) => option.name === name)?.title ?? name;
+}
+
+/** Runtimes without a program may get it later, so that they are no reason not to start. */
+function runtimeNotices({ runtimes, supervisor }: Values, path: string): Notice[] {
+  return Object.entries(runtimes).flatMap(([name, { path: program, runtimeType = '' }]) => {
+    // Programs are looked for by the supervisor, which another one's may do elsewhere.
+    if (program === undefined && supervisor !== '') return [];
+    const wanted = program ?? shimProgram(runtimeType);
+    if (isExecutable(wanted, path)) return [];
+    return [{ key: 'runtimes', message: `runtime ${name} cannot be used: there is no program ${wanted}` }];
+  });
+}
+
+function isExecutable(program: string, path: string): boolean {
+  const places = program.includes('/') ? [program] : path.split(delimiter).map((dir) => join(dir, program));
+  return places.some((place) => {
+    try {
+      accessSync(place, constants.X_OK);
+      return statSync(place).isFile();
+    } catch {
+      // Whatever the reason is, it cannot be run.
+      return false;
+    }
+  });
+}
