@@ -30,6 +30,13 @@ import { NEVER, withState } from './container.record.js';
 import { containerSetup, stopInput, waitResult } from './container.setup.js';
 import { nextDelayMs } from './restart-policy.js';
 
+/** In the states in which nothing else is making a record. */
+const AMENDING = {
+  'container.amend': { actions: 'amend' },
+  'amend.saved': { actions: 'applyAmend' },
+  'amend.failed': { actions: 'refuseAmend' },
+} as const;
+
 type RewireCommand = Extract<ContainerCommand, { type: 'container.rewire' }>;
 
 export function createContainerMachine(effects: ContainerEffects, hooks: ContainerHooks, replies: Replies) {
@@ -47,6 +54,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
       stop: undefined,
       removal: input.phase === 'removing' ? { reqs: [], options: { force: true, volumes: input.record.hostConfig.AutoRemove } } : undefined,
       postponed: [],
+      amends: [],
       exit: input.phase === 'exited' ? input.exit : undefined,
       delayMs: 0,
       leaving: false,
@@ -57,6 +65,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
       'request.cancelled': { actions: 'forgetRequest' },
       'container.wait': { actions: 'wait' },
       'container.*': { actions: 'postpone' },
+      'amend.*': { actions: 'postponeAmends' },
       'task.exited': { actions: 'noteExit' },
       'task.oom': { actions: 'noteOom' },
     },
@@ -107,7 +116,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         entry: 'resume',
         on: {
           'container.settled': { actions: 'answerSettled' },
-          'container.amend': { actions: 'amend' },
+          ...AMENDING,
           'container.rewire': { target: 'rewiring', actions: 'noteStopper' },
           'container.start': { target: 'starting', actions: 'noteStarter' },
           'container.restart': { target: 'starting', actions: 'noteRestarter' },
@@ -162,7 +171,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           'task.exited': { target: 'draining', actions: 'noteExit' },
           'health.probed': { actions: 'noteProbe' },
           'container.settled': { actions: 'answerSettled' },
-          'container.amend': { actions: 'amend' },
+          ...AMENDING,
           'container.start': { actions: 'refuseNotModified' },
           'container.kill': { actions: 'kill' },
           'container.stop': { target: '.stopping', actions: ['noteStopper', 'planStop'] },
@@ -321,7 +330,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         },
         on: {
           'container.settled': { actions: 'answerSettled' },
-          'container.amend': { actions: 'amend' },
+          ...AMENDING,
           'container.rewire': { target: 'rewiring', actions: 'noteStopper' },
           'container.start': { target: 'starting', actions: 'noteStarter' },
           'container.restart': { target: 'starting', actions: 'noteRestarter' },
@@ -352,7 +361,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
               fire(context.waiters, ['not-running', 'next-exit', 'exit', 'removed'], withState(context.record, { error: '' }));
               hooks.emit('destroy', context.record);
               settleAll(context.removal?.reqs ?? []);
-              rejectAll(context.postponed.map(({ req }) => req), notFound(`No such container: ${context.record.id}`, { code: 'NO_SUCH_CONTAINER' }));
+              rejectAll([...context.postponed, ...context.amends].map(({ req }) => req), notFound(`No such container: ${context.record.id}`, { code: 'NO_SUCH_CONTAINER' }));
             },
           },
           onError: {
@@ -382,7 +391,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         entry: 'resume',
         on: {
           'container.settled': { actions: 'answerSettled' },
-          'container.amend': { actions: 'amend' },
+          ...AMENDING,
           'container.start': { actions: 'refuseStartOfRemoved' },
           'container.restart': { actions: 'refuseStartOfRemoved' },
           'container.stop': { actions: 'refuseNotModified' },

@@ -40,8 +40,21 @@ export type ContainerCommand =
   | (Command<'container.remove'> & { readonly options: RemoveOptions })
   /** Connects the container to a network or disconnects it. */
   | (Command<'container.rewire', ContainerRecord> & { readonly change: NetworkChange })
-  /** Replaces parts of the record that clients may change at any time: name, restart policy, limits. */
-  | (Command<'container.amend', ContainerRecord> & { readonly amend: (record: ContainerRecord) => ContainerRecord });
+  | AmendCommand;
+
+/**
+ * Replaces parts of the record that clients may change at any time: name, restart policy, limits. `amend` is pure, for
+ * it may be called more than once; `applied` is called when the changed record is on disk and just before readers see it.
+ */
+export type AmendCommand = Command<'container.amend', ContainerRecord> & {
+  readonly amend: (record: ContainerRecord) => ContainerRecord;
+  readonly applied?: (record: ContainerRecord) => void;
+};
+
+/** How the write of the change under way ended: `record` was made from `base`. */
+export type AmendOutcome =
+  | { readonly type: 'amend.saved'; readonly base: ContainerRecord; readonly record: ContainerRecord }
+  | { readonly type: 'amend.failed'; readonly error: unknown };
 
 /** What the supervisor and the health check reported. */
 export type ContainerFact =
@@ -52,4 +65,4 @@ export type ContainerFact =
   /** A probe of the run that began at `startedAt`. */
   | { readonly type: 'health.probed'; readonly startedAt: string; readonly result: ProbeResult };
 
-export type ContainerEvent = ContainerCommand | ContainerFact | RequestCancelled;
+export type ContainerEvent = ContainerCommand | ContainerFact | AmendOutcome | RequestCancelled;

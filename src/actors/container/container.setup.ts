@@ -10,7 +10,7 @@ import type { Replies } from '../kit/replies.js';
 import type { ExitStatus } from '../../ports/supervisor.js';
 import type { ContainerEffects, ContainerHooks, StopInput } from './container.effects.types.js';
 import type { NetworkChange } from './network-change.js';
-import type { ContainerCommand, ContainerEvent, RemoveOptions, StopOptions, WaitCondition } from './container.messages.js';
+import type { AmendCommand, AmendOutcome, ContainerCommand, ContainerEvent, RemoveOptions, StopOptions, WaitCondition } from './container.messages.js';
 import { withEndedHealth, withProbeResult, withStartingHealth } from './health.js';
 import { withState, type ContainerRecord } from './container.record.js';
 import { alreadyPaused, notPaused, notRunning, pausedNoStart, removalUnderWay, removedNoStart, stillUp } from './refusals.js';
@@ -42,6 +42,8 @@ export interface ContainerContext {
   readonly stop: StopInput | undefined;
   readonly removal: { readonly reqs: readonly RequestId[]; readonly options: RemoveOptions } | undefined;
   readonly postponed: readonly ContainerCommand[];
+  /** Changes of the record in their order; that of the first is being written. */
+  readonly amends: readonly AmendCommand[];
   /** An exit that was reported, not yet settled. It can beat the reply of a start. */
   readonly exit: ExitStatus | undefined;
   readonly delayMs: number;
@@ -73,6 +75,24 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       () => replies.settle(req, value),
       (error: unknown) => replies.reject(req, error),
     );
+  };
+
+  /** Begins to write the first change; those that cannot be made are refused. Returns what is left of them. */
+  const writeFirst = (amends: readonly AmendCommand[], base: ContainerRecord, self: { send(event: AmendOutcome): void }): readonly AmendCommand[] => {
+    const [first, ...others] = amends;
+    if (!first) return amends;
+    let record: ContainerRecord;
+    try {
+      record = first.amend(base);
+    } catch (error) {
+      replies.reject(first.req, error);
+      return writeFirst(others, base, self);
+    }
+    effects.save(record).then(
+      () => self.send({ type: 'amend.saved', base, record }),
+      (error: unknown) => self.send({ type: 'amend.failed', error }),
+    );
+    return amends;
   };
 
   const machine = setup({
@@ -180,16 +200,33 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         );
         return waitsForExit ? { record, waiters: [...context.waiters, { req, condition: 'exit' as const }] } : { record };
       }),
-      amend: assign(({ context, event }) => {
+      amend: assign(({ context, event, self }) => {
         if (event.type !== 'container.amend') return {};
-        try {
-          const record = event.amend(context.record);
-          answerWhenSaved(record, event.req, record);
-          return { record: publish(record) };
-        } catch (error) {
-          replies.reject(event.req, error);
-          return {};
-        }
+        const amends = [...context.amends, event];
+        return { amends: amends.length === 1 ? writeFirst(amends, context.record, self) : amends };
+      }),
+      /** Readers see a change when it is on disk. One that was made from a record of before is made anew. */
+      applyAmend: assign(({ context, event, self }) => {
+        const [first, ...others] = context.amends;
+        if (event.type !== 'amend.saved' || !first) return {};
+        if (event.base !== context.record) return { amends: writeFirst(context.amends, context.record, self) };
+        first.applied?.(event.record);
+        const record = publish(event.record);
+        replies.settle(first.req, record);
+        return { record, amends: writeFirst(others, record, self) };
+      }),
+      refuseAmend: assign(({ context, event, self }) => {
+        const [first, ...others] = context.amends;
+        if (event.type !== 'amend.failed' || !first) return {};
+        replies.reject(first.req, event.error);
+        return { amends: writeFirst(others, context.record, self) };
+      }),
+      /** What is under way in a passing state makes a record of its own: changes are made to that, later. */
+      postponeAmends: assign(({ context, event }) => {
+        const [first, ...others] = context.amends;
+        if (event.type === 'amend.failed' && first) replies.reject(first.req, event.error);
+        const left = event.type === 'amend.failed' ? others : context.amends;
+        return { amends: [], postponed: [...left, ...context.postponed] };
       }),
       answerSettled: ({ context, event }) => {
         if ('req' in event) replies.settle(event.req, context.record);

@@ -154,7 +154,10 @@ export class ContainerDirectory {
     try {
       const record = await this.#ask<Extract<ContainerCommand, { type: 'container.amend' }>>(before.id, {
         type: 'container.amend',
-        amend: (current) => renamed(this.deps.network, current, name),
+        amend: (current) => renamed(current, name),
+        applied: ({ id, networks }) => {
+          for (const { endpoint } of Object.values(networks)) if (endpoint) this.deps.network.rename(id, endpoint);
+        },
       });
       this.#names.release(before.name, before.id);
       return { record, oldName: before.name };

@@ -48,15 +48,14 @@ export async function adoptNetworks(deps: NetworksDeps, found: ContainerRecord):
   return record;
 }
 
-/** The record with another name, by which its neighbours on networks find it from now on. */
-export function renamed(network: Pick<NetworkDriver, 'rename'>, record: ContainerRecord, name: string): ContainerRecord {
+/** The record with another name, by which its neighbours on networks are to find it. */
+export function renamed(record: ContainerRecord, name: string): ContainerRecord {
   const networks = Object.fromEntries(
     Object.entries(record.networks).map(([key, attachment]) => {
       const { endpoint } = attachment;
       if (!endpoint) return [key, attachment];
-      const named = { ...endpoint, dnsNames: endpoint.dnsNames.map((own) => (own === record.name.slice(1) ? name.slice(1) : own)) };
-      network.rename(record.id, named);
-      return [key, { ...attachment, endpoint: named }];
+      const dnsNames = endpoint.dnsNames.map((own) => (own === record.name.slice(1) ? name.slice(1) : own));
+      return [key, { ...attachment, endpoint: { ...endpoint, dnsNames } }];
     }),
   );
   return { ...record, name, networks };
@@ -127,7 +126,11 @@ async function disconnect(deps: NetworksDeps, before: ContainerRecord, name: str
     const next = outwardEndpoint(deps.network, networks);
     if (hadPorts) after = { ...after, ports: next ? await deps.network.publish(next, before.ports).catch((error: unknown) => lost(deps, before, error)) : [] };
   }
-  await store(deps, after);
+  // The container has left: where that cannot be written, the next daemon finishes it from what was written before.
+  await store(deps, after).catch((error: unknown) => {
+    if (!gone?.endpoint) throw error;
+    deps.log.error({ err: error, container: before.id }, 'record of a container that has left a network not saved');
+  });
   return after;
 }
 

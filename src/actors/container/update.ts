@@ -4,7 +4,7 @@ import type { HostConfig } from '../../ports/container.js';
 import type { TaskService } from '../../ports/supervisor.js';
 import { setBlockIo } from '../../runtime/block-io.js';
 import type { OciResources } from '../../runtime/oci-types.js';
-import type { ContainerCommand } from './container.messages.js';
+import type { AmendCommand } from './container.messages.js';
 import type { ContainerRecord } from './container.record.js';
 import type { ContainerDirectory } from './directory.js';
 import { whileRunning } from './ended-task.js';
@@ -31,9 +31,11 @@ export async function updateContainer(deps: UpdateDeps, record: ContainerRecord,
   deps.checkRestartPolicy(hostConfig);
   const { linux, warnings } = await deps.resources(hostConfig);
   if (isLive(record)) await apply(tasks, record, linux);
-  const updated = await containers.ask<Extract<ContainerCommand, { type: 'container.amend' }>>(record.id, {
-    type: 'container.amend',
-    amend: (current) => ({ ...current, hostConfig: { ...current.hostConfig, ...change } }),
+  const amend = (current: ContainerRecord): ContainerRecord => ({ ...current, hostConfig: { ...current.hostConfig, ...change } });
+  const updated = await containers.ask<AmendCommand>(record.id, { type: 'container.amend', amend }).catch(async (error: unknown) => {
+    // What could not be written down does not stay in the kernel either. Had it ended, there is nothing to put back.
+    if (isLive(record)) await apply(tasks, record, (await deps.resources(record.hostConfig)).linux).catch(() => undefined);
+    throw error;
   });
   // Started meanwhile, with the limits of before.
   if (isLive(updated) && updated.state.startedAt !== record.state.startedAt) await apply(tasks, updated, linux);
