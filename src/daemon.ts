@@ -11,6 +11,7 @@ import { onDebugSignal } from './sys/debug-signal.js';
 import { lockDirectory, type LockedDirectory } from './sys/directory-lock.js';
 import { limitArenas } from './sys/memory.js';
 import { claimPidfile } from './sys/pidfile.js';
+import { Reserve } from './sys/reserve.js';
 import { openIdMaps } from './sys/remapped-user.js';
 import { createLogger, type LogLevel } from './telemetry/logger.js';
 import { StateDump } from './telemetry/state-dump.js';
@@ -94,12 +95,14 @@ async function lockRoots(config: LiveConfig, locks: LockedDirectory[], log: Logg
   const { dataRoot, execRoot } = config.current;
   const data = await lockDirectory('data-root', dataRoot);
   locks.push(data);
+  const reserve = new Reserve(data.path);
+  if (await reserve.open()) log.warn({ dataRoot }, 'the disk of the data root is full: the space that was kept for this start is used; prune, or free some otherwise');
   const exec = await lockDirectory('exec-root', execRoot);
   locks.push(exec);
   const { usernsRemap } = config.current;
   const idMaps = usernsRemap === '' ? undefined : openIdMaps(usernsRemap);
   if (usernsRemap !== '' && !idMaps) log.warn({}, `userns-remap ${usernsRemap}: root cannot be remapped to itself; users are not remapped`);
-  return { dataRoot: await dataRootFor(data.path, idMaps), execRoot: exec.path, supervisorRoot: data.path, idMaps };
+  return { dataRoot: await dataRootFor(data.path, idMaps), execRoot: exec.path, supervisorRoot: data.path, reserve, idMaps };
 }
 
 /** Each once in the life of the daemon. */

@@ -2,6 +2,7 @@
 import { rm } from 'node:fs/promises';
 import { createActor } from 'xstate';
 import type { LoadedRecords } from './actors/container/records.js';
+import { allDone } from './actors/container/undo.js';
 import { clearPlaces } from './actors/container/volume-use.js';
 import { createEngineMachine } from './actors/engine/engine.machine.js';
 import { rememberRecentExits } from './actors/engine/recent-exits.js';
@@ -71,19 +72,31 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
   let hasRecovered = false;
   let failure: Error | undefined;
   const close = async (): Promise<void> => {
-    await Promise.all([listeners, metrics].map((listener) => listener.close(LISTENER_CLOSE_MS)));
-    if (hasRecovered && !failure && !live.current.liveRestore) await stopContainers(containers, live.current.shutdownTimeoutSeconds, log);
-    await garbage.close();
-    // Before that it does not know the containers of an earlier run, which may still need the bridge.
-    if (hasRecovered) await network.stop();
-    await supervisor.stop();
-    authorization.close();
-    await events.close();
-    await layers.close();
-    await Promise.all([pool.close(), transferPool.pool.close(), pushPool.close(), archivePool.close(), archives.close(), volumes.close()]);
-    volumePlugins.close();
-    networkPlugins.close();
-    await rm(tmpDir, { recursive: true, force: true });
+    const stopsContainers = hasRecovered && !failure && !live.current.liveRestore;
+    const steps: readonly (readonly [what: string, run: () => unknown])[] = [
+      ['listeners', () => Promise.all([listeners, metrics].map((listener) => listener.close(LISTENER_CLOSE_MS)))],
+      ['containers', () => stopsContainers && stopContainers(containers, live.current.shutdownTimeoutSeconds, log)],
+      ['garbage collection', () => garbage.close()],
+      // Before recovery it does not know the containers of an earlier run, which may still need the bridge.
+      ['networks', () => hasRecovered && network.stop()],
+      ['supervisor', () => supervisor.stop()],
+      ['authorization plugins', () => authorization.close()],
+      ['events', () => events.close()],
+      ['layers', () => layers.close()],
+      ['workers', () => Promise.all([pool, transferPool.pool, pushPool, archivePool, archives, volumes].map((each) => each.close()))],
+      ['volume plugins', () => volumePlugins.close()],
+      ['network plugins', () => networkPlugins.close()],
+      ['temporary files', () => rm(tmpDir, { recursive: true, force: true })],
+      ['reserve', () => roots.reserve.close()],
+    ];
+    // What cannot be ended is left to the next start; the rest must not be left with it.
+    for (const [what, run] of steps) {
+      try {
+        await run();
+      } catch (error) {
+        log.error({ err: error }, `${what}: not ended as they should be`);
+      }
+    }
   };
 
   let finish: (error: Error | undefined) => void = () => undefined;
@@ -92,7 +105,7 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
     createEngineMachine(
       {
         boot: async () => {
-          await Promise.all([
+          await allDone([
             supervisor.start(),
             network.start(),
             volumes.load().then(({ removed, damaged }) => {
@@ -118,10 +131,12 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
           report(log, 'layers', await layers.collect());
         },
         open: async () => {
-          await authorization.use(config.authorizationPlugins);
+          await authorization.use(live.current.authorizationPlugins);
           await metrics.listen();
           await listeners.open(front);
         },
+        // Nothing depends on what is being started; it may be what hangs.
+        interruptBoot: () => void supervisor.stop().catch((error: unknown) => log.error({ err: error }, 'supervisor not ended')),
         drain: async () => {
           stopReleasing();
           await close();
@@ -129,6 +144,7 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
         onServing: () => {
           stopReleasing = releaseWhenIdle(() => pool.queued === 0 && transferPool.pool.queued === 0);
           garbage.start();
+          roots.reserve.keep();
           onServing();
         },
         onFailed: (error) => {

@@ -11,6 +11,7 @@ import { parentCgroup } from '../runtime/cgroup-path.js';
 import { shareRealtime } from '../runtime/cpu-realtime.js';
 import { type HostFacts, readHostFacts } from '../runtime/host-facts.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
+import type { Reserve } from '../sys/reserve.js';
 import { emptyDirectory } from '../sys/temporary-directory.js';
 import { type Settings, systemSettings } from './settings.js';
 
@@ -20,6 +21,8 @@ export interface Roots {
   readonly execRoot: string;
   /** Where the supervisor remembers tasks, whoever their users are: those of other maps must be ended by it. */
   readonly supervisorRoot: string;
+  /** Space on the disk of the data root for what cannot wait. */
+  readonly reserve: Reserve;
   /** Whom the users of containers are on this host; undefined: themselves. */
   readonly idMaps: IdMaps | undefined;
 }

@@ -1,9 +1,9 @@
 /** Where the data of a daemon is that remaps users: `<data-root>/<uid>.<gid>`, named after whom root is on this host. */
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { IdMaps } from '../ports/id-maps.js';
 import { checkPassage, letPass } from '../sys/id-access.js';
 import { rootOwner } from '../sys/id-maps.js';
+import { makeDirectories } from '../sys/make-directories.js';
 
 /**
  * The directory for these maps, which the root of containers can get to; `dataRoot` itself without maps.
@@ -12,7 +12,7 @@ import { rootOwner } from '../sys/id-maps.js';
 export async function dataRootFor(dataRoot: string, idMaps: IdMaps | undefined): Promise<string> {
   if (!idMaps) return dataRoot;
   const path = remappedDataRoot(dataRoot, idMaps);
-  await mkdir(path, { recursive: true, mode: 0o710 });
+  await makeDirectories(path, { mode: 0o710 });
   for (const directory of [dataRoot, path]) await letPass(directory, rootOwner(idMaps));
   await checkPassage(path, rootOwner(idMaps));
   return path;

@@ -1,5 +1,4 @@
 /** The drivers and the record of events, as the configuration wants them. Nothing is started yet. */
-import { mkdir } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import type { ContainerRecord } from '../actors/container/container.record.js';
@@ -25,13 +24,14 @@ import { createSupervisor } from '../supervisor/supervisor.js';
 import { createWorkerPool } from '../workers/pool.js';
 import type { Base } from './base.js';
 import { createEngineMetrics } from './metrics.js';
+import { makeDirectories } from '../sys/make-directories.js';
 
 const MAX_WORKERS = 3;
 
 export type Drivers = Awaited<ReturnType<typeof openDrivers>>;
 
 /** `containers` is asked when metrics are read. */
-export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, idMaps, facts, host, settings, log }: Base, containers: () => readonly ContainerRecord[]) {
+export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, reserve, idMaps, facts, host, settings, log }: Base, containers: () => readonly ContainerRecord[]) {
   const config = live.current;
   const inData = (...parts: string[]): string => join(dataRoot, ...parts);
   const seccomp = config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined' ? config.seccompProfile : await loadSeccompProfile(config.seccompProfile);
@@ -60,12 +60,13 @@ export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, id
   });
   const { tasks } = supervisor;
   const layers = await openOverlay2({ root: inData('overlay2'), workers: pool, log, storageOpts: config.storageOpts, idMaps });
-  const images = new FileImageStore(dataRoot, layers);
+  const images = new FileImageStore(dataRoot, layers, reserve.urgent);
   const networkFile = (name: string): RecordFile => ({
     read: () => readRecord(inData('network', name)),
-    write: async (value) => {
-      await mkdir(inData('network'), { recursive: true, mode: 0o710 });
-      await writeRecord(inData('network', name), value);
+    write: async (value, urgent = false) => {
+      await makeDirectories(inData('network'), { mode: 0o710 });
+      const write = (): Promise<void> => writeRecord(inData('network', name), value);
+      await (urgent ? reserve.urgent(write) : write());
     },
   });
   const networkPlugins = new ProtocolNetworkPlugins();
@@ -87,7 +88,7 @@ export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, id
     pluginDebts: networkFile('plugin-debts.json'),
   });
   const logs = createLogDriver((container) => metrics.logObserver(container));
-  const records = new ContainerRecords(inData('containers'), { write: writeRecord, read: readRecord }, rootOwner(idMaps));
+  const records = new ContainerRecords(inData('containers'), { write: writeRecord, read: readRecord, urgent: reserve.urgent }, rootOwner(idMaps));
   const volumePlugins = new ProtocolVolumePlugins();
   const volumes = new Volumes({ root: inData('volumes'), workers: pool, plugins: volumePlugins, owner: rootOwner(idMaps) });
   const archives = new ArchiveWorkers(idMaps);

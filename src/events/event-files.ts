@@ -3,9 +3,10 @@
  * in batches and not synced, so that a crash of the machine, but not one of the daemon, may lose the last ones. The
  * oldest files are removed when all of them together are larger than the limit.
  */
-import { mkdir, open, readdir, rm, stat, type FileHandle } from 'node:fs/promises';
+import { open, readdir, rm, stat, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseLine, renderLine, type StoredEvent } from './event-json.js';
+import { makeDirectories } from '../sys/make-directories.js';
 
 const NAME = /^events-(\d{15})-(\d{19})\.log$/;
 const READ_BYTES = 64 * 1024;
@@ -35,7 +36,7 @@ export class EventFiles {
 
   /** Opens the directory, creating it; an unfinished line at the end is cut off. */
   static async open(dir: string, limits: FileLimits): Promise<EventFiles> {
-    await mkdir(dir, { recursive: true, mode: 0o700 });
+    await makeDirectories(dir, { mode: 0o700 });
     const files: EventFile[] = [];
     for (const name of await readdir(dir)) {
       const match = NAME.exec(name);

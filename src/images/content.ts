@@ -1,11 +1,12 @@
 /** Image configurations on disk, byte for byte, and what the daemon knows about each beside it. */
 import { createHash } from 'node:crypto';
-import { mkdir, readdir, readFile, rm } from 'node:fs/promises';
+import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
 import { readRecord, removeRecord, writeRecord } from '../storage/record-store.js';
 import { isTemporary, replaceFile, syncDirectory } from '../sys/durable-file.js';
+import { makeDirectories } from '../sys/make-directories.js';
 
 /** What is not in the configuration itself. */
 export interface ImageMetadata {
@@ -34,8 +35,8 @@ export class ImageContent {
 
   /** Makes the directories and lists the images; files that a crash left half written are removed. */
   async open(): Promise<Digest[]> {
-    await mkdir(this.#content, { recursive: true, mode: 0o700 });
-    await mkdir(this.#metadata, { recursive: true, mode: 0o700 });
+    await makeDirectories(this.#content, { mode: 0o700 });
+    await makeDirectories(this.#metadata, { mode: 0o700 });
     const names = await readdir(this.#content);
     const records = await readdir(this.#metadata);
     const known = new Set(names);

@@ -5,6 +5,7 @@ import { isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
 import { isTemporary } from '../sys/durable-file.js';
+import type { Urgent } from '../sys/reserve.js';
 import { isDigest } from './reference.js';
 
 const NONE: ReadonlySet<string> = new Set();
@@ -17,7 +18,11 @@ export class References {
   /** Changes are written one after the other, each with all that was changed before. */
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(root: string) {
+  constructor(
+    root: string,
+    /** Runs a write that cannot wait for room on the disk. */
+    private readonly urgent: Urgent = (write) => write(),
+  ) {
     this.#path = join(root, 'references.json');
   }
 
@@ -64,7 +69,9 @@ export class References {
         if (id === undefined) next.delete(key);
         else next.set(key, id);
       }
-      await writeRecord(this.#path, Object.fromEntries(next));
+      const write = (): Promise<void> => writeRecord(this.#path, Object.fromEntries(next));
+      // Without a name less, nothing can be removed to make room.
+      await ([...changes.values()].every((id) => id === undefined) ? this.urgent(write) : write());
       this.#replace(next);
     };
     const done = this.#last.then(apply, apply);

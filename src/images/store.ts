@@ -10,6 +10,7 @@ import type { Image, ImageConfigDocument, ImageStore } from '../ports/images.js'
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
 import { chainOf } from './chain.js';
+import type { Urgent } from '../sys/reserve.js';
 import { ImageContent, type ImageMetadata } from './content.js';
 import { canonicalName, canonicalString, familiarString, type ImageReference, isDigest, parseReference, withDefaultTag } from './reference.js';
 import { References } from './references.js';
@@ -23,7 +24,7 @@ interface Entry {
   readonly configSizeBytes: number;
   metadata: ImageMetadata;
   lastUsedMs: number;
-  /** The last use is being written: a record must not come after the removal of its image. */
+  /** Metadata are being written: a record must not come after the removal of its image. */
   saving?: Promise<void>;
   /** The published value; made anew when names or metadata change. */
   image: Image | undefined;
@@ -45,11 +46,11 @@ export class FileImageStore implements ImageStore {
   readonly #listeners = new Set<() => void>();
 
   /** Keeps everything below `<dataRoot>/image`. */
-  constructor(dataRoot: string, layers: LayerStore) {
+  constructor(dataRoot: string, layers: LayerStore, urgent?: Urgent) {
     const root = join(dataRoot, 'image');
     this.#layers = layers;
     this.#content = new ImageContent(root);
-    this.#references = new References(root);
+    this.#references = new References(root, urgent);
   }
 
   async load(): Promise<{ readonly removed: readonly string[] }> {
@@ -206,22 +207,32 @@ export class FileImageStore implements ImageStore {
   async tag(reference: string, id: Digest): Promise<void> {
     const entry = this.#entry(id);
     const key = canonicalString(withDefaultTag(parseReference(reference)));
+    // Last: the name is what the client is told about.
+    await this.#describe(entry, (metadata) => ({ ...metadata, lastTagTime: new Date().toISOString() }));
     const previous = this.#references.get(key);
     await this.#references.change(new Map([[key, id]]));
-    entry.metadata = { ...entry.metadata, lastTagTime: new Date().toISOString() };
     entry.lastUsedMs = Date.now();
-    await this.#content.writeMetadata(id, entry.metadata);
     this.#changed(id, previous);
+  }
+
+  /** Changes what is known of an image, one after the other: in memory when it is on disk, and not at all when that fails. */
+  #describe(entry: Entry, change: (metadata: ImageMetadata) => ImageMetadata): Promise<void> {
+    const write = async (): Promise<void> => {
+      const metadata = change(entry.metadata);
+      await this.#content.writeMetadata(entry.id, metadata);
+      const isListed = this.#entries.get(entry.id) === entry;
+      if (isListed) this.#withdraw(entry);
+      entry.metadata = metadata;
+      if (isListed) this.#publish(entry);
+    };
+    const done = (entry.saving ?? Promise.resolve()).then(write);
+    entry.saving = done.catch(() => undefined);
+    return done;
   }
 
   /** Remembers durably which image this one was made from. */
   async setParent(id: Digest, parent: Digest): Promise<void> {
-    const entry = this.#entry(id);
-    this.#withdraw(entry);
-    entry.metadata = { ...entry.metadata, parent };
-    entry.image = undefined;
-    this.#publish(entry);
-    await this.#content.writeMetadata(id, entry.metadata);
+    await this.#describe(this.#entry(id), (metadata) => ({ ...metadata, parent }));
     this.#changed(id);
   }
 
@@ -235,8 +246,7 @@ export class FileImageStore implements ImageStore {
   async setPublished(id: Digest, published: PublishedImage): Promise<void> {
     const entry = this.#entry(id);
     if (isDeepStrictEqual(entry.metadata.published, published)) return;
-    entry.metadata = { ...entry.metadata, published };
-    await this.#content.writeMetadata(id, entry.metadata);
+    await this.#describe(entry, (metadata) => ({ ...metadata, published }));
     this.#changed(id);
   }
 
@@ -284,9 +294,8 @@ export class FileImageStore implements ImageStore {
     entry.lastUsedMs = Date.now();
     const saved = Date.parse(entry.metadata.lastUsed ?? '') || 0;
     if (entry.lastUsedMs - saved < SAVE_USE_MS) return;
-    entry.metadata = { ...entry.metadata, lastUsed: new Date(entry.lastUsedMs).toISOString() };
     // Only the order of a collection depends on it.
-    entry.saving = this.#content.writeMetadata(id, entry.metadata).catch(() => undefined);
+    this.#describe(entry, (metadata) => ({ ...metadata, lastUsed: new Date(entry.lastUsedMs).toISOString() })).catch(() => undefined);
   }
 
   /** Images that were made from this one here. */

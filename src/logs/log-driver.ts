@@ -1,5 +1,4 @@
 /** The log drivers: json-file, local, none, and those of remote logs with their local copy. */
-import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { invalid, messageOf, notImplemented, EngineError } from '../errors/engine-error.js';
 import type { ContainerLog, LogDriver } from '../ports/logs.js';
@@ -17,6 +16,7 @@ import { localFormat } from './local-format.js';
 import { lastTime } from './log-start.js';
 import type { LogObserver } from './observer.js';
 import type { RecordFormat } from './record-format.js';
+import { makeDirectories } from '../sys/make-directories.js';
 import { ownMember } from '../text/own-member.js';
 
 type LoggedContainer = Parameters<LogDriver['open']>[0];
@@ -90,7 +90,7 @@ async function openFileLog(driver: FileDriver, container: LoggedContainer, attrs
   const path = driver.path(container.dir, container.id);
   // One writer at a time: the log of the container's last run may still be compressing.
   await openLogs.get(path)?.close();
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await makeDirectories(dirname(path), { mode: 0o700 });
   const file = await LogFile.open(path, policy, (segment) => driver.format.findEnd(segment), (error, what) => observer.failed(error, what));
   const lastTimeNs = await lastTime(file.segment, file.segment.size, driver.format);
   const options = { attrs, lastTimeNs, maxBufferBytes: bufferLimit(container.options) };

@@ -211,8 +211,8 @@ export class HostNetworks implements NetworkDriver {
   }
 
   async #forget(id: string): Promise<void> {
-    this.#directory.delete(id);
     await this.#loaded().remove(id);
+    this.#directory.delete(id);
   }
 
   async #note(network: UserNetwork): Promise<void> {
@@ -246,7 +246,13 @@ export class HostNetworks implements NetworkDriver {
       const isShared = [...this.#attachable.values()].some(({ link }) => link === network.link);
       await this.#maker.close(network, isShared || record?.foreign === true);
     }
-    await this.#forget(summary.id);
+    try {
+      await this.#forget(summary.id);
+    } catch (error) {
+      // As long as it is on disk it is there, and containers can use it.
+      if (network && record) this.#attachable.set(summary.id, await this.#maker.open(summary, record, await this.#netlink.links()));
+      throw error;
+    }
   }
 
   /** Takes a network that may be removed away from containers: nobody is attached while it goes. */

@@ -5,8 +5,8 @@ import type { OpenOptions } from './network-maker.js';
 
 export interface RecordFile {
   read(): Promise<unknown>;
-  /** Durable when it resolves. */
-  write(value: unknown): Promise<void>;
+  /** Durable when it resolves. What is `urgent` does not wait for room on the disk. */
+  write(value: unknown, urgent?: boolean): Promise<void>;
 }
 
 export interface Identity {
@@ -74,11 +74,11 @@ export class NetworkRecords {
   }
 
   remove(id: string): Promise<void> {
-    return this.#save({ ...this.stored, networks: this.networks.filter(({ summary }) => summary.id !== id) });
+    return this.#save({ ...this.stored, networks: this.networks.filter(({ summary }) => summary.id !== id) }, true);
   }
 
-  async #save(stored: Stored): Promise<void> {
-    await this.file.write(stored);
+  async #save(stored: Stored, urgent = false): Promise<void> {
+    await this.file.write(stored, urgent);
     this.stored = stored;
   }
 }

@@ -34,7 +34,10 @@ export class PluginDebts {
   async add(debt: Debt): Promise<void> {
     this.#inherited.delete(keyOf(debt));
     this.#debts.set(keyOf(debt), debt);
-    await this.#write();
+    await this.#write().catch((error: unknown) => {
+      this.#debts.delete(keyOf(debt));
+      throw error;
+    });
   }
 
   /** A container has it since before the daemon started. */

@@ -2,11 +2,12 @@
  * Which blobs in which repositories are known to hold a layer. With that a push finds a layer that is there already and
  * one that the registry can take from another repository. Only hints: a registry is asked before one is believed.
  */
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
+import { makeDirectories } from '../sys/make-directories.js';
 
 export interface BlobRecord {
   readonly digest: Digest;
@@ -30,7 +31,7 @@ export class BlobRecords {
 
   /** Makes the directory and removes what is known of layers that are gone. */
   async load(diffIds: ReadonlySet<string>): Promise<void> {
-    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    await makeDirectories(this.#dir, { mode: 0o700 });
     const names = await readdir(this.#dir);
     await Promise.all(names.filter((name) => !diffIds.has(`sha256:${name.replace(/\.json$/, '')}`)).map((name) => rm(join(this.#dir, name), { force: true })));
   }

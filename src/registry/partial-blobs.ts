@@ -2,10 +2,11 @@
  * Downloads that broke off, kept for the next pull of the same blob, from whatever repository: through failures, clients
  * that leave, a killed daemon and a power cut. Bounded in age and in bytes.
  */
-import { mkdir, readdir, rm, stat, statfs } from 'node:fs/promises';
+import { readdir, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type EngineError, isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
+import { makeDirectories } from '../sys/make-directories.js';
 
 /** What is kept of a blob. */
 export interface PartialBlob {
@@ -62,7 +63,7 @@ export class PartialBlobs {
 
   /** Makes the directory, and removes what is too old, too much or no partial blob at all. */
   async load(): Promise<void> {
-    await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    await makeDirectories(this.#dir, { mode: 0o700 });
     const names = await readdir(this.#dir);
     const strange = names.filter((name) => !HEX.test(name) && !(name.endsWith('.json') && names.includes(name.slice(0, -5))));
     await Promise.all(strange.map((name) => rm(join(this.#dir, name), { recursive: true, force: true })));

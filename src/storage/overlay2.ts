@@ -22,6 +22,7 @@ import { Trash } from './overlay2/trash.js';
 import { WritableLayers } from './overlay2/writable-layers.js';
 import { storageError } from './storage-error.js';
 import type { UnpackedTar } from './tasks/unpack-tar.js';
+import { makeDirectories } from '../sys/make-directories.js';
 
 export interface Overlay2Options {
   /** `<data-root>/overlay2`; created when missing. */
@@ -39,12 +40,12 @@ export interface Overlay2Options {
  * @throws EngineError unavailable when it does not, with the reason; invalid for options that it cannot fulfil.
  */
 export async function openOverlay2({ root, workers, log, storageOpts = [], idMaps }: Overlay2Options): Promise<Overlay2Store> {
-  await mkdir(root, { recursive: true, mode: 0o710 });
+  await makeDirectories(root, { mode: 0o710 });
   // The mount table names real paths.
   const layout = new Layout(await realpath(root));
   const owner = rootOwner(idMaps);
   for (const directory of [layout.layers, layout.index, layout.writable, layout.staging, layout.trash, layout.unsynced]) {
-    await mkdir(directory, { recursive: true, mode: 0o710 });
+    await makeDirectories(directory, { mode: 0o710 });
   }
   await Promise.all([layout.root, layout.writable].map((directory) => letPass(directory, owner)));
   spreadLayers(layout.staging);

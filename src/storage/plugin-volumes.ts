@@ -100,7 +100,10 @@ export class PluginVolumes {
       // Of a container that ended with an earlier daemon: the driver would count it twice.
       if (this.#stale.get(name)?.has(user) === true) await this.#unmount(plugin, name, user).catch(unlessRefused);
       add(this.#users, name, user);
-      await this.#note(name);
+      await this.#note(name).catch((error: unknown) => {
+        drop(this.#users, name, user);
+        throw error;
+      });
       const mountpoint = await this.#mount(plugin, name, user);
       this.#mountpoints.set(name, mountpoint);
       return mountpoint;

@@ -11,6 +11,7 @@ import { randomName } from './overlay2/layout.js';
 import { readRecord, writeRecord } from './record-store.js';
 import { syncDirectory } from '../sys/durable-file.js';
 import { storageError } from './storage-error.js';
+import { makeDirectories } from '../sys/make-directories.js';
 
 export interface VolumeRecord {
   readonly name: string;
@@ -42,7 +43,7 @@ export class VolumeRecords {
 
   /** Reads all. What a crash left is deleted; a damaged volume keeps its files and is reported. */
   async load(): Promise<{ readonly removed: readonly string[]; readonly damaged: readonly string[] }> {
-    await mkdir(this.root, { recursive: true, mode: 0o701 });
+    await makeDirectories(this.root, { mode: 0o701 });
     const removed: string[] = [];
     const damaged: string[] = [];
     for (const entry of await readdir(this.root, { withFileTypes: true })) {

@@ -1,8 +1,9 @@
 /** Directories that only one daemon may use. */
 import { constants } from 'node:fs';
-import { mkdir, open, readFile, realpath, stat } from 'node:fs/promises';
+import { open, readFile, realpath, stat } from 'node:fs/promises';
 import { conflict, invalid, messageOf } from '../errors/engine-error.js';
 import { tryLock } from './file-lock.js';
+import { makeDirectories } from './make-directories.js';
 
 export interface LockedDirectory {
   /** Without symbolic links. */
@@ -28,7 +29,7 @@ export async function lockDirectory(option: string, given: string): Promise<Lock
 
 async function makeDirectory(option: string, path: string): Promise<string> {
   try {
-    await mkdir(path, { recursive: true, mode: 0o711 });
+    await makeDirectories(path, { mode: 0o711 });
     return await realpath(path);
   } catch (error) {
     throw invalid(`${option} ${path}: ${messageOf(error)}`, { cause: error });

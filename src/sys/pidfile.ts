@@ -1,9 +1,10 @@
 /** The pidfile: tells others which process the daemon is, and a second daemon that there is one. */
 import { constants } from 'node:fs';
-import { mkdir, open, rm, stat, type FileHandle } from 'node:fs/promises';
+import { open, rm, stat, type FileHandle } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { conflict } from '../errors/engine-error.js';
 import { tryLock } from './file-lock.js';
+import { makeDirectories } from './make-directories.js';
 
 export interface Pidfile {
   /** Deletes it. */
@@ -16,7 +17,7 @@ export interface Pidfile {
  * @throws EngineError conflict when its daemon is alive.
  */
 export async function claimPidfile(path: string): Promise<Pidfile> {
-  await mkdir(dirname(path), { recursive: true });
+  await makeDirectories(dirname(path));
   for (;;) {
     const handle = await open(path, constants.O_RDWR | constants.O_CREAT, 0o644);
     try {

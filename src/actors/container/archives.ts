@@ -1,6 +1,6 @@
 /** Copying in and out of containers, and the export of their files, in whatever state they are. */
 import { randomUUID } from 'node:crypto';
-import { access, mkdir, open, rm, type FileHandle } from 'node:fs/promises';
+import { access, open, rm, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { conflict, invalid, notFound } from '../../errors/engine-error.js';
@@ -12,6 +12,7 @@ import { detachMount } from '../../sys/mount.js';
 import type { ContainerRecord } from './container.record.js';
 import type { VolumeService } from './deps.js';
 import type { ContainerDirectory } from './directory.js';
+import { makeDirectories } from '../../sys/make-directories.js';
 
 export interface ContainerArchivesDeps {
   readonly log: Logger;
@@ -137,7 +138,7 @@ export class ContainerArchives {
         if (Type === 'volume' && Name !== undefined && !volumes.has(Name)) volumes.set(Name, await this.deps.volumes.open(Name, user));
         if (Type !== 'image' || proc) continue;
         const place = join(places, String(images.size));
-        await mkdir(place, { recursive: true, mode: 0o700 });
+        await makeDirectories(place, { mode: 0o700 });
         images.set(Destination, place);
         if (TopLayer !== undefined) await layers.mountImage(TopLayer, place);
       }

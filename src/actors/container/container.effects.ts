@@ -201,7 +201,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     // The exit status must be durable before the supervisor forgets it; addresses may go meanwhile.
     const networkGone = leaveNetworks(deps, record);
     networkGone.catch(() => undefined);
-    await records.save(released);
+    await records.save(released, true);
     const results = await Promise.allSettled([networkGone, tasks.delete(record.id).then(() => ios.get(record.id).close()), layers.unmount(record.id), new VolumeUse(deps, record).close(), closeSharedMemory(deps, record)]);
     for (const result of results) {
       if (result.status === 'rejected') deps.log.error({ err: result.reason, container: record.id }, 'releasing a stopped container');

@@ -14,7 +14,7 @@ import type { Replies } from '../kit/replies.js';
 import type { ContainerCommand, ContainerFact, WaitCondition, WaitResult } from './container.messages.js';
 import type { createContainerMachine } from './container.machine.js';
 import type { ContainerInput } from './container.setup.js';
-import { topLayersOf, type ContainerRecord } from './container.record.js';
+import { isRunning, topLayersOf, type ContainerRecord } from './container.record.js';
 import type { CreateRequest } from './create-request.js';
 import { renamed } from './networks.js';
 import { Names, newContainerId } from './names.js';
@@ -69,6 +69,11 @@ export class ContainerDirectory {
   /** Newest first. The array is shared and replaced, never changed. */
   list(): readonly ContainerRecord[] {
     return (this.#sorted ??= [...this.#views.values()].toSorted((a, b) => (a.created < b.created ? 1 : a.created > b.created ? -1 : 0)));
+  }
+
+  /** Those that may be doing something: containers that merely exist have no actor. */
+  active(): ContainerRecord[] {
+    return this.list().filter((record) => isRunning(record) || this.collection.children.has(record.id));
   }
 
   get(id: string): ContainerRecord | undefined {

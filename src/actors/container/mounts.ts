@@ -1,6 +1,6 @@
 /** Makes the planned mounts of a new container real: volumes, and what the image has in their place. */
 import { closeSync, constants, fstatSync, openSync } from 'node:fs';
-import { chown, mkdir, readdir, stat } from 'node:fs/promises';
+import { chown, readdir, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { invalid, messageOf } from '../../errors/engine-error.js';
 import type { MountPoint } from '../../ports/container.js';
@@ -10,6 +10,7 @@ import { O_PATH, openInRoot } from '../../sys/open-in-root.js';
 import type { ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import type { Undo } from './undo.js';
+import { makeDirectories } from '../../sys/make-directories.js';
 
 /** Keeps volumes from being removed until everybody sees that a container has them. */
 export interface VolumePins {
@@ -138,7 +139,7 @@ async function checkBindSource(point: MountPoint): Promise<void> {
 export async function makeBindSource(point: MountPoint, { uid, gid }: Owner): Promise<void> {
   if (!isMadeAtStart(point)) return;
   try {
-    const made = await mkdir(point.Source, { recursive: true });
+    const made = await makeDirectories(point.Source);
     if (made === undefined || (uid === 0 && gid === 0)) return;
     for (let path = point.Source; path.length >= made.length; path = dirname(path)) await chown(path, uid, gid);
   } catch (error) {

@@ -2,16 +2,20 @@
  * Container records on disk: `<root>/<id>/container.json`. Writes of one container are serialised and coalesced, the
  * newest wins; a removal renames the directory away first, so that after a crash the container is there whole or not at all.
  */
-import { mkdir, readdir, rename, rm } from 'node:fs/promises';
+import { readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
 import { letPass } from '../../sys/id-access.js';
+import type { Urgent } from '../../sys/reserve.js';
 import type { ContainerRecord } from './container.record.js';
+import { makeDirectories } from '../../sys/make-directories.js';
 
 export interface RecordIo {
   write(path: string, value: unknown): Promise<void>;
   read(path: string): Promise<unknown>;
+  /** Runs a write that does not wait for room on the disk. */
+  readonly urgent: Urgent;
 }
 
 /** What start-up found: records, and what it had to delete or could not read. */
@@ -25,6 +29,7 @@ const REMOVED_PREFIX = '.removed-';
 
 interface Write {
   wanted: ContainerRecord | undefined;
+  isUrgent: boolean;
   running: Promise<void> | undefined;
 }
 
@@ -46,16 +51,17 @@ export class ContainerRecords {
   /** Creates the directory; readable by root only, for logs and records may hold secrets. */
   async createDir(id: string): Promise<string> {
     const dir = this.dir(id);
-    await mkdir(dir, { recursive: true, mode: 0o710 });
+    await makeDirectories(dir, { mode: 0o710 });
     await letPass(dir, this.owner);
     return dir;
   }
 
-  /** Resolves when this record, or a newer one, is durable. */
-  save(record: ContainerRecord): Promise<void> {
+  /** Resolves when this record, or a newer one, is durable. What is `urgent` does not wait for room on the disk. */
+  save(record: ContainerRecord, urgent = false): Promise<void> {
     let write = this.#writes.get(record.id);
-    if (!write) this.#writes.set(record.id, (write = { wanted: undefined, running: undefined }));
+    if (!write) this.#writes.set(record.id, (write = { wanted: undefined, isUrgent: false, running: undefined }));
     write.wanted = record;
+    write.isUrgent ||= urgent;
     // A write under way may hold an older record: the one after it is ours.
     const after = write.running ?? Promise.resolve();
     const mine = after.catch(() => undefined).then(() => this.#flush(record.id, write));
@@ -69,10 +75,12 @@ export class ContainerRecords {
   }
 
   async #flush(id: string, write: Write): Promise<void> {
-    const record = write.wanted;
+    const { wanted: record, isUrgent } = write;
     if (!record) return;
     write.wanted = undefined;
-    await this.io.write(join(this.dir(id), 'container.json'), record);
+    write.isUrgent = false;
+    const save = (): Promise<void> => this.io.write(join(this.dir(id), 'container.json'), record);
+    await (isUrgent ? this.io.urgent(save) : save());
   }
 
   /** Takes the container off the disk; the bulk of the deletion is done when the promise resolves. */
@@ -92,7 +100,7 @@ export class ContainerRecords {
 
   /** All records; what a crash left half removed or half made is deleted and reported, unreadable ones are reported. */
   async load(): Promise<LoadedRecords> {
-    await mkdir(this.root, { recursive: true, mode: 0o710 });
+    await makeDirectories(this.root, { mode: 0o710 });
     await letPass(this.root, this.owner);
     const records: ContainerRecord[] = [];
     const removed: string[] = [];

@@ -2,13 +2,14 @@
  * Where /dev/shm of a container is that shares it: a file system of its own on the host, since what is mounted in one
  * container cannot be bound into another one.
  */
-import { mkdir, rmdir } from 'node:fs/promises';
+import { rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid } from '../../errors/engine-error.js';
 import { detachMount, mountFileSystem } from '../../sys/mount.js';
 import { rootOwner } from '../../sys/id-maps.js';
 import type { ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
+import { makeDirectories } from '../../sys/make-directories.js';
 
 // linux/mount.h
 const MS_NOSUID = 2;
@@ -24,7 +25,7 @@ export async function openSharedMemory(deps: Deps, record: ContainerRecord): Pro
   // A start that a crash cut short may have left one.
   await closeSharedMemory(deps, record);
   const dir = join(deps.shmRoot, id);
-  await mkdir(dir, { recursive: true, mode: 0o700 });
+  await makeDirectories(dir, { mode: 0o700 });
   const { uid, gid } = rootOwner(deps.idMaps);
   await mountFileSystem('shm', dir, 'tmpfs', `mode=1777,size=${ShmSize},uid=${uid},gid=${gid}`, MS_NOSUID | MS_NODEV | MS_NOEXEC);
 }

@@ -11,6 +11,7 @@ import { O_PATH, openInRoot } from '../../sys/open-in-root.js';
 import type { ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import { makeBindSource } from './mounts.js';
+import { makeDirectories } from '../../sys/make-directories.js';
 
 export class VolumeUse {
   readonly #deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot' | 'idMaps'>;
@@ -98,7 +99,7 @@ export class VolumeUse {
   }
 
   async #newPlace(isDirectory: boolean): Promise<string> {
-    await mkdir(this.#placesDir, { recursive: true, mode: 0o700 });
+    await makeDirectories(this.#placesDir, { mode: 0o700 });
     const place = join(this.#placesDir, String(++this.#places));
     await (isDirectory ? mkdir(place) : writeFile(place, ''));
     return place;

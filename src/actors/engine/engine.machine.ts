@@ -7,12 +7,14 @@
  * A crash in a child is handled by its collection; a crash of a collection ends the daemon, for the service manager to
  * start it anew: containers go on under their shims.
  */
-import { setup, type AnyActorLogic } from 'xstate';
+import { assign, setup, type AnyActorLogic } from 'xstate';
 import { effect } from '../kit/effect.js';
 
 export interface EngineSteps {
   /** Loads stores and starts drivers. */
   boot(): Promise<void>;
+  /** The daemon is to end before it has booted: `boot` need not succeed any more. */
+  interruptBoot(): void;
   /** Brings back what was there before: containers get their actors. */
   recover(): Promise<void>;
   /** Opens the listeners. */
@@ -26,6 +28,9 @@ export interface EngineSteps {
 
 export type EngineEvent = { readonly type: 'engine.stop' };
 
+const STOPPING = { guard: 'stopAsked', target: 'draining' } as const;
+const FAILING = { target: 'failing', actions: 'failed' } as const;
+
 /** `children` are started with the root, each under its name. */
 export function createEngineMachine(steps: EngineSteps, children: Readonly<Record<string, AnyActorLogic>>) {
   return setup({
@@ -36,7 +41,9 @@ export function createEngineMachine(steps: EngineSteps, children: Readonly<Recor
       open: effect<void, undefined>(() => steps.open()),
       drain: effect<void, undefined>(() => steps.drain()),
     },
+    guards: { stopAsked: ({ context }) => context.stopAsked },
     actions: {
+      noteStop: assign({ stopAsked: true }),
       failed: ({ event }) => steps.onFailed((event as { error?: unknown }).error),
     },
   }).createMachine({
@@ -44,12 +51,16 @@ export function createEngineMachine(steps: EngineSteps, children: Readonly<Recor
     context: { stopAsked: false },
     invoke: Object.entries(children).map(([id, src]) => ({ id, src, systemId: id }) as never),
     initial: 'booting',
-    on: { 'engine.stop': '.draining' },
+    // What is under way comes to its end before anything is taken away from under it.
+    on: { 'engine.stop': { actions: 'noteStop' } },
     states: {
-      booting: { invoke: { src: 'boot', onDone: 'recovering', onError: { target: 'failing', actions: 'failed' } } },
-      recovering: { invoke: { src: 'recover', onDone: 'opening', onError: { target: 'failing', actions: 'failed' } } },
-      opening: { invoke: { src: 'open', onDone: 'serving', onError: { target: 'failing', actions: 'failed' } } },
-      serving: { entry: () => steps.onServing() },
+      booting: {
+        invoke: { src: 'boot', onDone: [STOPPING, { target: 'recovering' }], onError: [STOPPING, FAILING] },
+        on: { 'engine.stop': { actions: ['noteStop', () => steps.interruptBoot()] } },
+      },
+      recovering: { invoke: { src: 'recover', onDone: [STOPPING, { target: 'opening' }], onError: [STOPPING, FAILING] } },
+      opening: { invoke: { src: 'open', onDone: [STOPPING, { target: 'serving' }], onError: [STOPPING, FAILING] } },
+      serving: { entry: () => steps.onServing(), on: { 'engine.stop': 'draining' } },
       draining: {
         invoke: { src: 'drain', onDone: 'stopped', onError: { target: 'stopped', actions: 'failed' } },
         on: { 'engine.stop': {} },

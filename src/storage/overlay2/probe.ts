@@ -1,9 +1,10 @@
 /** Finds out whether overlayfs works on the data root's file system, and with which options. */
-import { access, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { access, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf, unavailable } from '../../errors/engine-error.js';
 import type { BackingFileSystem } from './size-limits.js';
 import { detachMount, mountFileSystem } from '../../sys/mount.js';
+import { makeDirectories } from '../../sys/make-directories.js';
 
 /**
  * The index and copied-up metadata would tie a layer to its inode numbers, redirects would make renamed directories
@@ -17,7 +18,7 @@ const PARAMETERS = ['index', 'metacopy', 'redirect_dir'];
  */
 export async function probeOverlay(directory: string): Promise<string> {
   const at = (name: string): string => join(directory, name);
-  for (const name of ['lower', 'upper', 'work', 'merged']) await mkdir(at(name), { recursive: true });
+  for (const name of ['lower', 'upper', 'work', 'merged']) await makeDirectories(at(name));
   await writeFile(at('lower/file'), '');
   const paths = `lowerdir=${at('lower')},upperdir=${at('upper')},workdir=${at('work')}`;
   // The first mount loads the module, whose parameters then show what this kernel knows.
