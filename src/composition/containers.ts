@@ -84,7 +84,7 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
       deps.writeFiles(other).catch((error: unknown) => log.error({ err: error, container: other.id }, 'hosts file not written'));
     }
   };
-  const hooks = createContainerHooks(deps, (id, record) => {
+  const hooks = createContainerHooks(deps, ios, (id, record) => {
     containers.publish(id, record);
     if (record?.state.status === 'running') refreshLinks(record);
     healthChecks.observe(id, record);

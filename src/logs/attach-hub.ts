@@ -70,9 +70,20 @@ export class AttachHub {
 
   /** The output is over: every client gets what is queued for it, then the end. */
   end(): void {
-    for (const { socket } of this.#subscribers) socket.end();
+    this.part()();
+  }
+
+  /**
+   * Parts with the clients of now, who get no more output. Returns what ends their streams, for whoever has something to
+   * settle first; those who come meanwhile are not among them.
+   */
+  part(): () => void {
+    const parted = [...this.#subscribers];
     this.#subscribers.clear();
     this.#settle();
+    return () => {
+      for (const { socket } of parted) socket.end();
+    };
   }
 
   #settle(): void {

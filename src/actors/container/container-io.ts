@@ -26,6 +26,8 @@ export class ContainerIo {
   #droppedLines = 0;
   #stdio: ProcessStdio | undefined;
   #stdin: Socket | undefined;
+  /** Ends the streams of those who were attached to the run that has ended. */
+  #endParted: (() => void) | undefined;
   readonly #stdinWaiters = new Set<(stdin: Socket | undefined) => void>();
 
   constructor(private readonly deps: ContainerDeps) {}
@@ -131,15 +133,26 @@ export class ContainerIo {
     await this.deps.tasks.closeStdin(id).catch(() => undefined);
   }
 
-  /** Waits until output is read to its end (bounded), then ends the log and the attached clients. */
+  /** Waits until output is read to its end (bounded), then ends the log. Attached clients have all of it then. */
   async drained(timeoutMs: number): Promise<void> {
     await this.#stdio?.drained(timeoutMs);
     const log = this.#log;
     this.#log = undefined;
     this.#stdin?.destroy();
     this.#stdin = undefined;
-    this.hub.end();
     if (log) await this.#end(log);
+  }
+
+  /** The exit is told: who attaches from now on waits for the next run. */
+  part(): void {
+    this.endParted();
+    this.#endParted = this.hub.part();
+  }
+
+  /** Ends the streams of those who were attached to the run: they look at the container at once, and find it settled. */
+  endParted(): void {
+    this.#endParted?.();
+    this.#endParted = undefined;
   }
 
   async #end(log: ContainerLog): Promise<void> {
@@ -162,6 +175,7 @@ export class ContainerIo {
   /** The container is gone: so are its clients. */
   async dispose(): Promise<void> {
     this.#settleStdin(undefined);
+    this.endParted();
     this.hub.end();
     await this.close();
   }

@@ -41,6 +41,10 @@ export interface ContainerHooks {
   emit(action: string, record: ContainerRecord, attributes?: Readonly<Record<string, string>>): void;
   /** Sends a signal; the promise tells how it went. */
   kill(record: ContainerRecord, signal: number): Promise<void>;
+  /** The exit is published, and what the run held is about to be freed. */
+  exited(id: string): void;
+  /** What the run held is freed, and that is published: attached clients get their end. */
+  released(id: string): void;
   /** Saves in the background; a failure is logged. */
   saveLater(record: ContainerRecord): void;
   now(): string;

@@ -58,6 +58,8 @@ function harness(input: ContainerInput, overrides: Partial<ContainerEffects & Co
     publish: (_id, view) => views.push(view),
     emit: (action) => events.push(action),
     kill: async () => undefined,
+    exited: () => undefined,
+    released: () => undefined,
     saveLater: () => undefined,
     now: () => new Date().toISOString(),
     ...overrides,
@@ -173,6 +175,33 @@ test('restart policy brings it back after the backoff, a stop ends that', async 
   await tick();
   await c.ask({ type: 'container.stop', options: {} });
   assert.equal(c.last()?.state.status, 'exited');
+});
+
+test('one that comes back is never seen as exited, and a stop while it is released keeps it down', async () => {
+  let release = (): void => undefined;
+  const order: string[] = [];
+  const c = harness(
+    { phase: 'idle', record: withHost({ RestartPolicy: { Name: 'on-failure', MaximumRetryCount: 1 } }) },
+    {
+      release: (r) => new Promise((resolve) => (release = () => resolve(r))),
+      publish: (_id, view) => (c.views.push(view), order.push(view?.state.status ?? 'gone')),
+      exited: () => void order.push('parted'),
+      released: () => void order.push('ended'),
+    },
+  );
+  await c.ask({ type: 'container.start' });
+  c.exit(1);
+  await tick();
+  assert.deepEqual([c.last()?.state.status, c.last()?.restartCount], ['restarting', 1]);
+  const stopped = c.ask({ type: 'container.stop', options: {} });
+  release();
+  await stopped;
+  // Only the stop shows it as exited, and streams end when all else is settled.
+  assert.deepEqual(order, ['running', 'restarting', 'parted', 'restarting', 'ended', 'exited']);
+  await c.ask({ type: 'container.start' });
+  c.exit(0);
+  await tick();
+  assert.equal(c.last()?.state.status, 'exited', 'a good end is the last one');
 });
 
 test('restart of a running container stops and starts it and answers once it runs', async () => {

@@ -301,33 +301,27 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           },
         },
         on: {
-          'container.wait': [{ guard: 'waitsForNotRunning', actions: 'answerWait' }, { actions: 'wait' }],
-          'container.kill': { actions: 'refuseNotRunning' },
-          'container.stop': { actions: 'refuseNotModified' },
+          'container.wait': [{ guard: 'waitsForThisExit', actions: 'answerWait' }, { actions: 'wait' }],
+          // One that comes back is stopped by keeping it down.
+          'container.kill': [{ guard: 'isBackingOff', actions: 'postpone' }, { actions: 'refuseNotRunning' }],
+          'container.stop': [{ guard: 'isBackingOff', actions: 'postpone' }, { actions: 'refuseNotModified' }],
         },
       },
       deciding: {
+        entry: ({ context }) => hooks.released(context.record.id),
         always: [
           { guard: 'removalWanted', target: 'removing' },
           { guard: 'restartAsked', target: 'starting' },
-          { guard: 'policyWantsRestart', target: 'backoff' },
+          { guard: 'isBackingOff', target: 'backoff' },
           { target: 'idle' },
         ],
       },
       backoff: {
         entry: [
-          assign(({ context }) => ({
-            delayMs: nextDelayMs(context.delayMs, context.ranMs),
-            record: publish(withState(context.record, { status: 'restarting' })),
-          })),
+          assign(({ context }) => ({ delayMs: nextDelayMs(context.delayMs, context.ranMs) })),
           'resume',
         ],
-        after: {
-          backoff: {
-            target: 'starting',
-            actions: assign(({ context }) => ({ record: { ...context.record, restartCount: context.record.restartCount + 1 } })),
-          },
-        },
+        after: { backoff: { target: 'starting' } },
         on: {
           'container.settled': { actions: 'answerSettled' },
           ...AMENDING,

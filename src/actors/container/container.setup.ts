@@ -287,9 +287,15 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       /** The exit is known and all output is out: tell everybody. */
       settleExit: assign(({ context }) => {
         const exit = context.exit ?? { exitCode: 137, exitedAt: new Date() };
-        const record = publish(
-          withState(withEndedHealth(context.record), { status: 'exited', pid: 0, exitCode: exit.exitCode, finishedAt: rfc3339(exit.exitedAt) }),
-        );
+        const ended = withState(withEndedHealth(context.record), {
+          status: 'exited',
+          pid: 0,
+          exitCode: exit.exitCode,
+          finishedAt: rfc3339(exit.exitedAt),
+        });
+        // One that comes back is never seen as exited: who polls for that would take it for over.
+        const record = publish(comesBack(context, ended) ? withRestart(ended) : ended);
+        hooks.exited(record.id);
         hooks.emit('die', record, { exitCode: String(exit.exitCode), execDuration: String(Math.floor(context.ranMs / 1000)) });
         // A forced removal stops it, too, but is no stop to those who watch.
         if (context.stoppers.length + context.restarters.length > 0) hooks.emit('stop', record);
@@ -320,16 +326,29 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       isUp: ({ context }) => context.record.state.status === 'running',
       isBackingOff: ({ context }) => context.record.state.status === 'restarting',
       isPaused: ({ context }) => context.record.state.status === 'paused',
+      waitsForThisExit: ({ context, event }) =>
+        event.type === 'container.wait' &&
+        event.condition === 'not-running' &&
+        context.record.state.status !== 'restarting',
       waitsForNotRunning: ({ event }) => event.type === 'container.wait' && event.condition === 'not-running',
       forced: ({ event }) => event.type === 'container.remove' && event.options.force,
       removalWanted: ({ context }) => context.removal !== undefined || (context.record.hostConfig.AutoRemove && context.restarters.length === 0),
       restartAsked: ({ context }) => context.restarters.length > 0 && !context.leaving,
-      policyWantsRestart: ({ context }) => !context.leaving && wantsRestart(context.record),
       cancelsBackoff: ({ context, event }) => event.type === 'container.kill' && cancelsRestart(context.record, event.signal),
     },
     delays: { backoff: ({ context }) => context.delayMs },
   });
   return { machine, publish, settleAll, rejectAll, fire };
+}
+
+/** Whether its policy brings a container back after this end, which nobody wants to be the last one. */
+function comesBack({ removal, restarters, leaving }: ContainerContext, ended: ContainerRecord): boolean {
+  const isLast = removal !== undefined || ended.hostConfig.AutoRemove || restarters.length > 0 || leaving;
+  return !isLast && wantsRestart(ended);
+}
+
+function withRestart(ended: ContainerRecord): ContainerRecord {
+  return { ...withState(ended, { status: 'restarting' }), restartCount: ended.restartCount + 1 };
 }
 
 export function waitResult(record: ContainerRecord): { exitCode: number; error?: string } {

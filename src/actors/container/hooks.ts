@@ -1,5 +1,6 @@
 /** The container machine's quick calls: views, events, signals. */
 import type { ContainerHooks } from './container.effects.types.js';
+import type { ContainerIoRegistry } from './container-io.js';
 import type { ContainerRecord } from './container.record.js';
 import { thaw, whileRunning } from './ended-task.js';
 import type { ContainerDeps } from './deps.js';
@@ -11,7 +12,7 @@ export function eventAttributes(record: ContainerRecord): Record<string, string>
   return { ...record.config.Labels, image: record.config.Image, name: record.name.slice(1) };
 }
 
-export function createContainerHooks(deps: ContainerDeps, publish: ContainerHooks['publish']): ContainerHooks {
+export function createContainerHooks(deps: ContainerDeps, ios: ContainerIoRegistry, publish: ContainerHooks['publish']): ContainerHooks {
   const emit: ContainerHooks['emit'] = (action, record, attributes) =>
     deps.emit('container', action, record.id, { ...eventAttributes(record), ...attributes });
   return {
@@ -27,6 +28,8 @@ export function createContainerHooks(deps: ContainerDeps, publish: ContainerHook
         await thaw(deps.tasks, record.id);
       }
     },
+    exited: (id) => ios.get(id).part(),
+    released: (id) => ios.get(id).endParted(),
     saveLater(record) {
       deps.records.save(record).catch((error: unknown) => deps.log.error({ err: error, container: record.id }, 'record not saved'));
     },

@@ -25,7 +25,7 @@ test('record and task together tell where a container begins', () => {
     ['running', task('paused'), 'running'],
     ['running', task('stopped', 3), 'exited', 3],
     ['running', undefined, 'exited', 255],
-    ['restarting', undefined, 'exited', 255],
+    ['restarting', undefined, 'idle'],
     ['starting', task('created'), 'exited', 128],
     ['removing', undefined, 'removing'],
     ['dead', task('running'), 'removing'],
@@ -37,6 +37,10 @@ test('record and task together tell where a container begins', () => {
   }
   assert.equal(reconcile(record('running'), task('paused'), at).record.state.status, 'paused');
   assert.equal(reconcile(record('running'), task('running'), at).record.state.pid, 42);
+  // The restart that was owed is still owed, and does not count.
+  const owed = reconcile(record('restarting', { restartCount: 3 }), undefined, at).record;
+  assert.deepEqual([owed.state.status, owed.restartCount], ['exited', 2]);
+  assert.equal(reconcile(record('restarting', { restartCount: 3 }), task('running'), at).record.restartCount, 3);
 });
 
 test('a change of networks that a crash cut short is left to those that run', () => {

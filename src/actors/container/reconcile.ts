@@ -14,7 +14,7 @@ export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, no
     return { phase: 'running', record: withState(found, { status: task.status === 'running' ? 'running' : 'paused', pid: task.pid }) };
   }
   // What a change of its networks had begun is gone with its namespace.
-  const record = { ...found, networks: withoutPending(found.networks) };
+  const record = { ...found, networks: withoutPending(found.networks), restartCount: restartCount(found, task) };
   if (status === 'removing' || status === 'dead') return { phase: 'removing', record };
   if (task?.status === 'stopped') {
     return { phase: 'exited', record, exit: task.exit ?? { exitCode: UNSEEN_EXIT_CODE, exitedAt: now } };
@@ -24,5 +24,12 @@ export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, no
     return { phase: 'exited', record: withState(record, { error: 'the daemon stopped while the container was starting' }), exit: { exitCode: 128, exitedAt: now } };
   }
   if (status === 'created' || status === 'exited') return { phase: 'idle', record };
+  if (status === 'restarting') return { phase: 'idle', record: withState(record, { status: 'exited' }) };
   return { phase: 'exited', record, exit: { exitCode: UNSEEN_EXIT_CODE, exitedAt: now } };
+}
+
+/** The restart that a container was waiting for has not been made, and must not count as one of those that its policy allows. */
+function restartCount({ state, restartCount }: ContainerRecord, task: TaskInfo | undefined): number {
+  const isOwed = state.status === 'restarting' && (task === undefined || task.status === 'stopped');
+  return isOwed ? Math.max(0, restartCount - 1) : restartCount;
 }
