@@ -1,31 +1,89 @@
 /**
  * Puts the compiled daemon and its pure JavaScript dependencies into few files, dist/bundle/: loading some hundred
- * modules one by one takes longer than all the rest of the daemon's start. Packages with native parts or with files that
- * they look for themselves stay outside.
+ * modules one by one takes longer than all the rest of the daemon's start. Packages with native parts stay outside.
+ *
+ * A running daemon needs none of these files again: what it may need later is in memory since its start. So worker
+ * threads have one text with all their tasks, and rarely used packages are texts within the bundle.
  */
-import { chmodSync, rmSync } from 'node:fs';
+import { chmodSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const outdir = join(root, 'dist', 'bundle');
+const compiled = (path) => join(root, 'dist', 'src', path);
+const common = { bundle: true, platform: 'node', target: 'node20', minifyWhitespace: true, legalComments: 'none', logLevel: 'warning' };
+/** Not ours to bundle: native, or optional and not installed. */
+const external = ['uWebSockets.js', '@napi-rs/nice', 'dtrace-provider', 'mv', 'source-map-support'];
+
+/** Replaces a piece of a dependency's text. Throws when another version of it no longer has the piece. */
+function replaced(path, piece, by) {
+  const text = readFileSync(path, 'utf8');
+  if (text.split(piece).length !== 2) throw new Error(`${path} does not have ${piece} just once: look at it anew`);
+  return { contents: text.replace(piece, () => by), loader: 'js' };
+}
+
+/** In a thread: piscina's handler is our entry, whatever file it asks for, and koffi is what the process has loaded. */
+const threadParts = {
+  name: 'thread-parts',
+  setup({ onLoad, onResolve }) {
+    onLoad({ filter: /piscina\/dist\/worker\.js$/ }, ({ path }) => replaced(path, 'require(s)', `require(${JSON.stringify(compiled('workers/entry.js'))})`));
+    onResolve({ filter: /^koffi$/ }, () => ({ path: 'koffi', namespace: 'held' }));
+    onLoad({ filter: /^koffi$/, namespace: 'held' }, () => ({
+      contents: "const loaded = { exports: {} }; process.dlopen(loaded, require('node:worker_threads').workerData); module.exports = loaded.exports;",
+    }));
+  },
+};
+
+/** In the daemon: piscina starts threads from text, and YAML is parsed by code that is compiled when there is some. */
+const daemonParts = {
+  name: 'daemon-parts',
+  setup({ onLoad, onResolve }) {
+    onResolve({ filter: /^node:worker_threads$/ }, ({ importer }) => (importer.includes('/piscina/dist/worker_pool/') ? { path: compiled('workers/held-worker.js') } : undefined));
+    onLoad({ filter: /\/runtime\/yaml\.js$/ }, async ({ path }) => {
+      const { outputFiles } = await build({ ...common, entryPoints: [path], format: 'cjs', write: false });
+      return { contents: lazily(outputFiles[0].text, ['parseYaml']) };
+    });
+  },
+};
+
+/** A module of functions whose code stays a text until the first of them is called. */
+function lazily(text, names) {
+  const functions = names.map((name) => `export const ${name} = (...args) => load().${name}(...args);`);
+  return `let exported;
+const load = () => {
+  if (exported === undefined) {
+    const module = { exports: {} };
+    new Function('module', 'exports', 'require', ${JSON.stringify(text)})(module, module.exports, require);
+    exported = module.exports;
+  }
+  return exported;
+};
+${functions.join('\n')}`;
+}
 
 rmSync(outdir, { recursive: true, force: true });
 await build({
-  // The names stay beside each other: the worker pool finds entry.js next to itself.
-  entryPoints: { main: join(root, 'dist/src/main.js'), entry: join(root, 'dist/src/workers/entry.js') },
+  ...common,
+  entryPoints: { thread: join(root, 'node_modules/piscina/dist/worker.js') },
   outdir,
-  bundle: true,
+  outExtension: { '.js': '.cjs' },
+  format: 'cjs',
+  external,
+  plugins: [threadParts],
+});
+await build({
+  ...common,
+  entryPoints: { main: compiled('main.js') },
+  outdir,
   splitting: true,
   format: 'esm',
-  platform: 'node',
-  target: 'node20',
-  external: ['koffi', 'uWebSockets.js', 'piscina', 'dtrace-provider', 'mv', 'source-map-support'],
+  external: [...external, 'koffi'],
+  plugins: [daemonParts],
+  // piscina makes the name of its thread's file from it, which nobody opens.
+  define: { __dirname: '"/"' },
   // Bundled CommonJS packages still require Node's own modules.
   banner: { js: "import { createRequire as bundledRequire } from 'node:module'; const require = bundledRequire(import.meta.url);" },
-  minifyWhitespace: true,
-  legalComments: 'none',
-  logLevel: 'warning',
 });
 chmodSync(join(outdir, 'main.js'), 0o755);

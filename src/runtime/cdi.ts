@@ -2,6 +2,7 @@
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, messageOf } from '../errors/engine-error.js';
+import { parseYaml } from './yaml.js';
 
 export interface CdiDeviceNode {
   readonly path: string;
@@ -87,8 +88,6 @@ function select(specs: readonly CdiSpec[], qualified: string): CdiSpec | undefin
 async function readSpecs(dirs: readonly string[]): Promise<{ specs: CdiSpec[]; problems: string[] }> {
   const specs: CdiSpec[] = [];
   const problems: string[] = [];
-  // Few hosts have such devices: loaded when somebody asks for one.
-  const { parseYaml } = await import('./yaml.js');
   for (const [priority, dir] of dirs.entries()) {
     const files = (await readdir(dir).catch(() => [])).filter((name) => /\.(json|ya?ml)$/.test(name));
     for (const file of files) {

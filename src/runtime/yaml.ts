@@ -1,2 +1,2 @@
-/** A module of its own, so that it is loaded only when there is YAML to read. */
+/** A module of its own, as few hosts have YAML to read: in the bundle its code is a text until it is first needed. */
 export { parse as parseYaml } from 'yaml';

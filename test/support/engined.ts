@@ -13,6 +13,8 @@ export interface EnginedOptions {
   /** Flags besides those that keep this daemon apart from others. */
   readonly args?: readonly string[];
   readonly env?: NodeJS.ProcessEnv;
+  /** The program. Default: that of this build. */
+  readonly main?: string;
   /** Content of the configuration file. */
   readonly file?: Readonly<Record<string, unknown>>;
 }
@@ -31,7 +33,7 @@ export function engined(options: EnginedOptions = {}): EngineKind {
       const configFile = join(dir, 'daemon.json');
       writeFileSync(configFile, JSON.stringify(options.file ?? {}));
       return [
-        MAIN,
+        options.main ?? MAIN,
         '--config-file', configFile,
         '--host', `unix://${socketPath}`,
         '--data-root', join(dir, 'data'),
