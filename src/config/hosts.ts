@@ -2,6 +2,7 @@
 import { isIP } from 'node:net';
 import { isAbsolute } from 'node:path';
 import { invalid } from '../errors/engine-error.js';
+import { withoutTrailing } from '../text/trailing.js';
 
 export type ListenAddress =
   | { readonly kind: 'unix'; readonly path: string }
@@ -64,5 +65,5 @@ function parseTcp(text: string, given: string, { tls }: { readonly tls: boolean 
   if (port > 65_535) throw invalid(`invalid bind address (${given}): invalid port ${rawPort}`);
   if (isIP(host) === 0 && !/^[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?$/.test(host)) throw invalid(`invalid bind address (${given}): invalid host ${host}`);
   if (!/^(\/[\w.~-]+)*\/*$/.test(path) || /\/\.{1,2}(\/|$)/.test(path)) throw invalid(`invalid bind address (${given}): invalid path ${path}`);
-  return { kind: 'tcp', host, port, prefix: path.replace(/\/+$/, '') };
+  return { kind: 'tcp', host, port, prefix: withoutTrailing(path, '/') };
 }

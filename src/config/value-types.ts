@@ -89,7 +89,7 @@ export const seconds: ValueType<number> = {
 function parseDuration(duration: string): number {
   if (!DURATION.test(duration)) return fault('must be a number of seconds or a duration such as 90s or 1m30s');
   let total = 0;
-  for (const [, amount, unit = ''] of duration.matchAll(/([\d.]+)(h|ms|m|s)/g)) total += Number(amount) * (SECONDS[unit] ?? 0);
+  for (const [, amount, unit = ''] of duration.matchAll(/([\d.]+)(h|ms|m|s)/gy)) total += Number(amount) * (SECONDS[unit] ?? 0);
   return Math.ceil(total);
 }
 

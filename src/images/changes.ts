@@ -6,18 +6,54 @@ import { ownMember } from '../text/own-member.js';
 
 const bad = (message: string): EngineError => invalid(message, { code: 'INVALID_CHANGE' });
 
+/** A part of an instruction's arguments: in quotes, behind a backslash, or as it is. A quote without its end is `stray`. */
+interface Piece {
+  readonly kind: 'plain' | 'taken' | 'stray';
+  readonly text: string;
+}
+
+function piecesOf(text: string): Piece[] {
+  const pieces: Piece[] = [];
+  for (let at = 0; at < text.length; ) {
+    const char = text.charAt(at);
+    const end = char === '"' ? closingQuote(text, at) : char === "'" ? text.indexOf("'", at + 1) : at + 1;
+    if (char === '"' && end > 0) pieces.push({ kind: 'taken', text: text.slice(at + 1, end).replaceAll(/\\(["\\$])/g, '$1') });
+    else if (char === "'" && end > 0) pieces.push({ kind: 'taken', text: text.slice(at + 1, end) });
+    else if (char === '\\' && end < text.length) pieces.push({ kind: 'taken', text: text.charAt(end) });
+    else {
+      pieces.push({ kind: '"\'\\'.includes(char) ? 'stray' : 'plain', text: char });
+      at++;
+      continue;
+    }
+    at = end + 1;
+  }
+  return pieces;
+}
+
+function closingQuote(text: string, start: number): number {
+  let at = start + 1;
+  while (at < text.length && text[at] !== '"') at += text[at] === '\\' ? 2 : 1;
+  return at < text.length ? at : -1;
+}
+
 /** Parts of an instruction's arguments by shell-like rules: quotes group, a backslash takes the next character as it is. */
 function words(text: string): string[] {
   const found: string[] = [];
-  for (const [part] of text.matchAll(/(?:"(?:[^"\\]|\\.)*"|'[^']*'|\\.|[^\s"'\\])+/gs)) found.push(unquoted(part));
+  let word: string | undefined;
+  const end = (): void => {
+    if (word !== undefined) found.push(word);
+    word = undefined;
+  };
+  for (const piece of piecesOf(text)) {
+    if (piece.kind === 'stray' || (piece.kind === 'plain' && piece.text.trim() === '')) end();
+    else word = (word ?? '') + piece.text;
+  }
+  end();
   return found;
 }
 
 function unquoted(text: string): string {
-  return text.replaceAll(/"((?:[^"\\]|\\.)*)"|'([^']*)'|\\(.)/gs, (_, double?: string, single?: string, escaped?: string) => {
-    if (double !== undefined) return double.replaceAll(/\\(["\\$])/g, '$1');
-    return single ?? escaped ?? '';
-  });
+  return piecesOf(text).map((piece) => piece.text).join('');
 }
 
 /** `["a","b"]` as a list, undefined when the text is not in that form. */
@@ -53,10 +89,15 @@ function pairs(instruction: string, text: string): [string, string][] {
   });
 }
 
-function setEnv(env: readonly string[], name: string, value: string): string[] {
-  const entry = `${name}=${value}`;
-  const at = env.findIndex((item) => item.split('=', 1)[0] === name);
-  return at < 0 ? [...env, entry] : env.with(at, entry);
+function withVariables(env: readonly string[], variables: readonly (readonly [name: string, value: string])[]): string[] {
+  const result = [...env];
+  const places = new Map(env.map((entry, index) => [entry.split('=', 1)[0] ?? '', index] as const).reverse());
+  for (const [name, value] of variables) {
+    const place = places.get(name) ?? result.length;
+    places.set(name, place);
+    result[place] = `${name}=${value}`;
+  }
+  return result;
 }
 
 const UNITS: Readonly<Record<string, number>> = { ns: 1, us: 1e3, '\u00b5s': 1e3, ms: 1e6, s: 1e9, m: 60e9, h: 3600e9 };
@@ -65,7 +106,7 @@ const UNITS: Readonly<Record<string, number>> = { ns: 1, us: 1e3, '\u00b5s': 1e3
 function duration(flag: string, text: string): number {
   if (!/^(?:\d+(?:\.\d+)?(?:ns|us|\u00b5s|ms|s|m|h))+$/.test(text)) throw bad(`time: invalid duration ${JSON.stringify(text)} for ${flag}`);
   let total = 0;
-  for (const [, amount = '0', unit = 's'] of text.matchAll(/(\d+(?:\.\d+)?)(ns|us|\u00b5s|ms|s|m|h)/g)) total += Number(amount) * (UNITS[unit] ?? 0);
+  for (const [, amount = '0', unit = 's'] of text.matchAll(/(\d+(?:\.\d+)?)(ns|us|\u00b5s|ms|s|m|h)/gy)) total += Number(amount) * (UNITS[unit] ?? 0);
   if (total < 1e6) throw bad(`Interval "${flag}" cannot be less than 1ms`);
   return total;
 }
@@ -128,7 +169,7 @@ function need(instruction: string, apply: Apply): Apply {
 const INSTRUCTIONS: Readonly<Record<string, Apply>> = {
   CMD: (config, text) => ({ ...config, Cmd: commandOf(text, config) }),
   ENTRYPOINT: (config, text) => ({ ...config, Entrypoint: commandOf(text, config) }),
-  ENV: need('ENV', (config, text) => ({ ...config, Env: pairs('ENV', text).reduce((env, [name, value]) => setEnv(env, name, value), config.Env ?? []) })),
+  ENV: need('ENV', (config, text) => ({ ...config, Env: withVariables(config.Env ?? [], pairs('ENV', text)) })),
   EXPOSE: need('EXPOSE', (config, text) => ({ ...config, ExposedPorts: { ...config.ExposedPorts, ...keys(words(text).flatMap(port)) } })),
   HEALTHCHECK: need('HEALTHCHECK', (config, text) => ({ ...config, Healthcheck: healthcheck(text, config) })),
   LABEL: need('LABEL', (config, text) => ({ ...config, Labels: { ...config.Labels, ...Object.fromEntries(pairs('LABEL', text)) } })),
@@ -153,7 +194,7 @@ const INSTRUCTIONS: Readonly<Record<string, Apply>> = {
 export function applyChanges(config: ImageRuntimeConfig, changes: readonly string[]): ImageRuntimeConfig {
   let result = config;
   for (const line of changes.flatMap((change) => change.split('\n'))) {
-    const [, name = '', text = ''] = /^\s*(\S+)\s*(.*)$/s.exec(line.replace(/\s+$/, '')) ?? [];
+    const [, name = '', text = ''] = /^\s*(\S+)\s*(.*)$/s.exec(line.trimEnd()) ?? [];
     if (name === '' || name.startsWith('#')) continue;
     const apply = ownMember(INSTRUCTIONS, name.toUpperCase());
     if (!apply) throw bad(`${name.toLowerCase()} is not a valid change command`);

@@ -5,6 +5,10 @@ import { badOption } from './option-values.js';
 import { ownMember } from '../text/own-member.js';
 
 type LoggedContainer = Parameters<LogDriver['open']>[0];
+type Fields = Readonly<Record<string, string | undefined>>;
+
+/** A tag stands in every record, and a command that it names may be long; `pad` makes text out of a number. */
+const MAX_TAG_LENGTH = 65_536;
 
 /** What the existing engine uses where a driver needs a tag and none is given. */
 const DEFAULT_TAG = '{{.ID}}';
@@ -15,8 +19,12 @@ const FUNCTIONS: Readonly<Record<string, (value: string, ...args: readonly strin
   title: (value) => value.replaceAll(/(^|\s)(\S)/g, (_, space: string, letter: string) => space + letter.toUpperCase()),
   json: (value) => JSON.stringify(value),
   truncate: (value, length = '') => value.slice(0, Number(length)),
-  pad: (value, before = '', after = '') => (value === '' ? value : ' '.repeat(Number(before)) + value + ' '.repeat(Number(after))),
+  pad: (value, before = '', after = '') => (value === '' ? value : blanks(before) + value + blanks(after)),
 };
+
+function blanks(count: string): string {
+  return ' '.repeat(Math.min(Number(count), MAX_TAG_LENGTH));
+}
 
 /** The tag of a container for drivers that always send one. Throws invalid. */
 export function tagOf(container: LoggedContainer): string {
@@ -29,15 +37,26 @@ export function tagOf(container: LoggedContainer): string {
  */
 export function renderTag(template: string, container: LoggedContainer): string {
   const fields = fieldsOf(container);
-  const text = template.replaceAll(/\{\{-?(.*?)-?\}\}/g, (whole, action: string) => {
-    const [first = '', ...rest] = action.split('|').map((command) => command.trim());
-    return rest.reduce((value, command) => apply(command, fields, value, whole), apply(first, fields, undefined, whole));
-  });
-  if (template.includes('{{', template.lastIndexOf('}}') + 1)) throw badOption(`template: log-tag: unclosed action in ${template}`);
-  return text;
+  let text = '';
+  let at = 0;
+  for (let start = template.indexOf('{{'); start >= 0; start = template.indexOf('{{', at)) {
+    const end = template.indexOf('}}', start + 2);
+    if (end < 0) throw badOption(`template: log-tag: unclosed action in ${template}`);
+    text += template.slice(at, start) + render(template.slice(start, end + 2), fields);
+    if (text.length > MAX_TAG_LENGTH) throw badOption(`log option tag becomes longer than ${MAX_TAG_LENGTH} characters`);
+    at = end + 2;
+  }
+  return text + template.slice(at);
 }
 
-function apply(command: string, fields: Readonly<Record<string, string | undefined>>, piped: string | undefined, whole: string): string {
+/** @param whole an action with its braces, and with the dashes that trim blanks. */
+function render(whole: string, fields: Fields): string {
+  const action = whole.slice(whole[2] === '-' ? 3 : 2, whole.at(-3) === '-' ? -3 : -2);
+  const [first = '', ...rest] = action.split('|').map((command) => command.trim());
+  return rest.reduce((value, command) => apply(command, fields, value, whole), apply(first, fields, undefined, whole));
+}
+
+function apply(command: string, fields: Fields, piped: string | undefined, whole: string): string {
   const words = command.split(/\s+/);
   const [head = '', ...args] = words;
   const valueOf = (word: string): string => {
@@ -57,7 +76,7 @@ function apply(command: string, fields: Readonly<Record<string, string | undefin
   return call(value, ...others);
 }
 
-function fieldsOf({ id, name, imageName, imageId, command }: LoggedContainer): Readonly<Record<string, string | undefined>> {
+function fieldsOf({ id, name, imageName, imageId, command }: LoggedContainer): Fields {
   return {
     ID: id.slice(0, 12),
     FullID: id,

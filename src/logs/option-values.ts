@@ -42,7 +42,7 @@ export function parseSize(text: string, base: 1000 | 1024, context = ''): number
   if (!match) throw badOption(`${context}invalid size: '${text}'`);
   const [, numberText = '', suffix = ''] = match;
   const digits = numberText.replace(/ $/, '');
-  if (!/^[+-]?(\d+\.?\d*|\.\d+)$/.test(digits)) throw badOption(`${context}strconv.ParseFloat: parsing ${JSON.stringify(digits)}: invalid syntax`);
+  if (!/^[+-]?(\d+(?:\.\d*)?|\.\d+)$/.test(digits)) throw badOption(`${context}strconv.ParseFloat: parsing ${JSON.stringify(digits)}: invalid syntax`);
   const value = Number(digits);
   if (value < 0) throw badOption(`${context}invalid size: '${text}'`);
   const unit = /^(?:b|([kmgtp])(?:b|ib)?)?$/.exec(suffix.toLowerCase());
@@ -58,7 +58,7 @@ export function parseDurationMs(text: string): number {
   if (rest === '') throw badOption(`time: invalid duration ${quoted}`);
   let total = 0;
   for (let at = 0; at < rest.length; ) {
-    const [whole = '', number = '', unit = ''] = /^(\d+\.?\d*|\.\d+)([^\d.]*)/.exec(rest.slice(at)) ?? [];
+    const [whole = '', number = '', unit = ''] = /^(\d+(?:\.\d*)?|\.\d+)([^\d.]*)/.exec(rest.slice(at)) ?? [];
     if (whole === '') throw badOption(`time: invalid duration ${quoted}`);
     if (unit === '') throw badOption(`time: missing unit in duration ${quoted}`);
     const unitMs = ownMember(UNIT_MS, unit);

@@ -1,4 +1,5 @@
 /** Times of log records: RFC 3339 in UTC with nanoseconds. */
+import { withoutTrailing } from '../text/trailing.js';
 
 const NS_PER_SECOND = 1_000_000_000n;
 const TEXT = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)$/;
@@ -7,7 +8,7 @@ const TEXT = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(Z|[+-]\d\d:\d
 export function formatTime(ns: bigint): string {
   const [second, fraction] = split(ns);
   if (fraction === 0) return `${secondText(second)}Z`;
-  return `${secondText(second)}.${String(fraction).padStart(9, '0').replace(/0+$/, '')}Z`;
+  return `${secondText(second)}.${withoutTrailing(String(fraction).padStart(9, '0'), '0')}Z`;
 }
 
 /** `2006-01-02T15:04:05.123000000Z`: always nine digits, as a prefix of lines has it. */

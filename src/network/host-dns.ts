@@ -33,7 +33,7 @@ export async function readHostServers(path = '/etc/resolv.conf'): Promise<readon
 export function parseResolvConf(text: string): HostDns {
   const dns: HostDns = { nameservers: [], search: [], options: [] };
   for (const line of text.split('\n')) {
-    const [keyword, ...values] = line.replace(/[#;].*$/, '').trim().split(/\s+/);
+    const [keyword, ...values] = (line.split(/[#;]/, 1)[0] ?? '').trim().split(/\s+/);
     if (keyword === 'nameserver' && values[0] !== undefined) dns.nameservers.push(values[0]);
     else if (keyword === 'search' || keyword === 'domain') dns.search = values;
     else if (keyword === 'options') dns.options = values;

@@ -122,8 +122,19 @@ export async function listTags(grant: Grant, repository: string, options: CallOp
   return tags;
 }
 
+const IS_NEXT = /^\s*;\s*rel="?next"?/;
+/** So much behind a link is looked at, blanks and all. */
+const MAX_RELATION_LENGTH = 100;
+
 /** Only the query of the link counts: the next page is asked of the same registry whatever the link says. */
 function nextPage(link: string | string[] | undefined, repository: string): string | undefined {
-  const query = /<[^>?]*\?([^>]*)>\s*;\s*rel="?next"?/.exec(String(link ?? ''))?.[1];
-  return query === undefined ? undefined : `${repository}/tags/list?${query}`;
+  const text = String(link ?? '');
+  for (let start = text.indexOf('<'); start >= 0; start = text.indexOf('<', start + 1)) {
+    const end = text.indexOf('>', start);
+    if (end < 0) return undefined;
+    const query = text.indexOf('?', start);
+    if (query >= 0 && query < end && IS_NEXT.test(text.slice(end + 1, end + MAX_RELATION_LENGTH))) return `${repository}/tags/list?${text.slice(query + 1, end)}`;
+    start = end;
+  }
+  return undefined;
 }

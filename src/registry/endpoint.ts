@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { internal, invalid } from '../errors/engine-error.js';
 import type { TlsSettings } from './http.js';
 import { ownMember } from '../text/own-member.js';
+import { withoutTrailing } from '../text/trailing.js';
 
 /** One base URL of a registry, without a trailing slash: `https://registry-1.docker.io`. */
 export interface Endpoint {
@@ -74,7 +75,7 @@ async function mirrorHost(mirror: string, rules: RegistryRules, resolve: Resolve
   if (!url || !['http:', 'https:'].includes(url.protocol)) throw invalid(`invalid mirror: "${mirror}" is not an http(s) URL`);
   const isInsecure = await matchesInsecure(url.host, rules.insecure, resolve);
   const tls = await tlsFor(url.host, rules.certsDir, !isInsecure);
-  return { name: url.host, isMirror: true, isInsecure, endpoints: [{ url: url.origin + url.pathname.replace(/\/+$/, ''), tls }] };
+  return { name: url.host, isMirror: true, isInsecure, endpoints: [{ url: url.origin + withoutTrailing(url.pathname, '/'), tls }] };
 }
 
 /** True when the registry was declared insecure by name, or when one of its addresses lies in a declared network. */

@@ -55,7 +55,8 @@ function excludes(entry: string, host: string, port: string): boolean {
     list.addSubnet(network, Number(prefix), family === 6 ? 'ipv6' : 'ipv4');
     return isIn(list, host);
   }
-  const [, name = '', wanted] = /^(\[[^\]]*\]|[^:]*|.*:.*:.*?)(?::(\d+))?$/.exec(entry) ?? [];
+  // An address of version 6 without brackets has no port.
+  const [, name = '', wanted] = /^(\[[^\]]*\]|[^:]*)(?::(\d+))?$/.exec(entry) ?? (entry.split(':', 3).length === 3 ? [entry, entry] : []);
   if (wanted !== undefined && wanted !== port) return false;
   const bare = name.replace(/^\[(.*)\]$/, '$1').replace(/^\*\./, '.');
   return bare.startsWith('.') ? host.endsWith(bare) : host === bare || host.endsWith(`.${bare}`);

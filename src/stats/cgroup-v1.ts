@@ -86,5 +86,8 @@ export async function openCgroupV1(controllers: ReadonlyMap<string, string>): Pr
 
 /** Lines of `major:minor operation number`, or without an operation; the sum over all devices is left out. */
 function parseBlockIo(text: string | undefined): BlockIoEntry[] {
-  return [...(text ?? '').matchAll(/^(\d+):(\d+)(?: (\w+))? (\d+)$/gm)].map(([, major, minor, op = '', value = '0']) => ({ major: Number(major), minor: Number(minor), op, value: BigInt(value) }));
+  return (text ?? '').split('\n').flatMap((line) => {
+    const [, major, minor, op = '', value] = /^(\d+):(\d+)(?: (\w+))? (\d+)$/.exec(line) ?? [];
+    return value === undefined ? [] : [{ major: Number(major), minor: Number(minor), op, value: BigInt(value) }];
+  });
 }

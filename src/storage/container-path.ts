@@ -5,6 +5,7 @@ import { closeFd } from '../sys/fd.js';
 import { O_PATH, openInRoot } from '../sys/open-in-root.js';
 import { fsPath, toText } from './byte-path.js';
 import { statOf } from './overlay2/merged-view.js';
+import { withoutTrailing } from '../text/trailing.js';
 
 /** Links followed while a dangling link is resolved, as the kernel's limit. */
 const MAX_LINKS = 40;
@@ -119,6 +120,6 @@ function joinPath(directory: string, target: string): string {
 
 /** As Go's filepath.Base. */
 function baseName(path: string): string {
-  const trimmed = path.replace(/\/+$/, '');
+  const trimmed = withoutTrailing(path, '/');
   return trimmed === '' ? '/' : trimmed.slice(trimmed.lastIndexOf('/') + 1);
 }

@@ -35,7 +35,9 @@ const MAX_DEPTH = 6;
 /** So much of the log is kept for those who look into a running daemon. */
 const RECENT_LINES = 100;
 const RECENT_LINE_CHARS = 1000;
-const CREDENTIALS = /([a-z][a-z0-9+.-]*:\/\/)[^\s/@:]+:[^\s/@]*@/gi;
+const SCHEME_END = '://';
+/** User and password in a URL. */
+const AUTHORITY = /[^\s/@:]+:[^\s/@]*@/y;
 
 export function createLogger({ level, format, rawLogs, stream }: LoggerOptions): RootLogger {
   const colours = format === 'text' && !rawLogs && stream.isTTY === true;
@@ -133,7 +135,15 @@ function saying(error: Error): string {
 
 /** URLs lose their credentials. */
 function masked(text: string): string {
-  return text.replaceAll(CREDENTIALS, '$1xxxxx:xxxxx@');
+  let shown = '';
+  let from = 0;
+  for (let at = text.indexOf(SCHEME_END); at >= 0; at = text.indexOf(SCHEME_END, at + 1)) {
+    AUTHORITY.lastIndex = at + SCHEME_END.length;
+    if (!AUTHORITY.test(text)) continue;
+    shown += `${text.slice(from, at)}${SCHEME_END}xxxxx:xxxxx@`;
+    from = AUTHORITY.lastIndex;
+  }
+  return shown + text.slice(from);
 }
 
 function quoted(text: string): string {

@@ -1,5 +1,6 @@
 /** RFC 3339 texts with nanoseconds, as records and the Engine API carry them. */
 import { performance } from 'node:perf_hooks';
+import { withoutTrailing } from '../../text/trailing.js';
 
 /** A UTC instant as `2026-01-02T03:04:05.123456789Z`, trailing zeros trimmed as Go's RFC3339Nano does. */
 export function rfc3339Nano(epochNs: bigint): string {
@@ -7,7 +8,7 @@ export function rfc3339Nano(epochNs: bigint): string {
   const nanoseconds = ((epochNs % 1_000_000_000n) + 1_000_000_000n) % 1_000_000_000n;
   const seconds = (epochNs - nanoseconds) / 1_000_000_000n;
   const base = new Date(Number(seconds) * 1000).toISOString().slice(0, 19);
-  const fraction = nanoseconds.toString().padStart(9, '0').replace(/0+$/, '');
+  const fraction = withoutTrailing(nanoseconds.toString().padStart(9, '0'), '0');
   return fraction === '' ? `${base}Z` : `${base}.${fraction}Z`;
 }
 

@@ -90,7 +90,7 @@ function summary(places: readonly Place[], layers: ReadonlyMap<Digest, number>, 
     else if (IMAGE_KINDS.has(kind) || (kind === 'directory' && /^(?:overlay2|image)\b/.test(path))) imageBytes += bytes;
     if (kind === 'partial') {
       // The bytes of a blob and the record of them.
-      const digest: Digest = `sha256:${owner.replace(/\.json.*$/, '')}`;
+      const digest: Digest = `sha256:${owner.split('.json', 1)[0] ?? ''}`;
       partials.set(digest, (partials.get(digest) ?? 0) + bytes);
     }
   }

@@ -21,7 +21,8 @@ export interface TlsCredentials {
 
 /** SSL_OP_NO_TICKET: a resumed session would keep what was verified against files that have been replaced since. */
 const NO_TICKETS = 1 << 14;
-const PEM_CERTIFICATE = /-----BEGIN CERTIFICATE-----[\s\S]+?-----END CERTIFICATE-----/g;
+const PEM_BEGIN = '-----BEGIN CERTIFICATE-----';
+const PEM_END = '-----END CERTIFICATE-----';
 
 /** Reads some kilobytes synchronously. @throws EngineError invalid naming the option and the file. */
 export function readTlsCredentials(files: TlsFiles, now = Date.now()): TlsCredentials {
@@ -65,8 +66,19 @@ function readOption(option: string, path: string): string {
   }
 }
 
+function pemBlocks(text: string): string[] {
+  const blocks: string[] = [];
+  for (let start = text.indexOf(PEM_BEGIN); start >= 0; ) {
+    const end = text.indexOf(PEM_END, start);
+    if (end < 0) break;
+    blocks.push(text.slice(start, end + PEM_END.length));
+    start = text.indexOf(PEM_BEGIN, end);
+  }
+  return blocks;
+}
+
 function certificates(option: string, path: string, text: string): X509Certificate[] {
-  return [...text.matchAll(PEM_CERTIFICATE)].map(([pem]) => {
+  return pemBlocks(text).map((pem) => {
     try {
       return new X509Certificate(pem);
     } catch (cause) {

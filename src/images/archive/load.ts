@@ -88,7 +88,8 @@ async function setParent(images: FileImageStore, id: Digest, parent: Digest): Pr
 
 /** For progress lines: `<hex>/layer.tar`, `<hex>.tar` and `blobs/sha256/<hex>` are named by their digits. */
 function nameOfLayer(path: string): string {
-  return /([0-9a-f]{64})[^/]*(?:\/layer\.tar)?$/.exec(path)?.[1] ?? path.slice(path.lastIndexOf('/') + 1);
+  const place = path.endsWith('/layer.tar') ? path.slice(0, -'/layer.tar'.length) : path;
+  return /[0-9a-f]{64}/.exec(place.slice(place.lastIndexOf('/') + 1))?.[0] ?? path.slice(path.lastIndexOf('/') + 1);
 }
 
 class Loader {
