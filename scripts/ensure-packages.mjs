@@ -7,19 +7,36 @@
  * Without root or apt it names what is missing and exits 1. Plain Node: node_modules may not exist yet.
  */
 import { spawnSync } from 'node:child_process';
-import { accessSync, constants, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { accessSync, constants, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const ROOT = fileURLToPath(new URL('..', import.meta.url));
-/** The docker CLI and dockerd, unpacked and never installed: npm ci empties this directory. */
-const PEER_DIR = join(ROOT, 'node_modules', '.cache', 'docker.io');
 const POLICY = '/usr/sbin/policy-rc.d';
 
 /** Program -> Debian package. */
-const RUN = { containerd: 'containerd', runc: 'runc', iptables: 'iptables', ip: 'iproute2' };
+const RUN = { containerd: 'containerd', runc: 'runc', iptables: 'iptables', ip: 'iproute2', ps: 'procps' };
 const QUICKSTART = { ...RUN, 'docker-registry': 'docker-registry', busybox: 'busybox-static' };
-const TEST = { ...QUICKSTART, crun: 'crun', skopeo: 'skopeo', bzip2: 'bzip2', 'mkfs.xfs': 'xfsprogs', xz: 'xz-utils', pigz: 'pigz', zstd: 'zstd', openssl: 'openssl', 'tini-static': 'tini', curl: 'curl', 'docker-compose': 'docker-compose', script: 'bsdutils', unshare: 'util-linux', 'systemd-socket-activate': 'systemd', socat: 'socat' };
+const TEST = {
+  ...QUICKSTART,
+  crun: 'crun',
+  skopeo: 'skopeo',
+  bzip2: 'bzip2',
+  'mkfs.xfs': 'xfsprogs',
+  'mkfs.ext4': 'e2fsprogs',
+  xz: 'xz-utils',
+  pigz: 'pigz',
+  zstd: 'zstd',
+  openssl: 'openssl',
+  'tini-static': 'tini',
+  curl: 'curl',
+  'docker-compose': 'docker-compose',
+  script: 'bsdutils',
+  unshare: 'util-linux',
+  'systemd-socket-activate': 'systemd',
+  socat: 'socat',
+  nft: 'nftables',
+};
 const BENCH = { ...TEST, wrk: 'wrk', dnsperf: 'dnsperf' };
 const PURPOSES = { run: RUN, quickstart: QUICKSTART, test: TEST, bench: BENCH };
 /** dockerd loads it; the other libraries that it needs are on every Debian. */
@@ -64,7 +81,7 @@ function fail(reason) {
   throw new Error(reason);
 }
 
-function run(program, args, options = {}) {
+export function run(program, args, options = {}) {
   const { status, error } = spawnSync(program, args, { stdio: ['ignore', 2, 2], ...options });
   if (error !== undefined || status !== 0) fail(`${program} ${args.join(' ')} failed${error === undefined ? ` with status ${status}` : `: ${error.message}`}`);
 }
@@ -72,69 +89,50 @@ function run(program, args, options = {}) {
 const aptEnvironment = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
 let listsAreFresh = false;
 
-function apt(args, options = {}) {
+/** Runs apt-get with `args`, after an update of its lists the first time. */
+export function apt(args, options = {}) {
   const always = ['-o', 'DPkg::Lock::Timeout=300', '-o', 'Dpkg::Use-Pty=0'];
   if (!listsAreFresh) run('apt-get', ['-qq', ...always, 'update'], { env: aptEnvironment });
   listsAreFresh = true;
   run('apt-get', ['-qq', '-y', ...always, ...args], { env: aptEnvironment, ...options });
 }
 
-function missingPackages(purpose) {
-  const missing = Object.entries(PURPOSES[purpose]).filter(([program]) => !isPresent(program)).map(([, name]) => name);
-  if (purpose === 'bench' && !hasLibrary(DEVMAPPER.file)) missing.push(DEVMAPPER.package);
-  return missing;
+function missingPackages(programs) {
+  return [...new Set(Object.entries(programs).filter(([program]) => !isPresent(program)).map(([, name]) => name))];
 }
 
-/** Installs the missing packages of a purpose. Throws an Error that says what is missing and why it could not. */
-export function ensurePackages(purpose) {
-  const missing = missingPackages(purpose);
+/**
+ * Installs the Debian packages of those programs that are missing. `programs` maps a program to its package.
+ * Throws an Error that says what is missing and why it could not be installed.
+ */
+export function installPackages(programs) {
+  const missing = missingPackages(programs);
   if (missing.length === 0) return;
   const wanted = `missing: ${missing.join(', ')}`;
-  if (process.getuid?.() !== 0) fail(`${wanted}; run as root, or install them: apt-get install --no-install-recommends ${missing.join(' ')}`);
+  const byHand = `apt-get install --no-install-recommends ${missing.join(' ')}`;
+  if (process.getuid?.() !== 0) fail(`${wanted}; run as root, or install them: ${byHand}`);
   if (findProgram('apt-get') === undefined) fail(`${wanted} (Debian package names), and there is no apt-get to install them with`);
-  console.error(`installing ${missing.join(', ')}`);
+  installByName(missing);
+  const still = missingPackages(programs);
+  if (still.length > 0) fail(`installed, but still not found: ${still.join(', ')}`);
+}
+
+function installByName(packages) {
+  console.error(`installing ${packages.join(', ')}`);
   // Some of these packages start services of their own, such as a registry on port 5000. The engine starts what it needs.
   const forbidServices = !existsSync(POLICY);
   if (forbidServices) writeFileSync(POLICY, '#!/bin/sh\nexit 101\n', { mode: 0o755 });
   try {
-    apt(['install', '--no-install-recommends', ...missing]);
+    apt(['install', '--no-install-recommends', ...packages]);
   } finally {
     if (forbidServices) rmSync(POLICY, { force: true });
   }
-  const still = missingPackages(purpose);
-  if (still.length > 0) fail(`installed, but still not found: ${still.join(', ')}`);
 }
 
-/**
- * The unmodified docker CLI and dockerd. Debian has them in docker.io, whose installation would start a daemon: so the
- * package is only unpacked. Tests can do without dockerd where a CLI is on PATH: those that compare with it are skipped.
- */
-export function ensureDocker(purpose) {
-  if (existsSync(join(PEER_DIR, 'usr', 'sbin', 'dockerd'))) return;
-  try {
-    unpackDocker();
-  } catch (error) {
-    if (purpose === 'bench' || findProgram('docker') === undefined) throw error;
-    console.error(`tests that compare with dockerd are skipped: ${error.message}`);
-  }
-}
-
-function unpackDocker() {
-  if (process.getuid?.() !== 0 || findProgram('apt-get') === undefined) fail('there are no docker CLI and dockerd; as root on Debian they would be unpacked from docker.io');
-  console.error('unpacking the docker CLI and dockerd from docker.io (not installed)');
-  const fresh = `${PEER_DIR}.${process.pid}`;
-  mkdirSync(fresh, { recursive: true });
-  try {
-    // Without the download sandbox: its user may not write below a directory of root's.
-    apt(['-o', 'APT::Sandbox::User=root', 'download', 'docker.io'], { cwd: fresh });
-    const archive = readdirSync(fresh).find((name) => name.endsWith('.deb'));
-    if (archive === undefined) fail('apt-get download docker.io left no package');
-    run('dpkg-deb', ['-x', join(fresh, archive), join(fresh, 'root')]);
-    rmSync(PEER_DIR, { recursive: true, force: true });
-    renameSync(join(fresh, 'root'), PEER_DIR);
-  } finally {
-    rmSync(fresh, { recursive: true, force: true });
-  }
+/** Installs the missing packages of a purpose. Throws an Error that says what is missing and why it could not. */
+export function ensurePackages(purpose) {
+  installPackages(PURPOSES[purpose]);
+  if ((purpose === 'test' || purpose === 'bench') && !hasLibrary(DEVMAPPER.file)) installByName([DEVMAPPER.package]);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
@@ -142,7 +140,6 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   try {
     if (!Object.hasOwn(PURPOSES, purpose)) fail(`usage: ensure-packages.mjs ${Object.keys(PURPOSES).join('|')}`);
     ensurePackages(purpose);
-    if (purpose === 'test' || purpose === 'bench') ensureDocker(purpose);
   } catch (error) {
     console.error(`ensure-packages: ${error.message}`);
     process.exitCode = 1;

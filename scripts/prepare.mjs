@@ -2,7 +2,8 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ensureDocker, ensurePackages, ROOT } from './ensure-packages.mjs';
+import { ensurePackages, ROOT } from './ensure-packages.mjs';
+import { ensurePeers } from './peers.mjs';
 
 /** Runs a step with the terminal of this process. Throws when it fails. */
 export function step(program, args) {
@@ -26,7 +27,7 @@ function dependenciesAreInstalled() {
 export function prepare(purpose) {
   ensurePackages(purpose);
   if (!dependenciesAreInstalled()) step('npm', ['ci', '--no-audit', '--no-fund']);
-  if (purpose === 'test' || purpose === 'bench') ensureDocker(purpose);
+  if (purpose === 'test' || purpose === 'bench') ensurePeers();
   step('npm', ['run', '--silent', 'build']);
 }
 

@@ -1,60 +1,107 @@
 /**
- * Runs the compiled tests: those beside the sources two at a time, then those of test/, which start real daemons, one
- * by one; one report and one count for both. To be run in a network namespace of its own (see test.mjs).
+ * Runs the compiled tests: those beside the sources in one sandbox, then each file of test/, which start real daemons,
+ * in a sandbox of its own, several at a time. What a file made goes with its sandbox, so a failing file stays alone.
+ *
+ *   node scripts/run-tests.mjs [part-of-a-path | compiled-file.js ...]
+ *
+ * A file that fails is run once more, by itself, when all others are done: a fault shows again, a race between the
+ * test and a busy machine mostly not. The report names each such file, and the race still wants mending.
  */
-import { execFileSync } from 'node:child_process';
-import { readdirSync } from 'node:fs';
-import { join } from 'node:path';
-import { Readable } from 'node:stream';
-import { run } from 'node:test';
-import { spec as SpecReporter } from 'node:test/reporters';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
 import { ROOT } from './ensure-packages.mjs';
+import { endSandboxes, runInSandbox } from './sandbox.mjs';
 
-const FILE_TIMEOUT_MS = 300_000;
-const COUNTER = /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) ([\d.]+)$/;
+const FILE_TIMEOUT_MS = 15 * 60_000;
+const RUN_FILE = join(ROOT, 'scripts', 'run-file.mjs');
+const COMPILED = join(ROOT, 'dist');
+/** Tests that write as fast as they can, or fill the machine with processes, disturb others and are disturbed by them. */
+const ALONE = [];
 
-const parts = process.argv.slice(2);
+const named = process.argv.slice(2).filter((argument) => argument.endsWith('.js'));
+const parts = process.argv.slice(2).filter((argument) => !argument.endsWith('.js'));
+const directory = mkdtempSync(join(tmpdir(), 'engined-report-'));
+let runs = 0;
 
 /** Compiled counterparts of the sources that exist: a build directory may still hold tests of deleted files. */
 function testFiles(dir) {
+  if (named.length > 0 && parts.length === 0) return [];
   return readdirSync(join(ROOT, dir), { recursive: true })
     .filter((path) => path.endsWith('.test.ts'))
     .map((path) => join(dir, path))
     .filter((path) => parts.length === 0 || parts.some((part) => path.includes(part)))
     .toSorted()
-    .map((path) => join(ROOT, 'dist', path.replace(/ts$/, 'js')));
+    .map((path) => join(COMPILED, path.replace(/ts$/, 'js')));
 }
 
-/** Events of both runs; each run's own counts are held back and given as sums at the end. */
-async function* allTests() {
+/** Runs files in one sandbox, prints their report when they are done, and gives their counts and what failed. */
+async function runFiles(files, concurrency) {
+  const id = (runs += 1);
+  const [log, summary] = [join(directory, `${id}.log`), join(directory, `${id}.json`)];
+  const started = Date.now();
+  const command = [process.execPath, RUN_FILE, summary, String(concurrency), ...files];
+  const status = await runInSandbox(command, { cwd: ROOT, log, timeoutMs: FILE_TIMEOUT_MS });
+  const title = files.length === 1 ? relative(COMPILED, files[0]) : `${files.length} files`;
+  console.log(`# ${title} (${Math.round((Date.now() - started) / 1000)} s)`);
+  console.log(readFileSync(log, 'utf8').trimEnd());
+  if (existsSync(summary)) return JSON.parse(readFileSync(summary, 'utf8'));
+  console.log(`✖ ${title}: ${typeof status === 'number' ? `exit status ${status}` : status}`);
+  return { counts: { tests: 1, fail: 1 }, failures: [{ name: `${title} (${status})`, file: files[0] }] };
+}
+
+/** Takes files from the front of `queue` until it is empty. */
+async function work(queue, results) {
+  for (let file = queue.shift(); file !== undefined; file = queue.shift()) results.set(file, await runFiles([file], 1));
+}
+
+async function runAll() {
+  const units = testFiles('src');
+  const [alone, together] = partition([...named, ...testFiles('test')], (file) => ALONE.includes(relative(COMPILED, file)));
+  const results = new Map();
+  if (units.length > 0) results.set(units, await runFiles(units, 2));
+  await Promise.all(Array.from({ length: availableParallelism() }, () => work(together, results)));
+  await work(alone, results);
+  const again = [...results].filter(([, { failures }]) => failures.length > 0).map(([key]) => key);
+  const recovered = [];
+  for (const key of again) {
+    const first = results.get(key);
+    const files = typeof key === 'string' ? [key] : key;
+    const second = await runFiles(files, 1);
+    results.set(key, second);
+    if (second.failures.length === 0) recovered.push(...first.failures);
+  }
+  report([...results.values()], recovered);
+}
+
+function partition(items, test) {
+  return [items.filter((item) => test(item)), items.filter((item) => !test(item))];
+}
+
+function report(results, recovered) {
   const totals = new Map();
-  const runs = [
-    { files: testFiles('src'), concurrency: 2 },
-    { files: testFiles('test'), concurrency: 1 },
-  ];
-  for (const options of runs.filter(({ files }) => files.length > 0)) {
-    for await (const event of run({ ...options, timeout: FILE_TIMEOUT_MS })) {
-      const counter = event.type === 'test:diagnostic' && event.data.nesting === 0 && event.data.file === undefined ? COUNTER.exec(event.data.message) : null;
-      if (event.type === 'test:fail') process.exitCode = 1;
-      if (counter === null) yield event;
-      else totals.set(counter[1], (totals.get(counter[1]) ?? 0) + Number(counter[2]));
-    }
+  for (const { counts } of results) {
+    for (const [name, value] of Object.entries(counts)) totals.set(name, (totals.get(name) ?? 0) + value);
   }
-  if ((totals.get('tests') ?? 0) === 0) {
-    process.exitCode = 1;
-    console.error(`no test file matches ${parts.join(' ')}`);
-  }
-  for (const [name, value] of totals) yield { type: 'test:diagnostic', data: { nesting: 0, message: `${name} ${value}` } };
+  const failures = results.flatMap((result) => result.failures);
+  console.log('');
+  for (const { name, file } of recovered) console.log(`! passed only when run again: ${relative(COMPILED, file)}: ${name}`);
+  for (const { name, file } of failures) console.log(`✖ ${relative(COMPILED, file)}: ${name}`);
+  for (const name of ['tests', 'suites', 'pass', 'fail', 'cancelled', 'skipped', 'todo']) console.log(`ℹ ${name} ${totals.get(name) ?? 0}`);
+  console.log(`ℹ duration_ms ${Math.round(process.uptime() * 1000)}`);
+  if ((totals.get('tests') ?? 0) === 0) console.error(`no test file matches ${parts.join(' ')}`);
+  process.exitCode = failures.length === 0 && (totals.get('tests') ?? 0) > 0 ? 0 : 1;
 }
 
-// A new network namespace has its loopback down and nothing else; some tests want an address as a machine has one.
-for (const command of [
-  'link set lo up',
-  'link add machine0 type veth peer name machine1',
-  'link set machine1 up',
-  'address add 192.0.2.2/24 dev machine0',
-  'link set machine0 up',
-]) {
-  execFileSync('ip', command.split(' '));
+async function endEarly() {
+  await endSandboxes();
+  rmSync(directory, { recursive: true, force: true });
+  process.exit(1);
 }
-Readable.from(allTests()).compose(new SpecReporter()).pipe(process.stdout);
+
+for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void endEarly());
+try {
+  await runAll();
+} finally {
+  rmSync(directory, { recursive: true, force: true });
+}

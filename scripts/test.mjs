@@ -12,8 +12,10 @@ await command('npm test', async () => {
   if (process.getuid() !== 0) throw new Error('the tests run real containers: run them as root');
   prepare(process.env.ENGINE_UNDER_TEST === 'dockerd' ? 'bench' : 'test');
   step('npm', ['run', '--silent', 'lint']);
-  // Bridges and firewall rules of the daemons under test stay in a network namespace that goes with this process.
-  const child = spawn('unshare', ['--net', '--mount', process.execPath, join(ROOT, 'scripts', 'run-tests.mjs'), ...process.argv.slice(2)], { cwd: ROOT, stdio: 'inherit' });
+  const child = spawn(process.execPath, [join(ROOT, 'scripts', 'run-tests.mjs'), ...process.argv.slice(2)], {
+    cwd: ROOT,
+    stdio: 'inherit',
+  });
   // A signal from the terminal reaches the child too; its daemons must be ended before this process goes.
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => child.kill(signal));
   const [code] = await once(child, 'exit');

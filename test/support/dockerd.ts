@@ -1,4 +1,4 @@
-/** Runs Debian's dockerd, the peer of compatibility tests and of the bench, from the unpacked docker.io package. */
+/** Runs Debian's dockerd, the peer of compatibility tests and of the bench, and the docker CLI: both unpacked packages. */
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, mkdirSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
@@ -6,8 +6,9 @@ import { fileURLToPath } from 'node:url';
 import type { EngineKind } from './engine.js';
 import { isMachineNetwork } from './leftovers.js';
 
-/** Where scripts/ensure-packages.mjs unpacks it. This file is in dist/test/support. */
+/** Where scripts/peers.mjs unpacks them. This file is in dist/test/support. */
 const PEER_DIR = fileURLToPath(new URL('../../../node_modules/.cache/docker.io/', import.meta.url));
+const CLI = fileURLToPath(new URL('../../../node_modules/.cache/docker-cli/usr/bin/docker', import.meta.url));
 
 function isExecutable(path: string): boolean {
   try {
@@ -18,11 +19,10 @@ function isExecutable(path: string): boolean {
   }
 }
 
-/** The CLI on PATH, else the one of the unpacked package. */
+/** The same one everywhere, whatever is on PATH. */
 export function dockerCli(): string {
-  const path = [...(process.env['PATH'] ?? '').split(delimiter), join(PEER_DIR, 'usr/bin')].map((dir) => join(dir, 'docker')).find(isExecutable);
-  if (path === undefined) throw new Error('there is no docker CLI: run node scripts/ensure-packages.mjs test');
-  return path;
+  if (!isExecutable(CLI)) throw new Error('there is no docker CLI: run node scripts/peers.mjs');
+  return CLI;
 }
 
 /** Why tests that compare with dockerd cannot run here; false when they can. */
@@ -41,7 +41,7 @@ export function dockerd(options: { readonly args?: readonly string[] } = {}): En
   }
   const sbin = join(PEER_DIR, 'usr/sbin');
   const program = join(sbin, 'dockerd');
-  if (!isExecutable(program)) throw new Error('dockerd is not unpacked: run node scripts/ensure-packages.mjs bench');
+  if (!isExecutable(program)) throw new Error('dockerd is not unpacked: run node scripts/peers.mjs');
   return {
     name: 'dockerd',
     isTidy: false,

@@ -21,7 +21,7 @@ export interface EnginedOptions {
 
 /** engined with a bridge, for which it finds a free subnet, and a control group of its own. */
 export function engined(options: EnginedOptions = {}): EngineKind {
-  const mark = `eng${randomBytes(3).toString('hex')}`;
+  const mark = `${process.env['ENGINE_TEST_MARK'] ?? 'eng'}${randomBytes(2).toString('hex')}`;
   return {
     name: 'engined',
     isTidy: true,

@@ -1,0 +1,121 @@
+/**
+ * A sandbox for a test file: network, mounts, processes, a temporary directory and a prefix for names of control groups
+ * that are its own. Whatever the file made is gone with it, also when the file failed, hung or was killed: the first
+ * process of a process namespace takes all others with it, and the last process of a network namespace its links,
+ * rules and ports. What is left then, files and control groups, is removed here.
+ */
+import { spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { closeSync, existsSync, mkdirSync, openSync, readdirSync, rmdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+const CGROUPS = '/sys/fs/cgroup';
+const CLEANUP_TIMEOUT_MS = 60_000;
+
+/**
+ * A new network namespace has its loopback down and nothing else; some tests want an address as a machine has one. It
+ * routes already, as the first daemon on a machine that does not refuses everything that no rule lets through, and
+ * leaves that so.
+ */
+const NETWORK = [
+  'echo 1 > /proc/sys/net/ipv4/ip_forward',
+  'echo 1 > /proc/sys/net/ipv6/conf/all/forwarding',
+  'ip link set lo up',
+  'ip link add machine0 type veth peer name machine1',
+  'ip link set machine1 up',
+  'ip address add 192.0.2.2/24 dev machine0',
+  'ip link set machine0 up',
+].join(' && ');
+
+/** Names of network namespaces are files below /run, which all sandboxes share; there each gets its own directory. */
+const MOUNTS = 'mkdir -p /run/netns && mount -t tmpfs netns /run/netns';
+
+const running = new Map();
+
+/**
+ * Runs a program of this repository in a new sandbox, its output in the file `log`. `timeoutMs` ends all of it.
+ * Resolves, once everything is gone, with the exit code, or with a text that says how it ended otherwise.
+ */
+export async function runInSandbox(command, { cwd, log, timeoutMs, env = {} }) {
+  // The groups of a sandbox in a sandbox go with the outer one too. Names of links have 15 characters at most.
+  const mark = `${process.env.ENGINE_TEST_MARK ?? ''}t${randomBytes(2).toString('hex')}`;
+  const temp = join(tmpdir(), mark);
+  mkdirSync(temp, { mode: 0o755 });
+  const output = openSync(log, 'a');
+  // A first process must collect those that lost their parents, as shims do: tini does. The sandbox ends with us.
+  const child = spawn(
+    'setpriv',
+    [
+      '--pdeathsig', 'KILL', 'unshare', '--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc',
+      'tini-static', '-s', '--', 'sh', '-c', `${NETWORK} && ${MOUNTS} && exec "$@"`, 'sandbox', ...command,
+    ],
+    { cwd, stdio: ['ignore', output, output], env: { ...process.env, ...env, TMPDIR: temp, ENGINE_TEST_MARK: mark } },
+  );
+  closeSync(output);
+  running.set(child, { mark, temp });
+  let late = false;
+  const timer = setTimeout(() => {
+    late = true;
+    child.kill('SIGKILL');
+  }, timeoutMs);
+  try {
+    const [code, signal] = await once(child, 'exit');
+    if (late) return `did not end within ${timeoutMs / 1000} s`;
+    return code ?? `ended by ${signal}`;
+  } finally {
+    clearTimeout(timer);
+    await clean(mark, temp);
+    running.delete(child);
+  }
+}
+
+/** Ends all sandboxes, for a run that is interrupted. */
+export async function endSandboxes() {
+  const all = [...running];
+  for (const [child] of all) child.kill('SIGKILL');
+  await Promise.all(all.map(async ([, { mark, temp }]) => clean(mark, temp)));
+}
+
+/** Removes what outlives the processes of a sandbox. They may take a moment to die: a control group is busy until then. */
+async function clean(mark, temp) {
+  const deadline = Date.now() + CLEANUP_TIMEOUT_MS;
+  while (!removeGroups(mark)) {
+    if (Date.now() > deadline) throw new Error(`control groups ${mark}* are still in use`);
+    await sleep(50);
+  }
+  rmSync(temp, { recursive: true, force: true });
+}
+
+/** Whether no control group whose name begins with `mark` is left in any hierarchy. */
+function removeGroups(mark) {
+  if (!existsSync(CGROUPS)) return true;
+  const roots = [CGROUPS, ...directories(CGROUPS).map((name) => join(CGROUPS, name))];
+  return roots
+    .flatMap((root) => directories(root).filter((name) => name.startsWith(mark)).map((name) => join(root, name)))
+    .map((path) => removeTree(path))
+    .every(Boolean);
+}
+
+/** Control groups are removed from the leaves up; their files go by themselves. */
+function removeTree(path) {
+  const isEmpty = directories(path).map((name) => removeTree(join(path, name))).every(Boolean);
+  if (!isEmpty) return false;
+  try {
+    rmdirSync(path);
+    return true;
+  } catch {
+    return !existsSync(path);
+  }
+}
+
+function directories(path) {
+  try {
+    return readdirSync(path, { withFileTypes: true }).filter((entry) => entry.isDirectory()).map(({ name }) => name);
+  } catch {
+    // It has gone meanwhile.
+    return [];
+  }
+}
