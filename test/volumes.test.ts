@@ -271,6 +271,10 @@ describe('mounts', () => {
     assert.deepEqual(mount, { Type: 'image', Name: 'mounted:1', Source: await ok('inspect', '-f', '{{.Id}}', 'mounted:1'), Destination: '/i', Mode: '', RW: false, Propagation: 'rprivate' });
     const taken = await ok('run', '--rm', '--volumes-from', 'viewer', '--mount', `type=image,src=${image},dst=/b,image-subpath=bin`, image, 'sh', '-c', 'ls /i/dir/file /b/sh');
     assert.equal(taken, '/b/sh\n/i/dir/file');
+    // All that walks a tree works from its root, in an image of one layer and of several.
+    const walk = 'cd /i && echo *; find . | sort; mkdir /copy && cp -r . /copy && ls /copy /b';
+    const walked = await ok('run', '--rm', '--mount', 'type=image,src=mounted:1,dst=/i', '--mount', `type=image,src=${image},dst=/b`, image, 'sh', '-c', walk);
+    assert.match(walked, /^dir\n\.\n\.\/dir\n\.\/dir\/file\n\/b:\n(?:\w+\n)*bin\n(?:\w+\n)*etc\n(?:\w+\n)*\n\/copy:\ndir$/);
     const refused = async (source: string, subpath: string, text: RegExp): Promise<void> => {
       const { status, stderr } = await cli('run', '--rm', '--mount', `type=image,src=${source},dst=/i,image-subpath=${subpath}`, image, 'true');
       assert.notEqual(status, 0);

@@ -44,7 +44,8 @@ export async function openOverlay2({ root, workers, log, storageOpts = [], idMap
   // The mount table names real paths.
   const layout = new Layout(await realpath(root));
   const owner = rootOwner(idMaps);
-  for (const directory of [layout.layers, layout.index, layout.writable, layout.staging, layout.trash, layout.unsynced]) {
+  const { layers, index, writable, staging, unsynced, empty } = layout;
+  for (const directory of [layers, index, writable, staging, layout.trash, unsynced, empty]) {
     await makeDirectories(directory, { mode: 0o710 });
   }
   await Promise.all([layout.root, layout.writable].map((directory) => letPass(directory, owner)));

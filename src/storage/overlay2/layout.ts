@@ -8,12 +8,16 @@
  *   unsynced/<short id>                    layers whose data may not be on the disk yet (durability.ts)
  *   staging/<random>                       being filled; moved into one of the above when complete
  *   trash/<random>                         moved out of one of the above, being deleted
+ *   empty                                  nothing, ever: the second directory of mounts that need two
  *
  * After a crash staging and trash hold nothing of value.
  */
 import { randomBytes } from 'node:crypto';
 import { basename, join } from 'node:path';
 import type { Digest } from '../../ports/storage.js';
+
+/** Name of the directory that stays empty. */
+export const EMPTY = 'empty';
 
 export class Layout {
   readonly layers: string;
@@ -22,6 +26,7 @@ export class Layout {
   readonly staging: string;
   readonly trash: string;
   readonly unsynced: string;
+  readonly empty: string;
   readonly #staged = new Set<string>();
 
   constructor(readonly root: string) {
@@ -31,6 +36,7 @@ export class Layout {
     this.staging = join(root, 'staging');
     this.trash = join(root, 'trash');
     this.unsynced = join(root, 'unsynced');
+    this.empty = join(root, EMPTY);
   }
 
   layer(shortId: string): string {

@@ -1,5 +1,5 @@
 /** The writable layers of containers: their directories and their mounts. */
-import { closeSync, existsSync, openSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { chmod, chown, lstat, mkdir, readdir, readlink, rename, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { conflict, internal, invalid, notFound } from '../../errors/engine-error.js';
@@ -7,11 +7,10 @@ import type { Owner } from '../../ports/id-maps.js';
 import type { Digest } from '../../ports/storage.js';
 import { letPass } from '../../sys/id-access.js';
 import { detachMount, MAX_MOUNT_OPTIONS_BYTES, mountFileSystem, mountPointsBelow } from '../../sys/mount.js';
-import { O_PATH } from '../../sys/open-in-root.js';
 import { storageError } from '../storage-error.js';
 import { KeyedLock } from './keyed-lock.js';
 import type { InitLayers } from './init-layers.js';
-import type { Layout } from './layout.js';
+import { EMPTY, type Layout } from './layout.js';
 import type { ReadOnlyLayer, ReadOnlyLayers } from './read-only-layers.js';
 import type { SizeLimits } from './size-limits.js';
 import type { Trash } from './trash.js';
@@ -157,14 +156,11 @@ export class WritableLayers {
 
   /** As LayerStore.mountImage. */
   async mountImage(chainId: Digest, at: string): Promise<void> {
-    // overlayfs wants two directories where nothing can be written: the empty one that it is mounted on is the second.
-    const empty = openSync(at, O_PATH);
-    try {
-      const lower = this.readOnly.chain(chainId).map(({ shortId }) => `/proc/self/fd/${this.layersFd}/${shortId}/diff`);
-      await this.#overlay(`lowerdir=${[...lower, `/proc/self/fd/${empty}`].join(':')}`, at);
-    } finally {
-      closeSync(empty);
-    }
+    const layers = `/proc/self/fd/${this.layersFd}`;
+    const lower = this.readOnly.chain(chainId).map(({ shortId }) => `${layers}/${shortId}/diff`);
+    // overlayfs wants two directories where nothing can be written. An empty one adds nothing, and has to last as long as
+    // the mount: with one that was removed meanwhile the root of the mount cannot be listed any more.
+    await this.#overlay(`lowerdir=${[...lower, `${layers}/../${EMPTY}`].join(':')}`, at);
   }
 
   remove(id: string): Promise<void> {
