@@ -5,7 +5,7 @@
  * A running daemon needs none of these files again: what it may need later is in memory since its start. So worker
  * threads have one text with all their tasks, and rarely used packages are texts within the bundle.
  */
-import { chmodSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
@@ -86,4 +86,15 @@ await build({
   // Bundled CommonJS packages still require Node's own modules.
   banner: { js: "import { createRequire as bundledRequire } from 'node:module'; const require = bundledRequire(import.meta.url);" },
 });
-chmodSync(join(outdir, 'main.js'), 0o755);
+
+/**
+ * Node raises the soft limit of open files as it starts, and containers inherit what the daemon was started with: a shell
+ * notes it before. To Node the second line is a string and a comment.
+ */
+const main = join(outdir, 'main.js');
+const [, options, program] = /^#!\/usr\/bin\/env -S (.*?)node (.*\n[^]*)$/.exec(readFileSync(main, 'utf8')) ?? [];
+if (program === undefined) throw new Error('src/main.ts does not begin with the command that runs it');
+const [flags, ...lines] = program.split('\n');
+const start = `exec env ${options}ENGINED_SOFT_NOFILE="$(ulimit -Sn)" node ${flags} "$0" "$@"`;
+writeFileSync(main, ['#!/bin/sh', `':' //; ${start}`, ...lines].join('\n'));
+chmodSync(main, 0o755);

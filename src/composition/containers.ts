@@ -8,6 +8,7 @@ import { type ContainerRecord, isRunning } from '../actors/container/container.r
 import type { ContainerDeps } from '../actors/container/deps.js';
 import { ContainerDirectory } from '../actors/container/directory.js';
 import { draftContainer } from '../actors/container/draft.js';
+import { effectiveHostConfig } from '../actors/container/effective-host-config.js';
 import { writeContainerFiles } from '../actors/container/files.js';
 import { openLinks } from '../actors/container/legacy-links.js';
 import { createContainerHooks } from '../actors/container/hooks.js';
@@ -57,7 +58,7 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
     runtimeFor: ({ hostConfig }) => settings.runtimeChoice(hostConfig.Runtime),
     cgroupsPathFor: ({ id, hostConfig }) =>
       cgroupsPathFor({ driver: settings.cgroupDriver, parent: hostConfig.CgroupParent || config.cgroupParent, id, ownCgroup: facts.cgroup.own }),
-    initPathFor: ({ hostConfig }) => ((hostConfig.Init ?? config.init) ? installedInit(settings.initPath) : undefined),
+    initPathFor: (record) => (effectiveHostConfig(record).Init ? installedInit(settings.initPath) : undefined),
     writeFiles: (record) =>
       writeContainerFiles(
         {
@@ -144,7 +145,7 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
     buildProcess: (record, exec, tty, size) =>
       specs.buildExec({
         config: record.config,
-        hostConfig: record.hostConfig,
+        hostConfig: effectiveHostConfig(record),
         rootfs: layers.graphData(record.id)['MergedDir'] ?? '',
         argv: exec.Cmd,
         env: exec.Env,

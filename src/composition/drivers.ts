@@ -19,9 +19,11 @@ import { openOverlay2 } from '../storage/overlay2.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
 import { Volumes } from '../storage/volumes.js';
 import { rootOwner } from '../sys/id-maps.js';
+import { inheritedLimits } from '../sys/limits.js';
 import { createStdio, reopenStdio } from '../supervisor/stdio.js';
 import { createSupervisor } from '../supervisor/supervisor.js';
 import { createWorkerPool } from '../workers/pool.js';
+import { creationDefaults } from './settings.js';
 import type { Base } from './base.js';
 import { createEngineMetrics } from './metrics.js';
 import { makeDirectories } from '../sys/make-directories.js';
@@ -88,11 +90,12 @@ export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, re
     pluginDebts: networkFile('plugin-debts.json'),
   });
   const logs = createLogDriver((container) => metrics.logObserver(container));
-  const records = new ContainerRecords(inData('containers'), { write: writeRecord, read: readRecord, urgent: reserve.urgent }, rootOwner(idMaps));
+  const records = new ContainerRecords(inData('containers'), { write: writeRecord, read: readRecord, urgent: reserve.urgent }, rootOwner(idMaps), creationDefaults(config));
   const volumePlugins = new ProtocolVolumePlugins();
   const volumes = new Volumes({ root: inData('volumes'), workers: pool, plugins: volumePlugins, owner: rootOwner(idMaps) });
   const archives = new ArchiveWorkers(idMaps);
-  const specs = createSpecBuilder(facts, () => ({ ulimits: config.defaultUlimits, noNewPrivileges: config.noNewPrivileges, seccomp, cdiSpecDirs: live.current.features['cdi'] === true ? live.current.cdiSpecDirs : [] }));
+  const inherited = inheritedLimits();
+  const specs = createSpecBuilder(facts, () => ({ inherited, seccomp, cdiSpecDirs: live.current.features['cdi'] === true ? live.current.cdiSpecDirs : [] }));
   const stdio = { create: async (request: Parameters<typeof createStdio>[0]) => createStdio(request), reopen: async (paths: Parameters<typeof reopenStdio>[0]) => reopenStdio(paths) };
   const usage = new DiskUsages({ dataRoot, layers, pool });
   return { usage, pool, events, metrics, emit, supervisor, tasks, layers, images, network, logs, records, volumes, volumePlugins, networkPlugins, archives, specs, stdio };

@@ -75,7 +75,6 @@ export function composeRoutes(
   });
   const filesDir = (record: ContainerRecord): string => records.dir(filesOwner(record, (id) => containers.get(id)));
   const view = {
-    defaultUlimits: config.defaultUlimits,
     links: (record: ContainerRecord) => shownLinks(record, (id) => containers.get(id)),
     imageStillNamed: (record: ContainerRecord) => images.stillNames(record.config.Image, record.image),
     graphData: (id: string) => ({ Name: layers.driver, Data: layers.graphData(id) }),

@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { access } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
+import type { CreationDefaults } from '../actors/container/container.record.js';
 import type { ContainerDefaults } from '../actors/container/draft.js';
 import type { ComponentVersion, RuntimeInfo, SystemSettings } from '../actors/engine/system.js';
 import type { Config, RuntimeEntry } from '../config/config.js';
@@ -32,10 +33,14 @@ export function containerDefaults(config: Config, hostname: string, facts: HostF
     ipcMode: config.defaultIpcMode,
     cgroupnsMode: cgroupnsMode(config, facts),
     shmSizeBytes: config.defaultShmSizeBytes,
-    ulimits: config.defaultUlimits,
-    init: config.init,
+    created: creationDefaults(config),
     hostname,
   };
+}
+
+/** What a container keeps of the daemon's options, whatever they become. */
+export function creationDefaults({ defaultUlimits, noNewPrivileges, init }: Config): CreationDefaults {
+  return { ulimits: defaultUlimits, noNewPrivileges, init };
 }
 
 function cgroupnsMode({ defaultCgroupnsMode }: Config, { cgroup }: HostFacts): 'host' | 'private' {

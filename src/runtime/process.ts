@@ -11,8 +11,8 @@ import { parseSecurityOptions } from './security-options.js';
 import { lookUpUser } from './user-lookup.js';
 
 export interface ProcessDefaults {
-  readonly ulimits: readonly Ulimit[];
-  readonly noNewPrivileges: boolean;
+  /** Limits of the daemon as it was started, which containers without limits of their own have too. */
+  readonly inherited: readonly Ulimit[];
 }
 
 interface Common {
@@ -33,7 +33,7 @@ async function buildProcess(common: Common, facts: HostFacts, defaults: ProcessD
   const user = await lookUpUser(rootfs, common.user, hostConfig.GroupAdd ?? []);
   const security = parseSecurityOptions(hostConfig.SecurityOpt ?? []);
   const capabilities = containerCapabilities({ add: hostConfig.CapAdd ?? [], drop: hostConfig.CapDrop ?? [], privileged }, facts.capabilities);
-  const rlimits = buildRlimits(hostConfig.Ulimits ?? [], defaults.ulimits);
+  const rlimits = buildRlimits(hostConfig.Ulimits ?? [], defaults.inherited);
   return {
     terminal: tty,
     ...(tty && consoleSize && consoleSize[0] > 0 && consoleSize[1] > 0 ? { consoleSize: { height: consoleSize[0], width: consoleSize[1] } } : {}),
@@ -43,7 +43,7 @@ async function buildProcess(common: Common, facts: HostFacts, defaults: ProcessD
     cwd: common.workingDir || '/',
     capabilities: processCapabilities(capabilities, user.uid),
     ...(rlimits.length === 0 ? {} : { rlimits }),
-    noNewPrivileges: security.noNewPrivileges ?? defaults.noNewPrivileges,
+    noNewPrivileges: security.noNewPrivileges ?? false,
     ...(facts.apparmor && security.apparmor ? { apparmorProfile: security.apparmor } : {}),
     oomScoreAdj: hostConfig.OomScoreAdj,
   };

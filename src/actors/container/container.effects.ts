@@ -9,6 +9,7 @@ import type { ContainerIoRegistry } from './container-io.js';
 import { thaw, unpause, whileRunning } from './ended-task.js';
 import { topLayersOf, withState, type ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
+import { effectiveHostConfig } from './effective-host-config.js';
 import { pinVolumes, realizeMounts, removeAnonymousVolumes } from './mounts.js';
 import { adoptNetworks, joinNetworks, leaveNetworks, rewire } from './networks.js';
 import { closeSharedMemory, openSharedMemory, sharedMemoryPath } from './shared-memory.js';
@@ -65,7 +66,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
         name: starting.name.slice(1),
         argv: [starting.path, ...starting.args],
         config: { ...starting.config, Env: [...linkEnvironment(starting, linkedContainers(starting, (other) => deps.find(other))), ...(starting.config.Env ?? [])] },
-        hostConfig: starting.hostConfig,
+        hostConfig: effectiveHostConfig(starting),
         rootfs,
         netnsPath,
         files,

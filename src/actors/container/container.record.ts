@@ -1,6 +1,6 @@
 /** The durable truth about one container: what is on disk, and at the same time the view that reads are served from. */
 import type { HealthState } from './health.js';
-import type { ContainerConfig, HostConfig, MountPoint } from '../../ports/container.js';
+import type { ContainerConfig, HostConfig, MountPoint, Ulimit } from '../../ports/container.js';
 import type { Endpoint, EndpointNames, PublishedPort } from '../../ports/network.js';
 import type { OciDescriptor } from '../../ports/published-image.js';
 import type { Digest } from '../../ports/storage.js';
@@ -43,6 +43,13 @@ export interface EndpointRequest {
   readonly GwPriority?: number;
 }
 
+/** Options of the daemon that count for containers created while they are set, and not for others. */
+export interface CreationDefaults {
+  readonly ulimits: readonly Ulimit[];
+  readonly noNewPrivileges: boolean;
+  readonly init: boolean;
+}
+
 export interface ContainerRecord {
   readonly version: 1;
   readonly id: string;
@@ -57,7 +64,9 @@ export interface ContainerRecord {
   /** Descriptor of the image's manifest, where it came from a registry. */
   readonly imageManifest?: OciDescriptor;
   readonly config: ContainerConfig;
+  /** As the client gave it; `effectiveHostConfig` is what is in force. */
   readonly hostConfig: HostConfig;
+  readonly defaults?: CreationDefaults;
   /** By network name. Empty for host mode and `container:` mode. */
   readonly networks: Readonly<Record<string, NetworkAttachment>>;
   /** Containers of the default bridge that this one knows by names of its own. */

@@ -1,13 +1,13 @@
 /** From a create request to the first record: image, defaults of the daemon and of the host. Nothing is touched yet. */
 import { invalid, isEngineError } from '../../errors/engine-error.js';
 import { foreignPlatformWarning, requirePlatform } from '../../images/platform.js';
-import { MAX_INTEGER, type HostConfig, type MountPoint, type Ulimit } from '../../ports/container.js';
+import { MAX_INTEGER, type HostConfig, type MountPoint } from '../../ports/container.js';
 import type { Image, ImageStore } from '../../ports/images.js';
 import type { NetworkDriver, NetworkSummary } from '../../ports/network.js';
 import type { LogDriver } from '../../ports/logs.js';
 import { parsePlatform } from '../../registry/platform.js';
 import { checkConflicts } from '../../runtime/validate.js';
-import { NEVER, type ContainerRecord, type EndpointRequest, type NetworkAttachment } from './container.record.js';
+import { NEVER, type ContainerRecord, type CreationDefaults, type EndpointRequest, type NetworkAttachment } from './container.record.js';
 import type { CreateRequest } from './create-request.js';
 import { mergeImageConfig } from './image-config.js';
 import { planLegacyLinks } from './legacy-links.js';
@@ -26,8 +26,7 @@ export interface ContainerDefaults {
   readonly ipcMode: string;
   readonly cgroupnsMode: string;
   readonly shmSizeBytes: number;
-  readonly ulimits: readonly Ulimit[];
-  readonly init: boolean;
+  readonly created: CreationDefaults;
   readonly hostname: string;
 }
 
@@ -71,6 +70,7 @@ export function draftContainer(deps: DraftDeps, request: CreateRequest, id: stri
     ...imageManifest(image),
     config,
     hostConfig: checked.hostConfig,
+    defaults: defaults.created,
     networks,
     links: planLegacyLinks(checked.hostConfig, deps.find),
     mounts: planMounts(config, checked.hostConfig, {

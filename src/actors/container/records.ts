@@ -8,7 +8,7 @@ import { messageOf } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
 import { letPass } from '../../sys/id-access.js';
 import type { Urgent } from '../../sys/reserve.js';
-import type { ContainerRecord } from './container.record.js';
+import type { ContainerRecord, CreationDefaults } from './container.record.js';
 import { makeDirectories } from '../../sys/make-directories.js';
 
 export interface RecordIo {
@@ -41,6 +41,8 @@ export class ContainerRecords {
     private readonly io: RecordIo,
     /** Who gets to the mounted files besides root: the root of containers. */
     private readonly owner: Owner = { uid: 0, gid: 0 },
+    /** For records from before they held what the daemon's options said. */
+    private readonly defaults?: CreationDefaults,
   ) {}
 
   /** The directory of a container: record, log and mounted files. */
@@ -114,7 +116,7 @@ export class ContainerRecords {
       }
       try {
         const record = (await this.io.read(join(dir, 'container.json'))) as ContainerRecord | undefined;
-        if (record) records.push(record);
+        if (record) records.push({ ...(this.defaults && { defaults: this.defaults }), ...record });
         else {
           // A create that never got as far as its first record promised nothing to anybody.
           await rm(dir, { recursive: true, force: true });

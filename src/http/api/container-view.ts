@@ -1,8 +1,9 @@
 /** Containers as the Engine API shows them: list items and inspect. Texts are cached per immutable record. */
 import type { ContainerRecord, NetworkAttachment } from '../../actors/container/container.record.js';
 import { isRunning } from '../../actors/container/container.record.js';
+import { effectiveHostConfig } from '../../actors/container/effective-host-config.js';
 import type { HealthState } from '../../actors/container/health.js';
-import type { MountPoint, Ulimit } from '../../ports/container.js';
+import type { MountPoint } from '../../ports/container.js';
 import type { PublishedPort } from '../../ports/network.js';
 import { ownMember } from '../../text/own-member.js';
 
@@ -17,8 +18,6 @@ export interface ViewContext {
   sandboxKey(record: ContainerRecord): string;
   /** Lines of its latest run that were not logged. */
   droppedLines(id: string): number;
-  /** Of containers that say nothing of them. */
-  readonly defaultUlimits: readonly Ulimit[];
   /** Links to other containers of the default bridge. */
   readonly links: (record: ContainerRecord) => readonly string[] | null;
   /** Execs that have not ended. */
@@ -308,12 +307,9 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
   };
 }
 
-/** With links by the names that containers have now, and with the daemon's ulimits. */
-function hostConfigView(record: ContainerRecord, { links, defaultUlimits }: ViewContext): unknown {
-  const { hostConfig } = record;
-  const own = hostConfig.Ulimits ?? [];
-  const others = defaultUlimits.filter(({ Name }) => own.every((ulimit) => ulimit.Name !== Name));
-  return { ...hostConfig, ...(record.links ? { Links: links(record) } : {}), ...(others.length > 0 ? { Ulimits: [...own, ...others] } : {}) };
+/** What is in force, with links by the names that containers have now. */
+function hostConfigView(record: ContainerRecord, { links }: ViewContext): unknown {
+  return { ...effectiveHostConfig(record), ...(record.links ? { Links: links(record) } : {}) };
 }
 
 /** With the MAC address that was asked for on the network of the mode, where clients before 1.44 look for it. */
