@@ -21,6 +21,12 @@ export function checkDnsSearch(domain: string): string {
   return trimmed;
 }
 
+export function checkDnsOption(option: string): string {
+  // A line break would begin a line of its own in the file.
+  if (/\s/.test(option)) throw invalid(`${JSON.stringify(option)} is not a valid DNS option`);
+  return option;
+}
+
 export function checkMirror(mirror: string): string {
   if (!/^https?:\/\//.test(mirror)) {
     const scheme = /^([a-zA-Z][a-zA-Z0-9+.-]*):\/\//.exec(mirror)?.[1];

@@ -5,7 +5,7 @@
 import { builderGc } from './builder-gc.js';
 import type { BuilderGc } from './config.js';
 import { DEFAULT_HOST, parseHost } from './hosts.js';
-import { checkDnsSearch, checkHostPort, checkInsecureRegistry, checkKeyValue, checkLabel, checkMirror, checkProxyUrl } from './item-checks.js';
+import { checkDnsOption, checkDnsSearch, checkHostPort, checkInsecureRegistry, checkKeyValue, checkLabel, checkMirror, checkProxyUrl } from './item-checks.js';
 import { runtimes } from './runtime-entries.js';
 import { scopedSockets } from './scoped-sockets.js';
 import { addressPools, gatewayIps, mirrorsByRegistry, networkOptions, ulimits } from './structured-types.js';
@@ -77,7 +77,7 @@ export const OPTIONS = {
   defaultShmSizeBytes: option({ flag: 'default-shm-size', key: 'default-shm-size', type: bytes, default: 64 * 1024 * 1024, defaultText: '64MiB', unit: 'bytes', doc: 'Default shared memory size of containers' }),
   defaultUlimits: option({ flag: 'default-ulimit', key: 'default-ulimits', type: ulimits, default: {}, windows: true, doc: 'Default ulimits of containers' }),
   dns: option({ flag: 'dns', key: 'dns', type: list('list', (value) => checkIp(value)), default: none, windows: true, doc: 'DNS servers of all containers' }),
-  dnsOpts: option({ flag: 'dns-opt', key: 'dns-opts', type: list(), default: none, windows: true, doc: 'DNS options' }),
+  dnsOpts: option({ flag: 'dns-opt', key: 'dns-opts', type: list('list', checkDnsOption), default: none, windows: true, doc: 'DNS options' }),
   dnsSearch: option({ flag: 'dns-search', key: 'dns-search', type: list('list', checkDnsSearch), default: none, windows: true, doc: 'DNS search domains' }),
   execOpts: option({ flag: 'exec-opt', key: 'exec-opts', type: list('list', checkKeyValue), default: none, windows: true, doc: 'Runtime execution options' }),
   execRoot: option({ flag: 'exec-root', key: 'exec-root', type: path, default: '/var/run/engine', doc: 'Root directory of execution state files' }),

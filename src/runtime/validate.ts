@@ -6,6 +6,7 @@ import type { ContainerConfig, HealthConfig, HostConfig } from '../ports/contain
 import { normalizeCapabilities } from './capabilities.js';
 import { parseDeviceRule } from './devices.js';
 import type { HostFacts } from './host-facts.js';
+import { checkCgroupParent, checkOneLine } from './one-line.js';
 import { parseSeccompProfile } from './seccomp.js';
 import { parseSecurityOptions } from './security-options.js';
 import { mergeTmpfsOptions } from './tmpfs-options.js';
@@ -56,6 +57,8 @@ export function checkConflicts({ Hostname, ExposedPorts }: ContainerConfig, { Ne
 }
 
 function checkConfig(config: ContainerConfig): void {
+  checkOneLine('Hostname', [config.Hostname]);
+  checkOneLine('Domainname', [config.Domainname]);
   if (config.WorkingDir !== '' && !isAbsolute(config.WorkingDir)) {
     throw invalid(`the working directory '${config.WorkingDir}' is invalid, it needs to be an absolute path`);
   }
@@ -118,6 +121,7 @@ function isPort(text: string): boolean {
 }
 
 function checkNetworkMode(host: HostConfig): void {
+  for (const field of ['ExtraHosts', 'Dns', 'DnsSearch', 'DnsOptions', 'Links'] as const) checkOneLine(field, host[field]);
   const shares = host.NetworkMode.startsWith('container:');
   const has = (list: readonly unknown[] | null): boolean => (list?.length ?? 0) > 0;
   if (host.NetworkMode === 'container:') throw invalid('invalid container format container:<name|id>');
@@ -172,7 +176,5 @@ function checkOthers(host: HostConfig, { cgroupDriver }: ValidationContext): voi
   for (const ulimit of host.Ulimits ?? []) checkUlimit(ulimit);
   for (const options of Object.values(host.Tmpfs ?? {})) mergeTmpfsOptions(options);
   checkSysctls(host);
-  if (cgroupDriver === 'systemd' && host.CgroupParent !== '' && !/^.+\.slice$/.test(host.CgroupParent)) {
-    throw invalid('cgroup-parent for systemd cgroup should be a valid slice named as "xxx.slice"');
-  }
+  checkCgroupParent(host.CgroupParent, cgroupDriver);
 }

@@ -4,6 +4,7 @@ import { type EngineError, forbidden, internal, invalid } from '../../errors/eng
 import { endpointOptionProblems, wantedLinkName } from '../../network/endpoint-options.js';
 import type { NetworkSummary } from '../../ports/network.js';
 import type { ContainerRecord, EndpointRequest } from './container.record.js';
+import { checkOneLine } from '../../runtime/one-line.js';
 
 /** `network` is a name. */
 export type NetworkChange =
@@ -13,7 +14,9 @@ export type NetworkChange =
 const MAC_ADDRESS = /^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i;
 
 /** @throws EngineError invalid for what the network cannot give to an endpoint: for everything, not just the first. */
-export function checkEndpoint({ hasNames }: NetworkSummary, { IPAMConfig, Aliases, MacAddress, DriverOpts }: EndpointRequest): void {
+export function checkEndpoint({ hasNames }: NetworkSummary, { IPAMConfig, Aliases, Links, MacAddress, DriverOpts }: EndpointRequest): void {
+  checkOneLine('Aliases', Aliases);
+  checkOneLine('Links', Links);
   const { IPv4Address = '', IPv6Address = '', LinkLocalIPs = [] } = IPAMConfig ?? {};
   const misplaced: string[] = [];
   if (!hasNames) {
