@@ -5,7 +5,8 @@
  * A running daemon needs none of these files again: what it may need later is in memory since its start. So worker
  * threads have one text with all their tasks, and rarely used packages are texts within the bundle.
  */
-import { chmodSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { chmodSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
@@ -63,6 +64,24 @@ const load = () => {
 ${functions.join('\n')}`;
 }
 
+/** What is built: a commit where there is a repository, at a time that SOURCE_DATE_EPOCH can fix. */
+function buildFacts() {
+  const { version, engineVersion } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  const epoch = process.env.SOURCE_DATE_EPOCH;
+  const time = epoch === undefined ? new Date() : new Date(Number(epoch) * 1000);
+  return { version, engineVersion, commit: commit(), time: time.toISOString() };
+}
+
+function commit() {
+  // A repository around this directory would be another one's.
+  if (!existsSync(join(root, '.git'))) return '';
+  try {
+    return execFileSync('git', ['-C', root, 'rev-parse', '--short=7', 'HEAD'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+  } catch {
+    return ''; // There is no git, or it does not trust the directory's owner.
+  }
+}
+
 rmSync(outdir, { recursive: true, force: true });
 await build({
   ...common,
@@ -82,7 +101,7 @@ await build({
   external: [...external, 'koffi'],
   plugins: [daemonParts],
   // piscina makes the name of its thread's file from it, which nobody opens.
-  define: { __dirname: '"/"' },
+  define: { __dirname: '"/"', ENGINED_BUILD: JSON.stringify(JSON.stringify(buildFacts())) },
   // Bundled CommonJS packages still require Node's own modules.
   banner: { js: "import { createRequire as bundledRequire } from 'node:module'; const require = bundledRequire(import.meta.url);" },
 });

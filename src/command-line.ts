@@ -1,6 +1,8 @@
 /** What the command line asks for, and the exit code. The daemon's parts are loaded only when it is to run. */
 import { startUp } from './config/start-up.js';
-import { PRODUCT_VERSION } from './version.js';
+import { BUILD } from './version.js';
+
+const versionText = BUILD.commit === '' ? BUILD.version : `${BUILD.version}, build ${BUILD.commit}`;
 
 /** Runs what was asked for to its end. Returns the exit code. */
 export async function runCommandLine(argv: readonly string[]): Promise<number> {
@@ -8,7 +10,7 @@ export async function runCommandLine(argv: readonly string[]): Promise<number> {
   const isFsck = command === 'fsck';
   const repair = isFsck && flags.includes('--repair');
   const options = isFsck ? flags.filter((flag) => flag !== '--repair') : argv;
-  const outcome = startUp(options, process.env, PRODUCT_VERSION);
+  const outcome = startUp(options, process.env, versionText);
   if (outcome.kind === 'exit') {
     process.stdout.write(outcome.stdout);
     process.stderr.write(outcome.stderr);

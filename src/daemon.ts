@@ -15,7 +15,7 @@ import { Reserve } from './sys/reserve.js';
 import { openIdMaps } from './sys/remapped-user.js';
 import { createLogger, type LogLevel } from './telemetry/logger.js';
 import { StateDump } from './telemetry/state-dump.js';
-import { PRODUCT_VERSION } from './version.js';
+import { BUILD } from './version.js';
 
 /** Asked this often to stop, the daemon ends at once. */
 const IMPATIENT_SIGNALS = 3;
@@ -63,7 +63,7 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
       const roots = await lockRoots(config, locks, log);
       const dump = new StateDump({
         dir: roots.execRoot,
-        version: PRODUCT_VERSION,
+        build: BUILD,
         log,
         parts: () => engine?.state() ?? { phase: 'composing' },
         logLines: () => log.recent(),

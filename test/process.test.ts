@@ -1,9 +1,10 @@
 /** The process of the daemon: what signals do to it, and what it tells about itself. */
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, readlinkSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { startSeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { dockerOk } from './support/cli.js';
@@ -135,4 +136,40 @@ test('SIGUSR1 opens no debugger while the daemon starts either', async () => {
   await waitFor('the state of the daemon that serves', async () => (await dumpAfterSignal()).phase === 'serving', 60_000);
   assert.deepEqual([...listened, ...listenedOn(engine.pid)], []);
   assert.doesNotMatch(engine.log, /Debugger listening/);
+});
+
+test('version and info have the figures of this build and this process', async () => {
+  interface Info {
+    readonly NFd: number;
+    readonly NGoroutines: number;
+    readonly IPv4Forwarding: boolean;
+    readonly InitBinary: string;
+    readonly InitCommit: { readonly ID: string };
+    readonly ServerVersion: string;
+    readonly DriverStatus: readonly (readonly [string, string])[];
+  }
+  interface Version {
+    readonly Platform: { readonly Name: string };
+    readonly Version: string;
+    readonly GitCommit: string;
+    readonly BuildTime: string;
+    readonly Components: readonly { readonly Name: string; readonly Version: string; readonly Details: { readonly GitCommit: string; readonly BuildTime: string } }[];
+  }
+  const root = fileURLToPath(new URL('../..', import.meta.url));
+  const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string; engineVersion: string };
+  const info = await callJson<Info>(engine.socketPath, 'GET', '/info');
+  const fds = readdirSync(`/proc/${engine.pid}/fd`).length;
+  assert.ok(info.NFd > 5 && Math.abs(info.NFd - fds) < 20, `${info.NFd}, ${fds}`);
+  assert.ok(info.NGoroutines > 0);
+  assert.equal(info.IPv4Forwarding, readFileSync('/proc/sys/net/ipv4/ip_forward', 'utf8').trim() === '1');
+  assert.equal(info.InitCommit.ID !== '', info.InitBinary !== '');
+  assert.equal(info.ServerVersion, manifest.engineVersion);
+  assert.deepEqual(info.DriverStatus.find(([name]) => name === 'Supports d_type'), ['Supports d_type', 'true']);
+  const version = await callJson<Version>(engine.socketPath, 'GET', '/version');
+  assert.equal(version.Platform.Name, `engined ${manifest.version}`);
+  assert.equal(version.Version, manifest.engineVersion);
+  assert.match(version.GitCommit, existsSync(join(root, '.git')) ? /^[0-9a-f]{7,}$/ : /^$/);
+  assert.ok(Date.parse(version.BuildTime) > Date.parse('2020-01-01'), version.BuildTime);
+  const [own] = version.Components;
+  assert.deepEqual([own?.Name, own?.Version, own?.Details.GitCommit, own?.Details.BuildTime], ['Engine', version.Version, version.GitCommit, version.BuildTime]);
 });

@@ -144,7 +144,7 @@ test('--help, --version and --print-config-schema', async () => {
   for (const flag of ['-v', '--version']) {
     const version = await run(flag);
     assert.deepEqual([version.code, version.stderr], [0, '']);
-    assert.match(version.stdout, /^engined version \d+\.\d+\.\d+\n$/);
+    assert.match(version.stdout, /^engined version \d+\.\d+\.\d+(, build [0-9a-f]{7,})?\n$/);
   }
   const schema = await run('--print-config-schema');
   assert.equal(schema.code, 0);

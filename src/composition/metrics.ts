@@ -9,7 +9,7 @@ import type { LogObserver } from '../logs/observer.js';
 import type { EventType } from '../ports/events.js';
 import type { Logger } from '../ports/logger.js';
 import type { Metrics } from '../telemetry/metrics.js';
-import { PRODUCT_VERSION } from '../version.js';
+import { BUILD, PRODUCT_VERSION } from '../version.js';
 
 export interface EngineMetricsDeps {
   /** `host:port`, or '' for none. */
@@ -63,7 +63,7 @@ export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<Engi
 async function loadMetrics(deps: EngineMetricsDeps): Promise<Metrics> {
   const { createMetrics } = await import('../telemetry/metrics.js');
   const { cpus, memoryBytes } = deps;
-  return createMetrics({ version: PRODUCT_VERSION, revision: '', cpus, memoryBytes, containerStates: () => countStates(deps.containers()), eventSubscribers: () => deps.eventSubscribers() });
+  return createMetrics({ version: PRODUCT_VERSION, revision: BUILD.commit, cpus, memoryBytes, containerStates: () => countStates(deps.containers()), eventSubscribers: () => deps.eventSubscribers() });
 }
 
 function countStates(records: readonly ContainerRecord[]): Record<'running' | 'paused' | 'stopped', number> {

@@ -5,6 +5,7 @@ import { type ContainerRecord, imagesOf, isRunning } from '../actors/container/c
 import { filesOwner } from '../actors/container/files.js';
 import { shownLinks } from '../actors/container/legacy-links.js';
 import { presentOwners } from '../actors/engine/present-owners.js';
+import { readProcessFigures } from '../actors/engine/process-figures.js';
 import { SystemService } from '../actors/engine/system.js';
 import type { Route } from '../http/route.js';
 import { absentPartRoutes } from '../http/routes/absent-parts.js';
@@ -30,7 +31,7 @@ import type { FileImageStore } from '../images/store.js';
 import { checkDataRoot } from '../inventory/fsck.js';
 import { runtimeFeatures } from '../runtime/runtime-features.js';
 import { lookUpUser } from '../runtime/user-lookup.js';
-import { PRODUCT_VERSION } from '../version.js';
+import { BUILD } from '../version.js';
 import type { Base } from './base.js';
 import type { Containers } from './containers.js';
 import type { Drivers } from './drivers.js';
@@ -47,7 +48,8 @@ export function composeRoutes(
 ): { readonly routes: Route[]; readonly garbage: ImageGarbage } {
   const config = live.current;
   const system = new SystemService({
-    productVersion: PRODUCT_VERSION,
+    build: BUILD,
+    figures: readProcessFigures,
     host,
     containers,
     images,

@@ -79,7 +79,6 @@ export async function systemSettings(current: () => Config, roots: Roots, facts:
       ...(facts.cgroup.namespaces && cgroupnsMode(config, facts) === 'private' ? ['name=cgroupns'] : []),
       ...(config.noNewPrivileges ? ['name=no-new-privileges'] : []),
     ],
-    ipForward: config.ipForward,
     supervisorAddress: config.supervisor || join(roots.execRoot, 'supervisor', 'supervisor.sock'),
     supervisorNamespace: config.supervisorNamespace,
     pluginsNamespace: config.supervisorPluginsNamespace,

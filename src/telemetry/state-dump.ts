@@ -12,7 +12,8 @@ import { replaceFile } from '../sys/durable-file.js';
 
 export interface StateDumpOptions {
   readonly dir: string;
-  readonly version: string;
+  /** Which build of the daemon runs. */
+  readonly build: object;
   readonly log: Logger;
   /** What the daemon's parts say of themselves; asked at each dump. */
   parts(): Readonly<Record<string, unknown>>;
@@ -69,7 +70,7 @@ export class StateDump {
     const state = this.#options.parts();
     return {
       time: new Date().toISOString(),
-      version: this.#options.version,
+      build: this.#options.build,
       node: process.version,
       pid: process.pid,
       uptimeSeconds: process.uptime(),

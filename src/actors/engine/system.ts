@@ -4,6 +4,7 @@ import type { ContainerRecord } from '../container/container.record.js';
 import type { ImageStore } from '../../ports/images.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { HostInfo } from './host.js';
+import type { ProcessFigures } from './process-figures.js';
 
 export const API_VERSION = '1.49';
 export const MIN_API_VERSION = '1.24';
@@ -43,7 +44,6 @@ export interface SystemSettings {
   readonly noProxy: string;
   readonly cdiSpecDirs: readonly string[];
   readonly securityOptions: readonly string[];
-  readonly ipForward: boolean;
   readonly supervisorAddress: string;
   readonly supervisorNamespace: string;
   readonly pluginsNamespace: string;
@@ -56,7 +56,7 @@ export interface SystemSettings {
 }
 
 export interface SystemDeps {
-  readonly productVersion: string;
+  readonly build: { readonly version: string; readonly engineVersion: string; readonly commit: string; readonly time: string };
   readonly host: HostInfo;
   readonly containers: { list(): readonly ContainerRecord[] };
   readonly images: ImageStore;
@@ -68,6 +68,7 @@ export interface SystemDeps {
   readonly runtimeFeatures: (path: string) => Promise<string | undefined>;
   readonly warnings: () => readonly string[];
   readonly listeners: () => number;
+  readonly figures: () => Promise<ProcessFigures>;
   /** Plugins of other processes that have answered, by what they are for. */
   readonly plugins: { volume(): readonly string[]; network(): readonly string[] };
 }
@@ -86,48 +87,51 @@ export class SystemService {
   }
 
   async version(): Promise<unknown> {
-    const { productVersion, host } = this.deps;
+    const { build, host } = this.deps;
     const { experimental } = this.deps.settings();
     const others = await this.#versions().catch(() => []);
     const engine = {
       ApiVersion: API_VERSION,
       Arch: host.architecture,
-      BuildTime: '',
+      BuildTime: build.time,
       Experimental: String(experimental),
-      GitCommit: '',
+      GitCommit: build.commit,
       GoVersion: '',
       KernelVersion: host.kernelVersion,
       MinAPIVersion: MIN_API_VERSION,
       Os: 'linux',
     };
     return {
-      Platform: { Name: 'engined' },
+      Platform: { Name: `engined ${build.version}` },
       Components: [
-        { Name: 'Engine', Version: productVersion, Details: engine },
+        { Name: 'Engine', Version: build.engineVersion, Details: engine },
         ...others.map(({ name, version, commit }) => ({ Name: name, Version: version, Details: { GitCommit: commit } })),
       ],
-      Version: productVersion,
+      Version: build.engineVersion,
       ApiVersion: API_VERSION,
       MinAPIVersion: MIN_API_VERSION,
-      GitCommit: '',
+      GitCommit: build.commit,
       // Clients print it; there is no Go in this engine.
       GoVersion: '',
       Os: 'linux',
       Arch: host.architecture,
       KernelVersion: host.kernelVersion,
       ...(experimental ? { Experimental: true } : {}),
-      BuildTime: '',
+      BuildTime: build.time,
     };
   }
 
   async info(atLeast: (major: number, minor: number) => boolean): Promise<unknown> {
     const { host, images, layers, containers } = this.deps;
     const settings = this.deps.settings();
+    const figures = await this.deps.figures();
     const versions = new Map((await this.#versions().catch(() => [])).map((component) => [component.name, component]));
     const records = containers.list();
     const count = (status: string): number => records.filter(({ state }) => state.status === status).length;
     const commit = (name: string): { ID: string; Expected?: string } => {
-      const id = versions.get(name)?.commit ?? '';
+      const component = versions.get(name);
+      // Distributions build some of them without a commit.
+      const id = component?.commit || (component?.version ?? '');
       return atLeast(1, 49) ? { ID: id } : { ID: id, Expected: id };
     };
     const runtimes = atLeast(1, 44) ? await this.#withStatus(settings.runtimes) : settings.runtimes;
@@ -151,13 +155,13 @@ export class SystemService {
       CPUShares: settings.limits.cpuShares,
       CPUSet: settings.limits.cpuset !== undefined,
       PidsLimit: settings.limits.pids,
-      IPv4Forwarding: settings.ipForward,
+      IPv4Forwarding: figures.ipv4Forwarding,
       BridgeNfIptables: host.bridgeNetfilter.iptables,
       BridgeNfIp6tables: host.bridgeNetfilter.ip6tables,
       Debug: settings.debug,
-      NFd: -1,
+      NFd: figures.fileDescriptors,
       OomKillDisable: settings.limits.oomKillDisable,
-      NGoroutines: -1,
+      NGoroutines: figures.activities,
       SystemTime: new Date().toISOString(),
       LoggingDriver: settings.logDriver,
       CgroupDriver: settings.cgroupDriver,
@@ -188,7 +192,7 @@ export class SystemService {
       Name: host.hostname,
       Labels: settings.labels,
       ExperimentalBuild: settings.experimental,
-      ServerVersion: this.deps.productVersion,
+      ServerVersion: this.deps.build.engineVersion,
       Runtimes: runtimes,
       DefaultRuntime: settings.defaultRuntime,
       Swarm: { NodeID: '', NodeAddr: '', LocalNodeState: 'inactive', ControlAvailable: false, Error: '', RemoteManagers: null },
@@ -197,7 +201,7 @@ export class SystemService {
       InitBinary: settings.initBinary,
       ContainerdCommit: commit('containerd'),
       RuncCommit: commit('runc'),
-      InitCommit: commit('tini'),
+      InitCommit: commit('docker-init'),
       // Clients before 1.25 know names alone.
       SecurityOptions: atLeast(1, 25) ? settings.securityOptions : settings.securityOptions.map((option) => option.replace(/^name=([^,]*).*/, '$1')),
       ...(settings.addressPools.length > 0 ? { DefaultAddressPools: settings.addressPools.map(({ base, size }) => ({ Base: base, Size: size })) } : {}),

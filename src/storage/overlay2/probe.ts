@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { messageOf, unavailable } from '../../errors/engine-error.js';
 import type { BackingFileSystem } from './size-limits.js';
 import { detachMount, mountFileSystem } from '../../sys/mount.js';
+import { tellsTypes } from '../../sys/directory-types.js';
 import { makeDirectories } from '../../sys/make-directories.js';
 
 /**
@@ -20,6 +21,10 @@ export async function probeOverlay(directory: string): Promise<string> {
   const at = (name: string): string => join(directory, name);
   for (const name of ['lower', 'upper', 'work', 'merged']) await makeDirectories(at(name));
   await writeFile(at('lower/file'), '');
+  if (!tellsTypes(directory)) {
+    const type = await fileSystemType(directory);
+    throw unavailable(`storage driver overlay2: the file system of the data root (${type}) was made without d_type support (xfs: mkfs.xfs -n ftype=1)`, { code: 'OVERLAY_UNSUPPORTED' });
+  }
   const paths = `lowerdir=${at('lower')},upperdir=${at('upper')},workdir=${at('work')}`;
   // The first mount loads the module, whose parameters then show what this kernel knows.
   await tryMount(at('merged'), paths, directory);
