@@ -34,12 +34,15 @@ const NETWORK = [
 const MOUNTS = 'mkdir -p /run/netns && mount -t tmpfs netns /run/netns';
 
 const running = new Map();
+/** Set once all are ended: nothing begins after that. */
+let isOver = false;
 
 /**
  * Runs a program of this repository in a new sandbox, its output in the file `log`. `timeoutMs` ends all of it.
  * Resolves, once everything is gone, with the exit code, or with a text that says how it ended otherwise.
  */
 export async function runInSandbox(command, { cwd, log, timeoutMs, env = {} }) {
+  if (isOver) return new Promise(() => {});
   // The groups of a sandbox in a sandbox go with the outer one too. Names of links have 15 characters at most.
   const mark = `${process.env.ENGINE_TEST_MARK ?? ''}t${randomBytes(2).toString('hex')}`;
   const temp = join(tmpdir(), mark);
@@ -74,6 +77,7 @@ export async function runInSandbox(command, { cwd, log, timeoutMs, env = {} }) {
 
 /** Ends all sandboxes, for a run that is interrupted. */
 export async function endSandboxes() {
+  isOver = true;
   const all = [...running];
   for (const [child] of all) child.kill('SIGKILL');
   await Promise.all(all.map(async ([, { mark, temp }]) => clean(mark, temp)));
