@@ -10,6 +10,7 @@ import type { Engine } from './support/engine.js';
 import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { callJson, open } from './support/http.js';
+import { processesOf } from './support/leftovers.js';
 import { buildImage, buildLayer, busyboxEntries, generatedLayer } from './support/image-builder.js';
 import { startLyingRegistry } from './support/lying-registry.js';
 import { pull } from './support/pulls.js';
@@ -66,6 +67,27 @@ test('a running container lives on, its state is true and its log is whole', asy
   assert.equal(await ok('stop', '-t', '0', 'counter'), 'counter');
   assert.equal((await stateOf('counter')).ExitCode, 137);
   assert.equal(existsSync(`/proc/${state.Pid}`), false);
+});
+
+test('a container whose shim answers late lives on', async () => {
+  await ok('run', '-d', '--name', 'slow', registry.reference, 'sleep', '1000');
+  const { Pid } = await stateOf('slow');
+  const shim = processesOf(engine.dir).find(({ command }) => command.includes('containerd-shim'));
+  assert.ok(shim);
+  await engine.stop('SIGKILL');
+  process.kill(shim.pid, 'SIGSTOP');
+  const length = engine.log.length;
+  const started = engine.start();
+  try {
+    // The words of containerd about a shim that did not answer in time.
+    await waitFor('containerd to know no state', () => engine.log.slice(length).includes('unknown status'), 60_000);
+  } finally {
+    process.kill(shim.pid, 'SIGCONT');
+  }
+  await started;
+  const state = await stateOf('slow');
+  assert.deepEqual({ status: state.Status, pid: state.Pid }, { status: 'running', pid: Pid });
+  assert.equal(await ok('exec', 'slow', 'echo', 'alive'), 'alive');
 });
 
 test('a container that ended while the daemon was away has its exit code', async () => {

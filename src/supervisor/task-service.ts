@@ -26,6 +26,8 @@ import { packRuntimeOptions } from './runtime-options.js';
 const READ = { timeoutMs: 10_000 };
 const SIGKILL = 9;
 const SIGKILLED = 128 + SIGKILL;
+/** A minute, as each takes 2 s when the shim does not answer. */
+const SHIM_QUESTIONS = 30;
 // For a read that holds up the report of an exit.
 const OOM_TIMEOUT_MS = 1_000;
 // After SIGKILL; should the exit not come, the deletion is only slower.
@@ -159,11 +161,13 @@ export class ContainerdTasks implements TaskService {
 
   async list(): Promise<TaskInfo[]> {
     const { tasks } = await this.#tasks.list({}, READ);
-    return tasks.map((process) => this.#inform(process));
+    const known = await Promise.all(tasks.map(async (process) => this.#answered(process)));
+    return known.filter((process) => process !== undefined).map((process) => this.#inform(process));
   }
 
   async get(id: string): Promise<TaskInfo | undefined> {
-    const process = await this.#find({ id, execId: '' });
+    const found = await this.#find({ id, execId: '' });
+    const process = found && (await this.#answered(found));
     return process && this.#inform(process);
   }
 
@@ -295,6 +299,19 @@ export class ContainerdTasks implements TaskService {
     if (info.status === 'created' && !this.#exits.has(init) && !this.#unstarted.has(info.id)) this.#unstarted.set(info.id, deferred());
     else if (info.status !== 'stopped' && info.status !== 'created') this.#exits.ensure(init);
     return info;
+  }
+
+  /**
+   * Asks for a task again while its shim does not answer containerd, which tells of an unknown state then, without a
+   * process ID. That is so on a busy machine: it says nothing about the task, which mostly runs. Each question takes
+   * containerd 2 s; a shim that stays silent leaves the state unknown.
+   */
+  async #answered(process: Process): Promise<Process | undefined> {
+    let found: Process | undefined = process;
+    for (let asked = 0; found?.status === Status.UNKNOWN && asked < SHIM_QUESTIONS; asked += 1) {
+      found = await this.#find({ id: process.id, execId: '' });
+    }
+    return found;
   }
 
   async #find({ id, execId }: ProcessRef): Promise<Process | undefined> {

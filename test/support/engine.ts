@@ -9,8 +9,8 @@ import { call } from './http.js';
 import { leftovers, networkState, removeCgroups, sweep, type NetworkState } from './leftovers.js';
 import { waitFor } from './wait.js';
 
-const START_TIMEOUT_MS = 30_000;
-const STOP_TIMEOUT_MS = 45_000;
+const START_TIMEOUT_MS = 120_000;
+const STOP_TIMEOUT_MS = 120_000;
 /** Short, because benches time the start. */
 const POLL_INTERVAL_MS = 5;
 
@@ -121,7 +121,7 @@ export class Engine {
     const log = this.log;
     let left: string[] = [];
     // Shims and kernel objects may go a moment after the daemon.
-    await waitFor('nothing to be left', () => (left = this.leftovers()).length === 0, 2000).catch(() => undefined);
+    await waitFor('nothing to be left', () => (left = this.leftovers()).length === 0, 20_000).catch(() => undefined);
     if (existsSync(this.socketPath)) left.push(`socket ${this.socketPath}`);
     await this.discard();
     if (status !== undefined && status !== 0) left.unshift(`exit status ${status}`);

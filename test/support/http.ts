@@ -137,7 +137,7 @@ export class RawConnection {
   }
 
   /** Everything up to and including `mark`, which later reads do not see again. Throws when the stream ends or time is up before. */
-  async readThrough(mark: string, timeoutMs = 10_000): Promise<string> {
+  async readThrough(mark: string, timeoutMs = 60_000): Promise<string> {
     const deadline = Date.now() + timeoutMs;
     for (;;) {
       const at = this.#received.indexOf(mark);

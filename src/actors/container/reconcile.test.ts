@@ -23,6 +23,7 @@ test('record and task together tell where a container begins', () => {
     ['running', task('running'), 'running'],
     ['exited', task('running'), 'running'],
     ['running', task('paused'), 'running'],
+    ['running', task('unknown'), 'running'],
     ['running', task('stopped', 3), 'exited', 3],
     ['running', undefined, 'exited', 255],
     ['restarting', undefined, 'idle'],

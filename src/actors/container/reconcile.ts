@@ -13,6 +13,9 @@ export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, no
   if (status !== 'removing' && status !== 'dead' && (task?.status === 'running' || task?.status === 'paused' || task?.status === 'pausing')) {
     return { phase: 'running', record: withState(found, { status: task.status === 'running' ? 'running' : 'paused', pid: task.pid }) };
   }
+  // Its shim does not answer: nobody knows that it has ended, so it counts as it did before.
+  const isAlive = status === 'running' || status === 'paused';
+  if (isAlive && task?.status === 'unknown') return { phase: 'running', record: found };
   // What a change of its networks had begun is gone with its namespace.
   const record = { ...found, networks: withoutPending(found.networks), restartCount: restartCount(found, task) };
   if (status === 'removing' || status === 'dead') return { phase: 'removing', record };
