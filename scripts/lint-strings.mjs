@@ -30,7 +30,6 @@ const MAKERS = new Map([
 /** Expressions that are not linear, by file. */
 const REGEXES = new Map([
   // It finds the place of an error in a body that is no JSON.
-  ['http/json-body.ts', ['"(?:[^"\\\\]|\\\\.)*"|[{}[\\]]']],
 ]);
 
 const CONSTANT_NAMES = 'the names are constants of the source';

@@ -24,6 +24,7 @@ import type { Logger } from './ports/logger.js';
 import type { ServiceManager } from './service-manager.js';
 import { releaseWhenIdle } from './sys/memory.js';
 import { PRODUCT_VERSION } from './version.js';
+import { createWorkerPool } from './workers/pool.js';
 
 /** How long replies in flight may take once the daemon is asked to stop. */
 const LISTENER_CLOSE_MS = 2000;
@@ -55,12 +56,15 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
   const { pulls, pushes, partialBlobs, blobRecords, transferPool, pushPool, archivePool } = transfers;
   const { routes, garbage } = composeRoutes(base, drivers, lives, transfers, () => listeners.warnings);
   const authorization = new AuthorizationPlugins();
+  // A thread of its own: a client waits for its request, and the others are busy for as long as a layer takes.
+  const bodyPool = createWorkerPool({ maxThreads: 1 });
   const front = createFront({
     authorizer: authorization,
     audit: new AuditLog(log, () => live.current.features['audit'] === true),
     product: { version: PRODUCT_VERSION, experimental: config.experimental },
     logger: log,
     ...(metrics.requests === undefined ? {} : { observer: metrics.requests }),
+    jsonParser: (text) => bodyPool.run('parse-json', text, { transferList: [text.bytes.buffer as ArrayBuffer] }),
     routes,
   });
   live.onReload((result) => {
@@ -83,7 +87,7 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
       ['authorization plugins', () => authorization.close()],
       ['events', () => events.close()],
       ['layers', () => layers.close()],
-      ['workers', () => Promise.all([pool, transferPool.pool, pushPool, archivePool, archives, volumes].map((each) => each.close()))],
+      ['workers', () => Promise.all([pool, transferPool.pool, pushPool, archivePool, bodyPool, archives, volumes].map((each) => each.close()))],
       ['volume plugins', () => volumePlugins.close()],
       ['network plugins', () => networkPlugins.close()],
       ['temporary files', () => rm(tmpDir, { recursive: true, force: true })],

@@ -85,6 +85,14 @@ test('what cannot be unpacked is answered while the client still sends', async (
   }
 });
 
+test('a place that is not there is told to the client, and to nobody as a bug', async () => {
+  for (const place of ['/nowhere', '/bin/busybox']) {
+    const reply = await call(copies.engine.socketPath, 'PUT', copies.url('target', place), { body: tar });
+    assert.equal(reply.status, place === '/nowhere' ? 404 : 400, reply.text);
+  }
+  if (!onDockerd) assert.doesNotMatch(copies.engine.log, /unhandled rejection/);
+});
+
 test('clients that leave, at once or in the middle, leave nothing open', { skip: onDockerd }, async () => {
   const openFiles = (): number => readdirSync(`/proc/${copies.engine.pid}/fd`).length;
   const before = openFiles();

@@ -9,8 +9,9 @@ import { BrowserGuard } from '../src/http/browser-guard.js';
 import { Cleanup } from './support/cleanup.js';
 import { Engine } from './support/engine.js';
 import { engined } from './support/engined.js';
-import { call } from './support/http.js';
+import { longestPingMs } from './support/round-trips.js';
 import { TestFront } from './support/test-front.js';
+import { waitFor } from './support/wait.js';
 
 const at = new TestFront();
 const cleanup = new Cleanup();
@@ -24,21 +25,11 @@ before(async () => {
   const scoped = join(dir, 'nothing.sock');
   engine = await Engine.start(engined({ args: ['--host', 'tcp://127.0.0.1:0'], file: { sockets: [{ host: `unix://${scoped}`, allow: [] }] } }));
   cleanup.add(() => engine.close());
-  const port = Number(/tcp:\/\/127\.0\.0\.1:(\d+)/.exec(engine.log)?.[1]);
+  // It listens before its log says where.
+  const port = Number(await waitFor('the port', () => /tcp:\/\/127\.0\.0\.1:(\d+)/.exec(engine.log)?.[1]));
   targets = { unix: { path: engine.socketPath }, tcp: { host: '127.0.0.1', port }, scoped: { path: scoped } };
 });
 after(() => cleanup.run());
-
-/** The best of several round trips: a loaded machine may delay some of them. */
-async function pingMs(): Promise<number> {
-  let best = Infinity;
-  for (let i = 0; i < 20 && best >= 1000; i++) {
-    const started = performance.now();
-    assert.equal((await call(engine.socketPath, 'GET', '/_ping')).text, 'OK');
-    best = Math.min(best, performance.now() - started);
-  }
-  return best;
-}
 
 /** Resolves when the bytes are with the daemon. */
 function attack(target: { path: string } | { host: string; port: number }, bytes: string): Promise<Socket> {
@@ -70,11 +61,11 @@ const HEADS: Readonly<Record<string, string>> = {
 for (const [name, head] of Object.entries(HEADS)) {
   test(`${name}: others are served meanwhile, on every kind of socket`, { timeout: 120_000 }, async () => {
     for (const [where, target] of Object.entries(targets)) {
-      const socket = await attack(target, head);
+      const sockets: Socket[] = [];
       try {
-        assert.ok((await pingMs()) < 1000, where);
+        assert.ok((await longestPingMs(engine.socketPath, async () => void sockets.push(await attack(target, head)))) < 1000, where);
       } finally {
-        socket.destroy();
+        for (const socket of sockets) socket.destroy();
       }
     }
   });
@@ -94,7 +85,7 @@ test('a request that fails before it has a handler is answered, and the daemon g
     const failed = await send({ origin: 'http://elsewhere' });
     assert.deepEqual([failed.status, await failed.json()], [500, { message: 'the request could not be served' }]);
     assert.equal((await send({})).status, 200);
-    assert.match(at.logged.join('\n'), /a request could not be served .*a bug|a request could not be served/);
+    assert.match(at.logged.join('\n'), /a request could not be served/);
   } finally {
     await listener.close(100);
   }

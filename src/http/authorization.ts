@@ -1,5 +1,5 @@
 /** How requests and replies look to authorization plugins. */
-import { isEngineError, invalid, unavailable, type EngineError } from '../errors/engine-error.js';
+import { invalid, unavailable, type EngineError } from '../errors/engine-error.js';
 import type { AuthorizationReply, AuthorizationRequest } from '../ports/authorization.js';
 import type { Peer } from './peer.js';
 import type { RequestBody } from './request-body.js';
@@ -28,8 +28,10 @@ export async function withShownBody(body: RequestBody, sizeBytes: number, ask: (
   if (heldBytes + bookedBytes > MAX_HELD_BYTES) throw unavailable('too many requests wait for authorization plugins');
   heldBytes += bookedBytes;
   try {
-    const bytes = await body.collect(MAX_SHOWN_BODY_BYTES).catch((error: unknown) => {
-      throw isEngineError(error, 'invalid') ? tooLarge() : error;
+    let size = 0;
+    const bytes = await body.collect((piece) => {
+      size += piece.length;
+      if (size > MAX_SHOWN_BODY_BYTES) throw tooLarge();
     });
     await ask(bytes);
   } finally {

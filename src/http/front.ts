@@ -3,6 +3,7 @@ import type { Authorizer } from '../ports/authorization.js';
 import type { Logger } from '../ports/logger.js';
 import type { AccessPolicy } from './access-policy.js';
 import type { AuditLog } from './audit.js';
+import type { JsonParser } from './json-body.js';
 import { listen, type Listener, type ListenSpec } from './listener.js';
 import { ResponseHeads, type ProductIdentity } from './response-head.js';
 import type { RequestObserver } from './request-observer.js';
@@ -20,6 +21,8 @@ export interface FrontOptions {
   /** Has a say in every routed request. */
   readonly authorizer?: Authorizer;
   readonly audit?: AuditLog;
+  /** Parses large JSON bodies elsewhere. */
+  readonly jsonParser?: JsonParser;
 }
 
 export interface Front {
@@ -39,6 +42,7 @@ export function createFront(options: FrontOptions): Front {
     ...(options.observer === undefined ? {} : { observer: options.observer }),
     ...(options.authorizer === undefined ? {} : { authorizer: options.authorizer }),
     ...(options.audit === undefined ? {} : { audit: options.audit }),
+    ...(options.jsonParser === undefined ? {} : { jsonParser: options.jsonParser }),
   });
   const maxInFlight = options.maxInFlight ?? 8192;
   return {

@@ -11,7 +11,7 @@ import { errorBody, statusOf } from './error-status.js';
 import type { Exchange, Headers, HijackOptions } from './exchange.js';
 import type { Gate, PendingExchange, RequestSummary } from './gate.js';
 import { HeldStream } from './held-stream.js';
-import { parseJson, requireJsonType } from './json-body.js';
+import { readJson, requireJsonType, type JsonParser } from './json-body.js';
 import type { Peer } from './peer.js';
 import { Query } from './query.js';
 import { RequestBody } from './request-body.js';
@@ -22,9 +22,6 @@ import type { ResponseStream } from './response-stream.js';
 import { runAll } from './stream-state.js';
 import type { RouteMatch } from './router.js';
 import type { StreamOwner, Transport } from './transport.js';
-
-/** The largest JSON body: far above any container's configuration, far below what would hurt. */
-const MAX_JSON_BYTES = 16 * 1024 * 1024;
 
 const RAW_STREAM = 'application/vnd.docker.raw-stream';
 const RETRY: Headers = Object.freeze({ 'Retry-After': '1' });
@@ -37,6 +34,8 @@ export interface ExchangeServices {
   /** Asked before a handler runs, and before its reply is sent. */
   readonly authorizer?: Authorizer;
   readonly audit?: AuditLog;
+  /** For bodies that would hold up others while they are parsed; absent: parsed here. */
+  readonly jsonParser?: JsonParser;
 }
 
 let lastId = 0;
@@ -132,8 +131,7 @@ export class HttpExchange implements Exchange, PendingExchange {
     this.#requireShownBody();
     const type = this.header('content-type');
     if (type !== undefined || this.bodyLength !== 0) requireJsonType(type);
-    const bytes = this.bodyLength === 0 ? '' : (await this.body.collect(MAX_JSON_BYTES)).toString('utf8');
-    return parseJson(bytes) as T;
+    return (await readJson(this.body, this.bodyLength, this.#match.route, this.#services.jsonParser)) as T;
   }
 
   async optionalJson<T>(): Promise<T | undefined> {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { isEngineError } from '../errors/engine-error.js';
-import { parseJson, requireJsonType } from './json-body.js';
+import { requireJsonType } from './json-body.js';
 
 /** The message of the invalid error that a call throws. */
 function refusal(call: () => unknown): string {
@@ -22,15 +22,4 @@ test('the media type must be application/json', () => {
   assert.equal(refusal(() => requireJsonType('text/plain')), "unsupported Content-Type header (text/plain): must be 'application/json'");
   assert.match(refusal(() => requireJsonType('application/json; charset')), /^malformed Content-Type header \(application\/json; charset\): /);
   assert.match(refusal(() => requireJsonType('/')), /^malformed Content-Type header/);
-});
-
-test('faults of the text are told apart', () => {
-  assert.deepEqual(parseJson(' {"a":[1,"}"]} '), { a: [1, '}'] });
-  for (const text of ['', ' \n']) assert.equal(refusal(() => parseJson(text)), 'invalid JSON: got EOF while reading request body');
-  for (const text of ['{} {}', '[1]]', '1 2', '"a" b', '{"a":"}"}x', 'null,']) {
-    assert.equal(refusal(() => parseJson(text)), 'unexpected content after JSON', text);
-  }
-  for (const text of ['{', '{"a":}', '[1 2]', '"a', 'nul', '}', '{"a" 1} {}']) {
-    assert.match(refusal(() => parseJson(text)), /^invalid JSON: /, text);
-  }
 });

@@ -1,5 +1,12 @@
-/** Reading JSON out of a request (engine-api.md section 2, body decode). */
-import { invalid, messageOf } from '../errors/engine-error.js';
+/** Reading JSON out of a request: what it says that it is, how much of it a route takes, and who parses it. */
+import { invalid } from '../errors/engine-error.js';
+import { JsonScan, type JsonLimits } from '../text/json-scan.js';
+import { parseScannedJson, type ScannedJson } from '../text/parse-json.js';
+import type { RequestBody } from './request-body.js';
+import type { Route } from './route.js';
+
+/** Parses in another thread. @throws EngineError as `parseScannedJson`. */
+export type JsonParser = (text: ScannedJson) => Promise<unknown>;
 
 /** Characters that a media type and its parameters' names may have (RFC 9110, token). */
 const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
@@ -18,42 +25,43 @@ export function requireJsonType(header: string | undefined): void {
   }
 }
 
-/** @throws EngineError invalid, saying whether there is nothing, something broken, or something after the JSON. */
-export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (cause) {
-    if (text.trim() === '') throw invalid('invalid JSON: got EOF while reading request body', { code: 'BODY_EMPTY', cause });
-    if (startsWithJson(text)) throw invalid('unexpected content after JSON', { code: 'BODY_TRAILING', cause });
-    throw invalid(`invalid JSON: ${messageOf(cause)}`, { code: 'BODY_JSON', cause });
-  }
+const KIB = 1024;
+const MIB = 1024 * KIB;
+
+/** Larger bodies are parsed in another thread. */
+const LARGE_BYTES = 256 * KIB;
+
+const DEFAULT_LIMITS: JsonLimits = { bytes: 4 * MIB, depth: 32, values: 20_000, members: 10_000 };
+/** The options of some change: a handful of members. */
+const SMALL_LIMITS: JsonLimits = { bytes: 256 * KIB, depth: 16, values: 2_000, members: 1_000 };
+/** A container that publishes a range of ports names each of them with its bindings. */
+const CONTAINER_LIMITS: JsonLimits = { bytes: 16 * MIB, depth: 32, values: 120_000, members: 20_000 };
+
+/** By method and pattern. */
+const LIMITS: ReadonlyMap<string, JsonLimits> = new Map([
+  ['POST /containers/create', CONTAINER_LIMITS],
+  ['POST /commit', CONTAINER_LIMITS],
+  ['POST /containers/{name...}/exec', { bytes: 8 * MIB, depth: 16, values: 50_000, members: 20_000 }],
+  ['POST /containers/{name...}/update', SMALL_LIMITS],
+  ['POST /exec/{id}/start', SMALL_LIMITS],
+  ['POST /networks/{name...}/connect', SMALL_LIMITS],
+  ['POST /networks/{name...}/disconnect', SMALL_LIMITS],
+  ['POST /auth', SMALL_LIMITS],
+]);
+
+/** Far above what clients send, and far below what would hold up others. */
+export function jsonLimitsOf({ method, pattern }: Pick<Route, 'method' | 'pattern'>): JsonLimits {
+  return LIMITS.get(`${method} ${pattern}`) ?? DEFAULT_LIMITS;
 }
 
-/** True when a complete value stands at the start of a text that as a whole is not JSON. */
-function startsWithJson(text: string): boolean {
-  const first = /^\s*(?:[{[]|"(?:[^"\\]|\\.)*"|[^\s{}[\]",:]+)/.exec(text);
-  if (first === null) return false;
-  const start = first[0].at(-1) === '{' || first[0].at(-1) === '[' ? first[0].length - 1 : undefined;
-  const end = start === undefined ? first[0].length : endOfNesting(text, start);
-  if (end === undefined || text.slice(end).trim() === '') return false;
-  try {
-    JSON.parse(text.slice(0, end));
-    return true;
-  } catch {
-    // The value itself is broken, which is what the caller then reports.
-    return false;
-  }
-}
-
-/** Index after the bracket that closes the one at `start`, undefined when there is none. */
-function endOfNesting(text: string, start: number): number | undefined {
-  let depth = 0;
-  const tokens = /"(?:[^"\\]|\\.)*"|[{}[\]]/g;
-  tokens.lastIndex = start;
-  for (let token = tokens.exec(text); token !== null; token = tokens.exec(text)) {
-    if (token[0] === '{' || token[0] === '[') depth++;
-    else if (token[0] === '}' || token[0] === ']') depth--;
-    if (depth === 0) return tokens.lastIndex;
-  }
-  return undefined;
+/**
+ * The value of a body. @param length -1 when it is not known.
+ * @throws EngineError invalid for what is no JSON or beyond the limits of the route; as `RequestBody.collect`.
+ */
+export async function readJson(body: RequestBody, length: number, route: Route, parser?: JsonParser): Promise<unknown> {
+  const scan = new JsonScan(jsonLimitsOf(route));
+  if (length > 0) scan.expect(length);
+  const bytes = length === 0 ? Buffer.alloc(0) : await body.collect((piece) => scan.take(piece));
+  const text = { bytes, isEmpty: scan.isEmpty, firstEnd: scan.firstEnd };
+  return parser !== undefined && bytes.length > LARGE_BYTES ? parser(text) : parseScannedJson(text);
 }

@@ -1,6 +1,6 @@
 /** The body of a request between the parser that pushes it and the handler that reads it, if any does. */
 import { Readable } from 'node:stream';
-import { cancelled, invalid, unavailable, type EngineError } from '../errors/engine-error.js';
+import { cancelled, unavailable, type EngineError } from '../errors/engine-error.js';
 import type { PieceSource } from '../ports/archives.js';
 
 /** Whoever receives the bytes: stops and goes on reading from the client. */
@@ -61,30 +61,33 @@ export class RequestBody implements PieceSource {
   }
 
   /**
-   * The whole body.
-   * @throws EngineError invalid above the limit, cancelled when the client went away, unavailable (code OVERLOADED) when
+   * The whole body. @param inspect sees each piece before it is kept, and throws when no more is to be: it keeps the
+   *   body within bounds.
+   * @throws EngineError what `inspect` throws, cancelled when the client went away, unavailable (code OVERLOADED) when
    *   too much is being collected for others.
    */
-  async collect(limitBytes: number): Promise<Buffer> {
+  async collect(inspect: (piece: Uint8Array) => void): Promise<Buffer> {
     // Undefined once the body is refused: what still comes is read and forgotten.
     let chunks: Buffer[] | undefined = [];
-    let size = 0;
     let booked = 0;
     try {
       return await new Promise((resolve, reject) => {
-        const refuse = (error: EngineError): void => {
-          chunks = undefined;
-          reject(error);
+        const keep = (chunk: Uint8Array): void => {
+          inspect(chunk);
+          if (collectingBytes + chunk.length > MAX_COLLECTING_BYTES) throw unavailable('too many request bodies are being received', { code: 'OVERLOADED' });
+          collectingBytes += chunk.length;
+          booked += chunk.length;
+          chunks?.push(Buffer.from(chunk));
         };
         this.read(
           (chunk) => {
             if (chunks === undefined) return;
-            size += chunk.length;
-            if (size > limitBytes) return refuse(invalid(`request body is larger than ${limitBytes} bytes`, { code: 'BODY_TOO_LARGE' }));
-            if (collectingBytes + chunk.length > MAX_COLLECTING_BYTES) return refuse(unavailable('too many request bodies are being received', { code: 'OVERLOADED' }));
-            collectingBytes += chunk.length;
-            booked += chunk.length;
-            chunks.push(Buffer.from(chunk));
+            try {
+              keep(chunk);
+            } catch (error) {
+              chunks = undefined;
+              reject(error);
+            }
           },
           (failure) => (failure === undefined ? resolve(Buffer.concat(chunks ?? [])) : reject(failure)),
         );

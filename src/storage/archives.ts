@@ -49,6 +49,8 @@ export class ArchiveWorkers implements Archives {
   async write(view: ContainerView, path: string, options: WriteOptions, source: ArchiveSource): Promise<void> {
     const { port1: near, port2: far } = new MessageChannel();
     const task = this.#pool.run('copy-in', { view, path, options, idMaps: this.idMaps, port: far }, { transferList: [far] });
+    // It may fail before anybody awaits it.
+    task.catch(() => undefined);
     const wanted = new Credit(near);
     let lentFd: number | undefined;
     try {

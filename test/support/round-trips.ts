@@ -1,0 +1,30 @@
+/** How long a daemon keeps its other clients waiting while something costs it work. */
+import { performance } from 'node:perf_hooks';
+import { call } from './http.js';
+
+/** A daemon that is held up is so at each attempt; a machine that is busy delays some of them. */
+const ATTEMPTS = 5;
+const GOOD_MS = 1000;
+
+/** The longest round trip of `_ping` while `work` is under way, at least one: the best of several attempts. */
+export async function longestPingMs(socketPath: string, work: () => Promise<void>): Promise<number> {
+  let best = Infinity;
+  for (let i = 0; i < ATTEMPTS && best >= GOOD_MS; i++) best = Math.min(best, await longestDuring(socketPath, work()));
+  return best;
+}
+
+async function longestDuring(socketPath: string, work: Promise<void>): Promise<number> {
+  let longest = 0;
+  const state = { isOver: false };
+  const end = work.finally(() => (state.isOver = true));
+  // The failure is reported below.
+  end.catch(() => undefined);
+  do {
+    const started = performance.now();
+    const { text } = await call(socketPath, 'GET', '/_ping');
+    if (text !== 'OK') throw new Error(`_ping gave ${text}`);
+    longest = Math.max(longest, performance.now() - started);
+  } while (!state.isOver);
+  await end;
+  return longest;
+}
