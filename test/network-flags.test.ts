@@ -191,6 +191,8 @@ test('bridge: one that is there is used as it is and stays; with none there is n
   await withFlags(['--bridge', 'none'], async (scene) => {
     assert.deepEqual(links(), before);
     assert.doesNotMatch(await dockerOk(scene.engine, ['network', 'ls', '--format', '{{.Name}}']), /bridge/);
+    const gateway = await docker(scene.engine, ['run', '--rm', '--add-host', 'above:host-gateway', registry.reference, 'true']);
+    assert.match(gateway.stderr, /failed to set up container networking: unable to derive the IP value for host-gateway/);
     // As with the known engine a container has loopback alone then, and user networks are there.
     await scene.run('alone');
     assert.doesNotMatch(await scene.inside('alone', 'ip', '-o', 'link'), /eth0/);
@@ -272,7 +274,7 @@ test('dns, dns-search, dns-opt: who is asked, and for what', () =>
 
 test('host-gateway-ip: what host-gateway stands for is an address of the host', () =>
   withSwitch(IPV6_FORWARD, '1', async () => {
-    await withFlags(['--bip', '10.218.51.1/24', '--ipv6', '--bip6', 'fd00:218:51::1/64'], async (scene) => {
+    await withFlags(['--bip', '10.218.51.1/24', '--default-gateway', '10.218.51.9', '--ipv6', '--bip6', 'fd00:218:51::1/64'], async (scene) => {
       await scene.run('one', '--add-host', 'above:host-gateway');
       assert.deepEqual((await scene.inside('one', 'grep', 'above', '/etc/hosts')).split('\n'), ['10.218.51.1\tabove', 'fd00:218:51::1\tabove']);
     });

@@ -57,7 +57,13 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
     find: (id) => containers.get(id),
     runtimeFor: ({ hostConfig }) => settings.runtimeChoice(hostConfig.Runtime),
     cgroupsPathFor: ({ id, hostConfig }) =>
-      cgroupsPathFor({ driver: settings.cgroupDriver, parent: hostConfig.CgroupParent || config.cgroupParent, id, ownCgroup: facts.cgroup.own }),
+      cgroupsPathFor({
+        driver: settings.cgroupDriver,
+        parent: hostConfig.CgroupParent || config.cgroupParent,
+        id,
+        version: facts.cgroup.version,
+        ownCgroup: facts.cgroup.own,
+      }),
     initPathFor: (record) => (effectiveHostConfig(record).Init ? installedInit(settings.initPath) : undefined),
     writeFiles: (record) =>
       writeContainerFiles(
@@ -72,7 +78,7 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
       ),
   };
   const hostGatewayIps = (): readonly string[] =>
-    config.hostGatewayIps.length > 0 ? config.hostGatewayIps : network.list().flatMap(({ name, subnets }) => (name === 'bridge' ? subnets.map(({ gateway }) => gateway) : []));
+    config.hostGatewayIps.length > 0 ? config.hostGatewayIps : network.hostAddresses();
   const ios = new ContainerIoRegistry();
   ios.connect(deps);
   // Whoever is linked to a container that got another address finds it there.

@@ -1,5 +1,4 @@
 /** A bridge device on the host with the addresses of its network. */
-import { randomBytes } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { unavailable } from '../errors/engine-error.js';
 import type { GatewayMode } from './gateway-mode.js';
@@ -29,27 +28,34 @@ export interface BridgePlan {
   readonly addresses: readonly AddressPlan[];
 }
 
+/** What the host is to have on the bridge of a plan. */
+export function hostAddresses({ addresses }: BridgePlan): LinkAddress[] {
+  return addresses.flatMap(({ hostAddress, subnet }) =>
+    hostAddress === '' ? [] : [{ ip: hostAddress, prefixLength: subnet.prefixLength }],
+  );
+}
+
 /** A bridge that is up. */
 export class Bridge implements Medium {
   private constructor(
     readonly plan: BridgePlan,
     readonly index: number,
     private readonly netlink: Netlink,
+    /** Somebody else has made it. */
+    readonly isForeign: boolean,
   ) {}
 
   /**
-   * Makes the bridge or takes the one that is there. `isOurs`: its old addresses and MTU may be changed; another one
+   * Makes the bridge or takes the one that is there. Old addresses and the MTU of one's own are changed; a foreign one
    * keeps all that it has.
    */
-  static async open(plan: BridgePlan, netlink: Netlink, existing: Link | undefined, isOurs: boolean): Promise<Bridge> {
+  static async open(plan: BridgePlan, netlink: Netlink, existing: Link | undefined, { isForeign, mac }: { readonly isForeign: boolean; readonly mac: string }): Promise<Bridge> {
     const hasIpv6 = plan.addresses.some(({ subnet }) => subnet.family === 6) && plan.modes[6] !== 'isolated';
-    if (!existing) await netlink.createBridge({ name: plan.link, mac: randomMac(), mtu: plan.mtu });
+    if (!existing) await netlink.createBridge({ name: plan.link, mac: Buffer.from(mac.replaceAll(':', ''), 'hex'), mtu: plan.mtu });
     const index = existing?.index ?? netlink.indexOf(plan.link);
     if (index === undefined) throw unavailable(`the bridge ${plan.link} vanished while it was made`);
-    const wanted: LinkAddress[] = plan.addresses
-      .filter(({ hostAddress }) => hostAddress !== '')
-      .map(({ hostAddress, subnet }) => ({ ip: hostAddress, prefixLength: subnet.prefixLength }));
-    if (existing && isOurs) {
+    const wanted = hostAddresses(plan);
+    if (existing && !isForeign) {
       // A link that grows gets IPv6 with the kernel's defaults.
       if (existing.mtu !== plan.mtu) await netlink.setMtu(index, plan.mtu);
       for (const old of await netlink.addresses()) {
@@ -57,12 +63,12 @@ export class Bridge implements Medium {
         if (old.linkIndex === index && !isWanted && !old.ip.startsWith('fe80:')) await netlink.removeAddress(index, old);
       }
     }
-    if (isOurs) guardHostLink(plan.link, hasIpv6);
+    if (!isForeign) guardHostLink(plan.link, hasIpv6);
     else if (!(await hasOtherPorts(index, netlink))) refuseAdvertisements(plan.link);
     // A search for duplicates of its own address would keep a new bridge from finding containers for a second or two.
     if (!existing && hasIpv6) await writeFile(`/proc/sys/net/ipv6/conf/${plan.link}/accept_dad`, '0');
     await netlink.configure(index, { addresses: wanted, gateways: [] });
-    return new Bridge(plan, index, netlink);
+    return new Bridge(plan, index, netlink, isForeign);
   }
 
   get mtu(): number {
@@ -90,9 +96,4 @@ export class Bridge implements Medium {
 /** Whether somebody else has plugged links into a bridge: a router behind them may be whom the host is to listen to. */
 async function hasOtherPorts(index: number, netlink: Netlink): Promise<boolean> {
   return (await netlink.links()).some(({ master, name }) => master === index && !HOST_LINK.test(name));
-}
-
-/** Locally administered, of one station. */
-function randomMac(): Buffer {
-  return Buffer.concat([Buffer.of(0x02, 0x42), randomBytes(4)]);
 }

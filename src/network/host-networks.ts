@@ -4,12 +4,14 @@ import { forbidden, internal } from '../errors/engine-error.js';
 import type { AttachRequest, AttachResult, Endpoint, EndpointNames, LinkTarget, NetworkDriver, NetworkRequest, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
 import { Netlink } from '../sys/route-netlink.js';
 import type { AttachableNetwork } from './attachable-network.js';
-import { Bridge } from './bridge.js';
+import { Bridge, hostAddresses } from './bridge.js';
 import { ContainerLinks } from './container-links.js';
-import { planDefaultBridge, type BridgeOptions } from './default-bridge.js';
+import type { BridgeOptions } from './default-bridge.js';
+import { openDefaultBridge } from './default-network.js';
 import { Endpoints, type EndpointOptions } from './endpoints.js';
 import { Firewall } from './firewall.js';
 import { hostSubnets, type PoolOption } from './free-subnet.js';
+import { HostBridges, isForeignBridge, randomMac } from './host-bridges.js';
 import { readHostDns, type HostDns } from './host-dns.js';
 import { NetworkDirectory } from './network-directory.js';
 import { type MakerOptions, NetworkMaker, poolsOf } from './network-maker.js';
@@ -18,12 +20,12 @@ import { NetworkRecords, type RecordFile, type UserNetwork } from './network-rec
 import type { LeasedPool } from './plugin-addresses.js';
 import { PluginDebts } from './plugin-debts.js';
 import { PluginNetworks } from './plugin-networks.js';
-import { bridgeLabels, endpointWithoutLink, isLinkless, linklessNames, PREDEFINED, predefined } from './predefined.js';
-import { formatSubnet, parseSubnet, type Family } from './subnet.js';
+import { endpointWithoutLink, isLinkless, linklessNames, PREDEFINED, predefined } from './predefined.js';
+import { parseSubnet, type Family } from './subnet.js';
 import { type Candidate, compareWaysOut } from './ways-out.js';
 import { ownMember } from '../text/own-member.js';
 
-export interface NetworkOptions extends Omit<EndpointOptions & MakerOptions, 'netlink' | 'firewall' | 'debts' | 'sandboxes'> {
+export interface NetworkOptions extends Omit<EndpointOptions & MakerOptions, 'netlink' | 'firewall' | 'debts' | 'sandboxes' | 'bridges'> {
   /** Undefined: no default bridge (`--bridge none`). */
   readonly bridge: BridgeOptions | undefined;
   /** Host address of ports on the default bridge that name none. */
@@ -53,6 +55,7 @@ export class HostNetworks implements NetworkDriver {
   readonly #firewall: Firewall;
   readonly #endpoints: Endpoints;
   readonly #maker: NetworkMaker;
+  readonly #bridges: HostBridges;
   readonly #directory = new NetworkDirectory();
   /** Those that containers get links to, by network ID. */
   readonly #attachable = new Map<string, AttachableNetwork>();
@@ -62,7 +65,7 @@ export class HostNetworks implements NetworkDriver {
   #records: NetworkRecords | undefined;
   /** Networks are made and removed one after another: each looks at what the others have. */
   #turn: Promise<unknown> = Promise.resolve();
-  #isBridgeOurs = false;
+  #hostAddresses: readonly string[] = [];
   #dns: { readonly at: number; readonly value: Promise<HostDns> } | undefined;
 
   constructor(private readonly options: NetworkOptions) {
@@ -72,7 +75,8 @@ export class HostNetworks implements NetworkDriver {
     this.#plugged = new PluginNetworks(options.plugins, options.log);
     this.#debts = new PluginDebts(options.pluginDebts, options.plugins, options.log);
     this.#endpoints = new Endpoints({ ...options, netlink: this.#netlink, firewall: this.#firewall });
-    this.#maker = new NetworkMaker({ ...options, netlink: this.#netlink, firewall: this.#firewall, debts: this.#debts, sandboxes: this.#endpoints.sandboxes });
+    this.#bridges = new HostBridges(this.#netlink, () => this.#loaded());
+    this.#maker = new NetworkMaker({ ...options, netlink: this.#netlink, firewall: this.#firewall, debts: this.#debts, sandboxes: this.#endpoints.sandboxes, bridges: this.#bridges });
   }
 
   async start(): Promise<void> {
@@ -97,14 +101,8 @@ export class HostNetworks implements NetworkDriver {
   }
 
   async #openDefault(wanted: BridgeOptions, records: NetworkRecords): Promise<void> {
-    const { addressPools, publishIp, userlandProxy } = this.options;
-    const existing = (await this.#netlink.links()).find(({ name }) => name === wanted.name);
-    this.#isBridgeOurs = !existing || records.isBridgeMade(wanted.name);
-    const plan = await planDefaultBridge(wanted, addressPools, this.#netlink, existing, records.identity('bridge').id, !userlandProxy);
-    if (this.#isBridgeOurs) await records.noteBridge(wanted.name);
-    const bridge = await Bridge.open(plan, this.#netlink, existing, this.#isBridgeOurs);
-    const subnets = plan.addresses.map(({ subnet, gateway }) => ({ subnet: formatSubnet(subnet), gateway, ipRange: '', auxiliaryAddresses: {} }));
-    const summary = { ...predefined('bridge', 'bridge', records.identity('bridge')), enableIpv6: wanted.ipv6, subnets, options: bridgeLabels(wanted, publishIp) };
+    const { summary, bridge } = await openDefaultBridge(wanted, { ...this.options, netlink: this.#netlink, bridges: this.#bridges, records });
+    this.#hostAddresses = hostAddresses(bridge.plan).map((address) => address.ip);
     this.#directory.add(summary);
     this.#attachable.set(summary.id, await this.#maker.admit(summary, bridge, false));
   }
@@ -113,20 +111,10 @@ export class HostNetworks implements NetworkDriver {
     this.#endpoints.close();
     if (this.#endpoints.isIdle) {
       await this.#firewall.remove();
-      await this.#netlink.deleteLinks(this.#ownLinks());
+      await this.#maker.removeLinks([...this.#attachable.values()]);
     }
     this.#firewall.close();
     this.#netlink.close();
-  }
-
-  /** Whether the link on the host is somebody else's. */
-  #isForeign({ summary }: AttachableNetwork): boolean {
-    if (summary.name === 'bridge') return !this.#isBridgeOurs;
-    return this.#loaded().find(summary.id)?.foreign === true;
-  }
-
-  #ownLinks(): string[] {
-    return [...this.#attachable.values()].filter((network) => network.link !== '' && !this.#isForeign(network)).map(({ link }) => link);
   }
 
   list(): readonly NetworkSummary[] {
@@ -181,6 +169,7 @@ export class HostNetworks implements NetworkDriver {
         summary,
         chosen,
         foreign: this.#maker.isForeign(summary, links, others),
+        ...(request.driver === 'bridge' ? { mac: randomMac() } : {}),
         ...(leased ? { poolIds: leased.map((pool) => pool.id) } : {}),
         ...(this.#plugged.has(summary) ? { isPending: true } : {}),
       };
@@ -203,7 +192,7 @@ export class HostNetworks implements NetworkDriver {
         await this.#loaded().replace({ ...rest, summary });
       }
     } catch (error) {
-      await this.#maker.close(opened, network.foreign);
+      await this.#maker.close(opened, false);
       await this.#forget(summary.id);
       throw error;
     }
@@ -244,7 +233,7 @@ export class HostNetworks implements NetworkDriver {
   async #discard({ summary, network, record }: Withdrawn): Promise<void> {
     if (network) {
       const isShared = [...this.#attachable.values()].some(({ link }) => link === network.link);
-      await this.#maker.close(network, isShared || record?.foreign === true);
+      await this.#maker.close(network, isShared);
     }
     try {
       await this.#forget(summary.id);
@@ -347,7 +336,8 @@ export class HostNetworks implements NetworkDriver {
   }
 
   async settle(): Promise<void> {
-    await Promise.all([this.#firewall.disown(), this.#endpoints.sweep(new Set(this.#ownLinks()))]);
+    const own = [...this.#attachable.values()].flatMap(({ medium, link }) => (medium instanceof Bridge && !medium.isForeign ? [link] : []));
+    await Promise.all([this.#firewall.disown(), this.#endpoints.sweep(new Set(own))]);
     // Plugins may take their time, or be started later.
     void this.#settlePlugins().catch((error: unknown) => this.options.log.error({ err: error }, 'what plugins have given to an earlier run is not given back'));
   }
@@ -357,7 +347,8 @@ export class HostNetworks implements NetworkDriver {
     for (const { isPending, summary, ...open } of this.#loaded().networks) {
       if (!isPending) continue;
       await this.#plugged.unmake(summary, poolsOf(summary, open));
-      if (!open.foreign) await this.#netlink.deleteLinks([this.#maker.linkOf(summary)].filter(Boolean));
+      const link = (await this.#netlink.links()).find(({ name }) => name === this.#maker.linkOf(summary));
+      if (link && !isForeignBridge(link, open)) await this.#netlink.deleteLinks([link.name]);
       await this.#loaded().remove(summary.id);
     }
   }
@@ -369,6 +360,10 @@ export class HostNetworks implements NetworkDriver {
 
   #nameservers(given: readonly string[] | undefined): readonly string[] {
     return given !== undefined && given.length > 0 ? given : this.options.nameservers();
+  }
+
+  hostAddresses(): readonly string[] {
+    return this.#hostAddresses;
   }
 
   hostDns(): Promise<HostDns> {

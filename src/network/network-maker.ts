@@ -7,6 +7,7 @@ import { AddressSpace, type AddressPlan } from './address-space.js';
 import type { Addresses, AttachableNetwork } from './attachable-network.js';
 import { Bridge, type BridgePlan } from './bridge.js';
 import type { Firewall } from './firewall.js';
+import type { HostBridges, Ownership } from './host-bridges.js';
 import { enableForwarding, routeLoopback } from './forwarding.js';
 import { addressPlans, bindingAddress, bridgePlan, interfacePrefix, isPluginDriver, isPluginIpam } from './network-plan.js';
 import { ParentLink, parentPlan } from './parent-link.js';
@@ -26,13 +27,12 @@ export interface MakerOptions {
   readonly plugins: NetworkPlugins;
   readonly debts: PluginDebts;
   readonly sandboxes: Sandboxes;
+  readonly bridges: HostBridges;
 }
 
-export interface OpenOptions {
+export interface OpenOptions extends Ownership {
   /** A client has chosen the subnet, so that containers may choose addresses in it. */
   readonly chosen: boolean;
-  /** The link on the host is somebody else's: it stays as it is. */
-  readonly foreign: boolean;
   /** By subnet, what another process calls the pool that it is from. */
   readonly poolIds?: readonly string[];
 }
@@ -80,15 +80,17 @@ export class NetworkMaker {
   }
 
   /** A network on a bridge; nothing is left when it fails. */
-  async #openBridge(summary: NetworkSummary, plan: BridgePlan, { chosen, foreign }: OpenOptions, links: readonly Link[]): Promise<AttachableNetwork> {
-    const { netlink, firewall } = this.options;
+  async #openBridge(summary: NetworkSummary, plan: BridgePlan, open: OpenOptions, links: readonly Link[]): Promise<AttachableNetwork> {
+    const { netlink, firewall, bridges } = this.options;
     const existing = links.find(({ name }) => name === plan.link);
+    let bridge: Bridge | undefined;
     try {
-      const bridge = await Bridge.open(plan, netlink, existing, !foreign);
-      return await this.admit(summary, bridge, chosen);
+      bridge = await bridges.open(plan, existing, open);
+      return await this.admit(summary, bridge, open.chosen);
     } catch (error) {
       await firewall.removeBridge(plan.link);
       if (!existing) await netlink.deleteLinks([plan.link]);
+      else if (bridge?.isForeign) await bridges.close([bridge]);
       throw error;
     }
   }
@@ -105,19 +107,26 @@ export class NetworkMaker {
     return { ...common(summary, addresses, staticAddresses), link, medium: bridge, publishing, onLink: false, sharesMac: false };
   }
 
-  async #openParent(summary: NetworkSummary, { chosen }: OpenOptions, links: readonly Link[]): Promise<AttachableNetwork> {
+  async #openParent(summary: NetworkSummary, { chosen, foreign }: OpenOptions, links: readonly Link[]): Promise<AttachableNetwork> {
     const plan = parentPlan(summary);
     const { isolated, routed, parent, kind } = plan;
-    const medium = await ParentLink.open(plan, this.options.netlink, links);
+    const medium = await ParentLink.open(plan, this.options.netlink, links, foreign);
     // The host is not on such a network: its gateway is a router outside.
     const addresses = addressPlans(summary, isolated || routed).map((each) => ({ ...each, hostAddress: isolated || routed ? '' : each.hostAddress }));
     return { ...common(summary, addresses, chosen), link: parent, medium, publishing: undefined, onLink: routed && !isolated, sharesMac: kind === 'ipvlan' };
   }
 
-  /** Takes away what was made for a network that has no containers. */
-  async close({ link }: AttachableNetwork, foreign: boolean): Promise<void> {
-    if (link === '') return;
-    await Promise.all([foreign ? undefined : this.options.netlink.deleteLinks([link]), this.options.firewall.removeBridge(link)]);
+  /** Takes away what was made for a network that has no containers. `isShared`: another network uses the link. */
+  async close(network: AttachableNetwork, isShared: boolean): Promise<void> {
+    if (network.link === '') return;
+    await Promise.all([isShared ? undefined : this.removeLinks([network]), this.options.firewall.removeBridge(network.link)]);
+  }
+
+  /** Takes away the links of networks; those of others are left as they were found. */
+  async removeLinks(networks: readonly AttachableNetwork[]): Promise<void> {
+    const { bridges, netlink } = this.options;
+    await bridges.close(networks.flatMap(({ medium }) => (medium instanceof Bridge ? [medium] : [])));
+    await netlink.deleteLinks(networks.flatMap(({ medium, link }) => (medium instanceof ParentLink && !medium.isForeign ? [link] : [])));
   }
 }
 

@@ -1,6 +1,8 @@
 /** What is on disk about networks: who the predefined ones are, and those that users made. */
 import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import type { NetworkSummary } from '../ports/network.js';
+import type { Link, LinkAddress } from '../sys/route-netlink.js';
 import type { OpenOptions } from './network-maker.js';
 
 export interface RecordFile {
@@ -21,13 +23,26 @@ export interface UserNetwork extends OpenOptions {
   readonly isPending?: boolean;
 }
 
+interface Lent {
+  /** Name of the bridge, and what tells it from others of that name: when the kernel made it. */
+  readonly link: string;
+  readonly made: string;
+  readonly addresses: readonly LinkAddress[];
+}
+
 type Stored = Readonly<Record<'bridge' | 'host' | 'none', Identity>> & {
-  /** The default bridge that this daemon made and must take away again, also after a crash. */
+  /** Name of the default bridge that an earlier version of the daemon made. */
   readonly made?: string;
+  /** The default bridge that this daemon makes and must take away again, also after a crash. */
+  readonly ownBridge?: { readonly name: string; readonly mac: string };
+  /** Addresses that were given to bridges of others. */
+  readonly lent?: readonly Lent[];
   readonly networks?: readonly UserNetwork[];
 };
 
 export class NetworkRecords {
+  #saved: Promise<void> = Promise.resolve();
+
   private constructor(
     private readonly file: RecordFile,
     private stored: Stored,
@@ -54,33 +69,64 @@ export class NetworkRecords {
     return this.networks.find(({ summary }) => summary.id === id);
   }
 
-  isBridgeMade(name: string): boolean {
-    return this.stored.made === name;
+  /** MAC address of the default bridge of this name where this daemon makes it; `existing` may be one of an earlier version. */
+  ownBridge(name: string, existing: Link | undefined): string | undefined {
+    const { ownBridge, made } = this.stored;
+    if (ownBridge?.name === name) return ownBridge.mac;
+    // Those versions had no more than the beginning of an address in common.
+    return made === name && existing?.mac.startsWith('02:42:') === true ? existing.mac : undefined;
   }
 
   /** To be called before it is made: a crash in between must not leave a bridge that nobody owns. */
-  async noteBridge(name: string): Promise<void> {
-    if (!this.isBridgeMade(name)) await this.#save({ ...this.stored, made: name });
+  async noteBridge(name: string, mac: string): Promise<void> {
+    const { ownBridge } = this.stored;
+    if (ownBridge?.name !== name || ownBridge.mac !== mac) await this.#save((stored) => ({ ...stored, ownBridge: { name, mac } }));
+  }
+
+  /** Addresses that a bridge has from this daemon. */
+  lent(link: Link): readonly LinkAddress[] {
+    return this.stored.lent?.find((each) => each.link === link.name && each.made === madeOf(link))?.addresses ?? [];
+  }
+
+  /** Makes these all that a bridge has from this daemon; to be called before it has them. */
+  async lend(link: Link, addresses: readonly LinkAddress[]): Promise<void> {
+    const { name } = link;
+    if (addresses.length === 0 && this.stored.lent?.some((each) => each.link === name) !== true) return;
+    const lent = addresses.length > 0 ? [{ link: name, made: madeOf(link), addresses }] : [];
+    await this.#save((stored) => ({ ...stored, lent: [...(stored.lent ?? []).filter((each) => each.link !== name), ...lent] }));
   }
 
   /** To be called before it is made. */
   add(network: UserNetwork): Promise<void> {
-    return this.#save({ ...this.stored, networks: [...this.networks, network] });
+    return this.#save((stored) => ({ ...stored, networks: [...(stored.networks ?? []), network] }));
   }
 
   /** In the place of the one with the same ID. */
   replace(network: UserNetwork): Promise<void> {
-    return this.#save({ ...this.stored, networks: this.networks.map((each) => (each.summary.id === network.summary.id ? network : each)) });
+    const isSame = ({ summary }: UserNetwork): boolean => summary.id === network.summary.id;
+    return this.#save((stored) => ({ ...stored, networks: (stored.networks ?? []).map((each) => (isSame(each) ? network : each)) }));
   }
 
   remove(id: string): Promise<void> {
-    return this.#save({ ...this.stored, networks: this.networks.filter(({ summary }) => summary.id !== id) }, true);
+    const isOther = ({ summary }: UserNetwork): boolean => summary.id !== id;
+    return this.#save((stored) => ({ ...stored, networks: (stored.networks ?? []).filter(isOther) }), true);
   }
 
-  async #save(stored: Stored, urgent = false): Promise<void> {
-    await this.file.write(stored, urgent);
-    this.stored = stored;
+  /** One after another: each change is made to what the one before has left. */
+  #save(change: (stored: Stored) => Stored, urgent = false): Promise<void> {
+    const saved = this.#saved.then(async () => {
+      const stored = change(this.stored);
+      await this.file.write(stored, urgent);
+      this.stored = stored;
+    });
+    this.#saved = saved.catch(() => undefined);
+    return saved;
   }
+}
+
+/** The MAC address of a bridge may follow its ports; the kernel gives no number twice until the machine starts again. */
+function madeOf({ index }: Link): string {
+  return `${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()} ${index}`;
 }
 
 function freshIdentity(): Identity {

@@ -52,15 +52,17 @@ export class ParentLink implements Medium {
     private readonly index: number,
     readonly mtu: number,
     private readonly netlink: Netlink,
+    /** The parent was there before the network. */
+    readonly isForeign: boolean,
   ) {}
 
   /**
    * Finds or makes the parent.
    * @throws EngineError invalid naming the parent; code EOPNOTSUPP where the kernel lacks a driver.
    */
-  static async open(plan: ParentPlan, netlink: Netlink, links: readonly Link[]): Promise<ParentLink> {
+  static async open(plan: ParentPlan, netlink: Netlink, links: readonly Link[], isForeign: boolean): Promise<ParentLink> {
     const existing = links.find(({ name }) => name === plan.parent);
-    if (existing) return new ParentLink(plan, existing.index, existing.mtu, netlink);
+    if (existing) return new ParentLink(plan, existing.index, existing.mtu, netlink, isForeign);
     const { recipe, parent } = plan;
     if (recipe === undefined) throw invalid(`invalid subinterface vlan name ${parent}, example formatting is eth0.10`, { code: 'PARENT' });
     if (recipe === 'dummy') await netlink.createDummy(parent).catch(explain('dummy'));
@@ -72,7 +74,7 @@ export class ParentLink implements Medium {
     }
     const made = (await netlink.links()).find(({ name }) => name === parent);
     if (!made) throw unavailable(`the link ${parent} vanished while it was made`);
-    return new ParentLink(plan, made.index, made.mtu, netlink);
+    return new ParentLink(plan, made.index, made.mtu, netlink, isForeign);
   }
 
   plug({ name, mac, netnsFd }: ContainerEnd): Promise<void> {

@@ -158,6 +158,8 @@ export interface NetworkDriver {
   adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers?: readonly string[]): Promise<void>;
   /** All that survived is adopted: takes away links and open ports of an earlier run that nobody has claimed. */
   settle(): Promise<void>;
+  /** Addresses of the host on the default bridge; none without one. */
+  hostAddresses(): readonly string[];
   /** Resolver configuration of the host as containers should see it (loopback servers dropped). */
   hostDns(): Promise<{ nameservers: string[]; search: string[]; options: string[] }>;
 }

@@ -8,26 +8,28 @@ export interface CgroupPlacement {
   /** Value of the container or of the daemon; '': the driver's default. */
   readonly parent: string;
   readonly id: string;
+  readonly version: 1 | 2;
   /** The daemon's own cgroup: what a cgroupfs parent without a leading slash is relative to. */
   readonly ownCgroup?: string;
 }
 
 /**
- * `cgroupsPath` of the OCI spec: always absolute for cgroupfs, since the runtime resolves a relative one under the
- * supervisor's cgroup, differently per controller; `slice:prefix:name` for systemd, which names the scope
- * `engine-<id>.scope`.
+ * `cgroupsPath` of the OCI spec: absolute or, on version 1, relative to the supervisor's cgroup in each controller, for
+ * these may differ; `slice:prefix:name` for systemd, which names the scope `engine-<id>.scope`.
  */
-export function cgroupsPathFor({ driver, parent, id, ownCgroup = '/' }: CgroupPlacement): string {
+export function cgroupsPathFor({ driver, parent, id, version, ownCgroup = '/' }: CgroupPlacement): string {
   if (driver === 'systemd') return `${parent || 'system.slice'}:engine:${id}`;
+  // Taken from the root first: no parent leads above what it is relative to.
+  if (version === 1 && parent !== '' && !parent.startsWith('/')) return join('/', parent, id).slice(1);
   return join(parentCgroup({ driver, parent, ownCgroup }), id);
 }
 
 /** Absolute path of the cgroup that holds the containers' own; a slice is below those that its name lists (systemd.slice(5)). */
-export function parentCgroup({ driver, parent, ownCgroup = '/' }: Omit<CgroupPlacement, 'id'>): string {
+export function parentCgroup({ driver, parent, ownCgroup = '/' }: Omit<CgroupPlacement, 'id' | 'version'>): string {
   if (driver === 'systemd') {
     const parts = (parent || 'system.slice').replace(/\.slice$/, '').split('-');
     return `/${parts.map((_, index) => `${parts.slice(0, index + 1).join('-')}.slice`).join('/')}`;
   }
   const base = parent || '/engine';
-  return join(base.startsWith('/') ? '/' : ownCgroup, base);
+  return join(base.startsWith('/') ? '/' : ownCgroup, join('/', base));
 }

@@ -9,7 +9,7 @@ import { capabilitiesOf } from './capabilities.js';
 export interface CgroupFacts {
   /** 1 on hosts with controllers in the first hierarchy, a unified one beside it or not. */
   readonly version: 1 | 2;
-  /** The daemon's own cgroup (of the memory controller on version 1). */
+  /** The daemon's own cgroup (of the cpu controller on version 1). */
   readonly own: string;
   readonly memoryLimit: boolean;
   readonly swapLimit: boolean;
@@ -82,7 +82,7 @@ async function readCgroupFacts(): Promise<CgroupFacts> {
   ]);
   const mounts = parseCgroupMounts(mountinfo);
   if (mounts.controllers.size === 0) return { ...(await readUnified(mounts.unified ?? '/sys/fs/cgroup', ownCgroup(self, ''))), namespaces };
-  return { ...(await readLegacy(mounts.controllers, ownCgroup(self, 'memory'))), namespaces };
+  return { ...(await readLegacy(mounts.controllers, ownCgroup(self, 'cpu'))), namespaces };
 }
 
 function ownCgroup(self: string, controller: string): string {

@@ -49,6 +49,8 @@ const ioctl = libc.func<[fd: number, request: number, argument: Buffer]>('int io
 export interface Link {
   readonly index: number;
   readonly name: string;
+  /** With colons; '' for a link that has none. */
+  readonly mac: string;
   readonly mtu: number;
   /** `bridge`, `veth`, …; '' for hardware. */
   readonly kind: string;
@@ -336,9 +338,10 @@ function familyOf(bytes: Buffer): number {
 }
 
 function parseLink(payload: Buffer): Link {
-  const link = { index: payload.readInt32LE(4), name: '', mtu: 0, kind: '', master: 0 };
+  const link = { index: payload.readInt32LE(4), name: '', mac: '', mtu: 0, kind: '', master: 0 };
   for (const [type, value] of attributesOf(payload, 16)) {
     if (type === IFLA.name) link.name = cText(value);
+    else if (type === IFLA.address) link.mac = value.toString('hex').replaceAll(/(..)(?=.)/g, '$1:');
     else if (type === IFLA.mtu) link.mtu = value.readUInt32LE(0);
     else if (type === IFLA.master) link.master = value.readUInt32LE(0);
     else if (type === IFLA.linkInfo) {

@@ -2,6 +2,7 @@
 import { chown, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { behindResolver, hostsFile, resolvConfFile, hostnameFile } from '../../network/files.js';
+import { internal } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
 import type { NetworkDriver } from '../../ports/network.js';
 import type { ContainerRecord } from './container.record.js';
@@ -33,6 +34,9 @@ export async function writeContainerFiles(deps: FilesDeps, record: ContainerReco
   if (owner !== record.id) return files;
   const { hostConfig, config } = record;
   const settings = deps.settings();
+  if (settings.hostGatewayIps.length === 0 && hostConfig.ExtraHosts?.some((entry) => /[:=]host-gateway$/.test(entry))) {
+    throw internal('failed to set up container networking: unable to derive the IP value for host-gateway', { code: 'NO_HOST_GATEWAY' });
+  }
   const host = await deps.network.hostDns();
   const first = <T>(...lists: (readonly T[] | null)[]): readonly T[] => lists.find((list) => list !== null && list.length > 0) ?? [];
   const endpoints = Object.values(record.networks).flatMap(({ endpoint }) => (endpoint ? [endpoint] : []));
