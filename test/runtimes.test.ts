@@ -26,6 +26,8 @@ before(async () => {
   // On PATH, not registered; it notes that it was called.
   await program('containerd-shim-noting-v1', 'containerd-shim-runc-v2');
   await program('noting-crun', 'crun');
+  await program('noting-runc', 'runc');
+  await program('telling', `grep -o '"cgroupsPath":"[^"]*"' config.json >> ${join(dir, 'calls')}; false`);
   engine = await start('--add-runtime', 'crun=crun', '--add-runtime', `noting=${join(dir, 'noting-crun')}`, '--default-ulimit', 'nofile=100:200', '--no-new-privileges');
   cleanup.add(() => engine.close());
   await pullOk(engine, registry.reference);
@@ -42,7 +44,7 @@ function start(...args: string[]): Promise<Engine> {
 }
 
 async function program(name: string, does: string): Promise<void> {
-  await writeFile(join(dir, name), `#!/bin/sh\necho "${name} $*" >> ${join(dir, 'calls')}\nexec ${does} "$@"\n`);
+  await writeFile(join(dir, name), `#!/bin/sh\necho "${name} $*" >> ${join(dir, 'calls')}\n${does.includes(';') ? does : `exec ${does} "$@"`}\n`);
   await chmod(join(dir, name), 0o755);
 }
 
@@ -92,11 +94,32 @@ test('a shim on PATH by its qualified name, without registration', async () => {
   assert.match(await calls(), /^containerd-shim-noting-v1 .*start/m);
 });
 
+test('a shim by its path, without registration', async () => {
+  const path = join(dir, 'containerd-shim-noting-v1');
+  await live(path);
+  assert.match(await calls(), /^containerd-shim-noting-v1 .*start/m);
+});
+
 test('a registered shim, the options of the reference shim, and arguments of a drop-in', async () => {
   const runtimes = {
     shim: { runtimeType: 'io.example.noting.v1' },
     'shim-path': { runtimeType: join(dir, 'containerd-shim-noting-v1') },
     'runc-options': { runtimeType: 'io.supervisor.runc.v2', options: { BinaryName: join(dir, 'noting-crun') } },
+    'more-options': {
+      runtimeType: 'io.containerd.runc.v2',
+      options: {
+        BinaryName: join(dir, 'noting-runc'),
+        Root: join(dir, 'state'),
+        NoNewKeyring: true,
+        NoPivotRoot: false,
+        ShimCgroup: '',
+        IoUid: 0,
+        IoGid: 0,
+        CriuImagePath: dir,
+        CriuWorkPath: dir,
+      },
+    },
+    systemd: { runtimeType: 'io.containerd.runc.v2', options: { BinaryName: join(dir, 'telling'), SystemdCgroup: true } },
     arguments: { path: 'noting-crun', runtimeArgs: ['--debug', '--cgroup-manager=cgroupfs'] },
   };
   // What flags give cannot be in the file, too.
@@ -111,12 +134,18 @@ test('a registered shim, the options of the reference shim, and arguments of a d
       ['shim', /^containerd-shim-noting-v1 .*start/m],
       ['shim-path', /^containerd-shim-noting-v1 .*start/m],
       ['runc-options', /^noting-crun .*create/m],
+      ['more-options', /^noting-runc --root \S+\/state\/engine .*create .*--no-new-keyring/m],
       ['arguments', /^noting-crun --debug --cgroup-manager=cgroupfs .*create/m],
     ] as const) {
       await live(name);
       assert.match(await calls(), noted);
       await rm(join(dir, 'calls'));
     }
+    // It is given the form of path that it asks for; without systemd no more can be tried.
+    await assert.rejects(dockerOk(engine, ['run', '--name', 'sliced', '--runtime', 'systemd', registry.reference, 'true']));
+    const id = await dockerOk(engine, ['inspect', '--format', '{{.Id}}', 'sliced']);
+    assert.match(await calls(), /^telling .*--systemd-cgroup .*create/m);
+    assert.ok((await calls()).includes(`"cgroupsPath":"system.slice:engine:${id}"`), await calls());
     await other.close();
   } finally {
     engine = first;

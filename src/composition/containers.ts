@@ -56,14 +56,13 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
     shmRoot: join(execRoot, 'shm'),
     find: (id) => containers.get(id),
     runtimeFor: ({ hostConfig }) => settings.runtimeChoice(hostConfig.Runtime),
-    cgroupsPathFor: ({ id, hostConfig }) =>
-      cgroupsPathFor({
-        driver: settings.cgroupDriver,
-        parent: hostConfig.CgroupParent || config.cgroupParent,
-        id,
-        version: facts.cgroup.version,
-        ownCgroup: facts.cgroup.own,
-      }),
+    cgroupsPathFor: ({ id, hostConfig }) => {
+      const driver = settings.runtimeChoice(hostConfig.Runtime).systemdCgroup ? 'systemd' : settings.cgroupDriver;
+      const named = hostConfig.CgroupParent || config.cgroupParent;
+      // One runtime among others may be systemd's, whose parents are slices.
+      const parent = driver === settings.cgroupDriver || named.endsWith('.slice') ? named : '';
+      return cgroupsPathFor({ driver, parent, id, version: facts.cgroup.version, ownCgroup: facts.cgroup.own });
+    },
     initPathFor: (record) => (effectiveHostConfig(record).Init ? installedInit(settings.initPath) : undefined),
     writeFiles: (record) =>
       writeContainerFiles(

@@ -1,8 +1,8 @@
 /** From a container's runtime name to what the supervisor is told (specification 2.11). */
-import { isRuncShim } from '../config/runtime-entries.js';
+import { isRuncShim, isShim } from '../config/runtime-entries.js';
 import type { Config, RuntimeEntry } from '../config/config.js';
 import { invalid } from '../errors/engine-error.js';
-import type { RuntimeChoice } from '../ports/supervisor.js';
+import type { RuncOptions, RuntimeChoice } from '../ports/supervisor.js';
 import { wrapRuntime } from '../runtime/runtime-wrapper.js';
 
 /** The shim of the reference runtime and of the drop-ins for it. */
@@ -25,13 +25,29 @@ export function chooseRuntime(runtimes: Config['runtimes'], name: string, host: 
     systemdCgroup: host.systemdCgroup || options['SystemdCgroup'] === true,
     noPivotRoot: host.noPivotRoot || options['NoPivotRoot'] === true,
     ...(typeof binaryName === 'string' ? { binaryName } : {}),
+    runc: runcOptions(options),
   };
+}
+
+/** Their types were checked when the configuration was read. */
+function runcOptions(options: Readonly<Record<string, unknown>>): RuncOptions {
+  const names = {
+    root: 'Root',
+    noNewKeyring: 'NoNewKeyring',
+    shimCgroup: 'ShimCgroup',
+    ioUid: 'IoUid',
+    ioGid: 'IoGid',
+    criuImagePath: 'CriuImagePath',
+    criuWorkPath: 'CriuWorkPath',
+  } as const satisfies Record<keyof RuncOptions, string>;
+  const given = Object.entries(names).filter(([, name]) => Object.hasOwn(options, name));
+  return Object.fromEntries(given.map(([member, name]) => [member, options[name]]));
 }
 
 function entryOf(runtimes: Config['runtimes'], name: string): RuntimeEntry {
   const registered = Object.hasOwn(runtimes, name) ? runtimes[name] : undefined;
   if (registered) return registered;
   if (name === 'runc') return { path: 'runc' };
-  if (name.includes('.')) return { runtimeType: name };
+  if (isShim(name)) return { runtimeType: name };
   throw invalid(`unknown or invalid runtime name: ${name}`, { code: 'UNKNOWN_RUNTIME' });
 }

@@ -67,8 +67,8 @@ export function isRuncShim(runtimeType: unknown): boolean {
   return runtimeType === 'io.containerd.runc.v2' || runtimeType === 'io.supervisor.runc.v2';
 }
 
-/** The form of a shim's name: what comes last is its version. */
-const SHIM_NAME = /^[a-z0-9]+(\.[a-z0-9_-]+){2,}$/i;
+/** The form of a shim's name, which ends in its version. */
+const SHIM_NAME = /^[\w-]+(?:\.[\w-]+)+$/;
 
 /** A name that makes a program's on PATH, or the program itself. */
 export function isShim(runtimeType: string): boolean {
@@ -103,6 +103,11 @@ const SHIM_OPTIONS: OptionTypes = new Map([
   ['TypeUrl', 'string'],
 ]);
 
+/** Shims read their options as TOML, which has no word for nothing. */
+function hasNull(value: unknown): boolean {
+  return value === null || (typeof value === 'object' && Object.values(value).some(hasNull));
+}
+
 function checkOptions(name: string, options: object, types: OptionTypes, isWhole: boolean): void {
   for (const [option, value] of Object.entries(options)) {
     const type = types.get(option);
@@ -115,5 +120,6 @@ function checkOptions(name: string, options: object, types: OptionTypes, isWhole
     if (type !== undefined && type !== 'id' && typeof value !== type) {
       throw invalid(`runtime ${name}: option ${option} must be a ${type}`);
     }
+    if (hasNull(value)) throw invalid(`runtime ${name}: option ${option} cannot be null`);
   }
 }

@@ -14,8 +14,22 @@ export interface RuntimeChoice {
   readonly systemdCgroup?: boolean;
   /** For hosts whose root is a RAM disk, which cannot be pivoted away from. */
   readonly noPivotRoot?: boolean;
-  /** Options for other shims (`TypeUrl`, `ConfigPath`). */
+  /** More options of the runc shim. */
+  readonly runc?: RuncOptions;
+  /** Options for other shims: `TypeUrl`, `ConfigPath`, and what only the shim itself knows. */
   readonly options?: Readonly<Record<string, unknown>>;
+}
+
+/** What the runc shim can be told besides; a member that is absent is as the daemon or the shim has it. */
+export interface RuncOptions {
+  /** Where the runtime keeps its state. */
+  readonly root?: string;
+  readonly noNewKeyring?: boolean;
+  readonly shimCgroup?: string;
+  readonly ioUid?: number;
+  readonly ioGid?: number;
+  readonly criuImagePath?: string;
+  readonly criuWorkPath?: string;
 }
 
 export interface CreateTask {

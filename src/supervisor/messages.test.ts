@@ -38,11 +38,30 @@ test('the runc shim gets its binary, root and cgroup driver, another shim its ow
   const { binaryName, root, systemdCgroup } = fromBinary(RuncOptionsSchema, runc.value);
   assert.deepEqual([binaryName, root, systemdCgroup], ['/usr/bin/crun', '/root', true]);
 
+  const more = {
+    root: '/own',
+    noNewKeyring: true,
+    shimCgroup: '/shims',
+    ioUid: 5,
+    ioGid: 6,
+    criuImagePath: '/i',
+    criuWorkPath: '/w',
+  };
+  const whole = packRuntimeOptions({ type: 'io.containerd.runc.v2', runc: more }, '/root');
+  const { $typeName: _, ...said } = fromBinary(RuncOptionsSchema, whole?.value ?? new Uint8Array());
+  assert.deepEqual(said, { ...more, binaryName: '', noPivotRoot: false, systemdCgroup: false });
+
   assert.equal(packRuntimeOptions({ type: 'io.containerd.kata.v2' }, '/root'), undefined);
-  const options = { TypeUrl: 'a.b', ConfigPath: '/c' };
+  const others = { Path: 'C:\\"x"', Depth: 3, Fast: true, List: ['a', 1.5], Deep: { 'a b': { c: 'é' } } };
+  const options = { TypeUrl: 'a.b', ConfigPath: '/c', ...others };
   const kata = packRuntimeOptions({ type: 'io.containerd.kata.v2', options }, '/root');
   assert.equal(kata?.typeUrl, 'runtimeoptions.v1.Options');
-  assert.equal(fromBinary(ShimOptionsSchema, kata.value).configPath, '/c');
+  const { typeUrl, configPath, configBody } = fromBinary(ShimOptionsSchema, kata.value);
+  assert.deepEqual([typeUrl, configPath], ['a.b', '/c']);
+  assert.equal(
+    Buffer.from(configBody).toString(),
+    '"Path" = "C:\\\\\\"x\\""\n"Depth" = 3\n"Fast" = true\n"List" = ["a", 1.5]\n"Deep" = { "a b" = { "c" = "é" } }\n',
+  );
   const wrong = { type: 'x', options: { ConfigPath: 5 } };
   assert.throws(() => packRuntimeOptions(wrong, '/root'), (error) => isEngineError(error, 'invalid') && error.message.includes('ConfigPath'));
 });

@@ -6,32 +6,41 @@ import type { RuntimeChoice } from '../ports/supervisor.js';
 import { packMessage } from './any.js';
 import { OptionsSchema as RuncOptionsSchema } from './proto/gen/runc_options_pb.js';
 import { OptionsSchema as ShimOptionsSchema } from './proto/gen/runtime_options_pb.js';
+import { toToml } from './toml.js';
 
 /**
  * What the shim is told about its runtime: for the runc shim the binary, its state directory (containerd appends the
- * namespace) and the cgroup driver; for any other shim its own options' type and configuration file, if there are any.
+ * namespace) and the cgroup driver; for any other shim its own options' type and configuration file, and all
+ * others as TOML, if there are any.
  * @throws EngineError invalid when `TypeUrl` or `ConfigPath` is not a string.
  */
 export function packRuntimeOptions(runtime: RuntimeChoice, runcRoot: string | undefined, ioOwner?: Owner): Any | undefined {
+  const { runc = {} } = runtime;
   if (runtime.type === 'io.containerd.runc.v2') {
     return packMessage(RuncOptionsSchema, {
       binaryName: runtime.binaryName ?? '',
-      root: runcRoot ?? '',
+      root: runc.root ?? runcRoot ?? '',
       systemdCgroup: runtime.systemdCgroup ?? false,
       noPivotRoot: runtime.noPivotRoot ?? false,
-      ioUid: ioOwner?.uid ?? 0,
-      ioGid: ioOwner?.gid ?? 0,
+      // Whoever's users are remapped must get at the pipes.
+      ioUid: ioOwner?.uid ?? runc.ioUid ?? 0,
+      ioGid: ioOwner?.gid ?? runc.ioGid ?? 0,
+      noNewKeyring: runc.noNewKeyring ?? false,
+      shimCgroup: runc.shimCgroup ?? '',
+      criuImagePath: runc.criuImagePath ?? '',
+      criuWorkPath: runc.criuWorkPath ?? '',
     });
   }
   if (runtime.options === undefined || Object.keys(runtime.options).length === 0) return undefined;
+  const { TypeUrl, ConfigPath, ...others } = runtime.options;
   return packMessage(ShimOptionsSchema, {
-    typeUrl: text(runtime.options, 'TypeUrl'),
-    configPath: text(runtime.options, 'ConfigPath'),
+    typeUrl: text(TypeUrl, 'TypeUrl'),
+    configPath: text(ConfigPath, 'ConfigPath'),
+    configBody: Buffer.from(toToml(others)),
   });
 }
 
-function text(options: Readonly<Record<string, unknown>>, name: string): string {
-  const value = options[name] ?? '';
+function text(value: unknown = '', name: string): string {
   if (typeof value !== 'string') throw invalid(`runtime option ${name} must be a string`);
   return value;
 }

@@ -6,6 +6,7 @@ import type { Image, ImageStore } from '../../ports/images.js';
 import type { NetworkDriver, NetworkSummary } from '../../ports/network.js';
 import type { LogDriver } from '../../ports/logs.js';
 import { parsePlatform } from '../../registry/platform.js';
+import { isShim } from '../../config/runtime-entries.js';
 import { checkConflicts } from '../../runtime/validate.js';
 import { NEVER, type ContainerRecord, type CreationDefaults, type EndpointRequest, type NetworkAttachment } from './container.record.js';
 import type { CreateRequest } from './create-request.js';
@@ -54,7 +55,7 @@ export function draftContainer(deps: DraftDeps, request: CreateRequest, id: stri
   if (donor) Object.assign(config, { Hostname: donor.config.Hostname, Domainname: donor.config.Domainname });
   if (config.Hostname === '') config.Hostname = given.NetworkMode === 'host' || given.UTSMode === 'host' ? defaults.hostname : id.slice(0, 12);
   const checked = deps.validate(config, given);
-  if (!defaults.runtimes.has(checked.hostConfig.Runtime) && !SHIM.test(checked.hostConfig.Runtime)) {
+  if (!defaults.runtimes.has(checked.hostConfig.Runtime) && !isShim(checked.hostConfig.Runtime)) {
     throw invalid(`unknown or invalid runtime name: ${checked.hostConfig.Runtime}`);
   }
   deps.logs.validate(checked.hostConfig.LogConfig.Type, checked.hostConfig.LogConfig.Config);
@@ -130,9 +131,6 @@ function defaultLogOptions(logType: string, { logDriver, logOptions }: Container
 function unconfinedSystemPaths(host: HostConfig): boolean {
   return host.SecurityOpt?.some((option) => option === 'systempaths=unconfined') === true;
 }
-
-/** What the supervisor takes for a runtime that is not registered: the path of a shim, or `io.containerd.runc.v2`. */
-const SHIM = /^\/.*\.|^[\w-]+(\.[\w-]+)+$/;
 
 /** What containers must not see of the kernel, as the known engine masks it. */
 const DEFAULT_MASKED_PATHS = ['/proc/asound', '/proc/acpi', '/proc/interrupts', '/proc/kcore', '/proc/keys', '/proc/latency_stats', '/proc/timer_list', '/proc/timer_stats', '/proc/sched_debug', '/proc/scsi', '/sys/firmware', '/sys/devices/virtual/powercap'];

@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file runc_options.proto.
  */
 export const file_runc_options: GenFile = /*@__PURE__*/
-  fileDesc("ChJydW5jX29wdGlvbnMucHJvdG8SEmNvbnRhaW5lcmQucnVuYy52MSJ7CgdPcHRpb25zEhUKDW5vX3Bpdm90X3Jvb3QYASABKAgSDgoGaW9fdWlkGAQgASgNEg4KBmlvX2dpZBgFIAEoDRITCgtiaW5hcnlfbmFtZRgGIAEoCRIMCgRyb290GAcgASgJEhYKDnN5c3RlbWRfY2dyb3VwGAkgASgIYgZwcm90bzM");
+  fileDesc("ChJydW5jX29wdGlvbnMucHJvdG8SEmNvbnRhaW5lcmQucnVuYy52MSLZAQoHT3B0aW9ucxIVCg1ub19waXZvdF9yb290GAEgASgIEhYKDm5vX25ld19rZXlyaW5nGAIgASgIEhMKC3NoaW1fY2dyb3VwGAMgASgJEg4KBmlvX3VpZBgEIAEoDRIOCgZpb19naWQYBSABKA0SEwoLYmluYXJ5X25hbWUYBiABKAkSDAoEcm9vdBgHIAEoCRIWCg5zeXN0ZW1kX2Nncm91cBgJIAEoCBIXCg9jcml1X2ltYWdlX3BhdGgYCiABKAkSFgoOY3JpdV93b3JrX3BhdGgYCyABKAliBnByb3RvMw");
 
 /**
  * @generated from message containerd.runc.v1.Options
@@ -20,6 +20,16 @@ export type Options = Message<"containerd.runc.v1.Options"> & {
    * @generated from field: bool no_pivot_root = 1;
    */
   noPivotRoot: boolean;
+
+  /**
+   * @generated from field: bool no_new_keyring = 2;
+   */
+  noNewKeyring: boolean;
+
+  /**
+   * @generated from field: string shim_cgroup = 3;
+   */
+  shimCgroup: string;
 
   /**
    * @generated from field: uint32 io_uid = 4;
@@ -45,6 +55,16 @@ export type Options = Message<"containerd.runc.v1.Options"> & {
    * @generated from field: bool systemd_cgroup = 9;
    */
   systemdCgroup: boolean;
+
+  /**
+   * @generated from field: string criu_image_path = 10;
+   */
+  criuImagePath: string;
+
+  /**
+   * @generated from field: string criu_work_path = 11;
+   */
+  criuWorkPath: string;
 };
 
 /**

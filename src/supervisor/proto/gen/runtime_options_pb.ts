@@ -10,7 +10,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file runtime_options.proto.
  */
 export const file_runtime_options: GenFile = /*@__PURE__*/
-  fileDesc("ChVydW50aW1lX29wdGlvbnMucHJvdG8SEXJ1bnRpbWVvcHRpb25zLnYxIjAKB09wdGlvbnMSEAoIdHlwZV91cmwYASABKAkSEwoLY29uZmlnX3BhdGgYAiABKAliBnByb3RvMw");
+  fileDesc("ChVydW50aW1lX29wdGlvbnMucHJvdG8SEXJ1bnRpbWVvcHRpb25zLnYxIkUKB09wdGlvbnMSEAoIdHlwZV91cmwYASABKAkSEwoLY29uZmlnX3BhdGgYAiABKAkSEwoLY29uZmlnX2JvZHkYAyABKAxiBnByb3RvMw");
 
 /**
  * @generated from message runtimeoptions.v1.Options
@@ -25,6 +25,11 @@ export type Options = Message<"runtimeoptions.v1.Options"> & {
    * @generated from field: string config_path = 2;
    */
   configPath: string;
+
+  /**
+   * @generated from field: bytes config_body = 3;
+   */
+  configBody: Uint8Array;
 };
 
 /**
