@@ -77,7 +77,6 @@ const LOOKUPS = new Map([
   ['stats/counters.ts', { reason: 'a list', texts: ['numbers[index]'] }],
   ['storage/local-mount.ts', { reason: CHECKED, texts: ['options[needed]', 'PROPAGATION[word]'] }],
   ['storage/storage-error.ts', { reason: OWN_TEXT, texts: ['TEXT[code]'] }],
-  ['supervisor/runtime-options.ts', { reason: CONSTANT_NAMES, texts: ['options[name]'] }],
   ['telemetry/logger.ts', { reason: CONSTANT_NAMES, texts: ['COLOURS[name]'] }],
   ['telemetry/metrics.ts', { reason: OWN_TEXT, texts: ['ACTIONS[`${method} ${route}`]'] }],
   ['telemetry/state-dump.ts', { reason: 'a list', texts: ['found[fd]'] }],

@@ -40,8 +40,10 @@ function runcOptions(options: Readonly<Record<string, unknown>>): RuncOptions {
     criuImagePath: 'CriuImagePath',
     criuWorkPath: 'CriuWorkPath',
   } as const satisfies Record<keyof RuncOptions, string>;
-  const given = Object.entries(names).filter(([, name]) => Object.hasOwn(options, name));
-  return Object.fromEntries(given.map(([member, name]) => [member, options[name]]));
+  const given = new Map(Object.entries(options));
+  return Object.fromEntries(
+    Object.entries(names).flatMap(([member, name]) => (given.has(name) ? [[member, given.get(name)]] : [])),
+  );
 }
 
 function entryOf(runtimes: Config['runtimes'], name: string): RuntimeEntry {
