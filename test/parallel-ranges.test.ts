@@ -1,5 +1,7 @@
 /** A large blob over a line that gives each connection only so much: more connections, the same bytes, each of them once. */
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from './support/cleanup.js';
 import { startCuttingProxy } from './support/cutting-proxy.js';
@@ -19,7 +21,7 @@ let image: BuiltImage;
 before(async () => {
   registry = await startRegistry();
   cleanup.add(() => registry.stop());
-  engine = await Engine.start(engined());
+  engine = await Engine.start(engined({ file: { 'max-concurrent-downloads': 4 } }));
   cleanup.add(() => engine.close());
   image = buildImage({ layers: [generatedLayer({ root: 'd', bytes: 48 * MB, files: 20, seed: 9, compression: 'none' })] });
   await pushImage(registry.url, 'large', '1', image);
@@ -41,6 +43,11 @@ async function extraOf(options: Parameters<typeof startCuttingProxy>[1]): Promis
   }
 }
 
+async function reload(content: unknown): Promise<void> {
+  await writeFile(join(engine.dir, 'daemon.json'), JSON.stringify(content));
+  await callJson(engine.socketPath, 'POST', '/engine/config/reload');
+}
+
 test('a slow line gets more connections', async (t) => {
   const begin = performance.now();
   const { extra, connections } = await extraOf({ downPerSecond: 4 * MB });
@@ -48,6 +55,15 @@ test('a slow line gets more connections', async (t) => {
   assert.ok(connections >= 7, String(connections));
   // The first connection is left with what is on its way.
   assert.ok(extra < 7 * MB, String(extra));
+});
+
+test('with max-concurrent-downloads 1 a slow line has one', async (t) => {
+  await reload({ 'max-concurrent-downloads': 1 });
+  // Slow enough for more connections, and not longer than need be.
+  const { connections } = await extraOf({ downPerSecond: 12 * MB });
+  await reload({ 'max-concurrent-downloads': 4 });
+  t.diagnostic(`${connections} connections`);
+  assert.ok(connections < 6, String(connections));
 });
 
 test('connections that break in the middle of a piece go on there', async (t) => {

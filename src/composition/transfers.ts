@@ -45,7 +45,6 @@ export function composeTransfers({ live, dataRoot, log, replies }: Base, { layer
     pool: pushPool,
     emit: (action, id, attributes) => emit('image', action, id, attributes),
     maxConcurrentUploads: () => live.current.maxConcurrentUploads,
-    maxAttempts: () => live.current.maxDownloadAttempts,
   });
   return { archivePool, transferPool, blobRecords, partialBlobs, pulls, pushPool, pushes };
 }

@@ -14,6 +14,8 @@ export interface BlobInput extends RetryPolicy {
   /** Of the blob, as the manifest declares it. */
   readonly digest: Digest;
   readonly sizeBytes: number;
+  /** The blob may be read over so many at once. */
+  readonly maxConnections: number;
 }
 
 export interface BlobSink {
@@ -32,13 +34,14 @@ export class BlobDownload {
   readonly #sink: BlobSink;
   readonly #partial: PartialFile | undefined;
   /** False once pieces failed: then one connection has to do. */
-  #mayUsePieces = true;
+  #mayUsePieces: boolean;
 
   constructor(input: BlobInput, link: Pick<TaskLink<never>, 'persist' | 'signal'>, sink: BlobSink, partial: PartialFile | undefined) {
     this.#input = input;
     this.#link = link;
     this.#sink = sink;
     this.#partial = partial;
+    this.#mayUsePieces = input.maxConnections > 1;
   }
 
   /** Resolves when the sink has every byte. Rejects with the errors of the sink, and with those of the registry when the attempts are spent. */
@@ -85,7 +88,10 @@ export class BlobDownload {
 
   async #readPieces(source: Source): Promise<void> {
     this.#mayUsePieces = false;
-    const pieces = inPieces(this.#sink.position(), this.#input.sizeBytes, (from, to, signal) => this.#fetchPiece(source, from, to, signal));
+    const { sizeBytes, maxConnections } = this.#input;
+    const fetch = (from: number, to: number, signal: AbortSignal): Promise<readonly Buffer[]> =>
+      this.#fetchPiece(source, from, to, signal);
+    const pieces = inPieces(this.#sink.position(), sizeBytes, maxConnections, fetch);
     for await (const chunk of pieces) await this.#sink.take(chunk);
   }
 

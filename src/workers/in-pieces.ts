@@ -3,7 +3,6 @@
  * and handed out in order, so that what reads them need not know.
  */
 
-const CONNECTIONS = 4;
 /** What is held in memory of a blob is this much for each connection; and it is lost when the daemon is killed. */
 const PIECE_BYTES = 4 << 20;
 
@@ -20,7 +19,7 @@ export function isRoomForPieces(): boolean {
 export type FetchPiece = (from: number, to: number, signal: AbortSignal) => Promise<readonly Buffer[]>;
 
 /** The bytes from `from` up to `to`. Ends with the first failure, after all that comes before it. */
-export async function* inPieces(from: number, to: number, fetch: FetchPiece): AsyncGenerator<Buffer> {
+export async function* inPieces(from: number, to: number, connections: number, fetch: FetchPiece): AsyncGenerator<Buffer> {
   const abort = new AbortController();
   readers++;
   const underWay: Promise<readonly Buffer[]>[] = [];
@@ -34,7 +33,7 @@ export async function* inPieces(from: number, to: number, fetch: FetchPiece): As
     next = end;
   };
   try {
-    for (let count = 0; count < CONNECTIONS; count++) begin();
+    for (let count = 0; count < connections; count++) begin();
     for (let piece = underWay.shift(); piece; piece = underWay.shift()) {
       const chunks = await piece;
       begin();

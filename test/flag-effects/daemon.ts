@@ -9,6 +9,7 @@ import { Authority } from '../support/certificates.js';
 import { Cleanup } from '../support/cleanup.js';
 import { call } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
+import { ANNOUNCED, ANNOUNCED_ENVIRONMENT, ANNOUNCED_FLAGS, ANNOUNCED_KEYS } from './announced.js';
 import { ONE, type Group, type Scene } from './scene.js';
 import { startUploadCounter } from './upload-counter.js';
 
@@ -25,6 +26,20 @@ async function shownName(scene: Scene): Promise<string> {
   return CN;
 }
 
+async function push(scene: Scene, reference: string): Promise<void> {
+  await scene.docker('tag', scene.image, reference);
+  await scene.docker('push', reference);
+}
+
+async function withCleanup(body: (cleanup: Cleanup) => Promise<void>): Promise<void> {
+  const cleanup = new Cleanup();
+  try {
+    await body(cleanup);
+  } finally {
+    await cleanup.run();
+  }
+}
+
 export const daemon: Group = {
   title: 'the daemon itself',
   setUp(dir) {
@@ -38,14 +53,15 @@ export const daemon: Group = {
     const temporary = join(dir, 'temporary');
     mkdirSync(temporary);
     const supervisor = ['--cri-supervisor', '--supervisor-namespace', 'effects'];
-    const shown = ['--label', 'rack=seven', '--node-generic-resource', 'gpu=UUID7', '--selinux-enabled'];
+    const shown = ['--experimental', '--label', 'rack=seven', '--node-generic-resource', 'gpu=UUID7'];
     return {
-      args: ['--host', 'tcp://127.0.0.1:0', '--tlsverify', '--debug', '--experimental', ...supervisor, ...shown],
-      file: { 'max-concurrent-uploads': 1 },
-      env: { ENGINE_CERT_PATH: certificates, ENGINE_TMPDIR: temporary },
+      args: ['--host', 'tcp://127.0.0.1:0', '--tlsverify', '--debug', ...supervisor, ...shown, ...ANNOUNCED_FLAGS],
+      file: { ...ANNOUNCED_KEYS, 'max-concurrent-uploads': 1, 'max-download-attempts': 1 },
+      env: { ...ANNOUNCED_ENVIRONMENT, ENGINE_CERT_PATH: certificates, ENGINE_TMPDIR: temporary },
     };
   },
   rows: {
+    ...ANNOUNCED,
     dataRoot: async (scene) => {
       assert.ok((await scene.proc(ONE, 'mountinfo')).includes(`,upperdir=${scene.engine.dir}/data/`));
     },
@@ -82,10 +98,6 @@ export const daemon: Group = {
       const { GenericResources } = await scene.info<{ GenericResources: unknown }>();
       assert.deepEqual(GenericResources, [{ NamedResourceSpec: { Kind: 'gpu', Value: 'UUID7' } }]);
     },
-    selinuxEnabled: async (scene) => {
-      const { Warnings } = await scene.info<{ Warnings: string[] }>();
-      assert.match(Warnings.join('\n'), /^WARNING: selinux-enabled has no effect/m);
-    },
     certPath: async (scene) => {
       assert.equal(await shownName(scene), 'effects-server');
     },
@@ -93,17 +105,20 @@ export const daemon: Group = {
       assert.match(readdirSync(join(scene.dir, 'temporary')).join(), /^engined-[0-9a-f-]{36}$/);
       await Promise.resolve();
     },
-    maxConcurrentUploads: async (scene) => {
-      const cleanup = new Cleanup();
-      try {
-        const registry = await startUploadCounter(cleanup);
-        await scene.docker('tag', scene.image, `${registry.host}/two/layers:1`);
-        await scene.docker('push', `${registry.host}/two/layers:1`);
-        assert.ok(registry.uploads >= 2, 'each layer was uploaded');
-        assert.equal(registry.most, 1);
-      } finally {
-        await cleanup.run();
-      }
-    },
+    maxConcurrentUploads: (scene) =>
+      withCleanup(async (cleanup) => {
+        const counter = await startUploadCounter(cleanup);
+        await push(scene, `${counter.host}/two/layers:1`);
+        // Two layers and the configuration, at least.
+        assert.ok(counter.uploads.size >= 3);
+        assert.equal(counter.most, 1);
+      }),
+    // Pushes have attempts of their own, whatever pulls have.
+    maxDownloadAttempts: (scene) =>
+      withCleanup(async (cleanup) => {
+        const counter = await startUploadCounter(cleanup, { breaksFirst: true });
+        await push(scene, `${counter.host}/two/layers:2`);
+        assert.equal(counter.hasBroken, true);
+      }),
   },
 };

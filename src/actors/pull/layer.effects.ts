@@ -24,6 +24,8 @@ export interface LayerEffectDeps {
   /** Replaces what readers see of a transfer. */
   readonly publish: (chainId: Digest, view: LayerView) => void;
   readonly maxAttempts: () => number;
+  /** 0: no limit. */
+  readonly maxConcurrentDownloads: () => number;
   /** Layers of all pulls that are fetched at a time: as many tasks as the pool can run. */
   readonly maxTransfers: number;
   readonly retryDelayMs: number;
@@ -31,6 +33,8 @@ export interface LayerEffectDeps {
   readonly onReceived?: ((bytes: number) => void) | undefined;
 }
 
+/** Of one layer: more do not make a line faster that gives each only so much. */
+const MAX_CONNECTIONS = 4;
 /** Left free on the file system: this much, or this part of a small one. */
 const RESERVED_BYTES = 64 << 20;
 const RESERVED_PART = 1 / 20;
@@ -147,7 +151,7 @@ export class LayerTransfers implements LayerEffects {
   }
 
   async #run(input: LayerInput, host: RegistryHost, partial: PartialPlace | undefined, staged: StagedLayer, signal: AbortSignal): Promise<FetchLayerOutput> {
-    const { pool, retryDelayMs, maxAttempts } = this.#deps;
+    const { pool, retryDelayMs, maxAttempts, maxConcurrentDownloads } = this.#deps;
     const { layer, repository, credentials } = input;
     const access = this.#deps.access(host, host.isMirror ? undefined : credentials);
     const scope = pullScope(repository);
@@ -171,6 +175,7 @@ export class LayerTransfers implements LayerEffects {
           diffId: layer.diffId,
           maxTarBytes: limit.bytes,
           maxAttempts: maxAttempts(),
+          maxConnections: Math.min(maxConcurrentDownloads() || MAX_CONNECTIONS, MAX_CONNECTIONS),
           retryDelayMs,
           diffDir: staged.diffDir,
           tarSplitPath: staged.tarSplitPath,

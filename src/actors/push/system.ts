@@ -21,9 +21,8 @@ export interface PushSystemDeps {
   /** One of its own, so that pulls do not wait for pushes. */
   readonly pool: WorkerPool;
   readonly emit: ImageEmit;
-  /** These two are asked anew for every push, so that a reload counts for the next one. */
+  /** Asked anew for every push, so that a reload counts for the next one. */
   readonly maxConcurrentUploads: () => number;
-  readonly maxAttempts: () => number;
   /** The n-th retry of a layer waits n times this long; 5 s unless a test is in a hurry. */
   readonly retryDelayMs?: number;
 }

@@ -17,7 +17,6 @@ export interface UploadDeps {
   readonly records: BlobRecords;
   readonly pool: WorkerPool;
   readonly retryDelayMs: number;
-  readonly maxAttempts: () => number;
 }
 
 export interface LayerToPush {
@@ -42,6 +41,8 @@ export type UploadView =
 /** Digests that a registry is asked for before the layer is sent, and repositories that it is asked to mount from. */
 const MAX_CHECKS = 3;
 const MAX_MOUNTS = 3;
+/** Not an option: `max-download-attempts` is for pulls. */
+const MAX_ATTEMPTS = 5;
 
 /** Resolves when the repository has the layer. */
 export async function uploadLayer(deps: UploadDeps, layer: LayerToPush, target: UploadTarget, show: (view: UploadView) => void, signal: AbortSignal): Promise<PushedBlob> {
@@ -55,14 +56,20 @@ export async function uploadLayer(deps: UploadDeps, layer: LayerToPush, target: 
 }
 
 /** Asks again while the registry fails in a way that may pass, as the worker does with the bytes. */
-async function persistently<T>({ retryDelayMs, maxAttempts }: UploadDeps, show: (view: UploadView) => void, signal: AbortSignal, ask: () => Promise<T>): Promise<T> {
+async function persistently<T>(
+  { retryDelayMs }: UploadDeps,
+  show: (view: UploadView) => void,
+  signal: AbortSignal,
+  ask: () => Promise<T>,
+): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await ask();
     } catch (error) {
       const { status, retryable } = factsOf(error);
       // 429 and 503 were waited for already; a registry that does not answer at all is told of at once.
-      if (retryable !== true || status === undefined || status === 429 || status === 503 || attempt >= maxAttempts() || signal.aborted) throw error;
+      const mayPass = retryable === true && status !== undefined && status !== 429 && status !== 503;
+      if (!mayPass || attempt >= MAX_ATTEMPTS || signal.aborted) throw error;
       show({ phase: 'retrying', seconds: Math.ceil((retryDelayMs * attempt) / 1000) });
       await sleep(retryDelayMs * attempt, undefined, { signal });
     }
@@ -120,7 +127,7 @@ async function mount({ access, path }: UploadTarget, { digest }: BlobRecord, fro
 }
 
 async function runUpload(
-  { layers, pool, retryDelayMs, maxAttempts }: UploadDeps,
+  { layers, pool, retryDelayMs }: UploadDeps,
   { chainId }: LayerToPush,
   access: RegistryAccess,
   path: string,
@@ -143,7 +150,15 @@ async function runUpload(
   try {
     return await pool.run(
       'push-layer',
-      { ...tar, source: sourceOf(grant), limits: access.limits, upload, maxAttempts: maxAttempts(), retryDelayMs, port: link.port },
+      {
+        ...tar,
+        source: sourceOf(grant),
+        limits: access.limits,
+        upload,
+        maxAttempts: MAX_ATTEMPTS,
+        retryDelayMs,
+        port: link.port,
+      },
       { transferList: [link.port] },
     );
   } finally {
