@@ -1,8 +1,8 @@
 /** Deaths of containerd and of the daemon while containers run. */
 import assert from 'node:assert/strict';
-import { fork } from 'node:child_process';
+import { execFileSync, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -14,6 +14,8 @@ import { exitOf, nextEvent, nextState, SupervisorHarness, untilText } from './su
 
 const SIGKILL = 9;
 const SIGTERM = 15;
+/** Longer than a start is waited for that shows no sign of life. */
+const SLOW_START_SECONDS = 10;
 const NO_STDIO = { stdin: '', stdout: '', stderr: '', terminal: false };
 
 /** Runs the body with a started supervisor, and leaves nothing behind whatever happens in it. */
@@ -221,6 +223,26 @@ test('what keeps containerd from starting is said', async () => {
   await assert.rejects(harness.supervisor().start(), (error) => isEngineError(error, 'unavailable') && /meta\.db/.test(error.message));
   await assert.rejects(harness.supervisor({ address: join(harness.dir, 'none.sock') }).start(), (error) => isEngineError(error, 'unavailable'));
   harness.cleanUp();
+});
+
+test('a containerd that takes long to start is waited for, as long as it does something', async () => {
+  const harness = new SupervisorHarness();
+  const bin = join(harness.dir, 'bin');
+  mkdirSync(bin);
+  const found = execFileSync('sh', ['-c', 'command -v containerd'], { encoding: 'utf8' }).trim();
+  const busy = `end=$(($(date +%s) + ${SLOW_START_SECONDS})); while [ $(date +%s) -lt $end ]; do :; done`;
+  writeFileSync(join(bin, 'containerd'), `#!/bin/sh\n${busy}\nexec ${found} "$@"\n`, { mode: 0o755 });
+  const path = process.env.PATH;
+  process.env.PATH = `${bin}:${path}`;
+  const supervisor = harness.supervisor();
+  try {
+    await supervisor.start();
+    assert.deepEqual(await supervisor.tasks.list(), []);
+  } finally {
+    process.env.PATH = path;
+    await supervisor.stop();
+    harness.cleanUp();
+  }
 });
 
 test('a refused creation leaves the FIFOs to be removed by their owner', async () => {

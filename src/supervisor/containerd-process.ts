@@ -15,6 +15,7 @@ import type { ContainerdPaths } from './containerd-config.js';
 import { deferred } from './deferred.js';
 import { makeFifo, openFifoReader } from './fifo.js';
 import { LogLines } from './log-lines.js';
+import { Progress } from './progress.js';
 
 // linux/fcntl.h
 const F_SETPIPE_SZ = 1031;
@@ -27,7 +28,7 @@ const fcntl = libc.checked<[fd: number, command: number, argument: number]>(
 const BOOTED = 'containerd successfully booted';
 // The line only tells early that the endpoint can be dialled; a containerd that words it otherwise starts later.
 const BOOT_LINE_TIMEOUT_MS = 3_000;
-const TERMINATE_TIMEOUT_MS = 10_000;
+const TERMINATE_CHECK_MS = 1_000;
 
 export interface ContainerdOptions {
   readonly paths: ContainerdPaths;
@@ -42,7 +43,9 @@ export interface Containerd {
   readonly died: Promise<string>;
   /** The last lines of its log. */
   tail(): string;
-  /** Ends the process: SIGTERM, after 10 s SIGKILL. Shims and containers go on. */
+  /** False when it has got nowhere for some time, or has ended: then nothing can be expected of it. */
+  readonly isMoving: boolean;
+  /** Ends the process: by SIGTERM, and by SIGKILL when that leads nowhere. Shims and containers go on. */
   terminate(): Promise<void>;
 }
 
@@ -77,11 +80,11 @@ export async function launchContainerd({ paths, config, logger }: ContainerdOpti
 /**
  * Takes over the containerd that an earlier daemon left running. One that has another configuration, lost its log or
  * does not answer is ended instead.
- * @param answers asks the endpoint, with its own time limit.
+ * @param answers asks the endpoint, as long as the process gets anywhere.
  */
 export async function adoptContainerd(
   { paths, config, logger }: ContainerdOptions,
-  answers: () => Promise<boolean>,
+  answers: (process: Containerd) => Promise<boolean>,
 ): Promise<Containerd | undefined> {
   const pid = readPidFile(paths.pidFile);
   if (pid === undefined || !isOurs(pid, paths)) return undefined;
@@ -100,7 +103,7 @@ export async function adoptContainerd(
     log.destroy();
     return undefined;
   }
-  if (!(await answers())) {
+  if (!(await answers(process))) {
     logger.warn({ pid }, 'replacing a containerd that does not answer');
     signal(pid, 'SIGKILL');
     await process.died;
@@ -145,6 +148,7 @@ function follow(pid: number, log: Socket, logger: Logger, died: Promise<string>)
     return end;
   });
   const booted = deferred();
+  const progress = new Progress(pid);
   const lines = new LogLines(logger, (message) => {
     if (message.startsWith(BOOTED)) booted.resolve();
   });
@@ -154,14 +158,18 @@ function follow(pid: number, log: Socket, logger: Logger, died: Promise<string>)
     booted: booted.promise,
     died: gone,
     tail: () => lines.tail(),
+    get isMoving() {
+      return !isDead && progress.isMoving;
+    },
     async terminate() {
       if (isDead) return;
       signal(pid, 'SIGTERM');
-      const timer = setTimeout(() => {
-        if (!isDead) signal(pid, 'SIGKILL');
-      }, TERMINATE_TIMEOUT_MS);
+      progress.restart();
+      const timer = setInterval(() => {
+        if (!isDead && !progress.isMoving) signal(pid, 'SIGKILL');
+      }, TERMINATE_CHECK_MS);
       await gone;
-      clearTimeout(timer);
+      clearInterval(timer);
     },
   };
 }

@@ -17,6 +17,8 @@ import { fromGrpc } from './grpc-error.js';
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 // A restarted supervisor answers within a fraction of a second, so callers ride over a restart.
 const READY_TIMEOUT_MS = 5_000;
+/** How often it is looked whether waiting longer makes sense. */
+const PATIENCE_STEP_MS = 250;
 
 export interface CallOptions {
   /** Not for changes of tasks: cancelled, they leave the runtime half done. Default: none. */
@@ -39,10 +41,16 @@ export type UnaryClient<Service extends DescService> = {
 export class GrpcConnection {
   readonly #client: Client;
   readonly #metadata = new Metadata();
+  readonly #isComing: () => boolean;
   #isClosed = false;
 
-  /** @param address path of containerd's socket. Nothing is dialled before the first call. */
-  constructor(address: string, namespace: string) {
+  /**
+   * Nothing is dialled before the first call.
+   * @param address path of containerd's socket.
+   * @param isComing whether an answer can be expected, however long it takes.
+   */
+  constructor(address: string, namespace: string, isComing: () => boolean = () => false) {
+    this.#isComing = isComing;
     this.#metadata.set('containerd-namespace', namespace);
     this.#client = new Client(`unix:${address}`, credentials.createInsecure(), {
       'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
@@ -58,7 +66,7 @@ export class GrpcConnection {
     });
   }
 
-  /** The unary methods of a service. Each throws EngineError; `unavailable` when there is no connection for 5 s. */
+  /** The unary methods of a service. Each throws EngineError; `unavailable` when no connection comes. */
   unary<Service extends DescService>(service: Service): UnaryClient<Service> {
     const calls = Object.entries(service.method)
       .filter((entry): entry is [string, DescMethodUnary] => entry[1].methodKind === 'unary')
@@ -82,15 +90,24 @@ export class GrpcConnection {
     );
   }
 
-  /** Resolves when the connection is up. @throws EngineError unavailable after the timeout or `close`. */
-  async ready(timeoutMs: number): Promise<void> {
-    if (this.#isClosed) throw unavailable('the connection to the supervisor is closed');
-    return new Promise((resolve, reject) => {
-      this.#client.waitForReady(Date.now() + timeoutMs, (error) => {
-        if (error) reject(unavailable('the supervisor does not answer', { cause: error }));
-        else resolve();
-      });
-    });
+  /**
+   * Resolves when the connection is up. @throws EngineError unavailable after `close`, or when the timeout has passed and
+   * nothing can be expected any more.
+   */
+  async ready(timeoutMs = READY_TIMEOUT_MS): Promise<void> {
+    const end = performance.now() + timeoutMs;
+    for (;;) {
+      if (this.#isClosed) throw unavailable('the connection to the supervisor is closed');
+      const error = await this.#waitForReady(PATIENCE_STEP_MS);
+      if (error === undefined) return;
+      if (performance.now() >= end && !this.#isComing()) {
+        throw unavailable('the supervisor does not answer', { cause: error });
+      }
+    }
+  }
+
+  #waitForReady(timeoutMs: number): Promise<Error | undefined> {
+    return new Promise((resolve) => this.#client.waitForReady(Date.now() + timeoutMs, resolve));
   }
 
   /** Ends the connection; later calls fail. */
@@ -107,7 +124,7 @@ export class GrpcConnection {
     const deserialize = (bytes: Buffer): MessageShape<Output> => decode(method.output, bytes);
     return async (input, { timeoutMs } = {}) => {
       if (this.#client.getChannel().getConnectivityState(true) !== connectivityState.READY) {
-        await this.ready(READY_TIMEOUT_MS);
+        await this.ready();
       }
       return new Promise((resolve, reject) => {
         const options = timeoutMs === undefined ? {} : { deadline: Date.now() + timeoutMs };

@@ -40,6 +40,12 @@ test('lines of shims and of the Go runtime are understood, routine is demoted', 
   ]);
 });
 
+test('foreign lines that come together are passed on as one', () => {
+  const { lines, seen } = collect();
+  lines.push(Buffer.from('panic: oh\ngoroutine 1\n\tmain.go:1\n{"level":"info","msg":"a"}\nexit status 2\n'));
+  assert.deepEqual(seen, ['error|panic: oh\ngoroutine 1\n\tmain.go:1|{}', 'info|a|{}', 'error|exit status 2|{}']);
+});
+
 test('the tail tells of problems first, and of a bounded number of lines', () => {
   const { lines } = collect();
   for (let index = 0; index < 100; index++) lines.push(Buffer.from(`{"level":"info","msg":"line ${index}"}\n`));

@@ -20,7 +20,7 @@ const levels: Readonly<Record<string, Level>> = {
 
 // Said for every plugin at start and for every task that ends as it should, partly as warnings or errors.
 const routine =
-  /^(?:(?:skip )?loading plugin|starting signal loop|shim disconnected|cleaning up (?:after shim|dead shim)|cleanup warnings|copy shim log)/;
+  /^(?:(?:skip )?loading plugin|starting signal loop|shim disconnected|cleaning up (?:after shim|dead shim)|cleanup warnings|copy shim log|Configuration migrated)/;
 
 interface Line {
   readonly level: Level;
@@ -44,7 +44,7 @@ export class LogLines {
   push(chunk: Uint8Array): void {
     const lines = (this.#rest + this.#decoder.decode(chunk, { stream: true })).split('\n');
     this.#rest = (lines.pop() ?? '').slice(0, MAX_LINE_LENGTH);
-    for (const line of lines) if (line !== '') this.#forward(parse(line));
+    for (const line of inOne(lines)) this.#forward(parse(line));
   }
 
   /** The last problems that it told of, oldest first; its last lines when it told of none. */
@@ -60,6 +60,28 @@ export class LogLines {
     if (level === 'warn' || level === 'error') keep(this.#lastProblems, text);
     this.#onMessage(message);
   }
+}
+
+/**
+ * Lines without those that are empty; of several foreign ones in a row, such as the stacks of a panic, one is made: each
+ * line that is passed on has its price, and there may be thousands.
+ */
+function inOne(lines: readonly string[]): string[] {
+  const found: string[] = [];
+  let foreign: string[] = [];
+  const flush = (): void => {
+    if (foreign.length > 0) found.push(foreign.join('\n').slice(0, MAX_LINE_LENGTH));
+    foreign = [];
+  };
+  for (const line of lines) {
+    if (line === '') continue;
+    if (line.startsWith('{') || line.startsWith('time=')) {
+      flush();
+      found.push(line);
+    } else foreign.push(line);
+  }
+  flush();
+  return found;
 }
 
 function keep(lines: string[], line: string): void {

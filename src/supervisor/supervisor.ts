@@ -17,8 +17,8 @@ import { Namespaces } from './proto/gen/namespaces_pb.js';
 import { Version } from './proto/gen/version_pb.js';
 import { ContainerdTasks } from './task-service.js';
 
+// A process that hangs must not hang the start. As long as it gets anywhere, it is asked again after these.
 const ADOPT_TIMEOUT_MS = 2_000;
-// A process that hangs must not hang the start: it may be given up, unlike the creation of a task.
 const NAMESPACE_TIMEOUT_MS = 10_000;
 const RECONNECT_DELAY_MS = 50;
 const RESTART_DELAY_MS = { first: 50, most: 5_000 };
@@ -55,6 +55,8 @@ class Supervisor implements SupervisorProcess {
   readonly #tasks: ContainerdTasks;
   readonly #listeners = new Set<(state: State, reason?: string) => void>();
   #child: Containerd | undefined;
+  /** One that is asked whether it can be taken over. */
+  #candidate: Containerd | undefined;
   #hasAdopted = false;
   #keeper: Promise<void> | undefined;
   #closeStream: (() => void) | undefined;
@@ -66,7 +68,7 @@ class Supervisor implements SupervisorProcess {
     this.#options = options;
     this.#logger = options.logger.child({ component: 'supervisor' });
     this.#paths = containerdPaths(execRoot, dataRoot);
-    this.#connection = new GrpcConnection(address ?? this.#paths.socket, namespace);
+    this.#connection = new GrpcConnection(address ?? this.#paths.socket, namespace, () => this.#isComing);
     this.#tasks = new ContainerdTasks({
       connection: this.#connection,
       logger: this.#logger,
@@ -90,7 +92,7 @@ class Supervisor implements SupervisorProcess {
         this.#child = await this.#adoptOrLaunch();
         this.#keeper = this.#keepUp(this.#child);
       }
-      const stream = await this.#subscribe();
+      const stream = await this.#insist(() => this.#subscribe());
       if (this.#hasAdopted) await this.#endOrphans();
       void this.#follow(stream);
     } catch (error) {
@@ -108,15 +110,34 @@ class Supervisor implements SupervisorProcess {
     await this.#keeper;
   }
 
+  /** Whether a process of ours can be expected to answer in the end. */
+  get #isComing(): boolean {
+    return (this.#child ?? this.#candidate)?.isMoving ?? false;
+  }
+
+  /** Makes a call that may be made twice; again after each of its timeouts, for as long as an answer can be expected. */
+  async #insist<T>(call: () => Promise<T>): Promise<T> {
+    for (;;) {
+      try {
+        return await call();
+      } catch (error) {
+        if (!isEngineError(error, 'deadline') || this.#stopped.signal.aborted || !this.#isComing) throw error;
+      }
+    }
+  }
+
   async #adoptOrLaunch(): Promise<Containerd> {
     const options = this.#containerdOptions();
-    const adopted = await adoptContainerd(options, async () => {
+    const adopted = await adoptContainerd(options, async (candidate) => {
+      this.#candidate = candidate;
       try {
         await this.#connection.ready(ADOPT_TIMEOUT_MS);
-        await this.#connection.unary(Version).version({}, { timeoutMs: ADOPT_TIMEOUT_MS });
+        await this.#insist(() => this.#connection.unary(Version).version({}, { timeoutMs: ADOPT_TIMEOUT_MS }));
         return true;
       } catch {
         return false; // Whatever the reason, such a process cannot be used.
+      } finally {
+        this.#candidate = undefined;
       }
     });
     this.#hasAdopted = adopted !== undefined;
