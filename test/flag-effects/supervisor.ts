@@ -8,6 +8,9 @@ import { containerdConfig, containerdPaths, type ContainerdPaths } from '../../s
 import { waitFor } from '../support/wait.js';
 import { ONE, type Group, type Scene } from './scene.js';
 
+/** A machine may be slow. */
+const START_MS = 60_000;
+
 const places = (dir: string): ContainerdPaths => containerdPaths(join(dir, 'exec'), join(dir, 'data'));
 
 /** Lines of the daemon, among which is one of level error: that of a reload of a damaged file. */
@@ -30,7 +33,7 @@ export const supervisor: Group = {
       child.kill('SIGTERM');
       await ended;
     });
-    await waitFor('containerd', () => existsSync(socket) && statSync(socket).isSocket());
+    await waitFor('containerd', () => existsSync(socket) && statSync(socket).isSocket(), START_MS);
     return { args: ['--supervisor', socket, '--log-format', 'json', '--log-level', 'error'] };
   },
   rows: {
