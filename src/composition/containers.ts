@@ -14,6 +14,8 @@ import { openLinks } from '../actors/container/legacy-links.js';
 import { createContainerHooks } from '../actors/container/hooks.js';
 import { PauseGate } from '../actors/container/pause-gate.js';
 import { ContainerServices } from '../actors/container/services.js';
+import { InFlight } from '../actors/kit/in-flight.js';
+import type { ContainerEffects } from '../actors/container/container.effects.types.js';
 import { ExecDirectory } from '../actors/exec/directory.js';
 import { HealthChecks } from '../actors/health/directory.js';
 import { runProbe } from '../actors/health/probe.js';
@@ -30,6 +32,9 @@ import { rootOwner } from '../sys/id-maps.js';
 import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
 import { containerDefaults } from './settings.js';
+
+/** How long an actor that has crashed is not begun again because of an effect that hangs. */
+const EFFECTS_LIMIT_MS = 60_000;
 
 export type Containers = Awaited<ReturnType<typeof composeContainers>>;
 
@@ -99,7 +104,9 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
     execs.removeOf(id);
     statsFeeds.removed(id);
   });
-  const machine = createContainerMachine(createContainerEffects(deps, ios, (record, signal) => hooks.emit('kill', record, { signal: String(signal) })), hooks, replies);
+  const inFlight = new InFlight();
+  const effects = createContainerEffects(deps, ios, (record, signal) => hooks.emit('kill', record, { signal: String(signal) }));
+  const machine = createContainerMachine(notedEffects(effects, inFlight, ({ id }) => execs.endOf(id)), hooks, replies);
   const containers = new ContainerDirectory(
     {
       replies,
@@ -107,6 +114,14 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
       images,
       layers,
       network,
+      settled: async (id) => {
+        await inFlight.settled(id, EFFECTS_LIMIT_MS);
+        await records.written(id);
+      },
+      saved: (id) => records.read(id),
+      task: (id) => tasks.get(id),
+      abandon: ({ mounts, ...record }) =>
+        effects.remove({ record: { ...record, topLayer: undefined, mounts: mounts.map(({ TopLayer: _held, ...mount }) => mount) }, options: { force: true, volumes: true } }),
       draft: (request, id, name) =>
         draftContainer(
           {
@@ -123,7 +138,6 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
         ),
     },
     machine,
-    (record) => ({ phase: isRunning(record) ? 'running' : 'idle', record }),
   );
   const services = new ContainerServices({
     containers,
@@ -190,6 +204,28 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
     }
   });
   return { deps, ios, hooks, containers, services, execs, healthChecks, statsFeeds };
+}
+
+/** The effects, each noted while it is under way. */
+function notedEffects(effects: ContainerEffects, inFlight: InFlight, released: (record: ContainerRecord) => void): ContainerEffects {
+  const ofRecord = <T>(run: (record: ContainerRecord) => Promise<T>) => (record: ContainerRecord): Promise<T> => inFlight.note(record.id, run(record));
+  const ofInput =
+    <I extends { readonly record: ContainerRecord }, T>(run: (input: I, signal: AbortSignal) => Promise<T>) =>
+    (input: I, signal: AbortSignal): Promise<T> =>
+      inFlight.note(input.record.id, run(input, signal));
+  return {
+    create: ofRecord(effects.create),
+    start: ofRecord(effects.start),
+    adopt: (input) => inFlight.note(input.record.id, effects.adopt(input)),
+    stop: ofInput(effects.stop),
+    pause: ofRecord(effects.pause),
+    unpause: ofRecord(effects.unpause),
+    drain: ofRecord(effects.drain),
+    release: (record) => inFlight.note(record.id, effects.release(record)).finally(() => released(record)),
+    remove: (input) => inFlight.note(input.record.id, effects.remove(input)),
+    rewire: (input) => inFlight.note(input.record.id, effects.rewire(input)),
+    save: (record) => effects.save(record),
+  };
 }
 
 /** @throws EngineError invalid when there is none. */

@@ -3,7 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { conflict, internal, isEngineError } from '../../errors/engine-error.js';
 import { ownsSandbox } from '../../runtime/namespaces.js';
 import { rootOwner } from '../../sys/id-maps.js';
-import type { ContainerEffects, StopInput } from './container.effects.types.js';
+import type { ExitStatus, TaskInfo } from '../../ports/supervisor.js';
+import { TASK_GONE, type ContainerEffects, type StopInput } from './container.effects.types.js';
 import { linkedContainers, linkEnvironment } from './legacy-links.js';
 import type { ContainerIoRegistry } from './container-io.js';
 import { thaw, unpause, whileRunning } from './ended-task.js';
@@ -13,6 +14,7 @@ import { effectiveHostConfig } from './effective-host-config.js';
 import { pinVolumes, realizeMounts, removeAnonymousVolumes } from './mounts.js';
 import { adoptNetworks, joinNetworks, leaveNetworks, rewire } from './networks.js';
 import { closeSharedMemory, openSharedMemory, sharedMemoryPath } from './shared-memory.js';
+import { UNSEEN_EXIT_CODE } from './reconcile.js';
 import { startError } from './start-error.js';
 import { SIGKILL } from './signals.js';
 import { now } from './timestamps.js';
@@ -145,19 +147,30 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     undo.add('network namespace', () => network.removeSandbox(id));
   }
 
-  async function adopt(found: ContainerRecord): Promise<ContainerRecord> {
+  async function adopt({ record: found, isInPlace }: { record: ContainerRecord; isInPlace: boolean }): Promise<ContainerRecord> {
+    if (isInPlace) return seen(found, await taskOf(found.id));
     // First: what is not taken over of networks is taken away, whatever else fails.
     const record = await adoptNetworks(deps, found);
-    const task = await tasks.get(record.id);
-    if (!task) throw internal(`task ${record.id} is gone`);
+    const task = await taskOf(record.id);
     await layers.mount(record.id);
     await new VolumeUse(deps, record).adopt();
     await ios.get(record.id).reopen(record, task.stdio);
-    return withState(record, { status: task.status === 'paused' ? 'paused' : 'running', pid: task.pid });
+    return seen(record, task);
   }
 
-  async function stop({ record, signal, killAtMs }: StopInput, aborted: AbortSignal): Promise<void> {
-    if (!(await deliver(record, signal))) return untilAborted(aborted);
+  /** The task of a container that should have one. */
+  async function taskOf(id: string): Promise<TaskInfo> {
+    const task = await tasks.get(id);
+    if (!task || task.status === 'stopped') throw internal(`task ${id} is gone`, { code: TASK_GONE });
+    return task;
+  }
+
+  function seen(record: ContainerRecord, { status, pid }: TaskInfo): ContainerRecord {
+    return withState(record, { status: status === 'paused' ? 'paused' : 'running', pid });
+  }
+
+  async function stop({ record, signal, killAtMs }: StopInput, aborted: AbortSignal): Promise<ExitStatus> {
+    if (!(await deliver(record, signal))) return untoldExit(record, aborted);
     if (record.state.status === 'paused') await thaw(tasks, record.id);
     if (signal !== SIGKILL) {
       // A timer holds less than what clients may ask for.
@@ -166,7 +179,14 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       }
       await deliver(record, SIGKILL);
     }
+    return untoldExit(record, aborted);
+  }
+
+  /** The exit is on its way, and ends the wait. Where it does not come, the supervisor is asked. */
+  async function untoldExit(record: ContainerRecord, aborted: AbortSignal): Promise<ExitStatus> {
     await sleep(KILL_LIMIT_MS, undefined, { signal: aborted, ref: false });
+    const task = await tasks.get(record.id);
+    if (!task || task.status === 'stopped') return task?.exit ?? { exitCode: UNSEEN_EXIT_CODE, exitedAt: new Date() };
     throw internal(`cannot stop container: ${record.id}: tried to kill container, but did not receive an exit event`);
   }
 
@@ -240,9 +260,4 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
 
 function optional<K extends string, V>(key: K, value: V | undefined): { [P in K]?: V } {
   return value === undefined ? {} : ({ [key]: value } as { [P in K]?: V });
-}
-
-/** The exit leaves the state and so ends the wait. */
-function untilAborted(signal: AbortSignal): Promise<never> {
-  return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true }));
 }

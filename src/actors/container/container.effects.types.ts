@@ -1,8 +1,12 @@
 /** What the container machine needs done. The implementation over drivers is `container.effects.ts`. */
 
+import type { ExitStatus } from '../../ports/supervisor.js';
 import type { ContainerRecord } from './container.record.js';
 import type { RemoveOptions } from './container.messages.js';
 import type { NetworkChange } from './network-change.js';
+
+/** The code of an error that says that a container has no task. */
+export const TASK_GONE = 'TASK_GONE';
 
 export interface StopInput {
   readonly record: ContainerRecord;
@@ -17,10 +21,16 @@ export interface ContainerEffects {
   create(record: ContainerRecord): Promise<ContainerRecord>;
   /** Brings the task up and returns the record of the running container. */
   start(record: ContainerRecord): Promise<ContainerRecord>;
-  /** Takes over a task that survived the daemon: stdio, mounts, network. */
-  adopt(record: ContainerRecord): Promise<ContainerRecord>;
-  /** Delivers the stop signal and, after the grace, SIGKILL. Rejects when the container outlives both. */
-  stop(input: StopInput, signal: AbortSignal): Promise<void>;
+  /**
+   * Takes over a task that survived the daemon: stdio, mounts, network. Where these are in place it only looks at the task.
+   * @throws EngineError with the code TASK_GONE when there is none.
+   */
+  adopt(input: { readonly record: ContainerRecord; readonly isInPlace: boolean }): Promise<ContainerRecord>;
+  /**
+   * Delivers the stop signal and, after the grace, SIGKILL. The exit that follows ends it; it resolves with an exit that the
+   * supervisor knows of and nobody has told. Rejects when the container outlives both.
+   */
+  stop(input: StopInput, signal: AbortSignal): Promise<ExitStatus>;
   pause(record: ContainerRecord): Promise<void>;
   unpause(record: ContainerRecord): Promise<void>;
   /** Waits (bounded) until all output of a dead task has been read and logged, and what was told of its stop is on disk. */

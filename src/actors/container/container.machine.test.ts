@@ -43,8 +43,12 @@ function harness(input: ContainerInput, overrides: Partial<ContainerEffects & Co
   const effects: ContainerEffects = {
     create: async (r) => r,
     start: async (r) => (log.push('start'), withState(r, { status: 'running', pid: 7, startedAt: new Date().toISOString() })),
-    adopt: async (r) => r,
-    stop: async () => (log.push('stop'), actor.send({ type: 'task.exited', exit: { exitCode: 143, exitedAt: new Date() } })),
+    adopt: async ({ record: r }) => r,
+    stop: () => {
+      log.push('stop');
+      actor.send({ type: 'task.exited', exit: { exitCode: 143, exitedAt: new Date() } });
+      return new Promise(() => undefined);
+    },
     pause: async () => undefined,
     unpause: async () => undefined,
     drain: async () => undefined,
@@ -329,7 +333,7 @@ test('a change is seen when it is on disk, made anew when the record is another 
 
 test('whatever comes during a removal is answered with a conflict or, at its end, with not found', async () => {
   const held: { finish?: () => void } = {};
-  const c = harness({ phase: 'idle', record }, { remove: () => new Promise((resolve) => (held.finish = resolve)), stop: async () => undefined });
+  const c = harness({ phase: 'idle', record }, { remove: () => new Promise((resolve) => (held.finish = resolve)), stop: () => new Promise(() => undefined) });
   await c.ask({ type: 'container.start' });
   const restarted = c.ask({ type: 'container.restart', options: {} });
   const removed = c.ask({ type: 'container.remove', options: { force: true, volumes: false } });

@@ -27,7 +27,8 @@ import type { ContainerEffects, ContainerHooks } from './container.effects.types
 import type { ContainerCommand } from './container.messages.js';
 import { withEndedHealth, withKeptHealth } from './health.js';
 import { NEVER, withState } from './container.record.js';
-import { containerSetup, stopInput, waitResult } from './container.setup.js';
+import { containerSetup, initialContext, waitResult } from './container.setup.js';
+import { stopInput } from './stop-input.js';
 import { nextDelayMs } from './restart-policy.js';
 
 /** In the states in which nothing else is making a record. */
@@ -43,23 +44,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
   const { machine, publish, settleAll, rejectAll, fire } = containerSetup(effects, hooks, replies);
   return machine.createMachine({
     id: 'container',
-    context: ({ input }) => ({
-      record: input.record,
-      phase: input.phase,
-      waiters: [],
-      starters: [],
-      stoppers: [],
-      pausers: [],
-      restarters: [],
-      stop: undefined,
-      removal: input.phase === 'removing' ? { reqs: [], options: { force: true, volumes: input.record.hostConfig.AutoRemove } } : undefined,
-      postponed: [],
-      amends: [],
-      exit: input.phase === 'exited' ? input.exit : undefined,
-      delayMs: 0,
-      leaving: false,
-      ranMs: input.phase === 'exited' ? Math.max(0, input.exit.exitedAt.getTime() - Date.parse(input.record.state.startedAt)) : 0,
-    }),
+    context: ({ input }) => initialContext(input),
     initial: 'booting',
     on: {
       'request.cancelled': { actions: 'forgetRequest' },
@@ -75,6 +60,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           { guard: 'isNew', target: 'creating' },
           { guard: 'hasExit', target: 'draining' },
           { guard: 'wasRunning', target: 'adopting' },
+          { guard: 'hasEnded', target: 'releasing' },
           { guard: 'wasRemoving', target: 'removing' },
           { target: 'idle' },
         ],
@@ -103,13 +89,17 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
       adopting: {
         invoke: {
           src: 'adopt',
-          input: ({ context }) => context.record,
+          input: ({ context: { record, isInPlace } }) => ({ record, isInPlace }),
           onDone: [
             { guard: 'hasExit', target: 'draining', actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })) },
             { guard: 'isPaused', target: 'running.paused', actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })) },
             { target: 'running', actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })) },
           ],
-          onError: { target: 'running', actions: assign(({ context, event }) => ({ record: publish(withState(context.record, { error: messageOf(event.error) })) })) },
+          onError: [
+            { guard: 'hasExit', target: 'draining' },
+            { guard: 'isTaskGone', target: 'draining', actions: 'noteUnseenExit' },
+            { target: 'running', actions: assign(({ context, event }) => ({ record: publish(withState(context.record, { error: messageOf(event.error) })) })) },
+          ],
         },
       },
       idle: {
@@ -236,7 +226,9 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
             invoke: {
               src: 'stop',
               input: ({ context }) => context.stop ?? stopInput(context.record, {}),
-              // The effect ends only when the container outlived SIGKILL; its exit leaves the whole `running` state.
+              // Its exit leaves the whole `running` state; this is for one of which nobody was told.
+              onDone: { target: '#container.draining', actions: assign({ exit: ({ event }) => event.output }) },
+              // The container outlived SIGKILL.
               onError: {
                 target: 'active',
                 actions: assign(({ context, event }) => {

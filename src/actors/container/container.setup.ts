@@ -3,23 +3,27 @@
  * in which state which of them happens.
  */
 import { assign, enqueueActions, setup } from 'xstate';
-import { isEngineError, notModified, unavailable } from '../../errors/engine-error.js';
+import { type EngineError, isEngineError, notModified, unavailable } from '../../errors/engine-error.js';
 import { effect } from '../kit/effect.js';
 import type { RequestId } from '../kit/commands.js';
 import type { Replies } from '../kit/replies.js';
 import type { ExitStatus } from '../../ports/supervisor.js';
-import type { ContainerEffects, ContainerHooks, StopInput } from './container.effects.types.js';
+import { TASK_GONE, type ContainerEffects, type ContainerHooks, type StopInput } from './container.effects.types.js';
 import type { NetworkChange } from './network-change.js';
 import type { AmendCommand, AmendOutcome, ContainerCommand, ContainerEvent, RemoveOptions, StopOptions, WaitCondition } from './container.messages.js';
 import { withEndedHealth, withProbeResult, withStartingHealth } from './health.js';
 import { withState, type ContainerRecord } from './container.record.js';
 import { alreadyPaused, notPaused, notRunning, pausedNoStart, removalUnderWay, removedNoStart, stillUp } from './refusals.js';
+import { UNSEEN_EXIT_CODE } from './reconcile.js';
 import { wantsRestart } from './restart-policy.js';
-import { SIGKILL, SIGTERM, signalNumber } from './signals.js';
+import { SIGKILL } from './signals.js';
+import { cancelsRestart, stopInput } from './stop-input.js';
 
 /** Where an incarnation of the actor begins. */
 export type ContainerInput =
-  | { readonly phase: 'new' | 'idle' | 'running' | 'removing'; readonly record: ContainerRecord }
+  | { readonly phase: 'new' | 'idle' | 'ended' | 'removing'; readonly record: ContainerRecord }
+  /** `isInPlace`: an actor before this one in the same daemon had taken it over, or started it. */
+  | { readonly phase: 'running'; readonly record: ContainerRecord; readonly isInPlace?: boolean }
   | { readonly phase: 'exited'; readonly record: ContainerRecord; readonly exit: ExitStatus };
 
 interface Waiter {
@@ -30,6 +34,7 @@ interface Waiter {
 export interface ContainerContext {
   readonly record: ContainerRecord;
   readonly phase: ContainerInput['phase'];
+  readonly isInPlace: boolean;
   readonly waiters: readonly Waiter[];
   /** Who waits for the start under way. */
   readonly starters: readonly RequestId[];
@@ -52,7 +57,6 @@ export interface ContainerContext {
   readonly leaving: boolean;
 }
 
-const DEFAULT_STOP_SECONDS = 10;
 /** Commands that one actor keeps for later; more are refused. */
 const POSTPONED_LIMIT = 1000;
 
@@ -104,7 +108,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
     actors: {
       create: effect((record: ContainerRecord) => effects.create(record)),
       start: effect((record: ContainerRecord) => effects.start(record)),
-      adopt: effect((record: ContainerRecord) => effects.adopt(record)),
+      adopt: effect((input: { record: ContainerRecord; isInPlace: boolean }) => effects.adopt(input)),
       stop: effect((input: StopInput, signal) => effects.stop(input, signal)),
       pause: effect((record: ContainerRecord) => effects.pause(record)),
       unpause: effect((record: ContainerRecord) => effects.unpause(record)),
@@ -139,6 +143,8 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         if (event.type !== 'task.exited') return {};
         return { exit: event.exit, ranMs: Math.max(0, event.exit.exitedAt.getTime() - Date.parse(context.record.state.startedAt)) };
       }),
+      /** The end came while nobody listened. */
+      noteUnseenExit: assign({ exit: () => ({ exitCode: UNSEEN_EXIT_CODE, exitedAt: new Date() }) }),
       noteOom: assign(({ context }) => {
         hooks.emit('oom', context.record);
         return { record: publish(withState(context.record, { oomKilled: true })) };
@@ -321,7 +327,9 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
     guards: {
       isNew: ({ context }) => context.phase === 'new',
       wasRunning: ({ context }) => context.phase === 'running',
+      hasEnded: ({ context }) => context.phase === 'ended',
       wasRemoving: ({ context }) => context.phase === 'removing',
+      isTaskGone: ({ event }) => isEngineError((event as unknown as { error: unknown }).error) && (event as unknown as { error: EngineError }).error.code === TASK_GONE,
       hasExit: ({ context }) => context.exit !== undefined,
       isUp: ({ context }) => context.record.state.status === 'running',
       isBackingOff: ({ context }) => context.record.state.status === 'restarting',
@@ -351,23 +359,31 @@ function withRestart(ended: ContainerRecord): ContainerRecord {
   return { ...withState(ended, { status: 'restarting' }), restartCount: ended.restartCount + 1 };
 }
 
-export function waitResult(record: ContainerRecord): { exitCode: number; error?: string } {
-  return record.state.error === '' ? { exitCode: record.state.exitCode } : { exitCode: record.state.exitCode, error: record.state.error };
-}
-
-export function stopInput(record: ContainerRecord, options: StopOptions): StopInput {
-  const timeoutSeconds = options.timeoutSeconds ?? record.config.StopTimeout ?? DEFAULT_STOP_SECONDS;
+export function initialContext(input: ContainerInput): ContainerContext {
+  const { record, phase } = input;
+  const exit = phase === 'exited' ? input.exit : undefined;
   return {
     record,
-    signal: options.signal ?? signalNumber(record.config.StopSignal ?? '') ?? SIGTERM,
-    killAtMs: timeoutSeconds < 0 ? Infinity : performance.now() + timeoutSeconds * 1000,
+    phase,
+    isInPlace: phase === 'running' && input.isInPlace === true,
+    waiters: [],
+    starters: [],
+    stoppers: [],
+    pausers: [],
+    restarters: [],
+    stop: undefined,
+    removal: phase === 'removing' ? { reqs: [], options: { force: true, volumes: record.hostConfig.AutoRemove } } : undefined,
+    postponed: [],
+    amends: [],
+    exit,
+    delayMs: 0,
+    leaving: false,
+    ranMs: exit ? Math.max(0, exit.exitedAt.getTime() - Date.parse(record.state.startedAt)) : 0,
   };
 }
 
-/** Which signals count as a wish that the container stays down (engine-api.md section 5, kill). */
-function cancelsRestart(record: ContainerRecord, signal: number): boolean {
-  if (signal === SIGKILL || !record.config.StopSignal) return true;
-  return signal === signalNumber(record.config.StopSignal);
+export function waitResult(record: ContainerRecord): { exitCode: number; error?: string } {
+  return record.state.error === '' ? { exitCode: record.state.exitCode } : { exitCode: record.state.exitCode, error: record.state.error };
 }
 
 function killError(record: ContainerRecord, error: unknown): unknown {

@@ -10,12 +10,14 @@ import type { NetworkDriver } from '../../ports/network.js';
 import type { Logger } from '../../ports/logger.js';
 import type { ReplyOf, Unasked } from '../kit/commands.js';
 import { createCollection, type Collection } from '../kit/collection.js';
-import type { Replies } from '../kit/replies.js';
+import { ACTOR_GONE, type Replies } from '../kit/replies.js';
 import type { ContainerCommand, ContainerFact, WaitCondition, WaitResult } from './container.messages.js';
 import type { createContainerMachine } from './container.machine.js';
+import type { TaskInfo } from '../../ports/supervisor.js';
 import type { ContainerInput } from './container.setup.js';
 import { isRunning, topLayersOf, type ContainerRecord } from './container.record.js';
 import type { CreateRequest } from './create-request.js';
+import { revived } from './reconcile.js';
 import { renamed } from './networks.js';
 import { Names, newContainerId } from './names.js';
 
@@ -30,6 +32,13 @@ export interface DirectoryDeps {
   readonly images: ImageStore;
   readonly layers: LayerStore;
   readonly network: Pick<NetworkDriver, 'rename'>;
+  /** Resolves when no effect of an actor that is gone is under way. */
+  readonly settled: (id: string) => Promise<void>;
+  /** The record on disk, undefined for none. */
+  readonly saved: (id: string) => Promise<ContainerRecord | undefined>;
+  readonly task: (id: string) => Promise<TaskInfo | undefined>;
+  /** Takes back what was made of a container that nobody will hear of, but for the hold on its layers. */
+  readonly abandon: (record: ContainerRecord) => Promise<void>;
   /** Checks a request against image and host and makes the first record (without touching the disk). */
   draft(request: CreateRequest, id: string, name: string): { readonly record: ContainerRecord; readonly warnings: readonly string[] };
 }
@@ -47,16 +56,12 @@ export class ContainerDirectory {
   constructor(
     private readonly deps: DirectoryDeps,
     machine: ContainerMachine,
-    private readonly revive: (record: ContainerRecord) => ContainerInput,
   ) {
     this.collection = createCollection({
       kind: 'container',
       logic: machine,
       replies: deps.replies,
-      revive: (id) => {
-        const record = this.#views.get(id);
-        return record && this.revive(record);
-      },
+      revive: (id) => this.#revive(id),
       onCrash: (id, error, revived) => deps.log.error({ err: error, container: id, revived }, 'container actor crashed'),
     });
   }
@@ -103,13 +108,18 @@ export class ContainerDirectory {
     const id = newContainerId();
     const name = request.name ? this.#names.reserve(request.name, id) : this.#names.generate(id);
     let retained: Digest[] = [];
+    let drafted: ContainerRecord | undefined;
     try {
       const { record, warnings } = this.deps.draft(request, id, name);
+      drafted = record;
       retained = topLayersOf(record);
       for (const layer of retained) this.deps.layers.retain(layer);
       this.#send({ type: 'collection.spawn', id, input: { phase: 'new', record } });
       return { record: await this.#ask<Extract<ContainerCommand, { type: 'container.settled' }>>(id, { type: 'container.settled' }), warnings };
     } catch (error) {
+      // Its actor has crashed after it was made: it is there.
+      if (this.#views.has(id)) throw error;
+      if (drafted && isEngineError(error, 'unavailable') && error.code === ACTOR_GONE) await this.#abandon(drafted);
       this.#names.release(name, id);
       for (const layer of retained) await this.deps.layers.release(layer);
       throw error;
@@ -172,9 +182,29 @@ export class ContainerDirectory {
     }
   }
 
-  /** Tells a container what the supervisor reported; facts about unknown containers are dropped. */
+  /**
+   * Tells a container what the supervisor reported; while its actor is down, that is kept for it. Facts about unknown
+   * containers, and those at rest, are dropped.
+   */
   tell(id: string, fact: ContainerFact): void {
-    this.collection.children.get(id)?.send(fact);
+    this.collection.tell(id, fact);
+  }
+
+  /** Where the actor of a container begins after a crash: what was made, what is on disk, what the supervisor says. */
+  async #revive(id: string): Promise<ContainerInput | undefined> {
+    await this.deps.settled(id);
+    const [saved, task] = await Promise.all([this.deps.saved(id), this.deps.task(id)]);
+    // Asked for last: until then it may be another one.
+    const view = this.#views.get(id);
+    return view && revived(view, saved, task, new Date());
+  }
+
+  async #abandon(record: ContainerRecord): Promise<void> {
+    await this.deps.settled(record.id);
+    const saved = await this.deps.saved(record.id).catch(() => undefined);
+    await this.deps.abandon(saved ?? record).catch((error: unknown) => {
+      this.deps.log.error({ err: error, container: record.id }, 'what was made of a container is left until the next start');
+    });
   }
 
   /** Replaces or drops a view: the hook of the machines. */
@@ -208,9 +238,10 @@ export class ContainerDirectory {
     return learned;
   }
 
+  /** The actor of a container that has rested since the daemon started: there is nothing to find out. */
   #wake(id: string): ActorRefFrom<ContainerMachine> | undefined {
     const record = this.#views.get(id);
-    if (record) this.#send({ type: 'collection.spawn', id, input: this.revive(record) });
+    if (record) this.#send({ type: 'collection.spawn', id, input: { phase: 'idle', record } });
     return this.collection.children.get(id);
   }
 
@@ -220,7 +251,13 @@ export class ContainerDirectory {
     await Promise.allSettled(asks);
   }
 
+  async #askLater<C extends ContainerCommand>(id: string, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
+    await this.collection.awake(id);
+    return this.#ask<C>(id, command, signal);
+  }
+
   #ask<C extends ContainerCommand>(id: string, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
+    if (this.collection.isDown(id)) return this.#askLater<C>(id, command, signal);
     const actor = this.collection.children.get(id) ?? this.#wake(id);
     if (!actor) return Promise.reject(notFound(`No such container: ${id}`));
     return this.deps.replies.ask<C>(actor, command, signal);

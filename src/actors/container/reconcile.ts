@@ -1,11 +1,11 @@
 /** After a restart of the daemon: what a record and the supervisor's task together say about a container. Pure. */
 import type { TaskInfo } from '../../ports/supervisor.js';
 import type { ContainerInput } from './container.setup.js';
-import { withState, type ContainerRecord } from './container.record.js';
+import { isRunning, withState, type ContainerRecord } from './container.record.js';
 import { withoutPending } from './network-change.js';
 
 /** The exit code of a container whose end nobody saw, as the known engine gives it after a reboot. */
-const UNSEEN_EXIT_CODE = 255;
+export const UNSEEN_EXIT_CODE = 255;
 
 /** Where the actor of this container begins. The record wins on identity, the supervisor on what runs. */
 export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, now: Date): ContainerInput {
@@ -35,4 +35,21 @@ export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, no
 function restartCount({ state, restartCount }: ContainerRecord, task: TaskInfo | undefined): number {
   const isOwed = state.status === 'restarting' && (task === undefined || task.status === 'stopped');
   return isOwed ? Math.max(0, restartCount - 1) : restartCount;
+}
+
+/**
+ * As `reconcile`, for a container whose actor has crashed in a daemon that goes on: `view` is what readers see, `saved` what
+ * is on disk. What its effects have made is in place; they may have written more than the actor lived to tell.
+ */
+export function revived(view: ContainerRecord, saved: ContainerRecord | undefined, task: TaskInfo | undefined, now: Date): ContainerInput {
+  const isLive = task?.status === 'running' || task?.status === 'paused' || task?.status === 'pausing';
+  const { state, restartCount } = view;
+  const isNewRun = task !== undefined && saved !== undefined && isRunning(saved) && saved.state.startedAt !== state.startedAt;
+  const record = saved === undefined ? view : { ...saved, restartCount, state: isNewRun ? saved.state : state };
+  // Its end was told already; what follows an end has not come to its end.
+  if (!isLive && !isNewRun && (state.status === 'exited' || state.status === 'restarting')) {
+    return { phase: 'ended', record: withState(record, { pid: 0 }) };
+  }
+  const input = reconcile(record, task, now);
+  return input.phase === 'running' ? { ...input, isInPlace: true } : input;
 }

@@ -71,6 +71,11 @@ export class ContainerRecords {
     return mine;
   }
 
+  /** What is on disk of a container, undefined for nothing. */
+  async read(id: string): Promise<ContainerRecord | undefined> {
+    return (await this.io.read(join(this.dir(id), 'container.json'))) as ContainerRecord | undefined;
+  }
+
   /** Resolves when nothing of this container is being written, however that went. */
   async written(id: string): Promise<void> {
     await this.#writes.get(id)?.running?.catch(() => undefined);

@@ -44,6 +44,13 @@ const DRAIN_LIMIT_MS = 2000;
  */
 const MAX_STARTS_PER_CONTAINER = 4;
 
+/** Of a process that went with its container. */
+const KILLED_EXIT_CODE = 137;
+/** By then the exits are told that the supervisor knows of. */
+const UNTOLD_EXIT_MS = 2000;
+
+type ExecOutcome = Partial<Pick<ExecRecord, 'pid' | 'exitCode' | 'running'>>;
+
 /** The streams of one exec. */
 interface ExecIo {
   readonly hub: AttachHub;
@@ -57,6 +64,10 @@ export class ExecDirectory {
   /** To be killed as soon as they run. */
   readonly #unwanted = new Set<string>();
   readonly #starts = new Map<string, Slots>();
+  /** What became of starts, for an actor that does not live to hear of it. */
+  readonly #started = new Map<string, Promise<ExecOutcome>>();
+  /** When the run of the container began that an exec belongs to. */
+  readonly #runs = new Map<string, string>();
   readonly collection: Collection<ExecMachine>;
   #send: Send = () => undefined;
 
@@ -66,7 +77,8 @@ export class ExecDirectory {
       kind: 'exec',
       logic: machine,
       replies: deps.replies,
-      onCrash: (id, error) => deps.log.error({ err: error, exec: id }, 'exec actor crashed'),
+      revive: (id) => this.#revive(id),
+      onCrash: (id, error, revived) => deps.log.error({ err: error, exec: id, revived }, 'exec actor crashed'),
     });
   }
 
@@ -99,14 +111,15 @@ export class ExecDirectory {
     return record;
   }
 
-  ask<C extends ExecCommand>(id: string, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
+  async ask<C extends ExecCommand>(id: string, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
+    if (this.collection.isDown(id)) await this.collection.awake(id);
     const actor = this.collection.children.get(this.find(id).id);
-    if (!actor) return Promise.reject(notFound(`No such exec instance: ${id}`));
+    if (!actor) throw notFound(`No such exec instance: ${id}`);
     return this.deps.replies.ask<C>(actor, command, signal);
   }
 
   exited(id: string, exit: ExitStatus): void {
-    this.collection.children.get(id)?.send({ type: 'exec.exited', exit });
+    this.collection.tell(id, { type: 'exec.exited', exit });
   }
 
   hub(id: string): AttachHub {
@@ -140,6 +153,30 @@ export class ExecDirectory {
     this.#remove(id);
   }
 
+  /**
+   * The task of a container is gone, and with it every process: execs of whose end nobody has told soon have ended, too. One
+   * that is still being started is looked at again when that is over.
+   */
+  endOf(containerId: string): void {
+    for (const record of this.#views.values()) if (record.containerId === containerId && record.running) this.#endLater(record.id);
+  }
+
+  #endLater(id: string): void {
+    setTimeout(() => {
+      if (this.#views.get(id)?.running) this.exited(id, { exitCode: KILLED_EXIT_CODE, exitedAt: new Date() });
+    }, UNTOLD_EXIT_MS).unref();
+  }
+
+  /** Where the actor of an exec begins after a crash: what it began may have come to something. */
+  async #revive(id: string): Promise<ExecRecord | undefined> {
+    const started = await this.#started.get(id)?.catch((): ExecOutcome => ({ exitCode: KILLED_EXIT_CODE, running: false }));
+    const record = this.#views.get(id);
+    if (!record || !started || record.running || record.exitCode !== null) return record;
+    const known = { ...record, ...started };
+    this.#publish(known);
+    return known;
+  }
+
   /** Forgets the execs of a container that is gone. */
   removeOf(containerId: string): void {
     for (const record of this.#views.values()) if (record.containerId === containerId) this.#remove(record.id);
@@ -155,6 +192,8 @@ export class ExecDirectory {
   #publish(record: ExecRecord): void {
     this.#views.set(record.id, record);
     if (record.running && this.#unwanted.has(record.id)) this.#kill(record);
+    const run = this.deps.container(record.containerId)?.state;
+    if (record.running && (!run || run.pid === 0 || run.startedAt !== this.#runs.get(record.id))) this.#endLater(record.id);
     if (record.exitCode !== null) setTimeout(() => this.#remove(record.id), RETENTION_MS).unref();
   }
 
@@ -166,6 +205,8 @@ export class ExecDirectory {
   #remove(id: string): void {
     this.#views.delete(id);
     this.#unwanted.delete(id);
+    this.#started.delete(id);
+    this.#runs.delete(id);
     const io = this.#ios.get(id);
     this.#ios.delete(id);
     io?.hub.end();
@@ -185,7 +226,13 @@ export class ExecDirectory {
     return {
       start: async (input) => {
         const release = await this.#startsOf(input.record.containerId).take();
-        return this.#start(input).finally(release);
+        const starting = this.#start(input).finally(release);
+        this.#started.set(
+          input.record.id,
+          starting.then(({ pid }) => ({ pid, running: true })),
+        );
+        this.#started.get(input.record.id)?.catch(() => undefined);
+        return starting;
       },
       drain: async (record) => {
         const io = this.#ios.get(record.id);
@@ -212,6 +259,7 @@ export class ExecDirectory {
     const container = this.deps.container(record.containerId);
     if (!container) throw notFound(`No such container: ${record.containerId}`);
     requireRunning(container, container.id);
+    this.#runs.set(record.id, container.state.startedAt);
     const io = this.#io(record.id);
     const { config } = record;
     const building = this.deps.buildProcess(container, config, tty, size);

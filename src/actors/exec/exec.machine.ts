@@ -1,7 +1,7 @@
 /**
  * The life of one exec process.
  *
- *   created ──► starting ──► running ──► draining ──► exited
+ *   booting ──► created ──► starting ──► running ──► draining ──► exited
  *                   └──────────────────────────────────►┘
  *
  * Owner: the execs collection. A resize that comes while it starts is postponed; a second start is refused.
@@ -61,11 +61,15 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
       },
       noteExit: assign(({ event }) => (event.type === 'exec.exited' ? { exitCode: event.exit.exitCode } : {})),
     },
-    guards: { hasExit: ({ context }) => context.exitCode !== undefined },
+    guards: {
+      hasExit: ({ context }) => context.exitCode !== undefined,
+      isOver: ({ context }) => context.record.exitCode !== null,
+      isRunning: ({ context }) => context.record.running,
+    },
   }).createMachine({
     id: 'exec',
     context: ({ input }) => ({ record: input, start: undefined, waiters: [], resizes: [], exitCode: undefined }),
-    initial: 'created',
+    initial: 'booting',
     on: {
       'request.cancelled': { actions: assign(({ context, event }) => ({ waiters: context.waiters.filter((req) => req !== event.req) })) },
       'exec.wait': { actions: assign(({ context, event }) => ({ waiters: [...context.waiters, event.req] })) },
@@ -74,6 +78,8 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
       'exec.exited': { actions: 'noteExit' },
     },
     states: {
+      /** It may have been started, and ended, by an actor before this one. */
+      booting: { always: [{ guard: 'isOver', target: 'exited' }, { guard: 'isRunning', target: 'running' }, { target: 'created' }] },
       created: { on: { 'exec.start': { target: 'starting', actions: assign(({ event }) => ({ start: event })) } } },
       starting: {
         invoke: {

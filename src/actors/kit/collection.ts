@@ -2,18 +2,20 @@
  * A supervisor of an open-ended number of equal actors. Written as actor logic of its own because a machine copies its
  * child map on every spawn (architecture.md 3.1): here spawn and stop cost the same with one child and with ten thousand.
  *
- * A child that ends is forgotten. A child that crashes is started again from what `revive` derives (never from its
- * snapshot), with exponential backoff, until its own budget is spent; the daemon and its siblings go on.
+ * A child that ends is forgotten. A child that crashes is begun again from what `revive` finds out (never from its
+ * snapshot), with exponential backoff, until its own budget is spent; then it is begun when it is needed. What it is told
+ * meanwhile is kept for it. The daemon and its siblings go on.
  */
-import { createActor, type ActorLogic, type ActorRefFrom, type AnyActorLogic, type InputFrom, type Snapshot } from 'xstate';
+import { createActor, type ActorLogic, type ActorRefFrom, type AnyActorLogic, type EventFrom, type InputFrom, type Snapshot } from 'xstate';
+import { faultyLogic } from './faults.js';
 import type { Replies } from './replies.js';
 
 export interface CollectionOptions<L extends AnyActorLogic> {
   readonly kind: string;
   readonly logic: L;
   readonly replies: Replies;
-  /** Input for the next incarnation of a crashed child; undefined: it stays gone. */
-  readonly revive?: (id: string) => InputFrom<L> | undefined;
+  /** Input for the next incarnation of a crashed child; undefined: it stays gone. What it throws is tried again. */
+  readonly revive?: (id: string) => Promise<InputFrom<L> | undefined> | InputFrom<L> | undefined;
   /** Told of every crash, and whether the child comes back. */
   readonly onCrash: (id: string, error: unknown, revived: boolean) => void;
   readonly onDone?: (id: string, output: unknown) => void;
@@ -32,17 +34,63 @@ type CollectionSnapshot = Snapshot<undefined>;
 const CRASH_BUDGET = 5;
 const CRASH_WINDOW_MS = 60_000;
 const FIRST_BACKOFF_MS = 100;
+const MOST_BACKOFF_MS = 5_000;
+/** Facts that are kept for one child; more are not worth it. */
+const KEPT_FACTS = 1000;
+
+/** A child that crashed and is not back yet. */
+interface Down<L extends AnyActorLogic> {
+  readonly facts: EventFrom<L>[];
+  timer?: NodeJS.Timeout;
+  attempt: Promise<void> | undefined;
+}
 
 export interface Collection<L extends AnyActorLogic> {
   readonly logic: ActorLogic<CollectionSnapshot, CollectionEvent<L>, undefined>;
   /** The live children by id: the registry through which commands find their actor. */
   readonly children: ReadonlyMap<string, ActorRefFrom<L>>;
+  /** Tells a child a fact: at once, or when it is back. False: there is no such child. */
+  tell(id: string, fact: EventFrom<L>): boolean;
+  /** True for a child that crashed and is not back yet. */
+  isDown(id: string): boolean;
+  /** Begins such a child now. Rejects with what `revive` threw; it is tried again later. */
+  awake(id: string): Promise<void>;
 }
 
 export function createCollection<L extends AnyActorLogic>(options: CollectionOptions<L>): Collection<L> {
+  const childLogic = faultyLogic(options.kind, options.logic);
   const children = new Map<string, ActorRefFrom<L>>();
   const crashes = new Map<string, number[]>();
-  const revivals = new Map<string, NodeJS.Timeout>();
+  const downs = new Map<string, Down<L>>();
+  let send: (event: CollectionEvent<L>) => void = () => undefined;
+
+  /** Begins a child that is down. */
+  const begin = (id: string, down: Down<L>): Promise<void> => {
+    const attempt = async (): Promise<void> => {
+      const input = await options.revive?.(id);
+      if (downs.get(id) !== down) return;
+      if (input === undefined) drop(id);
+      else send({ type: 'collection.spawn', id, input });
+    };
+    down.attempt ??= attempt().finally(() => (down.attempt = undefined));
+    return down.attempt;
+  };
+
+  const beginLater = (id: string, down: Down<L>, delayMs: number): void => {
+    down.timer = setTimeout(() => {
+      begin(id, down).catch((error: unknown) => {
+        options.onCrash(id, error, true);
+        if (downs.get(id) === down) beginLater(id, down, Math.min(delayMs * 2, MOST_BACKOFF_MS));
+      });
+    }, delayMs).unref();
+  };
+
+  const drop = (id: string): Down<L> | undefined => {
+    const down = downs.get(id);
+    clearTimeout(down?.timer);
+    downs.delete(id);
+    return down;
+  };
 
   const forget = (id: string): ActorRefFrom<L> | undefined => {
     const child = children.get(id);
@@ -61,28 +109,34 @@ export function createCollection<L extends AnyActorLogic>(options: CollectionOpt
   };
 
   const logic: Collection<L>['logic'] = {
-    getInitialSnapshot: () => ({ status: 'active', output: undefined, error: undefined }),
+    getInitialSnapshot: (scope) => {
+      send = (event) => scope.self.send(event);
+      return { status: 'active', output: undefined, error: undefined };
+    },
     getPersistedSnapshot: (snapshot) => snapshot,
     transition(snapshot, event, scope) {
       switch (event.type) {
         case 'collection.spawn': {
           const { id, input } = event;
           if (children.has(id)) return snapshot;
-          const child = createActor(options.logic, { id, input, parent: scope.self });
+          const child = createActor(childLogic, { id, input, parent: scope.self });
           children.set(id, child as unknown as ActorRefFrom<L>);
-          scope.defer(() => child.start());
+          const { facts = [] } = drop(id) ?? {};
+          scope.defer(() => {
+            child.start();
+            for (const fact of facts) child.send(fact);
+          });
           return snapshot;
         }
         case 'collection.stop': {
           const { id } = event;
-          clearTimeout(revivals.get(id));
-          revivals.delete(id);
+          drop(id);
           const child = forget(id);
           if (child) scope.stopChild(child);
           return snapshot;
         }
         case 'xstate.stop': {
-          for (const timer of revivals.values()) clearTimeout(timer);
+          for (const id of downs.keys()) drop(id);
           for (const child of children.values()) scope.stopChild(child);
           return { status: 'stopped', output: undefined, error: undefined };
         }
@@ -94,20 +148,33 @@ export function createCollection<L extends AnyActorLogic>(options: CollectionOpt
             options.onDone?.(id, event.output);
             return snapshot;
           }
-          const input = options.revive?.(id);
-          const delayMs = input === undefined ? undefined : backoff(id);
+          const delayMs = options.revive && backoff(id);
           options.onCrash(id, event.error, delayMs !== undefined);
-          if (input !== undefined && delayMs !== undefined) {
-            const timer = setTimeout(() => {
-              revivals.delete(id);
-              scope.self.send({ type: 'collection.spawn', id, input });
-            }, delayMs);
-            revivals.set(id, timer.unref());
-          }
+          if (!options.revive) return snapshot;
+          const down: Down<L> = { facts: [], attempt: undefined };
+          downs.set(id, down);
+          if (delayMs !== undefined) beginLater(id, down, delayMs);
           return snapshot;
         }
       }
     },
   };
-  return { logic, children };
+  return {
+    logic,
+    children,
+    tell(id, fact) {
+      const child = children.get(id);
+      const down = downs.get(id);
+      if (child) (child as unknown as { send(fact: EventFrom<L>): void }).send(fact);
+      else if (down && down.facts.length < KEPT_FACTS) down.facts.push(fact);
+      // One whose budget is spent is begun because of what it is told.
+      if (down && down.timer === undefined) beginLater(id, down, 0);
+      return child !== undefined || down !== undefined;
+    },
+    isDown: (id) => downs.has(id),
+    async awake(id) {
+      const down = downs.get(id);
+      if (down) await begin(id, down);
+    },
+  };
 }

@@ -5,6 +5,9 @@
 import { cancelled, type EngineError, unavailable } from '../../errors/engine-error.js';
 import type { ReplyOf, RequestCancelled, RequestId, Unasked } from './commands.js';
 
+/** The code of an error that says that the actor which was asked has ended. */
+export const ACTOR_GONE = 'ACTOR_GONE';
+
 /** What the table needs of an actor. */
 export interface Askable<C> {
   send(event: C | RequestCancelled): void;
@@ -85,5 +88,5 @@ export class Replies {
 }
 
 function actorGone(): EngineError {
-  return unavailable('the actor that was asked has ended', { code: 'ACTOR_GONE' });
+  return unavailable('the actor that was asked has ended', { code: ACTOR_GONE });
 }

@@ -1,0 +1,22 @@
+/** How a container is stopped: what the client asked for, what the container says, what is usual. */
+import type { StopInput } from './container.effects.types.js';
+import type { StopOptions } from './container.messages.js';
+import type { ContainerRecord } from './container.record.js';
+import { SIGKILL, SIGTERM, signalNumber } from './signals.js';
+
+const DEFAULT_STOP_SECONDS = 10;
+
+export function stopInput(record: ContainerRecord, options: StopOptions): StopInput {
+  const timeoutSeconds = options.timeoutSeconds ?? record.config.StopTimeout ?? DEFAULT_STOP_SECONDS;
+  return {
+    record,
+    signal: options.signal ?? signalNumber(record.config.StopSignal ?? '') ?? SIGTERM,
+    killAtMs: timeoutSeconds < 0 ? Infinity : performance.now() + timeoutSeconds * 1000,
+  };
+}
+
+/** Which signals count as a wish that the container stays down (engine-api.md section 5, kill). */
+export function cancelsRestart(record: ContainerRecord, signal: number): boolean {
+  if (signal === SIGKILL || !record.config.StopSignal) return true;
+  return signal === signalNumber(record.config.StopSignal);
+}

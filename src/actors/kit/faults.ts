@@ -1,0 +1,36 @@
+/**
+ * A seam for the tests of supervision, which make any step of any actor fail. The daemon itself never puts anything in.
+ */
+import type { AnyActorLogic, EventFromLogic, SnapshotFrom } from 'xstate';
+
+export interface Faults {
+  /** Called before and after each transition of an actor of a collection; what it throws, the actor has thrown. */
+  transition(kind: string, state: unknown, event: string, when: 'before' | 'after'): void;
+  /** Runs an effect of an actor, or not, or twice as long. */
+  effect<T>(name: string, run: () => Promise<T>): Promise<T>;
+}
+
+let injected: Faults | undefined;
+
+/** To be called before the first actor is made. */
+export function injectFaults(faults: Faults): void {
+  injected = faults;
+}
+
+export function runEffect<T>(name: string, run: () => Promise<T>): Promise<T> {
+  return injected ? injected.effect(name, run) : run();
+}
+
+export function faultyLogic<L extends AnyActorLogic>(kind: string, logic: L): L {
+  const faults = injected;
+  if (!faults) return logic;
+  const transition = (snapshot: SnapshotFrom<L>, event: EventFromLogic<L>, scope: Parameters<L['transition']>[2]): SnapshotFrom<L> => {
+    const state = (snapshot as { value?: unknown }).value;
+    const { type } = event as { type: string };
+    faults.transition(kind, state, type, 'before');
+    const next = logic.transition(snapshot, event, scope) as SnapshotFrom<L>;
+    faults.transition(kind, state, type, 'after');
+    return next;
+  };
+  return Object.assign(Object.create(logic) as L, { transition });
+}
