@@ -60,6 +60,7 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
     placesRoot: join(execRoot, 'places'),
     shmRoot: join(execRoot, 'shm'),
     find: (id) => containers.get(id),
+    releaseLayers: (id) => containers.releaseLayers(id),
     runtimeFor: ({ hostConfig }) => settings.runtimeChoice(hostConfig.Runtime),
     cgroupsPathFor: ({ id, hostConfig }) => {
       const driver = settings.runtimeChoice(hostConfig.Runtime).systemdCgroup ? 'systemd' : settings.cgroupDriver;
@@ -120,8 +121,7 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
       },
       saved: (id) => records.read(id),
       task: (id) => tasks.get(id),
-      abandon: ({ mounts, ...record }) =>
-        effects.remove({ record: { ...record, topLayer: undefined, mounts: mounts.map(({ TopLayer: _held, ...mount }) => mount) }, options: { force: true, volumes: true } }),
+      abandon: (record) => effects.remove({ record, options: { force: true, volumes: true } }),
       draft: (request, id, name) =>
         draftContainer(
           {
@@ -208,22 +208,18 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
 
 /** The effects, each noted while it is under way. */
 function notedEffects(effects: ContainerEffects, inFlight: InFlight, released: (record: ContainerRecord) => void): ContainerEffects {
-  const ofRecord = <T>(run: (record: ContainerRecord) => Promise<T>) => (record: ContainerRecord): Promise<T> => inFlight.note(record.id, run(record));
-  const ofInput =
-    <I extends { readonly record: ContainerRecord }, T>(run: (input: I, signal: AbortSignal) => Promise<T>) =>
-    (input: I, signal: AbortSignal): Promise<T> =>
-      inFlight.note(input.record.id, run(input, signal));
+  const note = <T>({ id }: ContainerRecord, work: Promise<T>): Promise<T> => inFlight.note(id, work);
   return {
-    create: ofRecord(effects.create),
-    start: ofRecord(effects.start),
-    adopt: (input) => inFlight.note(input.record.id, effects.adopt(input)),
-    stop: ofInput(effects.stop),
-    pause: ofRecord(effects.pause),
-    unpause: ofRecord(effects.unpause),
-    drain: ofRecord(effects.drain),
-    release: (record) => inFlight.note(record.id, effects.release(record)).finally(() => released(record)),
-    remove: (input) => inFlight.note(input.record.id, effects.remove(input)),
-    rewire: (input) => inFlight.note(input.record.id, effects.rewire(input)),
+    create: (record) => note(record, effects.create(record)),
+    start: (record) => note(record, effects.start(record)),
+    adopt: (input) => note(input.record, effects.adopt(input)),
+    stop: (input, signal) => note(input.record, effects.stop(input, signal)),
+    pause: (record) => note(record, effects.pause(record)),
+    unpause: (record) => note(record, effects.unpause(record)),
+    drain: (record) => note(record, effects.drain(record)),
+    release: (record) => note(record, effects.release(record)).finally(() => released(record)),
+    remove: (input) => note(input.record, effects.remove(input)),
+    rewire: (input) => note(input.record, effects.rewire(input)),
     save: (record) => effects.save(record),
   };
 }

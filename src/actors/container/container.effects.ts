@@ -8,7 +8,7 @@ import { TASK_GONE, type ContainerEffects, type StopInput } from './container.ef
 import { linkedContainers, linkEnvironment } from './legacy-links.js';
 import type { ContainerIoRegistry } from './container-io.js';
 import { thaw, unpause, whileRunning } from './ended-task.js';
-import { topLayersOf, withState, type ContainerRecord } from './container.record.js';
+import { withState, type ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import { effectiveHostConfig } from './effective-host-config.js';
 import { pinVolumes, realizeMounts, removeAnonymousVolumes } from './mounts.js';
@@ -222,7 +222,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     // The exit status must be durable before the supervisor forgets it; addresses may go meanwhile.
     const networkGone = leaveNetworks(deps, record);
     networkGone.catch(() => undefined);
-    await records.save(released, true);
+    await records.save(released, true).catch((error: unknown) => deps.log.error({ err: error, container: record.id }, 'the end of a container is not on disk'));
     const results = await Promise.allSettled([networkGone, tasks.delete(record.id).then(() => ios.get(record.id).close()), layers.unmount(record.id), new VolumeUse(deps, record).close(), closeSharedMemory(deps, record)]);
     for (const result of results) {
       if (result.status === 'rejected') deps.log.error({ err: result.reason, container: record.id }, 'releasing a stopped container');
@@ -246,7 +246,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       await records.remove(record.id);
       const results = await Promise.allSettled([
         layers.removeWritable(record.id),
-        ...topLayersOf(record).map((layer) => layers.release(layer)),
+        deps.releaseLayers(record.id),
         ios.remove(record.id),
         options.volumes ? removeAnonymousVolumes(deps, record) : undefined,
       ]);

@@ -287,10 +287,14 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           src: 'release',
           input: ({ context }) => context.record,
           onDone: { target: 'deciding', actions: assign(({ event }) => ({ record: publish(event.output) })) },
-          onError: {
-            target: 'deciding',
-            actions: assign(({ context, event }) => ({ record: publish(withState(context.record, { error: messageOf(event.error) })) })),
-          },
+          onError: [
+            // What a task holds must not be left to the next start of the container, nor to its removal.
+            { guard: 'canReleaseAgain', target: 'releasing', reenter: true, actions: assign({ releases: ({ context }) => context.releases + 1 }) },
+            {
+              target: 'deciding',
+              actions: assign(({ context, event }) => ({ record: publish(withState(context.record, { error: messageOf(event.error) })) })),
+            },
+          ],
         },
         on: {
           'container.wait': [{ guard: 'waitsForThisExit', actions: 'answerWait' }, { actions: 'wait' }],

@@ -51,12 +51,16 @@ export interface ContainerContext {
   readonly amends: readonly AmendCommand[];
   /** An exit that was reported, not yet settled. It can beat the reply of a start. */
   readonly exit: ExitStatus | undefined;
+  /** How often the release of this run has failed. */
+  readonly releases: number;
   readonly delayMs: number;
   readonly ranMs: number;
   /** The daemon is going down: no restart follows. */
   readonly leaving: boolean;
 }
 
+/** How often what a container held is given back when that fails. */
+const MOST_RELEASES = 5;
 /** Commands that one actor keeps for later; more are refused. */
 const POSTPONED_LIMIT = 1000;
 
@@ -297,7 +301,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
           status: 'exited',
           pid: 0,
           exitCode: exit.exitCode,
-          finishedAt: rfc3339(exit.exitedAt),
+          finishedAt: exit.exitedAt.toISOString(),
         });
         // One that comes back is never seen as exited: who polls for that would take it for over.
         const record = publish(comesBack(context, ended) ? withRestart(ended) : ended);
@@ -310,6 +314,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         return {
           record,
           exit: undefined,
+          releases: 0,
           stop: undefined,
           stoppers: [],
           pausers: [],
@@ -339,6 +344,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         event.condition === 'not-running' &&
         context.record.state.status !== 'restarting',
       waitsForNotRunning: ({ event }) => event.type === 'container.wait' && event.condition === 'not-running',
+      canReleaseAgain: ({ context }) => context.releases < MOST_RELEASES,
       forced: ({ event }) => event.type === 'container.remove' && event.options.force,
       removalWanted: ({ context }) => context.removal !== undefined || (context.record.hostConfig.AutoRemove && context.restarters.length === 0),
       restartAsked: ({ context }) => context.restarters.length > 0 && !context.leaving,
@@ -376,6 +382,7 @@ export function initialContext(input: ContainerInput): ContainerContext {
     postponed: [],
     amends: [],
     exit,
+    releases: 0,
     delayMs: 0,
     leaving: false,
     ranMs: exit ? Math.max(0, exit.exitedAt.getTime() - Date.parse(record.state.startedAt)) : 0,
@@ -388,8 +395,4 @@ export function waitResult(record: ContainerRecord): { exitCode: number; error?:
 
 function killError(record: ContainerRecord, error: unknown): unknown {
   return isEngineError(error, 'conflict') || isEngineError(error, 'not-found') ? notRunning(record) : error;
-}
-
-function rfc3339(at: Date): string {
-  return at.toISOString();
 }

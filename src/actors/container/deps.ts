@@ -48,6 +48,8 @@ export interface ContainerDeps {
   initPathFor(record: ContainerRecord): string | undefined;
   /** What readers see of another container, whose namespaces this one may join. */
   find(id: string): ContainerRecord | undefined;
+  /** Drops the hold of a container on its layers. Idempotent. */
+  releaseLayers(id: string): Promise<void>;
   /** Writes the three files; endpoints may still be unknown, the next call replaces the contents in place. */
   writeFiles(record: ContainerRecord): Promise<ContainerFiles>;
   emit(type: 'container' | 'network' | 'volume', action: string, id: string, attributes: Readonly<Record<string, string>>): void;

@@ -37,7 +37,7 @@ export interface DirectoryDeps {
   /** The record on disk, undefined for none. */
   readonly saved: (id: string) => Promise<ContainerRecord | undefined>;
   readonly task: (id: string) => Promise<TaskInfo | undefined>;
-  /** Takes back what was made of a container that nobody will hear of, but for the hold on its layers. */
+  /** Takes back what was made of a container that nobody will hear of. */
   readonly abandon: (record: ContainerRecord) => Promise<void>;
   /** Checks a request against image and host and makes the first record (without touching the disk). */
   draft(request: CreateRequest, id: string, name: string): { readonly record: ContainerRecord; readonly warnings: readonly string[] };
@@ -48,6 +48,8 @@ export class ContainerDirectory {
   #sorted: readonly ContainerRecord[] | undefined;
   readonly #names = new Names();
   readonly #exits = new Map<string, WaitResult>();
+  /** The layers that each container keeps from being removed. */
+  readonly #layers = new Map<string, readonly Digest[]>();
   /** Resolves when exits of an earlier life of the daemon are known. */
   #exitsKnown: Promise<void> = Promise.resolve();
   readonly collection: Collection<ContainerMachine>;
@@ -107,13 +109,11 @@ export class ContainerDirectory {
   async create(request: CreateRequest): Promise<{ record: ContainerRecord; warnings: readonly string[] }> {
     const id = newContainerId();
     const name = request.name ? this.#names.reserve(request.name, id) : this.#names.generate(id);
-    let retained: Digest[] = [];
     let drafted: ContainerRecord | undefined;
     try {
       const { record, warnings } = this.deps.draft(request, id, name);
       drafted = record;
-      retained = topLayersOf(record);
-      for (const layer of retained) this.deps.layers.retain(layer);
+      this.#retainLayers(record);
       this.#send({ type: 'collection.spawn', id, input: { phase: 'new', record } });
       return { record: await this.#ask<Extract<ContainerCommand, { type: 'container.settled' }>>(id, { type: 'container.settled' }), warnings };
     } catch (error) {
@@ -121,7 +121,7 @@ export class ContainerDirectory {
       if (this.#views.has(id)) throw error;
       if (drafted && isEngineError(error, 'unavailable') && error.code === ACTOR_GONE) await this.#abandon(drafted);
       this.#names.release(name, id);
-      for (const layer of retained) await this.deps.layers.release(layer);
+      await this.releaseLayers(id);
       throw error;
     }
   }
@@ -134,13 +134,26 @@ export class ContainerDirectory {
   async adopt(inputs: readonly ContainerInput[]): Promise<void> {
     for (const { record } of inputs) {
       this.#names.reserve(record.name, record.id);
-      for (const layer of topLayersOf(record)) this.deps.layers.retain(layer);
+      this.#retainLayers(record);
       this.publish(record.id, record);
     }
     const spawn = (input: ContainerInput): void => this.#send({ type: 'collection.spawn', id: input.record.id, input });
     inputs.filter(({ phase }) => phase === 'running').forEach(spawn);
     await this.settled();
     inputs.filter(({ phase }) => phase === 'exited' || phase === 'removing').forEach(spawn);
+  }
+
+  #retainLayers(record: ContainerRecord): void {
+    const layers = topLayersOf(record);
+    for (const layer of layers) this.deps.layers.retain(layer);
+    this.#layers.set(record.id, layers);
+  }
+
+  /** A container that goes needs its layers no more. Idempotent: a removal can be begun more than once. */
+  async releaseLayers(id: string): Promise<void> {
+    const layers = this.#layers.get(id) ?? [];
+    this.#layers.delete(id);
+    for (const layer of layers) await this.deps.layers.release(layer);
   }
 
   /** Sends a command to the container that `reference` names. */

@@ -79,7 +79,13 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
     },
     states: {
       /** It may have been started, and ended, by an actor before this one. */
-      booting: { always: [{ guard: 'isOver', target: 'exited' }, { guard: 'isRunning', target: 'running' }, { target: 'created' }] },
+      booting: {
+        always: [{ guard: 'isOver', target: 'closing' }, { guard: 'isRunning', target: 'running' }, { target: 'created' }],
+      },
+      /** Its end was told, but its output may not have come to its end. */
+      closing: {
+        invoke: { src: 'drain', input: ({ context }) => context.record, onDone: 'exited', onError: 'exited' },
+      },
       created: { on: { 'exec.start': { target: 'starting', actions: assign(({ event }) => ({ start: event })) } } },
       starting: {
         invoke: {

@@ -1,0 +1,48 @@
+#!/usr/bin/env node
+/**
+ * The daemon with faults in its actors: FAULTS_COUNT of them by FAULTS_SEED, in actors of the kinds of FAULTS_KINDS, from
+ * when the file FAULTS_ARMED is there. Each is a line of that file.
+ */
+import { appendFileSync, existsSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { injectFaults } from '../../src/actors/kit/faults.js';
+import { runCommandLine } from '../../src/command-line.js';
+import { internal } from '../../src/errors/engine-error.js';
+import { holdDebugSignal } from '../../src/sys/debug-signal.js';
+import { randomNumbers } from './random-numbers.js';
+
+holdDebugSignal();
+const { FAULTS_COUNT = '0', FAULTS_SEED = '1', FAULTS_KINDS = '', FAULTS_ARMED = '' } = process.env;
+const kinds = new Set(FAULTS_KINDS.split(','));
+const random = randomNumbers(Number(FAULTS_SEED));
+/** One of so many steps fails. */
+const ODDS = { transition: 24, effect: 10 };
+const STALL_MS = 1500;
+let left = Number(FAULTS_COUNT);
+let isArmed = false;
+
+function isDue(odds: number): boolean {
+  isArmed ||= existsSync(FAULTS_ARMED);
+  return isArmed && left > 0 && random(odds) === 0;
+}
+
+function note(what: string): void {
+  left--;
+  appendFileSync(FAULTS_ARMED, `${what}\n`);
+}
+
+injectFaults({
+  transition(kind, state, event, when) {
+    if (!kinds.has(kind) || event === 'xstate.stop' || !isDue(ODDS.transition)) return;
+    note(`${kind} ${JSON.stringify(state)} ${when} ${event}`);
+    throw new Error(`injected: ${when} ${event}`);
+  },
+  async effect(name, run) {
+    if (![...kinds].some((kind) => name.includes(`.${kind}.`)) || !isDue(ODDS.effect)) return run();
+    const fails = random(3) === 0;
+    note(`effect ${name} ${fails ? 'fails' : 'ends late'}`);
+    if (fails) throw internal(`injected: ${name}`);
+    return run().finally(() => sleep(random(STALL_MS)));
+  },
+});
+process.exitCode = await runCommandLine(process.argv.slice(2));
