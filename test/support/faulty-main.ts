@@ -42,7 +42,11 @@ injectFaults({
     const fails = random(3) === 0;
     note(`effect ${name} ${fails ? 'fails' : 'ends late'}`);
     if (fails) throw internal(`injected: ${name}`);
-    return run().finally(() => sleep(random(STALL_MS)));
+    try {
+      return await run();
+    } finally {
+      await sleep(random(STALL_MS));
+    }
   },
 });
 process.exitCode = await runCommandLine(process.argv.slice(2));
