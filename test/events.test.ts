@@ -1,6 +1,7 @@
 /** `/events` over a real socket. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { connect } from 'node:net';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { request, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -80,6 +81,7 @@ test('bad times and filters are refused with the known texts', async () => {
     ['since=20&until=10', 400, '`since` time (20) cannot be after `until` time (10)'],
     ['since=abc', 400, 'invalid since: strconv.ParseInt: parsing "abc": invalid syntax'],
     ['until=1.x', 400, 'invalid until: strconv.ParseInt: parsing "x": invalid syntax'],
+    ['since=253402300800', 400, 'invalid since: strconv.ParseInt: parsing "253402300800": value out of range'],
     ['filters=nope', 400, 'invalid filter'],
   ];
   for (const [parameters, status, message] of refusals) {
@@ -102,4 +104,37 @@ test('a client that does not read loses nothing', async () => {
   const seen = slow.text().trimEnd().split('\n').map((line) => (JSON.parse(line) as { Actor: { ID: string } }).Actor.ID);
   assert.ok(seen.every((id, i) => id === `n${i}`));
   slow.leave();
+});
+
+test('many who do not read hold little memory, keep nobody waiting, and lose nothing', async () => {
+  const FOLLOWERS = 300;
+  const EVENTS = 3_000;
+  const followers = await Promise.all(Array.from({ length: FOLLOWERS }, async () => {
+    const socket = connect(socketPath).pause();
+    socket.write('GET /events HTTP/1.1\r\nHost: x\r\n\r\n');
+    await once(socket, 'connect');
+    return socket;
+  }));
+  try {
+    await waitFor('the subscriptions', () => events.subscribers === FOLLOWERS);
+    const before = process.memoryUsage().rss;
+    for (let i = 0; i < EVENTS; i++) {
+      events.emit('volume', 'create', `v${i}`, { driver: 'local', text: 'x'.repeat(100) });
+      if (i % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
+    }
+    const meanwhile = await call(socketPath, 'GET', `/events?since=0&until=1`);
+    assert.equal(meanwhile.status, 200);
+    // Each of them would hold a quarter of a MiB, and more than that in objects, if it were let.
+    const grown = process.memoryUsage().rss - before;
+    assert.ok(grown < 64 << 20, `${grown >> 20} MiB for ${FOLLOWERS} who do not read`);
+    const [late] = followers;
+    let text = '';
+    late?.on('data', (piece: Buffer) => (text += piece.toString('latin1')));
+    late?.resume();
+    await waitFor('the last event', () => text.includes(`"v${EVENTS - 1}"`));
+    assert.deepEqual([...text.matchAll(/"ID":"v(\d+)"/g)].map(([, number]) => Number(number)), Array.from({ length: EVENTS }, (_, i) => i));
+  } finally {
+    for (const socket of followers) socket.destroy();
+  }
+  await waitFor('the subscriptions to end', () => events.subscribers === 0);
 });

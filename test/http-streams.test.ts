@@ -1,7 +1,6 @@
 /** The HTTP front: bodies that stream in either direction, and connections that are hijacked or upgraded. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { connect as connectHttp2 } from 'node:http2';
 import { connect } from 'node:net';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -139,25 +138,6 @@ test('a connection that served other requests can be hijacked too', async () => 
     assert.equal((await connection.readToEnd()).toString(), 'bye');
     connection.close();
   }
-});
-
-test('an upgrade to h2c leads to its handler, another one or none does not', async () => {
-  const socket = connect({ path: at.path });
-  await once(socket, 'connect');
-  socket.write('POST /session HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n');
-  const [head] = (await once(socket, 'data')) as [Buffer];
-  assert.match(head.toString('latin1'), /^HTTP\/1\.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n/);
-  const client = connectHttp2('http://x', { createConnection: () => socket });
-  const stream = client.request({ ':path': '/over/it' });
-  let body = '';
-  for await (const chunk of stream) body += String(chunk);
-  assert.equal(body, 'http2 /over/it');
-  client.destroy();
-  const none = await call(at.path, 'POST', '/session');
-  assert.deepEqual([none.status, none.text], [500, '{"message":"no upgrade proto in request"}\n']);
-  const other = await call(at.path, 'POST', '/session', { headers: { Connection: 'close', Upgrade: 'tcp' } });
-  assert.deepEqual([other.status, other.text], [500, '{"message":"protocol tcp not supported"}\n']);
-  assert.equal((await call(at.path, 'POST', '/grpc')).status, 404);
 });
 
 test('routes that hijack can also answer plainly, and attach fails in its own way', async () => {

@@ -16,7 +16,6 @@ import { diskUsageRoutes } from '../http/routes/disk-usage.js';
 import { engineConfigRoutes } from '../http/routes/engine-config.js';
 import { eventRoutes } from '../http/routes/events.js';
 import { execRoutes } from '../http/routes/exec.js';
-import { h2cRoutes } from '../http/routes/h2c.js';
 import { imageArchiveRoutes } from '../http/routes/image-archives.js';
 import { imageRoutes } from '../http/routes/images.js';
 import { networkRoutes } from '../http/routes/networks.js';
@@ -122,8 +121,6 @@ export function composeRoutes(
     ...imageArchiveRoutes({ images, layers, pool: archivePool, dataRoot, emit: (action, id, attributes) => emit('image', action, id, attributes) }),
     ...volumeRoutes({ volumes, containers, emit: (action, name, attributes) => emit('volume', action, name, attributes) }),
     ...eventRoutes(events),
-    // There is no builder that would take these connections.
-    ...h2cRoutes({}),
     ...engineConfigRoutes(live),
   ];
   return { routes, garbage };

@@ -12,6 +12,8 @@ import { EventSubscriber, type EventSource } from './event-subscriber.js';
 const RECENT = 1024;
 /** When the disk takes none, events beyond this are given up. */
 const MAX_WAITING = 65_536;
+/** Each of them costs a write to its socket. */
+const WOKEN_PER_TURN = 16;
 const FILE_BYTES = 4 << 20;
 const TOTAL_BYTES = 64 << 20;
 
@@ -35,6 +37,10 @@ class StoredEventLog implements EventLog, EventSource {
   readonly recent: StoredEvent[] = [];
   isClosed = false;
   readonly #subscribers = new Set<EventSubscriber>();
+  /** Those that have yet to be told of the latest events, if that takes several turns. */
+  #round: EventSubscriber[] | undefined;
+  /** There are events of which the first of the round were not told. */
+  #isRoundOutdated = false;
   #next: number;
   #lastNs: bigint;
   /** The number of the first event that is not on disk yet. */
@@ -65,7 +71,7 @@ class StoredEventLog implements EventLog, EventSource {
     this.#lastNs = now > this.#lastNs ? now : this.#lastNs + 1n;
     this.recent.push({ sequence: this.#next++, timeNs: this.#lastNs, event, json: renderEvent(event, this.#lastNs) });
     this.#writing ??= this.#write();
-    for (const subscriber of this.#subscribers) subscriber.wake();
+    this.#wakeAll();
   }
 
   subscribe(subscription: EventSubscription): AsyncIterableIterator<readonly EventItem[]> {
@@ -81,6 +87,29 @@ class StoredEventLog implements EventLog, EventSource {
     this.isClosed = true;
     for (const subscriber of this.#subscribers) subscriber.wake();
     await this.files.close();
+  }
+
+  /**
+   * Tells every subscriber, a few in each turn of the event loop where there are many: others are served meanwhile, and
+   * who is told late finds more events at once.
+   */
+  #wakeAll(): void {
+    if (this.#round !== undefined) {
+      this.#isRoundOutdated = true;
+      return;
+    }
+    this.#round = [...this.#subscribers];
+    this.#wakeSome();
+  }
+
+  #wakeSome(): void {
+    const round = this.#round ?? [];
+    for (const subscriber of round.splice(-WOKEN_PER_TURN)) subscriber.wake();
+    if (round.length > 0) return void setImmediate(() => this.#wakeSome());
+    this.#round = undefined;
+    if (!this.#isRoundOutdated) return;
+    this.#isRoundOutdated = false;
+    setImmediate(() => this.#wakeAll());
   }
 
   async #write(): Promise<void> {

@@ -71,8 +71,11 @@ export interface Exchange {
   /** `text/plain; charset=utf-8`. */
   sendText(status: number, text: string, headers?: Headers): void;
 
-  /** Sends the head at once; the body is chunked. The client's going away ends the stream and aborts `signal`. */
-  stream(status: number, headers?: Headers): ResponseStream;
+  /**
+   * Sends the head at once; the body is chunked. The client's going away ends the stream and aborts `signal`.
+   * @param unreadBytes what is kept for a client that is behind, at least the last piece; absent: 256 KiB.
+   */
+  stream(status: number, headers?: Headers, unreadBytes?: number): ResponseStream;
 
   /**
    * Takes the connection over: 101 UPGRADED when the request has an Upgrade header, otherwise a 200 whose body is the
@@ -85,7 +88,7 @@ export interface Exchange {
    * As `hijack`, by 101 Switching Protocols to the protocol that the client asked for; the caller has checked that.
    * @throws as `hijack`.
    */
-  upgrade(protocol: 'websocket' | 'h2c', headers?: Headers): Promise<Socket>;
+  upgrade(protocol: 'websocket', headers?: Headers): Promise<Socket>;
   /** The reply of attach to a failure: a raw-stream head with the error's status, the message, and the end. */
   sendHijackError(error: unknown): void;
 }

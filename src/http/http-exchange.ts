@@ -181,11 +181,11 @@ export class HttpExchange implements Exchange, PendingExchange {
     this.#reply(status, 'text/plain; charset=utf-8', text, headers);
   }
 
-  stream(status: number, headers?: Headers): ResponseStream {
+  stream(status: number, headers?: Headers, unreadBytes?: number): ResponseStream {
     const head = this.#services.heads.render(status, undefined, headers);
     this.#begin(status);
     this.#gate.pending.add(this);
-    const open = (owner: StreamOwner): ResponseStream => this.#transport.stream(head, owner, this.bodyLength !== 0 && !this.body.complete);
+    const open = (owner: StreamOwner): ResponseStream => this.#transport.stream(head, owner, this.bodyLength !== 0 && !this.body.complete, unreadBytes);
     if (this.#authorized === undefined) {
       this.#stream = open(this);
       return this.#stream;
@@ -202,7 +202,7 @@ export class HttpExchange implements Exchange, PendingExchange {
     return this.#takeOver(101, 'UPGRADED', { 'Content-Type': options.contentType, Connection: 'Upgrade', Upgrade: 'tcp' }, options.commonHeaders);
   }
 
-  upgrade(protocol: 'websocket' | 'h2c', headers: Headers = {}): Promise<Socket> {
+  upgrade(protocol: 'websocket', headers: Headers = {}): Promise<Socket> {
     return this.#takeOver(101, 'Switching Protocols', { Upgrade: protocol, Connection: 'Upgrade', ...headers }, false);
   }
 

@@ -1,6 +1,7 @@
 /** Replies on a raw socket. The connection always ends with the reply: who wants it kept alive stays with the parser. */
 import { Socket } from 'node:net';
 import { duplicateFd } from '../sys/fd.js';
+import { limitUnread } from '../sys/socket-progress.js';
 import type { Peer } from './peer.js';
 import { isBodiless, statusLine, type ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
@@ -18,10 +19,17 @@ const RAW_BUFFER_BYTES = 256 * 1024;
 
 /** A connection that has no parser (any more). */
 export class RawSocket extends Socket {
-  /** @param fd is the socket's from now on, unless this throws. */
-  constructor(readonly fd: number) {
-    const options = { fd, allowHalfOpen: true, readable: true, writable: true, writableHighWaterMark: RAW_BUFFER_BYTES };
+  /**
+   * @param fd is the socket's from now on, unless this throws.
+   * @param unreadBytes what is kept for a client that does not read. Below the usual the kernel is told to keep no more.
+   */
+  constructor(
+    readonly fd: number,
+    unreadBytes = RAW_BUFFER_BYTES,
+  ) {
+    const options = { fd, allowHalfOpen: true, readable: true, writable: true, writableHighWaterMark: unreadBytes };
     super(options);
+    if (unreadBytes < RAW_BUFFER_BYTES) limitUnread(fd, unreadBytes);
     // Its 'close' tells all that matters; without a listener an error would end the daemon.
     this.on('error', () => undefined);
   }

@@ -22,8 +22,11 @@ export interface Transport extends BodySource {
   readonly upload?: SocketSource;
   /** Sends a complete reply. `body` undefined: none, with `Content-Length: 0` where a length belongs. */
   reply(head: ReplyHead, body: string | Uint8Array | undefined): void;
-  /** Starts a chunked reply. @param bodyPending true while the request's body is still arriving. */
-  stream(head: ReplyHead, owner: StreamOwner, bodyPending: boolean): ResponseStream;
+  /**
+   * Starts a chunked reply. @param bodyPending true while the request's body is still arriving. @param unreadBytes as
+   * `Exchange.stream`; those that send from a buffer of their own leave it at that.
+   */
+  stream(head: ReplyHead, owner: StreamOwner, bodyPending: boolean, unreadBytes?: number): ResponseStream;
   /** The socket itself; only raw transports have it. @throws Error for others. */
   takeSocket(): Socket;
   /** Cuts the connection. */

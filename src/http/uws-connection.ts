@@ -134,7 +134,7 @@ export class UwsConnection implements Transport {
     else res.cork(() => this.#writeReply(res, head, body));
   }
 
-  stream(head: ReplyHead, owner: StreamOwner, bodyPending: boolean): ResponseStream {
+  stream(head: ReplyHead, owner: StreamOwner, bodyPending: boolean, unreadBytes?: number): ResponseStream {
     const res = this.#res;
     if (res === undefined) throw new Error('there is no request to reply to');
     if (bodyPending) {
@@ -152,7 +152,7 @@ export class UwsConnection implements Transport {
     }
     const stream = new RawResponseStream(head, owner);
     this.#stream = stream;
-    this.#whenFlushed(() => stream.attach(this.#detach()));
+    this.#whenFlushed(() => stream.attach(this.#detach(unreadBytes)));
     return stream;
   }
 
@@ -298,14 +298,14 @@ export class UwsConnection implements Transport {
   }
 
   /** The connection as a raw socket; this object is free for another connection when it returns. */
-  #detach(): RawSocket {
+  #detach(unreadBytes?: number): RawSocket {
     const fd = duplicateFd(this.#fd);
     const res = this.#res;
     this.#exchange = undefined;
     this.#stream = undefined;
     // Closes the library's descriptor only: nothing is sent and the connection lives on in the duplicate.
     res?.close();
-    return new RawSocket(fd);
+    return new RawSocket(fd, unreadBytes);
   }
 
   #writeReply(res: HttpResponse, head: ReplyHead, body: string | Uint8Array | undefined, closing = this.#gate?.closing): void {

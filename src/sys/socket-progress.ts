@@ -3,6 +3,7 @@ import { libc } from './libc.js';
 
 // linux/socket.h, linux/sockios.h; the same on every architecture that we have binaries for.
 const SOL_SOCKET = 1;
+const SO_SNDBUF = 7;
 const SO_PEEK_OFF = 42;
 const TIOCOUTQ = 0x5411;
 /** Far more than is ever read before the next `startCounting`. */
@@ -36,6 +37,11 @@ export function countedBytes(fd: number): number {
 
 export function stopCounting(fd: number): void {
   setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, Int32Array.of(-1), 4);
+}
+
+/** Has the kernel keep about so many bytes that were written and not read; what it cannot do, it leaves as it is. */
+export function limitUnread(fd: number, bytes: number): void {
+  setsockopt(fd, SOL_SOCKET, SO_SNDBUF, Int32Array.of(bytes), 4);
 }
 
 /** Bytes that were written and that the other side has not got yet. @throws EngineError code EBADF. */

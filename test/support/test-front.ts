@@ -1,5 +1,4 @@
 /** A front with routes that do in small what the engine's routes do; for the tests of HTTP itself. */
-import { createServer as createHttp2Server } from 'node:http2';
 import { mkdtemp, rm } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -10,8 +9,7 @@ import { conflict, notFound, notModified } from '../../src/errors/engine-error.j
 import { createFront, type Front } from '../../src/http/front.js';
 import type { Listener } from '../../src/http/listener.js';
 import { pump } from '../../src/http/response-stream.js';
-import { route } from '../../src/http/route.js';
-import { h2cRoutes } from '../../src/http/routes/h2c.js';
+import { route, type Route } from '../../src/http/route.js';
 import { pingRoutes } from '../../src/http/routes/ping.js';
 import type { Logger } from '../../src/ports/logger.js';
 
@@ -38,11 +36,9 @@ export class TestFront {
     error: (fields, message) => void this.logged.push(`${message} ${JSON.stringify(fields)}`),
     child: () => this.logger,
   };
-  readonly #http2 = createHttp2Server((request, response) => response.end(`http2 ${request.url}`));
   #started: Running | undefined;
 
   readonly routes = [
-    ...h2cRoutes({ '/session': (socket) => void this.#http2.emit('connection', socket) }),
     ...pingRoutes({ builderVersion: '2', swarmState: () => 'inactive' }),
     route('GET', '/images/{name...}/json', (x) => x.sendJson(200, { name: x.param('name'), version: x.version, filter: x.query.text('f') })),
     route('POST', '/echo', async (x) => x.sendJson(201, { body: await x.json(), header: (x.header('x-registry-auth') ?? '').length })),
@@ -128,11 +124,14 @@ export class TestFront {
     ),
   ];
 
-  /** To be called once, at the top of a test file: it listens before the tests and is closed after them. */
-  constructor() {
+  /**
+   * To be called once, at the top of a test file: it listens before the tests and is closed after them.
+   * @param further routes besides those of this file.
+   */
+  constructor(further: readonly Route[] = []) {
     before(async () => {
       const dir = await mkdtemp(join(tmpdir(), 'front-'));
-      const front = createFront({ routes: this.routes, product: { version: '28.1.1', experimental: false }, logger: this.logger });
+      const front = createFront({ routes: [...this.routes, ...further], product: { version: '28.1.1', experimental: false }, logger: this.logger });
       const unix = await front.listen({ kind: 'unix', path: join(dir, 'engine.sock'), gid: 12345 });
       this.#started = { dir, front, unix, tcp: await front.listen({ kind: 'tcp', host: '127.0.0.1', port: 0 }) };
     });

@@ -1,9 +1,11 @@
 /** What a daemon without cluster mode, builder and managed plugins answers: it tells that there is none, instead of hiding it behind a missing page. */
-import { notImplemented, unavailable } from '../../errors/engine-error.js';
+import { notFound, notImplemented, unavailable } from '../../errors/engine-error.js';
+import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
 
 const LISTS = ['/services', '/nodes', '/tasks', '/secrets', '/configs', '/swarm', '/swarm/unlockkey'];
 const ITEMS = ['/services/{id}', '/nodes/{id}', '/tasks/{id}', '/secrets/{id}', '/configs/{id}'];
+const LOGS = ['/services/{id}/logs', '/tasks/{id}/logs'];
 
 export function absentPartRoutes(): Route[] {
   const notManager = (): never => {
@@ -15,24 +17,45 @@ export function absentPartRoutes(): Route[] {
   const noCluster = (): never => {
     throw notImplemented('this engine has no cluster mode');
   };
+  const noBuilder = (): never => {
+    throw notImplemented('this engine has no builder: build with buildx or another builder of its own and load or push the image');
+  };
   const noCheckpoints = (): never => {
     throw notImplemented('this engine has no checkpoints');
   };
   return [
-    ...[...LISTS, ...ITEMS].map((path) => route('GET', path, notManager)),
+    ...[...LISTS, ...ITEMS, ...LOGS].map((path) => route('GET', path, notManager)),
     ...['/services/create', '/secrets/create', '/configs/create', '/swarm/update', '/swarm/unlock'].map((path) => route('POST', path, notManager)),
     ...ITEMS.map((path) => route('DELETE', path, notManager)),
     ...ITEMS.map((path) => route('POST', `${path}/update`, notManager)),
     route('POST', '/swarm/leave', notMember),
     route('POST', '/swarm/init', noCluster),
     route('POST', '/swarm/join', noCluster),
-    route('POST', '/build', () => {
-      throw notImplemented('this engine has no builder: build with buildx or another builder of its own and load or push the image');
-    }, { body: 'archive' }),
+    // The connections of clients that build go to the last two.
+    ...['/build', '/session', '/grpc'].map((path) => route('POST', path, noBuilder, { body: 'archive' })),
     ...(['GET', 'POST'] as const).map((method) => route(method, '/containers/{name}/checkpoints', noCheckpoints)),
     route('DELETE', '/containers/{name}/checkpoints/{checkpoint}', noCheckpoints),
     // `system prune` asks for it.
     route('POST', '/build/prune', (x) => x.sendJson(200, { CachesDeleted: null, SpaceReclaimed: 0 })),
+    ...pluginRoutes(),
+  ];
+}
+
+/** There are no plugins that this daemon would manage: none is listed, found or installed. */
+function pluginRoutes(): Route[] {
+  const notManaged = (): never => {
+    throw notImplemented('this engine does not manage plugins: run them beside it, where it finds their sockets');
+  };
+  const absent = (x: Exchange): never => {
+    throw notFound(`plugin ${JSON.stringify(x.param('name'))} not found`);
+  };
+  return [
     route('GET', '/plugins', (x) => x.sendJson(200, [])),
+    route('GET', '/plugins/privileges', notManaged),
+    route('POST', '/plugins/pull', notManaged),
+    route('POST', '/plugins/create', notManaged, { body: 'archive' }),
+    route('GET', '/plugins/{name...}/json', absent),
+    route('DELETE', '/plugins/{name...}', absent),
+    ...['enable', 'disable', 'set', 'push', 'upgrade'].map((action) => route('POST', `/plugins/{name...}/${action}`, absent)),
   ];
 }

@@ -2,13 +2,19 @@
 import { makeEvent, renderEvent } from '../../events/event-json.js';
 import { eventFilter } from '../../events/filters.js';
 import { invalid } from '../../errors/engine-error.js';
-import type { EventItem, EventLog } from '../../ports/events.js';
+import type { EngineEvent, EventItem, EventLog } from '../../ports/events.js';
 import { wallClockNs } from '../../sys/wall-clock.js';
 import { parseFilters } from '../api/filters.js';
 import { parseUnixTime } from '../api/unix-time.js';
 import type { Exchange } from '../exchange.js';
 import { pump } from '../response-stream.js';
 import { route, type Route } from '../route.js';
+
+/** What waits for a client that does not read: little, as there may be many of them and they read on from the log. */
+const UNREAD_BYTES = 4 * 1024;
+
+/** Events as bytes, shared by all who follow them. */
+const rendered = new WeakMap<EngineEvent, Buffer>();
 
 const HEADERS = Object.freeze({ 'Content-Type': 'application/json' });
 
@@ -30,32 +36,38 @@ async function sendEvents(events: EventLog, x: Exchange): Promise<void> {
     untilNs,
     filter: (event) => matches(event) && !(hidesImageCreate && event.Type === 'image' && event.Action === 'create'),
   });
-  await pump(new EventLines(subscription), x.stream(200, HEADERS));
+  await pump(new EventLines(subscription), x.stream(200, HEADERS, UNREAD_BYTES));
 }
 
-/** Batches of events as text. Not a generator, whose `return` would wait for the next event. */
-class EventLines implements AsyncIterableIterator<string> {
+/** Batches of events as lines. Not a generator, whose `return` would wait for the next event. */
+class EventLines implements AsyncIterableIterator<Uint8Array> {
   constructor(private readonly batches: AsyncIterableIterator<readonly EventItem[]>) {}
 
   [Symbol.asyncIterator](): this {
     return this;
   }
 
-  async next(): Promise<IteratorResult<string, undefined>> {
+  async next(): Promise<IteratorResult<Uint8Array, undefined>> {
     const { done, value } = (await this.batches.next()) as IteratorResult<readonly EventItem[], undefined>;
-    return done === true ? { done, value: undefined } : { done: false, value: value.map(renderItem).join('') };
+    if (done === true) return { done, value: undefined };
+    const lines = value.map(renderItem);
+    return { done: false, value: lines.length === 1 && lines[0] !== undefined ? lines[0] : Buffer.concat(lines) };
   }
 
-  async return(): Promise<IteratorResult<string, undefined>> {
+  async return(): Promise<IteratorResult<Uint8Array, undefined>> {
     await this.batches.return?.();
     return { done: true, value: undefined };
   }
 }
 
 /** What is missing is told as an event, too, so that every client can read it; it carries the time of what follows. */
-function renderItem(item: EventItem, index: number, items: readonly EventItem[]): string {
-  if (item.kind === 'event') return `${item.json}\n`;
-  const next = items[index + 1];
-  const timeNs = next?.kind === 'event' ? next.timeNs : wallClockNs();
-  return `${renderEvent(makeEvent('daemon', 'gap', '', { missed: String(item.missed) }), timeNs)}\n`;
+function renderItem(item: EventItem, index: number, items: readonly EventItem[]): Buffer {
+  if (item.kind === 'gap') {
+    const next = items[index + 1];
+    const timeNs = next?.kind === 'event' ? next.timeNs : wallClockNs();
+    return Buffer.from(`${renderEvent(makeEvent('daemon', 'gap', '', { missed: String(item.missed) }), timeNs)}\n`);
+  }
+  const line = rendered.get(item.event) ?? Buffer.from(`${item.json}\n`);
+  rendered.set(item.event, line);
+  return line;
 }
