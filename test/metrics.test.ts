@@ -2,17 +2,17 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { startSeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
-import { dockerOk } from './support/cli.js';
+import { docker, dockerOk } from './support/cli.js';
 import { Engine } from './support/engine.js';
 import { engined } from './support/engined.js';
-import { call } from './support/http.js';
+import { call, callJson } from './support/http.js';
 
 import { waitFor } from './support/wait.js';
 
@@ -42,6 +42,34 @@ async function metrics(): Promise<ReadonlyMap<string, number>> {
   const lines = (await reply.text()).split('\n').filter((line) => line !== '' && !line.startsWith('#'));
   return new Map(lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ') + 1))]));
 }
+
+test('series are there before anything has happened', async () => {
+  const found = await metrics();
+  for (const [object, action] of [
+    ...['create', 'start', 'delete', 'changes', 'commit'].map((action) => ['container', action]),
+    ...['create', 'delete', 'allocate', 'connect', 'release'].map((action) => ['network', action]),
+    ...['pull', 'delete'].map((action) => ['image', action]),
+  ]) {
+    assert.equal(found.get(`engine_daemon_${object}_actions_seconds_count{action="${action}"}`), 0, `${object} ${action}`);
+  }
+  for (const name of ['daemon_health_checks_total', 'daemon_health_checks_failed_total', 'pulls_total{result="failed"}']) {
+    assert.equal(found.get(`engine_${name}`), 0, name);
+  }
+  assert.equal(found.get('logger_log_read_operations_failed_total'), 0);
+  const info = await callJson<Record<string, string>>(engine.socketPath, 'GET', '/info');
+  const [series = ''] = [...found.keys()].filter((name) => name.startsWith('engine_daemon_engine_info{'));
+  const wanted = {
+    version: info['ServerVersion'],
+    architecture: info['Architecture'],
+    graphdriver: info['Driver'],
+    kernel: info['KernelVersion'],
+    os: info['OperatingSystem'],
+    os_type: 'linux',
+    os_version: info['OSVersion'],
+    daemon_id: info['ID'],
+  };
+  for (const [label, value] of Object.entries(wanted)) assert.ok(series.includes(`${label}="${value}"`), `${label}="${value}" in ${series}`);
+});
 
 test('what containers, pulls and requests do is counted', async () => {
   await dockerOk(engine, ['pull', '-q', image]);
@@ -78,6 +106,33 @@ test('lines that non-blocking mode dropped are counted here as in inspect', asyn
   assert.equal((await dockerOk(engine, ['logs', 'hasty'])).split('\n').length + dropped, 300_000);
   await waitFor('the metric', async () => (await metrics()).get('engine_log_dropped_lines_total') === dropped);
   await dockerOk(engine, ['rm', 'hasty']);
+});
+
+test('what containers do on networks, health checks and readings of logs are counted', async () => {
+  const actions = async (...names: readonly string[]): Promise<number[]> => {
+    const found = await metrics();
+    return names.map((action) => found.get(`engine_daemon_network_actions_seconds_count{action="${action}"}`) ?? Number.NaN);
+  };
+  const before = await actions('allocate', 'connect', 'release');
+  const flags = ['--health-interval', '100ms', '--health-cmd'];
+  await dockerOk(engine, ['run', '-d', '--name', 'sick', ...flags, 'false', image, 'sleep', '1000']);
+  await dockerOk(engine, ['network', 'create', 'more']);
+  await dockerOk(engine, ['network', 'connect', 'more', 'sick']);
+  await waitFor('failed health checks', async () => ((await metrics()).get('engine_daemon_health_checks_failed_total') ?? 0) > 0, 60_000);
+  const path = await dockerOk(engine, ['inspect', '-f', '{{.LogPath}}', 'sick']);
+  await dockerOk(engine, ['rm', '-f', 'sick']);
+  await dockerOk(engine, ['network', 'rm', 'more']);
+  const wanted = [1, 2, 1].map((count, index) => count + (before[index] ?? 0)).join();
+  await waitFor('the networks to be left', async () => (await actions('allocate', 'connect', 'release')).join() === wanted, 60_000);
+  await dockerOk(engine, ['run', '--name', 'unreadable', image, 'echo', 'hello']);
+  const own = await dockerOk(engine, ['inspect', '-f', '{{.LogPath}}', 'unreadable']);
+  assert.notEqual(own, path);
+  // A directory opens like a file, and cannot be read.
+  await rm(own);
+  await mkdir(own);
+  await docker(engine, ['logs', 'unreadable']);
+  await waitFor('the reading', async () => (await metrics()).get('logger_log_read_operations_failed_total') === 1, 60_000);
+  await dockerOk(engine, ['rm', 'unreadable']);
 });
 
 test('the address serves the metrics only', async () => {

@@ -11,7 +11,7 @@ const ALL: LogReadOptions = { stdout: true, stderr: true, follow: false, timesta
 const LINE = Buffer.from(`${'x'.repeat(20)} the quick brown fox jumps over the lazy dog 0123456789 ${'y'.repeat(22)}\n`);
 const CHUNK = Buffer.concat(Array.from({ length: Math.floor(CHUNK_BYTES / LINE.length) }, () => LINE));
 
-const driver = createLogDriver(() => ({ written: () => {}, dropped: () => {}, damaged: () => {}, failed: (error) => console.error(error) }));
+const driver = createLogDriver(() => ({ written: () => {}, dropped: () => {}, damaged: () => {}, readFailed: (error) => console.error(error), failed: (error) => console.error(error) }));
 
 async function write(log: ContainerLog, bytes: number, chunk = CHUNK): Promise<void> {
   for (let written = 0; written < bytes; written += chunk.length) {

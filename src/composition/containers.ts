@@ -38,10 +38,11 @@ const EFFECTS_LIMIT_MS = 60_000;
 
 export type Containers = Awaited<ReturnType<typeof composeContainers>>;
 
-export async function composeContainers({ live, execRoot, idMaps, facts, host, settings, log, replies }: Base, { layers, images, network, logs, records, volumes, tasks, specs, stdio, emit, usage }: Drivers) {
+export async function composeContainers({ live, execRoot, idMaps, facts, host, settings, log, replies }: Base, { layers, images, network, logs, records, volumes, tasks, specs, stdio, emit, usage, metrics }: Drivers) {
   const config = live.current;
   const pauseGate = new PauseGate();
   const deps: ContainerDeps = {
+    counted: (action, run) => metrics.counted(action, run),
     log,
     records,
     pauseGate,
@@ -180,7 +181,11 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
     log,
     replies,
     container: (id) => containers.get(id),
-    probe: (container, plan, signal) => runProbe(execs, container, plan, signal),
+    probe: async (container, plan, signal) => {
+      const result = await runProbe(execs, container, plan, signal);
+      if (!signal.aborted) metrics.healthCheck(result.exitCode === 0);
+      return result;
+    },
     report: (id, startedAt, result) => containers.tell(id, { type: 'health.probed', startedAt, result }),
   });
   const statsFeeds = new StatsFeeds({ log, reader: await createStatsReader(parseCgroupMounts(await readFile('/proc/self/mountinfo', 'utf8'))), container: (id) => containers.get(id) });

@@ -24,6 +24,7 @@ import { createStdio, reopenStdio } from '../supervisor/stdio.js';
 import { createSupervisor } from '../supervisor/supervisor.js';
 import { createWorkerPool } from '../workers/pool.js';
 import { creationDefaults } from './settings.js';
+import { BUILD, PRODUCT_VERSION } from '../version.js';
 import type { Base } from './base.js';
 import { createEngineMetrics } from './metrics.js';
 import { makeDirectories } from '../sys/make-directories.js';
@@ -39,18 +40,6 @@ export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, re
   const seccomp = config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined' ? config.seccompProfile : await loadSeccompProfile(config.seccompProfile);
   const pool = createWorkerPool({ maxThreads: Math.min(availableParallelism(), MAX_WORKERS) });
   const events = await openEventLog({ dir: inData('events'), onFailure: (error) => log.error({ err: error }, 'events are not recorded') });
-  const metrics = await createEngineMetrics({
-    address: config.metricsAddr,
-    cpus: host.cpuCount,
-    memoryBytes: host.memoryBytes,
-    log,
-    containers,
-    eventSubscribers: () => events.subscribers,
-  });
-  const emit = (type: EventType, action: string, id: string, attributes: Readonly<Record<string, string>>): void => {
-    events.emit(type, action, id, attributes);
-    metrics.event(type, action);
-  };
   const supervisor = createSupervisor({
     ...(config.supervisor === '' ? {} : { address: config.supervisor }),
     namespace: config.supervisorNamespace,
@@ -63,6 +52,29 @@ export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, re
   const { tasks } = supervisor;
   const layers = await openOverlay2({ root: inData('overlay2'), workers: pool, log, storageOpts: config.storageOpts, idMaps });
   const images = new FileImageStore(dataRoot, layers, reserve.urgent);
+  const metrics = await createEngineMetrics({
+    address: config.metricsAddr,
+    cpus: host.cpuCount,
+    identity: {
+      version: PRODUCT_VERSION,
+      commit: BUILD.commit,
+      architecture: host.machine,
+      graphdriver: layers.driver,
+      kernel: host.kernelVersion,
+      os: host.operatingSystem,
+      os_type: 'linux',
+      os_version: host.osVersion,
+      daemon_id: settings.shown().id,
+    },
+    memoryBytes: host.memoryBytes,
+    log,
+    containers,
+    eventSubscribers: () => events.subscribers,
+  });
+  const emit = (type: EventType, action: string, id: string, attributes: Readonly<Record<string, string>>): void => {
+    events.emit(type, action, id, attributes);
+    metrics.event(type, action);
+  };
   const networkFile = (name: string): RecordFile => ({
     read: () => readRecord(inData('network', name)),
     write: async (value, urgent = false) => {

@@ -1,5 +1,6 @@
 /** From what happens in the daemon to its metrics. Without an address that serves them none of it is loaded or counted. */
 import type { ContainerRecord } from '../actors/container/container.record.js';
+import type { NetworkAction } from '../actors/container/deps.js';
 import { EngineError, isEngineError } from '../errors/engine-error.js';
 import { createFront, type Front } from '../http/front.js';
 import type { Listener } from '../http/listener.js';
@@ -8,14 +9,16 @@ import { metricsRoutes } from '../http/routes/metrics.js';
 import type { LogObserver } from '../logs/observer.js';
 import type { EventType } from '../ports/events.js';
 import type { Logger } from '../ports/logger.js';
-import type { Metrics } from '../telemetry/metrics.js';
-import { BUILD, PRODUCT_VERSION } from '../version.js';
+import type { EngineIdentity, Metrics } from '../telemetry/metrics.js';
+import { PRODUCT_VERSION } from '../version.js';
 
 export interface EngineMetricsDeps {
   /** `host:port`, or '' for none. */
   readonly address: string;
   readonly cpus: number;
   readonly memoryBytes: number;
+  /** What the daemon and its host are. */
+  readonly identity: EngineIdentity;
   readonly log: Logger;
   /** These two are asked when metrics are read. */
   containers(): readonly ContainerRecord[];
@@ -27,6 +30,9 @@ export interface EngineMetrics {
   readonly requests: RequestObserver | undefined;
   readonly pulls: { received(bytes: number): void; failed(error: unknown): void } | undefined;
   event(type: EventType, action: string): void;
+  /** Runs an action on networks; counts how long it took when it succeeded. */
+  counted<T>(action: NetworkAction, run: () => Promise<T>): Promise<T>;
+  healthCheck(isPassed: boolean): void;
   /** Tells the daemon's log, and counts, what happens to the log of one container. */
   logObserver(container: string): LogObserver;
   /** Serves the metrics, when there is an address. @throws EngineError that names the option, when it cannot be used. */
@@ -50,6 +56,13 @@ export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<Engi
       metrics?.event();
       if (type === 'image' && action === 'pull') metrics?.pullEnded('ok');
     },
+    async counted(action, run) {
+      const start = performance.now();
+      const result = await run();
+      metrics?.networkAction(action, (performance.now() - start) / 1000);
+      return result;
+    },
+    healthCheck: (isPassed) => metrics?.healthCheck(isPassed),
     logObserver: (container) => logObserver(container, deps.log, metrics),
     async listen() {
       if (!metrics) return;
@@ -62,8 +75,8 @@ export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<Engi
 
 async function loadMetrics(deps: EngineMetricsDeps): Promise<Metrics> {
   const { createMetrics } = await import('../telemetry/metrics.js');
-  const { cpus, memoryBytes } = deps;
-  return createMetrics({ version: PRODUCT_VERSION, revision: BUILD.commit, cpus, memoryBytes, containerStates: () => countStates(deps.containers()), eventSubscribers: () => deps.eventSubscribers() });
+  const { cpus, memoryBytes, identity } = deps;
+  return createMetrics({ identity, cpus, memoryBytes, containerStates: () => countStates(deps.containers()), eventSubscribers: () => deps.eventSubscribers() });
 }
 
 function countStates(records: readonly ContainerRecord[]): Record<'running' | 'paused' | 'stopped', number> {
@@ -91,6 +104,10 @@ function logObserver(container: string, log: Logger, metrics: Metrics | undefine
     damaged(bytes) {
       metrics?.logDamaged(bytes);
       log.warn({ container, bytes }, 'damaged log records left out');
+    },
+    readFailed(error) {
+      metrics?.logReadFailed();
+      log.error({ err: error, container }, 'the log cannot be read');
     },
     failed(error, what) {
       metrics?.logFailed();

@@ -75,7 +75,7 @@ export class FileLog implements ContainerLog, LiveLog {
   read(options: LogReadOptions): AsyncIterableIterator<Buffer> {
     const { observer } = this;
     if (this.#isClosed) return readFiles(this.file.path, this.format, options, observer);
-    return new LogReader(() => this.#snapshot(), this.format, options, this, (bytes) => observer.damaged(bytes));
+    return new LogReader(() => this.#snapshot(), this.format, options, this, observer);
   }
 
   addFollower(follower: Follower): void {
@@ -145,7 +145,7 @@ export class FileLog implements ContainerLog, LiveLog {
 
 /** Reads a log that nobody writes; nothing there reads as empty. */
 export function readFiles(path: string, format: RecordFormat, options: LogReadOptions, observer: LogObserver): AsyncIterableIterator<Buffer> {
-  return new LogReader(() => openFiles(path, observer), format, options, undefined, (bytes) => observer.damaged(bytes));
+  return new LogReader(() => openFiles(path, observer), format, options, undefined, observer);
 }
 
 async function openFiles(path: string, observer: LogObserver): Promise<LogSnapshot> {

@@ -29,6 +29,7 @@ export async function logFixture(t: TestContext, driverName = 'json-file') {
     written: (bytes) => (seen.written += bytes),
     dropped: (lines) => (seen.dropped += lines),
     damaged: (bytes) => (seen.damaged += bytes),
+    readFailed: () => undefined,
     failed: (_error, what) => seen.failures.push(what),
   }));
   const container = { id: ID, dir, driver: driverName, options: {}, labels: {}, env: [], name: 'web', imageName: 'busybox' };

@@ -2,7 +2,8 @@
 import type { LogReadOptions } from '../ports/logs.js';
 import { giveBuffer, takeBuffer } from './buffer-pool.js';
 import { findStart, type LogSnapshot } from './log-start.js';
-import { MAX_RECORD_BYTES, type OnDamage, type RecordDecoder, type RecordFormat } from './record-format.js';
+import type { LogObserver } from './observer.js';
+import { MAX_RECORD_BYTES, type RecordDecoder, type RecordFormat } from './record-format.js';
 import type { Segment } from './segment.js';
 
 /** What one step of reading yields. */
@@ -45,11 +46,11 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
     private readonly format: RecordFormat,
     private readonly options: LogReadOptions,
     private readonly live: LiveLog | undefined,
-    private readonly onDamage: OnDamage,
+    private readonly observer: Pick<LogObserver, 'damaged' | 'readFailed'>,
   ) {
     this.#decoder = format.createDecoder(options, (bytes) => (this.#damagedBytes += bytes));
     this.#optionsKey = [options.stdout, options.stderr, options.timestamps, options.details, options.multiplexed, options.sinceNs, options.untilNs].join();
-    this.#run = this.#read();
+    this.#run = this.#observed();
   }
 
   [Symbol.asyncIterator](): this {
@@ -65,6 +66,15 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
     this.#isStopped = true;
     this.#follower.wake?.();
     return this.#run.return(undefined);
+  }
+
+  async *#observed(): AsyncGenerator<Buffer, undefined> {
+    try {
+      yield* this.#read();
+    } catch (error) {
+      this.observer.readFailed(error);
+      throw error;
+    }
   }
 
   async *#read(): AsyncGenerator<Buffer, undefined> {
@@ -153,7 +163,7 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
     } finally {
       segment.release();
       giveBuffer(buffer);
-      if (this.#damagedBytes > 0) this.onDamage(this.#damagedBytes);
+      if (this.#damagedBytes > 0) this.observer.damaged(this.#damagedBytes);
       this.#damagedBytes = 0;
     }
   }

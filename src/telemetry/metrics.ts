@@ -4,9 +4,21 @@
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 
-export interface MetricsOptions {
+/** What the daemon and its host are: labels of one series. */
+export interface EngineIdentity {
   readonly version: string;
-  readonly revision: string;
+  readonly commit: string;
+  readonly architecture: string;
+  readonly graphdriver: string;
+  readonly kernel: string;
+  readonly os: string;
+  readonly os_type: string;
+  readonly os_version: string;
+  readonly daemon_id: string;
+}
+
+export interface MetricsOptions {
+  readonly identity: EngineIdentity;
   /** Number of the host's processors and bytes of its memory. */
   readonly cpus: number;
   readonly memoryBytes: number;
@@ -16,17 +28,23 @@ export interface MetricsOptions {
   eventSubscribers(): number;
 }
 
+const PULL_RESULTS = ['ok', 'failed', 'cancelled'] as const;
+type PullResult = (typeof PULL_RESULTS)[number];
+
 export interface Metrics {
   /** A reply is complete. `route` is the pattern of the path, never the path: the number of series must be bounded. */
   httpRequest(method: string, route: string, status: number, seconds: number): void;
   /** A request got no route. */
   httpRefused(status: number): void;
   event(): void;
-  pullEnded(result: 'ok' | 'failed' | 'cancelled'): void;
+  networkAction(action: string, seconds: number): void;
+  healthCheck(isPassed: boolean): void;
+  pullEnded(result: PullResult): void;
   logWritten(bytes: number): void;
   logDropped(lines: number): void;
   logDamaged(bytes: number): void;
   logFailed(): void;
+  logReadFailed(): void;
   /** Bytes of layers that came from a registry. */
   pullReceived(bytes: number): void;
   /** Content type of `text`. */
@@ -50,6 +68,9 @@ const ACTIONS: Readonly<Record<string, readonly [object: 'container' | 'image' |
   'DELETE /networks/{name...}': ['network', 'delete'],
 };
 
+/** Actions that no route of their own does: what containers do on networks. */
+const NETWORK_ACTIONS = ['allocate', 'connect', 'release'];
+
 /** Makes the metrics, with those of the process and of Node (event loop delay, heap, garbage collection) among them. */
 export function createMetrics(options: MetricsOptions): Metrics {
   const registry = new Registry();
@@ -61,7 +82,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   };
   const counter = (name: string, help: string): Counter => new Counter({ name, help, registers });
 
-  new Gauge({ name: 'engine_daemon_engine_info', help: 'The daemon', registers, labelNames: ['version', 'commit'] }).set({ version: options.version, commit: options.revision }, 1);
+  new Gauge({ name: 'engine_daemon_engine_info', help: 'The daemon', registers, labelNames: Object.keys(options.identity) }).set({ ...options.identity }, 1);
   gauge('engine_daemon_engine_cpus_cpus', 'Processors of the host', () => options.cpus);
   gauge('engine_daemon_engine_memory_bytes', 'Memory of the host', () => options.memoryBytes);
   gauge('engine_daemon_events_subscribers_total', 'Current subscribers to events', () => options.eventSubscribers());
@@ -85,12 +106,19 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const actions = (object: 'container' | 'image' | 'network'): Histogram =>
     new Histogram({ name: `engine_daemon_${object}_actions_seconds`, help: `Time that each action on a ${object} takes when it succeeds`, registers, labelNames: ['action'], buckets: ACTION_BUCKETS_SECONDS });
   const actionsOf = { container: actions('container'), image: actions('image'), network: actions('network') };
+  // Rates and alerts want series that exist before anything has happened.
+  for (const [object, action] of Object.values(ACTIONS)) actionsOf[object].zero({ action });
+  for (const action of NETWORK_ACTIONS) actionsOf.network.zero({ action });
+  const healthChecks = counter('engine_daemon_health_checks_total', 'Health checks that ran');
+  const failedHealthChecks = counter('engine_daemon_health_checks_failed_total', 'Health checks that failed');
   const events = counter('engine_daemon_events_total', 'Events');
   const pulls = new Counter({ name: 'engine_pulls_total', help: 'Pulls of images that ended', registers, labelNames: ['result'] });
+  for (const result of PULL_RESULTS) pulls.inc({ result }, 0);
   const logWritten = counter('engine_log_written_bytes_total', 'Bytes written to the logs of containers');
   const logDropped = counter('engine_log_dropped_lines_total', 'Lines that were not logged for want of room');
   const logDamaged = counter('engine_log_damaged_bytes_total', 'Bytes of logs that readers had to leave out');
   const logFailed = counter('logger_log_write_operations_failed_total', 'Operations on log files that failed');
+  const logReadFailed = counter('logger_log_read_operations_failed_total', 'Readings of logs that failed');
   const pullReceived = counter('engine_pull_received_bytes_total', 'Bytes of complete layers received from registries');
 
   return {
@@ -102,11 +130,17 @@ export function createMetrics(options: MetricsOptions): Metrics {
     },
     httpRefused: (status) => refused.inc({ code: status }),
     event: () => events.inc(),
+    networkAction: (action, seconds) => actionsOf.network.observe({ action }, seconds),
+    healthCheck(isPassed) {
+      healthChecks.inc();
+      if (!isPassed) failedHealthChecks.inc();
+    },
     pullEnded: (result) => pulls.inc({ result }),
     logWritten: (bytes) => logWritten.inc(bytes),
     logDropped: (lines) => logDropped.inc(lines),
     logDamaged: (bytes) => logDamaged.inc(bytes),
     logFailed: () => logFailed.inc(),
+    logReadFailed: () => logReadFailed.inc(),
     pullReceived: (bytes) => pullReceived.inc(bytes),
     contentType: registry.contentType,
     text: () => registry.metrics(),

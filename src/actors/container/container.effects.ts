@@ -81,7 +81,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       const creating = tasks.create({ id, spec, runtime: deps.runtimeFor(starting), stdio: io.paths, labels: {}, ...optional('ioOwner', userns && rootOwner(userns)) });
       undo.add('task', () => tasks.delete(id));
       // While the runtime works. After a crash, what the container got is known of whatever was started.
-      const join = (): Promise<ContainerRecord> => joinNetworks(deps, starting, undo);
+      const join = (): Promise<ContainerRecord> => deps.counted('allocate', () => joinNetworks(deps, starting, undo));
       const joining = (userns && netnsPath === undefined ? creating.then(({ pid }) => keepSandbox(id, pid, undo)).then(join) : join()).then(async (joined) => {
         if (Object.keys(joined.networks).length > 0) await Promise.all([deps.writeFiles(joined), records.save(joined)]);
         return joined;
@@ -220,7 +220,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       networks: Object.fromEntries(Object.entries(record.networks).map(([name, { request }]) => [name, { request }])),
     };
     // The exit status must be durable before the supervisor forgets it; addresses may go meanwhile.
-    const networkGone = leaveNetworks(deps, record);
+    const networkGone = deps.counted('release', () => leaveNetworks(deps, record));
     networkGone.catch(() => undefined);
     await records.save(released, true).catch((error: unknown) => deps.log.error({ err: error, container: record.id }, 'the end of a container is not on disk'));
     const results = await Promise.allSettled([networkGone, tasks.delete(record.id).then(() => ios.get(record.id).close()), layers.unmount(record.id), new VolumeUse(deps, record).close(), closeSharedMemory(deps, record)]);

@@ -23,7 +23,12 @@ export interface ContainerFiles {
   readonly resolvConf: string;
 }
 
+/** What a container does on networks: joins all of its own at a start, joins one, leaves all. */
+export type NetworkAction = 'allocate' | 'connect' | 'release';
+
 export interface ContainerDeps {
+  /** Runs an action on networks, and has it counted when it succeeds. */
+  readonly counted: <T>(action: NetworkAction, run: () => Promise<T>) => Promise<T>;
   readonly log: Logger;
   readonly records: ContainerRecords;
   readonly pauseGate: PauseGate;
