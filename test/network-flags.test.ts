@@ -243,6 +243,20 @@ test('default-address-pool and default-network-opt: what new networks get', () =
     await dockerOk(scene.engine, ['network', 'rm', 'first', 'own']);
   }));
 
+test('default-address-pool of IPv6 alone: it is for IPv6, and IPv4 has the pools that are built in', () =>
+  withFlags(['--ipv6', '--default-address-pool', 'base=fd00:219::/63,size=64'], async (scene) => {
+    const addresses = (link: string): string => ip('-o', 'addr', 'show', link);
+    assert.match(addresses(scene.bridge), /inet6 fd00:219::1\/64 /);
+    assert.match(addresses(scene.bridge), /inet (?:172|192)\./);
+    const create = (name: string): string[] =>
+      ['network', 'create', '--ipv6', '-o', `com.docker.network.bridge.name=${name}`, name];
+    await dockerOk(scene.engine, create('engfsix'));
+    assert.match(addresses('engfsix'), /inet6 fd00:219:0:1::1\/64 /);
+    assert.match(addresses('engfsix'), /inet (?:172|192)\./);
+    assert.match((await docker(scene.engine, create('engfmore'))).stderr, /all predefined address pools have been fully subnetted/);
+    await dockerOk(scene.engine, ['network', 'rm', 'engfsix']);
+  }));
+
 test('dns, dns-search, dns-opt: who is asked, and for what', () =>
   withFlags(['--bip', '10.218.50.1/24', '--dns', '10.218.50.1', '--dns-search', 'first.example', '--dns-search', 'second.example', '--dns-opt', 'ndots:3', '--dns-opt', 'timeout:1'], async (scene) => {
     const asked: string[] = [];

@@ -8,6 +8,7 @@ import { checkContainerDefaults, checkHost } from './check-host.js';
 import type { Host } from './host.js';
 import { logDriverProblems } from './log-driver-options.js';
 import { OPTION_LIST, type OptionName, type Values } from './options.js';
+import { contains, covers, parseSubnet, subnetAround, toNumber } from '../network/subnet.js';
 import { isShim } from './runtime-entries.js';
 import type { Problem, Setting } from './settings.js';
 import { suggestFeature } from './suggest.js';
@@ -147,23 +148,33 @@ const IPV6_MIN_MTU = 1280;
 function checkNetwork(values: Values, report: Report): void {
   if (!values.iptables && !values.icc) report('icc', 'You specified --iptables=false with --icc=false. ICC=false uses iptables to function. Please set --icc or --iptables to true');
   if (values.ipv6 && values.mtu < IPV6_MIN_MTU) report('mtu', `invalid mtu: ${values.mtu}: IPv6 needs ${IPV6_MIN_MTU} at least`);
-  if (values.bip !== '' && values.fixedCidr !== '' && !isInside(values.fixedCidr, values.bip)) report('fixedCidr', `fixed-cidr ${values.fixedCidr} is not inside the network of bip ${values.bip}`);
-  if (values.bip !== '' && values.defaultGateway !== '' && !isInside(`${values.defaultGateway}/32`, values.bip)) {
-    report('defaultGateway', `default-gateway ${values.defaultGateway} is not inside the network of bip ${values.bip}`);
+  for (const name of ['bip', 'bip6'] as const) {
+    const [address = '', prefix] = values[name].split('/');
+    const isNetwork = address !== '' && toNumber(address) === subnetAround(address, Number(prefix)).base;
+    if (isNetwork) report(name, `invalid ${name}: ${values[name]} is the network's own address; give the bridge one inside it`);
   }
+  checkInside(values, 'fixedCidr', 'bip', report);
+  checkInside(values, 'defaultGateway', 'bip', report);
+  if (!values.ipv6) return;
+  checkInside(values, 'fixedCidrV6', 'bip6', report);
+  checkInside(values, 'defaultGatewayV6', 'bip6', report);
 }
 
-/** Whether one IPv4 CIDR lies in another's network. */
-function isInside(inner: string, outer: string): boolean {
-  const read = (cidr: string): [bits: number, prefix: number] => {
-    const [address = '', prefix = '32'] = cidr.split('/');
-    return [address.split('.').reduce((sum, part) => sum * 256 + Number(part), 0), Number(prefix)];
-  };
-  const [innerBits, innerPrefix] = read(inner);
-  const [outerBits, outerPrefix] = read(outer);
-  const network = (bits: number): number => Math.floor(bits / 2 ** (32 - outerPrefix));
-  return innerPrefix >= outerPrefix && network(innerBits) === network(outerBits);
+/** A part of the bridge's network, or an address in it. */
+function checkInside(values: Values, name: keyof typeof PARTS, bridge: 'bip' | 'bip6', report: Report): void {
+  const [part, whole] = [values[name], values[bridge]];
+  if (part === '' || whole === '') return;
+  const network = parseSubnet(whole, bridge);
+  const isInside = part.includes('/') ? covers(network, parseSubnet(part, PARTS[name])) : contains(network, part);
+  if (!isInside) report(name, `${PARTS[name]} ${part} is not inside the network of ${bridge} ${whole}`);
 }
+
+const PARTS = {
+  fixedCidr: 'fixed-cidr',
+  fixedCidrV6: 'fixed-cidr-v6',
+  defaultGateway: 'default-gateway',
+  defaultGatewayV6: 'default-gateway-v6',
+} as const;
 
 function checkRuntimes({ defaultRuntime, runtimes, execOpts }: Values, platform: Platform, report: Report): void {
   for (const option of execOpts) {

@@ -67,7 +67,7 @@ export const OPTIONS = {
   criSupervisor: option({ flag: 'cri-supervisor', key: 'cri-supervisor', type: boolean, default: false, doc: 'Start the supervisor with its CRI plugin' }),
   dataRoot: option({ flag: 'data-root', key: 'data-root', type: path, default: '/var/lib/engine', windows: true, doc: 'Root directory of persistent state' }),
   debug: option({ flag: 'debug', short: 'D', key: 'debug', type: boolean, default: false, reloadable: true, windows: true, doc: 'Enable debug mode' }),
-  defaultAddressPools: option({ flag: 'default-address-pool', key: 'default-address-pools', type: addressPools, default: [], doc: 'Address pools of node-local networks' }),
+  defaultAddressPools: option({ flag: 'default-address-pool', key: 'default-address-pools', type: addressPools, default: [], doc: 'Address pools of node-local networks, for IPv4 or IPv6; a family without any has the built-in ones' }),
   defaultCgroupnsMode: option({ flag: 'default-cgroupns-mode', key: 'default-cgroupns-mode', type: oneOf(['host', 'private']), default: 'private', defaultText: 'private, with cgroup version 1 host', doc: 'Default cgroup namespace mode of containers' }),
   defaultGateway: option({ flag: 'default-gateway', key: 'default-gateway', type: ipv4, default: '', doc: 'Default gateway IPv4 address of the default bridge network' }),
   defaultGatewayV6: option({ flag: 'default-gateway-v6', key: 'default-gateway-v6', type: ipv6, default: '', doc: 'Default gateway IPv6 address of the default bridge network' }),

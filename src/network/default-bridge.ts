@@ -4,7 +4,7 @@ import { conflict, invalid } from '../errors/engine-error.js';
 import { IPV6_MIN_MTU, type Link, type Netlink } from '../sys/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
 import type { BridgePlan } from './bridge.js';
-import { firstAddress, freeSubnet, hostSubnets, localSubnet, type PoolOption } from './free-subnet.js';
+import { firstAddress, chooseSubnet, hostSubnets, type PoolOption } from './free-subnet.js';
 import { contains, covers, familyOf, formatSubnet, overlaps, parseSubnet, subnetAround, toNumber, type Family, type Subnet } from './subnet.js';
 
 export interface BridgeOptions {
@@ -40,12 +40,12 @@ export async function planDefaultBridge(options: BridgeOptions, pools: readonly 
     const found = current.find(({ ip }) => familyOf(ip) === family);
     return found && { address: found.ip, subnet: subnetAround(found.ip, found.prefixLength) };
   };
-  const own4 = parseBip(options.bip, 'bip', 4) ?? currentOf(4) ?? ownIn(fixedSubnet(options, others) ?? freeSubnet(pools, others));
+  const own4 = parseBip(options.bip, 'bip', 4) ?? currentOf(4) ?? ownIn(fixedSubnet(options, others) ?? chooseSubnet(4, pools, others, networkId));
   const plans = [addressPlan(own4, 'fixed-cidr', options.fixedCidr, 'default-gateway', options.defaultGateway)];
   if (options.ipv6) {
     if (options.mtu < IPV6_MIN_MTU) throw invalid(`invalid mtu: ${options.mtu}: IPv6 needs ${IPV6_MIN_MTU} at least`);
     const fixed = options.fixedCidrV6 === '' ? undefined : ownIn(parseSubnet(options.fixedCidrV6, 'fixed-cidr-v6', 6));
-    const own6 = parseBip(options.bip6, 'bip6', 6) ?? fixed ?? currentOf(6) ?? ownIn(localSubnet(networkId));
+    const own6 = parseBip(options.bip6, 'bip6', 6) ?? fixed ?? currentOf(6) ?? ownIn(chooseSubnet(6, pools, others, networkId));
     plans.push(addressPlan(own6, 'fixed-cidr-v6', options.fixedCidrV6, 'default-gateway-v6', options.defaultGatewayV6));
   }
   for (const { subnet } of plans) {

@@ -1,7 +1,7 @@
 /** Choosing subnets for networks that name none. */
 import { unavailable } from '../errors/engine-error.js';
 import type { Netlink } from '../sys/route-netlink.js';
-import { overlaps, parseSubnet, sizeOf, subnetAround, toAddress, type Subnet } from './subnet.js';
+import { overlaps, parseSubnet, sizeOf, subnetAround, toAddress, type Family, type Subnet } from './subnet.js';
 
 export interface PoolOption {
   readonly base: string;
@@ -19,18 +19,34 @@ const DEFAULT_POOLS: readonly PoolOption[] = [
   { base: '192.168.0.0/16', size: 20 },
 ];
 
-/** The first block of the pools that nothing in `taken` touches. Throws unavailable when all are. */
-export function freeSubnet(pools: readonly PoolOption[], taken: readonly Subnet[]): Subnet {
-  for (const { base, size } of pools.length > 0 ? pools : DEFAULT_POOLS) {
-    const pool = parseSubnet(base, 'default-address-pool');
-    if (pool.family === 6) continue;
-    const step = sizeOf({ ...pool, prefixLength: size });
-    for (let start = pool.base; start < pool.base + sizeOf(pool); start += step) {
-      const subnet: Subnet = { family: 4, base: start, prefixLength: size };
-      if (!taken.some((other) => overlaps(other, subnet))) return subnet;
-    }
+/**
+ * A subnet of this family for a network that names none. Pools of the other family say nothing about it: where there is
+ * none of this one, IPv4 networks get a block of the pools built in and IPv6 networks the one that belongs to their ID.
+ * @throws EngineError unavailable when all blocks of the pools are in use.
+ */
+export function chooseSubnet(family: Family, pools: readonly PoolOption[], taken: readonly Subnet[], networkId: string): Subnet {
+  const parsed = pools.map(({ base, size }) => ({ pool: parseSubnet(base, 'default-address-pool'), size }));
+  const own = parsed.filter(({ pool }) => pool.family === family);
+  if (own.length === 0) return family === 6 ? localSubnet(networkId) : chooseSubnet(4, DEFAULT_POOLS, taken, networkId);
+  for (const { pool, size } of own) {
+    const found = firstFree(pool, size, taken);
+    if (found) return found;
   }
   throw unavailable('all predefined address pools have been fully subnetted', { code: 'NO_SUBNET' });
+}
+
+function firstFree(pool: Subnet, prefixLength: number, taken: readonly Subnet[]): Subnet | undefined {
+  const { family } = pool;
+  const step = sizeOf({ ...pool, prefixLength });
+  for (let base = pool.base; base < pool.base + sizeOf(pool); ) {
+    const subnet: Subnet = { family, base, prefixLength };
+    const other = taken.find((each) => overlaps(each, subnet));
+    if (!other) return subnet;
+    // A pool of IPv6 has too many blocks to try each that is in a large one of somebody else's.
+    const end = other.base + sizeOf(other);
+    base = end > base + step ? ((end + step - 1n) / step) * step : base + step;
+  }
+  return undefined;
 }
 
 /** The unique local subnet that belongs to a network's ID (RFC 4193: 40 random bits). */

@@ -5,7 +5,7 @@ import type { NetworkRequest, NetworkSubnet, NetworkSummary } from '../ports/net
 import { IPV6_MIN_MTU } from '../sys/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
 import type { BridgePlan } from './bridge.js';
-import { freeSubnet, localSubnet, type PoolOption } from './free-subnet.js';
+import { chooseSubnet, type PoolOption } from './free-subnet.js';
 import { gatewayMode } from './gateway-mode.js';
 import { addressOption, booleanOption, numberOption, option, withoutNamed } from './network-options.js';
 import { checkPools, type LeasedPool } from './plugin-addresses.js';
@@ -68,7 +68,7 @@ export function settleNetwork(request: NetworkRequest, id: string, created: stri
     if (family === 4 ? !request.enableIpv4 : !request.enableIpv6) return [];
     const here = given.filter(({ subnet }) => subnet.family === family);
     if (here.length > 1 && request.driver === 'bridge') throw forbidden("bridge driver doesn't support multiple subnets", { code: 'MULTIPLE_SUBNETS' });
-    const chosen = here.length > 0 ? here : [{ subnet: family === 4 ? freeSubnet(host.pools, [...host.networks, ...host.host]) : localSubnet(id), config: undefined }];
+    const chosen = here.length > 0 ? here : [{ subnet: chooseSubnet(family, host.pools, [...host.networks, ...host.host], id), config: undefined }];
     return chosen.map(({ subnet, config }) => {
       if (taken.some((other) => overlaps(other, subnet))) throw forbidden('invalid pool request: Pool overlaps with other one on this address space', { code: 'SUBNET_IN_USE' });
       taken.push(subnet);
