@@ -1,5 +1,4 @@
 /** Puts drivers, actors and routes together (composition/), starts them and ends them. */
-import { rm } from 'node:fs/promises';
 import { createActor } from 'xstate';
 import type { LoadedRecords } from './actors/container/records.js';
 import { allDone } from './actors/container/undo.js';
@@ -23,6 +22,7 @@ import { AuthorizationPlugins } from './plugins/authorization-plugins.js';
 import type { Logger } from './ports/logger.js';
 import type { ServiceManager } from './service-manager.js';
 import { releaseWhenIdle } from './sys/memory.js';
+import { removeTemporaryFiles } from './sys/temporary-directory.js';
 import { PRODUCT_VERSION } from './version.js';
 import { createWorkerPool } from './workers/pool.js';
 
@@ -47,7 +47,7 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
   const config = live.current;
   const listeners = new ApiListeners(live, manager, log);
   const base = await makeBase(live, roots, log);
-  const { host, settings, tmpDir } = base;
+  const { host, settings, temporary } = base;
   const drivers = await openDrivers(base, () => lives.containers.list());
   const { pool, events, metrics, emit, supervisor, tasks, layers, images, network, records, volumes, volumePlugins, networkPlugins, archives } = drivers;
   const lives = await composeContainers(base, drivers);
@@ -90,7 +90,7 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
       ['workers', () => Promise.all([pool, transferPool.pool, pushPool, archivePool, bodyPool, archives, volumes].map((each) => each.close()))],
       ['volume plugins', () => volumePlugins.close()],
       ['network plugins', () => networkPlugins.close()],
-      ['temporary files', () => rm(tmpDir, { recursive: true, force: true })],
+      ['temporary files', () => removeTemporaryFiles(temporary)],
       ['reserve', () => roots.reserve.close()],
     ];
     // What cannot be ended is left to the next start; the rest must not be left with it.

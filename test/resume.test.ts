@@ -33,7 +33,9 @@ async function startEngine(t: Context, ...args: string[]): Promise<Engine> {
 const MB = 1 << 20;
 /** Of an image with which the first test takes the place of the small one. The long run: ENGINE_RESUME_MB=2000. */
 const LARGE_MB = Number(process.env['ENGINE_RESUME_MB'] ?? 0);
-const partialDir = (engine: Engine): string => join(engine.dir, 'data/image/partial');
+/** Of engines that have it in `ENGINE_TMPDIR`. */
+const elsewhere = new Map<Engine, string>();
+const partialDir = (engine: Engine): string => elsewhere.get(engine) ?? join(engine.dir, 'data/image/partial');
 const sizeOf = (image: BuiltImage): number => image.layers.reduce((sum, { blob }) => sum + blob.length, 0);
 const layer = (megabytes: number, seed: number, compression?: Compression): BuiltLayer =>
   generatedLayer({ root: `d${seed}`, bytes: megabytes * MB, files: 30, seed, ...(compression === undefined ? {} : { compression }) });
@@ -80,12 +82,16 @@ test('a pull through a line that breaks all the time, of a daemon that is killed
   assert.deepEqual(await readdir(partialDir(engine)), [], 'nothing is kept of what is complete');
 });
 
-test('a client that leaves leaves its bytes to the next one, who pulls another repository', async (t) => {
+test('a client that leaves leaves its bytes to the next one, who pulls another repository; both in ENGINE_TMPDIR', async (t) => {
   const image = buildImage({ layers: [layer(80, 3)] });
   const registry = await registryWith(t, image, 'one', 'two');
   const proxy = await startCuttingProxy(registry.host, {});
   t.after(() => proxy.stop());
-  const engine = await startEngine(t);
+  const temporary = await mkdtemp(join(tmpdir(), 'engined-temporary-'));
+  const engine = await Engine.start(engined({ env: { ENGINE_TMPDIR: temporary } }));
+  t.after(() => engine.discard());
+  t.after(() => rm(temporary, { recursive: true, force: true }));
+  elsewhere.set(engine, join(temporary, (await readdir(temporary)).join(), 'partial'));
   const reply = await pullUntil(engine, `${proxy.host}/one:latest`, 8 * MB);
   reply.close();
   const left = await waitFor('the transfer to end', async () => {
@@ -93,11 +99,15 @@ test('a client that leaves leaves its bytes to the next one, who pulls another r
     await new Promise((resolve) => setTimeout(resolve, 300));
     return (await kept(engine)) === before && before;
   });
+  assert.equal(await engine.stop(), 0);
+  await engine.start();
   const before = proxy.downBytes;
   const { messages, error } = await pull(engine, `${proxy.host}/two:latest`);
   assert.equal(error, undefined);
   assert.ok(messages.some(({ status }) => status === 'Pull complete'));
   assert.ok(proxy.downBytes - before < sizeOf(image) - left + MB, 'only the rest is fetched');
+  assert.equal(await engine.stop(), 0);
+  assert.deepEqual(await readdir(temporary), [], 'nothing is left there');
 });
 
 test('what was damaged on disk is found out and fetched again', async (t) => {

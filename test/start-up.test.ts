@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -106,6 +106,23 @@ test('running: a pidfile of a process that is something else by now is taken ove
     await writeFile(pidfile, `${process.pid}\n`);
     await engine.start();
     assert.equal((await readFile(pidfile, 'utf8')).trim(), String(engine.pid));
+  } finally {
+    await engine.close();
+  }
+});
+
+test('running: the directory of temporary files may be a link, to where others have files', async () => {
+  const engine = await Engine.start(engined());
+  try {
+    const [link, target] = [join(engine.dir, 'data', 'tmp'), join(engine.dir, 'elsewhere')];
+    assert.equal(await engine.stop(), 0);
+    await mkdir(target);
+    await writeFile(join(target, 'note'), 'of somebody else');
+    await symlink(target, link);
+    await engine.start();
+    assert.match((await readdir(target)).toSorted().join(' '), /^engined-[0-9a-f-]{36} note$/);
+    assert.equal(await engine.stop(), 0);
+    assert.deepEqual([await readlink(link), await readdir(target)], [target, ['note']]);
   } finally {
     await engine.close();
   }

@@ -12,7 +12,7 @@ import { shareRealtime } from '../runtime/cpu-realtime.js';
 import { type HostFacts, readHostFacts } from '../runtime/host-facts.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
 import type { Reserve } from '../sys/reserve.js';
-import { emptyDirectory } from '../sys/temporary-directory.js';
+import { makeTemporaryPlaces, type TemporaryPlaces } from '../sys/temporary-directory.js';
 import { type Settings, systemSettings } from './settings.js';
 
 /** The directories of this daemon, which exist and are its own. */
@@ -35,8 +35,7 @@ export interface Base extends Roots {
   readonly settings: Settings;
   readonly log: Logger;
   readonly replies: Replies;
-  /** Of this run of the daemon alone; emptied at its start and its end. */
-  readonly tmpDir: string;
+  readonly temporary: TemporaryPlaces;
 }
 
 /** @throws EngineError for what this host or this daemon cannot do. */
@@ -50,9 +49,8 @@ export async function makeBase(live: LiveConfig, roots: Roots, log: Logger): Pro
   if (config.cpuRtPeriodMicroseconds > 0 || config.cpuRtRuntimeMicroseconds > 0) {
     await shareRealtime(parentCgroup({ driver: settings.cgroupDriver, parent: config.cgroupParent, ownCgroup: facts.cgroup.own }), config);
   }
-  // In a directory of others it gets a name that no other daemon has.
-  const tmpDir = await emptyDirectory(config.tmpDir === '' ? join(dataRoot, 'tmp') : join(config.tmpDir, `engined-${id}`));
-  return { ...roots, live, facts, host, settings, log, replies: new Replies(), tmpDir };
+  const temporary = await makeTemporaryPlaces(dataRoot, config.tmpDir, id);
+  return { ...roots, live, facts, host, settings, log, replies: new Replies(), temporary };
 }
 
 /** The daemon's identity: made once, kept with its data. */

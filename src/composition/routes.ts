@@ -39,7 +39,7 @@ import type { Transfers } from './transfers.js';
 
 /** `alerts` are what listeners want `info` to say. */
 export function composeRoutes(
-  { live, dataRoot, facts, host, settings, log, tmpDir }: Base,
+  { live, dataRoot, facts, host, settings, log, temporary }: Base,
   { layers, images, network, logs, records, volumes, volumePlugins, networkPlugins, archives, tasks, events, pool, emit, usage }: Drivers,
   { deps, ios, hooks, containers, services, execs, statsFeeds }: Containers,
   { pulls, pushes, partialBlobs, transferPool, archivePool }: Transfers,
@@ -103,7 +103,7 @@ export function composeRoutes(
       users,
       emit: (action, id, attributes) => emit('image', action, id, attributes),
       containers: new CommitSource(containers, (action, record, attributes) => hooks.emit(action, record, attributes)),
-      importer: (request) => importImage({ images, layers, pool: transferPool.pool, tmpDir }, request),
+      importer: (request) => importImage({ images, layers, pool: transferPool.pool, tmpDir: temporary.tmpDir }, request),
       architecture: host.architecture,
       layerBytes: (chainIds) => usage.layerBytes(chainIds),
     }),

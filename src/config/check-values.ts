@@ -153,16 +153,16 @@ function checkNetwork(values: Values, report: Report): void {
     const isNetwork = address !== '' && toNumber(address) === subnetAround(address, Number(prefix)).base;
     if (isNetwork) report(name, `invalid ${name}: ${values[name]} is the network's own address; give the bridge one inside it`);
   }
-  checkInside(values, 'fixedCidr', 'bip', report);
-  checkInside(values, 'defaultGateway', 'bip', report);
+  checkInside(values, 'fixedCidr', values.bip, 'bip', report);
+  checkInside(values, 'defaultGateway', values.bip, 'bip', report);
   if (!values.ipv6) return;
-  checkInside(values, 'fixedCidrV6', 'bip6', report);
-  checkInside(values, 'defaultGatewayV6', 'bip6', report);
+  checkInside(values, 'fixedCidrV6', values.bip6, 'bip6', report);
+  checkInside(values, 'defaultGatewayV6', values.bip6, 'bip6', report);
 }
 
 /** A part of the bridge's network, or an address in it. */
-function checkInside(values: Values, name: keyof typeof PARTS, bridge: 'bip' | 'bip6', report: Report): void {
-  const [part, whole] = [values[name], values[bridge]];
+function checkInside(values: Values, name: keyof typeof PARTS, whole: string, bridge: string, report: Report): void {
+  const part = values[name];
   if (part === '' || whole === '') return;
   const network = parseSubnet(whole, bridge);
   const isInside = part.includes('/') ? covers(network, parseSubnet(part, PARTS[name])) : contains(network, part);

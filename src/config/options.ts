@@ -143,7 +143,7 @@ export const OPTIONS = {
   usernsRemap: option({ flag: 'userns-remap', key: 'userns-remap', type: string, default: '', doc: 'Whose subordinate ids containers have as theirs: default, or USER[:GROUP] by name or id; see user-namespaces.md' }),
   // Environment only.
   certPath: option({ type: path, default: '', env: ['ENGINE_CERT_PATH'], defaultText: '~/.engine', windows: true, doc: 'Directory of the TLS files that are not named one by one' }),
-  tmpDir: option({ type: path, default: '', env: ['ENGINE_TMPDIR'], defaultText: 'tmp in the data root', windows: true, doc: 'Directory of temporary files' }),
+  tmpDir: option({ type: path, default: '', env: ['ENGINE_TMPDIR'], defaultText: 'tmp in the data root', windows: true, doc: 'Directory of temporary files: archives that are imported, downloads that broke off' }),
   noPivotRoot: option({ type: boolean, default: false, env: ['ENGINE_RAMDISK'], envIsSwitch: true, doc: 'Do not use pivot_root' }),
   disablePigz: option({ type: boolean, default: false, env: ['ENGINE_DISABLE_PIGZ'], envIsSwitch: true, doc: 'No parallel decompressor of layers' }),
 };

@@ -1,15 +1,51 @@
 /** The daemon's directory for temporary files. */
-import { rm } from 'node:fs/promises';
+import { chmod, lstat, readdir, rm, rmdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import { invalid, messageOf } from '../errors/engine-error.js';
 import { makeDirectories } from './make-directories.js';
 
-/** Makes it, without what a crash may have left in it. @throws EngineError invalid when there can be no such directory. */
-export async function emptyDirectory(path: string): Promise<string> {
+/** Downloads that broke off outlive the run that began them. */
+const PARTIAL = 'partial';
+
+export interface TemporaryPlaces {
+  /** For files of this run of the daemon alone. */
+  readonly tmpDir: string;
+  /** For downloads that broke off. */
+  readonly partialDir: string;
+}
+
+/**
+ * Makes the directory, without what a crash may have left in it. In one that others have too, be it named or where a link
+ * in the data root leads, the daemon has a directory of its own: nobody else's files are deleted and the link stays.
+ * @param named what the operator named; '': the data root is the place.
+ * @throws EngineError invalid when there can be no such directory.
+ */
+export async function makeTemporaryPlaces(dataRoot: string, named: string, engineId: string): Promise<TemporaryPlaces> {
+  const base = named === '' ? join(dataRoot, 'tmp') : named;
+  const isShared = named !== '' || (await lstat(base).catch(() => undefined))?.isSymbolicLink() === true;
+  const tmpDir = isShared ? join(base, `engined-${engineId}`) : base;
   try {
-    await rm(path, { recursive: true, force: true });
-    await makeDirectories(path, { mode: 0o700 });
-    return path;
+    await makeDirectories(tmpDir, { mode: 0o700 });
+    await chmod(tmpDir, 0o700);
+    await empty(tmpDir);
   } catch (error) {
-    throw invalid(`directory of temporary files ${path}: ${messageOf(error)}`, { cause: error });
+    throw invalid(`directory of temporary files ${tmpDir}: ${messageOf(error)}`, { cause: error });
   }
+  return { tmpDir, partialDir: named === '' ? join(dataRoot, 'image', 'partial') : join(tmpDir, PARTIAL) };
+}
+
+/** Removes it again, but for downloads that a later run can go on with. */
+export async function removeTemporaryFiles({ tmpDir }: TemporaryPlaces): Promise<void> {
+  await empty(tmpDir);
+  for (const path of [join(tmpDir, PARTIAL), tmpDir]) await rmdir(path).catch(ignoreUnlessUnexpected);
+}
+
+async function empty(dir: string): Promise<void> {
+  const names = (await readdir(dir)).filter((name) => name !== PARTIAL);
+  await Promise.all(names.map((name) => rm(join(dir, name), { recursive: true, force: true })));
+}
+
+/** What is not empty stays, and what was never made cannot go. */
+function ignoreUnlessUnexpected(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'ENOTEMPTY' && error.code !== 'ENOENT') throw error;
 }
