@@ -14,21 +14,19 @@ import { fileURLToPath } from 'node:url';
 export const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const POLICY = '/usr/sbin/policy-rc.d';
 
-/** Program -> Debian package. */
-const RUN = { containerd: 'containerd', runc: 'runc', iptables: 'iptables', ip: 'iproute2', ps: 'procps' };
-const QUICKSTART = { ...RUN, 'docker-registry': 'docker-registry', busybox: 'busybox-static' };
+/** Program -> Debian package. What the daemon runs is one list, which `engined check` reads, too. */
+const REQUIREMENTS = JSON.parse(readFileSync(join(ROOT, 'packaging', 'requirements.json'), 'utf8'));
+const RUN = Object.fromEntries(REQUIREMENTS.map((requirement) => [requirement.program, requirement.package]));
+const QUICKSTART = { ...RUN, ip: 'iproute2', 'docker-registry': 'docker-registry', busybox: 'busybox-static' };
 const TEST = {
   ...QUICKSTART,
   crun: 'crun',
   skopeo: 'skopeo',
-  bzip2: 'bzip2',
   'mkfs.xfs': 'xfsprogs',
   'mkfs.ext4': 'e2fsprogs',
-  xz: 'xz-utils',
   pigz: 'pigz',
   zstd: 'zstd',
   openssl: 'openssl',
-  'tini-static': 'tini',
   curl: 'curl',
   'docker-compose': 'docker-compose',
   script: 'bsdutils',

@@ -8,8 +8,9 @@ const versionText = BUILD.commit === '' ? BUILD.version : `${BUILD.version}, bui
 export async function runCommandLine(argv: readonly string[]): Promise<number> {
   const [command, ...flags] = argv;
   const isFsck = command === 'fsck';
+  const isCheck = command === 'check';
   const repair = isFsck && flags.includes('--repair');
-  const options = isFsck ? flags.filter((flag) => flag !== '--repair') : argv;
+  const options = isFsck ? flags.filter((flag) => flag !== '--repair') : isCheck ? flags : argv;
   const outcome = startUp(options, process.env, versionText);
   if (outcome.kind === 'exit') {
     process.stdout.write(outcome.stdout);
@@ -20,6 +21,10 @@ export async function runCommandLine(argv: readonly string[]): Promise<number> {
     const { runFsck } = await import('./fsck.js');
     const line = (stream: NodeJS.WritableStream) => (text: string) => void stream.write(`${text}\n`);
     return runFsck(outcome.loaded, { repair }, line(process.stdout), line(process.stderr));
+  }
+  if (isCheck) {
+    const { runCheck } = await import('./check.js');
+    return runCheck(outcome.loaded.config, (text) => void process.stdout.write(`${text}\n`));
   }
   const { runDaemon } = await import('./daemon.js');
   // Sockets of clients that do not read their end would hold the process.

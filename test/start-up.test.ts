@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import requirements from '../packaging/requirements.json' with { type: 'json' };
 import { engined } from './support/engined.js';
 import { Engine } from './support/engine.js';
 
@@ -152,6 +153,31 @@ test('--validate: a bad file', async () => {
 test('--validate: a named file that does not exist', async () => {
   const path = join(dir, 'nowhere.json');
   assert.deepEqual(await run('--validate', '--config-file', path), { code: 1, stdout: '', stderr: `unable to configure the daemon with file ${path}: open ${path}: no such file or directory\n` });
+});
+
+test('check: a machine that has everything, one that lacks programs, and what the configuration makes of it', async () => {
+  const path = process.env['PATH'];
+  const check = (...args: readonly string[]): Promise<Run> => run('check', '--config-file', join(dir, 'check.json'), ...args);
+  await writeFile(join(dir, 'check.json'), '{}');
+  const whole = await check();
+  assert.deepEqual([whole.code, whole.stderr], [0, ''], whole.stdout);
+  assert.match(whole.stdout, /this machine has what the daemon needs\n$/);
+  process.env['PATH'] = '/nonexistent';
+  try {
+    const { code, stdout } = await check();
+    assert.equal(code, 1);
+    for (const { program, package: name } of requirements) {
+      assert.match(stdout, new RegExp(`^missing(, optional)?: ${program} \\(.*Debian package ${name}$`, 'm'));
+    }
+    const without = await check('--supervisor', '/run/other.sock', '--iptables=false', '--ip6tables=false');
+    assert.equal(without.code, 1);
+    assert.doesNotMatch(without.stdout, /: containerd |iptables/);
+  } finally {
+    process.env['PATH'] = path;
+  }
+  const refused = await check('--storage-driver', 'btrfs');
+  assert.equal(refused.code, 1);
+  assert.match(refused.stdout + refused.stderr, /storage-driver btrfs/);
 });
 
 test('--help, --version and --print-config-schema', async () => {

@@ -24,7 +24,9 @@ export function helpText(): string {
   const left = lines.map(({ flag, short, label }) => `  ${short === undefined ? '    ' : `-${short}, `}--${flag}${label === '' ? '' : ` ${label}`}`);
   const width = Math.max(...left.map(({ length }) => length)) + 2;
   const rows = lines.map(({ doc }, index) => `${(left[index] ?? '').padEnd(width)}${doc}`);
-  return ['Usage:  engined [OPTIONS]', '        engined fsck [--repair] [OPTIONS]', '', 'A container engine daemon, and the check of the data root that it uses.', '', 'Options:', ...rows, ''].join('\n');
+  const usage = ['Usage:  engined [OPTIONS]', '        engined check [OPTIONS]', '        engined fsck [--repair] [OPTIONS]'];
+  const about = 'A container engine daemon, the check of the machine that it is to run on, and that of the data root that it uses.';
+  return [...usage, '', about, '', 'Options:', ...rows, ''].join('\n');
 }
 
 /** Defaults that say nothing are left out. */

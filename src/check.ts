@@ -1,0 +1,45 @@
+/**
+ * `engined check`: whether this machine has what the daemon would need, with this configuration. Options that this host
+ * cannot fulfil have been refused before, as at a start.
+ */
+import { accessSync, constants } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import requirements from '../packaging/requirements.json' with { type: 'json' };
+import type { Config } from './config/config.js';
+
+type Requirement = (typeof requirements)[number];
+
+/** Any of these will do for `docker run --init`. */
+const INITS = ['docker-init', 'tini-static', 'tini'];
+
+/** Prints what is missing, a line each. Returns the exit code: 1 when the daemon would not start or not run containers. */
+export function runCheck(config: Config, print: (line: string) => void): number {
+  const missing = requirements.filter((requirement) => isMissing(requirement, config));
+  const isNeeded = ({ need }: Requirement): boolean => need !== 'optional' && need !== 'init';
+  for (const requirement of missing) {
+    const { program, use } = requirement;
+    print(`${isNeeded(requirement) ? 'missing' : 'missing, optional'}: ${program} (${use}); Debian package ${requirement.package}`);
+  }
+  if (missing.some(isNeeded)) return 1;
+  print('this machine has what the daemon needs');
+  return 0;
+}
+
+/** Whether a program is not there that this configuration would use. */
+function isMissing({ program, need }: Requirement, config: Config): boolean {
+  if (need === 'supervisor' && config.supervisor !== '') return false;
+  if (need === 'firewall' && !config.iptables && !config.ip6tables) return false;
+  if (need === 'init') return config.initPath === '' && !INITS.some(isOnPath);
+  return !isOnPath(program);
+}
+
+function isOnPath(program: string): boolean {
+  return (process.env['PATH'] ?? '').split(delimiter).some((dir) => {
+    try {
+      accessSync(join(dir, program), constants.X_OK);
+      return dir !== '';
+    } catch {
+      return false;
+    }
+  });
+}
