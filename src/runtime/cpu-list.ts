@@ -2,16 +2,21 @@
 
 /** Far above any machine; a range that would fill the memory is not a list. */
 const LIMIT = 8192;
+/** Ranges may overlap, but a text of many wide ones is not meant to be a list. */
+const MAX_LISTED = 4 * LIMIT;
 
 /** The numbers of a list; undefined when the text is not one. */
 export function parseCpuList(text: string): ReadonlySet<number> | undefined {
   const numbers = new Set<number>();
+  let listed = 0;
   for (const part of text === '' ? [] : text.split(',')) {
     const match = /^(\d+)(?:-(\d+))?$/.exec(part);
     if (!match) return undefined;
     const first = Number(match[1]);
     const last = match[2] === undefined ? first : Number(match[2]);
     if (last < first || last >= LIMIT) return undefined;
+    listed += last - first + 1;
+    if (listed > MAX_LISTED) return undefined;
     for (let number = first; number <= last; number++) numbers.add(number);
   }
   return numbers;

@@ -5,6 +5,13 @@ import { call } from './http.js';
 const MAX_PING_MS = 1000;
 const TRIES = 3;
 
+let longestEver = 0;
+
+/** Milliseconds: the longest that any ping of this process took in an attempt that counts. */
+export function longestPing(): number {
+  return longestEver;
+}
+
 /**
  * Runs the attack and pings meanwhile. The longest ping may take a second; since a loaded machine may take longer for
  * reasons of its own, the best of three tries counts.
@@ -18,7 +25,10 @@ export async function pingWhile<T>(socketPath: string, attack: () => Promise<T>)
     do longest = Math.max(longest, await ping(socketPath));
     while (!state.isOver);
     const result = await attacked;
-    if (longest < MAX_PING_MS) return result;
+    if (longest < MAX_PING_MS) {
+      longestEver = Math.max(longestEver, longest);
+      return result;
+    }
     assert.ok(attempt < TRIES, `_ping took ${Math.round(longest)} ms`);
   }
 }
