@@ -7,7 +7,7 @@ import { decodeCommitConfig } from '../../src/http/api/images.js';
 import { parseUnixTime } from '../../src/http/api/unix-time.js';
 import { parseInstant } from '../../src/http/api/until.js';
 import { readHeaderLines } from '../../src/http/header-lines.js';
-import { parseJson, requireJsonType } from '../../src/http/json-body.js';
+import { jsonLimitsOf, requireJsonType } from '../../src/http/json-body.js';
 import { Query } from '../../src/http/query.js';
 import { applyChanges } from '../../src/images/changes.js';
 import { parseReference, withTagOrDigest } from '../../src/images/reference.js';
@@ -36,6 +36,8 @@ import { cleanName } from '../../src/storage/tar/entry-name.js';
 import { readPax } from '../../src/storage/tar/pax.js';
 import { TarParser } from '../../src/storage/tar/tar-parser.js';
 import { compileGlob } from '../../src/text/glob.js';
+import { JsonScan } from '../../src/text/json-scan.js';
+import { parseScannedJson } from '../../src/text/parse-json.js';
 import { compilePattern } from '../../src/text/pattern.js';
 import { WorkBudget } from '../../src/text/work-budget.js';
 
@@ -67,6 +69,13 @@ const budget = (): WorkBudget => new WorkBudget('fuzz');
 const FILTERS = ['{"name":["^/?(a+)+$"]}', '{"label":["a=b","com.example.zone"],"id":{"f+":true}}'];
 const CREATE = ['{"Image":"busybox","Cmd":["sh","-c","true"],"Env":["A=b"],"Labels":{"a#":"b"},"HostConfig":{"Binds":["/a:/b:ro"],"PortBindings":{"80/tcp":[{"HostPort":"1-2"}]},"Sysctls":{"net.ipv4.conf.eth0.x":"1"}}}'];
 const MANIFEST = ['{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:00","size":1},"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar+gzip","digest":"sha256:00","size":1}]}', '{"manifests":[{"digest":"sha256:#","size":1,"platform":{"os":"linux","architecture":"arm","variant":"v7"},"annotations":{"a#":"b"}},'];
+
+function parseJson(text: string): unknown {
+  const scan = new JsonScan(jsonLimitsOf({ method: 'POST', pattern: '/containers/create' }));
+  const bytes = Buffer.from(text);
+  scan.take(bytes);
+  return parseScannedJson({ bytes, isEmpty: scan.isEmpty, firstEnd: scan.firstEnd });
+}
 
 function useFilters(text: string): void {
   const filters = parseFilters(text);
