@@ -1,7 +1,7 @@
 /** Where the API listens: addresses, TLS and groups as the configuration has them. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isLoopbackHost, parseHost, type ListenAddress } from './config/hosts.js';
-import type { Config } from './config/config.js';
+import type { FixedConfig } from './config/config.js';
 import { parseAccessRule } from './config/scoped-sockets.js';
 import type { LiveConfig } from './config/live-config.js';
 import { EngineError, invalid, isEngineError } from './errors/engine-error.js';
@@ -24,7 +24,7 @@ const MIN_VERSIONS = { '1.0': 'TLSv1', '1.1': 'TLSv1.1', '1.2': 'TLSv1.2', '1.3'
 
 export class ApiListeners {
   readonly #live: LiveConfig;
-  readonly #config: Config;
+  readonly #config: FixedConfig;
   readonly #log: Logger;
   readonly #tls: TlsIdentity | undefined;
   readonly #addresses: readonly SocketAddress[];
@@ -35,7 +35,7 @@ export class ApiListeners {
 
   /** Opens nothing yet. @throws EngineError for addresses and TLS files that cannot be used. */
   constructor(live: LiveConfig, manager: ServiceManager, log: Logger) {
-    const config = live.current;
+    const config = live.fixed;
     this.#live = live;
     this.#config = config;
     this.#log = log;
@@ -164,7 +164,7 @@ function chooseActivated(addresses: readonly ListenAddress[], sockets: readonly 
   }
 }
 
-function tlsIdentity({ tls, tlsVerify, tlsCaCert, tlsCert, tlsKey, tlsMinVersion }: Config): TlsIdentity | undefined {
+function tlsIdentity({ tls, tlsVerify, tlsCaCert, tlsCert, tlsKey, tlsMinVersion }: FixedConfig): TlsIdentity | undefined {
   if (!tls) return undefined;
   return new TlsIdentity({ cert: tlsCert, key: tlsKey, ca: tlsVerify ? tlsCaCert : undefined, minVersion: MIN_VERSIONS[tlsMinVersion] });
 }

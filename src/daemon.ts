@@ -23,8 +23,8 @@ const IMPATIENT_SIGNALS = 3;
 /** Runs until the daemon is told to stop. Returns the exit code; what went wrong is the last line of the log. */
 export async function runDaemon(loaded: LoadedConfig): Promise<number> {
   const config = new LiveConfig(loaded);
-  const { logFormat, pidfile, rawLogs } = config.current;
-  const level = (): LogLevel => (config.current.debug ? 'debug' : config.current.logLevel);
+  const { logFormat, pidfile, rawLogs } = config.fixed;
+  const level = (): LogLevel => (config.current.debug ? 'debug' : config.fixed.logLevel);
   const log = createLogger({ level: level(), format: logFormat, rawLogs, stream: process.stderr });
   limitArenas();
   const told = new Set<string>();
@@ -92,14 +92,14 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
 
 /** The two directories of the daemon, locked; as a reload cannot change them, they are read once. */
 async function lockRoots(config: LiveConfig, locks: LockedDirectory[], log: Logger): Promise<Roots> {
-  const { dataRoot, execRoot } = config.current;
+  const { dataRoot, execRoot } = config.fixed;
   const data = await lockDirectory('data-root', dataRoot);
   locks.push(data);
   const reserve = new Reserve(data.path);
   if (await reserve.open()) log.warn({ dataRoot }, 'the disk of the data root is full: the space that was kept for this start is used; prune, or free some otherwise');
   const exec = await lockDirectory('exec-root', execRoot);
   locks.push(exec);
-  const { usernsRemap } = config.current;
+  const { usernsRemap } = config.fixed;
   const idMaps = usernsRemap === '' ? undefined : openIdMaps(usernsRemap);
   if (usernsRemap !== '' && !idMaps) log.warn({}, `userns-remap ${usernsRemap}: root cannot be remapped to itself; users are not remapped`);
   return { dataRoot: await dataRootFor(data.path, idMaps), execRoot: exec.path, supervisorRoot: data.path, reserve, idMaps };

@@ -43,8 +43,7 @@ export interface Engine {
  * @throws EngineError for what is found to be wrong before anything was started.
  */
 export async function startEngine(live: LiveConfig, roots: Roots, manager: ServiceManager, log: Logger, onServing: () => void): Promise<Engine> {
-  // For what a reload cannot change; reloadable options are read from `live.current` at each use.
-  const config = live.current;
+  const config = live.fixed;
   const listeners = new ApiListeners(live, manager, log);
   const base = await makeBase(live, roots, log);
   const { host, settings, temporary } = base;

@@ -41,11 +41,11 @@ export interface Base extends Roots {
 /** @throws EngineError for what this host or this daemon cannot do. */
 export async function makeBase(live: LiveConfig, roots: Roots, log: Logger): Promise<Base> {
   const { dataRoot } = roots;
-  const config = live.current;
+  const config = live.fixed;
   useProxies({ httpProxy: config.httpProxy, httpsProxy: config.httpsProxy, noProxy: config.noProxy });
   const [facts, host] = await Promise.all([readHostFacts(), readHostInfo()]);
   const id = await engineId(join(dataRoot, 'engine-id.json'));
-  const settings = await systemSettings(() => live.current, roots, facts, id);
+  const settings = await systemSettings(() => live.whole, roots, facts, id);
   if (config.cpuRtPeriodMicroseconds > 0 || config.cpuRtRuntimeMicroseconds > 0) {
     await shareRealtime(parentCgroup({ driver: settings.cgroupDriver, parent: config.cgroupParent, ownCgroup: facts.cgroup.own }), config);
   }

@@ -39,7 +39,7 @@ const EFFECTS_LIMIT_MS = 60_000;
 export type Containers = Awaited<ReturnType<typeof composeContainers>>;
 
 export async function composeContainers({ live, execRoot, idMaps, facts, host, settings, log, replies }: Base, { layers, images, network, logs, records, volumes, tasks, specs, stdio, emit, usage, metrics }: Drivers) {
-  const config = live.current;
+  const config = live.fixed;
   const pauseGate = new PauseGate();
   const deps: ContainerDeps = {
     counted: (action, run) => metrics.counted(action, run),
@@ -129,7 +129,7 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
             images,
             network,
             logs,
-            defaults: () => containerDefaults(live.current, host.hostname, facts),
+            defaults: () => containerDefaults(live.whole, host.hostname, facts),
             validate: (given, hostConfig) => validateContainer(given, hostConfig, facts, { cgroupDriver: settings.cgroupDriver, remapsUsers: idMaps !== undefined }),
             find: (reference) => containers.find(reference),
           },

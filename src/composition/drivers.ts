@@ -35,7 +35,7 @@ export type Drivers = Awaited<ReturnType<typeof openDrivers>>;
 
 /** `containers` is asked when metrics are read. */
 export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, reserve, idMaps, facts, host, settings, log }: Base, containers: () => readonly ContainerRecord[]) {
-  const config = live.current;
+  const config = live.fixed;
   const inData = (...parts: string[]): string => join(dataRoot, ...parts);
   const seccomp = config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined' ? config.seccompProfile : await loadSeccompProfile(config.seccompProfile);
   const pool = createWorkerPool({ maxThreads: Math.min(availableParallelism(), MAX_WORKERS) });
@@ -47,7 +47,10 @@ export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, re
     dataRoot: supervisorRoot,
     logger: log,
     criEnabled: config.criSupervisor,
-    debug: config.debug,
+    // Asked anew for each process that it launches.
+    get debug() {
+      return live.current.debug;
+    },
   });
   const { tasks } = supervisor;
   const layers = await openOverlay2({ root: inData('overlay2'), workers: pool, log, storageOpts: config.storageOpts, idMaps });
@@ -107,7 +110,7 @@ export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, re
   const volumes = new Volumes({ root: inData('volumes'), workers: pool, plugins: volumePlugins, owner: rootOwner(idMaps) });
   const archives = new ArchiveWorkers(idMaps);
   const inherited = inheritedLimits();
-  const specs = createSpecBuilder(facts, () => ({ inherited, seccomp, cdiSpecDirs: live.current.features['cdi'] === true ? live.current.cdiSpecDirs : [] }));
+  const specs = createSpecBuilder(facts, () => ({ inherited, seccomp, cdiSpecDirs: live.current.features['cdi'] === true ? config.cdiSpecDirs : [] }));
   const stdio = { create: async (request: Parameters<typeof createStdio>[0]) => createStdio(request), reopen: async (paths: Parameters<typeof reopenStdio>[0]) => reopenStdio(paths) };
   const usage = new DiskUsages({ dataRoot, layers, pool });
   return { usage, pool, events, metrics, emit, supervisor, tasks, layers, images, network, logs, records, volumes, volumePlugins, networkPlugins, archives, specs, stdio };

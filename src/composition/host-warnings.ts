@@ -1,9 +1,9 @@
 /** What `info` warns of. */
-import type { Config } from '../config/config.js';
+import type { FixedConfig } from '../config/config.js';
 import type { HostFacts } from '../runtime/host-facts.js';
 
 /** What a host lacks that containers may ask for, in the words that `info` has for it. */
-export function hostWarnings({ cgroup }: HostFacts, config: Config): string[] {
+export function hostWarnings({ cgroup }: HostFacts, config: FixedConfig): string[] {
   const missing: readonly (readonly [has: boolean, warning: string])[] = [
     [cgroup.memoryLimit, 'WARNING: No memory limit support'],
     [cgroup.swapLimit, 'WARNING: No swap limit support'],

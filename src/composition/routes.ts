@@ -45,7 +45,7 @@ export function composeRoutes(
   { pulls, pushes, partialBlobs, transferPool, archivePool }: Transfers,
   alerts: () => readonly string[],
 ): { readonly routes: Route[]; readonly garbage: ImageGarbage } {
-  const config = live.current;
+  const config = live.fixed;
   const system = new SystemService({
     build: BUILD,
     figures: readProcessFigures,

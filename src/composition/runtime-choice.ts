@@ -1,6 +1,6 @@
 /** From a container's runtime name to what the supervisor is told (specification 2.11). */
-import { isRuncShim, isShim } from '../config/runtime-entries.js';
-import type { Config, RuntimeEntry } from '../config/config.js';
+import { isRuncShim, isShim, type RuntimeEntry } from '../config/runtime-entries.js';
+import type { ReloadableConfig } from '../config/config.js';
 import { invalid } from '../errors/engine-error.js';
 import type { RuncOptions, RuntimeChoice } from '../ports/supervisor.js';
 import { wrapRuntime } from '../runtime/runtime-wrapper.js';
@@ -16,7 +16,7 @@ export interface RuntimeHost {
 }
 
 /** @throws EngineError invalid for a name that is neither registered (any more) nor that of a shim. */
-export function chooseRuntime(runtimes: Config['runtimes'], name: string, host: RuntimeHost): RuntimeChoice {
+export function chooseRuntime(runtimes: ReloadableConfig['runtimes'], name: string, host: RuntimeHost): RuntimeChoice {
   const { options = {}, path, runtimeArgs = [], runtimeType } = entryOf(runtimes, name);
   if (runtimeType !== undefined && !isRuncShim(runtimeType)) return { type: runtimeType, options };
   const binaryName = path === undefined ? options['BinaryName'] : runtimeArgs.length === 0 ? path : wrapRuntime(host.wrappersDir, path, runtimeArgs);
@@ -46,7 +46,7 @@ function runcOptions(options: Readonly<Record<string, unknown>>): RuncOptions {
   );
 }
 
-function entryOf(runtimes: Config['runtimes'], name: string): RuntimeEntry {
+function entryOf(runtimes: ReloadableConfig['runtimes'], name: string): RuntimeEntry {
   const registered = Object.hasOwn(runtimes, name) ? runtimes[name] : undefined;
   if (registered) return registered;
   if (name === 'runc') return { path: 'runc' };

@@ -6,7 +6,8 @@ import { promisify } from 'node:util';
 import type { CreationDefaults } from '../actors/container/container.record.js';
 import type { ContainerDefaults } from '../actors/container/draft.js';
 import type { ComponentVersion, RuntimeInfo, SystemSettings } from '../actors/engine/system.js';
-import type { Config, RuntimeEntry } from '../config/config.js';
+import type { Config, FixedConfig } from '../config/config.js';
+import type { RuntimeEntry } from '../config/runtime-entries.js';
 import type { BridgeOptions } from '../network/default-bridge.js';
 import type { RuntimeChoice, TaskService } from '../ports/supervisor.js';
 import type { HostFacts } from '../runtime/host-facts.js';
@@ -39,11 +40,11 @@ export function containerDefaults(config: Config, hostname: string, facts: HostF
 }
 
 /** What a container keeps of the daemon's options, whatever they become. */
-export function creationDefaults({ defaultUlimits, noNewPrivileges, init }: Config): CreationDefaults {
+export function creationDefaults({ defaultUlimits, noNewPrivileges, init }: FixedConfig): CreationDefaults {
   return { ulimits: defaultUlimits, noNewPrivileges, init };
 }
 
-function cgroupnsMode({ defaultCgroupnsMode }: Config, { cgroup }: HostFacts): 'host' | 'private' {
+function cgroupnsMode({ defaultCgroupnsMode }: FixedConfig, { cgroup }: HostFacts): 'host' | 'private' {
   return defaultCgroupnsMode || (cgroup.version === 2 ? 'private' : 'host');
 }
 
@@ -104,7 +105,7 @@ export async function systemSettings(current: () => Config, roots: Roots, facts:
   };
 }
 
-function bridgeOptions(config: Config): BridgeOptions {
+function bridgeOptions(config: FixedConfig): BridgeOptions {
   return {
     name: config.bridge || 'engine0',
     bip: config.bip,

@@ -1,7 +1,13 @@
 /** `builder.gc`: how a build cache is kept small. */
 import { invalid, messageOf } from '../errors/engine-error.js';
-import type { BuilderGc } from './config.js';
 import { isObject, isStrings, parseBytes, rejectRest, type ValueType } from './value-types.js';
+
+export interface BuilderGc {
+  readonly enabled: boolean;
+  /** 0: not said. */
+  readonly defaultKeepStorageBytes: number;
+  readonly policy: readonly { readonly keepStorageBytes: number; readonly filter: readonly string[]; readonly all: boolean }[];
+}
 
 /** Names of the filters of a build cache's records. */
 const FILTERS = new Set([

@@ -1,6 +1,6 @@
 /** The configuration in effect: what was loaded at the start, until a reload puts another one in its place. */
 import { isEngineError } from '../errors/engine-error.js';
-import type { Config } from './config.js';
+import type { Config, FixedConfig, ReloadableConfig } from './config.js';
 import { OPTION_LIST } from './options.js';
 import { reloadConfig, type ReloadEntry, type ReloadReport } from './reload.js';
 import type { LoadedConfig, Notice } from './settings.js';
@@ -41,8 +41,18 @@ export class LiveConfig {
     this.#loaded = loaded;
   }
 
-  /** To be read anew at each use: only options that are not reloadable stay what they are. */
-  get current(): Config {
+  /** What no reload changes. */
+  get fixed(): FixedConfig {
+    return this.#loaded.config;
+  }
+
+  /** To be read anew at each use. */
+  get current(): ReloadableConfig {
+    return this.#loaded.config;
+  }
+
+  /** All of this moment, to be shown. */
+  get whole(): Config {
     return this.#loaded.config;
   }
 

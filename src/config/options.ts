@@ -2,8 +2,7 @@
  * Every option of the daemon, once. Flags, configuration file, environment, `--help`, validation, reload, the JSON
  * Schema and docs/configuration.md all follow from this table.
  */
-import { builderGc } from './builder-gc.js';
-import type { BuilderGc } from './config.js';
+import { builderGc, type BuilderGc } from './builder-gc.js';
 import { DEFAULT_HOST, parseHost } from './hosts.js';
 import { checkDnsOption, checkDnsSearch, checkHostPort, checkInsecureRegistry, checkKeyValue, checkLabel, checkMirror, checkProxyUrl } from './item-checks.js';
 import { runtimes } from './runtime-entries.js';
@@ -23,7 +22,7 @@ export interface Option<T> {
   readonly env?: readonly string[];
   /** The variable counts as true whenever it is not empty. */
   readonly envIsSwitch?: true;
-  /** A changed value takes effect on reload. */
+  /** Set by `reloadable` alone, so that the type of the configuration knows it too. */
   readonly reloadable?: true;
   /** The Windows daemon knows it too. */
   readonly windows?: true;
@@ -38,6 +37,8 @@ export interface Option<T> {
 }
 
 const option = <T>(definition: Option<T>): Option<T> => definition;
+/** A changed value takes effect on reload. */
+const reloadable = <T>(definition: Option<T>): Option<T> & { readonly reloadable: true } => ({ ...definition, reloadable: true });
 const string = text();
 const path = text('string');
 const ipv4 = text('ip', (value) => (value === '' ? value : checkIp(value, 4)), { format: 'ipv4' });
@@ -51,7 +52,7 @@ const proxy = text('string', checkProxyUrl);
 const none: readonly string[] = [];
 
 export const OPTIONS = {
-  authorizationPlugins: option({ flag: 'authorization-plugin', key: 'authorization-plugins', type: list(), default: none, reloadable: true, windows: true, doc: 'Authorization plugins to load, in the order in which they are asked' }),
+  authorizationPlugins: reloadable({ flag: 'authorization-plugin', key: 'authorization-plugins', type: list(), default: none, windows: true, doc: 'Authorization plugins to load, in the order in which they are asked' }),
   bip: option({ flag: 'bip', key: 'bip', type: cidr(4), default: '', doc: 'IPv4 address and prefix length of the default bridge' }),
   bip6: option({ flag: 'bip6', key: 'bip6', type: cidr(6), default: '', doc: 'IPv6 address and prefix length of the default bridge' }),
   bridge: option({ flag: 'bridge', short: 'b', key: 'bridge', type: string, default: '', defaultText: 'engine0', windows: true, doc: 'Attach containers to this network bridge; "none" disables the default bridge' }),
@@ -66,14 +67,14 @@ export const OPTIONS = {
   cpuRtRuntimeMicroseconds: option({ flag: 'cpu-rt-runtime', key: 'cpu-rt-runtime', type: integer({ min: 0 }), default: 0, unit: 'microseconds', doc: 'CPU real-time runtime of the parent cgroup of all containers (not with cgroup v2)' }),
   criSupervisor: option({ flag: 'cri-supervisor', key: 'cri-supervisor', type: boolean, default: false, doc: 'Start the supervisor with its CRI plugin' }),
   dataRoot: option({ flag: 'data-root', key: 'data-root', type: path, default: '/var/lib/engine', windows: true, doc: 'Root directory of persistent state' }),
-  debug: option({ flag: 'debug', short: 'D', key: 'debug', type: boolean, default: false, reloadable: true, windows: true, doc: 'Enable debug mode' }),
+  debug: reloadable({ flag: 'debug', short: 'D', key: 'debug', type: boolean, default: false, windows: true, doc: 'Enable debug mode' }),
   defaultAddressPools: option({ flag: 'default-address-pool', key: 'default-address-pools', type: addressPools, default: [], doc: 'Address pools of node-local networks, for IPv4 or IPv6; a family without any has the built-in ones' }),
   defaultCgroupnsMode: option({ flag: 'default-cgroupns-mode', key: 'default-cgroupns-mode', type: oneOf(['host', 'private']), default: 'private', defaultText: 'private, with cgroup version 1 host', doc: 'Default cgroup namespace mode of containers' }),
   defaultGateway: option({ flag: 'default-gateway', key: 'default-gateway', type: ipv4, default: '', doc: 'Default gateway IPv4 address of the default bridge network' }),
   defaultGatewayV6: option({ flag: 'default-gateway-v6', key: 'default-gateway-v6', type: ipv6, default: '', doc: 'Default gateway IPv6 address of the default bridge network' }),
   defaultIpcMode: option({ flag: 'default-ipc-mode', key: 'default-ipc-mode', type: oneOf(['shareable', 'private']), default: 'private', doc: 'Default IPC mode of containers' }),
   defaultNetworkOpts: option({ flag: 'default-network-opt', key: 'default-network-opts', type: networkOptions, default: {}, windows: true, doc: 'Default options of new networks, by network driver' }),
-  defaultRuntime: option({ flag: 'default-runtime', key: 'default-runtime', type: string, default: 'runc', reloadable: true, windows: true, doc: 'Default OCI runtime of containers: a registered name or a fully qualified shim name' }),
+  defaultRuntime: reloadable({ flag: 'default-runtime', key: 'default-runtime', type: string, default: 'runc', windows: true, doc: 'Default OCI runtime of containers: a registered name or a fully qualified shim name' }),
   defaultShmSizeBytes: option({ flag: 'default-shm-size', key: 'default-shm-size', type: bytes, default: 64 * 1024 * 1024, defaultText: '64MiB', unit: 'bytes', doc: 'Default shared memory size of containers' }),
   defaultUlimits: option({ flag: 'default-ulimit', key: 'default-ulimits', type: ulimits, default: {}, windows: true, doc: 'Default ulimits of containers' }),
   dns: option({ flag: 'dns', key: 'dns', type: list('list', (value) => checkIp(value)), default: none, windows: true, doc: 'DNS servers of all containers' }),
@@ -82,7 +83,7 @@ export const OPTIONS = {
   execOpts: option({ flag: 'exec-opt', key: 'exec-opts', type: list('list', checkKeyValue), default: none, windows: true, doc: 'Runtime execution options' }),
   execRoot: option({ flag: 'exec-root', key: 'exec-root', type: path, default: '/var/run/engine', doc: 'Root directory of execution state files' }),
   experimental: option({ flag: 'experimental', key: 'experimental', type: boolean, default: false, windows: true, doc: 'Enable experimental features' }),
-  features: option({ flag: 'feature', key: 'features', type: switches, default: {}, reloadable: true, windows: true, doc: 'Enable or disable features of the daemon' }),
+  features: reloadable({ flag: 'feature', key: 'features', type: switches, default: {}, windows: true, doc: 'Enable or disable features of the daemon' }),
   fixedCidr: option({ flag: 'fixed-cidr', key: 'fixed-cidr', type: cidr(4), default: '', windows: true, doc: 'IPv4 subnet of the default bridge network' }),
   fixedCidrV6: option({ flag: 'fixed-cidr-v6', key: 'fixed-cidr-v6', type: cidr(6), default: '', doc: 'IPv6 subnet of the default bridge network' }),
   group: option({ flag: 'group', short: 'G', key: 'group', type: string, default: 'engine', windows: true, doc: 'Group that owns the unix socket' }),
@@ -93,7 +94,7 @@ export const OPTIONS = {
   icc: option({ flag: 'icc', key: 'icc', type: boolean, default: true, doc: 'Let containers of the default bridge network reach each other' }),
   init: option({ flag: 'init', key: 'init', type: boolean, default: false, doc: 'Run an init process in containers that forwards signals and reaps processes' }),
   initPath: option({ flag: 'init-path', key: 'init-path', type: path, default: '', mustExist: true, doc: 'Path of the init binary' }),
-  insecureRegistries: option({ flag: 'insecure-registry', key: 'insecure-registries', type: list('list', checkInsecureRegistry), default: none, reloadable: true, windows: true, doc: 'Registries that may use plain HTTP or an unknown certificate authority: <host>:<port> or a CIDR' }),
+  insecureRegistries: reloadable({ flag: 'insecure-registry', key: 'insecure-registries', type: list('list', checkInsecureRegistry), default: none, windows: true, doc: 'Registries that may use plain HTTP or an unknown certificate authority: <host>:<port> or a CIDR' }),
   ip: option({ flag: 'ip', key: 'ip', type: text('ip', (value) => checkIp(value)), default: '0.0.0.0', doc: 'Host IP address that ports of the default bridge network are published on' }),
   ipForward: option({ flag: 'ip-forward', key: 'ip-forward', type: boolean, default: true, doc: 'Enable IP forwarding in the system configuration' }),
   ipForwardNoDrop: option({ flag: 'ip-forward-no-drop', key: 'ip-forward-no-drop', type: boolean, default: false, doc: 'Leave the policy of filter-FORWARD alone when enabling IP forwarding' }),
@@ -101,8 +102,8 @@ export const OPTIONS = {
   ip6tables: option({ flag: 'ip6tables', key: 'ip6tables', type: boolean, default: true, doc: 'Add ip6tables rules' }),
   iptables: option({ flag: 'iptables', key: 'iptables', type: boolean, default: true, doc: 'Add iptables rules' }),
   ipv6: option({ flag: 'ipv6', key: 'ipv6', type: boolean, default: false, doc: 'IPv6 networking for the default bridge network' }),
-  labels: option({ flag: 'label', key: 'labels', type: list('list', checkLabel), default: none, reloadable: true, windows: true, doc: 'Labels of the daemon, key=value' }),
-  liveRestore: option({ flag: 'live-restore', key: 'live-restore', type: boolean, default: false, reloadable: true, doc: 'Keep containers running while the daemon is down' }),
+  labels: reloadable({ flag: 'label', key: 'labels', type: list('list', checkLabel), default: none, windows: true, doc: 'Labels of the daemon, key=value' }),
+  liveRestore: reloadable({ flag: 'live-restore', key: 'live-restore', type: boolean, default: false, doc: 'Keep containers running while the daemon is down' }),
   logDriver: option({ flag: 'log-driver', key: 'log-driver', type: string, default: 'json-file', windows: true, doc: 'Default log driver of containers' }),
   logFormat: option({ flag: 'log-format', key: 'log-format', type: oneOf(['text', 'json'], (value) => `invalid log format: ${value}`), default: 'text', windows: true, doc: "Format of the daemon's own log" }),
   logLevel: option({ flag: 'log-level', short: 'l', key: 'log-level', type: oneOf(['debug', 'info', 'warn', 'error', 'fatal'], (value) => `invalid logging level: ${value}`), default: 'info', windows: true, doc: "Level of the daemon's own log" }),
@@ -110,9 +111,9 @@ export const OPTIONS = {
   imageGcHighPercent: option({ flag: 'image-gc-high-percent', key: 'image-gc-high-percent', type: integer({ min: 0, max: 99 }), default: 0, unit: 'percent', doc: 'Remove unused images when this much of the file system of the data root is in use; 0: never' }),
   imageGcLowPercent: option({ flag: 'image-gc-low-percent', key: 'image-gc-low-percent', type: integer({ min: 0, max: 99 }), default: 70, unit: 'percent', doc: 'How much may still be in use after unused images were removed' }),
   imageGcMinAgeSeconds: option({ flag: 'image-gc-min-age', key: 'image-gc-min-age', type: seconds, default: 120, unit: 'seconds', doc: 'Keep images that were used since' }),
-  maxConcurrentDownloads: option({ flag: 'max-concurrent-downloads', key: 'max-concurrent-downloads', type: integer({ min: 0, message: (value) => `invalid max concurrent downloads: ${value}` }), default: 3, reloadable: true, windows: true, doc: 'Concurrent downloads of a pull; 0: no limit' }),
-  maxConcurrentUploads: option({ flag: 'max-concurrent-uploads', key: 'max-concurrent-uploads', type: integer({ min: 0, message: (value) => `invalid max concurrent uploads: ${value}` }), default: 5, reloadable: true, windows: true, doc: 'Concurrent uploads of a push; 0: no limit' }),
-  maxDownloadAttempts: option({ flag: 'max-download-attempts', key: 'max-download-attempts', type: integer({ min: 1, message: (value) => `invalid max download attempts: ${value}` }), default: 5, reloadable: true, windows: true, doc: 'Download attempts of a pull' }),
+  maxConcurrentDownloads: reloadable({ flag: 'max-concurrent-downloads', key: 'max-concurrent-downloads', type: integer({ min: 0, message: (value) => `invalid max concurrent downloads: ${value}` }), default: 3, windows: true, doc: 'Concurrent downloads of a pull; 0: no limit' }),
+  maxConcurrentUploads: reloadable({ flag: 'max-concurrent-uploads', key: 'max-concurrent-uploads', type: integer({ min: 0, message: (value) => `invalid max concurrent uploads: ${value}` }), default: 5, windows: true, doc: 'Concurrent uploads of a push; 0: no limit' }),
+  maxDownloadAttempts: reloadable({ flag: 'max-download-attempts', key: 'max-download-attempts', type: integer({ min: 1, message: (value) => `invalid max download attempts: ${value}` }), default: 5, windows: true, doc: 'Download attempts of a pull' }),
   metricsAddr: option({ flag: 'metrics-addr', key: 'metrics-addr', type: text('string', checkHostPort), default: '', doc: 'Address that serves the metrics, host:port' }),
   mtu: option({ flag: 'mtu', key: 'mtu', type: integer({ min: 68, max: 65_535, message: (value) => `invalid default MTU: ${value}: must be from 68 to 65535` }), default: 1500, windows: true, unit: 'bytes', doc: 'MTU of the default bridge network' }),
   networkControlPlaneMtu: option({ flag: 'network-control-plane-mtu', key: 'network-control-plane-mtu', type: integer({ min: 500, message: (value) => `invalid network control plane MTU: ${value}` }), default: 1500, unit: 'bytes', doc: 'Network control plane MTU' }),
@@ -121,14 +122,14 @@ export const OPTIONS = {
   nodeGenericResources: option({ flag: 'node-generic-resource', key: 'node-generic-resources', type: list('list', checkKeyValue), default: none, doc: 'Resources of the node to advertise, name=value' }),
   pidfile: option({ flag: 'pidfile', short: 'p', key: 'pidfile', type: path, default: '/var/run/engine.pid', windows: true, doc: 'File with the process id of the daemon' }),
   rawLogs: option({ flag: 'raw-logs', key: 'raw-logs', type: boolean, default: false, windows: true, doc: 'Full timestamps without colours' }),
-  registryMirrors: option({ flag: 'registry-mirror', key: 'registry-mirrors', type: list('list', checkMirror), default: none, reloadable: true, windows: true, doc: 'Preferred registry mirrors' }),
-  registryMirrorsFor: option({ key: 'registry-mirrors-for', type: mirrorsByRegistry, default: {}, reloadable: true, doc: 'Mirrors of registries other than the default one, by host[:port]' }),
+  registryMirrors: reloadable({ flag: 'registry-mirror', key: 'registry-mirrors', type: list('list', checkMirror), default: none, windows: true, doc: 'Preferred registry mirrors' }),
+  registryMirrorsFor: reloadable({ key: 'registry-mirrors-for', type: mirrorsByRegistry, default: {}, doc: 'Mirrors of registries other than the default one, by host[:port]' }),
   rootless: option({ flag: 'rootless', key: 'rootless', type: boolean, default: false, doc: 'Rootless mode, in a user namespace made by a launcher' }),
-  runtimes: option({ flag: 'add-runtime', key: 'runtimes', type: runtimes, default: {}, reloadable: true, doc: 'Register an additional OCI-compatible runtime, name=path' }),
+  runtimes: reloadable({ flag: 'add-runtime', key: 'runtimes', type: runtimes, default: {}, doc: 'Register an additional OCI-compatible runtime, name=path' }),
   seccompProfile: option({ flag: 'seccomp-profile', key: 'seccomp-profile', type: text('string', (value) => value || 'builtin'), default: 'builtin', doc: 'Path of the default seccomp profile; "unconfined" disables it' }),
   selinuxEnabled: option({ flag: 'selinux-enabled', key: 'selinux-enabled', type: boolean, default: false, doc: 'Enable SELinux support' }),
   sockets: option({ key: 'sockets', type: scopedSockets, default: [], doc: 'More sockets to listen on, each of which serves only what its rules allow' }),
-  shutdownTimeoutSeconds: option({ flag: 'shutdown-timeout', key: 'shutdown-timeout', type: seconds, default: 15, reloadable: true, windows: true, unit: 'seconds', doc: 'Time that containers get to stop when the daemon shuts down; negative: any' }),
+  shutdownTimeoutSeconds: reloadable({ flag: 'shutdown-timeout', key: 'shutdown-timeout', type: seconds, default: 15, windows: true, unit: 'seconds', doc: 'Time that containers get to stop when the daemon shuts down; negative: any' }),
   storageDriver: option({ flag: 'storage-driver', short: 's', key: 'storage-driver', type: string, default: '', env: ['ENGINE_DRIVER'], defaultText: 'overlay2', windows: true, doc: 'Storage driver' }),
   storageOpts: option({ flag: 'storage-opt', key: 'storage-opts', type: list('list', checkKeyValue), default: none, windows: true, doc: 'Storage driver options' }),
   swarmDefaultAdvertiseAddr: option({ flag: 'swarm-default-advertise-addr', key: 'swarm-default-advertise-addr', type: string, default: '', windows: true, doc: 'Default address or interface that the cluster is told' }),

@@ -1,8 +1,14 @@
 /** `runtimes`: other runtimes than the reference one, as a program in its place or as a shim of their own. */
 import { isAbsolute } from 'node:path';
 import { invalid } from '../errors/engine-error.js';
-import type { RuntimeEntry } from './config.js';
 import { isObject, isStrings, mapObject, rejectRest, splitPair, type ValueType } from './value-types.js';
+
+export interface RuntimeEntry {
+  readonly path?: string;
+  readonly runtimeArgs?: readonly string[];
+  readonly runtimeType?: string;
+  readonly options?: Readonly<Record<string, unknown>>;
+}
 
 /** `name=path`; in the file an entry with `path` or with `runtimeType`. */
 export const runtimes: ValueType<Readonly<Record<string, RuntimeEntry>>> = {

@@ -2,7 +2,6 @@
 import { isIP } from 'node:net';
 import { invalid } from '../errors/engine-error.js';
 import type { Ulimit } from '../ports/container.js';
-import type { AddressPool } from './config.js';
 import { checkUlimit } from '../runtime/ulimits.js';
 import { ownMember } from '../text/own-member.js';
 import { checkMirror } from './item-checks.js';
@@ -45,6 +44,12 @@ export const ulimits: ValueType<Readonly<Record<string, Ulimit>>> = {
       return checkDefault({ Name: key, Soft, Hard });
     }),
 };
+
+export interface AddressPool {
+  readonly base: string;
+  /** Prefix length of the networks cut from it. */
+  readonly size: number;
+}
 
 /** `base=10.10.0.0/16,size=24`; in the file an array of objects. */
 export const addressPools: ValueType<readonly AddressPool[]> = {
