@@ -85,7 +85,8 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
     }
   } catch (error) {
     // What was expected to go wrong says all in its message.
-    log.error(isEngineError(error) && error.kind !== 'internal' ? {} : { err: error }, `engined cannot run: ${messageOf(error)}`);
+    const fields = isEngineError(error) && error.kind !== 'internal' ? {} : { err: error };
+    log.fatal(fields, `engined cannot run: ${messageOf(error)}`);
     return 1;
   }
 }

@@ -15,6 +15,8 @@ export interface LoggerOptions {
 /** The root logger. Children carry its level, which can change while the daemon runs. */
 export interface RootLogger extends Logger {
   setLevel(level: LogLevel): void;
+  /** For what ends the daemon: no level hides it. */
+  fatal(fields: object, message: string): void;
   /** Its last lines, oldest first. */
   recent(): readonly string[];
 }
@@ -68,6 +70,7 @@ export function createLogger({ level, format, rawLogs, stream }: LoggerOptions):
     child: (fields) => wrap(inner.child(fields)),
   });
   return Object.assign(wrap(root), {
+    fatal: (fields: object, message: string) => root.fatal(fields, message),
     setLevel: (next: LogLevel) => void (shared.level = bunyan.resolveLevel(next)),
     recent: () => [...recent],
   });

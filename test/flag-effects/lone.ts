@@ -27,7 +27,9 @@ async function onTerminal(...flags: readonly string[]): Promise<string> {
 export const LONE: Readonly<Partial<Record<OptionName, () => Promise<void>>>> = {
   rawLogs: async () => {
     const coloured = (await onTerminal()).replaceAll('\u001b', '');
-    assert.match(coloured, /^\[31mERROR\[0m \d\d:\d\d:\d\d\.\d{3} engined cannot run/);
-    assert.match(await onTerminal('--raw-logs'), /^time=\d{4}-\d\d-\d\dT\S+ level=error msg="engined cannot run/);
+    assert.match(coloured, /^\[31mFATAL\[0m \d\d:\d\d:\d\d\.\d{3} engined cannot run/);
+    // No level keeps the reason of a failed start back.
+    const plain = await onTerminal('--raw-logs', '--log-level', 'fatal');
+    assert.match(plain, /^time=\d{4}-\d\d-\d\dT\S+ level=fatal msg="engined cannot run/);
   },
 };
