@@ -5,9 +5,8 @@
 import { after, before, test } from 'node:test';
 import { Cleanup } from './support/cleanup.js';
 import { inParallel } from './support/connect-and-reset.js';
-import { openDoors, type Door } from './support/doors.js';
+import { openDoors, startWeb, type Door } from './support/doors.js';
 import { cliForms, rawForms, type Form } from './support/ended-input.js';
-import { callJson } from './support/http.js';
 
 const cleanup = new Cleanup();
 /** Some at a time, so that starts and ends of input meet in every order. */
@@ -18,13 +17,7 @@ const webs = new Map<Door, string>();
 
 before(async () => {
   doors = await openDoors(cleanup);
-  for (const door of doors) {
-    const json = { Image: door.image, Cmd: ['sleep', '100000'], HostConfig: { NetworkMode: 'none' } };
-    const { Id } = await callJson<{ Id: string }>(door.engine.socketPath, 'POST', '/containers/create', { json }, 201);
-    await callJson(door.engine.socketPath, 'POST', `/containers/${Id}/start`, {}, 204);
-    cleanup.add(() => callJson(door.engine.socketPath, 'DELETE', `/containers/${Id}?force=1`, {}, 204));
-    webs.set(door, Id);
-  }
+  for (const door of doors) webs.set(door, await startWeb(door, cleanup));
 });
 after(() => cleanup.run());
 

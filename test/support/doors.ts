@@ -11,6 +11,7 @@ import { Authority } from './certificates.js';
 import type { Cleanup } from './cleanup.js';
 import { Engine } from './engine.js';
 import { engined } from './engined.js';
+import { callJson } from './http.js';
 import { pullOk } from './pulls.js';
 
 export interface Door {
@@ -63,4 +64,13 @@ export async function openDoors(cleanup: Cleanup): Promise<readonly Door[]> {
 async function connected(socket: Socket, event: 'connect' | 'secureConnect'): Promise<Socket> {
   await once(socket, event);
   return socket;
+}
+
+/** Starts a container behind a door that runs until `cleanup`; gives its ID. */
+export async function startWeb({ engine, image }: Door, cleanup: Cleanup): Promise<string> {
+  const json = { Image: image, Cmd: ['sleep', '100000'], HostConfig: { NetworkMode: 'none' } };
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json }, 201);
+  cleanup.add(() => callJson(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`, {}, 204));
+  await callJson(engine.socketPath, 'POST', `/containers/${Id}/start`, {}, 204);
+  return Id;
 }
