@@ -1,4 +1,4 @@
-/** Devices by their CDI names, from specifications in directories of the host (specification 2.18). */
+/** Devices by their CDI names, from specifications in directories of the host. */
 import assert from 'node:assert/strict';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-/** Runtimes besides the default one, in each way that the configuration and a container can name them (specification 2.11). */
+/** Runtimes besides the default one, in each way that the configuration and a container can name them. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';

@@ -1,4 +1,4 @@
-/** Several daemons on one host (specification 2.19 item 9): they do not touch each other, and cannot share what is one's own. */
+/** Several daemons on one host: they do not touch each other, and cannot share what is one's own. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** The states of the process before it runs (specification section 3): the real binary, its messages and exit codes. */
+/** The states of the process before it runs: the real binary, its messages and exit codes. */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';

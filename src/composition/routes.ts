@@ -88,7 +88,7 @@ export function composeRoutes(
     ...pingRoutes({ builderVersion: '1', swarmState: () => 'inactive' }),
     ...systemRoutes(system),
     ...absentPartRoutes(),
-    ...containerRoutes({ containers, services, view, imageId: (reference) => imageIdOf(images, reference), isAncestor: (image, ancestor) => isAncestor(images, image, ancestor) }),
+    ...containerRoutes({ containers, services, view, imageId: (reference) => imageIdOf(images, reference), isAncestor: (image, ancestor) => isAncestor(images, image, ancestor), isExperimental: () => settings.shown().experimental }),
     ...containerStreamRoutes({ containers, ios, logs, services, dir: (id) => records.dir(id) }),
     ...statsRoutes({ containers, feeds: statsFeeds }),
     ...archiveRoutes(

@@ -1,4 +1,4 @@
-/** From a container's runtime name to what the supervisor is told (specification 2.11). */
+/** From a container's runtime name to what the supervisor is told. */
 import { isRuncShim, isShim, type RuntimeEntry } from '../config/runtime-entries.js';
 import type { ReloadableConfig } from '../config/config.js';
 import { invalid } from '../errors/engine-error.js';

@@ -1,4 +1,4 @@
-/** The filters of `/events` (engine-api.md section 3.4), as pure functions of an event. */
+/** The filters of `/events`, as pure functions of an event. */
 import type { EngineEvent } from '../ports/events.js';
 import { ownMember } from '../text/own-member.js';
 

@@ -44,7 +44,7 @@ export interface Exchange {
   /** Length of the body in bytes: 0 without one, -1 when it is chunked. */
   readonly bodyLength: number;
   /**
-   * The body as JSON (engine-api.md section 2). A missing body is an error; field names are as the client wrote them.
+   * The body as JSON. A missing body is an error; field names are as the client wrote them.
    * @throws EngineError invalid for another content type, no body, malformed JSON or more than 16 MiB.
    */
   json<T>(): Promise<T>;

@@ -1,7 +1,7 @@
 /** Query parameters, decoded when first asked for, with the value rules of the Engine API. */
 import { invalid } from '../errors/engine-error.js';
 
-/** Everything else counts as true, `banana` too (engine-api.md, conventions). */
+/** These are false; everything else counts as true, `banana` too, as with the known engine. */
 const FALSE_VALUES: ReadonlySet<string> = new Set(['', '0', 'no', 'false', 'none']);
 
 export class Query {

@@ -1,4 +1,4 @@
-/** Replies to requests that reach no handler (engine-api.md section 1). */
+/** Replies to requests that reach no handler. */
 import { MAX_API_VERSION, MIN_API_VERSION } from './api-version.js';
 import { messageBody } from './error-status.js';
 import type { Headers } from './exchange.js';

@@ -1,6 +1,6 @@
 /**
- * Finds the route of a request (engine-api.md section 1). Paths without parameters, in every served version, are one
- * look-up in a map; the others are compared with the routes that share their first segment.
+ * Finds the route of a request. Paths without parameters, in every served version, are one look-up in a map; the others
+ * are compared with the routes that share their first segment.
  */
 import { API_VERSIONS, ApiVersion, MAX_API_VERSION, MIN_API_VERSION } from './api-version.js';
 import type { Route } from './route.js';

@@ -11,6 +11,7 @@ import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
 import { chainOf } from './chain.js';
 import type { Urgent } from '../sys/reserve.js';
+import { parseConfig } from './config-document.js';
 import { ImageContent, type ImageMetadata } from './content.js';
 import { canonicalName, canonicalString, familiarString, type ImageReference, isDigest, parseReference, withDefaultTag } from './reference.js';
 import { References } from './references.js';
@@ -385,17 +386,4 @@ export class FileImageStore implements ImageStore {
 
 function lastUseOf({ lastTagTime, lastUsed }: ImageMetadata): number {
   return Math.max(Date.parse(lastTagTime ?? '') || 0, Date.parse(lastUsed ?? '') || 0);
-}
-
-function parseConfig(bytes: Buffer): ImageConfigDocument {
-  let config: ImageConfigDocument;
-  try {
-    config = JSON.parse(bytes.toString('utf8'));
-  } catch (error) {
-    throw dataLoss('invalid image configuration: not JSON', { code: 'BAD_CONFIG', cause: error });
-  }
-  if (!Array.isArray(config?.rootfs?.diff_ids) || !config.rootfs.diff_ids.every(isDigest)) {
-    throw dataLoss('invalid image configuration: no root file system', { code: 'BAD_CONFIG' });
-  }
-  return config;
 }

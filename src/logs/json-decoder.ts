@@ -315,7 +315,7 @@ export function parseRecord(line: Buffer): JsonRecord | undefined {
   return { log, stream, timeNs, attrs: typeof attrs === 'object' && attrs !== null ? (attrs as Readonly<Record<string, unknown>>) : {} };
 }
 
-/** `key=value,key2=value2`, sorted and escaped as a query (engine-api.md section 3.2). */
+/** `key=value,key2=value2`, sorted and escaped as a query. */
 function renderDetails(attrs: Readonly<Record<string, unknown>>): string {
   const escape = (text: string): string =>
     encodeURIComponent(text.replaceAll(/[\ud800-\udfff]/gu, '\ufffd'))

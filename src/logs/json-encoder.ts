@@ -1,6 +1,6 @@
 /**
  * Records of the json-file driver, byte for byte as Go's encoder in the known engine writes them:
- * `{"log":"…\n","stream":"stdout","attrs":{…},"time":"…"}` and a newline (engine-api.md section 7).
+ * `{"log":"…\n","stream":"stdout","attrs":{…},"time":"…"}` and a newline.
  */
 import type { StreamName } from '../ports/logs.js';
 import { MAX_LINE_BYTES, type Piece, type RecordEncoder } from './record-format.js';

@@ -1,4 +1,4 @@
-/** Log drivers' options, checked with the texts that the Engine API's clients know (engine-api.md section 7). */
+/** Log drivers' options, checked with the texts that the Engine API's clients know. */
 import { invalid } from '../errors/engine-error.js';
 import type { RotationPolicy } from './log-file.js';
 import { REMOTE_DRIVERS } from './remote/remote-drivers.js';

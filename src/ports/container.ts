@@ -97,7 +97,7 @@ export interface DeviceMapping {
   CgroupPermissions: string;
 }
 
-/** `HostConfig` of the Engine API after defaults were filled in (engine-api.md 4.2). */
+/** `HostConfig` of the Engine API after defaults were filled in. */
 export interface HostConfig {
   Binds: string[] | null;
   ContainerIDFile: string;

@@ -2,7 +2,7 @@
 
 export type EventType = 'container' | 'image' | 'network' | 'volume' | 'plugin' | 'daemon' | 'builder';
 
-/** An event as the Engine API shows it (engine-api.md section 3.4), without its time. */
+/** An event as the Engine API shows it, without its time. */
 export interface EngineEvent {
   /** Deprecated copies of what is below, for containers and images. */
   readonly status?: string;

@@ -71,7 +71,7 @@ export interface ImageStore {
   list(): readonly Image[];
   get(id: Digest): Image | undefined;
   /**
-   * Resolves a reference or an ID prefix as clients write it (engine-api.md 4.1).
+   * Resolves a reference or an ID prefix as clients write it.
    * Throws not-found `No such image: X:latest`; invalid for a malformed reference.
    */
   resolve(reference: string): Image;

@@ -1,4 +1,4 @@
-/** Which requests go through a proxy, and how an HTTPS request gets through one (specification 2.19 items 7 and 8). */
+/** Which requests go through a proxy, and how an HTTPS request gets through one. */
 import { request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest, type AgentOptions } from 'node:https';
 import { BlockList, isIP, type Socket } from 'node:net';

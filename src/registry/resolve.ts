@@ -45,7 +45,7 @@ export interface ResolvedImage {
 export type KnownConfig = (imageId: Digest) => Promise<Buffer | undefined>;
 
 /**
- * Resolves an image at one host. Throws with the texts of engine-api.md 3.5: not-found for denied, unknown repository,
+ * Resolves an image at one host. Throws with the texts that clients know: not-found for denied, unknown repository,
  * unknown manifest and no matching platform; the registry's own failures otherwise.
  */
 export async function resolveImage(access: RegistryAccess, wanted: WantedImage, known: KnownConfig, signal: AbortSignal): Promise<ResolvedImage> {

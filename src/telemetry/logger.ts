@@ -80,7 +80,7 @@ function levelName(level: number): string {
   return bunyan.nameFromLevel[level] ?? String(level);
 }
 
-/** `level`, `msg` and `time` first, other members after them (specification 2.19 item 6). */
+/** `level`, `msg` and `time` first, other members after them, so that lines are read by eye as well. */
 function jsonLine(record: Record_): string {
   return `${JSON.stringify({ level: levelName(record.level), msg: masked(record.msg), time: record.time.toISOString(), ...fieldsOf(record) })}\n`;
 }

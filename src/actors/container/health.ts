@@ -1,6 +1,6 @@
 /**
  * The health of a container as a pure function of what happened to it: starts, ends, pauses and the results of its
- * probes (engine-api.md section 5, "Healthcheck"). It is part of the record, so that it survives the daemon.
+ * probes. It is part of the record, so that it survives the daemon.
  */
 import type { ContainerConfig, HealthConfig } from '../../ports/container.js';
 import type { ContainerRecord } from './container.record.js';

@@ -15,6 +15,7 @@ test('command and entrypoint follow the rules of the Engine API', () => {
     [{ Entrypoint: ['/mine'] }, ['/mine']],
     [{ Entrypoint: ['/mine'], Cmd: ['x'] }, ['/mine', 'x']],
     [{ Entrypoint: [''], Cmd: ['x'] }, ['x']],
+    [{ Entrypoint: [''], Cmd: [''] }, ['']],
   ];
   for (const [config, argv] of cases) {
     const { path, args } = mergeImageConfig(given(config), image);

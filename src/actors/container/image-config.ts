@@ -1,4 +1,4 @@
-/** What a container takes over from its image where the client said nothing (engine-api.md 4.2, "merge with image"). */
+/** What a container takes over from its image where the client said nothing. */
 import { isAbsolute, normalize } from 'node:path';
 import { invalid } from '../../errors/engine-error.js';
 import type { ImageRuntimeConfig } from '../../ports/images.js';
@@ -30,7 +30,8 @@ export function mergeImageConfig(given: ContainerConfig, image: ImageRuntimeConf
   }
   if (config.Entrypoint?.length === 1 && config.Entrypoint[0] === '') config.Entrypoint = null;
   const [path, ...args] = [...(config.Entrypoint ?? []), ...(config.Cmd ?? [])];
-  if (path === undefined || path === '') throw invalid('no command specified', { code: 'NO_COMMAND' });
+  // An empty one is a command that the start does not find.
+  if (path === undefined) throw invalid('no command specified', { code: 'NO_COMMAND' });
   return { config, path, args };
 }
 

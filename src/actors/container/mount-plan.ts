@@ -1,4 +1,4 @@
-/** Binds, mounts and image volumes of a create request, brought to one list (engine-api.md 4.2). Pure. */
+/** Binds, mounts and image volumes of a create request, brought to one list. Pure. */
 import { randomBytes } from 'node:crypto';
 import { normalize, isAbsolute } from 'node:path';
 import { type EngineError, invalid } from '../../errors/engine-error.js';

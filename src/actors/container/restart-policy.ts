@@ -1,4 +1,4 @@
-/** Restart policies: when a container that exited comes back, and after how long (engine-api.md section 5). */
+/** Restart policies: when a container that exited comes back, and after how long. */
 import type { ContainerRecord } from './container.record.js';
 
 const FIRST_DELAY_MS = 100;

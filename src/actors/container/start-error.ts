@@ -1,4 +1,4 @@
-/** What a failed start means to clients: status, text and the exit code that inspect shows (engine-api.md section 2). */
+/** What a failed start means to clients: status, text and the exit code that inspect shows. */
 import { EngineError, invalid, messageOf, internal, isEngineError } from '../../errors/engine-error.js';
 
 const NOT_FOUND = /executable file not found|no such file or directory/;

@@ -1,6 +1,7 @@
 /**
  * A supervisor of an open-ended number of equal actors. Written as actor logic of its own because a machine copies its
- * child map on every spawn (architecture.md 3.1): here spawn and stop cost the same with one child and with ten thousand.
+ * child map on every spawn and so costs more with each child: here spawn and stop cost the same with one child and with
+ * ten thousand.
  *
  * A child that ends is forgotten. A child that crashes is begun again from what `revive` finds out (never from its
  * snapshot), with exponential backoff, until its own budget is spent; then it is begun when it is needed. What it is told

@@ -17,7 +17,7 @@ export class ProgressBoard {
   readonly #readers = new Set<BoardReader>();
   #lines = 0;
   #count = 0;
-  #isEnded = false;
+  #outcome: Outcome | undefined;
   #timer: NodeJS.Timeout | undefined;
   /** What was put together last: readers that come or go on at the same time all ask for the same. */
   #opening: string | undefined;
@@ -25,7 +25,7 @@ export class ProgressBoard {
 
   /** A message about a layer (or anything else that has a state): it replaces the subject's earlier ones for late readers. */
   publish(subject: string, status: string, message: ProgressMessage): void {
-    if (this.#isEnded) return;
+    if (this.#outcome !== undefined) return;
     const text = encodeMessage(message);
     this.#newest.set(subject, text);
     this.#opening = undefined;
@@ -50,11 +50,11 @@ export class ProgressBoard {
     this.publish(line, '', message);
   }
 
-  /** Nothing more will come; readers end when they have read what there is. */
-  end(): void {
-    this.#isEnded = true;
+  /** Nothing more will come; readers end when they have read what there is, and know how the work ended. */
+  end(outcome: Outcome = 'done'): void {
+    this.#outcome = outcome;
     clearTimeout(this.#timer);
-    for (const reader of this.#readers) reader.finish();
+    for (const reader of this.#readers) reader.finish(outcome);
     this.#readers.clear();
   }
 
@@ -64,7 +64,7 @@ export class ProgressBoard {
     const reader: BoardReader = new BoardReader({ to: this.#count, text: this.#opening }, (from) => this.#after(from), () => {
       if (this.#readers.delete(reader)) onClose();
     });
-    if (this.#isEnded) reader.finish();
+    if (this.#outcome !== undefined) reader.finish(this.#outcome);
     else this.#readers.add(reader);
     return reader;
   }
@@ -77,6 +77,9 @@ export class ProgressBoard {
     return this.#latest;
   }
 }
+
+/** How the work ended that a board shows. */
+export type Outcome = 'done' | 'failed';
 
 /** Messages one after the other, and the number of the last one. */
 interface BoardText {
@@ -92,7 +95,7 @@ export class BoardReader implements AsyncIterableIterator<string> {
   /** Number of the last message that it had. */
   #at: number;
   #wake: (() => void) | undefined;
-  #isFinished = false;
+  #outcome: Outcome | undefined;
   #isClosed = false;
 
   /** @param after what came after the message of a number. */
@@ -108,8 +111,13 @@ export class BoardReader implements AsyncIterableIterator<string> {
     this.#wake?.();
   }
 
-  finish(): void {
-    this.#isFinished = true;
+  /** Undefined as long as the work goes on. */
+  get outcome(): Outcome | undefined {
+    return this.#outcome;
+  }
+
+  finish(outcome: Outcome): void {
+    this.#outcome = outcome;
     this.#wake?.();
   }
 
@@ -120,7 +128,7 @@ export class BoardReader implements AsyncIterableIterator<string> {
       this.#at = to;
       this.#opening = '';
       if (value !== '') return { done: false, value };
-      if (this.#isFinished) break;
+      if (this.#outcome !== undefined) break;
       await new Promise<void>((resolve) => (this.#wake = resolve));
       this.#wake = undefined;
     }
@@ -130,7 +138,7 @@ export class BoardReader implements AsyncIterableIterator<string> {
   /** The client is gone: settles a pending `next` and tells the board's owner. */
   async return(): Promise<IteratorResult<string>> {
     this.#isClosed = true;
-    this.finish();
+    this.#wake?.();
     this.#onClose();
     return { done: true, value: undefined };
   }

@@ -48,7 +48,7 @@ export class PullProgress {
 
   close(error?: unknown): void {
     if (error !== undefined) this.#classic.say(errorMessage(messageOf(error)));
-    this.#classic.end();
+    this.#classic.end(error === undefined ? 'done' : 'failed');
     this.#typed.close(error);
   }
 }

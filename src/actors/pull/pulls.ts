@@ -9,6 +9,7 @@ import { formatPlatform } from '../../registry/platform.js';
 import { type Collection, createCollection } from '../kit/collection.js';
 import type { Replies } from '../kit/replies.js';
 import { encodeMessage, errorMessage } from './progress.js';
+import type { Outcome } from './progress-board.js';
 import { type ProgressForm, PullProgress } from './pull-progress.js';
 import { errorDetail } from './typed-progress.js';
 import type { PullHooks, PullJob, PullMachine } from './pull.machine.js';
@@ -17,7 +18,10 @@ import type { Joined, PullCommand, PullRequest } from './pull.messages.js';
 type Send = (event: Parameters<Collection<PullMachine>['logic']['transition']>[1]) => void;
 
 /** The progress messages as encoded text; `return` gives up the interest in the pull. */
-export type PullSubscription = AsyncIterableIterator<string>;
+export interface PullSubscription extends AsyncIterableIterator<string> {
+  /** How the pull ended, once it has. */
+  readonly outcome: Outcome | undefined;
+}
 
 type PullActor = ActorRefFrom<PullMachine>;
 
@@ -122,12 +126,14 @@ export class Pulls {
   }
 }
 
-/** One subscription after the other; an error line ends them all. */
+/** One subscription after the other; the first that fails is the last. */
 class Sequence implements PullSubscription {
   #current: PullSubscription;
   readonly #rest: (() => Promise<PullSubscription>)[];
   readonly #form: ProgressForm;
   #isOver = false;
+  /** The next one could not be opened. */
+  #failed = false;
 
   constructor(first: PullSubscription, rest: readonly (() => Promise<PullSubscription>)[], form: ProgressForm) {
     this.#form = form;
@@ -135,20 +141,20 @@ class Sequence implements PullSubscription {
     this.#rest = [...rest];
   }
 
+  get outcome(): Outcome | undefined {
+    return this.#failed ? 'failed' : this.#current.outcome;
+  }
+
   async next(): Promise<IteratorResult<string>> {
     for (;;) {
       const step = await this.#current.next();
-      if (step.done !== true) {
-        // The last message of a failed pull.
-        if (/"errorDetail":|"kind":"pull","phase":"failed"/.test(step.value)) this.#rest.length = 0;
-        return step;
-      }
-      const open = this.#isOver ? undefined : this.#rest.shift();
+      if (step.done !== true) return step;
+      const open = this.#isOver || this.outcome === 'failed' ? undefined : this.#rest.shift();
       if (!open) return step;
       try {
         this.#current = await open();
       } catch (error) {
-        this.#rest.length = 0;
+        this.#failed = true;
         return { done: false, value: encodeMessage(this.#form === 'typed' ? { kind: 'pull', phase: 'failed', error: errorDetail(error) } : errorMessage(messageOf(error))) };
       }
       if (this.#isOver) await this.#current.return?.();

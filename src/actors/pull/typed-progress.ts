@@ -132,7 +132,7 @@ export class TypedProgress {
       for (const layer of this.#layers) layer.finish('failed');
       this.#pull('failed', { error: errorDetail(error) });
     }
-    this.board.end();
+    this.board.end(error === undefined ? 'done' : 'failed');
   }
 
   #pull(phase: 'resolve' | 'done' | 'failed', detail: Detail): void {

@@ -1,4 +1,4 @@
-/** Filters of GET /containers/json (engine-api.md 4.2). */
+/** Filters of GET /containers/json. */
 import { invalid } from '../../errors/engine-error.js';
 import type { ContainerRecord } from '../../actors/container/container.record.js';
 import { isRunning } from '../../actors/container/container.record.js';

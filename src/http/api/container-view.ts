@@ -24,7 +24,7 @@ export interface ViewContext {
   execIds(id: string): readonly string[];
 }
 
-/** `Up 5 minutes`, `Exited (0) 2 hours ago`: parsed by many a script (engine-api.md section 5). */
+/** `Up 5 minutes`, `Exited (0) 2 hours ago`: parsed by many a script. */
 export function statusText(record: ContainerRecord, nowMs: number): string {
   const { state } = record;
   switch (state.status) {

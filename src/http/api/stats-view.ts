@@ -1,4 +1,4 @@
-/** Statistics as the Engine API shows them (engine-api.md section 3.3). */
+/** Statistics as the Engine API shows them. */
 import { BLOCK_IO_COUNTERS, type BlockIoUsage, type ContainerUsage, type CpuUsage, type InterfaceUsage, type MemoryUsage } from '../../ports/stats.js';
 import { renderJson } from './render-json.js';
 

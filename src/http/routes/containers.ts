@@ -1,5 +1,5 @@
 /** Container operations of the Engine API: requests become messages, views become answers. */
-import { conflict, EngineError, invalid, isEngineError, messageOf } from '../../errors/engine-error.js';
+import { conflict, EngineError, invalid, isEngineError, messageOf, notImplemented } from '../../errors/engine-error.js';
 import type { ContainerDirectory } from '../../actors/container/directory.js';
 import type { ContainerCommand, StopOptions, WaitCondition } from '../../actors/container/container.messages.js';
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
@@ -24,6 +24,13 @@ export interface ContainerRouteDeps {
   imageId(reference: string): string | undefined;
   /** True when `ancestor` is the image itself or one that it was built on. */
   isAncestor(image: string, ancestor: string): boolean;
+  isExperimental(): boolean;
+}
+
+/** The reply to a start from a checkpoint, as the known engine gives it where it has none. */
+function noCheckpoint(isExperimental: boolean): EngineError {
+  if (!isExperimental) return invalid('checkpoint is only supported in experimental mode');
+  return notImplemented('checkpoint: this engine has no checkpoints');
 }
 
 export function containerRoutes(deps: ContainerRouteDeps): Route[] {
@@ -66,7 +73,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
       if (x.bodyLength > 7 || x.bodyLength < 0) {
         throw invalid('starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24');
       }
-      if (x.query.text('checkpoint')) throw invalid('checkpoint is only supported in experimental mode');
+      if (x.query.text('checkpoint')) throw noCheckpoint(deps.isExperimental());
       return tell<'container.start'>(x, { type: 'container.start' });
     }),
 

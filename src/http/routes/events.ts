@@ -1,4 +1,4 @@
-/** `/events`: what happened and what happens, one JSON object per line (engine-api.md section 3.4). */
+/** `/events`: what happened and what happens, one JSON object per line. */
 import { makeEvent, renderEvent } from '../../events/event-json.js';
 import { eventFilter } from '../../events/filters.js';
 import { invalid } from '../../errors/engine-error.js';

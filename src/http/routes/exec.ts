@@ -52,7 +52,10 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
     route('POST', '/exec/{id}/start', (x) => start(x), { hijack: 'after-body' }),
 
     route('POST', '/exec/{id}/resize', async (x) => {
-      await execs.ask<Ask<'exec.resize'>>(x.param('id'), { type: 'exec.resize', size: dimensions(x) });
+      const size = dimensions(x);
+      const container = containers.find(execs.find(x.param('id')).containerId);
+      requireRunning(container, container.id);
+      await execs.ask<Ask<'exec.resize'>>(x.param('id'), { type: 'exec.resize', size });
       x.sendEmpty(200);
     }),
 
@@ -60,8 +63,8 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
   ];
 
   async function start(x: Exchange): Promise<void> {
-    const record = execs.find(x.param('id'));
     const body = startBody.decode((await x.optionalJson<unknown>()) ?? {}, '');
+    const record = execs.find(x.param('id'));
     const container = containers.find(record.containerId);
     requireRunning(container, container.id);
     const tty = record.config.Tty;

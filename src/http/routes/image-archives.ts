@@ -1,6 +1,6 @@
 /** Images as archives: `docker save` and `docker load`. */
 import { bytesMessage, encodeMessage, errorMessage, type ProgressMessage } from '../../actors/pull/progress.js';
-import { messageOf } from '../../errors/engine-error.js';
+import { invalid, messageOf } from '../../errors/engine-error.js';
 import { type LoadDeps, loadImages } from '../../images/archive/load.js';
 import { saveImages } from '../../images/archive/save.js';
 import { selectSaved } from '../../images/archive/select.js';
@@ -47,6 +47,8 @@ async function load(x: Exchange, deps: LoadDeps): Promise<void> {
 }
 
 function platformOf(x: Exchange): Platform | undefined {
-  const text = x.atLeast(1, 48) ? x.query.text('platform') : '';
+  if (!x.atLeast(1, 48)) return undefined;
+  if (x.query.all('platform').length > 1) throw invalid('platform: multiple platform parameters are not supported');
+  const text = x.query.text('platform');
   return text === '' ? undefined : platformObject(text);
 }

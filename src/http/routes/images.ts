@@ -167,7 +167,6 @@ async function createFromArchive(x: Exchange, deps: ImageRouteDeps, fromSrc: str
   if (platform.os !== 'linux') throw invalid('operating system is not supported', { code: 'FOREIGN_OS' });
   const remote = fromSrc === '-' ? undefined : await openUrl(fromSrc, x.signal);
   const source = remote?.body ?? (x.bodyStream() as AsyncIterable<Buffer>);
-  const total = remote?.totalBytes ?? Math.max(x.bodyLength, 0);
 
   let stream: ResponseStream | undefined;
   const say = (message: ProgressMessage): void => {
@@ -177,9 +176,10 @@ async function createFromArchive(x: Exchange, deps: ImageRouteDeps, fromSrc: str
   if (remote) say({ status: `Downloading from ${remote.url.origin}${remote.url.pathname}` });
   let reportedAt = 0;
   const onProgress = (current: number): void => {
-    if (Date.now() - reportedAt < REPORT_INTERVAL_MS) return;
+    // Who sends the archive knows how far it is, and gets a status of its own when it fails.
+    if (!remote || Date.now() - reportedAt < REPORT_INTERVAL_MS) return;
     reportedAt = Date.now();
-    say(bytesMessage(remote ? 'Downloading' : 'Importing', '', current, total));
+    say(bytesMessage('Downloading', '', current, remote.totalBytes));
   };
   const comment = query.text('message') || `Imported from ${remote ? `${remote.url.origin}${remote.url.pathname}` : '-'}`;
   try {

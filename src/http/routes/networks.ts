@@ -65,7 +65,8 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
   let isPruning = false;
 
   return [
-    route('GET', '/networks', (x) => {
+    // Clients that join the path to an empty name get the list, too.
+    ...['/networks', '/networks/'].map((path) => route('GET', path, (x) => {
       const filters = parseFilters(x.query.text('filters')).allow(['dangling', 'driver', 'id', 'label', 'name', 'scope', 'type']);
       for (const type of filters.get('type')) if (type !== 'builtin' && type !== 'custom') throw invalid(`invalid filter 'type=[${type}]'`, { code: 'INVALID_FILTER' });
       const dangling = filters.flag('dangling');
@@ -82,7 +83,7 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
       // Since 1.28 a list tells of no containers.
       const shown = x.atLeast(1, 28) ? [] : containers.list();
       x.sendJson(200, selected.map((network) => networkView(network, shown)));
-    }),
+    })),
     route('GET', '/networks/{name...}', (x) => {
       const verbose = x.query.text('verbose') ?? '';
       if (!/^(|1|t|true|0|f|false)$/i.test(verbose)) throw invalid(`invalid value for verbose: ${verbose}: it is not true or false`, { code: 'INVALID_QUERY' });

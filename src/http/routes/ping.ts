@@ -1,4 +1,4 @@
-/** `/_ping`: what every client asks first (engine-api.md section 1). */
+/** `/_ping`: what every client asks first. */
 import type { Exchange, Headers } from '../exchange.js';
 import { route, type Route } from '../route.js';
 

@@ -1,0 +1,24 @@
+/** Reading the configuration of an image, whoever made it. */
+import { dataLoss } from '../errors/engine-error.js';
+import type { ImageConfigDocument } from '../ports/images.js';
+import { isDigest } from './reference.js';
+
+/** @throws EngineError data-loss for what is no configuration of an image. */
+export function parseConfig(bytes: Buffer): ImageConfigDocument {
+  let config: ImageConfigDocument;
+  try {
+    config = JSON.parse(bytes.toString('utf8'));
+  } catch (error) {
+    throw dataLoss('invalid image configuration: not JSON', { code: 'BAD_CONFIG', cause: error });
+  }
+  // An image without layers has null or nothing in the place of their list.
+  const diffIds = config?.rootfs?.diff_ids ?? [];
+  if (!isObject(config?.rootfs) || !Array.isArray(diffIds) || !diffIds.every(isDigest)) {
+    throw dataLoss('invalid image configuration: no root file system', { code: 'BAD_CONFIG' });
+  }
+  return { ...config, rootfs: { ...config.rootfs, diff_ids: diffIds } };
+}
+
+function isObject(value: unknown): boolean {
+  return typeof value === 'object' && value !== null;
+}
