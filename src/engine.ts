@@ -126,7 +126,7 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
         },
         recover: async () => {
           rememberRecentExits(events, containers).catch((error: unknown) => log.error({ err: error }, 'exits of removed containers cannot be read from the events'));
-          await recoverContainers({ log, loaded, containers, tasks, layers, network });
+          await recoverContainers({ log, loaded, containers, tasks, layers, ioRoot: deps.ioRoot, network });
           hasRecovered = true;
           await clearPlaces(deps.placesRoot);
           // Containers that still run have taken over theirs by then.

@@ -15,6 +15,7 @@ import { pinVolumes, realizeMounts, removeAnonymousVolumes } from './mounts.js';
 import { adoptNetworks, joinNetworks, leaveNetworks, rewire } from './networks.js';
 import { closeSharedMemory, openSharedMemory, sharedMemoryPath } from './shared-memory.js';
 import { UNSEEN_EXIT_CODE } from './reconcile.js';
+import { removeStreams } from './stream-files.js';
 import { startError } from './start-error.js';
 import { SIGKILL } from './signals.js';
 import { now } from './timestamps.js';
@@ -213,6 +214,12 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     }
   }
 
+  /** Also what a shim that was killed left of processes inside. */
+  async function freeStreams(id: string): Promise<void> {
+    await ios.get(id).close();
+    await removeStreams(deps.ioRoot, id);
+  }
+
   async function release(record: ContainerRecord): Promise<ContainerRecord> {
     const released: ContainerRecord = {
       ...record,
@@ -223,7 +230,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     const networkGone = deps.counted('release', () => leaveNetworks(deps, record));
     networkGone.catch(() => undefined);
     await records.save(released, true).catch((error: unknown) => deps.log.error({ err: error, container: record.id }, 'the end of a container is not on disk'));
-    const results = await Promise.allSettled([networkGone, tasks.delete(record.id).then(() => ios.get(record.id).close()), layers.unmount(record.id), new VolumeUse(deps, record).close(), closeSharedMemory(deps, record)]);
+    const results = await Promise.allSettled([networkGone, tasks.delete(record.id).then(() => freeStreams(record.id)), layers.unmount(record.id), new VolumeUse(deps, record).close(), closeSharedMemory(deps, record)]);
     for (const result of results) {
       if (result.status === 'rejected') deps.log.error({ err: result.reason, container: record.id }, 'releasing a stopped container');
     }
@@ -247,7 +254,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       const results = await Promise.allSettled([
         layers.removeWritable(record.id),
         deps.releaseLayers(record.id),
-        ios.remove(record.id),
+        ios.remove(record.id).then(() => removeStreams(deps.ioRoot, record.id)),
         options.volumes ? removeAnonymousVolumes(deps, record) : undefined,
       ]);
       for (const result of results) {

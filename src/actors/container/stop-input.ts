@@ -15,7 +15,7 @@ export function stopInput(record: ContainerRecord, options: StopOptions): StopIn
   };
 }
 
-/** Which signals count as a wish that the container stays down (engine-api.md section 5, kill). */
+/** Whether a signal is a wish that the container stays down: SIGKILL, its stop signal, or any when it names none. */
 export function cancelsRestart(record: ContainerRecord, signal: number): boolean {
   if (signal === SIGKILL || !record.config.StopSignal) return true;
   return signal === signalNumber(record.config.StopSignal);

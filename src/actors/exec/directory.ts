@@ -241,8 +241,11 @@ export class ExecDirectory {
         io?.stdin?.destroy();
         // The end goes out before anything else is done: somebody may wait for it.
         await nextTurn();
-        await tasks.deleteExec(record.containerId, record.id);
-        await io?.stdio?.close();
+        try {
+          await tasks.deleteExec(record.containerId, record.id);
+        } finally {
+          await io?.stdio?.close();
+        }
       },
       resize: (record, size) => tasks.resize(record.containerId, size, record.id),
     };

@@ -18,6 +18,10 @@ export interface TarSink {
 
 /** Limit of an extended header, as in Go's archive/tar and so in the Docker engine. */
 const MAX_META_BYTES = 1024 * 1024;
+/** Lengths of files have 48 bits in what rebuilds the tar of a layer; no file system holds longer ones. */
+const MAX_FILE_BYTES = 2 ** 48 - 1;
+/** How much of a name an error shows. */
+const MAX_SHOWN_NAME = 256;
 
 /** What the next bytes are. */
 type Phase = 'header' | 'meta' | 'content' | 'skipped' | 'padding' | 'trailer';
@@ -162,10 +166,15 @@ export class TarParser {
     header.name = this.#longName ?? header.name;
     header.linkName = this.#longLink ?? header.linkName;
     this.#extended = this.#longName = this.#longLink = undefined;
+    if (header.sizeBytes > MAX_FILE_BYTES) throw invalid(`tar entry ${quotedName(header.name)} has a size out of range: ${header.sizeBytes}`, { code: 'TAR_HEADER' });
     const isFile = isFileEntry(header);
     const isWanted = this.#sink.entry(header, extended?.xattrs);
     this.#begin(isWanted && isFile ? 'content' : 'skipped', isFile ? header.sizeBytes : 0);
   }
+}
+
+function quotedName(name: string): string {
+  return JSON.stringify(Buffer.from(name.slice(0, MAX_SHOWN_NAME), 'latin1').toString());
 }
 
 function truncated(): Error {
