@@ -97,6 +97,16 @@ test('what containers, pulls and requests do is counted', async () => {
   const series = [...found.keys()];
   assert.deepEqual(series.filter((name) => /nobody|nowhere|up\b/.test(name)), [], 'a path became a series');
   await dockerOk(engine, ['rm', '-f', 'up', 'once']);
+  // Its policy starts it again and again; while it waits, it is stopped for metrics and info alike.
+  await dockerOk(engine, ['run', '-d', '--name', 'loop', '--restart', 'always', image, 'true']);
+  const starts = 'engine_daemon_container_actions_seconds_count{action="start"}';
+  await waitFor('starts by policy', async () => ((await metrics()).get(starts) ?? 0) >= 5, 60_000);
+  await waitFor('the same in metrics and info', async () => {
+    const info = await callJson<{ ContainersRunning: number; ContainersStopped: number }>(engine.socketPath, 'GET', '/info');
+    const stopped = (await metrics()).get('engine_daemon_container_states_containers{state="stopped"}');
+    return stopped === 1 && info.ContainersStopped === 1 && info.ContainersRunning === 0;
+  }, 60_000);
+  await dockerOk(engine, ['rm', '-f', 'loop']);
 });
 
 test('lines that non-blocking mode dropped are counted here as in inspect', async () => {

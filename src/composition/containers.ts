@@ -108,7 +108,7 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
   });
   const inFlight = new InFlight();
   const effects = createContainerEffects(deps, ios, (record, signal) => hooks.emit('kill', record, { signal: String(signal) }));
-  const machine = createContainerMachine(notedEffects(effects, inFlight, ({ id }) => execs.endOf(id)), hooks, replies);
+  const machine = createContainerMachine(notedEffects(effects, inFlight, { started: (seconds) => metrics.containerStarted(seconds), released: ({ id }) => execs.endOf(id) }), hooks, replies);
   const containers = new ContainerDirectory(
     {
       replies,
@@ -211,12 +211,23 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
   return { deps, ios, hooks, containers, services, execs, healthChecks, statsFeeds };
 }
 
+interface EffectObserver {
+  started(seconds: number): void;
+  released(record: ContainerRecord): void;
+}
+
 /** The effects, each noted while it is under way. */
-function notedEffects(effects: ContainerEffects, inFlight: InFlight, released: (record: ContainerRecord) => void): ContainerEffects {
+function notedEffects(effects: ContainerEffects, inFlight: InFlight, { started, released }: EffectObserver): ContainerEffects {
+  const timed = async <T>(work: Promise<T>): Promise<T> => {
+    const begunMs = performance.now();
+    const result = await work;
+    started((performance.now() - begunMs) / 1000);
+    return result;
+  };
   const note = <T>({ id }: ContainerRecord, work: Promise<T>): Promise<T> => inFlight.note(id, work);
   return {
     create: (record) => note(record, effects.create(record)),
-    start: (record) => note(record, effects.start(record)),
+    start: (record) => note(record, timed(effects.start(record))),
     adopt: (input) => note(input.record, effects.adopt(input)),
     stop: (input, signal) => note(input.record, effects.stop(input, signal)),
     pause: (record) => note(record, effects.pause(record)),

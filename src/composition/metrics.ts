@@ -33,6 +33,8 @@ export interface EngineMetrics {
   /** Runs an action on networks; counts how long it took when it succeeded. */
   counted<T>(action: NetworkAction, run: () => Promise<T>): Promise<T>;
   healthCheck(isPassed: boolean): void;
+  /** A container has been started, by a client or by its policy. */
+  containerStarted(seconds: number): void;
   /** Tells the daemon's log, and counts, what happens to the log of one container. */
   logObserver(container: string): LogObserver;
   /** Serves the metrics, when there is an address. @throws EngineError that names the option, when it cannot be used. */
@@ -63,6 +65,7 @@ export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<Engi
       return result;
     },
     healthCheck: (isPassed) => metrics?.healthCheck(isPassed),
+    containerStarted: (seconds) => metrics?.containerStarted(seconds),
     logObserver: (container) => logObserver(container, deps.log, metrics),
     async listen() {
       if (!metrics) return;

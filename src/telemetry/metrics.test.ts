@@ -9,6 +9,7 @@ test('what was counted is in the text, states are asked when it is read', async 
   metrics.httpRequest('GET', '/containers/{name}/json', 200, 0.002);
   metrics.httpRequest('GET', '/containers/{name}/json', 200, 20);
   metrics.event();
+  metrics.containerStarted(0.5);
   metrics.logWritten(100);
   metrics.logWritten(23);
   metrics.logDropped(4);

@@ -40,6 +40,8 @@ export interface Metrics {
   networkAction(action: string, seconds: number): void;
   healthCheck(isPassed: boolean): void;
   pullEnded(result: PullResult): void;
+  /** A container has been started, by whomever. */
+  containerStarted(seconds: number): void;
   logWritten(bytes: number): void;
   logDropped(lines: number): void;
   logDamaged(bytes: number): void;
@@ -58,7 +60,6 @@ const EVENT_LOOP_PRECISION_MS = 10;
 /** What the known engine calls actions, by the routes that do them. */
 const ACTIONS: Readonly<Record<string, readonly [object: 'container' | 'image' | 'network', action: string]>> = {
   'POST /containers/create': ['container', 'create'],
-  'POST /containers/{name...}/start': ['container', 'start'],
   'DELETE /containers/{name...}': ['container', 'delete'],
   'GET /containers/{name...}/changes': ['container', 'changes'],
   'POST /commit': ['container', 'commit'],
@@ -135,6 +136,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
       healthChecks.inc();
       if (!isPassed) failedHealthChecks.inc();
     },
+    containerStarted: (seconds) => actionsOf.container.observe({ action: 'start' }, seconds),
     pullEnded: (result) => pulls.inc({ result }),
     logWritten: (bytes) => logWritten.inc(bytes),
     logDropped: (lines) => logDropped.inc(lines),

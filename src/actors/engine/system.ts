@@ -136,7 +136,8 @@ export class SystemService {
     };
     const runtimes = atLeast(1, 44) ? await this.#withStatus(settings.runtimes) : settings.runtimes;
     const paused = count('paused');
-    const running = count('running') + count('restarting');
+    // One that waits for its next start counts as stopped, as in the metrics.
+    const running = count('running');
     const warnings = this.deps.warnings();
     return {
       ID: settings.id,

@@ -7,7 +7,7 @@
  * snapshot), with exponential backoff, until its own budget is spent; then it is begun when it is needed. What it is told
  * meanwhile is kept for it. The daemon and its siblings go on.
  */
-import { createActor, type ActorLogic, type ActorRefFrom, type AnyActorLogic, type EventFrom, type InputFrom, type Snapshot } from 'xstate';
+import { createActor, type ActorLogic, type ActorRefFrom, type AnyActorLogic, type EventFromLogic, type InputFrom, type Snapshot } from 'xstate';
 import { faultyLogic } from './faults.js';
 import type { Replies } from './replies.js';
 
@@ -41,7 +41,7 @@ const KEPT_FACTS = 1000;
 
 /** A child that crashed and is not back yet. */
 interface Down<L extends AnyActorLogic> {
-  readonly facts: EventFrom<L>[];
+  readonly facts: EventFromLogic<L>[];
   timer?: NodeJS.Timeout;
   attempt: Promise<void> | undefined;
 }
@@ -51,7 +51,7 @@ export interface Collection<L extends AnyActorLogic> {
   /** The live children by id: the registry through which commands find their actor. */
   readonly children: ReadonlyMap<string, ActorRefFrom<L>>;
   /** Tells a child a fact: at once, or when it is back. False: there is no such child. */
-  tell(id: string, fact: EventFrom<L>): boolean;
+  tell(id: string, fact: EventFromLogic<L>): boolean;
   /** True for a child that crashed and is not back yet. */
   isDown(id: string): boolean;
   /** Begins such a child now. Rejects with what `revive` threw; it is tried again later. */
@@ -166,7 +166,7 @@ export function createCollection<L extends AnyActorLogic>(options: CollectionOpt
     tell(id, fact) {
       const child = children.get(id);
       const down = downs.get(id);
-      if (child) (child as unknown as { send(fact: EventFrom<L>): void }).send(fact);
+      if (child) (child as unknown as { send(fact: EventFromLogic<L>): void }).send(fact);
       else if (down && down.facts.length < KEPT_FACTS) down.facts.push(fact);
       // One whose budget is spent is begun because of what it is told.
       if (down && down.timer === undefined) beginLater(id, down, 0);
