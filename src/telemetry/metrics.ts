@@ -69,8 +69,9 @@ const ACTIONS: Readonly<Record<string, readonly [object: 'container' | 'image' |
   'DELETE /networks/{name...}': ['network', 'delete'],
 };
 
-/** Actions that no route of their own does: what containers do on networks. */
+/** Actions that are not one route's: what containers do on networks, and their starts, which policies make, too. */
 const NETWORK_ACTIONS = ['allocate', 'connect', 'release'];
+const START = { action: 'start' };
 
 /** Makes the metrics, with those of the process and of Node (event loop delay, heap, garbage collection) among them. */
 export function createMetrics(options: MetricsOptions): Metrics {
@@ -110,6 +111,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   // Rates and alerts want series that exist before anything has happened.
   for (const [object, action] of Object.values(ACTIONS)) actionsOf[object].zero({ action });
   for (const action of NETWORK_ACTIONS) actionsOf.network.zero({ action });
+  actionsOf.container.zero(START);
   const healthChecks = counter('engine_daemon_health_checks_total', 'Health checks that ran');
   const failedHealthChecks = counter('engine_daemon_health_checks_failed_total', 'Health checks that failed');
   const events = counter('engine_daemon_events_total', 'Events');
@@ -136,7 +138,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
       healthChecks.inc();
       if (!isPassed) failedHealthChecks.inc();
     },
-    containerStarted: (seconds) => actionsOf.container.observe({ action: 'start' }, seconds),
+    containerStarted: (seconds) => actionsOf.container.observe(START, seconds),
     pullEnded: (result) => pulls.inc({ result }),
     logWritten: (bytes) => logWritten.inc(bytes),
     logDropped: (lines) => logDropped.inc(lines),
