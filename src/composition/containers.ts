@@ -212,8 +212,8 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
 }
 
 interface EffectObserver {
-  started(seconds: number): void;
-  released(record: ContainerRecord): void;
+  readonly started: (seconds: number) => void;
+  readonly released: (record: ContainerRecord) => void;
 }
 
 /** The effects, each noted while it is under way. */
