@@ -174,6 +174,12 @@ test('a body that is too large to be shown is refused before a plugin is asked',
     const connection = await RawConnection.open(engine.socketPath);
     connection.write(bytes);
     assert.match(await connection.readThrough('which is all that authorization plugins are shown"}\n'), /^HTTP\/1\.1 413 /);
+    if (bytes.includes('chunked')) {
+      // It ends with the reply: nothing behind such a body is a request.
+      assert.equal((await connection.readToEnd()).toString(), '');
+      connection.close();
+      continue;
+    }
     // The rest of the body was read and dropped: the connection goes on.
     connection.write('GET /_ping HTTP/1.1\r\nHost: x\r\n\r\n');
     assert.match(await connection.readThrough('\r\n\r\nOK'), /^HTTP\/1\.1 200 OK/);

@@ -1,10 +1,14 @@
 /** Serves accepted connections: decides who reads them, and keeps what served ended ones for the next. */
 import { closeFd, onceReadable, peekSocket } from '../sys/fd.js';
 import { startCounting, unsentBytes } from '../sys/socket-progress.js';
-import { readDirectRequest } from './direct-request.js';
+import { readDirectRequest, type DirectRequest } from './direct-request.js';
+import { messageBody } from './error-status.js';
+import { statesOneFraming, UNKNOWN_FRAMING, UNKNOWN_FRAMING_MESSAGE } from './framing.js';
 import type { Gate } from './gate.js';
+import { serveChunked } from './chunked-request.js';
 import { serveHijackRequest } from './hijack-request.js';
 import { peerOf, type Peer } from './peer.js';
+import { RawSocket, RawTransport } from './raw-reply.js';
 import { serveUpload } from './upload-request.js';
 import { UwsConnection, type ConnectionOwner, type ConnectionServices } from './uws-connection.js';
 
@@ -66,15 +70,27 @@ export class ConnectionPool {
     try {
       const count = peekSocket(fd, this.#peeked);
       if (count === undefined) return false;
-      const direct = readDirectRequest(this.#peeked.subarray(0, count), this.#services.router, gate, () => peer ?? peerOf(fd));
+      const received = this.#peeked.subarray(0, count);
+      if (!this.#isFramed(received)) return this.#refuseFraming(fd, peer);
+      const direct = readDirectRequest(received, this.#services.router, gate, () => peer ?? peerOf(fd));
       if (count === 0) closeFd(fd);
       else if (direct === undefined) this.#app().adopt(fd, gate, peer, this.#countRequest(fd, count));
-      else if (direct.found.route.hijack === undefined) serveUpload(this.#services, gate, fd, peer ?? peerOf(fd), direct);
-      else serveHijackRequest(this.#services, gate, fd, peer ?? peerOf(fd), direct);
+      else serverOf(direct)(this.#services, gate, fd, peer ?? peerOf(fd), direct);
     } catch (err) {
       this.#services.logger.warn({ err }, 'a connection could not be served');
       closeFd(fd);
     }
+    return true;
+  }
+
+  /** The library refuses such a head, too, but what it reads behind it would take the place of the reply. */
+  #isFramed(received: Buffer): boolean {
+    const end = received.indexOf(HEAD_END);
+    return end < 0 || statesOneFraming(received.toString('latin1', 0, end));
+  }
+
+  #refuseFraming(fd: number, peer: Peer | undefined): true {
+    new RawTransport(new RawSocket(fd), peer ?? peerOf(fd)).reply(UNKNOWN_FRAMING, messageBody(UNKNOWN_FRAMING_MESSAGE));
     return true;
   }
 
@@ -108,4 +124,9 @@ export class ConnectionPool {
     this.#apps++;
     return new UwsConnection(this.#services, this.#owner);
   }
+}
+
+function serverOf({ found: { route } }: DirectRequest): typeof serveChunked {
+  if (route.hijack !== undefined) return serveHijackRequest;
+  return route.upload === 'takes' ? serveUpload : serveChunked;
 }

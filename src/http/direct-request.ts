@@ -1,6 +1,7 @@
 /**
  * Requests that are read without the HTTP parser, when they come first on their connection: those that hijack, since the
- * parser would take what the client sent right behind for another request, and uploads, which another thread reads.
+ * parser would take what the client sent right behind for another request, uploads, which another thread reads, and
+ * those with a body in chunks, with which the parser is too lenient.
  */
 import type { Gate } from './gate.js';
 import { readHeaderLines } from './header-lines.js';
@@ -15,7 +16,7 @@ export interface DirectRequest {
   readonly found: RouteMatch;
   readonly head: KeptHead;
   readonly headBytes: number;
-  /** Of the body; undefined when it comes as chunks, as only uploads do. */
+  /** Of the body; undefined when it comes as chunks. */
   readonly bodyBytes: number | undefined;
 }
 
@@ -28,13 +29,16 @@ export function readDirectRequest(received: Buffer, router: Router, gate: Gate, 
   if (method === undefined) return undefined;
   const end = received.indexOf('\r\n\r\n');
   if (end < 0) return undefined;
-  const [line = '', ...headerLines] = received.toString('latin1', 0, end).split('\r\n');
+  const text = received.toString('latin1', 0, end);
+  const [line = '', ...headerLines] = text.split('\r\n');
   const target = /^[A-Z]+ (\/[!-~]*) HTTP\/1\.1$/.exec(line)?.[1];
   if (target === undefined) return undefined;
   const queryStart = target.indexOf('?');
   const path = queryStart < 0 ? target : target.slice(0, queryStart);
   const found = gate.resolve(router, method, path);
-  if (found.kind !== 'route' || (found.route.hijack === undefined && found.route.upload !== 'takes')) return undefined;
+  if (found.kind !== 'route') return undefined;
+  const isPlain = found.route.hijack === undefined && found.route.upload !== 'takes';
+  if (isPlain && !/\r\ntransfer-encoding:/i.test(text)) return undefined;
 
   const headers = readHeaderLines(headerLines);
   if (headers === undefined || !headers.has('host') || headers.has('expect')) return undefined;
@@ -47,6 +51,7 @@ export function readDirectRequest(received: Buffer, router: Router, gate: Gate, 
     const isChunked = encoding?.toLowerCase() === 'chunked';
     // One statement about where the body ends, and one only.
     if (gate.full || (encoding !== undefined && !isChunked) || isChunked === (length !== undefined) || length === '0') return undefined;
+    if (isPlain && !isChunked) return undefined;
   }
   const head = new KeptHead(headers, path, queryStart < 0 ? undefined : target.slice(queryStart + 1));
   if (gate.objection(head, peer) !== undefined) return undefined;

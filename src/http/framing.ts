@@ -4,6 +4,7 @@ import type { ReplyHead } from './response-head.js';
 
 /** For requests that fail `isKnownFraming`. */
 export const UNKNOWN_FRAMING: ReplyHead = { status: 400, name: 'Content-Type', value: 'application/json' };
+export const UNKNOWN_FRAMING_MESSAGE = 'ambiguous or unsupported framing of the request body';
 
 /** What of a head says it. */
 export type FramingHead = Pick<RequestHead, 'getHeader' | 'forEach'>;
@@ -23,4 +24,13 @@ export function isKnownFraming(head: FramingHead): boolean {
 export function hasBody(head: FramingHead): boolean {
   const length = head.getHeader('content-length');
   return (length !== '' && length !== '0') || head.getHeader('transfer-encoding') !== '';
+}
+
+/** As `isKnownFraming`, for the text of a head. */
+export function statesOneFraming(head: string): boolean {
+  let count = 0;
+  for (const [, name = '', value = ''] of head.matchAll(/\r\n(content-length|transfer-encoding):([^\r]*)/gi)) {
+    if (++count > 1 || (name.length > 'content-length'.length && value.trim().toLowerCase() !== 'chunked')) return false;
+  }
+  return true;
 }

@@ -2,14 +2,19 @@
 import { Socket } from 'node:net';
 import { duplicateFd } from '../sys/fd.js';
 import { limitUnread } from '../sys/socket-progress.js';
+import type { BodyFraming } from '../text/body-framing.js';
 import type { Peer } from './peer.js';
+import { readOn } from './read-on.js';
 import { isBodiless, statusLine, type ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
 import { clientGone, MAX_BEHIND_BYTES, StreamState } from './stream-state.js';
 import type { StreamOwner, Transport } from './transport.js';
 
-/** How long a client may take to close its side after the reply was sent. */
+/** How long a client may take to close its side after the reply was sent: without a sign of life, and altogether. */
 const LINGER_MS = 5_000;
+const LONGEST_LINGER_MS = 60_000;
+/** What a client may still send then. Many of them look for a reply only when all is sent, and fail when it cannot be. */
+const LINGER_BYTES = 256 * 1024 * 1024;
 
 /** Pieces up to this size are joined with their chunk frame; larger ones are not worth the copy. */
 const JOIN_BYTES = 16 * 1024;
@@ -38,10 +43,13 @@ export class RawSocket extends Socket {
 export class RawTransport implements Transport {
   readonly peer: Peer;
   readonly #socket: RawSocket;
+  readonly #body: BodyFraming | undefined;
 
-  constructor(socket: RawSocket, peer: Peer) {
+  /** @param body of the request, when it may still be arriving; absent: it is there. */
+  constructor(socket: RawSocket, peer: Peer, body?: BodyFraming) {
     this.#socket = socket;
     this.peer = peer;
+    this.#body = body;
   }
 
   pause(): void {}
@@ -49,6 +57,11 @@ export class RawTransport implements Transport {
   resume(): void {}
 
   reply(head: ReplyHead, body: string | Uint8Array | undefined): void {
+    if (this.#body === undefined || this.#body.isComplete) this.#send(head, body);
+    else readOn(this.#socket, this.#body, () => this.#send(head, body));
+  }
+
+  #send(head: ReplyHead, body: string | Uint8Array | undefined): void {
     const bytes = typeof body === 'string' ? Buffer.from(body) : (body ?? new Uint8Array(0));
     const length = isBodiless(head.status) ? '' : `Content-Length: ${bytes.length}\r\n`;
     this.#socket.write(renderHead(head, length));
@@ -199,6 +212,15 @@ function renderHead(head: ReplyHead, framing: string): string {
 
 /** Frees a socket whose sending side has ended, also when the client never closes its own. */
 function linger(socket: Socket): void {
+  let bytes = 0;
+  socket.on('data', (piece: Buffer) => {
+    bytes += piece.length;
+    if (bytes > LINGER_BYTES) socket.destroy();
+  });
   socket.resume();
-  socket.once('finish', () => socket.setTimeout(LINGER_MS, () => socket.destroy()));
+  socket.once('finish', () => {
+    socket.setTimeout(LINGER_MS, () => socket.destroy());
+    const longest = setTimeout(() => socket.destroy(), LONGEST_LINGER_MS).unref();
+    socket.once('close', () => clearTimeout(longest));
+  });
 }

@@ -43,6 +43,9 @@ export function refuseForbidden(message: string, heads: ResponseHeads): Refusal 
   return { head: heads.render(403, 'application/json', undefined), body: messageBody(message) };
 }
 
+/** For requests that failed before they had a handler. */
+export const NOT_SERVED = jsonHead(500);
+
 const RETRY: Headers = Object.freeze({ 'Retry-After': '1' });
 
 function jsonHead(status: number): ReplyHead {

@@ -53,10 +53,10 @@ export class RequestBody implements PieceSource {
     if (isLast) this.#onEnd?.(undefined);
   }
 
-  /** The client went away. */
-  fail(): void {
+  /** No more will come: because the client went away, unless there is another reason. */
+  fail(reason = cancelled('the client closed the connection before the end of the request body')): void {
     if (this.#complete || this.#failure !== undefined) return;
-    this.#failure = cancelled('the client closed the connection before the end of the request body');
+    this.#failure = reason;
     this.#onEnd?.(this.#failure);
   }
 

@@ -1,6 +1,7 @@
 /** Uploads that come first on their connection: whoever wants the body reads it from the socket, in a thread of its own. */
 import { cancelled } from '../errors/engine-error.js';
 import type { SocketBody, SocketSource } from '../ports/archives.js';
+import { ChunkedBody, SizedBody } from '../text/body-framing.js';
 import { duplicateFd, endConnection, takeFromSocket } from '../sys/fd.js';
 import type { DirectRequest } from './direct-request.js';
 import type { Gate } from './gate.js';
@@ -22,16 +23,19 @@ class UploadTransport implements Transport {
   readonly upload: SocketSource;
   /** Until somebody else owns it. */
   #fd: number | undefined;
+  /** Somebody has read from the socket, who knows how far. */
+  #isLent = false;
 
   constructor(
     fd: number,
     readonly peer: Peer,
-    length: number | undefined,
+    private readonly length: number | undefined,
   ) {
     this.#fd = fd;
     this.upload = {
       lend: (): SocketBody => {
         if (this.#fd === undefined) throw cancelled('the client closed the connection');
+        this.#isLent = true;
         return { fd: duplicateFd(this.#fd), length };
       },
     };
@@ -62,7 +66,8 @@ class UploadTransport implements Transport {
   #raw(): RawTransport {
     const fd = this.#fd;
     if (fd === undefined) throw new Error('the connection is over');
-    const transport = new RawTransport(new RawSocket(fd), this.peer);
+    const { length } = this;
+    const transport = new RawTransport(new RawSocket(fd), this.peer, this.#isLent ? undefined : length === undefined ? new ChunkedBody() : new SizedBody(length));
     this.#fd = undefined;
     return transport;
   }

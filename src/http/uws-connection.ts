@@ -7,21 +7,21 @@ import { duplicateFd } from '../sys/fd.js';
 import { countedBytes, stopCounting } from '../sys/socket-progress.js';
 import type { Gate } from './gate.js';
 import { MAX_HIJACK_BODY_BYTES } from './direct-request.js';
-import { hasBody, isKnownFraming, UNKNOWN_FRAMING } from './framing.js';
+import { hasBody, isKnownFraming, UNKNOWN_FRAMING, UNKNOWN_FRAMING_MESSAGE } from './framing.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';
 import { runOnRawSocket } from './hijack-request.js';
 import { onNextPoll } from './next-poll.js';
 import { peerOf, type Peer } from './peer.js';
 import { messageBody } from './error-status.js';
-import { RawResponseStream, RawSocket } from './raw-reply.js';
-import { refuse, refuseForbidden } from './refusal.js';
+import { RawResponseStream, RawSocket, RawTransport } from './raw-reply.js';
+import { NOT_SERVED, refuse, refuseForbidden } from './refusal.js';
 import { KeptHead } from './request-head.js';
-import { isBodiless, statusLine, type ReplyHead } from './response-head.js';
+import { isBodiless, type ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
 import type { RouteMatch, Router } from './router.js';
 import type { StreamOwner, Transport } from './transport.js';
 import { UwsResponseStream } from './uws-stream.js';
-import { createUwsApp, type HttpRequest, type HttpResponse, type UwsApp } from './uws.js';
+import { createUwsApp, writeHead, type HttpRequest, type HttpResponse, type UwsApp } from './uws.js';
 
 /** How long a connection may be without a request, and a request's head may take. */
 const IDLE_S = 300;
@@ -72,6 +72,8 @@ export class UwsConnection implements Transport {
   #uploading = false;
   /** Where the next request begins is not known any more; the library would go on with what it has received. */
   #isUnreadable = false;
+  /** There is a body, and the connection ends with the reply, for which the client may not wait. */
+  #mayStillSend = false;
   /** Length of all requests so far, 0 when that is not known. */
   #requestBytes = 0;
   #isParkable = false;
@@ -92,6 +94,11 @@ export class UwsConnection implements Transport {
   /** True between requests. */
   get idle(): boolean {
     return this.#res === undefined;
+  }
+
+  /** The connection ends with the reply. */
+  get #closing(): boolean {
+    return this.#isUnreadable || this.#gate?.closing === true;
   }
 
   get peer(): Peer {
@@ -130,8 +137,15 @@ export class UwsConnection implements Transport {
   reply(head: ReplyHead, body: string | Uint8Array | undefined): void {
     const res = this.#res;
     if (res === undefined) return;
-    if (this.#inCallback) this.#writeReply(res, head, body);
+    if (this.#mayStillSend && this.#exchange?.body.complete !== true) this.#replyAndLinger(head, body);
+    else if (this.#inCallback) this.#writeReply(res, head, body);
     else res.cork(() => this.#writeReply(res, head, body));
+  }
+
+  /** Before the end of a body on a connection that ends: the library would cut off a client that sends on. */
+  #replyAndLinger(head: ReplyHead, body: string | Uint8Array | undefined): void {
+    const { peer } = this;
+    this.#whenFlushed(() => new RawTransport(this.#detach(), peer).reply(head, body));
   }
 
   stream(head: ReplyHead, owner: StreamOwner, bodyPending: boolean, unreadBytes?: number): ResponseStream {
@@ -141,7 +155,7 @@ export class UwsConnection implements Transport {
       const host = {
         writeHead: (res: HttpResponse) => writeHead(res, head),
         end: (res: HttpResponse) => {
-          const closing = this.#gate?.closing;
+          const closing = this.#closing;
           this.#finish();
           res.end(undefined, closing);
         },
@@ -220,14 +234,20 @@ export class UwsConnection implements Transport {
       this.#owner.busy(this);
     }
     if (this.#requestBytes > 0 && hasBody(req)) this.#requestBytes = 0;
-    if (this.#isUnreadable) {
-      res.close();
+    const wasUnreadable = this.#isUnreadable;
+    // The library takes trailers for a next request, and line ends in chunks for granted.
+    this.#isUnreadable ||= req.getHeader('transfer-encoding') !== '';
+    this.#mayStillSend = hasBody(req) && !this.#isHead && (this.#closing || req.getHeader('connection').toLowerCase() === 'close');
+    if (wasUnreadable) {
+      // The replies to earlier requests leave the library's buffer first.
+      onNextPoll(() => void (this.#res === res && res.close()));
     } else if (!isKnownFraming(req)) {
       this.#isUnreadable = true;
-      this.#writeReply(res, UNKNOWN_FRAMING, messageBody('ambiguous or unsupported framing of the request body'), true);
+      this.#mayStillSend = false;
+      this.#writeReply(res, UNKNOWN_FRAMING, messageBody(UNKNOWN_FRAMING_MESSAGE), true);
     } else if (found.kind !== 'route' || objection !== undefined || gate.full) {
       const { head, body } = objection === undefined ? refuse(found, req.getQuery(), this.#services.heads) : refuseForbidden(objection, this.#services.heads);
-      this.#writeReply(res, head, body);
+      this.reply(head, body);
       this.#services.observer?.refused(head.status);
     } else if (found.route.hijack === undefined) {
       this.#serve(res, req, method, found, gate);
@@ -308,7 +328,7 @@ export class UwsConnection implements Transport {
     return new RawSocket(fd, unreadBytes);
   }
 
-  #writeReply(res: HttpResponse, head: ReplyHead, body: string | Uint8Array | undefined, closing = this.#gate?.closing): void {
+  #writeReply(res: HttpResponse, head: ReplyHead, body: string | Uint8Array | undefined, closing = this.#closing): void {
     this.#finish();
     writeHead(res, head);
     // An explicit undefined would be rendered as a length.
@@ -316,7 +336,7 @@ export class UwsConnection implements Transport {
     else if (body === undefined) res.endWithoutBody(0, closing);
     else if (this.#isHead) res.endWithoutBody(Buffer.byteLength(body), closing);
     else res.end(body, closing);
-    if (this.#requestBytes > 0 && closing !== true) this.#offer(body);
+    if (this.#requestBytes > 0 && !closing) this.#offer(body);
   }
 
   /**
@@ -374,11 +394,4 @@ export class UwsConnection implements Transport {
     if (stream !== undefined) stream.gone();
     else exchange?.settle(true);
   }
-}
-
-const NOT_SERVED: ReplyHead = { status: 500, name: 'Content-Type', value: 'application/json' };
-
-function writeHead(res: HttpResponse, head: ReplyHead): void {
-  if (head.status !== 200) res.writeStatus(statusLine(head.status));
-  res.writeHeader(head.name, head.value);
 }

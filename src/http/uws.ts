@@ -1,5 +1,6 @@
 /** The one place that loads uWebSockets.js, and declares what its binary offers beyond its index.d.ts. */
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
+import { statusLine, type ReplyHead } from './response-head.js';
 
 export type { HttpRequest, HttpResponse };
 
@@ -23,4 +24,10 @@ delete process.env['UWS_HTTP_MAX_HEADERS_SIZE'];
 /** A plain HTTP app without listeners. Costs about 29 KB that are not given back: reuse it. */
 export function createUwsApp(): UwsApp {
   return App() as UwsApp;
+}
+
+/** Status and headers, before the body. */
+export function writeHead(res: HttpResponse, head: ReplyHead): void {
+  if (head.status !== 200) res.writeStatus(statusLine(head.status));
+  res.writeHeader(head.name, head.value);
 }

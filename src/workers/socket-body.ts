@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { cancelled, isEngineError, type EngineError } from '../errors/engine-error.js';
 import type { SocketBody } from '../ports/archives.js';
 import { receiveFromSocket, watchReadable } from '../sys/fd.js';
-import { ChunkedBody, SizedBody } from './body-framing.js';
+import { ChunkedBody, SizedBody } from '../text/body-framing.js';
 
 /** Files are written faster in large pieces, but while a larger one is written the client fills the socket and has to wait. */
 const PIECE_BYTES = 128 * 1024;

@@ -1,0 +1,56 @@
+/**
+ * Requests with a body in chunks that come first on their connection. The HTTP parser of the others takes trailers for a
+ * next request and lets line ends be anything; here a body that is not well formed is refused, and the connection ends
+ * with the reply, so that nothing behind a body is ever taken for a request.
+ */
+import type { EngineError } from '../errors/engine-error.js';
+import { takeFromSocket } from '../sys/fd.js';
+import { ChunkedBody } from '../text/body-framing.js';
+import type { DirectRequest } from './direct-request.js';
+import type { Gate } from './gate.js';
+import { HttpExchange, type ExchangeServices } from './http-exchange.js';
+import type { Peer } from './peer.js';
+import { RawSocket, RawTransport } from './raw-reply.js';
+
+/** Takes the head off the socket and runs its handler. The descriptor is given away unless this throws. */
+export function serveChunked(services: ExchangeServices, gate: Gate, fd: number, peer: Peer, { found, head, headBytes }: DirectRequest): void {
+  takeFromSocket(fd, Buffer.alloc(headBytes), headBytes);
+  const socket = new RawSocket(fd);
+  const framing = new ChunkedBody();
+  const exchange = new HttpExchange(services, gate, new ChunkedTransport(socket, peer, framing), found, found.route.method, head);
+  socket.on('close', () => exchange.settle(true));
+  exchange.run();
+  if (exchange.over) return;
+  const take = (piece: Buffer): void => {
+    if (exchange.over) return void socket.off('data', take);
+    try {
+      const length = framing.extract(piece);
+      exchange.body.push(piece.subarray(0, length), framing.isComplete);
+    } catch (error) {
+      socket.off('data', take);
+      exchange.body.fail(error as EngineError);
+    }
+  };
+  socket.on('data', take);
+  socket.on('end', () => {
+    if (!framing.isComplete && !exchange.over) exchange.abort();
+  });
+  socket.resume();
+}
+
+class ChunkedTransport extends RawTransport {
+  readonly #socket: RawSocket;
+
+  constructor(socket: RawSocket, peer: Peer, body: ChunkedBody) {
+    super(socket, peer, body);
+    this.#socket = socket;
+  }
+
+  override pause(): void {
+    this.#socket.pause();
+  }
+
+  override resume(): void {
+    this.#socket.resume();
+  }
+}
