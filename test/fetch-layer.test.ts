@@ -50,7 +50,6 @@ async function start(layer: BuiltLayer, overrides: Partial<FetchLayerInput> = {}
     diffId: layer.diffId,
     maxTarBytes: 1 << 30,
     maxAttempts: 5,
-    maxConnections: 4,
     retryDelayMs: 10,
     diffDir,
     tarSplitPath: join(dir, 'tar-split'),

@@ -7,6 +7,7 @@ import { Cleanup } from './support/cleanup.js';
 import { startCuttingProxy } from './support/cutting-proxy.js';
 import { Engine } from './support/engine.js';
 import { engined } from './support/engined.js';
+import { startFaultyServer } from './support/faulty-registry.js';
 import { callJson } from './support/http.js';
 import { type BuiltImage, buildImage, generatedLayer, pushImage } from './support/image-builder.js';
 import { pullOk } from './support/pulls.js';
@@ -71,4 +72,45 @@ test('connections that break in the middle of a piece go on there', async (t) =>
   t.diagnostic(`${connections} connections, ${cuts} cuts, ${extra} bytes again`);
   assert.ok(cuts > 2, String(cuts));
   assert.ok(extra < 7 * MB, String(extra));
+});
+
+test('with one concurrent download a blob has one connection, however slow it is', async () => {
+  const small = buildImage({ layers: [generatedLayer({ root: 'd', bytes: 28 * MB, files: 5, seed: 10, compression: 'none' })] });
+  const server = await startFaultyServer();
+  let [open, most] = [0, 0];
+  for (const reference of ['latest', small.digest]) server.documents.set(`/v2/slow/manifests/${reference}`, { body: small.manifest, type: small.mediaType });
+  server.documents.set(`/v2/slow/blobs/${small.id}`, { body: small.config });
+  server.intercept = (request, response) => {
+    const blob = small.layers.find(({ digest }) => request.url === `/v2/slow/blobs/${digest}`)?.blob;
+    if (!blob) return false;
+    const [, first = '0', last] = /^bytes=(\d+)-(\d*)$/.exec(request.headers.range ?? '') ?? [];
+    const body = blob.subarray(Number(first), last ? Number(last) + 1 : undefined);
+    const range = { 'content-range': `bytes ${first}-${Number(first) + body.length - 1}/${blob.length}` };
+    response.writeHead(request.headers.range ? 206 : 200, { 'content-length': body.length, 'accept-ranges': 'bytes', ...(request.headers.range ? range : {}) });
+    most = Math.max(most, ++open);
+    let at = 0;
+    const timer = setInterval(() => {
+      if (at < body.length) response.write(body.subarray(at, (at += MB / 8)));
+      else response.end();
+    }, 30);
+    response.once('close', () => {
+      clearInterval(timer);
+      open--;
+    });
+    return true;
+  };
+  try {
+    await writeFile(join(engine.dir, 'daemon.json'), JSON.stringify({ 'max-concurrent-downloads': 1 }));
+    await callJson(engine.socketPath, 'POST', '/engine/config/reload');
+    await pullOk(engine, `${server.host}/slow:latest`);
+    assert.equal(most, 1);
+    await callJson(engine.socketPath, 'DELETE', `/images/${server.host}/slow:latest`);
+    // The line is slow enough for more of them.
+    await writeFile(join(engine.dir, 'daemon.json'), JSON.stringify({ 'max-concurrent-downloads': 2 }));
+    await callJson(engine.socketPath, 'POST', '/engine/config/reload');
+    await pullOk(engine, `${server.host}/slow:latest`);
+    assert.equal(most, 2);
+  } finally {
+    await server.stop();
+  }
 });

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -218,6 +218,52 @@ test('an upload that breaks goes on where it stood', own, async (t) => {
     last = progressDetail.current;
   }
   assert.deepEqual((await readBack(`${registry.host}/broken:v1`)).diffIds, image.layers.map(({ diffId }) => diffId));
+});
+
+test('an upload that fails is tried again, whatever max-download-attempts says; no more than max-concurrent-uploads run', own, async (t) => {
+  const registry = await registryFor(t);
+  let [open, most, failures] = [0, 0, 0];
+  let letGo: () => void = () => undefined;
+  const gone = new Promise<void>((resolve) => (letGo = resolve));
+  const gate = createServer((incoming, outgoing) => {
+    const forward = (): void => {
+      const headers = { ...incoming.headers, host: registry.host };
+      const inner = request(`${registry.url}${incoming.url}`, { method: incoming.method ?? 'GET', headers }, (reply) => {
+        outgoing.writeHead(reply.statusCode ?? 500, reply.headers);
+        reply.pipe(outgoing);
+      });
+      inner.on('error', () => outgoing.destroy());
+      incoming.pipe(inner);
+    };
+    if (incoming.method !== 'PATCH' && incoming.method !== 'PUT') return forward();
+    most = Math.max(most, ++open);
+    outgoing.once('close', () => open--);
+    // One of them fails once; the others wait until it is known how many there are at a time.
+    if (failures++ === 0) return void incoming.resume().once('end', () => outgoing.writeHead(500).end());
+    return void gone.then(forward);
+  });
+  await new Promise<void>((resolve) => gate.listen(0, '127.0.0.1', resolve));
+  t.after(async () => {
+    letGo();
+    gate.closeAllConnections();
+    gate.close();
+    await writeFile(join(engine.dir, 'daemon.json'), '{}');
+    await callJson(engine.socketPath, 'POST', '/engine/config/reload');
+  });
+  await writeFile(join(engine.dir, 'daemon.json'), JSON.stringify({ 'max-download-attempts': 1, 'max-concurrent-uploads': 2 }));
+  await callJson(engine.socketPath, 'POST', '/engine/config/reload');
+  const layers = [1, 2, 3, 4].map((seed) => buildLayer([{ path: `f${seed}`, content: `layer ${seed}` }]));
+  await pushImage(source.url, 'team/four', 'v1', buildImage({ layers }));
+  await pullOk(engine, `${source.host}/team/four:v1`);
+  const name = `127.0.0.1:${(gate.address() as AddressInfo).port}/four`;
+  await dockerOk(engine, ['tag', `${source.host}/team/four:v1`, `${name}:v1`]);
+  const pushed = push(name, 'v1');
+  await waitFor(() => `two uploads at a time: ${open} of ${failures}`, () => open === 2 && failures > 2, 60_000);
+  letGo();
+  const messages = await pushed;
+  assert.ok(messages.at(-1)?.aux, JSON.stringify(messages.at(-1)));
+  assert.equal(most, 2);
+  assert.ok(messages.some(({ status }) => status === 'Waiting'));
 });
 
 test('a client that leaves ends the push, and the next one does it', own, async (t) => {

@@ -161,6 +161,26 @@ test('a blob that lies on another host is fetched from there without credentials
   assert.ok(index >= 0 && mirror.headers[index]?.authorization === undefined);
 });
 
+test('credentials that are marked for another registry are not shown to this one', async (t) => {
+  const wary = await startFaultyServer();
+  t.after(() => wary.stop());
+  publish(buildImage({ layers: [buildLayer([{ path: 'f', content: 'marked' }])] }), 'marked', wary);
+  const shown: (string | undefined)[] = [];
+  wary.intercept = (request, response) => {
+    shown.push(request.headers.authorization);
+    if (request.headers.authorization === undefined) response.writeHead(401, { 'www-authenticate': 'Basic realm="r"' }).end();
+    return request.headers.authorization === undefined;
+  };
+  const pullWith = async (serveraddress: string): Promise<string> => {
+    const auth = { 'X-Registry-Auth': Buffer.from(JSON.stringify({ username: 'me', password: 'secret', serveraddress })).toString('base64') };
+    return (await call(engine.socketPath, 'POST', `/images/create?fromImage=${wary.host}/marked&tag=latest`, { headers: auth })).text;
+  };
+  await pullWith('https://index.docker.io/v1/');
+  assert.ok(shown.length > 0);
+  assert.deepEqual(shown.filter((authorization) => authorization !== undefined), []);
+  assert.match(await pullWith(`http://${wary.host}/v2/`), /Downloaded newer image/);
+});
+
 test('a registry that has layers uploaded to another host: that one gets no credentials', async () => {
   const name = `${registry.host}/uploaded`;
   publish(buildImage({ layers: [buildLayer([{ path: 'f', content: 'to be pushed' }])] }), 'uploaded', registry);

@@ -8,6 +8,8 @@ export interface Credentials {
   readonly identityToken?: string;
   /** Bearer token to be passed to the registry as it is. */
   readonly registryToken?: string;
+  /** The registry that they are for, as the client wrote it; without, they are for the one that is asked. */
+  readonly serverAddress?: string;
 }
 
 /**
@@ -36,20 +38,38 @@ export function credentialsOf(value: unknown): Credentials | undefined {
   const password = member('password');
   const identityToken = member('identitytoken');
   const registryToken = member('registrytoken');
+  const serverAddress = member('serveraddress');
   const credentials: Credentials = {
     ...(username === undefined ? {} : { username }),
     ...(password === undefined ? {} : { password }),
     ...(identityToken === undefined ? {} : { identityToken }),
     ...(registryToken === undefined ? {} : { registryToken }),
   };
-  return Object.keys(credentials).length > 0 ? credentials : undefined;
+  if (Object.keys(credentials).length === 0) return undefined;
+  return serverAddress === undefined ? credentials : { ...credentials, serverAddress };
+}
+
+/** The names under which clients know the default registry. */
+const DEFAULT_NAMES = new Set(['docker.io', 'index.docker.io', 'registry-1.docker.io', 'registry.hub.docker.com']);
+
+/** What a registry may be shown of credentials: nothing of those that are marked for another one. */
+export function credentialsFor(domain: string, credentials: Credentials | undefined): Credentials | undefined {
+  if (credentials?.serverAddress === undefined) return credentials;
+  const marked = domainOfAddress(credentials.serverAddress).toLowerCase();
+  return (DEFAULT_NAMES.has(marked) ? 'docker.io' : marked) === domain.toLowerCase() ? credentials : undefined;
+}
+
+/** The domain that the address of a login names: with or without scheme and path, or the default registry's own. */
+export function domainOfAddress(address: string): string {
+  const host = address.replace(/^https?:\/\//i, '').replace(/\/.*$/s, '');
+  return host === '' || host === 'index.docker.io' ? 'docker.io' : host;
 }
 
 /** A key that tells credentials apart without revealing them; equal credentials share sessions and pull jobs. */
 export function credentialsKey(credentials: Credentials | undefined): string {
   if (!credentials) return 'anonymous';
-  const { username, password, identityToken, registryToken } = credentials;
-  return createHash('sha256').update(JSON.stringify([username, password, identityToken, registryToken])).digest('hex');
+  const { username, password, identityToken, registryToken, serverAddress } = credentials;
+  return createHash('sha256').update(JSON.stringify([username, password, identityToken, registryToken, serverAddress])).digest('hex');
 }
 
 /** `Basic …`, when there is a user name or a password. */

@@ -2,14 +2,14 @@
  * HTTP requests to registries: keep-alive agents, limits on connecting, answering and silence, redirects that never carry
  * credentials to another origin. Used on the main thread for small documents and inside the workers for layers.
  */
-import { readFileSync } from 'node:fs';
 import { Agent as HttpAgent, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
-import { createSecureContext, rootCertificates, type SecureContext } from 'node:tls';
+import { createSecureContext, type SecureContext } from 'node:tls';
 import { cancelled } from '../errors/engine-error.js';
 import { factsOf, timedOut, transportError } from './failure.js';
-import { proxyHeaders, proxyOf, TunnelAgent } from './proxy.js';
+import { proxyHeaders, proxyOf, proxyServername, TunnelAgent } from './proxy.js';
 import { isSocks, SocksAgent } from './socks.js';
+import { trustedRoots } from './trusted-roots.js';
 
 /** How a TLS registry is verified. Plain data, so that it can be sent to a worker. */
 export interface TlsSettings {
@@ -45,34 +45,26 @@ export interface HttpRequest {
 
 const MAX_REDIRECTS = 10;
 const IDLE_SOCKET_MS = 15_000;
-const SYSTEM_BUNDLES = ['/etc/ssl/certs/ca-certificates.crt', '/etc/pki/tls/certs/ca-bundle.crt', '/etc/ssl/cert.pem'];
 
 const httpAgent = new HttpAgent({ keepAlive: true, maxFreeSockets: 8, timeout: IDLE_SOCKET_MS });
 const httpsAgents = new Map<string, HttpsAgent>();
 const socksAgents = new Map<string, SocksAgent>();
-let machineRoots: readonly string[] | undefined;
-
-/** The machine's own trust store, so that operators add a CA in the usual place; else the one compiled into Node. */
-function trustedRoots(): readonly string[] {
-  if (machineRoots) return machineRoots;
-  for (const path of [process.env['SSL_CERT_FILE'], ...SYSTEM_BUNDLES]) {
-    if (path === undefined) continue;
-    try {
-      return (machineRoots = [readFileSync(path, 'utf8')]);
-    } catch {
-      // Not this distribution's place: the next one is tried.
-    }
-  }
-  return (machineRoots = rootCertificates);
-}
+/** What the agents trust. */
+let rootsVersion = '';
 
 /** One agent per TLS setting and proxy: Node's agent does not tell connections apart by their secure context. */
 function agentFor(tls: TlsSettings, proxy: URL | undefined): HttpsAgent {
+  const roots = trustedRoots();
+  if (roots.version !== rootsVersion) {
+    // Connections that are in use go on; idle ones, which the old agents keep, end soon.
+    httpsAgents.clear();
+    rootsVersion = roots.version;
+  }
   const key = JSON.stringify([tls.ca, tls.cert, tls.key, tls.verify, proxy]);
   let agent = httpsAgents.get(key);
   if (!agent) {
     const secureContext: SecureContext = createSecureContext({
-      ca: [...trustedRoots(), ...(tls.ca === undefined ? [] : [tls.ca])],
+      ca: [...roots.certificates, ...(tls.ca === undefined ? [] : [tls.ca])],
       ...(tls.cert === undefined ? {} : { cert: tls.cert }),
       ...(tls.key === undefined ? {} : { key: tls.key }),
     });
@@ -232,7 +224,9 @@ function socksAgentFor(proxy: URL): SocksAgent {
 function plainThrough(proxy: URL, url: string, method: string, headers: Record<string, string>): ClientRequest {
   if (isSocks(proxy)) return httpRequest(url, { method, headers, agent: socksAgentFor(proxy) });
   const all = { ...headers, host: new URL(url).host, ...proxyHeaders(proxy) };
-  return proxy.protocol === 'https:' ? httpsRequest(proxy, { method, path: url, headers: all }) : httpRequest(proxy, { method, path: url, headers: all, agent: httpAgent });
+  return proxy.protocol === 'https:'
+    ? httpsRequest(proxy, { method, path: url, headers: all, agent: agentFor({ verify: true }, undefined), servername: proxyServername(proxy) })
+    : httpRequest(proxy, { method, path: url, headers: all, agent: httpAgent });
 }
 
 /** Reads a whole small body. Throws `data-loss` when it is longer than `maxBytes` or breaks off. */

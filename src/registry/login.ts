@@ -37,9 +37,3 @@ export async function login(host: RegistryHost, credentials: Credentials | undef
   const message = `login attempt to ${url} failed with status: ${statusCode} ${statusMessage}`;
   throw statusCode === 401 || statusCode === 403 ? unauthorized(message, { code: 'LOGIN_REFUSED' }) : internal(message, { code: 'LOGIN_FAILED' });
 }
-
-/** The domain that the address of a login names: with or without scheme and path, or the default registry's own. */
-export function domainOfAddress(address: string): string {
-  const host = address.replace(/^https?:\/\//i, '').replace(/\/.*$/s, '');
-  return host === '' || host === 'index.docker.io' ? 'docker.io' : host;
-}

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { isEngineError } from '../errors/engine-error.js';
 import { parseChallenges } from './challenge.js';
-import { credentialsKey, decodeCredentials } from './credentials.js';
+import { credentialsFor, credentialsKey, decodeCredentials } from './credentials.js';
 import { hostsFor, type RegistryRules } from './endpoint.js';
 import { retryAfterMs } from './failure.js';
 import { type Descriptor, parseManifest } from './manifest.js';
@@ -37,7 +37,7 @@ test('random challenges never throw', () => {
 
 test('credentials are read from every base64 that clients send', () => {
   const json = JSON.stringify({ username: 'me?>', password: 'p\u00e4ss~~~', serveraddress: 'x' });
-  const expected = { username: 'me?>', password: 'p\u00e4ss~~~' };
+  const expected = { username: 'me?>', password: 'p\u00e4ss~~~', serverAddress: 'x' };
   const base64 = Buffer.from(json).toString('base64');
   const url = base64.replaceAll('+', '-').replaceAll('/', '_');
   for (const text of [base64, url, base64.replace(/=+$/, ''), url.replace(/=+$/, ''), ` ${url} `]) assert.deepEqual(decodeCredentials(text), expected);
@@ -47,6 +47,18 @@ test('credentials are read from every base64 that clients send', () => {
   assert.deepEqual(decodeCredentials(Buffer.from('{"identitytoken":"i","registrytoken":"r","auth":"x"}').toString('base64')), { identityToken: 'i', registryToken: 'r' });
   assert.notEqual(credentialsKey(expected), credentialsKey({ ...expected, password: 'other' }));
   assert.ok(!credentialsKey(expected).includes('me'));
+});
+
+test('credentials that are marked for one registry are not for another', () => {
+  const marked = (serverAddress: string) => ({ username: 'me', password: 'secret', serverAddress });
+  for (const [address, domain] of [
+    ['https://index.docker.io/v1/', 'docker.io'], ['docker.io', 'docker.io'], ['registry-1.docker.io', 'docker.io'], ['registry.test:5000', 'registry.test:5000'],
+    ['https://Registry.test/v2/', 'registry.test'], ['http://127.0.0.1:5000', '127.0.0.1:5000'],
+  ] as const) assert.deepEqual(credentialsFor(domain, marked(address)), marked(address), `${address} for ${domain}`);
+  for (const [address, domain] of [
+    ['registry.test', 'registry.test:5000'], ['registry.test', 'evil.test'], ['https://index.docker.io/v1/', 'registry.test'], ['registry.test@evil.test', 'registry.test'],
+  ] as const) assert.equal(credentialsFor(domain, marked(address)), undefined, `${address} for ${domain}`);
+  assert.deepEqual(credentialsFor('any.test', { username: 'me' }), { username: 'me' });
 });
 
 test('platforms are parsed and normalised', () => {

@@ -7,6 +7,7 @@ import { connect as tlsConnect, type ConnectionOptions } from 'node:tls';
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads';
 import { internal } from '../errors/engine-error.js';
 import { connectThroughSocks, isSocks } from './socks.js';
+import { trustedRoots } from './trusted-roots.js';
 
 export interface ProxySettings {
   /** URLs, also without scheme; '' for none. */
@@ -73,6 +74,11 @@ export function proxyHeaders({ username, password }: URL): Record<string, string
   return { 'proxy-authorization': `Basic ${Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64')}` };
 }
 
+/** Whose certificate a proxy has to show: else that of the host in the request's headers would be wanted. */
+export function proxyServername({ hostname }: URL): string {
+  return isIP(hostname.replace(/^\[(.*)\]$/, '$1')) === 0 ? hostname : '';
+}
+
 /** An agent whose TLS connections go through a tunnel of the proxy. */
 export class TunnelAgent extends HttpsAgent {
   constructor(
@@ -92,7 +98,16 @@ export class TunnelAgent extends HttpsAgent {
       return undefined;
     }
     const ask = this.proxy.protocol === 'https:' ? httpsRequest : httpRequest;
-    const tunnel = ask({ host: this.proxy.hostname.replace(/^\[(.*)\]$/, '$1'), port: this.proxy.port || undefined, method: 'CONNECT', path: target, headers: { host: target, ...proxyHeaders(this.proxy) }, agent: false, timeout: CONNECT_TIMEOUT_MS });
+    const tunnel = ask({
+      host: this.proxy.hostname.replace(/^\[(.*)\]$/, '$1'),
+      port: this.proxy.port || undefined,
+      method: 'CONNECT',
+      path: target,
+      headers: { host: target, ...proxyHeaders(this.proxy) },
+      agent: false,
+      timeout: CONNECT_TIMEOUT_MS,
+      ...(this.proxy.protocol === 'https:' ? { ca: [...trustedRoots().certificates], servername: proxyServername(this.proxy) } : {}),
+    });
     tunnel.once('timeout', () => tunnel.destroy(internal(`proxy ${this.proxy.host}: timeout while connecting`, { code: 'REGISTRY_TIMEOUT', details: { retryable: true } })));
     tunnel.once('error', fail);
     tunnel.once('connect', ({ statusCode = 0 }, socket: Socket) => {

@@ -3,6 +3,7 @@ import { Agent as HttpAgent, type AgentOptions } from 'node:http';
 import { connect, isIP, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type EngineError, internal } from '../errors/engine-error.js';
+import { addressBytes } from '../sys/ip-address.js';
 
 const DEFAULT_PORT = 1080;
 const CONNECT_TIMEOUT_MS = 30_000;
@@ -10,7 +11,9 @@ const VERSION = 5;
 const NO_LOGIN = 0;
 const USER_AND_PASSWORD = 2;
 const COMMAND_CONNECT = 1;
-const ADDRESS_LENGTHS: Readonly<Record<number, number>> = { 1: 4, 4: 16 };
+const IPV4_ADDRESS = 1;
+const IPV6_ADDRESS = 4;
+const ADDRESS_LENGTHS: Readonly<Record<number, number>> = { [IPV4_ADDRESS]: 4, [IPV6_ADDRESS]: 16 };
 const NAME_ADDRESS = 3;
 const REPLIES = ['', 'general failure', 'not allowed by its rules', 'network unreachable', 'host unreachable', 'connection refused', 'TTL expired', 'command not supported', 'address type not supported'];
 
@@ -37,7 +40,7 @@ export async function connectThroughSocks(proxy: URL, host: string, port: number
       if (status !== 0) throw failed('it refused user and password', false);
     } else if (method !== NO_LOGIN) throw failed('it wants another login', false);
 
-    socket.write(Buffer.concat([Buffer.from([VERSION, COMMAND_CONNECT, 0]), addressBytes(host), Buffer.from([port >> 8, port & 0xff])]));
+    socket.write(Buffer.concat([Buffer.from([VERSION, COMMAND_CONNECT, 0]), destination(host), Buffer.from([port >> 8, port & 0xff])]));
     const [, reply = 1, , type = 0] = await reader.take(4);
     if (reply !== 0) throw failed(`connection to ${host}:${port} refused: ${REPLIES[reply] ?? `reply ${reply}`}`, reply !== 2);
     const length = type === NAME_ADDRESS ? (await reader.take(1))[0] : ADDRESS_LENGTHS[type];
@@ -57,9 +60,11 @@ function withLength(text: string): Buffer {
   return Buffer.concat([Buffer.from([bytes.length & 0xff]), bytes.subarray(0, 0xff)]);
 }
 
-function addressBytes(host: string): Buffer {
-  if (isIP(host) === 4) return Buffer.from([1, ...host.split('.').map(Number)]);
-  return Buffer.concat([Buffer.from([NAME_ADDRESS]), withLength(host)]);
+function destination(host: string): Buffer {
+  const bare = host.replace(/^\[(.*)\]$/, '$1');
+  const family = isIP(bare);
+  if (family === 0) return Buffer.concat([Buffer.from([NAME_ADDRESS]), withLength(host)]);
+  return Buffer.concat([Buffer.from([family === 4 ? IPV4_ADDRESS : IPV6_ADDRESS]), addressBytes(bare)]);
 }
 
 /** Reads exact counts of bytes, and none beyond them: the rest is for the connection's next user. */

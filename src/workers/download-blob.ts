@@ -4,7 +4,7 @@ import { dataLoss, internal, isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import { factsOf, statusError, transportError } from '../registry/failure.js';
 import { type HttpLimits, type HttpRequest, readBody, sendRequest } from '../registry/http.js';
-import { inPieces, isRoomForPieces, Pace } from './in-pieces.js';
+import { type FetchPiece, inPieces, isRoomForPieces, MAX_CONNECTIONS, Pace } from './in-pieces.js';
 import type { PartialFile } from './partial-file.js';
 import type { RetryPolicy, Source, TaskLink } from './task-link.js';
 
@@ -14,8 +14,6 @@ export interface BlobInput extends RetryPolicy {
   /** Of the blob, as the manifest declares it. */
   readonly digest: Digest;
   readonly sizeBytes: number;
-  /** The blob may be read over so many at once. */
-  readonly maxConnections: number;
 }
 
 export interface BlobSink {
@@ -30,18 +28,17 @@ const MIN_PIECES_BYTES = 16 << 20;
 
 export class BlobDownload {
   readonly #input: BlobInput;
-  readonly #link: Pick<TaskLink<never>, 'persist' | 'signal'>;
+  readonly #link: Pick<TaskLink<never>, 'persist' | 'signal' | 'moreConnections'>;
   readonly #sink: BlobSink;
   readonly #partial: PartialFile | undefined;
   /** False once pieces failed: then one connection has to do. */
-  #mayUsePieces: boolean;
+  #mayUsePieces = true;
 
-  constructor(input: BlobInput, link: Pick<TaskLink<never>, 'persist' | 'signal'>, sink: BlobSink, partial: PartialFile | undefined) {
+  constructor(input: BlobInput, link: Pick<TaskLink<never>, 'persist' | 'signal' | 'moreConnections'>, sink: BlobSink, partial: PartialFile | undefined) {
     this.#input = input;
     this.#link = link;
     this.#sink = sink;
     this.#partial = partial;
-    this.#mayUsePieces = input.maxConnections > 1;
   }
 
   /** Resolves when the sink has every byte. Rejects with the errors of the sink, and with those of the registry when the attempts are spent. */
@@ -53,8 +50,8 @@ export class BlobDownload {
   async #attempt(source: Source): Promise<void> {
     const sink = this.#sink;
     const { digest, sizeBytes } = this.#input;
-    const isSlow = await this.#readOne(source);
-    if (isSlow) await this.#readPieces(source);
+    const connections = await this.#readOne(source);
+    if (connections > 1) await this.#readPieces(source, connections);
     if (sink.position() < sizeBytes) {
       throw internal(`unexpected EOF: layer ${digest} ended after ${sink.position()} of ${sizeBytes} bytes`, {
         code: 'LAYER_TRUNCATED',
@@ -63,8 +60,8 @@ export class BlobDownload {
     }
   }
 
-  /** Reads over one connection to its end; true when it was left because more of them would be faster. */
-  async #readOne(source: Source): Promise<boolean> {
+  /** Reads over one connection to its end, or until more of them would be faster: then it gives how many there may be. */
+  async #readOne(source: Source): Promise<number> {
     const from = this.#sink.position();
     const request = this.#request(source, from, undefined, this.#link.signal);
     const response = await sendRequest(request);
@@ -81,17 +78,18 @@ export class BlobDownload {
       if (chunk.length > 0) await this.#sink.take(chunk);
       pace.consumed();
       const rest = this.#input.sizeBytes - this.#sink.position();
-      if (this.#mayUsePieces && isRoomForPieces() && hasRanges && rest >= MIN_PIECES_BYTES && pace.isSlow()) return true;
+      if (!this.#mayUsePieces || !isRoomForPieces() || !hasRanges || rest < MIN_PIECES_BYTES || !pace.isSlow()) continue;
+      const more = await this.#link.moreConnections(MAX_CONNECTIONS - 1);
+      if (more > 0) return more + 1;
+      pace.wait();
     }
-    return false;
+    return 1;
   }
 
-  async #readPieces(source: Source): Promise<void> {
+  async #readPieces(source: Source, connections: number): Promise<void> {
     this.#mayUsePieces = false;
-    const { sizeBytes, maxConnections } = this.#input;
-    const fetch = (from: number, to: number, signal: AbortSignal): Promise<readonly Buffer[]> =>
-      this.#fetchPiece(source, from, to, signal);
-    const pieces = inPieces(this.#sink.position(), sizeBytes, maxConnections, fetch);
+    const fetch: FetchPiece = (from, to, signal) => this.#fetchPiece(source, from, to, signal);
+    const pieces = inPieces(this.#sink.position(), this.#input.sizeBytes, connections, fetch);
     for await (const chunk of pieces) await this.#sink.take(chunk);
   }
 

@@ -3,6 +3,8 @@
  * and handed out in order, so that what reads them need not know.
  */
 
+/** Connections that one blob may have: more do not make a line faster that gives each only so much. */
+export const MAX_CONNECTIONS = 4;
 /** What is held in memory of a blob is this much for each connection; and it is lost when the daemon is killed. */
 const PIECE_BYTES = 4 << 20;
 
@@ -57,6 +59,7 @@ export class Pace {
   readonly #begin = performance.now();
   readonly #utilization = performance.eventLoopUtilization();
   #idleSince = this.#begin;
+  #lookAt = this.#begin + LOOK_AFTER_MS;
   #waitedMs = 0;
   #bytes = 0;
 
@@ -69,9 +72,15 @@ export class Pace {
     this.#idleSince = performance.now();
   }
 
+  /** Connections are not to be had now: nobody looks again for a while. */
+  wait(): void {
+    this.#lookAt = performance.now() + LOOK_AFTER_MS;
+  }
+
   isSlow(): boolean {
     const elapsedMs = this.#idleSince - this.#begin;
-    if (elapsedMs < LOOK_AFTER_MS || this.#waitedMs < elapsedMs * WAITING_PART || this.#bytes > (FAST * elapsedMs) / 1000) return false;
+    if (this.#idleSince < this.#lookAt) return false;
+    if (this.#waitedMs < elapsedMs * WAITING_PART || this.#bytes > (FAST * elapsedMs) / 1000) return false;
     return performance.eventLoopUtilization(this.#utilization).utilization < BUSY_PART;
   }
 }

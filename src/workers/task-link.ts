@@ -17,10 +17,15 @@ export type LinkReport =
   /** `reason` is the text of the failure. */
   | { readonly type: 'retrying'; readonly seconds: number; readonly reason: string }
   /** The registry refused the source or wants to be left alone: the answer is a new source or the error to end with. */
-  | { readonly type: 'refused'; readonly error: Outcome };
+  | { readonly type: 'refused'; readonly error: Outcome }
+  /** More connections would be of use: the answer is how many there may be. */
+  | { readonly type: 'connections'; readonly wanted: number };
 
 /** From the main thread to the task. `source` holds an `Outcome` of a Source. */
-export type LinkOrder = { readonly type: 'cancel' } | { readonly type: 'source'; readonly source: Outcome };
+export type LinkOrder =
+  | { readonly type: 'cancel' }
+  | { readonly type: 'source'; readonly source: Outcome }
+  | { readonly type: 'connections'; readonly granted: number };
 
 const REPORT_INTERVAL_MS = 100;
 const SECOND_MS = 1000;
@@ -42,6 +47,7 @@ export class TaskLink<Report extends { readonly type: string }> {
   readonly #abort = new AbortController();
   readonly #port: MessagePort;
   #onSource: ((source: Outcome) => void) | undefined;
+  #onGranted: ((granted: number) => void) | undefined;
   #lastReport = 0;
 
   constructor(port: MessagePort) {
@@ -95,6 +101,17 @@ export class TaskLink<Report extends { readonly type: string }> {
     }
   }
 
+  /** Asks for connections besides the one that the task has; they are its own until it ends. */
+  async moreConnections(wanted: number): Promise<number> {
+    this.signal.throwIfAborted();
+    const answer = new Promise<number>((resolve, reject) => {
+      this.#onGranted = resolve;
+      this.signal.addEventListener('abort', () => reject(this.signal.reason as Error), { once: true });
+    });
+    this.report({ type: 'connections', wanted });
+    return answer;
+  }
+
   close(): void {
     this.#port.close();
   }
@@ -133,7 +150,8 @@ export class TaskLink<Report extends { readonly type: string }> {
 
   #take(order: LinkOrder): void {
     if (order.type === 'cancel') this.#abort.abort(cancelled('the transfer is not wanted any more'));
-    else this.#onSource?.(order.source);
+    else if (order.type === 'source') this.#onSource?.(order.source);
+    else this.#onGranted?.(order.granted);
   }
 }
 

@@ -20,6 +20,17 @@ export class Slots {
       onWait();
       await this.#turn(signal);
     }
+    return this.#held();
+  }
+
+  /** As `take`, where one is free now. */
+  tryTake(): (() => void) | undefined {
+    if (this.#free <= 0) return undefined;
+    this.#free--;
+    return this.#held();
+  }
+
+  #held(): () => void {
     let isHeld = true;
     return () => {
       if (!isHeld) return;

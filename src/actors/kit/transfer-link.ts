@@ -12,8 +12,13 @@ export interface TransferLinkOptions<Report> {
   readonly grant: Grant;
   readonly sourceOf: (grant: Grant) => Source;
   readonly signal: AbortSignal;
-  readonly report: (report: Report | Exclude<LinkReport, { readonly type: 'refused' }>) => void;
+  readonly report: (report: Report | Progress) => void;
+  /** Gives connections to the task, so many at most; without, it gets none but its own. */
+  readonly more?: (wanted: number) => number;
 }
+
+/** What a task tells that needs no answer. */
+export type Progress = Exclude<LinkReport, { readonly type: 'refused' | 'connections' }>;
 
 export interface TransferLink {
   /** For the task; to be moved to it. */
@@ -36,6 +41,7 @@ export function openLink<Report extends { readonly type: string }>(options: Tran
   };
   const take = (report: Report | LinkReport): void => {
     if (isRefused(report)) void renew(report.error);
+    else if (isConnections(report)) order({ type: 'connections', granted: options.more?.(report.wanted) ?? 0 });
     else options.report(report);
   };
   near.on('message', take);
@@ -55,6 +61,10 @@ export function openLink<Report extends { readonly type: string }>(options: Tran
 
 function isRefused(report: { readonly type: string }): report is Extract<LinkReport, { readonly type: 'refused' }> {
   return report.type === 'refused';
+}
+
+function isConnections(report: { readonly type: string }): report is Extract<LinkReport, { readonly type: 'connections' }> {
+  return report.type === 'connections';
 }
 
 function errorOf(outcome: Outcome): unknown {

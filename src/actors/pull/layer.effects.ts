@@ -10,8 +10,8 @@ import { isFaultOfContent, type PartialBlobs, type PartialClaim, type PartialPla
 import { pullScope } from '../../registry/token.js';
 import type { FetchLayerOutput, FetchLayerReport } from '../../workers/fetch-layer.js';
 import type { WorkerPool } from '../../workers/pool.js';
-import type { LinkReport, Source } from '../../workers/task-link.js';
-import { openLink } from '../kit/transfer-link.js';
+import type { Source } from '../../workers/task-link.js';
+import { openLink, type Progress } from '../kit/transfer-link.js';
 import type { LayerEffects } from './layer.machine.js';
 import type { LayerInput, LayerView } from './pull.messages.js';
 import { Slots } from '../kit/slots.js';
@@ -24,8 +24,6 @@ export interface LayerEffectDeps {
   /** Replaces what readers see of a transfer. */
   readonly publish: (chainId: Digest, view: LayerView) => void;
   readonly maxAttempts: () => number;
-  /** 0: no limit. */
-  readonly maxConcurrentDownloads: () => number;
   /** Layers of all pulls that are fetched at a time: as many tasks as the pool can run. */
   readonly maxTransfers: number;
   readonly retryDelayMs: number;
@@ -33,8 +31,6 @@ export interface LayerEffectDeps {
   readonly onReceived?: ((bytes: number) => void) | undefined;
 }
 
-/** Of one layer: more do not make a line faster that gives each only so much. */
-const MAX_CONNECTIONS = 4;
 /** Left free on the file system: this much, or this part of a small one. */
 const RESERVED_BYTES = 64 << 20;
 const RESERVED_PART = 1 / 20;
@@ -151,7 +147,7 @@ export class LayerTransfers implements LayerEffects {
   }
 
   async #run(input: LayerInput, host: RegistryHost, partial: PartialPlace | undefined, staged: StagedLayer, signal: AbortSignal): Promise<FetchLayerOutput> {
-    const { pool, retryDelayMs, maxAttempts, maxConcurrentDownloads } = this.#deps;
+    const { pool, retryDelayMs, maxAttempts } = this.#deps;
     const { layer, repository, credentials } = input;
     const access = this.#deps.access(host, host.isMirror ? undefined : credentials);
     const scope = pullScope(repository);
@@ -161,7 +157,20 @@ export class LayerTransfers implements LayerEffects {
       headers: authorization === undefined ? {} : { authorization },
       tls: endpoint.tls,
     });
-    const link = openLink<FetchLayerReport>({ access, scope, grant, sourceOf, signal, report: (report) => this.#publish(layer.chainId, grant.endpoint.url, report) });
+    const extra: (() => void)[] = [];
+    const link = openLink<FetchLayerReport>({
+      access,
+      scope,
+      grant,
+      sourceOf,
+      signal,
+      report: (report) => this.#publish(layer.chainId, grant.endpoint.url, report),
+      more: (wanted) => {
+        const taken = Array.from({ length: wanted }, () => input.spare?.()).filter((free) => free !== undefined);
+        extra.push(...taken);
+        return taken.length;
+      },
+    });
     const limit = await tarLimit(staged.diffDir, layer.blob.sizeBytes);
     try {
       signal.throwIfAborted();
@@ -175,7 +184,6 @@ export class LayerTransfers implements LayerEffects {
           diffId: layer.diffId,
           maxTarBytes: limit.bytes,
           maxAttempts: maxAttempts(),
-          maxConnections: Math.min(maxConcurrentDownloads() || MAX_CONNECTIONS, MAX_CONNECTIONS),
           retryDelayMs,
           diffDir: staged.diffDir,
           tarSplitPath: staged.tarSplitPath,
@@ -192,10 +200,11 @@ export class LayerTransfers implements LayerEffects {
       throw isFull ? internal(`layer ${layer.blob.digest}: no space left on device`, { code: 'ENOSPC', cause: error }) : error;
     } finally {
       link.close();
+      for (const free of extra) free();
     }
   }
 
-  #publish(chainId: Digest, endpoint: string, report: FetchLayerReport | Exclude<LinkReport, { type: 'refused' }>): void {
+  #publish(chainId: Digest, endpoint: string, report: FetchLayerReport | Progress): void {
     const { publish } = this.#deps;
     switch (report.type) {
       case 'started':

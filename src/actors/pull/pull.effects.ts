@@ -130,7 +130,8 @@ export class PullWork implements PullEffects {
         if (view.phase === 'extracted') free();
       });
       try {
-        await transfers.join({ layer, repository: pull.reference.path, hosts, credentials: pull.credentials }, either);
+        const spare = (): (() => void) | undefined => slots.tryTake();
+        await transfers.join({ layer, repository: pull.reference.path, hosts, credentials: pull.credentials, spare }, either);
         held.push(layer.chainId);
       } finally {
         unwatch();

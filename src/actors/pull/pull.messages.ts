@@ -47,6 +47,8 @@ export interface LayerInput {
   /** In the order in which they are tried. */
   readonly hosts: readonly RegistryHost[];
   readonly credentials: Credentials | undefined;
+  /** Where a connection besides the layer's own is taken from, with what gives it back; without, there is none. */
+  readonly spare?: () => (() => void) | undefined;
 }
 
 /** Answered when the layer is in the store and one reference on it was taken for the asker. */

@@ -75,7 +75,6 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
     access: (host, credentials) => sessions.access(host, credentials),
     publish: (chainId, view) => views.publish(chainId, view),
     maxAttempts: deps.maxAttempts,
-    maxConcurrentDownloads: deps.maxConcurrentDownloads,
     maxTransfers: deps.maxTransfers,
     retryDelayMs: deps.retryDelayMs ?? RETRY_DELAY_MS,
     onReceived: deps.observer && ((bytes) => deps.observer?.received(bytes)),

@@ -1,10 +1,10 @@
 /** Questions to registries that are no pull and no push. */
 import { type ImageReference, familiarString } from '../../images/reference.js';
-import type { Credentials } from '../../registry/credentials.js';
+import { type Credentials, credentialsFor, domainOfAddress } from '../../registry/credentials.js';
 import { indexOf, registryOf, type RegistryRules } from '../../registry/endpoint.js';
 import type { HttpLimits } from '../../registry/http.js';
 import { inspectRemote, type RemoteImage } from '../../registry/inspect.js';
-import { domainOfAddress, login } from '../../registry/login.js';
+import { login } from '../../registry/login.js';
 import { parseSearchTerm, searchIndex, type SearchResult } from '../../registry/search.js';
 import type { RegistrySessions } from './sessions.js';
 
@@ -32,7 +32,8 @@ export class RegistryQueries {
   async search({ term, limit, isOfficial, minStars }: SearchSelection, credentials: Credentials | undefined, signal: AbortSignal): Promise<SearchResult[]> {
     const { domain, text } = parseSearchTerm(term);
     const rules = this.rules();
-    const found = await searchIndex(await indexOf(domain, rules), text, limit, credentials, rules.certsDir, { limits: this.limits, signal });
+    const shown = credentialsFor(domain, credentials);
+    const found = await searchIndex(await indexOf(domain, rules), text, limit, shown, rules.certsDir, { limits: this.limits, signal });
     return found.filter((one) => one.stars >= minStars && (isOfficial === undefined || one.isOfficial === isOfficial));
   }
 

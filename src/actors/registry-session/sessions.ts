@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { isEngineError, unavailable } from '../../errors/engine-error.js';
 import type { Logger } from '../../ports/logger.js';
 import type { Grant, RegistryAccess } from '../../registry/access.js';
-import { type Credentials, credentialsKey } from '../../registry/credentials.js';
+import { type Credentials, credentialsFor, credentialsKey } from '../../registry/credentials.js';
 import { hostsFor, registryOf, type RegistryHost, type RegistryRules } from '../../registry/endpoint.js';
 import type { HttpLimits } from '../../registry/http.js';
 import { type Collection, createCollection } from '../kit/collection.js';
@@ -56,7 +56,8 @@ export class RegistrySessions {
   }
 
   /** The way to one host; its session is made when it is first used. */
-  access(host: RegistryHost, credentials: Credentials | undefined): RegistryAccess {
+  access(host: RegistryHost, given: Credentials | undefined): RegistryAccess {
+    const credentials = credentialsFor(host.name, given);
     // A changed rule (insecure, certificates) makes another host and with it another session.
     const endpoints = createHash('sha256').update(JSON.stringify(host.endpoints)).digest('hex').slice(0, 16);
     const id = `session.${host.name}.${endpoints}.${credentialsKey(credentials)}`;
