@@ -8,8 +8,10 @@ import test from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError } from '../src/errors/engine-error.js';
 import type { SupervisorProcess, TaskEvent } from '../src/ports/supervisor.js';
+import { ShimWitness } from '../src/supervisor/shim-witness.js';
 import { createStdio, reopenStdio } from '../src/supervisor/stdio.js';
 import { ociProcess } from './support/oci-bundle.js';
+import { waitFor } from './support/wait.js';
 import { exitOf, nextEvent, nextState, SupervisorHarness, untilText } from './support/supervisor-harness.js';
 
 const SIGKILL = 9;
@@ -78,6 +80,41 @@ test('containerd killed: containers go on, exits during its absence are reported
     );
     await tasks.deleteExec(staying.id, 'exec1');
     await Promise.all([staying, leaving].map((container) => harness.remove(supervisor, container)));
+  });
+});
+
+test('what ends in the absence of containerd is heard from the shims, without it', async () => {
+  await withSupervisor(async (supervisor, harness) => {
+    const pid = supervisor.pid ?? assert.fail('no child');
+    const [before, after] = await Promise.all([4, 5].map((code) => harness.start(supervisor, { args: ['sh', '-c', `read line; exit ${code}`], stdin: true })));
+    assert.ok(before && after);
+    const staying = await harness.start(supervisor, { args: ['sh', '-c', 'while :; do sleep 0.1; done'] });
+    const exec = { id: staying.id, execId: 'exec1' };
+    await supervisor.tasks.exec(exec.id, exec.execId, { process: ociProcess(['sh', '-c', 'sleep 0.4; exit 6']), stdio: NO_STDIO });
+    const inputs = await Promise.all([before, after].map(({ io }) => io.openStdin()));
+    process.kill(pid, 'SIGSTOP');
+    inputs[0]?.write('go\n');
+    await waitFor('the first to end', () => !existsSync(`/proc/${before.pid}/cwd`), 60_000);
+    const state = join(harness.dir, 'exec/supervisor/state');
+    const witness = await ShimWitness.listen(state, 'engine', [exec]);
+    try {
+      const codeOf = (id: string, execId = ''): number | undefined => witness.exited({ id, execId })?.exitStatus;
+      await waitFor('the exit that was before', () => codeOf(before.id) === 4, 60_000);
+      inputs[1]?.write('go\n');
+      await waitFor('the exit that came after', () => codeOf(after.id) === 5, 60_000);
+      await waitFor('the exit of a process within', () => codeOf(exec.id, exec.execId) === 6, 60_000);
+      assert.equal(codeOf(staying.id), undefined);
+      assert.deepEqual(witness.exitedTasks().map(({ id }) => id).sort(), [before.id, after.id].sort());
+      witness.forget(before.id);
+      assert.equal(codeOf(before.id), undefined);
+    } finally {
+      witness.close();
+      process.kill(pid, 'SIGCONT');
+    }
+    await Promise.all([before.finish(), after.finish()]);
+    await supervisor.tasks.kill(staying.id, SIGKILL);
+    await staying.finish();
+    await Promise.all([before, after, staying].map((container) => harness.remove(supervisor, container)));
   });
 });
 

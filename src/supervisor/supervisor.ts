@@ -15,6 +15,7 @@ import { GrpcConnection } from './grpc-connection.js';
 import { deleteOrphanStates, endOrphanShims } from './orphan-shims.js';
 import { Namespaces } from './proto/gen/namespaces_pb.js';
 import { Version } from './proto/gen/version_pb.js';
+import { ShimWitness } from './shim-witness.js';
 import { ContainerdTasks } from './task-service.js';
 
 // A process that hangs must not hang the start. As long as it gets anywhere, it is asked again after these.
@@ -58,6 +59,8 @@ class Supervisor implements SupervisorProcess {
   /** One that is asked whether it can be taken over. */
   #candidate: Containerd | undefined;
   #hasAdopted = false;
+  /** Listens to shims until containerd is back. */
+  #witness: ShimWitness | undefined;
   #keeper: Promise<void> | undefined;
   #closeStream: (() => void) | undefined;
   #state: State = 'degraded';
@@ -105,6 +108,7 @@ class Supervisor implements SupervisorProcess {
   async stop(): Promise<void> {
     this.#stopped.abort();
     this.#closeStream?.();
+    this.#witness?.close();
     this.#connection.close();
     await this.#child?.terminate();
     await this.#keeper;
@@ -142,7 +146,15 @@ class Supervisor implements SupervisorProcess {
     });
     this.#hasAdopted = adopted !== undefined;
     if (adopted) this.#logger.info({ pid: adopted.pid }, 'took over the running containerd');
-    return adopted ?? launchContainerd(options);
+    return adopted ?? this.#launch();
+  }
+
+  /** Starts containerd, which may forget what has happened in its absence. */
+  async #launch(): Promise<Containerd> {
+    this.#witness?.close();
+    this.#witness = await ShimWitness.listen(this.#paths.state, this.#options.namespace, this.#tasks.awaited());
+    this.#tasks.believe(this.#witness);
+    return launchContainerd(this.#containerdOptions());
   }
 
   /** The daemon before this one was killed: what it had begun to delete may be half gone. */
@@ -185,7 +197,7 @@ class Supervisor implements SupervisorProcess {
   async #relaunch(): Promise<Containerd | undefined> {
     if (this.#stopped.signal.aborted) return undefined;
     try {
-      this.#child = await launchContainerd(this.#containerdOptions());
+      this.#child = await this.#launch();
     } catch (error) {
       this.#logger.error({ err: error }, 'cannot start containerd again');
       return undefined;
@@ -211,6 +223,7 @@ class Supervisor implements SupervisorProcess {
       stream.close();
       throw error;
     }
+    this.#witness?.close();
     this.#setState('ready');
     return { ended: ended.promise };
   }

@@ -22,6 +22,7 @@ import { Status, type Process } from './proto/gen/task_types_pb.js';
 import { Tasks } from './proto/gen/tasks_pb.js';
 import { Version } from './proto/gen/version_pb.js';
 import { packRuntimeOptions } from './runtime-options.js';
+import type { ShimWitness } from './shim-witness.js';
 
 const READ = { timeoutMs: 10_000 };
 const SIGKILL = 9;
@@ -66,6 +67,9 @@ export class ContainerdTasks implements TaskService {
   /** Containers whose creation broke off with the connection: removed after the next one is up. */
   readonly #leftovers = new Set<string>();
 
+  /** What shims told while there was no containerd. */
+  #witness: ShimWitness | undefined;
+
   constructor({ connection, logger, runcRoot }: TaskServiceOptions) {
     this.#containers = connection.unary(Containers);
     this.#tasks = connection.unary(Tasks);
@@ -77,6 +81,7 @@ export class ContainerdTasks implements TaskService {
   async create(request: CreateTask): Promise<{ pid: number }> {
     const { id, stdio } = request;
     await this.#createContainer(request);
+    this.#witness?.forget(id);
     try {
       const { pid } = await this.#cgroupMoves.during(() => this.#tasks.create({ containerId: id, ...stdio }));
       this.#unstarted.set(id, deferred());
@@ -155,13 +160,16 @@ export class ContainerdTasks implements TaskService {
     // containerd would let the container go first, and its task could then be reached by nobody.
     await unlessNotFound(this.#tasks.delete({ containerId: id }));
     await unlessNotFound(this.#containers.delete({ id }));
+    this.#witness?.forget(id);
     this.#exits.remove({ id, execId: '' });
     this.#oomed.delete(id);
   }
 
   async list(): Promise<TaskInfo[]> {
     const { tasks } = await this.#tasks.list({}, READ);
-    const known = await Promise.all(tasks.map(async (process) => this.#answered(process)));
+    const ids = new Set(tasks.map(({ id }) => id));
+    const gone = this.#witness?.exitedTasks().filter(({ id }) => !ids.has(id)) ?? [];
+    const known = [...(await Promise.all(tasks.map(async (process) => this.#answered(process)))), ...gone];
     return known.filter((process) => process !== undefined).map((process) => this.#inform(process));
   }
 
@@ -180,6 +188,16 @@ export class ContainerdTasks implements TaskService {
     const data = metrics[0]?.data;
     if (data === undefined) throw notFound(`no statistics for task ${id}`);
     return decodeMetrics(data);
+  }
+
+  /** Processes whose exit was not reported yet. */
+  awaited(): ProcessRef[] {
+    return this.#exits.awaited();
+  }
+
+  /** Takes what shims have told, and tell, in the absence of containerd, which may have forgotten it. */
+  believe(witness: ShimWitness): void {
+    this.#witness = witness;
   }
 
   onEvent(listener: (event: TaskEvent) => void): () => void {
@@ -316,7 +334,7 @@ export class ContainerdTasks implements TaskService {
 
   async #find({ id, execId }: ProcessRef): Promise<Process | undefined> {
     const answer = await unlessNotFound(this.#tasks.get({ containerId: id, execId }, READ));
-    return answer?.process;
+    return answer?.process ?? this.#witness?.exited({ id, execId });
   }
 }
 

@@ -1,0 +1,98 @@
+/**
+ * Exits that happen while there is no containerd. When it starts, containerd 2 deletes the tasks whose process has ended
+ * meanwhile, and their exit codes with them: so their shims are asked before, and listened to until it is up.
+ */
+import { create } from '@bufbuild/protobuf';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { ProcessRef } from './exit-watch.js';
+import { StateResponseSchema, WaitResponseSchema } from './proto/gen/shim_pb.js';
+import { ProcessSchema, Status, type Process } from './proto/gen/task_types_pb.js';
+import { ShimConnection } from './shim-connection.js';
+
+const TASKS = 'io.containerd.runtime.v2.task';
+const SOCKET = 'unix://';
+/** A shim answers in a millisecond; the start waits no longer for one that does not. */
+const ANSWER_MS = 2_000;
+
+export class ShimWitness {
+  readonly #connections: ShimConnection[] = [];
+  readonly #exits = new Map<string, Process>();
+
+  /**
+   * Asks all shims of a namespace about their init processes, and about `processes`.
+   * @param state containerd's directory of running tasks.
+   */
+  static async listen(state: string, namespace: string, processes: readonly ProcessRef[]): Promise<ShimWitness> {
+    const witness = new ShimWitness();
+    const dir = join(state, TASKS, namespace);
+    // There is no such directory before the first task.
+    const ids = await readdir(dir).catch(() => []);
+    const asked = ids.map(async (id) => {
+      const execs = processes.filter((process) => process.id === id && process.execId !== '');
+      // A shim that cannot be asked is left to containerd.
+      await witness.#listenTo(join(dir, id), [{ id, execId: '' }, ...execs]).catch(() => undefined);
+    });
+    const timer = new AbortController();
+    const timeUp = delay(ANSWER_MS, undefined, { signal: timer.signal }).catch(() => undefined);
+    await Promise.race([Promise.all(asked), timeUp]);
+    timer.abort();
+    return witness;
+  }
+
+  /** A process whose exit was heard of. */
+  exited({ id, execId }: ProcessRef): Process | undefined {
+    return this.#exits.get(keyOf(id, execId));
+  }
+
+  /** Init processes whose exit was heard of. */
+  exitedTasks(): Process[] {
+    return [...this.#exits].filter(([key]) => key.endsWith('/')).map(([, process]) => process);
+  }
+
+  /** The task was deleted, or there is a new one of the same name. */
+  forget(id: string): void {
+    for (const key of this.#exits.keys()) if (key.startsWith(`${id}/`)) this.#exits.delete(key);
+  }
+
+  /** Listens no more; what was heard is kept. */
+  close(): void {
+    for (const connection of this.#connections) connection.close();
+  }
+
+  async #listenTo(bundle: string, processes: readonly ProcessRef[]): Promise<void> {
+    const shim = await connectTo(bundle);
+    if (shim === undefined) return;
+    this.#connections.push(shim);
+    await Promise.all(processes.map((process) => this.#ask(shim, process)));
+  }
+
+  async #ask(shim: ShimConnection, ref: ProcessRef): Promise<void> {
+    const { id, execId } = ref;
+    const { $typeName: _, ...state } = await shim.ask('State', StateResponseSchema, ref);
+    const heard = (exit: Pick<Process, 'exitStatus' | 'exitedAt'>): void => {
+      const { exitStatus, exitedAt } = exit;
+      const process = create(ProcessSchema, { ...state, id: execId || id, status: Status.STOPPED, exitStatus });
+      this.#exits.set(keyOf(id, execId), exitedAt === undefined ? process : { ...process, exitedAt });
+    };
+    if (state.status === Status.STOPPED) heard(state);
+    else if (state.status !== Status.CREATED) void shim.ask('Wait', WaitResponseSchema, ref).then(heard, () => undefined);
+  }
+}
+
+function keyOf(id: string, execId: string): string {
+  return `${id}/${execId}`;
+}
+
+/** By what the shim has written into its bundle: since containerd 2 with the version of what it speaks. */
+async function connectTo(bundle: string): Promise<ShimConnection | undefined> {
+  const parameters = await readFile(join(bundle, 'bootstrap.json'), 'utf8').catch(() => undefined);
+  const { version = 2, address, protocol = 'ttrpc' } = (
+    parameters === undefined
+      ? { address: await readFile(join(bundle, 'address'), 'utf8').catch(() => '') }
+      : JSON.parse(parameters)
+  ) as { version?: number; address?: string; protocol?: string };
+  if (address === undefined || !address.startsWith(SOCKET) || protocol !== 'ttrpc') return undefined;
+  return new ShimConnection(address.slice(SOCKET.length).trim(), `containerd.task.v${version}.Task`);
+}
