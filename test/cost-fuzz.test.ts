@@ -48,14 +48,19 @@ test(`${CASES} cases in this process`, () => {
   for (const { target, recipe, ms } of slowest) assert.ok(ms < MAX_MS, `${target.name} took ${ms.toFixed(0)} ms: ${JSON.stringify(recipe)}`);
 });
 
+/** Half of a surrogate pair is nothing that a URL can hold. */
+function encoded(text: string): string {
+  return encodeURIComponent(Buffer.from(text).toString());
+}
+
 /** How such a text reaches a daemon; undefined for what clients do not send. */
 function requestFor(name: string, text: string): (CallOptions & { readonly method: string; readonly path: string }) | undefined {
-  const filters = (what: string, value: string): string => `/${what}?all=1&filters=${encodeURIComponent(value)}`;
+  const filters = (what: string, value: string): string => `/${what}?all=1&filters=${encoded(value)}`;
   const create = (json: object): CallOptions & { method: string; path: string } => ({ method: 'POST', path: '/containers/create', json: { Image: 'absent', ...json } });
   if (name === 'filters') return { method: 'GET', path: filters('networks', text) };
   if (name === 'pattern' || name === 'name filter') return { method: 'GET', path: filters('networks', JSON.stringify({ name: text.split(','), id: [text] })) };
   if (name === 'glob') return { method: 'GET', path: filters('images/json', JSON.stringify({ reference: [text] })) };
-  if (name === 'reference') return { method: 'POST', path: `/images/absent/tag?repo=${encodeURIComponent(text)}` };
+  if (name === 'reference') return { method: 'POST', path: `/images/absent/tag?repo=${encoded(text)}` };
   if (name === 'instant') return { method: 'POST', path: filters('containers/prune', JSON.stringify({ until: [text] })) };
   if (name === 'log tag' || name === 'env-regex') return create({ HostConfig: { LogConfig: { Type: 'json-file', Config: { tag: text, 'env-regex': text } } } });
   if (name === 'cpu list') return create({ HostConfig: { CpusetCpus: text, CpusetMems: text } });
