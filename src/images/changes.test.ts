@@ -31,6 +31,24 @@ test('instructions change the configuration as a Dockerfile would', () => {
   for (const [change, expected] of table) assert.deepEqual(applyChanges({}, typeof change === 'string' ? [change] : change), expected, String(change));
 });
 
+test('variables of the environment so far are replaced, as single words', () => {
+  const env = ['PATH=/bin', 'S=a "b" $c', 'EMPTY='];
+  const table: readonly (readonly [string, ImageRuntimeConfig])[] = [
+    ['ENV PATH=/x:$PATH', { Env: ['PATH=/x:/bin', 'S=a "b" $c', 'EMPTY='] }],
+    ['ENV PATH=/x PLACE=${PATH}/y', { Env: ['PATH=/x', 'S=a "b" $c', 'EMPTY=', 'PLACE=/bin/y'] }],
+    [`ENV A=$S B="<$S>" C='$S' D=\\$S`, { Env: [...env, 'A=a "b" $c', 'B=<a "b" $c>', 'C=$S', 'D=$S'] }],
+    ['ENV OLD form of $PATH', { Env: [...env, 'OLD=form of /bin'] }],
+    ['LABEL p=$PATH none=$NONE money=5$', { Env: env, Labels: { p: '/bin', none: '', money: '5$' } }],
+    ['LABEL d=${NONE:-else} e=${EMPTY:-else} i=${PATH:+instead} n=${NONE:+instead}', { Env: env, Labels: { d: 'else', e: 'else', i: 'instead', n: '' } }],
+    ['WORKDIR $PATH/$constructor', { Env: env, WorkingDir: '/bin' }],
+    ['CMD echo $PATH', { Env: env, Cmd: ['/bin/sh', '-c', 'echo $PATH'] }],
+  ];
+  for (const [change, expected] of table) assert.deepEqual(applyChanges({ Env: env }, [change]), expected, change);
+  for (const bad of ['ENV A=${PATH', 'ENV A=${PATH%x}', 'ENV A=${}']) assert.throws(() => applyChanges({ Env: env }, [bad]), (error) => isEngineError(error, 'invalid'), bad);
+  const doubling = ['ENV A=0123456789', ...Array.from({ length: 60 }, () => 'ENV A=$A$A')];
+  assert.throws(() => applyChanges({}, doubling), /too long with its variables/);
+});
+
 test('the given configuration is not changed', () => {
   const config: ImageRuntimeConfig = { Env: ['A=1'], Labels: { a: 'b' } };
   applyChanges(config, ['ENV A=2', 'LABEL a=c']);

@@ -2,6 +2,7 @@
 import { invalid, type EngineError } from '../errors/engine-error.js';
 import type { HealthConfig } from '../ports/container.js';
 import type { ImageRuntimeConfig } from '../ports/images.js';
+import { expandVariables } from './expand-variables.js';
 import { ownMember } from '../text/own-member.js';
 
 const bad = (message: string): EngineError => invalid(message, { code: 'INVALID_CHANGE' });
@@ -166,13 +167,18 @@ function need(instruction: string, apply: Apply): Apply {
   };
 }
 
+/** With the variables of the environment so far in the place of their names. */
+function expanded(apply: Apply): Apply {
+  return (config, text) => apply(config, text.startsWith('[') ? text : expandVariables(text, config.Env ?? []));
+}
+
 const INSTRUCTIONS: Readonly<Record<string, Apply>> = {
   CMD: (config, text) => ({ ...config, Cmd: commandOf(text, config) }),
   ENTRYPOINT: (config, text) => ({ ...config, Entrypoint: commandOf(text, config) }),
-  ENV: need('ENV', (config, text) => ({ ...config, Env: withVariables(config.Env ?? [], pairs('ENV', text)) })),
-  EXPOSE: need('EXPOSE', (config, text) => ({ ...config, ExposedPorts: { ...config.ExposedPorts, ...keys(words(text).flatMap(port)) } })),
+  ENV: need('ENV', expanded((config, text) => ({ ...config, Env: withVariables(config.Env ?? [], pairs('ENV', text)) }))),
+  EXPOSE: need('EXPOSE', expanded((config, text) => ({ ...config, ExposedPorts: { ...config.ExposedPorts, ...keys(words(text).flatMap(port)) } }))),
   HEALTHCHECK: need('HEALTHCHECK', (config, text) => ({ ...config, Healthcheck: healthcheck(text, config) })),
-  LABEL: need('LABEL', (config, text) => ({ ...config, Labels: { ...config.Labels, ...Object.fromEntries(pairs('LABEL', text)) } })),
+  LABEL: need('LABEL', expanded((config, text) => ({ ...config, Labels: { ...config.Labels, ...Object.fromEntries(pairs('LABEL', text)) } }))),
   ONBUILD: need('ONBUILD', (config, text) => {
     const trigger = text.split(/\s/, 1)[0]?.toUpperCase() ?? '';
     if (trigger === 'ONBUILD') throw bad("Chaining ONBUILD via `ONBUILD ONBUILD` isn't allowed");
@@ -185,9 +191,9 @@ const INSTRUCTIONS: Readonly<Record<string, Apply>> = {
     return { ...config, Shell: shell };
   }),
   STOPSIGNAL: need('STOPSIGNAL', (config, text) => ({ ...config, StopSignal: text })),
-  USER: need('USER', (config, text) => ({ ...config, User: words(text)[0] ?? '' })),
-  VOLUME: need('VOLUME', (config, text) => ({ ...config, Volumes: { ...config.Volumes, ...keys(jsonList(text) ?? words(text)) } })),
-  WORKDIR: need('WORKDIR', (config, text) => ({ ...config, WorkingDir: joinPath(config.WorkingDir, unquoted(text)) })),
+  USER: need('USER', expanded((config, text) => ({ ...config, User: words(text)[0] ?? '' }))),
+  VOLUME: need('VOLUME', expanded((config, text) => ({ ...config, Volumes: { ...config.Volumes, ...keys(jsonList(text) ?? words(text)) } }))),
+  WORKDIR: need('WORKDIR', expanded((config, text) => ({ ...config, WorkingDir: joinPath(config.WorkingDir, unquoted(text)) }))),
 };
 
 /** Applies the instructions in order to a copy. Throws `invalid` naming the instruction that cannot be applied. */
