@@ -112,6 +112,7 @@ class Supervisor implements SupervisorProcess {
     this.#connection.close();
     await this.#child?.terminate();
     await this.#keeper;
+    await this.#tasks.close();
   }
 
   /** Whether a process of ours can be expected to answer in the end. */

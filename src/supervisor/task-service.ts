@@ -190,6 +190,11 @@ export class ContainerdTasks implements TaskService {
     return decodeMetrics(data);
   }
 
+  /** Closes files; no further task can be made quickly. */
+  close(): Promise<void> {
+    return this.#cgroupMoves.close();
+  }
+
   /** Processes whose exit was not reported yet. */
   awaited(): ProcessRef[] {
     return this.#exits.awaited();

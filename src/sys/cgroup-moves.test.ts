@@ -1,11 +1,20 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, readlinkSync, rmdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CgroupMoves, memberLists } from './cgroup-moves.js';
 
 const groups = (): string => readFileSync('/proc/self/cgroup', 'utf8');
+
+/** What a descriptor is; '' when it was closed meanwhile. */
+function targetOf(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return '';
+  }
+}
 
 test('lists of members are where the groups of a process are usually mounted', () => {
   assert.deepEqual(memberLists('9:name=systemd:/\n1:cpu,cpuacct:/a:b\n0::/system.slice/x.service\n'), [
@@ -43,4 +52,9 @@ test('a process stays where it is, also when somebody moves it meanwhile', async
     assert.equal(groups(), moved);
   });
   await assert.rejects(moves.during(() => Promise.reject(new Error('failed'))), /failed/);
+  const listed = (): string[] => readdirSync('/proc/self/fd').map((fd) => targetOf(`/proc/self/fd/${fd}`)).filter((path) => /cgroup\.procs$|\/cgroup$/.test(path));
+  assert.notDeepEqual(listed(), []);
+  await moves.close();
+  await moves.during(() => sleep(50));
+  assert.deepEqual(listed(), [], 'files are open after the end');
 });

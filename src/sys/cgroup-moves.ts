@@ -14,7 +14,8 @@ const MAX_BYTES = 16 * 1024;
 export class CgroupMoves {
   #works = 0;
   #timer: NodeJS.Timeout | undefined;
-  #isMoving = false;
+  #move: Promise<void> | undefined;
+  #isClosed = false;
   readonly #buffer = Buffer.alloc(MAX_BYTES);
   #groups: FileHandle | undefined;
   /** The groups of this process as they were read last, and the file through which it can be moved to one of them. */
@@ -23,8 +24,8 @@ export class CgroupMoves {
   /** Runs work by which somebody moves a process; what that would wait for, it need not. */
   async during<T>(work: () => Promise<T>): Promise<T> {
     if (this.#works++ === 0) {
-      void this.#moveToOwn();
-      this.#timer = setInterval(() => void this.#moveToOwn(), INTERVAL_MS);
+      this.#begin();
+      this.#timer = setInterval(() => this.#begin(), INTERVAL_MS);
     }
     try {
       return await work();
@@ -33,10 +34,23 @@ export class CgroupMoves {
     }
   }
 
-  async #moveToOwn(): Promise<void> {
+  /** Closes its files; works that begin later take their usual time. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#move;
+    await this.#groups?.close();
+    await this.#own.members?.close();
+    this.#groups = undefined;
+    this.#own = { groups: '', members: undefined };
+  }
+
+  #begin(): void {
     // Several works do it for each other, and where many wait for the kernel they need no further one.
-    if (this.#isMoving || this.#works > 1) return;
-    this.#isMoving = true;
+    if (this.#isClosed || this.#move !== undefined || this.#works > 1) return;
+    this.#move = this.#moveToOwn().finally(() => (this.#move = undefined));
+  }
+
+  async #moveToOwn(): Promise<void> {
     try {
       this.#groups ??= await open('/proc/self/cgroup', 'r');
       const { bytesRead } = await this.#groups.read(this.#buffer, 0, MAX_BYTES, 0);
@@ -49,8 +63,6 @@ export class CgroupMoves {
       await this.#own.members?.write('0', 0);
     } catch {
       // Whatever it was, the others' moves only take their usual time.
-    } finally {
-      this.#isMoving = false;
     }
   }
 }
