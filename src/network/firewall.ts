@@ -172,25 +172,32 @@ export class Firewall {
   async #perform(batch: readonly Waiting[]): Promise<{ readonly error: unknown } | undefined> {
     for (const { apply } of batch) apply();
     const isCheck = batch.some((change) => change.isCheck);
-    const isKnown = isCheck || this.#watch?.fingerprint() === this.#fingerprint;
+    const found = this.#watch?.fingerprint() ?? '';
+    const isKnown = found === this.#fingerprint;
     try {
       if (isCheck) await this.#read();
-      await this.#write().catch(async (error: unknown) => {
+      const hasWritten = await this.#write().catch(async (error: unknown) => {
         // Somebody has changed our chains: compare with what is really there.
         this.options.log.debug({ err: error }, 'the packet filter is not as it was left');
         await this.#read();
-        await this.#write();
+        return this.#write();
       });
-      // Else the next look finds the difference.
-      if (isKnown) this.#fingerprint = this.#watch?.fingerprint() ?? '';
+      const left = this.#watch?.fingerprint() ?? '';
+      // Who flushes once may do so again, between our rules and this look at them: only a check that changes nothing, and
+      // meets nobody who does, ends the checks. Without one, the next look finds the difference.
+      if (isCheck) this.#fingerprint = hasWritten || left !== found ? '' : left;
+      else if (isKnown) this.#fingerprint = left;
       return undefined;
     } catch (error) {
+      this.#fingerprint = '';
       for (const { revert } of batch.toReversed()) revert();
       return { error };
     }
   }
 
-  async #write(): Promise<void> {
+  /** Whether anything was to be done. */
+  async #write(): Promise<boolean> {
+    let hasWritten = false;
     for (const family of this.options.families) {
       if (!this.#isUsed(family)) continue;
       const chains = this.#chains(family);
@@ -198,6 +205,7 @@ export class Firewall {
       const script = restoreScript(this.#known.get(family) ?? new Map(), chains, jumps);
       if (script === '') continue;
       await applyScript(family, script);
+      hasWritten = true;
       // The kernel has taken all of it: what is wanted is what is there.
       const tables = new Map<string, Map<string, readonly string[]>>([
         ['filter', new Map([[USER_CHAIN, []]])],
@@ -207,6 +215,7 @@ export class Firewall {
       for (const { table, chain, rules } of jumps) tables.get(table)?.set(chain, rules);
       this.#known.set(family, tables);
     }
+    return hasWritten;
   }
 
   async #read(): Promise<void> {
