@@ -63,6 +63,15 @@ test('chunks that are none are refused', async () => {
 test('a stream begins while the chunks still come, and a client that leaves ends its request', async () => {
   const reply = await exchange(['POST /load HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n', '2\r\nde\r\n0\r\n\r\n']);
   assert.match(reply, /^HTTP\/1\.1 200 OK\r\n[^]*\{"bytes":5\}\n\r\n0\r\n\r\n$/);
+  // Behind another request the parser reads the body; the reply is whole there, too.
+  const second = await RawConnection.open(at.path);
+  second.write(PING);
+  await second.readThrough('\r\n\r\nOK', 60_000);
+  second.write('POST /load HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n');
+  await new Promise((resolve) => setImmediate(resolve));
+  second.write('2\r\nde\r\n0\r\n\r\n');
+  assert.match(await second.readThrough('0\r\n\r\n', 60_000), /^HTTP\/1\.1 200 OK\r\n[^]*\r\nConnection: close\r\n[^]*\r\n\r\nc\r\n\{"bytes":5\}\n\r\n0\r\n\r\n$/);
+  second.close();
   const leaving = await RawConnection.open(at.path);
   leaving.write(`${HEAD}5\r\n{"a`);
   leaving.halfClose();

@@ -153,11 +153,14 @@ export class UwsConnection implements Transport {
     if (res === undefined) throw new Error('there is no request to reply to');
     if (bodyPending) {
       const host = {
-        writeHead: (res: HttpResponse) => writeHead(res, head),
+        writeHead: (res: HttpResponse) => {
+          writeHead(res, head);
+          // At the end of a stream the library would put this header into the body.
+          if (this.#closing) res.writeHeader('Connection', 'close');
+        },
         end: (res: HttpResponse) => {
-          const closing = this.#closing;
           this.#finish();
-          res.end(undefined, closing);
+          res.end();
         },
       };
       const stream = new UwsResponseStream(res, host, owner);
