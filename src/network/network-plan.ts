@@ -9,7 +9,7 @@ import { chooseSubnet, type PoolOption } from './free-subnet.js';
 import { gatewayMode } from './gateway-mode.js';
 import { addressOption, booleanOption, numberOption, option, withoutNamed } from './network-options.js';
 import { checkPools, type LeasedPool } from './plugin-addresses.js';
-import { contains, covers, type Family, formatSubnet, overlaps, parseSubnet, toAddress, type Subnet } from './subnet.js';
+import { contains, covers, type Family, formatSubnet, overlaps, parseSubnet, toAddress, toNumber, type Subnet } from './subnet.js';
 
 export interface HostPlan {
   readonly pools: readonly PoolOption[];
@@ -81,7 +81,8 @@ export function settleNetwork(request: NetworkRequest, id: string, created: stri
 /** `isolated`: nobody needs a gateway. */
 function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined, isolated: boolean): NetworkSubnet {
   const text = formatSubnet(subnet);
-  if (config && config.subnet !== text && config.subnet.split('/')[0] !== text.split('/')[0]) throw invalid(`invalid network config:\ninvalid subnet ${config.subnet}: it should be ${text}`);
+  const given = config?.subnet.split('/')[0];
+  if (given !== undefined && toNumber(given) !== subnet.base) throw invalid(`invalid network config:\ninvalid subnet ${config?.subnet}: it should be ${text}`);
   const check = (what: string, address: string): void => {
     if (isIP(address) === 0) throw invalid(`invalid network config: ${what} ${address} is not an IP address`);
     if (!contains(subnet, address)) throw invalid(`invalid network config:\ninvalid ${what} ${address}: parent subnet ${text} doesn't contain this address`);
@@ -96,7 +97,8 @@ function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined, isolate
   const range = config?.ipRange ? parseSubnet(config.ipRange, 'ip-range', subnet.family) : undefined;
   if (range && !covers(subnet, range)) throw invalid(`invalid network config:\ninvalid ip-range ${config?.ipRange ?? ''}: parent subnet ${text} doesn't contain ip-range`);
   const gateway = config?.gateway || isolated ? (config?.gateway ?? '') : firstFree(subnet, range, Object.values(config?.auxiliaryAddresses ?? {}));
-  return { subnet: text, gateway, ipRange: range ? formatSubnet(range) : '', auxiliaryAddresses: config?.auxiliaryAddresses ?? {} };
+  // There are many ways to write one of version 6: clients find theirs again.
+  return { subnet: subnet.family === 6 ? (config?.subnet ?? text) : text, gateway, ipRange: range ? formatSubnet(range) : '', auxiliaryAddresses: config?.auxiliaryAddresses ?? {} };
 }
 
 /** The first address of the range that nobody else uses. */
