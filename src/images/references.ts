@@ -60,11 +60,14 @@ export class References {
 
   /**
    * Changes names durably: a digest sets, undefined removes. Memory changes when the record is on disk, and not at all
-   * when that fails. Changes are applied in the order of the calls.
+   * when that fails. Changes are applied in the order of the calls, each once `ready` resolves. Gives the images that
+   * had the names before.
    */
-  async change(changes: ReadonlyMap<string, Digest | undefined>): Promise<void> {
-    const apply = async (): Promise<void> => {
+  async change(changes: ReadonlyMap<string, Digest | undefined>, ready?: Promise<unknown>): Promise<(Digest | undefined)[]> {
+    const apply = async (): Promise<(Digest | undefined)[]> => {
+      await ready;
       const next = new Map(this.#ids);
+      const before = [...changes.keys()].map((key) => next.get(key));
       for (const [key, id] of changes) {
         if (id === undefined) next.delete(key);
         else next.set(key, id);
@@ -73,7 +76,10 @@ export class References {
       // Without a name less, nothing can be removed to make room.
       await ([...changes.values()].every((id) => id === undefined) ? this.urgent(write) : write());
       this.#replace(next);
+      return before;
     };
+    // Its failure is this change's, also when it comes before the turn of this change.
+    ready?.catch(() => undefined);
     const done = this.#last.then(apply, apply);
     this.#last = done.catch(() => undefined); // the caller hears of it; the next change starts afresh
     return done;

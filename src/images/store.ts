@@ -209,11 +209,10 @@ export class FileImageStore implements ImageStore {
     const entry = this.#entry(id);
     const key = canonicalString(withDefaultTag(parseReference(reference)));
     // Last: the name is what the client is told about.
-    await this.#describe(entry, (metadata) => ({ ...metadata, lastTagTime: new Date().toISOString() }));
-    const previous = this.#references.get(key);
-    await this.#references.change(new Map([[key, id]]));
+    const described = this.#describe(entry, (metadata) => ({ ...metadata, lastTagTime: new Date().toISOString() }));
+    const previous = await this.#references.change(new Map([[key, id]]), described);
     entry.lastUsedMs = Date.now();
-    this.#changed(id, previous);
+    this.#changed(id, ...previous);
   }
 
   /** Changes what is known of an image, one after the other: in memory when it is on disk, and not at all when that fails. */
