@@ -13,6 +13,7 @@ import type { LayerDirectory } from './layers.js';
 import type { LayerProgress, PullProgress } from './pull-progress.js';
 import type { PullEffects, PullJob } from './pull.machine.js';
 import type { LocatedImage, PullInput, PullRequest } from './pull.messages.js';
+import { InFlight } from '../kit/in-flight.js';
 import { Slots } from '../kit/slots.js';
 
 export interface PullEffectDeps {
@@ -26,11 +27,20 @@ export interface PullEffectDeps {
   readonly maxConcurrentDownloads: () => number;
 }
 
+interface Held {
+  readonly layers: Digest[];
+  readonly letGo: () => void;
+}
+
+/** How long what a job keeps outlives it because of an effect that hangs. */
+const ABANDON_LIMIT_MS = 10 * 60_000;
+
 export class PullWork implements PullEffects {
   readonly #deps: PullEffectDeps;
   readonly #aborts = new Map<string, AbortController>();
   /** What a job keeps from removal until its image is registered: references on layers, and the image. */
-  readonly #held = new Map<string, { readonly layers: Digest[]; readonly letGo: () => void }>();
+  readonly #held = new Map<string, Held>();
+  readonly #underWay = new InFlight();
 
   constructor(deps: PullEffectDeps) {
     this.#deps = deps;
@@ -45,7 +55,7 @@ export class PullWork implements PullEffects {
   }
 
   fetch(job: PullJob): Promise<void> {
-    return this.#cancellable(job.pull.id, async (signal) => {
+    const fetched = this.#cancellable(job.pull.id, async (signal) => {
       try {
         await this.#fetch(job, signal);
       } catch (error) {
@@ -53,6 +63,7 @@ export class PullWork implements PullEffects {
         throw error;
       }
     });
+    return this.#underWay.note(job.pull.id, fetched);
   }
 
   async #cancellable<T>(id: string, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
@@ -163,7 +174,11 @@ export class PullWork implements PullEffects {
     if (failure !== undefined) throw signal.aborted ? signal.reason : failure;
   }
 
-  async register({ pull, located }: PullJob): Promise<void> {
+  register(job: PullJob): Promise<void> {
+    return this.#underWay.note(job.pull.id, this.#register(job));
+  }
+
+  async #register({ pull, located }: PullJob): Promise<void> {
     const { images, records, emit } = this.#deps;
     const { image } = located;
     const { reference } = pull;
@@ -187,10 +202,24 @@ export class PullWork implements PullEffects {
     }
   }
 
+  /** For a job that ends between two effects, or while one is under way: what it keeps is nobody's then. */
+  async abandon(id: string): Promise<void> {
+    const held = this.#held.get(id);
+    if (!held) return;
+    await this.#underWay.settled(id, ABANDON_LIMIT_MS);
+    if (this.#held.get(id) === held) this.#held.delete(id);
+    await this.#releaseHeld(held);
+  }
+
   async #release(id: string): Promise<void> {
     const held = this.#held.get(id);
     this.#held.delete(id);
-    held?.letGo();
-    for (const chainId of held?.layers.toReversed() ?? []) await this.#deps.layers.release(chainId);
+    if (held) await this.#releaseHeld(held);
+  }
+
+  /** Idempotent. */
+  async #releaseHeld({ layers, letGo }: Held): Promise<void> {
+    letGo();
+    for (const chainId of layers.splice(0).toReversed()) await this.#deps.layers.release(chainId);
   }
 }
