@@ -63,7 +63,7 @@ describe('more connections than there are parsers', () => {
       routes: [
         route('GET', '/say/{word}', (x) => x.sendText(200, `<${x.param('word')}>`)),
         route('GET', '/large', (x) => x.sendText(200, 'x'.repeat(MIB))),
-        route('POST', '/body', async (x) => x.sendJson(200, await x.json())),
+        route('POST', '/containers/create', async (x) => x.sendJson(200, await x.json())),
         route('POST', '/ignore', (x) => x.sendText(200, '<ignored>')),
       ],
     });
@@ -127,7 +127,7 @@ describe('more connections than there are parsers', () => {
     const size = 15 * MIB;
     const clients = await Promise.all(Array.from({ length: 20 }, () => RawConnection.open(path)));
     for (const client of clients) {
-      client.write(`POST /body HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${size}\r\n\r\n"`);
+      client.write(`POST /containers/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${size}\r\n\r\n"`);
       client.write(Buffer.alloc(size - 2, 'x'));
     }
     const refused = await waitFor('a refusal', async () => {
@@ -136,7 +136,7 @@ describe('more connections than there are parsers', () => {
     });
     assert.match(refused, /^HTTP\/1\.1 503 Service Unavailable\r\n[\s\S]*Retry-After: 1\r\n/);
     for (const client of clients) client.close();
-    await waitFor('room', async () => (await call(path, 'POST', '/body', { json: 'x'.repeat(MIB) })).status === 200);
+    await waitFor('room', async () => (await call(path, 'POST', '/containers/create', { json: 'x'.repeat(MIB) })).status === 200);
   });
 });
 
