@@ -6,7 +6,8 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { type EngineError, invalid, isEngineError, messageOf } from '../errors/engine-error.js';
 import type { IdMaps, IdRange } from '../ports/id-maps.js';
-import { fields, parseGroup, parseId, parsePasswd } from './accounts.js';
+import { fields, type GroupEntry, parseGroup, parseId, parsePasswd, type PasswdEntry } from './accounts.js';
+import { nameServiceEntry } from './name-service.js';
 
 /** The user that `default` stands for. */
 const DEFAULT_USER = 'engineremap';
@@ -73,12 +74,16 @@ function run(program: string, args: readonly string[]): void {
 }
 
 function findUser(nameOrId: string): Account | undefined {
-  const found = parsePasswd(read('/etc/passwd')).find(({ name, uid }) => name === nameOrId || uid === parseId(nameOrId));
+  const find = (text: string): PasswdEntry | undefined =>
+    parsePasswd(text).find(({ name, uid }) => name === nameOrId || uid === parseId(nameOrId));
+  const found = find(read('/etc/passwd')) ?? find(nameServiceEntry('passwd', nameOrId));
   return found && { id: found.uid, name: found.name };
 }
 
 function findGroup(nameOrId: string): Account | undefined {
-  const found = parseGroup(read('/etc/group')).find(({ name, gid }) => name === nameOrId || gid === parseId(nameOrId));
+  const find = (text: string): GroupEntry | undefined =>
+    parseGroup(text).find(({ name, gid }) => name === nameOrId || gid === parseId(nameOrId));
+  const found = find(read('/etc/group')) ?? find(nameServiceEntry('group', nameOrId));
   return found && { id: found.gid, name: found.name };
 }
 
