@@ -14,7 +14,14 @@ import { build } from 'esbuild';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const outdir = join(root, 'dist', 'bundle');
 const compiled = (path) => join(root, 'dist', 'src', path);
-const common = { bundle: true, platform: 'node', target: 'node20', minifyWhitespace: true, legalComments: 'none', logLevel: 'warning' };
+const common = {
+  bundle: true,
+  platform: 'node',
+  target: 'node20',
+  minifyWhitespace: true,
+  legalComments: 'none',
+  logLevel: 'warning',
+};
 /** Not ours to bundle: native, or optional and not installed. */
 const external = ['uWebSockets.js', '@napi-rs/nice', 'dtrace-provider', 'mv', 'source-map-support'];
 
@@ -29,10 +36,13 @@ function replaced(path, piece, by) {
 const threadParts = {
   name: 'thread-parts',
   setup({ onLoad, onResolve }) {
-    onLoad({ filter: /piscina\/dist\/worker\.js$/ }, ({ path }) => replaced(path, 'require(s)', `require(${JSON.stringify(compiled('workers/entry.js'))})`));
+    onLoad({ filter: /piscina\/dist\/worker\.js$/ }, ({ path }) =>
+      replaced(path, 'require(s)', `require(${JSON.stringify(compiled('workers/entry.js'))})`),
+    );
     onResolve({ filter: /^koffi$/ }, () => ({ path: 'koffi', namespace: 'held' }));
     onLoad({ filter: /^koffi$/, namespace: 'held' }, () => ({
-      contents: "const loaded = { exports: {} }; process.dlopen(loaded, require('node:worker_threads').workerData); module.exports = loaded.exports;",
+      contents:
+        "const loaded = { exports: {} }; process.dlopen(loaded, require('node:worker_threads').workerData); module.exports = loaded.exports;",
     }));
   },
 };
@@ -41,7 +51,9 @@ const threadParts = {
 const daemonParts = {
   name: 'daemon-parts',
   setup({ onLoad, onResolve }) {
-    onResolve({ filter: /^node:worker_threads$/ }, ({ importer }) => (importer.includes('/piscina/dist/worker_pool/') ? { path: compiled('workers/held-worker.js') } : undefined));
+    onResolve({ filter: /^node:worker_threads$/ }, ({ importer }) =>
+      importer.includes('/piscina/dist/worker_pool/') ? { path: compiled('workers/held-worker.js') } : undefined,
+    );
     onLoad({ filter: /\/runtime\/yaml\.js$/ }, async ({ path }) => {
       const { outputFiles } = await build({ ...common, entryPoints: [path], format: 'cjs', write: false });
       return { contents: lazily(outputFiles[0].text, ['parseYaml']) };
@@ -76,7 +88,10 @@ function commit() {
   // A repository around this directory would be another one's.
   if (!existsSync(join(root, '.git'))) return '';
   try {
-    return execFileSync('git', ['-C', root, 'rev-parse', '--short=7', 'HEAD'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+    return execFileSync('git', ['-C', root, 'rev-parse', '--short=7', 'HEAD'], {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'ignore'],
+    }).trim();
   } catch {
     return ''; // There is no git, or it does not trust the directory's owner.
   }

@@ -12,7 +12,10 @@ await command('npm run empty-input', async () => {
   if (process.getuid() !== 0) throw new Error('this runs real containers: run it as root');
   prepare('test');
   const program = join(ROOT, 'dist', 'test', 'support', 'empty-input.js');
-  const child = spawn('unshare', ['--net', '--mount', process.execPath, program, ...process.argv.slice(2)], { cwd: ROOT, stdio: 'inherit' });
+  const child = spawn('unshare', ['--net', '--mount', process.execPath, program, ...process.argv.slice(2)], {
+    cwd: ROOT,
+    stdio: 'inherit',
+  });
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => child.kill(signal));
   const [code] = await once(child, 'exit');
   process.exitCode = code ?? 1;

@@ -8,7 +8,17 @@
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import { findProgram, installPackages, ROOT } from './ensure-packages.mjs';
 import { command } from './prepare.mjs';
@@ -65,12 +75,16 @@ function installNode(root) {
   const npm = dirname(dirname(realpathSync(findProgram('npm'))));
   copy(process.execPath, join(root, 'usr/bin/node'));
   copy(npm, join(root, 'usr/lib/node_modules/npm'));
-  for (const name of ['npm', 'npx']) symlinkSync(`../lib/node_modules/npm/bin/${name}-cli.js`, join(root, 'usr/bin', name));
+  for (const name of ['npm', 'npx'])
+    symlinkSync(`../lib/node_modules/npm/bin/${name}-cli.js`, join(root, 'usr/bin', name));
 }
 
 /** What git would give a newcomer, with changes that are not committed yet. */
 function copyRepository(root) {
-  const list = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], { cwd: ROOT, encoding: 'utf8' });
+  const list = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
+    cwd: ROOT,
+    encoding: 'utf8',
+  });
   for (const path of list.split('\0').filter((name) => name !== '' && existsSync(join(ROOT, name)))) {
     copy(join(ROOT, path), join(root, HOME, path));
   }
@@ -79,7 +93,9 @@ function copyRepository(root) {
 function makeRoot(release, root) {
   console.error(`making a root of ${release}`);
   // It reports on its output; the errors alone are of interest.
-  execFileSync('debootstrap', ['--variant=minbase', '--include=ca-certificates', release, root], { stdio: ['ignore', 'ignore', 'inherit'] });
+  execFileSync('debootstrap', ['--variant=minbase', '--include=ca-certificates', release, root], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
   for (const path of settings()) copy(path, join(root, path));
   writeFileSync(join(root, APT_SETTINGS, '98-snapshot'), APT);
   installNode(root);
@@ -95,7 +111,15 @@ async function runIn(root, line) {
       '--pdeathsig', 'KILL', 'unshare', '--mount', '--pid', '--fork', '--kill-child', '--propagation', 'private',
       'sh', '-c', ENTER, 'enter', root, line,
     ],
-    { stdio: ['ignore', 'inherit', 'inherit'], env: { ...env, PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', HOME: '/root', LANG: 'C.UTF-8' } },
+    {
+      stdio: ['ignore', 'inherit', 'inherit'],
+      env: {
+        ...env,
+        PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
+        HOME: '/root',
+        LANG: 'C.UTF-8',
+      },
+    },
   );
   const end = (signal) => child.kill(signal);
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, end);
@@ -106,7 +130,8 @@ async function runIn(root, line) {
 
 await command('fresh-root', async () => {
   const [release, ...lines] = process.argv.slice(2);
-  if (!RELEASES.includes(release) || lines.length === 0) throw new Error(`usage: fresh-root.mjs ${RELEASES.join('|')} COMMAND...`);
+  if (!RELEASES.includes(release) || lines.length === 0)
+    throw new Error(`usage: fresh-root.mjs ${RELEASES.join('|')} COMMAND...`);
   if (process.getuid() !== 0) throw new Error('a root directory is made and entered by root only');
   installPackages({ debootstrap: 'debootstrap', git: 'git', unshare: 'util-linux' });
   const directory = mkdtempSync('/var/tmp/engined-fresh-');

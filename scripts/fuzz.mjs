@@ -11,13 +11,19 @@ import { command, prepare } from './prepare.mjs';
 import { ROOT } from './ensure-packages.mjs';
 
 await command('npm run fuzz', async () => {
-  const { values } = parseArgs({ options: { cases: { type: 'string', default: '1000000' }, seed: { type: 'string', default: '1' } } });
+  const { values } = parseArgs({
+    options: { cases: { type: 'string', default: '1000000' }, seed: { type: 'string', default: '1' } },
+  });
   prepare('test');
   const dir = mkdtempSync(join(tmpdir(), 'fuzz-'));
   try {
     const report = join(dir, 'report.txt');
     const env = { ...process.env, COST_CASES: values.cases, COST_SEED: values.seed, COST_REPORT: report };
-    const { status } = spawnSync(process.execPath, [join(ROOT, 'scripts', 'run-tests.mjs'), 'test/cost-fuzz'], { cwd: ROOT, env, stdio: 'inherit' });
+    const { status } = spawnSync(process.execPath, [join(ROOT, 'scripts', 'run-tests.mjs'), 'test/cost-fuzz'], {
+      cwd: ROOT,
+      env,
+      stdio: 'inherit',
+    });
     if (existsSync(report)) process.stdout.write(readFileSync(report, 'utf8'));
     process.exitCode = status ?? 1;
   } finally {

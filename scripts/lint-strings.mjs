@@ -55,7 +55,10 @@ const LOOKUPS = new Map([
   ['http/authorization.ts', { reason: 'headers of our own replies', texts: ['headers[line.slice(0, colon)]'] }],
   ['http/listener.ts', { reason: OWN_TEXT, texts: ['KIND_BY_ERRNO[errnoOf(cause)]'] }],
   ['http/router.ts', { reason: 'a list', texts: ['values[i + 1]'] }],
-  ['images/archive/plan.ts', { reason: CONSTANT_NAMES, texts: ['entries[at]', 'annotations[NAME_ANNOTATION]', 'annotations[REF_ANNOTATION]'] }],
+  [
+    'images/archive/plan.ts',
+    { reason: CONSTANT_NAMES, texts: ['entries[at]', 'annotations[NAME_ANNOTATION]', 'annotations[REF_ANNOTATION]'] },
+  ],
   ['images/changes.ts', { reason: CHECKED, texts: ['result[place]', 'UNITS[unit]'] }],
   ['logs/json-decoder.ts', { reason: CHECKED, texts: ['options[stream]', 'attrs[key]'] }],
   ['logs/json-encoder.ts', { reason: CHECKED, texts: ['attrs[name]'] }],
@@ -90,11 +93,23 @@ export function problemsOf(sources) {
   return scanned.flatMap(({ path, code, regexes }) => [
     ...regexes.flatMap(({ source, flags, line }) => {
       const problem = ambiguityOf(source, flags);
-      return problem === undefined || REGEXES.get(path)?.includes(source) ? [] : [`src/${path}:${line}: /${source}/${flags} ${problem}: split the text by index, or anchor the expression`];
+      return problem === undefined || REGEXES.get(path)?.includes(source)
+        ? []
+        : [`src/${path}:${line}: /${source}/${flags} ${problem}: split the text by index, or anchor the expression`];
     }),
-    ...[...code.matchAll(/\bRegExp\(/g)].flatMap(({ index }) => (MAKERS.has(path) ? [] : [`src/${path}:${code.slice(0, index).split('\n').length}: a text becomes a regular expression: use src/text/pattern.ts`])),
+    ...[...code.matchAll(/\bRegExp\(/g)].flatMap(({ index }) =>
+      MAKERS.has(path)
+        ? []
+        : [
+            `src/${path}:${code.slice(0, index).split('\n').length}: a text becomes a regular expression: use src/text/pattern.ts`,
+          ],
+    ),
     ...openLookups(code, members).flatMap(({ text, line }) =>
-      LOOKUPS.get(path)?.texts.includes(text) ? [] : [`src/${path}:${line}: ${text} finds inherited members, too: use ownMember of src/text/own-member.ts, or a Map`],
+      LOOKUPS.get(path)?.texts.includes(text)
+        ? []
+        : [
+            `src/${path}:${line}: ${text} finds inherited members, too: use ownMember of src/text/own-member.ts, or a Map`,
+          ],
     ),
   ]);
 }
@@ -104,8 +119,14 @@ function unneeded(sources) {
   const codes = new Map(sources.map(([path, text]) => [path, scanSource(text)]));
   return [
     ...[...MAKERS.keys()].filter((path) => path !== 'text/pattern.ts' && !codes.get(path)?.code.includes('RegExp(')),
-    ...[...REGEXES].flatMap(([path, texts]) => texts.filter((text) => !codes.get(path)?.regexes.some(({ source }) => source === text)).map((text) => `${path} /${text}/`)),
-    ...[...LOOKUPS].flatMap(([path, { texts }]) => texts.filter((text) => !codes.get(path)?.code.includes(text)).map((text) => `${path} ${text}`)),
+    ...[...REGEXES].flatMap(([path, texts]) =>
+      texts
+        .filter((text) => !codes.get(path)?.regexes.some(({ source }) => source === text))
+        .map((text) => `${path} /${text}/`),
+    ),
+    ...[...LOOKUPS].flatMap(([path, { texts }]) =>
+      texts.filter((text) => !codes.get(path)?.code.includes(text)).map((text) => `${path} ${text}`),
+    ),
   ].map((entry) => `scripts/lint-strings.mjs: nothing needs ${entry} any more`);
 }
 

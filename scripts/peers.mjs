@@ -41,7 +41,8 @@ function mirror() {
   const args = ['indextargets', '--format', '$(REPO_URI) $(COMPONENT)', 'Created-By: Packages'];
   const lines = spawnSync('apt-get', args, { encoding: 'utf8' }).stdout.split('\n').map((line) => line.split(' '));
   const uri = lines.find(([repository, component]) => component === 'main' && /\/debian\/?$/.test(repository))?.[0];
-  if (uri === undefined) throw new Error('apt has no source of Debian: its sources name no address that ends in /debian');
+  if (uri === undefined)
+    throw new Error('apt has no source of Debian: its sources name no address that ends in /debian');
   return uri;
 }
 
@@ -60,7 +61,8 @@ function downloadFromSuite(suite, name, directory) {
     'Acquire::Languages=none',
     'APT::Sandbox::User=root',
   ].flatMap((option) => ['-o', option]);
-  for (const action of [['update'], ['download', name]]) run('apt-get', ['-qq', ...options, ...action], { cwd: directory });
+  for (const action of [['update'], ['download', name]])
+    run('apt-get', ['-qq', ...options, ...action], { cwd: directory });
 }
 
 /** The unmodified docker CLI. Tests run the same one everywhere, whatever is on PATH. */
@@ -70,7 +72,9 @@ function ensureCli() {
 
 /** Without the download sandbox of apt: its user may not write below a directory of root's. */
 function ensureDockerd() {
-  unpack('docker.io', (directory) => apt(['-o', 'APT::Sandbox::User=root', 'download', 'docker.io'], { cwd: directory }));
+  unpack('docker.io', (directory) =>
+    apt(['-o', 'APT::Sandbox::User=root', 'download', 'docker.io'], { cwd: directory }),
+  );
 }
 
 /** Throws an Error that says what is missing and why it could not be fetched. */

@@ -57,7 +57,9 @@ async function work(queue, results) {
 
 async function runAll() {
   const units = testFiles('src');
-  const [alone, together] = partition([...named, ...testFiles('test')], (file) => ALONE.includes(relative(COMPILED, file)));
+  const [alone, together] = partition([...named, ...testFiles('test')], (file) =>
+    ALONE.includes(relative(COMPILED, file)),
+  );
   const results = new Map();
   if (units.length > 0) results.set(units, await runFiles(units, 2));
   await Promise.all(Array.from({ length: availableParallelism() }, () => work(together, results)));
@@ -85,9 +87,11 @@ function report(results, recovered) {
   }
   const failures = results.flatMap((result) => result.failures);
   console.log('');
-  for (const { name, file } of recovered) console.log(`! passed only when run again: ${relative(COMPILED, file)}: ${name}`);
+  for (const { name, file } of recovered)
+    console.log(`! passed only when run again: ${relative(COMPILED, file)}: ${name}`);
   for (const { name, file } of failures) console.log(`✖ ${relative(COMPILED, file)}: ${name}`);
-  for (const name of ['tests', 'suites', 'pass', 'fail', 'cancelled', 'skipped', 'todo']) console.log(`ℹ ${name} ${totals.get(name) ?? 0}`);
+  for (const name of ['tests', 'suites', 'pass', 'fail', 'cancelled', 'skipped', 'todo'])
+    console.log(`ℹ ${name} ${totals.get(name) ?? 0}`);
   console.log(`ℹ duration_ms ${Math.round(process.uptime() * 1000)}`);
   if ((totals.get('tests') ?? 0) === 0) console.error(`no test file matches ${parts.join(' ')}`);
   process.exitCode = failures.length === 0 && (totals.get('tests') ?? 0) > 0 ? 0 : 1;

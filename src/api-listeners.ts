@@ -164,7 +164,14 @@ function chooseActivated(addresses: readonly ListenAddress[], sockets: readonly 
   }
 }
 
-function tlsIdentity({ tls, tlsVerify, tlsCaCert, tlsCert, tlsKey, tlsMinVersion }: FixedConfig): TlsIdentity | undefined {
+function tlsIdentity({
+  tls,
+  tlsVerify,
+  tlsCaCert,
+  tlsCert,
+  tlsKey,
+  tlsMinVersion,
+}: FixedConfig): TlsIdentity | undefined {
   if (!tls) return undefined;
   return new TlsIdentity({ cert: tlsCert, key: tlsKey, ca: tlsVerify ? tlsCaCert : undefined, minVersion: MIN_VERSIONS[tlsMinVersion] });
 }

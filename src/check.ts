@@ -18,7 +18,9 @@ export function runCheck(config: Config, print: (line: string) => void): number 
   const isNeeded = ({ need }: Requirement): boolean => need !== 'optional' && need !== 'init';
   for (const requirement of missing) {
     const { program, use } = requirement;
-    print(`${isNeeded(requirement) ? 'missing' : 'missing, optional'}: ${program} (${use}); Debian package ${requirement.package}`);
+    print(
+      `${isNeeded(requirement) ? 'missing' : 'missing, optional'}: ${program} (${use}); Debian package ${requirement.package}`,
+    );
   }
   if (missing.some(isNeeded)) return 1;
   print('this machine has what the daemon needs');

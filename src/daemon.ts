@@ -97,13 +97,24 @@ async function lockRoots(config: LiveConfig, locks: LockedDirectory[], log: Logg
   const data = await lockDirectory('data-root', dataRoot);
   locks.push(data);
   const reserve = new Reserve(data.path);
-  if (await reserve.open()) log.warn({ dataRoot }, 'the disk of the data root is full: the space that was kept for this start is used; prune, or free some otherwise');
+  if (await reserve.open())
+    log.warn(
+      { dataRoot },
+      'the disk of the data root is full: the space that was kept for this start is used; prune, or free some otherwise',
+    );
   const exec = await lockDirectory('exec-root', execRoot);
   locks.push(exec);
   const { usernsRemap } = config.fixed;
   const idMaps = usernsRemap === '' ? undefined : openIdMaps(usernsRemap);
-  if (usernsRemap !== '' && !idMaps) log.warn({}, `userns-remap ${usernsRemap}: root cannot be remapped to itself; users are not remapped`);
-  return { dataRoot: await dataRootFor(data.path, idMaps), execRoot: exec.path, supervisorRoot: data.path, reserve, idMaps };
+  if (usernsRemap !== '' && !idMaps)
+    log.warn({}, `userns-remap ${usernsRemap}: root cannot be remapped to itself; users are not remapped`);
+  return {
+    dataRoot: await dataRootFor(data.path, idMaps),
+    execRoot: exec.path,
+    supervisorRoot: data.path,
+    reserve,
+    idMaps,
+  };
 }
 
 /** Each once in the life of the daemon. */

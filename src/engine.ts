@@ -86,7 +86,13 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
       ['authorization plugins', () => authorization.close()],
       ['events', () => events.close()],
       ['layers', () => layers.close()],
-      ['workers', () => Promise.all([pool, transferPool.pool, pushPool, archivePool, bodyPool, archives, volumes].map((each) => each.close()))],
+      [
+        'workers',
+        () =>
+          Promise.all(
+            [pool, transferPool.pool, pushPool, archivePool, bodyPool, archives, volumes].map((each) => each.close()),
+          ),
+      ],
       ['volume plugins', () => volumePlugins.close()],
       ['network plugins', () => networkPlugins.close()],
       ['temporary files', () => removeTemporaryFiles(temporary)],
@@ -139,7 +145,8 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
           await listeners.open(front);
         },
         // Nothing depends on what is being started; it may be what hangs.
-        interruptBoot: () => void supervisor.stop().catch((error: unknown) => log.error({ err: error }, 'supervisor not ended')),
+        interruptBoot: () =>
+          void supervisor.stop().catch((error: unknown) => log.error({ err: error }, 'supervisor not ended')),
         drain: async () => {
           stopReleasing();
           await close();
@@ -187,7 +194,12 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
     requests: listeners.inFlight(),
     asks: base.replies.size,
     eventSubscribers: events.subscribers,
-    queues: { tasks: pool.queued, transfers: transferPool.pool.queued, pushes: pushPool.queued, archives: archivePool.queued },
+    queues: {
+      tasks: pool.queued,
+      transfers: transferPool.pool.queued,
+      pushes: pushPool.queued,
+      archives: archivePool.queued,
+    },
     supervisor: { pid: supervisor.pid },
     actors: describeCollections(base.replies, {
       containers: containers.collection.children,

@@ -24,7 +24,12 @@ const REPLIES: readonly [method: string, path: string, status: number, message: 
   ['POST', '/plugins/create?name=x', 501, PLUGINS],
   ['GET', '/plugins/some/plugin:1/json', 404, NO_PLUGIN],
   ['DELETE', '/plugins/some/plugin:1', 404, NO_PLUGIN],
-  ...['enable', 'disable', 'set', 'push', 'upgrade'].map((action): [string, string, number, RegExp] => ['POST', `/v1.41/plugins/some/plugin:1/${action}`, 404, NO_PLUGIN]),
+  ...['enable', 'disable', 'set', 'push', 'upgrade'].map((action): [string, string, number, RegExp] => [
+    'POST',
+    `/v1.41/plugins/some/plugin:1/${action}`,
+    404,
+    NO_PLUGIN,
+  ]),
 ];
 
 test('every route of an absent part says what is absent', async () => {

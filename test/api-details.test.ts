@@ -24,15 +24,24 @@ before(async () => {
 });
 after(() => cleanup.run());
 
-const post = (path: string, json?: unknown): ReturnType<typeof call> => call(engine.socketPath, 'POST', path, json === undefined ? {} : { json });
+const post = (path: string, json?: unknown): ReturnType<typeof call> =>
+  call(engine.socketPath, 'POST', path, json === undefined ? {} : { json });
 const message = (text: string): string => (JSON.parse(text) as { message: string }).message;
 
 async function createExec(container: string, body: object): Promise<string> {
-  return (await callJson<{ Id: string }>(engine.socketPath, 'POST', `/containers/${container}/exec`, { json: body }, 201)).Id;
+  return (
+    await callJson<{ Id: string }>(engine.socketPath, 'POST', `/containers/${container}/exec`, { json: body }, 201)
+  ).Id;
 }
 
 test('parameters that have no effect are taken, and a checkpoint is not there', async () => {
-  const { Id } = await callJson<{ Id: string; Warnings: unknown }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: image, Cmd: ['true'] } }, 201);
+  const { Id } = await callJson<{ Id: string; Warnings: unknown }>(
+    engine.socketPath,
+    'POST',
+    '/containers/create',
+    { json: { Image: image, Cmd: ['true'] } },
+    201,
+  );
   const checkpoint = await post(`/containers/${Id}/start?checkpoint=one`);
   assert.deepEqual([checkpoint.status, message(checkpoint.text)], [501, 'checkpoint: this engine has no checkpoints']);
   assert.equal((await post(`/containers/${Id}/start?detachKeys=ctrl-a`)).status, 204);
@@ -48,7 +57,13 @@ test('GET /networks/ is the list', async () => {
 });
 
 test('an empty command is found out at the start', async () => {
-  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: image, Cmd: [''] } }, 201);
+  const { Id } = await callJson<{ Id: string }>(
+    engine.socketPath,
+    'POST',
+    '/containers/create',
+    { json: { Image: image, Cmd: [''] } },
+    201,
+  );
   assert.equal((await post(`/containers/${Id}/start`)).status, 400);
   await dockerOk(engine, ['rm', Id]);
 });
@@ -67,10 +82,18 @@ test('exec: a bad body comes before an unknown exec, and a container that has en
 });
 
 test('detach keys end an exec, also in pieces, and nothing that is typed behind them reaches the process', async () => {
-  const id = await createExec('web', { Cmd: ['sh', '-c', 'stty -echo -icanon; echo ready; cat > /tmp/typed'], Tty: true, AttachStdin: true, AttachStdout: true, DetachKeys: 'ctrl-a,b' });
+  const id = await createExec('web', {
+    Cmd: ['sh', '-c', 'stty -echo -icanon; echo ready; cat > /tmp/typed'],
+    Tty: true,
+    AttachStdin: true,
+    AttachStdout: true,
+    DetachKeys: 'ctrl-a,b',
+  });
   const connection = await RawConnection.open(engine.socketPath);
   const body = '{"Tty":true}';
-  connection.write(`POST /exec/${id}/start HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+  connection.write(
+    `POST /exec/${id}/start HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  );
   await connection.readThrough('ready', PATIENCE_MS);
   connection.write('before\x01');
   const typed = (): Promise<string> => dockerOk(engine, ['exec', 'web', 'cat', '/tmp/typed']);
@@ -90,21 +113,41 @@ test('an import from the body says nothing but its outcome', async () => {
   const reply = await call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=imported', { body: archive });
   assert.equal(reply.status, 200, reply.text);
   assert.match(reply.text, /^\{"status":"sha256:[0-9a-f]{64}"\}\r\n$/);
-  const broken = await call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=imported', { body: archive.subarray(0, 2_000_000) });
+  const broken = await call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=imported', {
+    body: archive.subarray(0, 2_000_000),
+  });
   assert.ok(broken.status >= 400, `${broken.status} ${broken.text}`);
   await dockerOk(engine, ['rmi', 'imported']);
 });
 
 test('an image without layers is loaded; a saved image has one platform', async () => {
-  const config = JSON.stringify({ architecture: 'amd64', os: 'linux', config: { Cmd: ['none'] }, rootfs: { type: 'layers', diff_ids: null } });
+  const config = JSON.stringify({
+    architecture: 'amd64',
+    os: 'linux',
+    config: { Cmd: ['none'] },
+    rootfs: { type: 'layers', diff_ids: null },
+  });
   const name = createHash('sha256').update(config).digest('hex');
   const manifest = JSON.stringify([{ Config: `${name}.json`, RepoTags: ['nothing:1'], Layers: null }]);
-  const loaded = await load(engine, archiveOf([{ path: `${name}.json`, content: config }, { path: 'manifest.json', content: manifest }]));
+  const loaded = await load(
+    engine,
+    archiveOf([
+      { path: `${name}.json`, content: config },
+      { path: 'manifest.json', content: manifest },
+    ]),
+  );
   assert.deepEqual([loaded.error, loaded.lines], [undefined, ['Loaded image: nothing:1']]);
   assert.equal(await dockerOk(engine, ['image', 'inspect', '-f', '{{.Id}}', 'nothing:1']), `sha256:${name}`);
   await dockerOk(engine, ['rm', await dockerOk(engine, ['create', 'nothing:1'])]);
   const platform = encodeURIComponent('{"os":"linux","architecture":"amd64"}');
-  const twice = await call(engine.socketPath, 'GET', `/v1.48/images/nothing:1/get?platform=${platform}&platform=${platform}`);
-  assert.deepEqual([twice.status, message(twice.text)], [400, 'platform: multiple platform parameters are not supported']);
+  const twice = await call(
+    engine.socketPath,
+    'GET',
+    `/v1.48/images/nothing:1/get?platform=${platform}&platform=${platform}`,
+  );
+  assert.deepEqual(
+    [twice.status, message(twice.text)],
+    [400, 'platform: multiple platform parameters are not supported'],
+  );
   await dockerOk(engine, ['rmi', 'nothing:1']);
 });

@@ -50,7 +50,11 @@ for (const file of files('good')) {
         ...notices.map(({ key }) => key),
         ...OLD_NAMES,
       ];
-      for (const key of Object.keys(content)) assert.ok(known.some((name) => name.startsWith(key)), `${key} is not known`);
+      for (const key of Object.keys(content))
+        assert.ok(
+          known.some((name) => name.startsWith(key)),
+          `${key} is not known`,
+        );
       const info = await callJson<{ DefaultRuntime: string; LoggingDriver: string }>(engine.socketPath, 'GET', '/info');
       assert.equal(info.DefaultRuntime, content['default-runtime'] ?? 'runc');
       assert.equal(info.LoggingDriver, content['log-driver'] ?? 'json-file');

@@ -39,13 +39,16 @@ after(() => {
 });
 
 function report(): string {
-  const lines = slowest.slice(0, SHOWN).map(({ target, recipe, ms }) => `${ms.toFixed(1).padStart(8)} ms  ${target.name}: ${JSON.stringify(recipe)}`);
+  const lines = slowest
+    .slice(0, SHOWN)
+    .map(({ target, recipe, ms }) => `${ms.toFixed(1).padStart(8)} ms  ${target.name}: ${JSON.stringify(recipe)}`);
   return `${CASES} cases, seed ${SEED}; the slowest at their limits:\n${lines.join('\n')}\nlongest wait of _ping: ${longestPing().toFixed(0)} ms\n`;
 }
 
 test(`${CASES} cases in this process`, () => {
   slowest = findCostly(new Random(SEED), CASES, TIME_MS);
-  for (const { target, recipe, ms } of slowest) assert.ok(ms < MAX_MS, `${target.name} took ${ms.toFixed(0)} ms: ${JSON.stringify(recipe)}`);
+  for (const { target, recipe, ms } of slowest)
+    assert.ok(ms < MAX_MS, `${target.name} took ${ms.toFixed(0)} ms: ${JSON.stringify(recipe)}`);
 });
 
 /** Half of a surrogate pair is nothing that a URL can hold. */
@@ -54,19 +57,31 @@ function encoded(text: string): string {
 }
 
 /** How such a text reaches a daemon; undefined for what clients do not send. */
-function requestFor(name: string, text: string): (CallOptions & { readonly method: string; readonly path: string }) | undefined {
+function requestFor(
+  name: string,
+  text: string,
+): (CallOptions & { readonly method: string; readonly path: string }) | undefined {
   const filters = (what: string, value: string): string => `/${what}?all=1&filters=${encoded(value)}`;
-  const create = (json: object): CallOptions & { method: string; path: string } => ({ method: 'POST', path: '/containers/create', json: { Image: 'absent', ...json } });
+  const create = (json: object): CallOptions & { method: string; path: string } => ({
+    method: 'POST',
+    path: '/containers/create',
+    json: { Image: 'absent', ...json },
+  });
   if (name === 'filters') return { method: 'GET', path: filters('networks', text) };
-  if (name === 'pattern' || name === 'name filter') return { method: 'GET', path: filters('networks', JSON.stringify({ name: text.split(','), id: [text] })) };
+  if (name === 'pattern' || name === 'name filter')
+    return { method: 'GET', path: filters('networks', JSON.stringify({ name: text.split(','), id: [text] })) };
   if (name === 'glob') return { method: 'GET', path: filters('images/json', JSON.stringify({ reference: [text] })) };
   if (name === 'reference') return { method: 'POST', path: `/images/absent/tag?repo=${encoded(text)}` };
-  if (name === 'instant') return { method: 'POST', path: filters('containers/prune', JSON.stringify({ until: [text] })) };
-  if (name === 'log tag' || name === 'env-regex') return create({ HostConfig: { LogConfig: { Type: 'json-file', Config: { tag: text, 'env-regex': text } } } });
+  if (name === 'instant')
+    return { method: 'POST', path: filters('containers/prune', JSON.stringify({ until: [text] })) };
+  if (name === 'log tag' || name === 'env-regex')
+    return create({ HostConfig: { LogConfig: { Type: 'json-file', Config: { tag: text, 'env-regex': text } } } });
   if (name === 'cpu list') return create({ HostConfig: { CpusetCpus: text, CpusetMems: text } });
   if (name === 'tmpfs options') return create({ HostConfig: { Tmpfs: { '/a': text } } });
-  if (name === 'security options' || name === 'seccomp profile') return create({ HostConfig: { SecurityOpt: [`seccomp=${text}`] } });
-  if (['JSON', 'create', 'update', 'commit'].includes(name)) return { method: 'POST', path: '/containers/create', body: text, headers: { 'Content-Type': 'application/json' } };
+  if (name === 'security options' || name === 'seccomp profile')
+    return create({ HostConfig: { SecurityOpt: [`seccomp=${text}`] } });
+  if (['JSON', 'create', 'update', 'commit'].includes(name))
+    return { method: 'POST', path: '/containers/create', body: text, headers: { 'Content-Type': 'application/json' } };
   return undefined;
 }
 
@@ -84,7 +99,9 @@ test('the slowest of them sent to a daemon, which answers others meanwhile', asy
     return request === undefined ? [] : [request];
   });
   for (const { method, path, ...options } of sendable.slice(0, SENT)) {
-    const { status } = await pingWhile(engine.socketPath, () => call(engine.socketPath, method, path, options).catch(refusedEarly));
+    const { status } = await pingWhile(engine.socketPath, () =>
+      call(engine.socketPath, method, path, options).catch(refusedEarly),
+    );
     assert.ok(status >= 200 && status < 500, `${method} ${path.slice(0, 200)} gave ${status}`);
   }
 });

@@ -10,7 +10,15 @@ import { engined } from './support/engined.js';
 import { callJson } from './support/http.js';
 
 const NONE = ['--ip-forward-no-drop'];
-const ALL = [...NONE, '--default-ulimit', 'nofile=100:200', '--default-ulimit', 'core=0', '--no-new-privileges', '--init'];
+const ALL = [
+  ...NONE,
+  '--default-ulimit',
+  'nofile=100:200',
+  '--default-ulimit',
+  'core=0',
+  '--no-new-privileges',
+  '--init',
+];
 /** The daemon itself is started with these limits of open files. */
 const LIMITS = 'ulimit -Sn 777; ulimit -Hn 5000; exec "$@"';
 const TELL = 'ulimit -Sn; ulimit -Hn; ulimit -c; grep NoNewPrivs /proc/self/status; cat /proc/1/comm; :';
@@ -61,7 +69,8 @@ async function restart(wanted: readonly string[]): Promise<void> {
 }
 
 test('limits, privileges and init are those of the options when the container was created', async (t) => {
-  const hasInit = existsSync('/usr/bin/tini') || existsSync('/usr/bin/tini-static') || existsSync('/usr/bin/docker-init');
+  const hasInit =
+    existsSync('/usr/bin/tini') || existsSync('/usr/bin/tini-static') || existsSync('/usr/bin/docker-init');
   if (!hasInit) t.diagnostic('no init process on this machine');
   const no = hasInit ? [] : ['--init=false'];
   await create('old', ...no);
@@ -95,6 +104,9 @@ test('a process of exec has the privileges that its container was created with',
   await restart(NONE);
   await dockerOk(engine, ['start', id]);
   // Soft limits of an exec are raised by some versions of the runtime, whatever they are told.
-  assert.equal(await dockerOk(engine, ['exec', id, 'sh', '-c', 'ulimit -Hn; grep -c "NoNewPrivs:.1" /proc/self/status']), '200\n1');
+  assert.equal(
+    await dockerOk(engine, ['exec', id, 'sh', '-c', 'ulimit -Hn; grep -c "NoNewPrivs:.1" /proc/self/status']),
+    '200\n1',
+  );
   await dockerOk(engine, ['rm', '-f', id]);
 });

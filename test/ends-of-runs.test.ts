@@ -9,7 +9,12 @@ import { waitFor } from './support/wait.js';
 
 interface Inspection {
   readonly RestartCount: number;
-  readonly State: { readonly Status: string; readonly Running: boolean; readonly ExitCode: number; readonly StartedAt: string };
+  readonly State: {
+    readonly Status: string;
+    readonly Running: boolean;
+    readonly ExitCode: number;
+    readonly StartedAt: string;
+  };
   readonly NetworkSettings: { readonly Networks: Readonly<Record<string, { readonly IPAddress: string }>> };
 }
 
@@ -29,7 +34,8 @@ async function create(command: readonly string[], options: object = {}): Promise
 }
 
 const start = (id: string): Promise<unknown> => callJson(engine.socketPath, 'POST', `/containers/${id}/start`, {}, 204);
-const remove = (id: string): Promise<unknown> => callJson(engine.socketPath, 'DELETE', `/containers/${id}?force=1`, {}, 204);
+const remove = (id: string): Promise<unknown> =>
+  callJson(engine.socketPath, 'DELETE', `/containers/${id}?force=1`, {}, 204);
 const inspect = (id: string): Promise<Inspection> => callJson(engine.socketPath, 'GET', `/containers/${id}/json`);
 
 test('who reads the end of an attach stream finds the exit recorded and the addresses free', async () => {
@@ -49,19 +55,30 @@ test('who reads the end of an attach stream finds the exit recorded and the addr
 });
 
 test('a container that its policy brings back is running or restarting, and counts the restart at its exit', async () => {
-  const id = await create(['sh', '-c', 'exit 4'], { HostConfig: { RestartPolicy: { Name: 'on-failure', MaximumRetryCount: 4 } } });
+  const id = await create(['sh', '-c', 'exit 4'], {
+    HostConfig: { RestartPolicy: { Name: 'on-failure', MaximumRetryCount: 4 } },
+  });
   await start(id);
   const seen: string[] = [];
   let isOver = false;
-  const ended = callJson<{ StatusCode: number }>(engine.socketPath, 'POST', `/containers/${id}/wait?condition=next-exit`);
-  await waitFor('the last exit', async () => {
-    const { State, RestartCount } = await inspect(id);
-    const what = `${State.Status} ${RestartCount}`;
-    if (seen.at(-1) !== what) seen.push(what);
-    isOver = State.Status === 'exited';
-    if (State.Status === 'restarting') assert.ok(State.Running && RestartCount > 0 && State.ExitCode === 4, what);
-    return isOver;
-  }, PATIENCE_MS, 1);
+  const ended = callJson<{ StatusCode: number }>(
+    engine.socketPath,
+    'POST',
+    `/containers/${id}/wait?condition=next-exit`,
+  );
+  await waitFor(
+    'the last exit',
+    async () => {
+      const { State, RestartCount } = await inspect(id);
+      const what = `${State.Status} ${RestartCount}`;
+      if (seen.at(-1) !== what) seen.push(what);
+      isOver = State.Status === 'exited';
+      if (State.Status === 'restarting') assert.ok(State.Running && RestartCount > 0 && State.ExitCode === 4, what);
+      return isOver;
+    },
+    PATIENCE_MS,
+    1,
+  );
   assert.equal((await ended).StatusCode, 4);
   const [last, ...others] = seen.toReversed();
   assert.equal(last, 'exited 4', seen.join(', '));

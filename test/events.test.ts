@@ -132,7 +132,10 @@ test('many who do not read hold little memory, keep nobody waiting, and lose not
     late?.on('data', (piece: Buffer) => (text += piece.toString('latin1')));
     late?.resume();
     await waitFor('the last event', () => text.includes(`"v${EVENTS - 1}"`));
-    assert.deepEqual([...text.matchAll(/"ID":"v(\d+)"/g)].map(([, number]) => Number(number)), Array.from({ length: EVENTS }, (_, i) => i));
+    assert.deepEqual(
+      [...text.matchAll(/"ID":"v(\d+)"/g)].map(([, number]) => Number(number)),
+      Array.from({ length: EVENTS }, (_, i) => i),
+    );
   } finally {
     for (const socket of followers) socket.destroy();
   }

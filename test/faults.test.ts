@@ -19,12 +19,26 @@ const COUNT = Number(process.env['FAULTS_COUNT'] ?? 60);
 const SEED = Number(process.env['FAULTS_SEED'] ?? 1);
 const CLIENTS = 4;
 const ANSWER_MS = 120_000;
-const COMMANDS = ['sleep 1000', 'sleep 0.1; exit 3', 'trap "exit 7" TERM; while :; do sleep 0.05; done', 'exit 0'] as const;
+const COMMANDS = [
+  'sleep 1000',
+  'sleep 0.1; exit 3',
+  'trap "exit 7" TERM; while :; do sleep 0.05; done',
+  'exit 0',
+] as const;
 
 const cleanup = new Cleanup();
 const armed = join(fileURLToPath(new URL('.', import.meta.url)), `faults-${process.pid}`);
 const main = fileURLToPath(new URL('support/faulty-main.js', import.meta.url));
-const kind = engined({ main, args: ['--ip-forward-no-drop'], env: { FAULTS_COUNT: String(COUNT), FAULTS_SEED: String(SEED), FAULTS_KINDS: 'container,exec,health', FAULTS_ARMED: armed } });
+const kind = engined({
+  main,
+  args: ['--ip-forward-no-drop'],
+  env: {
+    FAULTS_COUNT: String(COUNT),
+    FAULTS_SEED: String(SEED),
+    FAULTS_KINDS: 'container,exec,health',
+    FAULTS_ARMED: armed,
+  },
+});
 let engine: Engine;
 let image: string;
 
@@ -40,7 +54,12 @@ interface Listed {
   readonly State: { readonly Status: string; readonly Pid: number };
 }
 
-const faults = (): string[] => (existsSync(armed) ? readFileSync(armed, 'utf8').split('\n').filter((line) => line !== '') : []);
+const faults = (): string[] =>
+  existsSync(armed)
+    ? readFileSync(armed, 'utf8')
+        .split('\n')
+        .filter((line) => line !== '')
+    : [];
 const history: string[] = [];
 
 const told = (name: string): string =>
@@ -56,11 +75,22 @@ async function say(method: string, path: string, json?: unknown): Promise<Reply>
   const line = `${new Date().toISOString()} ${method} ${path}`;
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer to ${line}; faults:\n${faults().slice(-30).join('\n')}\ncommands:\n${history.slice(-40).join('\n')}\nits log ends:\n${engine.log.slice(-6000)}`)), ANSWER_MS);
+    timer = setTimeout(
+      () =>
+        reject(
+          new Error(
+            `no answer to ${line}; faults:\n${faults().slice(-30).join('\n')}\ncommands:\n${history.slice(-40).join('\n')}\nits log ends:\n${engine.log.slice(-6000)}`,
+          ),
+        ),
+      ANSWER_MS,
+    );
   });
   try {
     const reply = await Promise.race([call(engine.socketPath, method, path, json === undefined ? {} : { json }), late]);
-    if (method !== 'GET') history.push(`${line} ${reply.status} ${Date.now() - begun} ms${reply.status < 400 ? '' : ` ${reply.text.slice(0, 200)}`}`);
+    if (method !== 'GET')
+      history.push(
+        `${line} ${reply.status} ${Date.now() - begun} ms${reply.status < 400 ? '' : ` ${reply.text.slice(0, 200)}`}`,
+      );
     return reply;
   } finally {
     clearTimeout(timer);
@@ -70,26 +100,41 @@ async function say(method: string, path: string, json?: unknown): Promise<Reply>
 /** Processes in the control group of a container. */
 function processesIn(id: string): string[] {
   const root = '/sys/fs/cgroup';
-  const groups = [root, ...readdirSync(root).map((name) => join(root, name))].map((dir) => join(dir, kind.mark, id, 'cgroup.procs'));
-  return groups.flatMap((path) => (existsSync(path) ? readFileSync(path, 'utf8').split('\n').filter((pid) => pid !== '') : []));
+  const groups = [root, ...readdirSync(root).map((name) => join(root, name))].map((dir) =>
+    join(dir, kind.mark, id, 'cgroup.procs'),
+  );
+  return groups.flatMap((path) =>
+    existsSync(path)
+      ? readFileSync(path, 'utf8')
+          .split('\n')
+          .filter((pid) => pid !== '')
+      : [],
+  );
 }
 
 /** What the daemon says of a container and what runs agree, as soon as nothing is under way. */
 async function agree(name: string): Promise<void> {
   let seen = '';
-  await waitFor(() => `${name} to be what the daemon says: ${seen}; ${told(name)}`, async () => {
-    const reply = await say('GET', `/containers/${name}/json`);
-    if (reply.status === 404) return true;
-    const { Id, State } = JSON.parse(reply.text) as Listed;
-    let running: string[] = [];
-    try {
-      running = processesIn(Id);
-    } catch {
-      return false;
-    }
-    seen = `${State.Status} ${State.Pid}, processes ${running.join(' ')}`;
-    return State.Status === 'running' || State.Status === 'paused' ? running.includes(String(State.Pid)) : State.Status === 'restarting' || running.length === 0;
-  }, ANSWER_MS, 50);
+  await waitFor(
+    () => `${name} to be what the daemon says: ${seen}; ${told(name)}`,
+    async () => {
+      const reply = await say('GET', `/containers/${name}/json`);
+      if (reply.status === 404) return true;
+      const { Id, State } = JSON.parse(reply.text) as Listed;
+      let running: string[] = [];
+      try {
+        running = processesIn(Id);
+      } catch {
+        return false;
+      }
+      seen = `${State.Status} ${State.Pid}, processes ${running.join(' ')}`;
+      return State.Status === 'running' || State.Status === 'paused'
+        ? running.includes(String(State.Pid))
+        : State.Status === 'restarting' || running.length === 0;
+    },
+    ANSWER_MS,
+    50,
+  );
 }
 
 async function client(number: number): Promise<void> {
@@ -106,10 +151,16 @@ async function client(number: number): Promise<void> {
       () => say('POST', `${to}/kill`),
       () => say('POST', `${to}/pause`),
       () => say('POST', `${to}/unpause`),
-      () => say('POST', `${to}/update`, { RestartPolicy: { Name: pick(['no', 'always', 'on-failure']), MaximumRetryCount: 0 } }),
+      () =>
+        say('POST', `${to}/update`, {
+          RestartPolicy: { Name: pick(['no', 'always', 'on-failure']), MaximumRetryCount: 0 },
+        }),
       () => say('POST', `/networks/bridge/${pick(['connect', 'disconnect'])}`, { Container: name }),
       async () => {
-        const exec = await say('POST', `${to}/exec`, { Cmd: pick([['sleep', '0.1'], ['sleep', '1000'], ['true']]), AttachStdout: true });
+        const exec = await say('POST', `${to}/exec`, {
+          Cmd: pick([['sleep', '0.1'], ['sleep', '1000'], ['true']]),
+          AttachStdout: true,
+        });
         if (exec.status !== 201) return;
         const { Id } = JSON.parse(exec.text) as { Id: string };
         await say('POST', `/exec/${Id}/start`, { Detach: random(3) > 0 && exec.text !== '' });
@@ -119,7 +170,10 @@ async function client(number: number): Promise<void> {
       Image: image,
       Cmd: ['sh', '-c', pick(COMMANDS)],
       Healthcheck: { Test: ['CMD', 'true'], Interval: 200_000_000 },
-      HostConfig: { NetworkMode: random(4) === 0 ? 'bridge' : 'none', RestartPolicy: { Name: pick(['no', 'no', 'always']), MaximumRetryCount: 0 } },
+      HostConfig: {
+        NetworkMode: random(4) === 0 ? 'bridge' : 'none',
+        RestartPolicy: { Name: pick(['no', 'no', 'always']), MaximumRetryCount: 0 },
+      },
     });
     // A fault is the daemon's, and it says so.
     assert.ok(created.status === 201 || created.status >= 500, created.text);
@@ -136,7 +190,12 @@ async function client(number: number): Promise<void> {
     await Promise.all(attached);
     attached = [];
     await agree(name);
-    await waitFor(() => `${name} to be removed; ${told(name)}`, async () => [204, 404].includes((await say('DELETE', `${to}?force=1&v=1`)).status), ANSWER_MS, 50);
+    await waitFor(
+      () => `${name} to be removed; ${told(name)}`,
+      async () => [204, 404].includes((await say('DELETE', `${to}?force=1&v=1`)).status),
+      ANSWER_MS,
+      50,
+    );
   }
 }
 

@@ -48,7 +48,11 @@ function commandsOf(backEnd: 'nft' | 'legacy'): string {
   for (const command of COMMANDS) if (command !== 'iptables-restore') symlinkSync(program, join(path, command));
   // Where it is asked to, somebody flushes again as soon as the rules are back.
   const flush = `if rm ${join(path, AGAIN)} 2>/dev/null; then ${program} iptables -w -F; ${program} iptables -w -t nat -F; fi`;
-  writeFileSync(join(path, 'iptables-restore'), `#!/bin/sh\n${program} iptables-restore "$@"\nstatus=$?\n${flush}\nexit $status\n`, { mode: 0o755 });
+  writeFileSync(
+    join(path, 'iptables-restore'),
+    `#!/bin/sh\n${program} iptables-restore "$@"\nstatus=$?\n${flush}\nexit $status\n`,
+    { mode: 0o755 },
+  );
   return path;
 }
 

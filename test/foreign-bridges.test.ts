@@ -22,7 +22,8 @@ after(async () => {
 const ip = (...args: readonly string[]): string => execFileSync('ip', args, { encoding: 'utf8' });
 const isThere = (name: string): boolean => ip('-o', 'link').includes(` ${name}: `);
 /** IPv4 addresses with their prefix lengths. */
-const addressesOf = (name: string): string[] => [...ip('-o', '-4', 'addr', 'show', name).matchAll(/inet (\S+)/g)].map(([, address]) => address ?? '');
+const addressesOf = (name: string): string[] =>
+  [...ip('-o', '-4', 'addr', 'show', name).matchAll(/inet (\S+)/g)].map(([, address]) => address ?? '');
 
 function makeBridge(name: string, ...addresses: readonly string[]): void {
   ip('link', 'add', name, 'type', 'bridge');
@@ -47,17 +48,30 @@ async function start(plan: NetworkPlan, identities: { value: unknown }): Promise
   return networks;
 }
 
-const plan = (changes: Partial<NetworkPlan> = {}): NetworkPlan => networkPlan(directory, { iptables: false, ...changes });
+const plan = (changes: Partial<NetworkPlan> = {}): NetworkPlan =>
+  networkPlan(directory, { iptables: false, ...changes });
 const request = (name: string, link: string): NetworkRequest => ({
-  name, driver: 'bridge', internal: false, attachable: false, enableIpv4: true, enableIpv6: false, ipam: { driver: 'default', options: {} },
-  subnets: [{ subnet: '10.216.5.0/24', gateway: '', ipRange: '', auxiliaryAddresses: {} }], options: { 'com.docker.network.bridge.name': link },
-  labels: {}, configOnly: false, configFrom: '',
+  name,
+  driver: 'bridge',
+  internal: false,
+  attachable: false,
+  enableIpv4: true,
+  enableIpv6: false,
+  ipam: { driver: 'default', options: {} },
+  subnets: [{ subnet: '10.216.5.0/24', gateway: '', ipRange: '', auxiliaryAddresses: {} }],
+  options: { 'com.docker.network.bridge.name': link },
+  labels: {},
+  configOnly: false,
+  configFrom: '',
 });
 
 test('a bridge that has an address gets no second one from bip', async () => {
   const wanted = plan({ bip: '10.216.2.1/24' });
   makeBridge(wanted.bridge, '10.216.1.1/24');
-  await assert.rejects(start(wanted, { value: undefined }), /invalid bip: bridge \S+ was not made by this daemon and has the address 10\.216\.1\.1\/24/);
+  await assert.rejects(
+    start(wanted, { value: undefined }),
+    /invalid bip: bridge \S+ was not made by this daemon and has the address 10\.216\.1\.1\/24/,
+  );
   assert.deepEqual(addressesOf(wanted.bridge), ['10.216.1.1/24']);
   const networks = await start({ ...wanted, bip: '10.216.1.1/24' }, { value: undefined });
   assert.deepEqual(networks.hostAddresses(), ['10.216.1.1']);

@@ -17,12 +17,19 @@ let image: string;
 
 before(async () => {
   disk = SmallDisk.make(cleanup, 64);
-  ({ engine, image } = await startEngineWithImage(cleanup, engined({ args: ['--data-root', join(disk.path, 'data'), '--ip-forward-no-drop'] })));
+  ({ engine, image } = await startEngineWithImage(
+    cleanup,
+    engined({ args: ['--data-root', join(disk.path, 'data'), '--ip-forward-no-drop'] }),
+  ));
 });
 after(() => cleanup.run());
 
-const post = (path: string, json?: unknown): Promise<Reply> => call(engine.socketPath, 'POST', path, json === undefined ? {} : { json });
-const names = async (): Promise<string[]> => (await callJson<{ Names: string[] }[]>(engine.socketPath, 'GET', '/containers/json?all=1')).flatMap(({ Names }) => Names).sort();
+const post = (path: string, json?: unknown): Promise<Reply> =>
+  call(engine.socketPath, 'POST', path, json === undefined ? {} : { json });
+const names = async (): Promise<string[]> =>
+  (await callJson<{ Names: string[] }[]>(engine.socketPath, 'GET', '/containers/json?all=1'))
+    .flatMap(({ Names }) => Names)
+    .sort();
 
 /** A request that must fail because the disk is full. */
 async function refused(request: () => Promise<Reply>): Promise<void> {
@@ -34,7 +41,14 @@ async function refused(request: () => Promise<Reply>): Promise<void> {
 test('what cannot be written has not happened: renames, limits, tags, networks, volumes, containers', async () => {
   await dockerOk(engine, ['run', '-d', '--name', 'up', '--memory', '64m', image, 'sleep', '6000']);
   await dockerOk(engine, ['create', '--name', 'rests', image, 'true']);
-  const limits = (): Promise<string> => dockerOk(engine, ['exec', 'up', 'sh', '-c', 'cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max']);
+  const limits = (): Promise<string> =>
+    dockerOk(engine, [
+      'exec',
+      'up',
+      'sh',
+      '-c',
+      'cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max',
+    ]);
   const before = await limits();
   await refused(() => post('/containers/up/rename?name=other'));
   await refused(() => post('/containers/rests/rename?name=other'));
@@ -47,7 +61,11 @@ test('what cannot be written has not happened: renames, limits, tags, networks, 
   const check = async (): Promise<void> => {
     assert.deepEqual(await names(), ['/rests', '/up']);
     assert.notEqual((await docker(engine, ['inspect', 'other'])).status, 0);
-    assert.equal((await callJson<{ HostConfig: { Memory: number } }>(engine.socketPath, 'GET', '/containers/up/json')).HostConfig.Memory, 64 << 20);
+    assert.equal(
+      (await callJson<{ HostConfig: { Memory: number } }>(engine.socketPath, 'GET', '/containers/up/json')).HostConfig
+        .Memory,
+      64 << 20,
+    );
   };
   await check();
   disk.free();
@@ -66,10 +84,22 @@ test('an end is on disk whatever is left, the daemon starts, and everything can 
   await dockerOk(engine, ['network', 'create', 'net']);
   await dockerOk(engine, ['volume', 'create', 'vol']);
   await dockerOk(engine, ['tag', image, 'second:1']);
-  const id = await dockerOk(engine, ['run', '-d', '--name', 'up', '--init=false', image, 'sh', '-c', 'trap "exit 7" TERM; while :; do sleep 0.1; done']);
+  const id = await dockerOk(engine, [
+    'run',
+    '-d',
+    '--name',
+    'up',
+    '--init=false',
+    image,
+    'sh',
+    '-c',
+    'trap "exit 7" TERM; while :; do sleep 0.1; done',
+  ]);
   disk.fill();
   await dockerOk(engine, ['stop', 'up']);
-  const exitCode = async (): Promise<number> => (await callJson<{ State: { ExitCode: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).State.ExitCode;
+  const exitCode = async (): Promise<number> =>
+    (await callJson<{ State: { ExitCode: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).State
+      .ExitCode;
   assert.equal(await exitCode(), 7);
   for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
     disk.fill();
@@ -85,7 +115,10 @@ test('an end is on disk whatever is left, the daemon starts, and everything can 
   await dockerOk(engine, ['volume', 'rm', 'vol']);
   await dockerOk(engine, ['container', 'prune', '-f']);
   await dockerOk(engine, ['image', 'prune', '-a', '-f']);
-  assert.deepEqual([await names(), await dockerOk(engine, ['images', '-q']), await dockerOk(engine, ['volume', 'ls', '-q'])], [[], '', '']);
+  assert.deepEqual(
+    [await names(), await dockerOk(engine, ['images', '-q']), await dockerOk(engine, ['volume', 'ls', '-q'])],
+    [[], '', ''],
+  );
   // What removals gave back is room enough to be at work again.
   await dockerOk(engine, ['volume', 'create', 'vol']);
   await dockerOk(engine, ['volume', 'rm', 'vol']);

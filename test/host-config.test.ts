@@ -81,32 +81,54 @@ test('the shared memory of a donor is gone with it', { skip: process.env['ENGINE
 });
 
 const isV1 = existsSync('/sys/fs/cgroup/memory/memory.limit_in_bytes');
-test('a relative cgroup parent is below the group that the daemon has in each controller', { skip: !isV1 && 'control groups of version 1' }, async () => {
-  const parent = `engrel${process.pid}`;
-  /** Path by the controllers of a hierarchy. */
-  const groupsOf = (pid: number): Map<string, string> =>
-    new Map(readFileSync(`/proc/${pid}/cgroup`, 'utf8').trim().split('\n').filter((line) => !line.startsWith('0::')).map((line) => {
-      const [, controllers = '', path = ''] = line.split(':');
-      return [controllers, path];
-    }));
-  const own = groupsOf(engine.pid);
-  const remove = (): void => {
-    for (const [controllers, path] of own) {
-      const dir = join('/sys/fs/cgroup', controllers.replace('name=', ''), path, parent);
-      if (existsSync(dir)) rmdirSync(dir);
+test(
+  'a relative cgroup parent is below the group that the daemon has in each controller',
+  { skip: !isV1 && 'control groups of version 1' },
+  async () => {
+    const parent = `engrel${process.pid}`;
+    /** Path by the controllers of a hierarchy. */
+    const groupsOf = (pid: number): Map<string, string> =>
+      new Map(
+        readFileSync(`/proc/${pid}/cgroup`, 'utf8')
+          .trim()
+          .split('\n')
+          .filter((line) => !line.startsWith('0::'))
+          .map((line) => {
+            const [, controllers = '', path = ''] = line.split(':');
+            return [controllers, path];
+          }),
+      );
+    const own = groupsOf(engine.pid);
+    const remove = (): void => {
+      for (const [controllers, path] of own) {
+        const dir = join('/sys/fs/cgroup', controllers.replace('name=', ''), path, parent);
+        if (existsSync(dir)) rmdirSync(dir);
+      }
+    };
+    const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
+      json: {
+        Image: image,
+        Cmd: ['sleep', '1000'],
+        StopTimeout: 0,
+        HostConfig: { NetworkMode: 'none', CgroupParent: parent },
+      },
+    });
+    try {
+      await callJson(engine.socketPath, 'POST', `/containers/${Id}/start`);
+      const { State } = await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${Id}/json`);
+      assert.deepEqual(
+        groupsOf(State.Pid),
+        new Map([...own].map(([controllers, path]) => [controllers, join(path, parent, Id)])),
+      );
+      const stats = await callJson<{ pids_stats: { current?: number } }>(
+        engine.socketPath,
+        'GET',
+        `/containers/${Id}/stats?stream=0&one-shot=1`,
+      );
+      assert.ok((stats.pids_stats.current ?? 0) > 0, 'its counters are found there');
+    } finally {
+      await call(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`);
+      remove();
     }
-  };
-  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
-    json: { Image: image, Cmd: ['sleep', '1000'], StopTimeout: 0, HostConfig: { NetworkMode: 'none', CgroupParent: parent } },
-  });
-  try {
-    await callJson(engine.socketPath, 'POST', `/containers/${Id}/start`);
-    const { State } = await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${Id}/json`);
-    assert.deepEqual(groupsOf(State.Pid), new Map([...own].map(([controllers, path]) => [controllers, join(path, parent, Id)])));
-    const stats = await callJson<{ pids_stats: { current?: number } }>(engine.socketPath, 'GET', `/containers/${Id}/stats?stream=0&one-shot=1`);
-    assert.ok((stats.pids_stats.current ?? 0) > 0, 'its counters are found there');
-  } finally {
-    await call(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`);
-    remove();
-  }
-});
+  },
+);

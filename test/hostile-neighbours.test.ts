@@ -8,7 +8,15 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { HostNetworks } from '../src/network/host-networks.js';
 import { Cleanup } from './support/cleanup.js';
-import { attachSandbox, detachSandbox, networkPlan, type NetworkPlan, networksOf, runInside, type Sandbox } from './support/host-networks.js';
+import {
+  attachSandbox,
+  detachSandbox,
+  networkPlan,
+  type NetworkPlan,
+  networksOf,
+  runInside,
+  type Sandbox,
+} from './support/host-networks.js';
 import { sendAdvertisements } from './support/router-advertisement.js';
 import { silentLog } from './support/silent-log.js';
 import { waitFor } from './support/wait.js';
@@ -41,11 +49,19 @@ function taken(): string[] {
 /** Resolves when all advertisements of a container have reached the host's side of its bridge. */
 async function advertise(bridge: string, { path, endpoint }: Sandbox): Promise<void> {
   const received = (): number => {
-    const line = readFileSync('/proc/net/dev', 'utf8').split('\n').find((each) => each.trimStart().startsWith(`${bridge}:`));
+    const line = readFileSync('/proc/net/dev', 'utf8')
+      .split('\n')
+      .find((each) => each.trimStart().startsWith(`${bridge}:`));
     return Number(line?.split(':')[1]?.trim().split(/\s+/)[1]);
   };
   const wanted = received() + COUNT;
-  sendAdvertisements({ netnsPath: path, link: endpoint.interfaceName, mac: endpoint.macAddress, prefix: PREFIX, count: COUNT });
+  sendAdvertisements({
+    netnsPath: path,
+    link: endpoint.interfaceName,
+    mac: endpoint.macAddress,
+    prefix: PREFIX,
+    count: COUNT,
+  });
   await waitFor('the advertisements to arrive', () => received() >= wanted);
 }
 
@@ -98,7 +114,9 @@ for (const ipv6 of [false, true]) {
 
 test('on a bridge of the operator', { skip }, async () => {
   const networks = await start(networkPlan(directory, { iptables: false }));
-  const [lonely, busy, uplink] = ['engo', 'engo', 'engu'].map((prefix) => `${prefix}${randomBytes(3).toString('hex')}`) as [string, string, string];
+  const [lonely, busy, uplink] = ['engo', 'engo', 'engu'].map(
+    (prefix) => `${prefix}${randomBytes(3).toString('hex')}`,
+  ) as [string, string, string];
   ip('link', 'add', uplink, 'type', 'veth', 'peer', 'name', `${uplink}p`);
   cleanup.add(async () => void ip('link', 'del', uplink));
   for (const link of [lonely, busy]) {
@@ -110,8 +128,18 @@ test('on a bridge of the operator', { skip }, async () => {
   ip('link', 'set', uplink, 'master', busy);
   for (const link of [lonely, busy]) {
     await networks.create({
-      name: link, driver: 'bridge', internal: false, attachable: false, enableIpv4: true, enableIpv6: false, ipam: { driver: 'default', options: {} },
-      subnets: [], options: { 'com.docker.network.bridge.name': link }, labels: {}, configOnly: false, configFrom: '',
+      name: link,
+      driver: 'bridge',
+      internal: false,
+      attachable: false,
+      enableIpv4: true,
+      enableIpv6: false,
+      ipam: { driver: 'default', options: {} },
+      subnets: [],
+      options: { 'com.docker.network.bridge.name': link },
+      labels: {},
+      configOnly: false,
+      configFrom: '',
     });
   }
   const sandbox = await attachSandbox(networks, [], { network: lonely });

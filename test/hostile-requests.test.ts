@@ -23,7 +23,9 @@ before(async () => {
   const dir = await mkdtemp(join(tmpdir(), 'hostile-'));
   cleanup.add(() => rm(dir, { recursive: true }));
   const scoped = join(dir, 'nothing.sock');
-  engine = await Engine.start(engined({ args: ['--host', 'tcp://127.0.0.1:0'], file: { sockets: [{ host: `unix://${scoped}`, allow: [] }] } }));
+  engine = await Engine.start(
+    engined({ args: ['--host', 'tcp://127.0.0.1:0'], file: { sockets: [{ host: `unix://${scoped}`, allow: [] }] } }),
+  );
   cleanup.add(() => engine.close());
   // It listens before its log says where.
   const port = Number(await waitFor('the port', () => /tcp:\/\/127\.0\.0\.1:(\d+)/.exec(engine.log)?.[1]));
@@ -63,7 +65,10 @@ for (const [name, head] of Object.entries(HEADS)) {
     for (const [where, target] of Object.entries(targets)) {
       const sockets: Socket[] = [];
       try {
-        assert.ok((await longestPingMs(engine.socketPath, async () => void sockets.push(await attack(target, head)))) < 1000, where);
+        assert.ok(
+          (await longestPingMs(engine.socketPath, async () => void sockets.push(await attack(target, head)))) < 1000,
+          where,
+        );
       } finally {
         for (const socket of sockets) socket.destroy();
       }
@@ -81,7 +86,8 @@ test('a request that fails before it has a handler is answered, and the daemon g
   });
   const listener = await at.front.listen({ kind: 'tcp', host: '127.0.0.1', port: 0, guard });
   try {
-    const send = (headers: Record<string, string>): Promise<Response> => fetch(`http://127.0.0.1:${listener.port}/_ping`, { headers });
+    const send = (headers: Record<string, string>): Promise<Response> =>
+      fetch(`http://127.0.0.1:${listener.port}/_ping`, { headers });
     const failed = await send({ origin: 'http://elsewhere' });
     assert.deepEqual([failed.status, await failed.json()], [500, { message: 'the request could not be served' }]);
     assert.equal((await send({})).status, 200);

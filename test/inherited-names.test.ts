@@ -38,7 +38,9 @@ async function refused(status: number, message: RegExp, method: string, path: st
 }
 
 async function create(json: object, name = ''): Promise<string> {
-  const { Id } = await ask<{ Id: string }>('POST', `/containers/create${name === '' ? '' : `?name=${name}`}`, { json: { Image: image, Cmd: ['true'], ...json } });
+  const { Id } = await ask<{ Id: string }>('POST', `/containers/create${name === '' ? '' : `?name=${name}`}`, {
+    json: { Image: image, Cmd: ['true'], ...json },
+  });
   return Id;
 }
 
@@ -46,20 +48,40 @@ test('a filter for a label that nothing has prunes nothing and lists nothing', a
   const id = await create({ Labels: { a: 'b' } });
   const made = await ask<{ Id: string }>('POST', '/networks/create', { json: { Name: 'kept' } });
   await ask('POST', '/volumes/create', { json: { Name: 'kept' } });
-  for (const label of [...INHERITED, ...INHERITED.map((name) => `${name}=`), 'toString=function toString() { [native code] }']) {
+  for (const label of [
+    ...INHERITED,
+    ...INHERITED.map((name) => `${name}=`),
+    'toString=function toString() { [native code] }',
+  ]) {
     const filters = encodeURIComponent(JSON.stringify({ label: [label] }));
     const all = encodeURIComponent(JSON.stringify({ label: [label], all: ['true'] }));
     assert.deepEqual(await ask('GET', `/containers/json?all=1&filters=${filters}`), [], label);
     assert.deepEqual(await ask('GET', `/images/json?filters=${filters}`), [], label);
     assert.deepEqual(await ask('GET', `/networks?filters=${filters}`), [], label);
     assert.deepEqual((await ask<{ Volumes: unknown[] }>('GET', `/volumes?filters=${filters}`)).Volumes, [], label);
-    assert.deepEqual(await ask('POST', `/containers/prune?filters=${filters}`), { ContainersDeleted: null, SpaceReclaimed: 0 }, label);
+    assert.deepEqual(
+      await ask('POST', `/containers/prune?filters=${filters}`),
+      { ContainersDeleted: null, SpaceReclaimed: 0 },
+      label,
+    );
     assert.deepEqual(await ask('POST', `/networks/prune?filters=${filters}`), { NetworksDeleted: null }, label);
-    assert.deepEqual(await ask('POST', `/volumes/prune?filters=${all}`), { VolumesDeleted: [], SpaceReclaimed: 0 }, label);
+    assert.deepEqual(
+      await ask('POST', `/volumes/prune?filters=${all}`),
+      { VolumesDeleted: [], SpaceReclaimed: 0 },
+      label,
+    );
     const prune = encodeURIComponent(JSON.stringify({ label: [label], dangling: ['false'] }));
-    assert.deepEqual(await ask('POST', `/images/prune?filters=${prune}`), { ImagesDeleted: null, SpaceReclaimed: 0 }, label);
+    assert.deepEqual(
+      await ask('POST', `/images/prune?filters=${prune}`),
+      { ImagesDeleted: null, SpaceReclaimed: 0 },
+      label,
+    );
     const now = Math.floor(Date.now() / 1000) + 1;
-    assert.equal((await call(engine.socketPath, 'GET', `/events?since=1&until=${now - 1}&filters=${filters}`)).text, '', label);
+    assert.equal(
+      (await call(engine.socketPath, 'GET', `/events?since=1&until=${now - 1}&filters=${filters}`)).text,
+      '',
+      label,
+    );
   }
   assert.equal((await ask<{ Id: string }>('GET', `/containers/${id}/json`)).Id, id);
   assert.equal((await ask<{ Id: string }>('GET', '/networks/kept')).Id, made.Id);
@@ -69,14 +91,34 @@ test('a filter for a label that nothing has prunes nothing and lists nothing', a
 test('labels, annotations and variables with such names are kept and found', async () => {
   const labels = allAs('x');
   const env = INHERITED.map((name) => `${name}=x`);
-  const id = await create({ Labels: labels, Env: env, HostConfig: { Annotations: labels, LogConfig: { Type: 'json-file', Config: { labels: INHERITED.join(','), 'env-regex': '^(toS|__)' } } }, Cmd: ['env'] });
-  const shown = await ask<{ Config: { Labels: object; Env: string[] }; HostConfig: { Annotations: object } }>('GET', `/containers/${id}/json`);
-  for (const [name, value] of Object.entries(labels)) assert.deepEqual(Object.getOwnPropertyDescriptor(shown.Config.Labels, name)?.value, value, name);
-  for (const [name, value] of Object.entries(labels)) assert.deepEqual(Object.getOwnPropertyDescriptor(shown.HostConfig.Annotations, name)?.value, value, name);
+  const id = await create({
+    Labels: labels,
+    Env: env,
+    HostConfig: {
+      Annotations: labels,
+      LogConfig: { Type: 'json-file', Config: { labels: INHERITED.join(','), 'env-regex': '^(toS|__)' } },
+    },
+    Cmd: ['env'],
+  });
+  const shown = await ask<{ Config: { Labels: object; Env: string[] }; HostConfig: { Annotations: object } }>(
+    'GET',
+    `/containers/${id}/json`,
+  );
+  for (const [name, value] of Object.entries(labels))
+    assert.deepEqual(Object.getOwnPropertyDescriptor(shown.Config.Labels, name)?.value, value, name);
+  for (const [name, value] of Object.entries(labels))
+    assert.deepEqual(Object.getOwnPropertyDescriptor(shown.HostConfig.Annotations, name)?.value, value, name);
   assert.deepEqual(shown.Config.Env.slice(0, env.length), env);
   for (const name of INHERITED) {
-    const found = await ask<{ Id: string }[]>('GET', `/containers/json?all=1&filters=${encodeURIComponent(JSON.stringify({ label: [name, `${name}=x`] }))}`);
-    assert.deepEqual(found.map(({ Id }) => Id), [id], name);
+    const found = await ask<{ Id: string }[]>(
+      'GET',
+      `/containers/json?all=1&filters=${encodeURIComponent(JSON.stringify({ label: [name, `${name}=x`] }))}`,
+    );
+    assert.deepEqual(
+      found.map(({ Id }) => Id),
+      [id],
+      name,
+    );
   }
   await ask('POST', `/containers/${id}/start`);
   await ask('POST', `/containers/${id}/wait`);
@@ -89,11 +131,24 @@ test('containers, networks and volumes with such names', async () => {
   for (const name of INHERITED.filter((inherited) => /^[a-z]/.test(inherited))) {
     const network = await ask<{ Id: string }>('POST', '/networks/create', { json: { Name: name, Labels: allAs('n') } });
     await ask('POST', '/volumes/create', { json: { Name: name, Labels: allAs('v') } });
-    const id = await create({ Cmd: ['sleep', '1000'], HostConfig: { NetworkMode: name, Binds: [`${name}:/data`] }, NetworkingConfig: { EndpointsConfig: { [name]: { Aliases: INHERITED } } } }, name);
+    const id = await create(
+      {
+        Cmd: ['sleep', '1000'],
+        HostConfig: { NetworkMode: name, Binds: [`${name}:/data`] },
+        NetworkingConfig: { EndpointsConfig: { [name]: { Aliases: INHERITED } } },
+      },
+      name,
+    );
     await ask('POST', `/containers/${name}/start`);
-    const shown = await ask<{ Name: string; NetworkSettings: { Networks: Record<string, { NetworkID: string }> } }>('GET', `/containers/${name}/json`);
+    const shown = await ask<{ Name: string; NetworkSettings: { Networks: Record<string, { NetworkID: string }> } }>(
+      'GET',
+      `/containers/${name}/json`,
+    );
     assert.equal(shown.Name, `/${name}`);
-    assert.deepEqual(Object.entries(shown.NetworkSettings.Networks).map(([key, { NetworkID }]) => [key, NetworkID]), [[name, network.Id]]);
+    assert.deepEqual(
+      Object.entries(shown.NetworkSettings.Networks).map(([key, { NetworkID }]) => [key, NetworkID]),
+      [[name, network.Id]],
+    );
     const volume = await ask<{ Labels: object }>('GET', `/volumes/${name}`);
     assert.deepEqual(Object.keys(volume.Labels).sort(), INHERITED.toSorted());
     await ask('POST', `/networks/${name}/disconnect`, { json: { Container: id } });
@@ -104,9 +159,16 @@ test('containers, networks and volumes with such names', async () => {
     await ask('DELETE', `/volumes/${name}`);
   }
   for (const name of ['toString', '__proto__', 'constructor']) {
-    for (const path of [`/containers/${name}/json`, `/networks/${name}`, `/volumes/${name}`, `/exec/${name}/json`]) await refused(404, /No such|not found|no such/, 'GET', path);
+    for (const path of [`/containers/${name}/json`, `/networks/${name}`, `/volumes/${name}`, `/exec/${name}/json`])
+      await refused(404, /No such|not found|no such/, 'GET', path);
     const id = await create({ HostConfig: { NetworkMode: name } });
-    assert.deepEqual(Object.keys((await ask<{ NetworkSettings: { Networks: object } }>('GET', `/containers/${id}/json`)).NetworkSettings.Networks), [name]);
+    assert.deepEqual(
+      Object.keys(
+        (await ask<{ NetworkSettings: { Networks: object } }>('GET', `/containers/${id}/json`)).NetworkSettings
+          .Networks,
+      ),
+      [name],
+    );
     await refused(404, new RegExp(`network ${name} not found`), 'POST', `/containers/${id}/start`);
   }
 });
@@ -114,12 +176,20 @@ test('containers, networks and volumes with such names', async () => {
 test('images with such names and tags', async () => {
   await ask('POST', `/images/${image}/tag?repo=constructor&tag=__proto__`);
   try {
-    assert.deepEqual((await ask<{ RepoTags: string[] }>('GET', '/images/constructor:__proto__/json')).RepoTags.toSorted(), [image, 'constructor:__proto__'].toSorted());
+    assert.deepEqual(
+      (await ask<{ RepoTags: string[] }>('GET', '/images/constructor:__proto__/json')).RepoTags.toSorted(),
+      [image, 'constructor:__proto__'].toSorted(),
+    );
     const archive = (await call(engine.socketPath, 'GET', '/images/constructor:__proto__/get')).body.toString('latin1');
     assert.match(archive, /\{"constructor":\{"__proto__":"[0-9a-f]{64}"\}\}/);
     await refused(404, /No such image/, 'GET', '/images/constructor:valueof/json');
     // No registry has such an address.
-    await refused(500, /lookup|resolve|no such host|refused|network|unreachable/i, 'POST', '/images/create?fromImage=hasOwnProperty/x&tag=1');
+    await refused(
+      500,
+      /lookup|resolve|no such host|refused|network|unreachable/i,
+      'POST',
+      '/images/create?fromImage=hasOwnProperty/x&tag=1',
+    );
   } finally {
     await ask('DELETE', '/images/constructor:__proto__');
   }
@@ -129,18 +199,46 @@ test('what no option is called is refused as any unknown one', async () => {
   for (const name of INHERITED) {
     const log = (LogConfig: object): object => ({ Image: image, HostConfig: { LogConfig } });
     await refused(400, /no log driver named/, 'POST', '/containers/create', log({ Type: name, Config: {} }));
-    await refused(400, /unknown log opt/, 'POST', '/containers/create', log({ Type: 'json-file', Config: Object.fromEntries([[name, 'x']]) }));
-    await refused(400, /unknown log opt/, 'POST', '/containers/create', log({ Type: 'local', Config: Object.fromEntries([[name, 'x']]) }));
-    await refused(400, /invalid option/, 'POST', '/volumes/create', { Name: 'volume', DriverOpts: Object.fromEntries([[name, 'x']]) });
-    await refused(404, /plugin "?.*"? not found|could not find plugin/, 'POST', '/networks/create', { Name: 'n', Driver: name });
-    await refused(400, /invalid sysctl|sysctl/, 'POST', '/containers/create', { Image: image, HostConfig: { Sysctls: Object.fromEntries([[name, '1']]) } });
+    await refused(
+      400,
+      /unknown log opt/,
+      'POST',
+      '/containers/create',
+      log({ Type: 'json-file', Config: Object.fromEntries([[name, 'x']]) }),
+    );
+    await refused(
+      400,
+      /unknown log opt/,
+      'POST',
+      '/containers/create',
+      log({ Type: 'local', Config: Object.fromEntries([[name, 'x']]) }),
+    );
+    await refused(400, /invalid option/, 'POST', '/volumes/create', {
+      Name: 'volume',
+      DriverOpts: Object.fromEntries([[name, 'x']]),
+    });
+    await refused(404, /plugin "?.*"? not found|could not find plugin/, 'POST', '/networks/create', {
+      Name: 'n',
+      Driver: name,
+    });
+    await refused(400, /invalid sysctl|sysctl/, 'POST', '/containers/create', {
+      Image: image,
+      HostConfig: { Sysctls: Object.fromEntries([[name, '1']]) },
+    });
     for (const tag of [`{{.${name}}}`, `{{${name} .Name}}`, `{{.Name | ${name}}}`]) {
       const id = await create({ HostConfig: { LogConfig: { Type: 'json-file', Config: { tag } } } });
       await refused(400, /unknown (field|function)/, 'POST', `/containers/${id}/start`);
     }
   }
-  for (const name of ['constructor', 'toString']) await refused(404, /./, 'POST', `/containers/create?platform=linux/${name}`, { Image: image });
-  for (const name of INHERITED) await refused(400, /invalid filter/, 'GET', `/containers/json?filters=${encodeURIComponent(JSON.stringify(Object.fromEntries([[name, ['x']]])))}`);
+  for (const name of ['constructor', 'toString'])
+    await refused(404, /./, 'POST', `/containers/create?platform=linux/${name}`, { Image: image });
+  for (const name of INHERITED)
+    await refused(
+      400,
+      /invalid filter/,
+      'GET',
+      `/containers/json?filters=${encodeURIComponent(JSON.stringify(Object.fromEntries([[name, ['x']]])))}`,
+    );
 });
 
 test('a body whose prototype is set has no members from there', async () => {
@@ -149,8 +247,14 @@ test('a body whose prototype is set has no members from there', async () => {
   const reply = await call(engine.socketPath, 'POST', '/containers/create', { body, headers });
   assert.equal(reply.status, 400, reply.text);
   const nested = `{"Image":${JSON.stringify(image)},"HostConfig":{"__proto__":{"Privileged":true}},"Labels":{"__proto__":"x"}}`;
-  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { body: nested, headers });
-  const shown = await ask<{ HostConfig: { Privileged: boolean }; Config: { Labels: object } }>('GET', `/containers/${Id}/json`);
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
+    body: nested,
+    headers,
+  });
+  const shown = await ask<{ HostConfig: { Privileged: boolean }; Config: { Labels: object } }>(
+    'GET',
+    `/containers/${Id}/json`,
+  );
   assert.equal(shown.HostConfig.Privileged, false);
   assert.equal(Object.getOwnPropertyDescriptor(shown.Config.Labels, '__proto__')?.value, 'x');
 });

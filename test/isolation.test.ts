@@ -37,7 +37,12 @@ function processes(): string[] {
 /** Those of the poisonous file, in all hierarchies. */
 function controlGroups(): string[] {
   const root = '/sys/fs/cgroup';
-  const hierarchies = [root, ...readdirSync(root, { withFileTypes: true }).filter((entry) => entry.isDirectory()).map(({ name }) => join(root, name))];
+  const hierarchies = [
+    root,
+    ...readdirSync(root, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => join(root, name)),
+  ];
   return hierarchies.flatMap((path) => readdirSync(path)).filter((name) => name.endsWith('poison'));
 }
 

@@ -64,7 +64,12 @@ async function execOutput(id: string, Cmd: readonly string[], json: object = {})
 
 function archive(method: 'GET' | 'PUT', id: string, path: string, body?: Buffer): Promise<Reply> {
   const headers = { 'Content-Type': 'application/x-tar' };
-  return call(engine.socketPath, method, `/containers/${id}/archive?path=${encodeURIComponent(path)}`, body ? { body, headers } : {});
+  return call(
+    engine.socketPath,
+    method,
+    `/containers/${id}/archive?path=${encodeURIComponent(path)}`,
+    body ? { body, headers } : {},
+  );
 }
 
 /** What came of an archive; nothing when it broke off, as one of a file does that has gone in the meantime. */
@@ -72,7 +77,8 @@ async function archived(method: 'GET' | 'PUT', id: string, path: string, body?: 
   try {
     return (await archive(method, id, path, body)).body;
   } catch (error) {
-    if (error instanceof Error && 'code' in error && (error.code === 'ECONNRESET' || error.code === 'EPIPE')) return Buffer.alloc(0);
+    if (error instanceof Error && 'code' in error && (error.code === 'ECONNRESET' || error.code === 'EPIPE'))
+      return Buffer.alloc(0);
     throw error;
   }
 }
@@ -80,8 +86,15 @@ async function archived(method: 'GET' | 'PUT', id: string, path: string, body?: 
 test('descriptors and working directories of the host (CVE-2024-21626, CVE-2019-14271)', async () => {
   const id = await running();
   const { State } = await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`);
-  assert.deepEqual(readdirSync(`/proc/${State.Pid}/fd`).filter((fd) => Number(fd) < 10), ['0', '1', '2']);
-  assert.ok(readdirSync(`/proc/${State.Pid}/fd`).every((fd) => !readlinkSync(`/proc/${State.Pid}/fd/${fd}`).startsWith(engine.dir)));
+  assert.deepEqual(
+    readdirSync(`/proc/${State.Pid}/fd`).filter((fd) => Number(fd) < 10),
+    ['0', '1', '2'],
+  );
+  assert.ok(
+    readdirSync(`/proc/${State.Pid}/fd`).every(
+      (fd) => !readlinkSync(`/proc/${State.Pid}/fd/${fd}`).startsWith(engine.dir),
+    ),
+  );
   for (let fd = 3; fd < 12; fd++) {
     const WorkingDir = `/proc/self/fd/${fd}`;
     const path = `${'../'.repeat(12)}${outside.slice(1)}/canary`;
@@ -106,8 +119,19 @@ test('capabilities that a process could inherit or regain (CVE-2022-24769, CVE-2
 test('groups and users that are others than asked for (CVE-2022-36109, CVE-2023-25173, CVE-2024-40635)', async () => {
   const groups = await output({ Cmd: ['sh', '-c', 'id -u; id -g; id -G'], User: '1000:2000' });
   assert.equal(groups, '1000\n2000\n2000\n');
-  assert.match(await output({ Cmd: ['grep', '^Groups', '/proc/self/status'], User: '1000:2000' }), /^Groups:\t2000 ?\n$/);
-  for (const User of ['4294967296', '4294967296:4294967296', '2147483648', '-1', '18446744073709551616', '0x0', '1000:4294967296']) {
+  assert.match(
+    await output({ Cmd: ['grep', '^Groups', '/proc/self/status'], User: '1000:2000' }),
+    /^Groups:\t2000 ?\n$/,
+  );
+  for (const User of [
+    '4294967296',
+    '4294967296:4294967296',
+    '2147483648',
+    '-1',
+    '18446744073709551616',
+    '0x0',
+    '1000:4294967296',
+  ]) {
     const printed = await output({ Cmd: ['id'], User });
     assert.ok(printed.startsWith('refused: ') && !printed.includes('uid=0'), `${User}: ${printed}`);
   }
@@ -120,7 +144,11 @@ test('sockets of the supervisor in the network of the host (CVE-2020-15257)', as
 
 test('files of the daemon that others may reach (CVE-2021-41091, CVE-2021-41103)', async () => {
   const id = await running();
-  const { GraphDriver } = await callJson<{ GraphDriver: { Data: { UpperDir: string } } }>(engine.socketPath, 'GET', `/containers/${id}/json`);
+  const { GraphDriver } = await callJson<{ GraphDriver: { Data: { UpperDir: string } } }>(
+    engine.socketPath,
+    'GET',
+    `/containers/${id}/json`,
+  );
   const parts = GraphDriver.Data.UpperDir.slice(engine.dir.length).split('/').filter(Boolean);
   const above = parts.map((_, index) => join(engine.dir, ...parts.slice(0, index + 1))).slice(0, -1);
   assert.ok(above.some((path) => (statSync(path).mode & 0o005) === 0), `others reach ${GraphDriver.Data.UpperDir}`);
@@ -146,7 +174,9 @@ test('copies that follow links out of the container (CVE-2018-15664, CVE-2021-41
 test('libraries of the container in a copy (CVE-2019-14271)', async () => {
   const libraries = ['/lib/x86_64-linux-gnu', '/lib/aarch64-linux-gnu', '/lib', '/usr/lib', '/lib64'];
   // Who opens a pipe to read it waits for ever.
-  const id = await running(`for d in ${libraries.join(' ')}; do mkdir -p $d; mkfifo $d/libnss_files.so.2 $d/libnss_compat.so.2; done; mkdir -p /etc; rm -f /etc/nsswitch.conf; mkfifo /etc/nsswitch.conf; touch /ready; sleep 1000`);
+  const id = await running(
+    `for d in ${libraries.join(' ')}; do mkdir -p $d; mkfifo $d/libnss_files.so.2 $d/libnss_compat.so.2; done; mkdir -p /etc; rm -f /etc/nsswitch.conf; mkfifo /etc/nsswitch.conf; touch /ready; sleep 1000`,
+  );
   for (;;) if ((await archive('GET', id, '/ready')).status === 200) break;
   const tar = tarOf([{ path: 'copied', content: Buffer.from('x') }]);
   assert.equal((await archive('PUT', id, '/', tar)).status, 200);
@@ -165,17 +195,31 @@ test('the runtime as a file that containers write to (CVE-2019-5736)', async () 
   const id = await running('while :; do for p in /proc/[0-9]*/exe; do (echo x > $p) 2>/dev/null; done; done');
   for (let round = 0; round < 5; round++) await execOutput(id, ['/proc/self/exe', 'true']);
   await output({ Cmd: ['/proc/self/exe'] });
-  for (const [path, digest] of runc) assert.equal(createHash('sha256').update(readFileSync(path)).digest('hex'), digest, path);
+  for (const [path, digest] of runc)
+    assert.equal(createHash('sha256').update(readFileSync(path)).digest('hex'), digest, path);
 });
 
 test('files of the kernel that tell of the host or change it (CVE-2018-10892, CVE-2020-8694, CVE-2022-0492)', async () => {
   const id = await create({ Cmd: ['true'] });
-  const { HostConfig } = await callJson<{ HostConfig: { MaskedPaths: string[]; ReadonlyPaths: string[] } }>(engine.socketPath, 'GET', `/containers/${id}/json`);
-  for (const path of ['/proc/acpi', '/proc/kcore', '/proc/keys', '/proc/scsi', '/proc/timer_list', '/sys/firmware', '/sys/devices/virtual/powercap']) {
+  const { HostConfig } = await callJson<{ HostConfig: { MaskedPaths: string[]; ReadonlyPaths: string[] } }>(
+    engine.socketPath,
+    'GET',
+    `/containers/${id}/json`,
+  );
+  for (const path of [
+    '/proc/acpi',
+    '/proc/kcore',
+    '/proc/keys',
+    '/proc/scsi',
+    '/proc/timer_list',
+    '/sys/firmware',
+    '/sys/devices/virtual/powercap',
+  ]) {
     assert.ok(HostConfig.MaskedPaths.includes(path), path);
   }
   assert.ok(HostConfig.ReadonlyPaths.includes('/proc/sysrq-trigger'));
-  const script = 'cat /proc/keys | wc -c; cat /proc/kcore 2>/dev/null | head -c 1 | wc -c; for f in /proc/sys/kernel/core_pattern /proc/sysrq-trigger /sys/fs/cgroup/release_agent /sys/fs/cgroup/*/release_agent /sys/kernel/uevent_helper; do [ -e $f ] && (echo x > $f) 2>/dev/null && echo wrote $f; done; echo over';
+  const script =
+    'cat /proc/keys | wc -c; cat /proc/kcore 2>/dev/null | head -c 1 | wc -c; for f in /proc/sys/kernel/core_pattern /proc/sysrq-trigger /sys/fs/cgroup/release_agent /sys/fs/cgroup/*/release_agent /sys/kernel/uevent_helper; do [ -e $f ] && (echo x > $f) 2>/dev/null && echo wrote $f; done; echo over';
   assert.equal(await output({ Cmd: ['sh', '-c', script] }), '0\n0\nover\n');
 });
 
@@ -190,10 +234,14 @@ test('a volume of an image that is a path of the host (CVE-2022-23648)', async (
   const made = await call(engine.socketPath, 'POST', `/commit?container=${donor}&repo=traversal&changes=${change}`);
   if (made.status !== 201) return;
   try {
-    const printed = await output({ Image: 'traversal', Cmd: ['sh', '-c', `cat ${outside}/canary ${path}/canary; ls -R ${outside}`] });
+    const printed = await output({
+      Image: 'traversal',
+      Cmd: ['sh', '-c', `cat ${outside}/canary ${path}/canary; ls -R ${outside}`],
+    });
     assert.ok(!printed.includes(SECRET), printed);
   } finally {
-    for (const { Id } of await callJson<{ Id: string }[]>(engine.socketPath, 'GET', '/containers/json?all=1')) await callJson(engine.socketPath, 'DELETE', `/containers/${Id}?force=1&v=1`);
+    for (const { Id } of await callJson<{ Id: string }[]>(engine.socketPath, 'GET', '/containers/json?all=1'))
+      await callJson(engine.socketPath, 'DELETE', `/containers/${Id}?force=1&v=1`);
     await callJson(engine.socketPath, 'DELETE', '/images/traversal');
   }
 });

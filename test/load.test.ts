@@ -127,7 +127,9 @@ describe('more connections than there are parsers', () => {
     const size = 15 * MIB;
     const clients = await Promise.all(Array.from({ length: 20 }, () => RawConnection.open(path)));
     for (const client of clients) {
-      client.write(`POST /containers/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${size}\r\n\r\n"`);
+      client.write(
+        `POST /containers/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${size}\r\n\r\n"`,
+      );
       client.write(Buffer.alloc(size - 2, 'x'));
     }
     const refused = await waitFor('a refusal', async () => {
@@ -136,7 +138,10 @@ describe('more connections than there are parsers', () => {
     });
     assert.match(refused, /^HTTP\/1\.1 503 Service Unavailable\r\n[\s\S]*Retry-After: 1\r\n/);
     for (const client of clients) client.close();
-    await waitFor('room', async () => (await call(path, 'POST', '/containers/create', { json: 'x'.repeat(MIB) })).status === 200);
+    await waitFor(
+      'room',
+      async () => (await call(path, 'POST', '/containers/create', { json: 'x'.repeat(MIB) })).status === 200,
+    );
   });
 });
 

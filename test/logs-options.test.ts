@@ -126,7 +126,12 @@ test('bad times are refused, odd numbers of lines are all', async () => {
     ['since=1.', 'strconv.ParseInt: parsing \\"\\": invalid syntax'],
     ['since=.5', 'strconv.ParseInt: parsing \\"\\": invalid syntax'],
     // The original shows what it has got: there are no texts for such a time.
-    ...(isPeer ? [] : ([['since=253402300800', 'strconv.ParseInt: parsing \\"253402300800\\": value out of range']] satisfies [string, string][])),
+    ...(isPeer
+      ? []
+      : ([['since=253402300800', 'strconv.ParseInt: parsing \\"253402300800\\": value out of range']] satisfies [
+          string,
+          string,
+        ][])),
     ['until=99999999999999999999', 'strconv.ParseInt: parsing \\"99999999999999999999\\": value out of range'],
   ];
   for (const [query, text] of refusals) {

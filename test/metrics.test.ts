@@ -50,9 +50,17 @@ test('series are there before anything has happened', async () => {
     ...['create', 'delete', 'allocate', 'connect', 'release'].map((action) => ['network', action]),
     ...['pull', 'delete'].map((action) => ['image', action]),
   ]) {
-    assert.equal(found.get(`engine_daemon_${object}_actions_seconds_count{action="${action}"}`), 0, `${object} ${action}`);
+    assert.equal(
+      found.get(`engine_daemon_${object}_actions_seconds_count{action="${action}"}`),
+      0,
+      `${object} ${action}`,
+    );
   }
-  for (const name of ['daemon_health_checks_total', 'daemon_health_checks_failed_total', 'pulls_total{result="failed"}']) {
+  for (const name of [
+    'daemon_health_checks_total',
+    'daemon_health_checks_failed_total',
+    'pulls_total{result="failed"}',
+  ]) {
     assert.equal(found.get(`engine_${name}`), 0, name);
   }
   assert.equal(found.get('logger_log_read_operations_failed_total'), 0);
@@ -68,7 +76,8 @@ test('series are there before anything has happened', async () => {
     os_version: info['OSVersion'],
     daemon_id: info['ID'],
   };
-  for (const [label, value] of Object.entries(wanted)) assert.ok(series.includes(`${label}="${value}"`), `${label}="${value}" in ${series}`);
+  for (const [label, value] of Object.entries(wanted))
+    assert.ok(series.includes(`${label}="${value}"`), `${label}="${value}" in ${series}`);
 });
 
 test('what containers, pulls and requests do is counted', async () => {
@@ -101,11 +110,19 @@ test('what containers, pulls and requests do is counted', async () => {
   await dockerOk(engine, ['run', '-d', '--name', 'loop', '--restart', 'always', image, 'true']);
   const starts = 'engine_daemon_container_actions_seconds_count{action="start"}';
   await waitFor('starts by policy', async () => ((await metrics()).get(starts) ?? 0) >= 5, 60_000);
-  await waitFor('the same in metrics and info', async () => {
-    const info = await callJson<{ ContainersRunning: number; ContainersStopped: number }>(engine.socketPath, 'GET', '/info');
-    const stopped = (await metrics()).get('engine_daemon_container_states_containers{state="stopped"}');
-    return stopped === 1 && info.ContainersStopped === 1 && info.ContainersRunning === 0;
-  }, 60_000);
+  await waitFor(
+    'the same in metrics and info',
+    async () => {
+      const info = await callJson<{ ContainersRunning: number; ContainersStopped: number }>(
+        engine.socketPath,
+        'GET',
+        '/info',
+      );
+      const stopped = (await metrics()).get('engine_daemon_container_states_containers{state="stopped"}');
+      return stopped === 1 && info.ContainersStopped === 1 && info.ContainersRunning === 0;
+    },
+    60_000,
+  );
   await dockerOk(engine, ['rm', '-f', 'loop']);
 });
 
@@ -121,19 +138,29 @@ test('lines that non-blocking mode dropped are counted here as in inspect', asyn
 test('what containers do on networks, health checks and readings of logs are counted', async () => {
   const actions = async (...names: readonly string[]): Promise<number[]> => {
     const found = await metrics();
-    return names.map((action) => found.get(`engine_daemon_network_actions_seconds_count{action="${action}"}`) ?? Number.NaN);
+    return names.map(
+      (action) => found.get(`engine_daemon_network_actions_seconds_count{action="${action}"}`) ?? Number.NaN,
+    );
   };
   const before = await actions('allocate', 'connect', 'release');
   const flags = ['--health-interval', '100ms', '--health-cmd'];
   await dockerOk(engine, ['run', '-d', '--name', 'sick', ...flags, 'false', image, 'sleep', '1000']);
   await dockerOk(engine, ['network', 'create', 'more']);
   await dockerOk(engine, ['network', 'connect', 'more', 'sick']);
-  await waitFor('failed health checks', async () => ((await metrics()).get('engine_daemon_health_checks_failed_total') ?? 0) > 0, 60_000);
+  await waitFor(
+    'failed health checks',
+    async () => ((await metrics()).get('engine_daemon_health_checks_failed_total') ?? 0) > 0,
+    60_000,
+  );
   const path = await dockerOk(engine, ['inspect', '-f', '{{.LogPath}}', 'sick']);
   await dockerOk(engine, ['rm', '-f', 'sick']);
   await dockerOk(engine, ['network', 'rm', 'more']);
   const wanted = [1, 2, 1].map((count, index) => count + (before[index] ?? 0)).join();
-  await waitFor('the networks to be left', async () => (await actions('allocate', 'connect', 'release')).join() === wanted, 60_000);
+  await waitFor(
+    'the networks to be left',
+    async () => (await actions('allocate', 'connect', 'release')).join() === wanted,
+    60_000,
+  );
   await dockerOk(engine, ['run', '--name', 'unreadable', image, 'echo', 'hello']);
   const own = await dockerOk(engine, ['inspect', '-f', '{{.LogPath}}', 'unreadable']);
   assert.notEqual(own, path);
@@ -141,7 +168,11 @@ test('what containers do on networks, health checks and readings of logs are cou
   await rm(own);
   await mkdir(own);
   await docker(engine, ['logs', 'unreadable']);
-  await waitFor('the reading', async () => (await metrics()).get('logger_log_read_operations_failed_total') === 1, 60_000);
+  await waitFor(
+    'the reading',
+    async () => (await metrics()).get('logger_log_read_operations_failed_total') === 1,
+    60_000,
+  );
   await dockerOk(engine, ['rm', 'unreadable']);
 });
 

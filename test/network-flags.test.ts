@@ -191,8 +191,18 @@ test('bridge: one that is there is used as it is and stays; with none there is n
   await withFlags(['--bridge', 'none'], async (scene) => {
     assert.deepEqual(links(), before);
     assert.doesNotMatch(await dockerOk(scene.engine, ['network', 'ls', '--format', '{{.Name}}']), /bridge/);
-    const gateway = await docker(scene.engine, ['run', '--rm', '--add-host', 'above:host-gateway', registry.reference, 'true']);
-    assert.match(gateway.stderr, /failed to set up container networking: unable to derive the IP value for host-gateway/);
+    const gateway = await docker(scene.engine, [
+      'run',
+      '--rm',
+      '--add-host',
+      'above:host-gateway',
+      registry.reference,
+      'true',
+    ]);
+    assert.match(
+      gateway.stderr,
+      /failed to set up container networking: unable to derive the IP value for host-gateway/,
+    );
     // As with the known engine a container has loopback alone then, and user networks are there.
     await scene.run('alone');
     assert.doesNotMatch(await scene.inside('alone', 'ip', '-o', 'link'), /eth0/);
@@ -253,7 +263,10 @@ test('default-address-pool of IPv6 alone: it is for IPv6, and IPv4 has the pools
     await dockerOk(scene.engine, create('engfsix'));
     assert.match(addresses('engfsix'), /inet6 fd00:219:0:1::1\/64 /);
     assert.match(addresses('engfsix'), /inet (?:172|192)\./);
-    assert.match((await docker(scene.engine, create('engfmore'))).stderr, /all predefined address pools have been fully subnetted/);
+    assert.match(
+      (await docker(scene.engine, create('engfmore'))).stderr,
+      /all predefined address pools have been fully subnetted/,
+    );
     await dockerOk(scene.engine, ['network', 'rm', 'engfsix']);
   }));
 

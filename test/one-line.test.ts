@@ -33,16 +33,24 @@ async function refused(field: string, path: string, json: unknown): Promise<void
 
 test('hosts file and resolver configuration', async () => {
   for (const line of [LINE, 'a\r', 'a\0b', '\n', 'a\tb\n', 'a\u007f']) {
-    for (const field of ['Hostname', 'Domainname']) await refused(field, '/containers/create', { Image: image, [field]: line });
+    for (const field of ['Hostname', 'Domainname'])
+      await refused(field, '/containers/create', { Image: image, [field]: line });
     for (const field of ['ExtraHosts', 'Dns', 'DnsSearch', 'DnsOptions']) {
-      for (const value of [line, `${line}:192.0.2.1`, `name:192.0.2.1${line}`]) await refused(field, '/containers/create', { Image: image, HostConfig: { [field]: [value] } });
+      for (const value of [line, `${line}:192.0.2.1`, `name:192.0.2.1${line}`])
+        await refused(field, '/containers/create', { Image: image, HostConfig: { [field]: [value] } });
     }
     await refused('Links', '/containers/create', { Image: image, HostConfig: { Links: [`x:${line}`] } });
     for (const field of ['Aliases', 'Links']) {
-      await refused(field, '/containers/create', { Image: image, HostConfig: { NetworkMode: 'bridge' }, NetworkingConfig: { EndpointsConfig: { bridge: { [field]: [line] } } } });
+      await refused(field, '/containers/create', {
+        Image: image,
+        HostConfig: { NetworkMode: 'bridge' },
+        NetworkingConfig: { EndpointsConfig: { bridge: { [field]: [line] } } },
+      });
     }
   }
-  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: image, Cmd: ['sleep', '1000'] } });
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
+    json: { Image: image, Cmd: ['sleep', '1000'] },
+  });
   await callJson(engine.socketPath, 'POST', '/networks/create', { json: { Name: 'aliased' } });
   await refused('Aliases', '/networks/aliased/connect', { Container: Id, EndpointConfig: { Aliases: [LINE] } });
   await callJson(engine.socketPath, 'DELETE', '/networks/aliased');
@@ -51,11 +59,14 @@ test('hosts file and resolver configuration', async () => {
 test('the daemon takes no such options either', async () => {
   const [program = '', ...args] = engined().command('/nonexistent', '/nonexistent/socket');
   for (const option of ['--dns', '--dns-search', '--dns-opt']) {
-    await assert.rejects(promisify(execFile)(program, [...args, option, `ndots:1${LINE}`], { timeout: 60_000 }), (error: { code?: unknown; stderr?: string; killed?: boolean }) => {
-      assert.notEqual(error.killed, true, 'it started');
-      assert.match(String(error.stderr), /dns/);
-      return true;
-    });
+    await assert.rejects(
+      promisify(execFile)(program, [...args, option, `ndots:1${LINE}`], { timeout: 60_000 }),
+      (error: { code?: unknown; stderr?: string; killed?: boolean }) => {
+        assert.notEqual(error.killed, true, 'it started');
+        assert.match(String(error.stderr), /dns/);
+        return true;
+      },
+    );
   }
 });
 
@@ -63,7 +74,13 @@ test('a cgroup that leads out of the tree', async () => {
   for (const parent of ['..', '/..', '../x', '/engine/../../../x', 'a/../b', '/a/..', 'a\n']) {
     await refused('CgroupParent', '/containers/create', { Image: image, HostConfig: { CgroupParent: parent } });
   }
-  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: image, Cmd: ['sleep', '1000'], HostConfig: { CgroupParent: '/engine/a..b' } } });
-  const shown = await callJson<{ HostConfig: { CgroupParent: string } }>(engine.socketPath, 'GET', `/containers/${Id}/json`);
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
+    json: { Image: image, Cmd: ['sleep', '1000'], HostConfig: { CgroupParent: '/engine/a..b' } },
+  });
+  const shown = await callJson<{ HostConfig: { CgroupParent: string } }>(
+    engine.socketPath,
+    'GET',
+    `/containers/${Id}/json`,
+  );
   assert.equal(shown.HostConfig.CgroupParent, '/engine/a..b');
 });

@@ -75,10 +75,13 @@ test('connections that break in the middle of a piece go on there', async (t) =>
 });
 
 test('with one concurrent download a blob has one connection, however slow it is', async () => {
-  const small = buildImage({ layers: [generatedLayer({ root: 'd', bytes: 28 * MB, files: 5, seed: 10, compression: 'none' })] });
+  const small = buildImage({
+    layers: [generatedLayer({ root: 'd', bytes: 28 * MB, files: 5, seed: 10, compression: 'none' })],
+  });
   const server = await startFaultyServer();
   let [open, most] = [0, 0];
-  for (const reference of ['latest', small.digest]) server.documents.set(`/v2/slow/manifests/${reference}`, { body: small.manifest, type: small.mediaType });
+  for (const reference of ['latest', small.digest])
+    server.documents.set(`/v2/slow/manifests/${reference}`, { body: small.manifest, type: small.mediaType });
   server.documents.set(`/v2/slow/blobs/${small.id}`, { body: small.config });
   server.intercept = (request, response) => {
     const blob = small.layers.find(({ digest }) => request.url === `/v2/slow/blobs/${digest}`)?.blob;
@@ -86,7 +89,11 @@ test('with one concurrent download a blob has one connection, however slow it is
     const [, first = '0', last] = /^bytes=(\d+)-(\d*)$/.exec(request.headers.range ?? '') ?? [];
     const body = blob.subarray(Number(first), last ? Number(last) + 1 : undefined);
     const range = { 'content-range': `bytes ${first}-${Number(first) + body.length - 1}/${blob.length}` };
-    response.writeHead(request.headers.range ? 206 : 200, { 'content-length': body.length, 'accept-ranges': 'bytes', ...(request.headers.range ? range : {}) });
+    response.writeHead(request.headers.range ? 206 : 200, {
+      'content-length': body.length,
+      'accept-ranges': 'bytes',
+      ...(request.headers.range ? range : {}),
+    });
     most = Math.max(most, ++open);
     let at = 0;
     const timer = setInterval(() => {

@@ -45,7 +45,9 @@ before(async () => {
   const registry = await startSeededRegistry();
   cleanup.add(() => registry.stop());
   image = registry.reference;
-  engine = await Engine.start(engined({ env: { HTTPS_PROXY: `http://user:${SECRET}@127.0.0.1:1`, NODE_OPTIONS: '--inspect=0' } }));
+  engine = await Engine.start(
+    engined({ env: { HTTPS_PROXY: `http://user:${SECRET}@127.0.0.1:1`, NODE_OPTIONS: '--inspect=0' } }),
+  );
   cleanup.add(() => engine.close());
 });
 
@@ -53,7 +55,10 @@ after(() => cleanup.run());
 
 function dumps(): string[] {
   const dir = join(engine.dir, 'exec');
-  return readdirSync(dir).filter((name) => name.startsWith('state-') && name.endsWith('.json')).sort().map((name) => join(dir, name));
+  return readdirSync(dir)
+    .filter((name) => name.startsWith('state-') && name.endsWith('.json'))
+    .sort()
+    .map((name) => join(dir, name));
 }
 
 function handlesSignal(pid: number): boolean {
@@ -99,9 +104,20 @@ test('SIGUSR1 writes what the daemon is doing, and opens no debugger', async () 
   events.close();
   assert.equal(state.phase, 'serving');
   assert.equal(state.pid, engine.pid);
-  assert.deepEqual(state.actors['containers']?.map(({ id, unanswered }) => ({ id, unanswered })), [{ id: Id, unanswered: 0 }]);
+  assert.deepEqual(
+    state.actors['containers']?.map(({ id, unanswered }) => ({ id, unanswered })),
+    [{ id: Id, unanswered: 0 }],
+  );
   assert.match(JSON.stringify(state.actors['containers']?.[0]?.state), /running/);
-  assert.deepEqual(Object.keys(state.actors), ['containers', 'execs', 'healthChecks', 'sessions', 'transfers', 'pulls', 'pushes']);
+  assert.deepEqual(Object.keys(state.actors), [
+    'containers',
+    'execs',
+    'healthChecks',
+    'sessions',
+    'transfers',
+    'pulls',
+    'pushes',
+  ]);
   const requests = state.requests[`unix://${engine.socketPath}`];
   assert.ok(requests?.some(({ method, route }) => method === 'GET' && route === '/events'), JSON.stringify(requests));
   assert.equal(state.queues['tasks'], 0);
@@ -115,7 +131,9 @@ test('SIGUSR1 writes what the daemon is doing, and opens no debugger', async () 
 });
 
 test('files of many signals do not pile up', async () => {
-  const old = Array.from({ length: 12 }, (_, index) => join(engine.dir, 'exec', `state-2001-01-01T00-00-${10 + index}.000Z.json`));
+  const old = Array.from({ length: 12 }, (_, index) =>
+    join(engine.dir, 'exec', `state-2001-01-01T00-00-${10 + index}.000Z.json`),
+  );
   for (const path of old) writeFileSync(path, '{}');
   await dumpAfterSignal();
   await waitFor('the oldest to be removed', () => dumps().length === 10, 60_000);
@@ -133,7 +151,11 @@ test('SIGUSR1 opens no debugger while the daemon starts either', async () => {
     for (const address of listenedOn(engine.pid)) listened.add(address);
   } while (!(await Promise.race([isUp, sleep(1, false)])));
   // Files that were asked for during the start may come first.
-  await waitFor('the state of the daemon that serves', async () => (await dumpAfterSignal()).phase === 'serving', 60_000);
+  await waitFor(
+    'the state of the daemon that serves',
+    async () => (await dumpAfterSignal()).phase === 'serving',
+    60_000,
+  );
   assert.deepEqual([...listened, ...listenedOn(engine.pid)], []);
   assert.doesNotMatch(engine.log, /Debugger listening/);
 });
@@ -153,10 +175,17 @@ test('version and info have the figures of this build and this process', async (
     readonly Version: string;
     readonly GitCommit: string;
     readonly BuildTime: string;
-    readonly Components: readonly { readonly Name: string; readonly Version: string; readonly Details: { readonly GitCommit: string; readonly BuildTime: string } }[];
+    readonly Components: readonly {
+      readonly Name: string;
+      readonly Version: string;
+      readonly Details: { readonly GitCommit: string; readonly BuildTime: string };
+    }[];
   }
   const root = fileURLToPath(new URL('../..', import.meta.url));
-  const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as { version: string; engineVersion: string };
+  const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+    version: string;
+    engineVersion: string;
+  };
   const info = await callJson<Info>(engine.socketPath, 'GET', '/info');
   const fds = readdirSync(`/proc/${engine.pid}/fd`).length;
   assert.ok(info.NFd > 5 && Math.abs(info.NFd - fds) < 20, `${info.NFd}, ${fds}`);
@@ -171,5 +200,8 @@ test('version and info have the figures of this build and this process', async (
   assert.match(version.GitCommit, existsSync(join(root, '.git')) ? /^[0-9a-f]{7,}$/ : /^$/);
   assert.ok(Date.parse(version.BuildTime) > Date.parse('2020-01-01'), version.BuildTime);
   const [own] = version.Components;
-  assert.deepEqual([own?.Name, own?.Version, own?.Details.GitCommit, own?.Details.BuildTime], ['Engine', version.Version, version.GitCommit, version.BuildTime]);
+  assert.deepEqual(
+    [own?.Name, own?.Version, own?.Details.GitCommit, own?.Details.BuildTime],
+    ['Engine', version.Version, version.GitCommit, version.BuildTime],
+  );
 });

@@ -168,12 +168,21 @@ test('credentials that are marked for another registry are not shown to this one
   const shown: (string | undefined)[] = [];
   wary.intercept = (request, response) => {
     shown.push(request.headers.authorization);
-    if (request.headers.authorization === undefined) response.writeHead(401, { 'www-authenticate': 'Basic realm="r"' }).end();
+    if (request.headers.authorization === undefined)
+      response.writeHead(401, { 'www-authenticate': 'Basic realm="r"' }).end();
     return request.headers.authorization === undefined;
   };
   const pullWith = async (serveraddress: string): Promise<string> => {
-    const auth = { 'X-Registry-Auth': Buffer.from(JSON.stringify({ username: 'me', password: 'secret', serveraddress })).toString('base64') };
-    return (await call(engine.socketPath, 'POST', `/images/create?fromImage=${wary.host}/marked&tag=latest`, { headers: auth })).text;
+    const auth = {
+      'X-Registry-Auth': Buffer.from(JSON.stringify({ username: 'me', password: 'secret', serveraddress })).toString(
+        'base64',
+      ),
+    };
+    return (
+      await call(engine.socketPath, 'POST', `/images/create?fromImage=${wary.host}/marked&tag=latest`, {
+        headers: auth,
+      })
+    ).text;
   };
   await pullWith('https://index.docker.io/v1/');
   assert.ok(shown.length > 0);

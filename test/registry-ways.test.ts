@@ -37,7 +37,9 @@ async function listening(server: Server): Promise<number> {
 /** An HTTPS server that says which URL it was asked for. */
 async function startSecure(names: string, onConnect?: (target: string) => number): Promise<number> {
   const { cert, key } = ours.issue('server', { usage: 'serverAuth', altNames: names });
-  const server = createHttpsServer({ cert: readFileSync(cert), key: readFileSync(key) }, (request, response) => response.end(`${request.method} ${request.url}`));
+  const server = createHttpsServer({ cert: readFileSync(cert), key: readFileSync(key) }, (request, response) =>
+    response.end(`${request.method} ${request.url}`),
+  );
   if (onConnect) {
     server.on('connect', (request, socket) => {
       const target = connect(onConnect(request.url ?? ''), '127.0.0.1', () => socket.write('HTTP/1.1 200 OK\r\n\r\n'));
@@ -101,5 +103,9 @@ test('a SOCKS proxy is given addresses of both families as addresses, and names 
   }));
   useProxies({ ...NO_PROXY, httpProxy: `socks5://127.0.0.1:${port}` });
   for (const host of ['[2001:db8::1]:5000', '192.0.2.1', 'a.test']) assert.equal(await ask(`http://${host}/`), 'ok');
-  assert.deepEqual(wanted, ['0420010db8000000000000000000000001', '01c0000201', `0306${Buffer.from('a.test').toString('hex')}`]);
+  assert.deepEqual(wanted, [
+    '0420010db8000000000000000000000001',
+    '01c0000201',
+    `0306${Buffer.from('a.test').toString('hex')}`,
+  ]);
 });

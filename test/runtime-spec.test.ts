@@ -29,7 +29,14 @@ before(async () => {
   writeFileSync(join(rootfs, 'etc/group'), 'root:x:0:\nweb:x:1001:\naudio:x:29:web\n');
   for (const name of ['hostname', 'hosts', 'resolv.conf']) writeFileSync(join(dir, name), `${name} of the daemon\n`);
   facts = await readHostFacts();
-  builder = createSpecBuilder(facts, () => ({ inherited: [{ Name: 'nofile', Soft: 1234, Hard: 4321 }, { Name: 'data', Soft: -1, Hard: -1 }], seccomp: 'builtin', cdiSpecDirs: [] }));
+  builder = createSpecBuilder(facts, () => ({
+    inherited: [
+      { Name: 'nofile', Soft: 1234, Hard: 4321 },
+      { Name: 'data', Soft: -1, Hard: -1 },
+    ],
+    seccomp: 'builtin',
+    cdiSpecDirs: [],
+  }));
 });
 
 after(() => {

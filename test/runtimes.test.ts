@@ -44,7 +44,10 @@ function start(...args: string[]): Promise<Engine> {
 }
 
 async function program(name: string, does: string): Promise<void> {
-  await writeFile(join(dir, name), `#!/bin/sh\necho "${name} $*" >> ${join(dir, 'calls')}\n${does.includes(';') ? does : `exec ${does} "$@"`}\n`);
+  await writeFile(
+    join(dir, name),
+    `#!/bin/sh\necho "${name} $*" >> ${join(dir, 'calls')}\n${does.includes(';') ? does : `exec ${does} "$@"`}\n`,
+  );
   await chmod(join(dir, name), 0o755);
 }
 
@@ -119,7 +122,10 @@ test('a registered shim, the options of the reference shim, and arguments of a d
         CriuWorkPath: dir,
       },
     },
-    systemd: { runtimeType: 'io.containerd.runc.v2', options: { BinaryName: join(dir, 'telling'), SystemdCgroup: true } },
+    systemd: {
+      runtimeType: 'io.containerd.runc.v2',
+      options: { BinaryName: join(dir, 'telling'), SystemdCgroup: true },
+    },
     arguments: { path: 'noting-crun', runtimeArgs: ['--debug', '--cgroup-manager=cgroupfs'] },
   };
   // What flags give cannot be in the file, too.
@@ -142,7 +148,9 @@ test('a registered shim, the options of the reference shim, and arguments of a d
       await rm(join(dir, 'calls'));
     }
     // It is given the form of path that it asks for; without systemd no more can be tried.
-    await assert.rejects(dockerOk(engine, ['run', '--name', 'sliced', '--runtime', 'systemd', registry.reference, 'true']));
+    await assert.rejects(
+      dockerOk(engine, ['run', '--name', 'sliced', '--runtime', 'systemd', registry.reference, 'true']),
+    );
     const id = await dockerOk(engine, ['inspect', '--format', '{{.Id}}', 'sliced']);
     assert.match(await calls(), /^telling .*--systemd-cgroup .*create/m);
     assert.ok((await calls()).includes(`"cgroupsPath":"system.slice:engine:${id}"`), await calls());

@@ -44,7 +44,11 @@ before(async () => {
 after(() => cleanup.run());
 
 const exitCode = async (name: string): Promise<number> => {
-  const { State } = await callJson<{ State: { ExitCode: number } }>(engine.socketPath, 'GET', `/containers/${name}/json`);
+  const { State } = await callJson<{ State: { ExitCode: number } }>(
+    engine.socketPath,
+    'GET',
+    `/containers/${name}/json`,
+  );
   return State.ExitCode;
 };
 
@@ -63,7 +67,19 @@ test('containers get all of the shutdown timeout, and their own time where they 
 });
 
 test('a start that is interrupted ends in order, wherever it is', async () => {
-  await dockerOk(engine, ['run', '-d', '--name', 'back', '--restart', 'always', '--stop-timeout', '0', image, 'sleep', '1000']);
+  await dockerOk(engine, [
+    'run',
+    '-d',
+    '--name',
+    'back',
+    '--restart',
+    'always',
+    '--stop-timeout',
+    '0',
+    image,
+    'sleep',
+    '1000',
+  ]);
   await engine.stop();
   for (const line of ['starting containerd', 'supervisor is ready', 'containers recovered', 'API listens']) {
     const before = engine.log.length;

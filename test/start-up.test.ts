@@ -68,13 +68,41 @@ const REFUSED_PARENT = `/engine-refused-${process.pid}/below`;
 
 for (const [what, args, message] of [
   // The machine of the tests has no systemd, like the containers in which this is met most.
-  ...(existsSync('/run/systemd/system') ? [] : [['the systemd cgroup driver is not available', ['--exec-opt', 'native.cgroupdriver=systemd'], 'exec-opt native.cgroupdriver=systemd: systemd is not running on this host; use cgroupfs'] as const]),
-  ['fd:// without socket activation', ['--host', 'fd://'], 'engined cannot run: failed to load listeners: no sockets found via socket activation: make sure the service was started by systemd'],
-  ['a group that does not exist', ['--group', 'nobody-has-this'], 'engined cannot run: group nobody-has-this not found'],
-  ['a storage driver that is not there', ['--storage-driver', 'btrfs'], 'storage-driver btrfs: this daemon has the storage driver overlay2 only'],
+  ...(existsSync('/run/systemd/system')
+    ? []
+    : [
+        [
+          'the systemd cgroup driver is not available',
+          ['--exec-opt', 'native.cgroupdriver=systemd'],
+          'exec-opt native.cgroupdriver=systemd: systemd is not running on this host; use cgroupfs',
+        ] as const,
+      ]),
+  [
+    'fd:// without socket activation',
+    ['--host', 'fd://'],
+    'engined cannot run: failed to load listeners: no sockets found via socket activation: make sure the service was started by systemd',
+  ],
+  [
+    'a group that does not exist',
+    ['--group', 'nobody-has-this'],
+    'engined cannot run: group nobody-has-this not found',
+  ],
+  [
+    'a storage driver that is not there',
+    ['--storage-driver', 'btrfs'],
+    'storage-driver btrfs: this daemon has the storage driver overlay2 only',
+  ],
   ['rootless without a user namespace', ['--rootless'], 'rootless: the daemon must run in a user namespace of its own'],
-  ['supervisor snapshotters', ['--feature', 'supervisor-snapshotter'], 'feature supervisor-snapshotter: images and containers are kept by storage drivers only'],
-  ['more real time than there is', ['--cpu-rt-runtime', '900000000', '--cgroup-parent', REFUSED_PARENT], 'engined cannot run: cpu-rt-runtime'],
+  [
+    'supervisor snapshotters',
+    ['--feature', 'supervisor-snapshotter'],
+    'feature supervisor-snapshotter: images and containers are kept by storage drivers only',
+  ],
+  [
+    'more real time than there is',
+    ['--cpu-rt-runtime', '900000000', '--cgroup-parent', REFUSED_PARENT],
+    'engined cannot run: cpu-rt-runtime',
+  ],
   ['a socket in a directory that is a file', ['--host', `unix://${MAIN}/engine.sock`], 'engined cannot run: '],
 ] as const) {
   test(`not started: ${what}`, async () => {
@@ -157,7 +185,8 @@ test('--validate: a named file that does not exist', async () => {
 
 test('check: a machine that has everything, one that lacks programs, and what the configuration makes of it', async () => {
   const path = process.env['PATH'];
-  const check = (...args: readonly string[]): Promise<Run> => run('check', '--config-file', join(dir, 'check.json'), ...args);
+  const check = (...args: readonly string[]): Promise<Run> =>
+    run('check', '--config-file', join(dir, 'check.json'), ...args);
   await writeFile(join(dir, 'check.json'), '{}');
   const whole = await check();
   assert.deepEqual([whole.code, whole.stderr], [0, ''], whole.stdout);

@@ -22,7 +22,8 @@ before(async () => {
 after(() => cleanup.run());
 
 const filesOf = (id: string): string => join(engine.dir, 'exec', 'io', id);
-const execsOf = (id: string): string[] => readdirSync(filesOf(id), { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : []));
+const execsOf = (id: string): string[] =>
+  readdirSync(filesOf(id), { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : []));
 const run = (): Promise<string> => dockerOk(engine, ['run', '-d', '--network', 'none', image, 'sleep', '100000']);
 
 function shimOf(id: string): number {

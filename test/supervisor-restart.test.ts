@@ -86,11 +86,16 @@ test('containerd killed: containers go on, exits during its absence are reported
 test('what ends in the absence of containerd is heard from the shims, without it', async () => {
   await withSupervisor(async (supervisor, harness) => {
     const pid = supervisor.pid ?? assert.fail('no child');
-    const [before, after] = await Promise.all([4, 5].map((code) => harness.start(supervisor, { args: ['sh', '-c', `read line; exit ${code}`], stdin: true })));
+    const [before, after] = await Promise.all(
+      [4, 5].map((code) => harness.start(supervisor, { args: ['sh', '-c', `read line; exit ${code}`], stdin: true })),
+    );
     assert.ok(before && after);
     const staying = await harness.start(supervisor, { args: ['sh', '-c', 'while :; do sleep 0.1; done'] });
     const exec = { id: staying.id, execId: 'exec1' };
-    await supervisor.tasks.exec(exec.id, exec.execId, { process: ociProcess(['sh', '-c', 'sleep 0.4; exit 6']), stdio: NO_STDIO });
+    await supervisor.tasks.exec(exec.id, exec.execId, {
+      process: ociProcess(['sh', '-c', 'sleep 0.4; exit 6']),
+      stdio: NO_STDIO,
+    });
     const inputs = await Promise.all([before, after].map(({ io }) => io.openStdin()));
     process.kill(pid, 'SIGSTOP');
     inputs[0]?.write('go\n');

@@ -27,7 +27,8 @@ before(async () => {
   registry = await startSeededRegistry();
   cleanup.add(() => registry.stop());
   mkdirSync(join(dir, 'cdi'));
-  const devices = 'cdiVersion: 0.6.0\nkind: example.com/held\ndevices:\n  - name: one\n    containerEdits:\n      env: [DEVICE=one]\n';
+  const devices =
+    'cdiVersion: 0.6.0\nkind: example.com/held\ndevices:\n  - name: one\n    containerEdits:\n      env: [DEVICE=one]\n';
   writeFileSync(join(dir, 'cdi', 'x.yaml'), devices);
   const copy = installCopy(cleanup);
   const file = { features: { cdi: true }, 'cdi-spec-dirs': [join(dir, 'cdi')] };
@@ -44,7 +45,22 @@ const ok = (...args: readonly string[]): Promise<string> => dockerOk(engine, [..
 /** What needs threads: each of these is another task. */
 async function useThreads(name: string): Promise<void> {
   await ok('pull', '-q', registry.reference);
-  await ok('run', '-d', '--name', name, '--health-cmd', 'true', '--health-interval', '100ms', '-v', `${name}:/etc`, registry.reference, 'sh', '-c', 'echo said; sleep 1000');
+  await ok(
+    'run',
+    '-d',
+    '--name',
+    name,
+    '--health-cmd',
+    'true',
+    '--health-interval',
+    '100ms',
+    '-v',
+    `${name}:/etc`,
+    registry.reference,
+    'sh',
+    '-c',
+    'echo said; sleep 1000',
+  );
   const from = join(dir, `${name}-in`);
   writeFileSync(from, 'copied');
   await ok('cp', from, `${name}:/tmp/there`);
@@ -53,7 +69,11 @@ async function useThreads(name: string): Promise<void> {
   assert.equal(await ok('exec', name, 'cat', '/tmp/there'), 'copied');
   assert.equal(await ok('logs', name), 'said');
   assert.match(await ok('diff', name), /A \/tmp\/there/);
-  await waitFor('the health check', async () => (await ok('inspect', '-f', '{{.State.Health.Status}}', name)) === 'healthy', 60_000);
+  await waitFor(
+    'the health check',
+    async () => (await ok('inspect', '-f', '{{.State.Health.Status}}', name)) === 'healthy',
+    60_000,
+  );
   await ok('commit', name, `${name}:committed`);
   await ok('save', '-o', join(dir, `${name}.tar`), `${name}:committed`);
   await ok('export', '-o', join(dir, `${name}-root.tar`), name);
@@ -80,7 +100,10 @@ test('threads that are started later do, too', async () => {
 
 test('so do parts that are rarely used', async () => {
   await ok('pull', '-q', registry.reference);
-  assert.equal(await ok('run', '--rm', '--device', 'example.com/held=one', registry.reference, 'sh', '-c', 'echo $DEVICE'), 'one');
+  assert.equal(
+    await ok('run', '--rm', '--device', 'example.com/held=one', registry.reference, 'sh', '-c', 'echo $DEVICE'),
+    'one',
+  );
   assert.equal((await call(engine.socketPath, 'POST', '/engine/config/reload')).status, 200);
   assert.ok((await callJson<{ ID: string }>(engine.socketPath, 'GET', '/info')).ID);
 });

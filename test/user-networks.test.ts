@@ -229,18 +229,39 @@ test('a subnet of version 6 may be written in any way, and is told as it was wri
   const { networks, plan } = await start(identities);
   const group = randomBytes(2).toString('hex');
   const written = `FDA9:8d04:086e:0${group.slice(1)}::0/64`;
-  const wanted = request('six', { enableIpv4: false, enableIpv6: true, subnets: [subnet({ subnet: written, gateway: `FDA9:8d04:086e:0${group.slice(1)}::00AA` })] });
+  const wanted = request('six', {
+    enableIpv4: false,
+    enableIpv6: true,
+    subnets: [subnet({ subnet: written, gateway: `FDA9:8d04:086e:0${group.slice(1)}::00AA` })],
+  });
   const made = await networks.create(wanted);
   assert.equal(made.subnets[0]?.subnet, written);
   const sandbox = await attachSandbox(networks, [], { network: 'six' });
   assert.match(sandbox.endpoint.ipv6, /^fda9:8d04:86e:/);
   assert.ok(ping(sandbox.path, sandbox.endpoint.ipv6Gateway));
-  await assert.rejects(networks.create(request('other', { enableIpv4: false, enableIpv6: true, subnets: [subnet({ subnet: written.toLowerCase().replace('::0/', '::/') })] })), /Pool overlaps/);
   await assert.rejects(
-    networks.create(request('bits', { enableIpv4: false, enableIpv6: true, subnets: [subnet({ subnet: 'fda9:8d04:086e:1000::1/64' })] })),
+    networks.create(
+      request('other', {
+        enableIpv4: false,
+        enableIpv6: true,
+        subnets: [subnet({ subnet: written.toLowerCase().replace('::0/', '::/') })],
+      }),
+    ),
+    /Pool overlaps/,
+  );
+  await assert.rejects(
+    networks.create(
+      request('bits', {
+        enableIpv4: false,
+        enableIpv6: true,
+        subnets: [subnet({ subnet: 'fda9:8d04:086e:1000::1/64' })],
+      }),
+    ),
     /invalid subnet fda9:8d04:086e:1000::1\/64: it should be fda9:8d04:86e:1000::\/64/,
   );
   await detachSandbox(networks, sandbox);
-  await start(identities, plan).then(({ networks: next }) => assert.equal(next.resolve('six').subnets[0]?.subnet, written));
+  await start(identities, plan).then(({ networks: next }) =>
+    assert.equal(next.resolve('six').subnets[0]?.subnet, written),
+  );
   await networks.remove('six');
 });

@@ -16,11 +16,17 @@ interface Reply {
 
 /** Keys of which nothing comes, each with the words of the reason. */
 const IDLE: Readonly<Record<string, readonly [value: unknown, reason: string]>> = {
-  'builder': [{ gc: { enabled: true }, entitlements: { 'network-host': true } }, 'builder.gc has no effect: there is no builder'],
-  'features': [{ buildkit: true }, 'features has no effect: feature buildkit: there is no builder'],
+  builder: [
+    { gc: { enabled: true }, entitlements: { 'network-host': true } },
+    'builder.gc has no effect: there is no builder',
+  ],
+  features: [{ buildkit: true }, 'features has no effect: feature buildkit: there is no builder'],
   'selinux-enabled': [true, 'selinux-enabled has no effect: this daemon applies no SELinux labels of its own'],
   'userland-proxy-path': ['/bin/sh', 'userland-proxy-path has no effect: the proxy is part of the daemon'],
-  'supervisor-plugins-namespace': ['other', 'supervisor-plugins-namespace has no effect: there is no management of plugins'],
+  'supervisor-plugins-namespace': [
+    'other',
+    'supervisor-plugins-namespace has no effect: there is no management of plugins',
+  ],
   'network-control-plane-mtu': [1450, 'network-control-plane-mtu has no effect: there is no cluster mode'],
   'swarm-default-advertise-addr': ['eth0', 'swarm-default-advertise-addr has no effect: there is no cluster mode'],
   'bip6': ['fd00:7::1/64', 'bip6 has no effect: the default bridge has no IPv6: ipv6 is off'],
@@ -28,7 +34,10 @@ const IDLE: Readonly<Record<string, readonly [value: unknown, reason: string]>> 
   'default-gateway-v6': ['fd00:7::9', 'default-gateway-v6 has no effect: the default bridge has no IPv6: ipv6 is off'],
   'image-gc-low-percent': [50, 'image-gc-low-percent has no effect: images are not removed by themselves'],
   'tls-min-version': ['1.3', 'tls-min-version has no effect: TLS is off'],
-  'allow-nondistributable-artifacts': [[], 'allow-nondistributable-artifacts has no effect: layers of every kind are pushed'],
+  'allow-nondistributable-artifacts': [
+    [],
+    'allow-nondistributable-artifacts has no effect: layers of every kind are pushed',
+  ],
   // Not without effect, but hardly what was meant.
   'cdi-spec-dirs': [['specs'], 'cdi-spec-dirs: specs is relative to where the daemon was started'],
   'runtimes': [{ gone: { path: '/nonexistent' } }, 'runtime gone cannot be used: there is no program /nonexistent'],
@@ -59,7 +68,10 @@ const REFUSED: readonly (readonly [content: object, ...texts: readonly string[]]
   [{ 'storage-driver': 'btrfs' }, 'storage-driver btrfs: this daemon has the storage driver overlay2 only'],
   [{ 'storage-driver': 'floppy' }, 'driver not supported: floppy (storage-driver at line 1'],
   [{ rootless: true }, 'rootless: the daemon must run in a user namespace of its own'],
-  [{ features: { 'supervisor-snapshotter': true } }, 'feature supervisor-snapshotter: images and containers are kept by'],
+  [
+    { features: { 'supervisor-snapshotter': true } },
+    'feature supervisor-snapshotter: images and containers are kept by',
+  ],
   [{ features: { cdii: true } }, 'unknown feature cdii: did you mean "cdi"? (features at line 1'],
   [{ features: { 'containerd-snapshotter': false } }, 'did you mean "supervisor-snapshotter"?'],
   [{ 'seccomp-profile': '/nonexistent.json' }, 'opening seccomp profile (/nonexistent.json) failed: '],
@@ -67,26 +79,47 @@ const REFUSED: readonly (readonly [content: object, ...texts: readonly string[]]
   [{ mtu: 0 }, 'invalid default MTU: 0: must be from 68 to 65535 (mtu at line 1'],
   [{ mtu: 70_000 }, 'invalid default MTU: 70000'],
   [{ bip: '10.1.0.0/24' }, "invalid bip: 10.1.0.0/24 is the network's own address; give the bridge one inside it"],
-  [{ bip: '10.1.0.1/24', 'fixed-cidr': '10.2.0.0/24' }, 'fixed-cidr 10.2.0.0/24 is not inside the network of bip 10.1.0.1/24'],
-  [{ bip6: 'fd00::1/64', 'default-gateway-v6': 'fd01::1', ipv6: true }, 'default-gateway-v6 fd01::1 is not inside the network of bip6'],
+  [
+    { bip: '10.1.0.1/24', 'fixed-cidr': '10.2.0.0/24' },
+    'fixed-cidr 10.2.0.0/24 is not inside the network of bip 10.1.0.1/24',
+  ],
+  [
+    { bip6: 'fd00::1/64', 'default-gateway-v6': 'fd01::1', ipv6: true },
+    'default-gateway-v6 fd01::1 is not inside the network of bip6',
+  ],
   [{ mtu: 1000, ipv6: true }, 'invalid mtu: 1000: IPv6 needs 1280 at least'],
   [{ supervisor: 'unix:///run/x.sock' }, 'supervisor must be the absolute path of a socket, not "unix:///run/x.sock"'],
   [shim({ options: { TypeUrl: 1 } }), 'runtime other: option TypeUrl must be a string (runtimes at line 1'],
-  [shim({ runtimeType: 'not a shim' }), 'runtime other: runtimeType must be the name of a shim such as', 'not "not a shim"'],
+  [
+    shim({ runtimeType: 'not a shim' }),
+    'runtime other: runtimeType must be the name of a shim such as',
+    'not "not a shim"',
+  ],
   [runc({ Binary: '/x' }), 'runtime other: unknown option Binary: must be one of BinaryName, '],
   [runc({ IoUid: -1 }), 'runtime other: option IoUid must be a user or group id'],
   [runc({ NoNewKeyring: 'yes' }), 'runtime other: option NoNewKeyring must be a boolean'],
   [{ builder: { gcc: {} } }, "don't match any configuration option: builder.gcc", 'did you mean "builder.gc"?'],
   [gc({ polizy: [] }), 'builder.gc: unknown member "polizy"'],
   [gc({ policy: [{ filters: [] }] }), 'builder.gc: policy: unknown member "filters"'],
-  [gc({ policy: [{ filter: ['unused for ever'] }] }), 'filter must have the form <name>=<value>, not "unused for ever"'],
+  [
+    gc({ policy: [{ filter: ['unused for ever'] }] }),
+    'filter must have the form <name>=<value>, not "unused for ever"',
+  ],
   [gc({ policy: [{ filter: ['unusedfor=2h'] }] }), 'unknown filter "unusedfor"'],
   [gc({ policy: [{ filter: ['unused-for=soon'] }] }), 'filter unused-for must be a duration'],
-  [{ 'log-driver': 'syslog', 'log-opts': { 'syslog-format': 'rfc0' } }, 'failed to set log opts: Invalid syslog format'],
+  [
+    { 'log-driver': 'syslog', 'log-opts': { 'syslog-format': 'rfc0' } },
+    'failed to set log opts: Invalid syslog format',
+  ],
   [{ 'default-ulimits': { nofiles: { Soft: 1, Hard: 1 } } }, 'invalid ulimit type: nofiles'],
   ...(hasSystemd
     ? []
-    : ([[{ 'exec-opts': ['native.cgroupdriver=systemd'] }, 'exec-opt native.cgroupdriver=systemd: systemd is not running']] as const)),
+    : ([
+        [
+          { 'exec-opts': ['native.cgroupdriver=systemd'] },
+          'exec-opt native.cgroupdriver=systemd: systemd is not running',
+        ],
+      ] as const)),
 ];
 
 /** Rows that do not name the same key are in one file: all that is wrong is said at once. */
@@ -127,7 +160,11 @@ test('values that are wrong are refused by --validate, by a start and by a reloa
 });
 
 test('what has no effect is told once by the start, by the configuration in effect and by the documents', async () => {
-  const { notices } = await callJson<{ notices: { key: string; message: string }[] }>(engine.socketPath, 'GET', '/engine/config');
+  const { notices } = await callJson<{ notices: { key: string; message: string }[] }>(
+    engine.socketPath,
+    'GET',
+    '/engine/config',
+  );
   const docs = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
   const reasons = [
     ...Object.values(IDLE).map(([, reason]) => reason),
@@ -136,10 +173,17 @@ test('what has no effect is told once by the start, by the configuration in effe
     'ENGINE_DISABLE_PIGZ has no effect: layers are decompressed by the daemon itself, never by pigz',
   ];
   for (const reason of reasons) {
-    assert.equal(notices.filter(({ message }) => message.startsWith(reason)).length, 1, `${reason}\n${JSON.stringify(notices)}`);
+    assert.equal(
+      notices.filter(({ message }) => message.startsWith(reason)).length,
+      1,
+      `${reason}\n${JSON.stringify(notices)}`,
+    );
     assert.equal(engine.log.split(`msg="${reason}`).length, 2, `one line for ${reason}\n${engine.log}`);
     const [key, why = ''] = reason.split(' has no effect: ');
-    assert.ok(why === '' || docs.split('\n').some((line) => line.startsWith(`| \`${key}\` |`) && line.includes(`| ${why}`)), reason);
+    assert.ok(
+      why === '' || docs.split('\n').some((line) => line.startsWith(`| \`${key}\` |`) && line.includes(`| ${why}`)),
+      reason,
+    );
   }
   assert.equal(notices.length, reasons.length, JSON.stringify(notices));
 });

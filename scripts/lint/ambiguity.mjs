@@ -19,13 +19,24 @@ export function ambiguityOf(source, flags) {
 
 function judge(tree, flags) {
   const isAnchored = flags.includes('y') || (tree.kind === 'sequence' && tree.items[0]?.isStart === true);
-  const automaton = new Automaton(isAnchored ? tree : { kind: 'sequence', items: [{ kind: 'repeat', item: { kind: 'set', ranges: ANY }, min: 0, max: Infinity }, tree] });
+  const automaton = new Automaton(
+    isAnchored
+      ? tree
+      : {
+          kind: 'sequence',
+          items: [{ kind: 'repeat', item: { kind: 'set', ranges: ANY }, min: 0, max: Infinity }, tree],
+        },
+  );
   for (const inner of automaton.lookArounds) {
     const problem = judge({ kind: 'sequence', items: [{ kind: 'assertion', isStart: true }, inner] }, flags);
     if (problem !== undefined) return problem;
   }
   const graph = automaton.prepare();
-  return isExponential(graph) ? 'takes exponential time' : isPolynomial(graph) ? 'takes quadratic time or more' : undefined;
+  return isExponential(graph)
+    ? 'takes exponential time'
+    : isPolynomial(graph)
+      ? 'takes quadratic time or more'
+      : undefined;
 }
 
 class Automaton {
@@ -52,13 +63,24 @@ class Automaton {
     if (node.kind === 'choice') {
       const items = node.items.map((item) => this.#build(item));
       const all = (name) => items.flatMap((item) => item[name]);
-      return { first: all('first'), last: all('last'), free: all('free'), isNullable: items.some((item) => item.isNullable), isFreelyNullable: items.some((item) => item.isFreelyNullable) };
+      return {
+        first: all('first'),
+        last: all('last'),
+        free: all('free'),
+        isNullable: items.some((item) => item.isNullable),
+        isFreelyNullable: items.some((item) => item.isFreelyNullable),
+      };
     }
     if (node.kind === 'sequence') return this.#sequence(node.items.map((item) => this.#build(item)));
     const { item, min, max } = node;
-    const copies = Array.from({ length: Math.max(min, max === Infinity ? 1 : max) }, (_, index) => ({ ...this.#build(item), isOptional: index >= min }));
+    const copies = Array.from({ length: Math.max(min, max === Infinity ? 1 : max) }, (_, index) => ({
+      ...this.#build(item),
+      isOptional: index >= min,
+    }));
     if (max === Infinity) this.#connect(copies.at(-1).last, copies.at(-1).first);
-    return this.#sequence(copies.map((copy) => (copy.isOptional ? { ...copy, isNullable: true, isFreelyNullable: true } : copy)));
+    return this.#sequence(
+      copies.map((copy) => (copy.isOptional ? { ...copy, isNullable: true, isFreelyNullable: true } : copy)),
+    );
   }
 
   #sequence(items) {
@@ -77,14 +99,27 @@ class Automaton {
   }
 
   #connect(from, to) {
-    for (const state of from) for (const next of to) this.follow[state].set(next, (this.follow[state].get(next) ?? 0) + 1);
+    for (const state of from)
+      for (const next of to) this.follow[state].set(next, (this.follow[state].get(next) ?? 0) + 1);
   }
 
   prepare() {
     const starts = [...new Set(this.sets.flat().flatMap(([low, high]) => [low, high + 1]))];
-    const atoms = this.sets.map((ranges) => starts.reduce((bits, code, index) => (ranges.some(([low, high]) => low <= code && code <= high) ? bits | (1n << BigInt(index)) : bits), 0n));
+    const atoms = this.sets.map((ranges) =>
+      starts.reduce(
+        (bits, code, index) =>
+          ranges.some(([low, high]) => low <= code && code <= high) ? bits | (1n << BigInt(index)) : bits,
+        0n,
+      ),
+    );
     const successors = this.follow.map((next) => [...next.keys()]);
-    return { atoms, successors, ways: this.follow, components: componentsOf(successors), free: new Set(this.root.free) };
+    return {
+      atoms,
+      successors,
+      ways: this.follow,
+      components: componentsOf(successors),
+      free: new Set(this.root.free),
+    };
   }
 }
 
@@ -93,10 +128,15 @@ function componentsOf(successors) {
   const reach = successors.map((_, start) => {
     const seen = new Set();
     const open = [start];
-    while (open.length > 0) for (const next of successors[open.pop()]) if (!seen.has(next)) seen.add(next) && open.push(next);
+    while (open.length > 0)
+      for (const next of successors[open.pop()]) if (!seen.has(next)) seen.add(next) && open.push(next);
     return seen;
   });
-  return successors.map((_, state) => (reach[state].has(state) ? successors.findIndex((_next, other) => reach[state].has(other) && reach[other].has(state)) : -1));
+  return successors.map((_, state) =>
+    reach[state].has(state)
+      ? successors.findIndex((_next, other) => reach[state].has(other) && reach[other].has(state))
+      : -1,
+  );
 }
 
 function isExponential({ atoms, successors, ways, components }) {

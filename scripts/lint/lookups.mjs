@@ -2,7 +2,8 @@
  * Finds look-ups by a string that is no literal in objects with free keys: those declared as `Record<string, …>`, where
  * `constructor` and `__proto__` are found, too. Types of other files are known by the names of their members only.
  */
-const DECLARED = /(?:\b(?:const|let|readonly)\s+|[(,{;]\s*|^\s*)#?([A-Za-z_$][\w$]*)\??\s*:\s*(?:Readonly<|Partial<)*Record<string\b/gm;
+const DECLARED =
+  /(?:\b(?:const|let|readonly)\s+|[(,{;]\s*|^\s*)#?([A-Za-z_$][\w$]*)\??\s*:\s*(?:Readonly<|Partial<)*Record<string\b/gm;
 const LOOKUP = /([A-Za-z_$][\w$]*)!?(?:\?\.)?\[([^[\]]*(?:\[[^[\]]*\])?[^[\]]*)\]/g;
 /** A literal, a number, a unique symbol, or the part of a type. */
 const FIXED = /^\s*(?:'[^']*'|"[^"]*"|\d+|Symbol\.\w+|string|number|)\s*$/;
@@ -18,7 +19,8 @@ export function openLookups(code, members) {
   const found = [];
   for (const match of code.matchAll(LOOKUP)) {
     const [text, name, key] = match;
-    if (names.has(name) && !FIXED.test(key) && !/^\s*\w+ in /.test(key)) found.push({ text, line: code.slice(0, match.index).split('\n').length });
+    if (names.has(name) && !FIXED.test(key) && !/^\s*\w+ in /.test(key))
+      found.push({ text, line: code.slice(0, match.index).split('\n').length });
   }
   return found;
 }

@@ -7,9 +7,29 @@ const MAX_CODE = 0x10ffff;
 const MANY = 100;
 
 const DIGIT = [[48, 57]];
-const WORD = [[48, 57], [65, 90], [95, 95], [97, 122]];
-const SPACE = [[9, 13], [32, 32], [0xa0, 0xa0], [0x1680, 0x1680], [0x2000, 0x200a], [0x2028, 0x2029], [0x202f, 0x202f], [0x205f, 0x205f], [0x3000, 0x3000], [0xfeff, 0xfeff]];
-const NEWLINE = [[10, 10], [13, 13], [0x2028, 0x2029]];
+const WORD = [
+  [48, 57],
+  [65, 90],
+  [95, 95],
+  [97, 122],
+];
+const SPACE = [
+  [9, 13],
+  [32, 32],
+  [0xa0, 0xa0],
+  [0x1680, 0x1680],
+  [0x2000, 0x200a],
+  [0x2028, 0x2029],
+  [0x202f, 0x202f],
+  [0x205f, 0x205f],
+  [0x3000, 0x3000],
+  [0xfeff, 0xfeff],
+];
+const NEWLINE = [
+  [10, 10],
+  [13, 13],
+  [0x2028, 0x2029],
+];
 const CONTROL = { n: 10, r: 13, t: 9, v: 11, f: 12, 0: 0 };
 
 export function complement(ranges) {
@@ -94,7 +114,8 @@ export function parseRegex(source, flags) {
     if (source[at] === '?') at++;
     const { 0: text, 1: from, 2: comma, 3: to } = bounds;
     const min = from === undefined ? (text === '+' ? 1 : 0) : Number(from);
-    const max = from === undefined ? (text === '?' ? 1 : Infinity) : comma === '' ? min : to === '' ? Infinity : Number(to);
+    const max =
+      from === undefined ? (text === '?' ? 1 : Infinity) : comma === '' ? min : to === '' ? Infinity : Number(to);
     return { kind: 'repeat', item, min: Math.min(min, 2), max: max > MANY ? Infinity : Math.min(max, 2) };
   };
   const sequence = () => {
@@ -121,7 +142,12 @@ export function parseRegex(source, flags) {
 
 function takesAll(node) {
   if (node?.kind === 'sequence') return takesAll(node.items.at(-1));
-  return node?.kind === 'repeat' && node.max === Infinity && node.item.kind === 'set' && complement(node.item.ranges).length === 0;
+  return (
+    node?.kind === 'repeat' &&
+    node.max === Infinity &&
+    node.item.kind === 'set' &&
+    complement(node.item.ranges).length === 0
+  );
 }
 
 function one(code) {

@@ -1,7 +1,8 @@
 /** Splits TypeScript into code and what is no code, so that other rules can look at regular expressions and at code alone. */
 
 /** Behind these a slash begins a regular expression. */
-const BEFORE_REGEX = /(?:^|[([{,;=:?!&|+\-*%<>~^]|\b(?:return|typeof|case|in|of|do|else|void|delete|instanceof|new|throw|yield|await))\s*$/;
+const BEFORE_REGEX =
+  /(?:^|[([{,;=:?!&|+\-*%<>~^]|\b(?:return|typeof|case|in|of|do|else|void|delete|instanceof|new|throw|yield|await))\s*$/;
 
 /** Nothing special begins in these. */
 const PLAIN = /[^/'"`{}]+/y;

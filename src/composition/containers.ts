@@ -38,7 +38,10 @@ const EFFECTS_LIMIT_MS = 60_000;
 
 export type Containers = Awaited<ReturnType<typeof composeContainers>>;
 
-export async function composeContainers({ live, execRoot, idMaps, facts, host, settings, log, replies }: Base, { layers, images, network, logs, records, volumes, tasks, specs, stdio, emit, usage, metrics }: Drivers) {
+export async function composeContainers(
+  { live, execRoot, idMaps, facts, host, settings, log, replies }: Base,
+  { layers, images, network, logs, records, volumes, tasks, specs, stdio, emit, usage, metrics }: Drivers,
+) {
   const config = live.fixed;
   const pauseGate = new PauseGate();
   const deps: ContainerDeps = {
@@ -107,8 +110,17 @@ export async function composeContainers({ live, execRoot, idMaps, facts, host, s
     statsFeeds.removed(id);
   });
   const inFlight = new InFlight();
-  const effects = createContainerEffects(deps, ios, (record, signal) => hooks.emit('kill', record, { signal: String(signal) }));
-  const machine = createContainerMachine(notedEffects(effects, inFlight, { started: (seconds) => metrics.containerStarted(seconds), released: ({ id }) => execs.endOf(id) }), hooks, replies);
+  const effects = createContainerEffects(deps, ios, (record, signal) =>
+    hooks.emit('kill', record, { signal: String(signal) }),
+  );
+  const machine = createContainerMachine(
+    notedEffects(effects, inFlight, {
+      started: (seconds) => metrics.containerStarted(seconds),
+      released: ({ id }) => execs.endOf(id),
+    }),
+    hooks,
+    replies,
+  );
   const containers = new ContainerDirectory(
     {
       replies,
@@ -217,7 +229,11 @@ interface EffectObserver {
 }
 
 /** The effects, each noted while it is under way. */
-function notedEffects(effects: ContainerEffects, inFlight: InFlight, { started, released }: EffectObserver): ContainerEffects {
+function notedEffects(
+  effects: ContainerEffects,
+  inFlight: InFlight,
+  { started, released }: EffectObserver,
+): ContainerEffects {
   const timed = async <T>(work: Promise<T>): Promise<T> => {
     const begunMs = performance.now();
     const result = await work;

@@ -34,7 +34,10 @@ const MAX_WORKERS = 3;
 export type Drivers = Awaited<ReturnType<typeof openDrivers>>;
 
 /** `containers` is asked when metrics are read. */
-export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, reserve, idMaps, facts, host, settings, log }: Base, containers: () => readonly ContainerRecord[]) {
+export async function openDrivers(
+  { live, dataRoot, execRoot, supervisorRoot, reserve, idMaps, facts, host, settings, log }: Base,
+  containers: () => readonly ContainerRecord[],
+) {
   const config = live.fixed;
   const inData = (...parts: string[]): string => join(dataRoot, ...parts);
   const seccomp = config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined' ? config.seccompProfile : await loadSeccompProfile(config.seccompProfile);
@@ -53,7 +56,13 @@ export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, re
     },
   });
   const { tasks } = supervisor;
-  const layers = await openOverlay2({ root: inData('overlay2'), workers: pool, log, storageOpts: config.storageOpts, idMaps });
+  const layers = await openOverlay2({
+    root: inData('overlay2'),
+    workers: pool,
+    log,
+    storageOpts: config.storageOpts,
+    idMaps,
+  });
   const images = new FileImageStore(dataRoot, layers, reserve.urgent);
   const metrics = await createEngineMetrics({
     address: config.metricsAddr,
@@ -105,13 +114,25 @@ export async function openDrivers({ live, dataRoot, execRoot, supervisorRoot, re
     pluginDebts: networkFile('plugin-debts.json'),
   });
   const logs = createLogDriver((container) => metrics.logObserver(container));
-  const records = new ContainerRecords(inData('containers'), { write: writeRecord, read: readRecord, urgent: reserve.urgent }, rootOwner(idMaps), creationDefaults(config));
+  const records = new ContainerRecords(
+    inData('containers'),
+    { write: writeRecord, read: readRecord, urgent: reserve.urgent },
+    rootOwner(idMaps),
+    creationDefaults(config),
+  );
   const volumePlugins = new ProtocolVolumePlugins();
   const volumes = new Volumes({ root: inData('volumes'), workers: pool, plugins: volumePlugins, owner: rootOwner(idMaps) });
   const archives = new ArchiveWorkers(idMaps);
   const inherited = inheritedLimits();
-  const specs = createSpecBuilder(facts, () => ({ inherited, seccomp, cdiSpecDirs: live.current.features['cdi'] === true ? config.cdiSpecDirs : [] }));
-  const stdio = { create: async (request: Parameters<typeof createStdio>[0]) => createStdio(request), reopen: async (paths: Parameters<typeof reopenStdio>[0]) => reopenStdio(paths) };
+  const specs = createSpecBuilder(facts, () => ({
+    inherited,
+    seccomp,
+    cdiSpecDirs: live.current.features['cdi'] === true ? config.cdiSpecDirs : [],
+  }));
+  const stdio = {
+    create: async (request: Parameters<typeof createStdio>[0]) => createStdio(request),
+    reopen: async (paths: Parameters<typeof reopenStdio>[0]) => reopenStdio(paths),
+  };
   const usage = new DiskUsages({ dataRoot, layers, pool });
   return { usage, pool, events, metrics, emit, supervisor, tasks, layers, images, network, logs, records, volumes, volumePlugins, networkPlugins, archives, specs, stdio };
 }

@@ -11,7 +11,10 @@ export function hostWarnings({ cgroup }: HostFacts, config: FixedConfig): string
     [cgroup.cpuQuota, 'WARNING: No cpu cfs quota support'],
     [cgroup.cpuShares, 'WARNING: No cpu shares support'],
     [cgroup.cpuset !== undefined, 'WARNING: No cpuset support'],
-    [!config.selinuxEnabled, 'WARNING: selinux-enabled has no effect: this daemon applies no SELinux labels of its own'],
+    [
+      !config.selinuxEnabled,
+      'WARNING: selinux-enabled has no effect: this daemon applies no SELinux labels of its own',
+    ],
   ];
   return missing.flatMap(([has, warning]) => (has ? [] : [warning]));
 }

@@ -79,7 +79,13 @@ export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<Engi
 async function loadMetrics(deps: EngineMetricsDeps): Promise<Metrics> {
   const { createMetrics } = await import('../telemetry/metrics.js');
   const { cpus, memoryBytes, identity } = deps;
-  return createMetrics({ identity, cpus, memoryBytes, containerStates: () => countStates(deps.containers()), eventSubscribers: () => deps.eventSubscribers() });
+  return createMetrics({
+    identity,
+    cpus,
+    memoryBytes,
+    containerStates: () => countStates(deps.containers()),
+    eventSubscribers: () => deps.eventSubscribers(),
+  });
 }
 
 function countStates(records: readonly ContainerRecord[]): Record<'running' | 'paused' | 'stopped', number> {

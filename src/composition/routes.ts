@@ -88,7 +88,14 @@ export function composeRoutes(
     ...pingRoutes({ builderVersion: '1', swarmState: () => 'inactive' }),
     ...systemRoutes(system),
     ...absentPartRoutes(),
-    ...containerRoutes({ containers, services, view, imageId: (reference) => imageIdOf(images, reference), isAncestor: (image, ancestor) => isAncestor(images, image, ancestor), isExperimental: () => settings.shown().experimental }),
+    ...containerRoutes({
+      containers,
+      services,
+      view,
+      imageId: (reference) => imageIdOf(images, reference),
+      isAncestor: (image, ancestor) => isAncestor(images, image, ancestor),
+      isExperimental: () => settings.shown().experimental,
+    }),
     ...containerStreamRoutes({ containers, ios, logs, services, dir: (id) => records.dir(id) }),
     ...statsRoutes({ containers, feeds: statsFeeds }),
     ...archiveRoutes(
@@ -103,7 +110,8 @@ export function composeRoutes(
       users,
       emit: (action, id, attributes) => emit('image', action, id, attributes),
       containers: new CommitSource(containers, (action, record, attributes) => hooks.emit(action, record, attributes)),
-      importer: (request) => importImage({ images, layers, pool: transferPool.pool, tmpDir: temporary.tmpDir }, request),
+      importer: (request) =>
+        importImage({ images, layers, pool: transferPool.pool, tmpDir: temporary.tmpDir }, request),
       architecture: host.architecture,
       layerBytes: (chainIds) => usage.layerBytes(chainIds),
     }),

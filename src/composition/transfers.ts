@@ -13,7 +13,10 @@ const CERTS_DIR = '/etc/engine/certs.d';
 
 export type Transfers = ReturnType<typeof composeTransfers>;
 
-export function composeTransfers({ live, dataRoot, log, replies, temporary }: Base, { layers, images, metrics, emit }: Drivers) {
+export function composeTransfers(
+  { live, dataRoot, log, replies, temporary }: Base,
+  { layers, images, metrics, emit }: Drivers,
+) {
   const inData = (...parts: string[]): string => join(dataRoot, ...parts);
   // Threads of its own: a client that sends slowly holds its task as long as it likes.
   const archivePool = createWorkerPool({ maxThreads: 2, tasksPerThread: 16 });

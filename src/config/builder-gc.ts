@@ -6,7 +6,11 @@ export interface BuilderGc {
   readonly enabled: boolean;
   /** 0: not said. */
   readonly defaultKeepStorageBytes: number;
-  readonly policy: readonly { readonly keepStorageBytes: number; readonly filter: readonly string[]; readonly all: boolean }[];
+  readonly policy: readonly {
+    readonly keepStorageBytes: number;
+    readonly filter: readonly string[];
+    readonly all: boolean;
+  }[];
 }
 
 /** Names of the filters of a build cache's records. */
@@ -97,7 +101,8 @@ function checkFilter(text: string): void {
   const at = text.indexOf('=');
   if (at < 1) throw invalid(`policy: filter must have the form <name>=<value>, not ${JSON.stringify(text)}`);
   const name = text.slice(0, at).replace(/[!~]$/, '');
-  if (!FILTERS.has(name)) throw invalid(`policy: unknown filter ${JSON.stringify(name)}: must be one of ${[...FILTERS].join(', ')}`);
+  if (!FILTERS.has(name))
+    throw invalid(`policy: unknown filter ${JSON.stringify(name)}: must be one of ${[...FILTERS].join(', ')}`);
   if (name === 'unused-for' || name === 'until') checkDuration(text.slice(at + 1), `policy: filter ${name}`);
 }
 

@@ -19,7 +19,10 @@ const REALTIME = [
 export function checkHost(values: Values, host: Host, report: Report): void {
   const { rootless, execOpts } = values;
   if (rootless && host.isInitialUserNamespace) {
-    report('rootless', 'rootless: the daemon must run in a user namespace of its own, which a launcher such as rootlesskit makes');
+    report(
+      'rootless',
+      'rootless: the daemon must run in a user namespace of its own, which a launcher such as rootlesskit makes',
+    );
   }
   if (namedCgroupDriver(execOpts) === 'systemd' && !host.systemd) {
     report('execOpts', 'exec-opt native.cgroupdriver=systemd: systemd is not running on this host; use cgroupfs');

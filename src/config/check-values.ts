@@ -71,7 +71,10 @@ function checkFeatures({ features }: Values, platform: Platform, report: Report)
   for (const [name, isOn] of Object.entries(features)) {
     if (!FEATURES.has(name)) {
       const suggestion = suggestFeature(name, [...FEATURES]);
-      report('features', `unknown feature ${name}${suggestion === undefined ? '' : `: did you mean ${JSON.stringify(suggestion)}?`}`);
+      report(
+        'features',
+        `unknown feature ${name}${suggestion === undefined ? '' : `: did you mean ${JSON.stringify(suggestion)}?`}`,
+      );
     } else if (platform === 'linux' && name === 'windows-dns-proxy') {
       report('features', 'feature windows-dns-proxy is only available on Windows');
     } else if (platform === 'linux' && name === 'supervisor-snapshotter' && isOn) {
@@ -146,12 +149,18 @@ function checkRemap(value: string, report: Report): void {
 const IPV6_MIN_MTU = 1280;
 
 function checkNetwork(values: Values, report: Report): void {
-  if (!values.iptables && !values.icc) report('icc', 'You specified --iptables=false with --icc=false. ICC=false uses iptables to function. Please set --icc or --iptables to true');
-  if (values.ipv6 && values.mtu < IPV6_MIN_MTU) report('mtu', `invalid mtu: ${values.mtu}: IPv6 needs ${IPV6_MIN_MTU} at least`);
+  if (!values.iptables && !values.icc)
+    report(
+      'icc',
+      'You specified --iptables=false with --icc=false. ICC=false uses iptables to function. Please set --icc or --iptables to true',
+    );
+  if (values.ipv6 && values.mtu < IPV6_MIN_MTU)
+    report('mtu', `invalid mtu: ${values.mtu}: IPv6 needs ${IPV6_MIN_MTU} at least`);
   for (const name of ['bip', 'bip6'] as const) {
     const [address = '', prefix] = values[name].split('/');
     const isNetwork = address !== '' && toNumber(address) === subnetAround(address, Number(prefix)).base;
-    if (isNetwork) report(name, `invalid ${name}: ${values[name]} is the network's own address; give the bridge one inside it`);
+    if (isNetwork)
+      report(name, `invalid ${name}: ${values[name]} is the network's own address; give the bridge one inside it`);
   }
   checkInside(values, 'fixedCidr', values.bip, 'bip', report);
   checkInside(values, 'defaultGateway', values.bip, 'bip', report);

@@ -94,7 +94,12 @@ function readMembers(root: Readonly<Record<string, unknown>>, positions: Readonl
   const unknown = (key: string): void => {
     if (IDLE_KEYS.has(key)) return void idleKeys.push(key);
     const suggestion = suggestKey(key, [...BY_KEY.keys()]);
-    return void faults.push({ kind: 'unknown', key, message: suggestion === undefined ? '' : `did you mean ${JSON.stringify(suggestion)}?`, position: positions.get(key) });
+    return void faults.push({
+      kind: 'unknown',
+      key,
+      message: suggestion === undefined ? '' : `did you mean ${JSON.stringify(suggestion)}?`,
+      position: positions.get(key),
+    });
   };
   for (const [key, value] of Object.entries(root)) {
     const option = BY_KEY.get(key);

@@ -212,13 +212,33 @@ test('hosts of the file and the -H fd:// of a unit file are merged, anything els
 });
 
 test('one message names every conflict, also of equal values', () => {
-  const message = refused(() => load({ debug: true, mtu: 500, features: { cdi: true } }, ['-D', '--mtu', '600', '--feature', 'audit']));
-  assert.ok(message.includes('debug: (from flag: true, from file: true), features: (from flag: map[audit:true], from file: map[cdi:true]), mtu: (from flag: 600, from file: 500)'), message);
+  const message = refused(() =>
+    load({ debug: true, mtu: 500, features: { cdi: true } }, ['-D', '--mtu', '600', '--feature', 'audit']),
+  );
+  assert.ok(
+    message.includes(
+      'debug: (from flag: true, from file: true), features: (from flag: map[audit:true], from file: map[cdi:true]), mtu: (from flag: 600, from file: 500)',
+    ),
+    message,
+  );
 });
 
 test('the environment counts where neither flag nor file speaks', () => {
-  const environment = { HTTP_PROXY: 'http://up:1', http_proxy: 'http://low:1', https_proxy: 'http://s:1', ENGINE_DRIVER: 'overlay2', ENGINE_TMPDIR: '/t', ENGINE_RAMDISK: '1', ENGINE_DISABLE_PIGZ: 'x', ENGINE_CERT_PATH: '/certs', HOME: '/h' };
-  const { config, settings } = load({ proxies: { 'no-proxy': 'file' } }, ['--https-proxy', 'http://flag:1'], { ...environment, NO_PROXY: 'env' });
+  const environment = {
+    HTTP_PROXY: 'http://up:1',
+    http_proxy: 'http://low:1',
+    https_proxy: 'http://s:1',
+    ENGINE_DRIVER: 'overlay2',
+    ENGINE_TMPDIR: '/t',
+    ENGINE_RAMDISK: '1',
+    ENGINE_DISABLE_PIGZ: 'x',
+    ENGINE_CERT_PATH: '/certs',
+    HOME: '/h',
+  };
+  const { config, settings } = load({ proxies: { 'no-proxy': 'file' } }, ['--https-proxy', 'http://flag:1'], {
+    ...environment,
+    NO_PROXY: 'env',
+  });
   assert.deepEqual(
     [config.httpProxy, config.httpsProxy, config.noProxy, config.storageDriver, config.tmpDir, config.noPivotRoot, config.disablePigz, config.tlsCaCert],
     ['http://up:1', 'http://flag:1', 'file', 'overlay2', '/t', true, true, '/certs/ca.pem'],
@@ -259,18 +279,37 @@ test('the first cgroup driver that is named counts, for everybody; a parent is c
     load({ 'exec-opts': execOpts }, [], {}, { ...HOST, ...host }).config.cgroupDriver;
   const [cgroupfs, systemd] = ['native.cgroupdriver=cgroupfs', 'native.cgroupdriver=systemd'];
   assert.deepEqual([of([cgroupfs, systemd]), of([systemd, cgroupfs])], ['cgroupfs', 'systemd']);
-  assert.deepEqual([of([]), of([], { cgroupVersion: 2 }), of([], { cgroupVersion: 2, systemd: false })], ['cgroupfs', 'systemd', 'cgroupfs']);
+  assert.deepEqual(
+    [of([]), of([], { cgroupVersion: 2 }), of([], { cgroupVersion: 2, systemd: false })],
+    ['cgroupfs', 'systemd', 'cgroupfs'],
+  );
   const unified = { ...HOST, cgroupVersion: 2 } as const;
-  assert.match(refused(() => load({ 'cgroup-parent': '/p' }, [], {}, unified)), /should be a valid slice named as "xxx.slice" \(cgroup-parent at/);
-  assert.equal(load({ 'cgroup-parent': '/p', 'exec-opts': [cgroupfs, systemd] }, [], {}, unified).config.cgroupParent, '/p');
+  assert.match(
+    refused(() => load({ 'cgroup-parent': '/p' }, [], {}, unified)),
+    /should be a valid slice named as "xxx.slice" \(cgroup-parent at/,
+  );
+  assert.equal(
+    load({ 'cgroup-parent': '/p', 'exec-opts': [cgroupfs, systemd] }, [], {}, unified).config.cgroupParent,
+    '/p',
+  );
   assert.equal(load({ 'cgroup-parent': 'p.slice' }, [], {}, unified).config.cgroupParent, 'p.slice');
 });
 
 test('real time and a user namespace are asked of hosts that have them only', () => {
-  const without = (content: object, host: Partial<Host>): string => refused(() => load(content, [], {}, { ...HOST, ...host }));
-  assert.match(without({ 'cpu-rt-runtime': 5 }, { cgroupVersion: 2 }), /cpu-rt-runtime is not supported with cgroups v2/);
-  assert.match(without({ 'cpu-rt-period': 5 }, { cpuRealtime: false }), /cpu-rt-period: the kernel does not support the real-time/);
-  assert.match(without({ rootless: true }, { isInitialUserNamespace: true }), /rootless: the daemon must run in a user namespace/);
+  const without = (content: object, host: Partial<Host>): string =>
+    refused(() => load(content, [], {}, { ...HOST, ...host }));
+  assert.match(
+    without({ 'cpu-rt-runtime': 5 }, { cgroupVersion: 2 }),
+    /cpu-rt-runtime is not supported with cgroups v2/,
+  );
+  assert.match(
+    without({ 'cpu-rt-period': 5 }, { cpuRealtime: false }),
+    /cpu-rt-period: the kernel does not support the real-time/,
+  );
+  assert.match(
+    without({ rootless: true }, { isInitialUserNamespace: true }),
+    /rootless: the daemon must run in a user namespace/,
+  );
 });
 
 test('an empty seccomp profile is the built-in one, and a limit may be of any kind that containers have', () => {

@@ -25,7 +25,10 @@ such as a runtime without a program.
 
 | Key | When | Why |
 |---|---|---|
-${[...IDLE_OPTIONS.map(({ name, when, reason }) => [titleOf(name), when, reason]), ...[...IDLE_KEYS].map(([key, reason]) => [key, '', reason])]
+${[
+  ...IDLE_OPTIONS.map(({ name, when, reason }) => [titleOf(name), when, reason]),
+  ...[...IDLE_KEYS].map(([key, reason]) => [key, '', reason]),
+]
   .map(([key = '', when = '', reason = '']) => `| \`${key}\` | ${when} | ${reason} |`)
   .join('\n')}
 

@@ -24,8 +24,13 @@ export function helpText(): string {
   const left = lines.map(({ flag, short, label }) => `  ${short === undefined ? '    ' : `-${short}, `}--${flag}${label === '' ? '' : ` ${label}`}`);
   const width = Math.max(...left.map(({ length }) => length)) + 2;
   const rows = lines.map(({ doc }, index) => `${(left[index] ?? '').padEnd(width)}${doc}`);
-  const usage = ['Usage:  engined [OPTIONS]', '        engined check [OPTIONS]', '        engined fsck [--repair] [OPTIONS]'];
-  const about = 'A container engine daemon, the check of the machine that it is to run on, and that of the data root that it uses.';
+  const usage = [
+    'Usage:  engined [OPTIONS]',
+    '        engined check [OPTIONS]',
+    '        engined fsck [--repair] [OPTIONS]',
+  ];
+  const about =
+    'A container engine daemon, the check of the machine that it is to run on, and that of the data root that it uses.';
   return [...usage, '', about, '', 'Options:', ...rows, ''].join('\n');
 }
 

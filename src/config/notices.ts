@@ -46,7 +46,12 @@ const withoutImageGc = (name: OptionName): Row => ({
 
 /** A value that the operator did not choose is never idle. */
 export const IDLE_OPTIONS: readonly Row[] = [
-  { name: 'builderGc', when: '', isIdle: ({ builderGc }) => builderGc?.enabled === true, reason: 'there is no builder' },
+  {
+    name: 'builderGc',
+    when: '',
+    isIdle: ({ builderGc }) => builderGc?.enabled === true,
+    reason: 'there is no builder',
+  },
   {
     name: 'features',
     when: '`buildkit`',
@@ -63,10 +68,26 @@ export const IDLE_OPTIONS: readonly Row[] = [
   { name: 'supervisorPluginsNamespace', when: '', isIdle: always, reason: 'there is no management of plugins' },
   { name: 'networkControlPlaneMtu', when: '', isIdle: always, reason: NO_CLUSTER },
   { name: 'swarmDefaultAdvertiseAddr', when: '', isIdle: always, reason: NO_CLUSTER },
-  { name: 'disablePigz', when: '', isIdle: always, reason: 'layers are decompressed by the daemon itself, never by pigz' },
+  {
+    name: 'disablePigz',
+    when: '',
+    isIdle: always,
+    reason: 'layers are decompressed by the daemon itself, never by pigz',
+  },
   ...(['bip6', 'fixedCidrV6', 'defaultGatewayV6'] as const).map(withoutIpv6),
   ...(
-    ['bip', 'bip6', 'fixedCidr', 'fixedCidrV6', 'defaultGateway', 'defaultGatewayV6', 'icc', 'ipMasq', 'ipv6', 'mtu'] as const
+    [
+      'bip',
+      'bip6',
+      'fixedCidr',
+      'fixedCidrV6',
+      'defaultGateway',
+      'defaultGatewayV6',
+      'icc',
+      'ipMasq',
+      'ipv6',
+      'mtu',
+    ] as const
   ).map(noBridge),
   {
     name: 'ipForwardNoDrop',
@@ -134,7 +155,9 @@ export function noticesOf(
     ...idleKeys.map((key) => withoutEffect(key, IDLE_KEYS.get(key) ?? '')),
     ...runtimeNotices(values, environment['PATH'] ?? ''),
     ...values.cdiSpecDirs.flatMap((dir) =>
-      isAbsolute(dir) ? [] : [{ key: 'cdi-spec-dirs', message: `cdi-spec-dirs: ${dir} is relative to where the daemon was started` }],
+      isAbsolute(dir)
+        ? []
+        : [{ key: 'cdi-spec-dirs', message: `cdi-spec-dirs: ${dir} is relative to where the daemon was started` }],
     ),
   ];
 }

@@ -18,7 +18,12 @@ export const runtimes: ValueType<Readonly<Record<string, RuntimeEntry>>> = {
     type: 'object',
     additionalProperties: {
       type: 'object',
-      properties: { path: { type: 'string' }, runtimeArgs: { type: 'array', items: { type: 'string' } }, runtimeType: { type: 'string' }, options: { type: 'object' } },
+      properties: {
+        path: { type: 'string' },
+        runtimeArgs: { type: 'array', items: { type: 'string' } },
+        runtimeType: { type: 'string' },
+        options: { type: 'object' },
+      },
       oneOf: [{ required: ['path'] }, { required: ['runtimeType'] }],
       additionalProperties: false,
     },
@@ -46,20 +51,28 @@ function readRuntime(value: unknown, name: string): RuntimeEntry {
   const { path, runtimeArgs, runtimeType, options, args, ...rest } = value;
   rejectRest(rest, `runtime ${name}`);
   // Set-up tools of GPU vendors write an empty `args`, which never meant anything.
-  if (args !== undefined && !(Array.isArray(args) && args.length === 0)) throw invalid(`runtime ${name}: args is not a member, use runtimeArgs`);
-  const wrong = [['path', path], ['runtimeType', runtimeType]].find(([, text]) => text !== undefined && typeof text !== 'string');
+  if (args !== undefined && !(Array.isArray(args) && args.length === 0))
+    throw invalid(`runtime ${name}: args is not a member, use runtimeArgs`);
+  const wrong = [
+    ['path', path],
+    ['runtimeType', runtimeType],
+  ].find(([, text]) => text !== undefined && typeof text !== 'string');
   if (wrong) throw invalid(`runtime ${name}: ${String(wrong[0])} must be a string`);
-  if (runtimeArgs !== undefined && !isStrings(runtimeArgs)) throw invalid(`runtime ${name}: runtimeArgs must be an array of strings`);
+  if (runtimeArgs !== undefined && !isStrings(runtimeArgs))
+    throw invalid(`runtime ${name}: runtimeArgs must be an array of strings`);
   if (options !== undefined && !isObject(options)) throw invalid(`runtime ${name}: options must be an object`);
   if (!path && !runtimeType) throw invalid(`runtime ${name}: either a runtimeType or a path must be configured`);
-  if (path && runtimeType) throw invalid(`runtime ${name}: cannot configure both path and runtimeType for the same runtime`);
+  if (path && runtimeType)
+    throw invalid(`runtime ${name}: cannot configure both path and runtimeType for the same runtime`);
   if (path && options) throw invalid(`runtime ${name}: options cannot be used with a path runtime`);
   if (typeof runtimeType === 'string' && runtimeType !== '' && !isShim(runtimeType)) {
     const forms = 'the name of a shim such as io.containerd.runc.v2, or the absolute path of one';
     throw invalid(`runtime ${name}: runtimeType must be ${forms}, not ${JSON.stringify(runtimeType)}`);
   }
-  if (options) checkOptions(name, options, isRuncShim(runtimeType) ? RUNC_OPTIONS : SHIM_OPTIONS, isRuncShim(runtimeType));
-  if (runtimeType && runtimeArgs && runtimeArgs.length > 0) throw invalid(`runtime ${name}: args cannot be used with a runtimeType runtime`);
+  if (options)
+    checkOptions(name, options, isRuncShim(runtimeType) ? RUNC_OPTIONS : SHIM_OPTIONS, isRuncShim(runtimeType));
+  if (runtimeType && runtimeArgs && runtimeArgs.length > 0)
+    throw invalid(`runtime ${name}: args cannot be used with a runtimeType runtime`);
   return {
     ...(typeof path === 'string' && path ? { path } : {}),
     ...(typeof runtimeType === 'string' && runtimeType ? { runtimeType } : {}),

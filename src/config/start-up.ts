@@ -21,7 +21,10 @@ export function startUp(argv: readonly string[], environment: Environment, versi
     if (commandLine.version) return exit(0, { stdout: `engined version ${version}\n` });
     if (commandLine.printConfigSchema) return exit(0, { stdout: `${JSON.stringify(configSchema(), undefined, 2)}\n` });
     if (commandLine.platform === 'windows' && !commandLine.validate) {
-      return exit(1, { stderr: 'invalid argument "windows" for "--platform" flag: only --validate checks for it, this daemon runs on Linux\n' });
+      return exit(1, {
+        stderr:
+          'invalid argument "windows" for "--platform" flag: only --validate checks for it, this daemon runs on Linux\n',
+      });
     }
     const loaded = loadMerged(commandLine, environment, host);
     return commandLine.validate ? exit(0, { stderr: 'configuration OK\n' }) : { kind: 'run', loaded };

@@ -5,12 +5,22 @@ import type { Ulimit } from '../ports/container.js';
 import { checkUlimit } from '../runtime/ulimits.js';
 import { ownMember } from '../text/own-member.js';
 import { checkMirror } from './item-checks.js';
-import { checkCidr, checkIp, isObject, isStrings, mapObject, rejectRest, splitPair, type ValueType } from './value-types.js';
+import {
+  checkCidr,
+  checkIp,
+  isObject,
+  isStrings,
+  mapObject,
+  rejectRest,
+  splitPair,
+  type ValueType,
+} from './value-types.js';
 
 /** What a configuration must be, besides what containers may ask for. */
 function checkDefault(ulimit: Ulimit): Ulimit {
   const { Name, Soft, Hard } = ulimit;
-  if (!Number.isSafeInteger(Soft) || !Number.isSafeInteger(Hard)) throw invalid(`${Name}: limits must be integers, -1 for none`);
+  if (!Number.isSafeInteger(Soft) || !Number.isSafeInteger(Hard))
+    throw invalid(`${Name}: limits must be integers, -1 for none`);
   checkUlimit(ulimit);
   return ulimit;
 }

@@ -89,7 +89,8 @@ export const seconds: ValueType<number> = {
 function parseDuration(duration: string): number {
   if (!DURATION.test(duration)) return fault('must be a number of seconds or a duration such as 90s or 1m30s');
   let total = 0;
-  for (const [, amount, unit = ''] of duration.matchAll(/([\d.]+)(h|ms|m|s)/gy)) total += Number(amount) * (SECONDS[unit] ?? 0);
+  for (const [, amount, unit = ''] of duration.matchAll(/([\d.]+)(h|ms|m|s)/gy))
+    total += Number(amount) * (SECONDS[unit] ?? 0);
   return Math.ceil(total);
 }
 
@@ -191,5 +192,6 @@ export function isStrings(value: unknown): value is readonly string[] {
 /** @throws EngineError invalid when there are members that nobody took. */
 export function rejectRest(rest: Readonly<Record<string, unknown>>, where: string): void {
   const names = Object.keys(rest);
-  if (names.length > 0) throw invalid(`${where}: unknown member ${names.map((name) => JSON.stringify(name)).join(', ')}`);
+  if (names.length > 0)
+    throw invalid(`${where}: unknown member ${names.map((name) => JSON.stringify(name)).join(', ')}`);
 }

@@ -13,11 +13,24 @@ import type { Peer } from './peer.js';
 import { RawSocket, RawTransport } from './raw-reply.js';
 
 /** Takes the head off the socket and runs its handler. The descriptor is given away unless this throws. */
-export function serveChunked(services: ExchangeServices, gate: Gate, fd: number, peer: Peer, { found, head, headBytes }: DirectRequest): void {
+export function serveChunked(
+  services: ExchangeServices,
+  gate: Gate,
+  fd: number,
+  peer: Peer,
+  { found, head, headBytes }: DirectRequest,
+): void {
   takeFromSocket(fd, Buffer.alloc(headBytes), headBytes);
   const socket = new RawSocket(fd);
   const framing = new ChunkedBody();
-  const exchange = new HttpExchange(services, gate, new ChunkedTransport(socket, peer, framing), found, found.route.method, head);
+  const exchange = new HttpExchange(
+    services,
+    gate,
+    new ChunkedTransport(socket, peer, framing),
+    found,
+    found.route.method,
+    head,
+  );
   socket.on('close', () => exchange.settle(true));
   exchange.run();
   if (exchange.over) return;

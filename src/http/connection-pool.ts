@@ -90,7 +90,10 @@ export class ConnectionPool {
   }
 
   #refuseFraming(fd: number, peer: Peer | undefined): true {
-    new RawTransport(new RawSocket(fd), peer ?? peerOf(fd)).reply(UNKNOWN_FRAMING, messageBody(UNKNOWN_FRAMING_MESSAGE));
+    new RawTransport(new RawSocket(fd), peer ?? peerOf(fd)).reply(
+      UNKNOWN_FRAMING,
+      messageBody(UNKNOWN_FRAMING_MESSAGE),
+    );
     return true;
   }
 

@@ -30,7 +30,8 @@ export function hasBody(head: FramingHead): boolean {
 export function statesOneFraming(head: string): boolean {
   let count = 0;
   for (const [, name = '', value = ''] of head.matchAll(/\r\n(content-length|transfer-encoding):([^\r]*)/gi)) {
-    if (++count > 1 || (name.length > 'content-length'.length && value.trim().toLowerCase() !== 'chunked')) return false;
+    if (++count > 1 || (name.length > 'content-length'.length && value.trim().toLowerCase() !== 'chunked'))
+      return false;
   }
   return true;
 }

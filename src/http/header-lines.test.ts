@@ -15,7 +15,17 @@ test('names come in lower case, values without the blanks around them', () => {
 });
 
 test('what is no header line, or comes twice, is not taken', () => {
-  for (const line of ['', 'no colon', ': no name', 'Name : x', ' Folded: x', 'A: b\rC: d', 'A: b\0', 'A: \x7f', '\xe9: x']) {
+  for (const line of [
+    '',
+    'no colon',
+    ': no name',
+    'Name : x',
+    ' Folded: x',
+    'A: b\rC: d',
+    'A: b\0',
+    'A: \x7f',
+    '\xe9: x',
+  ]) {
     assert.equal(read(line), undefined, JSON.stringify(line));
   }
   assert.equal(read('A: b', 'a: c'), undefined);

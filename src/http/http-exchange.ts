@@ -185,7 +185,8 @@ export class HttpExchange implements Exchange, PendingExchange {
     const head = this.#services.heads.render(status, undefined, headers);
     this.#begin(status);
     this.#gate.pending.add(this);
-    const open = (owner: StreamOwner): ResponseStream => this.#transport.stream(head, owner, this.bodyLength !== 0 && !this.body.complete, unreadBytes);
+    const open = (owner: StreamOwner): ResponseStream =>
+      this.#transport.stream(head, owner, this.bodyLength !== 0 && !this.body.complete, unreadBytes);
     if (this.#authorized === undefined) {
       this.#stream = open(this);
       return this.#stream;

@@ -74,7 +74,8 @@ export class RequestBody implements PieceSource {
       return await new Promise((resolve, reject) => {
         const keep = (chunk: Uint8Array): void => {
           inspect(chunk);
-          if (collectingBytes + chunk.length > MAX_COLLECTING_BYTES) throw unavailable('too many request bodies are being received', { code: 'OVERLOADED' });
+          if (collectingBytes + chunk.length > MAX_COLLECTING_BYTES)
+            throw unavailable('too many request bodies are being received', { code: 'OVERLOADED' });
           collectingBytes += chunk.length;
           booked += chunk.length;
           chunks?.push(Buffer.from(chunk));

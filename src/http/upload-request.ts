@@ -67,7 +67,11 @@ class UploadTransport implements Transport {
     const fd = this.#fd;
     if (fd === undefined) throw new Error('the connection is over');
     const { length } = this;
-    const transport = new RawTransport(new RawSocket(fd), this.peer, this.#isLent ? undefined : length === undefined ? new ChunkedBody() : new SizedBody(length));
+    const transport = new RawTransport(
+      new RawSocket(fd),
+      this.peer,
+      this.#isLent ? undefined : length === undefined ? new ChunkedBody() : new SizedBody(length),
+    );
     this.#fd = undefined;
     return transport;
   }

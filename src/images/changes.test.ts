@@ -39,12 +39,20 @@ test('variables of the environment so far are replaced, as single words', () => 
     [`ENV A=$S B="<$S>" C='$S' D=\\$S`, { Env: [...env, 'A=a "b" $c', 'B=<a "b" $c>', 'C=$S', 'D=$S'] }],
     ['ENV OLD form of $PATH', { Env: [...env, 'OLD=form of /bin'] }],
     ['LABEL p=$PATH none=$NONE money=5$', { Env: env, Labels: { p: '/bin', none: '', money: '5$' } }],
-    ['LABEL d=${NONE:-else} e=${EMPTY:-else} i=${PATH:+instead} n=${NONE:+instead}', { Env: env, Labels: { d: 'else', e: 'else', i: 'instead', n: '' } }],
+    [
+      'LABEL d=${NONE:-else} e=${EMPTY:-else} i=${PATH:+instead} n=${NONE:+instead}',
+      { Env: env, Labels: { d: 'else', e: 'else', i: 'instead', n: '' } },
+    ],
     ['WORKDIR $PATH/$constructor', { Env: env, WorkingDir: '/bin' }],
     ['CMD echo $PATH', { Env: env, Cmd: ['/bin/sh', '-c', 'echo $PATH'] }],
   ];
   for (const [change, expected] of table) assert.deepEqual(applyChanges({ Env: env }, [change]), expected, change);
-  for (const bad of ['ENV A=${PATH', 'ENV A=${PATH%x}', 'ENV A=${}']) assert.throws(() => applyChanges({ Env: env }, [bad]), (error) => isEngineError(error, 'invalid'), bad);
+  for (const bad of ['ENV A=${PATH', 'ENV A=${PATH%x}', 'ENV A=${}'])
+    assert.throws(
+      () => applyChanges({ Env: env }, [bad]),
+      (error) => isEngineError(error, 'invalid'),
+      bad,
+    );
   const doubling = ['ENV A=0123456789', ...Array.from({ length: 60 }, () => 'ENV A=$A$A')];
   assert.throws(() => applyChanges({}, doubling), /too long with its variables/);
 });

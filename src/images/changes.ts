@@ -18,7 +18,8 @@ function piecesOf(text: string): Piece[] {
   for (let at = 0; at < text.length; ) {
     const char = text.charAt(at);
     const end = char === '"' ? closingQuote(text, at) : char === "'" ? text.indexOf("'", at + 1) : at + 1;
-    if (char === '"' && end > 0) pieces.push({ kind: 'taken', text: text.slice(at + 1, end).replaceAll(/\\(["\\$])/g, '$1') });
+    if (char === '"' && end > 0)
+      pieces.push({ kind: 'taken', text: text.slice(at + 1, end).replaceAll(/\\(["\\$])/g, '$1') });
     else if (char === "'" && end > 0) pieces.push({ kind: 'taken', text: text.slice(at + 1, end) });
     else if (char === '\\' && end < text.length) pieces.push({ kind: 'taken', text: text.charAt(end) });
     else {
@@ -90,7 +91,10 @@ function pairs(instruction: string, text: string): [string, string][] {
   });
 }
 
-function withVariables(env: readonly string[], variables: readonly (readonly [name: string, value: string])[]): string[] {
+function withVariables(
+  env: readonly string[],
+  variables: readonly (readonly [name: string, value: string])[],
+): string[] {
   const result = [...env];
   const places = new Map(env.map((entry, index) => [entry.split('=', 1)[0] ?? '', index] as const).reverse());
   for (const [name, value] of variables) {
@@ -107,7 +111,8 @@ const UNITS: Readonly<Record<string, number>> = { ns: 1, us: 1e3, '\u00b5s': 1e3
 function duration(flag: string, text: string): number {
   if (!/^(?:\d+(?:\.\d+)?(?:ns|us|\u00b5s|ms|s|m|h))+$/.test(text)) throw bad(`time: invalid duration ${JSON.stringify(text)} for ${flag}`);
   let total = 0;
-  for (const [, amount = '0', unit = 's'] of text.matchAll(/(\d+(?:\.\d+)?)(ns|us|\u00b5s|ms|s|m|h)/gy)) total += Number(amount) * (UNITS[unit] ?? 0);
+  for (const [, amount = '0', unit = 's'] of text.matchAll(/(\d+(?:\.\d+)?)(ns|us|\u00b5s|ms|s|m|h)/gy))
+    total += Number(amount) * (UNITS[unit] ?? 0);
   if (total < 1e6) throw bad(`Interval "${flag}" cannot be less than 1ms`);
   return total;
 }
@@ -175,10 +180,25 @@ function expanded(apply: Apply): Apply {
 const INSTRUCTIONS: Readonly<Record<string, Apply>> = {
   CMD: (config, text) => ({ ...config, Cmd: commandOf(text, config) }),
   ENTRYPOINT: (config, text) => ({ ...config, Entrypoint: commandOf(text, config) }),
-  ENV: need('ENV', expanded((config, text) => ({ ...config, Env: withVariables(config.Env ?? [], pairs('ENV', text)) }))),
-  EXPOSE: need('EXPOSE', expanded((config, text) => ({ ...config, ExposedPorts: { ...config.ExposedPorts, ...keys(words(text).flatMap(port)) } }))),
+  ENV: need(
+    'ENV',
+    expanded((config, text) => ({ ...config, Env: withVariables(config.Env ?? [], pairs('ENV', text)) })),
+  ),
+  EXPOSE: need(
+    'EXPOSE',
+    expanded((config, text) => ({
+      ...config,
+      ExposedPorts: { ...config.ExposedPorts, ...keys(words(text).flatMap(port)) },
+    })),
+  ),
   HEALTHCHECK: need('HEALTHCHECK', (config, text) => ({ ...config, Healthcheck: healthcheck(text, config) })),
-  LABEL: need('LABEL', expanded((config, text) => ({ ...config, Labels: { ...config.Labels, ...Object.fromEntries(pairs('LABEL', text)) } }))),
+  LABEL: need(
+    'LABEL',
+    expanded((config, text) => ({
+      ...config,
+      Labels: { ...config.Labels, ...Object.fromEntries(pairs('LABEL', text)) },
+    })),
+  ),
   ONBUILD: need('ONBUILD', (config, text) => {
     const trigger = text.split(/\s/, 1)[0]?.toUpperCase() ?? '';
     if (trigger === 'ONBUILD') throw bad("Chaining ONBUILD via `ONBUILD ONBUILD` isn't allowed");
@@ -191,9 +211,18 @@ const INSTRUCTIONS: Readonly<Record<string, Apply>> = {
     return { ...config, Shell: shell };
   }),
   STOPSIGNAL: need('STOPSIGNAL', (config, text) => ({ ...config, StopSignal: text })),
-  USER: need('USER', expanded((config, text) => ({ ...config, User: words(text)[0] ?? '' }))),
-  VOLUME: need('VOLUME', expanded((config, text) => ({ ...config, Volumes: { ...config.Volumes, ...keys(jsonList(text) ?? words(text)) } }))),
-  WORKDIR: need('WORKDIR', expanded((config, text) => ({ ...config, WorkingDir: joinPath(config.WorkingDir, unquoted(text)) }))),
+  USER: need(
+    'USER',
+    expanded((config, text) => ({ ...config, User: words(text)[0] ?? '' })),
+  ),
+  VOLUME: need(
+    'VOLUME',
+    expanded((config, text) => ({ ...config, Volumes: { ...config.Volumes, ...keys(jsonList(text) ?? words(text)) } })),
+  ),
+  WORKDIR: need(
+    'WORKDIR',
+    expanded((config, text) => ({ ...config, WorkingDir: joinPath(config.WorkingDir, unquoted(text)) })),
+  ),
 };
 
 /** Applies the instructions in order to a copy. Throws `invalid` naming the instruction that cannot be applied. */

@@ -34,11 +34,17 @@ export function expandVariables(text: string, env: readonly string[]): string {
 }
 
 /** The value of the variable that begins at `at`, and where its text ends; a dollar without a name is one. */
-function variable(text: string, at: number, values: ReadonlyMap<string, string>): { readonly value: string; readonly end: number } {
+function variable(
+  text: string,
+  at: number,
+  values: ReadonlyMap<string, string>,
+): { readonly value: string; readonly end: number } {
   if (text[at + 1] !== '{') {
     NAME.lastIndex = at + 1;
     const name = NAME.exec(text)?.[0];
-    return name === undefined ? { value: '$', end: at + 1 } : { value: values.get(name) ?? '', end: at + 1 + name.length };
+    return name === undefined
+      ? { value: '$', end: at + 1 }
+      : { value: values.get(name) ?? '', end: at + 1 + name.length };
   }
   const close = text.indexOf('}', at);
   if (close < 0) throw bad("syntax error: missing '}'");

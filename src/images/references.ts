@@ -63,7 +63,10 @@ export class References {
    * when that fails. Changes are applied in the order of the calls, each once `ready` resolves. Gives the images that
    * had the names before.
    */
-  async change(changes: ReadonlyMap<string, Digest | undefined>, ready?: Promise<unknown>): Promise<(Digest | undefined)[]> {
+  async change(
+    changes: ReadonlyMap<string, Digest | undefined>,
+    ready?: Promise<unknown>,
+  ): Promise<(Digest | undefined)[]> {
     const apply = async (): Promise<(Digest | undefined)[]> => {
       await ready;
       const next = new Map(this.#ids);

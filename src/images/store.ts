@@ -295,7 +295,9 @@ export class FileImageStore implements ImageStore {
     const saved = Date.parse(entry.metadata.lastUsed ?? '') || 0;
     if (entry.lastUsedMs - saved < SAVE_USE_MS) return;
     // Only the order of a collection depends on it.
-    this.#describe(entry, (metadata) => ({ ...metadata, lastUsed: new Date(entry.lastUsedMs).toISOString() })).catch(() => undefined);
+    this.#describe(entry, (metadata) => ({ ...metadata, lastUsed: new Date(entry.lastUsedMs).toISOString() })).catch(
+      () => undefined,
+    );
   }
 
   /** Images that were made from this one here. */

@@ -41,7 +41,15 @@ const SHELVES: Readonly<Record<string, Shelf>> = {
   tmp: { kind: 'temporary' },
 };
 /** Single things that the daemon keeps. */
-const ENGINE = new Set(['engine-id.json', 'reserve', 'events', 'network', 'supervisor', 'image/references.json', 'overlay2/empty']);
+const ENGINE = new Set([
+  'engine-id.json',
+  'reserve',
+  'events',
+  'network',
+  'supervisor',
+  'image/references.json',
+  'overlay2/empty',
+]);
 /** Put aside for the operator, see `References.load`. */
 const PUT_ASIDE = /^image\/references\.json\.damaged-\d+$/;
 /** The data of a daemon that remaps users, see `dataRootFor`: a data root of its own. */

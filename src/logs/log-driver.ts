@@ -58,7 +58,8 @@ export function createLogDriver(observe: (containerId: string) => LogObserver): 
     },
 
     read({ id, dir, driver: name, options: logOptions }, options) {
-      const driver = ownMember(FILE_DRIVERS, name) ?? (ownMember(REMOTE_DRIVERS, name) && isCached(logOptions) ? CACHE : undefined);
+      const driver =
+        ownMember(FILE_DRIVERS, name) ?? (ownMember(REMOTE_DRIVERS, name) && isCached(logOptions) ? CACHE : undefined);
       if (driver) {
         const path = driver.path(dir, id);
         // A log that is just being closed may have output that is not in its file yet.

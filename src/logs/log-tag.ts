@@ -43,7 +43,8 @@ export function renderTag(template: string, container: LoggedContainer): string 
     const end = template.indexOf('}}', start + 2);
     if (end < 0) throw badOption(`template: log-tag: unclosed action in ${template}`);
     text += template.slice(at, start) + render(template.slice(start, end + 2), fields);
-    if (text.length > MAX_TAG_LENGTH) throw badOption(`log option tag becomes longer than ${MAX_TAG_LENGTH} characters`);
+    if (text.length > MAX_TAG_LENGTH)
+      throw badOption(`log option tag becomes longer than ${MAX_TAG_LENGTH} characters`);
     at = end + 2;
   }
   return text + template.slice(at);

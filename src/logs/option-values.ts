@@ -42,7 +42,8 @@ export function parseSize(text: string, base: 1000 | 1024, context = ''): number
   if (!match) throw badOption(`${context}invalid size: '${text}'`);
   const [, numberText = '', suffix = ''] = match;
   const digits = numberText.replace(/ $/, '');
-  if (!/^[+-]?(\d+(?:\.\d*)?|\.\d+)$/.test(digits)) throw badOption(`${context}strconv.ParseFloat: parsing ${JSON.stringify(digits)}: invalid syntax`);
+  if (!/^[+-]?(\d+(?:\.\d*)?|\.\d+)$/.test(digits))
+    throw badOption(`${context}strconv.ParseFloat: parsing ${JSON.stringify(digits)}: invalid syntax`);
   const value = Number(digits);
   if (value < 0) throw badOption(`${context}invalid size: '${text}'`);
   const unit = /^(?:b|([kmgtp])(?:b|ib)?)?$/.exec(suffix.toLowerCase());

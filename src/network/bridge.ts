@@ -49,9 +49,15 @@ export class Bridge implements Medium {
    * Makes the bridge or takes the one that is there. Old addresses and the MTU of one's own are changed; a foreign one
    * keeps all that it has.
    */
-  static async open(plan: BridgePlan, netlink: Netlink, existing: Link | undefined, { isForeign, mac }: { readonly isForeign: boolean; readonly mac: string }): Promise<Bridge> {
+  static async open(
+    plan: BridgePlan,
+    netlink: Netlink,
+    existing: Link | undefined,
+    { isForeign, mac }: { readonly isForeign: boolean; readonly mac: string },
+  ): Promise<Bridge> {
     const hasIpv6 = plan.addresses.some(({ subnet }) => subnet.family === 6) && plan.modes[6] !== 'isolated';
-    if (!existing) await netlink.createBridge({ name: plan.link, mac: Buffer.from(mac.replaceAll(':', ''), 'hex'), mtu: plan.mtu });
+    if (!existing)
+      await netlink.createBridge({ name: plan.link, mac: Buffer.from(mac.replaceAll(':', ''), 'hex'), mtu: plan.mtu });
     const index = existing?.index ?? netlink.indexOf(plan.link);
     if (index === undefined) throw unavailable(`the bridge ${plan.link} vanished while it was made`);
     const wanted = hostAddresses(plan);
@@ -87,7 +93,14 @@ export class Bridge implements Medium {
   async plug({ hostName, name, mac, netnsFd }: ContainerEnd): Promise<void> {
     const { mtu, hairpin, interContainer } = this.plan;
     const peer = { name, mac, netnsFd };
-    await this.netlink.createVeth({ name: hostName, bridgeIndex: this.index, mtu, hairpin, isolated: !interContainer, peer });
+    await this.netlink.createVeth({
+      name: hostName,
+      bridgeIndex: this.index,
+      mtu,
+      hairpin,
+      isolated: !interContainer,
+      peer,
+    });
     // The other end is still down: nothing has come through. A port of a bridge needs no IPv6 of its own.
     guardHostLink(hostName, false);
   }

@@ -40,12 +40,16 @@ export async function planDefaultBridge(options: BridgeOptions, pools: readonly 
     const found = current.find(({ ip }) => familyOf(ip) === family);
     return found && { address: found.ip, subnet: subnetAround(found.ip, found.prefixLength) };
   };
-  const own4 = parseBip(options.bip, 'bip', 4) ?? currentOf(4) ?? ownIn(fixedSubnet(options, others) ?? chooseSubnet(4, pools, others, networkId));
+  const own4 =
+    parseBip(options.bip, 'bip', 4) ??
+    currentOf(4) ??
+    ownIn(fixedSubnet(options, others) ?? chooseSubnet(4, pools, others, networkId));
   const plans = [addressPlan(own4, 'fixed-cidr', options.fixedCidr, 'default-gateway', options.defaultGateway)];
   if (options.ipv6) {
     if (options.mtu < IPV6_MIN_MTU) throw invalid(`invalid mtu: ${options.mtu}: IPv6 needs ${IPV6_MIN_MTU} at least`);
     const fixed = options.fixedCidrV6 === '' ? undefined : ownIn(parseSubnet(options.fixedCidrV6, 'fixed-cidr-v6', 6));
-    const own6 = parseBip(options.bip6, 'bip6', 6) ?? fixed ?? currentOf(6) ?? ownIn(chooseSubnet(6, pools, others, networkId));
+    const own6 =
+      parseBip(options.bip6, 'bip6', 6) ?? fixed ?? currentOf(6) ?? ownIn(chooseSubnet(6, pools, others, networkId));
     plans.push(addressPlan(own6, 'fixed-cidr-v6', options.fixedCidrV6, 'default-gateway-v6', options.defaultGatewayV6));
   }
   for (const { subnet } of plans) {

@@ -23,18 +23,40 @@ interface Surroundings {
  * Makes the bridge or takes the one that is there.
  * @throws EngineError invalid for addresses that it cannot have, conflict for those that are in use.
  */
-export async function openDefaultBridge(wanted: BridgeOptions, around: Surroundings): Promise<{ readonly summary: NetworkSummary; readonly bridge: Bridge }> {
+export async function openDefaultBridge(
+  wanted: BridgeOptions,
+  around: Surroundings,
+): Promise<{ readonly summary: NetworkSummary; readonly bridge: Bridge }> {
   const { netlink, bridges, records, addressPools, publishIp, userlandProxy } = around;
   const existing = (await netlink.links()).find(({ name }) => name === wanted.name);
-  if (existing && existing.kind !== 'bridge') throw invalid(`bridge ${wanted.name}: there is a link of this name that is not a bridge`);
+  if (existing && existing.kind !== 'bridge')
+    throw invalid(`bridge ${wanted.name}: there is a link of this name that is not a bridge`);
   const mac = records.ownBridge(wanted.name, existing) ?? randomMac();
   const ownership = { mac, foreign: false };
-  const plan = await planDefaultBridge(wanted, addressPools, netlink, existing, records.identity('bridge').id, !userlandProxy);
-  if (existing && isForeignBridge(existing, ownership)) checkAddresses(plan, existing, await netlink.addresses(), records.lent(existing));
+  const plan = await planDefaultBridge(
+    wanted,
+    addressPools,
+    netlink,
+    existing,
+    records.identity('bridge').id,
+    !userlandProxy,
+  );
+  if (existing && isForeignBridge(existing, ownership))
+    checkAddresses(plan, existing, await netlink.addresses(), records.lent(existing));
   else await records.noteBridge(wanted.name, mac);
   const bridge = await bridges.open(plan, existing, ownership);
-  const subnets = plan.addresses.map(({ subnet, gateway }) => ({ subnet: formatSubnet(subnet), gateway, ipRange: '', auxiliaryAddresses: {} }));
-  const summary = { ...predefined('bridge', 'bridge', records.identity('bridge')), enableIpv6: wanted.ipv6, subnets, options: bridgeLabels(wanted, publishIp) };
+  const subnets = plan.addresses.map(({ subnet, gateway }) => ({
+    subnet: formatSubnet(subnet),
+    gateway,
+    ipRange: '',
+    auxiliaryAddresses: {},
+  }));
+  const summary = {
+    ...predefined('bridge', 'bridge', records.identity('bridge')),
+    enableIpv6: wanted.ipv6,
+    subnets,
+    options: bridgeLabels(wanted, publishIp),
+  };
   return { summary, bridge };
 }
 
@@ -49,14 +71,16 @@ function checkAddresses(
     list.some((each) => each.ip === ip && each.prefixLength === prefixLength);
   for (const wanted of hostAddresses(plan)) {
     const family = familyOf(wanted.ip);
-    const there = all.filter(({ linkIndex, ip }) => linkIndex === index && familyOf(ip) === family && !ip.startsWith('fe80:'));
+    const there = all.filter(
+      ({ linkIndex, ip }) => linkIndex === index && familyOf(ip) === family && !ip.startsWith('fe80:'),
+    );
     const others = there.filter((address) => !isOf(lent, address));
     const [first] = others;
     if (!first || isOf(others, wanted)) continue;
     const option = family === 4 ? 'bip' : 'bip6';
     throw invalid(
-      `invalid ${option}: bridge ${name} was not made by this daemon and has the address ${first.ip}/${first.prefixLength}, `
-      + `not ${wanted.ip}/${wanted.prefixLength}: leave ${option} out to use the bridge as it is, or name another bridge`,
+      `invalid ${option}: bridge ${name} was not made by this daemon and has the address ${first.ip}/${first.prefixLength}, ` +
+        `not ${wanted.ip}/${wanted.prefixLength}: leave ${option} out to use the bridge as it is, or name another bridge`,
     );
   }
 }

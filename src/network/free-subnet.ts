@@ -24,7 +24,12 @@ const DEFAULT_POOLS: readonly PoolOption[] = [
  * none of this one, IPv4 networks get a block of the pools built in and IPv6 networks the one that belongs to their ID.
  * @throws EngineError unavailable when all blocks of the pools are in use.
  */
-export function chooseSubnet(family: Family, pools: readonly PoolOption[], taken: readonly Subnet[], networkId: string): Subnet {
+export function chooseSubnet(
+  family: Family,
+  pools: readonly PoolOption[],
+  taken: readonly Subnet[],
+  networkId: string,
+): Subnet {
   const parsed = pools.map(({ base, size }) => ({ pool: parseSubnet(base, 'default-address-pool'), size }));
   const own = parsed.filter(({ pool }) => pool.family === family);
   if (own.length === 0) return family === 6 ? localSubnet(networkId) : chooseSubnet(4, DEFAULT_POOLS, taken, networkId);

@@ -39,9 +39,14 @@ export class HostBridges {
   async #lend(link: Link, wanted: readonly LinkAddress[]): Promise<void> {
     const before = this.records().lent(link);
     const there = (await this.netlink.addresses()).filter(({ linkIndex }) => linkIndex === link.index);
-    const isOf = (list: readonly LinkAddress[], address: LinkAddress): boolean => list.some((each) => isSame(each, address));
-    for (const old of there) if (isOf(before, old) && !isOf(wanted, old)) await this.netlink.removeAddress(link.index, old);
-    await this.records().lend(link, wanted.filter((address) => isOf(before, address) || !isOf(there, address)));
+    const isOf = (list: readonly LinkAddress[], address: LinkAddress): boolean =>
+      list.some((each) => isSame(each, address));
+    for (const old of there)
+      if (isOf(before, old) && !isOf(wanted, old)) await this.netlink.removeAddress(link.index, old);
+    await this.records().lend(
+      link,
+      wanted.filter((address) => isOf(before, address) || !isOf(there, address)),
+    );
   }
 
   async #takeBack(name: string): Promise<void> {

@@ -25,7 +25,10 @@ import { parseSubnet, type Family } from './subnet.js';
 import { type Candidate, compareWaysOut } from './ways-out.js';
 import { ownMember } from '../text/own-member.js';
 
-export interface NetworkOptions extends Omit<EndpointOptions & MakerOptions, 'netlink' | 'firewall' | 'debts' | 'sandboxes' | 'bridges'> {
+export interface NetworkOptions extends Omit<
+  EndpointOptions & MakerOptions,
+  'netlink' | 'firewall' | 'debts' | 'sandboxes' | 'bridges'
+> {
   /** Undefined: no default bridge (`--bridge none`). */
   readonly bridge: BridgeOptions | undefined;
   /** Host address of ports on the default bridge that name none. */
@@ -76,7 +79,14 @@ export class HostNetworks implements NetworkDriver {
     this.#debts = new PluginDebts(options.pluginDebts, options.plugins, options.log);
     this.#endpoints = new Endpoints({ ...options, netlink: this.#netlink, firewall: this.#firewall });
     this.#bridges = new HostBridges(this.#netlink, () => this.#loaded());
-    this.#maker = new NetworkMaker({ ...options, netlink: this.#netlink, firewall: this.#firewall, debts: this.#debts, sandboxes: this.#endpoints.sandboxes, bridges: this.#bridges });
+    this.#maker = new NetworkMaker({
+      ...options,
+      netlink: this.#netlink,
+      firewall: this.#firewall,
+      debts: this.#debts,
+      sandboxes: this.#endpoints.sandboxes,
+      bridges: this.#bridges,
+    });
   }
 
   async start(): Promise<void> {
@@ -101,7 +111,12 @@ export class HostNetworks implements NetworkDriver {
   }
 
   async #openDefault(wanted: BridgeOptions, records: NetworkRecords): Promise<void> {
-    const { summary, bridge } = await openDefaultBridge(wanted, { ...this.options, netlink: this.#netlink, bridges: this.#bridges, records });
+    const { summary, bridge } = await openDefaultBridge(wanted, {
+      ...this.options,
+      netlink: this.#netlink,
+      bridges: this.#bridges,
+      records,
+    });
     this.#hostAddresses = hostAddresses(bridge.plan).map((address) => address.ip);
     this.#directory.add(summary);
     this.#attachable.set(summary.id, await this.#maker.admit(summary, bridge, false));
@@ -239,7 +254,8 @@ export class HostNetworks implements NetworkDriver {
       await this.#forget(summary.id);
     } catch (error) {
       // As long as it is on disk it is there, and containers can use it.
-      if (network && record) this.#attachable.set(summary.id, await this.#maker.open(summary, record, await this.#netlink.links()));
+      if (network && record)
+        this.#attachable.set(summary.id, await this.#maker.open(summary, record, await this.#netlink.links()));
       throw error;
     }
   }
@@ -336,7 +352,9 @@ export class HostNetworks implements NetworkDriver {
   }
 
   async settle(): Promise<void> {
-    const own = [...this.#attachable.values()].flatMap(({ medium, link }) => (medium instanceof Bridge && !medium.isForeign ? [link] : []));
+    const own = [...this.#attachable.values()].flatMap(({ medium, link }) =>
+      medium instanceof Bridge && !medium.isForeign ? [link] : [],
+    );
     await Promise.all([this.#firewall.disown(), this.#endpoints.sweep(new Set(own))]);
     // Plugins may take their time, or be started later.
     void this.#settlePlugins().catch((error: unknown) => this.options.log.error({ err: error }, 'what plugins have given to an earlier run is not given back'));

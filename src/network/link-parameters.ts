@@ -10,7 +10,9 @@ export function setParameter(file: string, value: string): void {
     // Where the file cannot be written, the value that is there may do.
     if (readFileSync(file, 'utf8').trim() !== value) writeFileSync(file, value, { flag: 'r+' });
   } catch (error) {
-    const reason = isMissing(error) ? `${file} is not a sysctl file` : `unable to write to '${file}': ${messageOf(error)}`;
+    const reason = isMissing(error)
+      ? `${file} is not a sysctl file`
+      : `unable to write to '${file}': ${messageOf(error)}`;
     throw internal(reason, { code: 'LINK_PARAMETER', cause: error });
   }
 }

@@ -80,7 +80,12 @@ export class NetworkMaker {
   }
 
   /** A network on a bridge; nothing is left when it fails. */
-  async #openBridge(summary: NetworkSummary, plan: BridgePlan, open: OpenOptions, links: readonly Link[]): Promise<AttachableNetwork> {
+  async #openBridge(
+    summary: NetworkSummary,
+    plan: BridgePlan,
+    open: OpenOptions,
+    links: readonly Link[],
+  ): Promise<AttachableNetwork> {
     const { netlink, firewall, bridges } = this.options;
     const existing = links.find(({ name }) => name === plan.link);
     let bridge: Bridge | undefined;
@@ -107,7 +112,11 @@ export class NetworkMaker {
     return { ...common(summary, addresses, staticAddresses), link, medium: bridge, publishing, onLink: false, sharesMac: false };
   }
 
-  async #openParent(summary: NetworkSummary, { chosen, foreign }: OpenOptions, links: readonly Link[]): Promise<AttachableNetwork> {
+  async #openParent(
+    summary: NetworkSummary,
+    { chosen, foreign }: OpenOptions,
+    links: readonly Link[],
+  ): Promise<AttachableNetwork> {
     const plan = parentPlan(summary);
     const { isolated, routed, parent, kind } = plan;
     const medium = await ParentLink.open(plan, this.options.netlink, links, foreign);
@@ -119,14 +128,19 @@ export class NetworkMaker {
   /** Takes away what was made for a network that has no containers. `isShared`: another network uses the link. */
   async close(network: AttachableNetwork, isShared: boolean): Promise<void> {
     if (network.link === '') return;
-    await Promise.all([isShared ? undefined : this.removeLinks([network]), this.options.firewall.removeBridge(network.link)]);
+    await Promise.all([
+      isShared ? undefined : this.removeLinks([network]),
+      this.options.firewall.removeBridge(network.link),
+    ]);
   }
 
   /** Takes away the links of networks; those of others are left as they were found. */
   async removeLinks(networks: readonly AttachableNetwork[]): Promise<void> {
     const { bridges, netlink } = this.options;
     await bridges.close(networks.flatMap(({ medium }) => (medium instanceof Bridge ? [medium] : [])));
-    await netlink.deleteLinks(networks.flatMap(({ medium, link }) => (medium instanceof ParentLink && !medium.isForeign ? [link] : [])));
+    await netlink.deleteLinks(
+      networks.flatMap(({ medium, link }) => (medium instanceof ParentLink && !medium.isForeign ? [link] : [])),
+    );
   }
 }
 

@@ -9,7 +9,17 @@ import { chooseSubnet, type PoolOption } from './free-subnet.js';
 import { gatewayMode } from './gateway-mode.js';
 import { addressOption, booleanOption, numberOption, option, withoutNamed } from './network-options.js';
 import { checkPools, type LeasedPool } from './plugin-addresses.js';
-import { contains, covers, type Family, formatSubnet, overlaps, parseSubnet, toAddress, toNumber, type Subnet } from './subnet.js';
+import {
+  contains,
+  covers,
+  type Family,
+  formatSubnet,
+  overlaps,
+  parseSubnet,
+  toAddress,
+  toNumber,
+  type Subnet,
+} from './subnet.js';
 
 export interface HostPlan {
   readonly pools: readonly PoolOption[];
@@ -67,8 +77,12 @@ export function settleNetwork(request: NetworkRequest, id: string, created: stri
   const subnets = ([4, 6] as const).flatMap((family) => {
     if (family === 4 ? !request.enableIpv4 : !request.enableIpv6) return [];
     const here = given.filter(({ subnet }) => subnet.family === family);
-    if (here.length > 1 && request.driver === 'bridge') throw forbidden("bridge driver doesn't support multiple subnets", { code: 'MULTIPLE_SUBNETS' });
-    const chosen = here.length > 0 ? here : [{ subnet: chooseSubnet(family, host.pools, [...host.networks, ...host.host], id), config: undefined }];
+    if (here.length > 1 && request.driver === 'bridge')
+      throw forbidden("bridge driver doesn't support multiple subnets", { code: 'MULTIPLE_SUBNETS' });
+    const chosen =
+      here.length > 0
+        ? here
+        : [{ subnet: chooseSubnet(family, host.pools, [...host.networks, ...host.host], id), config: undefined }];
     return chosen.map(({ subnet, config }) => {
       if (taken.some((other) => overlaps(other, subnet))) throw forbidden('invalid pool request: Pool overlaps with other one on this address space', { code: 'SUBNET_IN_USE' });
       taken.push(subnet);
@@ -82,7 +96,8 @@ export function settleNetwork(request: NetworkRequest, id: string, created: stri
 function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined, isolated: boolean): NetworkSubnet {
   const text = formatSubnet(subnet);
   const given = config?.subnet.split('/')[0];
-  if (given !== undefined && toNumber(given) !== subnet.base) throw invalid(`invalid network config:\ninvalid subnet ${config?.subnet}: it should be ${text}`);
+  if (given !== undefined && toNumber(given) !== subnet.base)
+    throw invalid(`invalid network config:\ninvalid subnet ${config?.subnet}: it should be ${text}`);
   const check = (what: string, address: string): void => {
     if (isIP(address) === 0) throw invalid(`invalid network config: ${what} ${address} is not an IP address`);
     if (!contains(subnet, address)) throw invalid(`invalid network config:\ninvalid ${what} ${address}: parent subnet ${text} doesn't contain this address`);
@@ -95,10 +110,21 @@ function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined, isolate
     used.add(address);
   }
   const range = config?.ipRange ? parseSubnet(config.ipRange, 'ip-range', subnet.family) : undefined;
-  if (range && !covers(subnet, range)) throw invalid(`invalid network config:\ninvalid ip-range ${config?.ipRange ?? ''}: parent subnet ${text} doesn't contain ip-range`);
-  const gateway = config?.gateway || isolated ? (config?.gateway ?? '') : firstFree(subnet, range, Object.values(config?.auxiliaryAddresses ?? {}));
+  if (range && !covers(subnet, range))
+    throw invalid(
+      `invalid network config:\ninvalid ip-range ${config?.ipRange ?? ''}: parent subnet ${text} doesn't contain ip-range`,
+    );
+  const gateway =
+    config?.gateway || isolated
+      ? (config?.gateway ?? '')
+      : firstFree(subnet, range, Object.values(config?.auxiliaryAddresses ?? {}));
   // There are many ways to write one of version 6: clients find theirs again.
-  return { subnet: subnet.family === 6 ? (config?.subnet ?? text) : text, gateway, ipRange: range ? formatSubnet(range) : '', auxiliaryAddresses: config?.auxiliaryAddresses ?? {} };
+  return {
+    subnet: subnet.family === 6 ? (config?.subnet ?? text) : text,
+    gateway,
+    ipRange: range ? formatSubnet(range) : '',
+    auxiliaryAddresses: config?.auxiliaryAddresses ?? {},
+  };
 }
 
 /** The first address of the range that nobody else uses. */

@@ -80,7 +80,8 @@ export class NetworkRecords {
   /** To be called before it is made: a crash in between must not leave a bridge that nobody owns. */
   async noteBridge(name: string, mac: string): Promise<void> {
     const { ownBridge } = this.stored;
-    if (ownBridge?.name !== name || ownBridge.mac !== mac) await this.#save((stored) => ({ ...stored, ownBridge: { name, mac } }));
+    if (ownBridge?.name !== name || ownBridge.mac !== mac)
+      await this.#save((stored) => ({ ...stored, ownBridge: { name, mac } }));
   }
 
   /** Addresses that a bridge has from this daemon. */
@@ -93,7 +94,10 @@ export class NetworkRecords {
     const { name } = link;
     if (addresses.length === 0 && this.stored.lent?.some((each) => each.link === name) !== true) return;
     const lent = addresses.length > 0 ? [{ link: name, made: madeOf(link), addresses }] : [];
-    await this.#save((stored) => ({ ...stored, lent: [...(stored.lent ?? []).filter((each) => each.link !== name), ...lent] }));
+    await this.#save((stored) => ({
+      ...stored,
+      lent: [...(stored.lent ?? []).filter((each) => each.link !== name), ...lent],
+    }));
   }
 
   /** To be called before it is made. */
@@ -104,7 +108,10 @@ export class NetworkRecords {
   /** In the place of the one with the same ID. */
   replace(network: UserNetwork): Promise<void> {
     const isSame = ({ summary }: UserNetwork): boolean => summary.id === network.summary.id;
-    return this.#save((stored) => ({ ...stored, networks: (stored.networks ?? []).map((each) => (isSame(each) ? network : each)) }));
+    return this.#save((stored) => ({
+      ...stored,
+      networks: (stored.networks ?? []).map((each) => (isSame(each) ? network : each)),
+    }));
   }
 
   remove(id: string): Promise<void> {

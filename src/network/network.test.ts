@@ -44,15 +44,24 @@ test('addresses are given out in turn, not again at once, and never twice', () =
 test('a free subnet is the first block that nothing touches', () => {
   const taken = ['172.17.5.0/24', '172.18.0.0/15'].map((text) => parseSubnet(text, 'x'));
   assert.equal(formatSubnet(chooseSubnet(4, [], taken, ID)), '172.20.0.0/16');
-  assert.equal(formatSubnet(chooseSubnet(4, [{ base: '10.10.0.0/16', size: 24 }], [parseSubnet('10.10.0.0/24', 'x')], ID)), '10.10.1.0/24');
-  assert.throws(() => chooseSubnet(4, [{ base: '10.10.0.0/24', size: 24 }], [parseSubnet('10.0.0.0/8', 'x')], ID), /fully subnetted/);
+  assert.equal(
+    formatSubnet(chooseSubnet(4, [{ base: '10.10.0.0/16', size: 24 }], [parseSubnet('10.10.0.0/24', 'x')], ID)),
+    '10.10.1.0/24',
+  );
+  assert.throws(
+    () => chooseSubnet(4, [{ base: '10.10.0.0/24', size: 24 }], [parseSubnet('10.0.0.0/8', 'x')], ID),
+    /fully subnetted/,
+  );
   assert.equal(formatSubnet(localSubnet('0123456789abcdef')), 'fd01:2345:6789::/64');
   // Pools of one family say nothing about the other.
   const pools = [{ base: 'fd00:7::/32', size: 64 }];
   assert.equal(formatSubnet(chooseSubnet(4, pools, taken, ID)), '172.20.0.0/16');
   assert.equal(formatSubnet(chooseSubnet(6, [], [], ID)), 'fd01:2345:6789::/64');
   assert.equal(formatSubnet(chooseSubnet(6, pools, [], ID)), 'fd00:7::/64');
-  assert.equal(formatSubnet(chooseSubnet(6, pools, [parseSubnet('fd00:7::/33', 'x'), parseSubnet('fd00:7:8000::/80', 'x')], ID)), 'fd00:7:8000:1::/64');
+  assert.equal(
+    formatSubnet(chooseSubnet(6, pools, [parseSubnet('fd00:7::/33', 'x'), parseSubnet('fd00:7:8000::/80', 'x')], ID)),
+    'fd00:7:8000:1::/64',
+  );
   assert.throws(() => chooseSubnet(6, pools, [parseSubnet('fd00::/8', 'x')], ID), /fully subnetted/);
 });
 

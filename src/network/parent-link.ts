@@ -60,7 +60,12 @@ export class ParentLink implements Medium {
    * Finds or makes the parent.
    * @throws EngineError invalid naming the parent; code EOPNOTSUPP where the kernel lacks a driver.
    */
-  static async open(plan: ParentPlan, netlink: Netlink, links: readonly Link[], isForeign: boolean): Promise<ParentLink> {
+  static async open(
+    plan: ParentPlan,
+    netlink: Netlink,
+    links: readonly Link[],
+    isForeign: boolean,
+  ): Promise<ParentLink> {
     const existing = links.find(({ name }) => name === plan.parent);
     if (existing) return new ParentLink(plan, existing.index, existing.mtu, netlink, isForeign);
     const { recipe, parent } = plan;

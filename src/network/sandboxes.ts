@@ -70,7 +70,8 @@ export class Sandboxes {
     // What /proc/sys/net shows is the namespace of the thread that opens its files.
     inNetns(this.path(containerId), () => {
       setIpv6(link, hasIpv6);
-      for (const { directory, name, value } of parameters) setParameter(`/proc/sys/net/${directory}/${link}/${name}`, value);
+      for (const { directory, name, value } of parameters)
+        setParameter(`/proc/sys/net/${directory}/${link}/${name}`, value);
     });
   }
 

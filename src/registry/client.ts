@@ -133,7 +133,8 @@ function nextPage(link: string | string[] | undefined, repository: string): stri
     const end = text.indexOf('>', start);
     if (end < 0) return undefined;
     const query = text.indexOf('?', start);
-    if (query >= 0 && query < end && IS_NEXT.test(text.slice(end + 1, end + MAX_RELATION_LENGTH))) return `${repository}/tags/list?${text.slice(query + 1, end)}`;
+    if (query >= 0 && query < end && IS_NEXT.test(text.slice(end + 1, end + MAX_RELATION_LENGTH)))
+      return `${repository}/tags/list?${text.slice(query + 1, end)}`;
     start = end;
   }
   return undefined;

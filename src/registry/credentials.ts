@@ -69,7 +69,9 @@ export function domainOfAddress(address: string): string {
 export function credentialsKey(credentials: Credentials | undefined): string {
   if (!credentials) return 'anonymous';
   const { username, password, identityToken, registryToken, serverAddress } = credentials;
-  return createHash('sha256').update(JSON.stringify([username, password, identityToken, registryToken, serverAddress])).digest('hex');
+  return createHash('sha256')
+    .update(JSON.stringify([username, password, identityToken, registryToken, serverAddress]))
+    .digest('hex');
 }
 
 /** `Basic …`, when there is a user name or a password. */

@@ -75,7 +75,12 @@ async function mirrorHost(mirror: string, rules: RegistryRules, resolve: Resolve
   if (!url || !['http:', 'https:'].includes(url.protocol)) throw invalid(`invalid mirror: "${mirror}" is not an http(s) URL`);
   const isInsecure = await matchesInsecure(url.host, rules.insecure, resolve);
   const tls = await tlsFor(url.host, rules.certsDir, !isInsecure);
-  return { name: url.host, isMirror: true, isInsecure, endpoints: [{ url: url.origin + withoutTrailing(url.pathname, '/'), tls }] };
+  return {
+    name: url.host,
+    isMirror: true,
+    isInsecure,
+    endpoints: [{ url: url.origin + withoutTrailing(url.pathname, '/'), tls }],
+  };
 }
 
 /** True when the registry was declared insecure by name, or when one of its addresses lies in a declared network. */

@@ -138,6 +138,8 @@ export function statusError(request: Requested, response: IncomingMessage, body:
 /** A token that lacks the scope is how token-auth registries say "denied". */
 function deniedByScope(status: number, wwwAuthenticate: string | undefined): ErrorItem | undefined {
   if (status !== 401) return undefined;
-  const denied = parseChallenges(wwwAuthenticate).some(({ parameters }) => parameters.get('error') === 'insufficient_scope');
+  const denied = parseChallenges(wwwAuthenticate).some(
+    ({ parameters }) => parameters.get('error') === 'insufficient_scope',
+  );
   return denied ? { code: 'DENIED', message: 'requested access to the resource is denied' } : undefined;
 }

@@ -225,7 +225,13 @@ function plainThrough(proxy: URL, url: string, method: string, headers: Record<s
   if (isSocks(proxy)) return httpRequest(url, { method, headers, agent: socksAgentFor(proxy) });
   const all = { ...headers, host: new URL(url).host, ...proxyHeaders(proxy) };
   return proxy.protocol === 'https:'
-    ? httpsRequest(proxy, { method, path: url, headers: all, agent: agentFor({ verify: true }, undefined), servername: proxyServername(proxy) })
+    ? httpsRequest(proxy, {
+        method,
+        path: url,
+        headers: all,
+        agent: agentFor({ verify: true }, undefined),
+        servername: proxyServername(proxy),
+      })
     : httpRequest(proxy, { method, path: url, headers: all, agent: httpAgent });
 }
 

@@ -16,9 +16,22 @@ test('challenges are parsed with quotes, commas, escapes and several schemes', (
     ['Basic realm="r"', [{ scheme: 'basic', parameters: new Map(Object.entries({ realm: 'r' })) }]],
     [
       'Bearer realm="https://auth/token",service="a, b",scope="repository:x:pull,push"',
-      [{ scheme: 'bearer', parameters: new Map(Object.entries({ realm: 'https://auth/token', service: 'a, b', scope: 'repository:x:pull,push' })) }],
+      [
+        {
+          scheme: 'bearer',
+          parameters: new Map(
+            Object.entries({ realm: 'https://auth/token', service: 'a, b', scope: 'repository:x:pull,push' }),
+          ),
+        },
+      ],
     ],
-    ['Basic realm=plain, Bearer realm="t" , error="x\\"y"', [{ scheme: 'basic', parameters: new Map(Object.entries({ realm: 'plain' })) }, { scheme: 'bearer', parameters: new Map(Object.entries({ realm: 't', error: 'x"y' })) }]],
+    [
+      'Basic realm=plain, Bearer realm="t" , error="x\\"y"',
+      [
+        { scheme: 'basic', parameters: new Map(Object.entries({ realm: 'plain' })) },
+        { scheme: 'bearer', parameters: new Map(Object.entries({ realm: 't', error: 'x"y' })) },
+      ],
+    ],
     ['Negotiate', [{ scheme: 'negotiate', parameters: new Map() }]],
     ['Bearer realm="unterminated', [{ scheme: 'bearer', parameters: new Map() }]],
     ['"""', []],
@@ -52,12 +65,21 @@ test('credentials are read from every base64 that clients send', () => {
 test('credentials that are marked for one registry are not for another', () => {
   const marked = (serverAddress: string) => ({ username: 'me', password: 'secret', serverAddress });
   for (const [address, domain] of [
-    ['https://index.docker.io/v1/', 'docker.io'], ['docker.io', 'docker.io'], ['registry-1.docker.io', 'docker.io'], ['registry.test:5000', 'registry.test:5000'],
-    ['https://Registry.test/v2/', 'registry.test'], ['http://127.0.0.1:5000', '127.0.0.1:5000'],
-  ] as const) assert.deepEqual(credentialsFor(domain, marked(address)), marked(address), `${address} for ${domain}`);
+    ['https://index.docker.io/v1/', 'docker.io'],
+    ['docker.io', 'docker.io'],
+    ['registry-1.docker.io', 'docker.io'],
+    ['registry.test:5000', 'registry.test:5000'],
+    ['https://Registry.test/v2/', 'registry.test'],
+    ['http://127.0.0.1:5000', '127.0.0.1:5000'],
+  ] as const)
+    assert.deepEqual(credentialsFor(domain, marked(address)), marked(address), `${address} for ${domain}`);
   for (const [address, domain] of [
-    ['registry.test', 'registry.test:5000'], ['registry.test', 'evil.test'], ['https://index.docker.io/v1/', 'registry.test'], ['registry.test@evil.test', 'registry.test'],
-  ] as const) assert.equal(credentialsFor(domain, marked(address)), undefined, `${address} for ${domain}`);
+    ['registry.test', 'registry.test:5000'],
+    ['registry.test', 'evil.test'],
+    ['https://index.docker.io/v1/', 'registry.test'],
+    ['registry.test@evil.test', 'registry.test'],
+  ] as const)
+    assert.equal(credentialsFor(domain, marked(address)), undefined, `${address} for ${domain}`);
   assert.deepEqual(credentialsFor('any.test', { username: 'me' }), { username: 'me' });
 });
 

@@ -60,7 +60,12 @@ export function hostPlatform(): Platform {
 }
 
 function amd64Level(): string {
-  const flags = new Set(readFileSync('/proc/cpuinfo', 'latin1').split('\n').find((line) => line.startsWith('flags'))?.split(/\s+/));
+  const flags = new Set(
+    readFileSync('/proc/cpuinfo', 'latin1')
+      .split('\n')
+      .find((line) => line.startsWith('flags'))
+      ?.split(/\s+/),
+  );
   const missing = AMD64_LEVELS.findIndex((level) => level.some((flag) => !flags.has(flag)));
   return `v${(missing < 0 ? AMD64_LEVELS.length : missing) + 1}`;
 }

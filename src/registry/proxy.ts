@@ -57,7 +57,8 @@ function excludes(entry: string, host: string, port: string): boolean {
     return isIn(list, host);
   }
   // An address of version 6 without brackets has no port.
-  const [, name = '', wanted] = /^(\[[^\]]*\]|[^:]*)(?::(\d+))?$/.exec(entry) ?? (entry.split(':', 3).length === 3 ? [entry, entry] : []);
+  const [, name = '', wanted] =
+    /^(\[[^\]]*\]|[^:]*)(?::(\d+))?$/.exec(entry) ?? (entry.split(':', 3).length === 3 ? [entry, entry] : []);
   if (wanted !== undefined && wanted !== port) return false;
   const bare = name.replace(/^\[(.*)\]$/, '$1').replace(/^\*\./, '.');
   return bare.startsWith('.') ? host.endsWith(bare) : host === bare || host.endsWith(`.${bare}`);
@@ -106,7 +107,9 @@ export class TunnelAgent extends HttpsAgent {
       headers: { host: target, ...proxyHeaders(this.proxy) },
       agent: false,
       timeout: CONNECT_TIMEOUT_MS,
-      ...(this.proxy.protocol === 'https:' ? { ca: [...trustedRoots().certificates], servername: proxyServername(this.proxy) } : {}),
+      ...(this.proxy.protocol === 'https:'
+        ? { ca: [...trustedRoots().certificates], servername: proxyServername(this.proxy) }
+        : {}),
     });
     tunnel.once('timeout', () => tunnel.destroy(internal(`proxy ${this.proxy.host}: timeout while connecting`, { code: 'REGISTRY_TIMEOUT', details: { retryable: true } })));
     tunnel.once('error', fail);

@@ -40,7 +40,13 @@ export async function connectThroughSocks(proxy: URL, host: string, port: number
       if (status !== 0) throw failed('it refused user and password', false);
     } else if (method !== NO_LOGIN) throw failed('it wants another login', false);
 
-    socket.write(Buffer.concat([Buffer.from([VERSION, COMMAND_CONNECT, 0]), destination(host), Buffer.from([port >> 8, port & 0xff])]));
+    socket.write(
+      Buffer.concat([
+        Buffer.from([VERSION, COMMAND_CONNECT, 0]),
+        destination(host),
+        Buffer.from([port >> 8, port & 0xff]),
+      ]),
+    );
     const [, reply = 1, , type = 0] = await reader.take(4);
     if (reply !== 0) throw failed(`connection to ${host}:${port} refused: ${REPLIES[reply] ?? `reply ${reply}`}`, reply !== 2);
     const length = type === NAME_ADDRESS ? (await reader.take(1))[0] : ADDRESS_LENGTHS[type];

@@ -8,15 +8,23 @@ const CONTROL = /[\u0000-\u001f\u007f]/;
 /** @throws EngineError invalid naming the field, for a value with a control character. */
 export function checkOneLine(field: string, values: readonly string[] | null | undefined): void {
   for (const value of values ?? []) {
-    if (CONTROL.test(value)) throw invalid(`invalid ${field}: ${JSON.stringify(value)} has a control character`, { code: 'CONTROL_CHARACTER' });
+    if (CONTROL.test(value))
+      throw invalid(`invalid ${field}: ${JSON.stringify(value)} has a control character`, {
+        code: 'CONTROL_CHARACTER',
+      });
   }
 }
 
 /** The group must be below the one that it is resolved in. @throws EngineError invalid. */
 export function checkCgroupParent(parent: string, driver: 'cgroupfs' | 'systemd'): void {
   checkOneLine('CgroupParent', [parent]);
-  if (parent.split('/').includes('..')) throw invalid(`invalid CgroupParent: ${JSON.stringify(parent)} leads out of its group`);
-  if (driver === 'systemd' && parent !== '' && (!parent.endsWith('.slice') || parent === '.slice' || /[:/]/.test(parent))) {
+  if (parent.split('/').includes('..'))
+    throw invalid(`invalid CgroupParent: ${JSON.stringify(parent)} leads out of its group`);
+  if (
+    driver === 'systemd' &&
+    parent !== '' &&
+    (!parent.endsWith('.slice') || parent === '.slice' || /[:/]/.test(parent))
+  ) {
     throw invalid('cgroup-parent for systemd cgroup should be a valid slice named as "xxx.slice"');
   }
 }

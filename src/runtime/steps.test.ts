@@ -46,13 +46,22 @@ test('environment: later values replace in place, bare names remove', () => {
 
 test('cgroup path of both drivers', () => {
   assert.equal(cgroupsPathFor({ driver: 'cgroupfs', parent: '', id: 'i', version: 2 }), '/engine/i');
-  assert.equal(cgroupsPathFor({ driver: 'cgroupfs', parent: '/a/b', id: 'i', version: 2, ownCgroup: '/own' }), '/a/b/i');
+  assert.equal(
+    cgroupsPathFor({ driver: 'cgroupfs', parent: '/a/b', id: 'i', version: 2, ownCgroup: '/own' }),
+    '/a/b/i',
+  );
   assert.equal(cgroupsPathFor({ driver: 'cgroupfs', parent: 'a', id: 'i', version: 2, ownCgroup: '/own' }), '/own/a/i');
-  assert.equal(cgroupsPathFor({ driver: 'cgroupfs', parent: '../../..', id: 'i', version: 2, ownCgroup: '/own' }), '/own/i');
+  assert.equal(
+    cgroupsPathFor({ driver: 'cgroupfs', parent: '../../..', id: 'i', version: 2, ownCgroup: '/own' }),
+    '/own/i',
+  );
   // Version 1 has a group of the supervisor's in each controller: the runtime knows them all.
   assert.equal(cgroupsPathFor({ driver: 'cgroupfs', parent: '../a', id: 'i', version: 1, ownCgroup: '/own' }), 'a/i');
   assert.equal(cgroupsPathFor({ driver: 'systemd', parent: '', id: 'i', version: 2 }), 'system.slice:engine:i');
-  assert.equal(cgroupsPathFor({ driver: 'systemd', parent: 'user-a-b.slice', id: 'i', version: 2 }), 'user-a-b.slice:engine:i');
+  assert.equal(
+    cgroupsPathFor({ driver: 'systemd', parent: 'user-a-b.slice', id: 'i', version: 2 }),
+    'user-a-b.slice:engine:i',
+  );
 });
 
 test('namespaces: own, joined, shared', () => {

@@ -121,7 +121,8 @@ function isPort(text: string): boolean {
 }
 
 function checkNetworkMode(host: HostConfig): void {
-  for (const field of ['ExtraHosts', 'Dns', 'DnsSearch', 'DnsOptions', 'Links'] as const) checkOneLine(field, host[field]);
+  for (const field of ['ExtraHosts', 'Dns', 'DnsSearch', 'DnsOptions', 'Links'] as const)
+    checkOneLine(field, host[field]);
   const shares = host.NetworkMode.startsWith('container:');
   const has = (list: readonly unknown[] | null): boolean => (list?.length ?? 0) > 0;
   if (host.NetworkMode === 'container:') throw invalid('invalid container format container:<name|id>');

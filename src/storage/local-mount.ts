@@ -14,7 +14,8 @@ export function checkVolumeOptions(name: string, options: VolumeOptions): void {
   for (const key of Object.keys(options)) if (!KNOWN.has(key)) throw refuse(`invalid option: ${JSON.stringify(key)}`);
   if (options['size'] !== undefined) throw refuse('quota size requested but no quota support');
   for (const key of Object.keys(options)) {
-    for (const needed of ownMember(NEEDS, key) ?? []) if (options[needed] === undefined) throw refuse(`missing required option: ${JSON.stringify(needed)}`);
+    for (const needed of ownMember(NEEDS, key) ?? [])
+      if (options[needed] === undefined) throw refuse(`missing required option: ${JSON.stringify(needed)}`);
   }
 }
 

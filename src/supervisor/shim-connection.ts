@@ -33,7 +33,11 @@ export class ShimConnection {
     this.#socket.unref();
   }
 
-  async ask<Answer extends DescMessage>(method: string, answer: Answer, process: { id: string; execId: string }): Promise<MessageShape<Answer>> {
+  async ask<Answer extends DescMessage>(
+    method: string,
+    answer: Answer,
+    process: { id: string; execId: string },
+  ): Promise<MessageShape<Answer>> {
     const payload = toBinary(ProcessRequestSchema, create(ProcessRequestSchema, process));
     const request = create(RpcRequestSchema, { service: this.#service, method, payload });
     const message = toBinary(RpcRequestSchema, request);

@@ -77,7 +77,8 @@ export class ShimWitness {
       this.#exits.set(keyOf(id, execId), exitedAt === undefined ? process : { ...process, exitedAt });
     };
     if (state.status === Status.STOPPED) heard(state);
-    else if (state.status !== Status.CREATED) void shim.ask('Wait', WaitResponseSchema, ref).then(heard, () => undefined);
+    else if (state.status !== Status.CREATED)
+      void shim.ask('Wait', WaitResponseSchema, ref).then(heard, () => undefined);
   }
 }
 

@@ -51,8 +51,14 @@ test('a process stays where it is, also when somebody moves it meanwhile', async
     await sleep(100);
     assert.equal(groups(), moved);
   });
-  await assert.rejects(moves.during(() => Promise.reject(new Error('failed'))), /failed/);
-  const listed = (): string[] => readdirSync('/proc/self/fd').map((fd) => targetOf(`/proc/self/fd/${fd}`)).filter((path) => /cgroup\.procs$|\/cgroup$/.test(path));
+  await assert.rejects(
+    moves.during(() => Promise.reject(new Error('failed'))),
+    /failed/,
+  );
+  const listed = (): string[] =>
+    readdirSync('/proc/self/fd')
+      .map((fd) => targetOf(`/proc/self/fd/${fd}`))
+      .filter((path) => /cgroup\.procs$|\/cgroup$/.test(path));
   assert.notDeepEqual(listed(), []);
   await moves.close();
   await moves.during(() => sleep(50));

@@ -2,7 +2,10 @@
 import { closeSync, openSync } from 'node:fs';
 import { libc } from './libc.js';
 
-const getdents = libc.checked<[fd: number, buffer: Buffer, bytes: number]>('getdents64', 'long getdents64(int fd, void *buffer, size_t bytes)');
+const getdents = libc.checked<[fd: number, buffer: Buffer, bytes: number]>(
+  'getdents64',
+  'long getdents64(int fd, void *buffer, size_t bytes)',
+);
 
 const BUFFER_BYTES = 4096;
 // struct linux_dirent64 in linux/dirent.h

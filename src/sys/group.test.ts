@@ -14,7 +14,11 @@ test('a group is found by number, in the file, and where the name service has it
   const dir = mkdtempSync(join(tmpdir(), 'getent-'));
   const path = process.env['PATH'];
   try {
-    writeFileSync(join(dir, 'getent'), '#!/bin/sh\n[ "$1 $2 $3" = "-- group remote" ] && echo "remote:*:70001:someone"\n', { mode: 0o755 });
+    writeFileSync(
+      join(dir, 'getent'),
+      '#!/bin/sh\n[ "$1 $2 $3" = "-- group remote" ] && echo "remote:*:70001:someone"\n',
+      { mode: 0o755 },
+    );
     process.env['PATH'] = `${dir}:${path ?? ''}`;
     assert.equal(await groupId('remote'), 70001);
     await assert.rejects(groupId('--help'), (error) => isEngineError(error, 'not-found'));

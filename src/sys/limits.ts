@@ -13,7 +13,9 @@ export function inheritedLimits(): Ulimit[] {
   const Soft = Number(process.env[SOFT_LIMIT]);
   delete process.env[SOFT_LIMIT];
   const Hard = openFileLimit();
-  return Number.isInteger(Soft) && Soft < Hard ? [{ Name: 'nofile', Soft, Hard: Number.isFinite(Hard) ? Hard : -1 }] : [];
+  return Number.isInteger(Soft) && Soft < Hard
+    ? [{ Name: 'nofile', Soft, Hard: Number.isFinite(Hard) ? Hard : -1 }]
+    : [];
 }
 
 /** Descriptors that may be open at one time (RLIMIT_NOFILE; Node raises it to the hard limit as it starts). */

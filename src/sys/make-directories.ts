@@ -6,7 +6,10 @@ import { dirname } from 'node:path';
  * Makes a directory and those above it where they are missing. Returns the topmost that was made, undefined when all were there.
  * @throws the errno error of the file system. Node itself says ENOENT where the disk is full (ENOSPC).
  */
-export async function makeDirectories(path: string, options: { readonly mode?: number } = {}): Promise<string | undefined> {
+export async function makeDirectories(
+  path: string,
+  options: { readonly mode?: number } = {},
+): Promise<string | undefined> {
   try {
     return await mkdir(path, { ...options, recursive: true });
   } catch (error) {

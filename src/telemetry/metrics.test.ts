@@ -3,9 +3,25 @@ import { test } from 'node:test';
 import { createMetrics } from './metrics.js';
 
 test('what was counted is in the text, states are asked when it is read', async () => {
-  const identity = { version: '1.2.3', commit: 'abc', architecture: 'x86_64', graphdriver: 'overlay2', kernel: '6', os: 'Debian', os_type: 'linux', os_version: '12', daemon_id: 'id' };
+  const identity = {
+    version: '1.2.3',
+    commit: 'abc',
+    architecture: 'x86_64',
+    graphdriver: 'overlay2',
+    kernel: '6',
+    os: 'Debian',
+    os_type: 'linux',
+    os_version: '12',
+    daemon_id: 'id',
+  };
   const states = { running: 0, paused: 0, stopped: 0 };
-  const metrics = createMetrics({ identity, cpus: 2, memoryBytes: 4096, containerStates: () => states, eventSubscribers: () => 7 });
+  const metrics = createMetrics({
+    identity,
+    cpus: 2,
+    memoryBytes: 4096,
+    containerStates: () => states,
+    eventSubscribers: () => 7,
+  });
   metrics.httpRequest('GET', '/containers/{name}/json', 200, 0.002);
   metrics.httpRequest('GET', '/containers/{name}/json', 200, 20);
   metrics.event();

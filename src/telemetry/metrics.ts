@@ -84,7 +84,12 @@ export function createMetrics(options: MetricsOptions): Metrics {
   };
   const counter = (name: string, help: string): Counter => new Counter({ name, help, registers });
 
-  new Gauge({ name: 'engine_daemon_engine_info', help: 'The daemon', registers, labelNames: Object.keys(options.identity) }).set({ ...options.identity }, 1);
+  new Gauge({
+    name: 'engine_daemon_engine_info',
+    help: 'The daemon',
+    registers,
+    labelNames: Object.keys(options.identity),
+  }).set({ ...options.identity }, 1);
   gauge('engine_daemon_engine_cpus_cpus', 'Processors of the host', () => options.cpus);
   gauge('engine_daemon_engine_memory_bytes', 'Memory of the host', () => options.memoryBytes);
   gauge('engine_daemon_events_subscribers_total', 'Current subscribers to events', () => options.eventSubscribers());

@@ -15,7 +15,8 @@ export type Glob = (name: string) => boolean;
 
 /** Throws invalid `syntax error in pattern`, also from the result when the budget is used up. */
 export function compileGlob(text: string, budget: WorkBudget): Glob {
-  if (text.length > MAX_GLOB_LENGTH) throw invalid(`pattern is longer than ${MAX_GLOB_LENGTH} characters`, { code: 'INVALID_PATTERN' });
+  if (text.length > MAX_GLOB_LENGTH)
+    throw invalid(`pattern is longer than ${MAX_GLOB_LENGTH} characters`, { code: 'INVALID_PATTERN' });
   const pieces = parseGlob(Array.from(text));
   return (name) => {
     budget.spend(pieces.length * (name.length + 1));
@@ -68,7 +69,10 @@ function parseGlob(chars: readonly string[]): Piece[] {
 }
 
 /** Parses behind a `[`; `end` is where its `]` is. */
-function parseSet(chars: readonly string[], start: number): { readonly matches: (char: string) => boolean; readonly end: number } {
+function parseSet(
+  chars: readonly string[],
+  start: number,
+): { readonly matches: (char: string) => boolean; readonly end: number } {
   const isNegated = chars[start] === '^';
   const ranges: (readonly [low: string, high: string])[] = [];
   let at = isNegated ? start + 1 : start;
@@ -88,7 +92,8 @@ function parseSet(chars: readonly string[], start: number): { readonly matches: 
     }
     ranges.push([low, high]);
   }
-  const isInside = (char: string): boolean => ranges.some(([low, high]) => order(low) <= order(char) && order(char) <= order(high));
+  const isInside = (char: string): boolean =>
+    ranges.some(([low, high]) => order(low) <= order(char) && order(char) <= order(high));
   return { matches: (char) => isInside(char) !== isNegated, end: at };
 }
 

@@ -30,7 +30,16 @@ function refusal(text: string, limits = LIMITS): string {
 }
 
 test('what is JSON is parsed', () => {
-  const texts = ['{}', ' [1,2] ', '"a\\"b\\\\"', ' null\n', '12', '{"a":"}],[{"}', '{"é\\u0041":[{"b":"\\\\"}]}', '{"__proto__":1}'];
+  const texts = [
+    '{}',
+    ' [1,2] ',
+    '"a\\"b\\\\"',
+    ' null\n',
+    '12',
+    '{"a":"}],[{"}',
+    '{"é\\u0041":[{"b":"\\\\"}]}',
+    '{"__proto__":1}',
+  ];
   for (const text of texts) {
     for (const size of [1, 2, 3, 1000]) assert.deepEqual(read(text, size), JSON.parse(text), text);
   }
@@ -61,12 +70,22 @@ test('what goes beyond a limit is refused by name, also when it is no JSON', () 
     [`"${'x'.repeat(999)}"`, 'request body is larger than 1000 bytes'],
   ];
   for (const [text, message] of cases) assert.equal(refusal(text), message, text);
-  assert.throws(() => new JsonScan(LIMITS).expect(1001), (error) => isEngineError(error, 'invalid') && error.code === 'BODY_TOO_LARGE');
+  assert.throws(
+    () => new JsonScan(LIMITS).expect(1001),
+    (error) => isEngineError(error, 'invalid') && error.code === 'BODY_TOO_LARGE',
+  );
 });
 
 test('a scan takes as long as its text, whatever that is', () => {
   const large = { bytes: 20e6, depth: 100, values: 1e9, members: 1e9 };
-  for (const text of ['"'.padEnd(15e6, 'x'), '"'.padEnd(15e6, '\\'), '"a",'.repeat(4e6), '}'.repeat(15e6), ' '.repeat(15e6), `{"a":"${'\\"'.repeat(7e6)}`]) {
+  for (const text of [
+    '"'.padEnd(15e6, 'x'),
+    '"'.padEnd(15e6, '\\'),
+    '"a",'.repeat(4e6),
+    '}'.repeat(15e6),
+    ' '.repeat(15e6),
+    `{"a":"${'\\"'.repeat(7e6)}`,
+  ]) {
     const started = performance.now();
     const scan = new JsonScan(large);
     scan.take(Buffer.from(text));

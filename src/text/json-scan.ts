@@ -119,7 +119,8 @@ export class JsonScan {
     if (last < 0) return;
     const members = (this.#open[last] ?? 0) + 1;
     this.#open[last] = members;
-    if (members > this.#limits.members) throw tooMuch(`more than ${this.#limits.members} members in one array or object`);
+    if (members > this.#limits.members)
+      throw tooMuch(`more than ${this.#limits.members} members in one array or object`);
     if (++this.#values > this.#limits.values) throw this.#tooMany();
   }
 

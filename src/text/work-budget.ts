@@ -15,6 +15,7 @@ export class WorkBudget {
 
   spend(steps: number): void {
     this.#left -= steps;
-    if (this.#left < 0) throw invalid(`${this.what}: patterns take too long to match`, { code: 'PATTERN_TOO_EXPENSIVE' });
+    if (this.#left < 0)
+      throw invalid(`${this.what}: patterns take too long to match`, { code: 'PATTERN_TOO_EXPENSIVE' });
   }
 }

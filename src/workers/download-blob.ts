@@ -34,7 +34,12 @@ export class BlobDownload {
   /** False once pieces failed: then one connection has to do. */
   #mayUsePieces = true;
 
-  constructor(input: BlobInput, link: Pick<TaskLink<never>, 'persist' | 'signal' | 'moreConnections'>, sink: BlobSink, partial: PartialFile | undefined) {
+  constructor(
+    input: BlobInput,
+    link: Pick<TaskLink<never>, 'persist' | 'signal' | 'moreConnections'>,
+    sink: BlobSink,
+    partial: PartialFile | undefined,
+  ) {
     this.#input = input;
     this.#link = link;
     this.#sink = sink;
@@ -78,7 +83,8 @@ export class BlobDownload {
       if (chunk.length > 0) await this.#sink.take(chunk);
       pace.consumed();
       const rest = this.#input.sizeBytes - this.#sink.position();
-      if (!this.#mayUsePieces || !isRoomForPieces() || !hasRanges || rest < MIN_PIECES_BYTES || !pace.isSlow()) continue;
+      if (!this.#mayUsePieces || !isRoomForPieces() || !hasRanges || rest < MIN_PIECES_BYTES || !pace.isSlow())
+        continue;
       const more = await this.#link.moreConnections(MAX_CONNECTIONS - 1);
       if (more > 0) return more + 1;
       pace.wait();

@@ -21,7 +21,12 @@ export function isRoomForPieces(): boolean {
 export type FetchPiece = (from: number, to: number, signal: AbortSignal) => Promise<readonly Buffer[]>;
 
 /** The bytes from `from` up to `to`. Ends with the first failure, after all that comes before it. */
-export async function* inPieces(from: number, to: number, connections: number, fetch: FetchPiece): AsyncGenerator<Buffer> {
+export async function* inPieces(
+  from: number,
+  to: number,
+  connections: number,
+  fetch: FetchPiece,
+): AsyncGenerator<Buffer> {
   const abort = new AbortController();
   readers++;
   const underWay: Promise<readonly Buffer[]>[] = [];

@@ -84,7 +84,9 @@ export const containers: Group = {
     logDriver: async (scene) => {
       await scene.docker('run', '--name', 'talker', scene.image, 'sh', '-c', MANY_LINES);
       assert.ok((await logFiles(scene)).includes('container.log'));
-      await waitFor('the last line', async () => (await scene.docker('logs', '--tail', '1', 'talker')).startsWith('line 999 '));
+      await waitFor('the last line', async () =>
+        (await scene.docker('logs', '--tail', '1', 'talker')).startsWith('line 999 '),
+      );
     },
     logOpts: async (scene) => {
       assert.deepEqual(await logFiles(scene), ['container.log', 'container.log.1']);

@@ -18,7 +18,10 @@ import { POISON_LINK, POISON_PORT, POISON_SECONDS } from './names.js';
 /** A control group with a process in it, in one hierarchy or, with control groups of version 2, in the only one. */
 function fillControlGroup(): void {
   const root = '/sys/fs/cgroup';
-  const dir = join(readdirSync(root).includes('pids') ? join(root, 'pids') : root, `${process.env['ENGINE_TEST_MARK'] ?? ''}poison`);
+  const dir = join(
+    readdirSync(root).includes('pids') ? join(root, 'pids') : root,
+    `${process.env['ENGINE_TEST_MARK'] ?? ''}poison`,
+  );
   mkdirSync(dir);
   const child = spawn('sleep', [POISON_SECONDS], { detached: true, stdio: 'ignore' });
   child.unref();
@@ -29,7 +32,17 @@ test('this file fails', async () => {
   const registry = await startSeededRegistry();
   const engine = await Engine.start(engined());
   await pullOk(engine, registry.reference);
-  await dockerOk(engine, ['run', '-d', '-p', `${POISON_PORT}:80`, '--restart', 'always', registry.reference, 'sleep', POISON_SECONDS]);
+  await dockerOk(engine, [
+    'run',
+    '-d',
+    '-p',
+    `${POISON_PORT}:80`,
+    '--restart',
+    'always',
+    registry.reference,
+    'sleep',
+    POISON_SECONDS,
+  ]);
   execFileSync('ip', ['link', 'add', POISON_LINK, 'type', 'bridge']);
   execFileSync('iptables', ['-A', 'FORWARD', '-j', 'DROP']);
   const mountPoint = join(tmpdir(), 'mounted');

@@ -34,7 +34,9 @@ export async function openDoors(cleanup: Cleanup): Promise<readonly Door[]> {
   const image = registry.reference;
   const start = async (args: readonly string[]): Promise<{ engine: Engine; port: number }> => {
     // Two daemons at a time that share a firewall would each find the other's rules left behind.
-    const engine = await Engine.start(engined({ args: ['--host', 'tcp://127.0.0.1:0', '--iptables=false', '--ip6tables=false', ...args] }));
+    const engine = await Engine.start(
+      engined({ args: ['--host', 'tcp://127.0.0.1:0', '--iptables=false', '--ip6tables=false', ...args] }),
+    );
     cleanup.add(() => engine.close());
     await pullOk(engine, image);
     return { engine, port: Number(/tcp:\/\/127\.0\.0\.1:(\d+)/.exec(engine.log)?.[1]) };
@@ -42,16 +44,46 @@ export async function openDoors(cleanup: Cleanup): Promise<readonly Door[]> {
   const ca = new Authority(dir, 'ca');
   const [server, client] = [ca.issueServer(), ca.issue('alice')];
   const plain = await start([]);
-  const secured = await start(['--tlsverify', '--tlscacert', ca.cert, '--tlscert', server.cert, '--tlskey', server.key]);
+  const secured = await start([
+    '--tlsverify',
+    '--tlscacert',
+    ca.cert,
+    '--tlscert',
+    server.cert,
+    '--tlskey',
+    server.key,
+  ]);
   const unixPath = plain.engine.socketPath;
   return [
-    { name: 'unix', engine: plain.engine, image, cliArgs: ['-H', `unix://${unixPath}`], connect: () => connected(connectPlain({ path: unixPath, allowHalfOpen: true }), 'connect') },
-    { name: 'tcp', engine: plain.engine, image, cliArgs: ['-H', `tcp://127.0.0.1:${plain.port}`], connect: () => connected(connectPlain({ host: '127.0.0.1', port: plain.port, allowHalfOpen: true }), 'connect') },
+    {
+      name: 'unix',
+      engine: plain.engine,
+      image,
+      cliArgs: ['-H', `unix://${unixPath}`],
+      connect: () => connected(connectPlain({ path: unixPath, allowHalfOpen: true }), 'connect'),
+    },
+    {
+      name: 'tcp',
+      engine: plain.engine,
+      image,
+      cliArgs: ['-H', `tcp://127.0.0.1:${plain.port}`],
+      connect: () => connected(connectPlain({ host: '127.0.0.1', port: plain.port, allowHalfOpen: true }), 'connect'),
+    },
     {
       name: 'tls',
       engine: secured.engine,
       image,
-      cliArgs: ['-H', `tcp://127.0.0.1:${secured.port}`, '--tlsverify', '--tlscacert', ca.cert, '--tlscert', client.cert, '--tlskey', client.key],
+      cliArgs: [
+        '-H',
+        `tcp://127.0.0.1:${secured.port}`,
+        '--tlsverify',
+        '--tlscacert',
+        ca.cert,
+        '--tlscert',
+        client.cert,
+        '--tlskey',
+        client.key,
+      ],
       connect: () => {
         const socket = connectPlain({ host: '127.0.0.1', port: secured.port, allowHalfOpen: true });
         const files = { ca: readFileSync(ca.cert), cert: readFileSync(client.cert), key: readFileSync(client.key) };

@@ -9,7 +9,9 @@ import { inParallel } from './connect-and-reset.js';
 import { openDoors, startWeb } from './doors.js';
 import { cliForms, rawForms, type Form } from './ended-input.js';
 
-const { values } = parseArgs({ options: { runs: { type: 'string', default: '1000' }, 'at-a-time': { type: 'string', default: '8' } } });
+const { values } = parseArgs({
+  options: { runs: { type: 'string', default: '1000' }, 'at-a-time': { type: 'string', default: '8' } },
+});
 const [runs, atATime] = [Number(values.runs), Number(values['at-a-time'])];
 
 interface Tally {
@@ -33,9 +35,13 @@ async function repeat(title: string, forms: readonly Form[]): Promise<number> {
   });
   const seconds = Math.round((performance.now() - startedMs) / 1000);
   const failed = [...tallies.values()].reduce((sum, { failures }) => sum + failures.length, 0);
-  console.log(`${title}: ${runs} runs of ${forms.length} forms, ${atATime} at a time, in ${seconds} s; ${failed} failed`);
+  console.log(
+    `${title}: ${runs} runs of ${forms.length} forms, ${atATime} at a time, in ${seconds} s; ${failed} failed`,
+  );
   for (const [name, tally] of tallies) {
-    console.log(`  ${name}: ${tally.runs} runs, the slowest ${Math.round(tally.slowestMs)} ms, ${tally.failures.length} failed`);
+    console.log(
+      `  ${name}: ${tally.runs} runs, the slowest ${Math.round(tally.slowestMs)} ms, ${tally.failures.length} failed`,
+    );
     for (const failure of tally.failures.slice(0, 3)) console.log(`    ${failure}`);
   }
   return failed;

@@ -22,7 +22,8 @@ const PATIENCE_MS = 120_000;
 /** Ends with its input and says so. */
 const READER = ['sh', '-c', 'cat; echo the end'];
 const UPGRADE = 'Connection: Upgrade\r\nUpgrade: tcp\r\n';
-const WEBSOCKET = 'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
+const WEBSOCKET =
+  'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
 /** When the client ends its side: with the request's last byte, at the head of the reply, or when the process runs. */
 const MOMENTS = ['with the request', 'at the reply', 'after the start'] as const;
 
@@ -38,7 +39,8 @@ async function docker(door: Door, args: readonly string[], input: CliInput): Pro
   closeSync(nothing);
   let text = '';
   child.stdin?.on('error', () => undefined).end(input === 'nothing' ? '' : input);
-  for (const stream of [child.stdout, child.stderr]) stream?.setEncoding('utf8').on('data', (piece: string) => (text += piece));
+  for (const stream of [child.stdout, child.stderr])
+    stream?.setEncoding('utf8').on('data', (piece: string) => (text += piece));
   let isLate = false;
   const timer = setTimeout(() => {
     isLate = true;
@@ -52,12 +54,21 @@ async function docker(door: Door, args: readonly string[], input: CliInput): Pro
 }
 
 async function create(door: Door, body: object): Promise<string> {
-  const json = { Image: door.image, Cmd: READER, OpenStdin: true, StdinOnce: true, HostConfig: { NetworkMode: 'none' }, ...body };
+  const json = {
+    Image: door.image,
+    Cmd: READER,
+    OpenStdin: true,
+    StdinOnce: true,
+    HostConfig: { NetworkMode: 'none' },
+    ...body,
+  };
   return (await callJson<{ Id: string }>(door.engine.socketPath, 'POST', '/containers/create', { json }, 201)).Id;
 }
 
-const start = (door: Door, id: string): Promise<unknown> => callJson(door.engine.socketPath, 'POST', `/containers/${id}/start`, {}, 204);
-const remove = (door: Door, id: string): Promise<unknown> => callJson(door.engine.socketPath, 'DELETE', `/containers/${id}?force=1`, {}, 204);
+const start = (door: Door, id: string): Promise<unknown> =>
+  callJson(door.engine.socketPath, 'POST', `/containers/${id}/start`, {}, 204);
+const remove = (door: Door, id: string): Promise<unknown> =>
+  callJson(door.engine.socketPath, 'DELETE', `/containers/${id}?force=1`, {}, 204);
 
 /** What commands of the CLI do that pass input on. `web` is a container that runs. */
 export function cliForms(door: Door, web: string): Form[] {
@@ -65,8 +76,18 @@ export function cliForms(door: Door, web: string): Form[] {
   return inputs.flatMap(([how, input]) => {
     const expected = input === 'nothing' ? 'the end\n' : `${input}the end\n`;
     return [
-      { name: `${door.name}: run -i, ${how}`, run: async () => assert.equal(await docker(door, ['run', '-i', '--rm', '--network', 'none', door.image, ...READER], input), expected) },
-      { name: `${door.name}: exec -i, ${how}`, run: async () => assert.equal(await docker(door, ['exec', '-i', web, ...READER], input), expected) },
+      {
+        name: `${door.name}: run -i, ${how}`,
+        run: async () =>
+          assert.equal(
+            await docker(door, ['run', '-i', '--rm', '--network', 'none', door.image, ...READER], input),
+            expected,
+          ),
+      },
+      {
+        name: `${door.name}: exec -i, ${how}`,
+        run: async () => assert.equal(await docker(door, ['exec', '-i', web, ...READER], input), expected),
+      },
       {
         name: `${door.name}: start -ai, ${how}`,
         run: async () => {
@@ -85,11 +106,35 @@ export function rawForms(door: Door, web: string): Form[] {
   for (const moment of MOMENTS) {
     for (const tty of [false, true]) {
       const suffix = `${tty ? 'with' : 'without'} a terminal, ended ${moment}`;
-      for (const [how, headers] of [['upgrade', UPGRADE], ['plain', '']] as const) {
-        forms.push({ name: `${door.name}: exec, ${how}, ${suffix}`, run: () => exec(door, web, { moment, tty, headers }) });
-        forms.push({ name: `${door.name}: attach, ${how}, ${suffix}`, run: () => attach(door, { moment, tty, headers, line: (id) => `POST /containers/${id}/attach?stream=1&stdin=1&stdout=1` }) });
+      for (const [how, headers] of [
+        ['upgrade', UPGRADE],
+        ['plain', ''],
+      ] as const) {
+        forms.push({
+          name: `${door.name}: exec, ${how}, ${suffix}`,
+          run: () => exec(door, web, { moment, tty, headers }),
+        });
+        forms.push({
+          name: `${door.name}: attach, ${how}, ${suffix}`,
+          run: () =>
+            attach(door, {
+              moment,
+              tty,
+              headers,
+              line: (id) => `POST /containers/${id}/attach?stream=1&stdin=1&stdout=1`,
+            }),
+        });
       }
-      forms.push({ name: `${door.name}: websocket, ${suffix}`, run: () => attach(door, { moment, tty, headers: WEBSOCKET, line: (id) => `GET /containers/${id}/attach/ws?stream=1&stdin=1&stdout=1` }) });
+      forms.push({
+        name: `${door.name}: websocket, ${suffix}`,
+        run: () =>
+          attach(door, {
+            moment,
+            tty,
+            headers: WEBSOCKET,
+            line: (id) => `GET /containers/${id}/attach/ws?stream=1&stdin=1&stdout=1`,
+          }),
+      });
     }
   }
   return forms;
@@ -102,12 +147,27 @@ interface Case {
 }
 
 async function exec(door: Door, web: string, { moment, tty, headers }: Case): Promise<void> {
-  const json = { AttachStdin: true, AttachStdout: true, AttachStderr: true, Tty: tty, Cmd: tty ? ['sleep', '1000'] : READER };
-  const { Id } = await callJson<{ Id: string }>(door.engine.socketPath, 'POST', `/containers/${web}/exec`, { json }, 201);
-  const state = (): Promise<{ Running: boolean; ExitCode: number | null; Pid: number }> => callJson(door.engine.socketPath, 'GET', `/exec/${Id}/json`);
+  const json = {
+    AttachStdin: true,
+    AttachStdout: true,
+    AttachStderr: true,
+    Tty: tty,
+    Cmd: tty ? ['sleep', '1000'] : READER,
+  };
+  const { Id } = await callJson<{ Id: string }>(
+    door.engine.socketPath,
+    'POST',
+    `/containers/${web}/exec`,
+    { json },
+    201,
+  );
+  const state = (): Promise<{ Running: boolean; ExitCode: number | null; Pid: number }> =>
+    callJson(door.engine.socketPath, 'GET', `/exec/${Id}/json`);
   const body = JSON.stringify({ Detach: false, Tty: tty });
   const connection = new RawConnection(await door.connect());
-  connection.write(`POST /exec/${Id}/start HTTP/1.1\r\nHost: localhost\r\n${headers}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+  connection.write(
+    `POST /exec/${Id}/start HTTP/1.1\r\nHost: localhost\r\n${headers}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  );
   if (moment === 'with the request') connection.halfClose();
   await connection.readThrough('\r\n\r\n', PATIENCE_MS);
   if (moment === 'at the reply') connection.halfClose();
@@ -127,7 +187,10 @@ async function exec(door: Door, web: string, { moment, tty, headers }: Case): Pr
   assert.equal(ExitCode, tty ? 137 : 0);
 }
 
-async function attach(door: Door, { moment, tty, headers, line }: Case & { readonly line: (id: string) => string }): Promise<void> {
+async function attach(
+  door: Door,
+  { moment, tty, headers, line }: Case & { readonly line: (id: string) => string },
+): Promise<void> {
   const id = await create(door, { Tty: tty, ...(tty ? { Cmd: ['sleep', '1000'] } : {}) });
   const connection = new RawConnection(await door.connect());
   connection.write(`${line(id)} HTTP/1.1\r\nHost: localhost\r\n${headers}\r\n`);

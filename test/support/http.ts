@@ -125,7 +125,9 @@ export class RawConnection {
 
   /** As `write`; resolves when all is with the kernel. Throws when the other side does not take it. */
   async writeAll(bytes: string | Buffer): Promise<void> {
-    await new Promise<void>((resolve, reject) => this.#socket.write(bytes, (error) => (error ? reject(error) : resolve())));
+    await new Promise<void>((resolve, reject) =>
+      this.#socket.write(bytes, (error) => (error ? reject(error) : resolve())),
+    );
   }
 
   /** Sends FIN; the other direction stays open. */

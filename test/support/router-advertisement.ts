@@ -13,7 +13,10 @@ const SOCKADDR_BYTES = 20;
 const ALL_NODES = { mac: Buffer.from('333300000001', 'hex'), ip: addressBytes('ff02::1') };
 const ICMPV6 = 58;
 
-const socket = libc.checked<[family: number, type: number, protocol: number]>('socket', 'int socket(int family, int type, int protocol)');
+const socket = libc.checked<[family: number, type: number, protocol: number]>(
+  'socket',
+  'int socket(int family, int type, int protocol)',
+);
 const sendto = libc.checked<[fd: number, data: Buffer, length: number, flags: number, to: Buffer, toLength: number]>(
   'sendto',
   'long sendto(int fd, const void *data, size_t length, int flags, const void *to, uint32_t toLength)',

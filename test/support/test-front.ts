@@ -131,7 +131,11 @@ export class TestFront {
   constructor(further: readonly Route[] = []) {
     before(async () => {
       const dir = await mkdtemp(join(tmpdir(), 'front-'));
-      const front = createFront({ routes: [...this.routes, ...further], product: { version: '28.1.1', experimental: false }, logger: this.logger });
+      const front = createFront({
+        routes: [...this.routes, ...further],
+        product: { version: '28.1.1', experimental: false },
+        logger: this.logger,
+      });
       const unix = await front.listen({ kind: 'unix', path: join(dir, 'engine.sock'), gid: 12345 });
       this.#started = { dir, front, unix, tcp: await front.listen({ kind: 'tcp', host: '127.0.0.1', port: 0 }) };
     });

@@ -148,7 +148,13 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     undo.add('network namespace', () => network.removeSandbox(id));
   }
 
-  async function adopt({ record: found, isInPlace }: { record: ContainerRecord; isInPlace: boolean }): Promise<ContainerRecord> {
+  async function adopt({
+    record: found,
+    isInPlace,
+  }: {
+    record: ContainerRecord;
+    isInPlace: boolean;
+  }): Promise<ContainerRecord> {
     if (isInPlace) return seen(found, await taskOf(found.id));
     // First: what is not taken over of networks is taken away, whatever else fails.
     const record = await adoptNetworks(deps, found);
@@ -229,8 +235,18 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     // The exit status must be durable before the supervisor forgets it; addresses may go meanwhile.
     const networkGone = deps.counted('release', () => leaveNetworks(deps, record));
     networkGone.catch(() => undefined);
-    await records.save(released, true).catch((error: unknown) => deps.log.error({ err: error, container: record.id }, 'the end of a container is not on disk'));
-    const results = await Promise.allSettled([networkGone, tasks.delete(record.id).then(() => freeStreams(record.id)), layers.unmount(record.id), new VolumeUse(deps, record).close(), closeSharedMemory(deps, record)]);
+    await records
+      .save(released, true)
+      .catch((error: unknown) =>
+        deps.log.error({ err: error, container: record.id }, 'the end of a container is not on disk'),
+      );
+    const results = await Promise.allSettled([
+      networkGone,
+      tasks.delete(record.id).then(() => freeStreams(record.id)),
+      layers.unmount(record.id),
+      new VolumeUse(deps, record).close(),
+      closeSharedMemory(deps, record),
+    ]);
     for (const result of results) {
       if (result.status === 'rejected') deps.log.error({ err: result.reason, container: record.id }, 'releasing a stopped container');
     }

@@ -307,9 +307,13 @@ test('a change that comes during a start or a release is in the record afterward
 
 test('a change is seen when it is on disk, made anew when the record is another by then, and not at all when the write fails', async () => {
   const writes: { record: ContainerRecord; finish: (error?: Error) => void }[] = [];
-  const save = (r: ContainerRecord): Promise<void> => new Promise((resolve, reject) => writes.push({ record: r, finish: (error) => (error ? reject(error) : resolve()) }));
+  const save = (r: ContainerRecord): Promise<void> =>
+    new Promise((resolve, reject) =>
+      writes.push({ record: r, finish: (error) => (error ? reject(error) : resolve()) }),
+    );
   const c = harness({ phase: 'idle', record }, { save });
-  const rename = (name: string): Promise<ContainerRecord> => c.ask({ type: 'container.amend', amend: (r) => ({ ...r, name }) });
+  const rename = (name: string): Promise<ContainerRecord> =>
+    c.ask({ type: 'container.amend', amend: (r) => ({ ...r, name }) });
   const first = rename('/first');
   const second = rename('/second');
   const failed = assert.rejects(second, /ENOSPC/);
@@ -326,14 +330,20 @@ test('a change is seen when it is on disk, made anew when the record is another 
   await c.ask({ type: 'container.start' });
   writes[2]?.finish();
   await tick();
-  assert.deepEqual([writes[3]?.record.name, writes[3]?.record.state.status, c.last()?.name], ['/third', 'running', '/first']);
+  assert.deepEqual(
+    [writes[3]?.record.name, writes[3]?.record.state.status, c.last()?.name],
+    ['/third', 'running', '/first'],
+  );
   writes[3]?.finish();
   assert.deepEqual([(await third).name, c.last()?.state.status], ['/third', 'running']);
 });
 
 test('whatever comes during a removal is answered with a conflict or, at its end, with not found', async () => {
   const held: { finish?: () => void } = {};
-  const c = harness({ phase: 'idle', record }, { remove: () => new Promise((resolve) => (held.finish = resolve)), stop: () => new Promise(() => undefined) });
+  const c = harness(
+    { phase: 'idle', record },
+    { remove: () => new Promise((resolve) => (held.finish = resolve)), stop: () => new Promise(() => undefined) },
+  );
   await c.ask({ type: 'container.start' });
   const restarted = c.ask({ type: 'container.restart', options: {} });
   const removed = c.ask({ type: 'container.remove', options: { force: true, volumes: false } });

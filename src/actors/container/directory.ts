@@ -216,7 +216,10 @@ export class ContainerDirectory {
     await this.deps.settled(record.id);
     const saved = await this.deps.saved(record.id).catch(() => undefined);
     await this.deps.abandon(saved ?? record).catch((error: unknown) => {
-      this.deps.log.error({ err: error, container: record.id }, 'what was made of a container is left until the next start');
+      this.deps.log.error(
+        { err: error, container: record.id },
+        'what was made of a container is left until the next start',
+      );
     });
   }
 
@@ -264,7 +267,11 @@ export class ContainerDirectory {
     await Promise.allSettled(asks);
   }
 
-  async #askLater<C extends ContainerCommand>(id: string, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
+  async #askLater<C extends ContainerCommand>(
+    id: string,
+    command: Unasked<C>,
+    signal?: AbortSignal,
+  ): Promise<ReplyOf<C>> {
     await this.collection.awake(id);
     return this.#ask<C>(id, command, signal);
   }

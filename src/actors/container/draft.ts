@@ -8,7 +8,13 @@ import type { LogDriver } from '../../ports/logs.js';
 import { parsePlatform } from '../../registry/platform.js';
 import { isShim } from '../../config/runtime-entries.js';
 import { checkConflicts } from '../../runtime/validate.js';
-import { NEVER, type ContainerRecord, type CreationDefaults, type EndpointRequest, type NetworkAttachment } from './container.record.js';
+import {
+  NEVER,
+  type ContainerRecord,
+  type CreationDefaults,
+  type EndpointRequest,
+  type NetworkAttachment,
+} from './container.record.js';
 import type { CreateRequest } from './create-request.js';
 import { mergeImageConfig } from './image-config.js';
 import { planLegacyLinks } from './legacy-links.js';

@@ -3,7 +3,10 @@ import type { HostConfig } from '../../ports/container.js';
 import { parseSecurityOptions } from '../../runtime/security-options.js';
 import type { ContainerRecord } from './container.record.js';
 
-export function effectiveHostConfig({ hostConfig, defaults }: Pick<ContainerRecord, 'hostConfig' | 'defaults'>): HostConfig {
+export function effectiveHostConfig({
+  hostConfig,
+  defaults,
+}: Pick<ContainerRecord, 'hostConfig' | 'defaults'>): HostConfig {
   if (!defaults) return hostConfig;
   const own = hostConfig.Ulimits ?? [];
   const others = defaults.ulimits.filter(({ Name }) => own.every((ulimit) => ulimit.Name !== Name));

@@ -35,7 +35,9 @@ export async function writeContainerFiles(deps: FilesDeps, record: ContainerReco
   const { hostConfig, config } = record;
   const settings = deps.settings();
   if (settings.hostGatewayIps.length === 0 && hostConfig.ExtraHosts?.some((entry) => /[:=]host-gateway$/.test(entry))) {
-    throw internal('failed to set up container networking: unable to derive the IP value for host-gateway', { code: 'NO_HOST_GATEWAY' });
+    throw internal('failed to set up container networking: unable to derive the IP value for host-gateway', {
+      code: 'NO_HOST_GATEWAY',
+    });
   }
   const host = await deps.network.hostDns();
   const first = <T>(...lists: (readonly T[] | null)[]): readonly T[] => lists.find((list) => list !== null && list.length > 0) ?? [];

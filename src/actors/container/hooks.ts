@@ -12,7 +12,11 @@ export function eventAttributes(record: ContainerRecord): Record<string, string>
   return { ...record.config.Labels, image: record.config.Image, name: record.name.slice(1) };
 }
 
-export function createContainerHooks(deps: ContainerDeps, ios: ContainerIoRegistry, publish: ContainerHooks['publish']): ContainerHooks {
+export function createContainerHooks(
+  deps: ContainerDeps,
+  ios: ContainerIoRegistry,
+  publish: ContainerHooks['publish'],
+): ContainerHooks {
   const emit: ContainerHooks['emit'] = (action, record, attributes) =>
     deps.emit('container', action, record.id, { ...eventAttributes(record), ...attributes });
   return {

@@ -14,7 +14,10 @@ export type NetworkChange =
 const MAC_ADDRESS = /^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i;
 
 /** @throws EngineError invalid for what the network cannot give to an endpoint: for everything, not just the first. */
-export function checkEndpoint({ hasNames }: NetworkSummary, { IPAMConfig, Aliases, Links, MacAddress, DriverOpts }: EndpointRequest): void {
+export function checkEndpoint(
+  { hasNames }: NetworkSummary,
+  { IPAMConfig, Aliases, Links, MacAddress, DriverOpts }: EndpointRequest,
+): void {
   checkOneLine('Aliases', Aliases);
   checkOneLine('Links', Links);
   const { IPv4Address = '', IPv6Address = '', LinkLocalIPs = [] } = IPAMConfig ?? {};

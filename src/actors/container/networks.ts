@@ -22,7 +22,9 @@ export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, 
   // Links are numbered around the names that others ask for.
   const inOrder = Object.entries(record.networks).sort(([, a], [, b]) => Number(asksForName(b)) - Number(asksForName(a)));
   for (const [name, { request }] of inOrder) {
-    const result = await deps.counted('connect', () => deps.network.attach(attachRequest(record, name, request, name === outward ? wantedPorts(record) : [])));
+    const result = await deps.counted('connect', () =>
+      deps.network.attach(attachRequest(record, name, request, name === outward ? wantedPorts(record) : [])),
+    );
     undo.add('network endpoint', () => deps.network.detach(record.id, result.endpoint));
     emit(deps, 'connect', record, result.endpoint);
     networks.set(name, { request, endpoint: result.endpoint });
@@ -94,7 +96,9 @@ async function connect(deps: NetworksDeps, before: ContainerRecord, name: string
       undo.add('published ports', () => network.publish(old, before.ports));
       await network.unpublish(old);
     }
-    const { endpoint, ports } = await deps.counted('connect', () => network.attach({ ...attachRequest(before, name, request, moves ? keptPorts(before) : []), names }));
+    const { endpoint, ports } = await deps.counted('connect', () =>
+      network.attach({ ...attachRequest(before, name, request, moves ? keptPorts(before) : []), names }),
+    );
     undo.add('network endpoint', () => network.disconnect(before.id, endpoint));
     const after = { ...before, networks: { ...before.networks, [name]: { request, endpoint } }, ports: moves ? ports : before.ports };
     await store(deps, after);
@@ -195,7 +199,8 @@ function wantedPorts(record: ContainerRecord): PortRequest[] {
     for (const { HostIp, HostPort } of list ?? []) add(key, HostIp, HostPort);
   }
   if (record.hostConfig.PublishAllPorts) {
-    for (const key of Object.keys(record.config.ExposedPorts ?? {})) if (!ownMember(bindings, key)?.length) add(key, '', '');
+    for (const key of Object.keys(record.config.ExposedPorts ?? {}))
+      if (!ownMember(bindings, key)?.length) add(key, '', '');
   }
   return wanted;
 }

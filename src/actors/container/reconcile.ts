@@ -41,10 +41,16 @@ function restartCount({ state, restartCount }: ContainerRecord, task: TaskInfo |
  * As `reconcile`, for a container whose actor has crashed in a daemon that goes on: `view` is what readers see, `saved` what
  * is on disk. What its effects have made is in place; they may have written more than the actor lived to tell.
  */
-export function revived(view: ContainerRecord, saved: ContainerRecord | undefined, task: TaskInfo | undefined, now: Date): ContainerInput {
+export function revived(
+  view: ContainerRecord,
+  saved: ContainerRecord | undefined,
+  task: TaskInfo | undefined,
+  now: Date,
+): ContainerInput {
   const isLive = task?.status === 'running' || task?.status === 'paused' || task?.status === 'pausing';
   const { state, restartCount } = view;
-  const isNewRun = task !== undefined && saved !== undefined && isRunning(saved) && saved.state.startedAt !== state.startedAt;
+  const isNewRun =
+    task !== undefined && saved !== undefined && isRunning(saved) && saved.state.startedAt !== state.startedAt;
   const record = saved === undefined ? view : { ...saved, restartCount, state: isNewRun ? saved.state : state };
   // Its end was told already; what follows an end has not come to its end.
   if (!isLive && !isNewRun && (state.status === 'exited' || state.status === 'restarting')) {

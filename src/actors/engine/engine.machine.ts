@@ -58,7 +58,9 @@ export function createEngineMachine(steps: EngineSteps, children: Readonly<Recor
         invoke: { src: 'boot', onDone: [STOPPING, { target: 'recovering' }], onError: [STOPPING, FAILING] },
         on: { 'engine.stop': { actions: ['noteStop', () => steps.interruptBoot()] } },
       },
-      recovering: { invoke: { src: 'recover', onDone: [STOPPING, { target: 'opening' }], onError: [STOPPING, FAILING] } },
+      recovering: {
+        invoke: { src: 'recover', onDone: [STOPPING, { target: 'opening' }], onError: [STOPPING, FAILING] },
+      },
       opening: { invoke: { src: 'open', onDone: [STOPPING, { target: 'serving' }], onError: [STOPPING, FAILING] } },
       serving: { entry: () => steps.onServing(), on: { 'engine.stop': 'draining' } },
       draining: {

@@ -22,7 +22,15 @@ export interface RecoveryDeps {
 }
 
 /** Gives every container its actor, removes what belongs to none, reports both. Policies start their containers later. */
-export async function recoverContainers({ log, loaded, containers, tasks, layers, ioRoot, network }: RecoveryDeps): Promise<void> {
+export async function recoverContainers({
+  log,
+  loaded,
+  containers,
+  tasks,
+  layers,
+  ioRoot,
+  network,
+}: RecoveryDeps): Promise<void> {
   const { records: found, removed, damaged } = loaded;
   const running = await tasks.list();
   if (removed.length > 0) log.warn({ containers: removed }, 'removed what a crash left of containers that were being created or removed');
@@ -32,7 +40,9 @@ export async function recoverContainers({ log, loaded, containers, tasks, layers
   const inputs = found.map((record) => reconcile(record, taskById.get(record.id), now));
   const known = new Set([...found.map(({ id }) => id), ...damaged.map(({ id }) => id)]);
   const idle = new Set(inputs.flatMap(({ phase, record }) => (phase === 'idle' ? [record.id] : [])));
-  await removeStaleStreams(ioRoot, new Set(taskById.keys())).catch((error: unknown) => log.error({ err: error }, 'what is left of the streams of containers is not removed'));
+  await removeStaleStreams(ioRoot, new Set(taskById.keys())).catch((error: unknown) =>
+    log.error({ err: error }, 'what is left of the streams of containers is not removed'),
+  );
   await containers.adopt(inputs);
   // Whose record cannot be read may still run, and use what nobody has claimed.
   if (damaged.length === 0) await network.settle().catch((error: unknown) => log.error({ err: error }, 'what containers that are gone had of networks is not removed'));

@@ -18,7 +18,9 @@ export async function stopContainers(containers: ContainerDirectory, timeoutSeco
   const times = active.map(({ config }) => config.StopTimeout ?? timeoutSeconds);
   const longest = times.some((seconds) => seconds < 0) ? Infinity : Math.max(0, ...times) + EXTRA_SECONDS;
   const over = new AbortController();
-  const timeout = sleep(Math.min(longest * 1000, MAX_TIMER_MS), undefined, { signal: over.signal }).catch(() => undefined);
+  const timeout = sleep(Math.min(longest * 1000, MAX_TIMER_MS), undefined, { signal: over.signal }).catch(
+    () => undefined,
+  );
   await Promise.race([timeout, Promise.allSettled(active.map((record) => stop(containers, record, timeoutSeconds)))]);
   // What a container held is given back a moment after its exit: drivers must not close before.
   await Promise.race([timeout, containers.settled()]);

@@ -56,7 +56,12 @@ export interface SystemSettings {
 }
 
 export interface SystemDeps {
-  readonly build: { readonly version: string; readonly engineVersion: string; readonly commit: string; readonly time: string };
+  readonly build: {
+    readonly version: string;
+    readonly engineVersion: string;
+    readonly commit: string;
+    readonly time: string;
+  };
   readonly host: HostInfo;
   readonly containers: { list(): readonly ContainerRecord[] };
   readonly images: ImageStore;

@@ -158,7 +158,8 @@ export class ExecDirectory {
    * that is still being started is looked at again when that is over.
    */
   endOf(containerId: string): void {
-    for (const record of this.#views.values()) if (record.containerId === containerId && record.running) this.#endLater(record.id);
+    for (const record of this.#views.values())
+      if (record.containerId === containerId && record.running) this.#endLater(record.id);
   }
 
   #endLater(id: string): void {
@@ -169,7 +170,9 @@ export class ExecDirectory {
 
   /** Where the actor of an exec begins after a crash: what it began may have come to something. */
   async #revive(id: string): Promise<ExecRecord | undefined> {
-    const started = await this.#started.get(id)?.catch((): ExecOutcome => ({ exitCode: KILLED_EXIT_CODE, running: false }));
+    const started = await this.#started
+      .get(id)
+      ?.catch((): ExecOutcome => ({ exitCode: KILLED_EXIT_CODE, running: false }));
     const record = this.#views.get(id);
     if (!record || !started || record.running || record.exitCode !== null) return record;
     const known = { ...record, ...started };
@@ -193,7 +196,8 @@ export class ExecDirectory {
     this.#views.set(record.id, record);
     if (record.running && this.#unwanted.has(record.id)) this.#kill(record);
     const run = this.deps.container(record.containerId)?.state;
-    if (record.running && (!run || run.pid === 0 || run.startedAt !== this.#runs.get(record.id))) this.#endLater(record.id);
+    if (record.running && (!run || run.pid === 0 || run.startedAt !== this.#runs.get(record.id)))
+      this.#endLater(record.id);
     if (record.exitCode !== null) setTimeout(() => this.#remove(record.id), RETENTION_MS).unref();
   }
 

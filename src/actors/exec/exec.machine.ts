@@ -80,7 +80,11 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
     states: {
       /** It may have been started, and ended, by an actor before this one. */
       booting: {
-        always: [{ guard: 'isOver', target: 'closing' }, { guard: 'isRunning', target: 'running' }, { target: 'created' }],
+        always: [
+          { guard: 'isOver', target: 'closing' },
+          { guard: 'isRunning', target: 'running' },
+          { target: 'created' },
+        ],
       },
       /** Its end was told, but its output may not have come to its end. */
       closing: {

@@ -20,7 +20,13 @@ function harness(revive: (attempt: number) => Promise<string[] | undefined>) {
     },
     ({ input }: { input: string[] }) => input,
   );
-  const collection = createCollection({ kind: 'test', logic, replies: new Replies(), revive: () => revive(++attempts), onCrash: () => undefined });
+  const collection = createCollection({
+    kind: 'test',
+    logic,
+    replies: new Replies(),
+    revive: () => revive(++attempts),
+    onCrash: () => undefined,
+  });
   const root = createActor(collection.logic);
   root.subscribe({ error: () => undefined });
   root.start();

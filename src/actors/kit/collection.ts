@@ -7,7 +7,15 @@
  * snapshot), with exponential backoff, until its own budget is spent; then it is begun when it is needed. What it is told
  * meanwhile is kept for it. The daemon and its siblings go on.
  */
-import { createActor, type ActorLogic, type ActorRefFrom, type AnyActorLogic, type EventFromLogic, type InputFrom, type Snapshot } from 'xstate';
+import {
+  createActor,
+  type ActorLogic,
+  type ActorRefFrom,
+  type AnyActorLogic,
+  type EventFromLogic,
+  type InputFrom,
+  type Snapshot,
+} from 'xstate';
 import { faultyLogic } from './faults.js';
 import type { Replies } from './replies.js';
 

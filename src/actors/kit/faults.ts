@@ -24,7 +24,11 @@ export function runEffect<T>(name: string, run: () => Promise<T>): Promise<T> {
 export function faultyLogic<L extends AnyActorLogic>(kind: string, logic: L): L {
   const faults = injected;
   if (!faults) return logic;
-  const transition = (snapshot: SnapshotFrom<L>, event: EventFromLogic<L>, scope: Parameters<L['transition']>[2]): SnapshotFrom<L> => {
+  const transition = (
+    snapshot: SnapshotFrom<L>,
+    event: EventFromLogic<L>,
+    scope: Parameters<L['transition']>[2],
+  ): SnapshotFrom<L> => {
     const state = (snapshot as { value?: unknown }).value;
     const { type } = event as { type: string };
     faults.transition(kind, state, type, 'before');

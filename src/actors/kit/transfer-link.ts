@@ -63,7 +63,9 @@ function isRefused(report: { readonly type: string }): report is Extract<LinkRep
   return report.type === 'refused';
 }
 
-function isConnections(report: { readonly type: string }): report is Extract<LinkReport, { readonly type: 'connections' }> {
+function isConnections(report: {
+  readonly type: string;
+}): report is Extract<LinkReport, { readonly type: 'connections' }> {
   return report.type === 'connections';
 }
 

@@ -142,7 +142,10 @@ export class PullWork implements PullEffects {
       });
       try {
         const spare = (): (() => void) | undefined => slots.tryTake();
-        await transfers.join({ layer, repository: pull.reference.path, hosts, credentials: pull.credentials, spare }, either);
+        await transfers.join(
+          { layer, repository: pull.reference.path, hosts, credentials: pull.credentials, spare },
+          either,
+        );
         held.push(layer.chainId);
       } finally {
         unwatch();

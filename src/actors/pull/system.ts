@@ -108,7 +108,9 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
       boards.close(id, error);
       if (error === undefined) return;
       deps.observer?.failed(error);
-      work.abandon(id).catch((failure: unknown) => log.error({ err: failure, pull: id }, 'layers of a pull that failed are kept'));
+      work
+        .abandon(id)
+        .catch((failure: unknown) => log.error({ err: failure, pull: id }, 'layers of a pull that failed are kept'));
     },
   };
   const pulls = new Pulls(replies, log, createPullMachine(work, hooks, replies), hooks, (request, signal) => work.listTags(request, signal));

@@ -33,7 +33,10 @@ export class RegistryQueries {
     const { domain, text } = parseSearchTerm(term);
     const rules = this.rules();
     const shown = credentialsFor(domain, credentials);
-    const found = await searchIndex(await indexOf(domain, rules), text, limit, shown, rules.certsDir, { limits: this.limits, signal });
+    const found = await searchIndex(await indexOf(domain, rules), text, limit, shown, rules.certsDir, {
+      limits: this.limits,
+      signal,
+    });
     return found.filter((one) => one.stars >= minStars && (isOfficial === undefined || one.isOfficial === isOfficial));
   }
 

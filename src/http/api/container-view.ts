@@ -161,7 +161,10 @@ function portMap(record: ContainerRecord): Record<string, { HostIp: string; Host
   for (const key of Object.keys(record.config.ExposedPorts ?? {})) map.set(key, null);
   for (const port of record.ports) {
     const key = `${port.containerPort}/${port.protocol}`;
-    map.set(key, [...(map.get(key) ?? []), { HostIp: shownIp(port), HostPort: port.hostPort === 0 ? '' : String(port.hostPort) }]);
+    map.set(key, [
+      ...(map.get(key) ?? []),
+      { HostIp: shownIp(port), HostPort: port.hostPort === 0 ? '' : String(port.hostPort) },
+    ]);
   }
   return Object.fromEntries(map);
 }

@@ -29,7 +29,9 @@ export function parseUnixTime(name: string, text: string): bigint | undefined {
 
 function integer(name: string, text: string, { from, to }: Range): bigint {
   const refuse = (fault: string): never => {
-    throw invalid(`invalid ${name}: strconv.ParseInt: parsing ${JSON.stringify(text)}: ${fault}`, { code: 'QUERY_TIME' });
+    throw invalid(`invalid ${name}: strconv.ParseInt: parsing ${JSON.stringify(text)}: ${fault}`, {
+      code: 'QUERY_TIME',
+    });
   };
   if (!/^[+-]?\d+$/.test(text)) return refuse('invalid syntax');
   const value = text.length > MAX_DIGITS ? undefined : BigInt(text.replace('+', ''));

@@ -13,7 +13,8 @@ export function parseInstant(text: string, nowMs: number): number {
   if (/^\d+(?:\.\d+)?$/.test(text)) return Number(text) * 1000;
   if (DURATION.test(text)) {
     let span = 0;
-    for (const [, amount = '0', unit = ''] of text.matchAll(/(\d+(?:\.\d+)?)(ns|us|\u00b5s|ms|s|m|h)/gy)) span += Number(amount) * (UNITS[unit] ?? 0);
+    for (const [, amount = '0', unit = ''] of text.matchAll(/(\d+(?:\.\d+)?)(ns|us|\u00b5s|ms|s|m|h)/gy))
+      span += Number(amount) * (UNITS[unit] ?? 0);
     return nowMs - span;
   }
   const at = /^\d{4}-\d{2}-\d{2}/.test(text) ? Date.parse(text) : Number.NaN;

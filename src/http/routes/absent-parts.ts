@@ -18,7 +18,9 @@ export function absentPartRoutes(): Route[] {
     throw notImplemented('this engine has no cluster mode');
   };
   const noBuilder = (): never => {
-    throw notImplemented('this engine has no builder: build with buildx or another builder of its own and load or push the image');
+    throw notImplemented(
+      'this engine has no builder: build with buildx or another builder of its own and load or push the image',
+    );
   };
   const noCheckpoints = (): never => {
     throw notImplemented('this engine has no checkpoints');
@@ -56,6 +58,8 @@ function pluginRoutes(): Route[] {
     route('POST', '/plugins/create', notManaged, { body: 'archive' }),
     route('GET', '/plugins/{name...}/json', absent),
     route('DELETE', '/plugins/{name...}', absent),
-    ...['enable', 'disable', 'set', 'push', 'upgrade'].map((action) => route('POST', `/plugins/{name...}/${action}`, absent)),
+    ...['enable', 'disable', 'set', 'push', 'upgrade'].map((action) =>
+      route('POST', `/plugins/{name...}/${action}`, absent),
+    ),
   ];
 }

@@ -116,7 +116,14 @@ async function prepare({ images, layers }: SaveDeps, selected: readonly SavedIma
       ['index.json', jsonBytes({ schemaVersion: 2, mediaType: INDEX_TYPE, manifests: index })],
       ['manifest.json', jsonBytes(manifest)],
       ['oci-layout', jsonBytes({ imageLayoutVersion: '1.0.0' })],
-      ...(repositories.size === 0 ? [] : ([['repositories', jsonBytes(Object.fromEntries([...repositories].map(([name, tags]) => [name, Object.fromEntries(tags)])))]] as const)),
+      ...(repositories.size === 0
+        ? []
+        : ([
+            [
+              'repositories',
+              jsonBytes(Object.fromEntries([...repositories].map(([name, tags]) => [name, Object.fromEntries(tags)]))),
+            ],
+          ] as const)),
     ],
   };
 }

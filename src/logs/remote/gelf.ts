@@ -79,7 +79,8 @@ function createEncoder(container: LoggedContainer): (record: RemoteRecord) => st
     ['_tag', tagOf(container)],
     ['_created', container.created ?? ''],
   ]);
-  for (const [name, value] of Object.entries(extraAttributes(container))) extra.set(name.startsWith('_') ? name : `_${name}`, value);
+  for (const [name, value] of Object.entries(extraAttributes(container)))
+    extra.set(name.startsWith('_') ? name : `_${name}`, value);
   const rest = JSON.stringify(Object.fromEntries([...extra].sort(([a], [b]) => (a < b ? -1 : 1)))).slice(1);
   const host = JSON.stringify(hostname());
   return ({ stream, timeNs, line }) =>

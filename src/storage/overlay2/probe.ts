@@ -23,7 +23,10 @@ export async function probeOverlay(directory: string): Promise<string> {
   await writeFile(at('lower/file'), '');
   if (!tellsTypes(directory)) {
     const type = await fileSystemType(directory);
-    throw unavailable(`storage driver overlay2: the file system of the data root (${type}) was made without d_type support (xfs: mkfs.xfs -n ftype=1)`, { code: 'OVERLAY_UNSUPPORTED' });
+    throw unavailable(
+      `storage driver overlay2: the file system of the data root (${type}) was made without d_type support (xfs: mkfs.xfs -n ftype=1)`,
+      { code: 'OVERLAY_UNSUPPORTED' },
+    );
   }
   const paths = `lowerdir=${at('lower')},upperdir=${at('upper')},workdir=${at('work')}`;
   // The first mount loads the module, whose parameters then show what this kernel knows.

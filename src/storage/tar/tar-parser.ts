@@ -166,7 +166,10 @@ export class TarParser {
     header.name = this.#longName ?? header.name;
     header.linkName = this.#longLink ?? header.linkName;
     this.#extended = this.#longName = this.#longLink = undefined;
-    if (header.sizeBytes > MAX_FILE_BYTES) throw invalid(`tar entry ${quotedName(header.name)} has a size out of range: ${header.sizeBytes}`, { code: 'TAR_HEADER' });
+    if (header.sizeBytes > MAX_FILE_BYTES)
+      throw invalid(`tar entry ${quotedName(header.name)} has a size out of range: ${header.sizeBytes}`, {
+        code: 'TAR_HEADER',
+      });
     const isFile = isFileEntry(header);
     const isWanted = this.#sink.entry(header, extended?.xattrs);
     this.#begin(isWanted && isFile ? 'content' : 'skipped', isFile ? header.sizeBytes : 0);

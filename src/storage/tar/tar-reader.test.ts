@@ -44,11 +44,29 @@ test('archives of GNU tar in its formats, in portions of any size', async () => 
 });
 
 test('a size that no file has is refused by name, in the header and in an extended one', async () => {
-  const entry = (sizeBytes: number): Buffer => encodeHeader({ type: '0', name: 'vast', mode: 0o644, uid: 0, gid: 0, sizeBytes, mtimeSeconds: 0 });
+  const entry = (sizeBytes: number): Buffer =>
+    encodeHeader({ type: '0', name: 'vast', mode: 0o644, uid: 0, gid: 0, sizeBytes, mtimeSeconds: 0 });
   const record = '24 size=281474976710656\n';
-  const pax = Buffer.concat([encodeHeader({ type: 'x' as '0', name: 'x', mode: 0o644, uid: 0, gid: 0, sizeBytes: record.length, mtimeSeconds: 0 }), Buffer.from(record), padding(record.length)]);
+  const pax = Buffer.concat([
+    encodeHeader({
+      type: 'x' as '0',
+      name: 'x',
+      mode: 0o644,
+      uid: 0,
+      gid: 0,
+      sizeBytes: record.length,
+      mtimeSeconds: 0,
+    }),
+    Buffer.from(record),
+    padding(record.length),
+  ]);
   for (const archive of [entry(2 ** 48), Buffer.concat([pax, entry(0)])]) {
-    await assert.rejects(read(archive, 512), (error) => isEngineError(error, 'invalid') && error.message === 'tar entry "vast" has a size out of range: 281474976710656');
+    await assert.rejects(
+      read(archive, 512),
+      (error) =>
+        isEngineError(error, 'invalid') &&
+        error.message === 'tar entry "vast" has a size out of range: 281474976710656',
+    );
   }
   await assert.rejects(read(entry(2 ** 48 - 1), 512), /unexpected end of tar/);
 });
