@@ -122,8 +122,9 @@ await build({
 });
 
 /**
- * Node raises the soft limit of open files as it starts, and containers inherit what the daemon was started with: a shell
- * notes it before. To Node the second line is a string and a comment.
+ * Node raises the soft limit of open files as it starts, but containers shall inherit the limit that the daemon was
+ * started with. So a shell notes that limit before Node runs. Node itself reads the second line as a string and a
+ * comment.
  */
 const main = join(outdir, 'main.js');
 const [, options, program] = /^#!\/usr\/bin\/env -S (.*?)node (.*\n[^]*)$/.exec(readFileSync(main, 'utf8')) ?? [];

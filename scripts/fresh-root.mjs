@@ -32,8 +32,9 @@ const APT = 'Acquire::Check-Valid-Until "false";\nAcquire::Languages "none";\n';
 const TAKEN_ALONG = /^(CI|TERM|NODE_EXTRA_CA_CERTS|SSL_CERT_FILE|(https?|no|all)_proxy)$/i;
 
 /**
- * The root has its own processes, mounts and /run; the kernel's parts (/sys, /dev) are the machine's. pivot_root and not
- * chroot: a thread that enters another mount namespace gets that one's root, which must be this directory too.
+ * The root has its own processes, mounts and /run, but it shares the kernel's parts (/sys, /dev) with the machine. It
+ * is entered by pivot_root and not by chroot, because a thread that enters another mount namespace gets that
+ * namespace's root, which must be this directory too.
  */
 const ENTER = `
 set -e
@@ -79,7 +80,7 @@ function installNode(root) {
     symlinkSync(`../lib/node_modules/npm/bin/${name}-cli.js`, join(root, 'usr/bin', name));
 }
 
-/** What git would give a newcomer, with changes that are not committed yet. */
+/** Lists the files that a clone by git would have, and changes that are not committed yet. */
 function copyRepository(root) {
   const list = execFileSync('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], {
     cwd: ROOT,

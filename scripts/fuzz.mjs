@@ -1,6 +1,6 @@
 /**
- * npm run fuzz [-- --cases N] [--seed N]: expensive texts against everything that reads texts of others, and the slowest of
- * them against a daemon. Prints the slowest and the longest wait of `_ping`.
+ * npm run fuzz [-- --cases N] [--seed N]: sends expensive texts to every function that reads texts of others, and the
+ * slowest of them to a daemon. Prints the slowest texts and the longest wait of `_ping`.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';

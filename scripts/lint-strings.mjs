@@ -86,7 +86,7 @@ const LOOKUPS = new Map([
   ['text/own-member.ts', { reason: 'the one place for it', texts: ['members[name]'] }],
 ]);
 
-/** What is wrong with sources, given as pairs of a path below src and a text; one text for each problem. */
+/** Returns a text for each problem in the sources, which are pairs of a path below src and a text. */
 export function problemsOf(sources) {
   const scanned = sources.map(([path, text]) => ({ path, ...scanSource(text) }));
   const members = new Set(scanned.flatMap(({ code }) => freeKeyed(code)));

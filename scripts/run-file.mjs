@@ -14,7 +14,9 @@ const [summary, concurrency, ...files] = process.argv.slice(2);
 const counts = {};
 const failures = [];
 
-/** All events but the counts of the whole run, which the one who puts many runs together gives as sums. */
+/**
+ * Passes on all events except the counts of the whole run: the program that puts many runs together reports their sums.
+ */
 async function* events() {
   for await (const event of run({ files, concurrency: Number(concurrency), forceExit: true })) {
     const isTotal = event.type === 'test:diagnostic' && event.data.nesting === 0 && event.data.file === undefined;

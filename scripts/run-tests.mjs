@@ -16,7 +16,10 @@ import { endSandboxes, runInSandbox } from './sandbox.mjs';
 const FILE_TIMEOUT_MS = 15 * 60_000;
 const RUN_FILE = join(ROOT, 'scripts', 'run-file.mjs');
 const COMPILED = join(ROOT, 'dist');
-/** Tests that write as fast as they can, or fill the machine with processes, disturb others and are disturbed by them. */
+/**
+ * These tests write as fast as they can, or fill the machine with processes. They run alone, because they disturb other
+ * tests and are disturbed by them.
+ */
 const ALONE = [];
 
 const named = process.argv.slice(2).filter((argument) => argument.endsWith('.js'));

@@ -16,9 +16,9 @@ const CGROUPS = '/sys/fs/cgroup';
 const CLEANUP_TIMEOUT_MS = 60_000;
 
 /**
- * A new network namespace has its loopback down and nothing else; some tests want an address as a machine has one. It
- * routes already, as the first daemon on a machine that does not refuses everything that no rule lets through, and
- * leaves that so.
+ * A new network namespace has nothing but a loopback that is down; some tests want an address as a machine has one.
+ * Forwarding is on here from the beginning: on a machine without it the first daemon switches it on and refuses
+ * forwarded packets that no rule allows, and leaves both settings behind.
  */
 const NETWORK = [
   'echo 1 > /proc/sys/net/ipv4/ip_forward',
@@ -83,7 +83,10 @@ export async function endSandboxes() {
   await Promise.all(all.map(async ([, { mark, temp }]) => clean(mark, temp)));
 }
 
-/** Removes what outlives the processes of a sandbox. They may take a moment to die: a control group is busy until then. */
+/**
+ * Removes the files and control groups that outlive a sandbox's processes. It tries again for a moment, because a
+ * control group is busy until its processes are dead.
+ */
 async function clean(mark, temp) {
   const deadline = Date.now() + CLEANUP_TIMEOUT_MS;
   while (!removeGroups(mark)) {

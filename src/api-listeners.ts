@@ -52,7 +52,7 @@ export class ApiListeners {
     return this.#listeners.map(({ address }) => address);
   }
 
-  /** Requests that have no complete reply now, by the address that they came to. */
+  /** Returns the requests that have no complete reply now, by the address of the listener that took them. */
   inFlight(): Readonly<Record<string, readonly RequestSummary[]>> {
     return Object.fromEntries(this.#listeners.map((listener) => [listener.address, listener.inFlight()]));
   }

@@ -1,6 +1,6 @@
 /**
- * `engined check`: whether this machine has what the daemon would need, with this configuration. Options that this host
- * cannot fulfil have been refused before, as at a start.
+ * `engined check` tells whether this machine has the programs that the daemon would need with this configuration.
+ * Options that this host cannot fulfil were refused before, as at a start.
  */
 import { accessSync, constants } from 'node:fs';
 import { delimiter, join } from 'node:path';
@@ -12,7 +12,10 @@ type Requirement = (typeof requirements)[number];
 /** Any of these will do for `docker run --init`. */
 const INITS = ['docker-init', 'tini-static', 'tini'];
 
-/** Prints what is missing, a line each. Returns the exit code: 1 when the daemon would not start or not run containers. */
+/**
+ * Prints each missing program on a line. Returns the exit code, which is 1 when the daemon would not start or not run
+ * containers.
+ */
 export function runCheck(config: Config, print: (line: string) => void): number {
   const missing = requirements.filter((requirement) => isMissing(requirement, config));
   const isNeeded = ({ need }: Requirement): boolean => need !== 'optional' && need !== 'init';
@@ -27,7 +30,7 @@ export function runCheck(config: Config, print: (line: string) => void): number 
   return 0;
 }
 
-/** Whether a program is not there that this configuration would use. */
+/** Whether a program is missing that this configuration would use. */
 function isMissing({ program, need }: Requirement, config: Config): boolean {
   if (need === 'supervisor' && config.supervisor !== '') return false;
   if (need === 'firewall' && !config.iptables && !config.ip6tables) return false;

@@ -1,10 +1,13 @@
-/** What the command line asks for, and the exit code. The daemon's parts are loaded only when it is to run. */
+/**
+ * Decides what the command line asks for, and gives the exit code. The daemon's parts are loaded only when the daemon
+ * is to run.
+ */
 import { startUp } from './config/start-up.js';
 import { BUILD } from './version.js';
 
 const versionText = BUILD.commit === '' ? BUILD.version : `${BUILD.version}, build ${BUILD.commit}`;
 
-/** Runs what was asked for to its end. Returns the exit code. */
+/** Does what the command line asks for, to its end. Returns the exit code. */
 export async function runCommandLine(argv: readonly string[]): Promise<number> {
   const [command, ...flags] = argv;
   const isFsck = command === 'fsck';
@@ -27,6 +30,6 @@ export async function runCommandLine(argv: readonly string[]): Promise<number> {
     return runCheck(outcome.loaded.config, (text) => void process.stdout.write(`${text}\n`));
   }
   const { runDaemon } = await import('./daemon.js');
-  // Sockets of clients that do not read their end would hold the process.
+  // Sockets of clients that do not read their end would keep the process alive.
   return process.exit(await runDaemon(outcome.loaded));
 }

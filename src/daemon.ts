@@ -84,7 +84,7 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
       await pid.release();
     }
   } catch (error) {
-    // What was expected to go wrong says all in its message.
+    // An expected failure says everything in its message, so its stack is not logged.
     const fields = isEngineError(error) && error.kind !== 'internal' ? {} : { err: error };
     log.fatal(fields, `engined cannot run: ${messageOf(error)}`);
     return 1;
@@ -117,7 +117,7 @@ async function lockRoots(config: LiveConfig, locks: LockedDirectory[], log: Logg
   };
 }
 
-/** Each once in the life of the daemon. */
+/** Logs each notice once in the life of the daemon. */
 function tellNotices({ notices }: LiveConfig, told: Set<string>, log: Logger): void {
   for (const { key, message } of notices) {
     if (!told.has(message)) log.warn({ key }, message);

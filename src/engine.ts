@@ -33,7 +33,7 @@ export interface Engine {
   /** Resolves when the daemon has ended; with the error when it could not start. */
   readonly ended: Promise<Error | undefined>;
   readonly addresses: () => readonly string[];
-  /** What its parts are doing, for those who look into a running daemon. */
+  /** Returns the state of the daemon's parts, for people who look into a running daemon. */
   state(): Readonly<Record<string, unknown>>;
   stop(): void;
 }
@@ -55,7 +55,8 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
   const { pulls, pushes, partialBlobs, blobRecords, transferPool, pushPool, archivePool } = transfers;
   const { routes, garbage } = composeRoutes(base, drivers, lives, transfers, () => listeners.warnings);
   const authorization = new AuthorizationPlugins();
-  // A thread of its own: a client waits for its request, and the others are busy for as long as a layer takes.
+  // Parsing has a thread of its own: a client waits for its request, while the other threads are busy as long as a
+  // layer takes.
   const bodyPool = createWorkerPool({ maxThreads: 1 });
   const front = createFront({
     authorizer: authorization,
@@ -98,7 +99,7 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
       ['temporary files', () => removeTemporaryFiles(temporary)],
       ['reserve', () => roots.reserve.close()],
     ];
-    // What cannot be ended is left to the next start; the rest must not be left with it.
+    // A part that cannot be ended is left to the next start; the other parts must not be left with it.
     for (const [what, run] of steps) {
       try {
         await run();
@@ -144,7 +145,7 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
           await metrics.listen();
           await listeners.open(front);
         },
-        // Nothing depends on what is being started; it may be what hangs.
+        // Nothing depends on the supervisor while it is started, and it may be the part that hangs.
         interruptBoot: () =>
           void supervisor.stop().catch((error: unknown) => log.error({ err: error }, 'supervisor not ended')),
         drain: async () => {

@@ -7,7 +7,7 @@
  */
 import { ANY, parseRegex } from './regex-syntax.mjs';
 
-/** Undefined for a linear expression, else what is wrong with it. */
+/** Returns undefined for a linear expression, else a text that says which problem it has. */
 export function ambiguityOf(source, flags) {
   const tree = parseRegex(source, flags);
   for (const alternative of tree.kind === 'choice' ? tree.items : [tree]) {
@@ -49,7 +49,7 @@ class Automaton {
     this.root = this.#build(tree);
   }
 
-  /** `free`: what is matched without any assertion behind it, where a match cannot fail any more. */
+  /** `free` holds the states that are matched without any assertion behind them, where a match cannot fail any more. */
   #build(node) {
     if (node.kind === 'set') {
       const state = this.sets.push(node.ranges) - 1;

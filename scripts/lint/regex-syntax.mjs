@@ -45,7 +45,7 @@ export function complement(ranges) {
 
 export const ANY = [[0, MAX_CODE]];
 
-/** @throws Error for what it does not know. */
+/** @throws Error for syntax that this reader does not know. */
 export function parseRegex(source, flags) {
   let at = 0;
   const fail = (what) => {

@@ -1,4 +1,7 @@
-/** Splits TypeScript into code and what is no code, so that other rules can look at regular expressions and at code alone. */
+/**
+ * Splits TypeScript into code and the rest (comments, strings, literals), so that rules can look at regular expressions
+ * and at code separately.
+ */
 
 /** Behind these a slash begins a regular expression. */
 const BEFORE_REGEX =

@@ -21,13 +21,13 @@ export interface Roots {
   readonly execRoot: string;
   /** Where the supervisor remembers tasks, whoever their users are: those of other maps must be ended by it. */
   readonly supervisorRoot: string;
-  /** Space on the disk of the data root for what cannot wait. */
+  /** Reserves space on the disk of the data root for writes that cannot wait. */
   readonly reserve: Reserve;
   /** Whom the users of containers are on this host; undefined: themselves. */
   readonly idMaps: IdMaps | undefined;
 }
 
-/** What every part is made from. */
+/** Every part of the daemon is made from this. */
 export interface Base extends Roots {
   readonly live: LiveConfig;
   readonly facts: HostFacts;

@@ -33,7 +33,7 @@ import type { Base } from './base.js';
 import type { Drivers } from './drivers.js';
 import { containerDefaults } from './settings.js';
 
-/** How long an actor that has crashed is not begun again because of an effect that hangs. */
+/** After a crash the next actor waits at most this long for an effect that hangs. */
 const EFFECTS_LIMIT_MS = 60_000;
 
 export type Containers = Awaited<ReturnType<typeof composeContainers>>;
@@ -69,7 +69,7 @@ export async function composeContainers(
     cgroupsPathFor: ({ id, hostConfig }) => {
       const driver = settings.runtimeChoice(hostConfig.Runtime).systemdCgroup ? 'systemd' : settings.cgroupDriver;
       const named = hostConfig.CgroupParent || config.cgroupParent;
-      // One runtime among others may be systemd's, whose parents are slices.
+      // Runtimes may have different cgroup drivers; the systemd driver wants slices as parents.
       const parent = driver === settings.cgroupDriver || named.endsWith('.slice') ? named : '';
       return cgroupsPathFor({ driver, parent, id, version: facts.cgroup.version, ownCgroup: facts.cgroup.own });
     },
@@ -228,7 +228,7 @@ interface EffectObserver {
   readonly released: (record: ContainerRecord) => void;
 }
 
-/** The effects, each noted while it is under way. */
+/** Returns the effects, each of which is noted while it is under way. */
 function notedEffects(
   effects: ContainerEffects,
   inFlight: InFlight,

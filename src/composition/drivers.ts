@@ -50,7 +50,7 @@ export async function openDrivers(
     dataRoot: supervisorRoot,
     logger: log,
     criEnabled: config.criSupervisor,
-    // Asked anew for each process that it launches.
+    // The limits are read again for each process that it launches.
     get debug() {
       return live.current.debug;
     },

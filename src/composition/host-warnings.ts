@@ -1,8 +1,8 @@
-/** What `info` warns of. */
+/** The warnings of `info` about the host. */
 import type { FixedConfig } from '../config/config.js';
 import type { HostFacts } from '../runtime/host-facts.js';
 
-/** What a host lacks that containers may ask for, in the words that `info` has for it. */
+/** Lists features that containers may ask for and this host lacks, in the words that `info` has for them. */
 export function hostWarnings({ cgroup }: HostFacts, config: FixedConfig): string[] {
   const missing: readonly (readonly [has: boolean, warning: string])[] = [
     [cgroup.memoryLimit, 'WARNING: No memory limit support'],

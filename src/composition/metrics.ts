@@ -17,7 +17,7 @@ export interface EngineMetricsDeps {
   readonly address: string;
   readonly cpus: number;
   readonly memoryBytes: number;
-  /** What the daemon and its host are. */
+  /** These figures describe the daemon and its host. */
   readonly identity: EngineIdentity;
   readonly log: Logger;
   /** These two are asked when metrics are read. */
@@ -30,10 +30,10 @@ export interface EngineMetrics {
   readonly requests: RequestObserver | undefined;
   readonly pulls: { received(bytes: number): void; failed(error: unknown): void } | undefined;
   event(type: EventType, action: string): void;
-  /** Runs an action on networks; counts how long it took when it succeeded. */
+  /** Runs an action on networks; counts its duration when it succeeds. */
   counted<T>(action: NetworkAction, run: () => Promise<T>): Promise<T>;
   healthCheck(isPassed: boolean): void;
-  /** A container has been started, by a client or by its policy. */
+  /** A client or a restart policy has started a container. */
   containerStarted(seconds: number): void;
   /** Tells the daemon's log, and counts, what happens to the log of one container. */
   logObserver(container: string): LogObserver;

@@ -1,4 +1,4 @@
-/** From a container's runtime name to what the supervisor is told. */
+/** Turns the name of a container's runtime into the settings that the supervisor gets. */
 import { isRuncShim, isShim, type RuntimeEntry } from '../config/runtime-entries.js';
 import type { ReloadableConfig } from '../config/config.js';
 import { invalid } from '../errors/engine-error.js';
@@ -29,7 +29,7 @@ export function chooseRuntime(runtimes: ReloadableConfig['runtimes'], name: stri
   };
 }
 
-/** Their types were checked when the configuration was read. */
+/** The types of these options were checked when the configuration was read. */
 function runcOptions(options: Readonly<Record<string, unknown>>): RuncOptions {
   const names = {
     root: 'Root',

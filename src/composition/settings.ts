@@ -39,7 +39,7 @@ export function containerDefaults(config: Config, hostname: string, facts: HostF
   };
 }
 
-/** What a container keeps of the daemon's options, whatever they become. */
+/** A container keeps these options of the daemon, even when they change later. */
 export function creationDefaults({ defaultUlimits, noNewPrivileges, init }: FixedConfig): CreationDefaults {
   return { ulimits: defaultUlimits, noNewPrivileges, init };
 }

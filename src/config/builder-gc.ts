@@ -4,7 +4,7 @@ import { isObject, isStrings, parseBytes, rejectRest, type ValueType } from './v
 
 export interface BuilderGc {
   readonly enabled: boolean;
-  /** 0: not said. */
+  /** 0 means that the file does not say it. */
   readonly defaultKeepStorageBytes: number;
   readonly policy: readonly {
     readonly keepStorageBytes: number;
@@ -113,7 +113,7 @@ function checkDuration(value: unknown, name: string): void {
 function readSize(value: unknown, name: string): number {
   if (value === '') return 0;
   if (typeof value !== 'string') throw invalid(`${name} must be a size such as "10GB"`);
-  // A share of the disk is a size of newer daemons.
+  // Newer daemons accept a percentage of the disk as a size.
   if (/^\d{1,2}%$/.test(value)) return 0;
   try {
     return parseBytes(value);

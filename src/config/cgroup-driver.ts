@@ -1,11 +1,14 @@
-/** Who manages the control groups of containers, as `exec-opts` and the host say: one reading for everybody. */
+/**
+ * Tells which driver manages the control groups of containers, as `exec-opts` and the host say: every part of the
+ * daemon asks here, so that all agree.
+ */
 import type { Host } from './host.js';
 
 export type CgroupDriver = 'cgroupfs' | 'systemd';
 
 const OPTION = 'native.cgroupdriver=';
 
-/** The driver that is named, right or wrong; of several the first counts, as in the known engines. */
+/** Returns the driver that is named, right or wrong; if several are named the first counts, as in the known engines. */
 export function namedCgroupDriver(execOpts: readonly string[]): string | undefined {
   return execOpts.find((option) => option.startsWith(OPTION))?.slice(OPTION.length);
 }

@@ -1,4 +1,7 @@
-/** Options that this host, or this daemon, cannot fulfil: refused wherever a configuration is read, not only by a start. */
+/**
+ * Finds options that this host, or this daemon, cannot fulfil. They are refused wherever a configuration is read, not
+ * only at a start.
+ */
 import { readFileSync } from 'node:fs';
 import { isEngineError, messageOf } from '../errors/engine-error.js';
 import { validateLogOptions } from '../logs/log-options.js';
@@ -34,7 +37,7 @@ export function checkHost(values: Values, host: Host, report: Report): void {
   }
 }
 
-/** Default log driver and options that no container could be created with, and a seccomp profile that none could have. */
+/** Refuses a default log driver, log options or a seccomp profile with which no container could be created. */
 export function checkContainerDefaults(values: Values, report: Report, isGiven: IsGiven): void {
   const { logDriver, logOpts, seccompProfile } = values;
   const named = isGiven('logOpts') ? 'logOpts' : 'logDriver';

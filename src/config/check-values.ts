@@ -1,4 +1,4 @@
-/** What values mean together, on one platform. Looks at the file system only for files that options name. */
+/** Checks values against each other, for one platform. It looks at the file system only for files that options name. */
 import { existsSync } from 'node:fs';
 import { isAbsolute, win32 } from 'node:path';
 import { messageOf } from '../errors/engine-error.js';
@@ -84,7 +84,7 @@ function checkFeatures({ features }: Values, platform: Platform, report: Report)
   }
 }
 
-/** `buildkit` is in many files of other engines; it never changed what a daemon does. */
+/** `buildkit` is in many files of other engines, but it never changed how a daemon works, so it is accepted. */
 const FEATURES: ReadonlySet<string> = new Set([
   'allow-browsers',
   'audit',
@@ -169,7 +169,7 @@ function checkNetwork(values: Values, report: Report): void {
   checkInside(values, 'defaultGatewayV6', values.bip6, 'bip6', report);
 }
 
-/** A part of the bridge's network, or an address in it. */
+/** The value must be a part of the bridge's network, or an address in it. */
 function checkInside(values: Values, name: keyof typeof PARTS, whole: string, bridge: string, report: Report): void {
   const part = values[name];
   if (part === '' || whole === '') return;

@@ -23,7 +23,7 @@ export interface FileFault {
 export interface ConfigFile {
   readonly values: ReadonlyMap<OptionName, FileValue>;
   readonly faults: readonly FileFault[];
-  /** Members that are known to mean nothing. */
+  /** These members are known to have no effect. */
   readonly idleKeys: readonly string[];
 }
 

@@ -32,7 +32,7 @@ function file(content: unknown): string {
   return path;
 }
 
-/** A host on which everything can be asked for. */
+/** On this host every option can be used. */
 const HOST: Host = { systemd: true, cgroupVersion: 1, cpuRealtime: true, isInitialUserNamespace: false };
 
 const load = (

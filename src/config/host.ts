@@ -1,4 +1,7 @@
-/** What an option can mean depends on the host. It is read synchronously: `--validate` and each reload need it too. */
+/**
+ * The facts of the host that decide what an option can mean. They are read synchronously, because `--validate` and each
+ * reload need them too.
+ */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseCgroupMounts } from '../sys/cgroup-mounts.js';
@@ -9,11 +12,11 @@ export interface Host {
   readonly cgroupVersion: 1 | 2;
   /** The kernel shares real time among control groups. */
   readonly cpuRealtime: boolean;
-  /** All user ids of the machine are those of this process: no launcher made a user namespace for it. */
+  /** The user ids of this process are those of the machine: no launcher made a user namespace for it. */
   readonly isInitialUserNamespace: boolean;
 }
 
-/** What the only mapping of the initial user namespace looks like in /proc/self/uid_map. */
+/** In the initial user namespace /proc/self/uid_map has this mapping and no other. */
 const WHOLE_RANGE = /^\s*0\s+0\s+4294967295\s*$/;
 
 /** @throws Error when /proc is not mounted. */
@@ -21,7 +24,7 @@ export function readHost(): Host {
   const { controllers } = parseCgroupMounts(readFileSync('/proc/self/mountinfo', 'utf8'));
   const cpu = controllers.get('cpu');
   return {
-    // What sd_booted(3) looks at.
+    // sd_booted(3) looks for the same directory.
     systemd: statSync('/run/systemd/system', { throwIfNoEntry: false })?.isDirectory() ?? false,
     cgroupVersion: controllers.size === 0 ? 2 : 1,
     cpuRealtime: cpu !== undefined && existsSync(join(cpu, 'cpu.rt_runtime_us')),

@@ -22,7 +22,7 @@ export function checkDnsSearch(domain: string): string {
 }
 
 export function checkDnsOption(option: string): string {
-  // A line break would begin a line of its own in the file.
+  // A line break would add a line of its own to the file.
   if (/\s/.test(option)) throw invalid(`${JSON.stringify(option)} is not a valid DNS option`);
   return option;
 }

@@ -6,7 +6,7 @@ import { reloadConfig, type ReloadEntry, type ReloadReport } from './reload.js';
 import type { LoadedConfig, Notice } from './settings.js';
 import { configView, type ConfigView } from './view.js';
 
-/** What a reload did, as clients see it. */
+/** This is the result of a reload, as clients see it. */
 export interface ReloadResult {
   readonly ok: boolean;
   readonly message: string;
@@ -17,7 +17,7 @@ export interface LiveConfigView extends ConfigView {
   readonly lastReload: (ReloadResult & { readonly time: string }) | null;
 }
 
-/** What a reload reads besides the configuration file: files that options name. */
+/** A reload reads these files, which options name, besides the configuration file. */
 export interface ReloadedFiles {
   /**
    * Reads them and changes nothing yet; `entry` says what is new, undefined when nothing is.
@@ -41,22 +41,22 @@ export class LiveConfig {
     this.#loaded = loaded;
   }
 
-  /** What no reload changes. */
+  /** These values do not change by a reload. */
   get fixed(): FixedConfig {
     return this.#loaded.config;
   }
 
-  /** To be read anew at each use. */
+  /** These values may change: read them anew at each use. */
   get current(): ReloadableConfig {
     return this.#loaded.config;
   }
 
-  /** All of this moment, to be shown. */
+  /** Returns all values of this moment, to be shown to clients. */
   get whole(): Config {
     return this.#loaded.config;
   }
 
-  /** What is allowed in the configuration in effect and should be known. */
+  /** These notices are about allowed settings in the configuration in effect that operators should know of. */
   get notices(): readonly Notice[] {
     return this.#loaded.notices;
   }

@@ -38,8 +38,8 @@ function toProblem({ kind, key, message, position }: FileFault): Problem {
 }
 
 /**
- * What is given twice: by a flag and in the file. One pair is no conflict: unit files start the daemon with
- * `-H fd://`, so that flag only adds the service manager's sockets to the hosts of the file.
+ * Finds options that are given both by a flag and in the file. One pair is no conflict: unit files start the daemon
+ * with `-H fd://`, so that flag only adds the service manager's sockets to the hosts of the file.
  */
 function conflicts(file: ConfigFile, { values: flags }: CommandLine): Problem[] {
   return OPTION_LIST.flatMap((option) => {

@@ -1,6 +1,7 @@
 /**
- * What an operator wrote and nothing, or not what was meant, comes of. It is not wrong, so it is not refused; but it is
- * never passed over in silence: the start logs it, `GET /engine/config` lists it and docs/configuration.md has a table.
+ * Notices about settings that have no effect, or not the intended one. Such a setting is not wrong, so it is not
+ * refused, but the operator must hear of it: the start logs it, `GET /engine/config` lists it and docs/configuration.md
+ * has a table.
  */
 import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, isAbsolute, join } from 'node:path';
@@ -44,7 +45,7 @@ const withoutImageGc = (name: OptionName): Row => ({
   reason: 'images are not removed by themselves: image-gc-high-percent is 0',
 });
 
-/** A value that the operator did not choose is never idle. */
+/** A value that the operator did not choose gets no notice. */
 export const IDLE_OPTIONS: readonly Row[] = [
   {
     name: 'builderGc',
@@ -129,7 +130,7 @@ export const IDLE_OPTIONS: readonly Row[] = [
   },
 ];
 
-/** Members of files for other daemons, and why they mean nothing here. */
+/** These members are in files for other daemons; the text tells why they have no effect here. */
 export const IDLE_KEYS: ReadonlyMap<string, string> = new Map([
   ['allow-nondistributable-artifacts', 'layers of every kind are pushed'],
   ['builder.entitlements', 'there is no builder'],
@@ -170,10 +171,10 @@ export function titleOf(name: OptionName): string {
   return OPTION_LIST.find((option) => option.name === name)?.title ?? name;
 }
 
-/** Runtimes without a program may get it later, so that they are no reason not to start. */
+/** A runtime whose program is missing is no reason not to start, because the program may be installed later. */
 function runtimeNotices({ runtimes, supervisor }: Values, path: string): Notice[] {
   return Object.entries(runtimes).flatMap(([name, { path: program, runtimeType = '' }]) => {
-    // Programs are looked for by the supervisor, which another one's may do elsewhere.
+    // The supervisor looks for the programs; one that somebody else started may look elsewhere.
     if (program === undefined && supervisor !== '') return [];
     const wanted = program ?? shimProgram(runtimeType);
     if (isExecutable(wanted, path)) return [];
@@ -188,7 +189,7 @@ function isExecutable(program: string, path: string): boolean {
       accessSync(place, constants.X_OK);
       return statSync(place).isFile();
     } catch {
-      // Whatever the reason is, it cannot be run.
+      // The reason does not matter here: the program cannot be run.
       return false;
     }
   });

@@ -22,7 +22,7 @@ export interface Option<T> {
   readonly env?: readonly string[];
   /** The variable counts as true whenever it is not empty. */
   readonly envIsSwitch?: true;
-  /** Set by `reloadable` alone, so that the type of the configuration knows it too. */
+  /** Only `reloadable` sets this, so that the type of the configuration knows it too. */
   readonly reloadable?: true;
   /** The Windows daemon knows it too. */
   readonly windows?: true;

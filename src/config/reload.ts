@@ -29,7 +29,9 @@ export interface ReloadReport {
   /** Why not; '' otherwise. */
   readonly message: string;
   readonly entries: readonly ReloadEntry[];
-  /** What is in effect if the caller adopts it; the same object as before when nothing may change. */
+  /**
+   * This configuration is in effect if the caller adopts it; it is the same object as before when nothing may change.
+   */
   readonly loaded: LoadedConfig;
 }
 

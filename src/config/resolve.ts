@@ -21,7 +21,7 @@ export function resolveConfig(
     ...rest,
     hosts: hosts.length === 0 ? [DEFAULT_HOST] : hosts,
     groupNamed: settings.get('group')?.source !== 'default',
-    // What is best by default depends on the version of the host's cgroups.
+    // The best default depends on the version of the host's cgroups.
     defaultCgroupnsMode: settings.get('defaultCgroupnsMode')?.source === 'default' ? '' : values.defaultCgroupnsMode,
     tls: values.tls || values.tlsVerify,
     tlsNamed: [settings.get('tls'), settings.get('tlsVerify')].some((setting) => setting?.source !== 'default'),

@@ -50,7 +50,7 @@ function readRuntime(value: unknown, name: string): RuntimeEntry {
   if (!isObject(value)) throw invalid(`runtime ${name}: must be an object`);
   const { path, runtimeArgs, runtimeType, options, args, ...rest } = value;
   rejectRest(rest, `runtime ${name}`);
-  // Set-up tools of GPU vendors write an empty `args`, which never meant anything.
+  // Set-up tools of GPU vendors write an empty `args`, which has no effect and is accepted.
   if (args !== undefined && !(Array.isArray(args) && args.length === 0))
     throw invalid(`runtime ${name}: args is not a member, use runtimeArgs`);
   const wrong = [
@@ -81,7 +81,7 @@ function readRuntime(value: unknown, name: string): RuntimeEntry {
   };
 }
 
-/** The shim of the reference runtime, which has options of its own; the specification writes its name in another way. */
+/** The shim of the reference runtime, which has options of its own. The second spelling is the specification's. */
 export function isRuncShim(runtimeType: unknown): boolean {
   return runtimeType === 'io.containerd.runc.v2' || runtimeType === 'io.supervisor.runc.v2';
 }
@@ -89,7 +89,7 @@ export function isRuncShim(runtimeType: unknown): boolean {
 /** The form of a shim's name, which ends in its version. */
 const SHIM_NAME = /^[\w-]+(?:\.[\w-]+)+$/;
 
-/** A name that makes a program's on PATH, or the program itself. */
+/** Matches a shim's name, whose last two parts make the name of a program on PATH, or the path of the program. */
 export function isShim(runtimeType: string): boolean {
   return isAbsolute(runtimeType) || SHIM_NAME.test(runtimeType);
 }
@@ -116,13 +116,13 @@ const RUNC_OPTIONS: OptionTypes = new Map([
   ['SystemdCgroup', 'boolean'],
 ]);
 
-/** What all other shims have; whatever else there is goes to the shim as it is. */
+/** All other shims have these options; further members are passed to the shim as they are. */
 const SHIM_OPTIONS: OptionTypes = new Map([
   ['ConfigPath', 'string'],
   ['TypeUrl', 'string'],
 ]);
 
-/** Shims read their options as TOML, which has no word for nothing. */
+/** Refuses null, because shims read their options as TOML, which has no word for it. */
 function hasNull(value: unknown): boolean {
   return value === null || (typeof value === 'object' && Object.values(value).some(hasNull));
 }

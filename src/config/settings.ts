@@ -22,14 +22,14 @@ export interface LoadedConfig {
   readonly settings: ReadonlyMap<OptionName, Setting>;
   readonly commandLine: CommandLine;
   readonly environment: Environment;
-  /** As it was when the configuration was first loaded. */
+  /** The value that was in effect when the configuration was first loaded. */
   readonly host: Host;
   readonly notices: readonly Notice[];
-  /** Members of the file that are known to mean nothing. */
+  /** These members of the file are known to have no effect. */
   readonly idleKeys: readonly string[];
 }
 
-/** Something that is allowed and should be known. */
+/** A notice is about a setting that is allowed and that operators should know of. */
 export interface Notice {
   readonly key: string;
   readonly message: string;

@@ -1,4 +1,7 @@
-/** What a command line asks for. Imports nothing that is slow to load: `--validate` answers before the daemon's parts are read. */
+/**
+ * Decides what a command line asks for. It imports nothing that is slow to load, so `--validate` answers before the
+ * daemon's parts are read.
+ */
 import { isEngineError } from '../errors/engine-error.js';
 import { parseArgv } from './argv.js';
 import { helpText } from './help.js';

@@ -16,7 +16,7 @@ import {
   type ValueType,
 } from './value-types.js';
 
-/** What a configuration must be, besides what containers may ask for. */
+/** Checks a default ulimit, for which there are stricter rules than for those of containers. */
 function checkDefault(ulimit: Ulimit): Ulimit {
   const { Name, Soft, Hard } = ulimit;
   if (!Number.isSafeInteger(Soft) || !Number.isSafeInteger(Hard))

@@ -12,7 +12,7 @@ const OTHER_NAMES: Readonly<Record<string, string>> = {
   'no-proxy': 'proxies.no-proxy',
 };
 
-/** The feature that a name of another engine, or a typo, stands for. */
+/** Finds the feature that was meant by a typo or by a name that another engine uses. */
 export function suggestFeature(unknown: string, known: readonly string[]): string | undefined {
   return unknown === 'containerd-snapshotter' ? 'supervisor-snapshotter' : nearest(unknown, known);
 }

@@ -189,7 +189,7 @@ export function isStrings(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.every((item) => typeof item === 'string');
 }
 
-/** @throws EngineError invalid when there are members that nobody took. */
+/** @throws EngineError invalid when there are members that no reader took. */
 export function rejectRest(rest: Readonly<Record<string, unknown>>, where: string): void {
   const names = Object.keys(rest);
   if (names.length > 0)

@@ -6,7 +6,7 @@ import { maskCredentials } from './show.js';
 export interface ConfigView {
   readonly configFile: string;
   readonly settings: Readonly<Record<string, SettingView>>;
-  /** What is allowed and should be known, such as settings that have no effect here. */
+  /** These notices are about allowed settings that should be known, such as those that have no effect here. */
   readonly notices: readonly Notice[];
 }
 

@@ -12,7 +12,7 @@ import { EventSubscriber, type EventSource } from './event-subscriber.js';
 const RECENT = 1024;
 /** When the disk takes none, events beyond this are given up. */
 const MAX_WAITING = 65_536;
-/** Each of them costs a write to its socket. */
+/** Each subscriber costs a write to its socket. */
 const WOKEN_PER_TURN = 16;
 const FILE_BYTES = 4 << 20;
 const TOTAL_BYTES = 64 << 20;
@@ -37,9 +37,9 @@ class StoredEventLog implements EventLog, EventSource {
   readonly recent: StoredEvent[] = [];
   isClosed = false;
   readonly #subscribers = new Set<EventSubscriber>();
-  /** Those that have yet to be told of the latest events, if that takes several turns. */
+  /** These subscribers have yet to be told of the latest events, when that takes several turns. */
   #round: EventSubscriber[] | undefined;
-  /** There are events of which the first of the round were not told. */
+  /** New events have come that the first subscribers of this round were not told of. */
   #isRoundOutdated = false;
   #next: number;
   #lastNs: bigint;
@@ -90,8 +90,8 @@ class StoredEventLog implements EventLog, EventSource {
   }
 
   /**
-   * Tells every subscriber, a few in each turn of the event loop where there are many: others are served meanwhile, and
-   * who is told late finds more events at once.
+   * Tells every subscriber, a few in each turn of the event loop where there are many, so that others are served
+   * meanwhile. A subscriber that is told late gets more events at once.
    */
   #wakeAll(): void {
     if (this.#round !== undefined) {

@@ -45,7 +45,7 @@ function tooLarge(): EngineError {
 
 export function authorizationRequest(method: string, path: string, head: RequestHead, peer: Peer, body: Uint8Array | undefined): AuthorizationRequest {
   const headers = new Map<string, string>();
-  // Of a repeated header the first one counts, for handlers too.
+  // If a header is repeated the first one counts, for handlers too.
   head.forEach((name, value) => void (headers.has(name) || headers.set(name, value)));
   return {
     user: peer.kind === 'tls' ? peer.commonName : undefined,

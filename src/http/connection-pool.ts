@@ -83,7 +83,7 @@ export class ConnectionPool {
     return true;
   }
 
-  /** The library refuses such a head, too, but what it reads behind it would take the place of the reply. */
+  /** False for a bad head. The library refuses it too, but bytes behind the head would take the place of its reply. */
   #isFramed(received: Buffer): boolean {
     const end = received.indexOf(HEAD_END);
     return end < 0 || statesOneFraming(received.toString('latin1', 0, end));

@@ -1,4 +1,4 @@
-/** What a client types, on its way into a process. */
+/** Copies the input of a client to a process. */
 import type { Duplex, Writable } from 'node:stream';
 import type { DetachScanner } from '../logs/detach-keys.js';
 
@@ -21,7 +21,7 @@ export function onceInputEnds(client: Duplex, callback: () => void): void {
     callback();
   };
   client.on('end', end);
-  // A client that is cut off has no orderly end; the process must not wait for its input for ever.
+  // A client that is cut off sends no end of input; the process must not wait for it for ever.
   client.on('close', end);
 }
 

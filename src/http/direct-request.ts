@@ -16,7 +16,7 @@ export interface DirectRequest {
   readonly found: RouteMatch;
   readonly head: KeptHead;
   readonly headBytes: number;
-  /** Of the body; undefined when it comes as chunks. */
+  /** The length of the body; undefined when it comes in chunks. */
   readonly bodyBytes: number | undefined;
 }
 

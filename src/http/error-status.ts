@@ -1,7 +1,7 @@
 /** The one place that knows which HTTP status an error has. */
 import { EngineError, messageOf, type ErrorKind } from '../errors/engine-error.js';
 
-/** As the Engine API renders them: a deadline and lost data are plain 500s. */
+/** The statuses are those of the Engine API: a deadline and lost data are plain 500s. */
 const STATUS: Readonly<Record<ErrorKind, number>> = {
   invalid: 400,
   unauthorized: 401,

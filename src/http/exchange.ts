@@ -72,8 +72,9 @@ export interface Exchange {
   sendText(status: number, text: string, headers?: Headers): void;
 
   /**
-   * Sends the head at once; the body is chunked. The client's going away ends the stream and aborts `signal`.
-   * @param unreadBytes what is kept for a client that is behind, at least the last piece; absent: 256 KiB.
+   * Sends the head at once; the body is chunked. When the client goes away the stream ends and `signal` is aborted.
+   * @param unreadBytes limits the bytes that are kept for a slow client; at least the last piece is kept; absent: 256
+   * KiB.
    */
   stream(status: number, headers?: Headers, unreadBytes?: number): ResponseStream;
 

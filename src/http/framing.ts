@@ -1,17 +1,18 @@
-/** Where the body of a request ends, as its head tells. */
+/** Tells where the body of a request ends, from its head. */
 import type { RequestHead } from './request-head.js';
 import type { ReplyHead } from './response-head.js';
 
-/** For requests that fail `isKnownFraming`. */
+/** The reply to requests that fail `isKnownFraming`. */
 export const UNKNOWN_FRAMING: ReplyHead = { status: 400, name: 'Content-Type', value: 'application/json' };
 export const UNKNOWN_FRAMING_MESSAGE = 'ambiguous or unsupported framing of the request body';
 
-/** What of a head says it. */
+/** These parts of a head tell where the body ends. */
 export type FramingHead = Pick<RequestHead, 'getHeader' | 'forEach'>;
 
 /**
- * False when a head says more than one thing about where its body ends, or something that the library does not know: it
- * would choose, and whoever stands before this daemon may have read other requests out of the same bytes.
+ * Returns false when a head says more than one thing about where its body ends, or something that the library does not
+ * know. The library would choose one reading, and a proxy in front of this daemon may have chosen another and seen
+ * other requests in the same bytes.
  */
 export function isKnownFraming(head: FramingHead): boolean {
   const encoding = head.getHeader('transfer-encoding');
@@ -26,7 +27,7 @@ export function hasBody(head: FramingHead): boolean {
   return (length !== '' && length !== '0') || head.getHeader('transfer-encoding') !== '';
 }
 
-/** As `isKnownFraming`, for the text of a head. */
+/** Does the same as `isKnownFraming`, for the text of a head. */
 export function statesOneFraming(head: string): boolean {
   let count = 0;
   for (const [, name = '', value = ''] of head.matchAll(/\r\n(content-length|transfer-encoding):([^\r]*)/gi)) {

@@ -21,7 +21,7 @@ export interface FrontOptions {
   /** Has a say in every routed request. */
   readonly authorizer?: Authorizer;
   readonly audit?: AuditLog;
-  /** Parses large JSON bodies elsewhere. */
+  /** Parses large JSON bodies in another thread. */
   readonly jsonParser?: JsonParser;
 }
 

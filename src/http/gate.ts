@@ -6,7 +6,10 @@ import type { BrowserGuard, GuardedRequest } from './browser-guard.js';
 import type { Peer } from './peer.js';
 import type { Resolution, RouteMatch, Router } from './router.js';
 
-/** A request that has no complete reply, for those who look into a running daemon: nothing that a client wrote. */
+/**
+ * A request that has no complete reply, for people who look into a running daemon: it shows nothing that a client
+ * wrote.
+ */
 export interface RequestSummary {
   readonly id: string;
   readonly method: string;
@@ -29,7 +32,7 @@ export interface LiveConnection {
 export interface GateOptions {
   /** Requests in flight before further ones are refused. */
   readonly limit: number;
-  /** What is served here; absent: everything. */
+  /** Decides which requests are served here; absent: all are. */
   readonly policy?: AccessPolicy | undefined;
   /** Comes before every path, such as `/engine`; '' for nothing. */
   readonly prefix?: string;

@@ -25,7 +25,7 @@ export function serveHijackRequest(services: ExchangeServices, gate: Gate, fd: n
   };
   if (bodyBytes > 0) {
     socket.on('readable', start);
-    // A body that never comes is answered to nobody: the client has said that it sends no more.
+    // The client has said that it sends no more, so nobody waits for an answer about a body that does not come.
     socket.once('end', () => gate.connections.has(connection) && socket.destroy());
   }
   start();

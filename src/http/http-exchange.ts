@@ -26,7 +26,7 @@ import type { StreamOwner, Transport } from './transport.js';
 const RAW_STREAM = 'application/vnd.docker.raw-stream';
 const RETRY: Headers = Object.freeze({ 'Retry-After': '1' });
 
-/** What the exchanges of one front share. */
+/** The exchanges of one front share these services. */
 export interface ExchangeServices {
   readonly heads: ResponseHeads;
   readonly logger: Logger;
@@ -34,7 +34,7 @@ export interface ExchangeServices {
   /** Asked before a handler runs, and before its reply is sent. */
   readonly authorizer?: Authorizer;
   readonly audit?: AuditLog;
-  /** For bodies that would hold up others while they are parsed; absent: parsed here. */
+  /** Parses bodies that would hold up other requests on this thread; absent: they are parsed on this thread. */
   readonly jsonParser?: JsonParser;
 }
 
@@ -59,7 +59,7 @@ export class HttpExchange implements Exchange, PendingExchange {
   #gone = false;
   #status = CLIENT_LEFT;
   readonly #startedMs = performance.now();
-  /** Of a call that is audited. */
+  /** This is the peer of a call that is audited. */
   #auditedPeer: Peer | undefined;
   #abortController: AbortController | undefined;
   #closeCallbacks: (() => void)[] | undefined;
@@ -366,7 +366,7 @@ export class HttpExchange implements Exchange, PendingExchange {
       if (!isEngineError(error, 'cancelled')) this.#log(error, 'request failed after the client had left');
       return;
     }
-    // Who reads the body from the socket is the first to see that the client has left.
+    // A handler that reads the body from the socket is the first to see that the client has left.
     if (this.#transport.upload !== undefined && isEngineError(error, 'cancelled')) return this.abort();
     const status = statusOf(error);
     if (status >= 500 || this.#phase !== 'open') this.#log(error, 'request failed');

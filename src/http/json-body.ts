@@ -1,4 +1,7 @@
-/** Reading JSON out of a request: what it says that it is, how much of it a route takes, and who parses it. */
+/**
+ * Reads JSON out of a request: checks the content type, limits the size for each route, and decides which thread parses
+ * it.
+ */
 import { invalid } from '../errors/engine-error.js';
 import { JsonScan, type JsonLimits } from '../text/json-scan.js';
 import { parseScannedJson, type ScannedJson } from '../text/parse-json.js';
@@ -28,16 +31,16 @@ export function requireJsonType(header: string | undefined): void {
 const KIB = 1024;
 const MIB = 1024 * KIB;
 
-/** Larger bodies are parsed in another thread. */
+/** Larger bodies than this are parsed in another thread. */
 const LARGE_BYTES = 256 * KIB;
 
 const DEFAULT_LIMITS: JsonLimits = { bytes: 4 * MIB, depth: 32, values: 20_000, members: 10_000 };
-/** The options of some change: a handful of members. */
+/** These routes take a few options. */
 const SMALL_LIMITS: JsonLimits = { bytes: 256 * KIB, depth: 16, values: 2_000, members: 1_000 };
-/** A container that publishes a range of ports names each of them with its bindings. */
+/** A create request may publish a range of ports, and names each of them with its bindings. */
 const CONTAINER_LIMITS: JsonLimits = { bytes: 16 * MIB, depth: 32, values: 120_000, members: 20_000 };
 
-/** By method and pattern. */
+/** The keys are method and pattern of a route. */
 const LIMITS: ReadonlyMap<string, JsonLimits> = new Map([
   ['POST /containers/create', CONTAINER_LIMITS],
   ['POST /commit', CONTAINER_LIMITS],
@@ -49,14 +52,14 @@ const LIMITS: ReadonlyMap<string, JsonLimits> = new Map([
   ['POST /auth', SMALL_LIMITS],
 ]);
 
-/** Far above what clients send, and far below what would hold up others. */
+/** Returns the limits of a route. They are far above bodies of clients, and far below those that hold up other requests. */
 export function jsonLimitsOf({ method, pattern }: Pick<Route, 'method' | 'pattern'>): JsonLimits {
   return LIMITS.get(`${method} ${pattern}`) ?? DEFAULT_LIMITS;
 }
 
 /**
- * The value of a body. @param length -1 when it is not known.
- * @throws EngineError invalid for what is no JSON or beyond the limits of the route; as `RequestBody.collect`.
+ * Returns the value of a body. @param length is -1 when it is not known.
+ * @throws EngineError invalid when the body is no JSON or beyond the limits of the route; and as `RequestBody.collect`.
  */
 export async function readJson(body: RequestBody, length: number, route: Route, parser?: JsonParser): Promise<unknown> {
   const scan = new JsonScan(jsonLimitsOf(route));

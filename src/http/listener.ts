@@ -26,7 +26,7 @@ export interface Listener {
   readonly address: string;
   /** Port of a tcp listener. */
   readonly port: number | undefined;
-  /** What has no complete reply now; hijacked connections are not among them. */
+  /** Returns the requests that have no complete reply now; hijacked connections are not among them. */
   inFlight(): readonly RequestSummary[];
   /**
    * Stops accepting, ends idle connections, and cuts off after the limit what is still in flight. Hijacked

@@ -1,7 +1,7 @@
 /** Query parameters, decoded when first asked for, with the value rules of the Engine API. */
 import { invalid } from '../errors/engine-error.js';
 
-/** These are false; everything else counts as true, `banana` too, as with the known engine. */
+/** These texts mean false; every other text means true, even `banana`, as with the known engine. */
 const FALSE_VALUES: ReadonlySet<string> = new Set(['', '0', 'no', 'false', 'none']);
 
 export class Query {

@@ -10,10 +10,13 @@ import type { ResponseStream } from './response-stream.js';
 import { clientGone, MAX_BEHIND_BYTES, StreamState } from './stream-state.js';
 import type { StreamOwner, Transport } from './transport.js';
 
-/** How long a client may take to close its side after the reply was sent: without a sign of life, and altogether. */
+/** After the reply a client has this long to close its side: without a sign of life, and altogether. */
 const LINGER_MS = 5_000;
 const LONGEST_LINGER_MS = 60_000;
-/** What a client may still send then. Many of them look for a reply only when all is sent, and fail when it cannot be. */
+/**
+ * A client may still send this much after the reply. Many clients look for a reply only when they have sent all, and
+ * fail when they cannot send it.
+ */
 const LINGER_BYTES = 256 * 1024 * 1024;
 
 /** Pieces up to this size are joined with their chunk frame; larger ones are not worth the copy. */
@@ -25,8 +28,9 @@ const RAW_BUFFER_BYTES = 256 * 1024;
 /** A connection that has no parser (any more). */
 export class RawSocket extends Socket {
   /**
-   * @param fd is the socket's from now on, unless this throws.
-   * @param unreadBytes what is kept for a client that does not read. Below the usual the kernel is told to keep no more.
+   * @param fd belongs to the socket from now on, unless this throws.
+   * @param unreadBytes limits the bytes that are kept for a client that does not read. If it is below the usual limit,
+   * the kernel is told to keep no more either.
    */
   constructor(
     readonly fd: number,
@@ -45,7 +49,7 @@ export class RawTransport implements Transport {
   readonly #socket: RawSocket;
   readonly #body: BodyFraming | undefined;
 
-  /** @param body of the request, when it may still be arriving; absent: it is there. */
+  /** @param body is the body of the request while it may still be arriving; absent: all of it is there. */
   constructor(socket: RawSocket, peer: Peer, body?: BodyFraming) {
     this.#socket = socket;
     this.peer = peer;
@@ -87,7 +91,7 @@ export class RawTransport implements Transport {
 
 export class RawResponseStream implements ResponseStream {
   readonly #state: StreamState;
-  /** What is to be sent when there is a socket: the head at least. */
+  /** These bytes, at least the head, are sent when there is a socket. */
   #early: (string | Uint8Array)[] | undefined;
   #earlyBytes = 0;
   #socket: RawSocket | undefined;

@@ -1,13 +1,18 @@
-/** What is done about a request's body before a reply that did not wait for it. */
+/** Reads the rest of a request's body before a reply that did not wait for it is finished. */
 import type { Socket } from 'node:net';
 import type { BodyFraming } from '../text/body-framing.js';
 
-/** As the servers of Go do: a client that has sent all is not disturbed by the reply, and one with more to send stops. */
+/**
+ * Servers in Go use the same limit: a client that has sent all is not disturbed by the reply, and one with more to send
+ * stops.
+ */
 const READ_ON_BYTES = 256 * 1024;
-/** For a client that sends nothing more before it has the reply. */
+/** The wait for a client that sends nothing more before it has the reply is this long. */
 const READ_ON_MS = 500;
 
-/** Reads and forgets what a client still sends, to the end of the body or within bounds, then calls back once. */
+/**
+ * Reads and drops the bytes that a client still sends, up to the end of the body or the limit, then calls back once.
+ */
 export function readOn(socket: Socket, body: BodyFraming, then: () => void): void {
   let left = READ_ON_BYTES;
   const finish = (): void => {
@@ -24,13 +29,13 @@ export function readOn(socket: Socket, body: BodyFraming, then: () => void): voi
   socket.resume();
 }
 
-/** True when the body ends with this piece, or is none. */
+/** Returns true when the body ends with this piece, or when there is no body. */
 function isEndOf(body: BodyFraming, piece: Buffer): boolean {
   try {
     body.extract(piece.subarray(0, Math.min(piece.length, body.wantedBytes)));
     return body.isComplete;
   } catch {
-    // The reply is decided already.
+    // The reply is decided already, so a malformed body changes nothing.
     return true;
   }
 }

@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { cancelled, unavailable, type EngineError } from '../errors/engine-error.js';
 import type { PieceSource } from '../ports/archives.js';
 
-/** Whoever receives the bytes: stops and goes on reading from the client. */
+/** The receiver of the bytes stops and goes on reading from the client by this. */
 export interface BodySource {
   pause(): void;
   resume(): void;
@@ -16,7 +16,9 @@ let collectingBytes = 0;
 
 export class RequestBody implements PieceSource {
   readonly #source: BodySource;
-  /** What arrived before somebody read: at most one receive buffer (512 KiB), since the source is paused then. */
+  /**
+   * These bytes arrived before a reader came: at most one receive buffer (512 KiB), since the source is paused then.
+   */
   #early: Buffer[] = [];
   #complete = false;
   #failure: EngineError | undefined;
@@ -53,7 +55,7 @@ export class RequestBody implements PieceSource {
     if (isLast) this.#onEnd?.(undefined);
   }
 
-  /** No more will come: because the client went away, unless there is another reason. */
+  /** No more bytes will come. The reason is that the client went away, unless another one is given. */
   fail(reason = cancelled('the client closed the connection before the end of the request body')): void {
     if (this.#complete || this.#failure !== undefined) return;
     this.#failure = reason;
@@ -61,10 +63,10 @@ export class RequestBody implements PieceSource {
   }
 
   /**
-   * The whole body. @param inspect sees each piece before it is kept, and throws when no more is to be: it keeps the
-   *   body within bounds.
-   * @throws EngineError what `inspect` throws, cancelled when the client went away, unavailable (code OVERLOADED) when
-   *   too much is being collected for others.
+   * Returns the whole body. @param inspect sees each piece before it is kept, and throws when the body exceeds its
+   * bounds.
+   * @throws EngineError as `inspect` throws; cancelled when the client went away; unavailable (code OVERLOADED) when
+   * too much is being collected for others.
    */
   async collect(inspect: (piece: Uint8Array) => void): Promise<Buffer> {
     // Undefined once the body is refused: what still comes is read and forgotten.

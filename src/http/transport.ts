@@ -1,4 +1,7 @@
-/** What carries a reply: a connection that uWebSockets.js serves, or a raw socket that was taken back from it. */
+/**
+ * A transport carries a reply: it is a connection that uWebSockets.js serves, or a raw socket that was taken back from
+ * it.
+ */
 import type { Socket } from 'node:net';
 import type { SocketSource } from '../ports/archives.js';
 import type { Peer } from './peer.js';
@@ -16,7 +19,7 @@ export interface StreamOwner {
 
 /** The methods are called at most once for each exchange, `abort` at any time before it is over. */
 export interface Transport extends BodySource {
-  /** Who is at the other end. */
+  /** The peer is the other end of the connection. */
   readonly peer: Peer;
   /** The body, when it is still in the socket and the transport leaves it there. */
   readonly upload?: SocketSource;

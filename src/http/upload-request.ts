@@ -23,7 +23,7 @@ class UploadTransport implements Transport {
   readonly upload: SocketSource;
   /** Until somebody else owns it. */
   #fd: number | undefined;
-  /** Somebody has read from the socket, who knows how far. */
+  /** A reader of the socket has read from it and knows how far. */
   #isLent = false;
 
   constructor(

@@ -30,7 +30,7 @@ export interface ConnectionServices extends ExchangeServices {
   readonly router: Router;
 }
 
-/** Who hands out connections. */
+/** The owner hands out connections. */
 export interface ConnectionOwner {
   /** There are so many connections that `park` is worth some work at each request. */
   isCrowded(): boolean;
@@ -72,7 +72,7 @@ export class UwsConnection implements Transport {
   #uploading = false;
   /** Where the next request begins is not known any more; the library would go on with what it has received. */
   #isUnreadable = false;
-  /** There is a body, and the connection ends with the reply, for which the client may not wait. */
+  /** The request has a body and the connection ends with the reply, but the client may go on sending. */
   #mayStillSend = false;
   /** Length of all requests so far, 0 when that is not known. */
   #requestBytes = 0;
@@ -142,7 +142,10 @@ export class UwsConnection implements Transport {
     else res.cork(() => this.#writeReply(res, head, body));
   }
 
-  /** Before the end of a body on a connection that ends: the library would cut off a client that sends on. */
+  /**
+   * The reply comes before the end of a body on a connection that ends. It goes out over the raw socket, because the
+   * library would cut off a client that is still sending.
+   */
   #replyAndLinger(head: ReplyHead, body: string | Uint8Array | undefined): void {
     const { peer } = this;
     this.#whenFlushed(() => new RawTransport(this.#detach(), peer).reply(head, body));
@@ -155,7 +158,7 @@ export class UwsConnection implements Transport {
       const host = {
         writeHead: (res: HttpResponse) => {
           writeHead(res, head);
-          // At the end of a stream the library would put this header into the body.
+          // The library would put this header into the body when a stream ends.
           if (this.#closing) res.writeHeader('Connection', 'close');
         },
         end: (res: HttpResponse) => {
@@ -199,8 +202,8 @@ export class UwsConnection implements Transport {
   }
 
   /**
-   * Nothing may be thrown out of this callback, and none may end without a reply or a promise of one: the library would
-   * end the whole process.
+   * This callback must not throw, and each request must get a reply or a promise of one: otherwise the library ends the
+   * whole process.
    */
   #onRequest(res: HttpResponse, req: HttpRequest): void {
     this.#res = res;
@@ -212,11 +215,14 @@ export class UwsConnection implements Transport {
       this.#giveUp(res);
     }
     this.#inCallback = false;
-    // The library insists on it; `filter` tells the same for every state of a connection.
+    // The library insists on this handler, though `filter` tells the same for every state of a connection.
     if (this.#res === res) res.onAborted(() => undefined);
   }
 
-  /** Answers a request whose handling has thrown; where a handler works on it already, the connection is all that can be ended. */
+  /**
+   * Answers a request whose handling has thrown. If a handler works on the request already, only the connection can be
+   * ended.
+   */
   #giveUp(res: HttpResponse): void {
     if (this.#res !== res) return;
     if (this.#exchange === undefined) this.#writeReply(res, NOT_SERVED, messageBody('the request could not be served'), true);
@@ -238,11 +244,11 @@ export class UwsConnection implements Transport {
     }
     if (this.#requestBytes > 0 && hasBody(req)) this.#requestBytes = 0;
     const wasUnreadable = this.#isUnreadable;
-    // The library takes trailers for a next request, and line ends in chunks for granted.
+    // The library takes trailers for a next request and does not check line ends in chunks.
     this.#isUnreadable ||= req.getHeader('transfer-encoding') !== '';
     this.#mayStillSend = hasBody(req) && !this.#isHead && (this.#closing || req.getHeader('connection').toLowerCase() === 'close');
     if (wasUnreadable) {
-      // The replies to earlier requests leave the library's buffer first.
+      // The close waits, so that the replies to earlier requests leave the library's buffer first.
       onNextPoll(() => void (this.#res === res && res.close()));
     } else if (!isKnownFraming(req)) {
       this.#isUnreadable = true;

@@ -26,7 +26,7 @@ export function createUwsApp(): UwsApp {
   return App() as UwsApp;
 }
 
-/** Status and headers, before the body. */
+/** Sends status and headers, which come before the body. */
 export function writeHead(res: HttpResponse, head: ReplyHead): void {
   if (head.status !== 200) res.writeStatus(statusLine(head.status));
   res.writeHeader(head.name, head.value);

@@ -7,7 +7,10 @@ import { ownMember } from '../text/own-member.js';
 
 const bad = (message: string): EngineError => invalid(message, { code: 'INVALID_CHANGE' });
 
-/** A part of an instruction's arguments: in quotes, behind a backslash, or as it is. A quote without its end is `stray`. */
+/**
+ * A part of an instruction's arguments: it is in quotes, behind a backslash, or plain. A quote that is not closed is
+ * `stray`.
+ */
 interface Piece {
   readonly kind: 'plain' | 'taken' | 'stray';
   readonly text: string;
@@ -172,7 +175,7 @@ function need(instruction: string, apply: Apply): Apply {
   };
 }
 
-/** With the variables of the environment so far in the place of their names. */
+/** Replaces the names of variables by their values in the environment so far. */
 function expanded(apply: Apply): Apply {
   return (config, text) => apply(config, text.startsWith('[') ? text : expandVariables(text, config.Env ?? []));
 }

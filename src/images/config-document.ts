@@ -1,9 +1,9 @@
-/** Reading the configuration of an image, whoever made it. */
+/** Reads the configuration of an image, which any builder may have made. */
 import { dataLoss } from '../errors/engine-error.js';
 import type { ImageConfigDocument } from '../ports/images.js';
 import { isDigest } from './reference.js';
 
-/** @throws EngineError data-loss for what is no configuration of an image. */
+/** @throws EngineError data-loss when the document is no configuration of an image. */
 export function parseConfig(bytes: Buffer): ImageConfigDocument {
   let config: ImageConfigDocument;
   try {
@@ -11,7 +11,7 @@ export function parseConfig(bytes: Buffer): ImageConfigDocument {
   } catch (error) {
     throw dataLoss('invalid image configuration: not JSON', { code: 'BAD_CONFIG', cause: error });
   }
-  // An image without layers has null or nothing in the place of their list.
+  // An image without layers has null in place of their list, or no list at all.
   const diffIds = config?.rootfs?.diff_ids ?? [];
   if (!isObject(config?.rootfs) || !Array.isArray(diffIds) || !diffIds.every(isDigest)) {
     throw dataLoss('invalid image configuration: no root file system', { code: 'BAD_CONFIG' });

@@ -8,7 +8,7 @@ import { readRecord, removeRecord, writeRecord } from '../storage/record-store.j
 import { isTemporary, replaceFile, syncDirectory } from '../sys/durable-file.js';
 import { makeDirectories } from '../sys/make-directories.js';
 
-/** What is not in the configuration itself. */
+/** The metadata are not in the configuration itself. */
 export interface ImageMetadata {
   /** ID of the image that this one was made from here, '' otherwise. */
   readonly parent: string;

@@ -1,15 +1,19 @@
-/** Variables in the arguments of a Dockerfile instruction, replaced by what the image has in its environment. */
+/** Replaces variables in the arguments of a Dockerfile instruction by their values in the image's environment. */
 import { invalid } from '../errors/engine-error.js';
 
-/** The result of one instruction: lines that double a variable again and again would grow without end. */
+/**
+ * The result of one instruction has this limit, because lines that double a variable again and again would grow without
+ * end.
+ */
 const MAX_EXPANDED_CHARS = 32 * 1024;
 const NAME = /[A-Za-z_][A-Za-z0-9_]*/y;
 const BRACED = /^([A-Za-z_][A-Za-z0-9_]*)(?::([-+])(.*))?$/s;
 
 /**
  * Replaces `$NAME`, `${NAME}`, `${NAME:-default}` and `${NAME:+instead}`, but not between single quotes or behind a
- * backslash. Quotes stay for whoever takes the text apart; a value is escaped, so that it is one word whatever is in it.
- * @throws EngineError invalid for a brace without its end, an unknown form, and results that are too long.
+ * backslash. Quotes stay, because a later step splits the text at them; a value is escaped, so that it is always one
+ * word.
+ * @throws EngineError invalid for an unclosed brace, an unknown form, and results that are too long.
  */
 export function expandVariables(text: string, env: readonly string[]): string {
   const values = new Map(env.map((entry) => [entry.slice(0, entry.indexOf('=')), entry.slice(entry.indexOf('=') + 1)]));

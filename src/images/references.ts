@@ -59,9 +59,9 @@ export class References {
   }
 
   /**
-   * Changes names durably: a digest sets, undefined removes. Memory changes when the record is on disk, and not at all
-   * when that fails. Changes are applied in the order of the calls, each once `ready` resolves. Gives the images that
-   * had the names before.
+   * Changes names durably: a digest sets a name, undefined removes it. Memory changes when the record is on disk, and
+   * not at all when that fails. Changes are applied in the order of the calls, each once `ready` resolves. Returns the
+   * images that had the names before.
    */
   async change(
     changes: ReadonlyMap<string, Digest | undefined>,
@@ -76,12 +76,12 @@ export class References {
         else next.set(key, id);
       }
       const write = (): Promise<void> => writeRecord(this.#path, Object.fromEntries(next));
-      // Without a name less, nothing can be removed to make room.
+      // If a name could not be removed on a full disk, nothing could be removed to make room.
       await ([...changes.values()].every((id) => id === undefined) ? this.urgent(write) : write());
       this.#replace(next);
       return before;
     };
-    // Its failure is this change's, also when it comes before the turn of this change.
+    // A failure of `ready` belongs to this change alone, also when it comes before the turn of this change.
     ready?.catch(() => undefined);
     const done = this.#last.then(apply, apply);
     this.#last = done.catch(() => undefined); // the caller hears of it; the next change starts afresh

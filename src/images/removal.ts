@@ -40,8 +40,8 @@ export function eventAttributes(image: Image, name: string): Record<string, stri
 }
 
 /**
- * Removes a name or, when nothing else names it, the image. Throws not-found, and conflict with texts that
- * name who uses it; then nothing was changed.
+ * Removes a name or, when nothing else names it, the image. Throws not-found; or conflict with texts that name the user
+ * of the image, and then nothing was changed.
  */
 export async function removeImage(deps: RemovalDeps, reference: string, options: RemovalOptions): Promise<RemovedItem[]> {
   const { store, users } = deps;

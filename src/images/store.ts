@@ -16,7 +16,7 @@ import { ImageContent, type ImageMetadata } from './content.js';
 import { canonicalName, canonicalString, familiarString, type ImageReference, isDigest, parseReference, withDefaultTag } from './reference.js';
 import { References } from './references.js';
 
-/** What is held in memory of an image beside its names. */
+/** This is held in memory for each image, besides its names. */
 interface Entry {
   readonly id: Digest;
   readonly config: ImageConfigDocument;
@@ -25,7 +25,7 @@ interface Entry {
   readonly configSizeBytes: number;
   metadata: ImageMetadata;
   lastUsedMs: number;
-  /** Metadata are being written: a record must not come after the removal of its image. */
+  /** The metadata are being written. A removal waits for that, so that the record is not written after it. */
   saving?: Promise<void>;
   /** The published value; made anew when names or metadata change. */
   image: Image | undefined;
@@ -208,14 +208,17 @@ export class FileImageStore implements ImageStore {
   async tag(reference: string, id: Digest): Promise<void> {
     const entry = this.#entry(id);
     const key = canonicalString(withDefaultTag(parseReference(reference)));
-    // Last: the name is what the client is told about.
+    // The name is written last, because the client is told about it.
     const described = this.#describe(entry, (metadata) => ({ ...metadata, lastTagTime: new Date().toISOString() }));
     const previous = await this.#references.change(new Map([[key, id]]), described);
     entry.lastUsedMs = Date.now();
     this.#changed(id, ...previous);
   }
 
-  /** Changes what is known of an image, one after the other: in memory when it is on disk, and not at all when that fails. */
+  /**
+   * Changes the metadata of an image, one change after the other. Memory changes when the change is on disk, and not at
+   * all when that fails.
+   */
   #describe(entry: Entry, change: (metadata: ImageMetadata) => ImageMetadata): Promise<void> {
     const write = async (): Promise<void> => {
       const metadata = change(entry.metadata);

@@ -143,13 +143,16 @@ export class ContainerIo {
     if (log) await this.#end(log);
   }
 
-  /** The exit is told: who attaches from now on waits for the next run. */
+  /** The exit was published: clients that attach from now on wait for the next run. */
   part(): void {
     this.endParted();
     this.#endParted = this.hub.part();
   }
 
-  /** Ends the streams of those who were attached to the run: they look at the container at once, and find it settled. */
+  /**
+   * Ends the streams of clients that were attached to the run. They inspect the container at once, so its state must be
+   * final by then.
+   */
   endParted(): void {
     this.#endParted?.();
     this.#endParted = undefined;

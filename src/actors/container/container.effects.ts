@@ -165,7 +165,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     return seen(record, task);
   }
 
-  /** The task of a container that should have one. */
+  /** Returns the task of a container that should have one. */
   async function taskOf(id: string): Promise<TaskInfo> {
     const task = await tasks.get(id);
     if (!task || task.status === 'stopped') throw internal(`task ${id} is gone`, { code: TASK_GONE });
@@ -189,7 +189,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     return untoldExit(record, aborted);
   }
 
-  /** The exit is on its way, and ends the wait. Where it does not come, the supervisor is asked. */
+  /** The exit event is expected soon and ends the wait. If it does not come, the supervisor is asked. */
   async function untoldExit(record: ContainerRecord, aborted: AbortSignal): Promise<ExitStatus> {
     await sleep(KILL_LIMIT_MS, undefined, { signal: aborted, ref: false });
     const task = await tasks.get(record.id);
@@ -220,7 +220,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     }
   }
 
-  /** Also what a shim that was killed left of processes inside. */
+  /** This also removes FIFOs of execs that a killed shim left behind. */
   async function freeStreams(id: string): Promise<void> {
     await ios.get(id).close();
     await removeStreams(deps.ioRoot, id);

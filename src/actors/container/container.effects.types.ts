@@ -22,13 +22,15 @@ export interface ContainerEffects {
   /** Brings the task up and returns the record of the running container. */
   start(record: ContainerRecord): Promise<ContainerRecord>;
   /**
-   * Takes over a task that survived the daemon: stdio, mounts, network. Where these are in place it only looks at the task.
-   * @throws EngineError with the code TASK_GONE when there is none.
+   * Takes over a task that survived the daemon, with its stdio, mounts and network. Where these are in place already it
+   * only looks at the task.
+   * @throws EngineError with the code TASK_GONE when there is no task.
    */
   adopt(input: { readonly record: ContainerRecord; readonly isInPlace: boolean }): Promise<ContainerRecord>;
   /**
-   * Delivers the stop signal and, after the grace, SIGKILL. The exit that follows ends it; it resolves with an exit that the
-   * supervisor knows of and nobody has told. Rejects when the container outlives both.
+   * Delivers the stop signal and, after the grace period, SIGKILL. The exit event normally ends this effect; it
+   * resolves by itself when the supervisor knows of an exit that was never reported. Rejects when the container
+   * outlives both signals.
    */
   stop(input: StopInput, signal: AbortSignal): Promise<ExitStatus>;
   pause(record: ContainerRecord): Promise<void>;
@@ -51,9 +53,12 @@ export interface ContainerHooks {
   emit(action: string, record: ContainerRecord, attributes?: Readonly<Record<string, string>>): void;
   /** Sends a signal; the promise tells how it went. */
   kill(record: ContainerRecord, signal: number): Promise<void>;
-  /** The exit is published, and what the run held is about to be freed. */
+  /** This is called when the exit is published and the resources of the run are about to be freed. */
   exited(id: string): void;
-  /** What the run held is freed, and that is published: attached clients get their end. */
+  /**
+   * This is called when the resources of the run are freed and that is published: attached clients get the end of their
+   * streams now.
+   */
   released(id: string): void;
   /** Saves in the background; a failure is logged. */
   saveLater(record: ContainerRecord): void;

@@ -31,7 +31,7 @@ import { containerSetup, initialContext, waitResult } from './container.setup.js
 import { stopInput } from './stop-input.js';
 import { nextDelayMs } from './restart-policy.js';
 
-/** In the states in which nothing else is making a record. */
+/** These handlers belong to states in which nothing else changes the record. */
 const AMENDING = {
   'container.amend': { actions: 'amend' },
   'amend.saved': { actions: 'applyAmend' },
@@ -226,7 +226,8 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
             invoke: {
               src: 'stop',
               input: ({ context }) => context.stop ?? stopInput(context.record, {}),
-              // Its exit leaves the whole `running` state; this is for one of which nobody was told.
+              // The exit event leaves the whole `running` state; this transition is for an exit that was never
+              // reported.
               onDone: { target: '#container.draining', actions: assign({ exit: ({ event }) => event.output }) },
               // The container outlived SIGKILL.
               onError: {
@@ -288,7 +289,8 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           input: ({ context }) => context.record,
           onDone: { target: 'deciding', actions: assign(({ event }) => ({ record: publish(event.output) })) },
           onError: [
-            // What a task holds must not be left to the next start of the container, nor to its removal.
+            // Resources of a task must not be left to the next start of the container, nor to its removal, so the
+            // release is tried again.
             { guard: 'canReleaseAgain', target: 'releasing', reenter: true, actions: assign({ releases: ({ context }) => context.releases + 1 }) },
             {
               target: 'deciding',
@@ -298,7 +300,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         },
         on: {
           'container.wait': [{ guard: 'waitsForThisExit', actions: 'answerWait' }, { actions: 'wait' }],
-          // One that comes back is stopped by keeping it down.
+          // A container that its policy brings back is stopped by not starting it again.
           'container.kill': [{ guard: 'isBackingOff', actions: 'postpone' }, { actions: 'refuseNotRunning' }],
           'container.stop': [{ guard: 'isBackingOff', actions: 'postpone' }, { actions: 'refuseNotModified' }],
         },

@@ -43,8 +43,9 @@ export type ContainerCommand =
   | AmendCommand;
 
 /**
- * Replaces parts of the record that clients may change at any time: name, restart policy, limits. `amend` is pure, for
- * it may be called more than once; `applied` is called when the changed record is on disk and just before readers see it.
+ * Replaces parts of the record that clients may change at any time: name, restart policy, limits. `amend` is pure,
+ * because it may be called more than once. `applied` is called when the changed record is on disk, just before readers
+ * see it.
  */
 export type AmendCommand = Command<'container.amend', ContainerRecord> & {
   readonly amend: (record: ContainerRecord) => ContainerRecord;

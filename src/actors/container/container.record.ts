@@ -43,7 +43,7 @@ export interface EndpointRequest {
   readonly GwPriority?: number;
 }
 
-/** Options of the daemon that count for containers created while they are set, and not for others. */
+/** These options of the daemon apply to containers that are created while they are set, and to no others. */
 export interface CreationDefaults {
   readonly ulimits: readonly Ulimit[];
   readonly noNewPrivileges: boolean;
@@ -64,7 +64,7 @@ export interface ContainerRecord {
   /** Descriptor of the image's manifest, where it came from a registry. */
   readonly imageManifest?: OciDescriptor;
   readonly config: ContainerConfig;
-  /** As the client gave it; `effectiveHostConfig` is what is in force. */
+  /** This is the configuration as the client gave it; `effectiveHostConfig` returns the one in force. */
   readonly hostConfig: HostConfig;
   readonly defaults?: CreationDefaults;
   /** By network name. Empty for host mode and `container:` mode. */

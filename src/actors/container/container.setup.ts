@@ -22,7 +22,7 @@ import { cancelsRestart, stopInput } from './stop-input.js';
 /** Where an incarnation of the actor begins. */
 export type ContainerInput =
   | { readonly phase: 'new' | 'idle' | 'ended' | 'removing'; readonly record: ContainerRecord }
-  /** `isInPlace`: an actor before this one in the same daemon had taken it over, or started it. */
+  /** `isInPlace` is true when an earlier actor in the same daemon had started the task or taken it over. */
   | { readonly phase: 'running'; readonly record: ContainerRecord; readonly isInPlace?: boolean }
   | { readonly phase: 'exited'; readonly record: ContainerRecord; readonly exit: ExitStatus };
 
@@ -36,22 +36,22 @@ export interface ContainerContext {
   readonly phase: ContainerInput['phase'];
   readonly isInPlace: boolean;
   readonly waiters: readonly Waiter[];
-  /** Who waits for the start under way. */
+  /** These requests wait for the start that is under way. */
   readonly starters: readonly RequestId[];
-  /** Who waits for the stop under way; also those of a restart until its start. */
+  /** These requests wait for the stop that is under way; those of a restart are here until its start. */
   readonly stoppers: readonly RequestId[];
-  /** Who waits for the pause or unpause under way. */
+  /** These requests wait for the pause or unpause that is under way. */
   readonly pausers: readonly RequestId[];
-  /** Who asked for a restart: after the exit they become starters. */
+  /** These requests asked for a restart: after the exit they become starters. */
   readonly restarters: readonly RequestId[];
   readonly stop: StopInput | undefined;
   readonly removal: { readonly reqs: readonly RequestId[]; readonly options: RemoveOptions } | undefined;
   readonly postponed: readonly ContainerCommand[];
-  /** Changes of the record in their order; that of the first is being written. */
+  /** These are the requested changes of the record in their order; the first is being written to disk. */
   readonly amends: readonly AmendCommand[];
   /** An exit that was reported, not yet settled. It can beat the reply of a start. */
   readonly exit: ExitStatus | undefined;
-  /** How often the release of this run has failed. */
+  /** This counts how often the release of this run has failed. */
   readonly releases: number;
   readonly delayMs: number;
   readonly ranMs: number;
@@ -59,7 +59,7 @@ export interface ContainerContext {
   readonly leaving: boolean;
 }
 
-/** How often what a container held is given back when that fails. */
+/** So often the release of a container's resources is tried when it fails. */
 const MOST_RELEASES = 5;
 /** Commands that one actor keeps for later; more are refused. */
 const POSTPONED_LIMIT = 1000;
@@ -85,7 +85,10 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
     );
   };
 
-  /** Begins to write the first change; those that cannot be made are refused. Returns what is left of them. */
+  /**
+   * Begins to write the first change that can be made and refuses those before it that cannot. Returns the changes that
+   * are left.
+   */
   const writeFirst = (amends: readonly AmendCommand[], base: ContainerRecord, self: { send(event: AmendOutcome): void }): readonly AmendCommand[] => {
     const [first, ...others] = amends;
     if (!first) return amends;
@@ -147,7 +150,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         if (event.type !== 'task.exited') return {};
         return { exit: event.exit, ranMs: Math.max(0, event.exit.exitedAt.getTime() - Date.parse(context.record.state.startedAt)) };
       }),
-      /** The end came while nobody listened. */
+      /** The exit happened while no daemon or actor listened, so nothing is known about it. */
       noteUnseenExit: assign({ exit: () => ({ exitCode: UNSEEN_EXIT_CODE, exitedAt: new Date() }) }),
       noteOom: assign(({ context }) => {
         hooks.emit('oom', context.record);
@@ -215,7 +218,10 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         const amends = [...context.amends, event];
         return { amends: amends.length === 1 ? writeFirst(amends, context.record, self) : amends };
       }),
-      /** Readers see a change when it is on disk. One that was made from a record of before is made anew. */
+      /**
+       * Readers see a change when it is on disk. If the record has changed in the meantime, the change is made again
+       * from the new record.
+       */
       applyAmend: assign(({ context, event, self }) => {
         const [first, ...others] = context.amends;
         if (event.type !== 'amend.saved' || !first) return {};
@@ -231,7 +237,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         replies.reject(first.req, event.error);
         return { amends: writeFirst(others, context.record, self) };
       }),
-      /** What is under way in a passing state makes a record of its own: changes are made to that, later. */
+      /** The effect of a passing state makes a record of its own, so changes wait and are made to that record later. */
       postponeAmends: assign(({ context, event }) => {
         const [first, ...others] = context.amends;
         if (event.type === 'amend.failed' && first) replies.reject(first.req, event.error);
@@ -272,7 +278,9 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         settleAll([...context.starters, ...context.restarters]);
         return { record, starters: [], restarters: [] };
       }),
-      /** Of what came in between (an OOM), nothing is lost. */
+      /**
+       * Nothing that happened during the effect (such as an OOM) is lost, because it is copied from the current record.
+       */
       announceRewired: assign(({ context, event }) => {
         const { networks, ports } = (event as unknown as { output: ContainerRecord }).output;
         const record = publish({ ...context.record, networks, ports });
@@ -303,7 +311,8 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
           exitCode: exit.exitCode,
           finishedAt: exit.exitedAt.toISOString(),
         });
-        // One that comes back is never seen as exited: who polls for that would take it for over.
+        // A container that its policy brings back is never seen as exited: a client that polls for that would believe
+        // that it has ended.
         const record = publish(comesBack(context, ended) ? withRestart(ended) : ended);
         hooks.exited(record.id);
         hooks.emit('die', record, { exitCode: String(exit.exitCode), execDuration: String(Math.floor(context.ranMs / 1000)) });
@@ -355,7 +364,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
   return { machine, publish, settleAll, rejectAll, fire };
 }
 
-/** Whether its policy brings a container back after this end, which nobody wants to be the last one. */
+/** Whether the restart policy brings a container back after this end, and no request makes it the last one. */
 function comesBack({ removal, restarters, leaving }: ContainerContext, ended: ContainerRecord): boolean {
   const isLast = removal !== undefined || ended.hostConfig.AutoRemove || restarters.length > 0 || leaving;
   return !isLast && wantsRestart(ended);

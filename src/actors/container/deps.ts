@@ -1,4 +1,4 @@
-/** What container actors stand on: drivers and daemon-wide choices, given once by the composition root. */
+/** The drivers and daemon-wide choices that container actors use. The composition root gives them once. */
 import type { ContainerLog, LogDriver } from '../../ports/logs.js';
 import type { ImageStore } from '../../ports/images.js';
 import type { IdMaps } from '../../ports/id-maps.js';
@@ -23,7 +23,7 @@ export interface ContainerFiles {
   readonly resolvConf: string;
 }
 
-/** What a container does on networks: joins all of its own at a start, joins one, leaves all. */
+/** The network operations of a container: it joins all of its networks at a start, joins one, or leaves all. */
 export type NetworkAction = 'allocate' | 'connect' | 'release';
 
 export interface ContainerDeps {
@@ -51,7 +51,7 @@ export interface ContainerDeps {
   cgroupsPathFor(record: ContainerRecord): string;
   /** Host path of the init binary for containers that run under one. */
   initPathFor(record: ContainerRecord): string | undefined;
-  /** What readers see of another container, whose namespaces this one may join. */
+  /** Returns the published record of another container, whose namespaces this one may join. */
   find(id: string): ContainerRecord | undefined;
   /** Drops the hold of a container on its layers. Idempotent. */
   releaseLayers(id: string): Promise<void>;

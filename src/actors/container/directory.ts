@@ -37,7 +37,7 @@ export interface DirectoryDeps {
   /** The record on disk, undefined for none. */
   readonly saved: (id: string) => Promise<ContainerRecord | undefined>;
   readonly task: (id: string) => Promise<TaskInfo | undefined>;
-  /** Takes back what was made of a container that nobody will hear of. */
+  /** Removes everything that was made for a container whose creation failed, because no client will hear of it. */
   readonly abandon: (record: ContainerRecord) => Promise<void>;
   /** Checks a request against image and host and makes the first record (without touching the disk). */
   draft(request: CreateRequest, id: string, name: string): { readonly record: ContainerRecord; readonly warnings: readonly string[] };
@@ -78,7 +78,7 @@ export class ContainerDirectory {
     return (this.#sorted ??= [...this.#views.values()].toSorted((a, b) => (a.created < b.created ? 1 : a.created > b.created ? -1 : 0)));
   }
 
-  /** Those that may be doing something: containers that merely exist have no actor. */
+  /** Only containers that may be doing something have an actor; those that merely exist have none. */
   active(): ContainerRecord[] {
     return this.list().filter((record) => isRunning(record) || this.collection.children.has(record.id));
   }
@@ -117,7 +117,7 @@ export class ContainerDirectory {
       this.#send({ type: 'collection.spawn', id, input: { phase: 'new', record } });
       return { record: await this.#ask<Extract<ContainerCommand, { type: 'container.settled' }>>(id, { type: 'container.settled' }), warnings };
     } catch (error) {
-      // Its actor has crashed after it was made: it is there.
+      // The actor crashed after the container was made: the container exists, so nothing is taken back.
       if (this.#views.has(id)) throw error;
       if (drafted && isEngineError(error, 'unavailable') && error.code === ACTOR_GONE) await this.#abandon(drafted);
       this.#names.release(name, id);
@@ -149,7 +149,9 @@ export class ContainerDirectory {
     this.#layers.set(record.id, layers);
   }
 
-  /** A container that goes needs its layers no more. Idempotent: a removal can be begun more than once. */
+  /**
+   * Lets go of the layers of a container that is removed. Idempotent, because a removal can be begun more than once.
+   */
   async releaseLayers(id: string): Promise<void> {
     const layers = this.#layers.get(id) ?? [];
     this.#layers.delete(id);
@@ -203,11 +205,14 @@ export class ContainerDirectory {
     this.collection.tell(id, fact);
   }
 
-  /** Where the actor of a container begins after a crash: what was made, what is on disk, what the supervisor says. */
+  /**
+   * Decides where the actor of a container begins after a crash, from the last published record, the record on disk and
+   * the supervisor.
+   */
   async #revive(id: string): Promise<ContainerInput | undefined> {
     await this.deps.settled(id);
     const [saved, task] = await Promise.all([this.deps.saved(id), this.deps.task(id)]);
-    // Asked for last: until then it may be another one.
+    // The published record is read last, because it may change until then.
     const view = this.#views.get(id);
     return view && revived(view, saved, task, new Date());
   }
@@ -254,7 +259,10 @@ export class ContainerDirectory {
     return learned;
   }
 
-  /** The actor of a container that has rested since the daemon started: there is nothing to find out. */
+  /**
+   * Makes the actor of a container that has rested since the daemon started: its record says everything, so nothing is
+   * looked up.
+   */
   #wake(id: string): ActorRefFrom<ContainerMachine> | undefined {
     const record = this.#views.get(id);
     if (record) this.#send({ type: 'collection.spawn', id, input: { phase: 'idle', record } });

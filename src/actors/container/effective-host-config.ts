@@ -1,4 +1,7 @@
-/** What is in force for a container: what its client asked for, and what the daemon's options said when it was created. */
+/**
+ * The settings that are in force for a container: those that its client asked for, and those that the daemon's options
+ * said when it was created.
+ */
 import type { HostConfig } from '../../ports/container.js';
 import { parseSecurityOptions } from '../../runtime/security-options.js';
 import type { ContainerRecord } from './container.record.js';

@@ -1,4 +1,4 @@
-/** What a container takes over from its image where the client said nothing. */
+/** A container takes these settings from its image where the client said nothing. */
 import { isAbsolute, normalize } from 'node:path';
 import { invalid } from '../../errors/engine-error.js';
 import type { ImageRuntimeConfig } from '../../ports/images.js';
@@ -30,7 +30,7 @@ export function mergeImageConfig(given: ContainerConfig, image: ImageRuntimeConf
   }
   if (config.Entrypoint?.length === 1 && config.Entrypoint[0] === '') config.Entrypoint = null;
   const [path, ...args] = [...(config.Entrypoint ?? []), ...(config.Cmd ?? [])];
-  // An empty one is a command that the start does not find.
+  // An empty string is accepted here; the start will not find such a command.
   if (path === undefined) throw invalid('no command specified', { code: 'NO_COMMAND' });
   return { config, path, args };
 }

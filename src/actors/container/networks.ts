@@ -50,7 +50,7 @@ export async function adoptNetworks(deps: NetworksDeps, found: ContainerRecord):
   return record;
 }
 
-/** The record with another name, by which its neighbours on networks are to find it. */
+/** Returns the record with another name, by which its neighbours on networks are to find it. */
 export function renamed(record: ContainerRecord, name: string): ContainerRecord {
   const networks = Object.fromEntries(
     Object.entries(record.networks).map(([key, attachment]) => {
@@ -130,7 +130,8 @@ async function disconnect(deps: NetworksDeps, before: ContainerRecord, name: str
     const next = outwardEndpoint(deps.network, networks);
     if (hadPorts) after = { ...after, ports: next ? await deps.network.publish(next, before.ports).catch((error: unknown) => lost(deps, before, error)) : [] };
   }
-  // The container has left: where that cannot be written, the next daemon finishes it from what was written before.
+  // The container has left the network. If the record cannot be written now, the next daemon finishes the change from
+  // the note that was written before.
   await store(deps, after).catch((error: unknown) => {
     if (!gone?.endpoint) throw error;
     deps.log.error({ err: error, container: before.id }, 'record of a container that has left a network not saved');

@@ -13,7 +13,7 @@ export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, no
   if (status !== 'removing' && status !== 'dead' && (task?.status === 'running' || task?.status === 'paused' || task?.status === 'pausing')) {
     return { phase: 'running', record: withState(found, { status: task.status === 'running' ? 'running' : 'paused', pid: task.pid }) };
   }
-  // Its shim does not answer: nobody knows that it has ended, so it counts as it did before.
+  // The shim does not answer, so nobody knows whether the process has ended: the container counts as it did before.
   const isAlive = status === 'running' || status === 'paused';
   if (isAlive && task?.status === 'unknown') return { phase: 'running', record: found };
   // What a change of its networks had begun is gone with its namespace.
@@ -31,15 +31,19 @@ export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, no
   return { phase: 'exited', record, exit: { exitCode: UNSEEN_EXIT_CODE, exitedAt: now } };
 }
 
-/** The restart that a container was waiting for has not been made, and must not count as one of those that its policy allows. */
+/**
+ * The container was waiting for a restart that has not been made, so it must not count as one of those that the policy
+ * allows.
+ */
 function restartCount({ state, restartCount }: ContainerRecord, task: TaskInfo | undefined): number {
   const isOwed = state.status === 'restarting' && (task === undefined || task.status === 'stopped');
   return isOwed ? Math.max(0, restartCount - 1) : restartCount;
 }
 
 /**
- * As `reconcile`, for a container whose actor has crashed in a daemon that goes on: `view` is what readers see, `saved` what
- * is on disk. What its effects have made is in place; they may have written more than the actor lived to tell.
+ * Does the same as `reconcile` for a container whose actor has crashed while the daemon goes on. `view` is the record
+ * that readers see and `saved` is the one on disk. Mounts and networks that its effects made are in place; the effects
+ * may have written more to disk than the actor lived to publish.
  */
 export function revived(
   view: ContainerRecord,
@@ -52,7 +56,7 @@ export function revived(
   const isNewRun =
     task !== undefined && saved !== undefined && isRunning(saved) && saved.state.startedAt !== state.startedAt;
   const record = saved === undefined ? view : { ...saved, restartCount, state: isNewRun ? saved.state : state };
-  // Its end was told already; what follows an end has not come to its end.
+  // The exit was published already, but the release that follows an exit was not finished.
   if (!isLive && !isNewRun && (state.status === 'exited' || state.status === 'restarting')) {
     return { phase: 'ended', record: withState(record, { pid: 0 }) };
   }

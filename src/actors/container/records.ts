@@ -41,7 +41,7 @@ export class ContainerRecords {
     private readonly io: RecordIo,
     /** Who gets to the mounted files besides root: the root of containers. */
     private readonly owner: Owner = { uid: 0, gid: 0 },
-    /** For records from before they held what the daemon's options said. */
+    /** Older records do not say which options the daemon had; these values stand in for them. */
     private readonly defaults?: CreationDefaults,
   ) {}
 
@@ -58,7 +58,10 @@ export class ContainerRecords {
     return dir;
   }
 
-  /** Resolves when this record, or a newer one, is durable. What is `urgent` does not wait for room on the disk. */
+  /**
+   * Resolves when this record, or a newer one, is durable. An `urgent` write may use reserved space when the disk is
+   * full.
+   */
   save(record: ContainerRecord, urgent = false): Promise<void> {
     let write = this.#writes.get(record.id);
     if (!write) this.#writes.set(record.id, (write = { wanted: undefined, isUrgent: false, running: undefined }));
@@ -71,7 +74,7 @@ export class ContainerRecords {
     return mine;
   }
 
-  /** What is on disk of a container, undefined for nothing. */
+  /** Returns the record of a container on disk, undefined when there is none. */
   async read(id: string): Promise<ContainerRecord | undefined> {
     return (await this.io.read(join(this.dir(id), 'container.json'))) as ContainerRecord | undefined;
   }

@@ -1,4 +1,4 @@
-/** What a failed start means to clients: status, text and the exit code that inspect shows. */
+/** Turns a failed start into the status, the text and the exit code that clients see. */
 import { EngineError, invalid, messageOf, internal, isEngineError } from '../../errors/engine-error.js';
 
 const NOT_FOUND = /executable file not found|no such file or directory/;

@@ -1,4 +1,6 @@
-/** How a container is stopped: what the client asked for, what the container says, what is usual. */
+/**
+ * How a container is stopped: the client's wish comes first, then the container's own settings, then the usual ones.
+ */
 import type { StopInput } from './container.effects.types.js';
 import type { StopOptions } from './container.messages.js';
 import type { ContainerRecord } from './container.record.js';

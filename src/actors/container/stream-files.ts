@@ -1,18 +1,19 @@
 /**
  * The FIFOs of containers and of the processes inside them: `<root>/<container>/…` and `<root>/<container>/<exec>/…`.
- * Who makes one also removes it, unless the shim or the daemon is killed: this takes away what is left then.
+ * The process that makes a FIFO also removes it, unless the shim or the daemon is killed: this module removes the FIFOs
+ * that are left then.
  */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 
-/** After the end of a container, which none of its processes outlives. */
+/** Removes all FIFOs of a container that has ended, because none of its processes is alive then. */
 export async function removeStreams(root: string, id: string): Promise<void> {
   await rm(join(root, id), { recursive: true, force: true });
 }
 
 /**
- * At the start of the daemon: whose container does not run, and every exec, since none of them is taken over. The FIFOs
- * of containers that run are.
+ * Removes FIFOs at the start of the daemon: those of containers that do not run, and those of every exec, since execs
+ * are not taken over. FIFOs of running containers stay.
  */
 export async function removeStaleStreams(root: string, running: ReadonlySet<string>): Promise<void> {
   for (const id of await namesIn(root)) {
@@ -21,7 +22,7 @@ export async function removeStaleStreams(root: string, running: ReadonlySet<stri
   }
 }
 
-/** Names of directories. */
+/** Returns the names of the directories in a directory. */
 async function namesIn(directory: string): Promise<string[]> {
   const entries = await readdir(directory, { withFileTypes: true }).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return [];

@@ -33,7 +33,8 @@ export async function updateContainer(deps: UpdateDeps, record: ContainerRecord,
   if (isLive(record)) await apply(tasks, record, linux);
   const amend = (current: ContainerRecord): ContainerRecord => ({ ...current, hostConfig: { ...current.hostConfig, ...change } });
   const updated = await containers.ask<AmendCommand>(record.id, { type: 'container.amend', amend }).catch(async (error: unknown) => {
-    // What could not be written down does not stay in the kernel either. Had it ended, there is nothing to put back.
+    // If the change cannot be written to disk, the kernel must not keep it either. If the container has ended, there is
+    // nothing to put back.
     if (isLive(record)) await apply(tasks, record, (await deps.resources(record.hostConfig)).linux).catch(() => undefined);
     throw error;
   });

@@ -13,7 +13,7 @@ import { effect } from '../kit/effect.js';
 export interface EngineSteps {
   /** Loads stores and starts drivers. */
   boot(): Promise<void>;
-  /** The daemon is to end before it has booted: `boot` need not succeed any more. */
+  /** The daemon is told to end before it has booted: `boot` need not succeed any more. */
   interruptBoot(): void;
   /** Brings back what was there before: containers get their actors. */
   recover(): Promise<void>;
@@ -51,7 +51,7 @@ export function createEngineMachine(steps: EngineSteps, children: Readonly<Recor
     context: { stopAsked: false },
     invoke: Object.entries(children).map(([id, src]) => ({ id, src, systemId: id }) as never),
     initial: 'booting',
-    // What is under way comes to its end before anything is taken away from under it.
+    // Operations under way finish first, because the shutdown takes away the drivers that they use.
     on: { 'engine.stop': { actions: 'noteStop' } },
     states: {
       booting: {

@@ -3,9 +3,12 @@ import { readdir, readFile } from 'node:fs/promises';
 
 export interface ProcessFigures {
   readonly fileDescriptors: number;
-  /** What is under way in the daemon, such as sockets and timers: the nearest there is to goroutines. */
+  /**
+   * Counts the sockets, timers and other resources that are active in the daemon: Node has nothing nearer to
+   * goroutines.
+   */
   readonly activities: number;
-  /** Whether the kernel forwards packets of IPv4, whoever said that it should. */
+  /** Whether the kernel forwards IPv4 packets, no matter who switched that on. */
   readonly ipv4Forwarding: boolean;
 }
 

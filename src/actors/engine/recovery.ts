@@ -16,7 +16,7 @@ export interface RecoveryDeps {
   readonly containers: ContainerDirectory;
   readonly tasks: TaskService;
   readonly layers: LayerStore;
-  /** Where the FIFOs of containers are. */
+  /** The FIFOs of containers are in this directory. */
   readonly ioRoot: string;
   readonly network: Pick<NetworkDriver, 'sandboxIds' | 'removeSandbox' | 'settle'>;
 }

@@ -5,13 +5,16 @@ import { isRunning, type ContainerRecord } from '../container/container.record.j
 import type { ContainerCommand } from '../container/container.messages.js';
 import type { ContainerDirectory } from '../container/directory.js';
 
-/** What follows a SIGKILL takes its time, too. */
+/** Resources are freed after a SIGKILL, too, and that takes some time. */
 const EXTRA_SECONDS = 10;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** @param timeoutSeconds for each container that names no time of its own; negative: however long it takes. */
+/**
+ * @param timeoutSeconds applies to each container that names no time of its own; negative: the daemon waits without a
+ * limit.
+ */
 export async function stopContainers(containers: ContainerDirectory, timeoutSeconds: number, log: Logger): Promise<void> {
-  // Those that are just starting, too: they run in a moment.
+  // Containers that are just starting are stopped too, because they run in a moment.
   const active = containers.active();
   const running = active.filter(isRunning);
   if (running.length > 0) log.info({ containers: running.length }, 'stopping containers');

@@ -135,13 +135,13 @@ export class SystemService {
     const count = (status: string): number => records.filter(({ state }) => state.status === status).length;
     const commit = (name: string): { ID: string; Expected?: string } => {
       const component = versions.get(name);
-      // Distributions build some of them without a commit.
+      // Some distributions build these programs without a commit.
       const id = component?.commit || (component?.version ?? '');
       return atLeast(1, 49) ? { ID: id } : { ID: id, Expected: id };
     };
     const runtimes = atLeast(1, 44) ? await this.#withStatus(settings.runtimes) : settings.runtimes;
     const paused = count('paused');
-    // One that waits for its next start counts as stopped, as in the metrics.
+    // A container that waits for its next start counts as stopped, as in the metrics.
     const running = count('running');
     const warnings = this.deps.warnings();
     return {

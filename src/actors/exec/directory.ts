@@ -44,9 +44,9 @@ const DRAIN_LIMIT_MS = 2000;
  */
 const MAX_STARTS_PER_CONTAINER = 4;
 
-/** Of a process that went with its container. */
+/** This is the exit code of a process that went with its container. */
 const KILLED_EXIT_CODE = 137;
-/** By then the exits are told that the supervisor knows of. */
+/** After this time the exits that the supervisor knows of have been reported. */
 const UNTOLD_EXIT_MS = 2000;
 
 type ExecOutcome = Partial<Pick<ExecRecord, 'pid' | 'exitCode' | 'running'>>;
@@ -64,9 +64,9 @@ export class ExecDirectory {
   /** To be killed as soon as they run. */
   readonly #unwanted = new Set<string>();
   readonly #starts = new Map<string, Slots>();
-  /** What became of starts, for an actor that does not live to hear of it. */
+  /** The results of starts are kept here for an actor that crashes before it hears of them. */
   readonly #started = new Map<string, Promise<ExecOutcome>>();
-  /** When the run of the container began that an exec belongs to. */
+  /** This tells when the run of the container began that an exec belongs to. */
   readonly #runs = new Map<string, string>();
   readonly collection: Collection<ExecMachine>;
   #send: Send = () => undefined;
@@ -154,8 +154,8 @@ export class ExecDirectory {
   }
 
   /**
-   * The task of a container is gone, and with it every process: execs of whose end nobody has told soon have ended, too. One
-   * that is still being started is looked at again when that is over.
+   * The task of a container is gone, and with it every process. So execs whose exit is not reported soon count as
+   * ended. An exec that is still being started is looked at again when its start is over.
    */
   endOf(containerId: string): void {
     for (const record of this.#views.values())
@@ -168,7 +168,7 @@ export class ExecDirectory {
     }, UNTOLD_EXIT_MS).unref();
   }
 
-  /** Where the actor of an exec begins after a crash: what it began may have come to something. */
+  /** Decides where the actor of an exec begins after a crash: the start that it began may have succeeded. */
   async #revive(id: string): Promise<ExecRecord | undefined> {
     const started = await this.#started
       .get(id)

@@ -78,7 +78,7 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
       'exec.exited': { actions: 'noteExit' },
     },
     states: {
-      /** It may have been started, and ended, by an actor before this one. */
+      /** An earlier actor may have started the process, and the process may have ended. */
       booting: {
         always: [
           { guard: 'isOver', target: 'closing' },
@@ -86,7 +86,7 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
           { target: 'created' },
         ],
       },
-      /** Its end was told, but its output may not have come to its end. */
+      /** The exit was reported, but the output may not have been read to its end. */
       closing: {
         invoke: { src: 'drain', input: ({ context }) => context.record, onDone: 'exited', onError: 'exited' },
       },

@@ -1,11 +1,11 @@
 /**
- * A supervisor of an open-ended number of equal actors. Written as actor logic of its own because a machine copies its
- * child map on every spawn and so costs more with each child: here spawn and stop cost the same with one child and with
- * ten thousand.
+ * Supervises any number of equal actors. It is actor logic of its own because a machine copies its child map on every
+ * spawn, so each child makes the next one more expensive: here spawn and stop cost the same with one child and with ten
+ * thousand.
  *
  * A child that ends is forgotten. A child that crashes is begun again from what `revive` finds out (never from its
- * snapshot), with exponential backoff, until its own budget is spent; then it is begun when it is needed. What it is told
- * meanwhile is kept for it. The daemon and its siblings go on.
+ * snapshot), with exponential backoff. When its budget of restarts is spent, it is begun again only when a command or a
+ * fact is for it. Facts that arrive meanwhile are kept for it. The daemon and the other children go on.
  */
 import {
   createActor,
@@ -23,7 +23,10 @@ export interface CollectionOptions<L extends AnyActorLogic> {
   readonly kind: string;
   readonly logic: L;
   readonly replies: Replies;
-  /** Input for the next incarnation of a crashed child; undefined: it stays gone. What it throws is tried again. */
+  /**
+   * Returns the input for the next incarnation of a crashed child; undefined: the child stays gone. If it throws, it is
+   * called again later.
+   */
   readonly revive?: (id: string) => Promise<InputFrom<L> | undefined> | InputFrom<L> | undefined;
   /** Told of every crash, and whether the child comes back. */
   readonly onCrash: (id: string, error: unknown, revived: boolean) => void;
@@ -44,10 +47,10 @@ const CRASH_BUDGET = 5;
 const CRASH_WINDOW_MS = 60_000;
 const FIRST_BACKOFF_MS = 100;
 const MOST_BACKOFF_MS = 5_000;
-/** Facts that are kept for one child; more are not worth it. */
+/** So many facts are kept for one child; more are not worth the memory. */
 const KEPT_FACTS = 1000;
 
-/** A child that crashed and is not back yet. */
+/** This child has crashed and is not back yet. */
 interface Down<L extends AnyActorLogic> {
   readonly facts: EventFromLogic<L>[];
   timer?: NodeJS.Timeout;
@@ -58,11 +61,11 @@ export interface Collection<L extends AnyActorLogic> {
   readonly logic: ActorLogic<CollectionSnapshot, CollectionEvent<L>, undefined>;
   /** The live children by id: the registry through which commands find their actor. */
   readonly children: ReadonlyMap<string, ActorRefFrom<L>>;
-  /** Tells a child a fact: at once, or when it is back. False: there is no such child. */
+  /** Tells a child a fact, at once or when it is back. Returns false when there is no such child. */
   tell(id: string, fact: EventFromLogic<L>): boolean;
-  /** True for a child that crashed and is not back yet. */
+  /** Returns true for a child that crashed and is not back yet. */
   isDown(id: string): boolean;
-  /** Begins such a child now. Rejects with what `revive` threw; it is tried again later. */
+  /** Begins such a child now. Rejects with the error of `revive`; it is tried again later. */
   awake(id: string): Promise<void>;
 }
 
@@ -176,7 +179,7 @@ export function createCollection<L extends AnyActorLogic>(options: CollectionOpt
       const down = downs.get(id);
       if (child) (child as unknown as { send(fact: EventFromLogic<L>): void }).send(fact);
       else if (down && down.facts.length < KEPT_FACTS) down.facts.push(fact);
-      // One whose budget is spent is begun because of what it is told.
+      // The budget of this child is spent, so it is begun only now, because there is a fact for it.
       if (down && down.timer === undefined) beginLater(id, down, 0);
       return child !== undefined || down !== undefined;
     },

@@ -1,4 +1,7 @@
-/** What actors are doing, for those who look into a running daemon: states and names, never what actors know. */
+/**
+ * Describes what actors are doing, for people who look into a running daemon: it gives states and names, never the data
+ * that actors hold.
+ */
 import type { AnyActorRef } from 'xstate';
 import type { Replies } from './replies.js';
 
@@ -30,7 +33,7 @@ export function describeCollections(
   return Object.fromEntries(described) as Record<string, readonly ActorSummary[]>;
 }
 
-/** Sessions and jobs end in a hash, which is made of credentials, too. */
+/** Names of sessions and jobs end in a hash that is also made from credentials, so the hash is cut off. */
 function shownId(id: string): string {
   const end = id.lastIndexOf('.');
   return end === -1 ? id : id.slice(0, end);

@@ -4,15 +4,17 @@
 import type { AnyActorLogic, EventFromLogic, SnapshotFrom } from 'xstate';
 
 export interface Faults {
-  /** Called before and after each transition of an actor of a collection; what it throws, the actor has thrown. */
+  /**
+   * This is called before and after each transition of an actor of a collection; if it throws, the actor has crashed.
+   */
   transition(kind: string, state: unknown, event: string, when: 'before' | 'after'): void;
-  /** Runs an effect of an actor, or not, or twice as long. */
+  /** Runs an effect of an actor once, twice as long, or not at all. */
   effect<T>(name: string, run: () => Promise<T>): Promise<T>;
 }
 
 let injected: Faults | undefined;
 
-/** To be called before the first actor is made. */
+/** This must be called before the first actor is made. */
 export function injectFaults(faults: Faults): void {
   injected = faults;
 }

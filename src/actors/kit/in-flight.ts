@@ -1,6 +1,6 @@
 /**
- * Effects that are under way, by the actor that they are for. They outlive an actor that crashes: the next one begins when
- * they are over, for until then nobody can say what there is.
+ * Keeps the effects that are under way, by the actor that began them. Effects outlive an actor that crashes: the next
+ * actor begins when they are over, because until then nobody can say what state they leave.
  */
 export class InFlight {
   readonly #byId = new Map<string, Set<Promise<unknown>>>();
@@ -17,7 +17,10 @@ export class InFlight {
     return work;
   }
 
-  /** Resolves when none is under way, however they went, or after the limit: one that hangs does not hang the next actor. */
+  /**
+   * Resolves when no effect is under way, whether they succeeded or failed. It also resolves after the limit, so that
+   * an effect that hangs does not block the next actor.
+   */
   async settled(id: string, limitMs: number): Promise<void> {
     const over = Date.now() + limitMs;
     for (let all = this.#byId.get(id); all && Date.now() < over; all = this.#byId.get(id)) {

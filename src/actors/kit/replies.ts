@@ -5,10 +5,10 @@
 import { cancelled, type EngineError, unavailable } from '../../errors/engine-error.js';
 import type { ReplyOf, RequestCancelled, RequestId, Unasked } from './commands.js';
 
-/** The code of an error that says that the actor which was asked has ended. */
+/** This error code says that the actor which was asked has ended. */
 export const ACTOR_GONE = 'ACTOR_GONE';
 
-/** What the table needs of an actor. */
+/** The table needs only this part of an actor. */
 export interface Askable<C> {
   send(event: C | RequestCancelled): void;
   getSnapshot(): { readonly status: string };
@@ -30,7 +30,7 @@ export class Replies {
     return this.#pending.size;
   }
 
-  /** Number of asks that an actor has not answered. */
+  /** This is the number of asks that an actor has not answered. */
   pendingOf(actor: object): number {
     return this.#byActor.get(actor)?.size ?? 0;
   }

@@ -23,7 +23,7 @@ export class Slots {
     return this.#held();
   }
 
-  /** As `take`, where one is free now. */
+  /** Takes a slot like `take`, but only if one is free now. */
   tryTake(): (() => void) | undefined {
     if (this.#free <= 0) return undefined;
     this.#free--;

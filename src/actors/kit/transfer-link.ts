@@ -8,16 +8,19 @@ import type { LinkOrder, LinkReport, Source } from '../../workers/task-link.js';
 export interface TransferLinkOptions<Report> {
   readonly access: RegistryAccess;
   readonly scope: string;
-  /** What the task starts with. */
+  /** The task starts with this grant. */
   readonly grant: Grant;
   readonly sourceOf: (grant: Grant) => Source;
   readonly signal: AbortSignal;
   readonly report: (report: Report | Progress) => void;
-  /** Gives connections to the task, so many at most; without, it gets none but its own. */
+  /**
+   * Gives further connections to the task, up to the number asked for. If it is absent, the task has only its own
+   * connection.
+   */
   readonly more?: (wanted: number) => number;
 }
 
-/** What a task tells that needs no answer. */
+/** Handles messages of a task that need no answer. */
 export type Progress = Exclude<LinkReport, { readonly type: 'refused' | 'connections' }>;
 
 export interface TransferLink {

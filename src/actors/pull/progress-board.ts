@@ -50,7 +50,7 @@ export class ProgressBoard {
     this.publish(line, '', message);
   }
 
-  /** Nothing more will come; readers end when they have read what there is, and know how the work ended. */
+  /** Nothing more will come. Readers finish when they have read the rest, and then know how the work ended. */
   end(outcome: Outcome = 'done'): void {
     this.#outcome = outcome;
     clearTimeout(this.#timer);
@@ -78,7 +78,7 @@ export class ProgressBoard {
   }
 }
 
-/** How the work ended that a board shows. */
+/** Tells how the work ended that a board shows. */
 export type Outcome = 'done' | 'failed';
 
 /** Messages one after the other, and the number of the last one. */
@@ -111,7 +111,7 @@ export class BoardReader implements AsyncIterableIterator<string> {
     this.#wake?.();
   }
 
-  /** Undefined as long as the work goes on. */
+  /** This is undefined as long as the work goes on. */
   get outcome(): Outcome | undefined {
     return this.#outcome;
   }

@@ -32,7 +32,7 @@ interface Held {
   readonly letGo: () => void;
 }
 
-/** How long what a job keeps outlives it because of an effect that hangs. */
+/** If an effect hangs, the job's references are kept for this long after the job has ended. */
 const ABANDON_LIMIT_MS = 10 * 60_000;
 
 export class PullWork implements PullEffects {
@@ -205,7 +205,7 @@ export class PullWork implements PullEffects {
     }
   }
 
-  /** For a job that ends between two effects, or while one is under way: what it keeps is nobody's then. */
+  /** Lets go of references when a job ends between two effects or during one, because nobody else would. */
   async abandon(id: string): Promise<void> {
     const held = this.#held.get(id);
     if (!held) return;

@@ -47,7 +47,10 @@ export interface LayerInput {
   /** In the order in which they are tried. */
   readonly hosts: readonly RegistryHost[];
   readonly credentials: Credentials | undefined;
-  /** Where a connection besides the layer's own is taken from, with what gives it back; without, there is none. */
+  /**
+   * Gets a connection besides the layer's own, with a function that gives it back. If it is absent, there are no
+   * further connections.
+   */
   readonly spare?: () => (() => void) | undefined;
 }
 

@@ -19,7 +19,7 @@ type Send = (event: Parameters<Collection<PullMachine>['logic']['transition']>[1
 
 /** The progress messages as encoded text; `return` gives up the interest in the pull. */
 export interface PullSubscription extends AsyncIterableIterator<string> {
-  /** How the pull ended, once it has. */
+  /** This tells how the pull ended, once it has ended. */
   readonly outcome: Outcome | undefined;
 }
 
@@ -126,13 +126,13 @@ export class Pulls {
   }
 }
 
-/** One subscription after the other; the first that fails is the last. */
+/** Runs one subscription after the other; it stops after the first that fails. */
 class Sequence implements PullSubscription {
   #current: PullSubscription;
   readonly #rest: (() => Promise<PullSubscription>)[];
   readonly #form: ProgressForm;
   #isOver = false;
-  /** The next one could not be opened. */
+  /** The next subscription could not be opened. */
   #failed = false;
 
   constructor(first: PullSubscription, rest: readonly (() => Promise<PullSubscription>)[], form: ProgressForm) {

@@ -21,7 +21,7 @@ export interface PushSystemDeps {
   /** One of its own, so that pulls do not wait for pushes. */
   readonly pool: WorkerPool;
   readonly emit: ImageEmit;
-  /** Asked anew for every push, so that a reload counts for the next one. */
+  /** This is read again for every push, so that a reload counts for the next one. */
   readonly maxConcurrentUploads: () => number;
   /** The n-th retry of a layer waits n times this long; 5 s unless a test is in a hurry. */
   readonly retryDelayMs?: number;

@@ -41,7 +41,7 @@ export type UploadView =
 /** Digests that a registry is asked for before the layer is sent, and repositories that it is asked to mount from. */
 const MAX_CHECKS = 3;
 const MAX_MOUNTS = 3;
-/** Not an option: `max-download-attempts` is for pulls. */
+/** This number is not an option, because `max-download-attempts` is for pulls. */
 const MAX_ATTEMPTS = 5;
 
 /** Resolves when the repository has the layer. */

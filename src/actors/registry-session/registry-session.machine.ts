@@ -93,7 +93,7 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
     actors: {
       probe: effect<Place, SessionInput>(({ host }, signal) => effects.probe(host, signal)),
       authorize: effect<Authorization, AuthorizeInput>((input, signal) => effects.authorize(input, signal)),
-      // Timers of their own: delays of the actor system cost every other actor.
+      // The session has its own timers, because delays of the actor system cost every other actor.
       silence: fromCallback<SessionEvent, number>(({ input, sendBack }) => {
         const timer = setTimeout(() => sendBack({ type: 'silence.over' }), Math.max(0, input - now()));
         return () => clearTimeout(timer);

@@ -24,7 +24,7 @@ export interface ViewContext {
   execIds(id: string): readonly string[];
 }
 
-/** `Up 5 minutes`, `Exited (0) 2 hours ago`: parsed by many a script. */
+/** Many scripts parse this text: `Up 5 minutes`, `Exited (0) 2 hours ago`. */
 export function statusText(record: ContainerRecord, nowMs: number): string {
   const { state } = record;
   switch (state.status) {
@@ -310,7 +310,7 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
   };
 }
 
-/** What is in force, with links by the names that containers have now. */
+/** Returns the settings that are in force; links have the names that containers have now. */
 function hostConfigView(record: ContainerRecord, { links }: ViewContext): unknown {
   return { ...effectiveHostConfig(record), ...(record.links ? { Links: links(record) } : {}) };
 }

@@ -100,7 +100,7 @@ export function parseFilters(text: string | undefined): Filters {
   return new Filters(values);
 }
 
-/** Undefined for a text that is no pattern: only equality can match, as with the known engine. */
+/** Returns undefined for a text that is no pattern: then only an equal text can match, as with the known engine. */
 function toPattern(text: string, budget: WorkBudget): Pattern | undefined {
   try {
     return compilePattern(text, budget);

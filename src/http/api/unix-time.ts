@@ -9,7 +9,7 @@ interface Range {
 /** From the year 1 to the year 9999: no other time can be written as clients and log files do. */
 const SECONDS: Range = { from: -62_135_596_800n, to: 253_402_300_799n };
 const FRACTION: Range = { from: -(2n ** 63n), to: 2n ** 63n - 1n };
-/** A longer number is out of range, however many of its digits are zeros. */
+/** A longer number is refused, even if its first digits are zeros. */
 const MAX_DIGITS = 64;
 
 /**

@@ -1,4 +1,7 @@
-/** What a daemon without cluster mode, builder and managed plugins answers: it tells that there is none, instead of hiding it behind a missing page. */
+/**
+ * These routes belong to parts that this daemon does not have: cluster mode, builder and managed plugins. They say so,
+ * because a missing page (404) would hide it.
+ */
 import { notFound, notImplemented, unavailable } from '../../errors/engine-error.js';
 import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
@@ -33,7 +36,7 @@ export function absentPartRoutes(): Route[] {
     route('POST', '/swarm/leave', notMember),
     route('POST', '/swarm/init', noCluster),
     route('POST', '/swarm/join', noCluster),
-    // The connections of clients that build go to the last two.
+    // Clients that build open connections to the last two paths.
     ...['/build', '/session', '/grpc'].map((path) => route('POST', path, noBuilder, { body: 'archive' })),
     ...(['GET', 'POST'] as const).map((method) => route(method, '/containers/{name}/checkpoints', noCheckpoints)),
     route('DELETE', '/containers/{name}/checkpoints/{checkpoint}', noCheckpoints),
@@ -43,7 +46,7 @@ export function absentPartRoutes(): Route[] {
   ];
 }
 
-/** There are no plugins that this daemon would manage: none is listed, found or installed. */
+/** This daemon manages no plugins, so none is listed, found or installed. */
 function pluginRoutes(): Route[] {
   const notManaged = (): never => {
     throw notImplemented('this engine does not manage plugins: run them beside it, where it finds their sockets');

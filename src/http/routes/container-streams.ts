@@ -39,7 +39,7 @@ export function containerStreamRoutes(deps: StreamRouteDeps): Route[] {
   ];
 }
 
-/** What a client of attach asked for, and what it is attached to. */
+/** The options of an attach request, and the container that it is for. */
 interface AttachRequest {
   readonly record: ContainerRecord;
   readonly io: ContainerIo;
@@ -96,13 +96,14 @@ async function serveAttached(deps: StreamRouteDeps, { record, io, wants, detachK
     socket.resume();
     return;
   }
-  // Without a terminal and with StdinOnce the end of input is the process's end of input; else it ends this attach only.
+  // Without a terminal and with StdinOnce, the end of the client's input ends the input of the process; else it ends
+  // only this attachment.
   const endsProcessInput = record.config.StdinOnce && !record.config.Tty;
   const detach = (): void => {
     leave();
     socket.end();
   };
-  // That needs no process: the container may never start.
+  // This end needs no process: the container may never start.
   if (!endsProcessInput) onceInputEnds(socket, detach);
   const stdin = await io.stdin(gone.signal);
   if (!stdin) return void socket.resume();

@@ -27,7 +27,7 @@ export interface ContainerRouteDeps {
   isExperimental(): boolean;
 }
 
-/** The reply to a start from a checkpoint, as the known engine gives it where it has none. */
+/** The reply to a start from a checkpoint that does not exist, in the words of the known engine. */
 function noCheckpoint(isExperimental: boolean): EngineError {
   if (!isExperimental) return invalid('checkpoint is only supported in experimental mode');
   return notImplemented('checkpoint: this engine has no checkpoints');

@@ -1,4 +1,4 @@
-/** `/events`: what happened and what happens, one JSON object per line. */
+/** `/events` sends past and new events, one JSON object per line. */
 import { makeEvent, renderEvent } from '../../events/event-json.js';
 import { eventFilter } from '../../events/filters.js';
 import { invalid } from '../../errors/engine-error.js';
@@ -10,10 +10,13 @@ import type { Exchange } from '../exchange.js';
 import { pump } from '../response-stream.js';
 import { route, type Route } from '../route.js';
 
-/** What waits for a client that does not read: little, as there may be many of them and they read on from the log. */
+/**
+ * So many bytes are kept for a client that does not read. It is little, because there may be many such clients, and
+ * they read on from the log.
+ */
 const UNREAD_BYTES = 4 * 1024;
 
-/** Events as bytes, shared by all who follow them. */
+/** Events as bytes, which all clients that follow them share. */
 const rendered = new WeakMap<EngineEvent, Buffer>();
 
 const HEADERS = Object.freeze({ 'Content-Type': 'application/json' });
@@ -39,7 +42,10 @@ async function sendEvents(events: EventLog, x: Exchange): Promise<void> {
   await pump(new EventLines(subscription), x.stream(200, HEADERS, UNREAD_BYTES));
 }
 
-/** Batches of events as lines. Not a generator, whose `return` would wait for the next event. */
+/**
+ * Yields batches of events as lines. It is not a generator, because a generator's `return` would wait for the next
+ * event.
+ */
 class EventLines implements AsyncIterableIterator<Uint8Array> {
   constructor(private readonly batches: AsyncIterableIterator<readonly EventItem[]>) {}
 
@@ -60,7 +66,10 @@ class EventLines implements AsyncIterableIterator<Uint8Array> {
   }
 }
 
-/** What is missing is told as an event, too, so that every client can read it; it carries the time of what follows. */
+/**
+ * Missing events are told as an event, too, so that every client can read it; it carries the time of the event that
+ * follows.
+ */
 function renderItem(item: EventItem, index: number, items: readonly EventItem[]): Buffer {
   if (item.kind === 'gap') {
     const next = items[index + 1];

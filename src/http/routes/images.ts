@@ -119,7 +119,7 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       isPruning = true;
       try {
         const { removed, reclaimedBytes } = await pruneImages({ ...removal, layers, layerBytes: deps.layerBytes }, selection, x.signal);
-        // What is left of broken downloads belongs to no image that a filter could describe.
+        // The rest of broken downloads belongs to no image that a filter could describe.
         const partialBytes = ['until', 'label', 'label!'].some((key) => filters.has(key)) ? 0 : await deps.partials.prune();
         x.sendJson(200, { ImagesDeleted: removed.length > 0 ? removed : null, SpaceReclaimed: reclaimedBytes + partialBytes });
       } finally {
@@ -176,7 +176,8 @@ async function createFromArchive(x: Exchange, deps: ImageRouteDeps, fromSrc: str
   if (remote) say({ status: `Downloading from ${remote.url.origin}${remote.url.pathname}` });
   let reportedAt = 0;
   const onProgress = (current: number): void => {
-    // Who sends the archive knows how far it is, and gets a status of its own when it fails.
+    // A client that sends an archive knows how far it is, so it gets no progress, but a status of its own when the
+    // import fails.
     if (!remote || Date.now() - reportedAt < REPORT_INTERVAL_MS) return;
     reportedAt = Date.now();
     say(bytesMessage('Downloading', '', current, remote.totalBytes));
@@ -195,7 +196,9 @@ async function createFromArchive(x: Exchange, deps: ImageRouteDeps, fromSrc: str
   stream?.end();
 }
 
-/** What a pull is about: neither tag nor digest means all tags. A digest wins over a tag, as it says more. */
+/**
+ * Returns the reference of a pull: without tag and digest it means all tags. A digest wins over a tag, as it says more.
+ */
 function pullReference(fromImage: string, tagOrDigest: string): ImageReference {
   const written = parseReference(fromImage.replace(/:$/, ''));
   const wanted = tagOrDigest === '' ? written : withTagOrDigest(written, tagOrDigest);

@@ -1,4 +1,4 @@
-/** `/_ping`: what every client asks first. */
+/** `/_ping` is the first request of every client. */
 import type { Exchange, Headers } from '../exchange.js';
 import { route, type Route } from '../route.js';
 

@@ -25,7 +25,7 @@ export class WebSocketStream extends Duplex {
       close: () => this.#closedByClient(),
     });
     socket.on('data', (chunk: Buffer) => this.#receive(chunk));
-    // A client without input may have ended it with its request, before anybody listened.
+    // A client without input may have ended it together with its request, before anybody listened.
     if (socket.readableEnded) this.push(null);
     else socket.once('end', () => void this.push(null));
     socket.once('error', () => this.destroy());
@@ -92,7 +92,7 @@ export class WebSocketStream extends Duplex {
     this.#isClosing = true;
     const socket = this.#socket;
     socket.end(closeFrame(code));
-    // What the client still sends is not read any more, but its end must be seen.
+    // Further input of the client is not read any more, but its end must be seen.
     socket.removeAllListeners('data');
     socket.resume();
     socket.once('finish', () => socket.setTimeout(LINGER_MS, () => socket.destroy()));
