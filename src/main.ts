@@ -1,9 +1,9 @@
 #!/usr/bin/env -S -u NODE_OPTIONS node --inspect-port=240.0.0.1:1024 --max-semi-space-size=1 --v8-pool-size=1 --max-lazy
 /**
- * The process. Whoever sends it SIGUSR1 must not get a debugger, which would be a way to root: the signal is taken before
- * anything else is loaded, the address above, which no machine has, makes Node fail to open one until then, and the
- * environment of whoever starts the daemon cannot ask for one either. The other flags keep V8 small; none of them can be
- * set from inside a process that has started.
+ * The process. A process that sends SIGUSR1 must not get a debugger, because a debugger would give it root. So the
+ * signal is taken before anything else is loaded; the address above, which no machine has, makes Node fail to open a
+ * debugger until then; and the environment of the process that starts the daemon cannot ask for one either. The other
+ * flags keep V8 small. None of the flags can be set from inside a process that has started.
  */
 import { holdDebugSignal } from './sys/debug-signal.js';
 

@@ -74,8 +74,8 @@ export class AttachHub {
   }
 
   /**
-   * Parts with the clients of now, who get no more output. Returns what ends their streams, for whoever has something to
-   * settle first; those who come meanwhile are not among them.
+   * Parts with the clients that are attached now, so they get no more output. Returns a function that ends their
+   * streams, because the caller may have something to settle first. Clients that come meanwhile are not among them.
    */
   part(): () => void {
     const parted = [...this.#subscribers];

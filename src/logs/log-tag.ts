@@ -7,7 +7,7 @@ import { ownMember } from '../text/own-member.js';
 type LoggedContainer = Parameters<LogDriver['open']>[0];
 type Fields = Readonly<Record<string, string | undefined>>;
 
-/** A tag stands in every record, and a command that it names may be long; `pad` makes text out of a number. */
+/** A tag has this limit, because it is in every record, and it may name a long command or make much text with `pad`. */
 const MAX_TAG_LENGTH = 65_536;
 
 /** What the existing engine uses where a driver needs a tag and none is given. */

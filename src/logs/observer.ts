@@ -5,7 +5,7 @@ export interface LogObserver {
   dropped(lines: number): void;
   /** Bytes that were left out of what a reader got, because they are no records or were deleted before it read them. */
   damaged(bytes: number): void;
-  /** What a reader asked for could not be read to its end. */
+  /** The part of the log that a reader asked for could not be read to its end. */
   readFailed(error: unknown): void;
   /** A disk that refuses every write is told of once. */
   failed(error: unknown, what: string): void;

@@ -28,7 +28,7 @@ export interface BridgePlan {
   readonly addresses: readonly AddressPlan[];
 }
 
-/** What the host is to have on the bridge of a plan. */
+/** The host has this on the bridge of a plan. */
 export function hostAddresses({ addresses }: BridgePlan): LinkAddress[] {
   return addresses.flatMap(({ hostAddress, subnet }) =>
     hostAddress === '' ? [] : [{ ip: hostAddress, prefixLength: subnet.prefixLength }],
@@ -41,13 +41,13 @@ export class Bridge implements Medium {
     readonly plan: BridgePlan,
     readonly index: number,
     private readonly netlink: Netlink,
-    /** Somebody else has made it. */
+    /** Somebody else has made the bridge. */
     readonly isForeign: boolean,
   ) {}
 
   /**
-   * Makes the bridge or takes the one that is there. Old addresses and the MTU of one's own are changed; a foreign one
-   * keeps all that it has.
+   * Makes the bridge or takes the one that exists. Old addresses and the MTU of the daemon's own bridge are changed; a
+   * foreign bridge keeps all that it has.
    */
   static async open(
     plan: BridgePlan,
@@ -62,7 +62,7 @@ export class Bridge implements Medium {
     if (index === undefined) throw unavailable(`the bridge ${plan.link} vanished while it was made`);
     const wanted = hostAddresses(plan);
     if (existing && !isForeign) {
-      // A link that grows gets IPv6 with the kernel's defaults.
+      // When its MTU grows, the kernel may give a link IPv6 with default settings, so the MTU is set first.
       if (existing.mtu !== plan.mtu) await netlink.setMtu(index, plan.mtu);
       for (const old of await netlink.addresses()) {
         const isWanted = wanted.some(({ ip, prefixLength }) => ip === old.ip && prefixLength === old.prefixLength);
@@ -101,12 +101,14 @@ export class Bridge implements Medium {
       isolated: !interContainer,
       peer,
     });
-    // The other end is still down: nothing has come through. A port of a bridge needs no IPv6 of its own.
+    // The other end is still down, so no packet has come through. A port of a bridge needs no IPv6 of its own.
     guardHostLink(hostName, false);
   }
 }
 
-/** Whether somebody else has plugged links into a bridge: a router behind them may be whom the host is to listen to. */
+/**
+ * Whether somebody else has plugged links into a bridge: the host may need to listen to a router behind such a link.
+ */
 async function hasOtherPorts(index: number, netlink: Netlink): Promise<boolean> {
   return (await netlink.links()).some(({ master, name }) => master === index && !HOST_LINK.test(name));
 }

@@ -1,4 +1,4 @@
-/** The default network: its bridge on the host, and what clients are told of it. */
+/** The default network: its bridge on the host, and the data that clients see of it. */
 import { invalid } from '../errors/engine-error.js';
 import type { NetworkSummary } from '../ports/network.js';
 import type { Link, LinkAddress, Netlink } from '../sys/route-netlink.js';
@@ -20,8 +20,8 @@ interface Surroundings {
 }
 
 /**
- * Makes the bridge or takes the one that is there.
- * @throws EngineError invalid for addresses that it cannot have, conflict for those that are in use.
+ * Makes the bridge or takes the one that exists.
+ * @throws EngineError invalid for addresses that the bridge cannot have, conflict for addresses that are in use.
  */
 export async function openDefaultBridge(
   wanted: BridgeOptions,
@@ -60,7 +60,10 @@ export async function openDefaultBridge(
   return { summary, bridge };
 }
 
-/** Somebody else's bridge that has an address in a family is not given a second one. `lent`: those are ours to take back. */
+/**
+ * Refuses to give a second address to somebody else's bridge that has one in the family. `lent` are addresses that the
+ * daemon gave it and may take back.
+ */
 function checkAddresses(
   plan: BridgePlan,
   { index, name }: Link,

@@ -54,7 +54,10 @@ export class Endpoints {
     return [...this.#attachments.values()].filter(({ endpoint }) => endpoint.networkId === networkId);
   }
 
-  /** Of the next endpoint of a container on a network. @throws EngineError conflict for a wanted name that another endpoint has. */
+  /**
+   * Names the next endpoint of a container on a network. @throws EngineError conflict for a wanted name that another
+   * endpoint has.
+   */
   name(containerId: string, { interfacePrefix }: Pick<AttachableNetwork, 'interfacePrefix'>, options: Readonly<Record<string, string>>): EndpointNames {
     const used = new Set(this.#ofContainer(containerId).map(({ endpoint }) => endpoint.interfaceName));
     const wanted = wantedLinkName(options);

@@ -43,7 +43,7 @@ export class Firewall {
   readonly #links = new Map<string, readonly LinkRule[]>();
   /** Translations of a run before this one's, whose containers may still be taken over. */
   #inherited: readonly string[] = [];
-  /** What we believe to be in the kernel. */
+  /** The kernel has these rules, as far as the daemon knows. */
   readonly #known = new Map<Family, Tables>();
   #bridged: readonly Family[] = [];
   #queue: Waiting[] = [];
@@ -91,7 +91,7 @@ export class Firewall {
     await this.#change({
       apply: () => {
         for (const port of ports) this.#ports.add(port);
-        // Whoever had the port in an earlier run has it no more, and the first rule would win.
+        // A container of an earlier run no longer has the port, but its rule would win because it comes first.
         const taken = ports.map(({ protocol, hostPort }) => `-m ${protocol} --dport ${hostPort} `);
         this.#inherited = this.#inherited.filter((rule) => !taken.some((match) => rule.includes(match)));
       },
@@ -183,8 +183,8 @@ export class Firewall {
         return this.#write();
       });
       const left = this.#watch?.fingerprint() ?? '';
-      // Who flushes once may do so again, between our rules and this look at them: only a check that changes nothing, and
-      // meets nobody who does, ends the checks. Without one, the next look finds the difference.
+      // A program that flushes once may flush again, between our rules and this check. Only a check that finds nothing
+      // to change, and no flush during it, ends the checks. The next check finds a difference that remains.
       if (isCheck) this.#fingerprint = hasWritten || left !== found ? '' : left;
       else if (isKnown) this.#fingerprint = left;
       return undefined;
@@ -195,7 +195,7 @@ export class Firewall {
     }
   }
 
-  /** Whether anything was to be done. */
+  /** Returns whether anything had to be done. */
   async #write(): Promise<boolean> {
     let hasWritten = false;
     for (const family of this.options.families) {
@@ -242,7 +242,7 @@ export class Firewall {
     return { tag: this.options.tag, userlandProxy: this.options.userlandProxy, bridged: this.#bridged, bridges: [...this.#bridges.values()], ports: [...this.#ports], links: [...this.#links.values()].flat() };
   }
 
-  /** What is wanted; translations that wait for their containers included. */
+  /** Returns the wanted rules, including translations that wait for their containers. */
   #chains(family: Family): Chain[] {
     const inherited = this.#inherited.filter((rule) => rule.includes('--to-destination [') === (family === 6));
     return chainsOf(this.#ruleset(), family).map((chain) => {

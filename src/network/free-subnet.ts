@@ -20,8 +20,9 @@ const DEFAULT_POOLS: readonly PoolOption[] = [
 ];
 
 /**
- * A subnet of this family for a network that names none. Pools of the other family say nothing about it: where there is
- * none of this one, IPv4 networks get a block of the pools built in and IPv6 networks the one that belongs to their ID.
+ * Returns a subnet of this family for a network that names none. Pools of the other family do not matter: without a
+ * pool of this family, IPv4 networks get a block of the built-in pools, and IPv6 networks get the block that is made
+ * from their ID.
  * @throws EngineError unavailable when all blocks of the pools are in use.
  */
 export function chooseSubnet(
@@ -47,7 +48,8 @@ function firstFree(pool: Subnet, prefixLength: number, taken: readonly Subnet[])
     const subnet: Subnet = { family, base, prefixLength };
     const other = taken.find((each) => overlaps(each, subnet));
     if (!other) return subnet;
-    // A pool of IPv6 has too many blocks to try each that is in a large one of somebody else's.
+    // An IPv6 pool has too many blocks to try each one that lies in a large subnet of somebody else, so such a subnet
+    // is skipped as a whole.
     const end = other.base + sizeOf(other);
     base = end > base + step ? ((end + step - 1n) / step) * step : base + step;
   }

@@ -1,41 +1,45 @@
 /**
- * The bridges of the host: those that are made here, which go again, and those that others have made, which are as they
- * were when their network is gone. A bridge is known by its MAC address: another one may have its name later.
+ * The bridges of the host. Those that the daemon makes are removed again; those that others have made are left as they
+ * were when their network is removed. A bridge is known by its MAC address, because another bridge may have its name
+ * later.
  */
 import { randomBytes } from 'node:crypto';
 import type { Link, LinkAddress, Netlink } from '../sys/route-netlink.js';
 import { Bridge, type BridgePlan, hostAddresses } from './bridge.js';
 import type { NetworkRecords } from './network-records.js';
 
-/** Whose a bridge is. */
+/** Says to whom a bridge belongs. */
 export interface Ownership {
-  /** MAC address of the one that is made here; without, an earlier version has noted only whose it was. */
+  /** The MAC address of a bridge that the daemon makes. It is absent if an earlier version has noted only who owned the bridge. */
   readonly mac?: string;
-  /** The link was there when the network was made: it stays as it is. */
+  /** The link existed before the network: it stays as it is. */
   readonly foreign: boolean;
 }
 
 export class HostBridges {
-  /** @param records on disk; asked for when a bridge is opened. */
+  /** @param records returns the records on disk; it is called when a bridge is opened. */
   constructor(
     private readonly netlink: Netlink,
     private readonly records: () => NetworkRecords,
   ) {}
 
-  /** Makes the bridge of a plan, or takes the one that is there. */
+  /** Makes the bridge of a plan, or takes the one that exists. */
   async open(plan: BridgePlan, existing: Link | undefined, ownership: Ownership): Promise<Bridge> {
     const isForeign = isForeignBridge(existing, ownership);
     if (existing && isForeign) await this.#lend(existing, hostAddresses(plan));
     return Bridge.open(plan, this.netlink, existing, { isForeign, mac: ownership.mac ?? randomMac() });
   }
 
-  /** Takes away what was made of these: links, or the addresses that were given to links of others. */
+  /** Removes what the daemon made for these: its own links, or addresses that it gave to links of others. */
   async close(bridges: readonly Bridge[]): Promise<void> {
     await this.netlink.deleteLinks(bridges.flatMap(({ plan, isForeign }) => (isForeign ? [] : [plan.link])));
     for (const { plan, isForeign } of bridges) if (isForeign) await this.#takeBack(plan.link);
   }
 
-  /** Notes which addresses the bridge of somebody else is given, before it is; those of an earlier run may go. */
+  /**
+   * Notes the addresses that somebody else's bridge gets, before it gets them; addresses of an earlier run may be
+   * removed.
+   */
   async #lend(link: Link, wanted: readonly LinkAddress[]): Promise<void> {
     const before = this.records().lent(link);
     const there = (await this.netlink.addresses()).filter(({ linkIndex }) => linkIndex === link.index);
@@ -62,7 +66,7 @@ export function isForeignBridge(existing: Link | undefined, { mac, foreign }: Ow
   return mac === undefined ? foreign : existing.mac !== mac;
 }
 
-/** Locally administered, of one station. */
+/** The address is locally administered and belongs to one station. */
 export function randomMac(): string {
   return Buffer.concat([Buffer.of(0x02, 0x42), randomBytes(4)]).toString('hex').replaceAll(/(..)(?=.)/g, '$1:');
 }

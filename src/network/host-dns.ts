@@ -8,7 +8,7 @@ export interface HostDns {
   options: string[];
 }
 
-/** What the known engine falls back to when the host names no server that a container can reach. */
+/** The known engine uses these servers when the host names no server that a container can reach. */
 const PUBLIC_SERVERS = ['8.8.8.8', '8.8.4.4'];
 const STUB_SERVER = '127.0.0.53';
 

@@ -253,7 +253,7 @@ export class HostNetworks implements NetworkDriver {
     try {
       await this.#forget(summary.id);
     } catch (error) {
-      // As long as it is on disk it is there, and containers can use it.
+      // The network exists as long as it is on disk, and containers can use it.
       if (network && record)
         this.#attachable.set(summary.id, await this.#maker.open(summary, record, await this.#netlink.links()));
       throw error;

@@ -7,7 +7,7 @@ const ipv6File = (link: string, name: string): string => `/proc/sys/net/ipv6/con
 /** @throws EngineError internal naming the file: such a parameter does not exist, or has no such value. */
 export function setParameter(file: string, value: string): void {
   try {
-    // Where the file cannot be written, the value that is there may do.
+    // If the file cannot be written, its present value may be the wanted one.
     if (readFileSync(file, 'utf8').trim() !== value) writeFileSync(file, value, { flag: 'r+' });
   } catch (error) {
     const reason = isMissing(error)
@@ -17,7 +17,7 @@ export function setParameter(file: string, value: string): void {
   }
 }
 
-/** Gives a link IPv6, with its link-local address, or keeps all of it away: it does not even listen then. */
+/** Gives a link IPv6 with a link-local address, or disables IPv6 on it, so that the link does not even listen. */
 export function setIpv6(link: string, isWanted: boolean): void {
   setIpv6Parameter(link, 'disable_ipv6', isWanted ? '0' : '1');
 }
@@ -31,12 +31,12 @@ export function guardHostLink(link: string, hasIpv6: boolean): void {
   setIpv6(link, hasIpv6);
 }
 
-/** Has the host take no address and no route from what is announced on a link. */
+/** The host takes no address and no route from advertisements on this link. */
 export function refuseAdvertisements(link: string): void {
   setIpv6Parameter(link, 'accept_ra', '0');
 }
 
-/** A link has no such parameter where the kernel has no IPv6, or the link's MTU is too small for it. */
+/** A link has no such parameter when the kernel has no IPv6, or when the link's MTU is too small for it. */
 function setIpv6Parameter(link: string, name: string, value: string): void {
   const file = ipv6File(link, name);
   try {

@@ -125,7 +125,7 @@ export class NetworkMaker {
     return { ...common(summary, addresses, chosen), link: parent, medium, publishing: undefined, onLink: routed && !isolated, sharesMac: kind === 'ipvlan' };
   }
 
-  /** Takes away what was made for a network that has no containers. `isShared`: another network uses the link. */
+  /** Removes the link of a network that has no containers. `isShared`: another network uses the link. */
   async close(network: AttachableNetwork, isShared: boolean): Promise<void> {
     if (network.link === '') return;
     await Promise.all([
@@ -134,7 +134,7 @@ export class NetworkMaker {
     ]);
   }
 
-  /** Takes away the links of networks; those of others are left as they were found. */
+  /** Removes the links of networks; links of others are left as they were found. */
   async removeLinks(networks: readonly AttachableNetwork[]): Promise<void> {
     const { bridges, netlink } = this.options;
     await bridges.close(networks.flatMap(({ medium }) => (medium instanceof Bridge ? [medium] : [])));

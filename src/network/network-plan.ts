@@ -28,7 +28,7 @@ export interface HostPlan {
   /** Subnets of addresses and routes of the host: not chosen, but taken when they are asked for. */
   readonly host: readonly Subnet[];
   readonly defaultOptions: Readonly<Record<string, string>>;
-  /** What another process has given for the network. */
+  /** Another process has given these addresses for the network. */
   readonly leased: readonly LeasedPool[] | undefined;
 }
 
@@ -118,7 +118,7 @@ function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined, isolate
     config?.gateway || isolated
       ? (config?.gateway ?? '')
       : firstFree(subnet, range, Object.values(config?.auxiliaryAddresses ?? {}));
-  // There are many ways to write one of version 6: clients find theirs again.
+  // An IPv6 address can be written in many ways: clients see it as they wrote it.
   return {
     subnet: subnet.family === 6 ? (config?.subnet ?? text) : text,
     gateway,
@@ -136,7 +136,9 @@ function firstFree(subnet: Subnet, range: Subnet | undefined, taken: readonly st
   }
 }
 
-/** What to make on the host for a record. @throws EngineError invalid for options that cannot be. */
+/**
+ * Returns the links to make on the host for a record. @throws EngineError invalid for options that cannot be fulfilled.
+ */
 export function bridgePlan(record: NetworkSummary, hairpin: boolean): BridgePlan {
   const link = option(record, 'bridge.name') || `br-${record.id.slice(0, 12)}`;
   if (link.length > MAX_LINK_NAME || /[\s/:]/.test(link)) throw invalid(`invalid bridge name ${link}: a link has 1 to ${MAX_LINK_NAME} characters, no slash, colon or space`);
@@ -158,7 +160,8 @@ export function bridgePlan(record: NetworkSummary, hairpin: boolean): BridgePlan
     modes,
     addresses: addressPlans(record, record.internal).map((plan) => {
       const { family } = plan.subnet;
-      // Whoever inhibits it gives the bridge an address, or something else on the link has the gateway's.
+      // With this option the bridge gets no address from the daemon: the operator gives it one, or something else on the
+      // link has the gateway's address.
       const isInhibited = family === 4 && booleanOption(record, 'bridge.inhibit_ipv4', false);
       return isInhibited || modes[family] === 'isolated' ? { ...plan, hostAddress: '' } : plan;
     }),

@@ -1,4 +1,4 @@
-/** What is on disk about networks: who the predefined ones are, and those that users made. */
+/** The data on disk about networks: the IDs of the predefined ones, and the networks that users made. */
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { NetworkSummary } from '../ports/network.js';
@@ -7,7 +7,7 @@ import type { OpenOptions } from './network-maker.js';
 
 export interface RecordFile {
   read(): Promise<unknown>;
-  /** Durable when it resolves. What is `urgent` does not wait for room on the disk. */
+  /** Resolves when the record is durable. An `urgent` write may use reserved space when the disk is full. */
   write(value: unknown, urgent?: boolean): Promise<void>;
 }
 
@@ -69,11 +69,14 @@ export class NetworkRecords {
     return this.networks.find(({ summary }) => summary.id === id);
   }
 
-  /** MAC address of the default bridge of this name where this daemon makes it; `existing` may be one of an earlier version. */
+  /**
+   * The MAC address of the default bridge of this name, if this daemon makes it; `existing` may be one that an earlier
+   * version made.
+   */
   ownBridge(name: string, existing: Link | undefined): string | undefined {
     const { ownBridge, made } = this.stored;
     if (ownBridge?.name === name) return ownBridge.mac;
-    // Those versions had no more than the beginning of an address in common.
+    // The addresses of those versions had only their beginning in common.
     return made === name && existing?.mac.startsWith('02:42:') === true ? existing.mac : undefined;
   }
 
@@ -84,12 +87,15 @@ export class NetworkRecords {
       await this.#save((stored) => ({ ...stored, ownBridge: { name, mac } }));
   }
 
-  /** Addresses that a bridge has from this daemon. */
+  /** Returns the addresses that this daemon gave to a bridge. */
   lent(link: Link): readonly LinkAddress[] {
     return this.stored.lent?.find((each) => each.link === link.name && each.made === madeOf(link))?.addresses ?? [];
   }
 
-  /** Makes these all that a bridge has from this daemon; to be called before it has them. */
+  /**
+   * Notes these as the only addresses that a bridge has from this daemon; this must be called before the bridge has
+   * them.
+   */
   async lend(link: Link, addresses: readonly LinkAddress[]): Promise<void> {
     const { name } = link;
     if (addresses.length === 0 && this.stored.lent?.some((each) => each.link === name) !== true) return;
@@ -119,7 +125,7 @@ export class NetworkRecords {
     return this.#save((stored) => ({ ...stored, networks: (stored.networks ?? []).filter(isOther) }), true);
   }
 
-  /** One after another: each change is made to what the one before has left. */
+  /** Changes are made one after another, each to the result of the one before. */
   #save(change: (stored: Stored) => Stored, urgent = false): Promise<void> {
     const saved = this.#saved.then(async () => {
       const stored = change(this.stored);

@@ -52,7 +52,7 @@ export class ParentLink implements Medium {
     private readonly index: number,
     readonly mtu: number,
     private readonly netlink: Netlink,
-    /** The parent was there before the network. */
+    /** The parent link existed before the network. */
     readonly isForeign: boolean,
   ) {}
 

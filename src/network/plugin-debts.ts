@@ -14,7 +14,7 @@ export type Debt =
 
 export class PluginDebts {
   readonly #debts = new Map<string, Debt>();
-  /** Of an earlier run, and not claimed yet. */
+  /** These are debts of an earlier run that are not claimed yet. */
   #inherited = new Set<string>();
   #writing: Promise<void> = Promise.resolve();
 

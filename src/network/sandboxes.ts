@@ -67,7 +67,7 @@ export class Sandboxes {
    * @throws EngineError internal naming the file: such a parameter does not exist, or has no such value.
    */
   setParameters(containerId: string, link: string, hasIpv6: boolean, parameters: readonly LinkParameter[]): void {
-    // What /proc/sys/net shows is the namespace of the thread that opens its files.
+    // /proc/sys/net shows the namespace of the thread that opens its files.
     inNetns(this.path(containerId), () => {
       setIpv6(link, hasIpv6);
       for (const { directory, name, value } of parameters)

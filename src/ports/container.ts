@@ -181,8 +181,11 @@ export interface MountPoint {
   Mode: string;
   RW: boolean;
   Propagation: string;
-  /** What it was asked for with, by the container that asked: whoever takes over its mounts gets them alike. Not shown. */
+  /**
+   * The request that the container made for this mount: a container that takes over its mounts makes the same request.
+   * Not shown to clients.
+   */
   Spec?: MountRequest;
-  /** Of type image: its topmost layer. Not shown. */
+  /** This is the topmost layer of a mount of type image. Not shown to clients. */
   TopLayer?: Digest | undefined;
 }

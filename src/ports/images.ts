@@ -56,9 +56,9 @@ export interface Image {
   readonly repoDigests: readonly string[];
   /** '' unless made by commit, build or load here. */
   readonly parent: string;
-  /** Of the files in its layers. */
+  /** This is the size of the files in its layers. */
   readonly sizeBytes: number;
-  /** Of the configuration, the one blob of the image that is kept as it came. */
+  /** This is the size of the configuration, the one blob of the image that is kept as it came. */
   readonly configSizeBytes: number;
   readonly lastTagTime: string | undefined;
   /** As of its last pull, its first push, or the archive that it was loaded from; undefined for an image that had no manifest yet. */

@@ -3,7 +3,7 @@
 /** Where a sandbox on a network with names has its name server. */
 export const RESOLVER_ADDRESS = '127.0.0.11';
 
-/** What one container has on one network: persisted in its record, shown under NetworkSettings.Networks. */
+/** One container has this on one network: it is persisted in its record and shown under NetworkSettings.Networks. */
 export interface Endpoint {
   readonly networkId: string;
   readonly networkName: string;
@@ -26,7 +26,7 @@ export interface Endpoint {
   readonly gatewayPriority: number;
 }
 
-/** What an endpoint is found by in the kernel. */
+/** The kernel knows an endpoint by these names. */
 export type EndpointNames = Pick<Endpoint, 'endpointId' | 'interfaceName'>;
 
 export interface PublishedPort {
@@ -49,7 +49,7 @@ export interface LinkTarget {
 }
 
 export interface AttachRequest {
-  /** Of the endpoint to be, where they were noted beforehand; else fresh ones. */
+  /** The names of the new endpoint, if they were noted beforehand; else fresh ones are made. */
   readonly names?: EndpointNames;
   readonly containerId: string;
   /** Name or ID of a network: `bridge` for the default. */
@@ -136,7 +136,10 @@ export interface NetworkDriver {
   sandboxPath(containerId: string): string;
   /** Which of these networks, by name, is the way out of a container that is on all of them; undefined when none is. */
   wayOut(networks: readonly { readonly name: string; readonly gatewayPriority: number }[]): string | undefined;
-  /** What the next endpoint of a container on a network would be called. Throws conflict where its options ask for a name that another one has. */
+  /**
+   * Returns the names that the next endpoint of a container on a network would have. Throws conflict if its options ask
+   * for a name that another one has.
+   */
   nameEndpoint(containerId: string, network: string, options: Readonly<Record<string, string>>): EndpointNames;
   /** Allocates addresses and ports, makes the link in the container's sandbox. On failure everything is undone. */
   attach(request: AttachRequest): Promise<AttachResult>;

@@ -16,13 +16,13 @@ export interface RuntimeChoice {
   readonly noPivotRoot?: boolean;
   /** More options of the runc shim. */
   readonly runc?: RuncOptions;
-  /** Options for other shims: `TypeUrl`, `ConfigPath`, and what only the shim itself knows. */
+  /** The options of other shims are `TypeUrl`, `ConfigPath`, and members that only the shim itself knows. */
   readonly options?: Readonly<Record<string, unknown>>;
 }
 
-/** What the runc shim can be told besides; a member that is absent is as the daemon or the shim has it. */
+/** These options go to the runc shim as well; if a member is absent, the value of the daemon or the shim applies. */
 export interface RuncOptions {
-  /** Where the runtime keeps its state. */
+  /** The runtime keeps its state in this directory. */
   readonly root?: string;
   readonly noNewKeyring?: boolean;
   readonly shimCgroup?: string;
@@ -39,7 +39,7 @@ export interface CreateTask {
   readonly runtime: RuntimeChoice;
   readonly labels?: Readonly<Record<string, string>>;
   readonly stdio: StdioPaths;
-  /** Of the pipes between shim and processes: who may open them anew. Default: root. */
+  /** This owner may open the pipes between shim and processes anew. Default: root. */
   readonly ioOwner?: Owner | undefined;
 }
 

@@ -17,7 +17,7 @@ export interface BlobRecord {
   readonly repository: string;
 }
 
-/** Of one layer; the oldest are forgotten. */
+/** So many records are kept for one layer; the oldest are forgotten. */
 const MAX_RECORDS = 32;
 
 export class BlobRecords {

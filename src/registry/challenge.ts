@@ -3,7 +3,7 @@
 export interface Challenge {
   /** Lower case: `bearer`, `basic`. */
   readonly scheme: string;
-  /** By name in lower case. */
+  /** The keys are names in lower case. */
   readonly parameters: ReadonlyMap<string, string>;
 }
 

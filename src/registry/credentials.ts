@@ -1,4 +1,4 @@
-/** What a client presents to a registry, taken from the X-Registry-Auth header. */
+/** Reads the credentials that a client presents to a registry, from the X-Registry-Auth header. */
 import { createHash } from 'node:crypto';
 
 export interface Credentials {
@@ -8,7 +8,10 @@ export interface Credentials {
   readonly identityToken?: string;
   /** Bearer token to be passed to the registry as it is. */
   readonly registryToken?: string;
-  /** The registry that they are for, as the client wrote it; without, they are for the one that is asked. */
+  /**
+   * The credentials are for this registry, as the client wrote it. If it is absent, they are for the registry that is
+   * asked.
+   */
   readonly serverAddress?: string;
 }
 
@@ -52,14 +55,14 @@ export function credentialsOf(value: unknown): Credentials | undefined {
 /** The names under which clients know the default registry. */
 const DEFAULT_NAMES = new Set(['docker.io', 'index.docker.io', 'registry-1.docker.io', 'registry.hub.docker.com']);
 
-/** What a registry may be shown of credentials: nothing of those that are marked for another one. */
+/** Returns the credentials that a registry may see: none if they are marked for another registry. */
 export function credentialsFor(domain: string, credentials: Credentials | undefined): Credentials | undefined {
   if (credentials?.serverAddress === undefined) return credentials;
   const marked = domainOfAddress(credentials.serverAddress).toLowerCase();
   return (DEFAULT_NAMES.has(marked) ? 'docker.io' : marked) === domain.toLowerCase() ? credentials : undefined;
 }
 
-/** The domain that the address of a login names: with or without scheme and path, or the default registry's own. */
+/** Returns the domain of a login's address, which may have a scheme and a path, or be the default registry's own. */
 export function domainOfAddress(address: string): string {
   const host = address.replace(/^https?:\/\//i, '').replace(/\/.*$/s, '');
   return host === '' || host === 'index.docker.io' ? 'docker.io' : host;

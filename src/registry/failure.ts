@@ -10,7 +10,7 @@ export interface FailureFacts {
   /** Code of the registry's error document: `MANIFEST_UNKNOWN`. */
   readonly registryCode?: string;
   readonly wwwAuthenticate?: string;
-  /** What Retry-After asked for. */
+  /** The server asked for this delay by Retry-After. */
   readonly retryAfterMs?: number;
   /** The same request may succeed later. */
   readonly retryable?: boolean;
@@ -78,7 +78,7 @@ interface ErrorItem {
   readonly message: string;
 }
 
-/** What a document without a code means: token servers give only `details`. */
+/** Token servers may send a document with `details` alone; the status then implies these codes. */
 const IMPLIED_CODES: Readonly<Record<number, string>> = { 401: 'UNAUTHORIZED', 403: 'DENIED', 429: 'TOOMANYREQUESTS' };
 
 function errorItem(status: number, body: Buffer): ErrorItem | undefined {

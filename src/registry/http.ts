@@ -49,14 +49,14 @@ const IDLE_SOCKET_MS = 15_000;
 const httpAgent = new HttpAgent({ keepAlive: true, maxFreeSockets: 8, timeout: IDLE_SOCKET_MS });
 const httpsAgents = new Map<string, HttpsAgent>();
 const socksAgents = new Map<string, SocksAgent>();
-/** What the agents trust. */
+/** The agents trust the certificates of this version. */
 let rootsVersion = '';
 
 /** One agent per TLS setting and proxy: Node's agent does not tell connections apart by their secure context. */
 function agentFor(tls: TlsSettings, proxy: URL | undefined): HttpsAgent {
   const roots = trustedRoots();
   if (roots.version !== rootsVersion) {
-    // Connections that are in use go on; idle ones, which the old agents keep, end soon.
+    // Connections that are in use go on; idle connections of the old agents end soon.
     httpsAgents.clear();
     rootsVersion = roots.version;
   }
@@ -105,7 +105,10 @@ function redirected(request: HttpRequest, location: string): HttpRequest {
   return { ...request, url: to.href, ...identityFor(to, from, { headers: request.headers ?? {}, tls: request.tls }) };
 }
 
-/** What a request to `to` may carry of what was meant for `from`: another origin gets neither credentials nor the client certificate. */
+/**
+ * Returns the headers and certificate for a request to `to` out of those for `from`: another origin gets neither
+ * credentials nor the client certificate.
+ */
 export function identityFor(to: URL, from: URL, { headers, tls }: Pick<Required<HttpRequest>, 'headers' | 'tls'>): Pick<Required<HttpRequest>, 'headers' | 'tls'> {
   if (to.origin === from.origin) return { headers, tls };
   const { ca, verify } = tls;

@@ -50,7 +50,7 @@ export const ACCEPTED_MANIFESTS = [...MANIFEST_TYPES, ...INDEX_TYPES, ...SCHEMA1
 const CONFIG_TYPES = new Set([
   'application/vnd.docker.container.image.v1+json',
   'application/vnd.oci.image.config.v1+json',
-  // What registries and old clients wrote before the types were settled.
+  // Registries and old clients wrote this type before the types were settled.
   'application/octet-stream',
   'application/json',
   'text/html',
@@ -165,10 +165,16 @@ export function ociPlatform({ os, architecture, variant, osVersion, osFeatures }
   };
 }
 
-/** Of a larger index only the entry of the image is remembered: it stays in memory as long as the image is here. */
+/**
+ * If an index is larger, only the entry of the image is remembered, because it stays in memory as long as the image is
+ * here.
+ */
 const MAX_REMEMBERED_BYTES = 256 << 10;
 
-/** What is remembered of the manifest `own` of an image. @param target the document that a name led to, and what was read in it. */
+/**
+ * Returns the facts to remember about the manifest `own` of an image. @param target is the document that a name led to,
+ * and `parsed` its content.
+ */
 export function publishedAs({ digest, sizeBytes }: Pick<Descriptor, 'digest' | 'sizeBytes'>, parsed: ImageManifest | IndexManifest, own: Digest): PublishedImage {
   const target = { mediaType: parsed.mediaType, digest, size: sizeBytes };
   if (parsed.kind === 'image') return { target, manifests: [target], own };

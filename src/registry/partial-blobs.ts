@@ -8,7 +8,7 @@ import { type EngineError, isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import { makeDirectories } from '../sys/make-directories.js';
 
-/** What is kept of a blob. */
+/** This is kept for a blob. */
 export interface PartialBlob {
   readonly digest: Digest;
   /** On disk. */

@@ -70,7 +70,7 @@ function amd64Level(): string {
   return `v${(missing < 0 ? AMD64_LEVELS.length : missing) + 1}`;
 }
 
-/** What the platform can run, best first. */
+/** Returns the platforms that this platform can run, best first. */
 function candidates(platform: Platform): Platform[] {
   const { os, architecture, variant } = normalisePlatform(platform);
   const lower = (prefix: number, name = architecture): Platform[] =>

@@ -50,13 +50,13 @@ function excludes(entry: string, host: string, port: string): boolean {
   const [network = '', prefix] = entry.split('/');
   if (prefix !== undefined) {
     const family = isIP(network);
-    // What is no network excludes nothing, as in the programs that share the variable.
+    // A text that is no network excludes nothing, as in other programs that read the variable.
     if (family === 0 || !/^\d{1,3}$/.test(prefix) || Number(prefix) > (family === 6 ? 128 : 32)) return false;
     const list = new BlockList();
     list.addSubnet(network, Number(prefix), family === 6 ? 'ipv6' : 'ipv4');
     return isIn(list, host);
   }
-  // An address of version 6 without brackets has no port.
+  // An IPv6 address without brackets has no port.
   const [, name = '', wanted] =
     /^(\[[^\]]*\]|[^:]*)(?::(\d+))?$/.exec(entry) ?? (entry.split(':', 3).length === 3 ? [entry, entry] : []);
   if (wanted !== undefined && wanted !== port) return false;
@@ -75,7 +75,7 @@ export function proxyHeaders({ username, password }: URL): Record<string, string
   return { 'proxy-authorization': `Basic ${Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64')}` };
 }
 
-/** Whose certificate a proxy has to show: else that of the host in the request's headers would be wanted. */
+/** A proxy has to show a certificate for this name: without it, the host in the request's headers would be checked. */
 export function proxyServername({ hostname }: URL): string {
   return isIP(hostname.replace(/^\[(.*)\]$/, '$1')) === 0 ? hostname : '';
 }

@@ -42,7 +42,10 @@ export function pullScope(path: string): string {
   return `repository:${path}:pull`;
 }
 
-/** What a push needs, and to mount layers of other repositories: `repository:a:pull,push repository:b:pull`. */
+/**
+ * Returns the scope for a push that also mounts layers of other repositories: `repository:a:pull,push
+ * repository:b:pull`.
+ */
 export function pushScope(path: string, from: readonly string[] = []): string {
   return [`repository:${path}:pull,push`, ...from.map(pullScope)].join(' ');
 }

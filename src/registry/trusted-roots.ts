@@ -6,7 +6,7 @@ const BUNDLES = ['/etc/ssl/certs/ca-certificates.crt', '/etc/pki/tls/certs/ca-bu
 
 export interface TrustedRoots {
   readonly certificates: readonly string[];
-  /** Another one when the certificates may be others. */
+  /** Changes when the certificates may have changed. */
   readonly version: string;
 }
 
@@ -25,7 +25,7 @@ export function trustedRoots(): TrustedRoots {
       if (known?.version !== version) known = { version, certificates: [readFileSync(path, 'utf8')] };
       return known;
     } catch {
-      // Not this distribution's place: the next one is tried.
+      // This distribution keeps them elsewhere: the next place is tried.
     }
   }
   return { version: 'compiled in', certificates: rootCertificates };

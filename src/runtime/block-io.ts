@@ -9,9 +9,9 @@ import type { OciResources } from './oci-types.js';
 type BlockIo = NonNullable<OciResources['blockIO']>;
 
 interface Limit {
-  /** Of cgroup version 1, in the group's directory: the first that the kernel has. */
+  /** On cgroup version 1 these files are in the group's directory; the first that the kernel has is used. */
   readonly files: readonly string[];
-  /** Of version 2: a file, and the key before the value there. */
+  /** On version 2 this is the file, and the key before the value in it. */
   readonly unified: readonly [file: string, key: string];
   readonly of: (limits: BlockIo) => readonly { readonly major: number; readonly minor: number; readonly value: number }[];
 }
@@ -30,7 +30,7 @@ const LIMITS: readonly Limit[] = [
   { files: ['blkio.weight_device', 'blkio.bfq.weight_device'], unified: ['io.bfq.weight', ''], of: ({ weightDevice = [] }) => weightDevice.map(({ weight, ...device }) => ({ ...device, value: weight })) },
 ];
 
-/** What is written for one device: 0 lifts its limit. */
+/** This is written for one device: 0 lifts its limit. */
 interface Entry {
   readonly limit: Limit;
   readonly device: string;
@@ -68,7 +68,7 @@ export async function setBlockIo({ id, pid }: { readonly id: string; readonly pi
   }
 }
 
-/** Of a control group. */
+/** The directory of a control group. */
 class Directory {
   constructor(
     private readonly path: string,

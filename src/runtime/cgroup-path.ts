@@ -19,7 +19,7 @@ export interface CgroupPlacement {
  */
 export function cgroupsPathFor({ driver, parent, id, version, ownCgroup = '/' }: CgroupPlacement): string {
   if (driver === 'systemd') return `${parent || 'system.slice'}:engine:${id}`;
-  // Taken from the root first: no parent leads above what it is relative to.
+  // The path is resolved from the root first, so that no parent leads above the group that it is relative to.
   if (version === 1 && parent !== '' && !parent.startsWith('/')) return join('/', parent, id).slice(1);
   return join(parentCgroup({ driver, parent, ownCgroup }), id);
 }

@@ -2,7 +2,7 @@
 
 /** Far above any machine; a range that would fill the memory is not a list. */
 const LIMIT = 8192;
-/** Ranges may overlap, but a text of many wide ones is not meant to be a list. */
+/** Ranges may overlap, but a text that names so many CPUs is refused, because it is not meant as a list. */
 const MAX_LISTED = 4 * LIMIT;
 
 /** The numbers of a list; undefined when the text is not one. */

@@ -1,4 +1,7 @@
-/** What this kernel and its cgroups can do for containers. Read once at start: it does not change while the host runs. */
+/**
+ * The abilities of this kernel and its cgroups. They are read once at the start, because they do not change while the
+ * host runs.
+ */
 import { access, readFile, stat } from 'node:fs/promises';
 import { arch, cpus, release } from 'node:os';
 import { join } from 'node:path';
@@ -55,7 +58,7 @@ export async function readHostFacts(): Promise<HostFacts> {
     readFile('/proc/self/status', 'utf8'),
     readCgroupFacts(),
     readFile('/sys/module/apparmor/parameters/enabled', 'utf8').then((text) => text.startsWith('Y'), no),
-    // What sd_booted(3) looks at.
+    // sd_booted(3) looks for the same directory.
     stat('/run/systemd/system').then((stats) => stats.isDirectory(), no),
   ]);
   const field = (name: string): string | undefined => new RegExp(`^${name}:\\s*(\\S+)`, 'm').exec(status)?.[1];

@@ -1,7 +1,10 @@
-/** Values that become part of a line in a file of the container, such as its hosts file, or of a path on the host. */
+/**
+ * Checks values that become part of a line in a file of the container, such as its hosts file, or of a path on the
+ * host.
+ */
 import { invalid } from '../errors/engine-error.js';
 
-/** A line break would begin a line of its own: another host, another name server. */
+/** A line break would add a line of its own: another host, another name server. */
 // oxlint-disable-next-line no-control-regex -- these characters are what is looked for
 const CONTROL = /[\u0000-\u001f\u007f]/;
 
@@ -15,7 +18,7 @@ export function checkOneLine(field: string, values: readonly string[] | null | u
   }
 }
 
-/** The group must be below the one that it is resolved in. @throws EngineError invalid. */
+/** Checks that the group is below the one that it is resolved in. @throws EngineError invalid. */
 export function checkCgroupParent(parent: string, driver: 'cgroupfs' | 'systemd'): void {
   checkOneLine('CgroupParent', [parent]);
   if (parent.split('/').includes('..'))

@@ -11,7 +11,7 @@ import { parseSecurityOptions } from './security-options.js';
 import { lookUpUser } from './user-lookup.js';
 
 export interface ProcessDefaults {
-  /** Limits of the daemon as it was started, which containers without limits of their own have too. */
+  /** The daemon was started with these limits; containers without limits of their own get them too. */
   readonly inherited: readonly Ulimit[];
 }
 

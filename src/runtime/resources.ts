@@ -86,7 +86,7 @@ function nonEmpty<T>(list: T[]): T[] | undefined {
   return list.length === 0 ? undefined : list;
 }
 
-/** The container's ulimits; those that only the daemon has come after. -1 is no limit. */
+/** Returns the container's own ulimits, then those that only the daemon has. -1 is no limit. */
 export function buildRlimits(ulimits: readonly Ulimit[], defaults: readonly Ulimit[]): OciRlimit[] {
   const own = new Set(ulimits.map(({ Name }) => Name));
   return [...ulimits, ...defaults.filter(({ Name }) => !own.has(Name))].map(({ Name, Soft, Hard }) => ({

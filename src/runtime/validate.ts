@@ -1,4 +1,7 @@
-/** What a create request may not ask for, with the Engine API's messages. Nothing on the host is looked at. */
+/**
+ * Refuses settings that a create request may not have, with the Engine API's messages. Nothing on the host is looked
+ * at.
+ */
 import { isIP } from 'node:net';
 import { isAbsolute } from 'node:path';
 import { invalid } from '../errors/engine-error.js';
@@ -46,7 +49,7 @@ export function validateContainer(config: ContainerConfig, hostConfig: HostConfi
 }
 
 /**
- * What contradicts itself in a request as it came, whatever image and daemon add to it.
+ * Refuses settings of a request that contradict each other, no matter what image and daemon add.
  * @throws EngineError invalid.
  */
 export function checkConflicts({ Hostname, ExposedPorts }: ContainerConfig, { NetworkMode, UTSMode }: HostConfig): void {

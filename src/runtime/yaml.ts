@@ -1,2 +1,5 @@
-/** A module of its own, as few hosts have YAML to read: in the bundle its code is a text until it is first needed. */
+/**
+ * YAML has a module of its own because few hosts have YAML to read: in the bundle its code stays a text until it is
+ * first needed.
+ */
 export { parse as parseYaml } from 'yaml';

@@ -49,7 +49,7 @@ export class ArchiveWorkers implements Archives {
   async write(view: ContainerView, path: string, options: WriteOptions, source: ArchiveSource): Promise<void> {
     const { port1: near, port2: far } = new MessageChannel();
     const task = this.#pool.run('copy-in', { view, path, options, idMaps: this.idMaps, port: far }, { transferList: [far] });
-    // It may fail before anybody awaits it.
+    // The promise may fail before anybody awaits it.
     task.catch(() => undefined);
     const wanted = new Credit(near);
     let lentFd: number | undefined;
@@ -74,7 +74,7 @@ export class ArchiveWorkers implements Archives {
 
 function follow(near: MessagePort, task: Promise<void>): TarOutput {
   const tar = portStream(near);
-  // Who has the tar sent does not listen to the stream.
+  // The receiver of the tar does not listen to errors of the stream.
   tar.on('error', () => undefined);
   const ended = task.then(
     () => undefined,

@@ -36,7 +36,7 @@ export function findPath(rootFd: number, path: string): FoundPath {
   }
 }
 
-/** What the Engine API tells about a path. */
+/** Returns the facts that the Engine API tells about a path. */
 export function statPath(rootFd: number, path: string, found: FoundPath): PathStat {
   const { stat, name, at } = found;
   return {

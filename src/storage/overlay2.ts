@@ -107,7 +107,7 @@ export class Overlay2Store implements LayerStore {
     this.#writable = new WritableLayers(layout, this.#readOnly, new InitLayers(layout, this.#readOnly, trash, workers, rootOwner(idMaps)), sizes, trash, rootOwner(idMaps), probed.mountOptions, this.#layersFd);
     this.driverStatus = [
       ['Backing Filesystem', probed.backing === 'ext4' ? 'extfs' : probed.backing],
-      // Without it the start is refused (probe.ts).
+      // Without d_type the start is refused (probe.ts).
       ['Supports d_type', 'true'],
       ['Using metacopy', 'false'],
       ['Native Overlay Diff', 'true'],

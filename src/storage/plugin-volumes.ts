@@ -62,7 +62,7 @@ export class PluginVolumes {
     this.#mountpoints.set(name, made?.mountpoint ?? '');
   }
 
-  /** What the driver of a volume tells about it. @throws EngineError of the driver. */
+  /** Returns the facts that the driver of a volume tells about it. @throws EngineError of the driver. */
   async get({ name, driver }: VolumeRecord): Promise<PluginVolume> {
     const volume = await (await this.driver(driver)).get(name);
     if (volume.mountpoint !== '') this.#mountpoints.set(name, volume.mountpoint);
@@ -76,7 +76,7 @@ export class PluginVolumes {
     return found.find((result) => result.status === 'fulfilled')?.value;
   }
 
-  /** What all drivers have, and the failures of those that do not say. */
+  /** Returns the volumes that all drivers have, and the failures of drivers that do not answer. */
   async offers(): Promise<{ readonly offers: Offer[]; readonly failures: { readonly driver: string; readonly reason: string }[] }> {
     const plugins = await this.plugins.installed();
     const lists = await Promise.allSettled(plugins.map((plugin) => plugin.list()));
@@ -97,7 +97,7 @@ export class PluginVolumes {
     const { name } = record;
     try {
       const plugin = await this.driver(record.driver);
-      // Of a container that ended with an earlier daemon: the driver would count it twice.
+      // An earlier daemon mounted the volume for a container that has ended: the driver would count that use twice.
       if (this.#stale.get(name)?.has(user) === true) await this.#unmount(plugin, name, user).catch(unlessRefused);
       add(this.#users, name, user);
       await this.#note(name).catch((error: unknown) => {
@@ -119,7 +119,8 @@ export class PluginVolumes {
       drop(this.#users, name, user);
       if (isRefusal(error)) await this.#note(name);
       else {
-        // Whoever is late, or whose answer is of no use, may have mounted it. A failure is made up for at the next use.
+        // A driver that is late, or whose answer is of no use, may have mounted the volume. The next use makes up for
+        // that.
         add(this.#stale, name, user);
         this.#unmount(plugin, name, user).catch(() => undefined);
       }

@@ -37,7 +37,7 @@ export class VolumeRecords {
   constructor(
     readonly root: string,
     private readonly workers: WorkerPool,
-    /** Of new volumes. */
+    /** This owner gets the directories of new volumes. */
     private readonly owner: Owner,
   ) {}
 

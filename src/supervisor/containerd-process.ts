@@ -43,9 +43,11 @@ export interface Containerd {
   readonly died: Promise<string>;
   /** The last lines of its log. */
   tail(): string;
-  /** False when it has got nowhere for some time, or has ended: then nothing can be expected of it. */
+  /**
+   * Returns false when the process has made no progress for some time, or has ended: then no answer can be expected.
+   */
   readonly isMoving: boolean;
-  /** Ends the process: by SIGTERM, and by SIGKILL when that leads nowhere. Shims and containers go on. */
+  /** Ends the process by SIGTERM, and by SIGKILL if it does not end. Shims and containers go on. */
   terminate(): Promise<void>;
 }
 
@@ -78,9 +80,9 @@ export async function launchContainerd({ paths, config, logger }: ContainerdOpti
 }
 
 /**
- * Takes over the containerd that an earlier daemon left running. One that has another configuration, lost its log or
- * does not answer is ended instead.
- * @param answers asks the endpoint, as long as the process gets anywhere.
+ * Takes over the containerd that an earlier daemon left running. If it has another configuration, lost its log or does
+ * not answer, it is ended instead.
+ * @param answers asks the endpoint again as long as the process makes progress.
  */
 export async function adoptContainerd(
   { paths, config, logger }: ContainerdOptions,

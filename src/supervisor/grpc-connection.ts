@@ -17,7 +17,7 @@ import { fromGrpc } from './grpc-error.js';
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
 // A restarted supervisor answers within a fraction of a second, so callers ride over a restart.
 const READY_TIMEOUT_MS = 5_000;
-/** How often it is looked whether waiting longer makes sense. */
+/** After this interval the connection checks again whether waiting longer makes sense. */
 const PATIENCE_STEP_MS = 250;
 
 export interface CallOptions {
@@ -45,9 +45,9 @@ export class GrpcConnection {
   #isClosed = false;
 
   /**
-   * Nothing is dialled before the first call.
-   * @param address path of containerd's socket.
-   * @param isComing whether an answer can be expected, however long it takes.
+   * The connection dials nothing before the first call.
+   * @param address is the path of containerd's socket.
+   * @param isComing tells whether an answer can be expected, however long it takes.
    */
   constructor(address: string, namespace: string, isComing: () => boolean = () => false) {
     this.#isComing = isComing;
@@ -91,8 +91,9 @@ export class GrpcConnection {
   }
 
   /**
-   * Resolves when the connection is up. @throws EngineError unavailable after `close`, or when the timeout has passed and
-   * nothing can be expected any more.
+   * Resolves when the connection is up.
+   * @throws EngineError unavailable after `close`, or when the timeout has passed and no answer can be expected any
+   * more.
    */
   async ready(timeoutMs = READY_TIMEOUT_MS): Promise<void> {
     const end = performance.now() + timeoutMs;

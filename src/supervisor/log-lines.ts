@@ -63,8 +63,8 @@ export class LogLines {
 }
 
 /**
- * Lines without those that are empty; of several foreign ones in a row, such as the stacks of a panic, one is made: each
- * line that is passed on has its price, and there may be thousands.
+ * Drops empty lines, and joins several foreign ones in a row, such as the stacks of a panic, to one line: each line
+ * that is passed on costs time, and there may be thousands.
  */
 function inOne(lines: readonly string[]): string[] {
   const found: string[] = [];

@@ -1,16 +1,16 @@
 /**
- * Whether a process still gets anywhere. On a slow or loaded machine any fixed wait is too short for somebody: as long as
- * a process lives and is given processor time, it may be waited for.
+ * Tells whether a process still makes progress. On a slow or loaded machine any fixed wait may be too short: as long as
+ * a process lives and is given processor time, callers may wait for it.
  */
 import { readFileSync } from 'node:fs';
 
-/** Without processor time for so long, a process waits for something that does not come. */
+/** A process without processor time for so long waits for something that does not come. */
 const STALL_MS = 10_000;
 /** Positions behind the name in /proc/PID/stat, see proc(5). */
 const FIELDS = { state: 0, minorFaults: 7, majorFaults: 9, user: 11, system: 12 };
-/** Stopped, traced, dead: nothing can be expected of these. */
+/** A process that is stopped, traced or dead will not answer. */
 const STUCK = new Set(['T', 't', 'X', 'Z']);
-/** Waits for a disk, which may be slow as well. */
+/** This process waits for a disk, which may be slow as well. */
 const DISK = 'D';
 
 export class Progress {
@@ -24,7 +24,7 @@ export class Progress {
     this.#stallMs = stallMs;
   }
 
-  /** To be asked again and again while something is awaited of the process. */
+  /** Callers ask this again and again while they wait for the process. */
   get isMoving(): boolean {
     const fields = statOf(this.#pid);
     const state = fields?.at(FIELDS.state) ?? 'X';
@@ -36,7 +36,7 @@ export class Progress {
     return performance.now() - this.#movedAt < this.#stallMs;
   }
 
-  /** A new wait begins: what was before it does not count. */
+  /** Begins a new wait: earlier progress does not count. */
   restart(): void {
     this.#movedAt = performance.now();
   }

@@ -9,9 +9,9 @@ import { OptionsSchema as ShimOptionsSchema } from './proto/gen/runtime_options_
 import { toToml } from './toml.js';
 
 /**
- * What the shim is told about its runtime: for the runc shim the binary, its state directory (containerd appends the
- * namespace) and the cgroup driver; for any other shim its own options' type and configuration file, and all
- * others as TOML, if there are any.
+ * Returns the options that the shim gets about its runtime. The runc shim gets the binary, its state directory
+ * (containerd appends the namespace) and the cgroup driver. Any other shim gets the type and configuration file of its
+ * own options, and all other members as TOML, if there are any.
  * @throws EngineError invalid when `TypeUrl` or `ConfigPath` is not a string.
  */
 export function packRuntimeOptions(runtime: RuntimeChoice, runcRoot: string | undefined, ioOwner?: Owner): Any | undefined {
@@ -22,7 +22,7 @@ export function packRuntimeOptions(runtime: RuntimeChoice, runcRoot: string | un
       root: runc.root ?? runcRoot ?? '',
       systemdCgroup: runtime.systemdCgroup ?? false,
       noPivotRoot: runtime.noPivotRoot ?? false,
-      // Whoever's users are remapped must get at the pipes.
+      // With remapped users, the root of the containers must be able to open the pipes.
       ioUid: ioOwner?.uid ?? runc.ioUid ?? 0,
       ioGid: ioOwner?.gid ?? runc.ioGid ?? 0,
       noNewKeyring: runc.noNewKeyring ?? false,

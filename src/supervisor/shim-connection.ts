@@ -1,4 +1,4 @@
-/** Calls to a shim itself, past containerd, in ttrpc: frames of a head of ten bytes and a message. */
+/** Calls a shim directly, past containerd, in ttrpc: each frame is a head of ten bytes and a message. */
 import { create, fromBinary, toBinary, type DescMessage, type MessageShape } from '@bufbuild/protobuf';
 import { connect, type Socket } from 'node:net';
 import { internal } from '../errors/engine-error.js';
@@ -6,7 +6,7 @@ import { ProcessRequestSchema, RpcRequestSchema, RpcResponseSchema } from './pro
 
 const HEAD_BYTES = 10;
 const REQUEST = 1;
-/** A shim that sends more than this for one answer is no shim. */
+/** A longer answer than this does not come from a shim. */
 const MAX_FRAME_BYTES = 4 * 1024 * 1024;
 
 interface Call {
@@ -29,7 +29,7 @@ export class ShimConnection {
     this.#socket.on('data', (chunk) => this.#receive(chunk));
     this.#socket.on('error', (error) => this.#fail(error));
     this.#socket.on('close', () => this.#fail(internal('the shim closed the connection')));
-    // A shim that is silent must not keep the daemon.
+    // A shim that does not answer must not keep the daemon from ending.
     this.#socket.unref();
   }
 

@@ -1,6 +1,7 @@
 /**
- * Exits that happen while there is no containerd. When it starts, containerd 2 deletes the tasks whose process has ended
- * meanwhile, and their exit codes with them: so their shims are asked before, and listened to until it is up.
+ * Notes exits that happen while there is no containerd. When containerd 2 starts, it deletes the tasks whose process
+ * has ended meanwhile, together with their exit codes: so the daemon asks their shims before that, and listens to them
+ * until containerd is up.
  */
 import { create } from '@bufbuild/protobuf';
 import { readdir, readFile } from 'node:fs/promises';
@@ -13,7 +14,7 @@ import { ShimConnection } from './shim-connection.js';
 
 const TASKS = 'io.containerd.runtime.v2.task';
 const SOCKET = 'unix://';
-/** A shim answers in a millisecond; the start waits no longer for one that does not. */
+/** A shim answers in a millisecond; the start waits only this long for one that does not. */
 const ANSWER_MS = 2_000;
 
 export class ShimWitness {
@@ -41,22 +42,22 @@ export class ShimWitness {
     return witness;
   }
 
-  /** A process whose exit was heard of. */
+  /** The exit of this process was reported. */
   exited({ id, execId }: ProcessRef): Process | undefined {
     return this.#exits.get(keyOf(id, execId));
   }
 
-  /** Init processes whose exit was heard of. */
+  /** Returns the init processes whose exit was reported. */
   exitedTasks(): Process[] {
     return [...this.#exits].filter(([key]) => key.endsWith('/')).map(([, process]) => process);
   }
 
-  /** The task was deleted, or there is a new one of the same name. */
+  /** The task was deleted, or there is a new task of the same name. */
   forget(id: string): void {
     for (const key of this.#exits.keys()) if (key.startsWith(`${id}/`)) this.#exits.delete(key);
   }
 
-  /** Listens no more; what was heard is kept. */
+  /** Stops listening; exits that were reported are kept. */
   close(): void {
     for (const connection of this.#connections) connection.close();
   }
@@ -86,7 +87,7 @@ function keyOf(id: string, execId: string): string {
   return `${id}/${execId}`;
 }
 
-/** By what the shim has written into its bundle: since containerd 2 with the version of what it speaks. */
+/** Finds the address that the shim has written into its bundle: since containerd 2 with the version of its protocol. */
 async function connectTo(bundle: string): Promise<ShimConnection | undefined> {
   const parameters = await readFile(join(bundle, 'bootstrap.json'), 'utf8').catch(() => undefined);
   const { version = 2, address, protocol = 'ttrpc' } = (

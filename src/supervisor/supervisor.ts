@@ -18,7 +18,7 @@ import { Version } from './proto/gen/version_pb.js';
 import { ShimWitness } from './shim-witness.js';
 import { ContainerdTasks } from './task-service.js';
 
-// A process that hangs must not hang the start. As long as it gets anywhere, it is asked again after these.
+// A process that hangs must not hang the start. As long as it makes progress, it is asked again after these times.
 const ADOPT_TIMEOUT_MS = 2_000;
 const NAMESPACE_TIMEOUT_MS = 10_000;
 const RECONNECT_DELAY_MS = 50;
@@ -56,7 +56,7 @@ class Supervisor implements SupervisorProcess {
   readonly #tasks: ContainerdTasks;
   readonly #listeners = new Set<(state: State, reason?: string) => void>();
   #child: Containerd | undefined;
-  /** One that is asked whether it can be taken over. */
+  /** The process that is asked whether it can be taken over. */
   #candidate: Containerd | undefined;
   #hasAdopted = false;
   /** Listens to shims until containerd is back. */
@@ -120,7 +120,10 @@ class Supervisor implements SupervisorProcess {
     return (this.#child ?? this.#candidate)?.isMoving ?? false;
   }
 
-  /** Makes a call that may be made twice; again after each of its timeouts, for as long as an answer can be expected. */
+  /**
+   * Makes a call that may safely be made twice. It is made again after each timeout, as long as an answer can be
+   * expected.
+   */
   async #insist<T>(call: () => Promise<T>): Promise<T> {
     for (;;) {
       try {
@@ -150,7 +153,7 @@ class Supervisor implements SupervisorProcess {
     return adopted ?? this.#launch();
   }
 
-  /** Starts containerd, which may forget what has happened in its absence. */
+  /** Starts containerd, which may forget events that happened in its absence. */
   async #launch(): Promise<Containerd> {
     this.#witness?.close();
     this.#witness = await ShimWitness.listen(this.#paths.state, this.#options.namespace, this.#tasks.awaited());

@@ -27,7 +27,7 @@ import type { ShimWitness } from './shim-witness.js';
 const READ = { timeoutMs: 10_000 };
 const SIGKILL = 9;
 const SIGKILLED = 128 + SIGKILL;
-/** A minute, as each takes 2 s when the shim does not answer. */
+/** This makes a minute, as each question takes 2 s when the shim does not answer. */
 const SHIM_QUESTIONS = 30;
 // For a read that holds up the report of an exit.
 const OOM_TIMEOUT_MS = 1_000;
@@ -67,7 +67,7 @@ export class ContainerdTasks implements TaskService {
   /** Containers whose creation broke off with the connection: removed after the next one is up. */
   readonly #leftovers = new Set<string>();
 
-  /** What shims told while there was no containerd. */
+  /** Shims reported these exits while there was no containerd. */
   #witness: ShimWitness | undefined;
 
   constructor({ connection, logger, runcRoot }: TaskServiceOptions) {
@@ -190,17 +190,20 @@ export class ContainerdTasks implements TaskService {
     return decodeMetrics(data);
   }
 
-  /** Closes files; no further task can be made quickly. */
+  /** Closes files; after this, tasks are made more slowly. */
   close(): Promise<void> {
     return this.#cgroupMoves.close();
   }
 
-  /** Processes whose exit was not reported yet. */
+  /** Returns the processes whose exit was not reported yet. */
   awaited(): ProcessRef[] {
     return this.#exits.awaited();
   }
 
-  /** Takes what shims have told, and tell, in the absence of containerd, which may have forgotten it. */
+  /**
+   * Takes over the exits that shims have reported, and still report, in the absence of containerd, which may have
+   * forgotten them.
+   */
   believe(witness: ShimWitness): void {
     this.#witness = witness;
   }
@@ -314,7 +317,7 @@ export class ContainerdTasks implements TaskService {
     }
   }
 
-  /** What is told about a living task is a promise to tell about its exit. */
+  /** A caller that is told about a living task will also be told about its exit. */
   #inform(process: Process): TaskInfo {
     const info = taskInfo(process);
     const init = { id: info.id, execId: '' };
@@ -325,9 +328,9 @@ export class ContainerdTasks implements TaskService {
   }
 
   /**
-   * Asks for a task again while its shim does not answer containerd, which tells of an unknown state then, without a
-   * process ID. That is so on a busy machine: it says nothing about the task, which mostly runs. Each question takes
-   * containerd 2 s; a shim that stays silent leaves the state unknown.
+   * Asks for a task again while its shim does not answer containerd: then containerd reports an unknown state without a
+   * process ID. That happens on a busy machine and says nothing about the task, which mostly runs. Each question takes
+   * containerd 2 s; if the shim never answers, the state stays unknown.
    */
   async #answered(process: Process): Promise<Process | undefined> {
     let found: Process | undefined = process;

@@ -1,4 +1,4 @@
-/** Values as TOML (toml.io), the format in which shims read their options. */
+/** Writes values as TOML (toml.io), the format in which shims read their options. */
 import { invalid } from '../errors/engine-error.js';
 
 /** @throws EngineError invalid for null, which TOML has no word for. */
@@ -22,7 +22,7 @@ function valueOf(value: unknown, name: string): string {
   return `{${Object.entries(value).map(([member, item]) => ` ${quoted(member)} = ${valueOf(item, name)}`).join(',')} }`;
 }
 
-/** A string of JSON is one of TOML but for the one control character that JSON leaves as it is. */
+/** A JSON string is a TOML string too, except for one control character that JSON does not escape. */
 function quoted(text: string): string {
   return JSON.stringify(text).replaceAll('\u007f', '\\u007f');
 }

@@ -1,4 +1,4 @@
-/** Where the control groups of this host are mounted. */
+/** Finds the places where the control groups of this host are mounted. */
 
 export interface CgroupMounts {
   /** Mount point of each version 1 controller. */

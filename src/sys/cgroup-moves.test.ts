@@ -7,7 +7,7 @@ import { CgroupMoves, memberLists } from './cgroup-moves.js';
 
 const groups = (): string => readFileSync('/proc/self/cgroup', 'utf8');
 
-/** What a descriptor is; '' when it was closed meanwhile. */
+/** Returns the target of a descriptor; '' when it was closed meanwhile. */
 function targetOf(path: string): string {
   try {
     return readlinkSync(path);

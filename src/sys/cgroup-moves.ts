@@ -34,7 +34,7 @@ export class CgroupMoves {
     }
   }
 
-  /** Closes its files; works that begin later take their usual time. */
+  /** Closes its files; moves that begin later take their usual time. */
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#move;

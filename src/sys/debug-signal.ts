@@ -1,6 +1,6 @@
 /**
- * SIGUSR1. Node answers it by opening a debugger on a TCP port that asks nobody for a password, unless the program
- * handles the signal itself: so this daemon does, before anything else, and uses it to tell about its state.
+ * Handles SIGUSR1. Node answers it by opening a debugger on a TCP port without a password, unless the program handles
+ * the signal itself. So this daemon handles it before anything else, and uses it to write its state.
  */
 
 let listener: (() => void) | undefined;

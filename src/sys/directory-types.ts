@@ -14,7 +14,10 @@ const TYPE_AT = 18;
 const NAME_AT = 19;
 const DT_UNKNOWN = 0;
 
-/** @param directory a small one that is not empty; overlayfs would take whiteouts for files where this is false. */
+/**
+ * @param directory is a small directory that is not empty. Where this is false, overlayfs would take whiteouts for
+ * files.
+ */
 export function tellsTypes(directory: string): boolean {
   const buffer = Buffer.alloc(BUFFER_BYTES);
   const fd = openSync(directory, 'r');

@@ -10,7 +10,7 @@ test('a group is found by number, in the file, and where the name service has it
   assert.equal(await groupId('4711'), 4711);
   assert.equal(await groupId('root'), 0);
   await assert.rejects(groupId('no-such-group'), (error) => isEngineError(error, 'not-found'));
-  // A directory on the network answers through the same program.
+  // A directory service on the network answers through the same program.
   const dir = mkdtempSync(join(tmpdir(), 'getent-'));
   const path = process.env['PATH'];
   try {

@@ -2,12 +2,15 @@
 import { readFileSync } from 'node:fs';
 import type { Ulimit } from '../ports/container.js';
 
-/** The variable in which the first lines of the bundle leave the soft limit: Node raises it before any code of ours runs. */
+/**
+ * The first lines of the bundle put the soft limit into this variable, because Node raises the limit before any code of
+ * ours runs.
+ */
 const SOFT_LIMIT = 'ENGINED_SOFT_NOFILE';
 
 /**
- * What Node changed of the limits that this process was started with. Takes the variable away: it is not for others.
- * Empty when nothing was changed, or when the daemon was not started by those lines.
+ * Returns the limits of this process that Node has changed, as they were before. Removes the variable, so that child
+ * processes do not get it. Empty when nothing was changed, or when the daemon was not started by those lines.
  */
 export function inheritedLimits(): Ulimit[] {
   const Soft = Number(process.env[SOFT_LIMIT]);

@@ -1,10 +1,10 @@
-/** Directories made with all above them, and the true reason when that fails. */
+/** Makes directories with their parents, and reports the true reason when that fails. */
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 /**
- * Makes a directory and those above it where they are missing. Returns the topmost that was made, undefined when all were there.
- * @throws the errno error of the file system. Node itself says ENOENT where the disk is full (ENOSPC).
+ * Makes a directory and its missing parents. Returns the topmost directory that was made, undefined when all existed.
+ * @throws the errno error of the file system. Node itself says ENOENT when the disk is full (ENOSPC).
  */
 export async function makeDirectories(
   path: string,

@@ -1,6 +1,6 @@
 /**
- * Whose subordinate ids the users of containers get: the option `userns-remap` and the files that it is read by
- * (subuid(5), subgid(5)). Synchronous, for the start.
+ * Finds the user whose subordinate ids the users of containers get: from the option `userns-remap` and the files of
+ * subuid(5) and subgid(5). Synchronous, for the start.
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
- * A file that takes some space of a disk and gives it up when the disk is full: without any the daemon cannot start, and
- * what makes room (a removal) must itself be written down.
+ * Keeps a file that takes some space of a disk, and gives the space up when the disk is full. Without any space the
+ * daemon cannot start, and a removal, which makes room, must itself be written down.
  */
 import { randomBytes } from 'node:crypto';
 import { open, stat, statfs } from 'node:fs/promises';
@@ -8,12 +8,12 @@ import { join } from 'node:path';
 
 const NAME = 'reserve';
 const FULL_BYTES = 2 << 20;
-/** What one write that cannot wait is given. */
+/** One urgent write gets so many bytes. */
 const PIECE_BYTES = 64 << 10;
-/** How often is looked whether there is room again. */
+/** After this interval the reserve is filled again if there is room. */
 const REFILL_MS = 30_000;
 
-/** Runs a write; on a full disk it is given room. */
+/** Runs a write; if the disk is full, the write gets space of the reserve. */
 export type Urgent = <T>(write: () => Promise<T>) => Promise<T>;
 
 export class Reserve {
@@ -25,7 +25,7 @@ export class Reserve {
     this.#path = join(directory, NAME);
   }
 
-  /** Gives all of it to a daemon that starts on a disk without room. Returns whether it had to. */
+  /** Gives up the whole reserve when the daemon starts on a full disk. Returns whether that was necessary. */
   async open(): Promise<boolean> {
     this.#bytes = await stat(this.#path).then(({ size }) => size, () => 0);
     if ((await this.#available()) >= FULL_BYTES || this.#bytes === 0) return false;
@@ -33,7 +33,7 @@ export class Reserve {
     return true;
   }
 
-  /** From now on it is there, as far as the disk has room. */
+  /** Makes the reserve, as far as the disk has room, and keeps it from now on. */
   keep(): void {
     void this.#refill();
     this.#timer = setInterval(() => void this.#refill(), REFILL_MS).unref();
@@ -44,7 +44,7 @@ export class Reserve {
     return this.#refill();
   }
 
-  /** Writes what cannot wait for room on the disk: that something is gone, or has ended. */
+  /** Makes a write that cannot wait for room on the disk, such as the record of a removal or an end. */
   readonly urgent: Urgent = async (write) => {
     for (;;) {
       try {
@@ -57,7 +57,7 @@ export class Reserve {
     }
   };
 
-  /** On a disk that is nearly full it takes half of what is left: the next start needs it more than anybody else. */
+  /** On a disk that is nearly full the reserve takes half of the free space, because the next start needs it most. */
   async #refill(): Promise<void> {
     if (this.#bytes >= FULL_BYTES) return;
     try {
@@ -67,7 +67,7 @@ export class Reserve {
       if (wanted <= this.#bytes) return;
       const file = await open(this.#path, 'a', 0o600);
       try {
-        // Such bytes take their space on file systems that compress, too.
+        // File systems that compress do not shrink these bytes.
         await file.writeFile(randomBytes(wanted - this.#bytes));
         await file.sync();
         this.#bytes = (await file.stat()).size;
@@ -75,7 +75,7 @@ export class Reserve {
         await file.close();
       }
     } catch {
-      // Somebody else was faster; it is tried again.
+      // Another program took the space first; this is tried again later.
     }
   }
 

@@ -102,7 +102,7 @@ export interface StackedOptions extends PeerOptions {
   readonly kind: StackKind;
   readonly parentIndex: number;
   readonly mode: number;
-  /** Of ipvlan. */
+  /** This flag is for ipvlan. */
   readonly flag: number;
 }
 
@@ -276,7 +276,7 @@ function newLink(flags: number, header: Buffer, attributes: readonly Buffer[]): 
   return { type: RTM.newLink, flags, body: Buffer.concat([header, ...attributes]) };
 }
 
-/** Of a port of a bridge. */
+/** Reads the attributes of a port of a bridge. */
 function portAttributes(attributes: readonly Buffer[]): Buffer {
   return nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.slaveKind, 'bridge'), nestedAttribute(INFO.slaveData, attributes)]);
 }

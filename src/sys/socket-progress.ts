@@ -39,7 +39,9 @@ export function stopCounting(fd: number): void {
   setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, Int32Array.of(-1), 4);
 }
 
-/** Has the kernel keep about so many bytes that were written and not read; what it cannot do, it leaves as it is. */
+/**
+ * Asks the kernel to keep at most about so many bytes that were written and not read; if it cannot, nothing changes.
+ */
 export function limitUnread(fd: number, bytes: number): void {
   setsockopt(fd, SOL_SOCKET, SO_SNDBUF, Int32Array.of(bytes), 4);
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { invalid, messageOf } from '../errors/engine-error.js';
 import { makeDirectories } from './make-directories.js';
 
-/** Downloads that broke off outlive the run that began them. */
+/** Broken downloads outlive the run that began them, so they have a place of their own. */
 const PARTIAL = 'partial';
 
 export interface TemporaryPlaces {
@@ -15,9 +15,10 @@ export interface TemporaryPlaces {
 }
 
 /**
- * Makes the directory, without what a crash may have left in it. In one that others have too, be it named or where a link
- * in the data root leads, the daemon has a directory of its own: nobody else's files are deleted and the link stays.
- * @param named what the operator named; '': the data root is the place.
+ * Makes the directory and removes files that a crash may have left in it. In a shared directory (one that the operator
+ * named, or the target of a link in the data root) the daemon has a directory of its own, so nobody else's files are
+ * deleted and the link stays.
+ * @param named is the directory that the operator named; '' means the data root.
  * @throws EngineError invalid when there can be no such directory.
  */
 export async function makeTemporaryPlaces(dataRoot: string, named: string, engineId: string): Promise<TemporaryPlaces> {
@@ -34,7 +35,7 @@ export async function makeTemporaryPlaces(dataRoot: string, named: string, engin
   return { tmpDir, partialDir: named === '' ? join(dataRoot, 'image', 'partial') : join(tmpDir, PARTIAL) };
 }
 
-/** Removes it again, but for downloads that a later run can go on with. */
+/** Removes the directory again, but keeps downloads that a later run can go on with. */
 export async function removeTemporaryFiles({ tmpDir }: TemporaryPlaces): Promise<void> {
   await empty(tmpDir);
   for (const path of [join(tmpDir, PARTIAL), tmpDir]) await rmdir(path).catch(ignoreUnlessUnexpected);
@@ -45,7 +46,7 @@ async function empty(dir: string): Promise<void> {
   await Promise.all(names.map((name) => rm(join(dir, name), { recursive: true, force: true })));
 }
 
-/** What is not empty stays, and what was never made cannot go. */
+/** A directory that is not empty stays, and one that was never made cannot be removed. */
 function ignoreUnlessUnexpected(error: NodeJS.ErrnoException): void {
   if (error.code !== 'ENOTEMPTY' && error.code !== 'ENOENT') throw error;
 }

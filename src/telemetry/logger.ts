@@ -15,9 +15,9 @@ export interface LoggerOptions {
 /** The root logger. Children carry its level, which can change while the daemon runs. */
 export interface RootLogger extends Logger {
   setLevel(level: LogLevel): void;
-  /** For what ends the daemon: no level hides it. */
+  /** Logs the reason why the daemon ends: no level hides it. */
   fatal(fields: object, message: string): void;
-  /** Its last lines, oldest first. */
+  /** Returns the last lines of the log, oldest first. */
   recent(): readonly string[];
 }
 
@@ -28,17 +28,17 @@ interface Record_ {
   readonly [field: string]: unknown;
 }
 
-/** What bunyan adds to every record and no reader of this log wants. */
+/** bunyan adds these members to every record, and no reader of this log wants them. */
 const INTERNAL = new Set(['name', 'hostname', 'pid', 'v', 'level', 'msg', 'time']);
 const COLOURS: Readonly<Record<string, number>> = { debug: 37, info: 36, warn: 33, error: 31, fatal: 31 };
 const SECRET = /^(authorization|password|identitytoken|registrytoken|x-registry-auth|secret)$/i;
 /** Fields of log lines are flat or nearly so; what lies deeper is not for a line. */
 const MAX_DEPTH = 6;
-/** So much of the log is kept for those who look into a running daemon. */
+/** So many lines are kept for people who look into a running daemon. */
 const RECENT_LINES = 100;
 const RECENT_LINE_CHARS = 1000;
 const SCHEME_END = '://';
-/** User and password in a URL. */
+/** Matches user and password in a URL. */
 const AUTHORITY = /[^\s/@:]+:[^\s/@]*@/y;
 
 export function createLogger({ level, format, rawLogs, stream }: LoggerOptions): RootLogger {
@@ -120,7 +120,7 @@ function plain(value: unknown, depth: number): unknown {
 function errorText(error: Error): string {
   let text = plainText(error);
   for (let { cause } = error; cause instanceof Error; cause = cause.cause) {
-    // Whoever wrapped it has often said it already.
+    // An error that wraps another often has its text already.
     if (!text.includes(saying(cause))) text = `${text}: ${plainText(cause)}`;
   }
   return masked(text);

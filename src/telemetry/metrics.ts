@@ -4,7 +4,7 @@
  */
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 
-/** What the daemon and its host are: labels of one series. */
+/** Facts about the daemon and its host, which are labels of one series. */
 export interface EngineIdentity {
   readonly version: string;
   readonly commit: string;
@@ -40,7 +40,7 @@ export interface Metrics {
   networkAction(action: string, seconds: number): void;
   healthCheck(isPassed: boolean): void;
   pullEnded(result: PullResult): void;
-  /** A container has been started, by whomever. */
+  /** A container was started, by a client or by a policy. */
   containerStarted(seconds: number): void;
   logWritten(bytes: number): void;
   logDropped(lines: number): void;
@@ -57,7 +57,7 @@ export interface Metrics {
 const ACTION_BUCKETS_SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60];
 const HTTP_BUCKETS_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const EVENT_LOOP_PRECISION_MS = 10;
-/** What the known engine calls actions, by the routes that do them. */
+/** The known engine counts these routes under these names of actions. */
 const ACTIONS: Readonly<Record<string, readonly [object: 'container' | 'image' | 'network', action: string]>> = {
   'POST /containers/create': ['container', 'create'],
   'DELETE /containers/{name...}': ['container', 'delete'],
@@ -69,7 +69,7 @@ const ACTIONS: Readonly<Record<string, readonly [object: 'container' | 'image' |
   'DELETE /networks/{name...}': ['network', 'delete'],
 };
 
-/** Actions that are not one route's: what containers do on networks, and their starts, which policies make, too. */
+/** These actions belong to no single route: containers join and leave networks, and policies start containers, too. */
 const NETWORK_ACTIONS = ['allocate', 'connect', 'release'];
 const START = { action: 'start' };
 
@@ -113,7 +113,7 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const actions = (object: 'container' | 'image' | 'network'): Histogram =>
     new Histogram({ name: `engine_daemon_${object}_actions_seconds`, help: `Time that each action on a ${object} takes when it succeeds`, registers, labelNames: ['action'], buckets: ACTION_BUCKETS_SECONDS });
   const actionsOf = { container: actions('container'), image: actions('image'), network: actions('network') };
-  // Rates and alerts want series that exist before anything has happened.
+  // The series exist from the start, because rates and alerts need them before anything has happened.
   for (const [object, action] of Object.values(ACTIONS)) actionsOf[object].zero({ action });
   for (const action of NETWORK_ACTIONS) actionsOf.network.zero({ action });
   actionsOf.container.zero(START);

@@ -1,6 +1,7 @@
 /**
- * The state of the running daemon as a file, for support: made when an operator asks for it, readable by root only. It
- * holds numbers, names and states; no settings, no environment, no query and no body of a request, since secrets live there.
+ * Writes the state of the running daemon to a file when an operator asks for it, for support. Only root can read the
+ * file. It holds numbers, names and states. It holds no settings, no environment, and no query or body of a request,
+ * because secrets live there.
  */
 import { readdir, readlink, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -15,14 +16,14 @@ export interface StateDumpOptions {
   /** Which build of the daemon runs. */
   readonly build: object;
   readonly log: Logger;
-  /** What the daemon's parts say of themselves; asked at each dump. */
+  /** The daemon's parts describe themselves; they are asked at each dump. */
   parts(): Readonly<Record<string, unknown>>;
   /** The last lines of the log. */
   logLines(): readonly string[];
 }
 
 const PREFIX = 'state-';
-/** Older ones are removed: whoever sends signals all day must not fill the disk. */
+/** Older files are removed, because repeated signals must not fill the disk. */
 const KEPT = 10;
 /** The event loop is watched this long. */
 const OBSERVATION_MS = 500;
@@ -38,7 +39,7 @@ export class StateDump {
     this.#options = options;
   }
 
-  /** Writes a file in the background; while that is under way, requests are taken together to one more file. */
+  /** Writes a file in the background. Requests that come meanwhile are answered by one further file. */
   request(): void {
     if (this.#isRunning) {
       this.#isWantedAgain = true;
@@ -66,7 +67,7 @@ export class StateDump {
   }
 
   async #collect(): Promise<Record<string, unknown>> {
-    // The parts come first: afterwards they may have moved on.
+    // The parts are asked first, because their state may change during the rest.
     const state = this.#options.parts();
     return {
       time: new Date().toISOString(),
@@ -93,7 +94,7 @@ export class StateDump {
   }
 }
 
-/** What keeps the event loop busy, such as timers and sockets, by its kind. */
+/** Counts the resources that keep the event loop busy, such as timers and sockets, by kind. */
 function counted(kinds: readonly string[]): Record<string, number> {
   const counts = new Map<string, number>();
   for (const kind of kinds) counts.set(kind, (counts.get(kind) ?? 0) + 1);
@@ -103,13 +104,13 @@ function counted(kinds: readonly string[]): Record<string, number> {
 async function descriptors(): Promise<Record<string, string>> {
   const found: Record<string, string> = {};
   for (const fd of await readdir('/proc/self/fd')) {
-    // Such as the one of the directory that was just read.
+    // A descriptor may be closed meanwhile, such as that of the directory that was just read.
     found[fd] = await readlink(join('/proc/self/fd', fd)).catch(() => 'closed');
   }
   return found;
 }
 
-/** How late the event loop is now, in milliseconds, and how busy it has been all the time. */
+/** Measures how late the event loop is now, in milliseconds, and how busy it has been since the start. */
 async function eventLoop(): Promise<Record<string, number>> {
   const delay = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
   delay.enable();

@@ -8,12 +8,14 @@ import type { WorkBudget } from './work-budget.js';
 
 const MAX_GLOB_LENGTH = 1000;
 
-/** Matches one character; `null` is the `*`. */
+/** A piece matches one character; `null` is the `*`. */
 type Piece = ((char: string) => boolean) | null;
 
 export type Glob = (name: string) => boolean;
 
-/** Throws invalid `syntax error in pattern`, also from the result when the budget is used up. */
+/**
+ * Throws invalid `syntax error in pattern`; and invalid when the budget is used up, also from the returned function.
+ */
 export function compileGlob(text: string, budget: WorkBudget): Glob {
   if (text.length > MAX_GLOB_LENGTH)
     throw invalid(`pattern is longer than ${MAX_GLOB_LENGTH} characters`, { code: 'INVALID_PATTERN' });
@@ -27,7 +29,7 @@ export function compileGlob(text: string, budget: WorkBudget): Glob {
 function matchPieces(pieces: readonly Piece[], name: readonly string[]): boolean {
   let piece = 0;
   let at = 0;
-  /** The last `*` and where it ends in the name. */
+  /** These are the position of the last `*`, and where its match ends in the name. */
   let star = -1;
   let starEnd = 0;
   while (at < name.length || piece < pieces.length) {

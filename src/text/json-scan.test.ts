@@ -6,7 +6,7 @@ import { parseScannedJson } from './parse-json.js';
 
 const LIMITS: JsonLimits = { bytes: 1000, depth: 3, values: 10, members: 4 };
 
-/** The value of a text that arrives in pieces of a size. */
+/** Returns the value of a text that arrives in pieces of a given size. */
 function read(text: string, size = 1000, limits = LIMITS): unknown {
   const bytes = Buffer.from(text);
   const scan = new JsonScan(limits);

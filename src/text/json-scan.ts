@@ -1,17 +1,18 @@
 /**
- * A look at JSON text before it is parsed, piece by piece as it arrives: how deep it goes and how much is in it, so that
- * what would hold up everybody else is refused while it is still only bytes. One pass; nothing of the text is kept.
+ * Scans JSON text before it is parsed, piece by piece as it arrives: it measures how deep the text goes and how much is
+ * in it. So a text that would hold up other requests is refused while it is still only bytes. It makes one pass and
+ * keeps nothing of the text.
  */
 import { invalid, type EngineError } from '../errors/engine-error.js';
 
 export interface JsonLimits {
-  /** Of the text. */
+  /** This limits the length of the text. */
   readonly bytes: number;
-  /** Arrays and objects in one another. */
+  /** This limits how deep arrays and objects are nested. */
   readonly depth: number;
-  /** Elements of all arrays and members of all objects. */
+  /** This limits the elements of all arrays plus the members of all objects. */
   readonly values: number;
-  /** Of one array or object. */
+  /** This limits the elements or members of one array or object. */
   readonly members: number;
 }
 
@@ -40,7 +41,7 @@ export class JsonScan {
     this.#limits = limits;
   }
 
-  /** Nothing but blanks has come. */
+  /** Only blanks have come so far. */
   get isEmpty(): boolean {
     return this.#where === 'before';
   }
@@ -50,7 +51,7 @@ export class JsonScan {
     return this.#firstEnd;
   }
 
-  /** For a length that is known before the text. @throws EngineError invalid with code BODY_TOO_LARGE. */
+  /** Checks a length that is known before the text. @throws EngineError invalid with code BODY_TOO_LARGE. */
   expect(bytes: number): void {
     if (this.#bytes + bytes > this.#limits.bytes) throw tooLarge(this.#limits.bytes);
   }

@@ -4,11 +4,11 @@ import { invalid, messageOf } from '../errors/engine-error.js';
 export interface ScannedJson {
   readonly bytes: Uint8Array;
   readonly isEmpty: boolean;
-  /** As `JsonScan` found it. */
+  /** The scan has found this. */
   readonly firstEnd: number | undefined;
 }
 
-/** @throws EngineError invalid, saying whether there is nothing, something broken, or something after the JSON. */
+/** @throws EngineError invalid, which says whether the JSON is missing, broken, or followed by something else. */
 export function parseScannedJson({ bytes, isEmpty, firstEnd }: ScannedJson): unknown {
   if (isEmpty) throw invalid('invalid JSON: got EOF while reading request body', { code: 'BODY_EMPTY' });
   const { buffer, byteOffset, length } = bytes;

@@ -1,6 +1,6 @@
 /**
- * A bound on the work that the strings of one request may cause. Matching is linear in the length of a text, but a
- * client chooses the size of its patterns, their number, and what they are tried on: the product is what must end.
+ * Limits the work that the strings of one request may cause. Matching takes time in proportion to the text, but a
+ * client chooses the size of its patterns, their number, and the texts: so the product of these has a limit.
  */
 import { invalid } from '../errors/engine-error.js';
 
@@ -10,7 +10,7 @@ const MAX_STEPS = 4_000_000;
 export class WorkBudget {
   #left = MAX_STEPS;
 
-  /** `what` names the field of the request in the error. Throws invalid when the work is used up. */
+  /** @param what names the field of the request in the error. Throws invalid when the work is used up. */
   constructor(private readonly what: string) {}
 
   spend(steps: number): void {

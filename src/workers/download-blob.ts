@@ -11,7 +11,7 @@ import type { RetryPolicy, Source, TaskLink } from './task-link.js';
 export interface BlobInput extends RetryPolicy {
   readonly source: Source;
   readonly limits: HttpLimits;
-  /** Of the blob, as the manifest declares it. */
+  /** This is the digest of the blob, as the manifest declares it. */
   readonly digest: Digest;
   readonly sizeBytes: number;
 }
@@ -65,7 +65,10 @@ export class BlobDownload {
     }
   }
 
-  /** Reads over one connection to its end, or until more of them would be faster: then it gives how many there may be. */
+  /**
+   * Reads over one connection to its end, or until more connections would be faster; then it returns how many the blob
+   * may have.
+   */
   async #readOne(source: Source): Promise<number> {
     const from = this.#sink.position();
     const request = this.#request(source, from, undefined, this.#link.signal);

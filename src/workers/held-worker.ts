@@ -1,7 +1,7 @@
 /**
- * Worker threads whose code was read when the daemon started, so that they can be started for as long as it runs, even
- * when its files have been replaced or deleted meanwhile. The bundle (scripts/bundle.mjs) gives this class to piscina in
- * the place of Node's: the file that piscina names is part of the code that is held here.
+ * Worker threads whose code was read when the daemon started, so that they can be started as long as it runs, even when
+ * its files have been replaced or deleted meanwhile. The bundle (scripts/bundle.mjs) gives this class to piscina in
+ * place of Node's Worker: the file that piscina names is part of the code that is held here.
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -19,7 +19,7 @@ export class Worker extends NodeWorker {
   }
 }
 
-/** The library of koffi, which the process has loaded already: a thread gets it by its name, without its file. */
+/** The library of koffi, which the process has loaded already: a thread gets it by name and does not need its file. */
 function nativeLibrary(): string | undefined {
   return Object.keys(createRequire(import.meta.url).cache).find((path) => path.endsWith('/koffi.node'));
 }

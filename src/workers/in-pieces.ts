@@ -3,9 +3,9 @@
  * and handed out in order, so that what reads them need not know.
  */
 
-/** Connections that one blob may have: more do not make a line faster that gives each only so much. */
+/** One blob may have so many connections: more of them do not help when a server gives each connection only so much. */
 export const MAX_CONNECTIONS = 4;
-/** What is held in memory of a blob is this much for each connection; and it is lost when the daemon is killed. */
+/** For each connection so many bytes of a blob are held in memory; they are lost when the daemon is killed. */
 const PIECE_BYTES = 4 << 20;
 
 /** Blobs that are read so at a time, in this thread: it bounds the memory. */
@@ -77,7 +77,7 @@ export class Pace {
     this.#idleSince = performance.now();
   }
 
-  /** Connections are not to be had now: nobody looks again for a while. */
+  /** No further connections can be had now, so they are not asked for again for a while. */
   wait(): void {
     this.#lookAt = performance.now() + LOOK_AFTER_MS;
   }

@@ -12,13 +12,13 @@ export interface Source {
   readonly tls: TlsSettings;
 }
 
-/** What every transfer tells besides its own progress. */
+/** Every transfer reports these besides its own progress. */
 export type LinkReport =
   /** `reason` is the text of the failure. */
   | { readonly type: 'retrying'; readonly seconds: number; readonly reason: string }
   /** The registry refused the source or wants to be left alone: the answer is a new source or the error to end with. */
   | { readonly type: 'refused'; readonly error: Outcome }
-  /** More connections would be of use: the answer is how many there may be. */
+  /** The task could use more connections: the answer says how many it gets. */
   | { readonly type: 'connections'; readonly wanted: number };
 
 /** From the main thread to the task. `source` holds an `Outcome` of a Source. */

@@ -66,7 +66,7 @@ export class Layout {
     return join(this.staging, name);
   }
 
-  /** What was staged under this path has moved to its place, or away. */
+  /** The data that was staged under this path has moved to its place, or away. */
   leaveStaging(path: string): void {
     this.#staged.delete(basename(path));
   }

@@ -42,7 +42,7 @@ export class WritableLayers {
     private readonly inits: InitLayers,
     private readonly sizes: SizeLimits,
     private readonly trash: Trash,
-    /** Of what no image has. */
+    /** This owner gets directories that no image has. */
     private readonly owner: Owner,
     /** Options that every mount gets, beginning with a comma. */
     private readonly mountOptions: string,
@@ -158,8 +158,8 @@ export class WritableLayers {
   async mountImage(chainId: Digest, at: string): Promise<void> {
     const layers = `/proc/self/fd/${this.layersFd}`;
     const lower = this.readOnly.chain(chainId).map(({ shortId }) => `${layers}/${shortId}/diff`);
-    // overlayfs wants two directories where nothing can be written. An empty one adds nothing, and has to last as long as
-    // the mount: with one that was removed meanwhile the root of the mount cannot be listed any more.
+    // overlayfs wants two read-only directories. An empty one adds nothing. It has to exist as long as the mount: if it
+    // were removed, the root of the mount could not be listed any more.
     await this.#overlay(`lowerdir=${[...lower, `${layers}/../${EMPTY}`].join(':')}`, at);
   }
 

@@ -3,7 +3,7 @@ import { invalid } from '../../errors/engine-error.js';
 import { BLOCK_SIZE, emptyHeader, isZeroBlock, readHeader, type TarHeader } from './header.js';
 import { applyExtended, readPax, type Extended } from './pax.js';
 
-/** Whoever reads the archive. Chunks may be reused after each call. */
+/** The sink receives the archive. Chunks may be reused after each call. */
 export interface TarSink {
   /** All bytes of the archive, in order, but those that go to `content`. */
   raw(chunk: Buffer, start: number, end: number): void;
@@ -18,12 +18,12 @@ export interface TarSink {
 
 /** Limit of an extended header, as in Go's archive/tar and so in the Docker engine. */
 const MAX_META_BYTES = 1024 * 1024;
-/** Lengths of files have 48 bits in what rebuilds the tar of a layer; no file system holds longer ones. */
+/** The data that rebuild the tar of a layer store lengths in 48 bits; no file system holds longer files. */
 const MAX_FILE_BYTES = 2 ** 48 - 1;
-/** How much of a name an error shows. */
+/** An error shows so many characters of a name. */
 const MAX_SHOWN_NAME = 256;
 
-/** What the next bytes are. */
+/** The next bytes belong to this part. */
 type Phase = 'header' | 'meta' | 'content' | 'skipped' | 'padding' | 'trailer';
 
 /** Only files are followed by content, whatever the size field of another type says. */
