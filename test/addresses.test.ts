@@ -172,6 +172,8 @@ test('a socket left by a daemon that was killed is replaced; one that is served 
 test('a socket file that somebody put in place of ours survives our exit', async () => {
   const path = join(dir, 'replaced.sock');
   const engine = await Engine.start(engined({ args: ['-H', `unix://${path}`] }));
+  // It is opened after the socket that answers already.
+  await waitFor('the second socket', () => existsSync(path));
   await rm(path);
   const other = createServer().listen(path);
   await once(other, 'listening');

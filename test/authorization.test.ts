@@ -332,7 +332,7 @@ test('over TLS the user is the common name of the certificate, which can be deni
   const [server, alice, mallory] = [ca.issueServer(), ca.issue('alice'), ca.issue('mallory')];
   const tls = await Engine.start(engined({ args: ['-H', 'tcp://127.0.0.1:0', '--tlsverify', '--tlscacert', ca.cert, '--tlscert', server.cert, '--tlskey', server.key, '--feature', 'audit'], file: { 'authorization-plugins': [plugin.socketPath] } }));
   try {
-    const port = Number(/tcp:\/\/127\.0\.0\.1:(\d+)/.exec(tls.log)?.[1]);
+    const port = await tls.tcpPort();
     const versionAs = ({ cert, key }: Certificate, method = 'GET', path = '/version'): Promise<{ status: number; text: string }> =>
       new Promise((resolve, reject) => {
         const outgoing = httpsRequest({ host: '127.0.0.1', port, method, path, ca: readFileSync(ca.cert), cert: readFileSync(cert), key: readFileSync(key), agent: false }, (reply) => {

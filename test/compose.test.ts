@@ -3,12 +3,13 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { dockerOk } from './support/cli.js';
+import { dockerCli } from './support/dockerd.js';
 import { askEcho, startEchoServer } from './support/echo-server.js';
 import type { Engine } from './support/engine.js';
 import { startEngineUnderTest } from './support/engined.js';
@@ -33,7 +34,8 @@ after(() => cleanup.run());
 async function compose(...args: readonly string[]): Promise<string> {
   const { stdout, stderr } = await promisify(execFile)('docker-compose', ['--project-name', 'shop', ...args], {
     cwd: directory,
-    env: { ...process.env, DOCKER_HOST: engine.host, COMPOSE_HTTP_TIMEOUT: '120' },
+    // For `exec` it runs the CLI.
+    env: { ...process.env, PATH: `${dirname(dockerCli())}:${process.env['PATH'] ?? ''}`, DOCKER_HOST: engine.host, COMPOSE_HTTP_TIMEOUT: '120' },
     timeout: 120_000,
   });
   return stdout + stderr;

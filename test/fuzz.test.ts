@@ -35,7 +35,7 @@ let port = 0;
 before(async () => {
   engine = await Engine.start(engined({ args: ['--host', 'tcp://127.0.0.1:0'] }));
   cleanup.add(() => engine.close());
-  port = Number(/tcp:\/\/127\.0\.0\.1:(\d+)/.exec(engine.log)?.[1]);
+  port = await engine.tcpPort();
 });
 after(() => cleanup.run());
 

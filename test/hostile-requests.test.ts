@@ -11,7 +11,6 @@ import { Engine } from './support/engine.js';
 import { engined } from './support/engined.js';
 import { longestPingMs } from './support/round-trips.js';
 import { TestFront } from './support/test-front.js';
-import { waitFor } from './support/wait.js';
 
 const at = new TestFront();
 const cleanup = new Cleanup();
@@ -28,7 +27,7 @@ before(async () => {
   );
   cleanup.add(() => engine.close());
   // It listens before its log says where.
-  const port = Number(await waitFor('the port', () => /tcp:\/\/127\.0\.0\.1:(\d+)/.exec(engine.log)?.[1]));
+  const port = await engine.tcpPort();
   targets = { unix: { path: engine.socketPath }, tcp: { host: '127.0.0.1', port }, scoped: { path: scoped } };
 });
 after(() => cleanup.run());

@@ -56,7 +56,7 @@ test('a daemon whose default log driver could serve no container does not start;
     const [program = '', ...args] = engined({ args: ['--log-driver', 'gelf', '--log-opt', 'gelf-compression-type=none'] }).command(dir, join(dir, 's'));
     const { status, stderr } = spawnSync(program, args, { encoding: 'utf8' });
     assert.equal(status, 1, stderr);
-    assert.match(stderr, /engined cannot run: failed to set log opts: gelf-address is a required parameter/);
+    assert.match(stderr, /failed to set log opts: gelf-address is a required parameter/);
   } finally {
     await rm(dir, { recursive: true, force: true });
   }

@@ -29,7 +29,7 @@ before(async () => {
   registryHost = registry.host;
   engine = await Engine.start(engined({ args: ['--experimental', '--metrics-addr', '127.0.0.1:0'] }));
   cleanup.add(() => engine.close());
-  url = `http://${/tcp:\/\/(127\.0\.0\.1:\d+)/.exec(engine.log)?.[1] ?? ''}`;
+  url = `http://127.0.0.1:${await engine.tcpPort()}`;
 });
 
 after(() => cleanup.run());

@@ -26,7 +26,7 @@ let port = 0;
 
 before(async () => {
   ({ engine, registry } = await startEngineWithImage(cleanup, engined({ args: ['--host', 'tcp://127.0.0.1:0'] })));
-  port = Number(/tcp:\/\/127\.0\.0\.1:(\d+)/.exec(engine.log)?.[1]);
+  port = await engine.tcpPort();
 });
 after(() => cleanup.run());
 

@@ -39,7 +39,7 @@ export async function openDoors(cleanup: Cleanup): Promise<readonly Door[]> {
     );
     cleanup.add(() => engine.close());
     await pullOk(engine, image);
-    return { engine, port: Number(/tcp:\/\/127\.0\.0\.1:(\d+)/.exec(engine.log)?.[1]) };
+    return { engine, port: await engine.tcpPort() };
   };
   const ca = new Authority(dir, 'ca');
   const [server, client] = [ca.issueServer(), ca.issue('alice')];

@@ -72,6 +72,11 @@ export class Engine {
     return existsSync(this.#logPath) ? readFileSync(this.#logPath, 'utf8') : '';
   }
 
+  /** The port of its first listener on loopback. It is told in the log, after the socket may answer already. */
+  async tcpPort(): Promise<number> {
+    return Number(await waitFor('the port to be told', () => /tcp:\/\/127\.0\.0\.1:(\d+)/.exec(this.log)?.[1]));
+  }
+
   /** Resolves when the daemon answers `_ping`; also after an earlier `stop`, on the same data. */
   async start(): Promise<void> {
     const [program, ...args] = this.#kind.command(this.dir, this.socketPath);
