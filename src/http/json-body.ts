@@ -38,7 +38,7 @@ const DEFAULT_LIMITS: JsonLimits = { bytes: 4 * MIB, depth: 32, values: 20_000, 
 /** These routes take a few options. */
 const SMALL_LIMITS: JsonLimits = { bytes: 256 * KIB, depth: 16, values: 2_000, members: 1_000 };
 /** A create request may publish a range of ports, and names each of them with its bindings. */
-const CONTAINER_LIMITS: JsonLimits = { bytes: 16 * MIB, depth: 32, values: 120_000, members: 20_000 };
+const CONTAINER_LIMITS: JsonLimits = { bytes: 16 * MIB, depth: 32, values: 200_000, members: 40_000 };
 
 /** The keys are method and pattern of a route. */
 const LIMITS: ReadonlyMap<string, JsonLimits> = new Map([
