@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { createServer as createPlainServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { networkInterfaces, tmpdir } from 'node:os';
@@ -10,6 +10,11 @@ import { join } from 'node:path';
 import type { TLSSocket } from 'node:tls';
 import { after, before, test } from 'node:test';
 import { isEngineError } from '../src/errors/engine-error.js';
+import { Cleanup } from './support/cleanup.js';
+import { dockerOk } from './support/cli.js';
+import { startEngineWithImage } from './support/engine-with-image.js';
+import { engined } from './support/engined.js';
+import { call } from './support/http.js';
 import { buildImage, buildLayer } from './support/image-builder.js';
 import { linesOf, startPullHarness, type PullHarness } from './support/pull-harness.js';
 
@@ -103,6 +108,33 @@ test('a CA in certs.d is trusted, on the main thread and in the workers', { skip
   await rm(join(certsDir, host, 'client.key'));
   await withHarness({ rules }, (harness) => assert.rejects(harness.start(`${host}/app`), /missing key client.key for client certificate client.cert/));
   asksForCertificate = false;
+});
+
+test('pull, push, search and login say what to do about a registry that is not secure, by an unknown CA or none', { skip }, async () => {
+  const plain = createPlainServer((request, response) => serve(request, response));
+  await new Promise<void>((resolve) => plain.listen(0, address, resolve));
+  const cleanup = new Cleanup();
+  try {
+    const { engine, image: known } = await startEngineWithImage(cleanup, engined());
+    for (const registry of [host, `${address}:${(plain.address() as AddressInfo).port}`]) {
+      await dockerOk(engine, ['tag', known, `${registry}/app`]);
+      const login = { username: 'u', password: 'p', serveraddress: registry };
+      const replies = {
+        pull: await call(engine.socketPath, 'POST', `/images/create?fromImage=${registry}/app&tag=latest`),
+        push: await call(engine.socketPath, 'POST', `/images/${registry}/app/push?tag=latest`, { headers: { 'X-Registry-Auth': 'e30=' } }),
+        search: await call(engine.socketPath, 'GET', `/images/search?term=${registry}/app`),
+        login: await call(engine.socketPath, 'POST', '/auth', { json: login }),
+      };
+      for (const [what, { status, text }] of Object.entries(replies)) {
+        assert.ok(text.includes(`--insecure-registry ${registry}`), `${what} of ${registry}: ${status} ${text}`);
+        assert.ok(text.includes(`certs.d/${registry}/ca.crt`), `${what} of ${registry}: ${status} ${text}`);
+      }
+    }
+  } finally {
+    await cleanup.run();
+    plain.closeAllConnections();
+    plain.close();
+  }
 });
 
 test('a registry that was declared insecure needs no known CA', { skip }, async () => {
