@@ -76,7 +76,7 @@ const load = () => {
 ${functions.join('\n')}`;
 }
 
-/** What is built: a commit where there is a repository, at a time that SOURCE_DATE_EPOCH can fix. */
+/** Returns the facts of this build: the commit if there is a repository, and a time that SOURCE_DATE_EPOCH can fix. */
 function buildFacts() {
   const { version, engineVersion } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   const epoch = process.env.SOURCE_DATE_EPOCH;

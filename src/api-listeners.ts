@@ -17,7 +17,7 @@ import { selectActivationSockets, type ActivationSocket } from './sys/activation
 import { groupId } from './sys/group.js';
 
 const CONSEQUENCE = 'everybody who reaches that address has the rights of root on this machine';
-/** So long are addresses held back that are open to everybody without anybody having said that they should be. */
+/** Addresses that are open to everybody, although no option says that they should be, are held back this long. */
 const EXPOSURE_PAUSE_MS = 5000;
 
 const MIN_VERSIONS = { '1.0': 'TLSv1', '1.1': 'TLSv1.1', '1.2': 'TLSv1.2', '1.3': 'TLSv1.3' } as const;
@@ -57,7 +57,7 @@ export class ApiListeners {
     return Object.fromEntries(this.#listeners.map((listener) => [listener.address, listener.inFlight()]));
   }
 
-  /** What `info` says about addresses that are open to everybody. */
+  /** Returns the warnings of `info` about addresses that are open to everybody. */
   get warnings(): readonly string[] {
     return this.#warnings;
   }
@@ -81,7 +81,7 @@ export class ApiListeners {
       ...this.#addresses.map((address) => ({ spec: this.#listenSpec(address, gid) })),
       ...scoped,
     ];
-    // Who can be served safely is not kept waiting for the others.
+    // Clients that can be served safely do not wait for the other addresses.
     const exposed = plans.filter(({ spec }) => this.#isExposed(spec));
     for (const plan of plans) if (!exposed.includes(plan)) await this.#listen(front, plan);
     if (exposed.length > 0) await this.#warnOfExposure(exposed);

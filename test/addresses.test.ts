@@ -237,7 +237,7 @@ describe('a tcp listener without certificates', () => {
         const { status, text } = await get('127.0.0.1', port, '/_ping', headers);
         assert.equal(status, 403, JSON.stringify(headers));
         assert.match(text, /^\{"message":"request refused: .*allow-browsers/);
-        // What hijacks is read elsewhere.
+        // Requests that hijack are read elsewhere.
         const hijack = connect(port, '127.0.0.1');
         const lines = Object.entries({ Host: 'localhost', ...headers }).map(([name, value]) => `${name}: ${value}\r\n`).join('');
         hijack.write(`POST /containers/x/attach HTTP/1.1\r\n${lines}Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n`);

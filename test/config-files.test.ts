@@ -24,7 +24,7 @@ for (const file of files('good')) {
   });
 }
 
-/** What this machine cannot be asked for: places that are others', and what it has not installed. */
+/** These settings cannot be tried on this machine: they name places of others, or programs that are not installed. */
 const ELSEWHERE = ['data-root', 'exec-root', 'pidfile', 'hosts', 'group', 'bridge', 'cgroup-parent', 'bip', 'fixed-cidr', 'bip6', 'fixed-cidr-v6', 'metrics-addr', 'sockets'];
 
 /** Accepted for the sake of old files; another key shows what it means. */
@@ -39,11 +39,12 @@ for (const file of files('good')) {
   test(`good: ${basename(file)} starts`, async () => {
     const content = Object.fromEntries(Object.entries(JSON.parse(readFileSync(file, 'utf8')) as Record<string, unknown>).filter(([key]) => !ELSEWHERE.includes(key)));
     if (!existsSync('/run/systemd/system')) delete content['exec-opts'];
-    // Whoever switches forwarding on changes a policy of the host, which stays.
+    // The daemon would set a policy of the host when it switches forwarding on, and that would stay after the test.
     content['ip-forward-no-drop'] ??= true;
     const engine = await Engine.start(engined({ file: content }));
     try {
-      // What they do is for test/flag-effects; here, each is taken from the file or said to have no effect.
+      // Their effects are the subject of test/flag-effects; here each key is taken from the file or reported to have no
+      // effect.
       const { settings, notices } = await callJson<Shown>(engine.socketPath, 'GET', '/engine/config');
       const known = [
         ...Object.entries(settings).flatMap(([name, { source }]) => (source === 'file' ? [name] : [])),

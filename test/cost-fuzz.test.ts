@@ -1,7 +1,7 @@
 /**
- * Texts that are made to be expensive, against everything that reads texts of others on the main thread, and against a
- * daemon that must answer others meanwhile. COST_CASES=1000000 runs longer, COST_SEED=7 runs others, and COST_REPORT
- * names a file for the slowest: `npm run fuzz` sets them.
+ * Sends expensive texts to everything that reads texts of others on the main thread, and to a daemon that must answer
+ * others meanwhile. COST_CASES=1000000 runs longer, COST_SEED=7 runs others, and COST_REPORT names a file for the
+ * slowest: `npm run fuzz` sets them.
  */
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ import { call, type CallOptions } from './support/http.js';
 import { longestPing, pingWhile } from './support/ping.js';
 
 const CASES = Number(process.env['COST_CASES'] ?? 100_000);
-/** On a machine that is very busy fewer cases are tried, but as many as were asked for. */
+/** On a very busy machine fewer cases are tried; if COST_CASES is set, all of them are. */
 const TIME_MS = process.env['COST_CASES'] === undefined ? 40_000 : Infinity;
 const SEED = Number(process.env['COST_SEED'] ?? 1);
 const REPORT = process.env['COST_REPORT'];

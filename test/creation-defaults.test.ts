@@ -26,7 +26,7 @@ const TELL = 'ulimit -Sn; ulimit -Hn; ulimit -c; grep NoNewPrivs /proc/self/stat
 const cleanup = new Cleanup();
 let engine: Engine;
 let image: string;
-/** Of the next start. */
+/** The next start has these flags. */
 let flags = ALL;
 
 before(async () => {

@@ -1,6 +1,7 @@
 /**
- * Faults in every state of the actors of containers, execs and health checks, under load: each command is answered, what the
- * daemon says is what runs, and nothing is left. FAULTS_COUNT=1000 takes some minutes; FAULTS_SEED gives another course.
+ * Faults in every state of the actors of containers, execs and health checks, under load: each command is answered, the
+ * daemon's records agree with the running processes, and nothing is left. FAULTS_COUNT=1000 takes some minutes;
+ * FAULTS_SEED gives another course.
  */
 import assert from 'node:assert/strict';
 import { chmodSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -112,7 +113,7 @@ function processesIn(id: string): string[] {
   );
 }
 
-/** What the daemon says of a container and what runs agree, as soon as nothing is under way. */
+/** Checks that the daemon's view of a container agrees with its processes, as soon as no command is under way. */
 async function agree(name: string): Promise<void> {
   let seen = '';
   await waitFor(
@@ -204,7 +205,7 @@ test(`${COUNT} faults, seed ${SEED}`, { timeout: 3_600_000 }, async () => {
   await Promise.all(Array.from({ length: CLIENTS }, (_, number) => client(number)));
   const left = await callJson<Listed[]>(engine.socketPath, 'GET', '/containers/json?all=1');
   for (const { Id } of left) assert.equal((await say('DELETE', `/containers/${Id}?force=1&v=1`)).status, 204);
-  // As the daemon itself sees it: no actor is left, and no command without its answer.
+  // The daemon itself must report no actor that is left, and no command without an answer.
   const dump = async (): Promise<string> => {
     const before = engine.log.length;
     process.kill(engine.pid, 'SIGUSR1');

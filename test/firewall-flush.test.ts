@@ -89,7 +89,7 @@ for (const [backEnd, proxy] of [['nft', false], ['legacy', true]] as const) {
       const attacks: Readonly<Record<string, string>> = {
         flush: 'iptables -w -F; iptables -w -t nat -F',
         'flush, and again while it is made good': `touch ${join(commands, AGAIN)}; iptables -w -F; iptables -w -t nat -F`,
-        // As firewalld does it: everything is refused while nothing is there.
+        // firewalld does this: everything is refused while its rules are absent.
         'reload of firewalld':
           'for c in INPUT FORWARD OUTPUT; do iptables -w -P $c DROP; done; for t in filter nat; do iptables -w -t $t -F; iptables -w -t $t -X; done; iptables -w -N IN_public; iptables -w -A INPUT -j IN_public; for c in INPUT FORWARD OUTPUT; do iptables -w -P $c ACCEPT; done',
         'restored rules of the operator': `printf '${OPERATORS_RULES.replaceAll('\n', String.raw`\n`)}' | iptables-restore`,

@@ -1,6 +1,6 @@
 /**
- * Every option of the daemon, seen at work: each has a row that looks at what it changes in a running daemon, names the
- * test that does, or checks that the daemon says that it changes nothing.
+ * Every option of the daemon is seen at work: each has a row that looks at its effect in a running daemon, names the
+ * test that does, or checks that the daemon reports that it has no effect.
  */
 import assert from 'node:assert/strict';
 import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
@@ -41,7 +41,7 @@ for (const group of GROUPS) {
       chmodSync(dir, 0o755);
       own.add(async () => rmSync(dir, { recursive: true, force: true }));
       const { args = [], ...rest } = await group.setUp(dir, own);
-      // Whoever switches forwarding on changes a policy of the host, which stays.
+      // The daemon would set a policy of the host when it switches forwarding on, and that would stay after the test.
       const kind = engined({ ...rest, args: ['--ip-forward-no-drop', ...args] });
       const engine = await Engine.start(kind);
       own.add(() => engine.close());

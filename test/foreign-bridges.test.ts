@@ -85,7 +85,7 @@ test('what a bridge was given goes with the daemon, also after a crash and with 
   makeBridge(wanted.bridge);
   await start(wanted, identities);
   assert.deepEqual(addressesOf(wanted.bridge), ['10.216.3.1/24']);
-  // Nobody stopped it: the next one finds what it left.
+  // No daemon ended regularly: the next one finds the bridge that was left.
   const next = await start({ ...wanted, bip: '10.216.4.1/24' }, identities);
   assert.deepEqual(addressesOf(wanted.bridge), ['10.216.4.1/24']);
   const sandbox = await attachSandbox(next);
@@ -126,7 +126,7 @@ test("an operator's bridge with the name of one that was the daemon's is the ope
   for (const name of [wanted.bridge, link]) ip('link', 'del', name);
   const third = await start(wanted, identities);
   assert.deepEqual([addressesOf(wanted.bridge), addressesOf(link)], [['10.216.7.1/24'], ['10.216.5.1/24']]);
-  // A crash does not make them anybody else's.
+  // After a crash the bridges still belong to the daemon.
   const fourth = await start({ ...wanted, bip: '10.216.10.1/24' }, identities);
   assert.deepEqual(addressesOf(wanted.bridge), ['10.216.10.1/24']);
   await stop(fourth);

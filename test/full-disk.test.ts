@@ -119,7 +119,7 @@ test('an end is on disk whatever is left, the daemon starts, and everything can 
     [await names(), await dockerOk(engine, ['images', '-q']), await dockerOk(engine, ['volume', 'ls', '-q'])],
     [[], '', ''],
   );
-  // What removals gave back is room enough to be at work again.
+  // The space that removals gave back is enough to work again.
   await dockerOk(engine, ['volume', 'create', 'vol']);
   await dockerOk(engine, ['volume', 'rm', 'vol']);
   disk.free();

@@ -46,7 +46,7 @@ const ROUTES = [
   'POST /containers/absent/wait', 'POST /images/create', 'POST /commit', 'PUT /containers/absent/archive?path=/', 'DELETE /containers/absent', 'GET /containers/absent/attach/ws', 'POST /session', 'POST /grpc', 'OPTIONS /x',
 ];
 
-/** What came back, as far as it came. */
+/** Returns the bytes that came back, as far as they came. */
 async function run({ pieces, ending }: MalformedCase): Promise<string> {
   // Only tcp has resets.
   const socket = connect({ ...(ending === 'reset' ? { host: '127.0.0.1', port } : { path: engine.socketPath }), allowHalfOpen: true });

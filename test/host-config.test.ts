@@ -1,6 +1,6 @@
 /**
- * What settings of HostConfig and Config do, read inside containers. The same table is put to both engines by npm run
- * compare; here it has the expectations that hold on every host.
+ * Effects of settings of HostConfig and Config, read inside containers. `npm run compare` puts the same table to both
+ * engines; here it has the expectations that hold on every host.
  */
 import assert from 'node:assert/strict';
 import { existsSync, mkdtempSync, readFileSync, rmdirSync } from 'node:fs';

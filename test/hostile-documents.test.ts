@@ -1,4 +1,7 @@
-/** JSON bodies that are made to cost much: they are refused while others are served, and what is only large is taken. */
+/**
+ * JSON bodies that are made to cost much: they are refused while other clients are served, and bodies that are only
+ * large are taken.
+ */
 import assert from 'node:assert/strict';
 import { request } from 'node:http';
 import { after, before, test } from 'node:test';

@@ -34,7 +34,7 @@ const ip = (...args: readonly string[]): string => execFileSync('ip', args, { en
 const guards = (link: string): string[] => [parameter(link, 'accept_ra'), parameter(link, 'disable_ipv6')];
 const hostEnd = ({ endpoint }: Sandbox): string => `veth${endpoint.endpointId.slice(0, 7)}`;
 
-/** As a kernel gives them to a new link. */
+/** Gives a link the settings that a kernel gives to a new link. */
 function forget(link: string): void {
   setParameter(link, 'disable_ipv6', '0');
   setParameter(link, 'accept_ra', '1');

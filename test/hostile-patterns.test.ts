@@ -1,4 +1,7 @@
-/** Patterns of clients that take others for ever: the daemon answers, or refuses them, and goes on answering. */
+/**
+ * Patterns of clients that take other engines for ever: the daemon answers or refuses them, and goes on answering
+ * others.
+ */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cleanup } from './support/cleanup.js';

@@ -8,7 +8,9 @@ import { startEngineWithImage } from './support/engine-with-image.js';
 import { call, callJson, type CallOptions } from './support/http.js';
 
 const INHERITED = ['constructor', '__proto__', 'toString', 'hasOwnProperty', 'valueOf'];
-/** The object literal `{ __proto__: … }` would set a prototype: members are made from pairs, as a JSON body has them. */
+/**
+ * The object literal `{ __proto__: … }` would set a prototype, so members are made from pairs, as a JSON body has them.
+ */
 const allAs = <T>(value: T): Record<string, T> => Object.fromEntries(INHERITED.map((name) => [name, value]));
 
 const cleanup = new Cleanup();

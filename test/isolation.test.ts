@@ -14,7 +14,7 @@ import { waitFor } from './support/wait.js';
 const RUNNER = fileURLToPath(new URL('../../scripts/run-tests.mjs', import.meta.url));
 const fixture = (name: string): string => fileURLToPath(new URL(`isolation/${name}.js`, import.meta.url));
 
-/** Without the variable by which the runner of this file would take the report of the inner one for its own protocol. */
+/** Removes the variable by which the outer test runner would take the inner one's report for its own protocol. */
 function environment(way: string): NodeJS.ProcessEnv {
   const { NODE_TEST_CONTEXT: _, ...env } = process.env;
   return { ...env, POISON: way };

@@ -1,4 +1,7 @@
-/** Requests that held up other engines, or an earlier one of these: they are refused or done, and others are answered meanwhile. */
+/**
+ * Requests that held up other engines, or an earlier version of this one: they are refused or done, and others are
+ * answered meanwhile.
+ */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cleanup } from './support/cleanup.js';

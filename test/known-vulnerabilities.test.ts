@@ -1,7 +1,7 @@
 /**
- * Faults that other engines had, each by what an attacker would gain. Of those years, others are seen in their rooms:
- * authorization of bodies (authorization), malformed manifests (bad-input), remapped users (userns), reloads of the
- * firewall (firewall-flush), routes of neighbours (hostile-neighbours).
+ * Faults that other engines had, each with the gain of an attacker. Other faults of those years have their tests
+ * elsewhere: authorization of bodies (authorization), malformed manifests (bad-input), remapped users (userns), reloads
+ * of the firewall (firewall-flush), routes of neighbours (hostile-neighbours).
  */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -72,7 +72,10 @@ function archive(method: 'GET' | 'PUT', id: string, path: string, body?: Buffer)
   );
 }
 
-/** What came of an archive; nothing when it broke off, as one of a file does that has gone in the meantime. */
+/**
+ * Returns the content of an archive; nothing when it broke off, as an archive of a file does that was removed
+ * meanwhile.
+ */
 async function archived(method: 'GET' | 'PUT', id: string, path: string, body?: Buffer): Promise<Buffer> {
   try {
     return (await archive(method, id, path, body)).body;
@@ -173,7 +176,7 @@ test('copies that follow links out of the container (CVE-2018-15664, CVE-2021-41
 
 test('libraries of the container in a copy (CVE-2019-14271)', async () => {
   const libraries = ['/lib/x86_64-linux-gnu', '/lib/aarch64-linux-gnu', '/lib', '/usr/lib', '/lib64'];
-  // Who opens a pipe to read it waits for ever.
+  // A program that opens a pipe to read it waits for ever.
   const id = await running(
     `for d in ${libraries.join(' ')}; do mkdir -p $d; mkfifo $d/libnss_files.so.2 $d/libnss_compat.so.2; done; mkdir -p /etc; rm -f /etc/nsswitch.conf; mkfifo /etc/nsswitch.conf; touch /ready; sleep 1000`,
   );

@@ -117,7 +117,7 @@ describe('more connections than there are parsers', () => {
       socket.resume();
       await waitFor('the large reply', () => bytes > MIB);
     }));
-    // As a request of its own it would be answered.
+    // If it were taken for a request of its own, it would be answered.
     for (const socket of bodies) socket.write(smuggled);
     await Promise.all(bodies.map((socket) => say(socket, 'after')));
     for (const socket of [...halves, ...readers, ...bodies, ...crowd]) socket.destroy();

@@ -164,7 +164,7 @@ test('what containers do on networks, health checks and readings of logs are cou
   await dockerOk(engine, ['run', '--name', 'unreadable', image, 'echo', 'hello']);
   const own = await dockerOk(engine, ['inspect', '-f', '{{.LogPath}}', 'unreadable']);
   assert.notEqual(own, path);
-  // A directory opens like a file, and cannot be read.
+  // A directory opens like a file, but it cannot be read.
   await rm(own);
   await mkdir(own);
   await docker(engine, ['logs', 'unreadable']);

@@ -22,7 +22,7 @@ before(async () => {
 });
 after(() => cleanup.run());
 
-/** What a test looks at: the daemon, and the kernel through the programs that operators use. */
+/** A test looks at this: the daemon, and the kernel through the programs that operators use. */
 class Scene {
   constructor(
     readonly engine: Engine,
@@ -203,7 +203,7 @@ test('bridge: one that is there is used as it is and stays; with none there is n
       gateway.stderr,
       /failed to set up container networking: unable to derive the IP value for host-gateway/,
     );
-    // As with the known engine a container has loopback alone then, and user networks are there.
+    // The known engine does the same: a container has only loopback then, and user networks exist.
     await scene.run('alone');
     assert.doesNotMatch(await scene.inside('alone', 'ip', '-o', 'link'), /eth0/);
     await dockerOk(scene.engine, ['network', 'create', 'user']);
@@ -245,7 +245,7 @@ test('default-address-pool and default-network-opt: what new networks get', () =
     assert.match(ip('-o', 'link', 'show', 'engffirst'), / mtu 1234 /);
     assert.ok(rules('iptables').includes('-i engffirst -o engffirst -j DROP'));
     assert.match((await docker(scene.engine, ['network', 'create', 'third'])).stderr, /all predefined address pools have been fully subnetted/);
-    // What a network says itself counts more, under either name.
+    // A network's own option wins, under either name.
     await dockerOk(scene.engine, ['network', 'rm', 'second']);
     await dockerOk(scene.engine, ['network', 'create', '-o', 'com.docker.network.bridge.name=engfown', '-o', 'com.docker.network.driver.mtu=1300', 'own']);
     assert.match(ip('-o', 'link', 'show', 'engfown'), / mtu 1300 /);

@@ -1,4 +1,7 @@
-/** Values that are written into files of a container line by line cannot add lines, and no cgroup leaves the daemon's tree. */
+/**
+ * Values that are written line by line into files of a container cannot add lines, and no control group leaves the
+ * daemon's tree.
+ */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { after, afterEach, before, test } from 'node:test';

@@ -69,7 +69,7 @@ const tag = async (reference: string): Promise<void> => void (await dockerOk(eng
 const statuses = (messages: readonly Message[], diffId: string): string[] =>
   messages.filter(({ id }) => id === diffId.slice(7, 19)).map(({ status }) => status ?? '').filter((status, index, all) => status !== all[index - 1]);
 
-/** What an independent client finds in the registry: the configuration's digest, and the diff ID of every layer. */
+/** An independent client finds this in the registry: the configuration's digest, and the diff ID of every layer. */
 async function readBack(reference: string): Promise<{ readonly id: string; readonly diffIds: string[]; readonly digest: string; readonly mediaType: string }> {
   const dir = await mkdtemp(join(tmpdir(), 'engined-skopeo-'));
   try {
@@ -238,7 +238,7 @@ test('an upload that fails is tried again, whatever max-download-attempts says; 
     if (incoming.method !== 'PATCH' && incoming.method !== 'PUT') return forward();
     most = Math.max(most, ++open);
     outgoing.once('close', () => open--);
-    // One of them fails once; the others wait until it is known how many there are at a time.
+    // One of the uploads fails once. The others wait until it is known how many run at a time.
     if (failures++ === 0) return void incoming.resume().once('end', () => outgoing.writeHead(500).end());
     return void gone.then(forward);
   });

@@ -245,7 +245,7 @@ test('a pull under way goes on as it began when the configuration changes', asyn
   assert.equal(error, undefined);
   assert.match(messages.at(-1)?.status ?? '', /Downloaded newer image/);
   assert.equal(mirror.requests.length, asked, 'the mirror is for what begins afterwards');
-  // What was on its way when the connection broke comes again.
+  // Bytes that were on their way when the connection broke are sent again.
   const served = registry.served.get(`/v2/steady/blobs/${layer.digest}`) ?? 0;
   assert.ok(served >= layer.blob.length - half && served < layer.blob.length, `${served} of ${layer.blob.length}`);
 });

@@ -1,4 +1,4 @@
-/** What a request to a registry trusts and how proxies are spoken to, over real sockets. */
+/** The trust of requests to registries, and the protocols of proxies, over real sockets. */
 import assert from 'node:assert/strict';
 import { appendFileSync, copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer as createHttpsServer } from 'node:https';

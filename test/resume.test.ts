@@ -31,9 +31,9 @@ async function startEngine(t: Context, ...args: string[]): Promise<Engine> {
 }
 
 const MB = 1 << 20;
-/** Of an image with which the first test takes the place of the small one. The long run: ENGINE_RESUME_MB=2000. */
+/** The size of an image with which the first test replaces the small one. The long run: ENGINE_RESUME_MB=2000. */
 const LARGE_MB = Number(process.env['ENGINE_RESUME_MB'] ?? 0);
-/** Of engines that have it in `ENGINE_TMPDIR`. */
+/** These engines keep their downloads in `ENGINE_TMPDIR`. */
 const elsewhere = new Map<Engine, string>();
 const partialDir = (engine: Engine): string => elsewhere.get(engine) ?? join(engine.dir, 'data/image/partial');
 const sizeOf = (image: BuiltImage): number => image.layers.reduce((sum, { blob }) => sum + blob.length, 0);
@@ -75,7 +75,8 @@ test('a pull through a line that breaks all the time, of a daemon that is killed
   assert.ok(proxy.cuts > 10, String(proxy.cuts));
   const extra = proxy.downBytes - total;
   t.diagnostic(`${extra} bytes of ${total} again, ${proxy.cuts} cuts`);
-  // What was on its way in the buffers of both connections when the daemon was killed is lost; with a large image it does not count.
+  // Bytes that were in the buffers of both connections when the daemon was killed are lost; with a large image they do
+  // not count.
   assert.ok(extra < total * 0.05 + (isLarge ? 0 : 5 * 2 * 7 * MB), `${extra} bytes of ${total} were sent again`);
   const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'GET', `/images/${reference}/json`);
   assert.equal(Id, image.id);

@@ -128,7 +128,7 @@ test('a registered shim, the options of the reference shim, and arguments of a d
     },
     arguments: { path: 'noting-crun', runtimeArgs: ['--debug', '--cgroup-manager=cgroupfs'] },
   };
-  // What flags give cannot be in the file, too.
+  // A setting that flags give cannot be in the file, too.
   const other = await start();
   const first = engine;
   try {

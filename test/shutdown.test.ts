@@ -1,4 +1,6 @@
-/** The end of the daemon: at any moment of its start, with containers that take their time, and when a step of it fails. */
+/**
+ * The end of the daemon: at any moment of its start, with containers that take their time, and when a step of it fails.
+ */
 import assert from 'node:assert/strict';
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,6 @@
-/** What streams of containers have on the disk, when those are killed who would have taken it away. */
+/**
+ * Files that streams of containers have on the disk are removed, even if the processes that should do it are killed.
+ */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

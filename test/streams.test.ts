@@ -122,7 +122,7 @@ test('an attached client that stalls stops the container, not the daemon; it los
   await remove(id);
 });
 
-/** What is in the frames of a stream of two outputs. */
+/** Returns the payload of a stream that has two outputs in frames. */
 function payloads(framed: Buffer): string {
   let text = '';
   for (let at = 0; at < framed.length; ) {

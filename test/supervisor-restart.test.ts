@@ -16,7 +16,7 @@ import { exitOf, nextEvent, nextState, SupervisorHarness, untilText } from './su
 
 const SIGKILL = 9;
 const SIGTERM = 15;
-/** Longer than a start is waited for that shows no sign of life. */
+/** This is longer than a start waits for a process that shows no sign of life. */
 const SLOW_START_SECONDS = 10;
 const NO_STDIO = { stdin: '', stdout: '', stderr: '', terminal: false };
 

@@ -36,7 +36,7 @@ after(() => cleanup.run());
 
 const usage = (query = ''): Promise<Usage> => callJson<Usage>(engine.socketPath, 'GET', `/v1.49/system/df${query}`);
 
-/** What clients add up: images, containers, volumes. */
+/** Clients add up these: images, containers, volumes. */
 function clientSum({ LayersSize, Containers, Volumes }: Usage): number {
   return LayersSize + (Containers ?? []).reduce((sum, { SizeRw = 0 }) => sum + SizeRw, 0) + (Volumes ?? []).reduce((sum, { UsageData }) => sum + UsageData.Size, 0);
 }
@@ -50,7 +50,7 @@ test('the whole agrees with du, and so does what clients add up, with images of 
   const measured = await usage();
   const du = diskBytes(dataRoot);
   assertWithin(measured.DataRoot.Size, du, 0.01, 'the whole');
-  // What the daemon keeps for a full disk is nobody's.
+  // The reserve for a full disk belongs to nobody.
   const reserved = diskBytes(join(dataRoot, 'reserve'));
   assert.ok(reserved >= 1 << 20, String(reserved));
   assertWithin(clientSum(measured), du - reserved, 0.01, 'what clients add up');

@@ -42,7 +42,7 @@ after(() => cleanup.run());
 
 const ok = (...args: readonly string[]): Promise<string> => dockerOk(engine, [...args]);
 
-/** What needs threads: each of these is another task. */
+/** These commands need worker threads: each is another task. */
 async function useThreads(name: string): Promise<void> {
   await ok('pull', '-q', registry.reference);
   await ok(

@@ -1,4 +1,7 @@
-/** Wrong values: `--validate`, the start and a reload refuse them in the same words, and a refused reload changes nothing. */
+/**
+ * Wrong values: `--validate`, the start and a reload refuse them in the same words, and a refused reload changes
+ * nothing.
+ */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
@@ -14,7 +17,7 @@ interface Reply {
   readonly message: string;
 }
 
-/** Keys of which nothing comes, each with the words of the reason. */
+/** These keys have no effect; each has the words of the reason. */
 const IDLE: Readonly<Record<string, readonly [value: unknown, reason: string]>> = {
   builder: [
     { gc: { enabled: true }, entitlements: { 'network-host': true } },
@@ -63,7 +66,7 @@ const shim = (members: object): object => ({ runtimes: { other: { runtimeType: '
 const runc = (options: object): object => ({ runtimes: { other: { runtimeType: 'io.containerd.runc.v2', options } } });
 const hasSystemd = existsSync('/run/systemd/system');
 
-/** What a file says, and what everybody who reads it answers. */
+/** Each row has a file's content and the answer of every program that reads it. */
 const REFUSED: readonly (readonly [content: object, ...texts: readonly string[]])[] = [
   [{ 'storage-driver': 'btrfs' }, 'storage-driver btrfs: this daemon has the storage driver overlay2 only'],
   [{ 'storage-driver': 'floppy' }, 'driver not supported: floppy (storage-driver at line 1'],

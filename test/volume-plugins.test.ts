@@ -153,7 +153,7 @@ describe('a plugin that fails', () => {
     await ok('wait', id);
     assert.equal(plugin.uses('away'), 1);
     await plugin.start();
-    // What could not be unmounted is, before the same container has it again.
+    // A volume that could not be unmounted is unmounted before the same container gets it again.
     await ok('start', id);
     assert.equal(plugin.uses('away'), 1);
     await ok('rm', '-f', id);

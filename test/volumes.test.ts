@@ -321,7 +321,7 @@ describe('mounts', () => {
     const made = join(temp, 'made', 'by', 'engine');
     assert.match((await cli('create', '--mount', `type=bind,src=${made},dst=/m`, image)).stderr, /bind source path does not exist/);
     assert.equal(existsSync(made), false);
-    // What Binds name is there for each start, and for none that was not asked for.
+    // Directories that Binds names exist for each start, and no others are made.
     await ok('create', '--name', 'again', '-v', `${made}:/m`, image, 'touch', '/m/x');
     assert.equal(existsSync(made), false);
     for (let start = 0; start < 2; start++) {

@@ -1,4 +1,4 @@
-/** What is known about host and configuration before anything is started. */
+/** The facts about host and configuration that are known before anything is started. */
 import { randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import { type HostInfo, readHostInfo } from '../actors/engine/host.js';

@@ -90,7 +90,7 @@ export async function composeContainers(
     config.hostGatewayIps.length > 0 ? config.hostGatewayIps : network.hostAddresses();
   const ios = new ContainerIoRegistry();
   ios.connect(deps);
-  // Whoever is linked to a container that got another address finds it there.
+  // A container that is linked to one with a new address finds the new address there.
   const refreshLinks = (record: ContainerRecord): void => {
     const open = (linked: ContainerRecord): void => void openLinks(network, linked, (id) => deps.find(id)).catch((error: unknown) => log.error({ err: error, container: linked.id }, 'links are not open'));
     open(record);

@@ -1,4 +1,7 @@
-/** Where the data of a daemon is that remaps users: `<data-root>/<uid>.<gid>`, named after whom root is on this host. */
+/**
+ * Finds the data of a daemon that remaps users: `<data-root>/<uid>.<gid>`, named after the host's id of the containers'
+ * root.
+ */
 import { join } from 'node:path';
 import type { IdMaps } from '../ports/id-maps.js';
 import { checkPassage, letPass } from '../sys/id-access.js';

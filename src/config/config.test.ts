@@ -149,7 +149,7 @@ for (const [flag = '', key = '', flagValues, fileValue, name, expected] of TABLE
   test(`${flag}: flag, file, conflict, help, schema, view`, () => {
     if (name === undefined) return;
     const spaced = flagValues.flatMap((value) => (typeof fileValue === 'boolean' ? [`--${flag}=${value}`] : [`--${flag}`, value]));
-    // What has to stand beside it.
+    // This setting must be given together with the tested one.
     const beside = name === 'metricsAddr' ? { experimental: true } : {};
     assert.deepEqual(load(beside, spaced).config[name], expected);
     assert.deepEqual(load(beside, flagValues.map((value) => `--${flag}=${value}`)).config[name], expected);

@@ -228,7 +228,7 @@ export type Values = { readonly [Name in OptionName]: ValueOf<(typeof OPTIONS)[N
 
 export interface NamedOption extends Option<unknown> {
   readonly name: OptionName;
-  /** What messages call it: the file's key, else the flag or the variable. */
+  /** Messages call the option by this: the file's key, else the flag or the variable. */
   readonly title: string;
 }
 

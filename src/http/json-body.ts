@@ -52,7 +52,9 @@ const LIMITS: ReadonlyMap<string, JsonLimits> = new Map([
   ['POST /auth', SMALL_LIMITS],
 ]);
 
-/** Returns the limits of a route. They are far above bodies of clients, and far below those that hold up other requests. */
+/**
+ * Returns the limits of a route. They are far above bodies of clients, and far below those that hold up other requests.
+ */
 export function jsonLimitsOf({ method, pattern }: Pick<Route, 'method' | 'pattern'>): JsonLimits {
   return LIMITS.get(`${method} ${pattern}`) ?? DEFAULT_LIMITS;
 }

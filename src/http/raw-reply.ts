@@ -1,4 +1,7 @@
-/** Replies on a raw socket. The connection always ends with the reply: who wants it kept alive stays with the parser. */
+/**
+ * Sends replies on a raw socket. The connection always ends with the reply: one that should be kept alive stays with
+ * the parser.
+ */
 import { Socket } from 'node:net';
 import { duplicateFd } from '../sys/fd.js';
 import { limitUnread } from '../sys/socket-progress.js';

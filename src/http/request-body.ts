@@ -112,7 +112,8 @@ export class RequestBody implements PieceSource {
         callback(error);
       },
     });
-    // The client may go before the handler reads: whoever reads later still gets the error, and until then nobody has to.
+    // The client may go before the handler reads. A later reader still gets the error; until then nobody must handle
+    // it.
     readable.on('error', () => undefined);
     this.read(
       (chunk) => {

@@ -1,4 +1,4 @@
-/** Uploads that come first on their connection: whoever wants the body reads it from the socket, in a thread of its own. */
+/** Uploads that come first on their connection: the reader of the body gets it from the socket, in another thread. */
 import { cancelled } from '../errors/engine-error.js';
 import type { SocketBody, SocketSource } from '../ports/archives.js';
 import { ChunkedBody, SizedBody } from '../text/body-framing.js';

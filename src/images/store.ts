@@ -239,7 +239,10 @@ export class FileImageStore implements ImageStore {
     this.#changed(id);
   }
 
-  /** As `setPublished`, for one that says less than what a registry has: that stays while the image has its digest as a name. */
+  /**
+   * Does the same as `setPublished` for a description that says less than a registry does: a fuller one stays while the
+   * image has its digest as a name.
+   */
   async describe(id: Digest, published: PublishedImage): Promise<void> {
     const known = this.#entry(id).metadata.published?.target.digest;
     if (known === undefined || !this.namesOf(id).some((name) => name.endsWith(`@${known}`))) await this.setPublished(id, published);

@@ -13,7 +13,7 @@ export interface TakeInventoryInput {
   readonly known: ReadonlyMap<string, Pick<Place, 'bytes' | 'mtimeNs'>>;
 }
 
-/** What the entries of a directory are. Undefined: not looked into, one place as a whole. */
+/** Says what kind the entries of a directory are. Undefined: the directory is not looked into and counts as a whole. */
 interface Shelf {
   readonly kind: PlaceKind;
   /** The owner from the name of an entry. Undefined: it does not belong there. */

@@ -59,7 +59,7 @@ export class FileLog implements ContainerLog, LiveLog {
   }
 
   write(stream: StreamName, chunk: Buffer): boolean {
-    // What arrives after the end has nowhere to go; the container's streams are closed before its log.
+    // Output that arrives after the end has nowhere to go; the container's streams are closed before its log.
     return this.#closing !== undefined || this.#writer.write(stream, chunk);
   }
 
@@ -111,7 +111,7 @@ export class FileLog implements ContainerLog, LiveLog {
   }
 
   async #snapshot(): Promise<LogSnapshot> {
-    // Whoever saw output elsewhere finds it here, too.
+    // A client that saw output elsewhere finds it here, too.
     await this.#writer.flushed();
     const files = await this.file.snapshot((error) => this.observer.failed(error, 'compressed log file is damaged'));
     return files ? { ...files, end: files.segment.size } : openFiles(this.file.path, this.observer);

@@ -11,7 +11,7 @@ import { HEADER_BYTES } from './stdcopy.js';
 const PREFIX = Buffer.from('{"log":"', 'latin1');
 const TIME_BYTES = 30;
 const TIME_PREFIX_BYTES = TIME_BYTES + 1;
-/** What ends the time and the record. */
+/** These bytes end the time and the record. */
 const CLOSE = Buffer.from('Z"}\n');
 /** Where `","stream":"stdout"` and `","stream":"stderr"` differ. */
 const STREAM_LETTER_AT = 15;
@@ -22,7 +22,7 @@ const NEWLINE = 0x0a;
 
 /** 1 for each byte that is not text as it is. */
 const SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) => (byte < 0x20 || byte === QUOTE || byte === BACKSLASH ? 1 : 0));
-/** What `\x` stands for; 0: nothing. */
+/** Maps the character after a backslash to its meaning; 0: it has none. */
 const UNESCAPED = Uint8Array.from({ length: 256 }, (_, byte) => {
   const at = '"\\/bfnrt'.indexOf(String.fromCharCode(byte));
   return at < 0 ? 0 : '"\\/\b\f\n\r\t'.charCodeAt(at);
@@ -31,7 +31,7 @@ const HEX_VALUE = Int8Array.from({ length: 256 }, (_, byte) => '0123456789abcdef
 /** The shape of `2006-01-02T15:04:05`: 0 for a digit. */
 const TIME_SHAPE = Buffer.from('0000-00-00T00:00:00').map((byte) => (byte === 0x30 ? 0 : byte));
 
-/** What stands between the text and the time in the records of one stream. */
+/** These bytes stand between the text and the time in the records of one stream. */
 interface Middle {
   readonly bytes: Buffer;
   readonly words: DataView;

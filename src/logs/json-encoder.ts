@@ -19,7 +19,7 @@ export class JsonEncoder implements RecordEncoder {
   readonly maxRecordBytes: number;
   end = 0;
   readonly #attrs: string;
-  /** What follows the text of a line: its newline, the other members and the end of the record. */
+  /** These bytes follow the text of a line: its newline, the other members and the end of the record. */
   #suffix = Buffer.alloc(0);
   #suffixWords = words(this.#suffix);
 

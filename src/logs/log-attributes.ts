@@ -1,4 +1,4 @@
-/** What a container's labels, environment and identity add to its log records. */
+/** A container's labels, environment and identity add these attributes to its log records. */
 import type { LogDriver } from '../ports/logs.js';
 import { compilePattern, type Pattern, PatternError } from '../text/pattern.js';
 import { WorkBudget } from '../text/work-budget.js';

@@ -33,7 +33,7 @@ const FILE_DRIVERS: Readonly<Record<string, FileDriver>> = {
   local: { format: localFormat, isPathShown: false, path: (dir) => join(dir, 'local-logs', 'container.log'), policy: localPolicy },
 };
 
-/** What can be read of a remote log. */
+/** This local copy makes a remote log readable. */
 const CACHE: FileDriver = { format: localFormat, isPathShown: false, path: (dir) => join(dir, 'container-cached.log'), policy: cachePolicy };
 
 /** @param observe who is told of what happens to one container's log. */

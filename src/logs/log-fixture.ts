@@ -39,7 +39,7 @@ export async function logFixture(t: TestContext, driverName = 'json-file') {
     driver,
     path: driverName === 'local' ? join(dir, 'local-logs', 'container.log') : join(dir, `${ID}-json.log`),
     open: (changes: Partial<Parameters<typeof driver.open>[0]> = {}): Promise<ContainerLog> => driver.open({ ...container, ...changes }),
-    /** What a reader of the stopped container gets. */
+    /** Returns the bytes that a reader of the stopped container gets. */
     readStopped: (options: Partial<LogReadOptions> = {}): Promise<Buffer> => collect(driver.read(container, { ...ALL, ...options })),
   };
 }

@@ -6,7 +6,7 @@ import type { LogObserver } from './observer.js';
 import { MAX_RECORD_BYTES, type RecordDecoder, type RecordFormat } from './record-format.js';
 import type { Segment } from './segment.js';
 
-/** What one step of reading yields. */
+/** One step of reading yields this. */
 export interface Block {
   readonly output: Buffer;
   /** Where the next step begins; not beyond the start when there is no whole record. */
@@ -20,7 +20,7 @@ export interface Follower {
   wake: (() => void) | undefined;
 }
 
-/** What a log that is being written offers to its readers. */
+/** A log that is being written offers this to its readers. */
 export interface LiveLog {
   /** Counts a follower in until it is removed. */
   addFollower(follower: Follower): void;

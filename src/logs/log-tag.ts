@@ -10,7 +10,7 @@ type Fields = Readonly<Record<string, string | undefined>>;
 /** A tag has this limit, because it is in every record, and it may name a long command or make much text with `pad`. */
 const MAX_TAG_LENGTH = 65_536;
 
-/** What the existing engine uses where a driver needs a tag and none is given. */
+/** The existing engine uses this tag where a driver needs one and none is given. */
 const DEFAULT_TAG = '{{.ID}}';
 
 const FUNCTIONS: Readonly<Record<string, (value: string, ...args: readonly string[]) => string>> = {

@@ -1,4 +1,4 @@
-/** What happens to a container's log that its readers do not see: for metrics and the daemon's own log. */
+/** Observes events of a container's log that its readers do not see, for metrics and the daemon's own log. */
 export interface LogObserver {
   written(bytes: number): void;
   /** Lines lost for good: no room in non-blocking mode, or the disk refused them. Told about once a second. */

@@ -10,7 +10,10 @@ import type { NetworkRecords } from './network-records.js';
 
 /** Says to whom a bridge belongs. */
 export interface Ownership {
-  /** The MAC address of a bridge that the daemon makes. It is absent if an earlier version has noted only who owned the bridge. */
+  /**
+   * The MAC address of a bridge that the daemon makes. It is absent if an earlier version has noted only who owned the
+   * bridge.
+   */
   readonly mac?: string;
   /** The link existed before the network: it stays as it is. */
   readonly foreign: boolean;

@@ -160,8 +160,8 @@ export function bridgePlan(record: NetworkSummary, hairpin: boolean): BridgePlan
     modes,
     addresses: addressPlans(record, record.internal).map((plan) => {
       const { family } = plan.subnet;
-      // With this option the bridge gets no address from the daemon: the operator gives it one, or something else on the
-      // link has the gateway's address.
+      // With this option the bridge gets no address from the daemon: the operator gives it one, or something else on
+      // the link has the gateway's address.
       const isInhibited = family === 4 && booleanOption(record, 'bridge.inhibit_ipv4', false);
       return isInhibited || modes[family] === 'isolated' ? { ...plan, hostAddress: '' } : plan;
     }),

@@ -137,7 +137,9 @@ export class NetworkRecords {
   }
 }
 
-/** The MAC address of a bridge may follow its ports; the kernel gives no number twice until the machine starts again. */
+/**
+ * The MAC address of a bridge may follow its ports; the kernel gives no number twice until the machine starts again.
+ */
 function madeOf({ index }: Link): string {
   return `${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()} ${index}`;
 }

@@ -116,7 +116,7 @@ test('the way from the kernel to what is wanted', () => {
   const first = restoreScript(new Map(), chains, jumps);
   assert.match(first, /^\*filter\n-N ENGINE-USER\n:ENGINE-IN-e1 - \[0:0\]\n/);
   assert.match(first, /-I FORWARD 1 -j ENGINE-USER\n-I FORWARD 2 -j ENGINE-IN-e1\n-I FORWARD 3 -j ENGINE-OUT-e1\nCOMMIT\n\*nat\n/);
-  // What iptables-save would print after that.
+  // iptables-save would print this after that.
   const saved = (tag: string, forward: readonly string[], extra: readonly string[] = []): string =>
     [
       '*filter',

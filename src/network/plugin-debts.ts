@@ -1,6 +1,6 @@
 /**
- * What other processes have given for containers and must be told to take back: addresses and endpoints. They outlive
- * the daemon, so each is on disk from before the container has it until it was given back.
+ * Plugins give addresses and endpoints for containers, and must be told to take them back. These debts outlive the
+ * daemon, so each is on disk from before the container has the address until it was given back.
  */
 import { isEngineError } from '../errors/engine-error.js';
 import type { NetworkPlugins } from '../ports/network-plugin.js';

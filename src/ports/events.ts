@@ -17,7 +17,7 @@ export interface EngineEvent {
 export type EventItem =
   /** `json` is the whole event with its time, for the wire; without a newline. */
   | { readonly kind: 'event'; readonly event: EngineEvent; readonly timeNs: bigint; readonly json: string }
-  /** So many events are no longer kept: the reader was too slow for too long, or asked for more than there is. */
+  /** So many events are no longer kept, because the reader was too slow, or asked for more than there is. */
   | { readonly kind: 'gap'; readonly missed: number };
 
 export interface EventSubscription {

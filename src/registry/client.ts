@@ -123,7 +123,7 @@ export async function listTags(grant: Grant, repository: string, options: CallOp
 }
 
 const IS_NEXT = /^\s*;\s*rel="?next"?/;
-/** Of the text behind a link only this much is looked at, including blanks. */
+/** Only this much of the text behind a link is looked at, including blanks. */
 const MAX_RELATION_LENGTH = 100;
 
 /** Only the query of the link counts: the next page is asked of the same registry whatever the link says. */

@@ -1,6 +1,6 @@
 /**
- * What is known about volumes: `<root>/<name>/volume.json`, beside `_data` for the files of one of the local driver. A
- * volume appears and disappears by a rename, so a crash leaves it whole or not at all.
+ * Keeps the records of volumes: `<root>/<name>/volume.json`, beside `_data` for the files of a volume of the local
+ * driver. A volume appears and disappears by a rename, so a crash leaves it whole or not at all.
  */
 import { chmod, chown, mkdir, readdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';

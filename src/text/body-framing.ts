@@ -42,9 +42,9 @@ const LF = 0x0a;
 export class ChunkedBody implements BodyFraming {
   readonly wantedBytes = Infinity;
   #state: 'size' | 'data' | 'data-end' | 'trailer' | 'complete' = 'size';
-  /** Of the data of this chunk. */
+  /** So many bytes of this chunk's data are still to come. */
   #rest = 0;
-  /** What has come of a line. */
+  /** This part of a line has come. */
   #line = '';
   #trailerBytes = 0;
 

@@ -1,4 +1,7 @@
-/** What the daemon sets for containers that do not say it themselves: seen in their /proc, files and control groups. */
+/**
+ * Settings that the daemon makes for containers that do not name them: they are seen in /proc, files and control
+ * groups.
+ */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-/** What is the daemon's own: its places, what it says, and how it is reached. */
+/** Options about the daemon itself: its places, its messages, and how it is reached. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';

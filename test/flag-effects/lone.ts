@@ -10,7 +10,7 @@ import type { OptionName } from '../../src/config/options.js';
 /** This file is in dist/test/flag-effects. */
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 
-/** What the daemon says on a terminal when the service manager passed no sockets. */
+/** Returns the text that the daemon prints on a terminal when the service manager passed no sockets. */
 async function onTerminal(...flags: readonly string[]): Promise<string> {
   const dir = await mkdtemp(join(tmpdir(), 'flag-effects-'));
   const places = ['--data-root', join(dir, 'data'), '--exec-root', join(dir, 'exec'), '--pidfile', join(dir, 'pid')];

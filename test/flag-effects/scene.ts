@@ -61,8 +61,8 @@ export const ONE = 'one';
 export interface Group {
   readonly title: string;
   /**
-   * What the daemon is started with: values that no daemon has by itself.
-   * @param dir an empty directory, which goes with the group.
+   * Returns the options of the daemon: values that no daemon has by itself.
+   * @param dir is an empty directory, which is removed with the group.
    */
   setUp(dir: string, cleanup: Cleanup): EnginedOptions | Promise<EnginedOptions>;
   /** By option, what fails when the option is not obeyed. */

@@ -53,7 +53,7 @@ export interface CostTarget {
 }
 
 const KIB = 1024;
-/** Of a request's head, with the query. */
+/** The limit of a request's head, with the query. */
 const HEAD = 64 * KIB;
 const BODY = 256 * KIB;
 const LABELS = { a: 'b', 'com.example.zone': 'x'.repeat(300) };
@@ -128,7 +128,7 @@ function attempt(action: () => unknown): void {
   try {
     action();
   } catch {
-    // What is refused is cheap enough, or the time will tell.
+    // A refused text is cheap enough; if not, the time will show it.
   }
 }
 

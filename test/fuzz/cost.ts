@@ -9,9 +9,9 @@ export interface CostlyCase {
   readonly ms: number;
 }
 
-/** So long is a text that only shows whether it may be worth more. */
+/** A short text has this length; it only shows whether a longer one is worth trying. */
 const SHORT = 600;
-/** Of each target so many are tried at its limit. */
+/** For each target so many texts are tried at its limit. */
 const KEPT = 6;
 /** And this part of all, whatever they took. */
 const LONG_SHARE = 0.0005;

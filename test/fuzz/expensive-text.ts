@@ -1,6 +1,6 @@
 /**
- * Texts that are made to be expensive: repeats, nesting, many members, and an end that makes a match fail late. A recipe
- * gives the text in any size, so that one which looks slow when it is short can be tried at the limit.
+ * Makes expensive texts: repeats, nesting, many members, and an end that makes a match fail late. A recipe gives the
+ * text in any size, so that a text that looks slow when it is short can be tried at the limit.
  */
 import type { Random } from './random.js';
 

@@ -1,4 +1,6 @@
-/** Runs Debian's dockerd, the peer of compatibility tests and of the bench, and the docker CLI: both unpacked packages. */
+/**
+ * Runs Debian's dockerd, the peer of compatibility tests and of the bench, and the docker CLI: both unpacked packages.
+ */
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, mkdirSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * Clients whose input ends early: before, at or after the start of what would read it. Each form throws when the process
- * does not see the end of its input, when its output does not come, or when a stream stays open.
+ * Clients whose input ends early: before, at or after the start of its reader. Each form throws when the process does
+ * not see the end of its input, when its output does not come, or when a stream stays open.
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -70,7 +70,7 @@ const start = (door: Door, id: string): Promise<unknown> =>
 const remove = (door: Door, id: string): Promise<unknown> =>
   callJson(door.engine.socketPath, 'DELETE', `/containers/${id}?force=1`, {}, 204);
 
-/** What commands of the CLI do that pass input on. `web` is a container that runs. */
+/** Commands of the CLI that pass input on. `web` is a running container. */
 export function cliForms(door: Door, web: string): Form[] {
   const inputs = [['</dev/null', 'nothing'], ['an empty pipe', ''], ['a pipe', 'typed\n']] as const;
   return inputs.flatMap(([how, input]) => {

@@ -114,7 +114,7 @@ export class Engine {
     return child.exitCode ?? child.signalCode ?? undefined;
   }
 
-  /** What this daemon would leave on the machine if it had ended now. */
+  /** Returns everything that this daemon would leave on the machine if it ended now. */
   leftovers(): string[] {
     return leftovers({ dir: this.dir, mark: this.#kind.mark, before: this.#before });
   }

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
- * The daemon with faults in its actors: FAULTS_COUNT of them by FAULTS_SEED, in actors of the kinds of FAULTS_KINDS, from
- * when the file FAULTS_ARMED is there. Each is a line of that file.
+ * The daemon with faults in its actors. FAULTS_COUNT says how many, FAULTS_SEED which, and FAULTS_KINDS names the kinds
+ * of actors. They begin when the file FAULTS_ARMED exists, which gets a line for each.
  */
 import { appendFileSync, existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -7,7 +7,7 @@ import type { Cleanup } from './cleanup.js';
 
 /** This file is in dist/test/support. */
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
-/** What the bundle has outside. */
+/** The bundle does not contain these packages. */
 const PACKAGES = ['koffi', '@koromix', 'uWebSockets.js'];
 
 export interface InstalledCopy {

@@ -2,7 +2,7 @@
 import { performance } from 'node:perf_hooks';
 import { call } from './http.js';
 
-/** A daemon that is held up is so at each attempt; a machine that is busy delays some of them. */
+/** A daemon that is held up is slow at each attempt; a busy machine delays only some of them. */
 const ATTEMPTS = 5;
 const GOOD_MS = 1000;
 

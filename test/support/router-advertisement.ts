@@ -23,7 +23,7 @@ const sendto = libc.checked<[fd: number, data: Buffer, length: number, flags: nu
 );
 
 export interface Advertisement {
-  /** Of the namespace that it comes from. */
+  /** The advertisement comes from this network namespace. */
   readonly netnsPath: string;
   readonly link: string;
   /** MAC address of the sender, with colons. */
@@ -59,7 +59,7 @@ function frame(mac: Buffer, prefix: Buffer): Buffer {
   header[0] = 0x60;
   header.writeUInt16BE(message.length, 4);
   header[6] = ICMPV6;
-  // Whoever is no neighbour cannot send this one.
+  // Only a neighbour can send a packet with this hop limit.
   header[7] = 255;
   const type = Buffer.alloc(2);
   type.writeUInt16BE(IPV6_ETHERTYPE);

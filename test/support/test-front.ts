@@ -25,7 +25,7 @@ interface Running {
 
 export class TestFront {
   readonly logged: string[] = [];
-  /** What handlers saw, by the path's last segment. */
+  /** Handlers leave here what they saw, by the path's last segment. */
   readonly seen = new Map<string, string>();
   received = 0;
   sent = 0;

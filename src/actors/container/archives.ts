@@ -38,7 +38,7 @@ const FILES = ['/etc/resolv.conf', '/etc/hostname', '/etc/hosts'] as const;
 export class ContainerArchives {
   constructor(private readonly deps: ContainerArchivesDeps) {}
 
-  /** What is at a path. Throws not-found, with dockerd's text, for container and path. */
+  /** Returns the facts about a path. Throws not-found, with dockerd's text, for container and path. */
   stat(reference: string, path: string): Promise<PathStat> {
     return this.#retried(reference, path, async (record) => {
       const { view, close } = await this.#openView(record);

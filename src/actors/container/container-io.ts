@@ -10,7 +10,7 @@ import type { ContainerRecord } from './container.record.js';
 import type { ContainerDeps } from './deps.js';
 import type { Undo } from './undo.js';
 
-/** What a start needs of the streams. */
+/** A start needs these parts of the streams. */
 export interface OpenedIo {
   readonly paths: StdioPaths;
   readonly logPath: string;
@@ -22,7 +22,7 @@ export class ContainerIo {
   /** Live output, for attached clients; they may come before the first start. */
   readonly hub = new AttachHub();
   #log: ContainerLog | undefined;
-  /** Of the log that was closed last. */
+  /** This counts the lines that were dropped by the log that was closed last. */
   #droppedLines = 0;
   #stdio: ProcessStdio | undefined;
   #stdin: Socket | undefined;

@@ -1,4 +1,4 @@
-/** What the container machine needs done. The implementation over drivers is `container.effects.ts`. */
+/** The container machine needs these effects. The implementation over drivers is `container.effects.ts`. */
 
 import type { ExitStatus } from '../../ports/supervisor.js';
 import type { ContainerRecord } from './container.record.js';

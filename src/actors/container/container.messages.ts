@@ -57,7 +57,7 @@ export type AmendOutcome =
   | { readonly type: 'amend.saved'; readonly base: ContainerRecord; readonly record: ContainerRecord }
   | { readonly type: 'amend.failed'; readonly error: unknown };
 
-/** What the supervisor and the health check reported. */
+/** The supervisor and the health check report these facts. */
 export type ContainerFact =
   | { readonly type: 'task.exited'; readonly exit: ExitStatus }
   | { readonly type: 'task.oom' }

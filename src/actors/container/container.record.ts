@@ -25,7 +25,7 @@ export interface ContainerState {
   readonly health?: HealthState;
 }
 
-/** What the client asked of one network, and what it got there while the container runs. */
+/** The client's request for one network, and the endpoint that the container has there while it runs. */
 export interface NetworkAttachment {
   readonly request: EndpointRequest;
   readonly endpoint?: Endpoint;
@@ -72,7 +72,7 @@ export interface ContainerRecord {
   /** Containers of the default bridge that this one knows by names of its own. */
   readonly links?: readonly { readonly id: string; readonly alias: string }[];
   readonly mounts: readonly MountPoint[];
-  /** As really bound, while the container runs. */
+  /** These ports are really bound, while the container runs. */
   readonly ports: readonly PublishedPort[];
   readonly state: ContainerState;
   readonly restartCount: number;

@@ -59,7 +59,7 @@ export interface ContainerContext {
   readonly leaving: boolean;
 }
 
-/** So often the release of a container's resources is tried when it fails. */
+/** If the release of a container's resources fails, it is tried so many times. */
 const MOST_RELEASES = 5;
 /** Commands that one actor keeps for later; more are refused. */
 const POSTPONED_LIMIT = 1000;

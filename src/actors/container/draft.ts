@@ -24,7 +24,7 @@ import { parseSignal } from './signals.js';
 import { now } from './timestamps.js';
 import { ownMember } from '../../text/own-member.js';
 
-/** What the daemon's configuration says about containers that say nothing themselves. Read anew for each create. */
+/** The daemon's configuration gives these values to containers that name none. They are read anew for each create. */
 export interface ContainerDefaults {
   readonly logDriver: string;
   readonly logOptions: Readonly<Record<string, string>>;
@@ -57,7 +57,7 @@ export function draftContainer(deps: DraftDeps, request: CreateRequest, id: stri
   const given = withDefaults(request.hostConfig, defaults, deps);
   const networks = config.NetworkDisabled ? {} : planNetworks(deps, given, request.endpoints);
   const donor = given.NetworkMode.startsWith('container:') ? deps.find(given.NetworkMode.slice('container:'.length)) : undefined;
-  // Who shares a network shares its names.
+  // A container that shares a network also shares its names.
   if (donor) Object.assign(config, { Hostname: donor.config.Hostname, Domainname: donor.config.Domainname });
   if (config.Hostname === '') config.Hostname = given.NetworkMode === 'host' || given.UTSMode === 'host' ? defaults.hostname : id.slice(0, 12);
   const checked = deps.validate(config, given);
@@ -116,13 +116,13 @@ function withDefaults(host: HostConfig, defaults: ContainerDefaults, deps: Draft
   };
 }
 
-/** Of the platform that the container has, whatever becomes of the names of its image. */
+/** Returns the manifest for the platform of the container; it stays when the names of its image change. */
 function imageManifest({ published, config: { architecture, os, variant } }: Image): Pick<ContainerRecord, 'imageManifest'> {
   const manifest = published?.manifests.find(({ digest }) => digest === published.own);
   return manifest ? { imageManifest: { ...manifest, platform: manifest.platform ?? { architecture, os, ...(variant === undefined ? {} : { variant }) } } } : {};
 }
 
-/** What is mounted is the image that has the name now. @throws EngineError not-found. */
+/** The image that has the name now is mounted. @throws EngineError not-found. */
 function withImage(images: ImageStore, point: MountPoint): MountPoint {
   if (point.Type !== 'image' || point.Source !== '' || point.Name === undefined) return point;
   const { id, topLayer } = images.resolve(point.Name);
@@ -138,7 +138,7 @@ function unconfinedSystemPaths(host: HostConfig): boolean {
   return host.SecurityOpt?.some((option) => option === 'systempaths=unconfined') === true;
 }
 
-/** What containers must not see of the kernel, as the known engine masks it. */
+/** Containers must not see these files of the kernel; the known engine masks the same ones. */
 const DEFAULT_MASKED_PATHS = ['/proc/asound', '/proc/acpi', '/proc/interrupts', '/proc/kcore', '/proc/keys', '/proc/latency_stats', '/proc/timer_list', '/proc/timer_stats', '/proc/sched_debug', '/proc/scsi', '/sys/firmware', '/sys/devices/virtual/powercap'];
 const DEFAULT_READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
 

@@ -13,7 +13,7 @@ export interface FilesDeps {
   readonly network: NetworkDriver;
   readonly find: (id: string) => ContainerRecord | undefined;
   readonly dir: (id: string) => string;
-  /** Of the files: root, as containers have it. */
+  /** The owner of the files: root, as containers have it. */
   readonly owner: Owner;
   readonly settings: () => { readonly dns: readonly string[]; readonly dnsSearch: readonly string[]; readonly dnsOptions: readonly string[]; readonly hostGatewayIps: readonly string[] };
 }

@@ -41,7 +41,7 @@ const DEFAULT_START_INTERVAL_MS = 5000;
 const DEFAULT_RETRIES = 3;
 const LOG_ENTRIES = 5;
 
-/** What to run and when; undefined for a container without a health check. */
+/** Returns the command of the health check and its times; undefined for a container without one. */
 export function probePlan({ Healthcheck, Shell }: Pick<ContainerConfig, 'Healthcheck' | 'Shell'>): ProbePlan | undefined {
   const argv = Healthcheck && probeCommand(Healthcheck, Shell);
   if (!argv) return undefined;

@@ -6,7 +6,7 @@ import type { ContainerConfig, HostConfig, MountPoint, MountRequest } from '../.
 import { ownMember } from '../../text/own-member.js';
 
 const PROPAGATIONS = new Set(['shared', 'rshared', 'slave', 'rslave', 'private', 'rprivate']);
-/** What a bind may say after the second colon: of each group one word. */
+/** A bind may have these words after the second colon, one of each group. */
 const MODES: readonly ReadonlySet<string>[] = [new Set(['ro', 'rw']), new Set(['z', 'Z']), PROPAGATIONS, new Set(['nocopy']), new Set(['cached', 'delegated', 'consistent'])];
 const VOLUME_NAME = /^[a-zA-Z0-9][a-zA-Z0-9_.-]+$/;
 

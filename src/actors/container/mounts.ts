@@ -32,7 +32,7 @@ interface CopyUp {
   readonly name: string;
   readonly mountpoint: string;
   readonly destination: string;
-  /** What is in it is not there before it is mounted. */
+  /** The content does not exist before the mount is made. */
   readonly needsMount: boolean;
 }
 
@@ -106,7 +106,7 @@ async function populateMounted(deps: ContainerDeps, { name, destination }: Pick<
   }
 }
 
-/** What the image has there, if anything; links lead nowhere outside. */
+/** Returns the type of the image's file at a path, if there is one; links lead nowhere outside. */
 function typeOf(rootfs: string, path: string): 'directory' | 'other' | undefined {
   const root = openSync(rootfs, constants.O_RDONLY | constants.O_DIRECTORY);
   try {

@@ -182,7 +182,7 @@ function outwardEndpoint(network: NetworkDriver, networks: Attachments): Endpoin
   return ownMember(networks, wayOut(network, networks) ?? '')?.endpoint;
 }
 
-/** What is published already keeps its numbers; where a network is routed there are none. */
+/** Published ports keep their numbers; on a routed network there are none. */
 function keptPorts(record: ContainerRecord): readonly PortRequest[] {
   return record.ports.length > 0 && record.ports.every(({ hostPort }) => hostPort !== 0) ? record.ports : wantedPorts(record);
 }

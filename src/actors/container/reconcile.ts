@@ -16,7 +16,7 @@ export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, no
   // The shim does not answer, so nobody knows whether the process has ended: the container counts as it did before.
   const isAlive = status === 'running' || status === 'paused';
   if (isAlive && task?.status === 'unknown') return { phase: 'running', record: found };
-  // What a change of its networks had begun is gone with its namespace.
+  // A change of networks that was under way is gone with the namespace.
   const record = { ...found, networks: withoutPending(found.networks), restartCount: restartCount(found, task) };
   if (status === 'removing' || status === 'dead') return { phase: 'removing', record };
   if (task?.status === 'stopped') {

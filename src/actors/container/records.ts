@@ -18,7 +18,7 @@ export interface RecordIo {
   readonly urgent: Urgent;
 }
 
-/** What start-up found: records, and what it had to delete or could not read. */
+/** The start-up found these records; it deleted some directories and could not read others. */
 export interface LoadedRecords {
   readonly records: ContainerRecord[];
   readonly removed: string[];
@@ -39,7 +39,7 @@ export class ContainerRecords {
   constructor(
     readonly root: string,
     private readonly io: RecordIo,
-    /** Who gets to the mounted files besides root: the root of containers. */
+    /** Besides root, this owner may read the mounted files: it is the root of containers. */
     private readonly owner: Owner = { uid: 0, gid: 0 },
     /** Older records do not say which options the daemon had; these values stand in for them. */
     private readonly defaults?: CreationDefaults,

@@ -2,7 +2,7 @@
 import { EngineError, invalid, messageOf, internal, isEngineError } from '../../errors/engine-error.js';
 
 const NOT_FOUND = /executable file not found|no such file or directory/;
-/** What the kernel or the supervisor says to a setting that it does not take. */
+/** The kernel or the supervisor answers with one of these texts to a setting that it refuses. */
 const REFUSED_SETTING = /invalid argument|numerical result out of range|value too large|no such device|is not a valid (?:action|arch|operator)|failed to resolve runtime path/;
 const NOT_EXECUTABLE = /permission denied|is a directory|not a directory|exec format error/;
 

@@ -4,7 +4,7 @@ import { withoutTrailing } from '../../text/trailing.js';
 
 /** A UTC instant as `2026-01-02T03:04:05.123456789Z`, trailing zeros trimmed as Go's RFC3339Nano does. */
 export function rfc3339Nano(epochNs: bigint): string {
-  // Of instants before the epoch the fraction counts forward too.
+  // The fraction counts forward for instants before the epoch, too.
   const nanoseconds = ((epochNs % 1_000_000_000n) + 1_000_000_000n) % 1_000_000_000n;
   const seconds = (epochNs - nanoseconds) / 1_000_000_000n;
   const base = new Date(Number(seconds) * 1000).toISOString().slice(0, 19);

@@ -45,16 +45,16 @@ export async function updateContainer(deps: UpdateDeps, record: ContainerRecord,
 
 function apply(tasks: TaskService, { id, state: { pid } }: ContainerRecord, linux: OciResources): Promise<void> {
   const both = async (): Promise<void> => {
-    // What the kernel cannot limit is refused before anything has changed.
+    // A limit that the kernel does not have is refused before anything has changed.
     await setBlockIo({ id, pid }, linux.blockIO ?? {});
     await tasks.update(id, { ...linux });
-    // Of these the runtime puts back what the container was made with.
+    // The runtime has set these limits back to those that the container was made with.
     await setBlockIo({ id, pid }, linux.blockIO ?? {});
   };
   return whileRunning(tasks, id, both());
 }
 
-/** What contradicts the settings that stay. */
+/** Refuses changes that contradict the settings that stay. */
 function checkConflicts(current: HostConfig, change: Partial<HostConfig>): void {
   const isSet = (value: number | undefined): boolean => (value ?? 0) > 0;
   if (current.AutoRemove && change.RestartPolicy && change.RestartPolicy.Name !== 'no') {

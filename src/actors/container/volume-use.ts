@@ -77,7 +77,10 @@ export class VolumeUse {
     await rm(this.#placesDir, { recursive: true });
   }
 
-  /** What to mount. A place inside the volume, where containers may put links, is pinned by a mount of its own. */
+  /**
+   * Returns the place to mount. A place inside the volume, where containers may put links, is pinned by a mount of its
+   * own.
+   */
   async #place(mountpoint: string, subpath: string | undefined): Promise<string> {
     if (!subpath) return mountpoint;
     const fd = openSubpath(mountpoint, subpath);

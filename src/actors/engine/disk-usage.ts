@@ -1,4 +1,4 @@
-/** What `system df` tells: every byte of the data root, by those who have it. */
+/** The reply of `system df` accounts for every byte of the data root, by owner. */
 import { join } from 'node:path';
 import type { Place } from '../../ports/inventory.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
@@ -9,11 +9,11 @@ export interface DiskUsage {
   readonly totalBytes: number;
   /** Images: layers, configurations, records, and what pulls and loads have under way. */
   readonly imageBytes: number;
-  /** Of each layer alone. */
+  /** The bytes of each layer alone. */
   readonly layers: ReadonlyMap<Digest, number>;
-  /** Of a layer and all below it. */
+  /** Returns the bytes of a layer and all layers below it. */
   readonly stackBytes: (top: Digest) => number;
-  /** Of each container: what it wrote, its logs and its record. */
+  /** The bytes of each container: the files that it wrote, its logs and its record. */
   readonly containers: ReadonlyMap<string, number>;
   readonly volumes: ReadonlyMap<string, number>;
   /** Downloads that can be taken up again. */

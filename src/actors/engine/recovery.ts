@@ -44,7 +44,7 @@ export async function recoverContainers({
     log.error({ err: error }, 'what is left of the streams of containers is not removed'),
   );
   await containers.adopt(inputs);
-  // Whose record cannot be read may still run, and use what nobody has claimed.
+  // A container whose record cannot be read may still run, and use addresses that no other container has claimed.
   if (damaged.length === 0) await network.settle().catch((error: unknown) => log.error({ err: error }, 'what containers that are gone had of networks is not removed'));
   await Promise.all([
     ...running

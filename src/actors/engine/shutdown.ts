@@ -25,7 +25,7 @@ export async function stopContainers(containers: ContainerDirectory, timeoutSeco
     () => undefined,
   );
   await Promise.race([timeout, Promise.allSettled(active.map((record) => stop(containers, record, timeoutSeconds)))]);
-  // What a container held is given back a moment after its exit: drivers must not close before.
+  // The resources of a container are freed a moment after its exit: drivers must not close before.
   await Promise.race([timeout, containers.settled()]);
   over.abort();
   const left = containers.list().filter(isRunning);

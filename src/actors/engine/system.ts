@@ -1,4 +1,4 @@
-/** What `version` and `info` answer, put together from views: no runtime is asked while a client waits. */
+/** Answers `version` and `info` from views: no runtime is asked while a client waits. */
 import { LOG_DRIVERS } from '../../logs/log-options.js';
 import type { ContainerRecord } from '../container/container.record.js';
 import type { ImageStore } from '../../ports/images.js';
@@ -51,7 +51,7 @@ export interface SystemSettings {
   readonly addressPools: readonly { readonly base: string; readonly size: number }[];
   /** `name=value`, as configured. */
   readonly genericResources: readonly string[];
-  /** What the kernel can limit. */
+  /** The kernel can set these limits. */
   readonly limits: { readonly memoryLimit: boolean; readonly swapLimit: boolean; readonly cpuQuota: boolean; readonly cpuShares: boolean; readonly cpuset: unknown; readonly pids: boolean; readonly oomKillDisable: boolean };
 }
 
@@ -69,7 +69,7 @@ export interface SystemDeps {
   readonly settings: () => SystemSettings;
   /** Versions of supervisor, runtime and init; asked once. */
   readonly components: () => Promise<readonly ComponentVersion[]>;
-  /** What a runtime says of its features, as JSON; undefined when it does not say. */
+  /** Returns the features that a runtime reports, as JSON; undefined when it reports none. */
   readonly runtimeFeatures: (path: string) => Promise<string | undefined>;
   readonly warnings: () => readonly string[];
   readonly listeners: () => number;

@@ -119,7 +119,7 @@ export class LayerTransfers implements LayerEffects {
     try {
       return await this.#fetchStaged(input, host, claim, signal);
     } catch (error) {
-      // What was kept is worth nothing then; when it came from an earlier pull, that may be the very reason.
+      // The bytes that were kept are worth nothing then; if they came from an earlier pull, they may be the reason.
       if (isFaultOfContent(error)) await claim?.reset();
       if (!isEngineError(error) || error.code !== 'PARTIAL_DAMAGED') throw error;
       return this.#fetchStaged(input, host, claim, signal);

@@ -5,12 +5,12 @@
  */
 import { encodeMessage, type ProgressMessage } from './progress.js';
 
-/** So many readers are woken at once; more of them wait a little for each other's sake, a millisecond each. */
+/** So many readers are woken at once; further ones wait a millisecond each, so that they do not hold each other up. */
 const PROMPT_READERS = 16;
 const MAX_DELAY_MS = 1000;
 
 export class ProgressBoard {
-  /** What a late reader needs: one text per subject, in the order of the subjects' first messages. */
+  /** A late reader needs these: one text per subject, in the order of the subjects' first messages. */
   readonly #newest = new Map<string, string>();
   /** The newest of each subject and status with its number, the latest last. */
   readonly #messages = new Map<string, { readonly number: number; readonly text: string }>();
@@ -19,7 +19,7 @@ export class ProgressBoard {
   #count = 0;
   #outcome: Outcome | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** What was put together last: readers that come or go on at the same time all ask for the same. */
+  /** This text was put together last: readers that come or go on at the same time all ask for the same. */
   #opening: string | undefined;
   #latest = { from: 0, to: 0, text: '' };
 

@@ -53,7 +53,7 @@ export class PullProgress {
   }
 }
 
-/** What clients see of one layer. */
+/** Clients see this of one layer. */
 export class LayerProgress {
   readonly #board: ProgressBoard;
   readonly #typed: ReturnType<TypedProgress['layer']>;

@@ -38,7 +38,7 @@ const ABANDON_LIMIT_MS = 10 * 60_000;
 export class PullWork implements PullEffects {
   readonly #deps: PullEffectDeps;
   readonly #aborts = new Map<string, AbortController>();
-  /** What a job keeps from removal until its image is registered: references on layers, and the image. */
+  /** A job keeps these from removal until its image is registered: references on layers, and the image. */
   readonly #held = new Map<string, Held>();
   readonly #underWay = new InFlight();
 

@@ -1,4 +1,4 @@
-/** What is said to the actors of a pull: the job of one reference, and the transfer of one layer. */
+/** The messages to the actors of a pull: the job of one reference, and the transfer of one layer. */
 import type { ImageReference } from '../../images/reference.js';
 import type { Credentials } from '../../registry/credentials.js';
 import type { RegistryHost } from '../../registry/endpoint.js';
@@ -7,7 +7,7 @@ import type { ResolvedImage, ResolvedLayer } from '../../registry/resolve.js';
 import type { PullProgress } from './pull-progress.js';
 import type { Command, RequestCancelled, RequestId } from '../kit/commands.js';
 
-/** What identifies a job: equal requests share one. */
+/** These members identify a job: equal requests share one. */
 export interface PullRequest {
   /** With tag or digest. */
   readonly reference: ImageReference;

@@ -141,7 +141,7 @@ export class TypedProgress {
   }
 }
 
-/** What a record says of a failure. */
+/** Returns the description of a failure in a record. */
 export function errorDetail(error: unknown): Detail {
   const { retryable } = factsOf(error);
   return { message: messageOf(error), ...(error instanceof EngineError ? { kind: error.kind, code: error.code } : {}), retryable: retryable === true };

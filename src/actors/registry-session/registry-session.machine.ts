@@ -58,7 +58,7 @@ function silenceMs(error: unknown, strikes: number): number | undefined {
   return ms + Math.random() * Math.min(ms / 10, FIRST_SILENCE_MS);
 }
 
-/** What a refused grant changes; an error when nothing better can be had. */
+/** Returns the changes after a refused grant; an error when nothing better can be had. */
 function judge(context: SessionContext, { scope, refusal }: SessionCommand, nowMs: number): Partial<SessionContext> | EngineError {
   if (!refusal) return {};
   const { error, grant } = refusal;

@@ -7,7 +7,7 @@ import type { MountPoint } from '../../ports/container.js';
 import type { PublishedPort } from '../../ports/network.js';
 import { ownMember } from '../../text/own-member.js';
 
-/** What rendering needs to know beyond the record. */
+/** The view needs these facts beside the record. */
 export interface ViewContext {
   /** True while the reference that the container was created from still names its image. */
   imageStillNamed(record: ContainerRecord): boolean;
@@ -74,7 +74,10 @@ interface ItemParts {
   readonly tail: string;
 }
 
-/** What members of list items a client knows: `plain` before 1.46, which added annotations; `full` since 1.48, with the manifest of the image. */
+/**
+ * A client knows these members of list items: `plain` before 1.46, which added annotations; `full` since 1.48, with the
+ * manifest of the image.
+ */
 export type ItemMembers = 'plain' | 'annotated' | 'full';
 
 const items: Readonly<Record<ItemMembers, WeakMap<ContainerRecord, ItemParts>>> = { plain: new WeakMap(), annotated: new WeakMap(), full: new WeakMap() };

@@ -1,4 +1,7 @@
-/** What older clients said of the container as a whole and is said of an endpoint now: its MAC address, parameters of `eth0`. */
+/**
+ * Older clients set the MAC address and parameters of `eth0` for the container as a whole; now they belong to an
+ * endpoint.
+ */
 import { invalid } from '../../errors/engine-error.js';
 import type { EndpointRequest } from '../../actors/container/container.record.js';
 import { ownMember } from '../../text/own-member.js';
