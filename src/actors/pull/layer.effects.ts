@@ -1,5 +1,6 @@
 /** The work behind a layer's transfer: a worker fetches and extracts, the layer store commits on top of the layer below. */
 import { statfs } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { cancelled, dataLoss, internal, isEngineError } from '../../errors/engine-error.js';
 import type { Digest, LayerStore, StagedLayer } from '../../ports/storage.js';
 import type { Grant, RegistryAccess } from '../../registry/access.js';
@@ -46,10 +47,23 @@ interface Fetched {
   readonly output: FetchLayerOutput;
 }
 
+/** One transfer, from its begin until its reference on the layer is given back. */
+interface Transfer {
+  readonly abort: AbortController;
+  done: Promise<void>;
+  /** It has put the layer into the store and holds a reference on it. */
+  hasReference: boolean;
+  /** Its actor has crashed: nobody will give the reference back. */
+  isAbandoned: boolean;
+}
+
+/** How long a transfer waits for the end of the one before it, whose actor has crashed. */
+const PREDECESSOR_LIMIT_MS = 30_000;
+
 export class LayerTransfers implements LayerEffects {
   readonly #deps: LayerEffectDeps;
-  /** Transfers under way by chain ID: what a layer above waits for. */
-  readonly #running = new Map<Digest, { readonly done: Promise<void>; readonly abort: AbortController }>();
+  /** The newest transfer of each chain ID: a layer above waits for it. */
+  readonly #transfers = new Map<Digest, Transfer>();
 
   readonly #slots: Slots;
 
@@ -60,14 +74,47 @@ export class LayerTransfers implements LayerEffects {
 
   transfer(input: LayerInput): Promise<void> {
     const { chainId } = input.layer;
-    const abort = new AbortController();
-    const done = this.#transfer(input, abort.signal).finally(() => this.#running.delete(chainId));
-    this.#running.set(chainId, { done, abort });
-    return done;
+    const transfer: Transfer = { abort: new AbortController(), done: Promise.resolve(), hasReference: false, isAbandoned: false };
+    transfer.done = this.#run(input, transfer, this.#transfers.get(chainId));
+    this.#transfers.set(chainId, transfer);
+    return transfer.done;
   }
 
   cancel(chainId: Digest): void {
-    this.#running.get(chainId)?.abort.abort(cancelled('the layer is not wanted any more'));
+    this.#transfers.get(chainId)?.abort.abort(cancelled('the layer is not wanted any more'));
+  }
+
+  /** Gives the transfer's own reference back, if it is still there. */
+  async release(chainId: Digest): Promise<void> {
+    const transfer = this.#transfers.get(chainId);
+    if (!transfer?.hasReference) return;
+    transfer.hasReference = false;
+    this.#transfers.delete(chainId);
+    await this.#deps.layers.release(chainId);
+  }
+
+  /** For an actor that has crashed: ends its transfer, which keeps no reference then. */
+  async abandon(chainId: Digest): Promise<void> {
+    const transfer = this.#transfers.get(chainId);
+    if (!transfer) return;
+    transfer.isAbandoned = true;
+    this.cancel(chainId);
+    await this.release(chainId);
+  }
+
+  async #run(input: LayerInput, transfer: Transfer, before: Transfer | undefined): Promise<void> {
+    const { layers } = this.#deps;
+    const { chainId } = input.layer;
+    const { signal } = transfer.abort;
+    try {
+      if (before) await settledOrLate(before.done, signal);
+      await this.#transfer(input, signal);
+      // It may have come too late to be cancelled.
+      if (transfer.isAbandoned) await layers.release(chainId);
+      else transfer.hasReference = true;
+    } finally {
+      if (!transfer.hasReference && this.#transfers.get(chainId) === transfer) this.#transfers.delete(chainId);
+    }
   }
 
   async #transfer(input: LayerInput, signal: AbortSignal): Promise<void> {
@@ -98,8 +145,8 @@ export class LayerTransfers implements LayerEffects {
 
   /** Waits until the layer below is in the store. */
   async #below(parent: Digest, signal: AbortSignal): Promise<void> {
-    const running = this.#running.get(parent)?.done;
-    if (running) await orAborted(running, signal);
+    const below = this.#transfers.get(parent)?.done;
+    if (below) await orAborted(below, signal);
     if (!this.#deps.layers.find(parent)) throw dataLoss(`layer ${parent} is missing below a fetched layer`, { code: 'LAYER_MISSING' });
   }
 
@@ -140,13 +187,13 @@ export class LayerTransfers implements LayerEffects {
     // Waiting here and not in the pool, where nothing would hear of a cancel.
     const free = await this.#slots.take(signal);
     try {
-      return await this.#run(input, host, partial, staged, signal);
+      return await this.#runTask(input, host, partial, staged, signal);
     } finally {
       free();
     }
   }
 
-  async #run(input: LayerInput, host: RegistryHost, partial: PartialPlace | undefined, staged: StagedLayer, signal: AbortSignal): Promise<FetchLayerOutput> {
+  async #runTask(input: LayerInput, host: RegistryHost, partial: PartialPlace | undefined, staged: StagedLayer, signal: AbortSignal): Promise<FetchLayerOutput> {
     const { pool, retryDelayMs, maxAttempts } = this.#deps;
     const { layer, repository, credentials } = input;
     const access = this.#deps.access(host, host.isMirror ? undefined : credentials);
@@ -233,6 +280,17 @@ async function tarLimit(dir: string, blobBytes: number): Promise<TarLimit> {
   const room = Math.max(0, bavail * bsize - Math.min(RESERVED_BYTES, blocks * bsize * RESERVED_PART));
   const honest = Math.max(GENEROUS_BYTES, blobBytes * GENEROUS_FACTOR);
   return { bytes: Math.min(room, honest), isDisk: room < honest };
+}
+
+/** Resolves when a transfer has ended, however it went, or when it takes too long; rejects when this one is aborted. */
+async function settledOrLate(transfer: Promise<void>, signal: AbortSignal): Promise<void> {
+  const over = new AbortController();
+  const late = sleep(PREDECESSOR_LIMIT_MS, undefined, { signal: over.signal, ref: false });
+  try {
+    await orAborted(Promise.race([transfer, late]).catch(() => undefined), signal);
+  } finally {
+    over.abort();
+  }
 }
 
 function orAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {

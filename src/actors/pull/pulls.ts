@@ -7,6 +7,7 @@ import type { Logger } from '../../ports/logger.js';
 import { credentialsKey } from '../../registry/credentials.js';
 import { formatPlatform } from '../../registry/platform.js';
 import { type Collection, createCollection } from '../kit/collection.js';
+import { JobNames } from '../kit/job-names.js';
 import type { Replies } from '../kit/replies.js';
 import { encodeMessage, errorMessage } from './progress.js';
 import type { Outcome } from './progress-board.js';
@@ -57,6 +58,7 @@ export class Pulls {
   readonly #listTags: ListTags;
   /** Readers by the job that they share one interest in: to the job, a thousand of them are one. */
   readonly #crowds = new WeakMap<PullActor, Crowd>();
+  readonly #jobs = new JobNames();
   #send: Send = () => undefined;
 
   constructor(replies: Replies, log: Logger, machine: PullMachine, hooks: PullHooks, listTags: ListTags) {
@@ -68,9 +70,11 @@ export class Pulls {
       replies,
       onCrash: (id, error) => {
         log.error({ err: error, actor: id }, 'pull crashed');
-        hooks.cancel(id);
-        hooks.close(id, error);
+        const job = this.#jobs.end(id);
+        hooks.cancel(job);
+        hooks.close(job, error);
       },
+      onDone: (id) => this.#jobs.end(id),
     });
   }
 
@@ -85,9 +89,9 @@ export class Pulls {
    * a pull that interests nobody is cancelled.
    */
   async pull(request: PullRequest, signal: AbortSignal, form: ProgressForm = 'classic'): Promise<PullSubscription> {
-    const id = jobId(request);
+    const id = actorId(request);
     for (let attempt = 1; ; attempt++) {
-      if (!this.collection.children.has(id)) this.#send({ type: 'collection.spawn', id, input: { id, ...request } });
+      if (!this.collection.children.has(id)) this.#send({ type: 'collection.spawn', id, input: { id: this.#jobs.begin(id), ...request } });
       const actor = this.collection.children.get(id);
       if (!actor) throw unavailable('pulls are not running', { code: 'NOT_RUNNING' });
       const crowd = this.#crowds.get(actor);
@@ -173,7 +177,7 @@ class Sequence implements PullSubscription {
 }
 
 /** Equal requests share a job; credentials are part of it, so that nobody reads what only another may. */
-function jobId({ reference, platform, credentials }: PullRequest): string {
+function actorId({ reference, platform, credentials }: PullRequest): string {
   const parts = [canonicalString(reference), platform ? formatPlatform(platform) : '', credentialsKey(credentials)];
   const hash = createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 16);
   return `pull.${familiarString(reference)}.${hash}`;

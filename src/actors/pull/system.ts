@@ -1,7 +1,7 @@
 /** Everything of pulls put together: sessions, layer transfers and jobs, over the drivers. */
 import type { FileImageStore } from '../../images/store.js';
 import type { ImageEmit } from '../../images/removal.js';
-import type { LayerStore } from '../../ports/storage.js';
+import type { Digest, LayerStore } from '../../ports/storage.js';
 import type { Logger } from '../../ports/logger.js';
 import type { BlobRecords } from '../../registry/blob-records.js';
 import type { PartialBlobs } from '../../registry/partial-blobs.js';
@@ -79,16 +79,18 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
     retryDelayMs: deps.retryDelayMs ?? RETRY_DELAY_MS,
     onReceived: deps.observer && ((bytes) => deps.observer?.received(bytes)),
   });
+  const notReleased = (chainId: Digest) => (error: unknown) => log.error({ err: error, layer: chainId }, 'layer not released');
   const layerMachine = createLayerMachine(
     transferring,
     {
       cancel: (chainId) => transferring.cancel(chainId),
       retain: (chainId) => layers.retain(chainId),
-      release: (chainId) => void layers.release(chainId).catch((error: unknown) => log.error({ err: error, layer: chainId }, 'layer not released')),
+      release: (chainId) => void transferring.release(chainId).catch(notReleased(chainId)),
     },
     replies,
   );
-  const transfers = new LayerDirectory(replies, log, views, layerMachine, (chainId) => transferring.cancel(chainId));
+  const abandonLayer = (chainId: Digest): void => void transferring.abandon(chainId).catch(notReleased(chainId));
+  const transfers = new LayerDirectory(replies, log, views, layerMachine, abandonLayer);
 
   const boards = new PullBoards();
   const work = new PullWork({

@@ -5,6 +5,7 @@ import { canonicalName, canonicalString } from '../../images/reference.js';
 import type { Logger } from '../../ports/logger.js';
 import { credentialsKey } from '../../registry/credentials.js';
 import { type Collection, createCollection } from '../kit/collection.js';
+import { JobNames } from '../kit/job-names.js';
 import type { Replies } from '../kit/replies.js';
 import { errorMessage } from '../pull/progress.js';
 import { ProgressBoard } from '../pull/progress-board.js';
@@ -37,6 +38,7 @@ export class PushBoards {
 export class Pushes {
   readonly collection: Collection<PushMachine>;
   readonly #replies: Replies;
+  readonly #jobs = new JobNames();
   #send: Send = () => undefined;
 
   constructor(replies: Replies, log: Logger, machine: PushMachine, hooks: PushHooks) {
@@ -47,9 +49,11 @@ export class Pushes {
       replies,
       onCrash: (id, error) => {
         log.error({ err: error, actor: id }, 'push crashed');
-        hooks.cancel(id);
-        hooks.close(id, error);
+        const job = this.#jobs.end(id);
+        hooks.cancel(job);
+        hooks.close(job, error);
       },
+      onDone: (id) => this.#jobs.end(id),
     });
   }
 
@@ -63,9 +67,9 @@ export class Pushes {
    * Aborting, or returning the iterator, gives up the interest; a push that interests nobody is cancelled.
    */
   async push(request: PushRequest, signal: AbortSignal): Promise<AsyncIterableIterator<string>> {
-    const id = jobId(request);
+    const id = actorId(request);
     for (let attempt = 1; ; attempt++) {
-      if (!this.collection.children.has(id)) this.#send({ type: 'collection.spawn', id, input: { id, ...request } });
+      if (!this.collection.children.has(id)) this.#send({ type: 'collection.spawn', id, input: { id: this.#jobs.begin(id), ...request } });
       const actor = this.collection.children.get(id);
       if (!actor) throw unavailable('pushes are not running', { code: 'NOT_RUNNING' });
       try {
@@ -79,6 +83,6 @@ export class Pushes {
   }
 }
 
-function jobId({ reference, credentials }: PushRequest): string {
+function actorId({ reference, credentials }: PushRequest): string {
   return `push.${createHash('sha256').update(JSON.stringify([canonicalString(reference), credentialsKey(credentials)])).digest('hex').slice(0, 16)}`;
 }
