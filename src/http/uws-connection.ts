@@ -142,10 +142,7 @@ export class UwsConnection implements Transport {
     else res.cork(() => this.#writeReply(res, head, body));
   }
 
-  /**
-   * The reply comes before the end of a body on a connection that ends. It goes out over the raw socket, because the
-   * library would cut off a client that is still sending.
-   */
+  /** Replies over the raw socket before the body has ended: the library would cut off a client that still sends. */
   #replyAndLinger(head: ReplyHead, body: string | Uint8Array | undefined): void {
     const { peer } = this;
     this.#whenFlushed(() => new RawTransport(this.#detach(), peer).reply(head, body));
@@ -219,10 +216,7 @@ export class UwsConnection implements Transport {
     if (this.#res === res) res.onAborted(() => undefined);
   }
 
-  /**
-   * Answers a request whose handling has thrown. If a handler works on the request already, only the connection can be
-   * ended.
-   */
+  /** Answers a request whose handling has thrown; if a handler works on it already, the connection is ended instead. */
   #giveUp(res: HttpResponse): void {
     if (this.#res !== res) return;
     if (this.#exchange === undefined) this.#writeReply(res, NOT_SERVED, messageBody('the request could not be served'), true);

@@ -85,10 +85,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
     );
   };
 
-  /**
-   * Begins to write the first change that can be made and refuses those before it that cannot. Returns the changes that
-   * are left.
-   */
+  /** Begins to write the first change that can be made, and refuses those before it. Returns the remaining changes. */
   const writeFirst = (amends: readonly AmendCommand[], base: ContainerRecord, self: { send(event: AmendOutcome): void }): readonly AmendCommand[] => {
     const [first, ...others] = amends;
     if (!first) return amends;
@@ -218,10 +215,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         const amends = [...context.amends, event];
         return { amends: amends.length === 1 ? writeFirst(amends, context.record, self) : amends };
       }),
-      /**
-       * Readers see a change when it is on disk. If the record has changed in the meantime, the change is made again
-       * from the new record.
-       */
+      /** Readers see a change when it is on disk. If the record has changed meanwhile, the change is made again. */
       applyAmend: assign(({ context, event, self }) => {
         const [first, ...others] = context.amends;
         if (event.type !== 'amend.saved' || !first) return {};
@@ -278,9 +272,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         settleAll([...context.starters, ...context.restarters]);
         return { record, starters: [], restarters: [] };
       }),
-      /**
-       * Nothing that happened during the effect (such as an OOM) is lost, because it is copied from the current record.
-       */
+      /** Events during the effect (such as an OOM) are not lost, because the current record is the base. */
       announceRewired: assign(({ context, event }) => {
         const { networks, ports } = (event as unknown as { output: ContainerRecord }).output;
         const record = publish({ ...context.record, networks, ports });
@@ -311,8 +303,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
           exitCode: exit.exitCode,
           finishedAt: exit.exitedAt.toISOString(),
         });
-        // A container that its policy brings back is never seen as exited: a client that polls for that would believe
-        // that it has ended.
+        // A container that its policy brings back is never seen as exited: a polling client would think it ended.
         const record = publish(comesBack(context, ended) ? withRestart(ended) : ended);
         hooks.exited(record.id);
         hooks.emit('die', record, { exitCode: String(exit.exitCode), execDuration: String(Math.floor(context.ranMs / 1000)) });

@@ -31,13 +31,19 @@ export async function updateContainer(deps: UpdateDeps, record: ContainerRecord,
   deps.checkRestartPolicy(hostConfig);
   const { linux, warnings } = await deps.resources(hostConfig);
   if (isLive(record)) await apply(tasks, record, linux);
-  const amend = (current: ContainerRecord): ContainerRecord => ({ ...current, hostConfig: { ...current.hostConfig, ...change } });
-  const updated = await containers.ask<AmendCommand>(record.id, { type: 'container.amend', amend }).catch(async (error: unknown) => {
-    // If the change cannot be written to disk, the kernel must not keep it either. If the container has ended, there is
-    // nothing to put back.
-    if (isLive(record)) await apply(tasks, record, (await deps.resources(record.hostConfig)).linux).catch(() => undefined);
-    throw error;
+  const amend = (current: ContainerRecord): ContainerRecord => ({
+    ...current,
+    hostConfig: { ...current.hostConfig, ...change },
   });
+  const updated = await containers
+    .ask<AmendCommand>(record.id, { type: 'container.amend', amend })
+    .catch(async (error: unknown) => {
+      // If the change cannot be written to disk, the kernel must not keep it either. If the container has ended, there
+      // is nothing to put back.
+      if (isLive(record))
+        await apply(tasks, record, (await deps.resources(record.hostConfig)).linux).catch(() => undefined);
+      throw error;
+    });
   // Started meanwhile, with the limits of before.
   if (isLive(updated) && updated.state.startedAt !== record.state.startedAt) await apply(tasks, updated, linux);
   return { updated, warnings };
