@@ -12,7 +12,9 @@ import { Cleanup } from './support/cleanup.js';
 import { docker, dockerOk } from './support/cli.js';
 import { Engine } from './support/engine.js';
 import { engined } from './support/engined.js';
+import { startFaultyServer } from './support/faulty-registry.js';
 import { call, callJson } from './support/http.js';
+import { buildImage, buildLayer } from './support/image-builder.js';
 
 import { waitFor } from './support/wait.js';
 
@@ -124,6 +126,30 @@ test('what containers, pulls and requests do is counted', async () => {
     60_000,
   );
   await dockerOk(engine, ['rm', '-f', 'loop']);
+});
+
+test('pulls and imports that fail inside their stream are no successes', async () => {
+  const counted = async (): Promise<number> => (await metrics()).get('engine_daemon_image_actions_seconds_count{action="pull"}') ?? Number.NaN;
+  const before = await counted();
+  const server = await startFaultyServer();
+  try {
+    const built = buildImage({ layers: [buildLayer([{ path: 'a', content: 'x' }])] });
+    server.documents.set('/v2/app/manifests/v1', { body: built.manifest, type: built.mediaType });
+    server.documents.set(`/v2/app/blobs/${built.id}`, { body: built.config });
+    // The layer is missing.
+    server.documents.set('/archive', { body: Buffer.from('no archive') });
+    const failing = [`fromImage=${server.host}/app&tag=v1`, `fromSrc=${encodeURIComponent(`${server.url}/archive`)}`];
+    for (const query of failing) {
+      const { status, text } = await call(engine.socketPath, 'POST', `/images/create?${query}`);
+      assert.equal(status, 200, text);
+      assert.match(text, /"error":/);
+    }
+  } finally {
+    await server.stop();
+  }
+  assert.equal(await counted(), before);
+  await dockerOk(engine, ['pull', '-q', image]);
+  await waitFor('the one that succeeded', async () => (await counted()) === before + 1);
 });
 
 test('lines that non-blocking mode dropped are counted here as in inspect', async () => {

@@ -47,7 +47,7 @@ export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<Engi
   let listener: Listener | undefined;
   return {
     requests: metrics && {
-      answered: (method, pattern, status, seconds) => metrics.httpRequest(method, pattern, status, seconds),
+      answered: (method, pattern, status, seconds, isWhole) => metrics.httpRequest(method, pattern, status, seconds, isWhole),
       refused: (status) => metrics.httpRefused(status),
     },
     pulls: metrics && {

@@ -77,6 +77,8 @@ export interface Exchange {
    * KiB.
    */
   stream(status: number, headers?: Headers, unreadBytes?: number): ResponseStream;
+  /** Notes, before the stream ends, that it tells of a failure: its status says that all is well. */
+  noteFailure(): void;
 
   /**
    * Takes the connection over: 101 UPGRADED when the request has an Upgrade header, otherwise a 200 whose body is the

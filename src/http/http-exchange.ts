@@ -58,6 +58,8 @@ export class HttpExchange implements Exchange, PendingExchange {
   #phase: 'open' | 'begun' | 'over' = 'open';
   #gone = false;
   #status = CLIENT_LEFT;
+  /** What was asked for was not done, whatever the status says. */
+  #hasFailed = false;
   readonly #startedMs = performance.now();
   /** This is the peer of a call that is audited. */
   #auditedPeer: Peer | undefined;
@@ -181,6 +183,10 @@ export class HttpExchange implements Exchange, PendingExchange {
     this.#reply(status, 'text/plain; charset=utf-8', text, headers);
   }
 
+  noteFailure(): void {
+    this.#hasFailed = true;
+  }
+
   stream(status: number, headers?: Headers, unreadBytes?: number): ResponseStream {
     const head = this.#services.heads.render(status, undefined, headers);
     this.#begin(status);
@@ -265,6 +271,7 @@ export class HttpExchange implements Exchange, PendingExchange {
     this.#phase = 'over';
     this.#gone = gone;
     this.#gate.leave(this);
+    this.#hasFailed ||= gone && this.#stream !== undefined;
     this.#report(this.#status, (performance.now() - this.#startedMs) / 1000);
     if (gone) {
       this.#held?.gone();
@@ -275,7 +282,7 @@ export class HttpExchange implements Exchange, PendingExchange {
   }
 
   #report(status: number, seconds: number): void {
-    this.#services.observer?.answered(this.method, this.#match.route.pattern, status, seconds);
+    this.#services.observer?.answered(this.method, this.#match.route.pattern, status, seconds, !this.#hasFailed);
     if (this.#auditedPeer === undefined) return;
     const query = this.#request.getQuery() ?? '';
     this.#services.audit?.record({ id: this.id, peer: this.#auditedPeer, method: this.method, path: this.path, query, status, seconds });

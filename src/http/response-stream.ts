@@ -28,7 +28,7 @@ export interface ResponseStream {
  * Sends a source to its end, at the client's speed, and ends the stream. When the client goes away the source's
  * `return` is called at once, which must settle a pending `next`; pump then resolves. What the source throws is thrown.
  */
-export async function pump(source: AsyncIterable<string | Uint8Array>, stream: ResponseStream): Promise<void> {
+export async function pump(source: AsyncIterable<string | Uint8Array>, stream: ResponseStream, onEnd?: () => void): Promise<void> {
   const iterator = source[Symbol.asyncIterator]();
   // A failing `return` has nobody left to tell: the client is gone or has everything.
   const release = () => void iterator.return?.().catch(() => undefined);
@@ -42,5 +42,6 @@ export async function pump(source: AsyncIterable<string | Uint8Array>, stream: R
   } catch (error) {
     if (!stream.closed) throw error;
   }
+  onEnd?.();
   stream.end();
 }

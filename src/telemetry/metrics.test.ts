@@ -22,8 +22,8 @@ test('what was counted is in the text, states are asked when it is read', async 
     containerStates: () => states,
     eventSubscribers: () => 7,
   });
-  metrics.httpRequest('GET', '/containers/{name}/json', 200, 0.002);
-  metrics.httpRequest('GET', '/containers/{name}/json', 200, 20);
+  metrics.httpRequest('GET', '/containers/{name}/json', 200, 0.002, true);
+  metrics.httpRequest('GET', '/containers/{name}/json', 200, 20, true);
   metrics.event();
   metrics.containerStarted(0.5);
   metrics.logWritten(100);

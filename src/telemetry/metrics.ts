@@ -33,7 +33,7 @@ type PullResult = (typeof PULL_RESULTS)[number];
 
 export interface Metrics {
   /** A reply is complete. `route` is the pattern of the path, never the path: the number of series must be bounded. */
-  httpRequest(method: string, route: string, status: number, seconds: number): void;
+  httpRequest(method: string, route: string, status: number, seconds: number, isWhole: boolean): void;
   /** A request got no route. */
   httpRefused(status: number): void;
   event(): void;
@@ -130,9 +130,9 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const pullReceived = counter('engine_pull_received_bytes_total', 'Bytes of complete layers received from registries');
 
   return {
-    httpRequest(method, route, status, seconds) {
+    httpRequest(method, route, status, seconds, isWhole) {
       requests.observe({ method, route, code: status }, seconds);
-      if (status >= 300) return;
+      if (status >= 300 || !isWhole) return;
       const action = ACTIONS[`${method} ${route}`];
       if (action) actionsOf[action[0]].observe({ action: action[1] }, seconds);
     },

@@ -154,7 +154,10 @@ async function createImage(x: Exchange, deps: ImageRouteDeps): Promise<void> {
     // With a 401 the CLI asks for a password, also where nobody can type one, and waits for ever.
     throw isEngineError(error, 'unauthorized') ? internal(error.message, { code: 'PULL_UNAUTHORIZED', cause: error }) : error;
   });
-  await pump(subscription, x.stream(200, { 'Content-Type': form === 'typed' ? TYPED_PROGRESS : 'application/json' }));
+  const stream = x.stream(200, { 'Content-Type': form === 'typed' ? TYPED_PROGRESS : 'application/json' });
+  await pump(subscription, stream, () => {
+    if (subscription.outcome === 'failed') x.noteFailure();
+  });
 }
 
 const REPORT_INTERVAL_MS = 100;
@@ -191,6 +194,7 @@ async function createFromArchive(x: Exchange, deps: ImageRouteDeps, fromSrc: str
   } catch (error) {
     // Before the first byte the error is the reply.
     if (!stream) throw error;
+    x.noteFailure();
     say(errorMessage(messageOf(error)));
   }
   stream?.end();
