@@ -124,3 +124,36 @@ test('a session without work expires', async () => {
   actor.send({ type: 'limit.idle' });
   assert.equal(actor.getSnapshot().status, 'done');
 });
+
+test('an effect that never ends is given up with the last client that waits for it, and the next one gets a new one', async () => {
+  const never = (signal: AbortSignal): Promise<never> => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
+  let probes = 0;
+  const aborted: string[] = [];
+  const { grant, state } = start({
+    probe: (_, signal) => {
+      signal.addEventListener('abort', () => aborted.push('probe'));
+      return probes++ === 0 ? never(signal) : Promise.resolve(bearer);
+    },
+    authorize: ({ scope }, signal) => {
+      signal.addEventListener('abort', () => aborted.push(scope));
+      return scope === 'stuck' ? never(signal) : Promise.resolve({ header: 'Bearer x', expiresAt: Infinity });
+    },
+  });
+  const leave = async (scope: string, during: string): Promise<void> => {
+    const [one, two] = [new AbortController(), new AbortController()];
+    const asked = [grant(scope, undefined, one.signal), grant(scope, undefined, two.signal)].map((each) => assert.rejects(each));
+    while (state() !== during) await new Promise((resolve) => setImmediate(resolve));
+    one.abort();
+    assert.equal(state(), during, 'somebody still waits');
+    two.abort();
+    await Promise.all(asked);
+  };
+  await leave('a', 'probing');
+  assert.deepEqual([state(), aborted], ['ready', ['probe']]);
+  assert.equal((await grant('a')).authorization, 'Bearer x');
+  const left = leave('stuck', 'authorizing');
+  const other = grant('b');
+  await left;
+  assert.equal((await other).authorization, 'Bearer x');
+  assert.deepEqual([state(), aborted], ['ready', ['probe', 'stuck']]);
+});

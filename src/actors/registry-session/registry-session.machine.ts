@@ -132,6 +132,9 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
       isQuiet: ({ context }) => context.waiting.length > 0 && context.quietUntilMs > now(),
       nobodyWaits: ({ context }) => context.waiting.length === 0,
       isUnknown: ({ context }) => context.place === undefined,
+      isLast: ({ context, event }) => event.type === 'request.cancelled' && context.waiting.every(({ req }) => req === event.req),
+      isLastOfScope: ({ context, event }) =>
+        event.type === 'request.cancelled' && context.waiting.every(({ req, scope }) => req === event.req || scope !== context.asking),
     },
   }).createMachine({
     id: 'registry-session',
@@ -160,6 +163,8 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
         on: { 'silence.over': 'deciding' },
       },
       probing: {
+        // What nobody waits for is given up: it may be what never ends.
+        on: { 'request.cancelled': [{ guard: 'isLast', target: 'deciding', actions: 'forget' }, { actions: 'forget' }] },
         invoke: {
           src: 'probe',
           input: ({ context: { host, credentials } }) => ({ host, credentials }),
@@ -176,6 +181,7 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
         },
       },
       authorizing: {
+        on: { 'request.cancelled': [{ guard: 'isLastOfScope', target: 'deciding', actions: 'forget' }, { actions: 'forget' }] },
         invoke: {
           src: 'authorize',
           input: ({ context }) => {
