@@ -14,6 +14,7 @@ import { engined } from './support/engined.js';
 import { startEngineWithImage } from './support/engine-with-image.js';
 import { call, callJson, type Reply } from './support/http.js';
 import { tarOf } from './support/image-builder.js';
+import { waitFor } from './support/wait.js';
 
 const SECRET = 'what only the host knows';
 const cleanup = new Cleanup();
@@ -89,6 +90,8 @@ async function archived(method: 'GET' | 'PUT', id: string, path: string, body?: 
 test('descriptors and working directories of the host (CVE-2024-21626, CVE-2019-14271)', async () => {
   const id = await running();
   const { State } = await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`);
+  // Until its program begins the process is the runtime's, with descriptors of that.
+  await waitFor('the program', () => /^(?:sh|sleep)\0/.test(readFileSync(`/proc/${State.Pid}/cmdline`, 'utf8')));
   assert.deepEqual(
     readdirSync(`/proc/${State.Pid}/fd`).filter((fd) => Number(fd) < 10),
     ['0', '1', '2'],
