@@ -92,7 +92,8 @@ test('SIGHUP: what the daemon says about itself follows, and nothing stays when 
   assert.deepEqual(result.entries.map(({ key, verdict }) => `${key} ${verdict}`), ['debug', 'default-runtime', 'features', 'labels', 'live-restore', 'registry-mirrors', 'runtimes'].map((key) => `${key} applied`));
   const changed = await info();
   assert.deepEqual([changed.Debug, changed.Labels, changed.LiveRestoreEnabled, changed.DefaultRuntime, changed.RegistryConfig.Mirrors], [true, ['rack=7'], true, 'other', ['https://mirror.test/']]);
-  assert.deepEqual(changed.Runtimes['other'], { path: '/usr/bin/crun' });
+  // Newer versions of the runtime tell their features besides.
+  assert.equal((changed.Runtimes['other'] as { readonly path?: string } | undefined)?.path, '/usr/bin/crun');
   assert.notEqual(changed.CDISpecDirs.length, 0);
 
   const removed = await hangUp({});

@@ -18,6 +18,15 @@ export interface CertificateOptions {
 const openssl = (...args: readonly string[]): void => void execFileSync('openssl', args, { stdio: ['ignore', 'ignore', 'pipe'] });
 const EC_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
 
+/** OpenSSL takes a negative number of days up to 3.3, and dates from 3.4 on. */
+function signExpired(sign: (...validity: readonly string[]) => void): void {
+  try {
+    sign('-not_before', '20200101000000Z', '-not_after', '20200102000000Z');
+  } catch {
+    sign('-days', '-1');
+  }
+}
+
 export class Authority {
   /** Its own certificate. */
   readonly cert: string;
@@ -42,7 +51,13 @@ export class Authority {
     const extensions = `${base}.ext`;
     writeFileSync(extensions, `extendedKeyUsage=${usage}\n${altNames === undefined ? '' : `subjectAltName=${altNames}\n`}`);
     openssl('req', ...EC_KEY, '-subj', `/CN=${commonName}`, '-keyout', `${base}.key`, '-out', `${base}.csr`);
-    openssl('x509', '-req', '-in', `${base}.csr`, '-CA', this.cert, '-CAkey', this.#key, '-CAcreateserial', '-days', isExpired ? '-1' : '30', '-extfile', extensions, '-out', `${base}.pem`);
+    const sign = (...validity: readonly string[]): void => {
+      const authority = ['-CA', this.cert, '-CAkey', this.#key, '-CAcreateserial'];
+      const files = ['-in', `${base}.csr`, '-extfile', extensions, '-out', `${base}.pem`];
+      openssl('x509', '-req', ...authority, ...files, ...validity);
+    };
+    if (isExpired) signExpired(sign);
+    else sign('-days', '30');
     return { cert: `${base}.pem`, key: `${base}.key` };
   }
 
