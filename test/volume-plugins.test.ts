@@ -180,8 +180,8 @@ test('a daemon that is killed keeps the count: those that run have theirs, those
   plugin.take();
   await engine.start();
   await waitFor('the unmount', () => plugin.uses('counted') === 1);
-  // A question where it is changes nothing.
-  assert.deepEqual(plugin.take().filter((call) => call !== 'Get'), ['Unmount']);
+  // Questions, such as where it is, change nothing.
+  assert.deepEqual(plugin.take().filter((call) => call.endsWith('ount')), ['Unmount']);
   assert.equal(await ok('run', '--rm', '--volumes-from', runs, image, 'ls', '-d', '/c'), '/c');
   await ok('rm', '-f', runs, ends);
   assert.equal(plugin.uses('counted'), 0);

@@ -14,7 +14,7 @@ import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { Durability } from './overlay2/durability.js';
 import { InitLayers } from './overlay2/init-layers.js';
 import { Layout } from './overlay2/layout.js';
-import { fileSystemOf, probeOverlay } from './overlay2/probe.js';
+import { fileSystemOf, probeOverlay, untriedOptions } from './overlay2/probe.js';
 import { chainIdOf, MAX_DEPTH, ReadOnlyLayers } from './overlay2/read-only-layers.js';
 import { SizeLimits } from './overlay2/size-limits.js';
 import { tarStream } from './overlay2/tar-stream.js';
@@ -55,6 +55,9 @@ export async function openOverlay2({ root, workers, log, storageOpts = [], idMap
   let mountOptions: string;
   try {
     mountOptions = await probeOverlay(probe);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOSPC') throw error;
+    mountOptions = await untriedOptions();
   } finally {
     // A handful of empty directories: no reason to start a worker thread.
     await rm(probe, { recursive: true, force: true });

@@ -31,10 +31,24 @@ export async function probeOverlay(directory: string): Promise<string> {
   const paths = `lowerdir=${at('lower')},upperdir=${at('upper')},workdir=${at('work')}`;
   // The first mount loads the module, whose parameters then show what this kernel knows.
   await tryMount(at('merged'), paths, directory);
-  const known = await Promise.all(PARAMETERS.map((name) => exists(`/sys/module/overlay/parameters/${name}`)));
-  const options = PARAMETERS.filter((_, i) => known[i]).map((name) => `,${name}=off`).join('');
+  const options = await knownOptions();
   await tryMount(at('merged'), paths + options, directory);
   return options;
+}
+
+/**
+ * Returns the options that mounts need where the disk has no room to try them: a daemon must start there, so that
+ * somebody can make room. What worked before the disk was full works again.
+ */
+export async function untriedOptions(): Promise<string> {
+  // This mount fails, as there is no such layer, but loads the module, whose parameters then show what the kernel knows.
+  await mountFileSystem('overlay', '/proc', 'overlay', 'lowerdir=/proc/self/no-such-layer').catch(() => undefined);
+  return knownOptions();
+}
+
+async function knownOptions(): Promise<string> {
+  const known = await Promise.all(PARAMETERS.map((name) => exists(`/sys/module/overlay/parameters/${name}`)));
+  return PARAMETERS.filter((_, i) => known[i]).map((name) => `,${name}=off`).join('');
 }
 
 async function tryMount(target: string, options: string, directory: string): Promise<void> {
