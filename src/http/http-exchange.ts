@@ -58,7 +58,7 @@ export class HttpExchange implements Exchange, PendingExchange {
   #phase: 'open' | 'begun' | 'over' = 'open';
   #gone = false;
   #status = CLIENT_LEFT;
-  /** What was asked for was not done, whatever the status says. */
+  /** True when the request failed, also where its status had already been sent as a success. */
   #hasFailed = false;
   readonly #startedMs = performance.now();
   /** This is the peer of a call that is audited. */

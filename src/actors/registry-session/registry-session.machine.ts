@@ -163,7 +163,7 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
         on: { 'silence.over': 'deciding' },
       },
       probing: {
-        // What nobody waits for is given up: it may be what never ends.
+        // An effect that nobody waits for is given up, because it may be one that never ends.
         on: { 'request.cancelled': [{ guard: 'isLast', target: 'deciding', actions: 'forget' }, { actions: 'forget' }] },
         invoke: {
           src: 'probe',
