@@ -1,4 +1,7 @@
-/** An image like the ones people pull: ten layers of about 50 MB, many small files and some large, text and machine code. */
+/**
+ * An image like the ones people pull: ten layers of about 50 MB, many small files and some large, text and machine
+ * code.
+ */
 import { buildImage, buildLayer, generatedBytes, pushImage, type LayerEntry } from '../test/support/image-builder.js';
 import type { TestRegistry } from '../test/support/registry.js';
 
@@ -18,9 +21,13 @@ function text(size: number, seed: number): Buffer {
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
     return state / 2 ** 32;
   };
-  const words = Array.from({ length: 2000 }, () => Math.floor(random() * 36 ** 6).toString(36).slice(0, 2 + Math.floor(random() * 6)));
+  const words = Array.from({ length: 2000 }, () =>
+    Math.floor(random() * 36 ** 6)
+      .toString(36)
+      .slice(0, 2 + Math.floor(random() * 6)),
+  );
   const parts: string[] = [];
-  for (let length = 0; length < size; ) {
+  for (let length = 0; length < size;) {
     const word = words[Math.floor(random() ** 3 * words.length)] ?? '';
     const part = random() < 0.1 ? `${word}\n` : `${word} `;
     parts.push(part);
@@ -31,7 +38,10 @@ function text(size: number, seed: number): Buffer {
 
 function layerEntries(layer: number): LayerEntry[] {
   const root = `srv/layer${layer}`;
-  const entries: LayerEntry[] = [{ path: 'srv/', type: 'directory' }, { path: `${root}/`, type: 'directory' }];
+  const entries: LayerEntry[] = [
+    { path: 'srv/', type: 'directory' },
+    { path: `${root}/`, type: 'directory' },
+  ];
   for (const { count, bytes } of SIZES) {
     // Two kinds of content in long stretches; every file starts somewhere else in them.
     const sources = [text(2 * bytes, layer * 31 + bytes), generatedBytes(2 * bytes, layer * 17 + bytes)];

@@ -7,7 +7,9 @@ import { timed, type Measure } from './measure.js';
 const AT_ONCE = 32;
 
 async function runAndRemove(engine: Engine, image: string): Promise<void> {
-  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: image, Cmd: ['/bin/true'], HostConfig: { AutoRemove: true } } });
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
+    json: { Image: image, Cmd: ['/bin/true'], HostConfig: { AutoRemove: true } },
+  });
   const removal = await open(engine.socketPath, 'POST', `/containers/${Id}/wait?condition=removed`);
   await startContainer(engine, Id);
   let text = '';

@@ -10,9 +10,17 @@ export interface ContainerChoice {
   readonly publishes?: boolean;
 }
 
-export async function createContainer(engine: Engine, { image, command, network, publishes }: ContainerChoice): Promise<string> {
+export async function createContainer(
+  engine: Engine,
+  { image, command, network, publishes }: ContainerChoice,
+): Promise<string> {
   const ports = publishes ? { ExposedPorts: { '80/tcp': {} } } : {};
-  const json = { Image: image, Cmd: command, ...ports, HostConfig: { ...(network === undefined ? {} : { NetworkMode: network }), PublishAllPorts: publishes === true } };
+  const json = {
+    Image: image,
+    Cmd: command,
+    ...ports,
+    HostConfig: { ...(network === undefined ? {} : { NetworkMode: network }), PublishAllPorts: publishes === true },
+  };
   const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json });
   return Id;
 }

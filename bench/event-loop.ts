@@ -1,4 +1,6 @@
-/** How late the main thread is for anything else while images come and go: what a client of another request waits for. */
+/**
+ * How late the main thread is for anything else while images come and go: what a client of another request waits for.
+ */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { dockerOk } from '../test/support/cli.js';
@@ -15,7 +17,13 @@ async function delaySince(url: string): Promise<number> {
   return Number(PERCENTILE.exec(text)?.[1]) * 1000;
 }
 
-const metric = (action: string): Metric => ({ name: `event loop delay, p99, ${action}`, unit: 'ms', target: 20, moreIsBetter: false, isAbsolute: true });
+const metric = (action: string): Metric => ({
+  name: `event loop delay, p99, ${action}`,
+  unit: 'ms',
+  target: 20,
+  moreIsBetter: false,
+  isAbsolute: true,
+});
 
 export const eventLoop: Measure = {
   name: 'event-loop',
@@ -35,7 +43,9 @@ export const eventLoop: Measure = {
     return async () => {
       const taken = [await during('pull', () => pull(engine, reference))];
       await remove();
-      taken.push(await during('pull, 16 clients', () => Promise.all(Array.from({ length: 16 }, () => pull(engine, reference)))));
+      taken.push(
+        await during('pull, 16 clients', () => Promise.all(Array.from({ length: 16 }, () => pull(engine, reference)))),
+      );
       taken.push(await during('push', () => push(engine, reference)));
       taken.push(await during('save', () => cli(engine, 'save', '-o', archive, reference)));
       await remove();

@@ -1,4 +1,6 @@
-/** exec of /bin/true in a running container: created, started and attached to, read to its end, its exit code asked for. */
+/**
+ * exec of /bin/true in a running container: created, started and attached to, read to its end, its exit code asked for.
+ */
 import { RawConnection, callJson } from '../test/support/http.js';
 import type { Engine } from '../test/support/engine.js';
 import { createContainer, startContainer } from './containers.js';
@@ -8,9 +10,13 @@ const TIMES = 15;
 const BODY = JSON.stringify({ Detach: false, Tty: false });
 
 async function execTrue(engine: Engine, container: string): Promise<void> {
-  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', `/containers/${container}/exec`, { json: { Cmd: ['/bin/true'], AttachStdout: true, AttachStderr: true } });
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', `/containers/${container}/exec`, {
+    json: { Cmd: ['/bin/true'], AttachStdout: true, AttachStderr: true },
+  });
   const connection = await RawConnection.open(engine.socketPath);
-  connection.write(`POST /exec/${Id}/start HTTP/1.1\r\nHost: bench\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY}`);
+  connection.write(
+    `POST /exec/${Id}/start HTTP/1.1\r\nHost: bench\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY}`,
+  );
   await connection.readToEnd();
   connection.close();
   const { ExitCode } = await callJson<{ ExitCode: number }>(engine.socketPath, 'GET', `/exec/${Id}/json`);

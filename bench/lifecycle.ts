@@ -18,7 +18,10 @@ export const lifecycle: Measure = {
     return async () => {
       const alone: number[] = [];
       for (let index = 0; index < ALONE; index++) alone.push(await timed(() => lifeOfContainer(engine, choice)));
-      return { 'one container': median(alone), '16 at once': await timed(() => atOnce(AT_ONCE, AT_ONCE, () => lifeOfContainer(engine, choice))) };
+      return {
+        'one container': median(alone),
+        '16 at once': await timed(() => atOnce(AT_ONCE, AT_ONCE, () => lifeOfContainer(engine, choice))),
+      };
     };
   },
 };

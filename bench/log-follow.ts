@@ -17,7 +17,20 @@ const SCRIPT = `trap go=1 USR1; echo ready; while [ -z "$go" ]; do sleep 0.02; d
 
 /** Readers are processes of their own, to cost both engines the same. Resolves with the bytes that each got. */
 function follow(engine: Engine, id: string): { readonly bytes: Promise<number> } {
-  const child = spawn('curl', ['-sN', '--unix-socket', engine.socketPath, '-o', '/dev/null', '-w', '%{size_download}', `http://engine/containers/${id}/logs?stdout=1&follow=1`], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(
+    'curl',
+    [
+      '-sN',
+      '--unix-socket',
+      engine.socketPath,
+      '-o',
+      '/dev/null',
+      '-w',
+      '%{size_download}',
+      `http://engine/containers/${id}/logs?stdout=1&follow=1`,
+    ],
+    { stdio: ['ignore', 'pipe', 'inherit'] },
+  );
   let output = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (output += text));
   return { bytes: once(child, 'close').then(() => Number(output)) };

@@ -25,7 +25,11 @@ export const logs: Measure = {
   rounds: 3,
   async prepare(engine, { image }) {
     return async () => {
-      const id = await createContainer(engine, { image, command: ['sh', '-c', `yes "${LINE}" | head -c ${BYTES}`], network: 'none' });
+      const id = await createContainer(engine, {
+        image,
+        command: ['sh', '-c', `yes "${LINE}" | head -c ${BYTES}`],
+        network: 'none',
+      });
       const written = await timed(async () => {
         await startContainer(engine, id);
         await waitContainer(engine, id);

@@ -36,7 +36,10 @@ export interface Measure {
   readonly transport?: 'tcp' | 'tls';
   /** Not for dockerd: for minutes, or for ever, it does not answer. */
   readonly isForEnginedAlone?: boolean;
-  /** What the engine tells of itself is wanted, which dockerd does not: it is left out, and `tcpUrl` leads to the metrics. */
+  /**
+   * What the engine tells of itself is wanted, which dockerd does not: it is left out, and `tcpUrl` leads to the
+   * metrics.
+   */
   readonly needsMetrics?: boolean;
   /** Sets up what is not to be measured on a fresh engine; the result takes one sample. */
   prepare(engine: Engine, setting: Setting): Promise<() => Promise<Sample>>;

@@ -1,4 +1,6 @@
-/** Networks: make and remove one, start containers with a published port one after another, ask for a neighbour's name. */
+/**
+ * Networks: make and remove one, start containers with a published port one after another, ask for a neighbour's name.
+ */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -26,9 +28,17 @@ export const network: Measure = {
   async prepare(engine, { image }) {
     const post = <T>(path: string, json: unknown): Promise<T> => callJson<T>(engine.socketPath, 'POST', path, { json });
     await post('/networks/create', { Name: 'names' });
-    const { Id } = await post<{ Id: string }>('/containers/create?name=neighbour', { Image: image, Cmd: ['sleep', '100000'], HostConfig: { NetworkMode: 'names' } });
+    const { Id } = await post<{ Id: string }>('/containers/create?name=neighbour', {
+      Image: image,
+      Cmd: ['sleep', '100000'],
+      HostConfig: { NetworkMode: 'names' },
+    });
     await startContainer(engine, Id);
-    const { NetworkSettings } = await callJson<{ NetworkSettings: { SandboxKey: string } }>(engine.socketPath, 'GET', `/containers/${Id}/json`);
+    const { NetworkSettings } = await callJson<{ NetworkSettings: { SandboxKey: string } }>(
+      engine.socketPath,
+      'GET',
+      `/containers/${Id}/json`,
+    );
     await lifeOfNetwork(engine);
     return async () => {
       const lives: number[] = [];
@@ -44,7 +54,9 @@ export const network: Measure = {
 };
 
 async function lifeOfNetwork(engine: Engine): Promise<void> {
-  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/networks/create', { json: { Name: 'passing' } });
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/networks/create', {
+    json: { Name: 'passing' },
+  });
   await callJson(engine.socketPath, 'DELETE', `/networks/${Id}`);
 }
 
@@ -80,9 +92,25 @@ async function queriesPerSecond(netns: string): Promise<number> {
   try {
     const questions = join(directory, 'questions');
     await writeFile(questions, 'neighbour A\n');
-    const output = await outputInside(netns, 'dnsperf', '-s', '127.0.0.11', '-d', questions, '-l', String(QUERY_SECONDS), '-c', '1', '-T', '1', '-q', String(QUERIES_AT_ONCE));
+    const output = await outputInside(
+      netns,
+      'dnsperf',
+      '-s',
+      '127.0.0.11',
+      '-d',
+      questions,
+      '-l',
+      String(QUERY_SECONDS),
+      '-c',
+      '1',
+      '-T',
+      '1',
+      '-q',
+      String(QUERIES_AT_ONCE),
+    );
     const rate = /Queries per second: +([\d.]+)/.exec(output)?.[1];
-    if (rate === undefined || !/NOERROR \d+ \(100\.00%\)/.test(output) || !/Queries lost: +0 /.test(output)) throw new Error(`dnsperf: ${output}`);
+    if (rate === undefined || !/NOERROR \d+ \(100\.00%\)/.test(output) || !/Queries lost: +0 /.test(output))
+      throw new Error(`dnsperf: ${output}`);
     return Number(rate);
   } finally {
     await rm(directory, { recursive: true });

@@ -1,4 +1,6 @@
-/** A hundred containers with a published port each: started one after another, and kept while the daemon is restarted. */
+/**
+ * A hundred containers with a published port each: started one after another, and kept while the daemon is restarted.
+ */
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -59,7 +61,10 @@ async function portsOf(engine: Engine): Promise<number[]> {
   return running.map(({ Ports }) => Ports[0]?.PublicPort ?? 0);
 }
 
-/** Another machine that connects to all ports by turns, the whole time. `stop` resolves with how many times it had no answer. */
+/**
+ * Another machine that connects to all ports by turns, the whole time. `stop` resolves with how many times it had no
+ * answer.
+ */
 async function probe(ports: readonly number[]): Promise<{ stop(): Promise<number> }> {
   const directory = mkdtempSync(join(tmpdir(), 'probe-'));
   const outside = openOutside(directory, { here: [`${HOST}/24`], there: [`${OUTSIDE}/24`] });

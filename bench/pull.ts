@@ -14,7 +14,8 @@ export async function pull(engine: Engine, reference: string): Promise<void> {
     if (error !== undefined) throw new Error(error);
     last = status ?? last;
   }
-  if (!/^Status: (?:Downloaded newer image|Image is up to date)/.test(last)) throw new Error(`the pull ended with ${JSON.stringify(last)} (${reply.status})`);
+  if (!/^Status: (?:Downloaded newer image|Image is up to date)/.test(last))
+    throw new Error(`the pull ended with ${JSON.stringify(last)} (${reply.status})`);
 }
 
 export const pullBigImage: Measure = {
@@ -38,7 +39,12 @@ export const pullBigImage: Measure = {
 };
 
 /** Pulls of images of other shapes. */
-function shaped(name: string, metric: string, target: number, repository: Parameters<Setting['shapedImage']>[0]): Measure {
+function shaped(
+  name: string,
+  metric: string,
+  target: number,
+  repository: Parameters<Setting['shapedImage']>[0],
+): Measure {
   return {
     name,
     metrics: [{ name: metric, unit: 'ms', target, moreIsBetter: false }],
@@ -53,14 +59,19 @@ function shaped(name: string, metric: string, target: number, repository: Parame
 /** As `pull`, by a client that computes next to nothing: a thousand of them run on the machine that is measured. */
 async function follow(engine: Engine, reference: string): Promise<void> {
   const socket = connect(engine.socketPath);
-  socket.write(`POST /images/create?fromImage=${reference} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
+  socket.write(
+    `POST /images/create?fromImage=${reference} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
+  );
   let end = '';
-  for await (const chunk of socket as AsyncIterable<Buffer>) end = (end + chunk.toString('latin1', Math.max(0, chunk.length - 200))).slice(-400);
+  for await (const chunk of socket as AsyncIterable<Buffer>)
+    end = (end + chunk.toString('latin1', Math.max(0, chunk.length - 200))).slice(-400);
   if (!end.includes('"Status: ')) throw new Error(`the pull ended with ${JSON.stringify(end)}`);
 }
 
 async function pullAndRemove(engine: Engine, image: string, clients: number): Promise<number> {
-  const elapsed = await timed(() => Promise.all(Array.from({ length: clients }, (_, index) => (index === 0 ? pull : follow)(engine, image))));
+  const elapsed = await timed(() =>
+    Promise.all(Array.from({ length: clients }, (_, index) => (index === 0 ? pull : follow)(engine, image))),
+  );
   await callJson(engine.socketPath, 'DELETE', `/images/${image}`);
   return elapsed;
 }
@@ -68,9 +79,14 @@ async function pullAndRemove(engine: Engine, image: string, clients: number): Pr
 export const pullLargeLayer = shaped('pull-large', 'pull one layer of 1 GB', 0.7, 'bench/large-layer');
 export const pullManyFiles = shaped('pull-files', 'pull 20,000 small files', 0.8, 'bench/many-files');
 
-/** Milliseconds that the main thread of a process has computed: what its neighbours on the machine do counts less there than in the time. */
+/**
+ * Milliseconds that the main thread of a process has computed: what its neighbours on the machine do counts less there
+ * than in the time.
+ */
 function mainThreadMs(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/task/${pid}/stat`, 'latin1').replace(/^.*\) /s, '').split(' ');
+  const fields = readFileSync(`/proc/${pid}/task/${pid}/stat`, 'latin1')
+    .replace(/^.*\) /s, '')
+    .split(' ');
   // utime and stime, in ticks of a hundredth of a second (proc(5)).
   return (Number(fields[11]) + Number(fields[12])) * 10;
 }
@@ -98,7 +114,13 @@ export const pullReaders: Measure = {
   name: 'pull-readers',
   metrics: [
     { name: 'pull for 1000 clients, against one', unit: 'times', target: 1.1, moreIsBetter: false, isAbsolute: true },
-    { name: 'main thread for 999 more clients, against the pull', unit: 'times', target: 0.1, moreIsBetter: false, isAbsolute: true },
+    {
+      name: 'main thread for 999 more clients, against the pull',
+      unit: 'times',
+      target: 0.1,
+      moreIsBetter: false,
+      isAbsolute: true,
+    },
   ],
   rounds: 7,
   isForEnginedAlone: true,
@@ -110,7 +132,10 @@ export const pullReaders: Measure = {
       const before = mainThreadMs(engine.pid);
       const many = await pullAndRemove(engine, image, 1000);
       const more = mainThreadMs(engine.pid) - before - (before - begin);
-      return { 'pull for 1000 clients, against one': many / one, 'main thread for 999 more clients, against the pull': more / one };
+      return {
+        'pull for 1000 clients, against one': many / one,
+        'main thread for 999 more clients, against the pull': more / one,
+      };
     };
   },
 };

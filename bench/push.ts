@@ -12,7 +12,9 @@ export async function push(engine: Engine, image: string): Promise<number> {
     const name = `${registry.host}/bench/pushed`;
     await dockerOk(engine, ['tag', image, `${name}:1`]);
     const elapsed = await timed(async () => {
-      const reply = await open(engine.socketPath, 'POST', `/images/${name}/push?tag=1`, { headers: { 'X-Registry-Auth': 'e30=' } });
+      const reply = await open(engine.socketPath, 'POST', `/images/${name}/push?tag=1`, {
+        headers: { 'X-Registry-Auth': 'e30=' },
+      });
       let isDone = false;
       for await (const { aux, error } of jsonLines<{ aux?: unknown; error?: string }>(reply.message)) {
         if (error !== undefined) throw new Error(error);

@@ -32,7 +32,9 @@ function compare({ metric, samples }: MetricResult): Comparison {
     unit: metric.unit,
     medians,
     ...(ratio === undefined || metric.isAbsolute === true ? {} : { ratio }),
-    ...(judged === undefined ? {} : { isReached: metric.moreIsBetter ? judged >= metric.target : judged <= metric.target }),
+    ...(judged === undefined
+      ? {}
+      : { isReached: metric.moreIsBetter ? judged >= metric.target : judged <= metric.target }),
     target: metric.target,
     samples,
   };
@@ -42,28 +44,52 @@ function table(results: readonly MetricResult[], comparisons: readonly Compariso
   const engines = [...new Set(comparisons.flatMap(({ medians }) => Object.keys(medians)))];
   const rows = comparisons.map(({ name, unit, medians, ratio, target, isReached }, index) => [
     name,
-    ...engines.map((engine) => (medians[engine] === undefined ? '' : `${medians[engine].toFixed(unit === 'times' ? 2 : 1)} ${unit}`)),
+    ...engines.map((engine) =>
+      medians[engine] === undefined ? '' : `${medians[engine].toFixed(unit === 'times' ? 2 : 1)} ${unit}`,
+    ),
     ratio === undefined ? '' : `${ratio.toFixed(2)}x`,
     `${results[index]?.metric.moreIsBetter === true ? 'at least' : 'at most'} ${target}${results[index]?.metric.isAbsolute === true ? ` ${unit}` : 'x'}`,
     isReached === undefined ? '' : isReached ? 'reached' : 'MISSED',
   ]);
   const all = [['', ...engines, 'ratio', 'target', ''], ...rows];
   const widths = (all[0] ?? []).map((_, column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
-  return all.map((row) => row.map((cell, column) => (column === 0 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0))).join('  ').trimEnd()).join('\n');
+  return all
+    .map((row) =>
+      row
+        .map((cell, column) => (column === 0 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0)))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n');
 }
 
 /** Prints the table, and writes `latest.json` and `latest.svg` into `dir`. */
-export function report(results: readonly MetricResult[], versions: Readonly<Record<string, string>>, dir: string): void {
+export function report(
+  results: readonly MetricResult[],
+  versions: Readonly<Record<string, string>>,
+  dir: string,
+): void {
   const comparisons = results.map(compare);
   console.log(table(results, comparisons));
   mkdirSync(dir, { recursive: true });
-  const machine = { cpu: cpus()[0]?.model, cores: cpus().length, memoryBytes: totalmem(), kernel: release(), node: process.version };
-  writeFileSync(join(dir, 'latest.json'), `${JSON.stringify({ date: new Date().toISOString(), machine, versions, comparisons }, null, 2)}\n`);
+  const machine = {
+    cpu: cpus()[0]?.model,
+    cores: cpus().length,
+    memoryBytes: totalmem(),
+    kernel: release(),
+    node: process.version,
+  };
+  writeFileSync(
+    join(dir, 'latest.json'),
+    `${JSON.stringify({ date: new Date().toISOString(), machine, versions, comparisons }, null, 2)}\n`,
+  );
   const bars = comparisons.flatMap(({ name, unit, medians, ratio, target }, index) => {
     if (ratio === undefined) return [];
     const moreIsBetter = results[index]?.metric.moreIsBetter === true;
     const note = `${(moreIsBetter ? ratio : 1 / ratio).toFixed(2)} (${medians['engined']?.toFixed(0)} against ${medians['dockerd']?.toFixed(0)} ${unit})`;
-    return [{ label: name, advantage: moreIsBetter ? ratio : 1 / ratio, target: moreIsBetter ? target : 1 / target, note }];
+    return [
+      { label: name, advantage: moreIsBetter ? ratio : 1 / ratio, target: moreIsBetter ? target : 1 / target, note },
+    ];
   });
   if (bars.length > 0) writeFileSync(join(dir, 'latest.svg'), ratioChart('engined against dockerd', bars));
 }

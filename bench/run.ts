@@ -1,4 +1,7 @@
-/** Runs the measures on both engines by turns in one process. To be run in a network namespace of its own (scripts/bench.mjs). */
+/**
+ * Runs the measures on both engines by turns in one process. To be run in a network namespace of its own
+ * (scripts/bench.mjs).
+ */
 import { execFileSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -39,16 +42,44 @@ import { stopped } from './stopped.js';
 import { streams } from './streams.js';
 import { tls } from './tls.js';
 
-const MEASURES: readonly Measure[] = [requests, clients, tls, lifecycle, exec, burst, stats, stopped, pullBigImage, pullLargeLayer, pullManyFiles, pullByMany, pullReaders, pushBigImage, saveLoad, eventLoop, logs, logFollow, copy, memory, startup, streams, network, published];
+const MEASURES: readonly Measure[] = [
+  requests,
+  clients,
+  tls,
+  lifecycle,
+  exec,
+  burst,
+  stats,
+  stopped,
+  pullBigImage,
+  pullLargeLayer,
+  pullManyFiles,
+  pullByMany,
+  pullReaders,
+  pushBigImage,
+  saveLoad,
+  eventLoop,
+  logs,
+  logFollow,
+  copy,
+  memory,
+  startup,
+  streams,
+  network,
+  published,
+];
 /** This file is in dist/bench. */
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
-const { values: options } = parseArgs({ options: { only: { type: 'string' }, engine: { type: 'string' }, rounds: { type: 'string' } } });
+const { values: options } = parseArgs({
+  options: { only: { type: 'string' }, engine: { type: 'string' }, rounds: { type: 'string' } },
+});
 
 function chosenMeasures(): readonly Measure[] {
   const names = options.only?.split(',');
   const unknown = names?.find((name) => MEASURES.every((measure) => measure.name !== name));
-  if (unknown !== undefined) throw new Error(`there is no measure ${unknown}; there are ${MEASURES.map(({ name }) => name).join(', ')}`);
+  if (unknown !== undefined)
+    throw new Error(`there is no measure ${unknown}; there are ${MEASURES.map(({ name }) => name).join(', ')}`);
   return MEASURES.filter(({ name }) => names === undefined || names.includes(name));
 }
 
@@ -69,23 +100,53 @@ function issueIn(dir: string): ServerCertificate {
 }
 
 /** In a network namespace of our own the ports are ours to choose. */
-function contenders({ transport, needsMetrics, isForEnginedAlone, args: own = [] }: Measure, certificate: () => ServerCertificate): readonly Contender[] {
-  const tls = (): string[] => (transport === 'tls' ? ['--tls', '--tlsverify=false', '--tlscacert', certificate().ca, '--tlscert', certificate().cert, '--tlskey', certificate().key] : []);
-  const args = (port: number): string[] => (transport === undefined ? [...own] : [...own, '--host', `tcp://127.0.0.1:${port}`, ...tls()]);
+function contenders(
+  { transport, needsMetrics, isForEnginedAlone, args: own = [] }: Measure,
+  certificate: () => ServerCertificate,
+): readonly Contender[] {
+  const tls = (): string[] =>
+    transport === 'tls'
+      ? [
+          '--tls',
+          '--tlsverify=false',
+          '--tlscacert',
+          certificate().ca,
+          '--tlscert',
+          certificate().cert,
+          '--tlskey',
+          certificate().key,
+        ]
+      : [];
+  const args = (port: number): string[] =>
+    transport === undefined ? [...own] : [...own, '--host', `tcp://127.0.0.1:${port}`, ...tls()];
   const scheme = transport === 'tls' ? 'https' : 'http';
   if (needsMetrics === true) {
     const address = '127.0.0.1:23752';
-    return [{ name: 'engined', tcpUrl: `http://${address}/metrics`, kind: () => engined({ args: ['--experimental', '--metrics-addr', address] }) }];
+    return [
+      {
+        name: 'engined',
+        tcpUrl: `http://${address}/metrics`,
+        kind: () => engined({ args: ['--experimental', '--metrics-addr', address] }),
+      },
+    ];
   }
   const both: Contender[] = [
     { name: 'engined', tcpUrl: `${scheme}://127.0.0.1:23750`, kind: () => engined({ args: args(23750) }) },
     { name: 'dockerd', tcpUrl: `${scheme}://127.0.0.1:23751`, kind: () => dockerd({ args: args(23751) }) },
   ];
-  return both.filter(({ name }) => (options.engine === undefined || options.engine === name) && (name === 'engined' || isForEnginedAlone !== true));
+  return both.filter(
+    ({ name }) =>
+      (options.engine === undefined || options.engine === name) && (name === 'engined' || isForEnginedAlone !== true),
+  );
 }
 
 /** Samples of one measure: fresh engines, prepared one after the other, then sampled by turns. */
-async function take(measure: Measure, registry: TestRegistry, image: string, versions: Record<string, string>): Promise<MetricResult[]> {
+async function take(
+  measure: Measure,
+  registry: TestRegistry,
+  image: string,
+  versions: Record<string, string>,
+): Promise<MetricResult[]> {
   const cleanup = new Cleanup();
   const samples = new Map<string, Sample[]>();
   const certificates = await mkdtemp(join(tmpdir(), 'bench-tls-'));
@@ -99,7 +160,12 @@ async function take(measure: Measure, registry: TestRegistry, image: string, ver
       cleanup.add(() => engine.discard());
       versions[name] = (await callJson<{ Version: string }>(engine.socketPath, 'GET', '/version')).Version;
       await dockerOk(engine, ['pull', '-q', image]);
-      const setting: Setting = { image, tcpUrl, bigImage: () => ensureBigImage(registry), shapedImage: (repository) => ensureShapedImage(registry, repository) };
+      const setting: Setting = {
+        image,
+        tcpUrl,
+        bigImage: () => ensureBigImage(registry),
+        shapedImage: (repository) => ensureShapedImage(registry, repository),
+      };
       samplers.push({ name, sample: await measure.prepare(engine, setting) });
       samples.set(name, []);
     }
@@ -109,7 +175,11 @@ async function take(measure: Measure, registry: TestRegistry, image: string, ver
       for (const { name, sample } of round % 2 === 0 ? samplers : samplers.toReversed()) {
         const values = await sample();
         samples.get(name)?.push(values);
-        console.error(`${measure.name} ${round + 1}/${rounds} ${name}: ${Object.entries(values).map(([key, value]) => `${key} ${value.toFixed(1)}`).join(', ')}`);
+        console.error(
+          `${measure.name} ${round + 1}/${rounds} ${name}: ${Object.entries(values)
+            .map(([key, value]) => `${key} ${value.toFixed(1)}`)
+            .join(', ')}`,
+        );
       }
     }
   } finally {
@@ -117,7 +187,9 @@ async function take(measure: Measure, registry: TestRegistry, image: string, ver
   }
   return measure.metrics.map((metric) => ({
     metric,
-    samples: Object.fromEntries([...samples].map(([name, taken]) => [name, taken.map((values) => values[metric.name] ?? Number.NaN)])),
+    samples: Object.fromEntries(
+      [...samples].map(([name, taken]) => [name, taken.map((values) => values[metric.name] ?? Number.NaN)]),
+    ),
   }));
 }
 

@@ -12,7 +12,10 @@ import { peakResidentBytes } from './resident-memory.js';
 
 /** `docker` with its output to the terminal; throws when it fails. */
 export async function cli(engine: Engine, ...args: string[]): Promise<void> {
-  const child = spawn(dockerCli(), args, { env: { ...process.env, DOCKER_HOST: engine.host, DOCKER_CONFIG: join(engine.dir, 'cli') }, stdio: ['ignore', 'ignore', 'inherit'] });
+  const child = spawn(dockerCli(), args, {
+    env: { ...process.env, DOCKER_HOST: engine.host, DOCKER_CONFIG: join(engine.dir, 'cli') },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  });
   const [code] = (await once(child, 'exit')) as [number];
   if (code !== 0) throw new Error(`docker ${args.join(' ')} ended with ${code}`);
 }

@@ -18,7 +18,15 @@ export const stats: Measure = {
       ids.push(id);
     });
     const readAll = async (): Promise<void> => {
-      const found = await Promise.all(ids.map((id) => callJson<{ memory_stats: { usage: number } }>(engine.socketPath, 'GET', `/containers/${id}/stats?stream=0&one-shot=1`)));
+      const found = await Promise.all(
+        ids.map((id) =>
+          callJson<{ memory_stats: { usage: number } }>(
+            engine.socketPath,
+            'GET',
+            `/containers/${id}/stats?stream=0&one-shot=1`,
+          ),
+        ),
+      );
       if (found.some(({ memory_stats }) => !(memory_stats.usage > 0))) throw new Error('a reading is empty');
     };
     await readAll();

@@ -44,7 +44,11 @@ export const stopped: Measure = {
           }),
         );
       }
-      return { 'ps -a with 1000 stopped': median(times), 'create and start with none': alone, 'create and start with 1000 stopped': await createAndStart() };
+      return {
+        'ps -a with 1000 stopped': median(times),
+        'create and start with none': alone,
+        'create and start with 1000 stopped': await createAndStart(),
+      };
     };
   },
 };

@@ -29,24 +29,43 @@ export const streams: Measure = {
   ],
   rounds: 1,
   async prepare(engine, { image }) {
-    const id = await createContainer(engine, { image, command: ['sh', '-c', 'while true; do echo line; sleep 0.1; done'] });
+    const id = await createContainer(engine, {
+      image,
+      command: ['sh', '-c', 'while true; do echo line; sleep 0.1; done'],
+    });
     await startContainer(engine, id);
     return async () => {
       const held = await growthWithReaders(engine, id);
       const left = await leftByResets(engine, id);
       await removeContainer(engine, id);
-      return { '1000 event readers and 200 log followers': held / MIB, [`memory left by ${RESETS} resets`]: left.bytes / MIB, [`descriptors left by ${RESETS} resets`]: left.descriptors };
+      return {
+        '1000 event readers and 200 log followers': held / MIB,
+        [`memory left by ${RESETS} resets`]: left.bytes / MIB,
+        [`descriptors left by ${RESETS} resets`]: left.descriptors,
+      };
     };
   },
 };
 
 async function growthWithReaders(engine: Engine, id: string): Promise<number> {
   const before = residentBytes(engine.pid);
-  const readers = await openAll(engine, SUBSCRIBERS, `/events?filters=${encodeURIComponent('{"event":["exec_create"]}')}`);
+  const readers = await openAll(
+    engine,
+    SUBSCRIBERS,
+    `/events?filters=${encodeURIComponent('{"event":["exec_create"]}')}`,
+  );
   const followers = await openAll(engine, FOLLOWERS, `/containers/${id}/logs?stdout=1&follow=1&tail=0`);
-  for (let i = 0; i < EVENTS; i++) await callJson(engine.socketPath, 'POST', `/containers/${id}/exec`, { json: { Cmd: ['true'] } }, 201);
-  const behind = (): number => readers.filter(({ counts }) => counts('exec_create') < EVENTS).length + followers.filter(({ counts }) => counts('line') < 10).length;
-  await waitFor(() => `${behind()} readers to get everything`, () => behind() === 0, 60_000, 200);
+  for (let i = 0; i < EVENTS; i++)
+    await callJson(engine.socketPath, 'POST', `/containers/${id}/exec`, { json: { Cmd: ['true'] } }, 201);
+  const behind = (): number =>
+    readers.filter(({ counts }) => counts('exec_create') < EVENTS).length +
+    followers.filter(({ counts }) => counts('line') < 10).length;
+  await waitFor(
+    () => `${behind()} readers to get everything`,
+    () => behind() === 0,
+    60_000,
+    200,
+  );
   const growth = residentBytes(engine.pid) - before;
   for (const { socket } of [...readers, ...followers]) socket.destroy();
   await sleep(SETTLE_MS);
@@ -68,14 +87,25 @@ async function openAll(engine: Engine, count: number, path: string): Promise<Rea
     let text = '';
     socket.on('data', (chunk: Buffer) => (text += chunk.toString('latin1')));
     await waitFor('the head', () => text.includes('\r\n\r\n'), 60_000);
-    readers.push({ socket, counts: (word) => text.split(`"Action":"${word}`).length - 1 || text.split(word).length - 1 });
+    readers.push({
+      socket,
+      counts: (word) => text.split(`"Action":"${word}`).length - 1 || text.split(word).length - 1,
+    });
   });
   return readers;
 }
 
-async function leftByResets(engine: Engine, id: string): Promise<{ readonly bytes: number; readonly descriptors: number }> {
+async function leftByResets(
+  engine: Engine,
+  id: string,
+): Promise<{ readonly bytes: number; readonly descriptors: number }> {
   const kinds = streamRequests(id);
-  const cycle = async (turn: number): Promise<void> => connectAndLeave({ path: engine.socketPath }, String(await kinds[turn % kinds.length]?.bytes()), Math.floor(turn / kinds.length));
+  const cycle = async (turn: number): Promise<void> =>
+    connectAndLeave(
+      { path: engine.socketPath },
+      String(await kinds[turn % kinds.length]?.bytes()),
+      Math.floor(turn / kinds.length),
+    );
   // The first ones fill what is used again.
   await inParallel(Math.min(RESETS / 10, 5000), 32, cycle);
   await sleep(SETTLE_MS);

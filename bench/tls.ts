@@ -7,5 +7,7 @@ export const tls: Measure = {
   metrics: [{ name: '_ping over TLS', unit: 'req/s', target: 1, moreIsBetter: true }],
   rounds: 5,
   transport: 'tls',
-  prepare: async (_engine, { tcpUrl }) => async () => ({ '_ping over TLS': (await load(`${tcpUrl}/_ping`, 32)).requestsPerSecond }),
+  prepare:
+    async (_engine, { tcpUrl }) =>
+    async () => ({ '_ping over TLS': (await load(`${tcpUrl}/_ping`, 32)).requestsPerSecond }),
 };

@@ -1,4 +1,7 @@
-/** npm run bench [-- --only NAME,... --engine NAME --rounds N]: installs what is missing, builds, and compares the engine with dockerd. */
+/**
+ * npm run bench [-- --only NAME,... --engine NAME --rounds N]: installs what is missing, builds, and compares the
+ * engine with dockerd.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -9,7 +12,11 @@ await command('npm run bench', async () => {
   if (process.getuid() !== 0) throw new Error('the bench runs real containers: run it as root');
   prepare('bench');
   // Both engines change bridges and firewall rules: in a network namespace that goes with this process.
-  const child = spawn('unshare', ['--net', '--mount', process.execPath, join(ROOT, 'dist', 'bench', 'run.js'), ...process.argv.slice(2)], { cwd: ROOT, stdio: 'inherit' });
+  const child = spawn(
+    'unshare',
+    ['--net', '--mount', process.execPath, join(ROOT, 'dist', 'bench', 'run.js'), ...process.argv.slice(2)],
+    { cwd: ROOT, stdio: 'inherit' },
+  );
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => child.kill(signal));
   const [code] = await once(child, 'exit');
   process.exitCode = code ?? 1;

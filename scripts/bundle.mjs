@@ -118,7 +118,9 @@ await build({
   // piscina makes the name of its thread's file from it, which nobody opens.
   define: { __dirname: '"/"', ENGINED_BUILD: JSON.stringify(JSON.stringify(buildFacts())) },
   // Bundled CommonJS packages still require Node's own modules.
-  banner: { js: "import { createRequire as bundledRequire } from 'node:module'; const require = bundledRequire(import.meta.url);" },
+  banner: {
+    js: "import { createRequire as bundledRequire } from 'node:module'; const require = bundledRequire(import.meta.url);",
+  },
 });
 
 /**

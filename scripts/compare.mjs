@@ -9,7 +9,11 @@ await command('npm run compare', async () => {
   if (process.getuid() !== 0) throw new Error('the comparison runs real containers: run it as root');
   prepare('bench');
   // dockerd rewrites bridges and firewall rules: in a network namespace that goes with this process.
-  const child = spawn('unshare', ['--net', '--mount', process.execPath, join(ROOT, 'dist', 'test', 'compare', 'run.js'), ...process.argv.slice(2)], { cwd: ROOT, stdio: 'inherit' });
+  const child = spawn(
+    'unshare',
+    ['--net', '--mount', process.execPath, join(ROOT, 'dist', 'test', 'compare', 'run.js'), ...process.argv.slice(2)],
+    { cwd: ROOT, stdio: 'inherit' },
+  );
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => child.kill(signal));
   const [code] = await once(child, 'exit');
   process.exitCode = code ?? 1;

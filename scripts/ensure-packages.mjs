@@ -67,7 +67,9 @@ function isPresent(program) {
 function isStatic(path) {
   const elf = readFileSync(path);
   const headers = Number(elf.readBigUInt64LE(32));
-  const types = Array.from({ length: elf.readUInt16LE(56) }, (_, index) => elf.readUInt32LE(headers + index * elf.readUInt16LE(54)));
+  const types = Array.from({ length: elf.readUInt16LE(56) }, (_, index) =>
+    elf.readUInt32LE(headers + index * elf.readUInt16LE(54)),
+  );
   return !types.includes(3);
 }
 
@@ -81,7 +83,8 @@ function fail(reason) {
 
 export function run(program, args, options = {}) {
   const { status, error } = spawnSync(program, args, { stdio: ['ignore', 2, 2], ...options });
-  if (error !== undefined || status !== 0) fail(`${program} ${args.join(' ')} failed${error === undefined ? ` with status ${status}` : `: ${error.message}`}`);
+  if (error !== undefined || status !== 0)
+    fail(`${program} ${args.join(' ')} failed${error === undefined ? ` with status ${status}` : `: ${error.message}`}`);
 }
 
 const aptEnvironment = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
@@ -96,7 +99,13 @@ export function apt(args, options = {}) {
 }
 
 function missingPackages(programs) {
-  return [...new Set(Object.entries(programs).filter(([program]) => !isPresent(program)).map(([, name]) => name))];
+  return [
+    ...new Set(
+      Object.entries(programs)
+        .filter(([program]) => !isPresent(program))
+        .map(([, name]) => name),
+    ),
+  ];
 }
 
 /**
@@ -109,7 +118,8 @@ export function installPackages(programs) {
   const wanted = `missing: ${missing.join(', ')}`;
   const byHand = `apt-get install --no-install-recommends ${missing.join(' ')}`;
   if (process.getuid?.() !== 0) fail(`${wanted}; run as root, or install them: ${byHand}`);
-  if (findProgram('apt-get') === undefined) fail(`${wanted} (Debian package names), and there is no apt-get to install them with`);
+  if (findProgram('apt-get') === undefined)
+    fail(`${wanted} (Debian package names), and there is no apt-get to install them with`);
   installByName(missing);
   const still = missingPackages(programs);
   if (still.length > 0) fail(`installed, but still not found: ${still.join(', ')}`);
@@ -117,7 +127,8 @@ export function installPackages(programs) {
 
 function installByName(packages) {
   console.error(`installing ${packages.join(', ')}`);
-  // Some of these packages start services of their own, such as a registry on port 5000. The engine starts what it needs.
+  // Some of these packages start services of their own, such as a registry on port 5000. The engine starts what it
+  // needs.
   const forbidServices = !existsSync(POLICY);
   if (forbidServices) writeFileSync(POLICY, '#!/bin/sh\nexit 101\n', { mode: 0o755 });
   try {

@@ -109,8 +109,21 @@ async function runIn(root, line) {
   const child = spawn(
     'setpriv',
     [
-      '--pdeathsig', 'KILL', 'unshare', '--mount', '--pid', '--fork', '--kill-child', '--propagation', 'private',
-      'sh', '-c', ENTER, 'enter', root, line,
+      '--pdeathsig',
+      'KILL',
+      'unshare',
+      '--mount',
+      '--pid',
+      '--fork',
+      '--kill-child',
+      '--propagation',
+      'private',
+      'sh',
+      '-c',
+      ENTER,
+      'enter',
+      root,
+      line,
     ],
     {
       stdio: ['ignore', 'inherit', 'inherit'],

@@ -93,7 +93,9 @@ function patch(elf, oldestName) {
   const versions = readNeededVersions(elf, needs, strings);
   const needed = versions.find((v) => v.name === NEEDED && v.file === 'libc.so.6');
   const oldest = versions.find((v) => v.name === oldestName && v.file === 'libc.so.6');
-  const newer = versions.find((v) => v.name.startsWith('GLIBC_2.') && v.name !== NEEDED && !olderThan238(v.name.slice(6)));
+  const newer = versions.find(
+    (v) => v.name.startsWith('GLIBC_2.') && v.name !== NEEDED && !olderThan238(v.name.slice(6)),
+  );
   if (newer) fail(`the binary also needs ${newer.name}, which nobody has looked at`);
   if (!needed) fail(`the binary does not need ${NEEDED}; this step is out of date`);
   if (!oldest) fail(`the binary does not name ${oldestName}`);

@@ -39,7 +39,9 @@ function unpack(name, download) {
 /** Where this machine gets Debian's packages from. */
 function mirror() {
   const args = ['indextargets', '--format', '$(REPO_URI) $(COMPONENT)', 'Created-By: Packages'];
-  const lines = spawnSync('apt-get', args, { encoding: 'utf8' }).stdout.split('\n').map((line) => line.split(' '));
+  const lines = spawnSync('apt-get', args, { encoding: 'utf8' })
+    .stdout.split('\n')
+    .map((line) => line.split(' '));
   const uri = lines.find(([repository, component]) => component === 'main' && /\/debian\/?$/.test(repository))?.[0];
   if (uri === undefined)
     throw new Error('apt has no source of Debian: its sources name no address that ends in /debian');

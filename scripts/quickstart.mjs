@@ -23,7 +23,9 @@ function title(number, text) {
 /** What a user would type to do the same. */
 function hint(method, path, json) {
   const body = json === undefined ? '' : ` -H 'Content-Type: application/json' -d '${JSON.stringify(json)}'`;
-  console.log(`   curl --unix-socket $SOCKET${method === 'GET' ? '' : ` -X ${method}`}${body} 'http://localhost${path}'`);
+  console.log(
+    `   curl --unix-socket $SOCKET${method === 'GET' ? '' : ` -X ${method}`}${body} 'http://localhost${path}'`,
+  );
 }
 
 function bar({ current = 0, total = 0 }) {
@@ -38,7 +40,9 @@ async function showProgress(messages) {
   for await (const { id, status, progressDetail = {}, error } of messages) {
     if (error !== undefined) throw new Error(error);
     const isLayer = id !== undefined && !status.startsWith('Pulling from');
-    const line = isLayer ? `   ${id}: ${status} ${process.stdout.isTTY ? bar(progressDetail) : ''}`.trimEnd() : `   ${status}`;
+    const line = isLayer
+      ? `   ${id}: ${status} ${process.stdout.isTTY ? bar(progressDetail) : ''}`.trimEnd()
+      : `   ${status}`;
     if (isLayer && process.stdout.isTTY && rows.has(id)) {
       const up = rows.size - rows.get(id);
       process.stdout.write(`\u001b[${up}A\r\u001b[2K${line}\u001b[${up}B\r`);
@@ -52,7 +56,7 @@ async function showProgress(messages) {
 /** The text of a log stream: each piece has a header of eight bytes, whose last four are its length. */
 function logText(bytes) {
   let text = '';
-  for (let at = 0; at < bytes.length; ) {
+  for (let at = 0; at < bytes.length;) {
     const length = bytes.readUInt32BE(at + 4);
     text += bytes.toString('utf8', at + 8, at + 8 + length);
     at += 8 + length;
@@ -83,7 +87,10 @@ async function nineOperations(socketPath, image) {
   show(images.map(({ Id, RepoTags, Size }) => ({ Id, RepoTags, Size })));
 
   title(3, 'Create a container');
-  const hello = await ask('POST', '/containers/create', { Image: image, Cmd: ['sh', '-c', 'echo hello world; echo made here > /made'] });
+  const hello = await ask('POST', '/containers/create', {
+    Image: image,
+    Cmd: ['sh', '-c', 'echo hello world; echo made here > /made'],
+  });
   show(hello);
 
   title(4, 'Start it');
@@ -124,7 +131,10 @@ async function quickstart(signal) {
     cleanup.add(() => registry.stop());
     console.log(`registry: ${registry.url}`);
     // The second layer is there to be watched while it comes.
-    const layers = [buildLayer(busyboxEntries()), generatedLayer({ root: 'srv', bytes: 16_000_000, files: 200, seed: 1 })];
+    const layers = [
+      buildLayer(busyboxEntries()),
+      generatedLayer({ root: 'srv', bytes: 16_000_000, files: 200, seed: 1 }),
+    ];
     await pushImage(registry.url, 'quickstart/busybox', 'latest', buildImage({ layers }));
     signal.throwIfAborted();
 

@@ -52,8 +52,23 @@ export async function runInSandbox(command, { cwd, log, timeoutMs, env = {} }) {
   const child = spawn(
     'setpriv',
     [
-      '--pdeathsig', 'KILL', 'unshare', '--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc',
-      'tini-static', '-s', '--', 'sh', '-c', `${NETWORK} && ${MOUNTS} && exec "$@"`, 'sandbox', ...command,
+      '--pdeathsig',
+      'KILL',
+      'unshare',
+      '--net',
+      '--mount',
+      '--pid',
+      '--fork',
+      '--kill-child',
+      '--mount-proc',
+      'tini-static',
+      '-s',
+      '--',
+      'sh',
+      '-c',
+      `${NETWORK} && ${MOUNTS} && exec "$@"`,
+      'sandbox',
+      ...command,
     ],
     { cwd, stdio: ['ignore', output, output], env: { ...process.env, ...env, TMPDIR: temp, ENGINE_TEST_MARK: mark } },
   );
@@ -101,14 +116,20 @@ function removeGroups(mark) {
   if (!existsSync(CGROUPS)) return true;
   const roots = [CGROUPS, ...directories(CGROUPS).map((name) => join(CGROUPS, name))];
   return roots
-    .flatMap((root) => directories(root).filter((name) => name.startsWith(mark)).map((name) => join(root, name)))
+    .flatMap((root) =>
+      directories(root)
+        .filter((name) => name.startsWith(mark))
+        .map((name) => join(root, name)),
+    )
     .map((path) => removeTree(path))
     .every(Boolean);
 }
 
 /** Control groups are removed from the leaves up; their files go by themselves. */
 function removeTree(path) {
-  const isEmpty = directories(path).map((name) => removeTree(join(path, name))).every(Boolean);
+  const isEmpty = directories(path)
+    .map((name) => removeTree(join(path, name)))
+    .every(Boolean);
   if (!isEmpty) return false;
   try {
     rmdirSync(path);
@@ -120,7 +141,9 @@ function removeTree(path) {
 
 function directories(path) {
   try {
-    return readdirSync(path, { withFileTypes: true }).filter((entry) => entry.isDirectory()).map(({ name }) => name);
+    return readdirSync(path, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map(({ name }) => name);
   } catch {
     // It has gone meanwhile.
     return [];

@@ -111,7 +111,14 @@ export class ApiListeners {
     return {
       ...(this.#tls && { tls: this.#tls }),
       // A page cannot show a certificate that the browser's user has not chosen for it.
-      ...(this.#tls?.verifies ? {} : { guard: new BrowserGuard({ names, allowsBrowsers: () => this.#live.current.features['allow-browsers'] === true }) }),
+      ...(this.#tls?.verifies
+        ? {}
+        : {
+            guard: new BrowserGuard({
+              names,
+              allowsBrowsers: () => this.#live.current.features['allow-browsers'] === true,
+            }),
+          }),
     };
   }
 
@@ -119,19 +126,31 @@ export class ApiListeners {
   #isExposed(spec: ListenSpec): boolean {
     if (spec.kind === 'unix' || this.#tls?.verifies) return false;
     if (spec.kind === 'tcp') return !isLoopbackHost(spec.host);
-    const address = spec.address.startsWith('tcp:') ? new URL(spec.address.replace(/^tcp:/, 'http:')).hostname.replace(/^\[|\]$/g, '') : undefined;
+    const address = spec.address.startsWith('tcp:')
+      ? new URL(spec.address.replace(/^tcp:/, 'http:')).hostname.replace(/^\[|\]$/g, '')
+      : undefined;
     return address !== undefined && !isLoopbackHost(address);
   }
 
   async #warnOfExposure(exposed: readonly Plan[]): Promise<void> {
-    const hosts = exposed.map(({ spec }) => (spec.kind === 'tcp' ? `${spec.host}:${spec.port}` : spec.kind === 'fd' ? spec.address : spec.path));
+    const hosts = exposed.map(({ spec }) =>
+      spec.kind === 'tcp' ? `${spec.host}:${spec.port}` : spec.kind === 'fd' ? spec.address : spec.path,
+    );
     for (const host of hosts) {
-      this.#warnings.push(`API is accessible on ${this.#tls ? 'https' : 'http'}://${host.replace(/^tcp:\/\//, '')} ${this.#tls ? 'without TLS client verification' : 'without encryption'}. ${CONSEQUENCE}`);
+      this.#warnings.push(
+        `API is accessible on ${this.#tls ? 'https' : 'http'}://${host.replace(/^tcp:\/\//, '')} ${this.#tls ? 'without TLS client verification' : 'without encryption'}. ${CONSEQUENCE}`,
+      );
     }
     this.#log.warn({ hosts }, `Listening without --tlsverify: ${CONSEQUENCE}`);
     if (this.#config.tlsNamed) return;
-    this.#log.warn({ hosts }, 'Make certificates and start with --tlsverify. If this is really meant, say so with --tls=false (or "tls": false in the configuration file)');
-    this.#log.warn({ hosts, seconds: EXPOSURE_PAUSE_MS / 1000 }, 'As neither was said, these addresses are served only after a pause');
+    this.#log.warn(
+      { hosts },
+      'Make certificates and start with --tlsverify. If this is really meant, say so with --tls=false (or "tls": false in the configuration file)',
+    );
+    this.#log.warn(
+      { hosts, seconds: EXPOSURE_PAUSE_MS / 1000 },
+      'As neither was said, these addresses are served only after a pause',
+    );
     await sleep(EXPOSURE_PAUSE_MS, undefined, { signal: this.#closing.signal }).catch(() => undefined);
   }
 }
@@ -150,10 +169,18 @@ function scopedAddress(host: string, tls: boolean): SocketAddress {
 }
 
 /** @throws EngineError invalid when `fd://` is asked for and the service manager passed nothing that it could mean. */
-function chooseActivated(addresses: readonly ListenAddress[], sockets: readonly ActivationSocket[], log: Logger): readonly ActivationSocket[] {
+function chooseActivated(
+  addresses: readonly ListenAddress[],
+  sockets: readonly ActivationSocket[],
+  log: Logger,
+): readonly ActivationSocket[] {
   const selections = addresses.flatMap((address) => (address.kind === 'fd' ? [address.select] : []));
   if (selections.length === 0) {
-    if (sockets.length > 0) log.warn({ sockets: sockets.map(({ address }) => address) }, 'sockets of the service manager are not served: that takes --host fd://');
+    if (sockets.length > 0)
+      log.warn(
+        { sockets: sockets.map(({ address }) => address) },
+        'sockets of the service manager are not served: that takes --host fd://',
+      );
     return [];
   }
   try {
@@ -173,7 +200,12 @@ function tlsIdentity({
   tlsMinVersion,
 }: FixedConfig): TlsIdentity | undefined {
   if (!tls) return undefined;
-  return new TlsIdentity({ cert: tlsCert, key: tlsKey, ca: tlsVerify ? tlsCaCert : undefined, minVersion: MIN_VERSIONS[tlsMinVersion] });
+  return new TlsIdentity({
+    cert: tlsCert,
+    key: tlsKey,
+    ca: tlsVerify ? tlsCaCert : undefined,
+    minVersion: MIN_VERSIONS[tlsMinVersion],
+  });
 }
 
 function followReloads(live: LiveConfig, identity: TlsIdentity, log: Logger): void {

@@ -42,13 +42,34 @@ export interface Engine {
  * Puts the daemon together and starts it. `onServing` is called when the listeners are open.
  * @throws EngineError for what is found to be wrong before anything was started.
  */
-export async function startEngine(live: LiveConfig, roots: Roots, manager: ServiceManager, log: Logger, onServing: () => void): Promise<Engine> {
+export async function startEngine(
+  live: LiveConfig,
+  roots: Roots,
+  manager: ServiceManager,
+  log: Logger,
+  onServing: () => void,
+): Promise<Engine> {
   const config = live.fixed;
   const listeners = new ApiListeners(live, manager, log);
   const base = await makeBase(live, roots, log);
   const { host, settings, temporary } = base;
   const drivers = await openDrivers(base, () => lives.containers.list());
-  const { pool, events, metrics, emit, supervisor, tasks, layers, images, network, records, volumes, volumePlugins, networkPlugins, archives } = drivers;
+  const {
+    pool,
+    events,
+    metrics,
+    emit,
+    supervisor,
+    tasks,
+    layers,
+    images,
+    network,
+    records,
+    volumes,
+    volumePlugins,
+    networkPlugins,
+    archives,
+  } = drivers;
   const lives = await composeContainers(base, drivers);
   const { deps, containers, execs, healthChecks } = lives;
   const transfers = composeTransfers(base, drivers);
@@ -68,8 +89,15 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
     routes,
   });
   live.onReload((result) => {
-    authorization.use(live.current.authorizationPlugins).catch((error: unknown) => log.error({}, `${messageOf(error)}; it denies every request until it answers`));
-    if (result.ok) emit('daemon', 'reload', settings.shown().id, { name: host.hostname, ...reloadOutcome(result), ...live.reloadableSettings() });
+    authorization
+      .use(live.current.authorizationPlugins)
+      .catch((error: unknown) => log.error({}, `${messageOf(error)}; it denies every request until it answers`));
+    if (result.ok)
+      emit('daemon', 'reload', settings.shown().id, {
+        name: host.hostname,
+        ...reloadOutcome(result),
+        ...live.reloadableSettings(),
+      });
   });
   let stopReleasing = (): void => undefined;
   let loaded: LoadedRecords = { records: [], removed: [], damaged: [] };
@@ -120,7 +148,8 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
             network.start(),
             volumes.load().then(({ removed, damaged }) => {
               report(log, 'volumes', removed);
-              if (damaged.length > 0) log.error({ volumes: damaged }, 'volumes without a readable record are left alone');
+              if (damaged.length > 0)
+                log.error({ volumes: damaged }, 'volumes without a readable record are left alone');
             }),
             records.load().then((found) => (loaded = found)),
             layers.load().then(async ({ removed }) => {
@@ -132,12 +161,18 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
           ]);
         },
         recover: async () => {
-          rememberRecentExits(events, containers).catch((error: unknown) => log.error({ err: error }, 'exits of removed containers cannot be read from the events'));
+          rememberRecentExits(events, containers).catch((error: unknown) =>
+            log.error({ err: error }, 'exits of removed containers cannot be read from the events'),
+          );
           await recoverContainers({ log, loaded, containers, tasks, layers, ioRoot: deps.ioRoot, network });
           hasRecovered = true;
           await clearPlaces(deps.placesRoot);
           // Containers that still run have taken over theirs by then.
-          if (volumes.hasIdle) void containers.settled().then(() => volumes.unmountIdle()).catch((error: unknown) => log.error({ err: error }, 'volumes stay mounted'));
+          if (volumes.hasIdle)
+            void containers
+              .settled()
+              .then(() => volumes.unmountIdle())
+              .catch((error: unknown) => log.error({ err: error }, 'volumes stay mounted'));
           report(log, 'layers', await layers.collect());
         },
         open: async () => {
@@ -217,8 +252,15 @@ export async function startEngine(live: LiveConfig, roots: Roots, manager: Servi
 
 /** Keys by what the reload did to them, for its event. */
 function reloadOutcome({ entries }: ReloadResult): Record<string, string> {
-  const keys = (...verdicts: readonly string[]): string => entries.flatMap(({ key, verdict }) => (verdicts.includes(verdict) ? [key] : [])).join(',');
-  return Object.fromEntries(Object.entries({ applied: keys('applied'), removed: keys('removed'), 'needs-restart': keys('needs-restart') }).filter(([, value]) => value !== ''));
+  const keys = (...verdicts: readonly string[]): string =>
+    entries.flatMap(({ key, verdict }) => (verdicts.includes(verdict) ? [key] : [])).join(',');
+  return Object.fromEntries(
+    Object.entries({
+      applied: keys('applied'),
+      removed: keys('removed'),
+      'needs-restart': keys('needs-restart'),
+    }).filter(([, value]) => value !== ''),
+  );
 }
 
 function report(log: Logger, what: string, removed: readonly string[]): void {

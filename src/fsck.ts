@@ -16,7 +16,12 @@ const LEFT = 4;
 const FAILED = 8;
 
 /** Prints what it finds, a line each. Returns the exit code. */
-export async function runFsck({ config }: LoadedConfig, options: { readonly repair: boolean }, print: (line: string) => void, complain: (line: string) => void): Promise<number> {
+export async function runFsck(
+  { config }: LoadedConfig,
+  options: { readonly repair: boolean },
+  print: (line: string) => void,
+  complain: (line: string) => void,
+): Promise<number> {
   const pool = createWorkerPool({ maxThreads: 1 });
   try {
     // Locking would make the directory that a slip of the pen names.
@@ -43,7 +48,10 @@ export async function runFsck({ config }: LoadedConfig, options: { readonly repa
 
 function* describe({ dataRoot, bytes, kinds, findings }: FsckReport): Generator<string> {
   yield `${dataRoot}: ${bytes} bytes`;
-  for (const { kind, count, bytes: sum } of kinds) yield `  ${kind.padEnd(12)} ${String(count).padStart(8)} ${String(sum).padStart(16)}`;
+  for (const { kind, count, bytes: sum } of kinds)
+    yield `  ${kind.padEnd(12)} ${String(count).padStart(8)} ${String(sum).padStart(16)}`;
   for (const { path, reason, bytes: size, outcome } of findings) yield `${outcome}: ${path}: ${reason} (${size} bytes)`;
-  yield findings.length === 0 ? 'nothing to repair' : `${findings.length} found, ${findings.filter(({ outcome }) => outcome === 'repaired').length} repaired`;
+  yield findings.length === 0
+    ? 'nothing to repair'
+    : `${findings.length} found, ${findings.filter(({ outcome }) => outcome === 'repaired').length} repaired`;
 }

@@ -1,4 +1,6 @@
-/** The service manager that started the daemon, such as systemd: sockets from it, and what it is told (sd_notify(3)). */
+/**
+ * The service manager that started the daemon, such as systemd: sockets from it, and what it is told (sd_notify(3)).
+ */
 import { messageOf } from './errors/engine-error.js';
 import type { Logger } from './ports/logger.js';
 import { takeActivationSockets, type ActivationSocket } from './sys/activation.js';

@@ -40,7 +40,12 @@ interface Answer {
   readonly text: string;
 }
 
-function get(host: string, port: number, path: string, headers: Readonly<Record<string, string>> = {}): Promise<Answer> {
+function get(
+  host: string,
+  port: number,
+  path: string,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<Answer> {
   return new Promise((resolve, reject) => {
     const outgoing = request({ host, port, path, headers, agent: false }, (reply) => {
       let text = '';
@@ -53,12 +58,17 @@ function get(host: string, port: number, path: string, headers: Readonly<Record<
 }
 
 /** Runs the daemon with these flags to its end, which is soon. */
-async function failedStart(args: readonly string[], config = '{}'): Promise<{ readonly code: number; readonly output: string; readonly home: string }> {
+async function failedStart(
+  args: readonly string[],
+  config = '{}',
+): Promise<{ readonly code: number; readonly output: string; readonly home: string }> {
   const home = await mkdtemp(join(dir, 'home-'));
   const file = join(home, 'given.json');
   writeFileSync(file, config);
   const [program = '', ...own] = engined().command(home, join(home, 'engine.sock'));
-  const child = spawn(program, [...own.toSpliced(own.indexOf('--host'), 2), '--config-file', file, ...args], { stdio: ['ignore', 'ignore', 'pipe'] });
+  const child = spawn(program, [...own.toSpliced(own.indexOf('--host'), 2), '--config-file', file, ...args], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
   const timer = setTimeout(() => child.kill('SIGKILL'), 40_000);
   let output = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => (output += text));
@@ -70,15 +80,36 @@ async function failedStart(args: readonly string[], config = '{}'): Promise<{ re
 test('several addresses of every form are served at once, each one once', async () => {
   const [plain, short, prefixed, six] = [await freePort(), await freePort(), await freePort(), await freePort()];
   const second = join(dir, 'second.sock');
-  const hosts = [`tcp://127.0.0.1:${plain}`, `:${short}`, `tcp://localhost:${prefixed}/some/path/`, `tcp://[::1]:${six}`, `unix://${second}`, `127.0.0.1:${plain}`, ''];
+  const hosts = [
+    `tcp://127.0.0.1:${plain}`,
+    `:${short}`,
+    `tcp://localhost:${prefixed}/some/path/`,
+    `tcp://[::1]:${six}`,
+    `unix://${second}`,
+    `127.0.0.1:${plain}`,
+    '',
+  ];
   const engine = await Engine.start(engined({ args: hosts.flatMap((host) => ['-H', host]) }));
   try {
-    for (const [host, port] of [['127.0.0.1', plain], ['127.0.0.1', short], ['::1', six]] as const) assert.deepEqual(await get(host, port, '/_ping'), { status: 200, text: 'OK' });
+    for (const [host, port] of [
+      ['127.0.0.1', plain],
+      ['127.0.0.1', short],
+      ['::1', six],
+    ] as const)
+      assert.deepEqual(await get(host, port, '/_ping'), { status: 200, text: 'OK' });
     assert.equal((await call(second, 'GET', '/_ping')).text, 'OK');
     // Below the path, and nowhere else.
-    for (const path of ['/some/path/_ping', '/some/path/v1.44/_ping']) assert.equal((await get('localhost', prefixed, path)).text, 'OK');
-    for (const path of ['/_ping', '/some/pathological/_ping', '/some/path', '/some']) assert.equal((await get('localhost', prefixed, path)).status, 404, path);
-    const { stdout } = await docker(engine, ['-H', `tcp://localhost:${prefixed}/some/path`, 'version', '--format', '{{.Server.Os}}']);
+    for (const path of ['/some/path/_ping', '/some/path/v1.44/_ping'])
+      assert.equal((await get('localhost', prefixed, path)).text, 'OK');
+    for (const path of ['/_ping', '/some/pathological/_ping', '/some/path', '/some'])
+      assert.equal((await get('localhost', prefixed, path)).status, 404, path);
+    const { stdout } = await docker(engine, [
+      '-H',
+      `tcp://localhost:${prefixed}/some/path`,
+      'version',
+      '--format',
+      '{{.Server.Os}}',
+    ]);
     assert.equal(stdout.trim(), 'linux');
   } finally {
     await engine.close();
@@ -100,7 +131,10 @@ test('addresses that cannot be ones are refused with what is wrong, as flag and 
     ['npipe:////./pipe/engine', /only available on Windows/],
   ];
   for (const [host, message] of bad) {
-    for (const { code, output } of [await failedStart(['-H', host]), await failedStart([], JSON.stringify({ hosts: [host] }))]) {
+    for (const { code, output } of [
+      await failedStart(['-H', host]),
+      await failedStart([], JSON.stringify({ hosts: [host] })),
+    ]) {
       assert.equal(code, 1, output);
       assert.match(output, message);
     }
@@ -186,7 +220,10 @@ test('a socket file that somebody put in place of ours survives our exit', async
 
 describe('a tcp listener without certificates', () => {
   test('on all addresses: a warning that cannot be missed, and a pause unless it is really meant', async () => {
-    const { insecure, port } = { insecure: /Listening without --tlsverify: everybody who reaches that address has the rights of root/, port: await freePort() };
+    const { insecure, port } = {
+      insecure: /Listening without --tlsverify: everybody who reaches that address has the rights of root/,
+      port: await freePort(),
+    };
     const silent = await Engine.start(engined({ args: ['-H', `tcp://0.0.0.0:${port}`] }));
     assert.match(silent.log, insecure);
     assert.match(silent.log, /--tls=false/);
@@ -194,7 +231,10 @@ describe('a tcp listener without certificates', () => {
     assert.equal(silent.log.includes('API listens'), false);
     await waitFor('the open address', () => silent.log.includes('API listens'), 30_000);
     const { Warnings } = await callJson<{ Warnings: string[] }>(silent.socketPath, 'GET', '/info');
-    assert.ok(Warnings.some((warning) => warning.startsWith(`API is accessible on http://0.0.0.0:${port} without encryption.`)), Warnings.join('\n'));
+    assert.ok(
+      Warnings.some((warning) => warning.startsWith(`API is accessible on http://0.0.0.0:${port} without encryption.`)),
+      Warnings.join('\n'),
+    );
     assert.equal((await get('127.0.0.1', port, '/_ping')).status, 200);
     await silent.close();
 
@@ -231,7 +271,14 @@ describe('a tcp listener without certificates', () => {
       { Host: 'localhost.evil.example' },
       { Host: '127.0.0.1.evil.example' },
     ];
-    const clients: Readonly<Record<string, string>>[] = [{}, { Host: `localhost:${port}` }, { Host: 'LOCALHOST' }, { Host: `[::1]:${port}` }, { Host: hostname() }, { 'Sec-Fetch-Site': 'none' }];
+    const clients: Readonly<Record<string, string>>[] = [
+      {},
+      { Host: `localhost:${port}` },
+      { Host: 'LOCALHOST' },
+      { Host: `[::1]:${port}` },
+      { Host: hostname() },
+      { 'Sec-Fetch-Site': 'none' },
+    ];
     try {
       for (const headers of pages) {
         const { status, text } = await get('127.0.0.1', port, '/_ping', headers);
@@ -239,17 +286,21 @@ describe('a tcp listener without certificates', () => {
         assert.match(text, /^\{"message":"request refused: .*allow-browsers/);
         // Requests that hijack are read elsewhere.
         const hijack = connect(port, '127.0.0.1');
-        const lines = Object.entries({ Host: 'localhost', ...headers }).map(([name, value]) => `${name}: ${value}\r\n`).join('');
+        const lines = Object.entries({ Host: 'localhost', ...headers })
+          .map(([name, value]) => `${name}: ${value}\r\n`)
+          .join('');
         hijack.write(`POST /containers/x/attach HTTP/1.1\r\n${lines}Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n`);
         assert.match(String((await once(hijack, 'data'))[0]), /^HTTP\/1\.1 403 /);
         hijack.destroy();
       }
-      for (const headers of clients) assert.equal((await get('127.0.0.1', port, '/_ping', headers)).status, 200, JSON.stringify(headers));
+      for (const headers of clients)
+        assert.equal((await get('127.0.0.1', port, '/_ping', headers)).status, 200, JSON.stringify(headers));
       assert.equal((await call(engine.socketPath, 'GET', '/_ping', { headers: { Host: 'anything' } })).status, 200);
 
       writeFileSync(config, '{"features":{"allow-browsers":true}}');
       await callJson(engine.socketPath, 'POST', '/engine/config/reload');
-      for (const headers of pages) assert.equal((await get('127.0.0.1', port, '/_ping', headers)).status, 200, JSON.stringify(headers));
+      for (const headers of pages)
+        assert.equal((await get('127.0.0.1', port, '/_ping', headers)).status, 200, JSON.stringify(headers));
     } finally {
       await engine.close();
     }

@@ -25,7 +25,9 @@ describe('large files', () => {
     truncateSync(file, 5 * 2 ** 30);
     const before = residentKib();
     await copies.ok('cp', file, 'big:/tmp/sparse');
-    const [size, blocks] = (await copies.ok('exec', 'big', 'stat', '-c', '%s %b', '/tmp/sparse')).split(' ').map(Number);
+    const [size, blocks] = (await copies.ok('exec', 'big', 'stat', '-c', '%s %b', '/tmp/sparse'))
+      .split(' ')
+      .map(Number);
     assert.equal(size, 5 * 2 ** 30);
     assert.ok((blocks ?? 0) < 2048, `${blocks} blocks`);
     assert.ok(residentKib() - before < 300_000, 'memory');
@@ -37,8 +39,16 @@ describe('large files', () => {
     const tar = tarOf([{ path: 'plain', content }]);
     await copies.running('whole', 'true');
     assert.equal((await copies.put('whole', '/', tar)).status, 200);
-    assert.equal((await copies.put('whole', '/', gzipSync(tarOf([{ path: 'packed', content }]), { level: 1 }))).status, 200);
-    const outgoing = request({ socketPath: copies.engine.socketPath, method: 'PUT', path: copies.url('whole', '/tmp'), agent: false });
+    assert.equal(
+      (await copies.put('whole', '/', gzipSync(tarOf([{ path: 'packed', content }]), { level: 1 }))).status,
+      200,
+    );
+    const outgoing = request({
+      socketPath: copies.engine.socketPath,
+      method: 'PUT',
+      path: copies.url('whole', '/tmp'),
+      agent: false,
+    });
     for (let at = 0; at < tar.length; at += 777_777) outgoing.write(tar.subarray(at, at + 777_777));
     outgoing.end();
     const [reply] = (await once(outgoing, 'response')) as [IncomingMessage];
@@ -46,13 +56,23 @@ describe('large files', () => {
     assert.equal(reply.statusCode, 200);
     const digest = createHash('sha256').update(content).digest('hex');
     const sums = await copies.ok('exec', 'whole', 'sha256sum', '/plain', '/packed', '/tmp/plain');
-    assert.deepEqual(sums.trim().split('\n').map((line) => line.split(' ')[0]), [digest, digest, digest]);
+    assert.deepEqual(
+      sums
+        .trim()
+        .split('\n')
+        .map((line) => line.split(' ')[0]),
+      [digest, digest, digest],
+    );
 
     const { message } = await open(copies.engine.socketPath, 'GET', copies.url('whole', '/plain'));
     await sleep(200);
     const pieces: Buffer[] = [];
     for await (const piece of message) pieces.push(piece as Buffer);
-    assert.ok(Buffer.concat(pieces).subarray(512, 512 + content.length).equals(content));
+    assert.ok(
+      Buffer.concat(pieces)
+        .subarray(512, 512 + content.length)
+        .equals(content),
+    );
     await copies.ok('rm', '-f', 'whole');
   });
 
@@ -65,13 +85,21 @@ describe('large files', () => {
       const reply = await open(copies.engine.socketPath, 'GET', copies.url('leaver', '/big'));
       await once(reply.message, 'data');
       reply.close();
-      const outgoing = request({ socketPath: copies.engine.socketPath, method: 'PUT', path: copies.url('leaver', '/tmp'), agent: false });
+      const outgoing = request({
+        socketPath: copies.engine.socketPath,
+        method: 'PUT',
+        path: copies.url('leaver', '/tmp'),
+        agent: false,
+      });
       outgoing.on('error', () => undefined);
       outgoing.write(tarOf([{ path: 'part', content: Buffer.alloc(1_000_000, 1) }]).subarray(0, 500_000));
       await new Promise((resolve) => setTimeout(resolve, 50));
       outgoing.destroy();
     }
-    await waitFor(() => `descriptors to be closed: ${openFiles()}, ${before} before`, () => openFiles() <= before + 3);
+    await waitFor(
+      () => `descriptors to be closed: ${openFiles()}, ${before} before`,
+      () => openFiles() <= before + 3,
+    );
     assert.equal((await call(copies.engine.socketPath, 'GET', copies.url('leaver', '/etc'))).status, 200);
     await copies.ok('rm', '-f', 'leaver');
   });
@@ -82,45 +110,64 @@ describe('large files', () => {
 });
 
 describe('races', () => {
-  test('a container that swaps directories and links never gets the daemon to touch the host', { timeout: 120_000 }, async () => {
-    const canary = copies.scratch('canary');
-    writeFileSync(join(canary, 'secret'), 'secret of the host');
-    const before = JSON.stringify([describeTree(canary), statSync(canary).mtimeMs, statSync(canary).mode]);
-    // Inside the container the same path holds something harmless, for a link that leads there.
-    await copies.running('racer', `mkdir -p ${canary} /r/dir /r/side; echo inner >${canary}/secret; echo plain >/r/dir/secret; ln -s ${canary} /r/link; ln -s ${canary}/secret /r/side/flink; echo f >/r/side/f`);
-    const swap = 'while :; do mv -T /r/dir /r/x; mv -T /r/link /r/dir; mv -T /r/x /r/link; mv /r/side/f /r/side/y; mv /r/side/flink /r/side/f; mv /r/side/y /r/side/flink; done 2>/dev/null';
-    await copies.ok('exec', '-d', 'racer', 'sh', '-c', swap);
-    await copies.ok('exec', '-d', 'racer', 'sh', '-c', 'while :; do rm -rf /r/dir/in; ln -s / /r/dir/in; rm -rf /r/dir/in; mkdir /r/dir/in; done 2>/dev/null');
-    const tar = tarOf([
-      { path: 'dir/', type: 'directory', mode: 0o777, uid: 99, mtime: 5 },
-      { path: 'dir/in/', type: 'directory', mode: 0o777, uid: 99 },
-      { path: 'dir/in/planted', content: 'planted', uid: 99 },
-      { path: 'dir/secret', content: 'overwritten', uid: 99 },
-      { path: 'side/f', content: 'overwritten', mode: 0o777, uid: 99 },
-      { path: 'dir/in/node', type: 'fifo', mode: 0o777, uid: 99 },
-    ]);
-    const deadline = Date.now() + (onDockerd ? 3_000 : 12_000);
-    let reads = 0;
-    let writes = 0;
-    const reading = async (): Promise<void> => {
-      while (Date.now() < deadline) {
-        const reply = await call(copies.engine.socketPath, 'GET', copies.url('racer', reads % 2 === 0 ? '/r' : '/r/dir/'));
-        assert.equal(reply.body.includes('secret of the host'), false, 'the host leaked');
-        reads++;
-      }
-    };
-    const writing = async (): Promise<void> => {
-      while (Date.now() < deadline) {
-        if ((await copies.put('racer', '/r', tar)).status === 200) writes++;
-      }
-    };
-    await Promise.all([reading(), reading(), writing(), writing()]);
-    assert.ok(reads > 0 && writes > 0, `${reads} reads, ${writes} writes`);
-    assert.equal(JSON.stringify([describeTree(canary), statSync(canary).mtimeMs, statSync(canary).mode]), before);
-    assert.equal(existsSync('/planted') || existsSync('/node'), false);
-    assert.equal(lstatSync('/').uid, 0);
-    await copies.ok('rm', '-f', 'racer');
-  });
+  test(
+    'a container that swaps directories and links never gets the daemon to touch the host',
+    { timeout: 120_000 },
+    async () => {
+      const canary = copies.scratch('canary');
+      writeFileSync(join(canary, 'secret'), 'secret of the host');
+      const before = JSON.stringify([describeTree(canary), statSync(canary).mtimeMs, statSync(canary).mode]);
+      // Inside the container the same path holds something harmless, for a link that leads there.
+      await copies.running(
+        'racer',
+        `mkdir -p ${canary} /r/dir /r/side; echo inner >${canary}/secret; echo plain >/r/dir/secret; ln -s ${canary} /r/link; ln -s ${canary}/secret /r/side/flink; echo f >/r/side/f`,
+      );
+      const swap =
+        'while :; do mv -T /r/dir /r/x; mv -T /r/link /r/dir; mv -T /r/x /r/link; mv /r/side/f /r/side/y; mv /r/side/flink /r/side/f; mv /r/side/y /r/side/flink; done 2>/dev/null';
+      await copies.ok('exec', '-d', 'racer', 'sh', '-c', swap);
+      await copies.ok(
+        'exec',
+        '-d',
+        'racer',
+        'sh',
+        '-c',
+        'while :; do rm -rf /r/dir/in; ln -s / /r/dir/in; rm -rf /r/dir/in; mkdir /r/dir/in; done 2>/dev/null',
+      );
+      const tar = tarOf([
+        { path: 'dir/', type: 'directory', mode: 0o777, uid: 99, mtime: 5 },
+        { path: 'dir/in/', type: 'directory', mode: 0o777, uid: 99 },
+        { path: 'dir/in/planted', content: 'planted', uid: 99 },
+        { path: 'dir/secret', content: 'overwritten', uid: 99 },
+        { path: 'side/f', content: 'overwritten', mode: 0o777, uid: 99 },
+        { path: 'dir/in/node', type: 'fifo', mode: 0o777, uid: 99 },
+      ]);
+      const deadline = Date.now() + (onDockerd ? 3_000 : 12_000);
+      let reads = 0;
+      let writes = 0;
+      const reading = async (): Promise<void> => {
+        while (Date.now() < deadline) {
+          const reply = await call(
+            copies.engine.socketPath,
+            'GET',
+            copies.url('racer', reads % 2 === 0 ? '/r' : '/r/dir/'),
+          );
+          assert.equal(reply.body.includes('secret of the host'), false, 'the host leaked');
+          reads++;
+        }
+      };
+      const writing = async (): Promise<void> => {
+        while (Date.now() < deadline) {
+          if ((await copies.put('racer', '/r', tar)).status === 200) writes++;
+        }
+      };
+      await Promise.all([reading(), reading(), writing(), writing()]);
+      assert.ok(reads > 0 && writes > 0, `${reads} reads, ${writes} writes`);
+      assert.equal(JSON.stringify([describeTree(canary), statSync(canary).mtimeMs, statSync(canary).mode]), before);
+      assert.equal(existsSync('/planted') || existsSync('/node'), false);
+      assert.equal(lstatSync('/').uid, 0);
+      await copies.ok('rm', '-f', 'racer');
+    },
+  );
 
   test('copies while the container starts and stops end with the whole file or with an error', async () => {
     await copies.ok('create', '--name', 'flip', copies.image, 'sh', '-c', 'sleep 0.05');

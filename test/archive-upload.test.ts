@@ -1,4 +1,7 @@
-/** Archives as they come over connections of all kinds: those that are read past the HTTP parser, and those that are not. */
+/**
+ * Archives as they come over connections of all kinds: those that are read past the HTTP parser, and those that are
+ * not.
+ */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { readdirSync } from 'node:fs';
@@ -39,7 +42,11 @@ async function arrived(container: string): Promise<void> {
 test('an upload may be the first on its connection or follow what clients ask before, sized or in chunks of any size', async () => {
   await copies.ok('run', '-d', '--name', 'target', copies.image, 'sleep', '1000');
   for (const before of [[], ['HEAD'], ['HEAD', 'HEAD'], ['GET']]) {
-    for (const [framing, body] of [[`Content-Length: ${tar.length}`, tar], [CHUNKED, chunks(tar, 777)], [CHUNKED, chunks(tar, 200_000)]] as const) {
+    for (const [framing, body] of [
+      [`Content-Length: ${tar.length}`, tar],
+      [CHUNKED, chunks(tar, 777)],
+      [CHUNKED, chunks(tar, 200_000)],
+    ] as const) {
       const connection = await RawConnection.open(copies.engine.socketPath);
       for (const method of before) {
         connection.write(method === 'HEAD' ? head('HEAD', 'target') : 'GET /_ping HTTP/1.1\r\nHost: engine\r\n\r\n');
@@ -60,9 +67,18 @@ test('an upload may be the first on its connection or follow what clients ask be
 });
 
 test('what comes right behind an upload is no part of it', async () => {
-  for (const [framing, body] of [[`Content-Length: ${tar.length}`, tar], [CHUNKED, chunks(tar, 4096)]] as const) {
+  for (const [framing, body] of [
+    [`Content-Length: ${tar.length}`, tar],
+    [CHUNKED, chunks(tar, 4096)],
+  ] as const) {
     const connection = await RawConnection.open(copies.engine.socketPath);
-    connection.write(Buffer.concat([Buffer.from(head('PUT', 'target', framing)), body, Buffer.from('GET /_ping HTTP/1.1\r\nHost: engine\r\n\r\n')]));
+    connection.write(
+      Buffer.concat([
+        Buffer.from(head('PUT', 'target', framing)),
+        body,
+        Buffer.from('GET /_ping HTTP/1.1\r\nHost: engine\r\n\r\n'),
+      ]),
+    );
     assert.equal(await status(connection), 200);
     connection.close();
     await arrived('target');
@@ -75,7 +91,12 @@ test('what cannot be unpacked is answered while the client still sends', async (
     ['nobody', 'Content-Length: 3000000', Buffer.alloc(3_000_000), 404],
     ['target', CHUNKED, chunks(Buffer.alloc(3_000_000, 'no tar'), 50_000), onDockerd ? 500 : 400],
     // dockerd has no words for bad chunks.
-    ...(onDockerd ? [] : ([['target', CHUNKED, Buffer.from('5\r\nabcdefg\r\n'), 400], ['target', CHUNKED, Buffer.from('nope\r\n'), 400]] as const)),
+    ...(onDockerd
+      ? []
+      : ([
+          ['target', CHUNKED, Buffer.from('5\r\nabcdefg\r\n'), 400],
+          ['target', CHUNKED, Buffer.from('nope\r\n'), 400],
+        ] as const)),
   ] as const) {
     const connection = await RawConnection.open(copies.engine.socketPath);
     connection.write(head('PUT', container, framing));
@@ -105,7 +126,10 @@ test('clients that leave, at once or in the middle, leave nothing open', { skip:
       connection.close();
     }
   }
-  await waitFor(() => `descriptors to be closed: ${openFiles()}, ${before} before`, () => openFiles() <= before + 3);
+  await waitFor(
+    () => `descriptors to be closed: ${openFiles()}, ${before} before`,
+    () => openFiles() <= before + 3,
+  );
   await copies.ok('rm', '-f', 'target');
 });
 

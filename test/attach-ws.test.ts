@@ -20,19 +20,34 @@ before(async () => {
 after(() => cleanup.run());
 
 async function container(command: readonly string[], options: object = {}): Promise<string> {
-  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: registry.reference, Cmd: command, ...options } }, 201);
+  const { Id } = await callJson<{ Id: string }>(
+    engine.socketPath,
+    'POST',
+    '/containers/create',
+    { json: { Image: registry.reference, Cmd: command, ...options } },
+    201,
+  );
   return Id;
 }
 
 const start = (id: string): Promise<unknown> => call(engine.socketPath, 'POST', `/containers/${id}/start`);
 const remove = (id: string): Promise<string> => dockerOk(engine, ['rm', '-f', id]);
-const attach = (id: string, query: string, version = '/v1.41', headers = {}): Promise<WebSocketClient> => WebSocketClient.open(engine.socketPath, `${version}/containers/${id}/attach/ws?${query}`, headers);
-const shows = (client: WebSocketClient, pattern: RegExp): Promise<unknown> => waitFor(() => `${pattern} in ${JSON.stringify(client.text)}`, () => pattern.test(client.text));
+const attach = (id: string, query: string, version = '/v1.41', headers = {}): Promise<WebSocketClient> =>
+  WebSocketClient.open(engine.socketPath, `${version}/containers/${id}/attach/ws?${query}`, headers);
+const shows = (client: WebSocketClient, pattern: RegExp): Promise<unknown> =>
+  waitFor(
+    () => `${pattern} in ${JSON.stringify(client.text)}`,
+    () => pattern.test(client.text),
+  );
 
 test('input and output go through, in binary frames or, for old clients, in text', async () => {
   const id = await container(['cat'], { OpenStdin: true });
   await start(id);
-  for (const [version, opcode] of [['/v1.41', 2], ['/v1.27', 1], ['', 2]] as const) {
+  for (const [version, opcode] of [
+    ['/v1.41', 2],
+    ['/v1.27', 1],
+    ['', 2],
+  ] as const) {
     const client = await attach(id, 'stream=1&stdin=1&stdout=1&stderr=1', version);
     assert.match(client.head, /^HTTP\/1\.1 101 Switching Protocols\r\n/);
     assert.match(client.head, /\r\nUpgrade: websocket(\r\n|$)/i);
@@ -57,7 +72,9 @@ test('a long message, one in fragments, and pings between them', async () => {
   client.send(9, 'are you there');
   client.send(0, 'two\n');
   await shows(client, /one two\n$/);
-  await waitFor('the pong', () => client.frames.some(({ opcode, payload }) => opcode === 10 && payload.toString() === 'are you there'));
+  await waitFor('the pong', () =>
+    client.frames.some(({ opcode, payload }) => opcode === 10 && payload.toString() === 'are you there'),
+  );
   client.destroy();
   await remove(id);
 });
@@ -99,12 +116,18 @@ test('detach keys end the attachment, not the container', async () => {
   client.send(2, '\x01x');
   await waitFor('the end', () => client.isEnded);
   client.destroy();
-  assert.equal((await callJson<{ State: { Running: boolean } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).State.Running, true);
+  assert.equal(
+    (await callJson<{ State: { Running: boolean } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).State.Running,
+    true,
+  );
   await remove(id);
 });
 
 test('a close of the client is the end of input of a container that has one client only', async () => {
-  const id = await container(['sh', '-c', 'cat; echo ended > /tmp/x; sleep 1000'], { OpenStdin: true, StdinOnce: true });
+  const id = await container(['sh', '-c', 'cat; echo ended > /tmp/x; sleep 1000'], {
+    OpenStdin: true,
+    StdinOnce: true,
+  });
   await start(id);
   const client = await attach(id, 'stream=1&stdin=1&stdout=1');
   client.send(2, 'last\n');
@@ -112,14 +135,23 @@ test('a close of the client is the end of input of a container that has one clie
   client.send(8, Buffer.from([3, 232]));
   // The original answers only when the container has ended.
   if (!isOriginal()) await waitFor('the close to be answered', () => client.isEnded);
-  await waitFor('cat to end', async () => (await dockerOk(engine, ['exec', id, 'sh', '-c', 'cat /tmp/x || true'])) === 'ended');
+  await waitFor(
+    'cat to end',
+    async () => (await dockerOk(engine, ['exec', id, 'sh', '-c', 'cat /tmp/x || true'])) === 'ended',
+  );
   client.destroy();
   await remove(id);
 });
 
 test('requests that are no proper upgrade, and containers that cannot be attached to, get an error', async () => {
   const id = await container(['sleep', '1000']);
-  const wrong: Record<string, string | undefined>[] = [{ Upgrade: undefined }, { Upgrade: 'h2c' }, { Connection: 'close' }, { 'Sec-WebSocket-Version': '8' }, { 'Sec-WebSocket-Key': undefined }];
+  const wrong: Record<string, string | undefined>[] = [
+    { Upgrade: undefined },
+    { Upgrade: 'h2c' },
+    { Connection: 'close' },
+    { 'Sec-WebSocket-Version': '8' },
+    { 'Sec-WebSocket-Key': undefined },
+  ];
   for (const headers of wrong) {
     const client = await attach(id, 'stream=1', '/v1.41', headers);
     assert.match(client.head, /^HTTP\/1\.1 400 /, JSON.stringify(headers));
@@ -132,22 +164,31 @@ test('requests that are no proper upgrade, and containers that cannot be attache
   await remove(id);
 });
 
-test('a client that breaks the protocol is told so and cut off; the container goes on', { skip: isOriginal() }, async () => {
-  const id = await container(['cat'], { OpenStdin: true });
-  await start(id);
-  for (const bytes of [Buffer.from([0x82, 1, 65]), Buffer.from([0xf2, 0x81, 0, 0, 0, 0, 65]), Buffer.from([0x83, 0x80, 0, 0, 0, 0]), Buffer.from([0x82, 0xff, 255, 255, 255, 255, 255, 255, 255, 255])]) {
+test(
+  'a client that breaks the protocol is told so and cut off; the container goes on',
+  { skip: isOriginal() },
+  async () => {
+    const id = await container(['cat'], { OpenStdin: true });
+    await start(id);
+    for (const bytes of [
+      Buffer.from([0x82, 1, 65]),
+      Buffer.from([0xf2, 0x81, 0, 0, 0, 0, 65]),
+      Buffer.from([0x83, 0x80, 0, 0, 0, 0]),
+      Buffer.from([0x82, 0xff, 255, 255, 255, 255, 255, 255, 255, 255]),
+    ]) {
+      const client = await attach(id, 'stream=1&stdin=1&stdout=1');
+      client.raw(bytes);
+      await waitFor('the end', () => client.isEnded);
+      assert.deepEqual(client.frames.at(-1), { opcode: 8, payload: Buffer.from([0x03, 0xea]) });
+      client.destroy();
+    }
     const client = await attach(id, 'stream=1&stdin=1&stdout=1');
-    client.raw(bytes);
-    await waitFor('the end', () => client.isEnded);
-    assert.deepEqual(client.frames.at(-1), { opcode: 8, payload: Buffer.from([0x03, 0xea]) });
+    client.send(2, 'still here\n');
+    await shows(client, /^still here\n$/);
     client.destroy();
-  }
-  const client = await attach(id, 'stream=1&stdin=1&stdout=1');
-  client.send(2, 'still here\n');
-  await shows(client, /^still here\n$/);
-  client.destroy();
-  await remove(id);
-});
+    await remove(id);
+  },
+);
 
 function isOriginal(): boolean {
   return process.env['ENGINE_UNDER_TEST'] === 'dockerd';
@@ -167,7 +208,12 @@ test('attach over plain HTTP tells its errors inside the stream', async () => {
       const connection = await RawConnection.open(engine.socketPath);
       connection.write(`POST ${path} HTTP/1.1\r\nHost: x\r\n${upgrade}\r\n`);
       const reply = (await connection.readToEnd()).toString();
-      assert.match(reply, new RegExp(`^HTTP/1\\.1 ${status} [A-Za-z ]+\\r\\nContent-Type: application/vnd\\.docker\\.raw-stream\\r\\n\\r\\n`));
+      assert.match(
+        reply,
+        new RegExp(
+          `^HTTP/1\\.1 ${status} [A-Za-z ]+\\r\\nContent-Type: application/vnd\\.docker\\.raw-stream\\r\\n\\r\\n`,
+        ),
+      );
       assert.match(reply, message);
       connection.close();
     }

@@ -36,7 +36,10 @@ let registry: SeededRegistry;
 let mark = 0;
 
 before(async () => {
-  ({ engine, registry } = await startEngineWithImage(cleanup, engined({ args: ['--log-format', 'json'], file: { features: { audit: true } } })));
+  ({ engine, registry } = await startEngineWithImage(
+    cleanup,
+    engined({ args: ['--log-format', 'json'], file: { features: { audit: true } } }),
+  ));
 });
 after(() => cleanup.run());
 
@@ -49,7 +52,10 @@ async function lines(count: number): Promise<Line[]> {
       .filter((line) => line.endsWith('}'))
       .map((line) => JSON.parse(line) as Line)
       .filter(({ msg }) => msg === 'audit');
-  await waitFor(() => `${count} audit lines; there are ${JSON.stringify(found())}`, () => found().length >= count);
+  await waitFor(
+    () => `${count} audit lines; there are ${JSON.stringify(found())}`,
+    () => found().length >= count,
+  );
   const result = found();
   mark = engine.log.length;
   return result;
@@ -57,20 +63,31 @@ async function lines(count: number): Promise<Line[]> {
 
 test('each call that changes something leaves one line, reads leave none', async () => {
   const [pulled] = await lines(1);
-  assert.deepEqual([pulled?.path, pulled?.query, pulled?.status], ['/images/create', { fromImage: registry.reference }, 200]);
+  assert.deepEqual(
+    [pulled?.path, pulled?.query, pulled?.status],
+    ['/images/create', { fromImage: registry.reference }, 200],
+  );
   await call(engine.socketPath, 'GET', '/containers/json');
   await call(engine.socketPath, 'HEAD', '/_ping');
   await dockerOk(engine, ['run', '--name', 'audited', registry.reference, 'true']);
   await dockerOk(engine, ['rm', 'audited']);
   const found = await lines(5);
-  const calls = found.map(({ method, path, status, result }) => [method, path.replace(/[0-9a-f]{64}/, 'ID'), status, result]);
-  assert.deepEqual(calls.toSorted((a, b) => a.join(' ').localeCompare(b.join(' '))), [
-    ['DELETE', '/containers/audited', 204, 'done'],
-    ['POST', '/containers/create', 201, 'done'],
-    ['POST', '/containers/ID/attach', 101, 'done'],
-    ['POST', '/containers/ID/start', 204, 'done'],
-    ['POST', '/containers/ID/wait', 200, 'done'],
+  const calls = found.map(({ method, path, status, result }) => [
+    method,
+    path.replace(/[0-9a-f]{64}/, 'ID'),
+    status,
+    result,
   ]);
+  assert.deepEqual(
+    calls.toSorted((a, b) => a.join(' ').localeCompare(b.join(' '))),
+    [
+      ['DELETE', '/containers/audited', 204, 'done'],
+      ['POST', '/containers/create', 201, 'done'],
+      ['POST', '/containers/ID/attach', 101, 'done'],
+      ['POST', '/containers/ID/start', 204, 'done'],
+      ['POST', '/containers/ID/wait', 200, 'done'],
+    ],
+  );
   for (const { level, uid, gid, client_pid: pid, req, dur_ms: ms } of found) {
     assert.deepEqual([level, uid, gid], ['info', process.getuid?.(), process.getgid?.()]);
     assert.ok(pid !== undefined && pid > 0 && /^r\d+$/.test(req) && ms > 0);
@@ -88,7 +105,10 @@ test('a refused, a failed and an abandoned call are told apart', async () => {
   await call(engine.socketPath, 'GET', `/containers/${id}/json`);
   connection.close();
   const [left] = await lines(1);
-  assert.deepEqual([left?.path, left?.query, left?.status, left?.result], [`/containers/${id}/stop`, { t: '30' }, 499, 'client left']);
+  assert.deepEqual(
+    [left?.path, left?.query, left?.status, left?.result],
+    [`/containers/${id}/stop`, { t: '30' }, 499, 'client left'],
+  );
   await call(engine.socketPath, 'DELETE', `/containers/${id}?force=1&v=1`);
   const [removed] = await lines(1);
   assert.deepEqual([removed?.query, removed?.result], [{ force: '1', v: '1' }, 'done']);
@@ -98,13 +118,31 @@ test('the line names the user who called, not the daemon', async () => {
   await chmod(engine.dir, 0o755);
   await chown(engine.socketPath, 0, 12345);
   const script = `fetch=require('node:http').request({socketPath:process.argv[1],method:'POST',path:'/containers/nobodys/start'},r=>r.resume());fetch.end()`;
-  await promisify(execFile)('setpriv', ['--reuid', '12344', '--regid', '12345', '--clear-groups', process.execPath, '-e', script, engine.socketPath]);
+  await promisify(execFile)('setpriv', [
+    '--reuid',
+    '12344',
+    '--regid',
+    '12345',
+    '--clear-groups',
+    process.execPath,
+    '-e',
+    script,
+    engine.socketPath,
+  ]);
   const [line] = await lines(1);
-  assert.deepEqual([line?.uid, line?.gid, line?.path, line?.status, line?.result], [12344, 12345, '/containers/nobodys/start', 404, 'refused']);
+  assert.deepEqual(
+    [line?.uid, line?.gid, line?.path, line?.status, line?.result],
+    [12344, 12345, '/containers/nobodys/start', 404, 'refused'],
+  );
 });
 
 test('secrets and line ends do not get into the log', async () => {
-  await call(engine.socketPath, 'POST', '/images/create?fromSrc=http%3A%2F%2Fu%3Ahunter2%40127.0.0.1%3A9%2Fx.tar&repo=r', { headers: { 'X-Registry-Auth': 'hunter2' } });
+  await call(
+    engine.socketPath,
+    'POST',
+    '/images/create?fromSrc=http%3A%2F%2Fu%3Ahunter2%40127.0.0.1%3A9%2Fx.tar&repo=r',
+    { headers: { 'X-Registry-Auth': 'hunter2' } },
+  );
   await call(engine.socketPath, 'POST', '/containers/a%0Alevel%3Dinfo%20msg%3Daudit/start');
   await call(engine.socketPath, 'POST', `/containers/${'x'.repeat(20_000)}/start`);
   const [imported, broken, long] = await lines(3);

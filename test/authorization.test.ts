@@ -54,8 +54,10 @@ async function configure(config: unknown): Promise<void> {
   await waitFor('the reload', () => reloads() > before);
 }
 
-const create = (body: unknown, headers: Record<string, string> = {}) => call(engine.socketPath, 'POST', '/v1.41/containers/create', { json: body, headers });
-const denial = (by: AuthorizationPlugin): string => `{"message":"authorization denied by plugin ${by.socketPath}: not for you"}\n`;
+const create = (body: unknown, headers: Record<string, string> = {}) =>
+  call(engine.socketPath, 'POST', '/v1.41/containers/create', { json: body, headers });
+const denial = (by: AuthorizationPlugin): string =>
+  `{"message":"authorization denied by plugin ${by.socketPath}: not for you"}\n`;
 
 async function asked(by = plugin): Promise<readonly Pick<Question, 'phase' | 'fields'>[]> {
   return (await by.questions()).map(({ phase, fields }) => ({ phase, fields }));
@@ -71,8 +73,17 @@ test('a plugin is asked about the request and about its reply, in the fields of 
   assert.equal(requested?.phase, 'request');
   assert.equal(requested.headers['accept'], 'application/vnd.docker.plugins.v1.2+json');
   const { RequestHeaders, ...fields } = requested.fields;
-  assert.deepEqual(fields, { RequestMethod: 'POST', RequestUri: '/v1.41/containers/create', RequestBody: JSON.stringify(body) });
-  assert.deepEqual(RequestHeaders, { 'Content-Type': 'application/json', 'Content-Length': String(JSON.stringify(body).length), 'X-Custom': 'seen', Connection: 'close' });
+  assert.deepEqual(fields, {
+    RequestMethod: 'POST',
+    RequestUri: '/v1.41/containers/create',
+    RequestBody: JSON.stringify(body),
+  });
+  assert.deepEqual(RequestHeaders, {
+    'Content-Type': 'application/json',
+    'Content-Length': String(JSON.stringify(body).length),
+    'X-Custom': 'seen',
+    Connection: 'close',
+  });
   assert.equal(replied?.phase, 'reply');
   assert.equal(replied.fields['ResponseStatusCode'], 201);
   assert.equal(replied.fields['ResponseBody'], reply.text);
@@ -81,13 +92,24 @@ test('a plugin is asked about the request and about its reply, in the fields of 
 });
 
 test('requests are denied by path, by method and by body, and have no effect', async () => {
-  await plugin.set({ deny: [{ uri: '^(/v[0-9.]+)?/images/json' }, { method: '^DELETE$' }, { body: '"Privileged":\\s*true' }] });
+  await plugin.set({
+    deny: [{ uri: '^(/v[0-9.]+)?/images/json' }, { method: '^DELETE$' }, { body: '"Privileged":\\s*true' }],
+  });
   const images = await call(engine.socketPath, 'GET', '/images/json');
   assert.deepEqual([images.status, images.text], [403, denial(plugin)]);
   assert.equal(images.headers['content-type'], 'application/json');
-  assert.equal((await create({ Image: registry.reference, HostConfig: { Privileged: true } }, { 'X-N': '1' })).text, denial(plugin));
+  assert.equal(
+    (await create({ Image: registry.reference, HostConfig: { Privileged: true } }, { 'X-N': '1' })).text,
+    denial(plugin),
+  );
   const name = 'kept-by-denial';
-  await callJson(engine.socketPath, 'POST', `/containers/create?name=${name}`, { json: { Image: registry.reference } }, 201);
+  await callJson(
+    engine.socketPath,
+    'POST',
+    `/containers/create?name=${name}`,
+    { json: { Image: registry.reference } },
+    201,
+  );
   assert.equal((await call(engine.socketPath, 'DELETE', `/containers/${name}`)).status, 403);
   assert.equal((await call(engine.socketPath, 'GET', `/containers/${name}/json`)).status, 200);
   const cli = await docker(engine, ['rm', name]);
@@ -95,7 +117,14 @@ test('requests are denied by path, by method and by body, and have no effect', a
 });
 
 test('replies are denied, whole ones and streams, before any of them is sent', async () => {
-  await plugin.set({ deny: [{ phase: 'reply', uri: '/info' }, { phase: 'reply', uri: '/logs' }, { phase: 'reply', replyBody: 'No such container' }, { phase: 'reply', uri: '/attach' }] });
+  await plugin.set({
+    deny: [
+      { phase: 'reply', uri: '/info' },
+      { phase: 'reply', uri: '/logs' },
+      { phase: 'reply', replyBody: 'No such container' },
+      { phase: 'reply', uri: '/attach' },
+    ],
+  });
   assert.equal((await call(engine.socketPath, 'GET', '/info')).text, denial(plugin));
   assert.equal((await call(engine.socketPath, 'GET', '/version')).status, 200);
   const absent = await call(engine.socketPath, 'GET', '/containers/absent/json');
@@ -104,7 +133,9 @@ test('replies are denied, whole ones and streams, before any of them is sent', a
   const logs = await call(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1&follow=1`);
   assert.deepEqual([logs.status, logs.text], [403, denial(plugin)]);
   const connection = await RawConnection.open(engine.socketPath);
-  connection.write(`POST /containers/${id}/attach?stream=1&stdout=1&logs=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n`);
+  connection.write(
+    `POST /containers/${id}/attach?stream=1&stdout=1&logs=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n`,
+  );
   const attached = (await connection.readToEnd()).toString();
   assert.match(attached, /^HTTP\/1\.1 403 Forbidden/);
   assert.doesNotMatch(attached, /secret/);
@@ -125,9 +156,13 @@ test('streams and hijacked connections work when they are allowed', async () => 
   const first: IteratorResult<Buffer> = await logs.message[Symbol.asyncIterator]().next();
   assert.match(String(first.value), /one\n/);
   logs.close();
-  const execs = (await asked()).filter(({ phase, fields }) => phase === 'request' && /exec\/[^/]+\/start/.test(String(fields['RequestUri'])));
+  const execs = (await asked()).filter(
+    ({ phase, fields }) => phase === 'request' && /exec\/[^/]+\/start/.test(String(fields['RequestUri'])),
+  );
   assert.match(String(execs[0]?.fields['RequestBody']), /"Detach":false/);
-  const replies = (await asked()).filter(({ phase, fields }) => phase === 'reply' && /\/attach/.test(String(fields['RequestUri'])));
+  const replies = (await asked()).filter(
+    ({ phase, fields }) => phase === 'reply' && /\/attach/.test(String(fields['RequestUri'])),
+  );
   assert.equal(replies[0]?.fields['ResponseStatusCode'], 101);
   await dockerOk(engine, ['rm', '-f', id]);
 });
@@ -150,7 +185,8 @@ test('the body that a handler gets is the one that was shown, however it is fram
     escaped: `${head.replace('/create', '/%63reate')}Content-Length: ${body.length}\r\n\r\n${body}`,
     'larger than a MiB': `${head}Content-Length: ${body.length + 2 * MIB}\r\n\r\n${body}${' '.repeat(2 * MIB)}`,
   };
-  const count = async (): Promise<number> => (await callJson<unknown[]>(engine.socketPath, 'GET', '/containers/json?all=1')).length;
+  const count = async (): Promise<number> =>
+    (await callJson<unknown[]>(engine.socketPath, 'GET', '/containers/json?all=1')).length;
   await plugin.set({ deny: [{ uri: '/containers/create', body: 'Privileged' }] });
   const before = await count();
   for (const [framing, bytes] of Object.entries(framings)) {
@@ -161,7 +197,9 @@ test('the body that a handler gets is the one that was shown, however it is fram
     connection.close();
     assert.equal(await count(), before, framing);
   }
-  const shown = (await asked()).filter(({ fields }) => fields['RequestMethod'] === 'POST' && fields['RequestBody'] !== undefined);
+  const shown = (await asked()).filter(
+    ({ fields }) => fields['RequestMethod'] === 'POST' && fields['RequestBody'] !== undefined,
+  );
   assert.ok(shown.some(({ fields }) => String(fields['RequestBody']).length > 2 * MIB));
 });
 
@@ -169,11 +207,17 @@ test('a body that is too large to be shown is refused before a plugin is asked',
   await plugin.set({});
   const body = JSON.stringify({ Image: registry.reference, Labels: { padding: 'x'.repeat(5 * MIB) } });
   const head = 'POST /containers/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n';
-  const requests = [`${head}Content-Length: ${body.length}\r\n\r\n${body}`, `${head}Transfer-Encoding: chunked\r\n\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`];
+  const requests = [
+    `${head}Content-Length: ${body.length}\r\n\r\n${body}`,
+    `${head}Transfer-Encoding: chunked\r\n\r\n${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`,
+  ];
   for (const bytes of requests) {
     const connection = await RawConnection.open(engine.socketPath);
     connection.write(bytes);
-    assert.match(await connection.readThrough('which is all that authorization plugins are shown"}\n'), /^HTTP\/1\.1 413 /);
+    assert.match(
+      await connection.readThrough('which is all that authorization plugins are shown"}\n'),
+      /^HTTP\/1\.1 413 /,
+    );
     if (bytes.includes('chunked')) {
       // It ends with the reply: nothing behind such a body is a request.
       assert.equal((await connection.readToEnd()).toString(), '');
@@ -192,7 +236,10 @@ test('a body that is too large to be shown is refused before a plugin is asked',
 test('an archive is not shown, its request is', async () => {
   await plugin.set({});
   const archive = Buffer.alloc(10 * MIB);
-  const imported = await call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=imported', { body: archive, headers: { 'Content-Type': 'application/x-tar' } });
+  const imported = await call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=imported', {
+    body: archive,
+    headers: { 'Content-Type': 'application/x-tar' },
+  });
   assert.equal(imported.status, 200, imported.text);
   const [requested] = await asked();
   assert.equal(requested?.fields['RequestUri'], '/images/create?fromSrc=-&repo=imported');
@@ -211,7 +258,9 @@ test('an archive is not shown, its request is', async () => {
 
 test('files are copied in and out when that is allowed', async () => {
   await plugin.set({});
-  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: registry.reference } });
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
+    json: { Image: registry.reference },
+  });
   const path = `/containers/${Id}/archive?path=/`;
   const content = Buffer.alloc(3 * MIB, 'copied ');
   assert.equal((await call(engine.socketPath, 'PUT', path, { body: tarOf([{ path: 'file', content }]) })).status, 200);
@@ -262,7 +311,9 @@ for (const [behaviour, reason] of failures) {
 test('a client that leaves while a plugin thinks leaves nothing behind', async () => {
   await plugin.set({ behaviour: 'hang' });
   const connection = await RawConnection.open(engine.socketPath);
-  connection.write('POST /containers/create?name=of-nobody HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}');
+  connection.write(
+    'POST /containers/create?name=of-nobody HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}',
+  );
   await waitFor('the question', async () => (await asked()).length > 0);
   connection.close();
   await plugin.set({});
@@ -286,7 +337,10 @@ test('a reload turns plugins on and off at once', async () => {
   assert.equal((await call(engine.socketPath, 'GET', '/version')).status, 403);
   await use();
   assert.equal((await call(engine.socketPath, 'GET', '/version')).status, 200);
-  assert.deepEqual((await callJson<{ Plugins: { Authorization: unknown } }>(engine.socketPath, 'GET', '/info')).Plugins.Authorization, null);
+  assert.deepEqual(
+    (await callJson<{ Plugins: { Authorization: unknown } }>(engine.socketPath, 'GET', '/info')).Plugins.Authorization,
+    null,
+  );
   await use(plugin);
   assert.equal((await call(engine.socketPath, 'GET', '/version')).status, 403);
 });
@@ -294,8 +348,13 @@ test('a reload turns plugins on and off at once', async () => {
 test('a plugin that cannot be found denies everything until the file names another', async () => {
   await configure({ 'authorization-plugins': ['no-such-plugin'] });
   const reply = await call(engine.socketPath, 'GET', '/version');
-  assert.deepEqual([reply.status, reply.text], [500, '{"message":"plugin no-such-plugin failed with error: plugin \\"no-such-plugin\\" not found"}\n']);
-  await waitFor('the log to say so', () => /plugin no-such-plugin failed with error.*it denies every request/.test(engine.log));
+  assert.deepEqual(
+    [reply.status, reply.text],
+    [500, '{"message":"plugin no-such-plugin failed with error: plugin \\"no-such-plugin\\" not found"}\n'],
+  );
+  await waitFor('the log to say so', () =>
+    /plugin no-such-plugin failed with error.*it denies every request/.test(engine.log),
+  );
   await use(plugin);
   assert.equal((await call(engine.socketPath, 'GET', '/version')).status, 200);
 });
@@ -308,7 +367,10 @@ test('plugins are found by name where other engines look for them', async () => 
   const named = await AuthorizationPlugin.start(socket, { deny: [{ uri: '/version' }] });
   try {
     await configure({ 'authorization-plugins': [name] });
-    assert.equal((await call(engine.socketPath, 'GET', '/version')).text, `{"message":"authorization denied by plugin ${name}: not for you"}\n`);
+    assert.equal(
+      (await call(engine.socketPath, 'GET', '/version')).text,
+      `{"message":"authorization denied by plugin ${name}: not for you"}\n`,
+    );
   } finally {
     await named.stop();
     await rm(socket, { force: true });
@@ -323,23 +385,59 @@ test('plugins are found by name where other engines look for them', async () => 
 });
 
 test('the daemon does not start without its plugins', async () => {
-  await assert.rejects(Engine.start(engined({ args: ['--authorization-plugin', 'no-such-plugin'] })), /plugin no-such-plugin failed with error: plugin \\?"no-such-plugin\\?" not found/);
+  await assert.rejects(
+    Engine.start(engined({ args: ['--authorization-plugin', 'no-such-plugin'] })),
+    /plugin no-such-plugin failed with error: plugin \\?"no-such-plugin\\?" not found/,
+  );
 });
 
 test('over TLS the user is the common name of the certificate, which can be denied', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'authorization-tls-'));
   const ca = new Authority(dir, 'ca');
   const [server, alice, mallory] = [ca.issueServer(), ca.issue('alice'), ca.issue('mallory')];
-  const tls = await Engine.start(engined({ args: ['-H', 'tcp://127.0.0.1:0', '--tlsverify', '--tlscacert', ca.cert, '--tlscert', server.cert, '--tlskey', server.key, '--feature', 'audit'], file: { 'authorization-plugins': [plugin.socketPath] } }));
+  const tls = await Engine.start(
+    engined({
+      args: [
+        '-H',
+        'tcp://127.0.0.1:0',
+        '--tlsverify',
+        '--tlscacert',
+        ca.cert,
+        '--tlscert',
+        server.cert,
+        '--tlskey',
+        server.key,
+        '--feature',
+        'audit',
+      ],
+      file: { 'authorization-plugins': [plugin.socketPath] },
+    }),
+  );
   try {
     const port = await tls.tcpPort();
-    const versionAs = ({ cert, key }: Certificate, method = 'GET', path = '/version'): Promise<{ status: number; text: string }> =>
+    const versionAs = (
+      { cert, key }: Certificate,
+      method = 'GET',
+      path = '/version',
+    ): Promise<{ status: number; text: string }> =>
       new Promise((resolve, reject) => {
-        const outgoing = httpsRequest({ host: '127.0.0.1', port, method, path, ca: readFileSync(ca.cert), cert: readFileSync(cert), key: readFileSync(key), agent: false }, (reply) => {
-          let text = '';
-          reply.on('data', (chunk: Buffer) => (text += chunk.toString()));
-          reply.once('end', () => resolve({ status: reply.statusCode ?? 0, text }));
-        });
+        const outgoing = httpsRequest(
+          {
+            host: '127.0.0.1',
+            port,
+            method,
+            path,
+            ca: readFileSync(ca.cert),
+            cert: readFileSync(cert),
+            key: readFileSync(key),
+            agent: false,
+          },
+          (reply) => {
+            let text = '';
+            reply.on('data', (chunk: Buffer) => (text += chunk.toString()));
+            reply.once('end', () => resolve({ status: reply.statusCode ?? 0, text }));
+          },
+        );
         outgoing.once('error', reject);
         outgoing.end();
       });
@@ -350,9 +448,14 @@ test('over TLS the user is the common name of the certificate, which can be deni
     assert.equal(question?.fields['User'], 'alice');
     assert.equal(question.fields['UserAuthNMethod'], 'TLS');
     const [pem] = question.fields['RequestPeerCertificates'] as string[];
-    assert.equal(new X509Certificate(Buffer.from(pem ?? '', 'base64')).fingerprint256, new X509Certificate(readFileSync(alice.cert)).fingerprint256);
+    assert.equal(
+      new X509Certificate(Buffer.from(pem ?? '', 'base64')).fingerprint256,
+      new X509Certificate(readFileSync(alice.cert)).fingerprint256,
+    );
     await versionAs(mallory, 'POST', '/containers/absent/start');
-    await waitFor('the audit line', () => /msg=audit .*user=mallory method=POST path=\/containers\/absent\/start status=403 result=refused/.test(tls.log));
+    await waitFor('the audit line', () =>
+      /msg=audit .*user=mallory method=POST path=\/containers\/absent\/start status=403 result=refused/.test(tls.log),
+    );
   } finally {
     await tls.close();
     await rm(dir, { recursive: true });

@@ -1,4 +1,7 @@
-/** What malformed requests, lying registries, hostile layers and a full disk do to the daemon: a clear refusal, and nothing else. */
+/**
+ * What malformed requests, lying registries, hostile layers and a full disk do to the daemon: a clear refusal, and
+ * nothing else.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
@@ -12,7 +15,16 @@ import { Engine, type EngineKind } from './support/engine.js';
 import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
 import { call, callJson, RawConnection, type CallOptions } from './support/http.js';
-import { buildImage, buildLayer, generatedLayer, layerOfTar, pushImage, tarOf, type BuiltImage, type LayerEntry } from './support/image-builder.js';
+import {
+  buildImage,
+  buildLayer,
+  generatedLayer,
+  layerOfTar,
+  pushImage,
+  tarOf,
+  type BuiltImage,
+  type LayerEntry,
+} from './support/image-builder.js';
 import { startLyingRegistry, type Lie } from './support/lying-registry.js';
 import { mountsBelow } from './support/leftovers.js';
 import { pull, pullOk } from './support/pulls.js';
@@ -37,11 +49,22 @@ afterEach(async () => {
   for (const { Id } of containers) await callJson(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`);
   assert.equal(containers.length, 0, 'no half-made container');
   const images = await callJson<{ Id: string; RepoTags: string[] }[]>(engine.socketPath, 'GET', '/images/json?all=1');
-  for (const { Id } of images) if (Id !== registry.image.id) await callJson(engine.socketPath, 'DELETE', `/images/${Id}?force=1`);
-  assert.deepEqual(images.flatMap(({ RepoTags }) => RepoTags), [registry.reference], 'no half-made image');
+  for (const { Id } of images)
+    if (Id !== registry.image.id) await callJson(engine.socketPath, 'DELETE', `/images/${Id}?force=1`);
+  assert.deepEqual(
+    images.flatMap(({ RepoTags }) => RepoTags),
+    [registry.reference],
+    'no half-made image',
+  );
 });
 
-async function refused(status: number, message: RegExp | string, method: string, path: string, options: CallOptions = {}): Promise<void> {
+async function refused(
+  status: number,
+  message: RegExp | string,
+  method: string,
+  path: string,
+  options: CallOptions = {},
+): Promise<void> {
   const reply = await call(engine.socketPath, method, path, options);
   const what = `${method} ${path} gave ${reply.status} ${reply.text}`;
   assert.equal(reply.status, status, what);
@@ -59,14 +82,27 @@ function refusedCreate(status: number, message: RegExp | string, json: unknown, 
 describe('requests', () => {
   test('bodies that are not the JSON that is asked for', async () => {
     const type = { 'Content-Type': 'application/json' };
-    const post = (status: number, message: RegExp | string, body: string, headers: Record<string, string> = type): Promise<void> =>
-      refused(status, message, 'POST', '/containers/create', { body, headers });
+    const post = (
+      status: number,
+      message: RegExp | string,
+      body: string,
+      headers: Record<string, string> = type,
+    ): Promise<void> => refused(status, message, 'POST', '/containers/create', { body, headers });
     await post(400, /^invalid JSON: /, '{"Image":');
     await post(400, /^invalid JSON: /, 'hello');
     await post(400, 'unexpected content after JSON', `{"Image":"${registry.reference}"} {}`);
-    await post(400, /Content-Type header \(text\/plain\): must be 'application\/json'/, '{}', { 'Content-Type': 'text/plain' });
+    await post(400, /Content-Type header \(text\/plain\): must be 'application\/json'/, '{}', {
+      'Content-Type': 'text/plain',
+    });
     await post(400, /^config cannot be empty in order to create a container$/, 'null');
-    for (const json of [{ Image: 5 }, { Image: registry.reference, Cmd: { a: 1 } }, { Image: registry.reference, Env: 'A=b' }, { Image: registry.reference, HostConfig: { Memory: 'much' } }, { Image: registry.reference, HostConfig: [] }, []]) {
+    for (const json of [
+      { Image: 5 },
+      { Image: registry.reference, Cmd: { a: 1 } },
+      { Image: registry.reference, Env: 'A=b' },
+      { Image: registry.reference, HostConfig: { Memory: 'much' } },
+      { Image: registry.reference, HostConfig: [] },
+      [],
+    ]) {
       await refusedCreate(400, /./, json);
     }
   });
@@ -81,21 +117,37 @@ describe('requests', () => {
   });
 
   test('containers that are not there', async () => {
-    const routes = ['GET json', 'GET logs?stdout=1', 'POST start', 'POST stop', 'POST kill', 'POST wait', 'POST resize?h=1&w=1'];
+    const routes = [
+      'GET json',
+      'GET logs?stdout=1',
+      'POST start',
+      'POST stop',
+      'POST kill',
+      'POST wait',
+      'POST resize?h=1&w=1',
+    ];
     for (const route of routes) {
       const [method = '', path = ''] = route.split(' ');
       await refused(404, /No such container: nobody$/, method, `/containers/nobody/${path}`);
     }
     // Whoever wants a stream is told on it, as by the existing engine.
     const attach = await call(engine.socketPath, 'POST', '/containers/nobody/attach?stdout=1&stream=1');
-    assert.deepEqual([attach.status, attach.headers['content-type'], attach.text.trim()], [404, 'application/vnd.docker.raw-stream', 'No such container: nobody']);
+    assert.deepEqual(
+      [attach.status, attach.headers['content-type'], attach.text.trim()],
+      [404, 'application/vnd.docker.raw-stream', 'No such container: nobody'],
+    );
     await refused(404, 'No such container: nobody', 'DELETE', '/containers/nobody');
     await refused(404, 'No such container: nobody', 'POST', '/commit?container=nobody&repo=a');
   });
 
   test('names that no container may have', async () => {
     for (const name of ['a', '-dash', 'sl/ash', 'sp ace', 'ümlaut', '..']) {
-      await refusedCreate(400, `Invalid container name (${name}), only [a-zA-Z0-9][a-zA-Z0-9_.-] are allowed`, { Image: registry.reference }, `?name=${encodeURIComponent(name)}`);
+      await refusedCreate(
+        400,
+        `Invalid container name (${name}), only [a-zA-Z0-9][a-zA-Z0-9_.-] are allowed`,
+        { Image: registry.reference },
+        `?name=${encodeURIComponent(name)}`,
+      );
     }
   });
 
@@ -103,7 +155,13 @@ describe('requests', () => {
     // Seventeen IDs and sixteen digits: two of them begin alike.
     const ids: string[] = [];
     for (let index = 0; index < 17; index++) {
-      ids.push((await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: registry.reference } })).Id);
+      ids.push(
+        (
+          await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
+            json: { Image: registry.reference },
+          })
+        ).Id,
+      );
     }
     const firsts = ids.map((id) => id.charAt(0));
     const prefix = firsts.find((digit, index) => firsts.indexOf(digit) !== index) ?? '';
@@ -112,7 +170,9 @@ describe('requests', () => {
   });
 
   test('parameters that make no sense', async () => {
-    const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: registry.reference } });
+    const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
+      json: { Image: registry.reference },
+    });
     await refused(400, 'Bad parameters: you must choose at least one stream', 'GET', `/containers/${Id}/logs`);
     await refused(400, 'invalid condition: "maybe"', 'POST', `/containers/${Id}/wait?condition=maybe`);
     await refused(400, /nvalid signal: NOSUCH/, 'POST', `/containers/${Id}/kill?signal=NOSUCH`);
@@ -125,7 +185,12 @@ describe('requests', () => {
   });
 
   test('bytes that are not HTTP', async () => {
-    for (const bytes of ['\u0016\u0003\u0001\u0002\u0000', 'GET\r\n\r\n', 'GET /_ping HTTP/1.1\r\nContent-Length: -5\r\n\r\n', `GET /_ping HTTP/1.1\r\nHost: d\r\nX: ${'y'.repeat(2_000_000)}\r\n\r\n`]) {
+    for (const bytes of [
+      '\u0016\u0003\u0001\u0002\u0000',
+      'GET\r\n\r\n',
+      'GET /_ping HTTP/1.1\r\nContent-Length: -5\r\n\r\n',
+      `GET /_ping HTTP/1.1\r\nHost: d\r\nX: ${'y'.repeat(2_000_000)}\r\n\r\n`,
+    ]) {
       const connection = await RawConnection.open(engine.socketPath);
       connection.write(bytes);
       connection.halfClose();
@@ -133,7 +198,12 @@ describe('requests', () => {
       assert.doesNotMatch(answer, /^HTTP\/1\.1 2/);
       connection.close();
     }
-    for (const path of ['/containers/%00/json', '/containers/%ff%fe/json', '/containers/..%2f..%2fetc/json', '/containers/%zz/json']) {
+    for (const path of [
+      '/containers/%00/json',
+      '/containers/%ff%fe/json',
+      '/containers/..%2f..%2fetc/json',
+      '/containers/%zz/json',
+    ]) {
       const { status } = await call(engine.socketPath, 'GET', path);
       assert.ok(status >= 300 && status < 500, `${path} gave ${status}`);
     }
@@ -149,7 +219,11 @@ describe('registries that break or lie', () => {
   const TOO_LONG = { 'Retry-After': '36000' };
 
   /** Pulls through a registry that lies; gives how the pull failed. */
-  async function failure(lie: Lie, truth: BuiltImage = image, suffix = ':1'): Promise<{ status: number; error: string }> {
+  async function failure(
+    lie: Lie,
+    truth: BuiltImage = image,
+    suffix = ':1',
+  ): Promise<{ status: number; error: string }> {
     const lying = await startLyingRegistry(truth, lie);
     try {
       const { status, error, messages } = await pull(engine, `${lying.host}/some/thing${suffix}`);
@@ -161,7 +235,12 @@ describe('registries that break or lie', () => {
   }
 
   function answer(part: RegExp, status: number, headers: Record<string, string> = {}): Lie {
-    return ({ path }, response) => part.test(path) && (response.writeHead(status, { 'Content-Type': 'application/json', ...headers }).end('{"errors":[{"code":"X","message":"said the registry"}]}'), true);
+    return ({ path }, response) =>
+      part.test(path) &&
+      (response
+        .writeHead(status, { 'Content-Type': 'application/json', ...headers })
+        .end('{"errors":[{"code":"X","message":"said the registry"}]}'),
+      true);
   }
 
   const isBlob = (digest: string, path: string): boolean => path.endsWith(`/blobs/${digest}`);
@@ -211,40 +290,66 @@ describe('registries that break or lie', () => {
   test('a layer that is longer than declared', async () => {
     // A layer of its own: one that came whole in an earlier pull may still be at hand.
     const long = buildLayer([{ path: 'long', content: 'and longer' }]);
-    await failure(({ path }, response) => {
-      if (!isBlob(long.digest, path)) return false;
-      response.writeHead(200).end(Buffer.concat([long.blob, Buffer.alloc(5_000_000)]));
-      return true;
-    }, buildImage({ layers: [long] }));
+    await failure(
+      ({ path }, response) => {
+        if (!isBlob(long.digest, path)) return false;
+        response.writeHead(200).end(Buffer.concat([long.blob, Buffer.alloc(5_000_000)]));
+        return true;
+      },
+      buildImage({ layers: [long] }),
+    );
   });
 
   test('a configuration that is not the one of the manifest, and one with other layers', async () => {
     const other = buildImage({ layers: [layer] });
-    const { error } = await failure(({ path }, response) => isBlob(image.id, path) && (response.writeHead(200).end(other.config), true));
+    const { error } = await failure(
+      ({ path }, response) => isBlob(image.id, path) && (response.writeHead(200).end(other.config), true),
+    );
     assert.match(error, /verif|digest/i);
     const crossed = buildImage({ layers: [big] });
     const manifest = JSON.parse(image.manifest.toString()) as { config: object };
-    manifest.config = { mediaType: 'application/vnd.docker.container.image.v1+json', size: crossed.config.length, digest: crossed.id };
+    manifest.config = {
+      mediaType: 'application/vnd.docker.container.image.v1+json',
+      size: crossed.config.length,
+      digest: crossed.id,
+    };
     await failure(({ path }, response) => {
       if (isBlob(crossed.id, path)) response.writeHead(200).end(crossed.config);
-      else if (/manifests/.test(path)) response.writeHead(200, { 'Content-Type': image.mediaType }).end(JSON.stringify(manifest));
+      else if (/manifests/.test(path))
+        response.writeHead(200, { 'Content-Type': image.mediaType }).end(JSON.stringify(manifest));
       else return false;
       return true;
     });
   });
 
   test('manifests that are no manifests', async () => {
-    for (const text of ['', 'null', '[]', '{"schemaVersion":2}', '{"schemaVersion":1}', '{"schemaVersion":2,"layers":5,"config":{}}', '<html>']) {
-      await failure(({ path }, response) => /manifests/.test(path) && (response.writeHead(200, { 'Content-Type': image.mediaType }).end(text), true));
+    for (const text of [
+      '',
+      'null',
+      '[]',
+      '{"schemaVersion":2}',
+      '{"schemaVersion":1}',
+      '{"schemaVersion":2,"layers":5,"config":{}}',
+      '<html>',
+    ]) {
+      await failure(
+        ({ path }, response) =>
+          /manifests/.test(path) && (response.writeHead(200, { 'Content-Type': image.mediaType }).end(text), true),
+      );
     }
   });
 
   test('a registry that hangs holds nobody else up, and leaving ends the pull', async () => {
     const hanging: ServerResponse[] = [];
-    const lying = await startLyingRegistry(image, ({ path }, response) => /manifests/.test(path) && hanging.push(response) > 0);
+    const lying = await startLyingRegistry(
+      image,
+      ({ path }, response) => /manifests/.test(path) && hanging.push(response) > 0,
+    );
     try {
       const client = await RawConnection.open(engine.socketPath);
-      client.write(`POST /images/create?fromImage=${lying.host}/some/thing:1 HTTP/1.1\r\nHost: d\r\nContent-Length: 0\r\n\r\n`);
+      client.write(
+        `POST /images/create?fromImage=${lying.host}/some/thing:1 HTTP/1.1\r\nHost: d\r\nContent-Length: 0\r\n\r\n`,
+      );
       await waitFor('the request', () => hanging.length > 0);
       await pullOk(engine, registry.reference);
       client.close();
@@ -255,7 +360,12 @@ describe('registries that break or lie', () => {
   });
 
   test('credentials that are no credentials are ignored', async () => {
-    const reply = await call(engine.socketPath, 'POST', `/images/create?fromImage=${encodeURIComponent(registry.reference)}`, { headers: { 'X-Registry-Auth': 'garbage' } });
+    const reply = await call(
+      engine.socketPath,
+      'POST',
+      `/images/create?fromImage=${encodeURIComponent(registry.reference)}`,
+      { headers: { 'X-Registry-Auth': 'garbage' } },
+    );
     assert.equal(reply.status, 200);
     assert.match(reply.text, /Status: Image is up to date/);
   });
@@ -264,7 +374,9 @@ describe('registries that break or lie', () => {
 describe('layers that mean harm', () => {
   const outside = `/tmp/engined-escape-${process.pid}`;
 
-  /** Pushes the entries as an image and pulls it. Success or refusal is told by the caller; escapes are never allowed. */
+  /**
+   * Pushes the entries as an image and pulls it. Success or refusal is told by the caller; escapes are never allowed.
+   */
   async function outcome(entries: readonly LayerEntry[]): Promise<string | undefined> {
     const hostile = await startRegistry();
     try {
@@ -288,12 +400,21 @@ describe('layers that mean harm', () => {
   });
 
   test('a file below a symbolic link that points out', async () => {
-    await outcome([{ path: 'link', type: 'symlink', target: '/tmp' }, { path: `link/${outside.slice(5)}`, content: 'x' }]);
-    await outcome([{ path: 'link', type: 'symlink', target: '../../../../../../../../../../../tmp' }, { path: `link/${outside.slice(5)}`, content: 'x' }]);
+    await outcome([
+      { path: 'link', type: 'symlink', target: '/tmp' },
+      { path: `link/${outside.slice(5)}`, content: 'x' },
+    ]);
+    await outcome([
+      { path: 'link', type: 'symlink', target: '../../../../../../../../../../../tmp' },
+      { path: `link/${outside.slice(5)}`, content: 'x' },
+    ]);
   });
 
   test('a hard link that climbs out or has no target', async () => {
-    assert.ok((await outcome([{ path: 'hard', type: 'link', target: '../../../../../../../../../../etc/passwd' }])) !== undefined);
+    assert.ok(
+      (await outcome([{ path: 'hard', type: 'link', target: '../../../../../../../../../../etc/passwd' }])) !==
+        undefined,
+    );
     assert.ok((await outcome([{ path: 'hard', type: 'link', target: 'no/such/file' }])) !== undefined);
   });
 
@@ -301,11 +422,16 @@ describe('layers that mean harm', () => {
     const hostile = await startRegistry();
     try {
       const whole = tarOf([{ path: 'file', content: 'z'.repeat(10_000) }]);
-      const layers = { noise: layerOfTar(Buffer.from('this is no tar at all'.repeat(100))), torn: layerOfTar(whole.subarray(0, 4096)), plain: { ...layerOfTar(whole, 'none'), compression: 'gzip' as const } };
+      const layers = {
+        noise: layerOfTar(Buffer.from('this is no tar at all'.repeat(100))),
+        torn: layerOfTar(whole.subarray(0, 4096)),
+        plain: { ...layerOfTar(whole, 'none'), compression: 'gzip' as const },
+      };
       for (const [name, layer] of Object.entries(layers)) {
         await pushImage(hostile.url, `hostile/${name}`, '1', buildImage({ layers: [layer] }));
         const { error } = await pull(engine, `${hostile.host}/hostile/${name}:1`);
-        if (name === 'plain' && error === undefined) await callJson(engine.socketPath, 'DELETE', `/images/${hostile.host}/hostile/${name}:1`);
+        if (name === 'plain' && error === undefined)
+          await callJson(engine.socketPath, 'DELETE', `/images/${hostile.host}/hostile/${name}:1`);
         else assert.ok(error !== undefined, name);
       }
     } finally {
@@ -321,7 +447,8 @@ function onSmallDisk(kind: EngineKind, megabytes: number): EngineKind {
     command(dir, socketPath) {
       const data = join(dir, 'data');
       mkdirSync(data, { recursive: true });
-      if (!mountsBelow(dir).includes(data)) execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m`, 'small', data]);
+      if (!mountsBelow(dir).includes(data))
+        execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m`, 'small', data]);
       return kind.command(dir, socketPath);
     },
   };
@@ -333,7 +460,12 @@ test('a full disk: the pull fails and says why, what there was stays, and there 
     await pullOk(small, registry.reference);
     const big = await startRegistry();
     try {
-      await pushImage(big.url, 'too/big', '1', buildImage({ layers: [generatedLayer({ root: 'srv', bytes: 80_000_000, files: 100, seed: 9 })] }));
+      await pushImage(
+        big.url,
+        'too/big',
+        '1',
+        buildImage({ layers: [generatedLayer({ root: 'srv', bytes: 80_000_000, files: 100, seed: 9 })] }),
+      );
       for (let attempt = 0; attempt < 2; attempt++) {
         const { error } = await pull(small, `${big.host}/too/big:1`);
         assert.match(error ?? '', /no space left on device/i);
@@ -342,7 +474,10 @@ test('a full disk: the pull fails and says why, what there was stays, and there 
       await big.stop();
     }
     const images = await callJson<{ RepoTags: string[] }[]>(small.socketPath, 'GET', '/images/json?all=1');
-    assert.deepEqual(images.flatMap(({ RepoTags }) => RepoTags), [registry.reference]);
+    assert.deepEqual(
+      images.flatMap(({ RepoTags }) => RepoTags),
+      [registry.reference],
+    );
     assert.equal(await dockerOk(small, ['run', '--rm', registry.reference, 'echo', 'still here']), 'still here');
     await small.stop();
     execFileSync('umount', [join(small.dir, 'data')]);

@@ -105,23 +105,31 @@ test('a stream begins while the chunks still come, and a client that leaves ends
   leaving.close();
 });
 
-test('a reply that does not wait for the body reaches a client that sends all of it first', { timeout: 120_000 }, async () => {
-  const all = 'x'.repeat(8 * MIB);
-  const framings = [
-    [`Content-Length: ${all.length}\r\nConnection: close`, all],
-    ['Transfer-Encoding: chunked', `${all.length.toString(16)}\r\n${all}\r\n0\r\n\r\n`],
-  ] as const;
-  for (const [framing, body] of framings) {
-    for (const [target, status] of [['PUT /refuse', 404], ['PUT /nowhere', 404], ['POST /echo', 400]] as const) {
-      const connection = await RawConnection.open(at.path);
-      await connection.writeAll(`${target} HTTP/1.1\r\nHost: x\r\n${framing}\r\n\r\n`);
-      // This fails when the other side closes before it has read.
-      await connection.writeAll(body);
-      assert.deepEqual(statuses((await connection.readToEnd(60_000)).toString()), [status], `${target} ${framing}`);
-      connection.close();
+test(
+  'a reply that does not wait for the body reaches a client that sends all of it first',
+  { timeout: 120_000 },
+  async () => {
+    const all = 'x'.repeat(8 * MIB);
+    const framings = [
+      [`Content-Length: ${all.length}\r\nConnection: close`, all],
+      ['Transfer-Encoding: chunked', `${all.length.toString(16)}\r\n${all}\r\n0\r\n\r\n`],
+    ] as const;
+    for (const [framing, body] of framings) {
+      for (const [target, status] of [
+        ['PUT /refuse', 404],
+        ['PUT /nowhere', 404],
+        ['POST /echo', 400],
+      ] as const) {
+        const connection = await RawConnection.open(at.path);
+        await connection.writeAll(`${target} HTTP/1.1\r\nHost: x\r\n${framing}\r\n\r\n`);
+        // This fails when the other side closes before it has read.
+        await connection.writeAll(body);
+        assert.deepEqual(statuses((await connection.readToEnd(60_000)).toString()), [status], `${target} ${framing}`);
+        connection.close();
+      }
     }
-  }
-});
+  },
+);
 
 test('a head that is refused is answered, also when bytes follow', async () => {
   for (const framing of [

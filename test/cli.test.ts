@@ -45,14 +45,24 @@ describe('pull and images', () => {
     assert.equal(lines[0], '1.0: Pulling from test/busybox');
     for (const { digest } of registry.image.layers) {
       const id = digest.slice('sha256:'.length, 'sha256:'.length + 12);
-      for (const phase of ['Pulling fs layer', 'Download complete', 'Pull complete']) assert.ok(lines.includes(`${id}: ${phase}`), `${id}: ${phase} in ${lines.join('\n')}`);
+      for (const phase of ['Pulling fs layer', 'Download complete', 'Pull complete'])
+        assert.ok(lines.includes(`${id}: ${phase}`), `${id}: ${phase} in ${lines.join('\n')}`);
     }
-    assert.deepEqual(lines.slice(-3), [`Digest: ${registry.image.digest}`, `Status: Downloaded newer image for ${image}`, image]);
+    assert.deepEqual(lines.slice(-3), [
+      `Digest: ${registry.image.digest}`,
+      `Status: Downloaded newer image for ${image}`,
+      image,
+    ]);
   });
 
   test('a second pull says that the image is up to date', async () => {
     const lines = (await ok('pull', image)).split('\n');
-    assert.deepEqual(lines, ['1.0: Pulling from test/busybox', `Digest: ${registry.image.digest}`, `Status: Image is up to date for ${image}`, image]);
+    assert.deepEqual(lines, [
+      '1.0: Pulling from test/busybox',
+      `Digest: ${registry.image.digest}`,
+      `Status: Image is up to date for ${image}`,
+      image,
+    ]);
   });
 
   test('pull by digest', async () => {
@@ -78,7 +88,13 @@ describe('pull and images', () => {
   });
 
   test('images lists name, tag, ID and digest', async () => {
-    const row = await ok('images', '--digests', '--no-trunc', '--format', '{{.Repository}} {{.Tag}} {{.Digest}} {{.ID}}');
+    const row = await ok(
+      'images',
+      '--digests',
+      '--no-trunc',
+      '--format',
+      '{{.Repository}} {{.Tag}} {{.Digest}} {{.ID}}',
+    );
     assert.equal(row, `${registry.host}/test/busybox 1.0 ${registry.image.digest} ${registry.image.id}`);
     assert.equal(await ok('images', '-q', '--no-trunc', '--filter', 'label=flavour=plain'), registry.image.id);
     assert.equal(await ok('images', '-q', '--filter', 'label=flavour=other'), '');
@@ -86,9 +102,17 @@ describe('pull and images', () => {
   });
 
   test('inspect shows the configuration and the layers', async () => {
-    assert.equal(await field(image, '{{.Id}} {{.Os}}/{{.Architecture}} {{json .Config.Cmd}}'), `${registry.image.id} linux/amd64 ["sh"]`);
-    assert.deepEqual(JSON.parse(await field(image, '{{json .RootFS.Layers}}')), registry.image.layers.map((layer) => layer.diffId));
-    assert.deepEqual(JSON.parse(await field(image, '{{json .RepoDigests}}')), [`${registry.host}/test/busybox@${registry.image.digest}`]);
+    assert.equal(
+      await field(image, '{{.Id}} {{.Os}}/{{.Architecture}} {{json .Config.Cmd}}'),
+      `${registry.image.id} linux/amd64 ["sh"]`,
+    );
+    assert.deepEqual(
+      JSON.parse(await field(image, '{{json .RootFS.Layers}}')),
+      registry.image.layers.map((layer) => layer.diffId),
+    );
+    assert.deepEqual(JSON.parse(await field(image, '{{json .RepoDigests}}')), [
+      `${registry.host}/test/busybox@${registry.image.digest}`,
+    ]);
   });
 
   test('history shows one line a layer, newest first', async () => {
@@ -107,7 +131,11 @@ describe('pull and images', () => {
 
   test('rmi of the last name deletes image and layers; it can be pulled again', async () => {
     const lines = (await ok('rmi', image)).split('\n');
-    assert.deepEqual(lines.slice(0, 3), [`Untagged: ${image}`, `Untagged: ${registry.host}/test/busybox@${registry.image.digest}`, `Deleted: ${registry.image.id}`]);
+    assert.deepEqual(lines.slice(0, 3), [
+      `Untagged: ${image}`,
+      `Untagged: ${registry.host}/test/busybox@${registry.image.digest}`,
+      `Deleted: ${registry.image.id}`,
+    ]);
     assert.equal(lines.filter((line) => line.startsWith('Deleted: sha256:')).length, 3);
     assert.equal(await ok('images', '-q'), '');
     await ok('pull', '-q', image);
@@ -129,7 +157,11 @@ describe('run', () => {
   });
 
   test('stdout and stderr come apart', async () => {
-    assert.deepEqual(await cli(['run', '--rm', image, 'sh', '-c', 'echo out; echo err >&2']), { status: 0, stdout: 'out\n', stderr: 'err\n' });
+    assert.deepEqual(await cli(['run', '--rm', image, 'sh', '-c', 'echo out; echo err >&2']), {
+      status: 0,
+      stdout: 'out\n',
+      stderr: 'err\n',
+    });
   });
 
   test('the exit status is the one of the command', async () => {
@@ -158,15 +190,43 @@ describe('run', () => {
 
   test('environment, directory, user, host name and entrypoint', async () => {
     const script = 'echo $A $HOSTNAME $HOME; pwd; id -u; hostname; cat /etc/hostname';
-    const stdout = await ok('run', '--rm', '-e', 'A=b', '-w', '/tmp', '-u', 'nobody', '-h', 'box', '--entrypoint', 'sh', image, '-c', script);
+    const stdout = await ok(
+      'run',
+      '--rm',
+      '-e',
+      'A=b',
+      '-w',
+      '/tmp',
+      '-u',
+      'nobody',
+      '-h',
+      'box',
+      '--entrypoint',
+      'sh',
+      image,
+      '-c',
+      script,
+    );
     assert.equal(stdout, 'b box /home\n/tmp\n65534\nbox\nbox');
   });
 
   test('a container has an address on the bridge and knows itself', async () => {
-    const stdout = await ok('run', '--rm', '--name', 'addressed', image, 'sh', '-c', 'ip -4 -o addr show eth0; ip route; cat /etc/hosts');
+    const stdout = await ok(
+      'run',
+      '--rm',
+      '--name',
+      'addressed',
+      image,
+      'sh',
+      '-c',
+      'ip -4 -o addr show eth0; ip route; cat /etc/hosts',
+    );
     const address = /inet (\S+)\/\d+/.exec(stdout)?.[1] ?? '';
     assert.match(stdout, /default via \S+ dev eth0/);
-    assert.ok(stdout.split('\n').some((line) => line.startsWith(`${address}\t`)), stdout);
+    assert.ok(
+      stdout.split('\n').some((line) => line.startsWith(`${address}\t`)),
+      stdout,
+    );
   });
 
   test('network none and host', async () => {
@@ -176,7 +236,8 @@ describe('run', () => {
   });
 
   test('limits reach the control groups', async () => {
-    const script = 'cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null';
+    const script =
+      'cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null';
     const stdout = (await cli(['run', '--rm', '-m', '64m', '--pids-limit', '50', image, 'sh', '-c', script])).stdout;
     assert.equal(stdout, '67108864\n50\n');
   });
@@ -197,7 +258,14 @@ describe('run', () => {
   });
 
   test('signals are forwarded', async () => {
-    const session = new CliSession(engine, ['run', '--rm', image, 'sh', '-c', 'trap "echo got it; exit 5" TERM; echo ready; while :; do sleep 0.1; done']);
+    const session = new CliSession(engine, [
+      'run',
+      '--rm',
+      image,
+      'sh',
+      '-c',
+      'trap "echo got it; exit 5" TERM; echo ready; while :; do sleep 0.1; done',
+    ]);
     await session.output(/ready/);
     session.kill('SIGTERM');
     const { status, stdout } = await session.ended();
@@ -210,7 +278,10 @@ describe('containers in the background', () => {
   test('run -d, ps, logs, stop, ps -a, rm', async () => {
     const id = await ok('run', '-d', '--name', 'worker', image, 'sh', '-c', 'echo one; echo two >&2; exec sleep 1000');
     assert.match(id, CONTAINER_ID);
-    assert.match(await ok('ps', '--no-trunc', '--format', '{{.ID}} {{.Names}} {{.Image}} {{.Status}}'), new RegExp(`^${id} worker ${image} Up (Less than a|\\d+) second`));
+    assert.match(
+      await ok('ps', '--no-trunc', '--format', '{{.ID}} {{.Names}} {{.Image}} {{.Status}}'),
+      new RegExp(`^${id} worker ${image} Up (Less than a|\\d+) second`),
+    );
     await waitFor('the output', async () => (await cli(['logs', 'worker'])).stderr === 'two\n');
     assert.equal((await cli(['logs', 'worker'])).stdout, 'one\n');
 
@@ -249,7 +320,16 @@ describe('containers in the background', () => {
   });
 
   test('logs -f follows until the container ends', async () => {
-    await ok('run', '-d', '--name', 'counter', image, 'sh', '-c', 'i=0; while [ $i -lt 8 ]; do echo tick $i; i=$((i+1)); sleep 0.2; done');
+    await ok(
+      'run',
+      '-d',
+      '--name',
+      'counter',
+      image,
+      'sh',
+      '-c',
+      'i=0; while [ $i -lt 8 ]; do echo tick $i; i=$((i+1)); sleep 0.2; done',
+    );
     const session = new CliSession(engine, ['logs', '-f', 'counter']);
     await session.output(/tick 1/);
     assert.equal(await field('counter', '{{.State.Running}}'), 'true');
@@ -260,7 +340,16 @@ describe('containers in the background', () => {
   });
 
   test('attach shows the output from now on and ends with the exit status', async () => {
-    await ok('run', '-d', '--name', 'spoken', image, 'sh', '-c', 'trap "exit 4" TERM; i=0; while :; do echo word $i; i=$((i+1)); sleep 0.1; done');
+    await ok(
+      'run',
+      '-d',
+      '--name',
+      'spoken',
+      image,
+      'sh',
+      '-c',
+      'trap "exit 4" TERM; i=0; while :; do echo word $i; i=$((i+1)); sleep 0.1; done',
+    );
     const session = new CliSession(engine, ['attach', '--no-stdin', 'spoken']);
     await session.output(/word \d+\nword/);
     session.kill('SIGTERM');
@@ -269,7 +358,16 @@ describe('containers in the background', () => {
   });
 
   test('attach gives stdin to a container that keeps it open', async () => {
-    await ok('run', '-di', '--name', 'echoing', image, 'sh', '-c', 'while read line; do echo "<$line>"; [ "$line" = end ] && exit 0; done');
+    await ok(
+      'run',
+      '-di',
+      '--name',
+      'echoing',
+      image,
+      'sh',
+      '-c',
+      'while read line; do echo "<$line>"; [ "$line" = end ] && exit 0; done',
+    );
     const session = new CliSession(engine, ['attach', 'echoing']);
     session.write('first\n');
     await session.output(/<first>/);
@@ -293,12 +391,24 @@ describe('containers in the background', () => {
   });
 
   test('kill: a chosen signal, the default, and a container that does not run', async () => {
-    await ok('run', '-d', '--name', 'victim', image, 'sh', '-c', 'trap "echo hup" HUP; echo ready; while :; do sleep 0.1; done');
+    await ok(
+      'run',
+      '-d',
+      '--name',
+      'victim',
+      image,
+      'sh',
+      '-c',
+      'trap "echo hup" HUP; echo ready; while :; do sleep 0.1; done',
+    );
     await waitFor('the trap', async () => (await ok('logs', 'victim')) === 'ready');
     assert.equal(await ok('kill', '-s', 'HUP', 'victim'), 'victim');
     await waitFor('the signal', async () => (await ok('logs', 'victim')) === 'ready\nhup');
     assert.equal(await ok('kill', 'victim'), 'victim');
-    await waitFor('the end', async () => (await field('victim', '{{.State.Status}} {{.State.ExitCode}}')) === 'exited 137');
+    await waitFor(
+      'the end',
+      async () => (await field('victim', '{{.State.Status}} {{.State.ExitCode}}')) === 'exited 137',
+    );
     const again = await cli(['kill', 'victim']);
     assert.equal(again.status, 1);
     assert.match(again.stderr, /is not running/);
@@ -321,14 +431,18 @@ describe('containers in the background', () => {
     assert.match(name.stderr, /Conflict\. The container name "\/taken" is already in use by container "[0-9a-f]{64}"/);
     const used = await cli(['rmi', image]);
     assert.equal(used.status, 1);
-    assert.match(used.stderr, /conflict: unable to remove repository reference .* \(must force\) - container [0-9a-f]{12} is using its referenced image [0-9a-f]{12}/);
+    assert.match(
+      used.stderr,
+      /conflict: unable to remove repository reference .* \(must force\) - container [0-9a-f]{12} is using its referenced image [0-9a-f]{12}/,
+    );
     await ok('rm', 'taken');
   });
 
   test('ps filters', async () => {
     await ok('create', '--name', 'filter-a', '--label', 'tier=web', image);
     await ok('create', '--name', 'filter-b', '--label', 'tier=db', image);
-    const names = async (...filters: string[]): Promise<string> => ok('ps', '-a', '--format', '{{.Names}}', ...filters.flatMap((filter) => ['--filter', filter]));
+    const names = async (...filters: string[]): Promise<string> =>
+      ok('ps', '-a', '--format', '{{.Names}}', ...filters.flatMap((filter) => ['--filter', filter]));
     assert.equal(await names('label=tier=web'), 'filter-a');
     assert.equal(await names('label=tier', 'name=b$'), 'filter-b');
     assert.equal(await names('status=running'), '');
@@ -351,13 +465,36 @@ describe('commit', () => {
   });
 
   test('a changed container becomes an image that runs', async () => {
-    await ok('run', '--name', 'author', image, 'sh', '-c', 'echo made > /made; rm /etc/motd; mkdir /dir; ln -s /made /dir/link');
-    const id = await ok('commit', '-a', 'Somebody', '-m', 'a change', '-c', 'ENV COLOUR=green', '-c', 'CMD ["cat", "/dir/link"]', 'author', 'local/made:1');
+    await ok(
+      'run',
+      '--name',
+      'author',
+      image,
+      'sh',
+      '-c',
+      'echo made > /made; rm /etc/motd; mkdir /dir; ln -s /made /dir/link',
+    );
+    const id = await ok(
+      'commit',
+      '-a',
+      'Somebody',
+      '-m',
+      'a change',
+      '-c',
+      'ENV COLOUR=green',
+      '-c',
+      'CMD ["cat", "/dir/link"]',
+      'author',
+      'local/made:1',
+    );
     assert.match(id, /^sha256:[0-9a-f]{64}$/);
     assert.equal(await field('local/made:1', '{{.Id}} {{.Author}} {{.Comment}}'), `${id} Somebody a change`);
     assert.equal(await field('local/made:1', '{{len .RootFS.Layers}} {{.Parent}}'), `3 ${registry.image.id}`);
     assert.equal(await ok('run', '--rm', 'local/made:1'), 'made');
-    assert.equal(await ok('run', '--rm', 'local/made:1', 'sh', '-c', 'echo $COLOUR; ls /etc/motd 2>&1 || true'), 'green\nls: /etc/motd: No such file or directory');
+    assert.equal(
+      await ok('run', '--rm', 'local/made:1', 'sh', '-c', 'echo $COLOUR; ls /etc/motd 2>&1 || true'),
+      'green\nls: /etc/motd: No such file or directory',
+    );
     await ok('rm', 'author');
     await ok('rmi', 'local/made:1');
   });
@@ -365,14 +502,20 @@ describe('commit', () => {
 
 describe('the daemon itself', () => {
   test('version and info', async () => {
-    const [client, server, os] = (await ok('version', '--format', '{{.Client.APIVersion}} {{.Server.APIVersion}} {{.Server.Os}}')).split(' ');
+    const [client, server, os] = (
+      await ok('version', '--format', '{{.Client.APIVersion}} {{.Server.APIVersion}} {{.Server.Os}}')
+    ).split(' ');
     assert.match(client ?? '', /^1\.\d+$/);
     assert.match(server ?? '', /^1\.\d+$/);
     assert.equal(os, 'linux');
     assert.match(await ok('version'), /Server:/);
 
     await ok('create', '--name', 'counted', image);
-    const info = await ok('info', '--format', '{{.Containers}} {{.ContainersStopped}} {{.Images}} {{.Driver}} {{.LoggingDriver}} {{.OSType}} {{.DefaultRuntime}}');
+    const info = await ok(
+      'info',
+      '--format',
+      '{{.Containers}} {{.ContainersStopped}} {{.Images}} {{.Driver}} {{.LoggingDriver}} {{.OSType}} {{.DefaultRuntime}}',
+    );
     assert.equal(info, '1 1 1 overlay2 json-file linux runc');
     assert.match(await ok('info'), /Storage Driver: overlay2/);
     await ok('rm', 'counted');
@@ -391,10 +534,31 @@ describe('the daemon itself', () => {
     session.kill('SIGTERM');
     const { stdout } = await session.ended();
     const life = stdout.split('\n').filter((line) => /^(container|network) /.test(line));
-    assert.deepEqual(life, ['container create', 'container attach', 'network connect', 'container start', 'container die', 'network disconnect', 'container destroy']);
+    assert.deepEqual(life, [
+      'container create',
+      'container attach',
+      'network connect',
+      'container start',
+      'container die',
+      'network disconnect',
+      'container destroy',
+    ]);
 
     await ok('rmi', 'local/probe:1');
-    const history = await ok('events', '--since', since, '--until', String(Date.now() / 1000 + 1), '--filter', 'type=container', '--format', '{{.Action}} {{.Actor.Attributes.image}}');
-    assert.deepEqual(history.split('\n'), ['create', 'attach', 'start', 'die', 'destroy'].map((action) => `${action} ${image}`));
+    const history = await ok(
+      'events',
+      '--since',
+      since,
+      '--until',
+      String(Date.now() / 1000 + 1),
+      '--filter',
+      'type=container',
+      '--format',
+      '{{.Action}} {{.Actor.Attributes.image}}',
+    );
+    assert.deepEqual(
+      history.split('\n'),
+      ['create', 'attach', 'start', 'die', 'destroy'].map((action) => `${action} ${image}`),
+    );
   });
 });

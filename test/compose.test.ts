@@ -35,7 +35,12 @@ async function compose(...args: readonly string[]): Promise<string> {
   const { stdout, stderr } = await promisify(execFile)('docker-compose', ['--project-name', 'shop', ...args], {
     cwd: directory,
     // For `exec` it runs the CLI.
-    env: { ...process.env, PATH: `${dirname(dockerCli())}:${process.env['PATH'] ?? ''}`, DOCKER_HOST: engine.host, COMPOSE_HTTP_TIMEOUT: '120' },
+    env: {
+      ...process.env,
+      PATH: `${dirname(dockerCli())}:${process.env['PATH'] ?? ''}`,
+      DOCKER_HOST: engine.host,
+      COMPOSE_HTTP_TIMEOUT: '120',
+    },
     timeout: 120_000,
   });
   return stdout + stderr;
@@ -78,13 +83,28 @@ networks:
   );
 }
 
-const inside = (service: string, ...command: readonly string[]): Promise<string> => compose('exec', '-T', service, ...command);
+const inside = (service: string, ...command: readonly string[]): Promise<string> =>
+  compose('exec', '-T', service, ...command);
 const idOf = async (service: string): Promise<string> => (await compose('ps', '-q', service)).trim();
 
 test('a project of three services comes up, is scaled, recreated and taken down', async () => {
   project('sleep 600');
   await compose('up', '-d');
-  assert.deepEqual((await dockerOk(engine, ['network', 'ls', '--filter', 'label=com.docker.compose.project=shop', '--format', '{{.Name}}'])).split('\n').sort(), ['shop_back', 'shop_front']);
+  assert.deepEqual(
+    (
+      await dockerOk(engine, [
+        'network',
+        'ls',
+        '--filter',
+        'label=com.docker.compose.project=shop',
+        '--format',
+        '{{.Name}}',
+      ])
+    )
+      .split('\n')
+      .sort(),
+    ['shop_back', 'shop_front'],
+  );
   assert.match(await inside('web', 'nslookup', 'db', '127.0.0.11'), /10\.217\.0\.50/);
   assert.match(await inside('api', 'nslookup', 'store', '127.0.0.11'), /10\.217\.0\.50/);
   assert.match(await inside('api', 'ping', '-c', '2', '-W', '2', 'web'), /[12] packets received/);
@@ -92,9 +112,16 @@ test('a project of three services comes up, is scaled, recreated and taken down'
   // The internal network is no way out, so the port is published over the other one.
   const published = Number(/:(\d+)/.exec(await compose('port', 'web', '80'))?.[1]);
   const web = await idOf('web');
-  const stop = await startEchoServer(await dockerOk(engine, ['inspect', '-f', '{{.NetworkSettings.SandboxKey}}', web]), [80], []);
+  const stop = await startEchoServer(
+    await dockerOk(engine, ['inspect', '-f', '{{.NetworkSettings.SandboxKey}}', web]),
+    [80],
+    [],
+  );
   try {
-    assert.match((await askEcho(undefined, [{ protocol: 'tcp', host: '127.0.0.1', port: published }]))[0] ?? '', /^80 /);
+    assert.match(
+      (await askEcho(undefined, [{ protocol: 'tcp', host: '127.0.0.1', port: published }]))[0] ?? '',
+      /^80 /,
+    );
   } finally {
     await stop();
   }

@@ -1,4 +1,6 @@
-/** Configuration files in the style of public guides: good ones pass, broken ones get the message that a person needs. */
+/**
+ * Configuration files in the style of public guides: good ones pass, broken ones get the message that a person needs.
+ */
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
@@ -25,7 +27,21 @@ for (const file of files('good')) {
 }
 
 /** These settings cannot be tried on this machine: they name places of others, or programs that are not installed. */
-const ELSEWHERE = ['data-root', 'exec-root', 'pidfile', 'hosts', 'group', 'bridge', 'cgroup-parent', 'bip', 'fixed-cidr', 'bip6', 'fixed-cidr-v6', 'metrics-addr', 'sockets'];
+const ELSEWHERE = [
+  'data-root',
+  'exec-root',
+  'pidfile',
+  'hosts',
+  'group',
+  'bridge',
+  'cgroup-parent',
+  'bip',
+  'fixed-cidr',
+  'bip6',
+  'fixed-cidr-v6',
+  'metrics-addr',
+  'sockets',
+];
 
 /** Accepted for the sake of old files; another key shows what it means. */
 const OLD_NAMES = ['host-gateway-ip'];
@@ -37,7 +53,11 @@ interface Shown {
 
 for (const file of files('good')) {
   test(`good: ${basename(file)} starts`, async () => {
-    const content = Object.fromEntries(Object.entries(JSON.parse(readFileSync(file, 'utf8')) as Record<string, unknown>).filter(([key]) => !ELSEWHERE.includes(key)));
+    const content = Object.fromEntries(
+      Object.entries(JSON.parse(readFileSync(file, 'utf8')) as Record<string, unknown>).filter(
+        ([key]) => !ELSEWHERE.includes(key),
+      ),
+    );
     if (!existsSync('/run/systemd/system')) delete content['exec-opts'];
     // The daemon would set a policy of the host when it switches forwarding on, and that would stay after the test.
     content['ip-forward-no-drop'] ??= true;
@@ -69,7 +89,7 @@ const EXPECTED: Readonly<Record<string, readonly (string | RegExp)[]>> = {
   'trailing-comma': ['invalid JSON at line 3, column 1: looking for a member name in double quotes, found "}"'],
   'missing-comma': ['invalid JSON at line 3, column 3: looking for "," or "}" after a member, found "\\"mtu\\": 1400"'],
   comment: ['invalid JSON at line 2, column 3: looking for a member name in double quotes, found "// faster pulls"'],
-  'single-quotes': ['invalid JSON at line 2, column 3', "found \"'debug': true\""],
+  'single-quotes': ['invalid JSON at line 2, column 3', 'found "\'debug\': true"'],
   unclosed: ['invalid JSON at line 4, column 1: looking for "," or "]" after an item, found the end of the file'],
   'not-an-object': ['must be a JSON object'],
   'given-twice': ['invalid JSON at line 3, column 3: "mtu" is given twice'],
@@ -80,12 +100,23 @@ const EXPECTED: Readonly<Record<string, readonly (string | RegExp)[]>> = {
     'graph at line 4, column 3: did you mean "data-root"?',
     /^ {2}shoe-size at line 5, column 3$/m,
   ],
-  'wrong-types': ['must be true or false (debug at line 2, column 3)', 'must be an integer (mtu at line 3, column 3)', 'must be an array of strings (hosts', 'max-file must be a string (log-opts at line 5'],
+  'wrong-types': [
+    'must be true or false (debug at line 2, column 3)',
+    'must be an integer (mtu at line 3, column 3)',
+    'must be an array of strings (hosts',
+    'max-file must be a string (log-opts at line 5',
+  ],
   'bad-log-level': ['invalid logging level: verbose', 'invalid log format: xml'],
   'bad-log-opts': ["unknown log opt 'max-sise' for json-file log driver", 'invalid value for max-file: "none"'],
-  'bad-mirror': [`invalid mirror: no scheme specified for "mirror.example.com": must use either 'https://' or 'http://'`],
+  'bad-mirror': [
+    `invalid mirror: no scheme specified for "mirror.example.com": must use either 'https://' or 'http://'`,
+  ],
   'bad-insecure-registry': ["insecure registry ftp://registry.lan:5000 should not contain '://'"],
-  'bad-addresses': ['invalid CIDR address: 172.26.0.1 (bip', 'resolver is not an ip address (dns', 'invalid size 8 of address pool 10.0.0.0/16'],
+  'bad-addresses': [
+    'invalid CIDR address: 172.26.0.1 (bip',
+    'resolver is not an ip address (dns',
+    'invalid size 8 of address pool 10.0.0.0/16',
+  ],
   'missing-runtime': ["specified default runtime 'nvidia' does not exist (default-runtime at line 1, column 2)"],
   'bad-runtimes': ['runtime runsc: cannot configure both path and runtimeType for the same runtime'],
   'bad-ulimit': ['ulimit soft limit must be less than or equal to hard limit: 2000 > 1000'],
@@ -112,7 +143,10 @@ for (const file of files('broken')) {
     assert.equal(result.code, 1);
     assert.ok(result.stderr.startsWith(`unable to configure the daemon with file ${file}: `), result.stderr);
     for (const part of EXPECTED[name] ?? assert.fail('no expectation')) {
-      assert.ok(typeof part === 'string' ? result.stderr.includes(part) : part.test(result.stderr), `${result.stderr}\nlacks ${String(part)}`);
+      assert.ok(
+        typeof part === 'string' ? result.stderr.includes(part) : part.test(result.stderr),
+        `${result.stderr}\nlacks ${String(part)}`,
+      );
     }
   });
 }

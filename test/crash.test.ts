@@ -21,7 +21,13 @@ let engine: Engine;
 let registry: SeededRegistry;
 
 interface Inspection {
-  readonly State: { readonly Status: string; readonly Running: boolean; readonly Pid: number; readonly ExitCode: number; readonly FinishedAt: string };
+  readonly State: {
+    readonly Status: string;
+    readonly Running: boolean;
+    readonly Pid: number;
+    readonly ExitCode: number;
+    readonly FinishedAt: string;
+  };
 }
 
 before(async () => {
@@ -50,19 +56,35 @@ async function crashAndRestart(): Promise<void> {
 }
 
 test('a running container lives on, its state is true and its log is whole', async () => {
-  await ok('run', '-d', '--name', 'counter', registry.reference, 'sh', '-c', 'i=0; while :; do echo $i; i=$((i+1)); sleep 0.02; done');
+  await ok(
+    'run',
+    '-d',
+    '--name',
+    'counter',
+    registry.reference,
+    'sh',
+    '-c',
+    'i=0; while :; do echo $i; i=$((i+1)); sleep 0.02; done',
+  );
   await waitFor('some output', async () => (await ok('logs', 'counter')).split('\n').length > 20);
   const before = await stateOf('counter');
   await crashAndRestart();
 
   const state = await stateOf('counter');
-  assert.deepEqual({ status: state.Status, running: state.Running, pid: state.Pid }, { status: 'running', running: true, pid: before.Pid });
+  assert.deepEqual(
+    { status: state.Status, running: state.Running, pid: state.Pid },
+    { status: 'running', running: true, pid: before.Pid },
+  );
   assert.ok(existsSync(`/proc/${state.Pid}`));
   const count = async (): Promise<number> => (await ok('logs', 'counter')).split('\n').length;
   const soFar = await count();
   await waitFor('more output after the restart', async () => (await count()) > soFar + 20);
   const numbers = (await ok('logs', 'counter')).split('\n').map(Number);
-  assert.deepEqual(numbers, numbers.map((_, index) => index), 'no line is lost or doubled');
+  assert.deepEqual(
+    numbers,
+    numbers.map((_, index) => index),
+    'no line is lost or doubled',
+  );
 
   assert.equal(await ok('stop', '-t', '0', 'counter'), 'counter');
   assert.equal((await stateOf('counter')).ExitCode, 137);
@@ -125,18 +147,24 @@ test('what the runtime kept of a start that was cut short is no obstacle to the 
 });
 
 test('the exit of a container that removed itself can be asked for, also after a crash', async () => {
-  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: registry.reference, Cmd: ['sh', '-c', 'exit 11'], HostConfig: { AutoRemove: true } } });
-  const wait = async (condition: string): Promise<unknown> => callJson(engine.socketPath, 'POST', `/containers/${Id}/wait?condition=${condition}`);
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
+    json: { Image: registry.reference, Cmd: ['sh', '-c', 'exit 11'], HostConfig: { AutoRemove: true } },
+  });
+  const wait = async (condition: string): Promise<unknown> =>
+    callJson(engine.socketPath, 'POST', `/containers/${Id}/wait?condition=${condition}`);
   const removed = wait('removed');
   await ok('start', Id);
   assert.deepEqual(await removed, { StatusCode: 11 });
   assert.deepEqual(await wait('next-exit'), { StatusCode: 11 });
   await crashAndRestart();
-  for (const condition of ['not-running', 'next-exit', 'removed']) assert.deepEqual(await wait(condition), { StatusCode: 11 });
+  for (const condition of ['not-running', 'next-exit', 'removed'])
+    assert.deepEqual(await wait(condition), { StatusCode: 11 });
 });
 
 test('a pull that was half done can be repeated and completes', async () => {
-  const image = buildImage({ layers: [buildLayer(busyboxEntries()), generatedLayer({ root: 'srv', bytes: 8_000_000, files: 100, seed: 3 })] });
+  const image = buildImage({
+    layers: [buildLayer(busyboxEntries()), generatedLayer({ root: 'srv', bytes: 8_000_000, files: 100, seed: 3 })],
+  });
   const slow = image.layers[1];
   assert.ok(slow);
   let isSlow = true;
@@ -158,7 +186,10 @@ test('a pull that was half done can be repeated and completes', async () => {
     isSlow = false;
     await engine.start();
     const images = await callJson<{ RepoTags: string[] }[]>(engine.socketPath, 'GET', '/images/json');
-    assert.deepEqual(images.flatMap(({ RepoTags }) => RepoTags), [registry.reference]);
+    assert.deepEqual(
+      images.flatMap(({ RepoTags }) => RepoTags),
+      [registry.reference],
+    );
     const again = await pull(engine, reference);
     assert.equal(again.messages.at(-1)?.status, `Status: Downloaded newer image for ${reference}`, again.error);
     assert.equal(await ok('run', '--rm', reference, 'sh', '-c', 'ls /srv/d0 | wc -l'), '100');

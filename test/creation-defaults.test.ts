@@ -32,7 +32,10 @@ let flags = ALL;
 before(async () => {
   const kind = engined();
   const command = (dir: string, socketPath: string): readonly string[] => [
-    'sh', '-c', LIMITS, 'sh',
+    'sh',
+    '-c',
+    LIMITS,
+    'sh',
     ...kind.command(dir, socketPath),
     ...flags,
   ];
@@ -80,7 +83,10 @@ test('limits, privileges and init are those of the options when the container wa
   if (hasInit) assert.notEqual(old[4], 'sh');
   assert.deepEqual((await tell('own')).slice(0, 4), ['50', '60', '0', 'NoNewPrivs: 0']);
   const before = await shown('old');
-  assert.deepEqual(before.Ulimits, [{ Name: 'nofile', Soft: 100, Hard: 200 }, { Name: 'core', Soft: 0, Hard: 0 }]);
+  assert.deepEqual(before.Ulimits, [
+    { Name: 'nofile', Soft: 100, Hard: 200 },
+    { Name: 'core', Soft: 0, Hard: 0 },
+  ]);
   assert.deepEqual([before.SecurityOpt, before.Init], [['no-new-privileges'], hasInit]);
 
   await restart(NONE);

@@ -40,7 +40,10 @@ async function json<T>(status: number, reply: Promise<CurlReply>): Promise<T> {
 }
 
 async function create(body: object): Promise<string> {
-  const { Id } = await json<{ Id: string }>(201, api('/containers/create', '-X', 'POST', '-H', 'Content-Type: application/json', '-d', JSON.stringify(body)));
+  const { Id } = await json<{ Id: string }>(
+    201,
+    api('/containers/create', '-X', 'POST', '-H', 'Content-Type: application/json', '-d', JSON.stringify(body)),
+  );
   return Id;
 }
 
@@ -51,7 +54,10 @@ function urlSafeBase64(value: object): string {
 
 /** Waits for the end. Older originals add a null Error. */
 async function exitStatus(id: string): Promise<number> {
-  const { StatusCode, ...rest } = await json<{ StatusCode: number; Error?: null }>(200, api(`/containers/${id}/wait`, '-X', 'POST'));
+  const { StatusCode, ...rest } = await json<{ StatusCode: number; Error?: null }>(
+    200,
+    api(`/containers/${id}/wait`, '-X', 'POST'),
+  );
   assert.ok(engine.name === 'dockerd' || Object.keys(rest).length === 0, JSON.stringify(rest));
   return StatusCode;
 }
@@ -59,7 +65,7 @@ async function exitStatus(id: string): Promise<number> {
 /** The payloads of a multiplexed stream by stream number. */
 function demultiplexed(bytes: Buffer): Record<number, string> {
   const streams: Record<number, string> = {};
-  for (let at = 0; at < bytes.length; ) {
+  for (let at = 0; at < bytes.length;) {
     const stream = bytes.readUInt8(at);
     assert.deepEqual([...bytes.subarray(at + 1, at + 4)], [0, 0, 0]);
     const length = bytes.readUInt32BE(at + 4);
@@ -78,12 +84,19 @@ interface Progress {
 /** Objects of a progress stream; each ends its line. */
 function progress(body: string): Progress[] {
   assert.match(body, /\r\n$/);
-  return body.slice(0, -2).split('\r\n').map((line) => JSON.parse(line) as Progress);
+  return body
+    .slice(0, -2)
+    .split('\r\n')
+    .map((line) => JSON.parse(line) as Progress);
 }
 
 describe('the nine operations', () => {
   test('pull an image', async () => {
-    const { status, head, body } = await api(`/images/create?fromImage=${registry.host}/test/busybox&tag=1.0`, '-X', 'POST');
+    const { status, head, body } = await api(
+      `/images/create?fromImage=${registry.host}/test/busybox&tag=1.0`,
+      '-X',
+      'POST',
+    );
     assert.equal(status, 200, body);
     assert.ok(head.includes('Content-Type: application/json'));
     const objects = progress(body);
@@ -93,16 +106,20 @@ describe('the nine operations', () => {
       const own = objects.filter((object) => object.id === id);
       assert.deepEqual(own[0], { status: 'Pulling fs layer', progressDetail: {}, id });
       assert.deepEqual(own.at(-1), { status: 'Pull complete', progressDetail: {}, id });
-      for (const { status, progressDetail } of own) if (status === 'Downloading') assert.equal(progressDetail?.total, blob.length);
+      for (const { status, progressDetail } of own)
+        if (status === 'Downloading') assert.equal(progressDetail?.total, blob.length);
     }
-    assert.deepEqual(objects.slice(-2).map((object) => object.status), [
-      `Digest: ${registry.image.digest}`,
-      `Status: Downloaded newer image for ${registry.reference}`,
-    ]);
+    assert.deepEqual(
+      objects.slice(-2).map((object) => object.status),
+      [`Digest: ${registry.image.digest}`, `Status: Downloaded newer image for ${registry.reference}`],
+    );
   });
 
   test('list images', async () => {
-    const [item, ...others] = await json<{ Id: string; ParentId: string; RepoTags: string[] }[]>(200, api('/images/json'));
+    const [item, ...others] = await json<{ Id: string; ParentId: string; RepoTags: string[] }[]>(
+      200,
+      api('/images/json'),
+    );
     assert.equal(others.length, 0);
     assert.equal(item?.Id, registry.image.id);
     assert.equal(item?.ParentId, '');
@@ -112,7 +129,15 @@ describe('the nine operations', () => {
   test('create, start, wait, logs', async () => {
     const created = await json<{ Id: string; Warnings: string[] }>(
       201,
-      api('/containers/create', '-X', 'POST', '-H', 'Content-Type: application/json', '-d', JSON.stringify({ Image: registry.reference, Cmd: ['echo', 'hello world'] })),
+      api(
+        '/containers/create',
+        '-X',
+        'POST',
+        '-H',
+        'Content-Type: application/json',
+        '-d',
+        JSON.stringify({ Image: registry.reference, Cmd: ['echo', 'hello world'] }),
+      ),
     );
     assert.match(created.Id, /^[0-9a-f]{64}$/);
     assert.deepEqual(created.Warnings, []);
@@ -132,8 +157,14 @@ describe('the nine operations', () => {
   test('list and stop containers', async () => {
     const id = await create({ Image: registry.reference, Cmd: ['sleep', '1000'] });
     await api(`/containers/${id}/start`, '-X', 'POST');
-    const running = await json<{ Id: string; Names: string[]; Image: string; State: string }[]>(200, api('/containers/json'));
-    assert.deepEqual(running.map(({ Id, Image, State }) => ({ Id, Image, State })), [{ Id: id, Image: registry.reference, State: 'running' }]);
+    const running = await json<{ Id: string; Names: string[]; Image: string; State: string }[]>(
+      200,
+      api('/containers/json'),
+    );
+    assert.deepEqual(
+      running.map(({ Id, Image, State }) => ({ Id, Image, State })),
+      [{ Id: id, Image: registry.reference, State: 'running' }],
+    );
     assert.match(running[0]?.Names[0] ?? '', /^\/./);
 
     const stopped = await api(`/containers/${id.slice(0, 12)}/stop?t=0`, '-X', 'POST');
@@ -147,7 +178,10 @@ describe('the nine operations', () => {
     const id = await create({ Image: registry.reference, Cmd: ['touch', '/helloworld'] });
     await api(`/containers/${id}/start`, '-X', 'POST');
     await api(`/containers/${id}/wait`, '-X', 'POST');
-    const { Id } = await json<{ Id: string }>(201, api(`/commit?container=${id.slice(0, 8)}&repo=helloworld`, '-X', 'POST'));
+    const { Id } = await json<{ Id: string }>(
+      201,
+      api(`/commit?container=${id.slice(0, 8)}&repo=helloworld`, '-X', 'POST'),
+    );
     assert.match(Id, /^sha256:[0-9a-f]{64}$/);
     const images = await json<{ Id: string; ParentId: string; RepoTags: string[] }[]>(200, api('/images/json'));
     const made = images.find((image) => image.Id === Id);
@@ -169,7 +203,10 @@ describe('the nine operations', () => {
       const basic = Buffer.from(`${credentials.username}:${credentials.password}`).toString('base64');
       await pushImage(locked.url, 'cave/gold', 'latest', registry.image, { authorization: `Basic ${basic}` });
       const pull = (auth: object | undefined): Promise<CurlReply> => {
-        const header = auth === undefined ? [] : ['-H', `X-Registry-Auth: ${urlSafeBase64({ ...auth, serveraddress: locked.host })}`];
+        const header =
+          auth === undefined
+            ? []
+            : ['-H', `X-Registry-Auth: ${urlSafeBase64({ ...auth, serveraddress: locked.host })}`];
         return api(`/images/create?fromImage=${locked.host}/cave/gold:latest`, '-X', 'POST', ...header);
       };
       const anonymous = await pull(undefined);
@@ -193,7 +230,8 @@ describe('what clients depend on', () => {
     const names = head.slice(1).map((line) => line.split(':')[0]);
     // The original names a builder only since its later versions.
     const wanted = engine.name === 'dockerd' ? [] : ['Builder-Version', 'Swarm'];
-    for (const name of [...wanted, 'Api-Version', 'Cache-Control', 'Docker-Experimental', 'Ostype', 'Pragma', 'Server']) assert.ok(names.includes(name), `${name} in ${names.join()}`);
+    for (const name of [...wanted, 'Api-Version', 'Cache-Control', 'Docker-Experimental', 'Ostype', 'Pragma', 'Server'])
+      assert.ok(names.includes(name), `${name} in ${names.join()}`);
     const bare = await curl(engine, '/_ping', '-I');
     assert.equal(bare.status, 200);
     assert.equal(bare.body, '');
@@ -216,7 +254,9 @@ describe('what clients depend on', () => {
   test('wait answers its headers at once', async () => {
     const id = await create({ Image: registry.reference, Cmd: ['sh', '-c', 'exit 9'] });
     const connection = await RawConnection.open(engine.socketPath);
-    connection.write(`POST ${base}/containers/${id}/wait?condition=next-exit HTTP/1.1\r\nHost: d\r\nContent-Length: 0\r\n\r\n`);
+    connection.write(
+      `POST ${base}/containers/${id}/wait?condition=next-exit HTTP/1.1\r\nHost: d\r\nContent-Length: 0\r\n\r\n`,
+    );
     const head = await connection.readThrough('\r\n\r\n', 2000);
     assert.match(head, /^HTTP\/1\.1 200 OK\r\n/);
     await api(`/containers/${id}/start`, '-X', 'POST');
@@ -225,9 +265,17 @@ describe('what clients depend on', () => {
   });
 
   test('attach takes the connection over and survives a half-close', async () => {
-    const id = await create({ Image: registry.reference, Cmd: ['sh', '-c', 'cat; sleep 0.3; echo done; echo bad >&2'], AttachStdin: true, OpenStdin: true, StdinOnce: true });
+    const id = await create({
+      Image: registry.reference,
+      Cmd: ['sh', '-c', 'cat; sleep 0.3; echo done; echo bad >&2'],
+      AttachStdin: true,
+      OpenStdin: true,
+      StdinOnce: true,
+    });
     const connection = await RawConnection.open(engine.socketPath);
-    connection.write(`POST ${base}/containers/${id}/attach?stream=1&stdin=1&stdout=1&stderr=1 HTTP/1.1\r\nHost: d\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n`);
+    connection.write(
+      `POST ${base}/containers/${id}/attach?stream=1&stdin=1&stdout=1&stderr=1 HTTP/1.1\r\nHost: d\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n`,
+    );
     const head = await connection.readThrough('\r\n\r\n');
     assert.match(head, /^HTTP\/1\.1 101 UPGRADED\r\n/);
     assert.match(head, /\r\nUpgrade: tcp\r\n/);

@@ -1,6 +1,6 @@
 /**
- * Containers in numbers: short lives whose every exit code must be told rightly to everybody who asks, before, during and
- * after; and one container that many clients command at once. Requests are doubled and dropped at random.
+ * Containers in numbers: short lives whose every exit code must be told rightly to everybody who asks, before, during
+ * and after; and one container that many clients command at once. Requests are doubled and dropped at random.
  * ENGINE_TEST_CYCLES=10000 makes it the long run; ENGINE_TEST_SEED repeats one.
  */
 import assert from 'node:assert/strict';
@@ -66,7 +66,11 @@ async function life(): Promise<void> {
   const code = random(126);
   const autoRemove = chance(0.4);
   const { Id: id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
-    json: { Image: registry.reference, Cmd: ['sh', '-c', `${chance(0.5) ? 'sleep 0.05; ' : ''}exit ${code}`], HostConfig: { AutoRemove: autoRemove, NetworkMode: pick(['none', 'none', 'bridge']) } },
+    json: {
+      Image: registry.reference,
+      Cmd: ['sh', '-c', `${chance(0.5) ? 'sleep 0.05; ' : ''}exit ${code}`],
+      HostConfig: { AutoRemove: autoRemove, NetworkMode: pick(['none', 'none', 'bridge']) },
+    },
   });
   const waits: Promise<number>[] = [];
   if (chance(0.7)) waits.push(exitCode(id, 'next-exit'));
@@ -83,7 +87,11 @@ async function life(): Promise<void> {
   for (const found of await Promise.all(waits)) assert.equal(found, code);
   if (!autoRemove) {
     if (chance(0.3)) await dropped('DELETE', `/containers/${id}?force=1`, random(5));
-    const removals = await Promise.all(Array.from({ length: chance(0.3) ? 2 : 1 }, () => call(engine.socketPath, 'DELETE', `/containers/${id}?v=1&force=1`)));
+    const removals = await Promise.all(
+      Array.from({ length: chance(0.3) ? 2 : 1 }, () =>
+        call(engine.socketPath, 'DELETE', `/containers/${id}?v=1&force=1`),
+      ),
+    );
     for (const { status, text } of removals) assert.ok([204, 404, 409].includes(status), `${status} ${text}`);
   }
   if (removal) assert.equal(await removal, code);
@@ -92,7 +100,8 @@ async function life(): Promise<void> {
 }
 
 test(`${CYCLES} lives, ${WIDTH} at a time (seed ${SEED})`, { timeout: 60_000 + CYCLES * 1000 }, async (t) => {
-  const residentMib = (): number => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${engine.pid}/status`, 'utf8'))?.[1]) / 1024;
+  const residentMib = (): number =>
+    Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${engine.pid}/status`, 'utf8'))?.[1]) / 1024;
   const [startedMs, beforeMib] = [performance.now(), residentMib()];
   let left = CYCLES;
   const lane = async (): Promise<void> => {
@@ -100,7 +109,9 @@ test(`${CYCLES} lives, ${WIDTH} at a time (seed ${SEED})`, { timeout: 60_000 + C
   };
   await Promise.all(Array.from({ length: WIDTH }, lane));
   const perSecond = (CYCLES * 1000) / (performance.now() - startedMs);
-  t.diagnostic(`${perSecond.toFixed(1)} lives per second; memory ${beforeMib.toFixed(0)} MiB before, ${residentMib().toFixed(0)} MiB after`);
+  t.diagnostic(
+    `${perSecond.toFixed(1)} lives per second; memory ${beforeMib.toFixed(0)} MiB before, ${residentMib().toFixed(0)} MiB after`,
+  );
   // A removal whose client left may still be under way.
   const listed = (): Promise<unknown[]> => callJson<unknown[]>(engine.socketPath, 'GET', '/containers/json?all=1');
   await waitFor('the last removals', async () => (await listed()).length === 0);
@@ -116,7 +127,12 @@ test(`one container and many clients (seed ${SEED})`, { timeout: 240_000 }, asyn
   const lives: string[] = [];
   const refused: string[] = [];
   const create = async (): Promise<void> => {
-    const json = { Image: registry.reference, Cmd: ['sh', '-c', 'trap "exit 7" TERM; while :; do sleep 0.01; done'], StopSignal: 'TERM', HostConfig: { NetworkMode: 'none' } };
+    const json = {
+      Image: registry.reference,
+      Cmd: ['sh', '-c', 'trap "exit 7" TERM; while :; do sleep 0.01; done'],
+      StopSignal: 'TERM',
+      HostConfig: { NetworkMode: 'none' },
+    };
     const reply = await call(engine.socketPath, 'POST', '/containers/create?name=torn', { json });
     if (reply.status === 201) lives.push((JSON.parse(reply.text) as { Id: string }).Id);
     else assert.equal(reply.status, 409, reply.text);
@@ -155,7 +171,11 @@ test(`one container and many clients (seed ${SEED})`, { timeout: 240_000 }, asyn
     // The API has no better status for these two.
     if (reply.status === 500 && /is not paused|Cannot restart container/.test(reply.text)) return;
     if (reply.status >= 500) refused.push(`${method} ${path}: ${reply.status} ${reply.text}`);
-    else assert.ok([200, 204, 304, 400, 404, 409].includes(reply.status), `${method} ${path}: ${reply.status} ${reply.text}`);
+    else
+      assert.ok(
+        [200, 204, 304, 400, 404, 409].includes(reply.status),
+        `${method} ${path}: ${reply.status} ${reply.text}`,
+      );
   };
   const client = async (): Promise<void> => {
     for (let round = 0; round < 60; round++) {
@@ -170,7 +190,8 @@ test(`one container and many clients (seed ${SEED})`, { timeout: 240_000 }, asyn
   await Promise.all(Array.from({ length: 10 }, client));
   for (const id of lives) {
     // A removal that nobody waits for may still be under way.
-    const removed = async (): Promise<boolean> => [204, 404].includes((await call(engine.socketPath, 'DELETE', `/containers/${id}?force=1`)).status);
+    const removed = async (): Promise<boolean> =>
+      [204, 404].includes((await call(engine.socketPath, 'DELETE', `/containers/${id}?force=1`)).status);
     await waitFor('the removal', removed);
   }
   await Promise.all(waits);

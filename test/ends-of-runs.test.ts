@@ -82,6 +82,9 @@ test('a container that its policy brings back is running or restarting, and coun
   assert.equal((await ended).StatusCode, 4);
   const [last, ...others] = seen.toReversed();
   assert.equal(last, 'exited 4', seen.join(', '));
-  assert.ok(others.every((what) => /^(running|restarting) /.test(what)), seen.join(', '));
+  assert.ok(
+    others.every((what) => /^(running|restarting) /.test(what)),
+    seen.join(', '),
+  );
   await remove(id);
 });

@@ -16,7 +16,13 @@ import type { Logger } from '../src/ports/logger.js';
 import { call } from './support/http.js';
 import { waitFor } from './support/wait.js';
 
-const logger: Logger = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined, child: () => logger };
+const logger: Logger = {
+  debug: () => undefined,
+  info: () => undefined,
+  warn: () => undefined,
+  error: () => undefined,
+  child: () => logger,
+};
 
 let dir: string;
 let socketPath: string;
@@ -27,7 +33,11 @@ before(async () => {
   dir = await mkdtemp(join(tmpdir(), 'events-http-'));
   socketPath = join(dir, 's');
   events = await openEventLog({ dir: join(dir, 'events'), onFailure: () => undefined });
-  listener = await createFront({ routes: eventRoutes(events), product: { version: '0', experimental: false }, logger }).listen({ kind: 'unix', path: socketPath });
+  listener = await createFront({
+    routes: eventRoutes(events),
+    product: { version: '0', experimental: false },
+    logger,
+  }).listen({ kind: 'unix', path: socketPath });
 });
 
 after(async () => {
@@ -36,7 +46,9 @@ after(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-async function follow(path: string): Promise<{ readonly response: IncomingMessage; readonly text: () => string; readonly leave: () => void }> {
+async function follow(
+  path: string,
+): Promise<{ readonly response: IncomingMessage; readonly text: () => string; readonly leave: () => void }> {
   const outgoing = request({ socketPath, path, agent: false }).end();
   const [response] = (await once(outgoing, 'response')) as [IncomingMessage];
   let text = '';
@@ -45,7 +57,12 @@ async function follow(path: string): Promise<{ readonly response: IncomingMessag
   return { response, text: () => text, leave: () => outgoing.destroy() };
 }
 
-const actions = (text: string): string[] => text.trimEnd().split('\n').filter(Boolean).map((line) => (JSON.parse(line) as { Action: string }).Action);
+const actions = (text: string): string[] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => (JSON.parse(line) as { Action: string }).Action);
 const query = (filters: object): string => `filters=${encodeURIComponent(JSON.stringify(filters))}`;
 
 test('headers come at once, then events as they happen, to each who wants them', async () => {
@@ -70,9 +87,13 @@ test('headers come at once, then events as they happen, to each who wants them',
 test('the past is replayed only when asked for, and until ends the reply', async () => {
   const since = await call(socketPath, 'GET', `/events?since=0&until=${Math.floor(Date.now() / 1000) + 1}`);
   assert.deepEqual(actions(since.text), ['start', 'create', 'die']);
-  const { timeNano } = JSON.parse(since.text.split('\n')[1]?.replace(/"timeNano":(\d+)/, '"timeNano":"$1"') ?? '') as { timeNano: string };
+  const { timeNano } = JSON.parse(since.text.split('\n')[1]?.replace(/"timeNano":(\d+)/, '"timeNano":"$1"') ?? '') as {
+    timeNano: string;
+  };
   const instant = `${timeNano.slice(0, -9)}.${timeNano.slice(-9)}`;
-  assert.deepEqual(actions((await call(socketPath, 'GET', `/events?since=${instant}&until=${instant}`)).text), ['create']);
+  assert.deepEqual(actions((await call(socketPath, 'GET', `/events?since=${instant}&until=${instant}`)).text), [
+    'create',
+  ]);
   assert.deepEqual(actions((await call(socketPath, 'GET', `/events?until=${instant}`)).text), ['start', 'create']);
 });
 
@@ -101,7 +122,11 @@ test('a client that does not read loses nothing', async () => {
   }
   slow.response.resume();
   await waitFor('all events', () => slow.text().split('\n').length === count + 1);
-  const seen = slow.text().trimEnd().split('\n').map((line) => (JSON.parse(line) as { Actor: { ID: string } }).Actor.ID);
+  const seen = slow
+    .text()
+    .trimEnd()
+    .split('\n')
+    .map((line) => (JSON.parse(line) as { Actor: { ID: string } }).Actor.ID);
   assert.ok(seen.every((id, i) => id === `n${i}`));
   slow.leave();
 });
@@ -109,12 +134,14 @@ test('a client that does not read loses nothing', async () => {
 test('many who do not read hold little memory, keep nobody waiting, and lose nothing', async () => {
   const FOLLOWERS = 300;
   const EVENTS = 3_000;
-  const followers = await Promise.all(Array.from({ length: FOLLOWERS }, async () => {
-    const socket = connect(socketPath).pause();
-    socket.write('GET /events HTTP/1.1\r\nHost: x\r\n\r\n');
-    await once(socket, 'connect');
-    return socket;
-  }));
+  const followers = await Promise.all(
+    Array.from({ length: FOLLOWERS }, async () => {
+      const socket = connect(socketPath).pause();
+      socket.write('GET /events HTTP/1.1\r\nHost: x\r\n\r\n');
+      await once(socket, 'connect');
+      return socket;
+    }),
+  );
   try {
     await waitFor('the subscriptions', () => events.subscribers === FOLLOWERS);
     const before = process.memoryUsage().rss;

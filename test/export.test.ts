@@ -26,11 +26,28 @@ before(async () => {
 after(() => cleanup.run());
 
 const ok = (...args: string[]): Promise<string> => dockerOk(engine, args);
-const exported = async (container: string): Promise<Buffer> => (await call(engine.socketPath, 'GET', `/containers/${container}/export`)).body;
-const names = (tar: Buffer): string[] => execFileSync('tar', ['-t'], { input: tar, encoding: 'utf8', maxBuffer: 1 << 26 }).split('\n').filter(Boolean);
+const exported = async (container: string): Promise<Buffer> =>
+  (await call(engine.socketPath, 'GET', `/containers/${container}/export`)).body;
+const names = (tar: Buffer): string[] =>
+  execFileSync('tar', ['-t'], { input: tar, encoding: 'utf8', maxBuffer: 1 << 26 })
+    .split('\n')
+    .filter(Boolean);
 
 test('running and stopped, the tar holds the root file system without what is mounted in it', async () => {
-  await ok('run', '-d', '--name', 'one', '-v', '/vol', '--tmpfs', '/tf', image, 'sh', '-c', 'echo v >/vol/inside; echo t >/tf/inside; echo d >/done; exec sleep 1000');
+  await ok(
+    'run',
+    '-d',
+    '--name',
+    'one',
+    '-v',
+    '/vol',
+    '--tmpfs',
+    '/tf',
+    image,
+    'sh',
+    '-c',
+    'echo v >/vol/inside; echo t >/tf/inside; echo d >/done; exec sleep 1000',
+  );
   while ((await docker(engine, ['exec', 'one', 'test', '-e', '/done'])).status !== 0);
   const running = names(await exported('one'));
   for (const name of ['bin/busybox', 'etc/passwd', 'done', 'vol/', 'tf/']) assert.ok(running.includes(name), name);

@@ -1,6 +1,7 @@
 /**
- * Faults in every state of the actors of pulls, layers, pushes and registry sessions, under load: each command is answered,
- * nothing is left that belongs to nobody, and what failed succeeds afterwards. FAULTS_COUNT and FAULTS_SEED as in faults.test.
+ * Faults in every state of the actors of pulls, layers, pushes and registry sessions, under load: each command is
+ * answered, nothing is left that belongs to nobody, and what failed succeeds afterwards. FAULTS_COUNT and FAULTS_SEED
+ * as in faults.test.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -32,7 +33,12 @@ const armed = join(fileURLToPath(new URL('.', import.meta.url)), `faults-transfe
 const main = fileURLToPath(new URL('support/faulty-main.js', import.meta.url));
 const kind = engined({
   main,
-  env: { FAULTS_COUNT: String(COUNT), FAULTS_SEED: String(SEED), FAULTS_KINDS: 'pull,layer,push,registry-session', FAULTS_ARMED: armed },
+  env: {
+    FAULTS_COUNT: String(COUNT),
+    FAULTS_SEED: String(SEED),
+    FAULTS_KINDS: 'pull,layer,push,registry-session',
+    FAULTS_ARMED: armed,
+  },
 });
 let engine: Engine;
 let registry: TestRegistry;
@@ -52,14 +58,27 @@ before(async () => {
 });
 after(() => cleanup.run());
 
-const faults = (): string[] => (existsSync(armed) ? readFileSync(armed, 'utf8').split('\n').filter((line) => line !== '') : []);
+const faults = (): string[] =>
+  existsSync(armed)
+    ? readFileSync(armed, 'utf8')
+        .split('\n')
+        .filter((line) => line !== '')
+    : [];
 const history: string[] = [];
 const told = (): string =>
-  ['faults:', ...faults().slice(-30), 'commands:', ...history.slice(-40), 'its log ends:', engine.log.slice(-6000)].join('\n');
+  [
+    'faults:',
+    ...faults().slice(-30),
+    'commands:',
+    ...history.slice(-40),
+    'its log ends:',
+    engine.log.slice(-6000),
+  ].join('\n');
 
 /** Another set of credentials is another job and another session; this registry takes any. */
-const credentials = (user: string): Record<string, string> =>
-  ({ 'X-Registry-Auth': Buffer.from(JSON.stringify({ username: user, password: 'x' })).toString('base64url') });
+const credentials = (user: string): Record<string, string> => ({
+  'X-Registry-Auth': Buffer.from(JSON.stringify({ username: user, password: 'x' })).toString('base64url'),
+});
 
 /** The text of a stream, up to its end or to where its client leaves. */
 async function read(reply: OpenReply): Promise<string> {
@@ -90,8 +109,13 @@ async function transfer(path: string, user: string, leaveMs: number | undefined)
     history.push(`${line} ${reply.status} ${Date.now() - begun} ms ${last.slice(0, 200)}`);
     if (leaveMs !== undefined) return;
     // A fault is the daemon's, and it says so.
-    if (reply.status === 200) assert.ok(SUCCESS.test(last) || last.includes('"error":'), `${line} ended with ${last}\n${told()}`);
-    else assert.ok(reply.status >= 500 || (reply.status === 404 && path.includes('/push')), `${line} gave ${reply.status}: ${text}\n${told()}`);
+    if (reply.status === 200)
+      assert.ok(SUCCESS.test(last) || last.includes('"error":'), `${line} ended with ${last}\n${told()}`);
+    else
+      assert.ok(
+        reply.status >= 500 || (reply.status === 404 && path.includes('/push')),
+        `${line} gave ${reply.status}: ${text}\n${told()}`,
+      );
   };
   try {
     await Promise.race([work(), late]);
@@ -164,7 +188,10 @@ async function nothingIsHeld(): Promise<void> {
     async () => {
       report = await callJson<Report>(engine.socketPath, 'POST', '/engine/fsck?dryRun=1');
       const kinds = ['layer', 'layer-record', 'staging', 'image', 'image-record', 'partial', 'trash'];
-      return report.findings.length === 0 && report.kinds.every(({ kind: one, count }) => count === 0 || !kinds.includes(one));
+      return (
+        report.findings.length === 0 &&
+        report.kinds.every(({ kind: one, count }) => count === 0 || !kinds.includes(one))
+      );
     },
     60_000,
     100,
@@ -180,12 +207,18 @@ test(`${COUNT} faults, seed ${SEED}`, { timeout: 3_600_000 }, async () => {
     await pullOk(engine, `${registry.host}/app:${tag}`);
     const target = `${registry.host}/after-${tag}`;
     await callJson(engine.socketPath, 'POST', `/images/${registry.host}/app:${tag}/tag?repo=${target}&tag=v`);
-    const pushed = await call(engine.socketPath, 'POST', `/images/${target}/push?tag=v`, { headers: credentials('last') });
+    const pushed = await call(engine.socketPath, 'POST', `/images/${target}/push?tag=v`, {
+      headers: credentials('last'),
+    });
     assert.match(pushed.text, SUCCESS);
   }
   await nobodyIsLeft();
   await nothingIsHeld();
   assert.equal(await engine.stop(), 0);
-  const { status, stdout } = spawnSync(main, ['fsck', '--config-file', join(engine.dir, 'daemon.json'), '--data-root', join(engine.dir, 'data')], { encoding: 'utf8' });
+  const { status, stdout } = spawnSync(
+    main,
+    ['fsck', '--config-file', join(engine.dir, 'daemon.json'), '--data-root', join(engine.dir, 'data')],
+    { encoding: 'utf8' },
+  );
   assert.equal(status, 0, stdout);
 });

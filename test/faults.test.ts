@@ -65,9 +65,12 @@ const history: string[] = [];
 
 const told = (name: string): string =>
   [
-    'faults:', ...faults().slice(-30),
-    'commands:', ...history.filter((line) => line.includes(name)).slice(-30),
-    'its log ends:', engine.log.slice(-4000),
+    'faults:',
+    ...faults().slice(-30),
+    'commands:',
+    ...history.filter((line) => line.includes(name)).slice(-30),
+    'its log ends:',
+    engine.log.slice(-4000),
   ].join('\n');
 
 /** A command, whose answer must come, whatever it is. */
@@ -223,5 +226,8 @@ test(`${COUNT} faults, seed ${SEED}`, { timeout: 3_600_000 }, async () => {
     60_000,
     500,
   );
-  assert.deepEqual(engine.leftovers().filter((item) => item.startsWith('mount') && item.includes('merged')), []);
+  assert.deepEqual(
+    engine.leftovers().filter((item) => item.startsWith('mount') && item.includes('merged')),
+    [],
+  );
 });

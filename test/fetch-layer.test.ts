@@ -8,9 +8,22 @@ import { after, afterEach, before, beforeEach, test } from 'node:test';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { gzipSync } from 'node:zlib';
 import { isEngineError } from '../src/errors/engine-error.js';
-import { fetchLayer, type FetchLayerInput, type FetchLayerOutput, type FetchLayerReport } from '../src/workers/fetch-layer.js';
+import {
+  fetchLayer,
+  type FetchLayerInput,
+  type FetchLayerOutput,
+  type FetchLayerReport,
+} from '../src/workers/fetch-layer.js';
 import type { LinkReport } from '../src/workers/task-link.js';
-import { type BuiltLayer, buildLayer, everyFileType, generatedBytes, layerOfTar, sha256, tarOf } from './support/image-builder.js';
+import {
+  type BuiltLayer,
+  buildLayer,
+  everyFileType,
+  generatedBytes,
+  layerOfTar,
+  sha256,
+  tarOf,
+} from './support/image-builder.js';
 import { type FaultyServer, startFaultyServer } from './support/faulty-registry.js';
 
 let server: FaultyServer;
@@ -66,8 +79,13 @@ const big = (): BuiltLayer => buildLayer([{ path: 'big', content: generatedBytes
 for (const compression of ['gzip', 'zstd', 'none'] as const) {
   test(`a ${compression} layer is verified and extracted in one pass`, async () => {
     const { result, diffDir } = await start(buildLayer(everyFileType(), compression));
-    const sizes = everyFileType().map(({ type, content }) => (type === undefined ? Buffer.byteLength(content ?? '') : 0));
-    assert.equal((await result).sizeBytes, sizes.reduce((sum, size) => sum + size));
+    const sizes = everyFileType().map(({ type, content }) =>
+      type === undefined ? Buffer.byteLength(content ?? '') : 0,
+    );
+    assert.equal(
+      (await result).sizeBytes,
+      sizes.reduce((sum, size) => sum + size),
+    );
     assert.equal(await readFile(join(diffDir, 'types/plain'), 'utf8'), 'plain\n');
     assert.equal(await readlink(join(diffDir, 'types/soft')), 'plain');
     const plain = await lstat(join(diffDir, 'types/plain'));
@@ -81,7 +99,10 @@ test('a broken download goes on where it stopped', async () => {
     if (nth > 3) return false;
     const from = Number(/\d+/.exec(request.headers.range ?? '0')?.[0]);
     const length = layer.blob.length - from;
-    response.writeHead(from > 0 ? 206 : 200, { 'content-length': length, 'content-range': `bytes ${from}-${layer.blob.length - 1}/${layer.blob.length}` });
+    response.writeHead(from > 0 ? 206 : 200, {
+      'content-length': length,
+      'content-range': `bytes ${from}-${layer.blob.length - 1}/${layer.blob.length}`,
+    });
     response.write(layer.blob.subarray(from, from + 300_000), () => setTimeout(() => response.destroy(), 20));
     return true;
   };
@@ -89,7 +110,10 @@ test('a broken download goes on where it stopped', async () => {
   await result;
   assert.equal(sha256(await readFile(join(diffDir, 'big'))), sha256(generatedBytes(3 << 20, 7)));
   const ranges = server.headers.map(({ range }) => Number(/\d+/.exec(range ?? '0')?.[0]));
-  assert.ok(ranges.length === 4 && ranges.every((from, index) => index === 0 || from > (ranges[index - 1] ?? 0)), String(ranges));
+  assert.ok(
+    ranges.length === 4 && ranges.every((from, index) => index === 0 || from > (ranges[index - 1] ?? 0)),
+    String(ranges),
+  );
   assert.ok(reports.some(({ type }) => type === 'retrying'));
 });
 
@@ -101,12 +125,18 @@ test('a server without ranges starts over, and nothing is processed twice', asyn
     else response.end(layer.blob);
     return true;
   };
-  await (await start(layer)).result;
+  await (
+    await start(layer)
+  ).result;
   assert.equal(server.requests.length, 2);
 });
 
 async function failsWith(run: Run, kind: string, pattern: RegExp): Promise<void> {
-  await assert.rejects(run.result, (error) => isEngineError(error) && error.kind === kind && pattern.test(error.message), String(pattern));
+  await assert.rejects(
+    run.result,
+    (error) => isEngineError(error) && error.kind === kind && pattern.test(error.message),
+    String(pattern),
+  );
 }
 
 test('a wrong digest is found, whatever the bytes look like', async () => {
@@ -147,7 +177,11 @@ test('a blob that stays too short fails after its attempts', async () => {
 });
 
 test('a diff ID that is not the tar is refused', async () => {
-  await failsWith(await start({ ...big(), diffId: sha256('something else') }), 'data-loss', /does not have the diff ID/);
+  await failsWith(
+    await start({ ...big(), diffId: sha256('something else') }),
+    'data-loss',
+    /does not have the diff ID/,
+  );
 });
 
 test('a small blob cannot expand without end', async () => {
@@ -158,7 +192,11 @@ test('a small blob cannot expand without end', async () => {
 
 test('damaged compression is told from a lying registry', async () => {
   const blob = gzipSync(Buffer.alloc(1 << 16)).subarray(0, 60);
-  await failsWith(await start({ blob, digest: sha256(blob), diffId: sha256('x'), compression: 'gzip', tarSize: 0 }), 'data-loss', /decompressing/);
+  await failsWith(
+    await start({ blob, digest: sha256(blob), diffId: sha256('x'), compression: 'gzip', tarSize: 0 }),
+    'data-loss',
+    /decompressing/,
+  );
 });
 
 test('names that lead out of the layer never leave its directory', async () => {
@@ -171,7 +209,12 @@ test('names that lead out of the layer never leave its directory', async () => {
     await run.result.catch((error: unknown) => assert.ok(isEngineError(error)));
     assert.ok(!existsSync(join(root, 'escape-dots')) && !existsSync('/escape-absolute'));
   }
-  const throughLink = await start(buildLayer([{ path: 'out', type: 'symlink', target: root }, { path: 'out/escape-link', content: 'x' }]));
+  const throughLink = await start(
+    buildLayer([
+      { path: 'out', type: 'symlink', target: root },
+      { path: 'out/escape-link', content: 'x' },
+    ]),
+  );
   await throughLink.result.catch((error: unknown) => assert.ok(isEngineError(error)));
   assert.ok(!existsSync(join(root, 'escape-link')));
 });
@@ -191,7 +234,11 @@ test('refused credentials are replaced without losing what was fetched', async (
   const run = await start(layer);
   run.port.on('message', (report: FetchLayerReport | LinkReport) => {
     if (report.type !== 'refused') return;
-    const value = { url: `${server.url}/v2/r/blobs/${layer.digest}`, headers: { authorization: 'Bearer two' }, tls: { verify: true } };
+    const value = {
+      url: `${server.url}/v2/r/blobs/${layer.digest}`,
+      headers: { authorization: 'Bearer two' },
+      tls: { verify: true },
+    };
     run.port.postMessage({ type: 'source', source: { ok: true, value } }, []);
   });
   await run.result;
@@ -217,7 +264,9 @@ test('silence ends an attempt, in the head and in the body', async () => {
     if (nth === 2) response.writeHead(200, { 'content-length': layer.blob.length }).write(layer.blob.subarray(0, 1000));
     return nth <= 2;
   };
-  await (await start(layer)).result;
+  await (
+    await start(layer)
+  ).result;
   assert.equal(server.requests.length, 3);
   server.intercept = () => true;
   await failsWith(await start(layer, { maxAttempts: 1 }), 'internal', /timeout while awaiting the response/);
@@ -229,7 +278,9 @@ test('server errors are retried, others are not', async () => {
     if (nth < 3) response.writeHead(502).end('<html>');
     return nth < 3;
   };
-  await (await start(layer)).result;
+  await (
+    await start(layer)
+  ).result;
   assert.equal(server.requests.length, 3);
   server.intercept = (_, response) => {
     response.writeHead(403).end();
@@ -257,7 +308,9 @@ test('a redirect to another host does not carry the credentials along', async ()
       response.writeHead(307, { location: `${other.url}/blob` }).end();
       return true;
     };
-    await (await start(layer)).result;
+    await (
+      await start(layer)
+    ).result;
     assert.equal(server.headers[0]?.authorization, 'Bearer one');
     assert.equal(other.headers[0]?.authorization, undefined);
   } finally {

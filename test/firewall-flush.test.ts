@@ -1,4 +1,7 @@
-/** Somebody flushes or replaces the host's rules while published ports are used: with both back ends of iptables they work again. */
+/**
+ * Somebody flushes or replaces the host's rules while published ports are used: with both back ends of iptables they
+ * work again.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -24,7 +27,8 @@ const PATIENCE_MS = 15_000;
 /** File that asks for a second flush. */
 const AGAIN = 'again';
 const COMMANDS = ['iptables', 'iptables-save', 'iptables-restore', 'ip6tables', 'ip6tables-save', 'ip6tables-restore'];
-const OPERATORS_RULES = '*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\n:OPERATOR - [0:0]\n-A FORWARD -j OPERATOR\n-A OPERATOR -s 192.0.2.1/32 -j DROP\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\nCOMMIT\n';
+const OPERATORS_RULES =
+  '*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\n:OPERATOR - [0:0]\n-A FORWARD -j OPERATOR\n-A OPERATOR -s 192.0.2.1/32 -j DROP\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\nCOMMIT\n';
 
 const directory = mkdtempSync(join(tmpdir(), 'flush-'));
 const cleanup = new Cleanup();
@@ -71,19 +75,32 @@ function startTraffic(): { readonly answeredSince: (at: number) => boolean; read
   return { answeredSince: (at) => latest > at, stop: () => endProcess(child) };
 }
 
-for (const [backEnd, proxy] of [['nft', false], ['legacy', true]] as const) {
+for (const [backEnd, proxy] of [
+  ['nft', false],
+  ['legacy', true],
+] as const) {
   const skip = !existsSync(`/usr/sbin/xtables-${backEnd}-multi`) && 'this back end is not installed';
   test(`${backEnd}, ${proxy ? 'with' : 'without'} the userland proxy`, { skip }, async (context) => {
     const commands = commandsOf(backEnd);
-    const run = (line: string): string => execFileSync('sh', ['-ec', line], { encoding: 'utf8', env: { ...process.env, PATH: `${commands}:${process.env['PATH'] ?? ''}` } });
-    const rules = (): string => run('iptables-save').replaceAll(/^#.*\n/gm, '').replaceAll(/\[\d+:\d+\]/g, '');
-    const engine = await Engine.start(engined({ args: [`--userland-proxy=${proxy}`], env: { PATH: `${commands}:${process.env['PATH'] ?? ''}` } }));
+    const run = (line: string): string =>
+      execFileSync('sh', ['-ec', line], {
+        encoding: 'utf8',
+        env: { ...process.env, PATH: `${commands}:${process.env['PATH'] ?? ''}` },
+      });
+    const rules = (): string =>
+      run('iptables-save')
+        .replaceAll(/^#.*\n/gm, '')
+        .replaceAll(/\[\d+:\d+\]/g, '');
+    const engine = await Engine.start(
+      engined({ args: [`--userland-proxy=${proxy}`], env: { PATH: `${commands}:${process.env['PATH'] ?? ''}` } }),
+    );
     cleanup.add(() => engine.discard());
     await pullOk(engine, registry.reference);
     const id = await dockerOk(engine, ['run', '-d', '-p', `${PORT}:80`, registry.reference, 'sleep', '600']);
     const stop = await startEchoServer(join(engine.dir, 'exec', 'netns', id), [80], []);
     const traffic = startTraffic();
-    const answers = (since: number): Promise<unknown> => waitFor('an answer that was translated', () => traffic.answeredSince(since), PATIENCE_MS);
+    const answers = (since: number): Promise<unknown> =>
+      waitFor('an answer that was translated', () => traffic.answeredSince(since), PATIENCE_MS);
     try {
       await answers(0);
       const attacks: Readonly<Record<string, string>> = {
@@ -103,7 +120,11 @@ for (const [backEnd, proxy] of [['nft', false], ['legacy', true]] as const) {
         context.diagnostic(`${name}: ports answer again after ${Date.now() - at} ms`);
         if (name.startsWith('restored')) {
           assert.match(rules(), /:FORWARD DROP/, 'the policy of the operator');
-          assert.match(rules(), /-A FORWARD -j OPERATOR\n[^]*-A OPERATOR -s 192.0.2.1\/32 -j DROP/, 'rules of the operator');
+          assert.match(
+            rules(),
+            /-A FORWARD -j OPERATOR\n[^]*-A OPERATOR -s 192.0.2.1\/32 -j DROP/,
+            'rules of the operator',
+          );
         }
       }
       await stop();

@@ -81,5 +81,8 @@ test('no option is without a row', () => {
   const inGroups = GROUPS.flatMap(({ rows }) => Object.keys(rows));
   const inFiles = ELSEWHERE.flatMap(({ options }) => options);
   const rows: readonly string[] = [...inGroups, ...Object.keys(LONE), ...inFiles];
-  assert.deepEqual(OPTION_LIST.flatMap(({ name }) => (rows.includes(name) ? [] : [name])), []);
+  assert.deepEqual(
+    OPTION_LIST.flatMap(({ name }) => (rows.includes(name) ? [] : [name])),
+    [],
+  );
 });

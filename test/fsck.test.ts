@@ -38,15 +38,32 @@ before(async () => {
   ({ engine, registry } = await startEngineWithImage(cleanup, engined()));
   dataRoot = join(engine.dir, 'data');
   await dockerOk(engine, ['volume', 'create', 'kept']);
-  await dockerOk(engine, ['run', '--name', 'kept', '--network', 'none', '-v', 'kept:/v', registry.reference, 'sh', '-c', 'echo some output; echo a >/v/file; head -c 20000000 /dev/urandom >/file']);
+  await dockerOk(engine, [
+    'run',
+    '--name',
+    'kept',
+    '--network',
+    'none',
+    '-v',
+    'kept:/v',
+    registry.reference,
+    'sh',
+    '-c',
+    'echo some output; echo a >/v/file; head -c 20000000 /dev/urandom >/file',
+  ]);
 });
 after(() => cleanup.run());
 
 function fsck(...args: string[]): { readonly status: number | null; readonly output: string } {
-  const { status, stdout, stderr } = spawnSync(MAIN, ['fsck', '--config-file', join(engine.dir, 'daemon.json'), '--data-root', dataRoot, ...args], { encoding: 'utf8' });
+  const { status, stdout, stderr } = spawnSync(
+    MAIN,
+    ['fsck', '--config-file', join(engine.dir, 'daemon.json'), '--data-root', dataRoot, ...args],
+    { encoding: 'utf8' },
+  );
   return { status, output: stdout + stderr };
 }
-const online = (dryRun: boolean): Promise<Report> => callJson<Report>(engine.socketPath, 'POST', `/engine/fsck?dryRun=${dryRun ? 1 : 0}`);
+const online = (dryRun: boolean): Promise<Report> =>
+  callJson<Report>(engine.socketPath, 'POST', `/engine/fsck?dryRun=${dryRun ? 1 : 0}`);
 
 const HEX = 'ab'.repeat(32);
 const ORPHANS: readonly (readonly [path: string, reason: RegExp])[] = [
@@ -77,14 +94,30 @@ function plant(orphans: typeof ORPHANS): void {
 }
 
 /** The two first components below the shelf are the place. */
-const placeOf = (path: string): string => path.split('/').slice(0, path.startsWith('containers') || path.startsWith('volumes') || path.startsWith('tmp') || !path.includes('/') ? 2 : 3).join('/');
+const placeOf = (path: string): string =>
+  path
+    .split('/')
+    .slice(
+      0,
+      path.startsWith('containers') || path.startsWith('volumes') || path.startsWith('tmp') || !path.includes('/')
+        ? 2
+        : 3,
+    )
+    .join('/');
 
-/** Without what remembers that something happened, and grows for a while: the log of events and the supervisor's database. */
-const contentBytes = (): number => diskBytes(dataRoot) - diskBytes(join(dataRoot, 'events')) - diskBytes(join(dataRoot, 'supervisor'));
+/**
+ * Without what remembers that something happened, and grows for a while: the log of events and the supervisor's
+ * database.
+ */
+const contentBytes = (): number =>
+  diskBytes(dataRoot) - diskBytes(join(dataRoot, 'events')) - diskBytes(join(dataRoot, 'supervisor'));
 
 async function stillWhole(): Promise<void> {
   assert.match(await dockerOk(engine, ['logs', 'kept']), /^some output$/m);
-  assert.equal(await dockerOk(engine, ['run', '--rm', '--network', 'none', '-v', 'kept:/v', registry.reference, 'cat', '/v/file']), 'a');
+  assert.equal(
+    await dockerOk(engine, ['run', '--rm', '--network', 'none', '-v', 'kept:/v', registry.reference, 'cat', '/v/file']),
+    'a',
+  );
   await dockerOk(engine, ['start', '-a', 'kept']);
 }
 
@@ -99,17 +132,24 @@ describe('with the daemon', () => {
     plant(ORPHANS);
     const dry = await online(true);
     assert.deepEqual(dry.findings.map(({ path }) => path).sort(), ORPHANS.map(([path]) => placeOf(path)).sort());
-    for (const [path, reason] of ORPHANS) assert.match(dry.findings.find((one) => one.path === placeOf(path))?.reason ?? '', reason);
+    for (const [path, reason] of ORPHANS)
+      assert.match(dry.findings.find((one) => one.path === placeOf(path))?.reason ?? '', reason);
     assert.ok(dry.findings.every(({ outcome }) => outcome === 'kept'));
     assert.ok(ORPHANS.every(([path]) => existsSync(join(dataRoot, path))));
     const repair = await online(false);
-    assert.ok(repair.findings.every(({ outcome }) => outcome === 'repaired'), JSON.stringify(repair.findings));
+    assert.ok(
+      repair.findings.every(({ outcome }) => outcome === 'repaired'),
+      JSON.stringify(repair.findings),
+    );
     assert.deepEqual((await online(true)).findings, []);
     await dockerOk(engine, ['rm', '-f', 'none']).catch(() => undefined);
   });
 
   test('what is under way is nobody\u2019s orphan', async () => {
-    const image = buildImage({ layers: [generatedLayer({ root: 'a', bytes: 16 << 20, files: 500, seed: 3 })], config: {} });
+    const image = buildImage({
+      layers: [generatedLayer({ root: 'a', bytes: 16 << 20, files: 500, seed: 3 })],
+      config: {},
+    });
     const archive = archiveOf(oldArchive(image, ['busy:1']));
     for (let round = 0; round < 3; round++) {
       const [{ error }, { findings }] = await Promise.all([load(engine, archive), online(false)]);
@@ -152,7 +192,13 @@ describe('without a daemon', () => {
   });
 
   test('a directory that is not there is not made', () => {
-    const { status } = spawnSync(MAIN, ['fsck', '--config-file', join(engine.dir, 'daemon.json'), '--data-root', join(engine.dir, 'typo')]);
+    const { status } = spawnSync(MAIN, [
+      'fsck',
+      '--config-file',
+      join(engine.dir, 'daemon.json'),
+      '--data-root',
+      join(engine.dir, 'typo'),
+    ]);
     assert.equal(status, 8);
     assert.equal(existsSync(join(engine.dir, 'typo')), false);
   });
@@ -165,50 +211,71 @@ describe('without a daemon', () => {
 });
 
 describe('kills in the middle', () => {
-  test('of loads, pulls, pushes, saves, commits, imports, removals and prunes leave no bytes behind', { timeout: 60_000 + ROUNDS * 20_000 }, async () => {
-    const random = randomNumbers(ROUNDS);
-    const image = buildImage({ layers: [1, 2, 3].map((seed) => generatedLayer({ root: `r${seed}`, bytes: 4 << 20, files: 200, seed })), config: {} });
-    const archive = archiveOf(oldArchive(image, ['churn:1']));
-    const tar = tarOf([{ path: 'f', content: Buffer.alloc(3 << 20, 1) }]);
-    await pushImage(registry.url, 'churn', '1', image);
-    const prune = `/images/prune?filters=${encodeURIComponent('{"dangling":["false"]}')}`;
-    const works: readonly (() => Promise<unknown>)[] = [
-      () => load(engine, archive),
-      () => pull(engine, `${registry.host}/churn:1`),
-      () => docker(engine, ['push', `${registry.host}/churn:1`]),
-      () => call(engine.socketPath, 'GET', `/images/get?names=${registry.host}/churn:1`),
-      () => docker(engine, ['commit', 'kept', 'committed:1']),
-      () => call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=imported&tag=1', { body: tar, headers: { 'Content-Type': 'application/x-tar' } }),
-      () => docker(engine, ['rmi', '-f', 'churn:1', `${registry.host}/churn:1`, 'imported:1', 'committed:1']),
-      () => call(engine.socketPath, 'POST', prune),
-      () => docker(engine, ['run', '--rm', '--network', 'none', registry.reference, 'sh', '-c', 'head -c 2000000 /dev/zero >/f']),
-      () => docker(engine, ['create', '--name', 'churn', registry.reference]),
-      () => docker(engine, ['rm', '-f', 'churn']),
-    ];
-    await call(engine.socketPath, 'POST', prune);
-    await engine.stop();
-    const start = contentBytes();
-    for (let round = 0; round < ROUNDS; round++) {
+  test(
+    'of loads, pulls, pushes, saves, commits, imports, removals and prunes leave no bytes behind',
+    { timeout: 60_000 + ROUNDS * 20_000 },
+    async () => {
+      const random = randomNumbers(ROUNDS);
+      const image = buildImage({
+        layers: [1, 2, 3].map((seed) => generatedLayer({ root: `r${seed}`, bytes: 4 << 20, files: 200, seed })),
+        config: {},
+      });
+      const archive = archiveOf(oldArchive(image, ['churn:1']));
+      const tar = tarOf([{ path: 'f', content: Buffer.alloc(3 << 20, 1) }]);
+      await pushImage(registry.url, 'churn', '1', image);
+      const prune = `/images/prune?filters=${encodeURIComponent('{"dangling":["false"]}')}`;
+      const works: readonly (() => Promise<unknown>)[] = [
+        () => load(engine, archive),
+        () => pull(engine, `${registry.host}/churn:1`),
+        () => docker(engine, ['push', `${registry.host}/churn:1`]),
+        () => call(engine.socketPath, 'GET', `/images/get?names=${registry.host}/churn:1`),
+        () => docker(engine, ['commit', 'kept', 'committed:1']),
+        () =>
+          call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=imported&tag=1', {
+            body: tar,
+            headers: { 'Content-Type': 'application/x-tar' },
+          }),
+        () => docker(engine, ['rmi', '-f', 'churn:1', `${registry.host}/churn:1`, 'imported:1', 'committed:1']),
+        () => call(engine.socketPath, 'POST', prune),
+        () =>
+          docker(engine, [
+            'run',
+            '--rm',
+            '--network',
+            'none',
+            registry.reference,
+            'sh',
+            '-c',
+            'head -c 2000000 /dev/zero >/f',
+          ]),
+        () => docker(engine, ['create', '--name', 'churn', registry.reference]),
+        () => docker(engine, ['rm', '-f', 'churn']),
+      ];
+      await call(engine.socketPath, 'POST', prune);
+      await engine.stop();
+      const start = contentBytes();
+      for (let round = 0; round < ROUNDS; round++) {
+        await engine.start();
+        assert.deepEqual((await online(true)).findings, [], `round ${round}`);
+        const under = [0, 1].map(() => Promise.resolve(works[random(works.length)]?.()).catch(() => undefined));
+        await new Promise((resolve) => setTimeout(resolve, random(400)));
+        await engine.stop('SIGKILL');
+        await Promise.all(under);
+      }
       await engine.start();
-      assert.deepEqual((await online(true)).findings, [], `round ${round}`);
-      const under = [0, 1].map(() => Promise.resolve(works[random(works.length)]?.()).catch(() => undefined));
-      await new Promise((resolve) => setTimeout(resolve, random(400)));
-      await engine.stop('SIGKILL');
-      await Promise.all(under);
-    }
-    await engine.start();
-    await docker(engine, ['rm', '-f', 'churn']);
-    const containers = (await dockerOk(engine, ['ps', '-aq', '--no-trunc'])).split('\n');
-    const kept = await dockerOk(engine, ['inspect', '--format', '{{.Id}}', 'kept']);
-    for (const id of containers) if (id !== kept) await docker(engine, ['rm', '-f', id]);
-    await call(engine.socketPath, 'POST', prune);
-    assert.deepEqual((await online(true)).findings, []);
-    await stillWhole();
-    await engine.stop();
-    const { status, output } = fsck();
-    assert.equal(status, 0, output);
-    assertWithin(contentBytes(), start, 0.01, 'the data root');
-    assert.deepEqual(readdirSync(join(dataRoot, 'overlay2/staging')), []);
-    await engine.start();
-  });
+      await docker(engine, ['rm', '-f', 'churn']);
+      const containers = (await dockerOk(engine, ['ps', '-aq', '--no-trunc'])).split('\n');
+      const kept = await dockerOk(engine, ['inspect', '--format', '{{.Id}}', 'kept']);
+      for (const id of containers) if (id !== kept) await docker(engine, ['rm', '-f', id]);
+      await call(engine.socketPath, 'POST', prune);
+      assert.deepEqual((await online(true)).findings, []);
+      await stillWhole();
+      await engine.stop();
+      const { status, output } = fsck();
+      assert.equal(status, 0, output);
+      assertWithin(contentBytes(), start, 0.01, 'the data root');
+      assert.deepEqual(readdirSync(join(dataRoot, 'overlay2/staging')), []);
+      await engine.start();
+    },
+  );
 });

@@ -1,4 +1,6 @@
-/** How bridge networks are reached and left, by their gateway mode: seen from another machine that has a route to them. */
+/**
+ * How bridge networks are reached and left, by their gateway mode: seen from another machine that has a route to them.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -27,7 +29,10 @@ const ok = (...args: string[]): Promise<string> => dockerOk(engine, args);
 before(async () => {
   writeFileSync('/proc/sys/net/ipv6/conf/all/forwarding', '1');
   cleanup.add(async () => rmSync(directory, { recursive: true }));
-  outside = openOutside(directory, { here: [`${HOST[4]}/24`, `${HOST[6]}/64`], there: [`${OUTSIDE[4]}/24`, `${OUTSIDE[6]}/64`] });
+  outside = openOutside(directory, {
+    here: [`${HOST[4]}/24`, `${HOST[6]}/64`],
+    there: [`${OUTSIDE[4]}/24`, `${OUTSIDE[6]}/64`],
+  });
   cleanup.add(async () => outside.remove());
   ({ engine, image } = await startEngineWithImage(cleanup));
 });
@@ -39,9 +44,31 @@ interface Server {
 }
 
 async function serve(mode: string, body: (server: Server) => Promise<void>): Promise<void> {
-  await ok('network', 'create', '--ipv6', '-o', `com.docker.network.bridge.gateway_mode_ipv4=${mode}`, '-o', `com.engine.network.bridge.gateway_mode_ipv6=${mode}`, '-o', 'com.docker.network.bridge.name=engmode', '--subnet', '10.215.1.0/24', '--subnet', '2001:db8:215:1::/64', 'moded');
+  await ok(
+    'network',
+    'create',
+    '--ipv6',
+    '-o',
+    `com.docker.network.bridge.gateway_mode_ipv4=${mode}`,
+    '-o',
+    `com.engine.network.bridge.gateway_mode_ipv6=${mode}`,
+    '-o',
+    'com.docker.network.bridge.name=engmode',
+    '--subnet',
+    '10.215.1.0/24',
+    '--subnet',
+    '2001:db8:215:1::/64',
+    'moded',
+  );
   await ok('run', '-d', '--name', 'server', '--network', 'moded', '-p', '8088:80', image, 'sleep', '1000');
-  const [netns = '', v4 = '', v6 = ''] = (await ok('inspect', '-f', '{{.NetworkSettings.SandboxKey}}{{range .NetworkSettings.Networks}} {{.IPAddress}} {{.GlobalIPv6Address}}{{end}}', 'server')).split(' ');
+  const [netns = '', v4 = '', v6 = ''] = (
+    await ok(
+      'inspect',
+      '-f',
+      '{{.NetworkSettings.SandboxKey}}{{range .NetworkSettings.Networks}} {{.IPAddress}} {{.GlobalIPv6Address}}{{end}}',
+      'server',
+    )
+  ).split(' ');
   const stop = await startEchoServer(netns, [80, 81], []);
   try {
     await body({ netns, address: { 4: v4, 6: v6 } });
@@ -82,13 +109,22 @@ test('routed: the published port of the container, none of the host, and nobody 
         assert.equal(await fromOutside(address[family], 80), `80 ${OUTSIDE[family]}`);
         assert.equal(await fromOutside(address[family], 81), '-', `IPv${family}`);
         assert.equal(await fromOutside(HOST[family], 8088), '-', `IPv${family}`);
-        assert.deepEqual(await askEcho(netns, [{ protocol: 'tcp', host: OUTSIDE[family], port: 99 }]), [`99 ${address[family]}`]);
-        execFileSync('nsenter', [`--net=${outside.path}`, 'busybox', 'ping', '-c', '1', '-W', '2', address[family]], { stdio: 'ignore' });
+        assert.deepEqual(await askEcho(netns, [{ protocol: 'tcp', host: OUTSIDE[family], port: 99 }]), [
+          `99 ${address[family]}`,
+        ]);
+        execFileSync('nsenter', [`--net=${outside.path}`, 'busybox', 'ping', '-c', '1', '-W', '2', address[family]], {
+          stdio: 'ignore',
+        });
       }
     } finally {
       await stop();
     }
-    assert.deepEqual(JSON.parse(await ok('inspect', '-f', '{{json .NetworkSettings.Ports}}', 'server')), { '80/tcp': [{ HostIp: '0.0.0.0', HostPort: '' }, { HostIp: '::', HostPort: '' }] });
+    assert.deepEqual(JSON.parse(await ok('inspect', '-f', '{{json .NetworkSettings.Ports}}', 'server')), {
+      '80/tcp': [
+        { HostIp: '0.0.0.0', HostPort: '' },
+        { HostIp: '::', HostPort: '' },
+      ],
+    });
     assert.equal(execFileSync('ss', ['-Hltn', 'sport', '=', ':8088'], { encoding: 'utf8' }), '');
     // The daemon goes and comes back: the ports are those that they were.
     await engine.stop('SIGKILL');
@@ -97,10 +133,32 @@ test('routed: the published port of the container, none of the host, and nobody 
   }));
 
 test('isolated: the host has no address on an internal network', async () => {
-  await ok('network', 'create', '--internal', '--ipv6', '-o', 'com.docker.network.bridge.gateway_mode_ipv4=isolated', '-o', 'com.docker.network.bridge.gateway_mode_ipv6=isolated', '-o', 'com.docker.network.bridge.name=engalone', '--subnet', '10.215.2.0/24', 'alone');
+  await ok(
+    'network',
+    'create',
+    '--internal',
+    '--ipv6',
+    '-o',
+    'com.docker.network.bridge.gateway_mode_ipv4=isolated',
+    '-o',
+    'com.docker.network.bridge.gateway_mode_ipv6=isolated',
+    '-o',
+    'com.docker.network.bridge.name=engalone',
+    '--subnet',
+    '10.215.2.0/24',
+    'alone',
+  );
   assert.doesNotMatch(execFileSync('ip', ['addr', 'show', 'engalone'], { encoding: 'utf8' }), /inet/);
-  for (const name of ['one', 'two']) await ok('run', '-d', '--name', name, '--network', 'alone', image, 'sleep', '1000');
-  const [address = '', gateway = ''] = (await ok('inspect', '-f', '{{with index .NetworkSettings.Networks "alone"}}{{.IPAddress}} {{.Gateway}}{{end}}', 'one')).split(' ');
+  for (const name of ['one', 'two'])
+    await ok('run', '-d', '--name', name, '--network', 'alone', image, 'sleep', '1000');
+  const [address = '', gateway = ''] = (
+    await ok(
+      'inspect',
+      '-f',
+      '{{with index .NetworkSettings.Networks "alone"}}{{.IPAddress}} {{.Gateway}}{{end}}',
+      'one',
+    )
+  ).split(' ');
   assert.deepEqual([address, gateway], ['10.215.2.1', '']);
   assert.match(await ok('exec', 'two', 'ping', '-c', '1', '-W', '2', 'one'), /1 packets received/);
   assert.doesNotMatch(await ok('exec', 'two', 'ip', 'route'), /default/);
@@ -110,11 +168,28 @@ test('isolated: the host has no address on an internal network', async () => {
 
 test('modes that there are not, or that the network cannot have', async () => {
   const refused = async (mode: string, message: string, options: readonly string[] = []): Promise<void> => {
-    const { stderr } = await docker(engine, ['network', 'create', ...options, '-o', `com.docker.network.bridge.gateway_mode_ipv4=${mode}`, 'refused']);
+    const { stderr } = await docker(engine, [
+      'network',
+      'create',
+      ...options,
+      '-o',
+      `com.docker.network.bridge.gateway_mode_ipv4=${mode}`,
+      'refused',
+    ]);
     assert.ok(stderr.includes(message), stderr);
   };
-  await refused('routing', 'failed to parse com.docker.network.bridge.gateway_mode_ipv4 value: routing (unknown gateway mode routing)');
+  await refused(
+    'routing',
+    'failed to parse com.docker.network.bridge.gateway_mode_ipv4 value: routing (unknown gateway mode routing)',
+  );
   await refused('isolated', "gateway mode 'isolated' can only be used for an internal network");
-  assert.equal((await call(engine.socketPath, 'POST', '/networks/create', { json: { Name: 'refused', Options: { 'com.docker.network.bridge.gateway_mode_ipv6': 'x' } } })).status, 400);
+  assert.equal(
+    (
+      await call(engine.socketPath, 'POST', '/networks/create', {
+        json: { Name: 'refused', Options: { 'com.docker.network.bridge.gateway_mode_ipv6': 'x' } },
+      })
+    ).status,
+    400,
+  );
   assert.doesNotMatch(await ok('network', 'ls', '--format', '{{.Name}}'), /refused/);
 });

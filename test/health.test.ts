@@ -16,7 +16,12 @@ import { waitFor } from './support/wait.js';
 interface Health {
   readonly Status: string;
   readonly FailingStreak: number;
-  readonly Log: readonly { readonly Start: string; readonly End: string; readonly ExitCode: number; readonly Output: string }[];
+  readonly Log: readonly {
+    readonly Start: string;
+    readonly End: string;
+    readonly ExitCode: number;
+    readonly Output: string;
+  }[];
 }
 
 interface State {
@@ -68,12 +73,24 @@ function runChecked(name: string, ...flags: string[]): Promise<string> {
 }
 
 test('a container becomes healthy: status, list, filters, log and events', async () => {
-  const events = await open(engine.socketPath, 'GET', `/events?filters=${encodeURIComponent(JSON.stringify({ type: { container: true } }))}`);
+  const events = await open(
+    engine.socketPath,
+    'GET',
+    `/events?filters=${encodeURIComponent(JSON.stringify({ type: { container: true } }))}`,
+  );
   const actions: string[] = [];
   const reading = (async () => {
     for await (const { Action } of jsonLines<{ Action: string }>(events.message)) actions.push(Action);
   })().catch(() => undefined);
-  await runChecked('web', '--health-cmd', 'echo looks good; test -e /tmp/up', '--health-interval', '300ms', '--health-start-period', '60s');
+  await runChecked(
+    'web',
+    '--health-cmd',
+    'echo looks good; test -e /tmp/up',
+    '--health-interval',
+    '300ms',
+    '--health-start-period',
+    '60s',
+  );
   const first = await health('web');
   assert.equal(first.Status, 'starting');
   assert.equal(first.FailingStreak, 0);
@@ -92,17 +109,34 @@ test('a container becomes healthy: status, list, filters, log and events', async
   assert.match(await ok('ps', '--format', '{{.Status}}'), /^Up .* \(healthy\)$/);
   assert.equal(await ok('ps', '--filter', 'health=healthy', '--format', '{{.Names}}'), 'web');
   await waitFor('a full log', async () => (await health('web')).Log.length === 5);
-  assert.equal((await callJson<{ ExecIDs: unknown }>(engine.socketPath, 'GET', '/containers/web/json')).ExecIDs, null, 'no probe is left behind');
+  assert.equal(
+    (await callJson<{ ExecIDs: unknown }>(engine.socketPath, 'GET', '/containers/web/json')).ExecIDs,
+    null,
+    'no probe is left behind',
+  );
   await waitFor('the event', () => actions.includes('health_status: healthy'));
-  const command = "/bin/sh -c echo looks good; test -e /tmp/up";
-  assert.ok(actions.includes(`exec_create: ${command}`) && actions.includes(`exec_start: ${command}`) && actions.includes('exec_die'), actions.join('\n'));
+  const command = '/bin/sh -c echo looks good; test -e /tmp/up';
+  assert.ok(
+    actions.includes(`exec_create: ${command}`) &&
+      actions.includes(`exec_start: ${command}`) &&
+      actions.includes('exec_die'),
+    actions.join('\n'),
+  );
   assert.equal(actions.filter((action) => action.startsWith('health_status')).length, 1, 'only changes are events');
   events.close();
   await reading;
 });
 
 test('a container becomes unhealthy after its retries, and healthy again', async () => {
-  await runChecked('web', '--health-cmd', 'test -e /tmp/up || { echo down; exit 7; }', '--health-interval', '200ms', '--health-retries', '2');
+  await runChecked(
+    'web',
+    '--health-cmd',
+    'test -e /tmp/up || { echo down; exit 7; }',
+    '--health-interval',
+    '200ms',
+    '--health-retries',
+    '2',
+  );
   const { FailingStreak, Log } = await until('web', 'unhealthy');
   assert.ok(FailingStreak >= 2);
   assert.deepEqual({ exit: Log[0]?.ExitCode, output: Log[0]?.Output }, { exit: 7, output: 'down\n' });
@@ -118,18 +152,37 @@ test('long output is cut after 4096 bytes and does not hold up the probe', async
 });
 
 test('a probe that takes too long is ended and counts as a failure', async () => {
-  await runChecked('web', '--health-cmd', 'echo begun; sleep 500', '--health-interval', '100ms', '--health-timeout', '300ms', '--health-retries', '1');
+  await runChecked(
+    'web',
+    '--health-cmd',
+    'echo begun; sleep 500',
+    '--health-interval',
+    '100ms',
+    '--health-timeout',
+    '300ms',
+    '--health-retries',
+    '1',
+  );
   const { Log } = await until('web', 'unhealthy');
   assert.equal(Log[0]?.ExitCode, -1);
   assert.match(Log[0]?.Output ?? '', /^Health check exceeded timeout \(300ms\)(: begun\n)?$/);
   await ok('pause', 'web');
   await ok('unpause', 'web');
-  await waitFor('the probes to be gone', async () => !(await ok('top', 'web', '-eo', 'pid,args')).includes('echo begun; sleep 500'), 15_000, 5);
+  await waitFor(
+    'the probes to be gone',
+    async () => !(await ok('top', 'web', '-eo', 'pid,args')).includes('echo begun; sleep 500'),
+    15_000,
+    5,
+  );
 });
 
 test('a probe whose program is missing is unhealthy', async () => {
   const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create?name=web', {
-    json: { Image: image, Cmd: ['sleep', '1000'], Healthcheck: { Test: ['CMD', '/no/such/program'], Interval: 200_000_000, Retries: 1 } },
+    json: {
+      Image: image,
+      Cmd: ['sleep', '1000'],
+      Healthcheck: { Test: ['CMD', '/no/such/program'], Interval: 200_000_000, Retries: 1 },
+    },
   });
   assert.equal((await state(Id)).Health, undefined, 'no health before the first start');
   await ok('start', 'web');
@@ -139,7 +192,19 @@ test('a probe whose program is missing is unhealthy', async () => {
 });
 
 test('the probe runs as the user, in the directory and with the environment of the container', async () => {
-  await runChecked('web', '--user', 'nobody', '--workdir', '/var', '--env', 'COLOUR=green', '--health-cmd', 'echo $(id -u) $(pwd) $COLOUR', '--health-interval', '200ms');
+  await runChecked(
+    'web',
+    '--user',
+    'nobody',
+    '--workdir',
+    '/var',
+    '--env',
+    'COLOUR=green',
+    '--health-cmd',
+    'echo $(id -u) $(pwd) $COLOUR',
+    '--health-interval',
+    '200ms',
+  );
   assert.equal((await until('web', 'healthy')).Log[0]?.Output, '65534 /var green\n');
 });
 
@@ -168,7 +233,11 @@ test('a pause and a stop end the probing, a start begins it anew', async () => {
 test('a health check of the image is inherited field by field and can be switched off', async () => {
   const checked = buildImage({
     layers: [buildLayer(busyboxEntries())],
-    config: { Cmd: ['sleep', '1000'], Shell: ['/bin/busybox', 'sh', '-ec'], Healthcheck: { Test: ['CMD-SHELL', 'echo from the image $0'], Interval: 3_600_000_000_000, Retries: 9 } },
+    config: {
+      Cmd: ['sleep', '1000'],
+      Shell: ['/bin/busybox', 'sh', '-ec'],
+      Healthcheck: { Test: ['CMD-SHELL', 'echo from the image $0'], Interval: 3_600_000_000_000, Retries: 9 },
+    },
   });
   const reference = `${registry.host}/test/checked:1`;
   await pushImage(registry.url, 'test/checked', '1', checked);
@@ -188,7 +257,17 @@ test('a health check of the image is inherited field by field and can be switche
 
 test('the start interval holds until the start period is over or the container is healthy', async (t) => {
   if (engine.name === 'dockerd') return t.skip('the start interval came with API 1.44');
-  await runChecked('web', '--health-cmd', 'test -e /tmp/up', '--health-interval', '1h', '--health-start-interval', '200ms', '--health-start-period', '1h');
+  await runChecked(
+    'web',
+    '--health-cmd',
+    'test -e /tmp/up',
+    '--health-interval',
+    '1h',
+    '--health-start-interval',
+    '200ms',
+    '--health-start-period',
+    '1h',
+  );
   await waitFor('several probes', async () => (await health('web')).Log.length >= 3);
   await ok('exec', 'web', 'touch', '/tmp/up');
   const { Log } = await until('web', 'healthy');
@@ -198,7 +277,9 @@ test('the start interval holds until the start period is over or the container i
 
 test('impossible health checks are refused and create nothing', async () => {
   const refused = async (healthcheck: unknown, message: RegExp): Promise<void> => {
-    const reply = await call(engine.socketPath, 'POST', '/containers/create?name=bad', { json: { Image: image, Healthcheck: healthcheck } });
+    const reply = await call(engine.socketPath, 'POST', '/containers/create?name=bad', {
+      json: { Image: image, Healthcheck: healthcheck },
+    });
     assert.equal(reply.status, 400, reply.text);
     assert.match(reply.text, message);
   };
@@ -209,7 +290,11 @@ test('impossible health checks are refused and create nothing', async () => {
   // The original of this age answers 500 to both.
   if (engine.name === 'engined') {
     await refused({ Test: 'true' }, /Test/);
-    const filter = await call(engine.socketPath, 'GET', `/containers/json?filters=${encodeURIComponent('{"health":["fine"]}')}`);
+    const filter = await call(
+      engine.socketPath,
+      'GET',
+      `/containers/json?filters=${encodeURIComponent('{"health":["fine"]}')}`,
+    );
     assert.equal(filter.status, 400, filter.text);
   }
   assert.equal(await ok('ps', '-aq'), '');
@@ -220,7 +305,8 @@ test('pauses at any moment of a probe do not block', async (t) => {
   await runChecked('web', '--health-cmd', 'true', '--health-interval', '10ms');
   for (let round = 0; round < 12; round++) {
     await sleep((round * 17) % 60);
-    for (const command of ['pause', 'unpause']) assert.equal((await call(engine.socketPath, 'POST', `/containers/web/${command}`)).status, 204);
+    for (const command of ['pause', 'unpause'])
+      assert.equal((await call(engine.socketPath, 'POST', `/containers/web/${command}`)).status, 204);
   }
   await until('web', 'healthy');
 });

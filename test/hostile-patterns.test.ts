@@ -70,7 +70,10 @@ test('regular expressions in filters of containers, networks and volumes', async
     }
   }
   const found = await list('containers/json', { name: ['^/?(a+)+_$'], status: ['created'] });
-  assert.deepEqual((JSON.parse(found.text) as { Names: string[] }[]).map(({ Names }) => Names), [[`/${LONG_NAME}`]]);
+  assert.deepEqual(
+    (JSON.parse(found.text) as { Names: string[] }[]).map(({ Names }) => Names),
+    [[`/${LONG_NAME}`]],
+  );
 });
 
 test('very many large patterns are refused', async () => {

@@ -47,7 +47,9 @@ test('a stale socket file is replaced, a live one and a plain file are refused',
   assert.equal((await call(stale, 'GET', '/_ping')).text, 'OK');
   await listener.close(100);
   assert.throws(() => statSync(stale));
-  await assert.rejects(at.front.listen({ kind: 'unix', path: join(at.dir, 'x'.repeat(120)) }), (error) => isEngineError(error, 'invalid'));
+  await assert.rejects(at.front.listen({ kind: 'unix', path: join(at.dir, 'x'.repeat(120)) }), (error) =>
+    isEngineError(error, 'invalid'),
+  );
 });
 
 test('a port in use is a clear error', async () => {
@@ -55,7 +57,9 @@ test('a port in use is a clear error', async () => {
   await once(taken, 'listening');
   const address = taken.address();
   const port = typeof address === 'object' ? (address?.port ?? 0) : 0;
-  await assert.rejects(at.front.listen({ kind: 'tcp', host: '127.0.0.1', port }), (error) => isEngineError(error, 'conflict'));
+  await assert.rejects(at.front.listen({ kind: 'tcp', host: '127.0.0.1', port }), (error) =>
+    isEngineError(error, 'conflict'),
+  );
   taken.close();
 });
 
@@ -81,7 +85,10 @@ test('_ping answers as documented, with the common headers', async () => {
 test('versions, unknown paths, OPTIONS and doubled slashes are answered as documented', async () => {
   const old = await call(at.path, 'GET', '/v1.23/_ping');
   assert.equal(old.status, 400);
-  assert.equal(old.text, 'client version 1.23 is too old. Minimum supported API version is 1.24, please upgrade your client to a newer version\n');
+  assert.equal(
+    old.text,
+    'client version 1.23 is too old. Minimum supported API version is 1.24, please upgrade your client to a newer version\n',
+  );
   assert.equal(old.headers['content-type'], 'text/plain; charset=utf-8');
   assert.equal(old.headers['x-content-type-options'], 'nosniff');
   assert.equal(old.headers['api-version'], '1.49');
@@ -89,7 +96,12 @@ test('versions, unknown paths, OPTIONS and doubled slashes are answered as docum
   const young = await call(at.path, 'GET', '/v1.99/_ping');
   assert.equal(young.text, '{"message":"client version 1.99 is too new. Maximum supported API version is 1.49"}\n');
   assert.equal(young.headers['content-type'], 'application/json');
-  for (const [method, target] of [['GET', '/v9.9/nope'], ['GET', '/_ping/'], ['HEAD', '/images/a/json'], ['DELETE', '/_ping']] as const) {
+  for (const [method, target] of [
+    ['GET', '/v9.9/nope'],
+    ['GET', '/_ping/'],
+    ['HEAD', '/images/a/json'],
+    ['DELETE', '/_ping'],
+  ] as const) {
     const unknown = await call(at.path, method, target);
     assert.equal(unknown.status, 404, target);
     assert.equal(unknown.headers['api-version'], undefined);
@@ -114,7 +126,11 @@ test('JSON bodies follow the rules for type, emptiness and content', async () =>
   const cases: [expected: number | string, headers: Record<string, string>, body: string | undefined][] = [
     [201, json, '{"a":1}'],
     [201, { 'Content-Type': 'application/json; charset=utf-8' }, ' [1] '],
-    ["unsupported Content-Type header (text/plain): must be 'application/json'", { 'Content-Type': 'text/plain' }, '{}'],
+    [
+      "unsupported Content-Type header (text/plain): must be 'application/json'",
+      { 'Content-Type': 'text/plain' },
+      '{}',
+    ],
     ['malformed Content-Type header (): mime: no media type', {}, '{}'],
     ['invalid JSON: got EOF while reading request body', json, undefined],
     ['unexpected content after JSON', json, '{"a":"}"} {}'],
@@ -156,7 +172,8 @@ test('errors become their status; only bugs are logged', async () => {
 test('a connection serves many requests, also after refusals and unread bodies', async () => {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   const sockets = new Set<Socket>();
-  for (const target of ['/_ping', '/nope', '/v1.99/_ping', '/_ping', '/images/a/json']) sockets.add((await get(agent, target)).socket);
+  for (const target of ['/_ping', '/nope', '/v1.99/_ping', '/_ping', '/images/a/json'])
+    sockets.add((await get(agent, target)).socket);
   assert.equal((await get(agent, '/late?q=1', 'POST')).statusCode, 200);
   assert.equal(sockets.size, 1);
   agent.destroy();
@@ -172,22 +189,37 @@ test('a connection serves many requests, also after refusals and unread bodies',
 
 test('pipelined requests are answered in order', async () => {
   const connection = await RawConnection.open(at.path);
-  connection.write('GET /_ping HTTP/1.1\r\nHost: x\r\n\r\nGET /images/a/json HTTP/1.1\r\nHost: x\r\n\r\nPOST /wait HTTP/1.1\r\nHost: x\r\n\r\n');
+  connection.write(
+    'GET /_ping HTTP/1.1\r\nHost: x\r\n\r\nGET /images/a/json HTTP/1.1\r\nHost: x\r\n\r\nPOST /wait HTTP/1.1\r\nHost: x\r\n\r\n',
+  );
   const all = (await connection.readToEnd()).toString();
-  const order = ['OK', '{"name":"a"', 'Transfer-Encoding: chunked', '{"StatusCode":0}'].map((text) => all.indexOf(text));
-  assert.ok(order.every((at, i) => at > (order[i - 1] ?? 0)), `${order.join()} in ${all}`);
+  const order = ['OK', '{"name":"a"', 'Transfer-Encoding: chunked', '{"StatusCode":0}'].map((text) =>
+    all.indexOf(text),
+  );
+  assert.ok(
+    order.every((at, i) => at > (order[i - 1] ?? 0)),
+    `${order.join()} in ${all}`,
+  );
   connection.close();
 });
 
 test('too many requests in flight get 503 until one ends', async () => {
-  const small = createFront({ routes: at.routes, product: { version: '1', experimental: true }, logger: at.logger, maxInFlight: 2 });
+  const small = createFront({
+    routes: at.routes,
+    product: { version: '1', experimental: true },
+    logger: at.logger,
+    maxInFlight: 2,
+  });
   const socketPath = join(at.dir, 'small.sock');
   const listener = await small.listen({ kind: 'unix', path: socketPath });
   const busy = [await RawConnection.open(socketPath), await RawConnection.open(socketPath)];
   for (const connection of busy) connection.write('GET /hang HTTP/1.1\r\nHost: x\r\n\r\n');
   await sleep(50);
   const refused = await call(socketPath, 'GET', '/_ping');
-  assert.deepEqual([refused.status, refused.headers['retry-after'], refused.headers['docker-experimental']], [503, '1', 'true']);
+  assert.deepEqual(
+    [refused.status, refused.headers['retry-after'], refused.headers['docker-experimental']],
+    [503, '1', 'true'],
+  );
   for (const connection of busy) connection.close();
   await waitFor('room for a request', async () => (await call(socketPath, 'GET', '/_ping')).status === 200);
   await listener.close(100);
@@ -238,5 +270,8 @@ test('many connections come and go without leaving descriptors or losing request
     client.once('connect', () => (i % 2 === 0 ? client.resetAndDestroy() : client.destroy()));
     await once(client, 'close');
   }
-  await waitFor(() => `${openDescriptors()} descriptors to become ${before}`, () => openDescriptors() <= before);
+  await waitFor(
+    () => `${openDescriptors()} descriptors to become ${before}`,
+    () => openDescriptors() <= before,
+  );
 });

@@ -73,7 +73,10 @@ test('a writer that ignores backpressure is cut off', async () => {
 });
 
 test('a client that goes away aborts its exchange, in every phase', async () => {
-  for (const [target, key] of [['GET /hang', 'hang'], ['POST /wait', 'wait']] as const) {
+  for (const [target, key] of [
+    ['GET /hang', 'hang'],
+    ['POST /wait', 'wait'],
+  ] as const) {
     at.seen.delete(key);
     const connection = await RawConnection.open(at.path);
     connection.write(`${target} HTTP/1.1\r\nHost: x\r\n\r\n`);
@@ -108,11 +111,17 @@ test('bytes right behind the request, and an early end, reach whoever hijacks', 
 
   const exec = await RawConnection.open(at.path);
   const body = '{"Detach":false}';
-  exec.write(`POST /exec/e/start HTTP/1.1\r\n${UPGRADE}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body.slice(0, 4)}`);
+  exec.write(
+    `POST /exec/e/start HTTP/1.1\r\n${UPGRADE}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body.slice(0, 4)}`,
+  );
   await sleep(20);
   exec.write(`${body.slice(4)}input`);
   const head = await exec.readThrough('\r\n\r\n');
-  assert.ok(head.startsWith('HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.raw-stream\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nServer: Docker/28.1.1 (linux)\r\nApi-Version: 1.49\r\n'));
+  assert.ok(
+    head.startsWith(
+      'HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.raw-stream\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nServer: Docker/28.1.1 (linux)\r\nApi-Version: 1.49\r\n',
+    ),
+  );
   assert.equal(await exec.readThrough('>'), '<input>');
   exec.halfClose();
   assert.equal((await exec.readToEnd()).toString(), 'bye');
@@ -145,11 +154,15 @@ test('routes that hijack can also answer plainly, and attach fails in its own wa
   assert.deepEqual([detached.status, detached.text, detached.headers['content-length']], [200, '', '0']);
   const paused = await call(at.path, 'POST', '/exec/paused/start', { json: {} });
   assert.deepEqual([paused.status, paused.text], [409, '{"message":"paused"}\n']);
-  const malformed = await call(at.path, 'POST', '/exec/e/start', { headers: { 'Content-Type': 'application/json' }, body: '{' });
+  const malformed = await call(at.path, 'POST', '/exec/e/start', {
+    headers: { 'Content-Type': 'application/json' },
+    body: '{',
+  });
   assert.equal(malformed.status, 400);
   const missing = await RawConnection.open(at.path);
   missing.write(`POST /containers/missing/attach HTTP/1.1\r\n${UPGRADE}\r\n`);
-  const expected = 'HTTP/1.1 404 Not Found\r\nContent-Type: application/vnd.docker.raw-stream\r\n\r\nNo such container: missing\r\n';
+  const expected =
+    'HTTP/1.1 404 Not Found\r\nContent-Type: application/vnd.docker.raw-stream\r\n\r\nNo such container: missing\r\n';
   assert.equal((await missing.readToEnd()).toString(), expected);
   missing.close();
 });

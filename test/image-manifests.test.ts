@@ -1,4 +1,7 @@
-/** What inspect and list tell of the manifests that an image came with (Engine API 1.47 to 1.49), before and after a restart. */
+/**
+ * What inspect and list tell of the manifests that an image came with (Engine API 1.47 to 1.49), before and after a
+ * restart.
+ */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { startSeededRegistry, type SeededRegistry } from './support/busybox-image.js';
@@ -8,7 +11,14 @@ import { Engine } from './support/engine.js';
 import { engined } from './support/engined.js';
 import { call, callJson } from './support/http.js';
 import { archiveOf, load, oldArchive, ociLayout } from './support/image-archives.js';
-import { type BuiltImage, buildImage, buildIndex, buildLayer, pushImage, pushManifest } from './support/image-builder.js';
+import {
+  type BuiltImage,
+  buildImage,
+  buildIndex,
+  buildLayer,
+  pushImage,
+  pushManifest,
+} from './support/image-builder.js';
 import { pullOk } from './support/pulls.js';
 
 type Json = Record<string, unknown>;
@@ -39,9 +49,16 @@ before(async () => {
 });
 after(() => cleanup.run());
 
-const inspect = (version: string, name: string, query = ''): Promise<Json> => callJson<Json>(engine.socketPath, 'GET', `/v${version}/images/${name}/json${query}`);
-const list = (version: string, query = ''): Promise<Json[]> => callJson<Json[]>(engine.socketPath, 'GET', `/v${version}/images/json${query}`);
-const described = (one: BuiltImage): Json => ({ mediaType: one.mediaType, digest: one.digest, size: one.manifest.length, platform: one.platform });
+const inspect = (version: string, name: string, query = ''): Promise<Json> =>
+  callJson<Json>(engine.socketPath, 'GET', `/v${version}/images/${name}/json${query}`);
+const list = (version: string, query = ''): Promise<Json[]> =>
+  callJson<Json[]>(engine.socketPath, 'GET', `/v${version}/images/json${query}`);
+const described = (one: BuiltImage): Json => ({
+  mediaType: one.mediaType,
+  digest: one.digest,
+  size: one.manifest.length,
+  platform: one.platform,
+});
 
 test('of an index: which manifest is here, for whom, and what the others are', async () => {
   const name = `${registry.host}/multi:latest`;
@@ -55,9 +72,30 @@ test('of an index: which manifest is here, for whom, and what the others are', a
     const none = { Total: 0, Content: 0 };
     const own = { Total: amd64.config.length + size, Content: amd64.config.length };
     const expected = [
-      { ID: arm.digest, Descriptor: described(arm), Available: false, Size: none, Kind: 'image', ImageData: { Platform: arm.platform, Containers: [], Size: { Unpacked: 0 } } },
-      { ID: amd64.digest, Descriptor: described(amd64), Available: true, Size: own, Kind: 'image', ImageData: { Platform: amd64.platform, Containers: [id], Size: { Unpacked: size } } },
-      { ID: arm.digest, Descriptor: attestation, Available: false, Size: none, Kind: 'attestation', AttestationData: { For: amd64.digest } },
+      {
+        ID: arm.digest,
+        Descriptor: described(arm),
+        Available: false,
+        Size: none,
+        Kind: 'image',
+        ImageData: { Platform: arm.platform, Containers: [], Size: { Unpacked: 0 } },
+      },
+      {
+        ID: amd64.digest,
+        Descriptor: described(amd64),
+        Available: true,
+        Size: own,
+        Kind: 'image',
+        ImageData: { Platform: amd64.platform, Containers: [id], Size: { Unpacked: size } },
+      },
+      {
+        ID: arm.digest,
+        Descriptor: attestation,
+        Available: false,
+        Size: none,
+        Kind: 'attestation',
+        AttestationData: { For: amd64.digest },
+      },
     ];
     assert.deepEqual(image['Manifests'], expected);
     const [listed] = await list('1.49', '?manifests=1');
@@ -72,7 +110,8 @@ test('of an index: which manifest is here, for whom, and what the others are', a
 
 test('only in the versions that have them, and only when they are asked for', async () => {
   const name = `${registry.host}/multi:latest`;
-  const keys = async (from: Promise<Json>): Promise<string[]> => Object.keys(await from).filter((key) => ['Descriptor', 'Manifests'].includes(key));
+  const keys = async (from: Promise<Json>): Promise<string[]> =>
+    Object.keys(await from).filter((key) => ['Descriptor', 'Manifests'].includes(key));
   const first = async (version: string, query?: string): Promise<Json> => (await list(version, query))[0] ?? {};
   assert.deepEqual(await keys(inspect('1.49', name)), ['Descriptor']);
   assert.deepEqual(await keys(inspect('1.47', name, '?manifests=1')), []);
@@ -85,10 +124,26 @@ test('of two images of one index, each has its own share', async () => {
   const name = `${registry.host}/multi:latest`;
   await dockerOk(engine, ['pull', '-q', '--platform', 'linux/arm/v7', name]);
   for (const one of [name, amd64.id]) {
-    const items = (await inspect('1.49', one, '?manifests=1'))['Manifests'] as { ID: string; Kind: string; Available: boolean; Size: { Content: number }; ImageData?: { Containers: string[] } }[];
+    const items = (await inspect('1.49', one, '?manifests=1'))['Manifests'] as {
+      ID: string;
+      Kind: string;
+      Available: boolean;
+      Size: { Content: number };
+      ImageData?: { Containers: string[] };
+    }[];
     assert.deepEqual(
-      items.map(({ ID, Kind, Available, Size, ImageData }) => [ID, Kind, Available, Size.Content, ImageData?.Containers.length]),
-      [[arm.digest, 'image', true, arm.config.length, 0], [amd64.digest, 'image', true, amd64.config.length, 1], [arm.digest, 'attestation', false, 0, undefined]],
+      items.map(({ ID, Kind, Available, Size, ImageData }) => [
+        ID,
+        Kind,
+        Available,
+        Size.Content,
+        ImageData?.Containers.length,
+      ]),
+      [
+        [arm.digest, 'image', true, arm.config.length, 0],
+        [amd64.digest, 'image', true, amd64.config.length, 1],
+        [arm.digest, 'attestation', false, 0, undefined],
+      ],
     );
   }
   await dockerOk(engine, ['pull', '-q', '--platform', 'linux/amd64', name]);
@@ -97,7 +152,8 @@ test('of two images of one index, each has its own share', async () => {
 
 test('a loaded image has the descriptor of its entry in the archive, until it is pushed or pulled', async () => {
   const one = buildImage({ layers, format: 'oci', config: { Env: ['LOADED=1'] } });
-  const descriptorOf = async (name: string): Promise<{ mediaType?: string; digest?: string } | undefined> => (await inspect('1.49', name))['Descriptor'] as object | undefined;
+  const descriptorOf = async (name: string): Promise<{ mediaType?: string; digest?: string } | undefined> =>
+    (await inspect('1.49', name))['Descriptor'] as object | undefined;
 
   // An index in the archive, as buildx writes it.
   const both = buildIndex([arm, one], 'oci', [attestation]);
@@ -105,17 +161,40 @@ test('a loaded image has the descriptor of its entry in the archive, until it is
   const layout = ociLayout(one, {}).filter(({ path }) => path !== 'index.json');
   layout.push(
     { path: `blobs/sha256/${both.digest.slice(7)}`, content: both.manifest },
-    { path: 'index.json', content: JSON.stringify({ schemaVersion: 2, manifests: [{ ...top, annotations: { 'io.containerd.image.name': 'docker.io/library/loaded:1' } }] }) },
+    {
+      path: 'index.json',
+      content: JSON.stringify({
+        schemaVersion: 2,
+        manifests: [{ ...top, annotations: { 'io.containerd.image.name': 'docker.io/library/loaded:1' } }],
+      }),
+    },
   );
   assert.equal((await load(engine, archiveOf(layout))).error, undefined);
   assert.deepEqual(await descriptorOf('loaded:1'), top);
   const items = (await inspect('1.49', 'loaded:1', '?manifests=1'))['Manifests'] as Json[];
-  assert.deepEqual(items.map(({ ID, Available }) => [ID, Available]), [[arm.digest, false], [one.digest, true], [arm.digest, false]]);
+  assert.deepEqual(
+    items.map(({ ID, Available }) => [ID, Available]),
+    [
+      [arm.digest, false],
+      [one.digest, true],
+      [arm.digest, false],
+    ],
+  );
 
   // The same with a manifest.json for older tools.
   await dockerOk(engine, ['rmi', 'loaded:1']);
-  const manifestJson = [{ Config: `blobs/sha256/${one.id.slice(7)}`, RepoTags: ['loaded:1'], Layers: one.layers.map(({ digest }) => `blobs/sha256/${digest.slice(7)}`) }];
-  assert.equal((await load(engine, archiveOf([...layout, { path: 'manifest.json', content: JSON.stringify(manifestJson) }]))).error, undefined);
+  const manifestJson = [
+    {
+      Config: `blobs/sha256/${one.id.slice(7)}`,
+      RepoTags: ['loaded:1'],
+      Layers: one.layers.map(({ digest }) => `blobs/sha256/${digest.slice(7)}`),
+    },
+  ];
+  assert.equal(
+    (await load(engine, archiveOf([...layout, { path: 'manifest.json', content: JSON.stringify(manifestJson) }])))
+      .error,
+    undefined,
+  );
   assert.deepEqual(await descriptorOf('loaded:1'), top);
 
   // What save writes here: manifest.json beside an index.
@@ -148,8 +227,15 @@ test('an image that no registry had has none until it is pushed', async () => {
   assert.deepEqual([before['Descriptor'], before['Manifests']], [undefined, []]);
   const pushed = /digest: (sha256:\w+) size: (\d+)/.exec(await dockerOk(engine, ['push', name]));
   const after = await inspect('1.49', name, '?manifests=1');
-  const descriptor = { mediaType: 'application/vnd.docker.distribution.manifest.v2+json', digest: pushed?.[1], size: Number(pushed?.[2]) };
+  const descriptor = {
+    mediaType: 'application/vnd.docker.distribution.manifest.v2+json',
+    digest: pushed?.[1],
+    size: Number(pushed?.[2]),
+  };
   assert.deepEqual(after['Descriptor'], descriptor);
-  assert.deepEqual((after['Manifests'] as Json[]).map(({ ID, Available }) => [ID, Available]), [[pushed?.[1], true]]);
+  assert.deepEqual(
+    (after['Manifests'] as Json[]).map(({ ID, Available }) => [ID, Available]),
+    [[pushed?.[1], true]],
+  );
   await dockerOk(engine, ['rm', 'made']);
 });

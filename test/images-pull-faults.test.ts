@@ -7,7 +7,15 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { isEngineError, type ErrorKind } from '../src/errors/engine-error.js';
 import { pruneImages } from '../src/images/prune.js';
 import { type FaultyServer, startFaultyServer } from './support/faulty-registry.js';
-import { type BuiltImage, buildImage, type BuiltLayer, buildLayer, generatedLayer, layerOfTar, tarOf } from './support/image-builder.js';
+import {
+  type BuiltImage,
+  buildImage,
+  type BuiltLayer,
+  buildLayer,
+  generatedLayer,
+  layerOfTar,
+  tarOf,
+} from './support/image-builder.js';
 import { type Line, linesOf, type PullHarness, startPullHarness } from './support/pull-harness.js';
 
 let server: FaultyServer;
@@ -21,19 +29,27 @@ afterEach(async () => {
   await settled();
   assert.deepEqual(harness.errors, []);
   assert.equal(harness.layers.staged, 0, 'nothing stays staged');
-  assert.deepEqual((await readdir(join(harness.dir, 'layers'))).filter((name) => name.startsWith('staging')), []);
+  assert.deepEqual(
+    (await readdir(join(harness.dir, 'layers'))).filter((name) => name.startsWith('staging')),
+    [],
+  );
   await harness.stop();
   await server.stop();
 });
 
 async function settled(): Promise<void> {
-  for (let tries = 0; harness.pulls.collection.children.size + harness.transfers.collection.children.size > 0; tries++) {
+  for (
+    let tries = 0;
+    harness.pulls.collection.children.size + harness.transfers.collection.children.size > 0;
+    tries++
+  ) {
     assert.ok(tries < 100, 'all transfers end');
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
 
-const layers = (): BuiltLayer[] => [1, 2, 3].map((seed) => generatedLayer({ root: `d${seed}`, bytes: 400_000, files: 10, seed }));
+const layers = (): BuiltLayer[] =>
+  [1, 2, 3].map((seed) => generatedLayer({ root: `d${seed}`, bytes: 400_000, files: 10, seed }));
 
 function publish(image: BuiltImage, name = 'app', tag = 'latest', on = server): void {
   const manifest = { body: image.manifest, type: image.mediaType, headers: { 'docker-content-digest': image.digest } };
@@ -81,21 +97,40 @@ test('a config with a wrong digest is refused before the first byte', async () =
 test('a manifest that is not what its digest says is refused', async () => {
   const image = buildImage({ layers: layers() });
   publish(image);
-  server.documents.set(`/v2/app/manifests/${image.digest}`, { body: buildImage({ layers: [] }).manifest, type: image.mediaType });
-  await assert.rejects(harness.start(`${server.host}/app`), refused('data-loss', /manifest verification failed for digest/));
+  server.documents.set(`/v2/app/manifests/${image.digest}`, {
+    body: buildImage({ layers: [] }).manifest,
+    type: image.mediaType,
+  });
+  await assert.rejects(
+    harness.start(`${server.host}/app`),
+    refused('data-loss', /manifest verification failed for digest/),
+  );
 });
 
 test('diff IDs that do not fit the manifest are refused', async () => {
   const image = buildImage({ layers: layers() });
   const fewer = buildImage({ layers: image.layers.slice(1) });
-  publish({ ...image, config: fewer.config, id: fewer.id, manifest: Buffer.from(image.manifest.toString().replace(image.id, fewer.id).replace(`"size":${image.config.length}`, `"size":${fewer.config.length}`)) });
+  publish({
+    ...image,
+    config: fewer.config,
+    id: fewer.id,
+    manifest: Buffer.from(
+      image.manifest
+        .toString()
+        .replace(image.id, fewer.id)
+        .replace(`"size":${image.config.length}`, `"size":${fewer.config.length}`),
+    ),
+  });
   server.documents.delete(`/v2/app/manifests/${image.digest}`);
   server.intercept = (request, response) => {
     if (request.method !== 'HEAD') return false;
     response.writeHead(404).end();
     return true;
   };
-  await assert.rejects(harness.start(`${server.host}/app`), refused('data-loss', /layers from manifest don't match image configuration/));
+  await assert.rejects(
+    harness.start(`${server.host}/app`),
+    refused('data-loss', /layers from manifest don't match image configuration/),
+  );
 });
 
 test('things that are not images are refused', async () => {
@@ -105,8 +140,18 @@ test('things that are not images are refused', async () => {
     server.documents.set('/v2/odd/manifests/latest', { body, type: image.mediaType });
     await assert.rejects(harness.start(`${server.host}/odd`), refused(kind, message));
   };
-  await edit('application/vnd.docker.container.image.v1+json', 'application/vnd.docker.plugin.v1+json', 'invalid', /Encountered remote "application\/vnd.docker.plugin.v1\+json"\(plugin\) when fetching/);
-  await edit('application/vnd.docker.image.rootfs.diff.tar.gzip', 'application/x-rar', 'invalid', /unsupported media type application\/x-rar/);
+  await edit(
+    'application/vnd.docker.container.image.v1+json',
+    'application/vnd.docker.plugin.v1+json',
+    'invalid',
+    /Encountered remote "application\/vnd.docker.plugin.v1\+json"\(plugin\) when fetching/,
+  );
+  await edit(
+    'application/vnd.docker.image.rootfs.diff.tar.gzip',
+    'application/x-rar',
+    'invalid',
+    /unsupported media type application\/x-rar/,
+  );
   await edit('"schemaVersion":2', '"schemaVersion":1', 'invalid', /schema 1 support is disabled/);
   await edit('"layers":[', '"layers":"x","no":[', 'data-loss', /layers is not an array/);
   await edit('{', '[', 'data-loss', /not JSON/);
@@ -132,7 +177,8 @@ test('a truncated blob is resumed; one that stays truncated fails', async () => 
 test('server errors that do not go away fail the pull with their text', async () => {
   publish(buildImage({ layers: layers() }));
   server.intercept = (request, response) => {
-    if (!/blobs/.test(request.url ?? '') || server.requests.filter((line) => line.includes('/blobs/')).length === 1) return false;
+    if (!/blobs/.test(request.url ?? '') || server.requests.filter((line) => line.includes('/blobs/')).length === 1)
+      return false;
     response.writeHead(500).end('<html>');
     return true;
   };
@@ -143,14 +189,21 @@ test('errors of the manifest request become the status of the pull', async () =>
   const table: readonly (readonly [number, string, ErrorKind, RegExp])[] = [
     [404, 'MANIFEST_UNKNOWN', 'not-found', /^manifest for .* not found: manifest unknown: m$/],
     [404, 'NAME_UNKNOWN', 'not-found', /^repository .*\/app not found: name unknown: m$/],
-    [403, 'DENIED', 'not-found', /^pull access denied for .*\/app, repository does not exist or may require 'docker login': denied: m$/],
+    [
+      403,
+      'DENIED',
+      'not-found',
+      /^pull access denied for .*\/app, repository does not exist or may require 'docker login': denied: m$/,
+    ],
     [401, 'UNAUTHORIZED', 'unauthorized', /^unauthorized: m$/],
     [500, 'UNKNOWN', 'internal', /^unknown: m$/],
   ];
   for (const [status, code, kind, message] of table) {
     server.intercept = (request, response) => {
       if (!request.url?.includes('/manifests/')) return false;
-      response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify({ errors: [{ code, message: 'm' }] }));
+      response
+        .writeHead(status, { 'content-type': 'application/json' })
+        .end(JSON.stringify({ errors: [{ code, message: 'm' }] }));
       return true;
     };
     await assert.rejects(harness.start(`${server.host}/app`), refused(kind, message), code);
@@ -166,14 +219,17 @@ test('a registry that asks for silence gets it, from every pull', async () => {
     if (limited.at !== 0 && Date.now() - limited.at < 950) early.push(request.url ?? '');
     if (limited.at !== 0 || !request.url?.includes('/manifests/')) return false;
     limited.at = Date.now();
-    response.writeHead(429, { 'retry-after': '1' }).end(JSON.stringify({ errors: [{ code: 'TOOMANYREQUESTS', message: 'slow down' }] }));
+    response
+      .writeHead(429, { 'retry-after': '1' })
+      .end(JSON.stringify({ errors: [{ code: 'TOOMANYREQUESTS', message: 'slow down' }] }));
     return true;
   };
   const first = harness.start(`${server.host}/app`);
   while (limited.at === 0) await new Promise((resolve) => setTimeout(resolve, 5));
   await new Promise((resolve) => setTimeout(resolve, 50));
   const second = harness.start(`${server.host}/other`);
-  for (const pull of await Promise.all([first, second])) assert.match((await linesOf(pull)).at(-1)?.status ?? '', /Downloaded newer image/);
+  for (const pull of await Promise.all([first, second]))
+    assert.match((await linesOf(pull)).at(-1)?.status ?? '', /Downloaded newer image/);
   assert.deepEqual(early, []);
 });
 
@@ -211,7 +267,9 @@ test('a tar that breaks off fails with a reason', async () => {
 });
 
 /** A registry that wants tokens of a token server on the same port. */
-function demandTokens(options: { readonly user?: string; readonly lifetimes?: number } = {}): { readonly issued: string[] } {
+function demandTokens(options: { readonly user?: string; readonly lifetimes?: number } = {}): {
+  readonly issued: string[];
+} {
   const issued: string[] = [];
   const uses = new Map<string, number>();
   server.intercept = (request, response) => {
@@ -219,19 +277,25 @@ function demandTokens(options: { readonly user?: string; readonly lifetimes?: nu
     if (url.pathname === '/token') {
       const expected = options.user === undefined ? undefined : `Basic ${Buffer.from(options.user).toString('base64')}`;
       if (request.headers.authorization !== expected && request.method === 'GET') {
-        response.writeHead(401, { 'content-type': 'application/json' }).end(JSON.stringify({ details: 'incorrect username or password' }));
+        response
+          .writeHead(401, { 'content-type': 'application/json' })
+          .end(JSON.stringify({ details: 'incorrect username or password' }));
         return true;
       }
       const token = `t${issued.length}`;
       issued.push(`${request.method} ${url.searchParams.toString()}`);
-      response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(issued.length % 2 ? { token } : { access_token: token }));
+      response
+        .writeHead(200, { 'content-type': 'application/json' })
+        .end(JSON.stringify(issued.length % 2 ? { token } : { access_token: token }));
       return true;
     }
     const token = request.headers.authorization?.replace('Bearer ', '');
     const used = uses.get(token ?? '') ?? 0;
     uses.set(token ?? '', used + 1);
     if (token !== undefined && used < (options.lifetimes ?? Infinity)) return false;
-    response.writeHead(401, { 'www-authenticate': `Bearer realm="${server.url}/token",service="reg, with comma"` }).end();
+    response
+      .writeHead(401, { 'www-authenticate': `Bearer realm="${server.url}/token",service="reg, with comma"` })
+      .end();
     return true;
   };
   return { issued };
@@ -257,8 +321,15 @@ test('user and password go to the token server only; wrong ones are unauthorized
   const { issued } = demandTokens({ user: 'me:secret' });
   await linesOf(await harness.start(`${server.host}/app`, { credentials: { username: 'me', password: 'secret' } }));
   assert.match(issued[0] ?? '', /account=me/);
-  assert.ok(server.headers.every(({ authorization }, index) => !authorization?.startsWith('Basic') || server.requests[index]?.includes('/token')));
-  await assert.rejects(harness.start(`${server.host}/app`, { credentials: { username: 'me', password: 'wrong' } }), refused('unauthorized', /incorrect username or password/));
+  assert.ok(
+    server.headers.every(
+      ({ authorization }, index) => !authorization?.startsWith('Basic') || server.requests[index]?.includes('/token'),
+    ),
+  );
+  await assert.rejects(
+    harness.start(`${server.host}/app`, { credentials: { username: 'me', password: 'wrong' } }),
+    refused('unauthorized', /incorrect username or password/),
+  );
 });
 
 test('an identity token is exchanged by POST, a registry token passed through', async () => {
@@ -279,7 +350,10 @@ test('basic credentials are asked for by name when they are missing', async () =
     return true;
   };
   await assert.rejects(harness.start(`${server.host}/app`), refused('unauthorized', /no basic auth credentials/));
-  await assert.rejects(harness.start(`${server.host}/app`, { credentials: { username: 'me', password: 'no' } }), refused('unauthorized', /authentication required/));
+  await assert.rejects(
+    harness.start(`${server.host}/app`, { credentials: { username: 'me', password: 'no' } }),
+    refused('unauthorized', /authentication required/),
+  );
   await linesOf(await harness.start(`${server.host}/app`, { credentials: { username: 'me', password: 'secret' } }));
 });
 
@@ -289,10 +363,20 @@ test('a scope that the token lacks means that the image is not there for this us
       response.writeHead(200).end('{"token":"t"}');
       return true;
     }
-    response.writeHead(401, { 'www-authenticate': `Bearer realm="${server.url}/token",service="s",scope="repository:app:pull",error="insufficient_scope"` }).end();
+    response
+      .writeHead(401, {
+        'www-authenticate': `Bearer realm="${server.url}/token",service="s",scope="repository:app:pull",error="insufficient_scope"`,
+      })
+      .end();
     return true;
   };
-  await assert.rejects(harness.start(`${server.host}/app`), refused('not-found', /^pull access denied for .*\/app, repository does not exist or may require 'docker login': denied: /));
+  await assert.rejects(
+    harness.start(`${server.host}/app`),
+    refused(
+      'not-found',
+      /^pull access denied for .*\/app, repository does not exist or may require 'docker login': denied: /,
+    ),
+  );
 });
 
 test('mirrors are tried in order, for the default registry only, without the credentials of the user', async () => {
@@ -302,7 +386,9 @@ test('mirrors are tried in order, for the default registry only, without the cre
     response.writeHead(500).end();
     return true;
   };
-  harness = await startPullHarness({ rules: () => ({ insecure: [], mirrors: [broken.url, `${server.url}/`], certsDir: '/nonexistent' }) });
+  harness = await startPullHarness({
+    rules: () => ({ insecure: [], mirrors: [broken.url, `${server.url}/`], certsDir: '/nonexistent' }),
+  });
   try {
     publish(buildImage({ layers: layers() }), 'library/app');
     const lines = await linesOf(await harness.start('app', { credentials: { username: 'me', password: 'secret' } }));
@@ -319,16 +405,29 @@ test('mirrors are tried in order, for the default registry only, without the cre
 test('pulls do not fail while everything unused is pruned all the time', async () => {
   const image = buildImage({ layers: layers() });
   publish(image);
-  const removal = { store: harness.images, layers: harness.layers, users: () => [], emit: () => undefined, layerBytes: async () => new Map() };
+  const removal = {
+    store: harness.images,
+    layers: harness.layers,
+    users: () => [],
+    emit: () => undefined,
+    layerBytes: async () => new Map(),
+  };
   const ended = new AbortController();
   const pruning = (async () => {
     while (!ended.signal.aborted) {
-      await pruneImages(removal, { danglingOnly: false, untilMs: undefined, matchesLabels: () => true }, new AbortController().signal);
+      await pruneImages(
+        removal,
+        { danglingOnly: false, untilMs: undefined, matchesLabels: () => true },
+        new AbortController().signal,
+      );
       await new Promise((resolve) => setImmediate(resolve));
     }
   })();
   for (let round = 0; round < 10; round++) {
-    assert.match((await linesOf(await harness.start(`${server.host}/app`))).at(-1)?.status ?? '', /Downloaded newer image|up to date/);
+    assert.match(
+      (await linesOf(await harness.start(`${server.host}/app`))).at(-1)?.status ?? '',
+      /Downloaded newer image|up to date/,
+    );
   }
   ended.abort();
   await pruning;

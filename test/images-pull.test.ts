@@ -48,7 +48,14 @@ for (const format of ['docker', 'oci'] as const) {
     assert.deepEqual(lines[0], { status: `Pulling from team/${format}`, id: 'v1' });
     for (const layer of image.layers) {
       const statuses = statusesOf(lines, layer.digest.slice(7, 19));
-      assert.deepEqual(statuses, ['Pulling fs layer', 'Downloading', 'Verifying Checksum', 'Download complete', 'Extracting', 'Pull complete']);
+      assert.deepEqual(statuses, [
+        'Pulling fs layer',
+        'Downloading',
+        'Verifying Checksum',
+        'Download complete',
+        'Extracting',
+        'Pull complete',
+      ]);
     }
     assert.deepEqual(lines.slice(-2), [
       { status: `Digest: ${image.digest}` },
@@ -123,26 +130,37 @@ test('a single image of another platform is pulled with a warning', async () => 
 
 test('what the registry does not have is not found before the first byte', async () => {
   await assert.rejects(harness.start(`${registry.host}/nothing/here:v9`), (error) => {
-    return isEngineError(error, 'not-found') && error.message.startsWith(`manifest for ${registry.host}/nothing/here:v9 not found: manifest unknown: `);
+    return (
+      isEngineError(error, 'not-found') &&
+      error.message.startsWith(`manifest for ${registry.host}/nothing/here:v9 not found: manifest unknown: `)
+    );
   });
   await assert.rejects(harness.start('127.0.0.1:1/a'), { kind: 'internal', message: /connection refused/ });
 });
 
 test('zstd and plain layers are extracted like gzip ones', async () => {
-  const image = buildImage({ format: 'oci', layers: [buildLayer(everyFileType(), 'zstd'), buildLayer([{ path: 'plain', content: 'p' }], 'none')] });
+  const image = buildImage({
+    format: 'oci',
+    layers: [buildLayer(everyFileType(), 'zstd'), buildLayer([{ path: 'plain', content: 'p' }], 'none')],
+  });
   await pushImage(registry.url, 'compressions', 'latest', image);
   await linesOf(await harness.start(`${registry.host}/compressions`));
   assert.equal(harness.images.resolve(`${registry.host}/compressions`).id, image.id);
 });
 
 test('concurrent pulls share every layer, and one that leaves hurts no other', async () => {
-  const layers = Array.from({ length: 6 }, (_, index) => generatedLayer({ root: `d${index}`, bytes: 4 << 20, files: 50, seed: index + 1 }));
+  const layers = Array.from({ length: 6 }, (_, index) =>
+    generatedLayer({ root: `d${index}`, bytes: 4 << 20, files: 50, seed: index + 1 }),
+  );
   const image = buildImage({ layers });
   const other = buildImage({ layers: layers.slice(0, 4), config: { Env: ['OTHER=1'] } });
   await pushImage(registry.url, 'shared', 'latest', image);
   await pushImage(registry.url, 'shared', 'other', other);
   const leaving = await Promise.all(Array.from({ length: 5 }, () => harness.start(`${registry.host}/shared`)));
-  const staying = [await harness.start(`${registry.host}/shared`), await harness.start(`${registry.host}/shared:other`)];
+  const staying = [
+    await harness.start(`${registry.host}/shared`),
+    await harness.start(`${registry.host}/shared:other`),
+  ];
   const results = Promise.all(staying.map(linesOf));
   for (const subscription of leaving) {
     await subscription.next();
@@ -157,16 +175,28 @@ test('concurrent pulls share every layer, and one that leaves hurts no other', a
 });
 
 test('a pull that interests nobody any more is cancelled and leaves nothing', async () => {
-  const image = buildImage({ layers: Array.from({ length: 5 }, (_, index) => generatedLayer({ root: `d${index}`, bytes: 20 << 20, files: 20, seed: index + 20 })) });
+  const image = buildImage({
+    layers: Array.from({ length: 5 }, (_, index) =>
+      generatedLayer({ root: `d${index}`, bytes: 20 << 20, files: 20, seed: index + 20 }),
+    ),
+  });
   await pushImage(registry.url, 'cancelled', 'latest', image);
-  const [first, second, third] = [await harness.start(`${registry.host}/cancelled`), await harness.start(`${registry.host}/cancelled`), await harness.start(`${registry.host}/cancelled`)];
+  const [first, second, third] = [
+    await harness.start(`${registry.host}/cancelled`),
+    await harness.start(`${registry.host}/cancelled`),
+    await harness.start(`${registry.host}/cancelled`),
+  ];
   await first.next();
   await first.next();
   await second.return?.();
   await first.return?.();
   await third.next();
   await third.return?.();
-  for (let tries = 0; harness.pulls.collection.children.size + harness.transfers.collection.children.size > 0; tries++) {
+  for (
+    let tries = 0;
+    harness.pulls.collection.children.size + harness.transfers.collection.children.size > 0;
+    tries++
+  ) {
     assert.ok(tries < 100, 'the pull ends soon');
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
@@ -178,7 +208,11 @@ test('a pull that interests nobody any more is cancelled and leaves nothing', as
 });
 
 test('progress never goes backwards nor above its total', async () => {
-  const image = buildImage({ layers: Array.from({ length: 4 }, (_, index) => generatedLayer({ root: `d${index}`, bytes: 10 << 20, files: 100, seed: index + 50 })) });
+  const image = buildImage({
+    layers: Array.from({ length: 4 }, (_, index) =>
+      generatedLayer({ root: `d${index}`, bytes: 10 << 20, files: 100, seed: index + 50 }),
+    ),
+  });
   await pushImage(registry.url, 'monotone', 'latest', image);
   const lines = await linesOf(await harness.start(`${registry.host}/monotone`));
   for (const layer of image.layers) {
@@ -195,12 +229,22 @@ test('progress never goes backwards nor above its total', async () => {
 
 test('all tags of a repository are pulled one after the other', async () => {
   const tags = ['a', 'b', 'c'];
-  for (const tag of tags) await pushImage(registry.url, 'many', tag, buildImage({ layers: [types], config: { Env: [`TAG=${tag}`] } }));
+  for (const tag of tags)
+    await pushImage(registry.url, 'many', tag, buildImage({ layers: [types], config: { Env: [`TAG=${tag}`] } }));
   const reference = parseReference(`${registry.host}/many`);
   const request = { reference, platform: undefined, credentials: undefined };
   const lines = await linesOf(await harness.pulls.pullAllTags(request, new AbortController().signal));
-  assert.deepEqual(new Set(lines.filter(({ status }) => status?.startsWith('Pulling from')).map(({ id }) => id)), new Set(tags));
-  assert.deepEqual(new Set(harness.images.list().flatMap(({ repoTags }) => repoTags)), new Set(tags.map((tag) => `${registry.host}/many:${tag}`)));
+  assert.deepEqual(
+    new Set(lines.filter(({ status }) => status?.startsWith('Pulling from')).map(({ id }) => id)),
+    new Set(tags),
+  );
+  assert.deepEqual(
+    new Set(harness.images.list().flatMap(({ repoTags }) => repoTags)),
+    new Set(tags.map((tag) => `${registry.host}/many:${tag}`)),
+  );
   const missing = { ...request, reference: parseReference(`${registry.host}/none`) };
-  await assert.rejects(harness.pulls.pullAllTags(missing, new AbortController().signal), (error) => isEngineError(error, 'not-found') && /repository .*none not found/.test(error.message));
+  await assert.rejects(
+    harness.pulls.pullAllTags(missing, new AbortController().signal),
+    (error) => isEngineError(error, 'not-found') && /repository .*none not found/.test(error.message),
+  );
 });

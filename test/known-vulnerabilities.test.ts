@@ -157,7 +157,10 @@ test('files of the daemon that others may reach (CVE-2021-41091, CVE-2021-41103)
   );
   const parts = GraphDriver.Data.UpperDir.slice(engine.dir.length).split('/').filter(Boolean);
   const above = parts.map((_, index) => join(engine.dir, ...parts.slice(0, index + 1))).slice(0, -1);
-  assert.ok(above.some((path) => (statSync(path).mode & 0o005) === 0), `others reach ${GraphDriver.Data.UpperDir}`);
+  assert.ok(
+    above.some((path) => (statSync(path).mode & 0o005) === 0),
+    `others reach ${GraphDriver.Data.UpperDir}`,
+  );
 });
 
 test('copies that follow links out of the container (CVE-2018-15664, CVE-2021-41089)', async () => {

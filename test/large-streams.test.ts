@@ -50,38 +50,60 @@ async function* largeTar(): AsyncGenerator<Buffer> {
 }
 
 /** Sends a body as it comes; resolves with the last line of the reply. */
-async function upload(engine: Engine, path: string, body: AsyncIterable<Uint8Array>): Promise<Readonly<Record<string, string>>> {
-  const outgoing = request({ socketPath: engine.socketPath, method: 'POST', path, headers: { 'Content-Type': 'application/x-tar' }, agent: false });
-  const reply = new Promise<IncomingMessage>((resolve, reject) => outgoing.once('response', resolve).once('error', reject));
+async function upload(
+  engine: Engine,
+  path: string,
+  body: AsyncIterable<Uint8Array>,
+): Promise<Readonly<Record<string, string>>> {
+  const outgoing = request({
+    socketPath: engine.socketPath,
+    method: 'POST',
+    path,
+    headers: { 'Content-Type': 'application/x-tar' },
+    agent: false,
+  });
+  const reply = new Promise<IncomingMessage>((resolve, reject) =>
+    outgoing.once('response', resolve).once('error', reject),
+  );
   await pipeline(Readable.from(body, { objectMode: false, highWaterMark: MB }), outgoing);
   let last: Readonly<Record<string, string>> = {};
   for await (const line of jsonLines<Readonly<Record<string, string>>>(await reply)) last = line;
   return last;
 }
 
-const residentMb = (engine: Engine): number => Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${engine.pid}/status`, 'utf8'))?.[1]) / 1024;
+const residentMb = (engine: Engine): number =>
+  Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${engine.pid}/status`, 'utf8'))?.[1]) / 1024;
 
 /** Megabytes that the daemons grow by at most while something is done. */
 async function growth(work: () => Promise<void>): Promise<number> {
   const engines = [source, target].map((engine) => ({ engine, before: residentMb(engine) }));
   let most = 0;
-  const timer = setInterval(() => (most = Math.max(most, ...engines.map(({ engine, before }) => residentMb(engine) - before))), 50);
+  const timer = setInterval(
+    () => (most = Math.max(most, ...engines.map(({ engine, before }) => residentMb(engine) - before))),
+    50,
+  );
   await work().finally(() => clearInterval(timer));
   return most;
 }
 
-test('an import, a save and a load of it take little memory and keep every byte', { timeout: 120_000 + TOTAL_MB * 300 }, async (t) => {
-  let id = '';
-  const importing = await growth(async () => {
-    id = (await upload(source, '/images/create?fromSrc=-&repo=large&tag=1', largeTar()))['status'] ?? '';
-  });
-  assert.match(id, /^sha256:/);
-  const moving = await growth(async () => {
-    const { message } = await open(source.socketPath, 'GET', '/images/large:1/get');
-    assert.deepEqual(await upload(target, '/images/load', message), { stream: 'Loaded image: large:1\n' });
-  });
-  t.diagnostic(`${TOTAL_MB} MB: ${Math.round(importing)} MB of memory for the import, ${Math.round(moving)} for save and load`);
-  // The layer is read and hashed on both sides: equal IDs are equal bytes.
-  assert.equal((await callJson<{ Id: string }>(target.socketPath, 'GET', '/images/large:1/json')).Id, id);
-  assert.ok(Math.max(importing, moving) < MAX_GROWTH_MB, `${importing} and ${moving} MB`);
-});
+test(
+  'an import, a save and a load of it take little memory and keep every byte',
+  { timeout: 120_000 + TOTAL_MB * 300 },
+  async (t) => {
+    let id = '';
+    const importing = await growth(async () => {
+      id = (await upload(source, '/images/create?fromSrc=-&repo=large&tag=1', largeTar()))['status'] ?? '';
+    });
+    assert.match(id, /^sha256:/);
+    const moving = await growth(async () => {
+      const { message } = await open(source.socketPath, 'GET', '/images/large:1/get');
+      assert.deepEqual(await upload(target, '/images/load', message), { stream: 'Loaded image: large:1\n' });
+    });
+    t.diagnostic(
+      `${TOTAL_MB} MB: ${Math.round(importing)} MB of memory for the import, ${Math.round(moving)} for save and load`,
+    );
+    // The layer is read and hashed on both sides: equal IDs are equal bytes.
+    assert.equal((await callJson<{ Id: string }>(target.socketPath, 'GET', '/images/large:1/json')).Id, id);
+    assert.ok(Math.max(importing, moving) < MAX_GROWTH_MB, `${importing} and ${moving} MB`);
+  },
+);

@@ -22,14 +22,35 @@ before(async () => {
 });
 after(() => cleanup.run());
 
-const linksOf = async (name: string): Promise<string[] | null> => (await callJson<{ HostConfig: { Links: string[] | null } }>(engine.socketPath, 'GET', `/containers/${name}/json`)).HostConfig.Links;
+const linksOf = async (name: string): Promise<string[] | null> =>
+  (await callJson<{ HostConfig: { Links: string[] | null } }>(engine.socketPath, 'GET', `/containers/${name}/json`))
+    .HostConfig.Links;
 
 test('variables, names, a new address after a restart, removal of the link', async () => {
-  await ok('run', '-d', '--name', 'db', '-h', 'store', '-e', 'SECRET=s=1', '--expose', '5432', '--expose', '53/udp', image, 'sleep', '1000');
+  await ok(
+    'run',
+    '-d',
+    '--name',
+    'db',
+    '-h',
+    'store',
+    '-e',
+    'SECRET=s=1',
+    '--expose',
+    '5432',
+    '--expose',
+    '53/udp',
+    image,
+    'sleep',
+    '1000',
+  );
   await ok('run', '-d', '--name', 'web', '--link', 'db:my-db', image, 'sleep', '1000');
   assert.deepEqual(await linksOf('web'), ['/db:/web/my-db']);
   const address = await ok('inspect', '-f', '{{.NetworkSettings.IPAddress}}', 'db');
-  const environment = (await ok('exec', 'web', 'cat', '/proc/1/environ')).split('\0').filter((entry) => entry.startsWith('MY_DB_')).sort();
+  const environment = (await ok('exec', 'web', 'cat', '/proc/1/environ'))
+    .split('\0')
+    .filter((entry) => entry.startsWith('MY_DB_'))
+    .sort();
   assert.deepEqual(environment, [
     'MY_DB_ENV_SECRET=s=1',
     'MY_DB_NAME=/web/my-db',
@@ -43,7 +64,8 @@ test('variables, names, a new address after a restart, removal of the link', asy
     'MY_DB_PORT_5432_TCP_PORT=5432',
     'MY_DB_PORT_5432_TCP_PROTO=tcp',
   ]);
-  const hosts = async (): Promise<string | undefined> => (await ok('exec', 'web', 'cat', '/etc/hosts')).split('\n').find((line) => line.includes('my-db'));
+  const hosts = async (): Promise<string | undefined> =>
+    (await ok('exec', 'web', 'cat', '/etc/hosts')).split('\n').find((line) => line.includes('my-db'));
   assert.equal(await hosts(), `${address}\tmy-db store db`);
 
   // Somebody else takes the address meanwhile.
@@ -63,7 +85,16 @@ test('a link to nothing, to a stopped container, and to one with the network of 
   await ok('create', '--name', 'stopped', image);
   await ok('create', '--name', 'hosted', '--network', 'host', image);
   const refused = async (target: string, message: RegExp): Promise<void> => {
-    const { status, stderr } = await docker(engine, ['run', '--rm', '--pull', 'never', '--link', target, image, 'true']);
+    const { status, stderr } = await docker(engine, [
+      'run',
+      '--rm',
+      '--pull',
+      'never',
+      '--link',
+      target,
+      image,
+      'true',
+    ]);
     assert.notEqual(status, 0);
     assert.match(stderr, message);
   };
@@ -77,10 +108,21 @@ test('a link to nothing, to a stopped container, and to one with the network of 
 test('where containers are kept apart a link opens what is exposed, to its owner alone', async () => {
   const isPeer = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
   const kept = new Cleanup();
-  const apart = await startEngineWithImage(kept, isPeer ? dockerd({ args: ['--icc=false'] }) : engined({ args: ['--icc=false'] }));
-  const run = (name: string, ...args: string[]): Promise<string> => dockerOk(apart.engine, ['run', '-d', '--name', name, ...args, apart.image, 'sleep', '1000']);
+  const apart = await startEngineWithImage(
+    kept,
+    isPeer ? dockerd({ args: ['--icc=false'] }) : engined({ args: ['--icc=false'] }),
+  );
+  const run = (name: string, ...args: string[]): Promise<string> =>
+    dockerOk(apart.engine, ['run', '-d', '--name', name, ...args, apart.image, 'sleep', '1000']);
   const inspect = async (name: string): Promise<{ netns: string; address: string }> => {
-    const [netns = '', address = ''] = (await dockerOk(apart.engine, ['inspect', '-f', '{{.NetworkSettings.SandboxKey}} {{.NetworkSettings.IPAddress}}', name])).split(' ');
+    const [netns = '', address = ''] = (
+      await dockerOk(apart.engine, [
+        'inspect',
+        '-f',
+        '{{.NetworkSettings.SandboxKey}} {{.NetworkSettings.IPAddress}}',
+        name,
+      ])
+    ).split(' ');
     return { netns, address };
   };
   try {
@@ -91,8 +133,16 @@ test('where containers are kept apart a link opens what is exposed, to its owner
     kept.add(() => stop());
     const reach = async (from: string): Promise<string[]> => {
       const host = (await inspect('db')).address;
-      const questions = [['tcp', 5432], ['udp', 53], ['tcp', 81]] as const;
-      const answers = await askEcho((await inspect(from)).netns, questions.map(([protocol, port]) => ({ protocol, host, port })), 1500);
+      const questions = [
+        ['tcp', 5432],
+        ['udp', 53],
+        ['tcp', 81],
+      ] as const;
+      const answers = await askEcho(
+        (await inspect(from)).netns,
+        questions.map(([protocol, port]) => ({ protocol, host, port })),
+        1500,
+      );
       return answers.map((answer) => (/^\d+ /.test(answer) ? (answer.split(' ')[0] ?? '') : '-'));
     };
     assert.deepEqual(await reach('web'), ['5432', '53', '-']);
@@ -110,7 +160,11 @@ test('where containers are kept apart a link opens what is exposed, to its owner
     }
     await dockerOk(apart.engine, ['rm', '--link', 'web/db']);
     assert.deepEqual(await reach('web'), ['-', '-', '-']);
-    if (!isPeer) assert.doesNotMatch(execFileSync('ip', ['-d', 'link', 'show', 'type', 'veth'], { encoding: 'utf8' }), /isolated off/);
+    if (!isPeer)
+      assert.doesNotMatch(
+        execFileSync('ip', ['-d', 'link', 'show', 'type', 'veth'], { encoding: 'utf8' }),
+        /isolated off/,
+      );
     await dockerOk(apart.engine, ['rm', '-f', 'web', 'other']);
   } finally {
     await kept.run();

@@ -1,4 +1,7 @@
-/** What starts, stops, freezes and renames a container: what it changes, what it refuses and which events tell of it. Passes against dockerd, too. */
+/**
+ * What starts, stops, freezes and renames a container: what it changes, what it refuses and which events tell of it.
+ * Passes against dockerd, too.
+ */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
@@ -22,7 +25,10 @@ describe('stop', () => {
     await lives.ok('run', '-d', '--name', 'image', reference, 'sh', '-c', TRAP);
     await waitFor('the traps', async () => (await lives.ok('logs', 'image')) === 'ready');
     await lives.ok('stop', 'plain', 'own', 'image');
-    assert.deepEqual(await Promise.all(['plain', 'own', 'image'].map(async (name) => (await lives.inspect(name)).State.ExitCode)), [7, 8, 8]);
+    assert.deepEqual(
+      await Promise.all(['plain', 'own', 'image'].map(async (name) => (await lives.inspect(name)).State.ExitCode)),
+      [7, 8, 8],
+    );
     if (lives.engine.name === 'dockerd') return;
     await lives.ok('start', 'plain');
     await waitFor('the traps', async () => (await lives.ok('logs', 'plain')) === 'ready\nready');
@@ -61,7 +67,10 @@ describe('stop', () => {
     await lives.ok('pause', 'web');
     await lives.ok('stop', '-t', '5', 'web');
     const { State } = await lives.inspect('web');
-    assert.deepEqual({ status: State.Status, code: State.ExitCode, paused: State.Paused }, { status: 'exited', code: 7, paused: false });
+    assert.deepEqual(
+      { status: State.Status, code: State.ExitCode, paused: State.Paused },
+      { status: 'exited', code: 7, paused: false },
+    );
   });
 });
 
@@ -77,7 +86,10 @@ describe('restart', () => {
     assert.ok(running.State.StartedAt > before.State.StartedAt);
     assert.equal(running.RestartCount, 0);
     await waitFor('the events', async () => (await lives.events(since, id)).includes('restart'));
-    assert.deepEqual((await lives.events(since, id, 'signal', 'exitCode')).filter((event) => !event.startsWith('attach')), ['create', 'start', 'kill signal=15', 'die exitCode=7', 'stop', 'start', 'restart']);
+    assert.deepEqual(
+      (await lives.events(since, id, 'signal', 'exitCode')).filter((event) => !event.startsWith('attach')),
+      ['create', 'start', 'kill signal=15', 'die exitCode=7', 'stop', 'start', 'restart'],
+    );
     await lives.ok('stop', '-t', '0', 'web');
     await lives.ok('restart', 'web');
     assert.equal((await lives.inspect('web')).State.Running, true);
@@ -88,7 +100,10 @@ describe('restart', () => {
     await lives.ok('restart', '-t', '0', 'web');
     assert.equal((await lives.inspect('web')).State.Running, true);
     await lives.ok('stop', '-t', '0', 'web');
-    await waitFor('the removal', async () => (await call(lives.engine.socketPath, 'GET', '/containers/web/json')).status === 404);
+    await waitFor(
+      'the removal',
+      async () => (await call(lives.engine.socketPath, 'GET', '/containers/web/json')).status === 404,
+    );
   });
 
   test('of a container whose command is gone fails and says why', async () => {
@@ -110,10 +125,15 @@ describe('kill', () => {
     }
     await lives.runTrapping('web');
     assert.equal((await lives.post('/containers/web/kill?signal=RTMIN%2B3')).status, 204);
-    for (const signal of ['NOPE', 'SIG', '9.5', ...(lives.engine.name === 'engined' ? ['-1', '65'] : [])]) await refused(lives.post(`/containers/web/kill?signal=${signal}`), 400, /invalid signal/i);
+    for (const signal of ['NOPE', 'SIG', '9.5', ...(lives.engine.name === 'engined' ? ['-1', '65'] : [])])
+      await refused(lives.post(`/containers/web/kill?signal=${signal}`), 400, /invalid signal/i);
     assert.equal((await lives.post('/containers/web/kill')).status, 204);
     assert.equal((await lives.inspect('web')).State.Running, false, 'SIGKILL is answered when it has ended');
-    await refused(lives.post('/containers/web/kill'), 409, /^cannot kill container: web: container [0-9a-f]{64} is not running$/i);
+    await refused(
+      lives.post('/containers/web/kill'),
+      409,
+      /^cannot kill container: web: container [0-9a-f]{64} is not running$/i,
+    );
   });
 });
 
@@ -123,20 +143,35 @@ describe('pause', () => {
     const since = now();
     await lives.ok('pause', 'web');
     const { State, Id } = await lives.inspect('web');
-    assert.deepEqual({ status: State.Status, running: State.Running, paused: State.Paused }, { status: 'paused', running: true, paused: true });
+    assert.deepEqual(
+      { status: State.Status, running: State.Running, paused: State.Paused },
+      { status: 'paused', running: true, paused: true },
+    );
     const cpu = (): string => readFileSync(`/proc/${State.Pid}/stat`, 'utf8').split(' ').slice(13, 15).join(' ');
     const frozen = cpu();
     await sleep(300);
     assert.equal(cpu(), frozen);
     await refused(lives.post('/containers/web/pause'), 409, /is already paused/);
     await refused(lives.post('/containers/web/start'), 409, /cannot start a paused container, try unpause instead/);
-    await refused(lives.post('/containers/web/exec', { Cmd: ['true'] }), 409, /is paused, unpause the container before exec/);
+    await refused(
+      lives.post('/containers/web/exec', { Cmd: ['true'] }),
+      409,
+      /is paused, unpause the container before exec/,
+    );
     await refused(call(lives.engine.socketPath, 'DELETE', '/containers/web'), 409, /paused/);
-    assert.equal(await lives.ok('ps', '--filter', 'status=paused', '--format', '{{.Names}} {{.Status}}').then((line) => line.replace(/Up .* \(/, '(')), 'web (Paused)');
+    assert.equal(
+      await lives
+        .ok('ps', '--filter', 'status=paused', '--format', '{{.Names}} {{.Status}}')
+        .then((line) => line.replace(/Up .* \(/, '(')),
+      'web (Paused)',
+    );
     await lives.ok('unpause', 'web');
     await refused(lives.post('/containers/web/unpause'), 500, /is not paused/);
     assert.equal((await lives.inspect('web')).State.Status, 'running');
-    assert.deepEqual(await lives.events(since, Id).then((told) => told.filter((event) => event.includes('pause'))), ['pause', 'unpause']);
+    assert.deepEqual(await lives.events(since, Id).then((told) => told.filter((event) => event.includes('pause'))), [
+      'pause',
+      'unpause',
+    ]);
     await lives.ok('pause', 'web');
     await lives.ok('rm', '-f', 'web');
     await lives.ok('create', '--name', 'idle', lives.image);
@@ -156,7 +191,11 @@ describe('rename', () => {
       assert.equal((await lives.inspect('new')).Name, '/new');
       assert.equal((await call(lives.engine.socketPath, 'GET', '/containers/old/json')).status, 404);
       await lives.ok('exec', 'asker', 'ping', '-c1', '-w5', 'new');
-      assert.notEqual((await docker(lives.engine, ['exec', 'asker', 'ping', '-c1', '-w5', 'old'])).status, 0, 'the old name is gone');
+      assert.notEqual(
+        (await docker(lives.engine, ['exec', 'asker', 'ping', '-c1', '-w5', 'old'])).status,
+        0,
+        'the old name is gone',
+      );
       assert.ok((await lives.events(since, id, 'oldName', 'name')).includes('rename oldName=/old name=new'));
       await lives.runDetached('old', 'true');
       await lives.ok('rm', '-f', 'old');
@@ -171,10 +210,24 @@ describe('rename', () => {
   test('refuses names that are taken, bad, empty or the same', async () => {
     await lives.ok('create', '--name', 'one', lives.image);
     const two = await lives.ok('create', '--name', 'two', lives.image);
-    await refused(lives.post('/containers/one/rename?name=two'), 409, new RegExp(`Error when allocating new name: Conflict. The container name "/two" is already in use by container "?${two}"?. You have to remove \\(or rename\\) that container to be able to reuse that name.`));
+    await refused(
+      lives.post('/containers/one/rename?name=two'),
+      409,
+      new RegExp(
+        `Error when allocating new name: Conflict. The container name "/two" is already in use by container "?${two}"?. You have to remove \\(or rename\\) that container to be able to reuse that name.`,
+      ),
+    );
     await refused(lives.post('/containers/one/rename?name='), 400, /Neither old nor new names may be empty/);
-    await refused(lives.post('/containers/one/rename?name=one'), 400, /Renaming a container with the same name as its current name/);
-    await refused(lives.post('/containers/one/rename?name=/one'), 400, /Renaming a container with the same name as its current name/);
+    await refused(
+      lives.post('/containers/one/rename?name=one'),
+      400,
+      /Renaming a container with the same name as its current name/,
+    );
+    await refused(
+      lives.post('/containers/one/rename?name=/one'),
+      400,
+      /Renaming a container with the same name as its current name/,
+    );
     await refused(lives.post('/containers/one/rename?name=a%20b'), 400, /Invalid container name \(\/?a b\)/);
     await refused(lives.post('/containers/nobody/rename?name=x'), 404, /No such container: nobody/);
     assert.deepEqual((await lives.ok('ps', '-a', '--format', '{{.Names}}')).split('\n').toSorted(), ['one', 'two']);
@@ -185,8 +238,17 @@ describe('rename', () => {
 
 describe('wait', () => {
   test('each condition, and the exit of a container that is gone', async () => {
-    const { Id: id } = await callJson<{ Id: string }>(lives.engine.socketPath, 'POST', '/containers/create?name=web', { json: { Image: lives.image, Cmd: ['sh', '-c', 'exit 9'] } });
-    const wait = async (name: string, condition: string): Promise<number> => (await callJson<{ StatusCode: number }>(lives.engine.socketPath, 'POST', `/containers/${name}/wait?condition=${condition}`)).StatusCode;
+    const { Id: id } = await callJson<{ Id: string }>(lives.engine.socketPath, 'POST', '/containers/create?name=web', {
+      json: { Image: lives.image, Cmd: ['sh', '-c', 'exit 9'] },
+    });
+    const wait = async (name: string, condition: string): Promise<number> =>
+      (
+        await callJson<{ StatusCode: number }>(
+          lives.engine.socketPath,
+          'POST',
+          `/containers/${name}/wait?condition=${condition}`,
+        )
+      ).StatusCode;
     assert.equal(await wait('web', ''), 0);
     const waits = ['next-exit', 'removed'].map((condition) => wait('web', condition));
     let removed = false;
@@ -216,7 +278,19 @@ describe('wait', () => {
 describe('out of memory', () => {
   test('the flag, the event and the exit code', async () => {
     const since = now();
-    const { status } = await docker(lives.engine, ['run', '--name', 'eater', '--memory', '20m', '--memory-swap', '20m', lives.image, 'sh', '-c', 'tail /dev/zero']);
+    const { status } = await docker(lives.engine, [
+      'run',
+      '--name',
+      'eater',
+      '--memory',
+      '20m',
+      '--memory-swap',
+      '20m',
+      lives.image,
+      'sh',
+      '-c',
+      'tail /dev/zero',
+    ]);
     assert.equal(status, 137);
     const { State, Id } = await lives.inspect('eater');
     assert.equal(State.OOMKilled, true);
@@ -230,7 +304,20 @@ describe('out of memory', () => {
 
   test('the flag is taken back by the next start', async (t) => {
     if (lives.engine.name === 'dockerd') return t.skip('that came with a later version');
-    await lives.ok('run', '-d', '--name', 'eater', '--memory', '20m', '--memory-swap', '20m', lives.image, 'sh', '-c', 'if [ -e /tmp/again ]; then sleep 1000; fi; touch /tmp/again; tail /dev/zero');
+    await lives.ok(
+      'run',
+      '-d',
+      '--name',
+      'eater',
+      '--memory',
+      '20m',
+      '--memory-swap',
+      '20m',
+      lives.image,
+      'sh',
+      '-c',
+      'if [ -e /tmp/again ]; then sleep 1000; fi; touch /tmp/again; tail /dev/zero',
+    );
     await lives.until('eater', 'its end', ({ State }) => State.OOMKilled && !State.Running);
     await lives.ok('start', 'eater');
     assert.equal((await lives.inspect('eater')).State.OOMKilled, false);

@@ -67,13 +67,19 @@ describe('more connections than there are parsers', () => {
         route('POST', '/ignore', (x) => x.sendText(200, '<ignored>')),
       ],
     });
-    listeners = [await front.listen({ kind: 'unix', path }), await front.listen({ kind: 'tcp', host: '127.0.0.1', port: 0 })];
+    listeners = [
+      await front.listen({ kind: 'unix', path }),
+      await front.listen({ kind: 'tcp', host: '127.0.0.1', port: 0 }),
+    ];
     cleanup.add(async () => void (await Promise.all(listeners.map((listener) => listener.close(0)))));
   });
 
   test('each client gets its own answers, however often its connection was put aside', async () => {
     const port = listeners[1]?.port ?? 0;
-    const sockets = [...(await connectMany(1500, () => connect(path))), ...(await connectMany(1500, () => connect(port, '127.0.0.1')))];
+    const sockets = [
+      ...(await connectMany(1500, () => connect(path))),
+      ...(await connectMany(1500, () => connect(port, '127.0.0.1'))),
+    ];
     for (let round = 0; round < 3; round++) {
       for (let first = 0; first < sockets.length; first += 100) {
         await Promise.all(sockets.slice(first, first + 100).map((socket, i) => say(socket, `r${round}-c${first + i}`)));
@@ -87,36 +93,43 @@ describe('more connections than there are parsers', () => {
     const open = (i: number): Socket => (i % 2 === 0 ? connect(path) : connect(port, '127.0.0.1'));
     const smuggled = 'GET /say/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n';
     // Half of the next request right behind the first; a reply that is not read; a body that comes after its reply.
-    const halves = await Promise.all(Array.from({ length: 40 }, async (_, i) => {
-      const socket = open(i);
-      socket.write('GET /say/one HTTP/1.1\r\nHost: localhost\r\n\r\n');
-      if (i % 4 < 2) await hear(socket, 'one');
-      socket.write('GET /say/t');
-      if (i % 4 >= 2) await hear(socket, 'one');
-      return socket;
-    }));
+    const halves = await Promise.all(
+      Array.from({ length: 40 }, async (_, i) => {
+        const socket = open(i);
+        socket.write('GET /say/one HTTP/1.1\r\nHost: localhost\r\n\r\n');
+        if (i % 4 < 2) await hear(socket, 'one');
+        socket.write('GET /say/t');
+        if (i % 4 >= 2) await hear(socket, 'one');
+        return socket;
+      }),
+    );
     const readers = Array.from({ length: 20 }, (_, i) => {
       const socket = open(i).pause();
       socket.write('GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n');
       return socket;
     });
-    const bodies = await Promise.all(Array.from({ length: 20 }, async (_, i) => {
-      const socket = open(i);
-      socket.write(`POST /ignore HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${smuggled.length}\r\n\r\n`);
-      await hear(socket, 'ignored');
-      return socket;
-    }));
+    const bodies = await Promise.all(
+      Array.from({ length: 20 }, async (_, i) => {
+        const socket = open(i);
+        socket.write(`POST /ignore HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${smuggled.length}\r\n\r\n`);
+        await hear(socket, 'ignored');
+        return socket;
+      }),
+    );
     const crowd = await connectMany(2500, () => connect(path));
-    for (let first = 0; first < crowd.length; first += 100) await Promise.all(crowd.slice(first, first + 100).map((socket, i) => say(socket, String(first + i))));
+    for (let first = 0; first < crowd.length; first += 100)
+      await Promise.all(crowd.slice(first, first + 100).map((socket, i) => say(socket, String(first + i))));
 
     for (const socket of halves) socket.write('wo HTTP/1.1\r\nHost: localhost\r\n\r\n');
     await Promise.all(halves.map((socket) => hear(socket, 'two')));
-    await Promise.all(readers.map(async (socket) => {
-      let bytes = 0;
-      socket.on('data', (data: Buffer) => (bytes += data.length));
-      socket.resume();
-      await waitFor('the large reply', () => bytes > MIB);
-    }));
+    await Promise.all(
+      readers.map(async (socket) => {
+        let bytes = 0;
+        socket.on('data', (data: Buffer) => (bytes += data.length));
+        socket.resume();
+        await waitFor('the large reply', () => bytes > MIB);
+      }),
+    );
     // If it were taken for a request of its own, it would be answered.
     for (const socket of bodies) socket.write(smuggled);
     await Promise.all(bodies.map((socket) => say(socket, 'after')));
@@ -157,7 +170,8 @@ describe('a daemon', () => {
     await dockerOk(engine, ['pull', '-q', registry.reference]);
   });
 
-  const residentBytes = (): number => Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${engine.pid}/status`, 'utf8'))?.[1]) * 1024;
+  const residentBytes = (): number =>
+    Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${engine.pid}/status`, 'utf8'))?.[1]) * 1024;
 
   test('10,000 idle connections cost it less than 8 KB each, and are still served', { timeout: 120_000 }, async () => {
     await call(engine.socketPath, 'GET', '/_ping');
@@ -178,7 +192,10 @@ describe('a daemon', () => {
 
   test('connections leave descriptors for everything else', { timeout: 120_000 }, async () => {
     const plain = engined();
-    const small = await Engine.start({ ...plain, command: (dir, path) => ['prlimit', '--nofile=400:400', ...plain.command(dir, path)] });
+    const small = await Engine.start({
+      ...plain,
+      command: (dir, path) => ['prlimit', '--nofile=400:400', ...plain.command(dir, path)],
+    });
     try {
       const first = await RawConnection.open(small.socketPath);
       first.write('GET /_ping HTTP/1.1\r\nHost: x\r\n\r\n');
@@ -186,37 +203,70 @@ describe('a daemon', () => {
       const crowd = await connectMany(600, () => connect(small.socketPath).on('error', () => undefined));
       await waitFor('a refusal', () => small.log.includes('nearly all file descriptors are in use'));
       const body = JSON.stringify({ Name: 'made-in-the-crowd' });
-      first.write(`POST /volumes/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+      first.write(
+        `POST /volumes/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+      );
       assert.match(await first.readThrough('\r\n\r\n'), /^HTTP\/1\.1 201 /);
       for (const socket of crowd) socket.destroy();
       first.close();
-      await waitFor('room', async () => (await call(small.socketPath, 'GET', '/_ping').catch(() => undefined))?.status === 200);
+      await waitFor(
+        'room',
+        async () => (await call(small.socketPath, 'GET', '/_ping').catch(() => undefined))?.status === 200,
+      );
     } finally {
       await small.close();
     }
   });
 
   test('reads answer while shims are stopped, ten pulls hang and a prune runs', { timeout: 120_000 }, async () => {
-    const ids = [await dockerOk(engine, ['run', '-d', registry.reference, 'sleep', '1000']), await dockerOk(engine, ['run', '-d', registry.reference, 'sleep', '1000'])];
+    const ids = [
+      await dockerOk(engine, ['run', '-d', registry.reference, 'sleep', '1000']),
+      await dockerOk(engine, ['run', '-d', registry.reference, 'sleep', '1000']),
+    ];
     const slow = await startFaultyServer();
     slow.intercept = () => true;
-    const shims = processesOf(engine.dir).filter(({ command }) => command.includes('containerd-shim')).map(({ pid }) => pid);
+    const shims = processesOf(engine.dir)
+      .filter(({ command }) => command.includes('containerd-shim'))
+      .map(({ pid }) => pid);
     assert.ok(shims.length >= 2, 'there are shims');
     const pending: CliSession[] = [];
     try {
       for (const pid of shims) process.kill(pid, 'SIGSTOP');
       // Commands that wait for a shim.
-      pending.push(new CliSession(engine, ['top', ids[0] ?? '']), new CliSession(engine, ['exec', ids[1] ?? '', 'true']), new CliSession(engine, ['kill', ids[1] ?? '']));
+      pending.push(
+        new CliSession(engine, ['top', ids[0] ?? '']),
+        new CliSession(engine, ['exec', ids[1] ?? '', 'true']),
+        new CliSession(engine, ['kill', ids[1] ?? '']),
+      );
       for (let i = 0; i < 10; i++) pending.push(new CliSession(engine, ['pull', `${slow.host}/slow/image${i}:1`]));
-      pending.push(new CliSession(engine, ['container', 'prune', '-f']), new CliSession(engine, ['image', 'prune', '-f', '-a']));
+      pending.push(
+        new CliSession(engine, ['container', 'prune', '-f']),
+        new CliSession(engine, ['image', 'prune', '-f', '-a']),
+      );
       await sleep(1000);
       for (let round = 0; round < 20; round++) {
-        const read = (target: string): Promise<unknown> => Promise.race([callJson(engine.socketPath, 'GET', target), sleep(10_000).then(() => assert.fail(`GET ${target} hangs`))]);
+        const read = (target: string): Promise<unknown> =>
+          Promise.race([
+            callJson(engine.socketPath, 'GET', target),
+            sleep(10_000).then(() => assert.fail(`GET ${target} hangs`)),
+          ]);
         const list = (await read('/containers/json')) as { Id: string }[];
         assert.deepEqual(list.map(({ Id }) => Id).sort(), ids.toSorted());
-        await Promise.all([read(`/containers/${ids[0]}/json`), read('/images/json'), read('/info'), read('/networks'), read('/volumes'), read('/version')]);
+        await Promise.all([
+          read(`/containers/${ids[0]}/json`),
+          read('/images/json'),
+          read('/info'),
+          read('/networks'),
+          read('/volumes'),
+          read('/version'),
+        ]);
       }
-      assert.equal(await dockerOk(engine, ['ps', '-q', '--no-trunc'], { timeoutMs: 20_000 }).then((text) => text.split('\n').length), 2);
+      assert.equal(
+        await dockerOk(engine, ['ps', '-q', '--no-trunc'], { timeoutMs: 20_000 }).then(
+          (text) => text.split('\n').length,
+        ),
+        2,
+      );
     } finally {
       for (const pid of shims) process.kill(pid, 'SIGCONT');
       for (const session of pending) session.kill('SIGKILL');

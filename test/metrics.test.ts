@@ -42,7 +42,9 @@ async function metrics(): Promise<ReadonlyMap<string, number>> {
   assert.equal(reply.status, 200);
   assert.match(reply.headers.get('content-type') ?? '', /^text\/plain; version=0\.0\.4/);
   const lines = (await reply.text()).split('\n').filter((line) => line !== '' && !line.startsWith('#'));
-  return new Map(lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ') + 1))]));
+  return new Map(
+    lines.map((line) => [line.slice(0, line.lastIndexOf(' ')), Number(line.slice(line.lastIndexOf(' ') + 1))]),
+  );
 }
 
 test('series are there before anything has happened', async () => {
@@ -102,11 +104,18 @@ test('what containers, pulls and requests do is counted', async () => {
   assert.equal(value('engine_pulls_total{result="failed"}'), 1);
   assert.ok(value('engine_pull_received_bytes_total') > 100_000);
   assert.ok(value('engine_daemon_events_total') >= 6);
-  assert.equal(value('engine_http_request_duration_seconds_count{method="GET",route="/containers/{name...}/json",code="404"}'), 1);
+  assert.equal(
+    value('engine_http_request_duration_seconds_count{method="GET",route="/containers/{name...}/json",code="404"}'),
+    1,
+  );
   assert.equal(value('engine_http_requests_refused_total{code="404"}'), 1);
   assert.ok(value('nodejs_eventloop_lag_p99_seconds') >= 0);
   const series = [...found.keys()];
-  assert.deepEqual(series.filter((name) => /nobody|nowhere|up\b/.test(name)), [], 'a path became a series');
+  assert.deepEqual(
+    series.filter((name) => /nobody|nowhere|up\b/.test(name)),
+    [],
+    'a path became a series',
+  );
   await dockerOk(engine, ['rm', '-f', 'up', 'once']);
   // Its policy starts it again and again; while it waits, it is stopped for metrics and info alike.
   await dockerOk(engine, ['run', '-d', '--name', 'loop', '--restart', 'always', image, 'true']);
@@ -129,7 +138,8 @@ test('what containers, pulls and requests do is counted', async () => {
 });
 
 test('pulls and imports that fail inside their stream are no successes', async () => {
-  const counted = async (): Promise<number> => (await metrics()).get('engine_daemon_image_actions_seconds_count{action="pull"}') ?? Number.NaN;
+  const counted = async (): Promise<number> =>
+    (await metrics()).get('engine_daemon_image_actions_seconds_count{action="pull"}') ?? Number.NaN;
   const before = await counted();
   const server = await startFaultyServer();
   try {
@@ -153,7 +163,18 @@ test('pulls and imports that fail inside their stream are no successes', async (
 });
 
 test('lines that non-blocking mode dropped are counted here as in inspect', async () => {
-  await dockerOk(engine, ['run', '--name', 'hasty', '--log-opt', 'mode=non-blocking', '--log-opt', 'max-buffer-size=1k', image, 'seq', '300000']);
+  await dockerOk(engine, [
+    'run',
+    '--name',
+    'hasty',
+    '--log-opt',
+    'mode=non-blocking',
+    '--log-opt',
+    'max-buffer-size=1k',
+    image,
+    'seq',
+    '300000',
+  ]);
   const dropped = Number(await dockerOk(engine, ['inspect', '-f', '{{.LogDroppedLines}}', 'hasty']));
   assert.ok(dropped > 0, String(dropped));
   assert.equal((await dockerOk(engine, ['logs', 'hasty'])).split('\n').length + dropped, 300_000);
@@ -219,8 +240,14 @@ test('an address that cannot be used ends the start, and is named', async () => 
       assert.equal(status, 1, stderr);
       return stderr;
     };
-    assert.match(start('--experimental', '--metrics-addr', `127.0.0.1:${port}`), /engined cannot run: metrics-addr 127\.0\.0\.1:\d+: cannot listen on 127\.0\.0\.1:\d+: .*EADDRINUSE/);
-    assert.match(start('--experimental', '--metrics-addr', '192.0.2.1:9323'), /metrics-addr 192\.0\.2\.1:9323: cannot listen/);
+    assert.match(
+      start('--experimental', '--metrics-addr', `127.0.0.1:${port}`),
+      /engined cannot run: metrics-addr 127\.0\.0\.1:\d+: cannot listen on 127\.0\.0\.1:\d+: .*EADDRINUSE/,
+    );
+    assert.match(
+      start('--experimental', '--metrics-addr', '192.0.2.1:9323'),
+      /metrics-addr 192\.0\.2\.1:9323: cannot listen/,
+    );
     assert.match(start('--experimental', '--metrics-addr', '9323'), /metrics-addr/);
     assert.match(start('--metrics-addr', '127.0.0.1:9323'), /experimental/);
   } finally {

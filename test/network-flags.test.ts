@@ -45,7 +45,10 @@ const rules = (program: 'iptables' | 'ip6tables'): string =>
     .filter((line) => !line.startsWith('#'))
     .map((line) => line.replace(/ \[\d+:\d+\]$/, ''))
     .join('\n');
-const links = (): string[] => ip('-o', 'link').split('\n').map((line) => line.split(': ')[1] ?? '');
+const links = (): string[] =>
+  ip('-o', 'link')
+    .split('\n')
+    .map((line) => line.split(': ')[1] ?? '');
 
 /** Flags that some test here has started a daemon with. */
 const tried = new Set<string>();
@@ -54,11 +57,14 @@ const tried = new Set<string>();
 async function withFlags(args: readonly string[], body: (scene: Scene) => Promise<void>): Promise<void> {
   for (const flag of args) if (flag.startsWith('--')) tried.add(flag.replace(/^--|=.*$/g, ''));
   const bridge = `engf${randomBytes(3).toString('hex')}`;
-  const engine = await Engine.start(engined({ args: [...(args.includes('--bridge') ? [] : ['--bridge', bridge]), ...args] }));
+  const engine = await Engine.start(
+    engined({ args: [...(args.includes('--bridge') ? [] : ['--bridge', bridge]), ...args] }),
+  );
   try {
     await pullOk(engine, registry.reference);
     await body(new Scene(engine, bridge));
-    for (const id of (await dockerOk(engine, ['ps', '-aq'])).split('\n').filter(Boolean)) await dockerOk(engine, ['rm', '-f', id]);
+    for (const id of (await dockerOk(engine, ['ps', '-aq'])).split('\n').filter(Boolean))
+      await dockerOk(engine, ['rm', '-f', id]);
     await engine.close();
   } finally {
     await engine.discard();
@@ -79,7 +85,8 @@ async function withSwitch(path: string, value: string, body: () => Promise<void>
 /** The name that a DNS query asks for. */
 function nameIn(query: Buffer): string {
   const labels: string[] = [];
-  for (let at = 12; (query[at] ?? 0) > 0; at += (query[at] ?? 0) + 1) labels.push(query.toString('latin1', at + 1, at + 1 + (query[at] ?? 0)));
+  for (let at = 12; (query[at] ?? 0) > 0; at += (query[at] ?? 0) + 1)
+    labels.push(query.toString('latin1', at + 1, at + 1 + (query[at] ?? 0)));
   return labels.join('.');
 }
 
@@ -89,7 +96,23 @@ const IPV6_FORWARD = '/proc/sys/net/ipv6/conf/all/forwarding';
 test('bip, bip6, fixed-cidr, default-gateway, mtu and ipv6 are the addresses of bridge and containers', () =>
   withSwitch(IPV6_FORWARD, '1', () =>
     withFlags(
-      ['--bip', '10.218.0.1/16', '--fixed-cidr', '10.218.7.0/24', '--default-gateway', '10.218.0.9', '--ipv6', '--bip6', 'fd00:218::1/64', '--fixed-cidr-v6', 'fd00:218::7:0/112', '--default-gateway-v6', 'fd00:218::9', '--mtu', '1380'],
+      [
+        '--bip',
+        '10.218.0.1/16',
+        '--fixed-cidr',
+        '10.218.7.0/24',
+        '--default-gateway',
+        '10.218.0.9',
+        '--ipv6',
+        '--bip6',
+        'fd00:218::1/64',
+        '--fixed-cidr-v6',
+        'fd00:218::7:0/112',
+        '--default-gateway-v6',
+        'fd00:218::9',
+        '--mtu',
+        '1380',
+      ],
       async (scene) => {
         const addresses = ip('-o', 'addr', 'show', scene.bridge);
         assert.match(addresses, /inet 10\.218\.0\.1\/16 /);
@@ -118,7 +141,10 @@ test('icc: without it containers of the default bridge do not reach each other, 
     assert.match(ip('-d', 'link', 'show', 'master', scene.bridge), /isolated on/);
     assert.ok(rules('iptables').includes(`-i ${scene.bridge} -o ${scene.bridge} -j DROP`));
     assert.notEqual((await docker(scene.engine, ['exec', 'one', 'ping', '-c', '1', '-W', '1', address])).status, 0);
-    assert.match(execFileSync('busybox', ['ping', '-c', '2', '-W', '2', address], { encoding: 'utf8' }), /[12] packets received/);
+    assert.match(
+      execFileSync('busybox', ['ping', '-c', '2', '-W', '2', address], { encoding: 'utf8' }),
+      /[12] packets received/,
+    );
   }));
 
 test('ip-masq: without it containers leave with their own address', async () => {
@@ -228,7 +254,13 @@ test('ip: where ports of the default bridge are published that name no address',
     assert.equal(await dockerOk(scene.engine, ['port', 'one']), '80/tcp -> 127.0.0.1:8083');
     assert.doesNotMatch(execFileSync('ss', ['-Hltn', 'sport', '=', ':8083'], { encoding: 'utf8' }), /0\.0\.0\.0:8083/);
     await dockerOk(scene.engine, ['network', 'create', 'user']);
-    await dockerOk(scene.engine, ['network', 'create', '-o', 'com.engine.network.bridge.host_binding_ipv4=127.0.0.2', 'bound']);
+    await dockerOk(scene.engine, [
+      'network',
+      'create',
+      '-o',
+      'com.engine.network.bridge.host_binding_ipv4=127.0.0.2',
+      'bound',
+    ]);
     await scene.run('two', '--network', 'user', '-p', '8084:80');
     assert.match(await dockerOk(scene.engine, ['port', 'two']), /0\.0\.0\.0:8084/);
     await scene.run('three', '--network', 'bound', '-p', '8085:80');
@@ -238,28 +270,58 @@ test('ip: where ports of the default bridge are published that name no address',
   }));
 
 test('default-address-pool and default-network-opt: what new networks get', () =>
-  withFlags(['--bip', '10.218.40.1/24', '--default-address-pool', 'base=10.219.0.0/23,size=24', '--default-network-opt', 'bridge=com.engine.network.driver.mtu=1234', '--default-network-opt', 'bridge=com.docker.network.bridge.enable_icc=false'], async (scene) => {
-    for (const name of ['first', 'second']) await dockerOk(scene.engine, ['network', 'create', '-o', `com.docker.network.bridge.name=engf${name}`, name]);
-    assert.match(ip('-o', 'addr', 'show', 'engffirst'), /inet 10\.219\.0\.1\/24 /);
-    assert.match(ip('-o', 'addr', 'show', 'engfsecond'), /inet 10\.219\.1\.1\/24 /);
-    assert.match(ip('-o', 'link', 'show', 'engffirst'), / mtu 1234 /);
-    assert.ok(rules('iptables').includes('-i engffirst -o engffirst -j DROP'));
-    assert.match((await docker(scene.engine, ['network', 'create', 'third'])).stderr, /all predefined address pools have been fully subnetted/);
-    // A network's own option wins, under either name.
-    await dockerOk(scene.engine, ['network', 'rm', 'second']);
-    await dockerOk(scene.engine, ['network', 'create', '-o', 'com.docker.network.bridge.name=engfown', '-o', 'com.docker.network.driver.mtu=1300', 'own']);
-    assert.match(ip('-o', 'link', 'show', 'engfown'), / mtu 1300 /);
-    assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
-    await dockerOk(scene.engine, ['network', 'rm', 'first', 'own']);
-  }));
+  withFlags(
+    [
+      '--bip',
+      '10.218.40.1/24',
+      '--default-address-pool',
+      'base=10.219.0.0/23,size=24',
+      '--default-network-opt',
+      'bridge=com.engine.network.driver.mtu=1234',
+      '--default-network-opt',
+      'bridge=com.docker.network.bridge.enable_icc=false',
+    ],
+    async (scene) => {
+      for (const name of ['first', 'second'])
+        await dockerOk(scene.engine, ['network', 'create', '-o', `com.docker.network.bridge.name=engf${name}`, name]);
+      assert.match(ip('-o', 'addr', 'show', 'engffirst'), /inet 10\.219\.0\.1\/24 /);
+      assert.match(ip('-o', 'addr', 'show', 'engfsecond'), /inet 10\.219\.1\.1\/24 /);
+      assert.match(ip('-o', 'link', 'show', 'engffirst'), / mtu 1234 /);
+      assert.ok(rules('iptables').includes('-i engffirst -o engffirst -j DROP'));
+      assert.match(
+        (await docker(scene.engine, ['network', 'create', 'third'])).stderr,
+        /all predefined address pools have been fully subnetted/,
+      );
+      // A network's own option wins, under either name.
+      await dockerOk(scene.engine, ['network', 'rm', 'second']);
+      await dockerOk(scene.engine, [
+        'network',
+        'create',
+        '-o',
+        'com.docker.network.bridge.name=engfown',
+        '-o',
+        'com.docker.network.driver.mtu=1300',
+        'own',
+      ]);
+      assert.match(ip('-o', 'link', 'show', 'engfown'), / mtu 1300 /);
+      assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
+      await dockerOk(scene.engine, ['network', 'rm', 'first', 'own']);
+    },
+  ));
 
 test('default-address-pool of IPv6 alone: it is for IPv6, and IPv4 has the pools that are built in', () =>
   withFlags(['--ipv6', '--default-address-pool', 'base=fd00:219::/63,size=64'], async (scene) => {
     const addresses = (link: string): string => ip('-o', 'addr', 'show', link);
     assert.match(addresses(scene.bridge), /inet6 fd00:219::1\/64 /);
     assert.match(addresses(scene.bridge), /inet (?:172|192)\./);
-    const create = (name: string): string[] =>
-      ['network', 'create', '--ipv6', '-o', `com.docker.network.bridge.name=${name}`, name];
+    const create = (name: string): string[] => [
+      'network',
+      'create',
+      '--ipv6',
+      '-o',
+      `com.docker.network.bridge.name=${name}`,
+      name,
+    ];
     await dockerOk(scene.engine, create('engfsix'));
     assert.match(addresses('engfsix'), /inet6 fd00:219:0:1::1\/64 /);
     assert.match(addresses('engfsix'), /inet (?:172|192)\./);
@@ -271,57 +333,98 @@ test('default-address-pool of IPv6 alone: it is for IPv6, and IPv4 has the pools
   }));
 
 test('dns, dns-search, dns-opt: who is asked, and for what', () =>
-  withFlags(['--bip', '10.218.50.1/24', '--dns', '10.218.50.1', '--dns-search', 'first.example', '--dns-search', 'second.example', '--dns-opt', 'ndots:3', '--dns-opt', 'timeout:1'], async (scene) => {
-    const asked: string[] = [];
-    const server = createSocket('udp4', (query, peer) => {
-      asked.push(nameIn(query));
-      // No such name.
-      const answer = Buffer.from(query);
-      answer.writeUInt16BE(0x8183, 2);
-      server.send(answer, peer.port, peer.address);
-    });
-    server.bind(53, '10.218.50.1');
-    await once(server, 'listening');
-    try {
-      await dockerOk(scene.engine, ['network', 'create', 'user']);
-      await scene.run('plain');
-      await scene.run('named', '--network', 'user');
-      assert.equal(await scene.inside('plain', 'cat', '/etc/resolv.conf'), 'nameserver 10.218.50.1\nsearch first.example second.example\noptions ndots:3 timeout:1');
-      for (const name of ['plain', 'named']) {
-        asked.length = 0;
-        await docker(scene.engine, ['exec', name, 'ping', '-c', '1', '-W', '1', 'wanted.in']);
-        assert.deepEqual([...new Set(asked)].filter((each) => each.startsWith('wanted.')).toSorted(), ['wanted.in', 'wanted.in.first.example', 'wanted.in.second.example'], name);
+  withFlags(
+    [
+      '--bip',
+      '10.218.50.1/24',
+      '--dns',
+      '10.218.50.1',
+      '--dns-search',
+      'first.example',
+      '--dns-search',
+      'second.example',
+      '--dns-opt',
+      'ndots:3',
+      '--dns-opt',
+      'timeout:1',
+    ],
+    async (scene) => {
+      const asked: string[] = [];
+      const server = createSocket('udp4', (query, peer) => {
+        asked.push(nameIn(query));
+        // No such name.
+        const answer = Buffer.from(query);
+        answer.writeUInt16BE(0x8183, 2);
+        server.send(answer, peer.port, peer.address);
+      });
+      server.bind(53, '10.218.50.1');
+      await once(server, 'listening');
+      try {
+        await dockerOk(scene.engine, ['network', 'create', 'user']);
+        await scene.run('plain');
+        await scene.run('named', '--network', 'user');
+        assert.equal(
+          await scene.inside('plain', 'cat', '/etc/resolv.conf'),
+          'nameserver 10.218.50.1\nsearch first.example second.example\noptions ndots:3 timeout:1',
+        );
+        for (const name of ['plain', 'named']) {
+          asked.length = 0;
+          await docker(scene.engine, ['exec', name, 'ping', '-c', '1', '-W', '1', 'wanted.in']);
+          assert.deepEqual(
+            [...new Set(asked)].filter((each) => each.startsWith('wanted.')).toSorted(),
+            ['wanted.in', 'wanted.in.first.example', 'wanted.in.second.example'],
+            name,
+          );
+        }
+        await dockerOk(scene.engine, ['rm', '-f', 'plain', 'named']);
+        await dockerOk(scene.engine, ['network', 'rm', 'user']);
+      } finally {
+        server.close();
       }
-      await dockerOk(scene.engine, ['rm', '-f', 'plain', 'named']);
-      await dockerOk(scene.engine, ['network', 'rm', 'user']);
-    } finally {
-      server.close();
-    }
-  }));
+    },
+  ));
 
 test('host-gateway-ip: what host-gateway stands for is an address of the host', () =>
   withSwitch(IPV6_FORWARD, '1', async () => {
-    await withFlags(['--bip', '10.218.51.1/24', '--default-gateway', '10.218.51.9', '--ipv6', '--bip6', 'fd00:218:51::1/64'], async (scene) => {
-      await scene.run('one', '--add-host', 'above:host-gateway');
-      assert.deepEqual((await scene.inside('one', 'grep', 'above', '/etc/hosts')).split('\n'), ['10.218.51.1\tabove', 'fd00:218:51::1\tabove']);
-    });
-    await withFlags(['--bip', '10.218.51.1/24', '--host-gateway-ip', '10.218.52.1', '--host-gateway-ip', 'fd00:218:52::1'], async (scene) => {
-      ip('addr', 'add', '10.218.52.1/32', 'dev', 'lo');
-      try {
+    await withFlags(
+      ['--bip', '10.218.51.1/24', '--default-gateway', '10.218.51.9', '--ipv6', '--bip6', 'fd00:218:51::1/64'],
+      async (scene) => {
         await scene.run('one', '--add-host', 'above:host-gateway');
-        assert.deepEqual((await scene.inside('one', 'grep', 'above', '/etc/hosts')).split('\n'), ['10.218.52.1\tabove', 'fd00:218:52::1\tabove']);
-        assert.match(await scene.inside('one', 'ping', '-4', '-c', '1', '-W', '2', 'above'), /10\.218\.52\.1.*\n[\s\S]*1 packets received/);
-      } finally {
-        ip('addr', 'del', '10.218.52.1/32', 'dev', 'lo');
-      }
-    });
+        assert.deepEqual((await scene.inside('one', 'grep', 'above', '/etc/hosts')).split('\n'), [
+          '10.218.51.1\tabove',
+          'fd00:218:51::1\tabove',
+        ]);
+      },
+    );
+    await withFlags(
+      ['--bip', '10.218.51.1/24', '--host-gateway-ip', '10.218.52.1', '--host-gateway-ip', 'fd00:218:52::1'],
+      async (scene) => {
+        ip('addr', 'add', '10.218.52.1/32', 'dev', 'lo');
+        try {
+          await scene.run('one', '--add-host', 'above:host-gateway');
+          assert.deepEqual((await scene.inside('one', 'grep', 'above', '/etc/hosts')).split('\n'), [
+            '10.218.52.1\tabove',
+            'fd00:218:52::1\tabove',
+          ]);
+          assert.match(
+            await scene.inside('one', 'ping', '-4', '-c', '1', '-W', '2', 'above'),
+            /10\.218\.52\.1.*\n[\s\S]*1 packets received/,
+          );
+        } finally {
+          ip('addr', 'del', '10.218.52.1/32', 'dev', 'lo');
+        }
+      },
+    );
   }));
 
 test('network-control-plane-mtu and userland-proxy-path are for clusters and for a proxy in another program: links and ports are as without them', () =>
   withFlags(['--network-control-plane-mtu', '1400', '--userland-proxy-path', '/bin/false'], async (scene) => {
     assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
     await scene.run('one', '-p', '127.0.0.1:8086:80');
-    assert.match(execFileSync('ss', ['-Hltnp', 'sport', '=', ':8086'], { encoding: 'utf8' }), new RegExp(`127\\.0\\.0\\.1:8086 .*pid=${scene.engine.pid}\\b`));
+    assert.match(
+      execFileSync('ss', ['-Hltnp', 'sport', '=', ':8086'], { encoding: 'utf8' }),
+      new RegExp(`127\\.0\\.0\\.1:8086 .*pid=${scene.engine.pid}\\b`),
+    );
   }));
 
 test('values that cannot be are refused at the start with the name of the flag', async () => {
@@ -333,16 +436,46 @@ test('values that cannot be are refused at the start with the name of the flag',
     [['--default-address-pool', 'base=10.219.0.0/24,size=16'], /default-address-pool|pool/],
     [['--ip', 'nonsense'], /nonsense/],
   ] as const) {
-    await assert.rejects(Engine.start(engined({ args })).then((engine) => engine.discard()), message, args.join(' '));
+    await assert.rejects(
+      Engine.start(engined({ args })).then((engine) => engine.discard()),
+      message,
+      args.join(' '),
+    );
   }
 });
 
 /** Those of the daemon's flags that are about networks. */
 const NETWORK_FLAGS = [
-  'bip', 'bip6', 'bridge', 'default-address-pool', 'default-gateway', 'default-gateway-v6', 'default-network-opt', 'dns', 'dns-opt', 'dns-search', 'fixed-cidr', 'fixed-cidr-v6', 'host-gateway-ip',
-  'icc', 'ip', 'ip-forward', 'ip-forward-no-drop', 'ip-masq', 'ip6tables', 'iptables', 'ipv6', 'mtu', 'network-control-plane-mtu', 'userland-proxy', 'userland-proxy-path',
+  'bip',
+  'bip6',
+  'bridge',
+  'default-address-pool',
+  'default-gateway',
+  'default-gateway-v6',
+  'default-network-opt',
+  'dns',
+  'dns-opt',
+  'dns-search',
+  'fixed-cidr',
+  'fixed-cidr-v6',
+  'host-gateway-ip',
+  'icc',
+  'ip',
+  'ip-forward',
+  'ip-forward-no-drop',
+  'ip-masq',
+  'ip6tables',
+  'iptables',
+  'ipv6',
+  'mtu',
+  'network-control-plane-mtu',
+  'userland-proxy',
+  'userland-proxy-path',
 ];
 
 test('no flag is left out', () => {
-  assert.deepEqual(NETWORK_FLAGS.filter((flag) => !tried.has(flag)), []);
+  assert.deepEqual(
+    NETWORK_FLAGS.filter((flag) => !tried.has(flag)),
+    [],
+  );
 });

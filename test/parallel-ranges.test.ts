@@ -1,4 +1,7 @@
-/** A large blob over a line that gives each connection only so much: more connections, the same bytes, each of them once. */
+/**
+ * A large blob over a line that gives each connection only so much: more connections, the same bytes, each of them
+ * once.
+ */
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -24,13 +27,17 @@ before(async () => {
   cleanup.add(() => registry.stop());
   engine = await Engine.start(engined({ file: { 'max-concurrent-downloads': 4 } }));
   cleanup.add(() => engine.close());
-  image = buildImage({ layers: [generatedLayer({ root: 'd', bytes: 48 * MB, files: 20, seed: 9, compression: 'none' })] });
+  image = buildImage({
+    layers: [generatedLayer({ root: 'd', bytes: 48 * MB, files: 20, seed: 9, compression: 'none' })],
+  });
   await pushImage(registry.url, 'large', '1', image);
 });
 after(() => cleanup.run());
 
 /** Pulls through the proxy and takes the image away again; bytes that came more than once, and connections. */
-async function extraOf(options: Parameters<typeof startCuttingProxy>[1]): Promise<{ readonly extra: number; readonly connections: number; readonly cuts: number }> {
+async function extraOf(
+  options: Parameters<typeof startCuttingProxy>[1],
+): Promise<{ readonly extra: number; readonly connections: number; readonly cuts: number }> {
   const proxy = await startCuttingProxy(registry.host, options);
   try {
     const reference = `${proxy.host}/large:1`;

@@ -32,21 +32,49 @@ before(async () => {
 });
 after(() => cleanup.run());
 
-const run = (name: string, ...options: readonly string[]): Promise<string> => dockerOk(engine, ['run', '-d', '--name', name, ...options, registry.reference, 'sleep', '600']);
-const inside = (name: string, ...command: readonly string[]): Promise<string> => dockerOk(engine, ['exec', name, ...command]);
+const run = (name: string, ...options: readonly string[]): Promise<string> =>
+  dockerOk(engine, ['run', '-d', '--name', name, ...options, registry.reference, 'sleep', '600']);
+const inside = (name: string, ...command: readonly string[]): Promise<string> =>
+  dockerOk(engine, ['exec', name, ...command]);
 
 test('macvlan: containers are on the link of the host with addresses, names and a way out of their own', async () => {
   const parent = `parent=${lan.link}`;
-  await dockerOk(engine, ['network', 'create', '-d', 'macvlan', '-o', parent, '--ipv6', '--subnet', '10.215.0.0/24', '--gateway', '10.215.0.1', '--ip-range', '10.215.0.128/25', '--aux-address', 'router=10.215.0.128', '--subnet', '2001:db8:215::/64', '--gateway', '2001:db8:215::1', 'lan']);
+  await dockerOk(engine, [
+    'network',
+    'create',
+    '-d',
+    'macvlan',
+    '-o',
+    parent,
+    '--ipv6',
+    '--subnet',
+    '10.215.0.0/24',
+    '--gateway',
+    '10.215.0.1',
+    '--ip-range',
+    '10.215.0.128/25',
+    '--aux-address',
+    'router=10.215.0.128',
+    '--subnet',
+    '2001:db8:215::/64',
+    '--gateway',
+    '2001:db8:215::1',
+    'lan',
+  ]);
   await run('one', '--network', 'lan');
   await run('two', '--network', 'lan', '--ip', '10.215.0.40', '-p', '8080:80');
   assert.match(await inside('one', 'ip', '-o', '-4', 'addr', 'show', 'eth0'), /10\.215\.0\.129\/24/);
   assert.match(await inside('one', 'ip', 'route'), /default via 10\.215\.0\.1 /);
-  for (const address of ['10.215.0.1', 'two', '2001:db8:215::1']) assert.match(await inside('one', 'ping', '-c', '2', '-W', '2', address), /[12] packets received/, address);
+  for (const address of ['10.215.0.1', 'two', '2001:db8:215::1'])
+    assert.match(await inside('one', 'ping', '-c', '2', '-W', '2', address), /[12] packets received/, address);
   assert.match(runInside(lan.path, 'busybox', 'ping', '-c', '2', '-W', '2', '10.215.0.40'), /[12] packets received/);
   // Nothing is published: whoever is on the link is there already.
   assert.equal(await dockerOk(engine, ['port', 'two']), '');
-  assert.match((await docker(engine, ['run', '--rm', '--network', 'lan', '--ip', '10.215.0.40', registry.reference, 'true'])).stderr, /Address already in use/);
+  assert.match(
+    (await docker(engine, ['run', '--rm', '--network', 'lan', '--ip', '10.215.0.40', registry.reference, 'true']))
+      .stderr,
+    /Address already in use/,
+  );
   if (engine.name === 'engined') {
     await engine.stop('SIGKILL');
     await engine.start();
@@ -58,11 +86,29 @@ test('macvlan: containers are on the link of the host with addresses, names and 
   assert.doesNotMatch(await inside('one', 'ip', '-o', 'link'), /eth0/);
   await dockerOk(engine, ['rm', '-f', 'one', 'two']);
   await dockerOk(engine, ['network', 'rm', 'lan']);
-  assert.match(execFileSync('ip', ['-o', 'link', 'show', lan.link], { encoding: 'utf8' }), new RegExp(lan.link), 'the link of the host stays');
+  assert.match(
+    execFileSync('ip', ['-o', 'link', 'show', lan.link], { encoding: 'utf8' }),
+    new RegExp(lan.link),
+    'the link of the host stays',
+  );
 });
 
 test('macvlan: several subnets of a family', async () => {
-  await dockerOk(engine, ['network', 'create', '-d', 'macvlan', '-o', `parent=${lan.link}`, '--subnet', '10.215.0.0/24', '--subnet', '10.215.1.0/24', '--gateway', '10.215.1.1', 'wide']);
+  await dockerOk(engine, [
+    'network',
+    'create',
+    '-d',
+    'macvlan',
+    '-o',
+    `parent=${lan.link}`,
+    '--subnet',
+    '10.215.0.0/24',
+    '--subnet',
+    '10.215.1.0/24',
+    '--gateway',
+    '10.215.1.1',
+    'wide',
+  ]);
   await run('far', '--network', 'wide', '--ip', '10.215.1.20');
   assert.match(await inside('far', 'ip', 'route'), /default via 10\.215\.1\.1 /);
   await run('near', '--network', 'wide');
@@ -72,11 +118,34 @@ test('macvlan: several subnets of a family', async () => {
 });
 
 test('what the kernel has no links for is said, and nothing is left', async () => {
-  for (const [driver, options] of [['macvlan', []], ['ipvlan', []], ['macvlan', ['-o', `parent=${lan.link}.7`]]] as const) {
+  for (const [driver, options] of [
+    ['macvlan', []],
+    ['ipvlan', []],
+    ['macvlan', ['-o', `parent=${lan.link}.7`]],
+  ] as const) {
     const links = execFileSync('ip', ['-o', 'link'], { encoding: 'utf8' });
-    const made = await docker(engine, ['network', 'create', '-d', driver, '--subnet', '10.215.2.0/24', ...options, 'isolated']);
+    const made = await docker(engine, [
+      'network',
+      'create',
+      '-d',
+      driver,
+      '--subnet',
+      '10.215.2.0/24',
+      ...options,
+      'isolated',
+    ]);
     if (made.status === 0) {
-      await dockerOk(engine, ['run', '--rm', '--network', 'isolated', registry.reference, 'ip', 'addr', 'show', 'eth0']);
+      await dockerOk(engine, [
+        'run',
+        '--rm',
+        '--network',
+        'isolated',
+        registry.reference,
+        'ip',
+        'addr',
+        'show',
+        'eth0',
+      ]);
       await dockerOk(engine, ['network', 'rm', 'isolated']);
     } else assert.match(made.stderr, /operation not supported/);
     assert.equal(execFileSync('ip', ['-o', 'link'], { encoding: 'utf8' }), links);
@@ -85,8 +154,23 @@ test('what the kernel has no links for is said, and nothing is left', async () =
 });
 
 test('ipvlan: containers share the MAC address of the link; in layer 3 they leave without a gateway', async (t) => {
-  const made = await docker(engine, ['network', 'create', '-d', 'ipvlan', '-o', `parent=${lan.link}`, '-o', 'ipvlan_mode=l3', '--subnet', '10.215.3.0/24', 'routed']);
-  const first = made.status === 0 ? await docker(engine, ['run', '-d', '--name', 'l3', '--network', 'routed', registry.reference, 'sleep', '600']) : made;
+  const made = await docker(engine, [
+    'network',
+    'create',
+    '-d',
+    'ipvlan',
+    '-o',
+    `parent=${lan.link}`,
+    '-o',
+    'ipvlan_mode=l3',
+    '--subnet',
+    '10.215.3.0/24',
+    'routed',
+  ]);
+  const first =
+    made.status === 0
+      ? await docker(engine, ['run', '-d', '--name', 'l3', '--network', 'routed', registry.reference, 'sleep', '600'])
+      : made;
   if (first.status !== 0) {
     assert.match(first.stderr, /operation not supported/);
     await docker(engine, ['rm', '-f', 'l3']);

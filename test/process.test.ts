@@ -119,13 +119,19 @@ test('SIGUSR1 writes what the daemon is doing, and opens no debugger', async () 
     'pushes',
   ]);
   const requests = state.requests[`unix://${engine.socketPath}`];
-  assert.ok(requests?.some(({ method, route }) => method === 'GET' && route === '/events'), JSON.stringify(requests));
+  assert.ok(
+    requests?.some(({ method, route }) => method === 'GET' && route === '/events'),
+    JSON.stringify(requests),
+  );
   assert.equal(state.queues['tasks'], 0);
   assert.ok((state.resources['Timeout'] ?? 0) > 0);
   assert.ok(Object.values(state.descriptors).some((target) => target.startsWith('socket:')));
   assert.ok(state.heap.used_heap_size > 0);
   assert.ok(state.eventLoop.maxMs > 0);
-  assert.ok(state.log.some((line) => line.includes('API listens')), state.log.join(''));
+  assert.ok(
+    state.log.some((line) => line.includes('API listens')),
+    state.log.join(''),
+  );
   assert.deepEqual(listenedOn(engine.pid), []);
   await dockerOk(engine, ['rm', '-f', 'up']);
 });
@@ -193,7 +199,10 @@ test('version and info have the figures of this build and this process', async (
   assert.equal(info.IPv4Forwarding, readFileSync('/proc/sys/net/ipv4/ip_forward', 'utf8').trim() === '1');
   assert.equal(info.InitCommit.ID !== '', info.InitBinary !== '');
   assert.equal(info.ServerVersion, manifest.engineVersion);
-  assert.deepEqual(info.DriverStatus.find(([name]) => name === 'Supports d_type'), ['Supports d_type', 'true']);
+  assert.deepEqual(
+    info.DriverStatus.find(([name]) => name === 'Supports d_type'),
+    ['Supports d_type', 'true'],
+  );
   const version = await callJson<Version>(engine.socketPath, 'GET', '/version');
   assert.equal(version.Platform.Name, `engined ${manifest.version}`);
   assert.equal(version.Version, manifest.engineVersion);

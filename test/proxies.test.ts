@@ -33,7 +33,18 @@ before(async () => {
   const url = `http://user:s3cret@${proxy}`;
   engine = await Engine.start(
     engined({
-      args: ['--insecure-registry', PLAIN, '--insecure-registry', SECURE, '--insecure-registry', 'direct.registry.test:5000', '--http-proxy', url, '--no-proxy', 'direct.registry.test'],
+      args: [
+        '--insecure-registry',
+        PLAIN,
+        '--insecure-registry',
+        SECURE,
+        '--insecure-registry',
+        'direct.registry.test:5000',
+        '--http-proxy',
+        url,
+        '--no-proxy',
+        'direct.registry.test',
+      ],
       env: { HTTPS_PROXY: url, HTTP_PROXY: 'http://127.0.0.1:9' },
     }),
   );
@@ -52,7 +63,27 @@ async function listening(listener: NetServer): Promise<number> {
 async function startTerminator(target: FaultyServer): Promise<number> {
   const dir = mkdtempSync(join(tmpdir(), 'engined-proxies-'));
   const [key, cert] = [join(dir, 'key'), join(dir, 'cert')];
-  execFileSync('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-subj', '/CN=registry', '-days', '1', '-keyout', key, '-out', cert], { stdio: 'ignore' });
+  execFileSync(
+    'openssl',
+    [
+      'req',
+      '-x509',
+      '-newkey',
+      'ec',
+      '-pkeyopt',
+      'ec_paramgen_curve:prime256v1',
+      '-nodes',
+      '-subj',
+      '/CN=registry',
+      '-days',
+      '1',
+      '-keyout',
+      key,
+      '-out',
+      cert,
+    ],
+    { stdio: 'ignore' },
+  );
   const terminator = createTlsServer({ key: readFileSync(key), cert: readFileSync(cert) }, (secure) => {
     const plain = connect(Number(target.host.split(':')[1]), '127.0.0.1');
     secure.on('error', () => plain.destroy());
@@ -68,18 +99,24 @@ async function startProxy(plain: FaultyServer, securePort: number): Promise<stri
   const proxy: Server = createServer((incoming, outgoing) => {
     asked.push(`${incoming.method} ${incoming.url}`);
     const url = new URL(incoming.url ?? '');
-    if (incoming.headers['proxy-authorization'] !== LOGIN || url.host !== PLAIN) return void outgoing.writeHead(407).end();
+    if (incoming.headers['proxy-authorization'] !== LOGIN || url.host !== PLAIN)
+      return void outgoing.writeHead(407).end();
     incoming.pipe(
-      request(`${plain.url}${url.pathname}${url.search}`, { method: incoming.method ?? 'GET', headers: { ...incoming.headers, host: plain.host } }, (answer) => {
-        outgoing.writeHead(answer.statusCode ?? 500, answer.headers);
-        answer.pipe(outgoing);
-      }),
+      request(
+        `${plain.url}${url.pathname}${url.search}`,
+        { method: incoming.method ?? 'GET', headers: { ...incoming.headers, host: plain.host } },
+        (answer) => {
+          outgoing.writeHead(answer.statusCode ?? 500, answer.headers);
+          answer.pipe(outgoing);
+        },
+      ),
     );
     return undefined;
   });
   proxy.on('connect', (incoming, socket) => {
     asked.push(`CONNECT ${incoming.url}`);
-    if (incoming.headers['proxy-authorization'] !== LOGIN || incoming.url !== SECURE) return void socket.end('HTTP/1.1 403 Forbidden\r\n\r\n');
+    if (incoming.headers['proxy-authorization'] !== LOGIN || incoming.url !== SECURE)
+      return void socket.end('HTTP/1.1 403 Forbidden\r\n\r\n');
     const target = connect(securePort, '127.0.0.1', () => {
       socket.write('HTTP/1.1 200 OK\r\n\r\n');
       socket.pipe(target).pipe(socket);
@@ -93,7 +130,11 @@ async function startProxy(plain: FaultyServer, securePort: number): Promise<stri
 
 function publish(name: string, seed: number): void {
   const image = buildImage({ layers: [generatedLayer({ root: 'd', bytes: 100_000, files: 2, seed })] });
-  server.documents.set(`/v2/${name}/manifests/latest`, { body: image.manifest, type: image.mediaType, headers: { 'docker-content-digest': image.digest } });
+  server.documents.set(`/v2/${name}/manifests/latest`, {
+    body: image.manifest,
+    type: image.mediaType,
+    headers: { 'docker-content-digest': image.digest },
+  });
   server.documents.set(`/v2/${name}/manifests/${image.digest}`, { body: image.manifest, type: image.mediaType });
   server.documents.set(`/v2/${name}/blobs/${image.id}`, { body: image.config });
   for (const layer of image.layers) server.documents.set(`/v2/${name}/blobs/${layer.digest}`, { body: layer.blob });
@@ -109,7 +150,10 @@ test('a plain registry is pulled from through the proxy; the flag wins over the 
   publish('plain', 2);
   assert.equal((await pull(engine, `${PLAIN}/plain:latest`)).error, undefined);
   assert.ok(asked.includes(`HEAD http://${PLAIN}/v2/plain/manifests/latest`), asked.join('\n'));
-  assert.ok(asked.some((line) => line.startsWith(`GET http://${PLAIN}/v2/plain/blobs/`)), asked.join('\n'));
+  assert.ok(
+    asked.some((line) => line.startsWith(`GET http://${PLAIN}/v2/plain/blobs/`)),
+    asked.join('\n'),
+  );
 });
 
 test('exceptions and the machine itself are reached without it', async () => {

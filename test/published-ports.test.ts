@@ -1,7 +1,8 @@
 /**
- * Published ports from everywhere: {IPv4, IPv6} x {default bridge, user network} x {tcp, udp, range} x {the host, another
- * machine, the container itself, a neighbour, a container elsewhere}, with and without the userland proxy: reachable or
- * not, and with which source address. The table is what the known engine does; `ENGINE_UNDER_TEST=dockerd` checks it.
+ * Published ports from everywhere: {IPv4, IPv6} x {default bridge, user network} x {tcp, udp, range} x {the host,
+ * another machine, the container itself, a neighbour, a container elsewhere}, with and without the userland proxy:
+ * reachable or not, and with which source address. The table is what the known engine does; `ENGINE_UNDER_TEST=dockerd`
+ * checks it.
  */
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -39,18 +40,39 @@ before(async () => {
   cleanup.add(async () => rmSync(directory, { recursive: true }));
   registry = await startSeededRegistry();
   cleanup.add(() => registry.stop());
-  outside = openOutside(directory, { here: [`${HOST[4]}/24`, `${HOST[6]}/64`], there: [`${OUTSIDE[4]}/24`, `${OUTSIDE[6]}/64`] });
+  outside = openOutside(directory, {
+    here: [`${HOST[4]}/24`, `${HOST[6]}/64`],
+    there: [`${OUTSIDE[4]}/24`, `${OUTSIDE[6]}/64`],
+  });
   cleanup.add(async () => outside.remove());
 });
 after(() => cleanup.run());
 
 async function start(proxy: boolean): Promise<Engine> {
-  const args = [`--userland-proxy=${proxy}`, '--bip', `${BRIDGES.bridge[4]}/24`, '--ipv6', '--fixed-cidr-v6', '2001:db8:216::/64'];
+  const args = [
+    `--userland-proxy=${proxy}`,
+    '--bip',
+    `${BRIDGES.bridge[4]}/24`,
+    '--ipv6',
+    '--fixed-cidr-v6',
+    '2001:db8:216::/64',
+  ];
   const isPeer = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
-  const engine = await Engine.start(isPeer ? dockerd({ args: [...args, '--experimental', '--ip6tables'] }) : engined({ args }));
+  const engine = await Engine.start(
+    isPeer ? dockerd({ args: [...args, '--experimental', '--ip6tables'] }) : engined({ args }),
+  );
   cleanup.add(() => engine.discard());
   await pullOk(engine, registry.reference);
-  await dockerOk(engine, ['network', 'create', '--ipv6', '--subnet', '10.216.1.0/24', '--subnet', '2001:db8:216:1::/64', 'user']);
+  await dockerOk(engine, [
+    'network',
+    'create',
+    '--ipv6',
+    '--subnet',
+    '10.216.1.0/24',
+    '--subnet',
+    '2001:db8:216:1::/64',
+    'user',
+  ]);
   return engine;
 }
 
@@ -79,8 +101,26 @@ interface Peer {
 }
 
 async function run(engine: Engine, name: string, network: string, ...options: readonly string[]): Promise<Peer> {
-  await dockerOk(engine, ['run', '-d', '--name', name, '--network', network, ...options, registry.reference, 'sleep', '600']);
-  const [netns = '', v4 = '', v6 = ''] = (await dockerOk(engine, ['inspect', '-f', '{{.NetworkSettings.SandboxKey}}{{range .NetworkSettings.Networks}} {{.IPAddress}} {{.GlobalIPv6Address}}{{end}}', name])).split(' ');
+  await dockerOk(engine, [
+    'run',
+    '-d',
+    '--name',
+    name,
+    '--network',
+    network,
+    ...options,
+    registry.reference,
+    'sleep',
+    '600',
+  ]);
+  const [netns = '', v4 = '', v6 = ''] = (
+    await dockerOk(engine, [
+      'inspect',
+      '-f',
+      '{{.NetworkSettings.SandboxKey}}{{range .NetworkSettings.Networks}} {{.IPAddress}} {{.GlobalIPv6Address}}{{end}}',
+      name,
+    ])
+  ).split(' ');
   return { name, netns, address: { 4: v4, 6: v6 } };
 }
 
@@ -91,7 +131,11 @@ test('sctp: translated for other machines', async () => {
     const server = await run(engine, 'server', network, '-p', '8093:93/sctp');
     for (const family of [4, 6] as const) {
       assert.equal(await arrivingPort(outside.path, server.netns, HOST[family], 8093), 93, `${network} IPv${family}`);
-      assert.equal(await arrivingPort(outside.path, server.netns, HOST[family], 8094), undefined, `${network} IPv${family}, not published`);
+      assert.equal(
+        await arrivingPort(outside.path, server.netns, HOST[family], 8094),
+        undefined,
+        `${network} IPv${family}, not published`,
+      );
     }
     await dockerOk(engine, ['rm', '-f', 'server']);
   }
@@ -103,11 +147,16 @@ test('a client that goes on sending datagrams reaches the container that has the
   const engine = await start(true);
   const server = await run(engine, 'server', 'bridge', '-p', '8080:80/udp');
   // From one port, all the time: what the kernel knows of it never ends by itself.
-  const sender = startInside(outside.path, process.execPath, '-e', `
+  const sender = startInside(
+    outside.path,
+    process.execPath,
+    '-e',
+    `
     const socket = require('node:dgram').createSocket('udp4');
     socket.on('message', (data) => console.log(String(data)));
     socket.on('error', () => undefined);
-    socket.bind(40000, () => setInterval(() => socket.send('?', 8080, '${HOST[4]}'), 50));`);
+    socket.bind(40000, () => setInterval(() => socket.send('?', 8080, '${HOST[4]}'), 50));`,
+  );
   let heard = '';
   sender.stdout.on('data', (data: Buffer) => (heard += data.toString()));
   try {
@@ -135,7 +184,21 @@ for (const proxy of [true, false]) {
     const engine = await start(proxy);
     const wrong: string[] = [];
     for (const network of ['bridge', 'user'] as const) {
-      const server = await run(engine, `server-${network}`, network, '-p', '8080:80', '-p', '8080:80/udp', '-p', '8091-8092:91-92', '-p', '[::1]:8070:80', '-p', '127.0.0.1:8070:80');
+      const server = await run(
+        engine,
+        `server-${network}`,
+        network,
+        '-p',
+        '8080:80',
+        '-p',
+        '8080:80/udp',
+        '-p',
+        '8091-8092:91-92',
+        '-p',
+        '[::1]:8070:80',
+        '-p',
+        '127.0.0.1:8070:80',
+      );
       const neighbour = await run(engine, `neighbour-${network}`, network);
       const elsewhere = await run(engine, `elsewhere-${network}`, network === 'user' ? 'bridge' : 'user');
       const stop = await startEchoServer(server.netns, [80, 91, 92], [80]);
@@ -170,26 +233,40 @@ for (const proxy of [true, false]) {
           ];
           const answers = await Promise.all(
             ways.map(async ([from, netns, to, host]) => {
-              const said = await askEcho(netns, ports.map(([, protocol, port]) => ({ protocol, host, port })));
+              const said = await askEcho(
+                netns,
+                ports.map(([, protocol, port]) => ({ protocol, host, port })),
+              );
               return ports.flatMap(([what, , , inside], index) => {
                 const [answered, source] = said[index]?.split(' ') ?? [];
                 if (engine.name === 'dockerd' && peerReachesLess(proxy, family, what, from)) return [];
                 if (source !== undefined) assert.equal(Number(answered), inside, `${what} leads to its own port`);
                 const shown = source === undefined ? '-' : (names[source] ?? source);
                 const wanted = expected(proxy, family, what, from, to);
-                return shown === wanted ? [] : [`${network} IPv${family} ${what} from ${from} to ${to}: ${shown}, not ${wanted}`];
+                return shown === wanted
+                  ? []
+                  : [`${network} IPv${family} ${what} from ${from} to ${to}: ${shown}, not ${wanted}`];
               });
             }),
           );
           wrong.push(...answers.flat());
           // What is not published is not reachable from outside, whatever routes there are.
-          if (engine.name === 'engined') assert.match((await askEcho(outside.path, [{ protocol: 'tcp', host: server.address[family], port: 80 }], 800))[0] ?? '', /timeout|E[A-Z]+/, 'unpublished');
+          if (engine.name === 'engined')
+            assert.match(
+              (await askEcho(outside.path, [{ protocol: 'tcp', host: server.address[family], port: 80 }], 800))[0] ??
+                '',
+              /timeout|E[A-Z]+/,
+              'unpublished',
+            );
         }
       } finally {
         await stop();
       }
       await dockerOk(engine, ['rm', '-f', server.name, neighbour.name, elsewhere.name]);
-      const refused = await askEcho(undefined, [8080, 8092].map((port) => ({ protocol: 'tcp', host: '127.0.0.1', port })));
+      const refused = await askEcho(
+        undefined,
+        [8080, 8092].map((port) => ({ protocol: 'tcp', host: '127.0.0.1', port })),
+      );
       assert.deepEqual(refused, ['ECONNREFUSED', 'ECONNREFUSED'], 'ports go with their container');
     }
     assert.deepEqual(wrong, []);

@@ -26,7 +26,18 @@ before(async () => {
   mirror = await startFaultyServer();
   cleanup.add(() => mirror.stop());
   const port = await startSocks();
-  engine = await Engine.start(engined({ args: ['--insecure-registry', HIDDEN, '--http-proxy', `socks5://me:s3cret@127.0.0.1:${port}`, '--https-proxy', `socks5h://127.0.0.1:${port}`] }));
+  engine = await Engine.start(
+    engined({
+      args: [
+        '--insecure-registry',
+        HIDDEN,
+        '--http-proxy',
+        `socks5://me:s3cret@127.0.0.1:${port}`,
+        '--https-proxy',
+        `socks5h://127.0.0.1:${port}`,
+      ],
+    }),
+  );
   cleanup.add(() => engine.close());
 });
 after(() => cleanup.run());
@@ -86,7 +97,10 @@ test('a registry behind a SOCKS5 proxy, which alone knows its name', async () =>
   assert.match(messages.at(-1)?.status ?? '', /Downloaded newer image/);
   assert.ok(tunnels.includes(`me:s3cret ${HIDDEN}`), tunnels.join());
   const refused = await pull(engine, 'elsewhere.registry.test:6000/app:latest');
-  assert.match(refused.error ?? '', /proxy 127\.0\.0\.1:\d+: connection to elsewhere\.registry\.test:6000 refused: connection refused/);
+  assert.match(
+    refused.error ?? '',
+    /proxy 127\.0\.0\.1:\d+: connection to elsewhere\.registry\.test:6000 refused: connection refused/,
+  );
 });
 
 test('mirrors of a registry that is not the default one are asked first, and left when they fail', async () => {
@@ -96,9 +110,16 @@ test('mirrors of a registry that is not the default one are asked first, and lef
   publish(image, 'team/app', registry);
   publish(other, 'team/other', registry);
   await reload({ 'registry-mirrors-for': { [registry.host]: [mirror.url] } });
-  const auth = { 'X-Registry-Auth': Buffer.from(JSON.stringify({ username: 'me', password: 'secret' })).toString('base64') };
+  const auth = {
+    'X-Registry-Auth': Buffer.from(JSON.stringify({ username: 'me', password: 'secret' })).toString('base64'),
+  };
   const pulled = async (name: string): Promise<void> => {
-    const reply = await call(engine.socketPath, 'POST', `/images/create?fromImage=${registry.host}/${name}&tag=latest`, { headers: auth });
+    const reply = await call(
+      engine.socketPath,
+      'POST',
+      `/images/create?fromImage=${registry.host}/${name}&tag=latest`,
+      { headers: auth },
+    );
     assert.match(reply.text, /Downloaded newer image/);
   };
   const before = registry.requests.length;
@@ -106,7 +127,10 @@ test('mirrors of a registry that is not the default one are asked first, and lef
   assert.equal(registry.requests.length, before, 'the mirror had everything');
   await pulled('team/other');
   assert.ok(mirror.requests.some((line) => line.includes('team/other')));
-  assert.ok(mirror.headers.every(({ authorization }) => authorization === undefined), 'credentials belong to the registry');
+  assert.ok(
+    mirror.headers.every(({ authorization }) => authorization === undefined),
+    'credentials belong to the registry',
+  );
 
   // A mirror that fails in the middle is left, too.
   await callJson(engine.socketPath, 'DELETE', `/images/${registry.host}/team/app:latest`);
@@ -147,14 +171,19 @@ test('a blob that lies on another host is fetched from there without credentials
   mirror.documents.set('/store/blob', { body: image.layers[0]?.blob ?? Buffer.alloc(0) });
   const basic = `Basic ${Buffer.from('me:secret').toString('base64')}`;
   registry.intercept = (request, response) => {
-    if (request.headers.authorization !== basic) response.writeHead(401, { 'www-authenticate': 'Basic realm="r"' }).end();
+    if (request.headers.authorization !== basic)
+      response.writeHead(401, { 'www-authenticate': 'Basic realm="r"' }).end();
     else if (request.url === blob) response.writeHead(307, { location: `${mirror.url}/store/blob?signature=x` }).end();
     else return false;
     return true;
   };
   mirror.documents.set('/store/blob?signature=x', { body: image.layers[0]?.blob ?? Buffer.alloc(0) });
-  const auth = { 'X-Registry-Auth': Buffer.from(JSON.stringify({ username: 'me', password: 'secret' })).toString('base64') };
-  const reply = await call(engine.socketPath, 'POST', `/images/create?fromImage=${registry.host}/moved&tag=latest`, { headers: auth });
+  const auth = {
+    'X-Registry-Auth': Buffer.from(JSON.stringify({ username: 'me', password: 'secret' })).toString('base64'),
+  };
+  const reply = await call(engine.socketPath, 'POST', `/images/create?fromImage=${registry.host}/moved&tag=latest`, {
+    headers: auth,
+  });
   registry.intercept = undefined;
   assert.match(reply.text, /Downloaded newer image/);
   const index = mirror.requests.findIndex((line) => line.includes('/store/blob'));
@@ -186,7 +215,10 @@ test('credentials that are marked for another registry are not shown to this one
   };
   await pullWith('https://index.docker.io/v1/');
   assert.ok(shown.length > 0);
-  assert.deepEqual(shown.filter((authorization) => authorization !== undefined), []);
+  assert.deepEqual(
+    shown.filter((authorization) => authorization !== undefined),
+    [],
+  );
   assert.match(await pullWith(`http://${wary.host}/v2/`), /Downloaded newer image/);
 });
 
@@ -198,7 +230,8 @@ test('a registry that has layers uploaded to another host: that one gets no cred
   const basic = `Basic ${Buffer.from('me:secret').toString('base64')}`;
   const uploads: (string | undefined)[] = [];
   registry.intercept = (request, response) => {
-    if (request.headers.authorization !== basic) response.writeHead(401, { 'www-authenticate': 'Basic realm="r"' }).end();
+    if (request.headers.authorization !== basic)
+      response.writeHead(401, { 'www-authenticate': 'Basic realm="r"' }).end();
     else if (request.method === 'HEAD') response.writeHead(404).end();
     else if (request.method === 'POST') response.writeHead(202, { location: `${mirror.url}/upload/1` }).end();
     else if (request.method === 'PUT') request.resume().once('end', () => response.writeHead(201).end());
@@ -208,11 +241,19 @@ test('a registry that has layers uploaded to another host: that one gets no cred
   mirror.intercept = (request, response) => {
     if (!request.url?.startsWith('/upload/')) return false;
     uploads.push(request.headers.authorization);
-    request.resume().once('end', () => response.writeHead(request.method === 'PUT' ? 201 : 202, { location: `${mirror.url}/upload/2` }).end());
+    request
+      .resume()
+      .once('end', () =>
+        response.writeHead(request.method === 'PUT' ? 201 : 202, { location: `${mirror.url}/upload/2` }).end(),
+      );
     return true;
   };
-  const auth = { 'X-Registry-Auth': Buffer.from(JSON.stringify({ username: 'me', password: 'secret' })).toString('base64') };
-  const reply = await call(engine.socketPath, 'POST', `/images/${registry.host}/elsewhere/push?tag=1`, { headers: auth });
+  const auth = {
+    'X-Registry-Auth': Buffer.from(JSON.stringify({ username: 'me', password: 'secret' })).toString('base64'),
+  };
+  const reply = await call(engine.socketPath, 'POST', `/images/${registry.host}/elsewhere/push?tag=1`, {
+    headers: auth,
+  });
   registry.intercept = mirror.intercept = undefined;
   assert.match(reply.text, /"Digest":"sha256:/);
   // Layer and configuration.
@@ -229,7 +270,9 @@ test('a pull under way goes on as it began when the configuration changes', asyn
     registry.intercept = (request, response, nth) => {
       if (!request.url?.endsWith(`/blobs/${layer.digest}`) || nth > 1) return false;
       // Half of it, and in the end a broken connection: the rest is asked for under the new configuration.
-      response.writeHead(200, { 'content-length': layer.blob.length }).write(layer.blob.subarray(0, half), () => resolve());
+      response
+        .writeHead(200, { 'content-length': layer.blob.length })
+        .write(layer.blob.subarray(0, half), () => resolve());
       finish = () => void response.destroy();
       return true;
     };
@@ -237,7 +280,11 @@ test('a pull under way goes on as it began when the configuration changes', asyn
   const asked = mirror.requests.length;
   const pulling = pull(engine, `${registry.host}/steady:latest`);
   await reached;
-  await reload({ 'registry-mirrors-for': { [registry.host]: [mirror.url] }, 'max-download-attempts': 1, 'max-concurrent-downloads': 1 });
+  await reload({
+    'registry-mirrors-for': { [registry.host]: [mirror.url] },
+    'max-download-attempts': 1,
+    'max-concurrent-downloads': 1,
+  });
   finish();
   const { error, messages } = await pulling;
   registry.intercept = undefined;

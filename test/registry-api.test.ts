@@ -41,7 +41,9 @@ after(() => cleanup.run());
 
 const login = (serveraddress: string, password: string = USER.password): ReturnType<typeof call> =>
   call(engine.socketPath, 'POST', '/auth', { json: { username: USER.username, password, serveraddress } });
-const header = (value: unknown): Record<string, string> => ({ 'X-Registry-Auth': Buffer.from(JSON.stringify(value)).toString('base64').replaceAll('+', '-').replaceAll('/', '_') });
+const header = (value: unknown): Record<string, string> => ({
+  'X-Registry-Auth': Buffer.from(JSON.stringify(value)).toString('base64').replaceAll('+', '-').replaceAll('/', '_'),
+});
 
 test('right credentials are accepted, in every way of asking', async () => {
   for (const [address, token] of [
@@ -71,11 +73,18 @@ test('wrong credentials are unauthorized, a registry that is not there an error'
 });
 
 test('the CLI logs in, pulls with what it was given, and out', async () => {
-  await pushImage(gate.openUrl, 'ns/private', 'v1', buildImage({ layers: [buildLayer([{ path: 'f', content: 'x' }])] }));
+  await pushImage(
+    gate.openUrl,
+    'ns/private',
+    'v1',
+    buildImage({ layers: [buildLayer([{ path: 'f', content: 'x' }])] }),
+  );
   const refused = await docker(engine, ['pull', `${gate.host}/ns/private:v1`]);
   assert.notEqual(refused.status, 0, 'without anybody to ask it fails and does not wait');
   assert.match(refused.stderr, /unauthorized: incorrect username or password/);
-  const stdout = await dockerOk(engine, ['login', '-u', USER.username, '--password-stdin', gate.host], { input: `${USER.password}\n` });
+  const stdout = await dockerOk(engine, ['login', '-u', USER.username, '--password-stdin', gate.host], {
+    input: `${USER.password}\n`,
+  });
   assert.match(stdout, /Login Succeeded/);
   const wrong = await docker(engine, ['login', '-u', USER.username, '--password-stdin', gate.host], { input: 'no\n' });
   assert.notEqual(wrong.status, 0);
@@ -93,10 +102,17 @@ test('a remote image is described without being pulled', async () => {
     readonly Descriptor: { readonly mediaType: string; readonly digest: string; readonly size: number };
     readonly Platforms: readonly { readonly architecture: string; readonly os: string; readonly variant?: string }[];
   }
-  const inspect = (name: string): Promise<Remote> => callJson<Remote>(engine.socketPath, 'GET', `/distribution/${open.host}/${name}/json`);
+  const inspect = (name: string): Promise<Remote> =>
+    callJson<Remote>(engine.socketPath, 'GET', `/distribution/${open.host}/${name}/json`);
   const list = await inspect('remote');
   assert.deepEqual(list.Descriptor, { mediaType: both.mediaType, digest: both.digest, size: both.manifest.length });
-  assert.deepEqual(list.Platforms.map(({ architecture, variant }) => [architecture, variant]), [['amd64', undefined], ['arm', 'v7']]);
+  assert.deepEqual(
+    list.Platforms.map(({ architecture, variant }) => [architecture, variant]),
+    [
+      ['amd64', undefined],
+      ['arm', 'v7'],
+    ],
+  );
   const one = await inspect('remote:one');
   assert.deepEqual(one.Descriptor, { mediaType: arm.mediaType, digest: arm.digest, size: arm.manifest.length });
   assert.deepEqual([one.Platforms.length, one.Platforms[0]?.architecture, one.Platforms[0]?.os], [1, 'arm', 'linux']);
@@ -104,7 +120,8 @@ test('a remote image is described without being pulled', async () => {
   const missing = await call(engine.socketPath, 'GET', `/distribution/${open.host}/remote:nope/json`);
   assert.equal(missing.status, isOurs ? 404 : missing.status);
   assert.match(missing.text, /manifest unknown/);
-  for (const bad of ['UPPER', 'a'.repeat(64)]) assert.ok((await call(engine.socketPath, 'GET', `/distribution/${bad}/json`)).status >= 400);
+  for (const bad of ['UPPER', 'a'.repeat(64)])
+    assert.ok((await call(engine.socketPath, 'GET', `/distribution/${bad}/json`)).status >= 400);
 });
 
 test('a search asks the index of the registry that is named, also one of the first version', async () => {
@@ -113,8 +130,15 @@ test('a search asks the index of the registry that is named, also one of the fir
     { name: 'me/busy', description: 'second', star_count: 1, is_official: false, is_automated: false },
   ];
   index.documents.set('/v1/_ping', { body: Buffer.from('{}'), type: 'application/json' });
-  for (const limit of [25, 7]) index.documents.set(`/v1/search?q=busy&n=${limit}`, { body: Buffer.from(JSON.stringify({ results })), type: 'application/json' });
-  const search = (query: string): ReturnType<typeof call> => call(engine.socketPath, 'GET', `/images/search?term=${encodeURIComponent(`${index.host}/busy`)}${query}`, { headers: header(USER) });
+  for (const limit of [25, 7])
+    index.documents.set(`/v1/search?q=busy&n=${limit}`, {
+      body: Buffer.from(JSON.stringify({ results })),
+      type: 'application/json',
+    });
+  const search = (query: string): ReturnType<typeof call> =>
+    call(engine.socketPath, 'GET', `/images/search?term=${encodeURIComponent(`${index.host}/busy`)}${query}`, {
+      headers: header(USER),
+    });
   const filters = (value: unknown): string => `&filters=${encodeURIComponent(JSON.stringify(value))}`;
   const names = async (query: string): Promise<string[]> => {
     const reply = await search(query);
@@ -126,7 +150,11 @@ test('a search asks the index of the registry that is named, also one of the fir
   assert.deepEqual(await names(filters({ 'is-official': ['true'] })), ['busy']);
   assert.deepEqual(await names(filters({ 'is-official': { false: true } })), ['me/busy']);
   assert.deepEqual(await names(filters({ stars: ['2'] })), ['busy']);
-  for (const [query, text] of [['&limit=101', /outside the range of \[1, 100\]/], [filters({ no: ['x'] }), /invalid filter 'no'/i], [filters({ stars: ['many'] }), /invalid filter 'stars=/i]] as const) {
+  for (const [query, text] of [
+    ['&limit=101', /outside the range of \[1, 100\]/],
+    [filters({ no: ['x'] }), /invalid filter 'no'/i],
+    [filters({ stars: ['many'] }), /invalid filter 'stars=/i],
+  ] as const) {
     const reply = await search(query);
     assert.equal(reply.status, 400, reply.text);
     assert.match(reply.text, text);
@@ -136,21 +164,25 @@ test('a search asks the index of the registry that is named, also one of the fir
   assert.match(await dockerOk(engine, ['search', `${index.host}/busy`]), /busy +first +3 +\[OK\]/);
 });
 
-test('a registry of the first version is refused for everything but a search', { skip: isOurs ? false : 'says only that the manifest is not found' }, async () => {
-  index.intercept = (request, response) => {
-    if (request.url !== '/v2/') return false;
-    response.writeHead(404).end();
-    return true;
-  };
-  index.documents.set('/v1/_ping', { body: Buffer.from('{}') });
-  const text = /supports only the v1 protocol/;
-  const pulled = await call(engine.socketPath, 'POST', `/images/create?fromImage=${index.host}/x&tag=1`);
-  assert.equal(pulled.status, 400);
-  assert.match(pulled.text, text);
-  assert.match((await login(index.host)).text, text);
-  await pushImage(open.url, 'legacy', 'v1', buildImage({ layers: [buildLayer([{ path: 'f', content: 'y' }])] }));
-  await dockerOk(engine, ['pull', '-q', `${open.host}/legacy:v1`]);
-  await dockerOk(engine, ['tag', `${open.host}/legacy:v1`, `${index.host}/legacy:v1`]);
-  assert.match((await docker(engine, ['push', `${index.host}/legacy:v1`])).stderr, text);
-  index.intercept = undefined;
-});
+test(
+  'a registry of the first version is refused for everything but a search',
+  { skip: isOurs ? false : 'says only that the manifest is not found' },
+  async () => {
+    index.intercept = (request, response) => {
+      if (request.url !== '/v2/') return false;
+      response.writeHead(404).end();
+      return true;
+    };
+    index.documents.set('/v1/_ping', { body: Buffer.from('{}') });
+    const text = /supports only the v1 protocol/;
+    const pulled = await call(engine.socketPath, 'POST', `/images/create?fromImage=${index.host}/x&tag=1`);
+    assert.equal(pulled.status, 400);
+    assert.match(pulled.text, text);
+    assert.match((await login(index.host)).text, text);
+    await pushImage(open.url, 'legacy', 'v1', buildImage({ layers: [buildLayer([{ path: 'f', content: 'y' }])] }));
+    await dockerOk(engine, ['pull', '-q', `${open.host}/legacy:v1`]);
+    await dockerOk(engine, ['tag', `${open.host}/legacy:v1`, `${index.host}/legacy:v1`]);
+    assert.match((await docker(engine, ['push', `${index.host}/legacy:v1`])).stderr, text);
+    index.intercept = undefined;
+  },
+);

@@ -89,18 +89,20 @@ test("a proxy that is spoken to over TLS is trusted by the machine's certificate
 test('a SOCKS proxy is given addresses of both families as addresses, and names as names', async () => {
   const wanted: string[] = [];
   const lengths: Readonly<Record<number, number>> = { 1: 10, 4: 22 };
-  const port = await listening(createServer((client) => {
-    client.on('error', () => undefined);
-    client.once('data', () => {
-      client.write(Buffer.from([5, 0]));
-      client.once('data', (data) => {
-        const size = lengths[data[3] ?? 0] ?? 7 + (data[4] ?? 0);
-        wanted.push(data.subarray(3, size - 2).toString('hex'));
-        client.write(Buffer.from([5, 0, 0, 1, 0, 0, 0, 0, 0, 0]));
-        client.once('data', () => client.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok'));
+  const port = await listening(
+    createServer((client) => {
+      client.on('error', () => undefined);
+      client.once('data', () => {
+        client.write(Buffer.from([5, 0]));
+        client.once('data', (data) => {
+          const size = lengths[data[3] ?? 0] ?? 7 + (data[4] ?? 0);
+          wanted.push(data.subarray(3, size - 2).toString('hex'));
+          client.write(Buffer.from([5, 0, 0, 1, 0, 0, 0, 0, 0, 0]));
+          client.once('data', () => client.end('HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok'));
+        });
       });
-    });
-  }));
+    }),
+  );
   useProxies({ ...NO_PROXY, httpProxy: `socks5://127.0.0.1:${port}` });
   for (const host of ['[2001:db8::1]:5000', '192.0.2.1', 'a.test']) assert.equal(await ask(`http://${host}/`), 'ok');
   assert.deepEqual(wanted, [

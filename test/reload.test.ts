@@ -53,14 +53,18 @@ let engine: Engine;
 let registry: SeededRegistry;
 
 before(async () => {
-  ({ engine, registry } = await startEngineWithImage(cleanup, engined({ env: { HTTPS_PROXY: 'http://user:s3cret@127.0.0.1:9', NO_PROXY: '*' } })));
+  ({ engine, registry } = await startEngineWithImage(
+    cleanup,
+    engined({ env: { HTTPS_PROXY: 'http://user:s3cret@127.0.0.1:9', NO_PROXY: '*' } }),
+  ));
 });
 after(() => cleanup.run());
 
 // Each test starts from the defaults.
 beforeEach(() => reload({}));
 
-const write = (content: unknown): Promise<void> => writeFile(join(engine.dir, 'daemon.json'), typeof content === 'string' ? content : JSON.stringify(content));
+const write = (content: unknown): Promise<void> =>
+  writeFile(join(engine.dir, 'daemon.json'), typeof content === 'string' ? content : JSON.stringify(content));
 const view = (): Promise<View> => callJson<View>(engine.socketPath, 'GET', '/engine/config');
 const info = (): Promise<Info> => callJson<Info>(engine.socketPath, 'GET', '/info');
 
@@ -86,12 +90,28 @@ async function hangUp(content: unknown): Promise<NonNullable<View['lastReload']>
 
 test('SIGHUP: what the daemon says about itself follows, and nothing stays when its key goes', async () => {
   const runtimes = { other: { path: '/usr/bin/crun' } };
-  const content = { labels: ['rack=7'], debug: true, 'live-restore': true, runtimes, 'default-runtime': 'other', features: { cdi: true }, 'registry-mirrors': ['https://mirror.test'] };
+  const content = {
+    labels: ['rack=7'],
+    debug: true,
+    'live-restore': true,
+    runtimes,
+    'default-runtime': 'other',
+    features: { cdi: true },
+    'registry-mirrors': ['https://mirror.test'],
+  };
   const result = await hangUp(content);
   assert.equal(result.ok, true);
-  assert.deepEqual(result.entries.map(({ key, verdict }) => `${key} ${verdict}`), ['debug', 'default-runtime', 'features', 'labels', 'live-restore', 'registry-mirrors', 'runtimes'].map((key) => `${key} applied`));
+  assert.deepEqual(
+    result.entries.map(({ key, verdict }) => `${key} ${verdict}`),
+    ['debug', 'default-runtime', 'features', 'labels', 'live-restore', 'registry-mirrors', 'runtimes'].map(
+      (key) => `${key} applied`,
+    ),
+  );
   const changed = await info();
-  assert.deepEqual([changed.Debug, changed.Labels, changed.LiveRestoreEnabled, changed.DefaultRuntime, changed.RegistryConfig.Mirrors], [true, ['rack=7'], true, 'other', ['https://mirror.test/']]);
+  assert.deepEqual(
+    [changed.Debug, changed.Labels, changed.LiveRestoreEnabled, changed.DefaultRuntime, changed.RegistryConfig.Mirrors],
+    [true, ['rack=7'], true, 'other', ['https://mirror.test/']],
+  );
   // Newer versions of the runtime tell their features besides.
   assert.equal((changed.Runtimes['other'] as { readonly path?: string } | undefined)?.path, '/usr/bin/crun');
   assert.notEqual(changed.CDISpecDirs.length, 0);
@@ -99,21 +119,44 @@ test('SIGHUP: what the daemon says about itself follows, and nothing stays when 
   const removed = await hangUp({});
   assert.deepEqual(new Set(removed.entries.map(({ verdict }) => verdict)), new Set(['removed']));
   const back = await info();
-  assert.deepEqual([back.Debug, back.Labels, back.LiveRestoreEnabled, back.DefaultRuntime, back.RegistryConfig.Mirrors, back.CDISpecDirs], [false, [], false, 'runc', [], []]);
+  assert.deepEqual(
+    [
+      back.Debug,
+      back.Labels,
+      back.LiveRestoreEnabled,
+      back.DefaultRuntime,
+      back.RegistryConfig.Mirrors,
+      back.CDISpecDirs,
+    ],
+    [false, [], false, 'runc', [], []],
+  );
   assert.equal(back.Runtimes['other'], undefined);
 });
 
 test('the event has a string for every reloadable setting', async () => {
   const since = Date.now() / 1000;
   await reload({ labels: ['a=b'], 'max-concurrent-downloads': 7, mtu: 1400 });
-  const { message } = await open(engine.socketPath, 'GET', `/events?since=${since}&until=${Date.now() / 1000 + 0.001}&filters=${encodeURIComponent('{"event":["reload"]}')}`);
+  const { message } = await open(
+    engine.socketPath,
+    'GET',
+    `/events?since=${since}&until=${Date.now() / 1000 + 0.001}&filters=${encodeURIComponent('{"event":["reload"]}')}`,
+  );
   const events = [];
-  for await (const event of jsonLines<{ Type: string; Action: string; Actor: { Attributes: Record<string, string> } }>(message)) events.push(event);
+  for await (const event of jsonLines<{ Type: string; Action: string; Actor: { Attributes: Record<string, string> } }>(
+    message,
+  ))
+    events.push(event);
   const { Actor, Type } = events.at(-1) ?? assert.fail('no event');
   assert.equal(Type, 'daemon');
   const { name, labels, debug, applied } = Actor.Attributes;
-  assert.deepEqual([name, labels, debug, applied, Actor.Attributes['max-concurrent-downloads'], Actor.Attributes['needs-restart']], [hostname(), '["a=b"]', 'false', 'labels,max-concurrent-downloads', '7', 'mtu']);
-  const reloadable = Object.entries((await callJson<{ settings: Record<string, { reloadable: boolean }> }>(engine.socketPath, 'GET', '/engine/config')).settings).filter(([, setting]) => setting.reloadable);
+  assert.deepEqual(
+    [name, labels, debug, applied, Actor.Attributes['max-concurrent-downloads'], Actor.Attributes['needs-restart']],
+    [hostname(), '["a=b"]', 'false', 'labels,max-concurrent-downloads', '7', 'mtu'],
+  );
+  const reloadable = Object.entries(
+    (await callJson<{ settings: Record<string, { reloadable: boolean }> }>(engine.socketPath, 'GET', '/engine/config'))
+      .settings,
+  ).filter(([, setting]) => setting.reloadable);
   for (const [key] of reloadable) assert.equal(typeof Actor.Attributes[key], 'string', key);
 });
 
@@ -121,7 +164,10 @@ test('a bad file changes nothing and is told in the log and to who asked', async
   await reload({ labels: ['a=b'] });
   for (const [content, part] of [
     [{ labels: ['a=c'], nope: 1 }, "the following directives don't match any configuration option: nope"],
-    [{ labels: ['a=c'], bridge: 'x' }, 'the following directives are specified both as a flag and in the configuration file: bridge: (from flag: '],
+    [
+      { labels: ['a=c'], bridge: 'x' },
+      'the following directives are specified both as a flag and in the configuration file: bridge: (from flag: ',
+    ],
     ['{', 'invalid JSON at line 1'],
   ] as const) {
     const result = await hangUp(content);
@@ -140,7 +186,10 @@ test('a dry run tells and does nothing', async () => {
   await write({ labels: ['a=c'], mtu: 1300 });
   const { ok, entries } = await request('?dryRun=1');
   assert.equal(ok, true);
-  assert.deepEqual(entries, [{ key: 'labels', verdict: 'applied', before: '[a=b]', after: '[a=c]' }, { key: 'mtu', verdict: 'needs-restart', before: '1500', after: '1300' }]);
+  assert.deepEqual(entries, [
+    { key: 'labels', verdict: 'applied', before: '[a=b]', after: '[a=c]' },
+    { key: 'mtu', verdict: 'needs-restart', before: '1500', after: '1300' },
+  ]);
   assert.deepEqual((await info()).Labels, ['a=b']);
   assert.notDeepEqual((await view()).lastReload?.entries, entries);
 });
@@ -148,8 +197,14 @@ test('a dry run tells and does nothing', async () => {
 test('the configuration shows where each value came from, without secrets', async () => {
   await reload({ 'max-concurrent-uploads': 9 });
   const { settings } = await view();
-  assert.deepEqual([settings['max-concurrent-uploads']?.value, settings['max-concurrent-uploads']?.source], [9, 'file']);
-  assert.deepEqual([settings['bridge']?.source, settings['mtu']?.source, settings['proxies.https-proxy']?.source], ['flag', 'default', 'environment']);
+  assert.deepEqual(
+    [settings['max-concurrent-uploads']?.value, settings['max-concurrent-uploads']?.source],
+    [9, 'file'],
+  );
+  assert.deepEqual(
+    [settings['bridge']?.source, settings['mtu']?.source, settings['proxies.https-proxy']?.source],
+    ['flag', 'default', 'environment'],
+  );
   assert.equal(settings['proxies.https-proxy']?.value, 'http://xxxxx:xxxxx@127.0.0.1:9');
   assert.ok(!(await call(engine.socketPath, 'GET', '/engine/config')).text.includes('s3cret'));
   assert.ok(!engine.log.includes('s3cret'));
@@ -173,7 +228,8 @@ test('default-runtime and runtimes: the next container uses them', async () => {
   const script = join(engine.dir, 'noting-runc');
   await writeFile(script, `#!/bin/sh\necho "$*" >> ${calls}\nexec runc "$@"\n`);
   await chmod(script, 0o755);
-  const create = (...args: string[]): Promise<string> => dockerOk(engine, ['run', '--rm', ...args, registry.reference, 'echo', 'ran']);
+  const create = (...args: string[]): Promise<string> =>
+    dockerOk(engine, ['run', '--rm', ...args, registry.reference, 'echo', 'ran']);
   assert.equal(await create(), 'ran');
   await assert.rejects(create('--runtime', 'noting'), /unknown or invalid runtime name: noting/);
   await reload({ runtimes: { noting: { path: script } } });
@@ -183,7 +239,11 @@ test('default-runtime and runtimes: the next container uses them', async () => {
   await writeFile(calls, '');
   await reload({ runtimes: { noting: { path: script } }, 'default-runtime': 'noting' });
   const id = await dockerOk(engine, ['create', registry.reference, 'true']);
-  assert.equal((await callJson<{ HostConfig: { Runtime: string } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).HostConfig.Runtime, 'noting');
+  assert.equal(
+    (await callJson<{ HostConfig: { Runtime: string } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).HostConfig
+      .Runtime,
+    'noting',
+  );
 
   await reload({});
   await assert.rejects(dockerOk(engine, ['start', id]), /unknown or invalid runtime name: noting/);
@@ -196,27 +256,36 @@ test('registry-mirrors: the next pull asks them', async () => {
     publish(mirror, oneLayer(1), 'library/mirrored');
     await reload({ 'registry-mirrors': [mirror.url] });
     assert.equal((await pull(engine, 'mirrored:latest')).error, undefined);
-    assert.ok(mirror.requests.some((line) => line.endsWith('/v2/library/mirrored/manifests/latest')), mirror.requests.join('\n'));
+    assert.ok(
+      mirror.requests.some((line) => line.endsWith('/v2/library/mirrored/manifests/latest')),
+      mirror.requests.join('\n'),
+    );
   } finally {
     await mirror.stop();
   }
 });
 
-const outside = Object.values(networkInterfaces()).flatMap((addresses = []) => addresses.filter(({ family, internal }) => family === 'IPv4' && !internal))[0]?.address;
-test('insecure-registries: a registry without TLS is used once it is listed', { skip: outside === undefined && 'no address but loopback' }, async () => {
-  const server = await startFaultyServer('0.0.0.0');
-  try {
-    const host = `${outside}:${server.host.split(':')[1]}`;
-    publish(server, oneLayer(2), 'app');
-    assert.notEqual((await pull(engine, `${host}/app:latest`)).error, undefined);
-    await reload({ 'insecure-registries': [`${outside}/32`] });
-    assert.equal((await pull(engine, `${host}/app:latest`)).error, undefined);
-    await reload({});
-    assert.notEqual((await pull(engine, `${host}/app:latest`)).error, undefined);
-  } finally {
-    await server.stop();
-  }
-});
+const outside = Object.values(networkInterfaces()).flatMap((addresses = []) =>
+  addresses.filter(({ family, internal }) => family === 'IPv4' && !internal),
+)[0]?.address;
+test(
+  'insecure-registries: a registry without TLS is used once it is listed',
+  { skip: outside === undefined && 'no address but loopback' },
+  async () => {
+    const server = await startFaultyServer('0.0.0.0');
+    try {
+      const host = `${outside}:${server.host.split(':')[1]}`;
+      publish(server, oneLayer(2), 'app');
+      assert.notEqual((await pull(engine, `${host}/app:latest`)).error, undefined);
+      await reload({ 'insecure-registries': [`${outside}/32`] });
+      assert.equal((await pull(engine, `${host}/app:latest`)).error, undefined);
+      await reload({});
+      assert.notEqual((await pull(engine, `${host}/app:latest`)).error, undefined);
+    } finally {
+      await server.stop();
+    }
+  },
+);
 
 test('max-concurrent-downloads: so many layers at once', async () => {
   const server = await startFaultyServer();
@@ -235,7 +304,9 @@ test('max-concurrent-downloads: so many layers at once', async () => {
       [1, 10],
       [3, 20],
     ] as const) {
-      const image = buildImage({ layers: [0, 1, 2, 3].map((n) => generatedLayer({ root: `d${n}`, bytes: 1000, files: 1, seed: seed + n })) });
+      const image = buildImage({
+        layers: [0, 1, 2, 3].map((n) => generatedLayer({ root: `d${n}`, bytes: 1000, files: 1, seed: seed + n })),
+      });
       publish(server, image, `many${limit}`);
       for (const { digest } of image.layers) layerPaths.add(`/v2/many${limit}/blobs/${digest}`);
       await reload({ 'max-concurrent-downloads': limit });
@@ -269,7 +340,8 @@ test('max-download-attempts: so often, then no more', async () => {
 
 test('live-restore: containers outlive the daemon', async () => {
   const id = await dockerOk(engine, ['run', '-d', '--stop-timeout', '1', registry.reference, 'sleep', '600']);
-  const pid = async (): Promise<number> => (await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).State.Pid;
+  const pid = async (): Promise<number> =>
+    (await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).State.Pid;
   const before = await pid();
   await reload({ 'live-restore': true });
   // The new daemon starts with an empty file.
@@ -287,7 +359,14 @@ test('live-restore: containers outlive the daemon', async () => {
 
 test('shutdown-timeout: how long containers may take', async () => {
   // It needs two seconds to end by itself, which its exit code tells.
-  const slow = ['run', '-d', registry.reference, 'sh', '-c', "trap 'sleep 2; exit 7' TERM; while :; do sleep 0.1; done"];
+  const slow = [
+    'run',
+    '-d',
+    registry.reference,
+    'sh',
+    '-c',
+    "trap 'sleep 2; exit 7' TERM; while :; do sleep 0.1; done",
+  ];
   for (const [timeout, exitCode] of [
     [1, 137],
     [10, 7],
@@ -296,7 +375,11 @@ test('shutdown-timeout: how long containers may take', async () => {
     await reload({ 'shutdown-timeout': timeout });
     assert.equal(await engine.stop(), 0);
     await engine.start();
-    assert.equal((await callJson<{ State: { ExitCode: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).State.ExitCode, exitCode);
+    assert.equal(
+      (await callJson<{ State: { ExitCode: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).State
+        .ExitCode,
+      exitCode,
+    );
     await dockerOk(engine, ['rm', id]);
   }
 });
@@ -316,7 +399,9 @@ test(`${RELOADS} reloads under load drop no request and leak nothing`, async () 
   const load = Promise.all(['/info', '/containers/json?all=1', '/_ping', '/engine/config'].map(client));
   try {
     for (let n = 1; n <= RELOADS; n++) {
-      await write(n % 10 === 0 ? '{ broken' : { labels: [`n=${n}`], debug: n % 2 === 0, 'max-concurrent-downloads': n });
+      await write(
+        n % 10 === 0 ? '{ broken' : { labels: [`n=${n}`], debug: n % 2 === 0, 'max-concurrent-downloads': n },
+      );
       process.kill(engine.pid, 'SIGHUP');
       // Signals that arrive together are one.
       if (n % 5 === 0) await request();
@@ -337,7 +422,11 @@ function oneLayer(seed: number): BuiltImage {
 }
 
 function publish(server: FaultyServer, image: BuiltImage, name: string): void {
-  server.documents.set(`/v2/${name}/manifests/latest`, { body: image.manifest, type: image.mediaType, headers: { 'docker-content-digest': image.digest } });
+  server.documents.set(`/v2/${name}/manifests/latest`, {
+    body: image.manifest,
+    type: image.mediaType,
+    headers: { 'docker-content-digest': image.digest },
+  });
   server.documents.set(`/v2/${name}/manifests/${image.digest}`, { body: image.manifest, type: image.mediaType });
   server.documents.set(`/v2/${name}/blobs/${image.id}`, { body: image.config });
   for (const layer of image.layers) server.documents.set(`/v2/${name}/blobs/${layer.digest}`, { body: layer.blob });

@@ -10,7 +10,14 @@ import { assertWithin, diskBytes } from './support/disk.js';
 import { Engine } from './support/engine.js';
 import { engined } from './support/engined.js';
 import { call, callJson, jsonLines, open } from './support/http.js';
-import { type BuiltImage, type BuiltLayer, buildImage, type Compression, generatedLayer, pushImage } from './support/image-builder.js';
+import {
+  type BuiltImage,
+  type BuiltLayer,
+  buildImage,
+  type Compression,
+  generatedLayer,
+  pushImage,
+} from './support/image-builder.js';
 import { pull, pullOk } from './support/pulls.js';
 import { startRegistry, type TestRegistry } from './support/registry.js';
 import { waitFor } from './support/wait.js';
@@ -38,11 +45,19 @@ const elsewhere = new Map<Engine, string>();
 const partialDir = (engine: Engine): string => elsewhere.get(engine) ?? join(engine.dir, 'data/image/partial');
 const sizeOf = (image: BuiltImage): number => image.layers.reduce((sum, { blob }) => sum + blob.length, 0);
 const layer = (megabytes: number, seed: number, compression?: Compression): BuiltLayer =>
-  generatedLayer({ root: `d${seed}`, bytes: megabytes * MB, files: 30, seed, ...(compression === undefined ? {} : { compression }) });
+  generatedLayer({
+    root: `d${seed}`,
+    bytes: megabytes * MB,
+    files: 30,
+    seed,
+    ...(compression === undefined ? {} : { compression }),
+  });
 
 async function kept(engine: Engine): Promise<number> {
   const names = (await readdir(partialDir(engine))).filter((name) => !name.includes('.'));
-  const sizes = await Promise.all(names.map(async (name) => (await stat(join(partialDir(engine), name)).catch(() => undefined))?.size ?? 0));
+  const sizes = await Promise.all(
+    names.map(async (name) => (await stat(join(partialDir(engine), name)).catch(() => undefined))?.size ?? 0),
+  );
   return sizes.reduce((sum, size) => sum + size, 0);
 }
 
@@ -54,34 +69,40 @@ async function pullUntil(engine: Engine, reference: string, bytes: number): Prom
   return reply;
 }
 
-test('a pull through a line that breaks all the time, of a daemon that is killed again and again, transfers hardly a byte twice', { timeout: 240_000 + LARGE_MB * 500 }, async (t) => {
-  const isLarge = LARGE_MB > 0;
-  const layers = isLarge ? [1, 2, 3, 4].map((seed) => layer(LARGE_MB / 4, seed, 'none')) : [layer(80, 1, 'none'), layer(60, 2)];
-  const image = buildImage({ layers });
-  const registry = await registryWith(t, image, 'broken');
-  const proxy = await startCuttingProxy(registry.host, { down: (isLarge ? 50 : 8) * MB });
-  t.after(() => proxy.stop());
-  const engine = await startEngine(t);
-  const reference = `${proxy.host}/broken:latest`;
-  const total = sizeOf(image);
-  for (let kill = 1; kill <= 5; kill++) {
-    const reply = await open(engine.socketPath, 'POST', `/images/create?fromImage=${encodeURIComponent(reference)}`);
-    reply.message.on('error', () => undefined).resume();
-    await waitFor('more bytes to come', () => proxy.downBytes > (total * kill) / 7, 60_000 + LARGE_MB * 20, 2);
-    await engine.stop('SIGKILL');
-    await engine.start();
-  }
-  await pullOk(engine, reference);
-  assert.ok(proxy.cuts > 10, String(proxy.cuts));
-  const extra = proxy.downBytes - total;
-  t.diagnostic(`${extra} bytes of ${total} again, ${proxy.cuts} cuts`);
-  // Bytes that were in the buffers of both connections when the daemon was killed are lost; with a large image they do
-  // not count.
-  assert.ok(extra < total * 0.05 + (isLarge ? 0 : 5 * 2 * 7 * MB), `${extra} bytes of ${total} were sent again`);
-  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'GET', `/images/${reference}/json`);
-  assert.equal(Id, image.id);
-  assert.deepEqual(await readdir(partialDir(engine)), [], 'nothing is kept of what is complete');
-});
+test(
+  'a pull through a line that breaks all the time, of a daemon that is killed again and again, transfers hardly a byte twice',
+  { timeout: 240_000 + LARGE_MB * 500 },
+  async (t) => {
+    const isLarge = LARGE_MB > 0;
+    const layers = isLarge
+      ? [1, 2, 3, 4].map((seed) => layer(LARGE_MB / 4, seed, 'none'))
+      : [layer(80, 1, 'none'), layer(60, 2)];
+    const image = buildImage({ layers });
+    const registry = await registryWith(t, image, 'broken');
+    const proxy = await startCuttingProxy(registry.host, { down: (isLarge ? 50 : 8) * MB });
+    t.after(() => proxy.stop());
+    const engine = await startEngine(t);
+    const reference = `${proxy.host}/broken:latest`;
+    const total = sizeOf(image);
+    for (let kill = 1; kill <= 5; kill++) {
+      const reply = await open(engine.socketPath, 'POST', `/images/create?fromImage=${encodeURIComponent(reference)}`);
+      reply.message.on('error', () => undefined).resume();
+      await waitFor('more bytes to come', () => proxy.downBytes > (total * kill) / 7, 60_000 + LARGE_MB * 20, 2);
+      await engine.stop('SIGKILL');
+      await engine.start();
+    }
+    await pullOk(engine, reference);
+    assert.ok(proxy.cuts > 10, String(proxy.cuts));
+    const extra = proxy.downBytes - total;
+    t.diagnostic(`${extra} bytes of ${total} again, ${proxy.cuts} cuts`);
+    // Bytes that were in the buffers of both connections when the daemon was killed are lost; with a large image they
+    // do not count.
+    assert.ok(extra < total * 0.05 + (isLarge ? 0 : 5 * 2 * 7 * MB), `${extra} bytes of ${total} were sent again`);
+    const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'GET', `/images/${reference}/json`);
+    assert.equal(Id, image.id);
+    assert.deepEqual(await readdir(partialDir(engine)), [], 'nothing is kept of what is complete');
+  },
+);
 
 test('a client that leaves leaves its bytes to the next one, who pulls another repository; both in ENGINE_TMPDIR', async (t) => {
   const image = buildImage({ layers: [layer(80, 3)] });
@@ -136,7 +157,10 @@ test('what was damaged on disk is found out and fetched again', async (t) => {
     await engine.start();
     const result = await pull(engine, `${registry.host}/app:latest`);
     assert.equal(result.error, undefined);
-    assert.equal((await callJson<{ Id: string }>(engine.socketPath, 'GET', `/images/${registry.host}/app:latest/json`)).Id, image.id);
+    assert.equal(
+      (await callJson<{ Id: string }>(engine.socketPath, 'GET', `/images/${registry.host}/app:latest/json`)).Id,
+      image.id,
+    );
     await callJson(engine.socketPath, 'DELETE', `/images/${registry.host}/app:latest`);
     assert.deepEqual(await readdir(partialDir(engine)), []);
   }
@@ -151,16 +175,28 @@ test('a prune takes what broken pulls left, but not with a filter, and not from 
   await engine.start();
   const left = await kept(engine);
   assert.ok(left >= 4 * MB);
-  const { DataRoot } = await callJson<{ DataRoot: { Size: number; Partials: { Digest: string; Size: number }[] } }>(engine.socketPath, 'GET', '/system/df');
-  assert.deepEqual(DataRoot.Partials.map(({ Digest }) => Digest), [image.layers[0]?.digest]);
+  const { DataRoot } = await callJson<{ DataRoot: { Size: number; Partials: { Digest: string; Size: number }[] } }>(
+    engine.socketPath,
+    'GET',
+    '/system/df',
+  );
+  assert.deepEqual(
+    DataRoot.Partials.map(({ Digest }) => Digest),
+    [image.layers[0]?.digest],
+  );
   assertWithin(DataRoot.Partials[0]?.Size ?? 0, left, 0.01, 'what is kept');
   assertWithin(DataRoot.Size, diskBytes(join(engine.dir, 'data')), 0.01, 'the whole');
-  const prune = (query = ''): Promise<{ SpaceReclaimed: number }> => callJson(engine.socketPath, 'POST', `/images/prune${query}`);
+  const prune = (query = ''): Promise<{ SpaceReclaimed: number }> =>
+    callJson(engine.socketPath, 'POST', `/images/prune${query}`);
   assert.equal((await prune(`?filters=${encodeURIComponent('{"until":["1h"]}')}`)).SpaceReclaimed, 0);
   assert.equal((await prune()).SpaceReclaimed, left);
   assert.deepEqual(await readdir(partialDir(engine)), []);
 
-  const reply = await open(engine.socketPath, 'POST', `/images/create?fromImage=${encodeURIComponent(`${registry.host}/app:latest`)}`);
+  const reply = await open(
+    engine.socketPath,
+    'POST',
+    `/images/create?fromImage=${encodeURIComponent(`${registry.host}/app:latest`)}`,
+  );
   let last = '';
   for await (const { status } of jsonLines<{ status?: string }>(reply.message)) {
     if (status === 'Downloading') await prune();
@@ -187,7 +223,13 @@ test('partial blobs are bounded in age and in bytes', async (t) => {
   await add('d', 1, 90);
   await writeFile(join(dir, 'stray.json'), '{}');
   await partials.load();
-  assert.deepEqual((await partials.list()).map((one) => [one.digest, one.sizeBytes, one.isActive]), [[digest('a'), 2 * MB, false], [digest('b'), 2 * MB, false]]);
+  assert.deepEqual(
+    (await partials.list()).map((one) => [one.digest, one.sizeBytes, one.isActive]),
+    [
+      [digest('a'), 2 * MB, false],
+      [digest('b'), 2 * MB, false],
+    ],
+  );
   assert.deepEqual((await readdir(dir)).length, 2);
 
   assert.equal(await partials.claim(digest('e'), 100), undefined, 'not worth it');

@@ -28,7 +28,15 @@ before(async () => {
   await program('noting-crun', 'crun');
   await program('noting-runc', 'runc');
   await program('telling', `grep -o '"cgroupsPath":"[^"]*"' config.json >> ${join(dir, 'calls')}; false`);
-  engine = await start('--add-runtime', 'crun=crun', '--add-runtime', `noting=${join(dir, 'noting-crun')}`, '--default-ulimit', 'nofile=100:200', '--no-new-privileges');
+  engine = await start(
+    '--add-runtime',
+    'crun=crun',
+    '--add-runtime',
+    `noting=${join(dir, 'noting-crun')}`,
+    '--default-ulimit',
+    'nofile=100:200',
+    '--no-new-privileges',
+  );
   cleanup.add(() => engine.close());
   await pullOk(engine, registry.reference);
 });
@@ -40,7 +48,10 @@ const HIDE_UNIFIED = 'if [ -e /sys/fs/cgroup/unified ]; then umount -l /sys/fs/c
 
 function start(...args: string[]): Promise<Engine> {
   const kind = engined({ args, env: { PATH: `${dir}:${process.env['PATH']}` } });
-  return Engine.start({ ...kind, command: (...where) => ['unshare', '--mount', 'sh', '-c', HIDE_UNIFIED, 'sh', ...kind.command(...where)] });
+  return Engine.start({
+    ...kind,
+    command: (...where) => ['unshare', '--mount', 'sh', '-c', HIDE_UNIFIED, 'sh', ...kind.command(...where)],
+  });
 }
 
 async function program(name: string, does: string): Promise<void> {
@@ -56,9 +67,26 @@ const calls = async (): Promise<string> => (existsSync(join(dir, 'calls')) ? rea
 /** A container's whole life under a runtime. */
 async function live(runtime: string): Promise<void> {
   const ok = (...args: string[]): Promise<string> => dockerOk(engine, args);
-  const id = await ok('run', '-d', '--runtime', runtime, '-m', '64m', '--stop-timeout', '1', registry.reference, 'sh', '-c', 'echo begun; trap "exit 5" TERM; while :; do sleep 0.1; done');
+  const id = await ok(
+    'run',
+    '-d',
+    '--runtime',
+    runtime,
+    '-m',
+    '64m',
+    '--stop-timeout',
+    '1',
+    registry.reference,
+    'sh',
+    '-c',
+    'echo begun; trap "exit 5" TERM; while :; do sleep 0.1; done',
+  );
   try {
-    assert.equal((await callJson<{ HostConfig: { Runtime: string } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).HostConfig.Runtime, runtime);
+    assert.equal(
+      (await callJson<{ HostConfig: { Runtime: string } }>(engine.socketPath, 'GET', `/containers/${id}/json`))
+        .HostConfig.Runtime,
+      runtime,
+    );
     assert.equal(await ok('exec', id, 'sh', '-c', 'echo inside; id -u'), 'inside\n0');
     await ok('pause', id);
     await ok('unpause', id);
@@ -71,18 +99,38 @@ async function live(runtime: string): Promise<void> {
 }
 
 test('what the daemon sets for all containers is in force and shown; runtimes tell their features', async () => {
-  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: registry.reference, Cmd: ['sh', '-c', 'ulimit -n; ulimit -c'], HostConfig: { Ulimits: [{ Name: 'core', Soft: 0, Hard: 0 }] } } });
-  const { HostConfig } = await callJson<{ HostConfig: { Ulimits: unknown } }>(engine.socketPath, 'GET', `/containers/${Id}/json`);
-  assert.deepEqual(HostConfig.Ulimits, [{ Name: 'core', Soft: 0, Hard: 0 }, { Name: 'nofile', Soft: 100, Hard: 200 }]);
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
+    json: {
+      Image: registry.reference,
+      Cmd: ['sh', '-c', 'ulimit -n; ulimit -c'],
+      HostConfig: { Ulimits: [{ Name: 'core', Soft: 0, Hard: 0 }] },
+    },
+  });
+  const { HostConfig } = await callJson<{ HostConfig: { Ulimits: unknown } }>(
+    engine.socketPath,
+    'GET',
+    `/containers/${Id}/json`,
+  );
+  assert.deepEqual(HostConfig.Ulimits, [
+    { Name: 'core', Soft: 0, Hard: 0 },
+    { Name: 'nofile', Soft: 100, Hard: 200 },
+  ]);
   assert.equal(await dockerOk(engine, ['start', '-a', Id]), '100\n0');
   await dockerOk(engine, ['rm', Id]);
-  type Info = { SecurityOptions: string[]; Runtimes: Record<string, { path: string; status?: Record<string, string> }> };
-  const [known, old] = await Promise.all(['/info', '/v1.43/info'].map((path) => callJson<Info>(engine.socketPath, 'GET', path)));
+  type Info = {
+    SecurityOptions: string[];
+    Runtimes: Record<string, { path: string; status?: Record<string, string> }>;
+  };
+  const [known, old] = await Promise.all(
+    ['/info', '/v1.43/info'].map((path) => callJson<Info>(engine.socketPath, 'GET', path)),
+  );
   const features = known?.Runtimes['runc']?.status?.['org.opencontainers.runtime-spec.features'] ?? '{}';
   assert.ok((JSON.parse(features) as { ociVersionMax?: string }).ociVersionMax);
   assert.deepEqual(old?.Runtimes['runc'], { path: 'runc' });
   assert.ok(known?.SecurityOptions.includes('name=no-new-privileges'));
-  assert.ok((await callJson<Info>(engine.socketPath, 'GET', '/v1.24/info')).SecurityOptions.includes('no-new-privileges'));
+  assert.ok(
+    (await callJson<Info>(engine.socketPath, 'GET', '/v1.24/info')).SecurityOptions.includes('no-new-privileges'),
+  );
 });
 
 test('crun by its name on PATH', () => live('crun'));
@@ -162,6 +210,12 @@ test('a registered shim, the options of the reference shim, and arguments of a d
 });
 
 test('a name that nobody registered', async () => {
-  await assert.rejects(dockerOk(engine, ['create', '--runtime', 'nobody', registry.reference]), /unknown or invalid runtime name: nobody/);
-  await assert.rejects(dockerOk(engine, ['run', '--rm', '--runtime', 'io.example.missing.v1', registry.reference, 'true']), /io\.example\.missing\.v1/);
+  await assert.rejects(
+    dockerOk(engine, ['create', '--runtime', 'nobody', registry.reference]),
+    /unknown or invalid runtime name: nobody/,
+  );
+  await assert.rejects(
+    dockerOk(engine, ['run', '--rm', '--runtime', 'io.example.missing.v1', registry.reference, 'true']),
+    /io\.example\.missing\.v1/,
+  );
 });

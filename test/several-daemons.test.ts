@@ -30,7 +30,9 @@ interface Network {
   readonly IPAM: { readonly Config: readonly { readonly Gateway: string }[] };
 }
 
-const gatewayOf = async (engine: Engine): Promise<string> => (await callJson<Network>(engine.socketPath, 'GET', '/networks/bridge')).IPAM.Config[0]?.Gateway ?? assert.fail('no gateway');
+const gatewayOf = async (engine: Engine): Promise<string> =>
+  (await callJson<Network>(engine.socketPath, 'GET', '/networks/bridge')).IPAM.Config[0]?.Gateway ??
+  assert.fail('no gateway');
 
 test('three daemons side by side, one of which ends', async () => {
   const engines: Engine[] = [];
@@ -40,12 +42,23 @@ test('three daemons side by side, one of which ends', async () => {
       const engine = await Engine.start(engined());
       engines.push(engine);
       await pullOk(engine, registry.reference);
-      await dockerOk(engine, ['run', '-d', '--name', 'same-name', '--stop-timeout', '1', registry.reference, 'sleep', '600']);
+      await dockerOk(engine, [
+        'run',
+        '-d',
+        '--name',
+        'same-name',
+        '--stop-timeout',
+        '1',
+        registry.reference,
+        'sleep',
+        '600',
+      ]);
     }
     const gateways = await Promise.all(engines.map(gatewayOf));
     assert.equal(new Set(gateways).size, 3);
     for (const engine of engines) assert.equal(await dockerOk(engine, ['ps', '--format', '{{.Names}}']), 'same-name');
-    const reaches = (engine: Engine, n: number): Promise<string> => dockerOk(engine, ['exec', 'same-name', 'ping', '-c', '1', '-w', '5', gateways[n] ?? '']);
+    const reaches = (engine: Engine, n: number): Promise<string> =>
+      dockerOk(engine, ['exec', 'same-name', 'ping', '-c', '1', '-w', '5', gateways[n] ?? '']);
 
     // Last in, first out: each is checked for leftovers against what was there when it came.
     const [first, second, third] = engines as [Engine, Engine, Engine];
@@ -72,9 +85,21 @@ test('what belongs to a running daemon is refused to another one', async () => {
   const other = await mkdtemp(join(tmpdir(), 'engined-other-'));
   try {
     const second = async (flag: string, value: string): Promise<string> => {
-      const values: Record<string, string> = { 'config-file': join(engine.dir, 'daemon.json'), host: `unix://${join(other, 'engine.sock')}`, bridge: 'none', 'data-root': join(other, 'data'), 'exec-root': join(other, 'exec'), pidfile: join(other, 'pid'), [flag]: value };
+      const values: Record<string, string> = {
+        'config-file': join(engine.dir, 'daemon.json'),
+        host: `unix://${join(other, 'engine.sock')}`,
+        bridge: 'none',
+        'data-root': join(other, 'data'),
+        'exec-root': join(other, 'exec'),
+        pidfile: join(other, 'pid'),
+        [flag]: value,
+      };
       const [program = ''] = engined().command(other, '');
-      const failure = await promisify(execFile)(program, Object.entries(values).map(([name, given]) => `--${name}=${given}`), { timeout: 20_000 }).then(
+      const failure = await promisify(execFile)(
+        program,
+        Object.entries(values).map(([name, given]) => `--${name}=${given}`),
+        { timeout: 20_000 },
+      ).then(
         () => assert.fail(`a second daemon with the same ${flag} ran`),
         (error: unknown) => error as { code: number; stderr: string },
       );
@@ -89,12 +114,28 @@ test('what belongs to a running daemon is refused to another one', async () => {
       ['exec-root', join(engine.dir, 'exec')],
     ] as const) {
       const line = await second(flag, path);
-      assert.ok(line.includes(`engined cannot run: ${flag} ${path} is in use by process ${engine.pid}: stop it, or give this daemon a ${flag} of its own`), line);
+      assert.ok(
+        line.includes(
+          `engined cannot run: ${flag} ${path} is in use by process ${engine.pid}: stop it, or give this daemon a ${flag} of its own`,
+        ),
+        line,
+      );
     }
-    assert.ok((await second('pidfile', join(engine.dir, 'engine.pid'))).includes(`process ${engine.pid} named by the pidfile ${join(engine.dir, 'engine.pid')} is running`));
-    assert.match(await second('host', `unix://${engine.socketPath}`), /engined cannot run: cannot listen on .*: another process is listening there/);
+    assert.ok(
+      (await second('pidfile', join(engine.dir, 'engine.pid'))).includes(
+        `process ${engine.pid} named by the pidfile ${join(engine.dir, 'engine.pid')} is running`,
+      ),
+    );
+    assert.match(
+      await second('host', `unix://${engine.socketPath}`),
+      /engined cannot run: cannot listen on .*: another process is listening there/,
+    );
 
-    assert.equal((await readFile(join(engine.dir, 'engine.pid'), 'utf8')).trim(), String(engine.pid), 'the first one is as it was');
+    assert.equal(
+      (await readFile(join(engine.dir, 'engine.pid'), 'utf8')).trim(),
+      String(engine.pid),
+      'the first one is as it was',
+    );
     assert.equal(await dockerOk(engine, ['version', '--format', '{{.Server.Os}}']), 'linux');
     await engine.stop('SIGKILL');
     assert.ok(existsSync(join(engine.dir, 'engine.pid')));
@@ -113,7 +154,9 @@ test('data-root and the directory of temporary files may be symbolic links', asy
       await mkdir(join(dir, name));
       await symlink(join(dir, name), join(dir, `${name}-link`));
     }
-    const engine = await Engine.start(engined({ args: ['--data-root', join(dir, 'data-link')], env: { ENGINE_TMPDIR: join(dir, 'tmp-link') } }));
+    const engine = await Engine.start(
+      engined({ args: ['--data-root', join(dir, 'data-link')], env: { ENGINE_TMPDIR: join(dir, 'tmp-link') } }),
+    );
     try {
       await pullOk(engine, registry.reference);
       assert.equal(await dockerOk(engine, ['run', '--name', 'one', registry.reference, 'echo', 'hello']), 'hello');
@@ -123,12 +166,22 @@ test('data-root and the directory of temporary files may be symbolic links', asy
       await engine.start();
       assert.equal(await dockerOk(engine, ['logs', 'one']), 'hello');
       // An archive that is still being sent lies there.
-      const sending = request({ socketPath: engine.socketPath, method: 'POST', path: '/images/create?fromSrc=-&repo=x', headers: { 'content-type': 'application/x-tar', 'transfer-encoding': 'chunked' } });
+      const sending = request({
+        socketPath: engine.socketPath,
+        method: 'POST',
+        path: '/images/create?fromSrc=-&repo=x',
+        headers: { 'content-type': 'application/x-tar', 'transfer-encoding': 'chunked' },
+      });
       sending.on('error', () => undefined);
       sending.write(Buffer.alloc(100_000));
-      await waitFor('the archive', async () => (await readdir(join(dir, 'tmp'), { recursive: true })).some((name) => name.includes('/import-')));
+      await waitFor('the archive', async () =>
+        (await readdir(join(dir, 'tmp'), { recursive: true })).some((name) => name.includes('/import-')),
+      );
       sending.destroy();
-      await waitFor('its end', async () => !(await readdir(join(dir, 'tmp'), { recursive: true })).some((name) => name.includes('/import-')));
+      await waitFor(
+        'its end',
+        async () => !(await readdir(join(dir, 'tmp'), { recursive: true })).some((name) => name.includes('/import-')),
+      );
       await dockerOk(engine, ['rm', 'one']);
     } finally {
       await engine.close();

@@ -103,7 +103,10 @@ test('a step of the end that fails does not keep the others from being made', as
   await engine.stop();
   rmSync(join(bin, 'busy'));
   assert.match(engine.log, /CHAIN_DEL failed/);
-  assert.deepEqual(engine.leftovers().filter((item) => item.startsWith('process')), []);
+  assert.deepEqual(
+    engine.leftovers().filter((item) => item.startsWith('process')),
+    [],
+  );
   // The next one takes away what was left.
   await engine.start();
 });

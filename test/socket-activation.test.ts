@@ -47,7 +47,11 @@ async function freePort(): Promise<number> {
 }
 
 /** engined started by a command in front of it, with `hosts` instead of its own socket. */
-function behind(wrapper: (socketPath: string) => readonly string[], hosts: readonly string[], env: NodeJS.ProcessEnv = {}): EngineKind {
+function behind(
+  wrapper: (socketPath: string) => readonly string[],
+  hosts: readonly string[],
+  env: NodeJS.ProcessEnv = {},
+): EngineKind {
   const plain = engined();
   return {
     ...plain,
@@ -71,7 +75,12 @@ async function closeActivated(engine: Engine): Promise<void> {
 test('systemd-socket-activate: unix and tcp at once, with an address of our own besides, and nothing inherited', async () => {
   const port = await freePort();
   const own = join(dir, 'own.sock');
-  const engine = await Engine.start(behind((path) => ['systemd-socket-activate', '-l', path, '-l', `127.0.0.1:${port}`, '--fdname=engine:remote'], ['fd://', `unix://${own}`]));
+  const engine = await Engine.start(
+    behind(
+      (path) => ['systemd-socket-activate', '-l', path, '-l', `127.0.0.1:${port}`, '--fdname=engine:remote'],
+      ['fd://', `unix://${own}`],
+    ),
+  );
   try {
     assert.equal(await (await fetch(`http://127.0.0.1:${port}/_ping`)).text(), 'OK');
     assert.equal((await call(own, 'GET', '/_ping')).text, 'OK');
@@ -83,7 +92,8 @@ test('systemd-socket-activate: unix and tcp at once, with an address of our own 
     for (const { pid, command } of processesOf(engine.dir)) {
       if (pid === engine.pid || !existsSync(`/proc/${pid}/fd`)) continue;
       assert.doesNotMatch(readFileSync(`/proc/${pid}/environ`, 'utf8'), /LISTEN_(FDS|PID|FDNAMES)=/, command);
-      for (const fd of readdirSync(`/proc/${pid}/fd`)) assert.ok(!sockets.includes(inode(pid, fd)), `${command} has a listening socket`);
+      for (const fd of readdirSync(`/proc/${pid}/fd`))
+        assert.ok(!sockets.includes(inode(pid, fd)), `${command} has a listening socket`);
     }
     await dockerOk(engine, ['rm', '-f', id]);
   } finally {
@@ -103,7 +113,13 @@ interface Outcome {
 }
 
 /** Starts the daemon with sockets of ours; gives it up when it ends by itself or when `whileServing` is through. */
-async function withSockets(names: readonly string[], hosts: readonly string[], fds: readonly number[], whileServing: () => Promise<void>, flags: readonly string[] = []): Promise<Outcome> {
+async function withSockets(
+  names: readonly string[],
+  hosts: readonly string[],
+  fds: readonly number[],
+  whileServing: () => Promise<void>,
+  flags: readonly string[] = [],
+): Promise<Outcome> {
   const home = await mkdtemp(join(dir, 'home-'));
   const [program = '', ...args] = behind(() => activation(names), hosts).command(home, join(home, 'unused.sock'));
   const child = spawn(program, [...args, ...flags], { stdio: ['ignore', 'ignore', 'pipe', ...fds] });
@@ -122,7 +138,10 @@ async function withSockets(names: readonly string[], hosts: readonly string[], f
 
 /** True when somebody accepts and answers there. */
 async function isServed(port: number): Promise<boolean> {
-  return (await fetch(`http://127.0.0.1:${port}/_ping`, { signal: AbortSignal.timeout(1500) }).catch(() => undefined))?.status === 200;
+  return (
+    (await fetch(`http://127.0.0.1:${port}/_ping`, { signal: AbortSignal.timeout(1500) }).catch(() => undefined))
+      ?.status === 200
+  );
 }
 
 test('fd:// takes all sockets, one by its number, or those of a name; the others are let go', async () => {
@@ -131,13 +150,21 @@ test('fd:// takes all sockets, one by its number, or those of a name; the others
     [['fd://*'], [true, true, true]],
     [['fd://4'], [false, true, false]],
     [['fd://b'], [false, true, true]],
-    [['fd://3', 'fd://a', 'fd://5'], [true, false, true]],
+    [
+      ['fd://3', 'fd://a', 'fd://5'],
+      [true, false, true],
+    ],
   ];
   for (const [hosts, expected] of cases) {
     const sockets = await Promise.all([0, 1, 2].map(() => listenOnTcp('127.0.0.1', 0)));
-    const outcome = await withSockets(['a', 'b', 'b'], hosts, sockets.map(({ fd }) => fd), async () => {
-      assert.deepEqual(await Promise.all(sockets.map(({ port }) => isServed(port))), expected, hosts.join(' '));
-    });
+    const outcome = await withSockets(
+      ['a', 'b', 'b'],
+      hosts,
+      sockets.map(({ fd }) => fd),
+      async () => {
+        assert.deepEqual(await Promise.all(sockets.map(({ port }) => isServed(port))), expected, hosts.join(' '));
+      },
+    );
     for (const { fd } of sockets) closeFd(fd);
     assert.equal(outcome.code, 0, outcome.output);
   }
@@ -150,16 +177,24 @@ test('tcp sockets of the service manager get TLS when that is on, unix sockets d
   const unix = listenOnUnix(path, 0o600);
   const { fd, port } = await listenOnTcp('127.0.0.1', 0);
   const curl = (...args: readonly string[]): string => {
-    const { stdout, status } = spawnSync('curl', ['-sS', '--max-time', '20', '--cacert', ca.cert, ...args], { encoding: 'utf8' });
+    const { stdout, status } = spawnSync('curl', ['-sS', '--max-time', '20', '--cacert', ca.cert, ...args], {
+      encoding: 'utf8',
+    });
     return status === 0 ? stdout : `exit ${status}`;
   };
   const flags = ['--tlsverify', '--tlscacert', ca.cert, '--tlscert', server.cert, '--tlskey', server.key];
-  const { code, output } = await withSockets(['local', 'remote'], ['fd://'], [unix, fd], async () => {
-    assert.equal((await call(path, 'GET', '/_ping')).text, 'OK');
-    assert.equal(curl('--cert', client.cert, '--key', client.key, `https://127.0.0.1:${port}/_ping`), 'OK');
-    assert.match(curl(`https://127.0.0.1:${port}/_ping`), /^exit/);
-    assert.match(curl(`http://127.0.0.1:${port}/_ping`), /^exit/);
-  }, flags);
+  const { code, output } = await withSockets(
+    ['local', 'remote'],
+    ['fd://'],
+    [unix, fd],
+    async () => {
+      assert.equal((await call(path, 'GET', '/_ping')).text, 'OK');
+      assert.equal(curl('--cert', client.cert, '--key', client.key, `https://127.0.0.1:${port}/_ping`), 'OK');
+      assert.match(curl(`https://127.0.0.1:${port}/_ping`), /^exit/);
+      assert.match(curl(`http://127.0.0.1:${port}/_ping`), /^exit/);
+    },
+    flags,
+  );
   assert.equal(code, 0, output);
   for (const socket of [unix, fd]) closeFd(socket);
 });
@@ -188,13 +223,29 @@ test('without sockets, with wrong numbers and names, and for somebody else, the 
   const connected = connect({ port: await openPort(), host: '127.0.0.1' });
   await once(connected, 'connect');
   const { _handle: handle } = connected as unknown as { readonly _handle: { readonly fd: number } };
-  const none = 'failed to load listeners: no sockets found via socket activation: make sure the service was started by systemd';
+  const none =
+    'failed to load listeners: no sockets found via socket activation: make sure the service was started by systemd';
   const cases: [names: string[], hosts: string[], fds: number[], message: string][] = [
     [[], ['fd://'], [], none],
     [[], ['fd://', `unix://${dir}/beside.sock`], [], none],
-    [['a'], ['fd://4'], [fd], 'failed to load listeners: too few socket activated files passed in by systemd: there is no 4, there are 3 (a)'],
-    [['a'], ['fd://b'], [fd], 'failed to load listeners: no socket activated file passed in by systemd has the name b: there are 3 (a)'],
-    [['a'], ['fd://'], [handle.fd], 'file descriptor 3 (a) of the socket activation does not listen: its socket unit needs Accept=no'],
+    [
+      ['a'],
+      ['fd://4'],
+      [fd],
+      'failed to load listeners: too few socket activated files passed in by systemd: there is no 4, there are 3 (a)',
+    ],
+    [
+      ['a'],
+      ['fd://b'],
+      [fd],
+      'failed to load listeners: no socket activated file passed in by systemd has the name b: there are 3 (a)',
+    ],
+    [
+      ['a'],
+      ['fd://'],
+      [handle.fd],
+      'file descriptor 3 (a) of the socket activation does not listen: its socket unit needs Accept=no',
+    ],
     [['a', 'b'], ['fd://'], [fd], 'file descriptor 4 (b) of the socket activation cannot be used: '],
   ];
   for (const [names, hosts, fds, message] of cases) {
@@ -220,9 +271,15 @@ test('the service manager is told of start, reload, watchdog and stop, over a pa
     const home = await mkdtemp(join(dir, 'notified-'));
     const config = join(home, 'notified.json');
     writeFileSync(config, '{}');
-    const engine = await Engine.start(engined({ args: ['--config-file', config], env: { NOTIFY_SOCKET: address, WATCHDOG_USEC: '400000' } }));
+    const engine = await Engine.start(
+      engined({ args: ['--config-file', config], env: { NOTIFY_SOCKET: address, WATCHDOG_USEC: '400000' } }),
+    );
     try {
-      const about = (pattern: RegExp): Promise<string> => waitFor(() => `${pattern} in ${JSON.stringify(messages.all)}`, () => messages.all.find((message) => pattern.test(message)));
+      const about = (pattern: RegExp): Promise<string> =>
+        waitFor(
+          () => `${pattern} in ${JSON.stringify(messages.all)}`,
+          () => messages.all.find((message) => pattern.test(message)),
+        );
       await about(/^READY=1\nSTATUS=started, serving unix:/);
       assert.match(messages.all[0] ?? '', /^STATUS=starting$/);
       await waitFor('the watchdog', () => messages.all.filter((message) => message === 'WATCHDOG=1').length > 3);
@@ -235,7 +292,8 @@ test('the service manager is told of start, reload, watchdog and stop, over a pa
       process.kill(engine.pid, 'SIGHUP');
       await about(/^READY=1\nSTATUS=reload failed/);
       for (const { pid, command } of processesOf(engine.dir)) {
-        if (pid !== engine.pid) assert.doesNotMatch(readFileSync(`/proc/${pid}/environ`, 'utf8'), /NOTIFY_SOCKET|WATCHDOG_/, command);
+        if (pid !== engine.pid)
+          assert.doesNotMatch(readFileSync(`/proc/${pid}/environ`, 'utf8'), /NOTIFY_SOCKET|WATCHDOG_/, command);
       }
       await engine.stop();
       await about(/^STOPPING=1/);
@@ -258,7 +316,11 @@ test('the shipped units are valid', () => {
   for (const name of ['engined.socket', 'engined.service']) {
     assert.ok(statSync(join(UNITS, name)).isFile());
     // What it has to say comes on stderr, and nothing is good.
-    const output = execFileSync('systemd-analyze', ['verify', join(UNITS, name)], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, XDG_RUNTIME_DIR: home } });
+    const output = execFileSync('systemd-analyze', ['verify', join(UNITS, name)], {
+      encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, XDG_RUNTIME_DIR: home },
+    });
     assert.equal(output, '');
   }
 });

@@ -28,7 +28,9 @@ after(() => rm(dir, { recursive: true, force: true }));
 
 function run(...args: readonly string[]): Promise<Run> {
   return new Promise((resolve) => {
-    const child = execFile(process.execPath, [MAIN, ...args], { timeout: 20_000 }, (_error, stdout, stderr) => resolve({ code: child.exitCode ?? -1, stdout, stderr }));
+    const child = execFile(process.execPath, [MAIN, ...args], { timeout: 20_000 }, (_error, stdout, stderr) =>
+      resolve({ code: child.exitCode ?? -1, stdout, stderr }),
+    );
   });
 }
 
@@ -38,21 +40,59 @@ async function configFile(content: unknown): Promise<string> {
   return path;
 }
 
-/** A start that has nothing wrong but what `args` and the file bring; it touches nothing outside the directory of the test. */
+/**
+ * A start that has nothing wrong but what `args` and the file bring; it touches nothing outside the directory of the
+ * test.
+ */
 async function start(content: unknown, ...args: readonly string[]): Promise<Run> {
   const hosts = args.includes('--host') ? [] : ['--host', `unix://${join(dir, 'engine.sock')}`];
-  const own = ['--data-root', join(dir, 'data'), '--exec-root', join(dir, 'exec'), '--pidfile', join(dir, 'engine.pid'), '--bridge', 'none', ...hosts];
+  const own = [
+    '--data-root',
+    join(dir, 'data'),
+    '--exec-root',
+    join(dir, 'exec'),
+    '--pidfile',
+    join(dir, 'engine.pid'),
+    '--bridge',
+    'none',
+    ...hosts,
+  ];
   return run('--config-file', await configFile(content), ...own, ...args);
 }
 
 const prefix = (): string => `unable to configure the daemon with file ${join(dir, 'daemon.json')}: `;
 
 for (const [what, content, args, rest] of [
-  ['an option in flags and file, with the same value', { debug: true }, ['--debug'], 'the following directives are specified both as a flag and in the configuration file: debug: (from flag: true, from file: true)\n  debug at line 1, column 2 of '],
-  ['an option in flags and file, with another value', { mtu: 1400 }, ['--mtu', '1300'], 'the following directives are specified both as a flag and in the configuration file: mtu: (from flag: 1300, from file: 1400)\n'],
-  ['log-format by flag and file', { 'log-format': 'json' }, ['--log-format', 'text'], 'the following directives are specified both as a flag and in the configuration file: log-format: (from flag: text, from file: json)\n'],
-  ['features by flag and file', { features: { cdi: true } }, ['--feature', 'other'], 'the following directives are specified both as a flag and in the configuration file: features: (from flag: map[other:true], from file: map[cdi:true])\n'],
-  ['keys that are no options', { 'registry-mirror': [], shoes: 1 }, [], "the following directives don't match any configuration option: registry-mirror, shoes\n"],
+  [
+    'an option in flags and file, with the same value',
+    { debug: true },
+    ['--debug'],
+    'the following directives are specified both as a flag and in the configuration file: debug: (from flag: true, from file: true)\n  debug at line 1, column 2 of ',
+  ],
+  [
+    'an option in flags and file, with another value',
+    { mtu: 1400 },
+    ['--mtu', '1300'],
+    'the following directives are specified both as a flag and in the configuration file: mtu: (from flag: 1300, from file: 1400)\n',
+  ],
+  [
+    'log-format by flag and file',
+    { 'log-format': 'json' },
+    ['--log-format', 'text'],
+    'the following directives are specified both as a flag and in the configuration file: log-format: (from flag: text, from file: json)\n',
+  ],
+  [
+    'features by flag and file',
+    { features: { cdi: true } },
+    ['--feature', 'other'],
+    'the following directives are specified both as a flag and in the configuration file: features: (from flag: map[other:true], from file: map[cdi:true])\n',
+  ],
+  [
+    'keys that are no options',
+    { 'registry-mirror': [], shoes: 1 },
+    [],
+    "the following directives don't match any configuration option: registry-mirror, shoes\n",
+  ],
   ['a file that is no JSON', '{"debug": tru}', [], 'invalid JSON at line 1, column 11'],
 ] as const) {
   test(`not started: ${what}`, async () => {
@@ -157,30 +197,45 @@ test('running: the directory of temporary files may be a link, to where others h
   }
 });
 
-test('running: the parent of all containers gets its real-time share', { skip: !existsSync('/sys/fs/cgroup/cpu/cpu.rt_runtime_us') }, async () => {
-  const kind = engined({ args: ['--cpu-rt-period', '500000', '--cpu-rt-runtime', '20000'] });
-  const engine = await Engine.start(kind);
-  try {
-    assert.equal((await readFile(`/sys/fs/cgroup/cpu/${kind.mark}/cpu.rt_runtime_us`, 'utf8')).trim(), '20000');
-    assert.equal((await readFile(`/sys/fs/cgroup/cpu/${kind.mark}/cpu.rt_period_us`, 'utf8')).trim(), '500000');
-  } finally {
-    await engine.close();
-  }
-});
+test(
+  'running: the parent of all containers gets its real-time share',
+  { skip: !existsSync('/sys/fs/cgroup/cpu/cpu.rt_runtime_us') },
+  async () => {
+    const kind = engined({ args: ['--cpu-rt-period', '500000', '--cpu-rt-runtime', '20000'] });
+    const engine = await Engine.start(kind);
+    try {
+      assert.equal((await readFile(`/sys/fs/cgroup/cpu/${kind.mark}/cpu.rt_runtime_us`, 'utf8')).trim(), '20000');
+      assert.equal((await readFile(`/sys/fs/cgroup/cpu/${kind.mark}/cpu.rt_period_us`, 'utf8')).trim(), '500000');
+    } finally {
+      await engine.close();
+    }
+  },
+);
 
 test('--validate: a good file', async () => {
-  assert.deepEqual(await run('--validate', '--config-file', await configFile({ debug: true, mtu: 1400 })), { code: 0, stdout: '', stderr: 'configuration OK\n' });
+  assert.deepEqual(await run('--validate', '--config-file', await configFile({ debug: true, mtu: 1400 })), {
+    code: 0,
+    stdout: '',
+    stderr: 'configuration OK\n',
+  });
 });
 
 test('--validate: a bad file', async () => {
   const { code, stdout, stderr } = await run('--validate', '--config-file', await configFile({ unknown: 1 }));
   assert.deepEqual([code, stdout], [1, '']);
-  assert.ok(stderr.startsWith(`${prefix()}the following directives don't match any configuration option: unknown\n`), stderr);
+  assert.ok(
+    stderr.startsWith(`${prefix()}the following directives don't match any configuration option: unknown\n`),
+    stderr,
+  );
 });
 
 test('--validate: a named file that does not exist', async () => {
   const path = join(dir, 'nowhere.json');
-  assert.deepEqual(await run('--validate', '--config-file', path), { code: 1, stdout: '', stderr: `unable to configure the daemon with file ${path}: open ${path}: no such file or directory\n` });
+  assert.deepEqual(await run('--validate', '--config-file', path), {
+    code: 1,
+    stdout: '',
+    stderr: `unable to configure the daemon with file ${path}: open ${path}: no such file or directory\n`,
+  });
 });
 
 test('check: a machine that has everything, one that lacks programs, and what the configuration makes of it', async () => {
@@ -224,5 +279,9 @@ test('--help, --version and --print-config-schema', async () => {
 });
 
 test('a command line that is wrong', async () => {
-  assert.deepEqual(await run('--nope'), { code: 1, stdout: '', stderr: "unknown flag: --nope\nSee 'engined --help'.\n" });
+  assert.deepEqual(await run('--nope'), {
+    code: 1,
+    stdout: '',
+    stderr: "unknown flag: --nope\nSee 'engined --help'.\n",
+  });
 });

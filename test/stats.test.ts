@@ -10,10 +10,19 @@ import { call, callJson, jsonLines, open } from './support/http.js';
 import { waitFor } from './support/wait.js';
 
 interface Cpu {
-  readonly cpu_usage: { readonly total_usage: number; readonly percpu_usage?: number[]; readonly usage_in_kernelmode: number; readonly usage_in_usermode: number };
+  readonly cpu_usage: {
+    readonly total_usage: number;
+    readonly percpu_usage?: number[];
+    readonly usage_in_kernelmode: number;
+    readonly usage_in_usermode: number;
+  };
   readonly system_cpu_usage?: number;
   readonly online_cpus?: number;
-  readonly throttling_data: { readonly periods: number; readonly throttled_periods: number; readonly throttled_time: number };
+  readonly throttling_data: {
+    readonly periods: number;
+    readonly throttled_periods: number;
+    readonly throttled_time: number;
+  };
 }
 
 interface Stats {
@@ -27,7 +36,13 @@ interface Stats {
   readonly storage_stats: object;
   readonly cpu_stats: Cpu;
   readonly precpu_stats: Cpu;
-  readonly memory_stats: { readonly usage?: number; readonly limit?: number; readonly max_usage?: number; readonly failcnt?: number; readonly stats?: Readonly<Record<string, number>> };
+  readonly memory_stats: {
+    readonly usage?: number;
+    readonly limit?: number;
+    readonly max_usage?: number;
+    readonly failcnt?: number;
+    readonly stats?: Readonly<Record<string, number>>;
+  };
   readonly networks?: Readonly<Record<string, Readonly<Record<string, number>>>>;
 }
 
@@ -72,7 +87,22 @@ async function follow(name: string, count: number): Promise<Stats[]> {
 }
 
 test('one reading has everything, and its previous one a second before', async () => {
-  const id = await ok('run', '-d', '--name', 'web', '--memory', '64m', '--pids-limit', '77', '--cpus', '0.5', image, 'sh', '-c', BUSY);
+  const id = await ok(
+    'run',
+    '-d',
+    '--name',
+    'web',
+    '--memory',
+    '64m',
+    '--pids-limit',
+    '77',
+    '--cpus',
+    '0.5',
+    image,
+    'sh',
+    '-c',
+    BUSY,
+  );
   const { networks, ...found } = await stats('web', 'stream=0');
   assert.equal(found.name, '/web');
   assert.equal(found.id, id);
@@ -90,30 +120,65 @@ test('one reading has everything, and its previous one a second before', async (
   assert.ok(cpu.throttling_data.periods > 0, JSON.stringify(cpu.throttling_data));
   assert.equal(cpu.online_cpus, cpus().length);
   const system = (cpu.system_cpu_usage ?? 0) - (before.system_cpu_usage ?? 0);
-  assert.ok(Math.abs(system / (elapsed * 1e6 * cpus().length) - 1) < 0.5, `${system} ns of ${cpus().length} processors in ${elapsed} ms`);
+  assert.ok(
+    Math.abs(system / (elapsed * 1e6 * cpus().length) - 1) < 0.5,
+    `${system} ns of ${cpus().length} processors in ${elapsed} ms`,
+  );
   assert.deepEqual(Object.keys(networks ?? {}), ['eth0']);
-  assert.deepEqual(Object.keys(networks?.['eth0'] ?? {}).toSorted(), ['rx_bytes', 'rx_dropped', 'rx_errors', 'rx_packets', 'tx_bytes', 'tx_dropped', 'tx_errors', 'tx_packets']);
+  assert.deepEqual(Object.keys(networks?.['eth0'] ?? {}).toSorted(), [
+    'rx_bytes',
+    'rx_dropped',
+    'rx_errors',
+    'rx_packets',
+    'tx_bytes',
+    'tx_dropped',
+    'tx_errors',
+    'tx_packets',
+  ]);
   assert.deepEqual(Object.keys(found.blkio_stats), [
-    'io_service_bytes_recursive', 'io_serviced_recursive', 'io_queue_recursive', 'io_service_time_recursive', 'io_wait_time_recursive', 'io_merged_recursive', 'io_time_recursive', 'sectors_recursive',
+    'io_service_bytes_recursive',
+    'io_serviced_recursive',
+    'io_queue_recursive',
+    'io_service_time_recursive',
+    'io_wait_time_recursive',
+    'io_merged_recursive',
+    'io_time_recursive',
+    'sectors_recursive',
   ]);
   // The kernel is asked for each a moment after the other.
   const perCpu = cpu.cpu_usage.percpu_usage?.reduce((sum, ns) => sum + ns, 0);
-  if (perCpu !== undefined) assert.ok(Math.abs(perCpu / cpu.cpu_usage.total_usage - 1) < 0.2, `${perCpu} and ${cpu.cpu_usage.total_usage}`);
+  if (perCpu !== undefined)
+    assert.ok(Math.abs(perCpu / cpu.cpu_usage.total_usage - 1) < 0.2, `${perCpu} and ${cpu.cpu_usage.total_usage}`);
 });
 
 test('a one-shot reading comes at once and has no previous one', async () => {
   await ok('run', '-d', '--name', 'web', image, 'sleep', '1000');
   const found = await stats('web', 'stream=0&one-shot=1');
   assert.equal(found.preread, NEVER);
-  assert.deepEqual(found.precpu_stats, { cpu_usage: { total_usage: 0, usage_in_kernelmode: 0, usage_in_usermode: 0 }, throttling_data: { periods: 0, throttled_periods: 0, throttled_time: 0 } });
+  assert.deepEqual(found.precpu_stats, {
+    cpu_usage: { total_usage: 0, usage_in_kernelmode: 0, usage_in_usermode: 0 },
+    throttling_data: { periods: 0, throttled_periods: 0, throttled_time: 0 },
+  });
   assert.ok(found.cpu_stats.cpu_usage.total_usage > 0);
   assert.equal(found.memory_stats.limit, totalmem(), 'without a limit it is the memory of the host');
 });
 
 test('memory and network counters tell what the container did', async () => {
-  await ok('run', '-d', '--name', 'eater', image, 'sh', '-c', 'dd if=/dev/zero of=/dev/shm/some bs=1M count=20 && touch /tmp/done; sleep 1000');
+  await ok(
+    'run',
+    '-d',
+    '--name',
+    'eater',
+    image,
+    'sh',
+    '-c',
+    'dd if=/dev/zero of=/dev/shm/some bs=1M count=20 && touch /tmp/done; sleep 1000',
+  );
   await ok('run', '-d', '--name', 'web', image, 'sleep', '1000');
-  await waitFor('the memory to be used', async () => (await docker(engine, ['exec', 'eater', 'test', '-e', '/tmp/done'])).status === 0);
+  await waitFor(
+    'the memory to be used',
+    async () => (await docker(engine, ['exec', 'eater', 'test', '-e', '/tmp/done'])).status === 0,
+  );
   assert.ok(((await stats('eater', 'stream=0&one-shot=1')).memory_stats.usage ?? 0) > 20_000_000);
   const before = (await stats('web', 'stream=0&one-shot=1')).networks?.['eth0'];
   const gateway = await ok('inspect', '--format', '{{.NetworkSettings.Gateway}}', 'web');
@@ -129,7 +194,8 @@ test('memory and network counters tell what the container did', async () => {
 test('a container without a network of its own has no network counters', async () => {
   await ok('run', '-d', '--name', 'none', '--network', 'none', image, 'sleep', '1000');
   await ok('run', '-d', '--name', 'host', '--network', 'host', image, 'sleep', '1000');
-  for (const name of ['none', 'host']) assert.equal((await stats(name, 'stream=0&one-shot=1')).networks, undefined, name);
+  for (const name of ['none', 'host'])
+    assert.equal((await stats(name, 'stream=0&one-shot=1')).networks, undefined, name);
 });
 
 test('a stream has a reading a second, each with the one before it', async () => {
@@ -145,10 +211,25 @@ test('a stream has a reading a second, each with the one before it', async () =>
 
 test('a stopped container answers with zeros, and a stream of it waits for the next start', async () => {
   const id = await ok('create', '--name', 'web', image, 'sleep', '1000');
-  const cpu = { cpu_usage: { total_usage: 0, usage_in_kernelmode: 0, usage_in_usermode: 0 }, throttling_data: { periods: 0, throttled_periods: 0, throttled_time: 0 } };
+  const cpu = {
+    cpu_usage: { total_usage: 0, usage_in_kernelmode: 0, usage_in_usermode: 0 },
+    throttling_data: { periods: 0, throttled_periods: 0, throttled_time: 0 },
+  };
   const empty = await stats('web', 'stream=0');
-  assert.deepEqual({ name: empty.name, id: empty.id, read: empty.read, preread: empty.preread }, { name: '/web', id, read: NEVER, preread: NEVER });
-  assert.deepEqual({ cpu: empty.cpu_stats, pre: empty.precpu_stats, memory: empty.memory_stats, pids: empty.pids_stats, networks: empty.networks }, { cpu, pre: cpu, memory: {}, pids: {}, networks: undefined });
+  assert.deepEqual(
+    { name: empty.name, id: empty.id, read: empty.read, preread: empty.preread },
+    { name: '/web', id, read: NEVER, preread: NEVER },
+  );
+  assert.deepEqual(
+    {
+      cpu: empty.cpu_stats,
+      pre: empty.precpu_stats,
+      memory: empty.memory_stats,
+      pids: empty.pids_stats,
+      networks: empty.networks,
+    },
+    { cpu, pre: cpu, memory: {}, pids: {}, networks: undefined },
+  );
   assert.ok(Object.values(empty.blkio_stats).every((value) => value === null));
   const reply = await open(engine.socketPath, 'GET', '/containers/web/stats');
   const found: Stats[] = [];
@@ -168,7 +249,11 @@ test('a stopped container answers with zeros, and a stream of it waits for the n
 
 test('docker stats shows what is used', async () => {
   await ok('run', '-d', '--name', 'web', '--memory', '64m', image, 'sh', '-c', BUSY);
-  const [name, cpu, memory, pids] = (await ok('stats', '--no-stream', '--format', '{{.Name}} {{.CPUPerc}} {{.MemUsage}} {{.PIDs}}')).replaceAll(' / ', '/').split(' ');
+  const [name, cpu, memory, pids] = (
+    await ok('stats', '--no-stream', '--format', '{{.Name}} {{.CPUPerc}} {{.MemUsage}} {{.PIDs}}')
+  )
+    .replaceAll(' / ', '/')
+    .split(' ');
   assert.deepEqual([name, pids], ['web', '1']);
   assert.ok(Number(cpu?.replace('%', '')) > 5, cpu);
   assert.match(memory ?? '', /^[\d.]+[KM]iB\/64MiB$/);
@@ -180,7 +265,9 @@ test('docker stats shows what is used', async () => {
 
 test('a hundred followers cost one reader', async () => {
   await ok('run', '-d', '--name', 'web', image, 'sleep', '1000');
-  const replies = await Promise.all(Array.from({ length: 100 }, () => open(engine.socketPath, 'GET', '/containers/web/stats')));
+  const replies = await Promise.all(
+    Array.from({ length: 100 }, () => open(engine.socketPath, 'GET', '/containers/web/stats')),
+  );
   const received = replies.map(() => [] as Stats[]);
   const readings = replies.map((reply, index) =>
     (async () => {

@@ -1,7 +1,20 @@
 /** The layer store with real overlay mounts. Needs root. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { chmodSync, existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
@@ -22,7 +35,13 @@ import { randomLayers } from './support/random-layers.js';
 const temp = mkdtempSync(join(tmpdir(), 'storage-'));
 const workers = createWorkerPool({ maxThreads: 2 });
 const stores: Overlay2Store[] = [];
-const log: Logger = { debug: () => undefined, info: () => undefined, warn: assert.fail, error: assert.fail, child: () => log };
+const log: Logger = {
+  debug: () => undefined,
+  info: () => undefined,
+  warn: assert.fail,
+  error: assert.fail,
+  child: () => log,
+};
 
 after(async () => {
   for (const store of stores) await closeStore(store);
@@ -66,7 +85,12 @@ async function addLayers(store: Overlay2Store, layers: readonly (readonly LayerE
   return parent;
 }
 
-async function mounted<T>(store: Overlay2Store, id: string, parent: Digest | undefined, work: (root: string) => T | Promise<T>): Promise<T> {
+async function mounted<T>(
+  store: Overlay2Store,
+  id: string,
+  parent: Digest | undefined,
+  work: (root: string) => T | Promise<T>,
+): Promise<T> {
   if (!store.writableIds().includes(id)) await store.createWritable(id, parent);
   const root = await store.mount(id);
   try {
@@ -103,7 +127,12 @@ test('whiteouts, opaque directories, implicit directories and hard links across 
     [{ path: 'etc/added', content: 'added' }],
   ]);
   await mounted(store, 'merge', top, (root) => {
-    assert.deepEqual(withoutInit(readdirSync(join(root, 'etc')).map((name) => `etc/${name}`)).sort(), ['etc/added', 'etc/again', 'etc/opaque', 'etc/passwd']);
+    assert.deepEqual(withoutInit(readdirSync(join(root, 'etc')).map((name) => `etc/${name}`)).sort(), [
+      'etc/added',
+      'etc/again',
+      'etc/opaque',
+      'etc/passwd',
+    ]);
     assert.deepEqual(readdirSync(join(root, 'etc/opaque')), ['new']);
     assert.deepEqual(readdirSync(join(root, 'etc/again')), ['new']);
     const etc = lstatSync(join(root, 'etc'));
@@ -122,7 +151,9 @@ test('random layers merge to the tree of a serial unpack, and their tars come ba
     const model = join(temp, `model-${seed}`);
     const layers = randomLayers(seed, model);
     const top = await addLayers(store, layers);
-    await mounted(store, `random-${seed}`, top, (root) => assert.deepEqual(withoutInit(describeTree(root)), describeTree(model), `seed ${seed}`));
+    await mounted(store, `random-${seed}`, top, (root) =>
+      assert.deepEqual(withoutInit(describeTree(root)), describeTree(model), `seed ${seed}`),
+    );
     let chain: Digest | undefined = top;
     for (const entries of layers.toReversed()) {
       assert.ok(chain);
@@ -159,7 +190,10 @@ test('the tar of a damaged layer fails, and one that is not read to the end leav
 
 test('126 layers can be mounted', async () => {
   const store = await newStore(`deep-${'x'.repeat(100)}`);
-  const top = await addLayers(store, Array.from({ length: 126 }, (_, i) => [{ path: `file${i}`, content: String(i) }]));
+  const top = await addLayers(
+    store,
+    Array.from({ length: 126 }, (_, i) => [{ path: `file${i}`, content: String(i) }]),
+  );
   const id = 'f'.repeat(64);
   await mounted(store, id, top, (root) => {
     assert.equal(withoutInit(readdirSync(root)).length, 126);
@@ -212,7 +246,10 @@ test('mounts are counted and survive a restart of the daemon', async () => {
 
 test('the root directory of a container has the attributes of its image', async () => {
   const store = await newStore('root');
-  const top = await addLayers(store, [[{ path: './', type: 'directory', mode: 0o711, uid: 7, gid: 8 }], [{ path: 'x' }]]);
+  const top = await addLayers(store, [
+    [{ path: './', type: 'directory', mode: 0o711, uid: 7, gid: 8 }],
+    [{ path: 'x' }],
+  ]);
   await mounted(store, 'r', top, (root) => {
     const stat = lstatSync(root);
     assert.deepEqual([stat.mode & 0o7777, stat.uid, stat.gid], [0o711, 7, 8]);
@@ -259,7 +296,8 @@ test('of equal layers committed at once one stays, whoever wins', async () => {
 
 test('a hard link to nowhere is refused and leaves nothing', async () => {
   const store = await newStore('nowhere');
-  const base = (await addTar(store, undefined, tarOf([{ path: 'deleted' }, { path: 'dir/', type: 'directory' }]))).chainId;
+  const base = (await addTar(store, undefined, tarOf([{ path: 'deleted' }, { path: 'dir/', type: 'directory' }])))
+    .chainId;
   const middle = (await addTar(store, base, tarOf([{ path: '.wh.deleted' }]))).chainId;
   for (const target of ['missing', 'deleted', 'dir', 'dir/missing']) {
     const tar = tarOf([{ path: 'link', type: 'link', target }]);
@@ -326,7 +364,11 @@ test('a full disk is reported as such', async () => {
   await mountFileSystem('tmpfs', small, 'tmpfs', 'size=1m');
   try {
     const tar = tarOf([{ path: 'big', content: Buffer.alloc(4 << 20, 1) }]);
-    await assert.rejects(addTar(store, undefined, tar), { kind: 'internal', code: 'ENOSPC', message: 'unpacking "big": no space left on device' });
+    await assert.rejects(addTar(store, undefined, tar), {
+      kind: 'internal',
+      code: 'ENOSPC',
+      message: 'unpacking "big": no space left on device',
+    });
     assert.deepEqual(readdirSync(join(temp, 'full/layers')), []);
   } finally {
     await detachMount(small);
@@ -379,7 +421,9 @@ test('the changes of a container, and the layer that a commit makes of them', as
   assert.equal(layer.sizeBytes, await store.writableSize('c'));
   assert.equal(sha256(await buffer(store.tarStream(layer.chainId))), layer.diffId);
   assert.equal((await store.commitWritable('c')).diffId, layer.diffId, 'equal trees make equal layers');
-  const now = await mounted(store, 'd', layer.chainId, (root) => withoutInit(describeTree(root)).map((line) => line.replace(/mtime (\d+)\d{9}/, 'mtime $1000000000')));
+  const now = await mounted(store, 'd', layer.chainId, (root) =>
+    withoutInit(describeTree(root)).map((line) => line.replace(/mtime (\d+)\d{9}/, 'mtime $1000000000')),
+  );
   assert.deepEqual(now, before);
 });
 

@@ -47,10 +47,18 @@ test('the kill of a shim ends its execs and leaves no FIFO', async () => {
   const [exec = ''] = execsOf(id);
   process.kill(shimOf(id), 'SIGKILL');
   assert.notEqual((await session.ended(PATIENCE_MS)).status, 0);
-  const { Running, ExitCode } = await waitFor('the end of the exec', async () => {
-    const now = await callJson<{ Running: boolean; ExitCode: number }>(engine.socketPath, 'GET', `/exec/${exec}/json`);
-    return !now.Running && now;
-  }, PATIENCE_MS);
+  const { Running, ExitCode } = await waitFor(
+    'the end of the exec',
+    async () => {
+      const now = await callJson<{ Running: boolean; ExitCode: number }>(
+        engine.socketPath,
+        'GET',
+        `/exec/${exec}/json`,
+      );
+      return !now.Running && now;
+    },
+    PATIENCE_MS,
+  );
   assert.deepEqual([Running, ExitCode], [false, 137]);
   await waitFor('the FIFOs to be gone', () => !existsSync(filesOf(id)), PATIENCE_MS);
   await dockerOk(engine, ['rm', '-f', id]);
@@ -60,7 +68,7 @@ test('a daemon that was killed finds those of execs, and of containers that have
   const [running, ended] = [await run(), await run()];
   for (const id of [running, ended]) await dockerOk(engine, ['exec', '-d', id, 'sleep', '100000']);
   assert.deepEqual([execsOf(running).length, execsOf(ended).length], [1, 1]);
-  const { State } = (await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${ended}/json`));
+  const { State } = await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${ended}/json`);
   await engine.stop('SIGKILL');
   process.kill(State.Pid, 'SIGKILL');
   await waitFor('the container to end', () => !existsSync(`/proc/${State.Pid}/exe`), PATIENCE_MS);

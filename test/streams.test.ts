@@ -8,7 +8,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { SeededRegistry } from './support/busybox-image.js';
 import { Cleanup } from './support/cleanup.js';
 import { CliSession, dockerOk } from './support/cli.js';
-import { connectAndLeave, inParallel, openDescriptors, residentBytes, streamRequests } from './support/connect-and-reset.js';
+import {
+  connectAndLeave,
+  inParallel,
+  openDescriptors,
+  residentBytes,
+  streamRequests,
+} from './support/connect-and-reset.js';
 import type { Engine } from './support/engine.js';
 import { startEngineWithImage } from './support/engine-with-image.js';
 import { engined } from './support/engined.js';
@@ -31,26 +37,43 @@ before(async () => {
 after(() => cleanup.run());
 
 async function container(command: readonly string[], options: object = {}): Promise<string> {
-  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', { json: { Image: registry.reference, Cmd: command, ...options } }, 201);
+  const { Id } = await callJson<{ Id: string }>(
+    engine.socketPath,
+    'POST',
+    '/containers/create',
+    { json: { Image: registry.reference, Cmd: command, ...options } },
+    201,
+  );
   await call(engine.socketPath, 'POST', `/containers/${Id}/start`);
   return Id;
 }
 
 const remove = (id: string): Promise<string> => dockerOk(engine, ['rm', '-f', id]);
-const subscribers = async (): Promise<number> => (await callJson<{ NEventsListener: number }>(engine.socketPath, 'GET', '/info')).NEventsListener;
+const subscribers = async (): Promise<number> =>
+  (await callJson<{ NEventsListener: number }>(engine.socketPath, 'GET', '/info')).NEventsListener;
 
 test(`${CYCLES} clients that come and vanish leave no descriptor, no reader and no memory`, async () => {
   const id = await container(['sh', '-c', 'while true; do echo line; sleep 0.1; done'], { OpenStdin: true });
   const kinds = streamRequests(id);
   const exec = async (): Promise<string> => {
-    const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', `/containers/${id}/exec`, { json: { Cmd: ['true'], AttachStdin: true, AttachStdout: true } }, 201);
+    const { Id } = await callJson<{ Id: string }>(
+      engine.socketPath,
+      'POST',
+      `/containers/${id}/exec`,
+      { json: { Cmd: ['true'], AttachStdin: true, AttachStdout: true } },
+      201,
+    );
     return `POST /exec/${Id}/start HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`;
   };
   const cycle = async (turn: number): Promise<void> => {
     const kind = kinds[turn % kinds.length];
     const target = turn % 2 === 0 ? { host: '127.0.0.1', port } : { path: engine.socketPath };
     // A process costs far more than a connection.
-    await connectAndLeave(target, turn % 50 === 7 ? await exec() : String(await kind?.bytes()), Math.floor(turn / kinds.length));
+    await connectAndLeave(
+      target,
+      turn % 50 === 7 ? await exec() : String(await kind?.bytes()),
+      Math.floor(turn / kinds.length),
+    );
   };
   await inParallel(CYCLES / 5, 16, cycle);
   const settled = async (): Promise<boolean> => (await subscribers()) === 0;
@@ -59,8 +82,18 @@ test(`${CYCLES} clients that come and vanish leave no descriptor, no reader and 
   const [fds, memory] = [openDescriptors(engine.pid), residentBytes(engine.pid)];
   await inParallel(CYCLES, 16, cycle);
   await waitFor('readers of events to be gone', settled, 30_000);
-  await waitFor(() => `descriptors to be back at ${fds}; there are ${openDescriptors(engine.pid)}`, () => openDescriptors(engine.pid) <= fds + 2, 60_000, 200);
-  await waitFor(() => `memory to be back near ${memory}; it is ${residentBytes(engine.pid)}`, () => residentBytes(engine.pid) < memory + 32 * MIB, 60_000, 200);
+  await waitFor(
+    () => `descriptors to be back at ${fds}; there are ${openDescriptors(engine.pid)}`,
+    () => openDescriptors(engine.pid) <= fds + 2,
+    60_000,
+    200,
+  );
+  await waitFor(
+    () => `memory to be back near ${memory}; it is ${residentBytes(engine.pid)}`,
+    () => residentBytes(engine.pid) < memory + 32 * MIB,
+    60_000,
+    200,
+  );
   // The container noticed nothing, and new clients are served.
   const logs = await open(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1&follow=1&tail=1`);
   await once(logs.message, 'data');
@@ -71,8 +104,20 @@ test(`${CYCLES} clients that come and vanish leave no descriptor, no reader and 
 
 test('clients that do not read cost a bounded amount each, and get everything when they go on', async () => {
   const lines = 300_000;
-  const id = await container(['sh', '-c', `i=0; while [ $i -lt ${lines} ]; do echo "line $i and some more text to make it longer"; i=$((i+1)); done; sleep 1000`]);
-  await waitFor('the output', async () => (await call(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1&tail=1`)).text.includes(`line ${lines - 1} `), 60_000, 200);
+  const id = await container([
+    'sh',
+    '-c',
+    `i=0; while [ $i -lt ${lines} ]; do echo "line $i and some more text to make it longer"; i=$((i+1)); done; sleep 1000`,
+  ]);
+  await waitFor(
+    'the output',
+    async () =>
+      (await call(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1&tail=1`)).text.includes(
+        `line ${lines - 1} `,
+      ),
+    60_000,
+    200,
+  );
   const before = residentBytes(engine.pid);
   const clients = 50;
   const stalled: Socket[] = [];
@@ -96,16 +141,25 @@ test('clients that do not read cost a bounded amount each, and get everything wh
     tail = (tail + chunk.toString('latin1')).slice(-1000);
   });
   first.resume();
-  await waitFor(() => `the last line; there are ${total} bytes`, () => tail.includes(`line ${lines - 1} `), 30_000);
+  await waitFor(
+    () => `the last line; there are ${total} bytes`,
+    () => tail.includes(`line ${lines - 1} `),
+    30_000,
+  );
   first.destroy();
   await remove(id);
 });
 
 test('an attached client that stalls stops the container, not the daemon; it loses nothing', async () => {
-  const id = await container(['sh', '-c', 'read x; i=0; while [ $i -lt 100000 ]; do echo "number $i"; i=$((i+1)); done'], { OpenStdin: true });
+  const id = await container(
+    ['sh', '-c', 'read x; i=0; while [ $i -lt 100000 ]; do echo "number $i"; i=$((i+1)); done'],
+    { OpenStdin: true },
+  );
   const socket = connect({ path: engine.socketPath });
   await once(socket, 'connect');
-  socket.write(`POST /containers/${id}/attach?stream=1&stdin=1&stdout=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n`);
+  socket.write(
+    `POST /containers/${id}/attach?stream=1&stdin=1&stdout=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n`,
+  );
   await once(socket, 'data');
   socket.pause();
   const before = residentBytes(engine.pid);
@@ -125,7 +179,7 @@ test('an attached client that stalls stops the container, not the daemon; it los
 /** Returns the payload of a stream that has two outputs in frames. */
 function payloads(framed: Buffer): string {
   let text = '';
-  for (let at = 0; at < framed.length; ) {
+  for (let at = 0; at < framed.length;) {
     const length = framed.readUInt32BE(at + 4);
     text += framed.toString('latin1', at + 8, at + 8 + length);
     at += 8 + length;
@@ -135,7 +189,14 @@ function payloads(framed: Buffer): string {
 
 test('uploads that trickle are taken at their pace, and go away with their client', async () => {
   const archive = tarOf([{ path: 'file', content: 'x'.repeat(3000) }]);
-  const upload = (): ReturnType<typeof request> => request({ socketPath: engine.socketPath, method: 'POST', path: '/images/create?fromSrc=-&repo=trickled', headers: { 'Content-Length': archive.length }, agent: false });
+  const upload = (): ReturnType<typeof request> =>
+    request({
+      socketPath: engine.socketPath,
+      method: 'POST',
+      path: '/images/create?fromSrc=-&repo=trickled',
+      headers: { 'Content-Length': archive.length },
+      agent: false,
+    });
   const slow = upload();
   const reply = once(slow, 'response');
   for (let at = 0; at < archive.length; at += 512) {
@@ -154,7 +215,10 @@ test('uploads that trickle are taken at their pace, and go away with their clien
   }
   await waitFor('the uploads', () => openDescriptors(engine.pid) >= fds + 50);
   for (const outgoing of broken) outgoing.destroy();
-  await waitFor(() => `descriptors to be back at ${fds}; there are ${openDescriptors(engine.pid)}`, () => openDescriptors(engine.pid) <= fds + 2);
+  await waitFor(
+    () => `descriptors to be back at ${fds}; there are ${openDescriptors(engine.pid)}`,
+    () => openDescriptors(engine.pid) <= fds + 2,
+  );
 });
 
 /** An event that costs next to nothing. */
@@ -162,9 +226,14 @@ function createExec(agent: Agent, id: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const body = '{"Cmd":["true"]}';
     const headers = { 'Content-Type': 'application/json', 'Content-Length': body.length };
-    const outgoing = request({ socketPath: engine.socketPath, agent, method: 'POST', path: `/containers/${id}/exec`, headers }, (reply) => {
-      reply.resume().once('end', () => (reply.statusCode === 201 ? resolve() : reject(new Error(`status ${reply.statusCode}`))));
-    });
+    const outgoing = request(
+      { socketPath: engine.socketPath, agent, method: 'POST', path: `/containers/${id}/exec`, headers },
+      (reply) => {
+        reply
+          .resume()
+          .once('end', () => (reply.statusCode === 201 ? resolve() : reject(new Error(`status ${reply.statusCode}`))));
+      },
+    );
     outgoing.once('error', reject);
     outgoing.end(body);
   });
@@ -174,10 +243,15 @@ test('events that happen while a client is stopped are all told afterwards, or t
   const id = await container(['sleep', '1000']);
   const count = 10_000;
   const stopped = new CliSession(engine, ['events', '--filter', 'event=exec_create', '--format', '{{.ID}}']);
-  const reader = await open(engine.socketPath, 'GET', `/events?filters=${encodeURIComponent('{"event":["exec_create"]}')}`);
+  const reader = await open(
+    engine.socketPath,
+    'GET',
+    `/events?filters=${encodeURIComponent('{"event":["exec_create"]}')}`,
+  );
   let seen = 0;
   const reading = (async () => {
-    for await (const line of jsonLines<{ Action: string }>(reader.message)) if (line.Action.startsWith('exec_create') && ++seen === count) return;
+    for await (const line of jsonLines<{ Action: string }>(reader.message))
+      if (line.Action.startsWith('exec_create') && ++seen === count) return;
   })();
   await waitFor('both to listen', async () => (await subscribers()) === 2);
   stopped.kill('SIGSTOP');
@@ -187,7 +261,12 @@ test('events that happen while a client is stopped are all told afterwards, or t
   await reading;
   assert.equal(seen, count);
   stopped.kill('SIGCONT');
-  await waitFor(() => `${count} events; there are ${stopped.stdout.split('\n').length - 1}`, () => stopped.stdout.split('\n').length - 1 >= count, 60_000, 200);
+  await waitFor(
+    () => `${count} events; there are ${stopped.stdout.split('\n').length - 1}`,
+    () => stopped.stdout.split('\n').length - 1 >= count,
+    60_000,
+    200,
+  );
   assert.equal(stopped.stdout.split('\n').length - 1, count);
   stopped.kill('SIGTERM');
   await stopped.ended();

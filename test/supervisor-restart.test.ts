@@ -72,10 +72,21 @@ test('containerd killed: containers go on, exits during its absence are reported
 
     await tasks.kill(staying.id, SIGTERM);
     assert.equal((await staying.finish()).exitCode, 5);
-    const numbers = staying.stdout().trim().split('\n').map((line) => Number(line.slice('line '.length)));
-    assert.deepEqual(numbers, numbers.map((_, index) => index + 1), 'no line is missing');
+    const numbers = staying
+      .stdout()
+      .trim()
+      .split('\n')
+      .map((line) => Number(line.slice('line '.length)));
     assert.deepEqual(
-      events.filter(({ type }) => type === 'exit').map((event) => (event.type === 'exit' && event.execId) || event.id).sort(),
+      numbers,
+      numbers.map((_, index) => index + 1),
+      'no line is missing',
+    );
+    assert.deepEqual(
+      events
+        .filter(({ type }) => type === 'exit')
+        .map((event) => (event.type === 'exit' && event.execId) || event.id)
+        .sort(),
       ['exec1', leaving.id, staying.id].sort(),
     );
     await tasks.deleteExec(staying.id, 'exec1');
@@ -109,7 +120,13 @@ test('what ends in the absence of containerd is heard from the shims, without it
       await waitFor('the exit that came after', () => codeOf(after.id) === 5, 60_000);
       await waitFor('the exit of a process within', () => codeOf(exec.id, exec.execId) === 6, 60_000);
       assert.equal(codeOf(staying.id), undefined);
-      assert.deepEqual(witness.exitedTasks().map(({ id }) => id).sort(), [before.id, after.id].sort());
+      assert.deepEqual(
+        witness
+          .exitedTasks()
+          .map(({ id }) => id)
+          .sort(),
+        [before.id, after.id].sort(),
+      );
       witness.forget(before.id);
       assert.equal(codeOf(before.id), undefined);
     } finally {
@@ -137,15 +154,18 @@ test('containerd killed again and again is started again', async () => {
 });
 
 test('a task that is being created while containerd dies fails, and nothing is left of it', async () => {
-  await withSupervisor(async (supervisor, harness) => {
-    const creating = harness.create(supervisor, { args: ['true'] });
-    const ready = nextState(supervisor, 'ready');
-    await delay(15);
-    process.kill(supervisor.pid ?? assert.fail('no child'), 'SIGKILL');
-    await assert.rejects(creating, (error) => isEngineError(error, 'unavailable'));
-    await ready;
-    assert.deepEqual(await supervisor.tasks.list(), []);
-  }, { runtimeKilled: true });
+  await withSupervisor(
+    async (supervisor, harness) => {
+      const creating = harness.create(supervisor, { args: ['true'] });
+      const ready = nextState(supervisor, 'ready');
+      await delay(15);
+      process.kill(supervisor.pid ?? assert.fail('no child'), 'SIGKILL');
+      await assert.rejects(creating, (error) => isEngineError(error, 'unavailable'));
+      await ready;
+      assert.deepEqual(await supervisor.tasks.list(), []);
+    },
+    { runtimeKilled: true },
+  );
 });
 
 test('the daemon killed: its successor takes over containerd, the container and its output', async () => {
@@ -257,13 +277,24 @@ test('what keeps containerd from starting is said', async () => {
   const harness = new SupervisorHarness();
   const path = process.env.PATH;
   process.env.PATH = '/nonexistent';
-  await assert.rejects(harness.supervisor().start(), (error) => isEngineError(error, 'unavailable') && /apt package containerd/.test(error.message));
+  await assert.rejects(
+    harness.supervisor().start(),
+    (error) => isEngineError(error, 'unavailable') && /apt package containerd/.test(error.message),
+  );
   process.env.PATH = path;
-  assert.throws(() => harness.supervisor({ execRoot: `/tmp/${'x'.repeat(100)}` }), (error) => isEngineError(error, 'invalid') && error.message.startsWith('exec-root '));
+  assert.throws(
+    () => harness.supervisor({ execRoot: `/tmp/${'x'.repeat(100)}` }),
+    (error) => isEngineError(error, 'invalid') && error.message.startsWith('exec-root '),
+  );
   // Its database is a directory here.
   mkdirSync(join(harness.dir, 'data/supervisor/io.containerd.metadata.v1.bolt/meta.db'), { recursive: true });
-  await assert.rejects(harness.supervisor().start(), (error) => isEngineError(error, 'unavailable') && /meta\.db/.test(error.message));
-  await assert.rejects(harness.supervisor({ address: join(harness.dir, 'none.sock') }).start(), (error) => isEngineError(error, 'unavailable'));
+  await assert.rejects(
+    harness.supervisor().start(),
+    (error) => isEngineError(error, 'unavailable') && /meta\.db/.test(error.message),
+  );
+  await assert.rejects(harness.supervisor({ address: join(harness.dir, 'none.sock') }).start(), (error) =>
+    isEngineError(error, 'unavailable'),
+  );
   harness.cleanUp();
 });
 
@@ -292,8 +323,14 @@ test('a refused creation leaves the FIFOs to be removed by their owner', async (
     const dir = join(harness.dir, 'io', 'refused');
     const io = createStdio({ dir, stdin: true, stdout: true, stderr: true, terminal: false });
     const stdio = io.paths;
-    await assert.rejects(supervisor.tasks.create({ id: 'not an id', spec: {}, runtime: { type: 'io.containerd.runc.v2' }, stdio }), (error) => isEngineError(error, 'invalid'));
-    await assert.rejects(supervisor.tasks.create({ id: harness.newId(), spec: {}, runtime: { type: 'io.containerd.none.v9' }, stdio }), (error) => isEngineError(error));
+    await assert.rejects(
+      supervisor.tasks.create({ id: 'not an id', spec: {}, runtime: { type: 'io.containerd.runc.v2' }, stdio }),
+      (error) => isEngineError(error, 'invalid'),
+    );
+    await assert.rejects(
+      supervisor.tasks.create({ id: harness.newId(), spec: {}, runtime: { type: 'io.containerd.none.v9' }, stdio }),
+      (error) => isEngineError(error),
+    );
     await io.close();
     assert.equal(existsSync(dir), false);
     assert.deepEqual(await supervisor.tasks.list(), []);

@@ -39,7 +39,7 @@ test('a process that ends at once is reported with its exit code and its output 
   await tasks.delete(container.id);
 });
 
-test('a missing command fails creation with the runtime\'s text and leaves nothing', async () => {
+test("a missing command fails creation with the runtime's text and leaves nothing", async () => {
   const failure = harness.create(supervisor, { args: ['no-such-command'] });
   await assert.rejects(failure, (error) => {
     assert.ok(isEngineError(error, 'internal'));
@@ -121,12 +121,21 @@ test('closing stdin ends a reader after it has read everything', async () => {
 test('exec runs further processes, with their own stdio and exits', async () => {
   const container = await harness.start(supervisor, { args: ['sleep', '1000'] });
   const { id } = container;
-  const io = createStdio({ dir: join(harness.dir, 'io', 'exec1'), stdin: true, stdout: true, stderr: false, terminal: false });
+  const io = createStdio({
+    dir: join(harness.dir, 'io', 'exec1'),
+    stdin: true,
+    stdout: true,
+    stderr: false,
+    terminal: false,
+  });
   let output = '';
   io.stdout?.on('data', (chunk: Buffer) => (output += chunk.toString()));
   assert.equal(io.stderr, undefined);
   const exit = nextEvent(supervisor, (event) => event.type === 'exit' && event.execId === 'exec1');
-  const { pid } = await tasks.exec(id, 'exec1', { process: ociProcess(['sh', '-c', 'cat; echo dropped >&2; exit 3']), stdio: io.paths });
+  const { pid } = await tasks.exec(id, 'exec1', {
+    process: ociProcess(['sh', '-c', 'cat; echo dropped >&2; exit 3']),
+    stdio: io.paths,
+  });
   assert.ok(existsSync(`/proc/${pid}`));
   const stdin = await io.openStdin();
   assert.ok(stdin);
@@ -145,9 +154,16 @@ test('exec runs further processes, with their own stdio and exits', async () => 
   const none = { stdin: '', stdout: '', stderr: '', terminal: false };
   for (let time = 0; time < 2; time++) {
     // The second time under the same id: nothing is left of the first.
-    await assert.rejects(tasks.exec(id, 'exec2', { process: ociProcess(['no-such-command']), stdio: none }), (error) => {
-      return isEngineError(error, 'internal') && error.message.includes('exec: "no-such-command"') && !error.message.endsWith(': unknown');
-    });
+    await assert.rejects(
+      tasks.exec(id, 'exec2', { process: ociProcess(['no-such-command']), stdio: none }),
+      (error) => {
+        return (
+          isEngineError(error, 'internal') &&
+          error.message.includes('exec: "no-such-command"') &&
+          !error.message.endsWith(': unknown')
+        );
+      },
+    );
   }
   await tasks.kill(id, SIGKILL);
   await container.finish();
@@ -162,7 +178,9 @@ test('pause stops a container and is told in events', async () => {
   await tasks.pause(id);
   assert.equal((await tasks.get(id))?.status, 'paused');
   const none = { stdin: '', stdout: '', stderr: '', terminal: false };
-  await assert.rejects(tasks.exec(id, 'paused', { process: ociProcess(['true']), stdio: none }), (error) => isEngineError(error));
+  await assert.rejects(tasks.exec(id, 'paused', { process: ociProcess(['true']), stdio: none }), (error) =>
+    isEngineError(error),
+  );
   await tasks.resume(id);
   await tasks.kill(id, SIGKILL);
   await container.finish();
@@ -174,7 +192,9 @@ test('pause stops a container and is told in events', async () => {
 test('limits are updated and statistics decoded', async () => {
   const container = await harness.start(supervisor, { args: ['sleep', '1000'], memoryBytes: 64 << 20 });
   await tasks.update(container.id, { memory: { limit: 96 << 20 } });
-  const metrics = JSON.stringify(await tasks.metrics(container.id), (_, value: unknown) => (typeof value === 'bigint' ? Number(value) : value));
+  const metrics = JSON.stringify(await tasks.metrics(container.id), (_, value: unknown) =>
+    typeof value === 'bigint' ? Number(value) : value,
+  );
   assert.match(metrics, /"\$typeName":"io\.containerd\.cgroups\.v[12]\.Metrics"/);
   assert.match(metrics, new RegExp(`"(?:limit|usageLimit)":${96 << 20}\\b`));
   // More than one while the runtime's threads have not become the command yet.
@@ -191,17 +211,25 @@ test('a container that exceeds its memory is reported before its exit', async ()
   const container = await harness.start(supervisor, { args: ['sh', '-c', 'tail /dev/zero'], memoryBytes: 16 << 20 });
   assert.equal((await container.finish()).exitCode, 137);
   unsubscribe();
-  assert.deepEqual(events.map(({ type }) => type), ['oom', 'exit']);
+  assert.deepEqual(
+    events.map(({ type }) => type),
+    ['oom', 'exit'],
+  );
   await harness.remove(supervisor, container);
 });
 
 test('many containers at once', async () => {
   const containers = await Promise.all(
-    Array.from({ length: 8 }, (_, index) => harness.start(supervisor, { args: ['sh', '-c', `echo ${index}; exit ${index}`] })),
+    Array.from({ length: 8 }, (_, index) =>
+      harness.start(supervisor, { args: ['sh', '-c', `echo ${index}; exit ${index}`] }),
+    ),
   );
   const codes = await Promise.all(containers.map(async (container) => (await container.finish()).exitCode));
   assert.deepEqual(codes, [0, 1, 2, 3, 4, 5, 6, 7]);
-  assert.deepEqual(containers.map(({ stdout }) => stdout().trim()), ['0', '1', '2', '3', '4', '5', '6', '7']);
+  assert.deepEqual(
+    containers.map(({ stdout }) => stdout().trim()),
+    ['0', '1', '2', '3', '4', '5', '6', '7'],
+  );
   await Promise.all(containers.map((container) => harness.remove(supervisor, container)));
 });
 

@@ -38,15 +38,38 @@ const usage = (query = ''): Promise<Usage> => callJson<Usage>(engine.socketPath,
 
 /** Clients add up these: images, containers, volumes. */
 function clientSum({ LayersSize, Containers, Volumes }: Usage): number {
-  return LayersSize + (Containers ?? []).reduce((sum, { SizeRw = 0 }) => sum + SizeRw, 0) + (Volumes ?? []).reduce((sum, { UsageData }) => sum + UsageData.Size, 0);
+  return (
+    LayersSize +
+    (Containers ?? []).reduce((sum, { SizeRw = 0 }) => sum + SizeRw, 0) +
+    (Volumes ?? []).reduce((sum, { UsageData }) => sum + UsageData.Size, 0)
+  );
 }
 
 test('the whole agrees with du, and so does what clients add up, with images of large and of many small files', async () => {
-  const image = buildImage({ layers: [generatedLayer({ root: 'large', bytes: 64 << 20, files: 8, seed: 1 }), generatedLayer({ root: 'small', bytes: 3 << 20, files: 5000, seed: 2 })], config: {} });
+  const image = buildImage({
+    layers: [
+      generatedLayer({ root: 'large', bytes: 64 << 20, files: 8, seed: 1 }),
+      generatedLayer({ root: 'small', bytes: 3 << 20, files: 5000, seed: 2 }),
+    ],
+    config: {},
+  });
   assert.equal((await load(engine, archiveOf(oldArchive(image, ['generated:1'])))).error, undefined);
   await dockerOk(engine, ['volume', 'create', 'data']);
-  const script = 'for i in 1 2 3 4 5; do head -c 2000000 /dev/urandom >/volume/$i; head -c 1000000 /dev/urandom >/file$i; done; ln /file1 /hard; head -c 3000000 /dev/urandom | base64';
-  await dockerOk(engine, ['run', '--name', 'writer', '--network', 'none', '-v', 'data:/volume', registry.reference, 'sh', '-c', script]);
+  const script =
+    'for i in 1 2 3 4 5; do head -c 2000000 /dev/urandom >/volume/$i; head -c 1000000 /dev/urandom >/file$i; done; ln /file1 /hard; head -c 3000000 /dev/urandom | base64';
+  await dockerOk(engine, [
+    'run',
+    '--name',
+    'writer',
+    '--network',
+    'none',
+    '-v',
+    'data:/volume',
+    registry.reference,
+    'sh',
+    '-c',
+    script,
+  ]);
   const measured = await usage();
   const du = diskBytes(dataRoot);
   assertWithin(measured.DataRoot.Size, du, 0.01, 'the whole');
@@ -67,7 +90,10 @@ test('images that share layers tell how much', async () => {
   await dockerOk(engine, ['commit', 'writer', 'child:1']);
   const { Images } = await usage('?type=image');
   const base = Images?.find(({ Id }) => Id === registry.image.id);
-  const child = Images?.find(({ Id }) => Id !== registry.image.id && Id !== undefined && (Images.find((one) => one.Id === Id)?.SharedSize ?? 0) > 0);
+  const child = Images?.find(
+    ({ Id }) =>
+      Id !== registry.image.id && Id !== undefined && (Images.find((one) => one.Id === Id)?.SharedSize ?? 0) > 0,
+  );
   assert.ok(base && child);
   assert.equal(base.SharedSize, base.Size);
   assert.equal(child.SharedSize, base.Size);
@@ -87,7 +113,13 @@ test('kinds that were not asked for are null, unknown ones are refused', async (
 
 test('the client shows it, short and long', async () => {
   const short = await dockerOk(engine, ['system', 'df']);
-  for (const row of [/^Images +2 +1 +\S+ +\S+/m, /^Containers +1 +0 +\S+ +\S+ \(100%\)/m, /^Local Volumes +1 +1 +10\.\d+MB/m, /^Build Cache +0 +0 +0B/m]) assert.match(short, row);
+  for (const row of [
+    /^Images +2 +1 +\S+ +\S+/m,
+    /^Containers +1 +0 +\S+ +\S+ \(100%\)/m,
+    /^Local Volumes +1 +1 +10\.\d+MB/m,
+    /^Build Cache +0 +0 +0B/m,
+  ])
+    assert.match(short, row);
   const long = await dockerOk(engine, ['system', 'df', '-v']);
   assert.match(long, /^generated +1 +\S+ +\d+ \w+ ago +[\d.]+MB +0B +[\d.]+MB +0/m);
   assert.match(long, /^data +1 +10\.\d+MB/m);
@@ -99,18 +131,31 @@ test('many at once are one measurement, and what never changes is not read again
 });
 
 test('what prunes tell agrees with du', async () => {
-  const trash = async (): Promise<void> => void (await waitFor('the trash to be empty', async () => !(await usage()).DataRoot.Kinds.some(({ Kind }) => Kind === 'trash'), 20_000));
+  const trash = async (): Promise<void> =>
+    void (await waitFor(
+      'the trash to be empty',
+      async () => !(await usage()).DataRoot.Kinds.some(({ Kind }) => Kind === 'trash'),
+      20_000,
+    ));
   await trash();
   const full = diskBytes(dataRoot);
   const containers = await callJson<{ SpaceReclaimed: number }>(engine.socketPath, 'POST', '/containers/prune');
   await trash();
   const without = diskBytes(dataRoot);
   assertWithin(containers.SpaceReclaimed, full - without, 0.01, 'containers');
-  const volumes = await callJson<{ SpaceReclaimed: number }>(engine.socketPath, 'POST', `/volumes/prune?filters=${encodeURIComponent('{"all":["true"]}')}`);
+  const volumes = await callJson<{ SpaceReclaimed: number }>(
+    engine.socketPath,
+    'POST',
+    `/volumes/prune?filters=${encodeURIComponent('{"all":["true"]}')}`,
+  );
   await trash();
   const before = diskBytes(dataRoot);
   assertWithin(volumes.SpaceReclaimed, without - before, 0.01, 'volumes');
-  const { SpaceReclaimed } = await callJson<{ SpaceReclaimed: number }>(engine.socketPath, 'POST', `/images/prune?filters=${encodeURIComponent('{"dangling":["false"]}')}`);
+  const { SpaceReclaimed } = await callJson<{ SpaceReclaimed: number }>(
+    engine.socketPath,
+    'POST',
+    `/images/prune?filters=${encodeURIComponent('{"dangling":["false"]}')}`,
+  );
   await trash();
   assertWithin(SpaceReclaimed, before - diskBytes(dataRoot), 0.01, 'images');
 });

@@ -45,7 +45,10 @@ test('an image is pulled; the container is ready when its port and its log say s
   const { output, stderr, exitCode } = await container.exec(['sh', '-c', 'echo $COLOUR; echo oops >&2; exit 3']);
   assert.deepEqual([output.split('\n').sort(), stderr, exitCode], [['', 'green', 'oops'], 'oops\n', 3]);
   await container.restart();
-  assert.equal(await (await fetch(`http://${container.getHost()}:${container.getMappedPort(8080)}/`)).text(), 'hello\n');
+  assert.equal(
+    await (await fetch(`http://${container.getHost()}:${container.getMappedPort(8080)}/`)).text(),
+    'hello\n',
+  );
   await container.stop();
   assert.deepEqual(await containersOf(), []);
 });
@@ -61,7 +64,10 @@ test('files are copied in before the start and while it runs, and out again', as
       .withWaitStrategy(library.Wait.forLogMessage('from memory'))
       .start();
     await container.copyContentToContainer([{ content: 'later\n', target: '/in/later.txt' }]);
-    assert.equal((await container.exec(['sh', '-c', 'stat -c %a /in/content.txt; cat /in/later.txt'])).output, '640\nlater\n');
+    assert.equal(
+      (await container.exec(['sh', '-c', 'stat -c %a /in/content.txt; cat /in/later.txt'])).output,
+      '640\nlater\n',
+    );
     assert.match(await text(await container.copyArchiveFromContainer('/in/later.txt')), /later\n/);
     await container.stop();
   } finally {
@@ -72,7 +78,13 @@ test('files are copied in before the start and while it runs, and out again', as
 test('health checks as a wait strategy', async () => {
   const container = await new library.GenericContainer(registry.reference)
     .withCommand(['sh', '-c', 'sleep 1; touch /ready; sleep 100'])
-    .withHealthCheck({ test: ['CMD-SHELL', 'test -e /ready'], interval: 200, timeout: 5000, retries: 50, startPeriod: 0 })
+    .withHealthCheck({
+      test: ['CMD-SHELL', 'test -e /ready'],
+      interval: 200,
+      timeout: 5000,
+      retries: 50,
+      startPeriod: 0,
+    })
     .withWaitStrategy(library.Wait.forHealthCheck())
     .start();
   assert.equal((await container.exec(['test', '-e', '/ready'])).exitCode, 0);
@@ -87,20 +99,36 @@ test('containers on one network find each other by name', async () => {
     .withCommand(['sh', '-c', 'echo serving; while :; do echo pong | nc -l -p 9000; done'])
     .withWaitStrategy(library.Wait.forLogMessage('serving'))
     .start();
-  const client = await new library.GenericContainer(registry.reference).withNetwork(network).withCommand(['sleep', '100']).start();
-  for (const name of ['server', 'other']) assert.equal((await client.exec(['sh', '-c', `nc ${name} 9000 </dev/null`])).output, 'pong\n');
+  const client = await new library.GenericContainer(registry.reference)
+    .withNetwork(network)
+    .withCommand(['sleep', '100'])
+    .start();
+  for (const name of ['server', 'other'])
+    assert.equal((await client.exec(['sh', '-c', `nc ${name} 9000 </dev/null`])).output, 'pong\n');
   await client.stop();
   await server.stop();
   await network.stop();
-  assert.equal((await callJson<unknown[]>(engine.socketPath, 'GET', '/networks?filters={"type":["custom"]}')).length, 0);
+  assert.equal(
+    (await callJson<unknown[]>(engine.socketPath, 'GET', '/networks?filters={"type":["custom"]}')).length,
+    0,
+  );
 });
 
 test('a container that ends too early, and one that is never ready, are told apart and removed', async () => {
-  const failing = new library.GenericContainer(registry.reference).withCommand(['sh', '-c', 'echo broken; exit 9']).withWaitStrategy(library.Wait.forLogMessage('ready')).withStartupTimeout(20_000);
+  const failing = new library.GenericContainer(registry.reference)
+    .withCommand(['sh', '-c', 'echo broken; exit 9'])
+    .withWaitStrategy(library.Wait.forLogMessage('ready'))
+    .withStartupTimeout(20_000);
   await assert.rejects(failing.start(), /Log stream ended|broken|ready/);
-  const oneShot = await new library.GenericContainer(registry.reference).withCommand(['true']).withWaitStrategy(library.Wait.forOneShotStartup()).start();
+  const oneShot = await new library.GenericContainer(registry.reference)
+    .withCommand(['true'])
+    .withWaitStrategy(library.Wait.forOneShotStartup())
+    .start();
   await oneShot.stop();
-  const silent = new library.GenericContainer(registry.reference).withCommand(['sleep', '100']).withExposedPorts(1).withStartupTimeout(1500);
+  const silent = new library.GenericContainer(registry.reference)
+    .withCommand(['sleep', '100'])
+    .withExposedPorts(1)
+    .withStartupTimeout(1500);
   await assert.rejects(silent.start(), /not bound after|port/i);
   assert.deepEqual(await containersOf(), []);
 });

@@ -55,7 +55,21 @@ before(async () => {
   cleanup.add(() => registry.stop());
   image = registry.reference;
   port = await freePort();
-  engine = await Engine.start(engined({ args: ['-H', `tcp://127.0.0.1:${port}`, '--tlsverify', '--tlscacert', files.ca, '--tlscert', files.cert, '--tlskey', files.key] }));
+  engine = await Engine.start(
+    engined({
+      args: [
+        '-H',
+        `tcp://127.0.0.1:${port}`,
+        '--tlsverify',
+        '--tlscacert',
+        files.ca,
+        '--tlscert',
+        files.cert,
+        '--tlskey',
+        files.key,
+      ],
+    }),
+  );
   cleanup.add(() => engine.close());
   await dockerOk(engine, ['pull', '-q', image]);
 });
@@ -78,7 +92,18 @@ async function freePort(): Promise<number> {
 }
 
 function overTls(args: readonly string[], certificate = client): string[] {
-  return ['-H', `tcp://127.0.0.1:${port}`, '--tlsverify', '--tlscacert', files.ca, '--tlscert', certificate.cert, '--tlskey', certificate.key, ...args];
+  return [
+    '-H',
+    `tcp://127.0.0.1:${port}`,
+    '--tlsverify',
+    '--tlscacert',
+    files.ca,
+    '--tlscert',
+    certificate.cert,
+    '--tlskey',
+    certificate.key,
+    ...args,
+  ];
 }
 
 function tlsOk(args: readonly string[], options: CliOptions = {}): Promise<string> {
@@ -116,16 +141,25 @@ describe('with --tlsverify', () => {
     assert.equal(await tlsOk(['version', '--format', '{{.Server.Os}}']), 'linux');
     assert.equal(await tlsOk(['run', '--rm', image, 'echo', 'hello']), 'hello');
     // The end of stdin has to get through, and what comes after it back.
-    assert.equal(await tlsOk(['run', '--rm', '-i', image, 'sh', '-c', 'cat; echo end'], { input: 'line\n' }), 'line\nend');
+    assert.equal(
+      await tlsOk(['run', '--rm', '-i', image, 'sh', '-c', 'cat; echo end'], { input: 'line\n' }),
+      'line\nend',
+    );
     const bytes = 20 * MIB;
     assert.equal((await tlsOk(['run', '--rm', image, 'head', '-c', String(bytes), '/dev/zero'])).length, bytes);
     assert.equal(Number(await tlsOk(['run', '--rm', '-i', image, 'wc', '-c'], { input: 'x'.repeat(bytes) })), bytes);
 
-    const session = new CliSession(engine, overTls(['run', '--rm', '-it', '--name', 'term', image, 'sh']), { terminal: { rows: 30, columns: 100 } });
+    const session = new CliSession(engine, overTls(['run', '--rm', '-it', '--name', 'term', image, 'sh']), {
+      terminal: { rows: 30, columns: 100 },
+    });
     await session.output(/# /);
     session.write('stty size; echo $((40 + 2))\n');
     await session.output(/30 100\r\n42/);
-    const inside = new CliSession(engine, overTls(['exec', '-it', 'term', 'sh', '-c', 'tty && read x && echo "<$x>"']), { terminal: { rows: 20, columns: 80 } });
+    const inside = new CliSession(
+      engine,
+      overTls(['exec', '-it', 'term', 'sh', '-c', 'tty && read x && echo "<$x>"']),
+      { terminal: { rows: 20, columns: 80 } },
+    );
     await inside.output(/pts/);
     inside.write('word\n');
     await inside.output(/<word>/);
@@ -144,7 +178,10 @@ describe('with --tlsverify', () => {
     };
     for (const [name, credentials] of Object.entries(intruders)) {
       for (const maxVersion of ['TLSv1.2', 'TLSv1.3'] as const) {
-        const { text } = await ask(`POST /volumes/create?by=${encodeURIComponent(name)}`, { ...credentials, maxVersion });
+        const { text } = await ask(`POST /volumes/create?by=${encodeURIComponent(name)}`, {
+          ...credentials,
+          maxVersion,
+        });
         assert.equal(text, '', `${name} with ${maxVersion}`);
       }
     }
@@ -163,19 +200,33 @@ describe('with --tlsverify', () => {
   test('curl and openssl without a certificate are refused, curl with one is served', async () => {
     const run = (program: string, args: readonly string[], input = ''): Promise<{ status: number; output: string }> =>
       new Promise((resolve) => {
-        const child = execFile(program, args, { timeout: 20_000 }, (error, stdout, stderr) => resolve({ status: error ? Number(error.code ?? -1) : 0, output: stdout + stderr }));
+        const child = execFile(program, args, { timeout: 20_000 }, (error, stdout, stderr) =>
+          resolve({ status: error ? Number(error.code ?? -1) : 0, output: stdout + stderr }),
+        );
         child.stdin?.end(input);
       });
     const curl = ['-sS', '--cacert', ca.cert, `https://127.0.0.1:${port}/_ping`];
     assert.notEqual((await run('curl', curl)).status, 0);
-    assert.deepEqual(await run('curl', [...curl, '--cert', client.cert, '--key', client.key]), { status: 0, output: 'OK' });
-    const shaken = await run('openssl', ['s_client', '-connect', `127.0.0.1:${port}`, '-CAfile', ca.cert, '-quiet', '-ign_eof'], 'GET /_ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n');
+    assert.deepEqual(await run('curl', [...curl, '--cert', client.cert, '--key', client.key]), {
+      status: 0,
+      output: 'OK',
+    });
+    const shaken = await run(
+      'openssl',
+      ['s_client', '-connect', `127.0.0.1:${port}`, '-CAfile', ca.cert, '-quiet', '-ign_eof'],
+      'GET /_ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n',
+    );
     assert.match(shaken.output, /certificate required/);
     assert.doesNotMatch(shaken.output, /HTTP\/1\.1/);
   });
 
   test('TLS before 1.2 and other protocols than HTTP/1.1 are refused', async () => {
-    const old: ConnectionOptions = { ...show(client), minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT@SECLEVEL=0' };
+    const old: ConnectionOptions = {
+      ...show(client),
+      minVersion: 'TLSv1',
+      maxVersion: 'TLSv1.1',
+      ciphers: 'DEFAULT@SECLEVEL=0',
+    };
     assert.deepEqual(await ask('GET /_ping', old), { text: '', protocol: null, alpn: null });
     assert.equal((await ask('GET /_ping', { ...show(client), ALPNProtocols: ['h2'] })).text, '');
     const both = await ask('GET /_ping', { ...show(client), ALPNProtocols: ['h2', 'http/1.1'] });
@@ -186,7 +237,13 @@ describe('with --tlsverify', () => {
   test('handshakes that never end hold up nobody, and only so many are waited for', async () => {
     const idlers = Array.from({ length: 1100 }, () => connectPlain(port, '127.0.0.1'));
     const ended = new Set<number>();
-    idlers.forEach((idler, i) => void idler.on('error', () => undefined).once('close', () => ended.add(i)).resume());
+    idlers.forEach(
+      (idler, i) =>
+        void idler
+          .on('error', () => undefined)
+          .once('close', () => ended.add(i))
+          .resume(),
+    );
     await Promise.all(idlers.map((idler) => once(idler, 'connect')));
     assert.equal(await tlsOk(['version', '--format', '{{.Server.Os}}']), 'linux');
     await waitFor('the oldest to be ended', () => ended.size >= 100);
@@ -198,7 +255,9 @@ describe('with --tlsverify', () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 8, ...show(client), ca: readFileSync(ca.cert) });
     const ping = (): Promise<number> =>
       new Promise((resolve, reject) => {
-        request({ host: '127.0.0.1', port, path: '/_ping', agent }, (reply) => reply.resume().once('end', () => resolve(reply.statusCode ?? 0)))
+        request({ host: '127.0.0.1', port, path: '/_ping', agent }, (reply) =>
+          reply.resume().once('end', () => resolve(reply.statusCode ?? 0)),
+        )
           .once('error', reject)
           .end();
       });
@@ -210,9 +269,15 @@ describe('with --tlsverify', () => {
 
 test('on SIGHUP new files count for new connections; files that are no good change nothing and are reported', async () => {
   interface View {
-    readonly lastReload: { readonly ok: boolean; readonly message: string; readonly time: string; readonly entries: readonly { readonly key: string; readonly verdict: string }[] } | null;
+    readonly lastReload: {
+      readonly ok: boolean;
+      readonly message: string;
+      readonly time: string;
+      readonly entries: readonly { readonly key: string; readonly verdict: string }[];
+    } | null;
   }
-  const lastReload = async (): Promise<View['lastReload']> => (await callJson<View>(engine.socketPath, 'GET', '/engine/config')).lastReload;
+  const lastReload = async (): Promise<View['lastReload']> =>
+    (await callJson<View>(engine.socketPath, 'GET', '/engine/config')).lastReload;
   const hangUp = async (): Promise<NonNullable<View['lastReload']>> => {
     const before = (await lastReload())?.time;
     process.kill(engine.pid, 'SIGHUP');
@@ -229,7 +294,10 @@ test('on SIGHUP new files count for new connections; files that are no good chan
   copyFileSync(newServer.key, files.key);
   const mismatched = await hangUp();
   assert.equal(mismatched.ok, false);
-  assert.deepEqual(mismatched.entries.map(({ key, verdict }) => [key, verdict]), [['tlskey', 'invalid']]);
+  assert.deepEqual(
+    mismatched.entries.map(({ key, verdict }) => [key, verdict]),
+    [['tlskey', 'invalid']],
+  );
   assert.match(mismatched.message, /key-now\.pem is not the key of the certificate in tlscert .*cert-now\.pem/);
   writeFileSync(files.cert, 'nonsense');
   assert.match((await hangUp()).message, /tlscert .*cert-now\.pem holds no PEM certificate/);
@@ -239,7 +307,10 @@ test('on SIGHUP new files count for new connections; files that are no good chan
   await once(open, 'secureConnect');
   install(newCa, newServer);
   const replaced = await hangUp();
-  assert.deepEqual([replaced.ok, replaced.entries.map(({ key, verdict }) => [key, verdict])], [true, [['tlscert', 'applied']]]);
+  assert.deepEqual(
+    [replaced.ok, replaced.entries.map(({ key, verdict }) => [key, verdict])],
+    [true, [['tlscert', 'applied']]],
+  );
   assert.match((await ask('GET /_ping', show(newClient))).text, /OK$/);
   assert.equal((await ask('GET /_ping', show(client))).text, '');
   open.write('GET /_ping HTTP/1.1\r\nHost: localhost\r\n\r\n');
@@ -253,10 +324,28 @@ test('without --tlsverify, --tls serves every client, from 1.0 on when that is a
   const plainTls = await freePort();
   const config = join(dir, 'old.json');
   writeFileSync(config, JSON.stringify({ 'tls-min-version': '1.0' }));
-  const other = await Engine.start(engined({ args: ['-H', `tcp://127.0.0.1:${plainTls}`, '--tls', '--tlscert', server.cert, '--tlskey', server.key, '--config-file', config] }));
+  const other = await Engine.start(
+    engined({
+      args: [
+        '-H',
+        `tcp://127.0.0.1:${plainTls}`,
+        '--tls',
+        '--tlscert',
+        server.cert,
+        '--tlskey',
+        server.key,
+        '--config-file',
+        config,
+      ],
+    }),
+  );
   try {
     assert.match((await ask('GET /_ping', {}, plainTls)).text, /OK$/);
-    const old = await ask('GET /_ping', { minVersion: 'TLSv1', maxVersion: 'TLSv1', ciphers: 'DEFAULT@SECLEVEL=0' }, plainTls);
+    const old = await ask(
+      'GET /_ping',
+      { minVersion: 'TLSv1', maxVersion: 'TLSv1', ciphers: 'DEFAULT@SECLEVEL=0' },
+      plainTls,
+    );
     assert.equal(old.protocol, 'TLSv1');
     assert.match(old.text, /OK$/);
   } finally {
@@ -266,17 +355,36 @@ test('without --tlsverify, --tls serves every client, from 1.0 on when that is a
 
 test('files that are missing, damaged or do not belong together end the start with their names', async () => {
   const cases: [args: string[], env: NodeJS.ProcessEnv, message: RegExp][] = [
-    [['--tlsverify', '--tlscacert', ca.cert, '--tlscert', join(dir, 'none.pem'), '--tlskey', server.key], {}, /tlscert: .*none\.pem does not exist/],
-    [['--tls', '--tlscert', server.cert, '--tlskey', client.key], {}, /tlskey .* is not the key of the certificate in tlscert/],
-    [['--tlsverify', '--tlscacert', server.key, '--tlscert', server.cert, '--tlskey', server.key], {}, /tlscacert .* holds no PEM certificate/],
+    [
+      ['--tlsverify', '--tlscacert', ca.cert, '--tlscert', join(dir, 'none.pem'), '--tlskey', server.key],
+      {},
+      /tlscert: .*none\.pem does not exist/,
+    ],
+    [
+      ['--tls', '--tlscert', server.cert, '--tlskey', client.key],
+      {},
+      /tlskey .* is not the key of the certificate in tlscert/,
+    ],
+    [
+      ['--tlsverify', '--tlscacert', server.key, '--tlscert', server.cert, '--tlskey', server.key],
+      {},
+      /tlscacert .* holds no PEM certificate/,
+    ],
     [['--tls'], { ENGINE_CERT_PATH: dir }, new RegExp(`tlscert ${dir}/cert\\.pem cannot be read: ENOENT`)],
-    [[], { ENGINE_TLS_VERIFY: '1', ENGINE_CERT_PATH: '/nonexistent' }, /tlscert \/nonexistent\/cert\.pem cannot be read: ENOENT/],
+    [
+      [],
+      { ENGINE_TLS_VERIFY: '1', ENGINE_CERT_PATH: '/nonexistent' },
+      /tlscert \/nonexistent\/cert\.pem cannot be read: ENOENT/,
+    ],
   ];
   for (const [args, env, message] of cases) {
     const kind = engined({ args });
     const home = await mkdtemp(join(dir, 'start-'));
     const [program = '', ...rest] = kind.command(home, join(home, 'engine.sock'));
-    const child = spawn(program, [...rest, '-H', 'tcp://127.0.0.1:0'], { env: { ...process.env, ...env }, stdio: ['ignore', 'ignore', 'pipe'] });
+    const child = spawn(program, [...rest, '-H', 'tcp://127.0.0.1:0'], {
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
     let output = '';
     child.stderr.setEncoding('utf8').on('data', (text: string) => (output += text));
     const [code] = (await once(child, 'close')) as [number];
@@ -343,7 +451,10 @@ describe('through the terminator', () => {
     const [peer] = peers;
     assert.deepEqual([peer?.kind, peer?.commonName, peer?.address], ['tls', 'alice', `127.0.0.1:${socket.localPort}`]);
     const pem = (text: string): string => text.replaceAll('\n', '');
-    assert.deepEqual(peer?.certificates.map(pem), [client.cert, ca.cert].map((path) => pem(readFileSync(path, 'utf8'))));
+    assert.deepEqual(
+      peer?.certificates.map(pem),
+      [client.cert, ca.cert].map((path) => pem(readFileSync(path, 'utf8'))),
+    );
     socket.destroy();
     terminator.close();
     closeFd(fd);

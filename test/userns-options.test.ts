@@ -31,13 +31,36 @@ test('values that cannot be are refused before anything is touched', () => {
     ['a:b:c', 'it must be default, USER, UID, USER:GROUP or UID:GID'],
     [':', 'it must be default'],
   ] as const) {
-    assert.throws(() => readIdMaps(value), (error: Error) => error.message.includes(message), value);
+    assert.throws(
+      () => readIdMaps(value),
+      (error: Error) => error.message.includes(message),
+      value,
+    );
   }
-  for (const value of ['remapper', '7001', 'remapper:remapper', '7001:7002']) assert.equal(readIdMaps(value)?.uids[1]?.hostId, SECOND, value);
+  for (const value of ['remapper', '7001', 'remapper:remapper', '7001:7002'])
+    assert.equal(readIdMaps(value)?.uids[1]?.hostId, SECOND, value);
   assert.equal(readIdMaps('root'), undefined);
   for (const more of [[], ['--validate']]) {
     const root = join(temp, 'refused');
-    const { status, stderr } = spawnSync(MAIN, ['--config-file', '/dev/null', '--data-root', root, '--exec-root', join(root, 'exec'), '--pidfile', join(temp, 'pid'), '--host', `unix://${temp}/s`, '--userns-remap', 'rangeless', ...more], { encoding: 'utf8' });
+    const { status, stderr } = spawnSync(
+      MAIN,
+      [
+        '--config-file',
+        '/dev/null',
+        '--data-root',
+        root,
+        '--exec-root',
+        join(root, 'exec'),
+        '--pidfile',
+        join(temp, 'pid'),
+        '--host',
+        `unix://${temp}/s`,
+        '--userns-remap',
+        'rangeless',
+        ...more,
+      ],
+      { encoding: 'utf8' },
+    );
     assert.equal(status, 1);
     assert.match(stderr, /no range of user rangeless in \/etc\/subuid/);
     assert.equal(existsSync(root), false);
@@ -47,9 +70,15 @@ test('values that cannot be are refused before anything is touched', () => {
 
 test('default: a user that is made with ranges that nobody has', async () => {
   const plain = engined({ args: ['--userns-remap', 'default', '--bridge', 'none'] });
-  const other = await Engine.start({ ...plain, command: (dir, socketPath) => (chmodSync(dir, 0o711), plain.command(dir, socketPath)) });
+  const other = await Engine.start({
+    ...plain,
+    command: (dir, socketPath) => (chmodSync(dir, 0o711), plain.command(dir, socketPath)),
+  });
   try {
-    for (const [file, first] of [['/etc/subuid', FIRST + 1000], ['/etc/subgid', GROUPS + 65_536]] as const) {
+    for (const [file, first] of [
+      ['/etc/subuid', FIRST + 1000],
+      ['/etc/subgid', GROUPS + 65_536],
+    ] as const) {
       assert.match(readFileSync(file, 'utf8'), new RegExp(`^engineremap:${first}:65536$`, 'm'), file);
     }
     assert.match(readFileSync('/etc/passwd', 'utf8'), /^engineremap:/m);
@@ -64,5 +93,8 @@ test('default: a user that is made with ranges that nobody has', async () => {
 test('a data root that the containers cannot get to is named', async () => {
   const plain = engined({ args: ['--userns-remap', 'remapper'] });
   // The directory of the daemon has the mode of mkdtemp(3).
-  await assert.rejects(Engine.start(plain), /the remapped root of containers \(300000:400000\) cannot pass through \/\S+: give the directory the mode o\+x/);
+  await assert.rejects(
+    Engine.start(plain),
+    /the remapped root of containers \(300000:400000\) cannot pass through \/\S+: give the directory the mode o\+x/,
+  );
 });

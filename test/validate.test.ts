@@ -32,7 +32,7 @@ const IDLE: Readonly<Record<string, readonly [value: unknown, reason: string]>> 
   ],
   'network-control-plane-mtu': [1450, 'network-control-plane-mtu has no effect: there is no cluster mode'],
   'swarm-default-advertise-addr': ['eth0', 'swarm-default-advertise-addr has no effect: there is no cluster mode'],
-  'bip6': ['fd00:7::1/64', 'bip6 has no effect: the default bridge has no IPv6: ipv6 is off'],
+  bip6: ['fd00:7::1/64', 'bip6 has no effect: the default bridge has no IPv6: ipv6 is off'],
   'fixed-cidr-v6': ['fd00:7::/80', 'fixed-cidr-v6 has no effect: the default bridge has no IPv6: ipv6 is off'],
   'default-gateway-v6': ['fd00:7::9', 'default-gateway-v6 has no effect: the default bridge has no IPv6: ipv6 is off'],
   'image-gc-low-percent': [50, 'image-gc-low-percent has no effect: images are not removed by themselves'],
@@ -43,7 +43,7 @@ const IDLE: Readonly<Record<string, readonly [value: unknown, reason: string]>> 
   ],
   // Not without effect, but hardly what was meant.
   'cdi-spec-dirs': [['specs'], 'cdi-spec-dirs: specs is relative to where the daemon was started'],
-  'runtimes': [{ gone: { path: '/nonexistent' } }, 'runtime gone cannot be used: there is no program /nonexistent'],
+  runtimes: [{ gone: { path: '/nonexistent' } }, 'runtime gone cannot be used: there is no program /nonexistent'],
 };
 
 const kind = engined({

@@ -4,8 +4,18 @@ import { JsonEncoder } from '../../src/logs/json-encoder.js';
 
 const BLOCK_BYTES = 256 * 1024;
 const ROUNDS = 2000;
-const OPTIONS = { stdout: true, stderr: true, timestamps: false, details: false, sinceNs: undefined, untilNs: undefined, multiplexed: true };
-const LINE = Buffer.from(`${'x'.repeat(20)} the quick brown fox jumps over the lazy dog 0123456789 ${'y'.repeat(22)}\n`);
+const OPTIONS = {
+  stdout: true,
+  stderr: true,
+  timestamps: false,
+  details: false,
+  sinceNs: undefined,
+  untilNs: undefined,
+  multiplexed: true,
+};
+const LINE = Buffer.from(
+  `${'x'.repeat(20)} the quick brown fox jumps over the lazy dog 0123456789 ${'y'.repeat(22)}\n`,
+);
 
 /** @param linesPerTime how many records in a row have the same time: as many as came in one chunk. */
 function measure(name: string, linesPerTime: number, changes: Partial<typeof OPTIONS>): void {
@@ -24,7 +34,14 @@ function measure(name: string, linesPerTime: number, changes: Partial<typeof OPT
   for (let i = 0; i < ROUNDS; i++) decoder.decode(block, end);
   const { user, system } = process.cpuUsage(start);
   const seconds = (user + system) / 1e6;
-  console.log(JSON.stringify({ bench: 'logs/decode', records: name, payloadMBps: Math.round((ROUNDS * lines * LINE.length) / 1e6 / seconds), readMBps: Math.round((ROUNDS * end) / 1e6 / seconds) }));
+  console.log(
+    JSON.stringify({
+      bench: 'logs/decode',
+      records: name,
+      payloadMBps: Math.round((ROUNDS * lines * LINE.length) / 1e6 / seconds),
+      readMBps: Math.round((ROUNDS * end) / 1e6 / seconds),
+    }),
+  );
 }
 
 measure('in chunks', 600, {});

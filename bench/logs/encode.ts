@@ -25,5 +25,12 @@ for (const [name, line] of Object.entries(lines)) {
   for (let i = 0; i < ROUNDS; i++) round();
   const { user, system } = process.cpuUsage(start);
   const seconds = (user + system) / 1e6;
-  console.log(JSON.stringify({ bench: 'logs/encode', lines: name, payloadMBps: Math.round((ROUNDS * chunk.length) / 1e6 / seconds), writtenMBps: Math.round((ROUNDS * encoder.end) / 1e6 / seconds) }));
+  console.log(
+    JSON.stringify({
+      bench: 'logs/encode',
+      lines: name,
+      payloadMBps: Math.round((ROUNDS * chunk.length) / 1e6 / seconds),
+      writtenMBps: Math.round((ROUNDS * encoder.end) / 1e6 / seconds),
+    }),
+  );
 }

@@ -1,4 +1,6 @@
-/** A json-file log of 200 MB of output: written in chunks as a FIFO yields them, read back, followed by twenty readers. */
+/**
+ * A json-file log of 200 MB of output: written in chunks as a FIFO yields them, read back, followed by twenty readers.
+ */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,11 +9,29 @@ import { createLogDriver } from '../../src/logs/log-driver.js';
 import type { ContainerLog, LogReadOptions } from '../../src/ports/logs.js';
 
 const CHUNK_BYTES = 64 * 1024;
-const ALL: LogReadOptions = { stdout: true, stderr: true, follow: false, timestamps: false, details: false, sinceNs: undefined, untilNs: undefined, tail: undefined, multiplexed: true };
-const LINE = Buffer.from(`${'x'.repeat(20)} the quick brown fox jumps over the lazy dog 0123456789 ${'y'.repeat(22)}\n`);
+const ALL: LogReadOptions = {
+  stdout: true,
+  stderr: true,
+  follow: false,
+  timestamps: false,
+  details: false,
+  sinceNs: undefined,
+  untilNs: undefined,
+  tail: undefined,
+  multiplexed: true,
+};
+const LINE = Buffer.from(
+  `${'x'.repeat(20)} the quick brown fox jumps over the lazy dog 0123456789 ${'y'.repeat(22)}\n`,
+);
 const CHUNK = Buffer.concat(Array.from({ length: Math.floor(CHUNK_BYTES / LINE.length) }, () => LINE));
 
-const driver = createLogDriver(() => ({ written: () => {}, dropped: () => {}, damaged: () => {}, readFailed: (error) => console.error(error), failed: (error) => console.error(error) }));
+const driver = createLogDriver(() => ({
+  written: () => {},
+  dropped: () => {},
+  damaged: () => {},
+  readFailed: (error) => console.error(error),
+  failed: (error) => console.error(error),
+}));
 
 async function write(log: ContainerLog, bytes: number, chunk = CHUNK): Promise<void> {
   for (let written = 0; written < bytes; written += chunk.length) {
@@ -32,7 +52,17 @@ async function measure(what: string, payloadBytes: number, task: () => Promise<u
   await task();
   const seconds = (performance.now() - start) / 1000;
   const { user, system } = process.cpuUsage(cpu);
-  console.log(JSON.stringify({ bench: 'logs/write-read', what, seconds: Number(seconds.toFixed(3)), cpuSeconds: Number(((user + system) / 1e6).toFixed(3)), payloadMBps: Math.round(payloadBytes / 1e6 / seconds), payloadMBperCpuSecond: Math.round(payloadBytes / (user + system)), rssMB: Math.round(process.memoryUsage.rss() / 1e6) }));
+  console.log(
+    JSON.stringify({
+      bench: 'logs/write-read',
+      what,
+      seconds: Number(seconds.toFixed(3)),
+      cpuSeconds: Number(((user + system) / 1e6).toFixed(3)),
+      payloadMBps: Math.round(payloadBytes / 1e6 / seconds),
+      payloadMBperCpuSecond: Math.round(payloadBytes / (user + system)),
+      rssMB: Math.round(process.memoryUsage.rss() / 1e6),
+    }),
+  );
 }
 
 const dir = await mkdtemp(join(tmpdir(), 'logs-bench-'));

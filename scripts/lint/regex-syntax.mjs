@@ -103,7 +103,7 @@ export function parseRegex(source, flags) {
     if (char === '.') return { kind: 'set', ranges: flags.includes('s') ? ANY : complement(NEWLINE) };
     if (char === '^') return { kind: 'assertion', isStart: !flags.includes('m') };
     if (char === '$') return { kind: 'assertion', isEnd: !flags.includes('m') };
-    if (char === '\\' && /[bB]/.test(source[at])) return at++, { kind: 'assertion' };
+    if (char === '\\' && /[bB]/.test(source[at])) return (at++, { kind: 'assertion' });
     if (char === '\\') return set(escape(false));
     return set(one(char.codePointAt(0)));
   };

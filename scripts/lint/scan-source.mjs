@@ -57,7 +57,7 @@ export function scanSource(text) {
     at = end + 1 + flags.length;
   };
   const until = (closing) => {
-    for (let depth = 0; at < text.length; ) {
+    for (let depth = 0; at < text.length;) {
       PLAIN.lastIndex = at;
       const plain = PLAIN.exec(text)?.[0] ?? '';
       code += plain;

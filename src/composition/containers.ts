@@ -57,7 +57,12 @@ export async function composeContainers(
     stdio,
     specs,
     volumes,
-    volumeUsers: (name) => containers.list().flatMap(({ id, mounts }) => (mounts.some((mount) => mount.Type === 'volume' && mount.Name === name) ? [id] : [])),
+    volumeUsers: (name) =>
+      containers
+        .list()
+        .flatMap(({ id, mounts }) =>
+          mounts.some((mount) => mount.Type === 'volume' && mount.Name === name) ? [id] : [],
+        ),
     emit,
     idMaps,
     ioRoot: join(execRoot, 'io'),
@@ -81,7 +86,12 @@ export async function composeContainers(
           find: (id) => containers.get(id),
           dir: (id) => records.dir(id),
           owner: rootOwner(idMaps),
-          settings: () => ({ dns: config.dns, dnsSearch: config.dnsSearch, dnsOptions: config.dnsOpts, hostGatewayIps: hostGatewayIps() }),
+          settings: () => ({
+            dns: config.dns,
+            dnsSearch: config.dnsSearch,
+            dnsOptions: config.dnsOpts,
+            hostGatewayIps: hostGatewayIps(),
+          }),
         },
         record,
       ),
@@ -92,12 +102,17 @@ export async function composeContainers(
   ios.connect(deps);
   // A container that is linked to one with a new address finds the new address there.
   const refreshLinks = (record: ContainerRecord): void => {
-    const open = (linked: ContainerRecord): void => void openLinks(network, linked, (id) => deps.find(id)).catch((error: unknown) => log.error({ err: error, container: linked.id }, 'links are not open'));
+    const open = (linked: ContainerRecord): void =>
+      void openLinks(network, linked, (id) => deps.find(id)).catch((error: unknown) =>
+        log.error({ err: error, container: linked.id }, 'links are not open'),
+      );
     open(record);
     for (const other of containers.list()) {
       if (!other.links?.some((link) => link.id === record.id) || !isRunning(other)) continue;
       open(other);
-      deps.writeFiles(other).catch((error: unknown) => log.error({ err: error, container: other.id }, 'hosts file not written'));
+      deps
+        .writeFiles(other)
+        .catch((error: unknown) => log.error({ err: error, container: other.id }, 'hosts file not written'));
     }
   };
   const hooks = createContainerHooks(deps, ios, (id, record) => {
@@ -142,7 +157,11 @@ export async function composeContainers(
             network,
             logs,
             defaults: () => containerDefaults(live.whole, host.hostname, facts),
-            validate: (given, hostConfig) => validateContainer(given, hostConfig, facts, { cgroupDriver: settings.cgroupDriver, remapsUsers: idMaps !== undefined }),
+            validate: (given, hostConfig) =>
+              validateContainer(given, hostConfig, facts, {
+                cgroupDriver: settings.cgroupDriver,
+                remapsUsers: idMaps !== undefined,
+              }),
             find: (reference) => containers.find(reference),
           },
           request,
@@ -200,7 +219,11 @@ export async function composeContainers(
     },
     report: (id, startedAt, result) => containers.tell(id, { type: 'health.probed', startedAt, result }),
   });
-  const statsFeeds = new StatsFeeds({ log, reader: await createStatsReader(parseCgroupMounts(await readFile('/proc/self/mountinfo', 'utf8'))), container: (id) => containers.get(id) });
+  const statsFeeds = new StatsFeeds({
+    log,
+    reader: await createStatsReader(parseCgroupMounts(await readFile('/proc/self/mountinfo', 'utf8'))),
+    container: (id) => containers.get(id),
+  });
   tasks.onEvent((event) => {
     switch (event.type) {
       case 'exit':
@@ -214,7 +237,8 @@ export async function composeContainers(
         // It may be paused again by now: events come behind the replies.
         tasks.get(event.id).then(
           (task) => task?.status === 'running' && containers.tell(event.id, { type: 'task.resumed' }),
-          (error: unknown) => log.warn({ err: error, container: event.id }, 'the state of a resumed container is not known'),
+          (error: unknown) =>
+            log.warn({ err: error, container: event.id }, 'the state of a resumed container is not known'),
         );
         break;
       default:
@@ -258,6 +282,10 @@ function notedEffects(
 
 /** @throws EngineError invalid when there is none. */
 function installedInit(path: string): string {
-  if (path === '') throw invalid('no init process: exec: "docker-init": executable file not found in $PATH; install tini or set init-path', { code: 'NO_INIT' });
+  if (path === '')
+    throw invalid(
+      'no init process: exec: "docker-init": executable file not found in $PATH; install tini or set init-path',
+      { code: 'NO_INIT' },
+    );
   return path;
 }

@@ -40,9 +40,15 @@ export async function openDrivers(
 ) {
   const config = live.fixed;
   const inData = (...parts: string[]): string => join(dataRoot, ...parts);
-  const seccomp = config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined' ? config.seccompProfile : await loadSeccompProfile(config.seccompProfile);
+  const seccomp =
+    config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined'
+      ? config.seccompProfile
+      : await loadSeccompProfile(config.seccompProfile);
   const pool = createWorkerPool({ maxThreads: Math.min(availableParallelism(), MAX_WORKERS) });
-  const events = await openEventLog({ dir: inData('events'), onFailure: (error) => log.error({ err: error }, 'events are not recorded') });
+  const events = await openEventLog({
+    dir: inData('events'),
+    onFailure: (error) => log.error({ err: error }, 'events are not recorded'),
+  });
   const supervisor = createSupervisor({
     ...(config.supervisor === '' ? {} : { address: config.supervisor }),
     namespace: config.supervisorNamespace,
@@ -121,7 +127,12 @@ export async function openDrivers(
     creationDefaults(config),
   );
   const volumePlugins = new ProtocolVolumePlugins();
-  const volumes = new Volumes({ root: inData('volumes'), workers: pool, plugins: volumePlugins, owner: rootOwner(idMaps) });
+  const volumes = new Volumes({
+    root: inData('volumes'),
+    workers: pool,
+    plugins: volumePlugins,
+    owner: rootOwner(idMaps),
+  });
   const archives = new ArchiveWorkers(idMaps);
   const inherited = inheritedLimits();
   const specs = createSpecBuilder(facts, () => ({
@@ -134,5 +145,24 @@ export async function openDrivers(
     reopen: async (paths: Parameters<typeof reopenStdio>[0]) => reopenStdio(paths),
   };
   const usage = new DiskUsages({ dataRoot, layers, pool });
-  return { usage, pool, events, metrics, emit, supervisor, tasks, layers, images, network, logs, records, volumes, volumePlugins, networkPlugins, archives, specs, stdio };
+  return {
+    usage,
+    pool,
+    events,
+    metrics,
+    emit,
+    supervisor,
+    tasks,
+    layers,
+    images,
+    network,
+    logs,
+    records,
+    volumes,
+    volumePlugins,
+    networkPlugins,
+    archives,
+    specs,
+    stdio,
+  };
 }

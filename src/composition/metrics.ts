@@ -1,4 +1,6 @@
-/** From what happens in the daemon to its metrics. Without an address that serves them none of it is loaded or counted. */
+/**
+ * From what happens in the daemon to its metrics. Without an address that serves them none of it is loaded or counted.
+ */
 import type { ContainerRecord } from '../actors/container/container.record.js';
 import type { NetworkAction } from '../actors/container/deps.js';
 import { EngineError, isEngineError } from '../errors/engine-error.js';
@@ -37,7 +39,9 @@ export interface EngineMetrics {
   containerStarted(seconds: number): void;
   /** Tells the daemon's log, and counts, what happens to the log of one container. */
   logObserver(container: string): LogObserver;
-  /** Serves the metrics, when there is an address. @throws EngineError that names the option, when it cannot be used. */
+  /**
+   * Serves the metrics, when there is an address. @throws EngineError that names the option, when it cannot be used.
+   */
   listen(): Promise<void>;
   close(limitMs: number): Promise<void>;
 }
@@ -47,7 +51,8 @@ export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<Engi
   let listener: Listener | undefined;
   return {
     requests: metrics && {
-      answered: (method, pattern, status, seconds, isWhole) => metrics.httpRequest(method, pattern, status, seconds, isWhole),
+      answered: (method, pattern, status, seconds, isWhole) =>
+        metrics.httpRequest(method, pattern, status, seconds, isWhole),
       refused: (status) => metrics.httpRefused(status),
     },
     pulls: metrics && {
@@ -69,7 +74,14 @@ export async function createEngineMetrics(deps: EngineMetricsDeps): Promise<Engi
     logObserver: (container) => logObserver(container, deps.log, metrics),
     async listen() {
       if (!metrics) return;
-      listener = await listenAt(deps.address, createFront({ routes: metricsRoutes(metrics), product: { version: PRODUCT_VERSION, experimental: true }, logger: deps.log }));
+      listener = await listenAt(
+        deps.address,
+        createFront({
+          routes: metricsRoutes(metrics),
+          product: { version: PRODUCT_VERSION, experimental: true },
+          logger: deps.log,
+        }),
+      );
       deps.log.info({ address: listener.address }, 'metrics are served');
     },
     close: async (limitMs) => listener?.close(limitMs),
@@ -90,7 +102,8 @@ async function loadMetrics(deps: EngineMetricsDeps): Promise<Metrics> {
 
 function countStates(records: readonly ContainerRecord[]): Record<'running' | 'paused' | 'stopped', number> {
   const counts = { running: 0, paused: 0, stopped: 0 };
-  for (const { state } of records) counts[state.status === 'running' || state.status === 'paused' ? state.status : 'stopped']++;
+  for (const { state } of records)
+    counts[state.status === 'running' || state.status === 'paused' ? state.status : 'stopped']++;
   return counts;
 }
 
@@ -99,7 +112,9 @@ async function listenAt(address: string, front: Front): Promise<Listener> {
   try {
     return await front.listen({ kind: 'tcp', host, port: Number(port) });
   } catch (error) {
-    throw isEngineError(error) ? new EngineError(error.kind, `metrics-addr ${address}: ${error.message}`, { cause: error }) : error;
+    throw isEngineError(error)
+      ? new EngineError(error.kind, `metrics-addr ${address}: ${error.message}`, { cause: error })
+      : error;
   }
 }
 

@@ -40,7 +40,22 @@ import type { Transfers } from './transfers.js';
 /** `alerts` are what listeners want `info` to say. */
 export function composeRoutes(
   { live, dataRoot, facts, host, settings, log, temporary }: Base,
-  { layers, images, network, logs, records, volumes, volumePlugins, networkPlugins, archives, tasks, events, pool, emit, usage }: Drivers,
+  {
+    layers,
+    images,
+    network,
+    logs,
+    records,
+    volumes,
+    volumePlugins,
+    networkPlugins,
+    archives,
+    tasks,
+    events,
+    pool,
+    emit,
+    usage,
+  }: Drivers,
   { deps, ios, hooks, containers, services, execs, statsFeeds }: Containers,
   { pulls, pushes, partialBlobs, transferPool, archivePool }: Transfers,
   alerts: () => readonly string[],
@@ -67,7 +82,11 @@ export function composeRoutes(
       .map((record) => ({ id: record.id, running: isRunning(record) }));
   const garbage = new ImageGarbage({
     dataRoot,
-    rules: { highPercent: config.imageGcHighPercent, lowPercent: config.imageGcLowPercent, minAgeSeconds: config.imageGcMinAgeSeconds },
+    rules: {
+      highPercent: config.imageGcHighPercent,
+      lowPercent: config.imageGcLowPercent,
+      minAgeSeconds: config.imageGcMinAgeSeconds,
+    },
     store: images,
     users,
     emit: (action, id, attributes) => emit('image', action, id, attributes),
@@ -80,7 +99,8 @@ export function composeRoutes(
     imageStillNamed: (record: ContainerRecord) => images.stillNames(record.config.Image, record.image),
     graphData: (id: string) => ({ Name: layers.driver, Data: layers.graphData(id) }),
     filesDir,
-    sandboxKey: ({ id, hostConfig }: ContainerRecord) => (hostConfig.NetworkMode === 'host' ? '/proc/1/ns/net' : network.sandboxPath(id)),
+    sandboxKey: ({ id, hostConfig }: ContainerRecord) =>
+      hostConfig.NetworkMode === 'host' ? '/proc/1/ns/net' : network.sandboxPath(id),
     execIds: (id: string) => execs.idsOf(id),
     droppedLines: (id: string) => ios.droppedLines(id),
   };
@@ -99,7 +119,18 @@ export function composeRoutes(
     ...containerStreamRoutes({ containers, ios, logs, services, dir: (id) => records.dir(id) }),
     ...statsRoutes({ containers, feeds: statsFeeds }),
     ...archiveRoutes(
-      new ContainerArchives({ log, containers, layers, tasks, archives, volumes, filesDir, placesRoot: deps.placesRoot, lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []), emit: (action, record) => hooks.emit(action, record) }),
+      new ContainerArchives({
+        log,
+        containers,
+        layers,
+        tasks,
+        archives,
+        volumes,
+        filesDir,
+        placesRoot: deps.placesRoot,
+        lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []),
+        emit: (action, record) => hooks.emit(action, record),
+      }),
     ),
     ...execRoutes({ containers, services, execs }),
     ...imageRoutes({
@@ -116,7 +147,11 @@ export function composeRoutes(
       layerBytes: (chainIds) => usage.layerBytes(chainIds),
     }),
     ...registryRoutes({ images, pushes, queries: pulls.queries }),
-    ...networkRoutes({ networks: network, containers, emit: (action, id, attributes) => emit('network', action, id, attributes) }),
+    ...networkRoutes({
+      networks: network,
+      containers,
+      emit: (action, id, attributes) => emit('network', action, id, attributes),
+    }),
     ...diskUsageRoutes({
       usage,
       images,
@@ -124,10 +159,21 @@ export function composeRoutes(
       view,
       volumes,
       dataRoot,
-      fsck: (repair) => checkDataRoot({ dataRoot, pool, owners: () => presentOwners({ layers, images, volumes, containers }) }, repair),
+      fsck: (repair) =>
+        checkDataRoot({ dataRoot, pool, owners: () => presentOwners({ layers, images, volumes, containers }) }, repair),
     }),
-    ...imageArchiveRoutes({ images, layers, pool: archivePool, dataRoot, emit: (action, id, attributes) => emit('image', action, id, attributes) }),
-    ...volumeRoutes({ volumes, containers, emit: (action, name, attributes) => emit('volume', action, name, attributes) }),
+    ...imageArchiveRoutes({
+      images,
+      layers,
+      pool: archivePool,
+      dataRoot,
+      emit: (action, id, attributes) => emit('image', action, id, attributes),
+    }),
+    ...volumeRoutes({
+      volumes,
+      containers,
+      emit: (action, name, attributes) => emit('volume', action, name, attributes),
+    }),
     ...eventRoutes(events),
     ...engineConfigRoutes(live),
   ];
@@ -144,7 +190,7 @@ function imageIdOf(images: FileImageStore, reference: string): string | undefine
 }
 
 function isAncestor(images: FileImageStore, image: string, ancestor: string): boolean {
-  for (let current = images.get(image as `sha256:${string}`), id = image; id !== ''; ) {
+  for (let current = images.get(image as `sha256:${string}`), id = image; id !== '';) {
     if (id === ancestor) return true;
     id = current?.parent ?? '';
     current = id === '' ? undefined : images.get(id as `sha256:${string}`);

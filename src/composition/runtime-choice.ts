@@ -19,7 +19,12 @@ export interface RuntimeHost {
 export function chooseRuntime(runtimes: ReloadableConfig['runtimes'], name: string, host: RuntimeHost): RuntimeChoice {
   const { options = {}, path, runtimeArgs = [], runtimeType } = entryOf(runtimes, name);
   if (runtimeType !== undefined && !isRuncShim(runtimeType)) return { type: runtimeType, options };
-  const binaryName = path === undefined ? options['BinaryName'] : runtimeArgs.length === 0 ? path : wrapRuntime(host.wrappersDir, path, runtimeArgs);
+  const binaryName =
+    path === undefined
+      ? options['BinaryName']
+      : runtimeArgs.length === 0
+        ? path
+        : wrapRuntime(host.wrappersDir, path, runtimeArgs);
   return {
     type: RUNC_SHIM,
     systemdCgroup: host.systemdCgroup || options['SystemdCgroup'] === true,

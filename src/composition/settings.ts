@@ -48,7 +48,12 @@ function cgroupnsMode({ defaultCgroupnsMode }: FixedConfig, { cgroup }: HostFact
   return defaultCgroupnsMode || (cgroup.version === 2 ? 'private' : 'host');
 }
 
-export async function systemSettings(current: () => Config, roots: Roots, facts: HostFacts, id: string): Promise<Settings> {
+export async function systemSettings(
+  current: () => Config,
+  roots: Roots,
+  facts: HostFacts,
+  id: string,
+): Promise<Settings> {
   const config = current();
   const { cgroupDriver } = config;
   const initPath = config.initPath || (await firstOnPath(INIT_BINARIES));
@@ -61,7 +66,11 @@ export async function systemSettings(current: () => Config, roots: Roots, facts:
     experimental: config.experimental,
     liveRestore: config.liveRestore,
     defaultRuntime: config.defaultRuntime,
-    runtimes: Object.fromEntries([['io.containerd.runc.v2', { path: 'runc' }], ['runc', { path: 'runc' }], ...Object.entries(config.runtimes)].map(([name, value]) => [name, describe(value as RuntimeEntry)])),
+    runtimes: Object.fromEntries(
+      [['io.containerd.runc.v2', { path: 'runc' }], ['runc', { path: 'runc' }], ...Object.entries(config.runtimes)].map(
+        ([name, value]) => [name, describe(value as RuntimeEntry)],
+      ),
+    ),
     logDriver: config.logDriver,
     cgroupDriver,
     cgroupVersion: facts.cgroup.version === 2 ? '2' : '1',
@@ -93,13 +102,20 @@ export async function systemSettings(current: () => Config, roots: Roots, facts:
     cgroupDriver,
     initPath,
     shown: () => shown(current()),
-    runtimeChoice: (name) => chooseRuntime(current().runtimes, name, { systemdCgroup: cgroupDriver === 'systemd', noPivotRoot: config.noPivotRoot, wrappersDir: join(roots.execRoot, 'runtimes') }),
+    runtimeChoice: (name) =>
+      chooseRuntime(current().runtimes, name, {
+        systemdCgroup: cgroupDriver === 'systemd',
+        noPivotRoot: config.noPivotRoot,
+        wrappersDir: join(roots.execRoot, 'runtimes'),
+      }),
     components: async (tasks) => {
       const containerd = await tasks.version();
       return [
         { name: 'containerd', version: containerd.version, commit: containerd.revision },
         ...(await versionOf('runc', 'runc', ['--version'], /runc version (\S+)/, /commit: (\S+)/)),
-        ...(initPath === '' ? [] : await versionOf('docker-init', initPath, ['--version'], /version (\S+)/, /git\.(\S+)/)),
+        ...(initPath === ''
+          ? []
+          : await versionOf('docker-init', initPath, ['--version'], /version (\S+)/, /git\.(\S+)/)),
       ];
     },
   };
@@ -122,7 +138,11 @@ function bridgeOptions(config: FixedConfig): BridgeOptions {
 }
 
 function describe({ path, runtimeArgs = [], runtimeType }: RuntimeEntry): RuntimeInfo {
-  return { ...(path === undefined ? {} : { path }), ...(runtimeType === undefined ? {} : { runtimeType }), ...(runtimeArgs.length === 0 ? {} : { runtimeArgs }) };
+  return {
+    ...(path === undefined ? {} : { path }),
+    ...(runtimeType === undefined ? {} : { runtimeType }),
+    ...(runtimeArgs.length === 0 ? {} : { runtimeArgs }),
+  };
 }
 
 async function firstOnPath(names: readonly string[]): Promise<string> {
@@ -142,7 +162,13 @@ async function firstOnPath(names: readonly string[]): Promise<string> {
   return '';
 }
 
-async function versionOf(name: string, command: string, args: readonly string[], version: RegExp, commit: RegExp): Promise<ComponentVersion[]> {
+async function versionOf(
+  name: string,
+  command: string,
+  args: readonly string[],
+  version: RegExp,
+  commit: RegExp,
+): Promise<ComponentVersion[]> {
   try {
     const { stdout } = await promisify(execFile)(command, args);
     return [{ name, version: version.exec(stdout)?.[1] ?? 'unknown', commit: commit.exec(stdout)?.[1] ?? '' }];

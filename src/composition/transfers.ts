@@ -32,7 +32,12 @@ export function composeTransfers(
     layers,
     ...transferPool,
     emit: (action, id, attributes) => emit('image', action, id, attributes),
-    rules: () => ({ insecure: live.current.insecureRegistries, mirrors: live.current.registryMirrors, mirrorsFor: live.current.registryMirrorsFor, certsDir: CERTS_DIR }),
+    rules: () => ({
+      insecure: live.current.insecureRegistries,
+      mirrors: live.current.registryMirrors,
+      mirrorsFor: live.current.registryMirrorsFor,
+      certsDir: CERTS_DIR,
+    }),
     maxConcurrentDownloads: () => live.current.maxConcurrentDownloads,
     maxAttempts: () => live.current.maxDownloadAttempts,
     observer: metrics.pulls,

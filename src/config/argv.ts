@@ -1,4 +1,6 @@
-/** The command line, in the forms of the pflag library: `--a=b`, `--a b`, `-a b`, `-ab`, `-a=b`, `-abc` for switches. */
+/**
+ * The command line, in the forms of the pflag library: `--a=b`, `--a b`, `-a b`, `-ab`, `-a=b`, `-abc` for switches.
+ */
 import { invalid, isEngineError } from '../errors/engine-error.js';
 import { OPTION_LIST, type NamedOption, type OptionName } from './options.js';
 
@@ -13,7 +15,11 @@ export interface CommandLine {
 }
 
 /** Flags that ask for something instead of setting an option. */
-export const COMMANDS: readonly { readonly flag: keyof CommandLineSwitches; readonly short?: string; readonly doc: string }[] = [
+export const COMMANDS: readonly {
+  readonly flag: keyof CommandLineSwitches;
+  readonly short?: string;
+  readonly doc: string;
+}[] = [
   { flag: 'help', short: 'h', doc: 'Print usage' },
   { flag: 'print-config-schema', doc: 'Print the JSON Schema of the configuration file and quit' },
   { flag: 'validate', doc: 'Validate the daemon configuration and exit' },
@@ -27,9 +33,15 @@ interface CommandLineSwitches {
   'print-config-schema': boolean;
 }
 
-const BY_FLAG = new Map(OPTION_LIST.flatMap((option) => (option.flag === undefined ? [] : [[option.flag, option] as const])));
-const BY_SHORT = new Map(OPTION_LIST.flatMap((option) => (option.short === undefined ? [] : [[option.short, option] as const])));
-const COMMAND_BY_SHORT = new Map(COMMANDS.flatMap(({ flag, short }) => (short === undefined ? [] : [[short, flag] as const])));
+const BY_FLAG = new Map(
+  OPTION_LIST.flatMap((option) => (option.flag === undefined ? [] : [[option.flag, option] as const])),
+);
+const BY_SHORT = new Map(
+  OPTION_LIST.flatMap((option) => (option.short === undefined ? [] : [[option.short, option] as const])),
+);
+const COMMAND_BY_SHORT = new Map(
+  COMMANDS.flatMap(({ flag, short }) => (short === undefined ? [] : [[short, flag] as const])),
+);
 
 const HINT = "\nSee 'engined --help'.";
 
@@ -45,7 +57,10 @@ export function parseArgv(argv: readonly string[]): CommandLine {
       values.set(option.name, option.type.fromFlag(value, values.get(option.name)));
     } catch (error) {
       if (!isEngineError(error)) throw error;
-      throw invalid(`invalid argument ${JSON.stringify(option.credentials ? '***' : value)} for "${spelling}" flag: ${error.message}`, { code: 'INVALID_FLAG', cause: error });
+      throw invalid(
+        `invalid argument ${JSON.stringify(option.credentials ? '***' : value)} for "${spelling}" flag: ${error.message}`,
+        { code: 'INVALID_FLAG', cause: error },
+      );
     }
   };
   const following = (spelling: string): string => {
@@ -54,7 +69,10 @@ export function parseArgv(argv: readonly string[]): CommandLine {
     return value;
   };
   const turnOn = (flag: keyof CommandLineSwitches, value: string | undefined): void => {
-    if (value !== undefined && !['true', 'false', '1', '0'].includes(value)) throw invalid(`invalid argument ${JSON.stringify(value)} for "--${flag}" flag: must be true or false`, { code: 'INVALID_FLAG' });
+    if (value !== undefined && !['true', 'false', '1', '0'].includes(value))
+      throw invalid(`invalid argument ${JSON.stringify(value)} for "--${flag}" flag: must be true or false`, {
+        code: 'INVALID_FLAG',
+      });
     switches[flag] = value === undefined || value === 'true' || value === '1';
   };
 
@@ -65,7 +83,10 @@ export function parseArgv(argv: readonly string[]): CommandLine {
     if (command) return turnOn(command.flag, value);
     if (flag === 'platform') {
       const wanted = value ?? following('--platform');
-      if (wanted !== 'linux' && wanted !== 'windows') throw invalid(`invalid argument ${JSON.stringify(wanted)} for "--platform" flag: must be linux or windows`, { code: 'INVALID_FLAG' });
+      if (wanted !== 'linux' && wanted !== 'windows')
+        throw invalid(`invalid argument ${JSON.stringify(wanted)} for "--platform" flag: must be linux or windows`, {
+          code: 'INVALID_FLAG',
+        });
       platform = wanted;
       return undefined;
     }
@@ -99,11 +120,24 @@ export function parseArgv(argv: readonly string[]): CommandLine {
     if (word === '--') break;
     if (word.startsWith('--')) long(word);
     else if (word.startsWith('-') && word !== '-') short(word);
-    else throw invalid(`"engined" accepts no arguments, found ${JSON.stringify(word)}.${HINT}`, { code: 'UNKNOWN_ARGUMENT' });
+    else
+      throw invalid(`"engined" accepts no arguments, found ${JSON.stringify(word)}.${HINT}`, {
+        code: 'UNKNOWN_ARGUMENT',
+      });
   }
-  if (rest.length > 0) throw invalid(`"engined" accepts no arguments, found ${JSON.stringify(rest[0])}.${HINT}`, { code: 'UNKNOWN_ARGUMENT' });
+  if (rest.length > 0)
+    throw invalid(`"engined" accepts no arguments, found ${JSON.stringify(rest[0])}.${HINT}`, {
+      code: 'UNKNOWN_ARGUMENT',
+    });
   dropEmptyHosts(values);
-  return { values, help: switches.help, version: switches.version, validate: switches.validate, printConfigSchema: switches['print-config-schema'], platform };
+  return {
+    values,
+    help: switches.help,
+    version: switches.version,
+    validate: switches.validate,
+    printConfigSchema: switches['print-config-schema'],
+    platform,
+  };
 }
 
 function spellingOf({ flag, short }: NamedOption): string {

@@ -43,24 +43,38 @@ export function checkValues(
     const named = given('logOpts') ? 'logOpts' : 'logDriver';
     for (const message of logDriverProblems(values.logDriver, values.logOpts, platform)) report(named, message);
   }
-  if (values.imageGcHighPercent !== 0 && values.imageGcLowPercent >= values.imageGcHighPercent) report('imageGcLowPercent', `image-gc-low-percent (${values.imageGcLowPercent}) must be below image-gc-high-percent (${values.imageGcHighPercent})`);
+  if (values.imageGcHighPercent !== 0 && values.imageGcLowPercent >= values.imageGcHighPercent)
+    report(
+      'imageGcLowPercent',
+      `image-gc-low-percent (${values.imageGcLowPercent}) must be below image-gc-high-percent (${values.imageGcHighPercent})`,
+    );
   if (values.imageGcMinAgeSeconds < 0) report('imageGcMinAgeSeconds', 'image-gc-min-age cannot be negative');
-  if (values.supervisorNamespace === values.supervisorPluginsNamespace) report('supervisorNamespace', 'containers namespace and plugins namespace cannot be the same');
-  if (values.metricsAddr !== '' && !values.experimental) report('metricsAddr', 'metrics-addr is only supported when experimental is enabled');
+  if (values.supervisorNamespace === values.supervisorPluginsNamespace)
+    report('supervisorNamespace', 'containers namespace and plugins namespace cannot be the same');
+  if (values.metricsAddr !== '' && !values.experimental)
+    report('metricsAddr', 'metrics-addr is only supported when experimental is enabled');
   return problems;
 }
 
 const WINDOWS_RUNTIMES = ['com.engine.hcsshim.v1', 'io.supervisor.runhcs.v1'];
 
-function checkPlatform(values: Values, settings: ReadonlyMap<OptionName, Setting>, platform: Platform, report: Report): void {
+function checkPlatform(
+  values: Values,
+  settings: ReadonlyMap<OptionName, Setting>,
+  platform: Platform,
+  report: Report,
+): void {
   if (platform === 'windows') {
     for (const option of OPTION_LIST) {
       const source = settings.get(option.name)?.source;
-      if (!option.windows && (source === 'file' || source === 'flag')) report(option.name, `${option.title} is not supported on Windows`);
+      if (!option.windows && (source === 'file' || source === 'flag'))
+        report(option.name, `${option.title} is not supported on Windows`);
     }
-    if (values.storageDriver !== '' && values.storageDriver !== 'windowsfilter') report('storageDriver', `driver not supported: ${values.storageDriver}`);
+    if (values.storageDriver !== '' && values.storageDriver !== 'windowsfilter')
+      report('storageDriver', `driver not supported: ${values.storageDriver}`);
     for (const entry of values.storageOpts) {
-      if (!entry.startsWith('size=')) report('storageOpts', `unknown option ${entry.split('=')[0]} of storage driver windowsfilter`);
+      if (!entry.startsWith('size='))
+        report('storageOpts', `unknown option ${entry.split('=')[0]} of storage driver windowsfilter`);
     }
     return;
   }
@@ -97,8 +111,10 @@ const FEATURES: ReadonlySet<string> = new Set([
 const STORAGE_DRIVERS = ['overlay2', 'fuse-overlayfs', 'btrfs', 'zfs'];
 
 function checkStorage({ storageDriver, storageOpts }: Values, report: Report): void {
-  if (storageDriver === 'windowsfilter') report('storageDriver', 'storage driver windowsfilter is only available on Windows');
-  else if (storageDriver !== '' && !STORAGE_DRIVERS.includes(storageDriver)) report('storageDriver', `driver not supported: ${storageDriver}`);
+  if (storageDriver === 'windowsfilter')
+    report('storageDriver', 'storage driver windowsfilter is only available on Windows');
+  else if (storageDriver !== '' && !STORAGE_DRIVERS.includes(storageDriver))
+    report('storageDriver', `driver not supported: ${storageDriver}`);
   else if (storageDriver !== '' && storageDriver !== 'overlay2') {
     report('storageDriver', `storage-driver ${storageDriver}: this daemon has the storage driver overlay2 only`);
   }
@@ -109,9 +125,12 @@ function checkStorage({ storageDriver, storageOpts }: Values, report: Report): v
     // Once needed for old kernels, without meaning since, and in many files.
     if (name === 'overlay2.override_kernel_check' && driver === 'overlay2') continue;
     if (name === 'size') report('storageOpts', 'storage option size is only available on Windows');
-    else if (!['zfs.fsname', 'btrfs.min_space', 'overlay2.size'].includes(name)) report('storageOpts', `unknown option ${name} of storage driver ${driver}`);
-    else if (!name.startsWith(`${driver}.`)) report('storageOpts', `storage option ${name} does not belong to storage driver ${driver}`);
-    else if (name !== 'zfs.fsname' && !/^\d+(\.\d+)? ?[kmgtp]?(i?b)?$/i.test(value)) report('storageOpts', `invalid size '${value}' of storage option ${name}`);
+    else if (!['zfs.fsname', 'btrfs.min_space', 'overlay2.size'].includes(name))
+      report('storageOpts', `unknown option ${name} of storage driver ${driver}`);
+    else if (!name.startsWith(`${driver}.`))
+      report('storageOpts', `storage option ${name} does not belong to storage driver ${driver}`);
+    else if (name !== 'zfs.fsname' && !/^\d+(\.\d+)? ?[kmgtp]?(i?b)?$/i.test(value))
+      report('storageOpts', `invalid size '${value}' of storage option ${name}`);
   }
 }
 
@@ -119,13 +138,18 @@ function checkPaths(values: Values, given: (name: OptionName) => boolean, platfo
   const absolute = (path: string): boolean => (platform === 'windows' ? win32.isAbsolute(path) : isAbsolute(path));
   for (const name of ['dataRoot', 'execRoot', 'pidfile', 'initPath', 'userlandProxyPath', 'tmpDir'] as const) {
     const path = values[name];
-    if (path !== '' && given(name) && !absolute(path)) report(name, `${OPTION_LIST.find((option) => option.name === name)?.title} must be an absolute path, not ${JSON.stringify(path)}`);
+    if (path !== '' && given(name) && !absolute(path))
+      report(
+        name,
+        `${OPTION_LIST.find((option) => option.name === name)?.title} must be an absolute path, not ${JSON.stringify(path)}`,
+      );
   }
   // Files of another platform's daemon are on another machine.
   if (platform === 'windows') return;
   for (const { name, mustExist, title } of OPTION_LIST) {
     const path = values[name];
-    if (mustExist && typeof path === 'string' && path !== '' && !existsSync(path)) report(name, `${title}: ${path} does not exist`);
+    if (mustExist && typeof path === 'string' && path !== '' && !existsSync(path))
+      report(name, `${title}: ${path} does not exist`);
   }
   if (values.supervisor !== '' && !isAbsolute(values.supervisor)) {
     report('supervisor', `supervisor must be the absolute path of a socket, not ${JSON.stringify(values.supervisor)}`);
@@ -133,7 +157,8 @@ function checkPaths(values: Values, given: (name: OptionName) => boolean, platfo
   checkRemap(values.usernsRemap, report);
   for (const name of ['tlsCaCert', 'tlsCert', 'tlsKey'] as const) {
     const path = values[name];
-    if ((values.tls || values.tlsVerify) && path !== '' && !existsSync(path)) report(name, `${name.toLowerCase()}: ${path} does not exist`);
+    if ((values.tls || values.tlsVerify) && path !== '' && !existsSync(path))
+      report(name, `${name.toLowerCase()}: ${path} does not exist`);
   }
 }
 
@@ -190,17 +215,21 @@ function checkRuntimes({ defaultRuntime, runtimes, execOpts }: Values, platform:
     const [name = '', value = ''] = option.split('=');
     if (name === 'native.cgroupdriver') {
       if (platform === 'windows') report('execOpts', 'exec-opt native.cgroupdriver is only available on Linux');
-      else if (value !== 'cgroupfs' && value !== 'systemd') report('execOpts', `native.cgroupdriver option ${value} not supported`);
+      else if (value !== 'cgroupfs' && value !== 'systemd')
+        report('execOpts', `native.cgroupdriver option ${value} not supported`);
     } else if (name === 'isolation') {
       if (platform === 'linux') report('execOpts', 'exec-opt isolation is only available on Windows');
-      else if (value !== 'hyperv' && value !== 'process') report('execOpts', `Invalid isolation option ${value}: must be hyperv or process`);
+      else if (value !== 'hyperv' && value !== 'process')
+        report('execOpts', `Invalid isolation option ${value}: must be hyperv or process`);
     } else report('execOpts', `unknown exec-opt: ${name}`);
   }
   if (platform === 'windows') {
-    if (defaultRuntime !== 'runc' && !WINDOWS_RUNTIMES.includes(defaultRuntime)) report('defaultRuntime', `invalid default runtime ${defaultRuntime}: must be ${WINDOWS_RUNTIMES.join(' or ')}`);
+    if (defaultRuntime !== 'runc' && !WINDOWS_RUNTIMES.includes(defaultRuntime))
+      report('defaultRuntime', `invalid default runtime ${defaultRuntime}: must be ${WINDOWS_RUNTIMES.join(' or ')}`);
     return;
   }
-  if (WINDOWS_RUNTIMES.includes(defaultRuntime)) report('defaultRuntime', `default runtime ${defaultRuntime} is only available on Windows`);
+  if (WINDOWS_RUNTIMES.includes(defaultRuntime))
+    report('defaultRuntime', `default runtime ${defaultRuntime} is only available on Windows`);
   else if (defaultRuntime !== 'runc' && !Object.hasOwn(runtimes, defaultRuntime) && !isShim(defaultRuntime)) {
     report('defaultRuntime', `specified default runtime '${defaultRuntime}' does not exist`);
   }
@@ -217,10 +246,12 @@ function checkLabels({ labels, nodeGenericResources }: Values, report: Report): 
     const name = label.slice(0, label.indexOf('='));
     const value = label.slice(name.length + 1);
     const before = seen.get(name);
-    if (before !== undefined && before !== value) report('labels', `conflict labels for ${name}=${value} and ${name}=${before}`);
+    if (before !== undefined && before !== value)
+      report('labels', `conflict labels for ${name}=${value} and ${name}=${before}`);
     seen.set(name, value);
   }
   for (const resource of nodeGenericResources) {
-    if (!/^[a-zA-Z0-9][a-zA-Z0-9_.-]*=.+$/.test(resource)) report('nodeGenericResources', `invalid node-generic-resource: ${resource}`);
+    if (!/^[a-zA-Z0-9][a-zA-Z0-9_.-]*=.+$/.test(resource))
+      report('nodeGenericResources', `invalid node-generic-resource: ${resource}`);
   }
 }

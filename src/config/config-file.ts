@@ -29,7 +29,9 @@ export interface ConfigFile {
 
 const NOTHING: ConfigFile = { values: new Map(), faults: [], idleKeys: [] };
 
-const BY_KEY = new Map(OPTION_LIST.flatMap((option) => (option.key === undefined ? [] : [[option.key, option] as const])));
+const BY_KEY = new Map(
+  OPTION_LIST.flatMap((option) => (option.key === undefined ? [] : [[option.key, option] as const])),
+);
 /** Objects that only group options. */
 const GROUPS = new Set(OPTION_LIST.flatMap(({ key }) => (key?.includes('.') ? [key.slice(0, key.indexOf('.'))] : [])));
 
@@ -44,8 +46,14 @@ export function readConfigFile(path: string, named: boolean): ConfigFile {
     bytes = readFileSync(path);
   } catch (error) {
     if (!named && error instanceof Error && 'code' in error && error.code === 'ENOENT') return NOTHING;
-    const reason = error instanceof Error && 'code' in error && error.code === 'ENOENT' ? `open ${path}: no such file or directory` : messageOf(error);
-    throw invalid(`unable to configure the daemon with file ${path}: ${reason}`, { code: 'CONFIG_FILE_UNREADABLE', cause: error });
+    const reason =
+      error instanceof Error && 'code' in error && error.code === 'ENOENT'
+        ? `open ${path}: no such file or directory`
+        : messageOf(error);
+    throw invalid(`unable to configure the daemon with file ${path}: ${reason}`, {
+      code: 'CONFIG_FILE_UNREADABLE',
+      cause: error,
+    });
   }
   return parseConfigFile(bytes, path);
 }
@@ -60,19 +68,29 @@ export function parseConfigFile(bytes: Buffer, path: string): ConfigFile {
   } catch (error) {
     if (!(error instanceof JsonSyntaxError)) throw error;
     const { line, column } = error.position;
-    throw invalid(`unable to configure the daemon with file ${path}: invalid JSON at line ${line}, column ${column}: ${error.message}`, { code: 'CONFIG_FILE_SYNTAX', cause: error });
+    throw invalid(
+      `unable to configure the daemon with file ${path}: invalid JSON at line ${line}, column ${column}: ${error.message}`,
+      { code: 'CONFIG_FILE_SYNTAX', cause: error },
+    );
   }
-  if (!isObject(document.value)) throw invalid(`unable to configure the daemon with file ${path}: must be a JSON object`, { code: 'CONFIG_FILE_SYNTAX' });
+  if (!isObject(document.value))
+    throw invalid(`unable to configure the daemon with file ${path}: must be a JSON object`, {
+      code: 'CONFIG_FILE_SYNTAX',
+    });
   return readMembers(document.value, document.positions);
 }
 
 /** UTF-8 or, as editors on Windows write it, UTF-16 with a byte order mark. */
 function decode(bytes: Buffer, path: string): string {
-  const encoding = bytes[0] === 0xff && bytes[1] === 0xfe ? 'utf-16le' : bytes[0] === 0xfe && bytes[1] === 0xff ? 'utf-16be' : 'utf-8';
+  const encoding =
+    bytes[0] === 0xff && bytes[1] === 0xfe ? 'utf-16le' : bytes[0] === 0xfe && bytes[1] === 0xff ? 'utf-16be' : 'utf-8';
   try {
     return new TextDecoder(encoding, { fatal: true }).decode(bytes);
   } catch (error) {
-    throw invalid(`unable to configure the daemon with file ${path}: not ${encoding.toUpperCase()} text`, { code: 'CONFIG_FILE_SYNTAX', cause: error });
+    throw invalid(`unable to configure the daemon with file ${path}: not ${encoding.toUpperCase()} text`, {
+      code: 'CONFIG_FILE_SYNTAX',
+      cause: error,
+    });
   }
 }
 
@@ -105,14 +123,20 @@ function readMembers(root: Readonly<Record<string, unknown>>, positions: Readonl
     const option = BY_KEY.get(key);
     if (option) read(key, option, value);
     else if (GROUPS.has(key) && isObject(value)) readGroup(key, value, read, unknown);
-    else if (GROUPS.has(key)) faults.push({ kind: 'invalid', key, message: 'must be an object', position: positions.get(key) });
+    else if (GROUPS.has(key))
+      faults.push({ kind: 'invalid', key, message: 'must be an object', position: positions.get(key) });
     else if (key === 'host-gateway-ip') readOldGateway(root, value, read, faults, positions);
     else unknown(key);
   }
   return { values, faults, idleKeys };
 }
 
-function readGroup(group: string, members: Readonly<Record<string, unknown>>, read: (key: string, option: NamedOption, value: unknown) => void, unknown: (key: string) => void): void {
+function readGroup(
+  group: string,
+  members: Readonly<Record<string, unknown>>,
+  read: (key: string, option: NamedOption, value: unknown) => void,
+  unknown: (key: string) => void,
+): void {
   for (const [member, value] of Object.entries(members)) {
     const key = `${group}.${member}`;
     const option = BY_KEY.get(key);
@@ -132,7 +156,9 @@ function readOldGateway(
   const key = 'host-gateway-ip';
   const position = positions.get(key);
   const option = BY_KEY.get('host-gateway-ips');
-  if (Object.hasOwn(root, 'host-gateway-ips')) faults.push({ kind: 'invalid', key, message: 'cannot be given together with host-gateway-ips', position });
-  else if (typeof value !== 'string') faults.push({ kind: 'invalid', key, message: 'must be a string; host-gateway-ips takes an array', position });
+  if (Object.hasOwn(root, 'host-gateway-ips'))
+    faults.push({ kind: 'invalid', key, message: 'cannot be given together with host-gateway-ips', position });
+  else if (typeof value !== 'string')
+    faults.push({ kind: 'invalid', key, message: 'must be a string; host-gateway-ips takes an array', position });
   else if (option) read(key, option, [value]);
 }

@@ -51,9 +51,26 @@ const refused = (call: () => unknown): string => {
   return assert.fail('was accepted');
 };
 
-/** Flag, key of the file, a value as both spell it, and the result: the table of the specification, written down once more. */
-const TABLE: readonly (readonly [flag: string | undefined, key: string | undefined, flagValues: readonly string[], fileValue: unknown, name: keyof Config | undefined, expected: unknown])[] = [
-  ['add-runtime', 'runtimes', ['a=/x', 'b=y'], { a: { path: '/x' }, b: { path: 'y' } }, 'runtimes', { a: { path: '/x' }, b: { path: 'y' } }],
+/**
+ * Flag, key of the file, a value as both spell it, and the result: the table of the specification, written down once
+ * more.
+ */
+const TABLE: readonly (readonly [
+  flag: string | undefined,
+  key: string | undefined,
+  flagValues: readonly string[],
+  fileValue: unknown,
+  name: keyof Config | undefined,
+  expected: unknown,
+])[] = [
+  [
+    'add-runtime',
+    'runtimes',
+    ['a=/x', 'b=y'],
+    { a: { path: '/x' }, b: { path: 'y' } },
+    'runtimes',
+    { a: { path: '/x' }, b: { path: 'y' } },
+  ],
   ['authorization-plugin', 'authorization-plugins', ['p', 'q'], ['p', 'q'], 'authorizationPlugins', ['p', 'q']],
   ['bip', 'bip', ['10.1.0.1/24'], '10.1.0.1/24', 'bip', '10.1.0.1/24'],
   ['bip6', 'bip6', ['fd00::1/64'], 'fd00::1/64', 'bip6', 'fd00::1/64'],
@@ -68,19 +85,50 @@ const TABLE: readonly (readonly [flag: string | undefined, key: string | undefin
   ['cri-supervisor', 'cri-supervisor', ['true'], true, 'criSupervisor', true],
   ['data-root', 'data-root', ['/d'], '/d', 'dataRoot', '/d'],
   ['debug', 'debug', ['true'], true, 'debug', true],
-  ['default-address-pool', 'default-address-pools', ['base=10.0.0.0/8,size=24'], [{ base: '10.0.0.0/8', size: 24 }], 'defaultAddressPools', [{ base: '10.0.0.0/8', size: 24 }]],
+  [
+    'default-address-pool',
+    'default-address-pools',
+    ['base=10.0.0.0/8,size=24'],
+    [{ base: '10.0.0.0/8', size: 24 }],
+    'defaultAddressPools',
+    [{ base: '10.0.0.0/8', size: 24 }],
+  ],
   ['default-cgroupns-mode', 'default-cgroupns-mode', ['host'], 'host', 'defaultCgroupnsMode', 'host'],
   ['default-gateway', 'default-gateway', ['10.0.0.1'], '10.0.0.1', 'defaultGateway', '10.0.0.1'],
   ['default-gateway-v6', 'default-gateway-v6', ['fd00::1'], 'fd00::1', 'defaultGatewayV6', 'fd00::1'],
   ['default-ipc-mode', 'default-ipc-mode', ['shareable'], 'shareable', 'defaultIpcMode', 'shareable'],
-  ['default-network-opt', 'default-network-opts', ['bridge=a=b', 'bridge=c=d=e'], { bridge: { a: 'b', c: 'd=e' } }, 'defaultNetworkOpts', { bridge: { a: 'b', c: 'd=e' } }],
+  [
+    'default-network-opt',
+    'default-network-opts',
+    ['bridge=a=b', 'bridge=c=d=e'],
+    { bridge: { a: 'b', c: 'd=e' } },
+    'defaultNetworkOpts',
+    { bridge: { a: 'b', c: 'd=e' } },
+  ],
   ['default-runtime', 'default-runtime', ['io.x.y.v1'], 'io.x.y.v1', 'defaultRuntime', 'io.x.y.v1'],
   ['default-shm-size', 'default-shm-size', ['1g'], '1g', 'defaultShmSizeBytes', 2 ** 30],
-  ['default-ulimit', 'default-ulimits', ['nofile=1:2', 'core=-1'], { nofile: { Name: 'nofile', Soft: 1, Hard: 2 }, core: { Soft: -1, Hard: -1 } }, 'defaultUlimits', [{ Name: 'nofile', Soft: 1, Hard: 2 }, { Name: 'core', Soft: -1, Hard: -1 }]],
+  [
+    'default-ulimit',
+    'default-ulimits',
+    ['nofile=1:2', 'core=-1'],
+    { nofile: { Name: 'nofile', Soft: 1, Hard: 2 }, core: { Soft: -1, Hard: -1 } },
+    'defaultUlimits',
+    [
+      { Name: 'nofile', Soft: 1, Hard: 2 },
+      { Name: 'core', Soft: -1, Hard: -1 },
+    ],
+  ],
   ['dns', 'dns', ['1.1.1.1', '::1'], ['1.1.1.1', '::1'], 'dns', ['1.1.1.1', '::1']],
   ['dns-opt', 'dns-opts', ['ndots:1'], ['ndots:1'], 'dnsOpts', ['ndots:1']],
   ['dns-search', 'dns-search', ['a.b'], ['a.b'], 'dnsSearch', ['a.b']],
-  ['exec-opt', 'exec-opts', ['native.cgroupdriver=cgroupfs'], ['native.cgroupdriver=cgroupfs'], 'cgroupDriver', 'cgroupfs'],
+  [
+    'exec-opt',
+    'exec-opts',
+    ['native.cgroupdriver=cgroupfs'],
+    ['native.cgroupdriver=cgroupfs'],
+    'cgroupDriver',
+    'cgroupfs',
+  ],
   ['exec-root', 'exec-root', ['/e'], '/e', 'execRoot', '/e'],
   ['experimental', 'experimental', ['true'], true, 'experimental', true],
   ['feature', 'features', ['cdi', 'audit=false'], { cdi: true, audit: false }, 'features', { cdi: true, audit: false }],
@@ -88,7 +136,14 @@ const TABLE: readonly (readonly [flag: string | undefined, key: string | undefin
   ['fixed-cidr-v6', 'fixed-cidr-v6', ['fd00::/64'], 'fd00::/64', 'fixedCidrV6', 'fd00::/64'],
   ['group', 'group', ['g'], 'g', 'group', 'g'],
   ['host', 'hosts', ['unix:///x', ':1234'], ['unix:///x', ':1234'], 'hosts', ['unix:///x', ':1234']],
-  ['host-gateway-ip', 'host-gateway-ips', ['1.2.3.4', 'fd00::1'], ['1.2.3.4', 'fd00::1'], 'hostGatewayIps', ['1.2.3.4', 'fd00::1']],
+  [
+    'host-gateway-ip',
+    'host-gateway-ips',
+    ['1.2.3.4', 'fd00::1'],
+    ['1.2.3.4', 'fd00::1'],
+    'hostGatewayIps',
+    ['1.2.3.4', 'fd00::1'],
+  ],
   ['http-proxy', 'proxies.http-proxy', ['http://p:1'], 'http://p:1', 'httpProxy', 'http://p:1'],
   ['https-proxy', 'proxies.https-proxy', ['http://p:1'], 'http://p:1', 'httpsProxy', 'http://p:1'],
   ['icc', 'icc', ['false'], false, 'icc', false],
@@ -97,7 +152,14 @@ const TABLE: readonly (readonly [flag: string | undefined, key: string | undefin
   ['image-gc-min-age', 'image-gc-min-age', ['10m'], 600, 'imageGcMinAgeSeconds', 600],
   ['init', 'init', ['true'], true, 'init', true],
   ['init-path', 'init-path', ['/bin/sh'], '/bin/sh', 'initPath', '/bin/sh'],
-  ['insecure-registry', 'insecure-registries', ['http://r:5000', '10.0.0.0/8'], ['HTTPS://r:5000', '10.0.0.0/8'], 'insecureRegistries', ['r:5000', '10.0.0.0/8']],
+  [
+    'insecure-registry',
+    'insecure-registries',
+    ['http://r:5000', '10.0.0.0/8'],
+    ['HTTPS://r:5000', '10.0.0.0/8'],
+    'insecureRegistries',
+    ['r:5000', '10.0.0.0/8'],
+  ],
   ['ip', 'ip', ['127.0.0.1'], '127.0.0.1', 'ip', '127.0.0.1'],
   ['ip-forward', 'ip-forward', ['false'], false, 'ipForward', false],
   ['ip-forward-no-drop', 'ip-forward-no-drop', ['true'], true, 'ipForwardNoDrop', true],
@@ -110,7 +172,14 @@ const TABLE: readonly (readonly [flag: string | undefined, key: string | undefin
   ['log-driver', 'log-driver', ['local'], 'local', 'logDriver', 'local'],
   ['log-format', 'log-format', ['json'], 'json', 'logFormat', 'json'],
   ['log-level', 'log-level', ['debug'], 'debug', 'logLevel', 'debug'],
-  ['log-opt', 'log-opts', ['max-size=1m', 'tag=a=b'], { 'max-size': '1m', tag: 'a=b' }, 'logOpts', { 'max-size': '1m', tag: 'a=b' }],
+  [
+    'log-opt',
+    'log-opts',
+    ['max-size=1m', 'tag=a=b'],
+    { 'max-size': '1m', tag: 'a=b' },
+    'logOpts',
+    { 'max-size': '1m', tag: 'a=b' },
+  ],
   ['max-concurrent-downloads', 'max-concurrent-downloads', ['7'], 7, 'maxConcurrentDownloads', 7],
   ['max-concurrent-uploads', 'max-concurrent-uploads', ['7'], 7, 'maxConcurrentUploads', 7],
   ['max-download-attempts', 'max-download-attempts', ['7'], 7, 'maxDownloadAttempts', 7],
@@ -119,7 +188,14 @@ const TABLE: readonly (readonly [flag: string | undefined, key: string | undefin
   ['network-control-plane-mtu', 'network-control-plane-mtu', ['1400'], 1400, 'networkControlPlaneMtu', 1400],
   ['no-new-privileges', 'no-new-privileges', ['true'], true, 'noNewPrivileges', true],
   ['no-proxy', 'proxies.no-proxy', ['a,b'], 'a,b', 'noProxy', 'a,b'],
-  ['node-generic-resource', 'node-generic-resources', ['g=1', 'g=2'], ['g=1', 'g=2'], 'nodeGenericResources', ['g=1', 'g=2']],
+  [
+    'node-generic-resource',
+    'node-generic-resources',
+    ['g=1', 'g=2'],
+    ['g=1', 'g=2'],
+    'nodeGenericResources',
+    ['g=1', 'g=2'],
+  ],
   ['pidfile', 'pidfile', ['/p'], '/p', 'pidfile', '/p'],
   ['raw-logs', 'raw-logs', ['true'], true, 'rawLogs', true],
   ['registry-mirror', 'registry-mirrors', ['https://m'], ['https://m'], 'registryMirrors', ['https://m/']],
@@ -129,7 +205,14 @@ const TABLE: readonly (readonly [flag: string | undefined, key: string | undefin
   ['shutdown-timeout', 'shutdown-timeout', ['30'], 30, 'shutdownTimeoutSeconds', 30],
   ['storage-driver', 'storage-driver', ['overlay2'], 'overlay2', 'storageDriver', 'overlay2'],
   ['storage-opt', 'storage-opts', ['overlay2.size=10G'], ['overlay2.size=10G'], 'storageOpts', ['overlay2.size=10G']],
-  ['swarm-default-advertise-addr', 'swarm-default-advertise-addr', ['eth0'], 'eth0', 'swarmDefaultAdvertiseAddr', 'eth0'],
+  [
+    'swarm-default-advertise-addr',
+    'swarm-default-advertise-addr',
+    ['eth0'],
+    'eth0',
+    'swarmDefaultAdvertiseAddr',
+    'eth0',
+  ],
   ['tls', 'tls', ['true'], true, 'tls', true],
   ['tlsverify', 'tlsverify', ['true'], true, 'tlsVerify', true],
   ['tlscacert', 'tlscacert', ['/c'], '/c', 'tlsCaCert', '/c'],
@@ -148,15 +231,26 @@ function nested(key: string, value: unknown): Record<string, unknown> {
 for (const [flag = '', key = '', flagValues, fileValue, name, expected] of TABLE) {
   test(`${flag}: flag, file, conflict, help, schema, view`, () => {
     if (name === undefined) return;
-    const spaced = flagValues.flatMap((value) => (typeof fileValue === 'boolean' ? [`--${flag}=${value}`] : [`--${flag}`, value]));
+    const spaced = flagValues.flatMap((value) =>
+      typeof fileValue === 'boolean' ? [`--${flag}=${value}`] : [`--${flag}`, value],
+    );
     // This setting must be given together with the tested one.
     const beside = name === 'metricsAddr' ? { experimental: true } : {};
     assert.deepEqual(load(beside, spaced).config[name], expected);
-    assert.deepEqual(load(beside, flagValues.map((value) => `--${flag}=${value}`)).config[name], expected);
+    assert.deepEqual(
+      load(
+        beside,
+        flagValues.map((value) => `--${flag}=${value}`),
+      ).config[name],
+      expected,
+    );
     const fromFile = load({ ...nested(key, fileValue), ...beside });
     assert.deepEqual(fromFile.config[name], expected);
     const message = refused(() => load({ ...nested(key, fileValue), ...beside }, spaced));
-    assert.ok(message.includes('the following directives are specified both as a flag and in the configuration file: '), message);
+    assert.ok(
+      message.includes('the following directives are specified both as a flag and in the configuration file: '),
+      message,
+    );
     assert.ok(message.includes(`${key}: (from flag: `) && message.includes(`${key} at line 1, column `), message);
     assert.match(helpText(), new RegExp(`--${flag}[ \\n]`));
     const properties = configSchema()['properties'] as Record<string, { properties?: Record<string, unknown> }>;
@@ -169,17 +263,41 @@ for (const [flag = '', key = '', flagValues, fileValue, name, expected] of TABLE
 
 test('the table of the specification is whole', () => {
   const known = new Set([...TABLE.map(([flag]) => flag), 'config-file']);
-  assert.deepEqual(OPTION_LIST.flatMap(({ flag }) => (flag === undefined || known.has(flag) ? [] : [flag])), []);
+  assert.deepEqual(
+    OPTION_LIST.flatMap(({ flag }) => (flag === undefined || known.has(flag) ? [] : [flag])),
+    [],
+  );
 });
 
 test('options that reload are those of the specification, and one of ours', () => {
-  const reloadable = OPTION_LIST.filter((option) => option.reloadable).map(({ key = '' }) => key).sort((a, b) => (a < b ? -1 : 1));
-  assert.deepEqual(reloadable, ['authorization-plugins', 'debug', 'default-runtime', 'features', 'insecure-registries', 'labels', 'live-restore', 'max-concurrent-downloads', 'max-concurrent-uploads', 'max-download-attempts', 'registry-mirrors', 'registry-mirrors-for', 'runtimes', 'shutdown-timeout']);
+  const reloadable = OPTION_LIST.filter((option) => option.reloadable)
+    .map(({ key = '' }) => key)
+    .sort((a, b) => (a < b ? -1 : 1));
+  assert.deepEqual(reloadable, [
+    'authorization-plugins',
+    'debug',
+    'default-runtime',
+    'features',
+    'insecure-registries',
+    'labels',
+    'live-restore',
+    'max-concurrent-downloads',
+    'max-concurrent-uploads',
+    'max-download-attempts',
+    'registry-mirrors',
+    'registry-mirrors-for',
+    'runtimes',
+    'shutdown-timeout',
+  ]);
 });
 
 test('flags in all their forms', () => {
   const values = (...argv: string[]): Record<string, unknown> => Object.fromEntries(parseArgv(argv).values);
-  assert.deepEqual(values('-D', '-H', 'a:1', '-Hb:2', '-H=c:3', '-l', 'warn'), { debug: true, hosts: ['a:1', 'b:2', 'c:3'], logLevel: 'warn' });
+  assert.deepEqual(values('-D', '-H', 'a:1', '-Hb:2', '-H=c:3', '-l', 'warn'), {
+    debug: true,
+    hosts: ['a:1', 'b:2', 'c:3'],
+    logLevel: 'warn',
+  });
   assert.deepEqual(values('-DH', 'fd://'), { debug: true, hosts: ['fd://'] });
   assert.deepEqual(values('--debug=false', '--icc=0'), { debug: false, icc: false });
   assert.deepEqual(values('--mtu', '1400', '--mtu=1300'), { mtu: 1300 });
@@ -207,7 +325,10 @@ test('hosts of the file and the -H fd:// of a unit file are merged, anything els
   const hosts = { hosts: ['unix:///a', 'tcp://127.0.0.1:1'] };
   assert.deepEqual(load(hosts, ['-H', 'fd://']).config.hosts, ['unix:///a', 'tcp://127.0.0.1:1', 'fd://']);
   assert.deepEqual(load({ hosts: ['fd://'] }, ['-H', 'fd://']).config.hosts, ['fd://']);
-  assert.match(refused(() => load(hosts, ['-H', 'fd://', '-H', 'unix:///b'])), /hosts: \(from flag: \[fd:\/\/ unix:\/\/\/b\], from file: \[unix:\/\/\/a tcp:\/\/127.0.0.1:1\]\)/);
+  assert.match(
+    refused(() => load(hosts, ['-H', 'fd://', '-H', 'unix:///b'])),
+    /hosts: \(from flag: \[fd:\/\/ unix:\/\/\/b\], from file: \[unix:\/\/\/a tcp:\/\/127.0.0.1:1\]\)/,
+  );
   assert.deepEqual(load({}).config.hosts, ['unix:///var/run/engine.sock']);
 });
 
@@ -240,7 +361,16 @@ test('the environment counts where neither flag nor file speaks', () => {
     NO_PROXY: 'env',
   });
   assert.deepEqual(
-    [config.httpProxy, config.httpsProxy, config.noProxy, config.storageDriver, config.tmpDir, config.noPivotRoot, config.disablePigz, config.tlsCaCert],
+    [
+      config.httpProxy,
+      config.httpsProxy,
+      config.noProxy,
+      config.storageDriver,
+      config.tmpDir,
+      config.noPivotRoot,
+      config.disablePigz,
+      config.tlsCaCert,
+    ],
     ['http://up:1', 'http://flag:1', 'file', 'overlay2', '/t', true, true, '/certs/ca.pem'],
   );
   assert.equal(settings.get('httpProxy')?.source, 'environment');
@@ -248,7 +378,10 @@ test('the environment counts where neither flag nor file speaks', () => {
   const certificates = { tlscacert: file(''), tlscert: file(''), tlskey: file('') };
   assert.equal(load(certificates, [], { ENGINE_TLS_VERIFY: '0' }).config.tlsVerify, true);
   assert.equal(load(certificates, ['--tlsverify']).config.tls, true);
-  assert.match(refused(() => load({}, [], { HTTP_PROXY: 'gopher://x:y@z' })), /^merged configuration .*invalid environment variable HTTP_PROXY: must be the URL/);
+  assert.match(
+    refused(() => load({}, [], { HTTP_PROXY: 'gopher://x:y@z' })),
+    /^merged configuration .*invalid environment variable HTTP_PROXY: must be the URL/,
+  );
 });
 
 test('files: byte order marks, UTF-16, empty, missing', () => {
@@ -256,20 +389,49 @@ test('files: byte order marks, UTF-16, empty, missing', () => {
   assert.equal(load(Buffer.from('\ufeff{"debug": true}', 'utf16le')).config.debug, true);
   assert.equal(load('  \n').config.debug, false);
   assert.equal(load({ debug: null }).config.debug, false);
-  assert.equal(refused(() => loadConfig(['--config-file', '/nonexistent/x.json'], {})), 'unable to configure the daemon with file /nonexistent/x.json: open /nonexistent/x.json: no such file or directory');
-  assert.match(refused(() => load(Buffer.from([0x7b, 0xff, 0x7d]))), /not UTF-8 text$/);
-  assert.match(refused(() => load('['.repeat(100_000))), /nested too deeply/);
+  assert.equal(
+    refused(() => loadConfig(['--config-file', '/nonexistent/x.json'], {})),
+    'unable to configure the daemon with file /nonexistent/x.json: open /nonexistent/x.json: no such file or directory',
+  );
+  assert.match(
+    refused(() => load(Buffer.from([0x7b, 0xff, 0x7d]))),
+    /not UTF-8 text$/,
+  );
+  assert.match(
+    refused(() => load('['.repeat(100_000))),
+    /nested too deeply/,
+  );
 });
 
 test('the windows subset', () => {
-  const check = (content: unknown) => startUp(['--validate', '--platform', 'windows', '--config-file', file(content)], { HTTP_PROXY: 'http://p:1' }, '0');
+  const check = (content: unknown) =>
+    startUp(['--validate', '--platform', 'windows', '--config-file', file(content)], { HTTP_PROXY: 'http://p:1' }, '0');
   assert.deepEqual(
-    check({ 'data-root': 'D:\\engine', 'default-runtime': 'io.supervisor.runhcs.v1', 'exec-opts': ['isolation=process'], 'storage-driver': 'windowsfilter', 'storage-opts': ['size=40G'], features: { 'windows-dns-proxy': true } }),
+    check({
+      'data-root': 'D:\\engine',
+      'default-runtime': 'io.supervisor.runhcs.v1',
+      'exec-opts': ['isolation=process'],
+      'storage-driver': 'windowsfilter',
+      'storage-opts': ['size=40G'],
+      features: { 'windows-dns-proxy': true },
+    }),
     { kind: 'exit', code: 0, stdout: '', stderr: 'configuration OK\n' },
   );
-  const result = check({ iptables: false, 'default-runtime': 'runsc', 'exec-opts': ['native.cgroupdriver=systemd'], 'storage-driver': 'overlay2', 'data-root': 'engine' });
+  const result = check({
+    iptables: false,
+    'default-runtime': 'runsc',
+    'exec-opts': ['native.cgroupdriver=systemd'],
+    'storage-driver': 'overlay2',
+    'data-root': 'engine',
+  });
   assert.ok(result.kind === 'exit' && result.code === 1);
-  for (const part of ['iptables is not supported on Windows', 'invalid default runtime runsc: must be com.engine.hcsshim.v1 or io.supervisor.runhcs.v1', 'native.cgroupdriver is only available on Linux', 'driver not supported: overlay2', 'data-root must be an absolute path']) {
+  for (const part of [
+    'iptables is not supported on Windows',
+    'invalid default runtime runsc: must be com.engine.hcsshim.v1 or io.supervisor.runhcs.v1',
+    'native.cgroupdriver is only available on Linux',
+    'driver not supported: overlay2',
+    'data-root must be an absolute path',
+  ]) {
     assert.ok(result.stderr.includes(part), `${result.stderr}\nlacks ${part}`);
   }
 });
@@ -323,38 +485,73 @@ test('addresses to listen on', () => {
   const plain = { tls: false };
   assert.deepEqual(parseHost('tcp://', plain), { kind: 'tcp', host: '127.0.0.1', port: 2375, prefix: '' });
   assert.deepEqual(parseHost('tcp://', tls), { kind: 'tcp', host: '127.0.0.1', port: 2376, prefix: '' });
-  assert.deepEqual(parseHost('tcp://0.0.0.0:99/api/v', plain), { kind: 'tcp', host: '0.0.0.0', port: 99, prefix: '/api/v' });
+  assert.deepEqual(parseHost('tcp://0.0.0.0:99/api/v', plain), {
+    kind: 'tcp',
+    host: '0.0.0.0',
+    port: 99,
+    prefix: '/api/v',
+  });
   assert.deepEqual(parseHost('example.test:', tls), { kind: 'tcp', host: 'example.test', port: 2376, prefix: '' });
   assert.deepEqual(parseHost(':77', plain), { kind: 'tcp', host: '127.0.0.1', port: 77, prefix: '' });
   assert.deepEqual(parseHost('tcp://[::1]:88', plain), { kind: 'tcp', host: '::1', port: 88, prefix: '' });
   assert.deepEqual(parseHost('unix://', plain), { kind: 'unix', path: '/var/run/engine.sock' });
   assert.deepEqual(parseHost('fd://', plain), { kind: 'fd', select: '' });
   assert.deepEqual(parseHost('fd://3', plain), { kind: 'fd', select: '3' });
-  for (const bad of ['http://x', 'nothing', 'unix://relative', 'tcp://a:99999', 'tcp://a b:1', 'npipe:////./pipe/x', 'tcp://::1:5']) refused(() => parseHost(bad, plain));
+  for (const bad of [
+    'http://x',
+    'nothing',
+    'unix://relative',
+    'tcp://a:99999',
+    'tcp://a b:1',
+    'npipe:////./pipe/x',
+    'tcp://::1:5',
+  ])
+    refused(() => parseHost(bad, plain));
 });
 
 test('help, version, schema and validation are exits', () => {
-  assert.deepEqual(startUp(['-v'], {}, '1.2.3'), { kind: 'exit', code: 0, stdout: 'engined version 1.2.3\n', stderr: '' });
+  assert.deepEqual(startUp(['-v'], {}, '1.2.3'), {
+    kind: 'exit',
+    code: 0,
+    stdout: 'engined version 1.2.3\n',
+    stderr: '',
+  });
   const help = startUp(['--help'], {}, '1');
   assert.ok(help.kind === 'exit' && help.code === 0 && help.stdout.startsWith('Usage:  engined [OPTIONS]'));
   const schema = startUp(['--print-config-schema'], {}, '1');
-  assert.ok(schema.kind === 'exit' && !(JSON.parse(schema.stdout) as { additionalProperties: boolean }).additionalProperties);
+  assert.ok(
+    schema.kind === 'exit' && !(JSON.parse(schema.stdout) as { additionalProperties: boolean }).additionalProperties,
+  );
   assert.deepEqual(startUp(['--config-file', '/nonexistent'], {}, '1').kind, 'exit');
 });
 
 test('docs/configuration.md is current', () => {
   const path = fileURLToPath(new URL('../../../docs/configuration.md', import.meta.url));
-  assert.equal(readFileSync(path, 'utf8'), configurationDoc(), 'run node scripts/write-config-docs.mjs after the build');
+  assert.equal(
+    readFileSync(path, 'utf8'),
+    configurationDoc(),
+    'run node scripts/write-config-docs.mjs after the build',
+  );
 });
 
 test('the configuration is frozen through and through', () => {
   const { config } = load({ 'default-address-pools': [{ base: '10.0.0.0/8', size: 24 }] });
-  assert.ok(Object.isFrozen(config) && Object.isFrozen(config.defaultAddressPools) && Object.isFrozen(config.defaultAddressPools[0]));
+  assert.ok(
+    Object.isFrozen(config) &&
+      Object.isFrozen(config.defaultAddressPools) &&
+      Object.isFrozen(config.defaultAddressPools[0]),
+  );
 });
 
 test('a reload applies what may change and names the rest', () => {
-  const current = load({ debug: true, labels: ['a=b'], mtu: 1400, 'max-concurrent-downloads': 9 }, ['--shutdown-timeout', '20']);
-  writeFileSync(current.config.configFile, JSON.stringify({ labels: ['a=c'], mtu: 1300, 'max-concurrent-downloads': 9, dns: ['1.1.1.1'] }));
+  const current = load({ debug: true, labels: ['a=b'], mtu: 1400, 'max-concurrent-downloads': 9 }, [
+    '--shutdown-timeout',
+    '20',
+  ]);
+  writeFileSync(
+    current.config.configFile,
+    JSON.stringify({ labels: ['a=c'], mtu: 1300, 'max-concurrent-downloads': 9, dns: ['1.1.1.1'] }),
+  );
   const report = reloadConfig(current);
   assert.equal(report.ok, true);
   assert.deepEqual(report.entries, [
@@ -364,8 +561,15 @@ test('a reload applies what may change and names the rest', () => {
     { key: 'mtu', verdict: 'needs-restart', before: '1400', after: '1300' },
   ]);
   const { config } = report.loaded;
-  assert.deepEqual([config.debug, config.labels, config.mtu, config.dns, config.maxConcurrentDownloads, config.shutdownTimeoutSeconds], [false, ['a=c'], 1400, [], 9, 20]);
-  assert.deepEqual(reloadConfig(report.loaded).entries.map(({ verdict }) => verdict), ['needs-restart', 'needs-restart'], 'still true until the restart');
+  assert.deepEqual(
+    [config.debug, config.labels, config.mtu, config.dns, config.maxConcurrentDownloads, config.shutdownTimeoutSeconds],
+    [false, ['a=c'], 1400, [], 9, 20],
+  );
+  assert.deepEqual(
+    reloadConfig(report.loaded).entries.map(({ verdict }) => verdict),
+    ['needs-restart', 'needs-restart'],
+    'still true until the restart',
+  );
 });
 
 test('a reload with anything wrong changes nothing', () => {
@@ -379,7 +583,10 @@ test('a reload with anything wrong changes nothing', () => {
     assert.equal(report.ok, false);
     assert.equal(report.loaded, current);
     assert.notEqual(report.message, '');
-    assert.deepEqual(report.entries.map(({ verdict }) => verdict), verdicts);
+    assert.deepEqual(
+      report.entries.map(({ verdict }) => verdict),
+      verdicts,
+    );
   }
   rmSync(current.config.configFile);
   assert.equal(reloadConfig(current).ok, false);

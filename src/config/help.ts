@@ -21,7 +21,10 @@ export function helpText(): string {
     ...COMMANDS.map(({ flag, short, doc }) => ({ flag, short, label: '', doc })),
     { flag: 'platform', label: 'string', doc: 'Platform that --validate checks for: linux or windows (default linux)' },
   ].sort((a, b) => (a.flag < b.flag ? -1 : 1));
-  const left = lines.map(({ flag, short, label }) => `  ${short === undefined ? '    ' : `-${short}, `}--${flag}${label === '' ? '' : ` ${label}`}`);
+  const left = lines.map(
+    ({ flag, short, label }) =>
+      `  ${short === undefined ? '    ' : `-${short}, `}--${flag}${label === '' ? '' : ` ${label}`}`,
+  );
   const width = Math.max(...left.map(({ length }) => length)) + 2;
   const rows = lines.map(({ doc }, index) => `${(left[index] ?? '').padEnd(width)}${doc}`);
   const usage = [

@@ -63,7 +63,9 @@ function parseTcp(text: string, given: string, { tls }: { readonly tls: boolean 
   const host = rawHost.replace(/^\[(.*)\]$/, '$1') || '127.0.0.1';
   const port = rawPort === '' ? (tls ? TLS_PORT : PLAIN_PORT) : Number(rawPort);
   if (port > 65_535) throw invalid(`invalid bind address (${given}): invalid port ${rawPort}`);
-  if (isIP(host) === 0 && !/^[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?$/.test(host)) throw invalid(`invalid bind address (${given}): invalid host ${host}`);
-  if (!/^(\/[\w.~-]+)*\/*$/.test(path) || /\/\.{1,2}(\/|$)/.test(path)) throw invalid(`invalid bind address (${given}): invalid path ${path}`);
+  if (isIP(host) === 0 && !/^[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?$/.test(host))
+    throw invalid(`invalid bind address (${given}): invalid host ${host}`);
+  if (!/^(\/[\w.~-]+)*\/*$/.test(path) || /\/\.{1,2}(\/|$)/.test(path))
+    throw invalid(`invalid bind address (${given}): invalid path ${path}`);
   return { kind: 'tcp', host, port, prefix: withoutTrailing(path, '/') };
 }

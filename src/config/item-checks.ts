@@ -15,7 +15,10 @@ export function checkKeyValue(pair: string): string {
 
 export function checkDnsSearch(domain: string): string {
   const trimmed = domain.trim();
-  if (trimmed !== '.' && !/^(?:[a-zA-Z0-9_](?:[a-zA-Z0-9_-]*[a-zA-Z0-9_])?\.)*[a-zA-Z0-9_](?:[a-zA-Z0-9_-]*[a-zA-Z0-9_])?\.?$/.test(trimmed)) {
+  if (
+    trimmed !== '.' &&
+    !/^(?:[a-zA-Z0-9_](?:[a-zA-Z0-9_-]*[a-zA-Z0-9_])?\.)*[a-zA-Z0-9_](?:[a-zA-Z0-9_-]*[a-zA-Z0-9_])?\.?$/.test(trimmed)
+  ) {
     throw invalid(`${domain} is not a valid domain`);
   }
   return trimmed;
@@ -30,8 +33,13 @@ export function checkDnsOption(option: string): string {
 export function checkMirror(mirror: string): string {
   if (!/^https?:\/\//.test(mirror)) {
     const scheme = /^([a-zA-Z][a-zA-Z0-9+.-]*):\/\//.exec(mirror)?.[1];
-    if (scheme === undefined) throw invalid(`invalid mirror: no scheme specified for ${JSON.stringify(mirror)}: must use either 'https://' or 'http://'`);
-    throw invalid(`invalid mirror: unsupported scheme ${JSON.stringify(scheme)} in ${JSON.stringify(mirror)}: must use either 'https://' or 'http://'`);
+    if (scheme === undefined)
+      throw invalid(
+        `invalid mirror: no scheme specified for ${JSON.stringify(mirror)}: must use either 'https://' or 'http://'`,
+      );
+    throw invalid(
+      `invalid mirror: unsupported scheme ${JSON.stringify(scheme)} in ${JSON.stringify(mirror)}: must use either 'https://' or 'http://'`,
+    );
   }
   if (!URL.canParse(mirror)) throw invalid(`invalid mirror: ${JSON.stringify(mirror)} is not a valid URI`);
   const url = new URL(mirror);
@@ -50,8 +58,10 @@ export function checkInsecureRegistry(written: string): string {
   const match = /^(\[[0-9a-fA-F:]+\]|[^:]+)(?::(\d+))?$/.exec(registry);
   const host = match?.[1]?.replace(/^\[(.*)\]$/, '$1') ?? '';
   const port = Number(match?.[2] ?? 0);
-  if (!match || (isIP(host) === 0 && !/^[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?$/.test(host))) throw invalid(`insecure registry ${registry} is not valid: invalid host ${JSON.stringify(registry)}`);
-  if (port > 65_535) throw invalid(`insecure registry ${registry} is not valid: invalid port ${JSON.stringify(match[2])}`);
+  if (!match || (isIP(host) === 0 && !/^[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?$/.test(host)))
+    throw invalid(`insecure registry ${registry} is not valid: invalid host ${JSON.stringify(registry)}`);
+  if (port > 65_535)
+    throw invalid(`insecure registry ${registry} is not valid: invalid port ${JSON.stringify(match[2])}`);
   return registry;
 }
 
@@ -59,13 +69,15 @@ export function checkProxyUrl(proxy: string): string {
   if (proxy === '') return proxy;
   const url = /^[a-z0-9]+:\/\//i.test(proxy) ? proxy : `http://${proxy}`;
   // The text is not repeated: it may hold a password.
-  if (!URL.canParse(url) || !/^(https?|socks5h?):$/.test(new URL(url).protocol)) throw invalid('must be the URL of an HTTP, HTTPS or SOCKS5 proxy');
+  if (!URL.canParse(url) || !/^(https?|socks5h?):$/.test(new URL(url).protocol))
+    throw invalid('must be the URL of an HTTP, HTTPS or SOCKS5 proxy');
   return proxy;
 }
 
 export function checkHostPort(address: string): string {
   if (address === '') return address;
   const match = /^(\[[0-9a-fA-F:]+\]|[^:[\]]*):(\d{1,5})$/.exec(address);
-  if (!match || Number(match[2]) > 65_535) throw invalid(`must have the form <host>:<port>, not ${JSON.stringify(address)}`);
+  if (!match || Number(match[2]) > 65_535)
+    throw invalid(`must have the form <host>:<port>, not ${JSON.stringify(address)}`);
   return address;
 }

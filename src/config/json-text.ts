@@ -24,7 +24,11 @@ export class JsonSyntaxError extends Error {
 
 /** Deeper than any configuration; beyond it lies the end of the stack. */
 const MAX_DEPTH = 64;
-const LITERALS: readonly (readonly [string, unknown])[] = [['true', true], ['false', false], ['null', null]];
+const LITERALS: readonly (readonly [string, unknown])[] = [
+  ['true', true],
+  ['false', false],
+  ['null', null],
+];
 
 /**
  * Parses RFC 8259 text. A member name that is there twice is an error: which one counts would be a guess.
@@ -135,7 +139,8 @@ class Parser {
 
   #fail(what: string): never {
     const line = this.text.slice(this.#at).split('\n')[0]?.trim().slice(0, 40) ?? '';
-    const found = this.#at >= this.text.length ? 'the end of the file' : line === '' ? 'the end of the line' : JSON.stringify(line);
+    const found =
+      this.#at >= this.text.length ? 'the end of the file' : line === '' ? 'the end of the line' : JSON.stringify(line);
     throw new JsonSyntaxError(`${what}, found ${found}`, this.#position(this.#at));
   }
 }

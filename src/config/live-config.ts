@@ -65,7 +65,10 @@ export class LiveConfig {
     return { ...configView(this.#loaded), lastReload: this.#lastReload };
   }
 
-  /** Reads the file again. All of it takes effect or, when anything is wrong or `dryRun` is set, nothing. Never throws for what the file says. */
+  /**
+   * Reads the file again. All of it takes effect or, when anything is wrong or `dryRun` is set, nothing. Never throws
+   * for what the file says.
+   */
   reload({ dryRun }: { readonly dryRun: boolean }): ReloadResult {
     const { loaded, files, ...result } = this.#prepare();
     if (dryRun) return result;

@@ -12,7 +12,10 @@ import type { Environment, LoadedConfig, Problem, Setting } from './settings.js'
 import { showValue } from './show.js';
 import { valuesOf } from './values.js';
 
-/** The configuration of a daemon started with these arguments. @throws EngineError invalid, its `details.problems` are `Problem`s. */
+/**
+ * The configuration of a daemon started with these arguments. @throws EngineError invalid, its `details.problems` are
+ * `Problem`s.
+ */
 export function loadConfig(argv: readonly string[], environment: Environment, host?: Host): LoadedConfig {
   return loadMerged(parseArgv(argv), environment, host);
 }
@@ -56,11 +59,22 @@ function isActivationOnly(hosts: unknown): boolean {
   return Array.isArray(hosts) && hosts.every((host: unknown) => typeof host === 'string' && host.startsWith('fd://'));
 }
 
-function merge({ values: flags }: CommandLine, file: ConfigFile, environment: Environment, problems: Problem[]): Map<OptionName, Setting> {
+function merge(
+  { values: flags }: CommandLine,
+  file: ConfigFile,
+  environment: Environment,
+  problems: Problem[],
+): Map<OptionName, Setting> {
   return new Map(OPTION_LIST.map((option) => [option.name, settingOf(option, flags, file, environment, problems)]));
 }
 
-function settingOf(option: NamedOption, flags: CommandLine['values'], file: ConfigFile, environment: Environment, problems: Problem[]): Setting {
+function settingOf(
+  option: NamedOption,
+  flags: CommandLine['values'],
+  file: ConfigFile,
+  environment: Environment,
+  problems: Problem[],
+): Setting {
   const inFile = file.values.get(option.name);
   if (option.name === 'hosts' && inFile && flags.has('hosts')) {
     const hosts = new Set([...(inFile.value as readonly string[]), ...(flags.get('hosts') as readonly string[])]);
@@ -94,15 +108,27 @@ function configError(path: string, file: ConfigFile, problems: readonly Problem[
   const [unknown, conflicting, wrong] = [of('unknown'), of('conflict'), of('invalid')];
   const lines: string[] = [];
   if (unknown.length > 0) {
-    lines.push(`${prefix}the following directives don't match any configuration option: ${unknown.map(({ key }) => key).join(', ')}`);
-    lines.push(...unknown.flatMap(({ key, message, position }) => (position || message ? [`  ${[key, where(position)].filter(Boolean).join(' ')}${message ? `: ${message}` : ''}`] : [])));
+    lines.push(
+      `${prefix}the following directives don't match any configuration option: ${unknown.map(({ key }) => key).join(', ')}`,
+    );
+    lines.push(
+      ...unknown.flatMap(({ key, message, position }) =>
+        position || message
+          ? [`  ${[key, where(position)].filter(Boolean).join(' ')}${message ? `: ${message}` : ''}`]
+          : [],
+      ),
+    );
   }
   if (conflicting.length > 0) {
-    lines.push(`${prefix}the following directives are specified both as a flag and in the configuration file: ${conflicting.map(({ key, message }) => `${key}: ${message}`).join(', ')}`);
+    lines.push(
+      `${prefix}the following directives are specified both as a flag and in the configuration file: ${conflicting.map(({ key, message }) => `${key}: ${message}`).join(', ')}`,
+    );
     lines.push(...conflicting.map(({ key, position }) => `  ${key} ${where(position)} of ${path}`));
   }
   if (wrong.length > 0) {
-    const texts = wrong.map(({ key, message, position }) => (position ? `${message} (${key} ${where(position)})` : message));
+    const texts = wrong.map(({ key, message, position }) =>
+      position ? `${message} (${key} ${where(position)})` : message,
+    );
     lines.push(`${prefix}merged configuration validation from file and command line flags failed: ${texts.join('; ')}`);
   }
   return invalid(lines.join('\n'), { code: 'CONFIG_INVALID', details: { problems } });

@@ -18,7 +18,11 @@ const DRIVERS: Readonly<Record<string, readonly string[] | undefined>> = {
 const WINDOWS_ONLY = new Set(['etwlogs']);
 
 /** What is wrong with a driver and its options; a name with `/` or `:` is a plugin's and not known before it runs. */
-export function logDriverProblems(driver: string, options: Readonly<Record<string, string>>, platform: 'linux' | 'windows'): string[] {
+export function logDriverProblems(
+  driver: string,
+  options: Readonly<Record<string, string>>,
+  platform: 'linux' | 'windows',
+): string[] {
   if (/[/:]/.test(driver) || (platform === 'windows' && WINDOWS_ONLY.has(driver))) return [];
   if (WINDOWS_ONLY.has(driver)) return [`log driver ${driver} is only available on Windows`];
   if (!Object.hasOwn(DRIVERS, driver)) return [`logger: no log driver named '${driver}' is registered`];
@@ -33,13 +37,16 @@ function valueProblems(options: Readonly<Record<string, string>>): string[] {
   const problems: string[] = [];
   const check = (name: string, pattern: RegExp, what: string): void => {
     const value = options[name];
-    if (value !== undefined && !pattern.test(value)) problems.push(`invalid value for ${name}: ${JSON.stringify(value)} is not ${what}`);
+    if (value !== undefined && !pattern.test(value))
+      problems.push(`invalid value for ${name}: ${JSON.stringify(value)} is not ${what}`);
   };
   const size = /^-1$|^\d+(\.\d+)? ?[kmgtp]?(i?b)?$/i;
   for (const name of ['max-size', 'max-buffer-size', 'cache-max-size']) check(name, size, 'a size');
   for (const name of ['max-file', 'cache-max-file']) check(name, /^[1-9]\d*$/, 'a number from 1');
-  for (const name of ['compress', 'cache-compress', 'cache-disabled']) check(name, /^(1|t|true|0|f|false)$/i, 'true or false');
+  for (const name of ['compress', 'cache-compress', 'cache-disabled'])
+    check(name, /^(1|t|true|0|f|false)$/i, 'true or false');
   check('mode', /^(blocking|non-blocking)$/, '"blocking" or "non-blocking"');
-  if (options['max-buffer-size'] !== undefined && options['mode'] !== 'non-blocking') problems.push("max-buffer-size option is only supported with 'mode=non-blocking'");
+  if (options['max-buffer-size'] !== undefined && options['mode'] !== 'non-blocking')
+    problems.push("max-buffer-size option is only supported with 'mode=non-blocking'");
   return problems;
 }

@@ -1,4 +1,7 @@
-/** Re-reading the configuration file of a running daemon: all that may change changes, or nothing does. Pure but for the read. */
+/**
+ * Re-reading the configuration file of a running daemon: all that may change changes, or nothing does. Pure but for the
+ * read.
+ */
 import { isEngineError } from '../errors/engine-error.js';
 import { loadMerged } from './load.js';
 import { noticesOf } from './notices.js';
@@ -53,7 +56,8 @@ export function reloadConfig(current: LoadedConfig): ReloadReport {
     settings.set(option.name, changed && !option.reloadable ? before : after);
     if (changed) entries.push(describeChange(option, before, after));
   }
-  if (entries.every(({ verdict }) => verdict === 'needs-restart')) return { ok: true, message: '', entries, loaded: current };
+  if (entries.every(({ verdict }) => verdict === 'needs-restart'))
+    return { ok: true, message: '', entries, loaded: current };
   const { environment, host } = current;
   const { idleKeys } = next;
   const values = valuesOf(settings);
@@ -73,5 +77,7 @@ function describeChange(option: NamedOption, before: Setting, after: Setting): R
 }
 
 function problemsOf(problems: unknown): ReloadEntry[] {
-  return Array.isArray(problems) ? (problems as Problem[]).map(({ key, kind, message }) => ({ key, verdict: kind, message })) : [];
+  return Array.isArray(problems)
+    ? (problems as Problem[]).map(({ key, kind, message }) => ({ key, verdict: kind, message }))
+    : [];
 }

@@ -24,10 +24,16 @@ const RULE = /^(GET|HEAD|POST|PUT|DELETE|\*) (\/\S*)$/;
 /** @throws EngineError invalid for a rule that could never match, or is not one. */
 export function parseAccessRule(text: string): AccessRule {
   const [, method, path] = RULE.exec(text) ?? [];
-  if (method === undefined || path === undefined) throw invalid(`invalid rule ${JSON.stringify(text)}: must be a method (GET, HEAD, POST, PUT, DELETE or *), a space and a path such as /containers/*`);
-  if (/^\/v\d/.test(path)) throw invalid(`invalid rule ${JSON.stringify(text)}: the path is compared without its version prefix`);
-  if (/[?#%]/.test(path)) throw invalid(`invalid rule ${JSON.stringify(text)}: the path is compared decoded and without its query`);
-  if (/\/\/|\/\.{1,2}(\/|$)/.test(path)) throw invalid(`invalid rule ${JSON.stringify(text)}: no path that is served has empty or dot segments`);
+  if (method === undefined || path === undefined)
+    throw invalid(
+      `invalid rule ${JSON.stringify(text)}: must be a method (GET, HEAD, POST, PUT, DELETE or *), a space and a path such as /containers/*`,
+    );
+  if (/^\/v\d/.test(path))
+    throw invalid(`invalid rule ${JSON.stringify(text)}: the path is compared without its version prefix`);
+  if (/[?#%]/.test(path))
+    throw invalid(`invalid rule ${JSON.stringify(text)}: the path is compared decoded and without its query`);
+  if (/\/\/|\/\.{1,2}(\/|$)/.test(path))
+    throw invalid(`invalid rule ${JSON.stringify(text)}: no path that is served has empty or dot segments`);
   return { method, path };
 }
 
@@ -38,7 +44,11 @@ export const scopedSockets: ValueType<readonly ScopedSocket[]> = {
     type: 'array',
     items: {
       type: 'object',
-      properties: { host: { type: 'string' }, group: { type: 'string' }, allow: { type: 'array', items: { type: 'string', pattern: RULE.source } } },
+      properties: {
+        host: { type: 'string' },
+        group: { type: 'string' },
+        allow: { type: 'array', items: { type: 'string', pattern: RULE.source } },
+      },
       required: ['host', 'allow'],
       additionalProperties: false,
     },
@@ -60,12 +70,14 @@ function readSocket(value: unknown): ScopedSocket {
   const { host, group = '', allow, ...rest } = value;
   const unknown = Object.keys(rest);
   if (unknown.length > 0) throw invalid(`unknown member ${unknown.map((name) => JSON.stringify(name)).join(', ')}`);
-  if (typeof host !== 'string' || host.trim() === '') throw invalid('host must be an address such as unix:///run/engine-metrics.sock');
+  if (typeof host !== 'string' || host.trim() === '')
+    throw invalid('host must be an address such as unix:///run/engine-metrics.sock');
   const { kind } = parseHost(host.trim(), { tls: false });
   if (kind === 'fd') throw invalid(`host ${JSON.stringify(host)}: must be unix:// or tcp://`);
   if (typeof group !== 'string') throw invalid('group must be a string');
   if (group !== '' && kind !== 'unix') throw invalid(`host ${JSON.stringify(host)}: only unix sockets have a group`);
-  if (!Array.isArray(allow) || !allow.every((rule) => typeof rule === 'string')) throw invalid('allow must be an array of rules such as "GET /containers/*"');
+  if (!Array.isArray(allow) || !allow.every((rule) => typeof rule === 'string'))
+    throw invalid('allow must be an array of rules such as "GET /containers/*"');
   for (const rule of allow) parseAccessRule(rule);
   return { host: host.trim(), group, allow };
 }

@@ -6,7 +6,9 @@ export function showValue(option: Pick<Option<unknown>, 'credentials'>, value: u
   if (typeof value === 'string') return option.credentials ? maskCredentials(value) : value;
   if (Array.isArray(value)) return `[${value.map((item) => showValue(option, item)).join(' ')}]`;
   if (typeof value === 'object' && value !== null) {
-    return `map[${Object.entries(value).map(([name, item]) => `${name}:${showValue(option, item)}`).join(' ')}]`;
+    return `map[${Object.entries(value)
+      .map(([name, item]) => `${name}:${showValue(option, item)}`)
+      .join(' ')}]`;
   }
   return String(value);
 }

@@ -17,7 +17,12 @@ export type StartUp =
 
 /** Never throws for what an operator can get wrong: that is an exit with code 1 and a message. */
 export function startUp(argv: readonly string[], environment: Environment, version: string, host?: Host): StartUp {
-  const exit = (code: number, output: { readonly stdout?: string; readonly stderr?: string }): StartUp => ({ kind: 'exit', code, stdout: output.stdout ?? '', stderr: output.stderr ?? '' });
+  const exit = (code: number, output: { readonly stdout?: string; readonly stderr?: string }): StartUp => ({
+    kind: 'exit',
+    code,
+    stdout: output.stdout ?? '',
+    stderr: output.stderr ?? '',
+  });
   try {
     const commandLine = parseArgv(argv);
     if (commandLine.help) return exit(0, { stdout: helpText() });

@@ -41,7 +41,8 @@ export const ulimits: ValueType<Readonly<Record<string, Ulimit>>> = {
   fromFlag: (flag, before = {}) => {
     const [Name, range] = splitPair(flag);
     const [soft = '', hard = soft, ...rest] = range.split(':');
-    if (rest.length > 0 || !/^-?\d+$/.test(soft) || !/^-?\d+$/.test(hard)) throw invalid(`invalid ulimit argument: ${flag}`);
+    if (rest.length > 0 || !/^-?\d+$/.test(soft) || !/^-?\d+$/.test(hard))
+      throw invalid(`invalid ulimit argument: ${flag}`);
     return { ...before, [Name]: checkDefault({ Name, Soft: Number(soft), Hard: Number(hard) }) };
   },
   fromFile: (value) =>
@@ -67,7 +68,12 @@ export const addressPools: ValueType<readonly AddressPool[]> = {
   repeatable: true,
   schema: {
     type: 'array',
-    items: { type: 'object', properties: { base: { type: 'string' }, size: { type: 'integer' } }, required: ['base', 'size'], additionalProperties: false },
+    items: {
+      type: 'object',
+      properties: { base: { type: 'string' }, size: { type: 'integer' } },
+      required: ['base', 'size'],
+      additionalProperties: false,
+    },
   },
   fromFlag: (flag, before = []) => {
     const fields = new Map(flag.split(',').map((field) => splitPair(field)));
@@ -82,7 +88,8 @@ export const addressPools: ValueType<readonly AddressPool[]> = {
       if (!isObject(item)) throw invalid('must be an array of objects with base and size');
       const { base, size, ...rest } = item;
       rejectRest(rest, 'address pool');
-      if (typeof base !== 'string' || typeof size !== 'number') throw invalid('base must be a string and size an integer');
+      if (typeof base !== 'string' || typeof size !== 'number')
+        throw invalid('base must be a string and size an integer');
       return checkPool(base, size);
     });
   },
@@ -92,7 +99,8 @@ function checkPool(base: string, size: number): AddressPool {
   const family = isIP(base.split('/')[0] ?? '') === 6 ? 6 : 4;
   checkCidr(base, family);
   const prefix = Number(base.split('/')[1]);
-  if (!Number.isInteger(size) || size < prefix || size > (family === 4 ? 32 : 128)) throw invalid(`invalid size ${size} of address pool ${base}: must be from ${prefix} to ${family === 4 ? 32 : 128}`);
+  if (!Number.isInteger(size) || size < prefix || size > (family === 4 ? 32 : 128))
+    throw invalid(`invalid size ${size} of address pool ${base}: must be from ${prefix} to ${family === 4 ? 32 : 128}`);
   return { base, size };
 }
 
@@ -124,8 +132,10 @@ export const mirrorsByRegistry: ValueType<Readonly<Record<string, readonly strin
   fromFlag: () => ({}),
   fromFile: (value) =>
     mapObject(value, (mirrors, registry) => {
-      if (!REGISTRY_HOST.test(registry)) throw invalid(`${JSON.stringify(registry)} is not the host[:port] of a registry`);
-      if (/^(index\.)?docker\.io$/.test(registry)) throw invalid(`${registry}: mirrors of the default registry belong into registry-mirrors`);
+      if (!REGISTRY_HOST.test(registry))
+        throw invalid(`${JSON.stringify(registry)} is not the host[:port] of a registry`);
+      if (/^(index\.)?docker\.io$/.test(registry))
+        throw invalid(`${registry}: mirrors of the default registry belong into registry-mirrors`);
       if (!isStrings(mirrors)) throw invalid(`${registry} must be an array of URLs`);
       return mirrors.map(checkMirror);
     }),
@@ -147,7 +157,9 @@ export const gatewayIps: ValueType<readonly string[]> = {
 
 function checkGatewayIps(addresses: readonly string[]): readonly string[] {
   const families = addresses.map((address) => isIP(checkIp(address)));
-  if (families.filter((family) => family === 4).length > 1) throw invalid('only one IPv4 host gateway IP address can be specified');
-  if (families.filter((family) => family === 6).length > 1) throw invalid('only one IPv6 host gateway IP address can be specified');
+  if (families.filter((family) => family === 4).length > 1)
+    throw invalid('only one IPv4 host gateway IP address can be specified');
+  if (families.filter((family) => family === 6).length > 1)
+    throw invalid('only one IPv6 host gateway IP address can be specified');
   return addresses;
 }

@@ -33,7 +33,11 @@ export const boolean: ValueType<boolean> = {
 };
 
 /** A single value that is a string in the file. `check` throws invalid; it may normalise. */
-export function text(label = 'string', check: (value: string) => string = (value) => value, schema: Readonly<Record<string, unknown>> = {}): ValueType<string> {
+export function text(
+  label = 'string',
+  check: (value: string) => string = (value) => value,
+  schema: Readonly<Record<string, unknown>> = {},
+): ValueType<string> {
   return {
     label,
     repeatable: false,
@@ -44,10 +48,16 @@ export function text(label = 'string', check: (value: string) => string = (value
 }
 
 /** One of a few words. */
-export function oneOf<const Word extends string>(words: readonly Word[], message?: (value: string) => string): ValueType<Word> {
+export function oneOf<const Word extends string>(
+  words: readonly Word[],
+  message?: (value: string) => string,
+): ValueType<Word> {
   const check = (value: string): Word => {
     const found = words.find((word) => word === value);
-    return found ?? fault(message ? message(value) : `must be one of ${words.map((word) => JSON.stringify(word)).join(', ')}`);
+    return (
+      found ??
+      fault(message ? message(value) : `must be one of ${words.map((word) => JSON.stringify(word)).join(', ')}`)
+    );
   };
   return {
     label: 'string',
@@ -58,16 +68,25 @@ export function oneOf<const Word extends string>(words: readonly Word[], message
   };
 }
 
-export function integer(options: { readonly min?: number; readonly max?: number; readonly message?: (value: number) => string } = {}): ValueType<number> {
+export function integer(
+  options: { readonly min?: number; readonly max?: number; readonly message?: (value: number) => string } = {},
+): ValueType<number> {
   const { min = Number.MIN_SAFE_INTEGER, max = Number.MAX_SAFE_INTEGER } = options;
-  const { message = () => (options.max === undefined ? `must be at least ${min}` : `must be from ${min} to ${max}`) } = options;
-  const check = (value: number): number => (value >= min && value <= max && Number.isSafeInteger(value) ? value : fault(message(value)));
+  const { message = () => (options.max === undefined ? `must be at least ${min}` : `must be from ${min} to ${max}`) } =
+    options;
+  const check = (value: number): number =>
+    value >= min && value <= max && Number.isSafeInteger(value) ? value : fault(message(value));
   return {
     label: 'int',
     repeatable: false,
-    schema: { type: 'integer', ...(options.min === undefined ? {} : { minimum: options.min }), ...(options.max === undefined ? {} : { maximum: options.max }) },
+    schema: {
+      type: 'integer',
+      ...(options.min === undefined ? {} : { minimum: options.min }),
+      ...(options.max === undefined ? {} : { maximum: options.max }),
+    },
     fromFlag: (flag) => (/^[+-]?\d+$/.test(flag) ? check(Number(flag)) : fault('must be an integer')),
-    fromFile: (value) => (typeof value === 'number' && Number.isInteger(value) ? check(value) : fault('must be an integer')),
+    fromFile: (value) =>
+      typeof value === 'number' && Number.isInteger(value) ? check(value) : fault('must be an integer'),
   };
 }
 
@@ -107,7 +126,12 @@ export function parseBytes(size: string): number {
 export const bytes: ValueType<number> = {
   label: 'bytes',
   repeatable: false,
-  schema: { anyOf: [{ type: 'integer', minimum: 0 }, { type: 'string', pattern: BYTES.source.replace('[kmgtp]', '[kmgtpKMGTP]').replace('i?b', '[iI]?[bB]') }] },
+  schema: {
+    anyOf: [
+      { type: 'integer', minimum: 0 },
+      { type: 'string', pattern: BYTES.source.replace('[kmgtp]', '[kmgtpKMGTP]').replace('i?b', '[iI]?[bB]') },
+    ],
+  },
   fromFlag: parseBytes,
   fromFile: (value) => {
     if (typeof value === 'number' && Number.isInteger(value) && value >= 0) return value;
@@ -123,7 +147,8 @@ export function list(label = 'list', check: (item: string) => string = (item) =>
     schema: { type: 'array', items: { type: 'string' } },
     fromFlag: (item, before = []) => [...before, check(item)],
     fromFile: (value) => {
-      if (!Array.isArray(value) || !value.every((item) => typeof item === 'string')) return fault('must be an array of strings');
+      if (!Array.isArray(value) || !value.every((item) => typeof item === 'string'))
+        return fault('must be an array of strings');
       return value.map(check);
     },
   };
@@ -151,13 +176,16 @@ export const switches: ValueType<Readonly<Record<string, boolean>>> = {
     const [name, value] = flag.includes('=') ? splitPair(flag) : [flag, 'true'];
     return { ...before, [name]: boolean.fromFlag(value, undefined) };
   },
-  fromFile: (value) => mapObject(value, (item, name) => (typeof item === 'boolean' ? item : fault(`${name} must be true or false`))),
+  fromFile: (value) =>
+    mapObject(value, (item, name) => (typeof item === 'boolean' ? item : fault(`${name} must be true or false`))),
 };
 
 /** Splits `name=value` at the first `=`. @throws EngineError invalid without one. */
 export function splitPair(pair: string): [name: string, value: string] {
   const at = pair.indexOf('=');
-  return at < 1 ? fault(`must have the form <name>=<value>, not ${JSON.stringify(pair)}`) : [pair.slice(0, at), pair.slice(at + 1)];
+  return at < 1
+    ? fault(`must have the form <name>=<value>, not ${JSON.stringify(pair)}`)
+    : [pair.slice(0, at), pair.slice(at + 1)];
 }
 
 /** The members of a JSON object, each brought to its type. @throws EngineError invalid when it is none. */
@@ -180,7 +208,11 @@ export function checkIp(value: string, family: 4 | 6 | 'any' = 'any'): string {
 /** An address with a prefix length. @throws EngineError invalid. */
 export function checkCidr(value: string, family: 4 | 6): string {
   const [address = '', prefix = '', ...rest] = value.split('/');
-  const good = rest.length === 0 && isIP(address) === family && /^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128);
+  const good =
+    rest.length === 0 &&
+    isIP(address) === family &&
+    /^\d{1,3}$/.test(prefix) &&
+    Number(prefix) <= (family === 4 ? 32 : 128);
   return good ? value : fault(`invalid CIDR address: ${value}`);
 }
 

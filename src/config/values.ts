@@ -5,9 +5,14 @@ import { OPTION_LIST, type NamedOption, type OptionName, type Values } from './o
 import type { Setting } from './settings.js';
 import { isObject } from './value-types.js';
 
-/** Each source was checked when it was read; this is the last look at the whole. @throws Error: a bug of the merging. */
+/**
+ * Each source was checked when it was read; this is the last look at the whole. @throws Error: a bug of the merging.
+ */
 export function valuesOf(settings: ReadonlyMap<OptionName, Setting>): Values {
-  const schema = convict<Record<string, unknown>>(Object.fromEntries(OPTION_LIST.map((option) => [option.name, toSchema(option)])), { env: {}, args: [] });
+  const schema = convict<Record<string, unknown>>(
+    Object.fromEntries(OPTION_LIST.map((option) => [option.name, toSchema(option)])),
+    { env: {}, args: [] },
+  );
   for (const [name, { value }] of settings) schema.set(name, box(value));
   schema.validate({ allowed: 'strict' });
   const held = schema.getProperties();
@@ -20,12 +25,15 @@ function toSchema(option: NamedOption): convict.SchemaObj<unknown> {
     default: box(option.default),
     sensitive: option.credentials === true,
     format: (value: unknown) => {
-      if (option.default !== undefined && kind(unbox(option, value)) !== kind(option.default)) throw invalid(`must be of type ${kind(option.default)}`);
+      if (option.default !== undefined && kind(unbox(option, value)) !== kind(option.default))
+        throw invalid(`must be of type ${kind(option.default)}`);
     },
   };
 }
 
-/** convict takes dots in the names of members for paths, and options of drivers are full of dots: objects go in wrapped. */
+/**
+ * convict takes dots in the names of members for paths, and options of drivers are full of dots: objects go in wrapped.
+ */
 function box(value: unknown): unknown {
   return isObject(value) ? [value] : value;
 }

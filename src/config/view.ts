@@ -26,7 +26,12 @@ export function configView({ config, settings, notices }: LoadedConfig): ConfigV
     if (!setting) return [];
     const { value, source, position } = setting;
     const shown = option.credentials && typeof value === 'string' ? maskCredentials(value) : (value ?? null);
-    const view: SettingView = { value: shown, source, reloadable: option.reloadable === true, ...(position ? { position: `${position.line}:${position.column}` } : {}) };
+    const view: SettingView = {
+      value: shown,
+      source,
+      reloadable: option.reloadable === true,
+      ...(position ? { position: `${position.line}:${position.column}` } : {}),
+    };
     return [[option.title, view] as const];
   });
   return { configFile: config.configFile, settings: Object.fromEntries(entries), notices };

@@ -40,7 +40,13 @@ export class EventFiles {
     const files: EventFile[] = [];
     for (const name of await readdir(dir)) {
       const match = NAME.exec(name);
-      if (match) files.push({ path: join(dir, name), first: Number(match[1]), firstNs: BigInt(match[2] ?? 0), bytes: (await stat(join(dir, name))).size });
+      if (match)
+        files.push({
+          path: join(dir, name),
+          first: Number(match[1]),
+          firstNs: BigInt(match[2] ?? 0),
+          bytes: (await stat(join(dir, name))).size,
+        });
     }
     files.sort((a, b) => a.first - b.first);
     let last: StoredEvent | undefined;
@@ -155,7 +161,9 @@ export class EventFileReader {
   async #openNext(): Promise<boolean> {
     for (;;) {
       const after = this.#file?.first ?? -1;
-      const next = this.#file ? this.files.find(({ first }) => first > after) : (this.files.findLast(({ first }) => first <= this.from) ?? this.files[0]);
+      const next = this.#file
+        ? this.files.find(({ first }) => first > after)
+        : (this.files.findLast(({ first }) => first <= this.from) ?? this.files[0]);
       if (!next) return false;
       this.#file = next;
       this.#offset = 0;
@@ -192,7 +200,11 @@ async function repair(file: EventFile): Promise<StoredEvent | undefined> {
     for (let length = Math.min(size, READ_BYTES); ; length = Math.min(size, length * 4)) {
       const { buffer } = await handle.read(Buffer.alloc(length), 0, length, size - length);
       const end = buffer.lastIndexOf(10) + 1;
-      const last = buffer.toString('utf8', 0, end).split('\n').map(parseLine).findLast((event) => event !== undefined);
+      const last = buffer
+        .toString('utf8', 0, end)
+        .split('\n')
+        .map(parseLine)
+        .findLast((event) => event !== undefined);
       if (!last && length < size) continue;
       if (end < length) {
         file.bytes = size - length + end;

@@ -13,9 +13,19 @@ const NS_PER_SECOND = 1_000_000_000n;
 const LINE = /^(\d{1,15}) (\{.*"timeNano":(\d{1,19})\})$/;
 
 /** Makes an event, with the deprecated members that containers and images still have. */
-export function makeEvent(type: EventType, action: string, id: string, attributes: Readonly<Record<string, string>>): EngineEvent {
+export function makeEvent(
+  type: EventType,
+  action: string,
+  id: string,
+  attributes: Readonly<Record<string, string>>,
+): EngineEvent {
   const Attributes = Object.fromEntries(Object.entries(attributes).sort(([a], [b]) => (a < b ? -1 : 1)));
-  const deprecated = type === 'container' ? { status: action, id, from: attributes['image'] ?? '' } : type === 'image' ? { status: action, id } : {};
+  const deprecated =
+    type === 'container'
+      ? { status: action, id, from: attributes['image'] ?? '' }
+      : type === 'image'
+        ? { status: action, id }
+        : {};
   return { ...withoutEmpty(deprecated), Type: type, Action: action, Actor: { ID: id, Attributes }, scope: 'local' };
 }
 
@@ -35,8 +45,17 @@ export function parseLine(line: string): StoredEvent | undefined {
   if (!match) return undefined;
   const [, sequence = '', json = '', timeNano = ''] = match;
   try {
-    const { time: _time, timeNano: _timeNano, ...event } = JSON.parse(json) as EngineEvent & { time: number; timeNano: number };
-    if (typeof event.Type !== 'string' || typeof event.Action !== 'string' || typeof event.Actor?.Attributes !== 'object') return undefined;
+    const {
+      time: _time,
+      timeNano: _timeNano,
+      ...event
+    } = JSON.parse(json) as EngineEvent & { time: number; timeNano: number };
+    if (
+      typeof event.Type !== 'string' ||
+      typeof event.Action !== 'string' ||
+      typeof event.Actor?.Attributes !== 'object'
+    )
+      return undefined;
     return { sequence: Number(sequence), timeNs: BigInt(timeNano), event, json };
   } catch {
     // The caller counts it as missed.

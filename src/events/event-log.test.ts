@@ -14,15 +14,24 @@ async function fixture(t: TestContext) {
   const dir = await mkdtemp(join(tmpdir(), 'events-'));
   t.after(() => rm(dir, { recursive: true, force: true }));
   const failures: unknown[] = [];
-  return { dir, failures, open: (limits = {}) => openEventLog({ dir, onFailure: (error) => failures.push(error), ...limits }) };
+  return {
+    dir,
+    failures,
+    open: (limits = {}) => openEventLog({ dir, onFailure: (error) => failures.push(error), ...limits }),
+  };
 }
 
-const emit = (log: EventLog, i: number): void => log.emit('container', 'start', `id${i}`, { name: `c${i}`, image: 'busybox' });
+const emit = (log: EventLog, i: number): void =>
+  log.emit('container', 'start', `id${i}`, { name: `c${i}`, image: 'busybox' });
 
 /** What a reader of the past gets: ids of events, and gaps. */
-async function past(log: EventLog, changes: Partial<EventSubscription> = { sinceNs: 0n }): Promise<(string | number)[]> {
+async function past(
+  log: EventLog,
+  changes: Partial<EventSubscription> = { sinceNs: 0n },
+): Promise<(string | number)[]> {
   const got: (string | number)[] = [];
-  for await (const items of log.subscribe({ ...LIVE, untilNs: wallClockNs(), ...changes })) got.push(...items.map(idOf));
+  for await (const items of log.subscribe({ ...LIVE, untilNs: wallClockNs(), ...changes }))
+    got.push(...items.map(idOf));
   return got;
 }
 
@@ -41,7 +50,10 @@ test('events are shown as the API shows them, with increasing times', async (t) 
   const [first, second, third] = shown.map((item) => JSON.parse(item?.json ?? '') as Record<string, unknown>);
   const [a = 0n, b = 0n] = shown.map((item) => item?.timeNs);
   assert.ok(a < b);
-  assert.equal(shown[0]?.json, `{"status":"die","id":"abc","from":"busybox","Type":"container","Action":"die","Actor":{"ID":"abc","Attributes":{"exitCode":"0","image":"busybox","name":"web"}},"scope":"local","time":${a / 1_000_000_000n},"timeNano":${a}}`);
+  assert.equal(
+    shown[0]?.json,
+    `{"status":"die","id":"abc","from":"busybox","Type":"container","Action":"die","Actor":{"ID":"abc","Attributes":{"exitCode":"0","image":"busybox","name":"web"}},"scope":"local","time":${a / 1_000_000_000n},"timeNano":${a}}`,
+  );
   assert.ok(Math.abs(Number(first?.['time']) - Date.now() / 1000) < 10);
   assert.deepEqual([second?.['status'], second?.['id'], second?.['from']], ['tag', 'sha256:1', undefined]);
   assert.equal('status' in (third ?? {}), false);

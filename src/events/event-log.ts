@@ -29,7 +29,10 @@ export interface EventLogOptions {
 
 /** Opens the log of events; numbers and times go on where the last run of the daemon ended. */
 export async function openEventLog(options: EventLogOptions): Promise<EventLog> {
-  const files = await EventFiles.open(options.dir, { fileBytes: options.fileBytes ?? FILE_BYTES, totalBytes: options.totalBytes ?? TOTAL_BYTES });
+  const files = await EventFiles.open(options.dir, {
+    fileBytes: options.fileBytes ?? FILE_BYTES,
+    totalBytes: options.totalBytes ?? TOTAL_BYTES,
+  });
   return new StoredEventLog(files, options.onFailure);
 }
 
@@ -75,7 +78,9 @@ class StoredEventLog implements EventLog, EventSource {
   }
 
   subscribe(subscription: EventSubscription): AsyncIterableIterator<readonly EventItem[]> {
-    const subscriber: EventSubscriber = new EventSubscriber(this, subscription, () => this.#subscribers.delete(subscriber));
+    const subscriber: EventSubscriber = new EventSubscriber(this, subscription, () =>
+      this.#subscribers.delete(subscriber),
+    );
     this.#subscribers.add(subscriber);
     return subscriber;
   }

@@ -3,10 +3,17 @@ import { test } from 'node:test';
 import { makeEvent } from './event-json.js';
 import { eventFilter } from './filters.js';
 
-const matches = (filters: Record<string, string[]>, ...[type, action, id, attributes]: Parameters<typeof makeEvent>): boolean =>
-  eventFilter({ get: (key) => filters[key] ?? [] })(makeEvent(type, action, id, attributes));
+const matches = (
+  filters: Record<string, string[]>,
+  ...[type, action, id, attributes]: Parameters<typeof makeEvent>
+): boolean => eventFilter({ get: (key) => filters[key] ?? [] })(makeEvent(type, action, id, attributes));
 
-const container = ['container', 'exec_create: sh -c ls', 'abcdef', { image: 'docker.io/library/busybox:1.36', name: 'web', tier: 'front', empty: '' }] as const;
+const container = [
+  'container',
+  'exec_create: sh -c ls',
+  'abcdef',
+  { image: 'docker.io/library/busybox:1.36', name: 'web', tier: 'front', empty: '' },
+] as const;
 
 test('no filters match everything, unknown keys are ignored', () => {
   assert.ok(matches({}, ...container));

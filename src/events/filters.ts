@@ -9,18 +9,36 @@ export interface FilterValues {
 
 /** Actions that carry more after a colon: a filter for the bare name means all of them. */
 const PREFIX_ACTIONS: ReadonlySet<string> = new Set(['health_status', 'exec_create', 'exec_start']);
-const NAMED_KEYS = ['daemon', 'container', 'plugin', 'volume', 'network', 'node', 'service', 'secret', 'config'] as const;
+const NAMED_KEYS = [
+  'daemon',
+  'container',
+  'plugin',
+  'volume',
+  'network',
+  'node',
+  'service',
+  'secret',
+  'config',
+] as const;
 
 /** A predicate of events. All keys must match; the values of one key are alternatives, except those of `label`. */
 export function eventFilter(filters: FilterValues): (event: EngineEvent) => boolean {
   const named = NAMED_KEYS.map((key) => filters.get(key)).filter((values) => values.length > 0);
-  const [types, scopes, actions, images, labels] = [filters.get('type'), filters.get('scope'), filters.get('event'), filters.get('image'), filters.get('label')];
+  const [types, scopes, actions, images, labels] = [
+    filters.get('type'),
+    filters.get('scope'),
+    filters.get('event'),
+    filters.get('image'),
+    filters.get('label'),
+  ];
   const matchesAction = actions.some((action) => PREFIX_ACTIONS.has(action)) ? startsWithAny : equalsAny;
   return (event) =>
     matchesAction(actions, event.Action) &&
     equalsAny(types, event.Type) &&
     equalsAny(scopes, event.scope) &&
-    named.every((values) => startsWithAny(values, event.Actor.ID) || startsWithAny(values, event.Actor.Attributes['name'] ?? '')) &&
+    named.every(
+      (values) => startsWithAny(values, event.Actor.ID) || startsWithAny(values, event.Actor.Attributes['name'] ?? ''),
+    ) &&
     matchesImage(images, event) &&
     labels.every((label) => matchesLabel(label, event.Actor.Attributes));
 }

@@ -43,7 +43,8 @@ test('a rule allows what it names, in every version and spelling, and nothing el
     ['* /containers/*', 'DELETE', '/containers/a', true],
     ['* /*', 'POST', '/v1.41/containers/a/attach', true],
   ];
-  for (const [rule, method, path, allowed] of cases) assert.equal(allows([rule], method, path), allowed, `${rule}: ${method} ${path}`);
+  for (const [rule, method, path, allowed] of cases)
+    assert.equal(allows([rule], method, path), allowed, `${rule}: ${method} ${path}`);
   assert.equal(allows([], 'GET', '/_ping'), false);
 });
 
@@ -62,7 +63,20 @@ test('a path made to be slow is not', () => {
 });
 
 test('a rule that could never match is refused', () => {
-  for (const rule of ['', 'GET', 'GET containers', 'get /a', 'PATCH /a', 'GET  /a', 'GET /v1.41/containers/json', 'GET /a?b', 'GET /a%2f', 'GET /a//b', 'GET /a/../b', 'GET /a b']) {
+  for (const rule of [
+    '',
+    'GET',
+    'GET containers',
+    'get /a',
+    'PATCH /a',
+    'GET  /a',
+    'GET /v1.41/containers/json',
+    'GET /a?b',
+    'GET /a%2f',
+    'GET /a//b',
+    'GET /a/../b',
+    'GET /a b',
+  ]) {
     assert.throws(() => parseAccessRule(rule), /invalid rule/, rule);
   }
 });

@@ -2,7 +2,10 @@
 import type { AccessRule } from '../config/scoped-sockets.js';
 import type { RouteMatch } from './router.js';
 
-/** True when the request may be served. The path is the one that the handler sees: another spelling of it makes no difference. */
+/**
+ * True when the request may be served. The path is the one that the handler sees: another spelling of it makes no
+ * difference.
+ */
 export type AccessPolicy = (method: string, match: RouteMatch) => boolean;
 
 /** Allows what at least one rule names. */
@@ -15,7 +18,12 @@ export function accessPolicy(rules: readonly AccessRule[]): AccessPolicy {
   return (method, { path, route }) => {
     // Clients write into a container over it, whatever its method says.
     const isWritableGet = route.method === 'GET' && route.hijack !== undefined;
-    return compiled.some((rule) => allowsMethod(rule.method, method) && matches(rule.pieces, path) && !(isWritableGet && rule.isOpenEnded && rule.method !== '*'));
+    return compiled.some(
+      (rule) =>
+        allowsMethod(rule.method, method) &&
+        matches(rule.pieces, path) &&
+        !(isWritableGet && rule.isOpenEnded && rule.method !== '*'),
+    );
   };
 }
 

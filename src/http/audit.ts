@@ -6,7 +6,23 @@ import { CLIENT_LEFT } from './request-observer.js';
 import type { Route } from './route.js';
 
 /** Parameters that say what is meant. Others may hold secrets, as build arguments and URLs do. */
-const SHOWN_PARAMETERS = ['name', 'container', 'fromImage', 'repo', 'tag', 'platform', 'force', 'v', 'link', 'noprune', 'signal', 't', 'condition', 'path', 'filters'];
+const SHOWN_PARAMETERS = [
+  'name',
+  'container',
+  'fromImage',
+  'repo',
+  'tag',
+  'platform',
+  'force',
+  'v',
+  'link',
+  'noprune',
+  'signal',
+  't',
+  'condition',
+  'path',
+  'filters',
+];
 
 /** Whoever sends long paths shall not fill the log. */
 const MAX_TEXT_LENGTH = 512;
@@ -39,7 +55,16 @@ export class AuditLog {
 
   record({ id, peer, method, path, query, status, seconds }: AuditedCall): void {
     const parameters = shownParameters(query);
-    const fields = { req: id, ...who(peer), method, path: shortened(path), ...(parameters === undefined ? {} : { query: parameters }), status, result: resultOf(status), dur_ms: Math.round(seconds * 1e6) / 1e3 };
+    const fields = {
+      req: id,
+      ...who(peer),
+      method,
+      path: shortened(path),
+      ...(parameters === undefined ? {} : { query: parameters }),
+      status,
+      result: resultOf(status),
+      dur_ms: Math.round(seconds * 1e6) / 1e3,
+    };
     this.#logger.info(fields, 'audit');
   }
 }

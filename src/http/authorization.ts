@@ -22,7 +22,11 @@ let heldBytes = 0;
  * @param sizeBytes -1 for a chunked one.
  * @throws EngineError invalid with code BODY_TOO_LARGE; unavailable when too much is held already; what `ask` throws.
  */
-export async function withShownBody(body: RequestBody, sizeBytes: number, ask: (bytes: Buffer) => Promise<void>): Promise<void> {
+export async function withShownBody(
+  body: RequestBody,
+  sizeBytes: number,
+  ask: (bytes: Buffer) => Promise<void>,
+): Promise<void> {
   if (sizeBytes > MAX_SHOWN_BODY_BYTES) throw tooLarge();
   const bookedBytes = sizeBytes < 0 ? MAX_SHOWN_BODY_BYTES : sizeBytes;
   if (heldBytes + bookedBytes > MAX_HELD_BYTES) throw unavailable('too many requests wait for authorization plugins');
@@ -40,10 +44,19 @@ export async function withShownBody(body: RequestBody, sizeBytes: number, ask: (
 }
 
 function tooLarge(): EngineError {
-  return invalid(`request body is larger than ${MAX_SHOWN_BODY_BYTES} bytes, which is all that authorization plugins are shown`, { code: 'BODY_TOO_LARGE' });
+  return invalid(
+    `request body is larger than ${MAX_SHOWN_BODY_BYTES} bytes, which is all that authorization plugins are shown`,
+    { code: 'BODY_TOO_LARGE' },
+  );
 }
 
-export function authorizationRequest(method: string, path: string, head: RequestHead, peer: Peer, body: Uint8Array | undefined): AuthorizationRequest {
+export function authorizationRequest(
+  method: string,
+  path: string,
+  head: RequestHead,
+  peer: Peer,
+  body: Uint8Array | undefined,
+): AuthorizationRequest {
   const headers = new Map<string, string>();
   // If a header is repeated the first one counts, for handlers too.
   head.forEach((name, value) => void (headers.has(name) || headers.set(name, value)));

@@ -39,13 +39,18 @@ export class BrowserGuard {
     // A name that is resolved anew to a loopback address makes a stranger's page look like one of ours: the name tells.
     const isRebound = !this.#knows(host) && isLoopback(peer());
     if ((!isPage && !isRebound) || this.#allowsBrowsers()) return undefined;
-    const what = isPage ? `a web page sent it (${origin === '' ? `Sec-Fetch-Site: ${site}` : `Origin: ${origin}`})` : `this daemon is not known as ${JSON.stringify(host)}`;
+    const what = isPage
+      ? `a web page sent it (${origin === '' ? `Sec-Fetch-Site: ${site}` : `Origin: ${origin}`})`
+      : `this daemon is not known as ${JSON.stringify(host)}`;
     return `request refused: ${what}; the feature allow-browsers lets it through`;
   }
 
   #knows(host: string): boolean {
     if (host === this.#knownHost) return host !== '';
-    const name = host.replace(/:\d*$/, '').replace(/^\[(.*)\]$/, '$1').toLowerCase();
+    const name = host
+      .replace(/:\d*$/, '')
+      .replace(/^\[(.*)\]$/, '$1')
+      .toLowerCase();
     if (isIP(name) === 0 && !this.#names.has(name)) return false;
     this.#knownHost = host;
     return true;

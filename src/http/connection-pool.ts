@@ -102,7 +102,8 @@ export class ConnectionPool {
    * is counted from now on; otherwise 0.
    */
   #countRequest(fd: number, count: number): number {
-    const isOneHead = count < PEEK_BYTES && this.#peeked.subarray(0, count).indexOf(HEAD_END) === count - HEAD_END.length;
+    const isOneHead =
+      count < PEEK_BYTES && this.#peeked.subarray(0, count).indexOf(HEAD_END) === count - HEAD_END.length;
     return isOneHead && unsentBytes(fd) === 0 && startCounting(fd) ? count : 0;
   }
 

@@ -1,6 +1,6 @@
 /**
- * Requests that are read without the HTTP parser, when they come first on their connection: those that hijack, since the
- * parser would take what the client sent right behind for another request, uploads, which another thread reads, and
+ * Requests that are read without the HTTP parser, when they come first on their connection: those that hijack, since
+ * the parser would take what the client sent right behind for another request, uploads, which another thread reads, and
  * those with a body in chunks, with which the parser is too lenient.
  */
 import type { Gate } from './gate.js';
@@ -24,7 +24,12 @@ export interface DirectRequest {
  * Reads the head of such a request. Undefined for everything else and for whatever is unusual, incomplete or wrong: the
  * parser of all other requests judges that.
  */
-export function readDirectRequest(received: Buffer, router: Router, gate: Gate, peer: () => Peer): DirectRequest | undefined {
+export function readDirectRequest(
+  received: Buffer,
+  router: Router,
+  gate: Gate,
+  peer: () => Peer,
+): DirectRequest | undefined {
   const method = ['POST', 'PUT'].find((name) => received.toString('latin1', 0, name.length + 1) === `${name} `);
   if (method === undefined) return undefined;
   const end = received.indexOf('\r\n\r\n');
@@ -50,7 +55,8 @@ export function readDirectRequest(received: Buffer, router: Router, gate: Gate, 
   } else {
     const isChunked = encoding?.toLowerCase() === 'chunked';
     // One statement about where the body ends, and one only.
-    if (gate.full || (encoding !== undefined && !isChunked) || isChunked === (length !== undefined) || length === '0') return undefined;
+    if (gate.full || (encoding !== undefined && !isChunked) || isChunked === (length !== undefined) || length === '0')
+      return undefined;
     if (isPlain && !isChunked) return undefined;
   }
   const head = new KeptHead(headers, path, queryStart < 0 ? undefined : target.slice(queryStart + 1));

@@ -18,7 +18,8 @@ test('every kind has its status, and what is no EngineError is a 500', () => {
     'data-loss': 500,
     internal: 500,
   };
-  for (const [kind, status] of Object.entries(expected)) assert.equal(statusOf(new EngineError(kind as ErrorKind, 'x')), status);
+  for (const [kind, status] of Object.entries(expected))
+    assert.equal(statusOf(new EngineError(kind as ErrorKind, 'x')), status);
   assert.equal(statusOf(new TypeError('x')), 500);
   assert.equal(statusOf('x'), 500);
 });

@@ -9,7 +9,11 @@ const read = (...lines: string[]): Record<string, string> | undefined => {
 
 test('names come in lower case, values without the blanks around them', () => {
   assert.deepEqual(read('Host: x', 'X-Empty:', 'X-Blanks: \t ', 'X-Inner:\ta  b:c \t', 'x-high: \xe9'), {
-    host: 'x', 'x-empty': '', 'x-blanks': '', 'x-inner': 'a  b:c', 'x-high': '\xe9',
+    host: 'x',
+    'x-empty': '',
+    'x-blanks': '',
+    'x-inner': 'a  b:c',
+    'x-high': '\xe9',
   });
   assert.deepEqual(read(), {});
 });

@@ -9,7 +9,13 @@ import type { RequestHead } from './request-head.js';
 import type { RouteMatch } from './router.js';
 
 /** Takes the request off the socket and runs its handler. The descriptor is given away unless this throws. */
-export function serveHijackRequest(services: ExchangeServices, gate: Gate, fd: number, peer: Peer, { found, head, headBytes, bodyBytes = 0 }: DirectRequest): void {
+export function serveHijackRequest(
+  services: ExchangeServices,
+  gate: Gate,
+  fd: number,
+  peer: Peer,
+  { found, head, headBytes, bodyBytes = 0 }: DirectRequest,
+): void {
   takeFromSocket(fd, Buffer.alloc(headBytes), headBytes);
   const socket = new RawSocket(fd);
   const connection = { idle: true, close: () => void socket.destroy() };

@@ -66,7 +66,14 @@ export class HttpExchange implements Exchange, PendingExchange {
   #abortController: AbortController | undefined;
   #closeCallbacks: (() => void)[] | undefined;
 
-  constructor(services: ExchangeServices, gate: Gate, transport: Transport, match: RouteMatch, method: string, request: RequestHead) {
+  constructor(
+    services: ExchangeServices,
+    gate: Gate,
+    transport: Transport,
+    match: RouteMatch,
+    method: string,
+    request: RequestHead,
+  ) {
     this.#services = services;
     this.#gate = gate;
     this.#transport = transport;
@@ -205,8 +212,14 @@ export class HttpExchange implements Exchange, PendingExchange {
   }
 
   hijack(options: HijackOptions): Promise<Socket> {
-    if (this.header('upgrade') === undefined) return this.#takeOver(200, 'OK', { 'Content-Type': RAW_STREAM }, options.commonHeaders);
-    return this.#takeOver(101, 'UPGRADED', { 'Content-Type': options.contentType, Connection: 'Upgrade', Upgrade: 'tcp' }, options.commonHeaders);
+    if (this.header('upgrade') === undefined)
+      return this.#takeOver(200, 'OK', { 'Content-Type': RAW_STREAM }, options.commonHeaders);
+    return this.#takeOver(
+      101,
+      'UPGRADED',
+      { 'Content-Type': options.contentType, Connection: 'Upgrade', Upgrade: 'tcp' },
+      options.commonHeaders,
+    );
   }
 
   upgrade(protocol: 'websocket', headers: Headers = {}): Promise<Socket> {
@@ -285,7 +298,15 @@ export class HttpExchange implements Exchange, PendingExchange {
     this.#services.observer?.answered(this.method, this.#match.route.pattern, status, seconds, !this.#hasFailed);
     if (this.#auditedPeer === undefined) return;
     const query = this.#request.getQuery() ?? '';
-    this.#services.audit?.record({ id: this.id, peer: this.#auditedPeer, method: this.method, path: this.path, query, status, seconds });
+    this.#services.audit?.record({
+      id: this.id,
+      peer: this.#auditedPeer,
+      method: this.method,
+      path: this.path,
+      query,
+      status,
+      seconds,
+    });
   }
 
   summary(): RequestSummary {
@@ -306,14 +327,21 @@ export class HttpExchange implements Exchange, PendingExchange {
     this.settle(true);
   }
 
-  #reply(status: number, contentType: string | undefined, body: string | Uint8Array | undefined, headers: Headers | undefined): void {
+  #reply(
+    status: number,
+    contentType: string | undefined,
+    body: string | Uint8Array | undefined,
+    headers: Headers | undefined,
+  ): void {
     // A client that left is no fault of the handler, which may not have noticed yet.
     if (this.#gone) return;
     const head = this.#services.heads.render(status, contentType, headers);
     this.#begin(status);
     if (this.#authorized === undefined) return this.#send(head, body, false);
     this.#gate.pending.add(this);
-    this.#whenAllowed(this.#authorized, head, this.#match.route.body === 'secret' ? undefined : body, () => this.#send(head, body, false));
+    this.#whenAllowed(this.#authorized, head, this.#match.route.body === 'secret' ? undefined : body, () =>
+      this.#send(head, body, false),
+    );
   }
 
   /** @param gone true when the handler does not know that this is the end. */
@@ -326,10 +354,13 @@ export class HttpExchange implements Exchange, PendingExchange {
   async #runAuthorized(authorizer: Authorizer): Promise<void> {
     const { peer } = this.#transport;
     const ask = async (body: Buffer | undefined): Promise<void> => {
-      this.#authorized = await authorizer.authorize(authorizationRequest(this.method, this.path, this.#request, peer, body));
+      this.#authorized = await authorizer.authorize(
+        authorizationRequest(this.method, this.path, this.#request, peer, body),
+      );
       if (body !== undefined) this.#body = RequestBody.of(body);
     };
-    if (this.#match.route.body === 'json' && this.bodyLength !== 0) await withShownBody(this.body, this.bodyLength, ask);
+    if (this.#match.route.body === 'json' && this.bodyLength !== 0)
+      await withShownBody(this.body, this.bodyLength, ask);
     else await ask(undefined);
     if (!this.#gone) await this.#match.route.handler(this);
   }
@@ -337,11 +368,18 @@ export class HttpExchange implements Exchange, PendingExchange {
   /** Only bodies that were shown may tell a handler what to do. */
   #requireShownBody(): void {
     if (this.#authorized === undefined || this.#match.route.body !== 'archive' || this.bodyLength === 0) return;
-    throw internal(`${this.method} ${this.#match.route.pattern} reads JSON from a body that is declared to be an archive`);
+    throw internal(
+      `${this.method} ${this.#match.route.pattern} reads JSON from a body that is declared to be an archive`,
+    );
   }
 
   /** Runs `send` when the reply may be sent; otherwise its refusal takes its place. */
-  #whenAllowed(authorized: AuthorizedRequest, head: ReplyHead, body: string | Uint8Array | undefined, send: () => void): void {
+  #whenAllowed(
+    authorized: AuthorizedRequest,
+    head: ReplyHead,
+    body: string | Uint8Array | undefined,
+    send: () => void,
+  ): void {
     authorized.authorizeReply(authorizationReply(head, body)).then(
       () => void (this.over || send()),
       (error: unknown) => this.#refuse(error),
@@ -379,7 +417,12 @@ export class HttpExchange implements Exchange, PendingExchange {
     if (status >= 500 || this.#phase !== 'open') this.#log(error, 'request failed');
     if (this.#phase !== 'open') this.abort();
     else if (status === 304) this.sendEmpty(status);
-    else this.sendRenderedJson(status, errorBody(error), isEngineError(error) && error.code === 'OVERLOADED' ? RETRY : undefined);
+    else
+      this.sendRenderedJson(
+        status,
+        errorBody(error),
+        isEngineError(error) && error.code === 'OVERLOADED' ? RETRY : undefined,
+      );
   }
 
   #log(error: unknown, message: string): void {

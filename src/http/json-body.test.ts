@@ -16,10 +16,26 @@ function refusal(call: () => unknown): string {
 
 test('the media type must be application/json', () => {
   for (const type of ['application/json', 'Application/JSON', ' application/json ; charset="utf-8"; a=b']) {
-    assert.equal(refusal(() => requireJsonType(type)), 'accepted', type);
+    assert.equal(
+      refusal(() => requireJsonType(type)),
+      'accepted',
+      type,
+    );
   }
-  assert.equal(refusal(() => requireJsonType(undefined)), 'malformed Content-Type header (): mime: no media type');
-  assert.equal(refusal(() => requireJsonType('text/plain')), "unsupported Content-Type header (text/plain): must be 'application/json'");
-  assert.match(refusal(() => requireJsonType('application/json; charset')), /^malformed Content-Type header \(application\/json; charset\): /);
-  assert.match(refusal(() => requireJsonType('/')), /^malformed Content-Type header/);
+  assert.equal(
+    refusal(() => requireJsonType(undefined)),
+    'malformed Content-Type header (): mime: no media type',
+  );
+  assert.equal(
+    refusal(() => requireJsonType('text/plain')),
+    "unsupported Content-Type header (text/plain): must be 'application/json'",
+  );
+  assert.match(
+    refusal(() => requireJsonType('application/json; charset')),
+    /^malformed Content-Type header \(application\/json; charset\): /,
+  );
+  assert.match(
+    refusal(() => requireJsonType('/')),
+    /^malformed Content-Type header/,
+  );
 });

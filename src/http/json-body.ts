@@ -13,7 +13,9 @@ export type JsonParser = (text: ScannedJson) => Promise<unknown>;
 
 /** Characters that a media type and its parameters' names may have (RFC 9110, token). */
 const TOKEN = "[!#$%&'*+.^_`|~0-9A-Za-z-]+";
-const MEDIA_TYPE = new RegExp(`^\\s*(${TOKEN}(?:/${TOKEN})?)\\s*(?:;\\s*(?:${TOKEN}\\s*=\\s*(?:${TOKEN}|"(?:[^"\\\\]|\\\\.)*")\\s*)?)*$`);
+const MEDIA_TYPE = new RegExp(
+  `^\\s*(${TOKEN}(?:/${TOKEN})?)\\s*(?:;\\s*(?:${TOKEN}\\s*=\\s*(?:${TOKEN}|"(?:[^"\\\\]|\\\\.)*")\\s*)?)*$`,
+);
 
 /** @throws EngineError invalid unless the header is `application/json`, with or without parameters. */
 export function requireJsonType(header: string | undefined): void {

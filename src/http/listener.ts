@@ -17,9 +17,22 @@ export type ListenSpec =
   /** A stale socket file is replaced, and the file is removed at the close. Mode 0660, group `gid` or our own. */
   | { readonly kind: 'unix'; readonly path: string; readonly gid?: number }
   /** Port 0: any free one, which `address` then tells. */
-  | { readonly kind: 'tcp'; readonly host: string; readonly port: number; readonly prefix?: string; readonly tls?: TlsIdentity; readonly guard?: BrowserGuard }
+  | {
+      readonly kind: 'tcp';
+      readonly host: string;
+      readonly port: number;
+      readonly prefix?: string;
+      readonly tls?: TlsIdentity;
+      readonly guard?: BrowserGuard;
+    }
   /** A socket that listens already and is given away. Its file, if it has one, is whoever's who made it. */
-  | { readonly kind: 'fd'; readonly fd: number; readonly address: string; readonly tls?: TlsIdentity; readonly guard?: BrowserGuard };
+  | {
+      readonly kind: 'fd';
+      readonly fd: number;
+      readonly address: string;
+      readonly tls?: TlsIdentity;
+      readonly guard?: BrowserGuard;
+    };
 
 export interface Listener {
   /** `unix:///run/engine.sock` or `tcp://127.0.0.1:2375`, with the port that was bound. */
@@ -61,12 +74,20 @@ const KIND_BY_ERRNO: Readonly<Record<string, ErrorKind>> = {
 
 /** @throws EngineError as `Front.listen` documents. */
 export async function listen(spec: ListenSpec, services: ListenServices): Promise<Listener> {
-  const gate = new Gate({ limit: services.maxInFlight, policy: services.policy, prefix: spec.kind === 'tcp' ? (spec.prefix ?? '') : '', guard: spec.kind === 'unix' ? undefined : spec.guard });
+  const gate = new Gate({
+    limit: services.maxInFlight,
+    policy: services.policy,
+    prefix: spec.kind === 'tcp' ? (spec.prefix ?? '') : '',
+    guard: spec.kind === 'unix' ? undefined : spec.guard,
+  });
   const { fd, address, port, release } = await bind(spec);
   const { pool, logger } = services;
   const identity = spec.kind === 'unix' ? undefined : spec.tls;
-  const terminator = identity && createTlsTerminator(identity, logger, (connection, peer) => pool.serve(connection, gate, peer));
-  const acceptor = startAccepting(fd, logger, (connection) => (terminator ? terminator.accept(connection) : pool.serve(connection, gate)));
+  const terminator =
+    identity && createTlsTerminator(identity, logger, (connection, peer) => pool.serve(connection, gate, peer));
+  const acceptor = startAccepting(fd, logger, (connection) =>
+    terminator ? terminator.accept(connection) : pool.serve(connection, gate),
+  );
   let closed: Promise<void> | undefined;
   const close = async (limitMs: number): Promise<void> => {
     acceptor.close();

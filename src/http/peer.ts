@@ -2,7 +2,9 @@
 import { isEngineError } from '../errors/engine-error.js';
 import { socketPeer, type TcpPeer, type UnixPeer } from '../sys/socket-peer.js';
 
-/** A client that proved who it is with a certificate of a trusted authority, or one of a server without verification. */
+/**
+ * A client that proved who it is with a certificate of a trusted authority, or one of a server without verification.
+ */
 export interface TlsPeer {
   readonly kind: 'tls';
   /** `192.0.2.1:40000` or `[2001:db8::1]:40000`. */

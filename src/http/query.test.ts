@@ -4,7 +4,8 @@ import { isEngineError } from '../errors/engine-error.js';
 import { Query } from './query.js';
 
 test('flags are false only for the documented words', () => {
-  for (const word of ['', '0', 'no', 'False', ' NONE ']) assert.equal(new Query(`a=${encodeURIComponent(word)}`).flag('a'), false, word);
+  for (const word of ['', '0', 'no', 'False', ' NONE '])
+    assert.equal(new Query(`a=${encodeURIComponent(word)}`).flag('a'), false, word);
   for (const word of ['1', 'true', 'yes', 'banana']) assert.equal(new Query(`a=${word}`).flag('a'), true, word);
   assert.equal(new Query('').flag('a'), false);
   assert.equal(new Query('a').flag('a'), false);
@@ -22,7 +23,10 @@ test('values are decoded and repeated keys kept in order', () => {
   assert.equal(query.text('names'), 'a/b');
   assert.equal(query.has('e'), true);
   assert.equal(query.text('missing'), '');
-  assert.throws(() => new Query('a=%zz').text('b'), (error) => isEngineError(error, 'invalid'));
+  assert.throws(
+    () => new Query('a=%zz').text('b'),
+    (error) => isEngineError(error, 'invalid'),
+  );
 });
 
 test('integers are decimal, and bad ones have the status that dockerd gives them', () => {
@@ -31,7 +35,11 @@ test('integers are decimal, and bad ones have the status that dockerd gives them
   assert.equal(query.integer('plus'), 7);
   assert.equal(query.integer('empty'), undefined);
   assert.equal(query.integer('missing'), undefined);
-  assert.throws(() => query.integer('hex'), (error) => isEngineError(error, 'invalid') && error.message === 'invalid hex: strconv.Atoi: parsing "0x10": invalid syntax');
+  assert.throws(
+    () => query.integer('hex'),
+    (error) =>
+      isEngineError(error, 'invalid') && error.message === 'invalid hex: strconv.Atoi: parsing "0x10": invalid syntax',
+  );
   assert.throws(() => query.integer('float'), /invalid float/);
   assert.throws(() => query.integer('huge'), /value out of range/);
 });

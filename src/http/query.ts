@@ -48,7 +48,9 @@ export class Query {
     const value = /^[+-]?\d+$/.test(text) ? Number(text) : Number.NaN;
     if (Number.isSafeInteger(value)) return value;
     const fault = Number.isNaN(value) ? 'invalid syntax' : 'value out of range';
-    throw invalid(`invalid ${name}: strconv.Atoi: parsing ${JSON.stringify(text)}: ${fault}`, { code: 'QUERY_INTEGER' });
+    throw invalid(`invalid ${name}: strconv.Atoi: parsing ${JSON.stringify(text)}: ${fault}`, {
+      code: 'QUERY_INTEGER',
+    });
   }
 
   #parsed(): Map<string, string[]> {

@@ -34,7 +34,10 @@ export function refuse(found: Resolution, query: string | undefined, heads: Resp
       return { head: heads.renderRefusedVersion('application/json', {}), body: messageBody(message) };
     }
     default:
-      return { head: heads.render(503, 'application/json', RETRY), body: messageBody('too many requests are in flight') };
+      return {
+        head: heads.render(503, 'application/json', RETRY),
+        body: messageBody('too many requests are in flight'),
+      };
   }
 }
 

@@ -24,7 +24,10 @@ export interface ReplyHead {
 export class ResponseHeads {
   readonly #version: string;
   readonly #common: string;
-  /** Rendered heads of headers that never change, by content type; types are named by routes, not by clients: it stays small. */
+  /**
+   * Rendered heads of headers that never change, by content type; types are named by routes, not by clients: it stays
+   * small.
+   */
   readonly #kept = new WeakMap<Headers, Map<string | undefined, string>>();
 
   constructor(product: ProductIdentity) {
@@ -49,7 +52,11 @@ export class ResponseHeads {
 
   /** As `render`, for requests whose version is refused: they do not reach what knows about experiments. */
   renderRefusedVersion(contentType: string, headers: Headers): ReplyHead {
-    return { status: 400, name: 'Server', value: `${this.#version}\r\nContent-Type: ${contentType}${headerLines(headers)}` };
+    return {
+      status: 400,
+      name: 'Server',
+      value: `${this.#version}\r\nContent-Type: ${contentType}${headerLines(headers)}`,
+    };
   }
 
   #lines(contentType: string | undefined, headers: Headers): string {
@@ -63,7 +70,8 @@ const NONE: Headers = Object.freeze({});
 function headerLines(headers: Headers): string {
   let lines = '';
   for (const [name, value] of Object.entries(headers)) {
-    if (/[\r\n\0]/.test(name + value)) throw internal(`header ${JSON.stringify(name)} has a line break`, { code: 'HEADER' });
+    if (/[\r\n\0]/.test(name + value))
+      throw internal(`header ${JSON.stringify(name)} has a line break`, { code: 'HEADER' });
     lines += `\r\n${name}: ${value}`;
   }
   return lines;

@@ -28,7 +28,11 @@ export interface ResponseStream {
  * Sends a source to its end, at the client's speed, and ends the stream. When the client goes away the source's
  * `return` is called at once, which must settle a pending `next`; pump then resolves. What the source throws is thrown.
  */
-export async function pump(source: AsyncIterable<string | Uint8Array>, stream: ResponseStream, onEnd?: () => void): Promise<void> {
+export async function pump(
+  source: AsyncIterable<string | Uint8Array>,
+  stream: ResponseStream,
+  onEnd?: () => void,
+): Promise<void> {
   const iterator = source[Symbol.asyncIterator]();
   // A failing `return` has nobody left to tell: the client is gone or has everything.
   const release = () => void iterator.return?.().catch(() => undefined);

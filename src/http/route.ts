@@ -16,8 +16,8 @@ export type HijackPoint = 'after-body' | 'after-head';
 export type BodyKind = 'json' | 'archive' | 'secret';
 
 /**
- * What a route has to do with uploads that are worth reading without the HTTP parser: its handler takes `bodySource`, or
- * clients ask for it before they send one on the same connection.
+ * What a route has to do with uploads that are worth reading without the HTTP parser: its handler takes `bodySource`,
+ * or clients ask for it before they send one on the same connection.
  */
 export type UploadPart = 'takes' | 'precedes';
 

@@ -18,7 +18,8 @@ export interface SocketFile {
 
 /**
  * Listens on a path, with mode 0660 and the given group. A socket that nobody answers is replaced.
- * @throws EngineError conflict when somebody does, or when it is no socket; invalid when it is too long; others by errno.
+ * @throws EngineError conflict when somebody does, or when it is no socket; invalid when it is too long; others by
+ * errno.
  */
 export async function openSocketFile(path: string, gid: number | undefined): Promise<SocketFile> {
   if (Buffer.byteLength(path) > MAX_UNIX_PATH_BYTES) {
@@ -55,7 +56,8 @@ async function removeStaleSocket(path: string): Promise<void> {
     return undefined;
   });
   if (present === undefined) return;
-  if (!present.isSocket()) throw conflict(`cannot listen on ${path}: it exists and is not a socket`, { code: 'LISTEN' });
+  if (!present.isSocket())
+    throw conflict(`cannot listen on ${path}: it exists and is not a socket`, { code: 'LISTEN' });
   if (await isAnswered(path)) {
     throw conflict(`cannot listen on ${path}: another process is listening there`, { code: 'LISTEN' });
   }
@@ -71,6 +73,8 @@ function isAnswered(path: string): Promise<boolean> {
     };
     probe.setTimeout(PROBE_MS, () => done(true));
     probe.once('connect', () => done(true));
-    probe.once('error', (error: NodeJS.ErrnoException) => done(error.code !== 'ECONNREFUSED' && error.code !== 'ENOENT'));
+    probe.once('error', (error: NodeJS.ErrnoException) =>
+      done(error.code !== 'ECONNREFUSED' && error.code !== 'ENOENT'),
+    );
   });
 }

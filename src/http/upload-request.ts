@@ -13,7 +13,13 @@ import type { ResponseStream } from './response-stream.js';
 import type { StreamOwner, Transport } from './transport.js';
 
 /** Takes the head off the socket and runs its handler. The descriptor is given away unless this throws. */
-export function serveUpload(services: ExchangeServices, gate: Gate, fd: number, peer: Peer, { found, head, headBytes, bodyBytes }: DirectRequest): void {
+export function serveUpload(
+  services: ExchangeServices,
+  gate: Gate,
+  fd: number,
+  peer: Peer,
+  { found, head, headBytes, bodyBytes }: DirectRequest,
+): void {
   takeFromSocket(fd, Buffer.alloc(headBytes), headBytes);
   new HttpExchange(services, gate, new UploadTransport(fd, peer, bodyBytes), found, found.route.method, head).run();
 }

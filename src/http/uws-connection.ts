@@ -125,7 +125,8 @@ export class UwsConnection implements Transport {
    */
   park(): ParkedConnection | undefined {
     const gate = this.#gate;
-    if (gate === undefined || this.#res !== undefined || countedBytes(this.#fd) !== this.#requestBytes) return undefined;
+    if (gate === undefined || this.#res !== undefined || countedBytes(this.#fd) !== this.#requestBytes)
+      return undefined;
     const fd = duplicateFd(this.#fd);
     stopCounting(fd);
     const parked = { fd, gate, peer: this.#peer };
@@ -219,7 +220,8 @@ export class UwsConnection implements Transport {
   /** Answers a request whose handling has thrown; if a handler works on it already, the connection is ended instead. */
   #giveUp(res: HttpResponse): void {
     if (this.#res !== res) return;
-    if (this.#exchange === undefined) this.#writeReply(res, NOT_SERVED, messageBody('the request could not be served'), true);
+    if (this.#exchange === undefined)
+      this.#writeReply(res, NOT_SERVED, messageBody('the request could not be served'), true);
     else res.close();
   }
 
@@ -240,7 +242,8 @@ export class UwsConnection implements Transport {
     const wasUnreadable = this.#isUnreadable;
     // The library takes trailers for a next request and does not check line ends in chunks.
     this.#isUnreadable ||= req.getHeader('transfer-encoding') !== '';
-    this.#mayStillSend = hasBody(req) && !this.#isHead && (this.#closing || req.getHeader('connection').toLowerCase() === 'close');
+    this.#mayStillSend =
+      hasBody(req) && !this.#isHead && (this.#closing || req.getHeader('connection').toLowerCase() === 'close');
     if (wasUnreadable) {
       // The close waits, so that the replies to earlier requests leave the library's buffer first.
       onNextPoll(() => void (this.#res === res && res.close()));
@@ -249,7 +252,10 @@ export class UwsConnection implements Transport {
       this.#mayStillSend = false;
       this.#writeReply(res, UNKNOWN_FRAMING, messageBody(UNKNOWN_FRAMING_MESSAGE), true);
     } else if (found.kind !== 'route' || objection !== undefined || gate.full) {
-      const { head, body } = objection === undefined ? refuse(found, req.getQuery(), this.#services.heads) : refuseForbidden(objection, this.#services.heads);
+      const { head, body } =
+        objection === undefined
+          ? refuse(found, req.getQuery(), this.#services.heads)
+          : refuseForbidden(objection, this.#services.heads);
       this.reply(head, body);
       this.#services.observer?.refused(head.status);
     } else if (found.route.hijack === undefined) {
@@ -331,7 +337,12 @@ export class UwsConnection implements Transport {
     return new RawSocket(fd, unreadBytes);
   }
 
-  #writeReply(res: HttpResponse, head: ReplyHead, body: string | Uint8Array | undefined, closing = this.#closing): void {
+  #writeReply(
+    res: HttpResponse,
+    head: ReplyHead,
+    body: string | Uint8Array | undefined,
+    closing = this.#closing,
+  ): void {
     this.#finish();
     writeHead(res, head);
     // An explicit undefined would be rendered as a length.
@@ -348,7 +359,9 @@ export class UwsConnection implements Transport {
    */
   #recount(req: HttpRequest): number {
     const query = req.getQuery();
-    let length = `${req.getCaseSensitiveMethod()} ${req.getUrl()}${query === undefined || query === '' ? '' : `?${query}`} HTTP/1.1\r\n\r\n`.length;
+    let length =
+      `${req.getCaseSensitiveMethod()} ${req.getUrl()}${query === undefined || query === '' ? '' : `?${query}`} HTTP/1.1\r\n\r\n`
+        .length;
     req.forEach((name, value) => (length += name.length + value.length + ': \r\n'.length));
     const total = this.#requestBytes + length;
     return countedBytes(this.#fd) === total ? total : 0;

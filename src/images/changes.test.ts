@@ -15,7 +15,10 @@ test('instructions change the configuration as a Dockerfile would', () => {
     ['ENV A=1 B="two words" C=x\\ y', { Env: ['A=1', 'B=two words', 'C=x y'] }],
     ['ENV KEY some value', { Env: ['KEY=some value'] }],
     [['ENV A=1', 'ENV B=2', 'ENV A=3'], { Env: ['A=3', 'B=2'] }],
-    ['EXPOSE 80 443/tcp 53/udp 8000-8001', { ExposedPorts: { '80/tcp': {}, '443/tcp': {}, '53/udp': {}, '8000/tcp': {}, '8001/tcp': {} } }],
+    [
+      'EXPOSE 80 443/tcp 53/udp 8000-8001',
+      { ExposedPorts: { '80/tcp': {}, '443/tcp': {}, '53/udp': {}, '8000/tcp': {}, '8001/tcp': {} } },
+    ],
     ['LABEL a=b "c d"="e f"', { Labels: { a: 'b', 'c d': 'e f' } }],
     ['ONBUILD RUN make', { OnBuild: ['RUN make'] }],
     ['STOPSIGNAL SIGQUIT', { StopSignal: 'SIGQUIT' }],
@@ -24,11 +27,15 @@ test('instructions change the configuration as a Dockerfile would', () => {
     ['VOLUME ["/c d"]', { Volumes: { '/c d': {} } }],
     [['WORKDIR /a', 'WORKDIR b/../c'], { WorkingDir: '/a/c' }],
     ['HEALTHCHECK NONE', { Healthcheck: { Test: ['NONE'] } }],
-    ['HEALTHCHECK --interval=1m30s --retries=3 CMD curl -f x', { Healthcheck: { Test: ['CMD-SHELL', 'curl -f x'], Interval: 90e9, Retries: 3 } }],
+    [
+      'HEALTHCHECK --interval=1m30s --retries=3 CMD curl -f x',
+      { Healthcheck: { Test: ['CMD-SHELL', 'curl -f x'], Interval: 90e9, Retries: 3 } },
+    ],
     ['HEALTHCHECK CMD ["a","b"]', { Healthcheck: { Test: ['CMD', 'a', 'b'] } }],
     ['# a comment\n\nUSER x', { User: 'x' }],
   ];
-  for (const [change, expected] of table) assert.deepEqual(applyChanges({}, typeof change === 'string' ? [change] : change), expected, String(change));
+  for (const [change, expected] of table)
+    assert.deepEqual(applyChanges({}, typeof change === 'string' ? [change] : change), expected, String(change));
 });
 
 test('variables of the environment so far are replaced, as single words', () => {
@@ -79,5 +86,10 @@ test('what cannot be applied is refused by name', () => {
     ['HEALTHCHECK --interval=x CMD y', /invalid duration/],
     ['HEALTHCHECK --bogus=1 CMD y', /Unknown flag: bogus/],
   ];
-  for (const [change, message] of table) assert.throws(() => applyChanges({}, [change]), (error) => isEngineError(error, 'invalid') && message.test(error.message), change);
+  for (const [change, message] of table)
+    assert.throws(
+      () => applyChanges({}, [change]),
+      (error) => isEngineError(error, 'invalid') && message.test(error.message),
+      change,
+    );
 });

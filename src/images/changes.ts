@@ -18,7 +18,7 @@ interface Piece {
 
 function piecesOf(text: string): Piece[] {
   const pieces: Piece[] = [];
-  for (let at = 0; at < text.length; ) {
+  for (let at = 0; at < text.length;) {
     const char = text.charAt(at);
     const end = char === '"' ? closingQuote(text, at) : char === "'" ? text.indexOf("'", at + 1) : at + 1;
     if (char === '"' && end > 0)
@@ -41,7 +41,9 @@ function closingQuote(text: string, start: number): number {
   return at < text.length ? at : -1;
 }
 
-/** Parts of an instruction's arguments by shell-like rules: quotes group, a backslash takes the next character as it is. */
+/**
+ * Parts of an instruction's arguments by shell-like rules: quotes group, a backslash takes the next character as it is.
+ */
 function words(text: string): string[] {
   const found: string[] = [];
   let word: string | undefined;
@@ -58,7 +60,9 @@ function words(text: string): string[] {
 }
 
 function unquoted(text: string): string {
-  return piecesOf(text).map((piece) => piece.text).join('');
+  return piecesOf(text)
+    .map((piece) => piece.text)
+    .join('');
 }
 
 /** `["a","b"]` as a list, undefined when the text is not in that form. */
@@ -88,7 +92,8 @@ function pairs(instruction: string, text: string): [string, string][] {
   }
   return words(text).map((word): [string, string] => {
     const equals = word.indexOf('=');
-    if (equals < 0) throw bad(`Syntax error - can't find = in ${JSON.stringify(word)}. Must be of the form: name=value`);
+    if (equals < 0)
+      throw bad(`Syntax error - can't find = in ${JSON.stringify(word)}. Must be of the form: name=value`);
     if (equals === 0) throw bad(`${instruction} names can not be blank`);
     return [word.slice(0, equals), word.slice(equals + 1)];
   });
@@ -112,7 +117,8 @@ const UNITS: Readonly<Record<string, number>> = { ns: 1, us: 1e3, '\u00b5s': 1e3
 
 /** Nanoseconds of a Go duration: `1m30s`. */
 function duration(flag: string, text: string): number {
-  if (!/^(?:\d+(?:\.\d+)?(?:ns|us|\u00b5s|ms|s|m|h))+$/.test(text)) throw bad(`time: invalid duration ${JSON.stringify(text)} for ${flag}`);
+  if (!/^(?:\d+(?:\.\d+)?(?:ns|us|\u00b5s|ms|s|m|h))+$/.test(text))
+    throw bad(`time: invalid duration ${JSON.stringify(text)} for ${flag}`);
   let total = 0;
   for (const [, amount = '0', unit = 's'] of text.matchAll(/(\d+(?:\.\d+)?)(ns|us|\u00b5s|ms|s|m|h)/gy))
     total += Number(amount) * (UNITS[unit] ?? 0);
@@ -132,7 +138,9 @@ function healthcheck(text: string, config: ImageRuntimeConfig): HealthConfig {
   const command = rest.slice(type.length).trim();
   if (command === '') throw bad('Missing command after HEALTHCHECK CMD');
   const list = jsonList(command);
-  const health: HealthConfig = { Test: list ? ['CMD', ...list] : config.Shell ? ['CMD', ...config.Shell, command] : ['CMD-SHELL', command] };
+  const health: HealthConfig = {
+    Test: list ? ['CMD', ...list] : config.Shell ? ['CMD', ...config.Shell, command] : ['CMD-SHELL', command],
+  };
   for (const flag of flags.split(/\s+/).filter((item) => item !== '')) {
     const [name = '', value = ''] = flag.slice(2).split('=', 2);
     if (name === 'interval') health.Interval = duration(name, value);
@@ -156,7 +164,8 @@ const joinPath = (base: string | undefined, path: string): string => {
   return `/${parts.join('/')}`;
 };
 
-const keys = (names: readonly string[]): Record<string, Record<string, never>> => Object.fromEntries(names.map((name) => [name, {}]));
+const keys = (names: readonly string[]): Record<string, Record<string, never>> =>
+  Object.fromEntries(names.map((name) => [name, {}]));
 
 function port(text: string): string[] {
   const match = /^(\d+)(?:-(\d+))?(?:\/(tcp|udp|sctp))?$/i.exec(text);

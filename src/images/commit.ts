@@ -28,7 +28,10 @@ export interface CommitRequest {
  * Commits the writable layer and registers the image. Throws `invalid` for bad changes before anything is written. The
  * caller keeps the container from changing meanwhile.
  */
-export async function commitImage(deps: { readonly images: ImageStore; readonly layers: LayerStore }, request: CommitRequest): Promise<Image> {
+export async function commitImage(
+  deps: { readonly images: ImageStore; readonly layers: LayerStore },
+  request: CommitRequest,
+): Promise<Image> {
   const { images, layers } = deps;
   const { containerId, image, reference } = request;
   const own = runtimeConfigOf(request.containerConfig);
@@ -48,7 +51,21 @@ export async function commitImage(deps: { readonly images: ImageStore; readonly 
 
 /** What of a container's configuration belongs into an image. */
 function runtimeConfigOf(config: ContainerConfig): ImageRuntimeConfig {
-  const { User, ExposedPorts, Env, Entrypoint, Cmd, Volumes, WorkingDir, Labels, StopSignal, Healthcheck, OnBuild, Shell, ArgsEscaped } = config;
+  const {
+    User,
+    ExposedPorts,
+    Env,
+    Entrypoint,
+    Cmd,
+    Volumes,
+    WorkingDir,
+    Labels,
+    StopSignal,
+    Healthcheck,
+    OnBuild,
+    Shell,
+    ArgsEscaped,
+  } = config;
   return {
     User,
     Env,
@@ -92,11 +109,17 @@ function inherit(given: ImageRuntimeConfig, own: ImageRuntimeConfig): ImageRunti
 /** Diff IDs under a layer, lowest first. Asked of the layers, because the image may be gone. */
 function stackBelow({ parent }: LayerInfo, layers: LayerStore): Digest[] {
   const found: Digest[] = [];
-  for (let below = parent && layers.find(parent); below; below = below.parent && layers.find(below.parent)) found.unshift(below.diffId);
+  for (let below = parent && layers.find(parent); below; below = below.parent && layers.find(below.parent))
+    found.unshift(below.diffId);
   return found;
 }
 
-function documentOf(request: CommitRequest, config: ImageRuntimeConfig, layer: LayerInfo, below: readonly Digest[]): ImageConfigDocument {
+function documentOf(
+  request: CommitRequest,
+  config: ImageRuntimeConfig,
+  layer: LayerInfo,
+  below: readonly Digest[],
+): ImageConfigDocument {
   const { image, author, comment } = request;
   const isEmpty = layer.diffId === EMPTY_DIFF_ID;
   const created = new Date().toISOString();

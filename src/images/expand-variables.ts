@@ -19,7 +19,7 @@ export function expandVariables(text: string, env: readonly string[]): string {
   const values = new Map(env.map((entry) => [entry.slice(0, entry.indexOf('=')), entry.slice(entry.indexOf('=') + 1)]));
   let expanded = '';
   let isQuoted = false;
-  for (let at = 0; at < text.length; ) {
+  for (let at = 0; at < text.length;) {
     const char = text.charAt(at);
     const closing = char === "'" && !isQuoted ? text.indexOf("'", at + 1) : -1;
     if (char === '$') {

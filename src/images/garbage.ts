@@ -81,8 +81,13 @@ export class ImageGarbage {
       removed.push(image.repoTags[0] ?? image.id);
       excess -= freed;
     }
-    if (removed.length > 0) log.info({ removed, usedPercent: Math.round((used * 100) / size) }, 'removed unused images to make room');
-    else log.warn({ usedPercent: Math.round((used * 100) / size) }, 'the disk is above the high watermark, but no image can be removed');
+    if (removed.length > 0)
+      log.info({ removed, usedPercent: Math.round((used * 100) / size) }, 'removed unused images to make room');
+    else
+      log.warn(
+        { usedPercent: Math.round((used * 100) / size) },
+        'the disk is above the high watermark, but no image can be removed',
+      );
   }
 
   /** Bytes that came free; undefined when the image stays. */

@@ -38,7 +38,10 @@ export interface ImportRequest {
  * Reads the archive (plain, gzip or zstd) and registers the image. Throws `invalid` for bad changes before anything is
  * read and for what is no archive, `cancelled` when the signal aborts.
  */
-export async function importImage({ images, layers, pool, tmpDir }: ImportDeps, request: ImportRequest): Promise<Image> {
+export async function importImage(
+  { images, layers, pool, tmpDir }: ImportDeps,
+  request: ImportRequest,
+): Promise<Image> {
   const config = applyChanges({}, request.changes);
   const staged = await layers.stage();
   const blobPath = join(tmpDir, `import-${randomUUID()}`);
@@ -46,7 +49,13 @@ export async function importImage({ images, layers, pool, tmpDir }: ImportDeps, 
     await receive(request, blobPath);
     const { bavail, bsize } = await statfs(staged.diffDir);
     const { diffDir, tarSplitPath, idMaps } = staged;
-    const { diffId, ...extracted } = await pool.run('extract-layer', { blobPath, maxTarBytes: bavail * bsize, diffDir, tarSplitPath, idMaps });
+    const { diffId, ...extracted } = await pool.run('extract-layer', {
+      blobPath,
+      maxTarBytes: bavail * bsize,
+      diffDir,
+      tarSplitPath,
+      idMaps,
+    });
     request.signal.throwIfAborted();
     const layer = await staged.commit({ ...extracted, diffId, parent: undefined });
     layers.retain(layer.chainId);
@@ -59,7 +68,9 @@ export async function importImage({ images, layers, pool, tmpDir }: ImportDeps, 
     }
   } catch (error) {
     await staged.discard();
-    throw request.signal.aborted && !isEngineError(error) ? cancelled('the import was cancelled', { cause: error }) : error;
+    throw request.signal.aborted && !isEngineError(error)
+      ? cancelled('the import was cancelled', { cause: error })
+      : error;
   } finally {
     await rm(blobPath, { force: true });
   }
@@ -81,7 +92,11 @@ async function receive({ source, onProgress, signal }: ImportRequest, path: stri
   }
 }
 
-function documentOf({ comment, platform }: ImportRequest, config: ImageConfigDocument['config'], diffId: ImageConfigDocument['rootfs']['diff_ids'][number]): ImageConfigDocument {
+function documentOf(
+  { comment, platform }: ImportRequest,
+  config: ImageConfigDocument['config'],
+  diffId: ImageConfigDocument['rootfs']['diff_ids'][number],
+): ImageConfigDocument {
   const created = new Date().toISOString();
   const note = comment === '' ? {} : { comment };
   return {
@@ -97,16 +112,29 @@ function documentOf({ comment, platform }: ImportRequest, config: ImageConfigDoc
 }
 
 /** The archive at a URL. Throws `invalid` for what is no http(s) URL and for any status but 200. */
-export async function openUrl(text: string, signal: AbortSignal): Promise<{ readonly url: URL; readonly totalBytes: number; readonly body: AsyncIterable<Buffer> }> {
+export async function openUrl(
+  text: string,
+  signal: AbortSignal,
+): Promise<{ readonly url: URL; readonly totalBytes: number; readonly body: AsyncIterable<Buffer> }> {
   const scheme = /^([a-z][a-z0-9+.-]*):\/\//i.exec(text)?.[1];
-  if (scheme !== undefined && !/^https?$/i.test(scheme)) throw invalid(`invalid fromSrc: unsupported protocol scheme ${JSON.stringify(scheme)}`, { code: 'INVALID_SOURCE' });
+  if (scheme !== undefined && !/^https?$/i.test(scheme))
+    throw invalid(`invalid fromSrc: unsupported protocol scheme ${JSON.stringify(scheme)}`, { code: 'INVALID_SOURCE' });
   const full = scheme === undefined ? `http://${text}` : text;
-  if (!URL.canParse(full)) throw invalid(`invalid fromSrc: ${JSON.stringify(text)} is not a URL`, { code: 'INVALID_SOURCE' });
+  if (!URL.canParse(full))
+    throw invalid(`invalid fromSrc: ${JSON.stringify(text)} is not a URL`, { code: 'INVALID_SOURCE' });
   const url = new URL(full);
-  const response = await sendRequest({ method: 'GET', url: url.href, tls: { verify: true }, limits: DEFAULT_LIMITS, signal });
+  const response = await sendRequest({
+    method: 'GET',
+    url: url.href,
+    tls: { verify: true },
+    limits: DEFAULT_LIMITS,
+    signal,
+  });
   if (response.statusCode !== 200) {
     response.destroy();
-    throw invalid(`failed to fetch ${url.origin}${url.pathname}: ${response.statusCode} ${response.statusMessage}`, { code: 'SOURCE_STATUS' });
+    throw invalid(`failed to fetch ${url.origin}${url.pathname}: ${response.statusCode} ${response.statusMessage}`, {
+      code: 'SOURCE_STATUS',
+    });
   }
   return { url, totalBytes: Number(response.headers['content-length'] ?? 0), body: response };
 }

@@ -23,7 +23,11 @@ export interface PruneDeps extends RemovalDeps {
 }
 
 /** Removes what the selection names; images in use stay. Stops between images when the signal aborts. */
-export async function pruneImages(deps: PruneDeps, selection: PruneSelection, signal: AbortSignal): Promise<PruneResult> {
+export async function pruneImages(
+  deps: PruneDeps,
+  selection: PruneSelection,
+  signal: AbortSignal,
+): Promise<PruneResult> {
   const { store, layers } = deps;
   const removed: RemovedItem[] = [];
   let reclaimedBytes = 0;
@@ -36,7 +40,12 @@ export async function pruneImages(deps: PruneDeps, selection: PruneSelection, si
     if (!selection.matchesLabels(image.config.config?.Labels)) continue;
     if (selection.danglingOnly && image.repoTags.length > 0) continue;
     const stack: Digest[] = [];
-    for (let layer = image.topLayer && layers.find(image.topLayer); layer; layer = layer.parent && layers.find(layer.parent)) stack.push(layer.chainId);
+    for (
+      let layer = image.topLayer && layers.find(image.topLayer);
+      layer;
+      layer = layer.parent && layers.find(layer.parent)
+    )
+      stack.push(layer.chainId);
     const sizes: ReadonlyMap<string, number> = await deps.layerBytes(stack);
     for (const name of names.length > 0 ? names : [image.id]) {
       const items = await removeUnused(deps, name);

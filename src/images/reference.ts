@@ -41,10 +41,12 @@ const malformed = (message: string): EngineError => invalid(message, { code: 'IN
  * Throws `invalid` with the texts of the distribution reference library, which clients match on.
  */
 export function parseReference(text: string): ImageReference {
-  if (IDENTIFIER.test(text)) throw malformed(`invalid repository name (${text}), cannot specify 64-byte hexadecimal strings`);
+  if (IDENTIFIER.test(text))
+    throw malformed(`invalid repository name (${text}), cannot specify 64-byte hexadecimal strings`);
   const { domain, remainder } = splitDomain(text);
   const remote = remainder.split(':', 1)[0] ?? '';
-  if (remote.toLowerCase() !== remote) throw malformed(`invalid reference format: repository name (${remote}) must be lowercase`);
+  if (remote.toLowerCase() !== remote)
+    throw malformed(`invalid reference format: repository name (${remote}) must be lowercase`);
   return parseCanonical(`${domain}/${remainder}`);
 }
 
@@ -64,9 +66,14 @@ function parseCanonical(text: string): ImageReference {
   const match = REFERENCE.exec(text);
   const name = match?.[1] === undefined ? null : NAME.exec(match[1]);
   if (!match || !name?.[1] || !name[2]) {
-    throw malformed(!match && REFERENCE.test(text.toLowerCase()) ? 'invalid reference format: repository name must be lowercase' : 'invalid reference format');
+    throw malformed(
+      !match && REFERENCE.test(text.toLowerCase())
+        ? 'invalid reference format: repository name must be lowercase'
+        : 'invalid reference format',
+    );
   }
-  if (name[2].length > MAX_PATH_LENGTH) throw malformed(`repository name must not be more than ${MAX_PATH_LENGTH} characters`);
+  if (name[2].length > MAX_PATH_LENGTH)
+    throw malformed(`repository name must not be more than ${MAX_PATH_LENGTH} characters`);
   return {
     domain: name[1],
     path: name[2],

@@ -39,7 +39,9 @@ export class References {
       aside = `${this.#path}.damaged-${Date.now()}`;
       await rename(this.#path, aside);
     }
-    const entries = Object.entries((record ?? {}) as Record<string, unknown>).filter((entry): entry is [string, Digest] => isDigest(entry[1]));
+    const entries = Object.entries((record ?? {}) as Record<string, unknown>).filter(
+      (entry): entry is [string, Digest] => isDigest(entry[1]),
+    );
     this.#replace(new Map(entries));
     return aside;
   }

@@ -28,30 +28,67 @@ beforeEach(async () => {
 });
 afterEach(() => rm(dir, { recursive: true, force: true }));
 
-const deps = () => ({ store, layers, users: (id: Digest) => users.get(id) ?? [], emit: (action: string, id: string) => void events.push(`${action} ${id}`) });
-const remove = (reference: string, force = false, pruneParents = true) => removeImage(deps(), reference, { force, pruneParents });
+const deps = () => ({
+  store,
+  layers,
+  users: (id: Digest) => users.get(id) ?? [],
+  emit: (action: string, id: string) => void events.push(`${action} ${id}`),
+});
+const remove = (reference: string, force = false, pruneParents = true) =>
+  removeImage(deps(), reference, { force, pruneParents });
 const DIGEST = `sha256:${'d'.repeat(64)}`;
 
 let serial = 0;
-async function image(options: { readonly tags?: readonly string[]; readonly digests?: readonly string[]; readonly parent?: Digest; readonly layer?: string; readonly created?: string; readonly label?: string } = {}): Promise<Digest> {
+async function image(
+  options: {
+    readonly tags?: readonly string[];
+    readonly digests?: readonly string[];
+    readonly parent?: Digest;
+    readonly layer?: string;
+    readonly created?: string;
+    readonly label?: string;
+  } = {},
+): Promise<Digest> {
   const diffIds: Digest[] = options.layer === undefined ? [] : [`sha256:${options.layer.repeat(64)}`];
   const [diffId] = diffIds;
-  if (diffId) await (await layers.stage()).commit({ diffId, parent: undefined, sizeBytes: 7, implicitDirs: [], danglingLinks: [], whiteouts: [] });
-  const document = { os: 'linux', architecture: 'amd64', serial: serial++, created: options.created, config: { Labels: options.label ? { l: options.label } : null }, rootfs: { type: 'layers', diff_ids: diffIds } };
-  const { id } = await store.create(Buffer.from(JSON.stringify(document)), options.parent ? { parent: options.parent } : {});
+  if (diffId)
+    await (
+      await layers.stage()
+    ).commit({ diffId, parent: undefined, sizeBytes: 7, implicitDirs: [], danglingLinks: [], whiteouts: [] });
+  const document = {
+    os: 'linux',
+    architecture: 'amd64',
+    serial: serial++,
+    created: options.created,
+    config: { Labels: options.label ? { l: options.label } : null },
+    rootfs: { type: 'layers', diff_ids: diffIds },
+  };
+  const { id } = await store.create(
+    Buffer.from(JSON.stringify(document)),
+    options.parent ? { parent: options.parent } : {},
+  );
   for (const tag of options.tags ?? []) await store.tag(tag, id);
   for (const digest of options.digests ?? []) await store.addDigest(digest, id);
   return id;
 }
 
-const conflicts = (pattern: RegExp) => (error: unknown) => isEngineError(error, 'conflict') && pattern.test(error.message);
+const conflicts = (pattern: RegExp) => (error: unknown) =>
+  isEngineError(error, 'conflict') && pattern.test(error.message);
 
 test('removing the only tag removes its digests, the image and its layers', async () => {
   const id = await image({ tags: ['a:1'], digests: [`a@${DIGEST}`], layer: '1' });
   const layer = `sha256:${'1'.repeat(64)}`;
-  assert.deepEqual(await remove('a:1'), [{ Untagged: 'a:1' }, { Untagged: `a@${DIGEST}` }, { Deleted: id }, { Deleted: layer }]);
+  assert.deepEqual(await remove('a:1'), [
+    { Untagged: 'a:1' },
+    { Untagged: `a@${DIGEST}` },
+    { Deleted: id },
+    { Deleted: layer },
+  ]);
   assert.deepEqual(events, [`untag ${id}`, `untag ${id}`, `delete ${id}`]);
-  await assert.rejects(remove('a:1'), (error) => isEngineError(error, 'not-found') && error.message === 'No such image: a:1');
+  await assert.rejects(
+    remove('a:1'),
+    (error) => isEngineError(error, 'not-found') && error.message === 'No such image: a:1',
+  );
 });
 
 test('one of several tags is only untagged', async () => {
@@ -63,7 +100,14 @@ test('one of several tags is only untagged', async () => {
 test('an ID with tags in several repositories must be forced', async () => {
   const id = await image({ tags: ['a', 'b'] });
   const short = id.slice(7, 19);
-  await assert.rejects(remove(short), conflicts(new RegExp(`^conflict: unable to delete ${short} \\(must be forced\\) - image is referenced in multiple repositories$`)));
+  await assert.rejects(
+    remove(short),
+    conflicts(
+      new RegExp(
+        `^conflict: unable to delete ${short} \\(must be forced\\) - image is referenced in multiple repositories$`,
+      ),
+    ),
+  );
   assert.deepEqual(await remove(short, true), [{ Untagged: 'a:latest' }, { Untagged: 'b:latest' }, { Deleted: id }]);
 });
 
@@ -76,12 +120,29 @@ test('containers keep their image; force overrules stopped ones only', async () 
   const id = await image({ tags: ['a'] });
   const short = id.slice(7, 19);
   users.set(id, [{ id: 'c'.repeat(64), running: false }]);
-  await assert.rejects(remove('a'), conflicts(new RegExp(`^conflict: unable to remove repository reference "a" \\(must force\\) - container c{12} is using its referenced image ${short}$`)));
-  await assert.rejects(remove(short), conflicts(/\(must be forced\) - image is being used by stopped container c{12}$/));
+  await assert.rejects(
+    remove('a'),
+    conflicts(
+      new RegExp(
+        `^conflict: unable to remove repository reference "a" \\(must force\\) - container c{12} is using its referenced image ${short}$`,
+      ),
+    ),
+  );
+  await assert.rejects(
+    remove(short),
+    conflicts(/\(must be forced\) - image is being used by stopped container c{12}$/),
+  );
   users.set(id, [{ id: 'c'.repeat(64), running: true }]);
-  await assert.rejects(remove(short, true), conflicts(/\(cannot be forced\) - image is being used by running container c{12}$/));
+  await assert.rejects(
+    remove(short, true),
+    conflicts(/\(cannot be forced\) - image is being used by running container c{12}$/),
+  );
   assert.deepEqual(store.get(id)?.repoTags, ['a:latest'], 'a refused removal changes nothing');
-  assert.deepEqual(await remove('a', true), [{ Untagged: 'a:latest' }], 'the image of a running container loses only its name');
+  assert.deepEqual(
+    await remove('a', true),
+    [{ Untagged: 'a:latest' }],
+    'the image of a running container loses only its name',
+  );
   users.set(id, [{ id: 'c'.repeat(64), running: false }]);
   assert.deepEqual(await remove(short, true), [{ Deleted: id }]);
 });
@@ -124,10 +185,18 @@ test('prune takes untagged images, all of them or those without containers', asy
   const tagged = await image({ tags: ['t'] });
   const used = await image({ tags: ['u'] });
   users.set(used, [{ id: 'c'.repeat(64), running: false }]);
-  const first = await pruneImages({ ...deps(), layerBytes: async (ids) => new Map(ids.map((id) => [id, 7])) }, { ...everything, danglingOnly: true }, new AbortController().signal);
+  const first = await pruneImages(
+    { ...deps(), layerBytes: async (ids) => new Map(ids.map((id) => [id, 7])) },
+    { ...everything, danglingOnly: true },
+    new AbortController().signal,
+  );
   assert.equal(first.reclaimedBytes, 7);
   assert.ok(!store.get(dangling) && !store.get(digestOnly) && store.get(tagged) && store.get(used));
-  await pruneImages({ ...deps(), layerBytes: async (ids) => new Map(ids.map((id) => [id, 7])) }, everything, new AbortController().signal);
+  await pruneImages(
+    { ...deps(), layerBytes: async (ids) => new Map(ids.map((id) => [id, 7])) },
+    everything,
+    new AbortController().signal,
+  );
   assert.ok(!store.get(tagged) && store.get(used));
   assert.equal(events.at(-1), 'prune ');
 });
@@ -136,16 +205,34 @@ test('prune keeps what is young or has the wrong label', async () => {
   const old = await image({ created: '2020-01-01T00:00:00Z', label: 'a' });
   const young = await image({ created: '2024-01-01T00:00:00Z', label: 'a' });
   const other = await image({ created: '2020-01-01T00:00:00Z', label: 'b' });
-  await pruneImages({ ...deps(), layerBytes: async (ids) => new Map(ids.map((id) => [id, 7])) }, { danglingOnly: true, untilMs: Date.parse('2022-01-01'), matchesLabels: (labels) => labels?.['l'] === 'a' }, new AbortController().signal);
+  await pruneImages(
+    { ...deps(), layerBytes: async (ids) => new Map(ids.map((id) => [id, 7])) },
+    { danglingOnly: true, untilMs: Date.parse('2022-01-01'), matchesLabels: (labels) => labels?.['l'] === 'a' },
+    new AbortController().signal,
+  );
   assert.ok(!store.get(old) && store.get(young) && store.get(other));
 });
 
 test('lists are filtered as clients expect', async () => {
   const one = await image({ tags: ['repo/one:1', 'other'], created: '2020-01-01T00:00:00Z' });
-  const two = await image({ tags: ['repo/two'], created: '2021-01-01T00:00:00Z', label: 'x', digests: [`repo/two@${DIGEST}`] });
+  const two = await image({
+    tags: ['repo/two'],
+    created: '2021-01-01T00:00:00Z',
+    label: 'x',
+    digests: [`repo/two@${DIGEST}`],
+  });
   const three = await image({ created: '2022-01-01T00:00:00Z', parent: two });
-  const all: ImageSelection = { all: false, dangling: undefined, before: [], since: [], untilMs: undefined, reference: [], matchesLabels: () => true };
-  const ids = (selection: Partial<ImageSelection>) => selectImages(store, { ...all, ...selection }).map((selected) => selected.image.id);
+  const all: ImageSelection = {
+    all: false,
+    dangling: undefined,
+    before: [],
+    since: [],
+    untilMs: undefined,
+    reference: [],
+    matchesLabels: () => true,
+  };
+  const ids = (selection: Partial<ImageSelection>) =>
+    selectImages(store, { ...all, ...selection }).map((selected) => selected.image.id);
   assert.deepEqual(ids({}), [three, two, one]);
   assert.deepEqual(ids({ dangling: true }), [three]);
   assert.deepEqual(ids({ dangling: false }), [two, one]);
@@ -155,7 +242,10 @@ test('lists are filtered as clients expect', async () => {
   assert.deepEqual(ids({ reference: ['repo/*'] }), [two, one]);
   assert.deepEqual(ids({ reference: ['o*:l?test'] }), [one]);
   assert.deepEqual(selectImages(store, { ...all, reference: ['other'] })[0]?.repoTags, ['other:latest']);
-  assert.throws(() => ids({ before: ['nothing'] }), (error) => isEngineError(error, 'not-found'));
+  assert.throws(
+    () => ids({ before: ['nothing'] }),
+    (error) => isEngineError(error, 'not-found'),
+  );
   const hidden = await image({ created: '2023-01-01T00:00:00Z' });
   await image({ parent: hidden, created: '2024-01-01T00:00:00Z' });
   assert.ok(!ids({}).includes(hidden) && ids({ all: true }).includes(hidden));

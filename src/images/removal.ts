@@ -43,7 +43,11 @@ export function eventAttributes(image: Image, name: string): Record<string, stri
  * Removes a name or, when nothing else names it, the image. Throws not-found; or conflict with texts that name the user
  * of the image, and then nothing was changed.
  */
-export async function removeImage(deps: RemovalDeps, reference: string, options: RemovalOptions): Promise<RemovedItem[]> {
+export async function removeImage(
+  deps: RemovalDeps,
+  reference: string,
+  options: RemovalOptions,
+): Promise<RemovedItem[]> {
   const { store, users } = deps;
   const { id } = store.resolve(reference);
   const names = store.namesOf(id);
@@ -86,7 +90,12 @@ function strandedDigests(names: readonly string[], key: string, keyIsDigest: boo
   return others.every((name) => name.includes('@')) ? others : [];
 }
 
-async function untag({ store, emit }: RemovalDeps, id: Digest, keys: readonly string[], records: RemovedItem[]): Promise<void> {
+async function untag(
+  { store, emit }: RemovalDeps,
+  id: Digest,
+  keys: readonly string[],
+  records: RemovedItem[],
+): Promise<void> {
   if (keys.length === 0) return;
   const image = store.get(id);
   await store.untag(keys);
@@ -97,7 +106,11 @@ async function untag({ store, emit }: RemovalDeps, id: Digest, keys: readonly st
 }
 
 /** Throws the first reason against deleting; soft reasons give way to force. */
-function checkConflict({ store, users }: RemovalDeps, id: Digest, ask: { readonly force: boolean; readonly names: boolean }): void {
+function checkConflict(
+  { store, users }: RemovalDeps,
+  id: Digest,
+  ask: { readonly force: boolean; readonly names: boolean },
+): void {
   const refuse = (isHard: boolean, isUsed: boolean, reason: string): EngineError =>
     conflict(`conflict: unable to delete ${short(id)} (${isHard ? 'cannot' : 'must'} be forced) - ${reason}`, {
       code: 'IMAGE_CONFLICT',
@@ -109,13 +122,20 @@ function checkConflict({ store, users }: RemovalDeps, id: Digest, ask: { readonl
   const running = containers.find((user) => user.running);
   if (running) throw refuse(true, true, `image is being used by running container ${short(running.id)}`);
   if (ask.force) return;
-  if (ask.names && store.namesOf(id).length > 0) throw refuse(false, false, 'image is referenced in multiple repositories');
+  if (ask.names && store.namesOf(id).length > 0)
+    throw refuse(false, false, 'image is referenced in multiple repositories');
   const stopped = containers[0];
   if (stopped) throw refuse(false, true, `image is being used by stopped container ${short(stopped.id)}`);
 }
 
 /** @param isConsequence the image lost its last name or child: reasons to keep it are then no errors. */
-async function deleteImage(deps: RemovalDeps, id: Digest, options: RemovalOptions, isConsequence: boolean, records: RemovedItem[]): Promise<void> {
+async function deleteImage(
+  deps: RemovalDeps,
+  id: Digest,
+  options: RemovalOptions,
+  isConsequence: boolean,
+  records: RemovedItem[],
+): Promise<void> {
   const { store, emit } = deps;
   try {
     checkConflict(deps, id, { force: options.force, names: true });

@@ -47,7 +47,8 @@ export function selectImages(store: FileImageStore, selection: ImageSelection): 
     if (created >= before || created <= since || created >= (selection.untilMs ?? Infinity)) continue;
     if (!selection.matchesLabels(image.config.config?.Labels)) continue;
     if (selection.dangling === true && (parents.has(image.id) || image.repoTags.length > 0)) continue;
-    const passes = (name: string): boolean => patterns.length === 0 || patterns.some((pattern) => matches(pattern, name));
+    const passes = (name: string): boolean =>
+      patterns.length === 0 || patterns.some((pattern) => matches(pattern, name));
     const repoTags = image.repoTags.filter(passes);
     const repoDigests = image.repoDigests.filter(passes);
     if (repoTags.length === 0 && repoDigests.length === 0) {

@@ -25,14 +25,18 @@ afterEach(() => rm(dir, { recursive: true, force: true }));
 
 async function layer(diffId: Digest, parent?: Digest): Promise<Digest> {
   const staged = await layers.stage();
-  return (await staged.commit({ diffId, parent, sizeBytes: 10, implicitDirs: [], danglingLinks: [], whiteouts: [] })).chainId;
+  return (await staged.commit({ diffId, parent, sizeBytes: 10, implicitDirs: [], danglingLinks: [], whiteouts: [] }))
+    .chainId;
 }
 
 function config(name: string, ...diffIds: Digest[]): Buffer {
-  return Buffer.from(`{"os":"linux", "architecture":"amd64","config":{"Labels":{"name":"${name}"}},"rootfs":{"type":"layers","diff_ids":${JSON.stringify(diffIds)}}}`);
+  return Buffer.from(
+    `{"os":"linux", "architecture":"amd64","config":{"Labels":{"name":"${name}"}},"rootfs":{"type":"layers","diff_ids":${JSON.stringify(diffIds)}}}`,
+  );
 }
 
-const isNotFound = (message: string) => (error: unknown) => isEngineError(error, 'not-found') && error.message === message;
+const isNotFound = (message: string) => (error: unknown) =>
+  isEngineError(error, 'not-found') && error.message === message;
 
 test('an image is found by name, ID and unique prefix', async () => {
   await layer(diff('1'));
@@ -40,7 +44,17 @@ test('an image is found by name, ID and unique prefix', async () => {
   await store.tag('a:1', image.id);
   await store.tag('localhost:5000/b', image.id);
   await store.addDigest(`a@${diff('d')}`, image.id);
-  for (const reference of ['a:1', 'docker.io/library/a:1', 'localhost:5000/b:latest', image.id, image.id.slice(7), image.id.slice(0, 20), image.id.slice(7, 19), `a@${diff('d')}`, `a:other@${diff('d')}`]) {
+  for (const reference of [
+    'a:1',
+    'docker.io/library/a:1',
+    'localhost:5000/b:latest',
+    image.id,
+    image.id.slice(7),
+    image.id.slice(0, 20),
+    image.id.slice(7, 19),
+    `a@${diff('d')}`,
+    `a:other@${diff('d')}`,
+  ]) {
     assert.equal(store.resolve(reference).id, image.id, reference);
   }
   assert.deepEqual(store.get(image.id)?.repoTags, ['a:1', 'localhost:5000/b:latest']);
@@ -49,13 +63,21 @@ test('an image is found by name, ID and unique prefix', async () => {
   assert.throws(() => store.resolve('a'), isNotFound('No such image: a:latest'));
   assert.throws(() => store.resolve(`b@${diff('d')}`), isNotFound(`No such image: b@${diff('d')}`));
   assert.throws(() => store.resolve(diff('e')), isNotFound(`No such image: ${diff('e')}`));
-  assert.throws(() => store.resolve('Bad Name'), (error) => isEngineError(error, 'invalid'));
+  assert.throws(
+    () => store.resolve('Bad Name'),
+    (error) => isEngineError(error, 'invalid'),
+  );
 });
 
 test('an ambiguous prefix finds nothing', async () => {
-  const ids = await Promise.all(Array.from({ length: 40 }, async (_, index) => (await store.create(config(String(index)))).id));
+  const ids = await Promise.all(
+    Array.from({ length: 40 }, async (_, index) => (await store.create(config(String(index)))).id),
+  );
   const first = ids.map((id) => id.charAt(7)).find((digit, index, all) => all.indexOf(digit) !== index);
-  assert.throws(() => store.resolve(`sha256:${first}`), (error) => isEngineError(error, 'not-found'));
+  assert.throws(
+    () => store.resolve(`sha256:${first}`),
+    (error) => isEngineError(error, 'not-found'),
+  );
 });
 
 test('configurations are kept byte for byte and everything survives a restart', async () => {
@@ -79,7 +101,12 @@ test('what a crash left is repaired and reported', async () => {
   const whole = await store.create(config('whole', diff('1')));
   const damaged = await store.create(config('damaged'));
   const layerless = await store.create(config('layerless', diff('1')));
-  for (const [name, { id }] of [['whole', whole], ['damaged', damaged], ['layerless', layerless]] as const) await store.tag(name, id);
+  for (const [name, { id }] of [
+    ['whole', whole],
+    ['damaged', damaged],
+    ['layerless', layerless],
+  ] as const)
+    await store.tag(name, id);
   await writeFile(join(dir, 'image/content', damaged.id.slice(7)), 'torn');
   await writeFile(join(dir, 'image/content', `${whole.id.slice(7)}.tmp-0123456789ab`), 'torn');
   await writeFile(join(dir, 'image/metadata', `${'f'.repeat(64)}.json`), '{}');
@@ -88,13 +115,19 @@ test('what a crash left is repaired and reported', async () => {
   await empty.load();
   const onlyWhole = new FileImageStore(dir, layers);
   const { removed } = await onlyWhole.load();
-  assert.deepEqual(removed, [`image ${damaged.id}: its configuration is damaged`, 'name docker.io/library/damaged:latest of a missing image']);
+  assert.deepEqual(removed, [
+    `image ${damaged.id}: its configuration is damaged`,
+    'name docker.io/library/damaged:latest of a missing image',
+  ]);
   assert.equal(onlyWhole.list().length, 2);
   assert.equal((await readdir(join(dir, 'image/content'))).length, 2);
   const nothing = new FileImageStore(dir, empty);
   assert.equal((await nothing.load()).removed.length, 4);
   assert.deepEqual(await readdir(join(dir, 'image/content')), []);
-  assert.deepEqual((await readdir(join(dir, 'image/metadata'))).filter((name) => name.startsWith('f')), []);
+  assert.deepEqual(
+    (await readdir(join(dir, 'image/metadata'))).filter((name) => name.startsWith('f')),
+    [],
+  );
 });
 
 test('damaged names are put aside; the images stay', async () => {
@@ -130,5 +163,7 @@ test('a tag moves and leaves its old image without a name', async () => {
   stop();
   assert.deepEqual(store.get(one.id)?.repoTags, ['y:latest']);
   assert.deepEqual(store.get(two.id)?.repoTags, ['x:latest']);
-  assert.ok(store.stillNames('x', two.id) && !store.stillNames('x', one.id) && store.stillNames(one.id.slice(7, 20), one.id));
+  assert.ok(
+    store.stillNames('x', two.id) && !store.stillNames('x', one.id) && store.stillNames(one.id.slice(7, 20), one.id),
+  );
 });

@@ -1,6 +1,6 @@
 /**
- * The image store: configurations on disk, names, and an index in memory from which all reads are served. Layers are the
- * layer store's; an image holds one reference on its top layer.
+ * The image store: configurations on disk, names, and an index in memory from which all reads are served. Layers are
+ * the layer store's; an image holds one reference on its top layer.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
@@ -13,7 +13,15 @@ import { chainOf } from './chain.js';
 import type { Urgent } from '../sys/reserve.js';
 import { parseConfig } from './config-document.js';
 import { ImageContent, type ImageMetadata } from './content.js';
-import { canonicalName, canonicalString, familiarString, type ImageReference, isDigest, parseReference, withDefaultTag } from './reference.js';
+import {
+  canonicalName,
+  canonicalString,
+  familiarString,
+  type ImageReference,
+  isDigest,
+  parseReference,
+  withDefaultTag,
+} from './reference.js';
 import { References } from './references.js';
 
 /** This is held in memory for each image, besides its names. */
@@ -92,10 +100,25 @@ export class FileImageStore implements ImageStore {
   }
 
   /** Takes the image's reference on its layers. */
-  #entryOver(id: Digest, config: ImageConfigDocument, configSizeBytes: number, topLayer: Digest | undefined, metadata: ImageMetadata): Entry {
+  #entryOver(
+    id: Digest,
+    config: ImageConfigDocument,
+    configSizeBytes: number,
+    topLayer: Digest | undefined,
+    metadata: ImageMetadata,
+  ): Entry {
     if (topLayer !== undefined) this.#layers.retain(topLayer);
     const sizeBytes = topLayer === undefined ? 0 : this.#layers.chainSize(topLayer);
-    return { id, config, topLayer, sizeBytes, configSizeBytes, metadata, lastUsedMs: lastUseOf(metadata), image: undefined };
+    return {
+      id,
+      config,
+      topLayer,
+      sizeBytes,
+      configSizeBytes,
+      metadata,
+      lastUsedMs: lastUseOf(metadata),
+      image: undefined,
+    };
   }
 
   #publish(entry: Entry): void {
@@ -132,20 +155,31 @@ export class FileImageStore implements ImageStore {
     const id = this.idOf(reference);
     const image = id && this.get(id);
     if (image) return image;
-    const shown = isDigest(reference) || /^[a-f0-9]{64}$/.test(reference) ? reference : familiarString(withDefaultTag(parseReference(reference)));
+    const shown =
+      isDigest(reference) || /^[a-f0-9]{64}$/.test(reference)
+        ? reference
+        : familiarString(withDefaultTag(parseReference(reference)));
     throw notFound(`No such image: ${shown}`, { code: 'NO_SUCH_IMAGE' });
   }
 
-  /** ID of what a reference names: a name first, then an ID or its unique prefix. Throws `invalid` for a malformed one. */
+  /**
+   * ID of what a reference names: a name first, then an ID or its unique prefix. Throws `invalid` for a malformed one.
+   */
   idOf(reference: string): Digest | undefined {
-    const full = isDigest(reference) ? reference : /^[a-f0-9]{64}$/.test(reference) ? (`sha256:${reference}` as const) : undefined;
+    const full = isDigest(reference)
+      ? reference
+      : /^[a-f0-9]{64}$/.test(reference)
+        ? (`sha256:${reference}` as const)
+        : undefined;
     if (full !== undefined) return this.#entries.has(full) ? full : undefined;
     return this.#named(parseReference(reference)) ?? this.#byPrefix(reference);
   }
 
   /** True when the text found its image as an ID and not as a name. */
   isIdReference(reference: string): boolean {
-    return isDigest(reference) || /^[a-f0-9]{64}$/.test(reference) || this.#named(parseReference(reference)) === undefined;
+    return (
+      isDigest(reference) || /^[a-f0-9]{64}$/.test(reference) || this.#named(parseReference(reference)) === undefined
+    );
   }
 
   #named(reference: ImageReference): Digest | undefined {
@@ -155,7 +189,9 @@ export class FileImageStore implements ImageStore {
     const name = canonicalName(reference);
     const direct = this.#references.get(`${name}@${digest}`);
     if (direct !== undefined) return direct;
-    const isOurs = [...this.#references.of(digest)].some((key) => key.startsWith(`${name}:`) || key.startsWith(`${name}@`));
+    const isOurs = [...this.#references.of(digest)].some(
+      (key) => key.startsWith(`${name}:`) || key.startsWith(`${name}@`),
+    );
     return isOurs ? digest : undefined;
   }
 
@@ -245,7 +281,8 @@ export class FileImageStore implements ImageStore {
    */
   async describe(id: Digest, published: PublishedImage): Promise<void> {
     const known = this.#entry(id).metadata.published?.target.digest;
-    if (known === undefined || !this.namesOf(id).some((name) => name.endsWith(`@${known}`))) await this.setPublished(id, published);
+    if (known === undefined || !this.namesOf(id).some((name) => name.endsWith(`@${known}`)))
+      await this.setPublished(id, published);
   }
 
   /** Remembers durably how a registry has the image. */

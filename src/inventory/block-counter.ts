@@ -1,4 +1,7 @@
-/** How many bytes trees take on the disk, as du(1) counts: blocks, a file with several names once, one file system. Synchronous, for worker threads. */
+/**
+ * How many bytes trees take on the disk, as du(1) counts: blocks, a file with several names once, one file system.
+ * Synchronous, for worker threads.
+ */
 import type { BigIntStats } from 'node:fs';
 import { toBytePath } from '../storage/byte-path.js';
 import { statOf } from '../storage/overlay2/merged-view.js';
@@ -20,7 +23,8 @@ export class BlockCounter {
   /** Of a path (a byte string) with these attributes, and everything below. */
   tree(path: string, stat: BigIntStats): number {
     let total = this.#count(stat);
-    if (stat.isDirectory() && stat.dev === this.device) for (const entry of this.#walk(path)) total += this.#count(entry.stat);
+    if (stat.isDirectory() && stat.dev === this.device)
+      for (const entry of this.#walk(path)) total += this.#count(entry.stat);
     return Number(total);
   }
 

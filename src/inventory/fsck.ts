@@ -29,17 +29,28 @@ export async function checkDataRoot({ dataRoot, pool, owners }: FsckDeps, repair
   let findings = findOrphans(places, known);
   if (known.isRunning && findings.length > 0) {
     await new Promise((resolve) => setTimeout(resolve, DOUBT_MS));
-    const again = await pool.run('take-inventory', { dataRoot, known: new Map(places.map((place) => [place.path, place])) });
+    const again = await pool.run('take-inventory', {
+      dataRoot,
+      known: new Map(places.map((place) => [place.path, place])),
+    });
     known = await owners();
     const doubtless = new Set(findOrphans(again, known).map(({ path }) => path));
     findings = findings.filter(({ path }) => doubtless.has(path));
   }
-  if (repair) await remove(dataRoot, pool, findings.filter(({ isRepairable }) => isRepairable));
+  if (repair)
+    await remove(
+      dataRoot,
+      pool,
+      findings.filter(({ isRepairable }) => isRepairable),
+    );
   return {
     dataRoot,
     bytes: places.reduce((sum, { bytes }) => sum + bytes, 0),
     kinds: sumKinds(places),
-    findings: findings.map((finding) => ({ ...finding, outcome: repair && finding.isRepairable ? 'repaired' : 'kept' })),
+    findings: findings.map((finding) => ({
+      ...finding,
+      outcome: repair && finding.isRepairable ? 'repaired' : 'kept',
+    })),
   };
 }
 

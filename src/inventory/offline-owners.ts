@@ -28,11 +28,15 @@ export async function readOwners(dataRoot: string): Promise<Owners> {
   const records = await layerRecords(at('overlay2/index'), new Set(await list(at('overlay2/layers'))));
   const whole = new Map([...records].filter(([chainId]) => isWhole(chainId, records)));
   const images = await imagesOn(at('image/content'), whole);
-  const [containers, volumes] = await Promise.all([recorded(at('containers'), 'container.json'), recorded(at('volumes'), 'volume.json')]);
+  const [containers, volumes] = await Promise.all([
+    recorded(at('containers'), 'container.json'),
+    recorded(at('volumes'), 'volume.json'),
+  ]);
 
   const used = new Set<Digest>();
   const use = (top: Digest | undefined): void => {
-    for (let chain = top; chain !== undefined && !used.has(chain); chain = whole.get(chain)?.parent ?? undefined) used.add(chain);
+    for (let chain = top; chain !== undefined && !used.has(chain); chain = whole.get(chain)?.parent ?? undefined)
+      used.add(chain);
   };
   for (const { rootfs } of images.values()) use(chainOf(rootfs.diff_ids).at(-1));
   for (const id of containers) {
@@ -58,14 +62,15 @@ async function layerRecords(dir: string, layers: ReadonlySet<string>): Promise<M
     if (isTemporary(name)) continue;
     // One that cannot be read is none: the start removes it.
     const record = (await readRecord(join(dir, name)).catch(() => undefined)) as LayerRecord | undefined;
-    if (record && isDigest(record.chainId) && name === `${hex(record.chainId)}.json` && layers.has(record.shortId)) found.set(record.chainId, record);
+    if (record && isDigest(record.chainId) && name === `${hex(record.chainId)}.json` && layers.has(record.shortId))
+      found.set(record.chainId, record);
   }
   return found;
 }
 
 function isWhole(chainId: Digest, records: ReadonlyMap<Digest, LayerRecord>): boolean {
   const seen = new Set<Digest>();
-  for (let chain: Digest | null = chainId; chain !== null; ) {
+  for (let chain: Digest | null = chainId; chain !== null;) {
     const record = records.get(chain);
     if (!record || seen.has(chain)) return false;
     seen.add(chain);
@@ -75,7 +80,10 @@ function isWhole(chainId: Digest, records: ReadonlyMap<Digest, LayerRecord>): bo
 }
 
 /** Images with a sound configuration whose layers are there. */
-async function imagesOn(dir: string, layers: ReadonlyMap<Digest, LayerRecord>): Promise<Map<string, ImageConfigDocument>> {
+async function imagesOn(
+  dir: string,
+  layers: ReadonlyMap<Digest, LayerRecord>,
+): Promise<Map<string, ImageConfigDocument>> {
   const found = new Map<string, ImageConfigDocument>();
   for (const name of await list(dir)) {
     if (!/^[0-9a-f]{64}$/.test(name)) continue;

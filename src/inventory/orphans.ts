@@ -31,11 +31,13 @@ export interface Finding {
 
 type Judge = (owner: string, owners: Owners) => { readonly reason: string; readonly isRepairable: boolean } | undefined;
 
-const unless = (isOwned: boolean, reason: string, isRepairable = true): ReturnType<Judge> => (isOwned ? undefined : { reason, isRepairable });
+const unless = (isOwned: boolean, reason: string, isRepairable = true): ReturnType<Judge> =>
+  isOwned ? undefined : { reason, isRepairable };
 
 const JUDGES: Readonly<Record<PlaceKind, Judge>> = {
   layer: (id, { layers }) => unless(layers.has(id), 'a layer without a record, or one that nothing uses'),
-  'layer-record': (hex, { chains }) => unless(chains.has(hex), 'a record of a layer that is not there or that nothing uses'),
+  'layer-record': (hex, { chains }) =>
+    unless(chains.has(hex), 'a record of a layer that is not there or that nothing uses'),
   // The next sync of the file system takes it away, also that of a layer that is gone.
   'layer-mark': () => undefined,
   writable: (id, { writables }) => unless(writables.has(id), 'a writable layer of no container'),
@@ -47,7 +49,8 @@ const JUDGES: Readonly<Record<PlaceKind, Judge>> = {
   'push-record': () => undefined,
   partial: () => undefined,
   container: (id, { containers, isRunning }) => unless(containers.has(id), 'a directory of no container', !isRunning),
-  volume: (name, { volumes }) => unless(volumes.has(name), 'a directory that is no volume, or one whose record is damaged', false),
+  volume: (name, { volumes }) =>
+    unless(volumes.has(name), 'a directory that is no volume, or one whose record is damaged', false),
   temporary: (_, { isRunning }) => unless(isRunning, 'a temporary file'),
   engine: () => undefined,
   leftover: (_, { isRunning }) => unless(isRunning, 'a write that was interrupted'),

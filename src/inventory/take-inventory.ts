@@ -21,7 +21,8 @@ interface Shelf {
 }
 
 const HEX = /^[0-9a-f]{64}$/;
-const hexRecord = (name: string): string | undefined => (HEX.test(name.replace(/\.json$/, '')) ? name.replace(/\.json$/, '') : undefined);
+const hexRecord = (name: string): string | undefined =>
+  HEX.test(name.replace(/\.json$/, '')) ? name.replace(/\.json$/, '') : undefined;
 const hexName = (name: string): string | undefined => (HEX.test(name) ? name : undefined);
 
 /** Directories whose entries are told apart. */
@@ -69,7 +70,8 @@ export function takeInventory({ dataRoot, known }: TakeInventoryInput): Place[] 
     if (!stat) return;
     const { mtimeNs } = stat;
     const before = known.get(path);
-    const bytes = before?.mtimeNs === mtimeNs ? before.bytes : kind === 'directory' ? counter.own(stat) : counter.tree(at, stat);
+    const bytes =
+      before?.mtimeNs === mtimeNs ? before.bytes : kind === 'directory' ? counter.own(stat) : counter.tree(at, stat);
     places.push({ path, kind, owner, bytes, mtimeNs });
   };
   const visit = (path: string): void => {
@@ -101,7 +103,8 @@ function namesIn(directory: string): string[] {
   try {
     return readdirSync(Buffer.from(directory, 'latin1'), 'latin1').map(toText);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT' || (error as NodeJS.ErrnoException).code === 'ENOTDIR') return [];
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT' || (error as NodeJS.ErrnoException).code === 'ENOTDIR')
+      return [];
     throw error;
   }
 }

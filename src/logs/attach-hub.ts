@@ -29,7 +29,10 @@ export class AttachHub {
   }
 
   /** Attaches a client from now on. Returns what detaches it; a closed socket detaches itself. */
-  subscribe(wants: { readonly stdout: boolean; readonly stderr: boolean; readonly multiplexed: boolean }, socket: Writable): () => void {
+  subscribe(
+    wants: { readonly stdout: boolean; readonly stderr: boolean; readonly multiplexed: boolean },
+    socket: Writable,
+  ): () => void {
     const subscriber: Subscriber = { socket, ...wants };
     this.#subscribers.add(subscriber);
     const onDrain = (): void => this.#settle();
@@ -88,7 +91,8 @@ export class AttachHub {
 
   #settle(): void {
     if (!this.#waiting) return;
-    for (const { socket } of this.#subscribers) if (!socket.destroyed && socket.writableLength > QUEUE_LIMIT_BYTES) return;
+    for (const { socket } of this.#subscribers)
+      if (!socket.destroyed && socket.writableLength > QUEUE_LIMIT_BYTES) return;
     const callback = this.#waiting;
     this.#waiting = undefined;
     callback();

@@ -89,7 +89,8 @@ test('detach keys are parsed as names and characters', () => {
   assert.deepEqual(parse(''), [16, 17]);
   assert.deepEqual(parse('ctrl-a,b'), [1, 98]);
   assert.deepEqual(parse('ctrl-@,ctrl-[,ctrl-\\,ctrl-],ctrl-^,ctrl-_,DEL'), [0, 27, 28, 29, 30, 31, 127]);
-  for (const bad of ['ctrl-', 'ctrl-1', 'a,,b', 'ab', 'ctrl-aa', ',']) assert.throws(() => parse(bad), { message: bad });
+  for (const bad of ['ctrl-', 'ctrl-1', 'a,,b', 'ab', 'ctrl-aa', ','])
+    assert.throws(() => parse(bad), { message: bad });
 });
 
 test('the detach sequence is found across chunks and swallowed, all else passes unchanged', () => {
@@ -113,16 +114,27 @@ test('the detach sequence is found across chunks and swallowed, all else passes 
 });
 
 test('frames of any size survive any cut', () => {
-  const sent = [frame('stdout', Buffer.alloc(0)), frame('stderr', Buffer.alloc(100_000, 7)), frame('systemerr', Buffer.from('Error\n'))];
+  const sent = [
+    frame('stdout', Buffer.alloc(0)),
+    frame('stderr', Buffer.alloc(100_000, 7)),
+    frame('systemerr', Buffer.from('Error\n')),
+  ];
   const bytes = Buffer.concat(sent.flat());
   const random = seededRandom(9);
   const decoder = new FrameDecoder();
   const frames = [];
-  for (let at = 0; at < bytes.length; ) {
+  for (let at = 0; at < bytes.length;) {
     const size = 1 + Math.floor(random() ** 6 * 50_000);
     frames.push(...decoder.push(bytes.subarray(at, at + size)));
     at += size;
   }
-  assert.deepEqual(frames.map(({ stream, payload }) => [stream, payload.length]), [['stdout', 0], ['stderr', 100_000], ['systemerr', 6]]);
+  assert.deepEqual(
+    frames.map(({ stream, payload }) => [stream, payload.length]),
+    [
+      ['stdout', 0],
+      ['stderr', 100_000],
+      ['systemerr', 6],
+    ],
+  );
   assert.throws(() => decoder.push(Buffer.from('not a frame')), /no frame begins/);
 });

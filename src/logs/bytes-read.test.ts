@@ -18,7 +18,13 @@ for (const driver of ['json-file', 'local']) {
     const { open } = await logFixture(t, driver);
     const log = await open({ options: driver === 'local' ? { 'max-size': '1g' } : {} });
     const line = (i: number): string => `${String(i).padStart(8, '0')} ${'x'.repeat(190)}\n`;
-    await writeAll(log, 'stdout', Array.from({ length: LINES / 500 }, (_, chunk) => Buffer.from(Array.from({ length: 500 }, (_, i) => line(chunk * 500 + i)).join(''))));
+    await writeAll(
+      log,
+      'stdout',
+      Array.from({ length: LINES / 500 }, (_, chunk) =>
+        Buffer.from(Array.from({ length: 500 }, (_, i) => line(chunk * 500 + i)).join('')),
+      ),
+    );
     const middle = BigInt(Date.now()) * 1_000_000n;
     await new Promise((resolve) => setTimeout(resolve, 20));
     log.write('stdout', Buffer.from(line(LINES)));

@@ -11,7 +11,11 @@ const entry = (i: number): string => `entry ${i} "quoted" \\ é ${'z'.repeat((i 
 async function fuzz(t: TestContext, driverName: string, recordsOf: (file: Buffer) => Buffer[]): Promise<void> {
   const { open, path, readStopped, seen } = await logFixture(t, driverName);
   const log = await open();
-  await writeAll(log, 'stdout', Array.from({ length: COUNT }, (_, i) => Buffer.from(`${entry(i)}\n`)));
+  await writeAll(
+    log,
+    'stdout',
+    Array.from({ length: COUNT }, (_, i) => Buffer.from(`${entry(i)}\n`)),
+  );
   await log.close();
   const whole = await readFile(path);
   const records = recordsOf(whole);
@@ -27,13 +31,22 @@ async function fuzz(t: TestContext, driverName: string, recordsOf: (file: Buffer
       if (kind === 0) damaged.fill(0, at, at + length);
       else if (kind === 1) for (let k = at; k < Math.min(damaged.length, at + length); k++) damaged[k] = upTo(256);
       else if (kind === 2) damaged = Buffer.concat([damaged.subarray(0, at), damaged.subarray(at + length)]);
-      else damaged = Buffer.concat([damaged.subarray(0, at), Buffer.from('garbage\n'.repeat(upTo(4))), damaged.subarray(at)]);
+      else
+        damaged = Buffer.concat([
+          damaged.subarray(0, at),
+          Buffer.from('garbage\n'.repeat(upTo(4))),
+          damaged.subarray(at),
+        ]);
     }
     await writeFile(path, damaged);
     const text = damaged.toString('latin1');
-    const intact = records.map((record, i) => ({ i, isIntact: text.includes(record.toString('latin1')) })).filter(({ isIntact }) => isIntact);
+    const intact = records
+      .map((record, i) => ({ i, isIntact: text.includes(record.toString('latin1')) }))
+      .filter(({ isIntact }) => isIntact);
     seen.damaged = 0;
-    const lines = new FrameDecoder().push(await readStopped({ multiplexed: true })).map(({ payload }) => payload.toString());
+    const lines = new FrameDecoder()
+      .push(await readStopped({ multiplexed: true }))
+      .map(({ payload }) => payload.toString());
     let at = 0;
     for (const { i } of intact) {
       at = lines.indexOf(`${entry(i)}\n`, at) + 1;
@@ -45,13 +58,19 @@ async function fuzz(t: TestContext, driverName: string, recordsOf: (file: Buffer
 }
 
 test('json-file: every intact record of a damaged log comes out, in order', async (t) => {
-  await fuzz(t, 'json-file', (file) => file.toString('latin1').split('\n').slice(0, -1).map((line) => Buffer.from(`${line}\n`, 'latin1')));
+  await fuzz(t, 'json-file', (file) =>
+    file
+      .toString('latin1')
+      .split('\n')
+      .slice(0, -1)
+      .map((line) => Buffer.from(`${line}\n`, 'latin1')),
+  );
 });
 
 test('local: every intact record of a damaged log comes out, in order', async (t) => {
   await fuzz(t, 'local', (file) => {
     const records: Buffer[] = [];
-    for (let at = 0; at < file.length; ) {
+    for (let at = 0; at < file.length;) {
       const end = at + 8 + file.readUInt32BE(at);
       records.push(file.subarray(at, end));
       at = end;
@@ -74,12 +93,21 @@ test('json-file: a hole of any size does not hide what is behind it', async (t) 
 test('json-file: a torn record before a whole one, and a lost newline', async (t) => {
   const { path, readStopped } = await logFixture(t);
   const record = (text: string): string => `{"log":"${text}\\n","stream":"stdout","time":"2025-01-02T03:04:05Z"}`;
-  await writeFile(path, `${record('a')}\n${record('torn').slice(0, 20)}${record('b')}\n${record('c')}${record('d')}\n{"x":1}\nnull\n[]\n"s"\n${record('e')}\n`);
+  await writeFile(
+    path,
+    `${record('a')}\n${record('torn').slice(0, 20)}${record('b')}\n${record('c')}${record('d')}\n{"x":1}\nnull\n[]\n"s"\n${record('e')}\n`,
+  );
   assert.equal((await readStopped()).toString(), 'a\nb\nc\nd\ne\n');
 });
 
 test('json-file: records of another writer are understood', async (t) => {
   const { path, readStopped } = await logFixture(t);
-  await writeFile(path, '{"time":"2025-01-02T04:04:05.5+01:00","stream":"stderr","log":"\\ud83d\\ude00\\t\\/\\n","extra":[]}\n{ "log": "spaced", "stream": "stdout", "time": "2025-01-02T03:04:05Z" }\n');
-  assert.equal((await readStopped({ timestamps: true })).toString(), '2025-01-02T03:04:05.500000000Z 😀\t/\n2025-01-02T03:04:05.000000000Z spaced');
+  await writeFile(
+    path,
+    '{"time":"2025-01-02T04:04:05.5+01:00","stream":"stderr","log":"\\ud83d\\ude00\\t\\/\\n","extra":[]}\n{ "log": "spaced", "stream": "stdout", "time": "2025-01-02T03:04:05Z" }\n',
+  );
+  assert.equal(
+    (await readStopped({ timestamps: true })).toString(),
+    '2025-01-02T03:04:05.500000000Z 😀\t/\n2025-01-02T03:04:05.000000000Z spaced',
+  );
 });

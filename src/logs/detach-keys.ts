@@ -13,7 +13,8 @@ export function parseDetachKeys(text: string | undefined, refuse: (text: string)
     keys.split(',').map((key) => {
       if (/^[\x20-\x7e]$/.test(key)) return key.charCodeAt(0);
       if (key === 'DEL') return 127;
-      const code = key.length === 6 && key.startsWith('ctrl-') ? CONTROL_SYMBOLS.indexOf(key.slice(5).toLowerCase()) : -1;
+      const code =
+        key.length === 6 && key.startsWith('ctrl-') ? CONTROL_SYMBOLS.indexOf(key.slice(5).toLowerCase()) : -1;
       if (code === -1) throw refuse(keys);
       return code;
     }),
@@ -35,7 +36,8 @@ export class DetachScanner {
       // As long as the byte does not continue it, the sequence may still have begun later in what was held back.
       while (this.#matched > 0 && typed[at] !== this.keys[this.#matched]) this.#matched = this.#shorter(this.#matched);
       if (typed[at] === this.keys[this.#matched]) this.#matched++;
-      if (this.#matched === this.keys.length) return { data: typed.subarray(0, at + 1 - this.#matched), detached: true };
+      if (this.#matched === this.keys.length)
+        return { data: typed.subarray(0, at + 1 - this.#matched), detached: true };
     }
     return { data: typed.subarray(0, typed.length - this.#matched), detached: false };
   }

@@ -41,17 +41,26 @@ export class FileLog implements ContainerLog, LiveLog {
     private readonly file: LogFile,
     private readonly format: RecordFormat,
     private readonly observer: LogObserver,
-    options: { readonly attrs: Readonly<Record<string, string>>; readonly lastTimeNs: bigint | undefined; readonly maxBufferBytes: number | undefined },
+    options: {
+      readonly attrs: Readonly<Record<string, string>>;
+      readonly lastTimeNs: bigint | undefined;
+      readonly maxBufferBytes: number | undefined;
+    },
     private readonly onClosed: () => void,
   ) {
     this.#newest = file.segment;
     this.#drops = new DropReport(observer);
-    this.#writer = new LogWriter(file, format.createEncoder(options.attrs), {
-      advanced: () => this.#advanced(),
-      written: (bytes) => observer.written(bytes),
-      dropped: (lines) => this.#drops.add(lines),
-      failed: (error, what) => observer.failed(error, what),
-    }, options);
+    this.#writer = new LogWriter(
+      file,
+      format.createEncoder(options.attrs),
+      {
+        advanced: () => this.#advanced(),
+        written: (bytes) => observer.written(bytes),
+        dropped: (lines) => this.#drops.add(lines),
+        failed: (error, what) => observer.failed(error, what),
+      },
+      options,
+    );
   }
 
   get droppedLines(): number {
@@ -89,7 +98,9 @@ export class FileLog implements ContainerLog, LiveLog {
 
   share(segment: Segment, offset: number, options: string, produce: () => Promise<Block>): Promise<Block> {
     if (this.#followers.size < 2) return produce();
-    const known = this.#shared.find((shared) => shared.segment === segment && shared.offset === offset && shared.options === options);
+    const known = this.#shared.find(
+      (shared) => shared.segment === segment && shared.offset === offset && shared.options === options,
+    );
     if (known) return known.block;
     const block = produce();
     const entry = { segment, offset, options, block };
@@ -139,12 +150,18 @@ export class FileLog implements ContainerLog, LiveLog {
       files++;
     }
     const { maxBytes, maxFiles } = this.file.policy;
-    if (bytes > maxBytes * maxFiles + HELD_BYTES || files > HELD_FILES) this.observer.damaged(from.skipTo(this.#newest));
+    if (bytes > maxBytes * maxFiles + HELD_BYTES || files > HELD_FILES)
+      this.observer.damaged(from.skipTo(this.#newest));
   }
 }
 
 /** Reads a log that nobody writes; nothing there reads as empty. */
-export function readFiles(path: string, format: RecordFormat, options: LogReadOptions, observer: LogObserver): AsyncIterableIterator<Buffer> {
+export function readFiles(
+  path: string,
+  format: RecordFormat,
+  options: LogReadOptions,
+  observer: LogObserver,
+): AsyncIterableIterator<Buffer> {
   return new LogReader(() => openFiles(path, observer), format, options, undefined, observer);
 }
 

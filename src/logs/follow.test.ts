@@ -9,7 +9,7 @@ const FOLLOW = { ...ALL, follow: true };
 
 function* numbered(from: number, to: number): Generator<Buffer> {
   const random = seededRandom(from + 1);
-  for (let i = from; i < to; ) {
+  for (let i = from; i < to;) {
     const next = Math.min(to, i + 1 + Math.floor(random() * 400));
     let text = '';
     for (; i < next; i++) text += `line ${i} ${'x'.repeat(i % 90)}\n`;
@@ -36,12 +36,19 @@ test('a follower gets what is there and what comes, and ends with the log', asyn
   await print(log, 1000, 2000);
   log.write('stdout', Buffer.from('unfinished'));
   await log.close();
-  assert.equal((await following).toString(), `${text(0, 2000).replace(text(1000, 2000), '')}${text(1000, 2000)}unfinished`);
+  assert.equal(
+    (await following).toString(),
+    `${text(0, 2000).replace(text(1000, 2000), '')}${text(1000, 2000)}unfinished`,
+  );
   assert.ok((await tailing).toString().endsWith('unfinished'));
 });
 
 test('twenty followers across rotation: no loss, no repeat', async (t) => {
-  for (const options of [{ 'max-size': '20k' }, { 'max-size': '50k', 'max-file': '3' }, { 'max-size': '50k', 'max-file': '3', compress: 'true' }]) {
+  for (const options of [
+    { 'max-size': '20k' },
+    { 'max-size': '50k', 'max-file': '3' },
+    { 'max-size': '50k', 'max-file': '3', compress: 'true' },
+  ]) {
     const { open } = await logFixture(t);
     const log = await open({ options });
     await print(log, 0, 100);
@@ -68,7 +75,10 @@ test('followers with different wishes share nothing that they should not', async
   const all = Array.from({ length: 500 }, (_, i) => `${i}\n`);
   assert.equal((await both).toString(), all.join(''));
   assert.equal((await errors).toString(), all.filter((_, i) => i % 2).join(''));
-  assert.equal((await framed).length, all.filter((_, i) => i % 2 === 0).reduce((sum, line) => sum + line.length + 8, 0));
+  assert.equal(
+    (await framed).length,
+    all.filter((_, i) => i % 2 === 0).reduce((sum, line) => sum + line.length + 8, 0),
+  );
 });
 
 test('return settles a pending read and frees the files', async (t) => {
@@ -96,7 +106,8 @@ test('a follower that does not read does not hold deleted files for ever', async
   log.write('stdout', Buffer.from('first\n'));
   assert.equal((await reader.next()).value?.toString(), 'first\n');
   const chunk = Buffer.from(`${'y'.repeat(999)}\n`.repeat(1000));
-  for (let i = 0; i < 90; i++) if (!log.write('stdout', chunk)) await new Promise<void>((resolve) => log.onceDrained(resolve));
+  for (let i = 0; i < 90; i++)
+    if (!log.write('stdout', chunk)) await new Promise<void>((resolve) => log.onceDrained(resolve));
   await readAll(log, { tail: 1 });
   assert.ok(seen.damaged > 64 << 20);
   await log.close();

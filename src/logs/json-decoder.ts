@@ -21,13 +21,17 @@ const BACKSLASH = 0x5c;
 const NEWLINE = 0x0a;
 
 /** 1 for each byte that is not text as it is. */
-const SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) => (byte < 0x20 || byte === QUOTE || byte === BACKSLASH ? 1 : 0));
+const SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) =>
+  byte < 0x20 || byte === QUOTE || byte === BACKSLASH ? 1 : 0,
+);
 /** Maps the character after a backslash to its meaning; 0: it has none. */
 const UNESCAPED = Uint8Array.from({ length: 256 }, (_, byte) => {
   const at = '"\\/bfnrt'.indexOf(String.fromCharCode(byte));
   return at < 0 ? 0 : '"\\/\b\f\n\r\t'.charCodeAt(at);
 });
-const HEX_VALUE = Int8Array.from({ length: 256 }, (_, byte) => '0123456789abcdef'.indexOf(String.fromCharCode(byte).toLowerCase()));
+const HEX_VALUE = Int8Array.from({ length: 256 }, (_, byte) =>
+  '0123456789abcdef'.indexOf(String.fromCharCode(byte).toLowerCase()),
+);
 /** The shape of `2006-01-02T15:04:05`: 0 for a digit. */
 const TIME_SHAPE = Buffer.from('0000-00-00T00:00:00').map((byte) => (byte === 0x30 ? 0 : byte));
 
@@ -119,7 +123,14 @@ export class JsonDecoder implements RecordDecoder {
     let o = textStart;
     const lastWhole = length - 4;
     for (;;) {
-      while (i <= lastWhole && ((SPECIAL[block[i] as number] as number) | (SPECIAL[block[i + 1] as number] as number) | (SPECIAL[block[i + 2] as number] as number) | (SPECIAL[block[i + 3] as number] as number)) === 0) {
+      while (
+        i <= lastWhole &&
+        ((SPECIAL[block[i] as number] as number) |
+          (SPECIAL[block[i + 1] as number] as number) |
+          (SPECIAL[block[i + 2] as number] as number) |
+          (SPECIAL[block[i + 3] as number] as number)) ===
+          0
+      ) {
         outWords.setInt32(o, blockWords.getInt32(i, true), true);
         i += 4;
         o += 4;
@@ -154,7 +165,8 @@ export class JsonDecoder implements RecordDecoder {
     const size = middle.bytes.length;
     if (at + size + 23 > block.length) return 0;
     const whole = size & ~3;
-    for (let k = 0; k < whole; k += 4) if (blockWords.getInt32(at + k, true) !== middle.words.getInt32(k, true)) return 0;
+    for (let k = 0; k < whole; k += 4)
+      if (blockWords.getInt32(at + k, true) !== middle.words.getInt32(k, true)) return 0;
     for (let k = whole; k < size; k++) if (block[at + k] !== middle.bytes[k]) return 0;
     const end = this.#readTime(block, at + size);
     if (end === 0) return 0;
@@ -260,7 +272,8 @@ export class JsonDecoder implements RecordDecoder {
   /** Remembers what stands between text and time, for the records to come. */
   #learn(line: Buffer, { stream, attrs }: JsonRecord): void {
     const text = line.toString('latin1');
-    const match = /^\{"log":"(?:[^"\\]|\\.)*(","stream":"std(?:out|err)"(?:,"attrs":\{.*\})?,"time":")[-0-9T:.]+Z"\}$/.exec(text);
+    const match =
+      /^\{"log":"(?:[^"\\]|\\.)*(","stream":"std(?:out|err)"(?:,"attrs":\{.*\})?,"time":")[-0-9T:.]+Z"\}$/.exec(text);
     if (match?.[1] === undefined) return;
     const middle = this.#middle(Buffer.from(match[1], 'latin1'), attrs);
     if (stream === 'stdout') this.#stdout = middle;
@@ -269,7 +282,11 @@ export class JsonDecoder implements RecordDecoder {
 
   #middle(text: string | Buffer, attrs: JsonRecord['attrs']): Middle {
     const bytes = Buffer.from(text);
-    return { bytes, words: words(bytes), details: this.#options.details ? Buffer.from(`${renderDetails(attrs)} `) : Buffer.alloc(0) };
+    return {
+      bytes,
+      words: words(bytes),
+      details: this.#options.details ? Buffer.from(`${renderDetails(attrs)} `) : Buffer.alloc(0),
+    };
   }
 
   #emit({ log, stream, attrs, timeNs }: JsonRecord): void {
@@ -286,7 +303,9 @@ export class JsonDecoder implements RecordDecoder {
 
   /** Where the text of the next record goes, if its details are as long as those before. */
   #textStart(): number {
-    return this.#end + this.#headerBytes + (this.#options.timestamps ? TIME_PREFIX_BYTES : 0) + this.#stdout.details.length;
+    return (
+      this.#end + this.#headerBytes + (this.#options.timestamps ? TIME_PREFIX_BYTES : 0) + this.#stdout.details.length
+    );
   }
 
   #grow(needed: number): void {
@@ -309,10 +328,16 @@ export function parseRecord(line: Buffer): JsonRecord | undefined {
   }
   if (typeof value !== 'object' || value === null) return undefined;
   const { log, stream, attrs, time } = value as Readonly<Record<string, unknown>>;
-  if (typeof log !== 'string' || (stream !== 'stdout' && stream !== 'stderr') || typeof time !== 'string') return undefined;
+  if (typeof log !== 'string' || (stream !== 'stdout' && stream !== 'stderr') || typeof time !== 'string')
+    return undefined;
   const timeNs = parseTime(time);
   if (timeNs === undefined) return undefined;
-  return { log, stream, timeNs, attrs: typeof attrs === 'object' && attrs !== null ? (attrs as Readonly<Record<string, unknown>>) : {} };
+  return {
+    log,
+    stream,
+    timeNs,
+    attrs: typeof attrs === 'object' && attrs !== null ? (attrs as Readonly<Record<string, unknown>>) : {},
+  };
 }
 
 /** `key=value,key2=value2`, sorted and escaped as a query. */

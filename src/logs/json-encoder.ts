@@ -13,7 +13,9 @@ const PREFIX = Buffer.from('{"log":"', 'latin1');
 const WORST_GROWTH = 6;
 
 /** 1 for each byte that is not copied as it is. HTML's special characters are escaped, as Go does by default. */
-const SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) => (byte < 0x20 || byte >= 0x80 || '"\\<>&'.includes(String.fromCharCode(byte)) ? 1 : 0));
+const SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) =>
+  byte < 0x20 || byte >= 0x80 || '"\\<>&'.includes(String.fromCharCode(byte)) ? 1 : 0,
+);
 
 export class JsonEncoder implements RecordEncoder {
   readonly maxRecordBytes: number;
@@ -26,7 +28,10 @@ export class JsonEncoder implements RecordEncoder {
   /** @param attrs extra members of each record; sorted here. */
   constructor(attrs: Readonly<Record<string, string>> = {}) {
     const names = Object.keys(attrs).sort();
-    this.#attrs = names.length === 0 ? '' : `,"attrs":{${names.map((name) => `${quote(name)}:${quote(attrs[name] ?? '')}`).join(',')}}`;
+    this.#attrs =
+      names.length === 0
+        ? ''
+        : `,"attrs":{${names.map((name) => `${quote(name)}:${quote(attrs[name] ?? '')}`).join(',')}}`;
     this.maxRecordBytes = MAX_LINE_BYTES * WORST_GROWTH + Buffer.byteLength(this.#attrs) + 128;
   }
 
@@ -39,7 +44,7 @@ export class JsonEncoder implements RecordEncoder {
     let o = at;
     out.set(PREFIX, o);
     o += PREFIX.length;
-    for (let i = from; i < to; ) {
+    for (let i = from; i < to;) {
       const byte = source[i] ?? 0;
       if (SPECIAL[byte] === 0) {
         out[o++] = byte;
@@ -74,7 +79,14 @@ export class JsonEncoder implements RecordEncoder {
     for (;;) {
       // Four bytes at a time as long as none of them is special: this loop is what the throughput of logs hangs on.
       const lastWhole = lineLimit - 4;
-      while (i <= lastWhole && ((SPECIAL[source[i] as number] as number) | (SPECIAL[source[i + 1] as number] as number) | (SPECIAL[source[i + 2] as number] as number) | (SPECIAL[source[i + 3] as number] as number)) === 0) {
+      while (
+        i <= lastWhole &&
+        ((SPECIAL[source[i] as number] as number) |
+          (SPECIAL[source[i + 1] as number] as number) |
+          (SPECIAL[source[i + 2] as number] as number) |
+          (SPECIAL[source[i + 3] as number] as number)) ===
+          0
+      ) {
         outWords.setInt32(o, sourceWords.getInt32(i, true), true);
         i += 4;
         o += 4;
@@ -160,5 +172,8 @@ function escape(source: Buffer, at: number, length: number, out: Buffer, start: 
 
 /** A JSON string as Go's encoder writes it. */
 function quote(text: string): string {
-  return JSON.stringify(text).replaceAll(/[<>&\u2028\u2029]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  return JSON.stringify(text).replaceAll(
+    /[<>&\u2028\u2029]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 }

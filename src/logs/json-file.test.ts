@@ -14,7 +14,12 @@ test('records have the members of the known format in its order', async (t) => {
   log.write('stderr', Buffer.from('wörld\n'));
   await log.close();
   const text = await readFile(path, 'utf8');
-  assert.match(text, new RegExp(`^\\{"log":"hello\\\\n","stream":"stdout","time":"${TIME}"\\}\\n\\{"log":"wörld\\\\n","stream":"stderr","time":"${TIME}"\\}\\n$`));
+  assert.match(
+    text,
+    new RegExp(
+      `^\\{"log":"hello\\\\n","stream":"stdout","time":"${TIME}"\\}\\n\\{"log":"wörld\\\\n","stream":"stderr","time":"${TIME}"\\}\\n$`,
+    ),
+  );
   assert.equal((await stat(path)).mode & 0o777, 0o640);
 });
 
@@ -22,7 +27,10 @@ test('special characters are written as Go writes them, and read back as they we
   const { open, path } = await logFixture(t);
   const log = await open();
   const line = '\u0000\u0001\t\r\b\f"\\/<>&\u001f\u007f é € 😀 \u2028\u2029 ';
-  log.write('stdout', Buffer.concat([Buffer.from(line), Buffer.from([0xff, 0xc0, 0x80, 0xe2, 0x82, 0xed, 0xa0, 0x80, 0xf5, 0x0a])]));
+  log.write(
+    'stdout',
+    Buffer.concat([Buffer.from(line), Buffer.from([0xff, 0xc0, 0x80, 0xe2, 0x82, 0xed, 0xa0, 0x80, 0xf5, 0x0a])]),
+  );
   await log.close();
   const text = await readFile(path, 'utf8');
   const expected = String.raw`{"log":"\u0000\u0001\u0009\r\u0008\u000c\"\\/\u003c\u003e\u0026\u001f${'\u007f'} é € 😀 \u2028\u2029 \ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\n",`;
@@ -57,12 +65,37 @@ test('without attributes details are one space', async (t) => {
 test('lines over 16 KiB become pieces with one time, only the last has the newline', async (t) => {
   const { open, path } = await logFixture(t);
   const log = await open();
-  for (const part of ['a'.repeat(10_000), 'b'.repeat(10_000), 'c'.repeat(20_000), '\nshort\n', 'd'.repeat(16_384), '\nend']) log.write('stdout', Buffer.from(part));
+  for (const part of [
+    'a'.repeat(10_000),
+    'b'.repeat(10_000),
+    'c'.repeat(20_000),
+    '\nshort\n',
+    'd'.repeat(16_384),
+    '\nend',
+  ])
+    log.write('stdout', Buffer.from(part));
   await log.close();
-  const records = (await readFile(path, 'utf8')).trimEnd().split('\n').map((line) => JSON.parse(line) as { log: string; time: string });
-  assert.deepEqual(records.map(({ log }) => [log.length, log.endsWith('\n')]), [[16_384, false], [16_384, false], [7233, true], [6, true], [16_384, false], [1, true], [3, false]]);
+  const records = (await readFile(path, 'utf8'))
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as { log: string; time: string });
+  assert.deepEqual(
+    records.map(({ log }) => [log.length, log.endsWith('\n')]),
+    [
+      [16_384, false],
+      [16_384, false],
+      [7233, true],
+      [6, true],
+      [16_384, false],
+      [1, true],
+      [3, false],
+    ],
+  );
   assert.equal(new Set(records.slice(0, 3).map(({ time }) => time)).size, 1);
-  assert.equal(records.map(({ log }) => log).join(''), `${'a'.repeat(10_000)}${'b'.repeat(10_000)}${'c'.repeat(20_000)}\nshort\n${'d'.repeat(16_384)}\nend`);
+  assert.equal(
+    records.map(({ log }) => log).join(''),
+    `${'a'.repeat(10_000)}${'b'.repeat(10_000)}${'c'.repeat(20_000)}\nshort\n${'d'.repeat(16_384)}\nend`,
+  );
 });
 
 test('frames, timestamps and stream selection', async (t) => {
@@ -71,7 +104,10 @@ test('frames, timestamps and stream selection', async (t) => {
   log.write('stdout', Buffer.from('out\n'));
   log.write('stderr', Buffer.from('err!\n'));
   await log.close();
-  assert.deepEqual(await readAll(log, { multiplexed: true }), Buffer.from('\u0001\0\0\0\0\0\0\u0004out\n\u0002\0\0\0\0\0\0\u0005err!\n'));
+  assert.deepEqual(
+    await readAll(log, { multiplexed: true }),
+    Buffer.from('\u0001\0\0\0\0\0\0\u0004out\n\u0002\0\0\0\0\0\0\u0005err!\n'),
+  );
   assert.equal((await readAll(log, { stdout: false })).toString(), 'err!\n');
   const stamped = (await readAll(log, { timestamps: true, details: true, multiplexed: true })).subarray(8).toString();
   assert.match(stamped, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z {2}out\n/);
@@ -102,13 +138,19 @@ test('nothing there reads as empty', async (t) => {
 
 test('tail, since and until over all records', async (t) => {
   const { path, readStopped } = await logFixture(t);
-  const lines = Array.from({ length: 40_000 }, (_, i) => `{"log":"line ${i}\\n","stream":"${i % 3 ? 'stdout' : 'stderr'}","time":"${new Date(1_700_000_000_000 + i * 10).toISOString()}"}\n`);
+  const lines = Array.from(
+    { length: 40_000 },
+    (_, i) =>
+      `{"log":"line ${i}\\n","stream":"${i % 3 ? 'stdout' : 'stderr'}","time":"${new Date(1_700_000_000_000 + i * 10).toISOString()}"}\n`,
+  );
   await writeFile(path, lines.join(''));
   const at = (i: number): bigint => BigInt(1_700_000_000_000 + i * 10) * 1_000_000n;
-  const numbers = async (options: Partial<LogReadOptions>): Promise<number[]> => ((await readStopped(options)).toString().match(/\d+/g) ?? []).map(Number);
+  const numbers = async (options: Partial<LogReadOptions>): Promise<number[]> =>
+    ((await readStopped(options)).toString().match(/\d+/g) ?? []).map(Number);
   const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i);
   assert.deepEqual(await numbers({}), range(0, 40_000));
-  for (const tail of [0, 1, 2, 999, 39_999, 40_000, 50_000]) assert.deepEqual(await numbers({ tail }), range(Math.max(0, 40_000 - tail), 40_000), `tail ${tail}`);
+  for (const tail of [0, 1, 2, 999, 39_999, 40_000, 50_000])
+    assert.deepEqual(await numbers({ tail }), range(Math.max(0, 40_000 - tail), 40_000), `tail ${tail}`);
   for (const i of [0, 1, 7, 19_999, 39_998, 39_999]) {
     assert.deepEqual(await numbers({ sinceNs: at(i) }), range(i, 40_000), `since ${i}`);
     assert.deepEqual(await numbers({ untilNs: at(i) }), range(0, i + 1), `until ${i}`);
@@ -123,9 +165,13 @@ test('tail, since and until over all records', async (t) => {
 test('any output in any chunks comes back as it was, but for what is no UTF-8', async (t) => {
   const { open, readStopped } = await logFixture(t);
   const random = seededRandom(7);
-  const bytes = Buffer.from(Array.from({ length: 300_000 }, () => (random() < 0.02 ? 10 : random() < 0.9 ? 32 + Math.floor(random() * 95) : Math.floor(random() * 128))));
+  const bytes = Buffer.from(
+    Array.from({ length: 300_000 }, () =>
+      random() < 0.02 ? 10 : random() < 0.9 ? 32 + Math.floor(random() * 95) : Math.floor(random() * 128),
+    ),
+  );
   const chunks: Buffer[] = [];
-  for (let at = 0; at < bytes.length; ) {
+  for (let at = 0; at < bytes.length;) {
     const size = 1 + Math.floor(random() ** 4 * 70_000);
     chunks.push(bytes.subarray(at, at + size));
     at += size;

@@ -39,11 +39,15 @@ export const jsonFormat: RecordFormat = {
  * Goes back from `end` over `count` newlines. Returns the offset behind the last one found, 0 when there are fewer, and
  * how many lines there are between it and `end`, of which an unfinished one at the end does not count.
  */
-async function beginningOfLines(segment: Segment, end: number, count: number): Promise<{ readonly offset: number; readonly found: number }> {
+async function beginningOfLines(
+  segment: Segment,
+  end: number,
+  count: number,
+): Promise<{ readonly offset: number; readonly found: number }> {
   const block = takeBuffer();
   try {
     let newlines = 0;
-    for (let to = end; to > 0; ) {
+    for (let to = end; to > 0;) {
       const from = Math.max(0, to - POOLED_BYTES);
       const bytes = block.subarray(0, await segment.read(block, to - from, from));
       for (let at = bytes.lastIndexOf(NEWLINE); at >= 0; at = at === 0 ? -1 : bytes.lastIndexOf(NEWLINE, at - 1)) {

@@ -122,7 +122,11 @@ function nextRecord(block: Buffer, length: number, from: number, record: LocalRe
 }
 
 /** Goes back from `end`, where a record ends, over at most `count` records of one block. */
-async function backOverBlock(segment: Segment, end: number, count: number): Promise<{ readonly offset: number; readonly found: number }> {
+async function backOverBlock(
+  segment: Segment,
+  end: number,
+  count: number,
+): Promise<{ readonly offset: number; readonly found: number }> {
   const block = takeBuffer();
   try {
     const from = Math.max(0, end - POOLED_BYTES);
@@ -147,11 +151,15 @@ async function lastEnd(segment: Segment, limit: number): Promise<number> {
   const block = takeBuffer();
   try {
     const record = new LocalRecord();
-    for (let to = limit; to > 0; ) {
+    for (let to = limit; to > 0;) {
       const from = Math.max(0, to - POOLED_BYTES);
       const length = await segment.read(block, to - from, from);
       const bytes = block.subarray(0, length);
-      for (let at = bytes.lastIndexOf(MESSAGE_START); at >= LENGTH_BYTES; at = bytes.lastIndexOf(MESSAGE_START, at - 1)) {
+      for (
+        let at = bytes.lastIndexOf(MESSAGE_START);
+        at >= LENGTH_BYTES;
+        at = bytes.lastIndexOf(MESSAGE_START, at - 1)
+      ) {
         if (record.read(bytes, length, at - LENGTH_BYTES) === 'whole') return from + record.end;
       }
       if (from === 0) break;

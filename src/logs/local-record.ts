@@ -1,7 +1,7 @@
 /**
  * Records of the local driver: big-endian length, a protobuf message, the length again. The message has the fields
- * source = 1, time_nano = 2, line = 3, partial = 4, partial_log_metadata = 5 {last = 1, id = 2, ordinal = 3}, written in
- * this order; the line is without its newline.
+ * source = 1, time_nano = 2, line = 3, partial = 4, partial_log_metadata = 5 {last = 1, id = 2, ordinal = 3}, written
+ * in this order; the line is without its newline.
  */
 import type { StreamName } from '../ports/logs.js';
 import { MAX_LINE_BYTES, type Piece, type RecordEncoder } from './record-format.js';
@@ -12,10 +12,22 @@ export const LENGTH_BYTES = 4;
 export const MAX_LOCAL_RECORD_BYTES = 64 * 1024;
 /** Where a message begins: field 1, six letters, of which the first three are the same for both streams. */
 export const MESSAGE_START = Buffer.from('\n\u0006std', 'latin1');
-const SOURCES = { stdout: Buffer.from('\n\u0006stdout', 'latin1'), stderr: Buffer.from('\n\u0006stderr', 'latin1') } as const;
+const SOURCES = {
+  stdout: Buffer.from('\n\u0006stdout', 'latin1'),
+  stderr: Buffer.from('\n\u0006stderr', 'latin1'),
+} as const;
 const LETTER_O = 0x6f;
 
-const TAG = { source: 0x0a, time: 0x10, line: 0x1a, partial: 0x20, metadata: 0x2a, last: 0x08, id: 0x12, ordinal: 0x18 } as const;
+const TAG = {
+  source: 0x0a,
+  time: 0x10,
+  line: 0x1a,
+  partial: 0x20,
+  metadata: 0x2a,
+  last: 0x08,
+  id: 0x12,
+  ordinal: 0x18,
+} as const;
 
 export class LocalEncoder implements RecordEncoder {
   readonly maxRecordBytes = MAX_LINE_BYTES + 256;

@@ -25,9 +25,9 @@ test('binary output in any chunks comes back byte for byte, also across rotation
   const random = seededRandom(3);
   const bytes = Buffer.from(Array.from({ length: 400_000 }, () => (random() < 0.01 ? 10 : Math.floor(random() * 256))));
   bytes.fill(0x41, 1000, 60_000);
-  const log = await open({ options: { 'max-size': '100k', 'max-file': '9' , compress: 'true' } });
+  const log = await open({ options: { 'max-size': '100k', 'max-file': '9', compress: 'true' } });
   const following = collect(log.read({ ...ALL, follow: true }));
-  for (let at = 0; at < bytes.length; ) {
+  for (let at = 0; at < bytes.length;) {
     const size = 1 + Math.floor(random() ** 4 * 70_000);
     await writeAll(log, 'stdout', [bytes.subarray(at, at + size)]);
     at += size;
@@ -45,7 +45,8 @@ test('tail and since', async (t) => {
     await writeAll(log, 'stdout', [Buffer.from(lines.slice(i, i + 100).join(''))]);
     if (i % 3000 === 0) await readAll(log, { tail: 1 });
   }
-  for (const tail of [0, 1, 25_000, 40_000]) assert.equal((await readAll(log, { tail })).toString(), lines.slice(Math.max(0, lines.length - tail)).join(''));
+  for (const tail of [0, 1, 25_000, 40_000])
+    assert.equal((await readAll(log, { tail })).toString(), lines.slice(Math.max(0, lines.length - tail)).join(''));
   const stamped = (await readAll(log, { timestamps: true })).toString().trimEnd().split('\n');
   const time = stamped[20_050]?.slice(0, 30) ?? '';
   const sinceNs = BigInt(Date.parse(time)) * 1_000_000n + BigInt(time.slice(23, 29));

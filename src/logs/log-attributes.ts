@@ -14,7 +14,10 @@ export function logAttributes(container: LoggedContainer): Record<string, string
   return tag === '' ? attributes : { ...attributes, tag };
 }
 
-/** Labels and variables by the options `labels`, `labels-regex`, `env` and `env-regex`. Throws invalid for a bad pattern. */
+/**
+ * Labels and variables by the options `labels`, `labels-regex`, `env` and `env-regex`. Throws invalid for a bad
+ * pattern.
+ */
 export function extraAttributes({ options, labels, env: entries }: LoggedContainer): Record<string, string> {
   const env = entries.flatMap((entry): [string, string][] => {
     const equals = entry.indexOf('=');

@@ -12,13 +12,33 @@ test('drivers and options are checked with the known texts', async (t) => {
     ['json-file', { foo: '1' }, "unknown log opt 'foo' for json-file log driver"],
     ['local', { labels: 'a' }, "unknown log opt 'labels' for log driver local"],
     ['json-file', { mode: 'fast' }, 'logger: logging mode not supported: fast'],
-    ['json-file', { 'max-buffer-size': '1m' }, "logger: max-buffer-size option is only supported with 'mode=non-blocking'"],
-    ['json-file', { mode: 'non-blocking', 'max-buffer-size': 'many' }, "error parsing option max-buffer-size: invalid size: 'many'"],
+    [
+      'json-file',
+      { 'max-buffer-size': '1m' },
+      "logger: max-buffer-size option is only supported with 'mode=non-blocking'",
+    ],
+    [
+      'json-file',
+      { mode: 'non-blocking', 'max-buffer-size': 'many' },
+      "error parsing option max-buffer-size: invalid size: 'many'",
+    ],
     ['json-file', { 'cache-disabled': 'maybe' }, 'invalid value for option cache-disabled: maybe'],
   ];
-  for (const [name, options, text] of refusals) assert.throws(() => driver.validate(name, options), (error) => isEngineError(error, 'invalid') && error.message === text, text);
+  for (const [name, options, text] of refusals)
+    assert.throws(
+      () => driver.validate(name, options),
+      (error) => isEngineError(error, 'invalid') && error.message === text,
+      text,
+    );
   driver.validate('none', { anything: 'goes' });
-  driver.validate('json-file', { 'max-size': '1', 'max-file': 'x', tag: '', 'cache-disabled': 'true', mode: 'non-blocking', 'max-buffer-size': '4k' });
+  driver.validate('json-file', {
+    'max-size': '1',
+    'max-file': 'x',
+    tag: '',
+    'cache-disabled': 'true',
+    mode: 'non-blocking',
+    'max-buffer-size': '4k',
+  });
 });
 
 test('values are checked when the log is opened', async (t) => {
@@ -34,7 +54,11 @@ test('values are checked when the log is opened', async (t) => {
     [{ compress: 'on' }, 'strconv.ParseBool: parsing "on": invalid syntax'],
   ];
   for (const [options, text] of refusals) {
-    await assert.rejects(open({ options }), (error) => isEngineError(error, 'invalid') && error.message === `failed to initialize logging driver: ${text}`, text);
+    await assert.rejects(
+      open({ options }),
+      (error) => isEngineError(error, 'invalid') && error.message === `failed to initialize logging driver: ${text}`,
+      text,
+    );
   }
   await assert.rejects(open({ options: { tag: '{{.Nope}}' } }), /unknown field: \{\{\.Nope\}\}/);
   await assert.rejects(open({ options: { 'env-regex': '(' } }), /env-regex is not a regular expression/);
@@ -44,7 +68,8 @@ test('none takes output and cannot be read', async (t) => {
   const { open, driver, dir } = await logFixture(t, 'none');
   const log = await open();
   assert.equal(log.write('stdout', Buffer.from('x')), true);
-  const unreadable = (error: unknown): boolean => isEngineError(error, 'not-implemented') && error.message === 'configured logging driver does not support reading';
+  const unreadable = (error: unknown): boolean =>
+    isEngineError(error, 'not-implemented') && error.message === 'configured logging driver does not support reading';
   assert.throws(() => log.read(ALL), unreadable);
   assert.throws(() => driver.read({ id: ID, dir, driver: 'none', options: {} }, ALL), unreadable);
   await log.close();
@@ -86,24 +111,30 @@ test('the log of a container that is just stopping is read whole', async (t) => 
   assert.equal((await readStopped()).toString(), 'last words');
 });
 
-test('a full disk stops nothing: what it refuses is counted, and what follows is written', { skip: process.getuid?.() === 0 ? false : 'needs root' }, async (t) => {
-  const { open, dir, path, seen, readStopped } = await logFixture(t);
-  if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=256k', 'tmpfs', dir]).status !== 0) return t.skip('no tmpfs can be mounted');
-  try {
-    const log = await open();
-    const chunk = Buffer.from(`${'x'.repeat(99)}\n`.repeat(500));
-    for (let i = 0; i < 10; i++) if (!log.write('stdout', chunk)) await new Promise<void>((resolve) => log.onceDrained(resolve));
-    await readAll(log, { tail: 1 });
-    assert.ok(log.droppedLines > 0);
-    const kept = (await readAll(log)).length / 100;
-    assert.equal(kept + log.droppedLines, 5000);
-    assert.equal(seen.failures.length, 1);
-    await truncate(path, 0);
-    log.write('stdout', Buffer.from('again\n'));
-    await log.close();
-    assert.equal((await readStopped()).toString(), 'again\n');
-    assert.equal(seen.dropped, log.droppedLines);
-  } finally {
-    spawnSync('umount', [dir]);
-  }
-});
+test(
+  'a full disk stops nothing: what it refuses is counted, and what follows is written',
+  { skip: process.getuid?.() === 0 ? false : 'needs root' },
+  async (t) => {
+    const { open, dir, path, seen, readStopped } = await logFixture(t);
+    if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=256k', 'tmpfs', dir]).status !== 0)
+      return t.skip('no tmpfs can be mounted');
+    try {
+      const log = await open();
+      const chunk = Buffer.from(`${'x'.repeat(99)}\n`.repeat(500));
+      for (let i = 0; i < 10; i++)
+        if (!log.write('stdout', chunk)) await new Promise<void>((resolve) => log.onceDrained(resolve));
+      await readAll(log, { tail: 1 });
+      assert.ok(log.droppedLines > 0);
+      const kept = (await readAll(log)).length / 100;
+      assert.equal(kept + log.droppedLines, 5000);
+      assert.equal(seen.failures.length, 1);
+      await truncate(path, 0);
+      log.write('stdout', Buffer.from('again\n'));
+      await log.close();
+      assert.equal((await readStopped()).toString(), 'again\n');
+      assert.equal(seen.dropped, log.droppedLines);
+    } finally {
+      spawnSync('umount', [dir]);
+    }
+  },
+);

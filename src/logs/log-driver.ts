@@ -29,12 +29,27 @@ interface FileDriver {
 }
 
 const FILE_DRIVERS: Readonly<Record<string, FileDriver>> = {
-  'json-file': { format: jsonFormat, isPathShown: true, path: (dir, id) => join(dir, `${id}-json.log`), policy: jsonFilePolicy },
-  local: { format: localFormat, isPathShown: false, path: (dir) => join(dir, 'local-logs', 'container.log'), policy: localPolicy },
+  'json-file': {
+    format: jsonFormat,
+    isPathShown: true,
+    path: (dir, id) => join(dir, `${id}-json.log`),
+    policy: jsonFilePolicy,
+  },
+  local: {
+    format: localFormat,
+    isPathShown: false,
+    path: (dir) => join(dir, 'local-logs', 'container.log'),
+    policy: localPolicy,
+  },
 };
 
 /** This local copy makes a remote log readable. */
-const CACHE: FileDriver = { format: localFormat, isPathShown: false, path: (dir) => join(dir, 'container-cached.log'), policy: cachePolicy };
+const CACHE: FileDriver = {
+  format: localFormat,
+  isPathShown: false,
+  path: (dir) => join(dir, 'container-cached.log'),
+  policy: cachePolicy,
+};
 
 /** @param observe who is told of what happens to one container's log. */
 export function createLogDriver(observe: (containerId: string) => LogObserver): LogDriver {
@@ -53,7 +68,12 @@ export function createLogDriver(observe: (containerId: string) => LogObserver): 
         return remote ? await openRemoteLog(remote, container, observe(container.id), openLogs) : noLog;
       } catch (error) {
         const message = `failed to initialize logging driver: ${messageOf(error)}`;
-        throw error instanceof EngineError ? new EngineError(error.kind, message, { cause: error, ...(error.code === undefined ? {} : { code: error.code }) }) : new EngineError('internal', message, { cause: error });
+        throw error instanceof EngineError
+          ? new EngineError(error.kind, message, {
+              cause: error,
+              ...(error.code === undefined ? {} : { code: error.code }),
+            })
+          : new EngineError('internal', message, { cause: error });
       }
     },
 
@@ -63,7 +83,10 @@ export function createLogDriver(observe: (containerId: string) => LogObserver): 
       if (driver) {
         const path = driver.path(dir, id);
         // A log that is just being closed may have output that is not in its file yet.
-        return openLogs.get(path)?.read({ ...options, follow: false }) ?? readFiles(path, driver.format, options, observe(id));
+        return (
+          openLogs.get(path)?.read({ ...options, follow: false }) ??
+          readFiles(path, driver.format, options, observe(id))
+        );
       }
       if (name === 'none' || ownMember(REMOTE_DRIVERS, name)) throw unreadable();
       throw invalid(`logger: no log driver named '${name}' is registered`, { code: 'LOG_DRIVER_UNKNOWN' });
@@ -71,14 +94,27 @@ export function createLogDriver(observe: (containerId: string) => LogObserver): 
   };
 }
 
-async function openRemoteLog(driver: RemoteDriver, container: LoggedContainer, observer: LogObserver, openLogs: Map<string, FileLog>): Promise<ContainerLog> {
+async function openRemoteLog(
+  driver: RemoteDriver,
+  container: LoggedContainer,
+  observer: LogObserver,
+  openLogs: Map<string, FileLog>,
+): Promise<ContainerLog> {
   const sink = container.isRunning
-    ? new LateSink((signal) => driver.open(container, signal), (error) => observer.failed(error, 'the remote log cannot be opened again yet'))
+    ? new LateSink(
+        (signal) => driver.open(container, signal),
+        (error) => observer.failed(error, 'the remote log cannot be opened again yet'),
+      )
     : await driver.open(container, new AbortController().signal);
   try {
     // A line that is missing in the copy only is not lost.
-    const copyObserver: LogObserver = { ...observer, dropped: (lines) => observer.failed(undefined, `${lines} lines are missing in the local copy of the log`) };
-    const cache = isCached(container.options) ? await openFileLog(CACHE, container, {}, copyObserver, openLogs) : undefined;
+    const copyObserver: LogObserver = {
+      ...observer,
+      dropped: (lines) => observer.failed(undefined, `${lines} lines are missing in the local copy of the log`),
+    };
+    const cache = isCached(container.options)
+      ? await openFileLog(CACHE, container, {}, copyObserver, openLogs)
+      : undefined;
     return new RemoteLog({ sink, cache, maxBufferBytes: bufferLimit(container.options), observer });
   } catch (error) {
     sink.close();
@@ -86,13 +122,24 @@ async function openRemoteLog(driver: RemoteDriver, container: LoggedContainer, o
   }
 }
 
-async function openFileLog(driver: FileDriver, container: LoggedContainer, attrs: Readonly<Record<string, string>>, observer: LogObserver, openLogs: Map<string, FileLog>): Promise<ContainerLog> {
+async function openFileLog(
+  driver: FileDriver,
+  container: LoggedContainer,
+  attrs: Readonly<Record<string, string>>,
+  observer: LogObserver,
+  openLogs: Map<string, FileLog>,
+): Promise<ContainerLog> {
   const policy = driver.policy(container.options);
   const path = driver.path(container.dir, container.id);
   // One writer at a time: the log of the container's last run may still be compressing.
   await openLogs.get(path)?.close();
   await makeDirectories(dirname(path), { mode: 0o700 });
-  const file = await LogFile.open(path, policy, (segment) => driver.format.findEnd(segment), (error, what) => observer.failed(error, what));
+  const file = await LogFile.open(
+    path,
+    policy,
+    (segment) => driver.format.findEnd(segment),
+    (error, what) => observer.failed(error, what),
+  );
   const lastTimeNs = await lastTime(file.segment, file.segment.size, driver.format);
   const options = { attrs, lastTimeNs, maxBufferBytes: bufferLimit(container.options) };
   const log: FileLog = new FileLog(driver.isPathShown ? path : '', file, driver.format, observer, options, () => {

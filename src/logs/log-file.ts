@@ -78,7 +78,8 @@ export class LogFile {
     let written = 0;
     try {
       for (;;) {
-        written += total <= AT_ONCE_BYTES ? writevSync(segment.fd, rest) : (await writev(segment.fd, rest)).bytesWritten;
+        written +=
+          total <= AT_ONCE_BYTES ? writevSync(segment.fd, rest) : (await writev(segment.fd, rest)).bytesWritten;
         if (written === total) break;
         rest = skip(records, written);
       }
@@ -99,7 +100,9 @@ export class LogFile {
       return;
     }
     if (this.policy.compress && this.policy.maxFiles > 1) {
-      this.#compressing = this.#compress(lastTimeNs).catch((error: unknown) => this.onFailure(error, 'compression failed'));
+      this.#compressing = this.#compress(lastTimeNs).catch((error: unknown) =>
+        this.onFailure(error, 'compression failed'),
+      );
     }
   }
 
@@ -107,7 +110,9 @@ export class LogFile {
    * The files that were rotated away, oldest first, and the one being written, which the caller releases. Undefined
    * once the log is sealed.
    */
-  snapshot(onDamage: (error: unknown) => void): Promise<{ readonly rotated: LogSource[]; readonly segment: Segment } | undefined> {
+  snapshot(
+    onDamage: (error: unknown) => void,
+  ): Promise<{ readonly rotated: LogSource[]; readonly segment: Segment } | undefined> {
     return this.#alone(async () => {
       if (this.#segment.isSealed) return undefined;
       const rotated = await openRotated(this.path, onDamage);
@@ -144,7 +149,8 @@ export class LogFile {
       if (maxFiles > 1) {
         for (const extension of ['', '.gz']) {
           await rm(`${path}.${maxFiles - 1}${extension}`, { force: true });
-          for (let i = maxFiles - 2; i >= 1; i--) await renameIfPresent(`${path}.${i}${extension}`, `${path}.${i + 1}${extension}`);
+          for (let i = maxFiles - 2; i >= 1; i--)
+            await renameIfPresent(`${path}.${i}${extension}`, `${path}.${i + 1}${extension}`);
         }
         await renameIfPresent(path, `${path}.1`);
       }

@@ -1,4 +1,6 @@
-/** The files of one log: `name` is being written, `name.1` is the newest of those rotated away, `.gz` a compressed one. */
+/**
+ * The files of one log: `name` is being written, `name.1` is the newest of those rotated away, `.gz` a compressed one.
+ */
 import { randomBytes } from 'node:crypto';
 import { open, readdir, rm, type FileHandle } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
@@ -56,7 +58,10 @@ export class LogSource {
     this.#segment.catch(() => undefined);
     await this.file.close();
     // A file that could not be opened holds nothing.
-    await segment?.then((open) => open.release(), () => undefined);
+    await segment?.then(
+      (open) => open.release(),
+      () => undefined,
+    );
   }
 
   async #open(): Promise<Segment> {

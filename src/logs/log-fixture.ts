@@ -32,15 +32,26 @@ export async function logFixture(t: TestContext, driverName = 'json-file') {
     readFailed: () => undefined,
     failed: (_error, what) => seen.failures.push(what),
   }));
-  const container = { id: ID, dir, driver: driverName, options: {}, labels: {}, env: [], name: 'web', imageName: 'busybox' };
+  const container = {
+    id: ID,
+    dir,
+    driver: driverName,
+    options: {},
+    labels: {},
+    env: [],
+    name: 'web',
+    imageName: 'busybox',
+  };
   return {
     dir,
     seen,
     driver,
     path: driverName === 'local' ? join(dir, 'local-logs', 'container.log') : join(dir, `${ID}-json.log`),
-    open: (changes: Partial<Parameters<typeof driver.open>[0]> = {}): Promise<ContainerLog> => driver.open({ ...container, ...changes }),
+    open: (changes: Partial<Parameters<typeof driver.open>[0]> = {}): Promise<ContainerLog> =>
+      driver.open({ ...container, ...changes }),
     /** Returns the bytes that a reader of the stopped container gets. */
-    readStopped: (options: Partial<LogReadOptions> = {}): Promise<Buffer> => collect(driver.read(container, { ...ALL, ...options })),
+    readStopped: (options: Partial<LogReadOptions> = {}): Promise<Buffer> =>
+      collect(driver.read(container, { ...ALL, ...options })),
   };
 }
 
@@ -68,6 +79,11 @@ export function seededRandom(seed: number): () => number {
 }
 
 /** Writes as a container's reader does: waits when it is asked to. */
-export async function writeAll(log: ContainerLog, stream: 'stdout' | 'stderr', chunks: Iterable<Buffer>): Promise<void> {
-  for (const chunk of chunks) if (!log.write(stream, chunk)) await new Promise<void>((resolve) => log.onceDrained(resolve));
+export async function writeAll(
+  log: ContainerLog,
+  stream: 'stdout' | 'stderr',
+  chunks: Iterable<Buffer>,
+): Promise<void> {
+  for (const chunk of chunks)
+    if (!log.write(stream, chunk)) await new Promise<void>((resolve) => log.onceDrained(resolve));
 }

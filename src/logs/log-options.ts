@@ -5,7 +5,14 @@ import { REMOTE_DRIVERS } from './remote/remote-drivers.js';
 import { badOption, isBoolean, parseBoolean, parseInteger, parseSize, type LogOptions } from './option-values.js';
 import { ownMember } from '../text/own-member.js';
 
-const BUILT_IN: ReadonlySet<string> = new Set(['mode', 'max-buffer-size', 'cache-disabled', 'cache-max-file', 'cache-max-size', 'cache-compress']);
+const BUILT_IN: ReadonlySet<string> = new Set([
+  'mode',
+  'max-buffer-size',
+  'cache-disabled',
+  'cache-max-file',
+  'cache-max-size',
+  'cache-compress',
+]);
 const KNOWN: Readonly<Record<string, ReadonlySet<string>>> = {
   none: new Set(),
   'json-file': new Set(['max-file', 'max-size', 'compress', 'labels', 'labels-regex', 'env', 'env-regex', 'tag']),
@@ -16,21 +23,30 @@ const LOCAL_MAX_BYTES = 20 * 1024 * 1024;
 const LOCAL_MAX_FILES = 5;
 
 /** Names of the drivers, for `/info`. */
-export const LOG_DRIVERS: readonly string[] = [...Object.keys(KNOWN).filter((name) => name !== 'none'), ...Object.keys(REMOTE_DRIVERS)].sort();
+export const LOG_DRIVERS: readonly string[] = [
+  ...Object.keys(KNOWN).filter((name) => name !== 'none'),
+  ...Object.keys(REMOTE_DRIVERS),
+].sort();
 
 /** As `LogDriver.validate`: names of drivers and options, and the options that all drivers have. */
 export function validateLogOptions(driver: string, options: LogOptions): void {
   if (driver === 'none') return;
   bufferLimit(options);
   const { 'cache-disabled': cacheDisabled } = options;
-  if (cacheDisabled && !isBoolean(cacheDisabled)) throw badOption(`invalid value for option cache-disabled: ${cacheDisabled}`);
+  if (cacheDisabled && !isBoolean(cacheDisabled))
+    throw badOption(`invalid value for option cache-disabled: ${cacheDisabled}`);
   const own = Object.entries(options).filter(([name]) => !BUILT_IN.has(name));
   const remote = ownMember(REMOTE_DRIVERS, driver);
   if (remote) return remote.validate(Object.fromEntries(own));
   const known = ownMember(KNOWN, driver);
   if (!known) throw invalid(`logger: no log driver named '${driver}' is registered`, { code: 'LOG_DRIVER_UNKNOWN' });
   for (const [name] of own) {
-    if (!known.has(name)) throw badOption(driver === 'json-file' ? `unknown log opt '${name}' for json-file log driver` : `unknown log opt '${name}' for log driver ${driver}`);
+    if (!known.has(name))
+      throw badOption(
+        driver === 'json-file'
+          ? `unknown log opt '${name}' for json-file log driver`
+          : `unknown log opt '${name}' for log driver ${driver}`,
+      );
   }
 }
 
@@ -39,7 +55,8 @@ export function bufferLimit(options: LogOptions): number | undefined {
   const { mode = '', 'max-buffer-size': size } = options;
   if (!['', 'blocking', 'non-blocking'].includes(mode)) throw badOption(`logger: logging mode not supported: ${mode}`);
   if (size === undefined) return mode === 'non-blocking' ? DEFAULT_BUFFER_BYTES : undefined;
-  if (mode !== 'non-blocking') throw badOption("logger: max-buffer-size option is only supported with 'mode=non-blocking'");
+  if (mode !== 'non-blocking')
+    throw badOption("logger: max-buffer-size option is only supported with 'mode=non-blocking'");
   return parseSize(size, 1024, 'error parsing option max-buffer-size: ');
 }
 
@@ -73,8 +90,10 @@ export function jsonFilePolicy(options: LogOptions): RotationPolicy {
 /** When the local driver begins a new file. */
 export function localPolicy(options: LogOptions): RotationPolicy {
   const { 'max-size': size, 'max-file': count, compress: compression } = options;
-  const maxBytes = size === undefined ? LOCAL_MAX_BYTES : parseSize(size, 1000, `invalid value for max-size: ${size}: `);
-  const maxFiles = count === undefined ? LOCAL_MAX_FILES : parseInteger(count, `invalid value for max-file: ${count}: `);
+  const maxBytes =
+    size === undefined ? LOCAL_MAX_BYTES : parseSize(size, 1000, `invalid value for max-size: ${size}: `);
+  const maxFiles =
+    count === undefined ? LOCAL_MAX_FILES : parseInteger(count, `invalid value for max-file: ${count}: `);
   const compress = compression === undefined || parseBoolean(compression, 'error reading compress log option: ');
   if (maxFiles < 0) throw badOption('max file count cannot be less than 0');
   if (compress && maxFiles <= 1) throw badOption('compression cannot be enabled when max file count is 1');

@@ -49,7 +49,15 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
     private readonly observer: Pick<LogObserver, 'damaged' | 'readFailed'>,
   ) {
     this.#decoder = format.createDecoder(options, (bytes) => (this.#damagedBytes += bytes));
-    this.#optionsKey = [options.stdout, options.stderr, options.timestamps, options.details, options.multiplexed, options.sinceNs, options.untilNs].join();
+    this.#optionsKey = [
+      options.stdout,
+      options.stderr,
+      options.timestamps,
+      options.details,
+      options.multiplexed,
+      options.sinceNs,
+      options.untilNs,
+    ].join();
     this.#run = this.#observed();
   }
 
@@ -106,7 +114,7 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
   }
 
   async *#blocks(segment: Segment, from: number, to: number): AsyncGenerator<Buffer, undefined> {
-    for (let offset = from; offset < to && !this.#isDone; ) {
+    for (let offset = from; offset < to && !this.#isDone;) {
       const block = await this.#block(segment, offset, to);
       // The end of the file is an unfinished record: not ours to tell.
       if (block.next === offset) return;
@@ -151,10 +159,11 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
     let buffer = takeBuffer();
     segment.acquire();
     try {
-      for (let offset = from; ; ) {
+      for (let offset = from; ;) {
         const length = await segment.read(buffer, Math.min(buffer.length, to - offset), offset);
         const output = this.#decoder.decode(buffer, length);
-        if (this.#decoder.consumed > 0) return { output, next: offset + this.#decoder.consumed, isFinished: this.#decoder.isFinished };
+        if (this.#decoder.consumed > 0)
+          return { output, next: offset + this.#decoder.consumed, isFinished: this.#decoder.isFinished };
         if (length < buffer.length) return { output, next: offset, isFinished: false };
         // A record that is larger than the buffer, or no record at all.
         if (buffer.length >= MAX_RECORD_BYTES) offset += this.#decoder.skip(buffer);

@@ -21,7 +21,11 @@ export interface LogPosition {
 }
 
 /** The last `tail` records, or all; of these from about `sinceNs` on, where older ones can be left out cheaply. */
-export async function findStart(snapshot: LogSnapshot, format: RecordFormat, options: { readonly tail: number | undefined; readonly sinceNs: bigint | undefined }): Promise<LogPosition> {
+export async function findStart(
+  snapshot: LogSnapshot,
+  format: RecordFormat,
+  options: { readonly tail: number | undefined; readonly sinceNs: bigint | undefined },
+): Promise<LogPosition> {
   const start = options.tail === undefined ? { index: 0, offset: 0 } : await findTail(snapshot, format, options.tail);
   return options.sinceNs === undefined ? start : findSince(snapshot, format, start, options.sinceNs);
 }
@@ -39,7 +43,12 @@ async function findTail(snapshot: LogSnapshot, format: RecordFormat, tail: numbe
   return { index: 0, offset: 0 };
 }
 
-async function findSince(snapshot: LogSnapshot, format: RecordFormat, start: LogPosition, sinceNs: bigint): Promise<LogPosition> {
+async function findSince(
+  snapshot: LogSnapshot,
+  format: RecordFormat,
+  start: LogPosition,
+  sinceNs: bigint,
+): Promise<LogPosition> {
   let { index, offset } = start;
   for (; index <= snapshot.rotated.length; index++, offset = 0) {
     const known = await snapshot.rotated[index]?.lastTimeNs();
@@ -63,7 +72,13 @@ export async function lastTime(segment: Segment, end: number, format: RecordForm
 }
 
 /** An offset before the first record at or after `sinceNs`, by less than two blocks. */
-async function bisect(segment: Segment, from: number, to: number, format: RecordFormat, sinceNs: bigint): Promise<number> {
+async function bisect(
+  segment: Segment,
+  from: number,
+  to: number,
+  format: RecordFormat,
+  sinceNs: bigint,
+): Promise<number> {
   const block = takeBuffer();
   try {
     let low = from;
@@ -81,7 +96,12 @@ async function bisect(segment: Segment, from: number, to: number, format: Record
   }
 }
 
-async function timeAt(segment: Segment, offset: number, end: number, format: RecordFormat): Promise<bigint | undefined> {
+async function timeAt(
+  segment: Segment,
+  offset: number,
+  end: number,
+  format: RecordFormat,
+): Promise<bigint | undefined> {
   const block = takeBuffer();
   try {
     const length = await segment.read(block, Math.min(POOLED_BYTES, end - offset), offset);
@@ -91,7 +111,10 @@ async function timeAt(segment: Segment, offset: number, end: number, format: Rec
   }
 }
 
-async function fileAt(snapshot: LogSnapshot, index: number): Promise<{ readonly segment: Segment; readonly end: number } | undefined> {
+async function fileAt(
+  snapshot: LogSnapshot,
+  index: number,
+): Promise<{ readonly segment: Segment; readonly end: number } | undefined> {
   const source = snapshot.rotated[index];
   if (!source) return snapshot.segment && { segment: snapshot.segment, end: snapshot.end };
   const segment = await source.segment();

@@ -76,7 +76,10 @@ export class LogWriter {
     const state = this.#streams[stream];
     const now = this.#now();
     let at = 0;
-    while (at < chunk.length) at = state.splitter.isAtLineStart ? this.#writeLines(stream, state, chunk, at, now) : this.#writeLine(stream, state, chunk, at, now);
+    while (at < chunk.length)
+      at = state.splitter.isAtLineStart
+        ? this.#writeLines(stream, state, chunk, at, now)
+        : this.#writeLine(stream, state, chunk, at, now);
     this.#discardEmptyBatch();
     this.#drain();
     return this.#maxBufferBytes !== undefined || this.#pendingBytes <= PENDING_LIMIT_BYTES;
@@ -99,7 +102,9 @@ export class LogWriter {
     const now = this.#now();
     for (const stream of ['stdout', 'stderr'] as const) {
       const state = this.#streams[stream];
-      state.splitter.end((source, from, to, piece) => this.#record(stream, source, from, to, piece, piece && piece.ordinal > 1 ? state.longLineNs : now));
+      state.splitter.end((source, from, to, piece) =>
+        this.#record(stream, source, from, to, piece, piece && piece.ordinal > 1 ? state.longLineNs : now),
+      );
     }
     this.#drain();
     await this.flushed();
@@ -109,8 +114,12 @@ export class LogWriter {
   #writeLines(stream: StreamName, state: StreamState, chunk: Buffer, from: number, now: bigint): number {
     const batch = this.#openBatch();
     // A record begins in the file as long as that is smaller than its limit.
-    const limit = Math.min(batch.buffer.length - this.encoder.maxRecordBytes, batch.length + this.file.policy.maxBytes - this.#fileBytes);
-    if (this.#maxBufferBytes !== undefined && this.#pendingBytes + chunk.length * 2 > this.#maxBufferBytes) return this.#writeLine(stream, state, chunk, from, now);
+    const limit = Math.min(
+      batch.buffer.length - this.encoder.maxRecordBytes,
+      batch.length + this.file.policy.maxBytes - this.#fileBytes,
+    );
+    if (this.#maxBufferBytes !== undefined && this.#pendingBytes + chunk.length * 2 > this.#maxBufferBytes)
+      return this.#writeLine(stream, state, chunk, from, now);
     this.encoder.begin(stream, now);
     const consumed = this.encoder.encodeLines(chunk, from, batch.buffer, batch.length, limit);
     if (consumed === from) return this.#writeLine(stream, state, chunk, from, now);
@@ -125,8 +134,19 @@ export class LogWriter {
     });
   }
 
-  #record(stream: StreamName, source: Buffer, from: number, to: number, piece: Piece | undefined, timeNs: bigint): void {
-    if (this.#maxBufferBytes !== undefined && this.#pendingBytes > 0 && this.#pendingBytes + to - from > this.#maxBufferBytes) {
+  #record(
+    stream: StreamName,
+    source: Buffer,
+    from: number,
+    to: number,
+    piece: Piece | undefined,
+    timeNs: bigint,
+  ): void {
+    if (
+      this.#maxBufferBytes !== undefined &&
+      this.#pendingBytes > 0 &&
+      this.#pendingBytes + to - from > this.#maxBufferBytes
+    ) {
       this.events.dropped(1);
       return;
     }
@@ -142,7 +162,12 @@ export class LogWriter {
     if (batch && !isFileFull && batch.buffer.length - batch.length >= this.encoder.maxRecordBytes) return batch;
     if (batch) this.#queue.push(batch);
     const needed = this.encoder.maxRecordBytes;
-    batch = { buffer: needed * 2 <= POOLED_BYTES ? takeBuffer() : Buffer.allocUnsafeSlow(needed * 2), length: 0, lastTimeNs: 0n, isFileStart: isFileFull };
+    batch = {
+      buffer: needed * 2 <= POOLED_BYTES ? takeBuffer() : Buffer.allocUnsafeSlow(needed * 2),
+      length: 0,
+      lastTimeNs: 0n,
+      isFileStart: isFileFull,
+    };
     if (isFileFull) this.#fileBytes = 0;
     this.#batch = batch;
     return batch;

@@ -9,7 +9,15 @@ const BOOLEANS: ReadonlyMap<string, boolean> = new Map([
   ...['1', 't', 'T', 'true', 'TRUE', 'True'].map((text) => [text, true] as const),
   ...['0', 'f', 'F', 'false', 'FALSE', 'False'].map((text) => [text, false] as const),
 ]);
-const UNIT_MS: Readonly<Record<string, number>> = { ns: 1e-6, us: 1e-3, µs: 1e-3, ms: 1, s: 1000, m: 60_000, h: 3_600_000 };
+const UNIT_MS: Readonly<Record<string, number>> = {
+  ns: 1e-6,
+  us: 1e-3,
+  µs: 1e-3,
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+};
 
 /** An error about a log option. */
 export function badOption(message: string, cause?: unknown): Error {
@@ -23,7 +31,8 @@ export function isBoolean(text: string): boolean {
 /** @param context what the error's text begins with. */
 export function parseBoolean(text: string, context = ''): boolean {
   const value = BOOLEANS.get(text);
-  if (value === undefined) throw badOption(`${context}strconv.ParseBool: parsing ${JSON.stringify(text)}: invalid syntax`);
+  if (value === undefined)
+    throw badOption(`${context}strconv.ParseBool: parsing ${JSON.stringify(text)}: invalid syntax`);
   return value;
 }
 
@@ -32,7 +41,8 @@ export function parseInteger(text: string, context = '', name = 'Atoi'): number 
   const isWellFormed = name === 'ParseUint' ? /^\d+$/.test(text) : /^[+-]?\d+$/.test(text);
   if (!isWellFormed) throw badOption(`${context}strconv.${name}: parsing ${JSON.stringify(text)}: invalid syntax`);
   const value = Number(text);
-  if (!Number.isSafeInteger(value)) throw badOption(`${context}strconv.${name}: parsing ${JSON.stringify(text)}: value out of range`);
+  if (!Number.isSafeInteger(value))
+    throw badOption(`${context}strconv.${name}: parsing ${JSON.stringify(text)}: value out of range`);
   return value;
 }
 
@@ -58,7 +68,7 @@ export function parseDurationMs(text: string): number {
   const [, sign = '', rest = ''] = /^([+-]?)(.*)$/s.exec(text) ?? [];
   if (rest === '') throw badOption(`time: invalid duration ${quoted}`);
   let total = 0;
-  for (let at = 0; at < rest.length; ) {
+  for (let at = 0; at < rest.length;) {
     const [whole = '', number = '', unit = ''] = /^(\d+(?:\.\d*)?|\.\d+)([^\d.]*)/.exec(rest.slice(at)) ?? [];
     if (whole === '') throw badOption(`time: invalid duration ${quoted}`);
     if (unit === '') throw badOption(`time: missing unit in duration ${quoted}`);

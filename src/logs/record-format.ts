@@ -39,7 +39,10 @@ export interface RecordEncoder {
 }
 
 /** What readers ask for, apart from where they begin. */
-export type OutputOptions = Pick<LogReadOptions, 'stdout' | 'stderr' | 'timestamps' | 'details' | 'sinceNs' | 'untilNs' | 'multiplexed'>;
+export type OutputOptions = Pick<
+  LogReadOptions,
+  'stdout' | 'stderr' | 'timestamps' | 'details' | 'sinceNs' | 'untilNs' | 'multiplexed'
+>;
 
 export interface RecordDecoder {
   /** How much of the block the last `decode` used: whole records. */
@@ -67,5 +70,9 @@ export interface RecordFormat {
   /** Where the last `count` records before `end` begin, and how many there are. Reads only these. */
   findTail(segment: Segment, end: number, count: number): Promise<{ readonly offset: number; readonly found: number }>;
   /** The first whole record that begins in block[0, length); `isStart`: the block begins with a record. */
-  firstRecord(block: Buffer, length: number, isStart: boolean): { readonly offset: number; readonly timeNs: bigint } | undefined;
+  firstRecord(
+    block: Buffer,
+    length: number,
+    isStart: boolean,
+  ): { readonly offset: number; readonly timeNs: bigint } | undefined;
 }

@@ -4,7 +4,9 @@ import { withoutTrailing } from '../text/trailing.js';
 const NS_PER_SECOND = 1_000_000_000n;
 const TEXT = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)$/;
 
-/** `2006-01-02T15:04:05.123Z`: as many fractional digits as there are before trailing zeros, none for a whole second. */
+/**
+ * `2006-01-02T15:04:05.123Z`: as many fractional digits as there are before trailing zeros, none for a whole second.
+ */
 export function formatTime(ns: bigint): string {
   const [second, fraction] = split(ns);
   if (fraction === 0) return `${secondText(second)}Z`;

@@ -5,7 +5,8 @@ import { gunzipSync } from 'node:zlib';
 import { ID, logFixture, readAll, writeAll } from './log-fixture.js';
 
 const line = (i: number): string => `line ${String(i).padStart(6, '0')}\n`;
-const lines = (from: number, to: number): string => Array.from({ length: to - from }, (_, i) => line(from + i)).join('');
+const lines = (from: number, to: number): string =>
+  Array.from({ length: to - from }, (_, i) => line(from + i)).join('');
 
 test('a file is rotated before the record that finds it full', async (t) => {
   const { open, dir, path, readStopped } = await logFixture(t);
@@ -51,7 +52,8 @@ test('compressed files carry the time of their last record; tail and since go ac
   assert.ok(packed.includes(`{"lastTime":"${lastTime}"}`));
 
   assert.equal((await readStopped()).toString(), lines(0, 3500));
-  for (const tail of [1, 1000, 1800, 3499, 9999]) assert.equal((await readStopped({ tail })).toString(), lines(Math.max(0, 3500 - tail), 3500), `tail ${tail}`);
+  for (const tail of [1, 1000, 1800, 3499, 9999])
+    assert.equal((await readStopped({ tail })).toString(), lines(Math.max(0, 3500 - tail), 3500), `tail ${tail}`);
   const stamped = (await readStopped({ timestamps: true })).toString().trimEnd().split('\n');
   for (const i of [10, 1234, 3400]) {
     const time = stamped[i]?.slice(0, 30) ?? '';

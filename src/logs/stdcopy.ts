@@ -43,7 +43,8 @@ export class FrameDecoder {
     let at = 0;
     while (bytes.length - at >= HEADER_BYTES) {
       const stream = STREAMS[bytes[at] ?? 0];
-      if (!stream || bytes.readUIntBE(at + 1, 3) !== 0) throw dataLoss(`no frame begins at byte ${at}`, { code: 'FRAME' });
+      if (!stream || bytes.readUIntBE(at + 1, 3) !== 0)
+        throw dataLoss(`no frame begins at byte ${at}`, { code: 'FRAME' });
       const end = at + HEADER_BYTES + bytes.readUInt32BE(at + 4);
       if (end > bytes.length) break;
       frames.push({ stream, payload: bytes.subarray(at + HEADER_BYTES, end) });

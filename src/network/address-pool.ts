@@ -18,7 +18,8 @@ export class AddressPool {
   ) {
     const size = sizeOf(subnet);
     const end = subnet.base + size - 1n;
-    // Network and broadcast addresses are nobody's, except where there is no room for them; nor is IPv6's router anycast.
+    // Network and broadcast addresses are nobody's, except where there is no room for them; nor is IPv6's router
+    // anycast.
     const isTiny = size <= 2n;
     const lowest = subnet.base + (isTiny ? 0n : 1n);
     const highest = end - (isTiny || subnet.family === 6 ? 0n : 1n);
@@ -45,12 +46,18 @@ export class AddressPool {
       this.#taken.add(candidate);
       return toAddress(this.subnet.family, candidate);
     }
-    throw unavailable(`no available IPv${this.subnet.family} addresses on this network's address pools: ${formatSubnet(this.subnet)}`, { code: 'NO_ADDRESS' });
+    throw unavailable(
+      `no available IPv${this.subnet.family} addresses on this network's address pools: ${formatSubnet(this.subnet)}`,
+      { code: 'NO_ADDRESS' },
+    );
   }
 
   /** Takes a particular address. Throws invalid when it is outside, forbidden when it is taken. */
   reserve(address: string): void {
-    if (!contains(this.subnet, address)) throw invalid(`invalid endpoint settings:\nno configured subnet contains IP address ${address}`, { code: 'ADDRESS_OUTSIDE' });
+    if (!contains(this.subnet, address))
+      throw invalid(`invalid endpoint settings:\nno configured subnet contains IP address ${address}`, {
+        code: 'ADDRESS_OUTSIDE',
+      });
     const value = toNumber(address);
     if (this.#taken.has(value)) throw forbidden('Address already in use', { code: 'ADDRESS_IN_USE' });
     this.#taken.add(value);

@@ -37,7 +37,8 @@ export class AddressSpace implements Addresses {
   constructor(plans: readonly AddressPlan[]) {
     this.#spaces = plans.map((plan) => {
       const pool = new AddressPool(plan.subnet, plan.range);
-      for (const address of new Set([plan.hostAddress, plan.gateway, ...plan.reserved])) if (address !== '') pool.reserve(address);
+      for (const address of new Set([plan.hostAddress, plan.gateway, ...plan.reserved]))
+        if (address !== '') pool.reserve(address);
       return { plan, pool };
     });
   }
@@ -46,13 +47,22 @@ export class AddressSpace implements Addresses {
     return false;
   }
 
-  /** An address, the wanted one or any; of several subnets the first that has one. Throws unavailable, invalid or forbidden. */
+  /**
+   * An address, the wanted one or any; of several subnets the first that has one. Throws unavailable, invalid or
+   * forbidden.
+   */
   lease(family: Family, wanted: string | undefined): Lease {
     const spaces = this.#spaces.filter(({ plan }) => plan.subnet.family === family);
     const [first] = spaces;
-    if (!first && wanted !== undefined) throw invalid(`invalid endpoint settings:\nno configured subnet contains IP address ${wanted}`, { code: 'ADDRESS_OUTSIDE' });
+    if (!first && wanted !== undefined)
+      throw invalid(`invalid endpoint settings:\nno configured subnet contains IP address ${wanted}`, {
+        code: 'ADDRESS_OUTSIDE',
+      });
     if (!first) return NO_LEASE;
-    const space = wanted === undefined ? (spaces.find(({ pool }) => spaces.length === 1 || pool.hasFree) ?? first) : (spaces.find(({ plan }) => contains(plan.subnet, wanted)) ?? first);
+    const space =
+      wanted === undefined
+        ? (spaces.find(({ pool }) => spaces.length === 1 || pool.hasFree) ?? first)
+        : (spaces.find(({ plan }) => contains(plan.subnet, wanted)) ?? first);
     if (wanted !== undefined) space.pool.reserve(wanted);
     const { subnet, gateway } = space.plan;
     return { address: wanted ?? space.pool.allocate(), prefixLength: subnet.prefixLength, gateway };
@@ -65,6 +75,8 @@ export class AddressSpace implements Addresses {
   /** Takes an address back; '' is none. */
   release(address: string): void {
     if (address === '') return;
-    this.#spaces.find(({ plan }) => plan.subnet.family === familyOf(address) && contains(plan.subnet, address))?.pool.release(address);
+    this.#spaces
+      .find(({ plan }) => plan.subnet.family === familyOf(address) && contains(plan.subnet, address))
+      ?.pool.release(address);
   }
 }

@@ -61,8 +61,19 @@ export interface Ports {
 
 /** What another process does for the endpoints of a network. */
 export interface EndpointPlugin {
-  /** Makes the endpoint; gives it back as the plugin completed it, without a link's name where there is no link. Nothing is left when it fails. */
-  connect(draft: Endpoint, place: { readonly sandboxPath: string; readonly ports: readonly PortRequest[]; readonly options: Readonly<Record<string, string>>; readonly nameLink: (prefix: string) => string }): Promise<Endpoint>;
+  /**
+   * Makes the endpoint; gives it back as the plugin completed it, without a link's name where there is no link. Nothing
+   * is left when it fails.
+   */
+  connect(
+    draft: Endpoint,
+    place: {
+      readonly sandboxPath: string;
+      readonly ports: readonly PortRequest[];
+      readonly options: Readonly<Record<string, string>>;
+      readonly nameLink: (prefix: string) => string;
+    },
+  ): Promise<Endpoint>;
   /** Ends it. Never fails: what cannot be done now is made up for. */
   disconnect(containerId: string, endpoint: Endpoint): Promise<void>;
   /** Takes over one that is in use. */

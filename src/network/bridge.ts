@@ -66,7 +66,8 @@ export class Bridge implements Medium {
       if (existing.mtu !== plan.mtu) await netlink.setMtu(index, plan.mtu);
       for (const old of await netlink.addresses()) {
         const isWanted = wanted.some(({ ip, prefixLength }) => ip === old.ip && prefixLength === old.prefixLength);
-        if (old.linkIndex === index && !isWanted && !old.ip.startsWith('fe80:')) await netlink.removeAddress(index, old);
+        if (old.linkIndex === index && !isWanted && !old.ip.startsWith('fe80:'))
+          await netlink.removeAddress(index, old);
       }
     }
     if (!isForeign) guardHostLink(plan.link, hasIpv6);
@@ -87,7 +88,15 @@ export class Bridge implements Medium {
 
   get rules(): BridgeRules {
     const { link, interContainer, masquerade, sources, internal, modes } = this.plan;
-    return { bridge: link, subnets: Object.fromEntries(this.plan.addresses.map(({ subnet }) => [subnet.family, formatSubnet(subnet)])), interContainer, masquerade, sources, internal, modes };
+    return {
+      bridge: link,
+      subnets: Object.fromEntries(this.plan.addresses.map(({ subnet }) => [subnet.family, formatSubnet(subnet)])),
+      interContainer,
+      masquerade,
+      sources,
+      internal,
+      modes,
+    };
   }
 
   async plug({ hostName, name, mac, netnsFd }: ContainerEnd): Promise<void> {

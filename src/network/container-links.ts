@@ -32,11 +32,18 @@ export class ContainerLinks {
 
   /** Makes these all links of an endpoint. */
   async set(bridge: string, owner: Endpoint, targets: readonly LinkTarget[]): Promise<void> {
-    const rules = targets.flatMap(({ endpoint, ports }) => ports.flatMap((port) => rulesOf(bridge, owner, endpoint, port)));
+    const rules = targets.flatMap(({ endpoint, ports }) =>
+      ports.flatMap((port) => rulesOf(bridge, owner, endpoint, port)),
+    );
     const before = this.#links.get(owner.endpointId);
     if (JSON.stringify(before?.rules ?? []) === JSON.stringify(rules)) return;
     if (rules.length > 0 && !(await this.#canFilter())) return;
-    const isolatedAgain = this.#replace(owner.endpointId, rules.length === 0 ? undefined : { rules, endpointIds: [owner.endpointId, ...targets.map(({ endpoint }) => endpoint.endpointId)] });
+    const isolatedAgain = this.#replace(
+      owner.endpointId,
+      rules.length === 0
+        ? undefined
+        : { rules, endpointIds: [owner.endpointId, ...targets.map(({ endpoint }) => endpoint.endpointId)] },
+    );
     await this.#isolate(isolatedAgain, true);
     await this.options.firewall.setLinks(owner.endpointId, rules);
     await this.#isolate(this.#links.get(owner.endpointId)?.endpointIds ?? [], false);
@@ -48,7 +55,10 @@ export class ContainerLinks {
       if (!endpointIds.includes(endpointId)) continue;
       // Its address may be another container's next; links to others stay.
       const others = rules.filter((rule) => rule.toEndpoint !== endpointId);
-      const kept = ownerId === endpointId || others.length === 0 ? undefined : { rules: others, endpointIds: endpointIds.filter((id) => id !== endpointId) };
+      const kept =
+        ownerId === endpointId || others.length === 0
+          ? undefined
+          : { rules: others, endpointIds: endpointIds.filter((id) => id !== endpointId) };
       const isolatedAgain = this.#replace(ownerId, kept).filter((id) => id !== endpointId);
       await this.#isolate(isolatedAgain, true);
       await this.options.firewall.setLinks(ownerId, kept?.rules ?? []);
@@ -75,14 +85,23 @@ export class ContainerLinks {
 
   #canFilter(): Promise<boolean> {
     this.#isFiltered ??= (this.options.iptables ? filterBridged([4]) : Promise.resolve([])).then((families) => {
-      if (families.length === 0) this.options.log.warn({}, 'links open no ports: the packet filter does not see what goes from container to container (needs --iptables and the kernel module br_netfilter)');
+      if (families.length === 0)
+        this.options.log.warn(
+          {},
+          'links open no ports: the packet filter does not see what goes from container to container (needs --iptables and the kernel module br_netfilter)',
+        );
       return families.length > 0;
     });
     return this.#isFiltered;
   }
 }
 
-function rulesOf(bridge: string, owner: Endpoint, target: Endpoint, { protocol, port }: LinkTarget['ports'][number]): LinkRule[] {
+function rulesOf(
+  bridge: string,
+  owner: Endpoint,
+  target: Endpoint,
+  { protocol, port }: LinkTarget['ports'][number],
+): LinkRule[] {
   // The default bridge names containers by their IPv4 addresses alone.
   if (owner.ipv4 === '' || target.ipv4 === '') return [];
   return [{ bridge, from: owner.ipv4, to: target.ipv4, protocol, port, toEndpoint: target.endpointId }];

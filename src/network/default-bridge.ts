@@ -5,7 +5,18 @@ import { IPV6_MIN_MTU, type Link, type Netlink } from '../sys/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
 import type { BridgePlan } from './bridge.js';
 import { firstAddress, chooseSubnet, hostSubnets, type PoolOption } from './free-subnet.js';
-import { contains, covers, familyOf, formatSubnet, overlaps, parseSubnet, subnetAround, toNumber, type Family, type Subnet } from './subnet.js';
+import {
+  contains,
+  covers,
+  familyOf,
+  formatSubnet,
+  overlaps,
+  parseSubnet,
+  subnetAround,
+  toNumber,
+  type Family,
+  type Subnet,
+} from './subnet.js';
 
 export interface BridgeOptions {
   readonly name: string;
@@ -32,10 +43,19 @@ interface Own {
  * Where nothing is said, the addresses that the bridge has already stay; else the first block that nobody uses.
  * @throws EngineError invalid naming the option; conflict when the subnet is in use on this host.
  */
-export async function planDefaultBridge(options: BridgeOptions, pools: readonly PoolOption[], netlink: Netlink, existing: Link | undefined, networkId: string, hairpin: boolean): Promise<BridgePlan> {
+export async function planDefaultBridge(
+  options: BridgeOptions,
+  pools: readonly PoolOption[],
+  netlink: Netlink,
+  existing: Link | undefined,
+  networkId: string,
+  hairpin: boolean,
+): Promise<BridgePlan> {
   const host = await hostSubnets(netlink, existing?.index);
   const others = [...host.addresses, ...host.routes];
-  const current = existing ? (await netlink.addresses()).filter(({ linkIndex, ip }) => linkIndex === existing.index && !ip.startsWith('fe80:')) : [];
+  const current = existing
+    ? (await netlink.addresses()).filter(({ linkIndex, ip }) => linkIndex === existing.index && !ip.startsWith('fe80:'))
+    : [];
   const currentOf = (family: Family): Own | undefined => {
     const found = current.find(({ ip }) => familyOf(ip) === family);
     return found && { address: found.ip, subnet: subnetAround(found.ip, found.prefixLength) };
@@ -55,9 +75,22 @@ export async function planDefaultBridge(options: BridgeOptions, pools: readonly 
   for (const { subnet } of plans) {
     // A route may be wide and this network a part of it that was set aside; an address of the host is in use.
     const clash = host.addresses.find((other) => overlaps(other, subnet));
-    if (clash) throw conflict(`the subnet ${formatSubnet(subnet)} of bridge ${options.name} overlaps with ${formatSubnet(clash)} of this host; choose another one with --${subnet.family === 4 ? 'bip' : 'bip6'}`);
+    if (clash)
+      throw conflict(
+        `the subnet ${formatSubnet(subnet)} of bridge ${options.name} overlaps with ${formatSubnet(clash)} of this host; choose another one with --${subnet.family === 4 ? 'bip' : 'bip6'}`,
+      );
   }
-  return { link: options.name, mtu: options.mtu, interContainer: options.icc, masquerade: options.ipMasq, sources: {}, internal: false, hairpin, modes: { 4: 'nat', 6: 'nat' }, addresses: plans };
+  return {
+    link: options.name,
+    mtu: options.mtu,
+    interContainer: options.icc,
+    masquerade: options.ipMasq,
+    sources: {},
+    internal: false,
+    hairpin,
+    modes: { 4: 'nat', 6: 'nat' },
+    addresses: plans,
+  };
 }
 
 /** Without a bip, a fixed-cidr that is in no pool says which subnet is meant. */
@@ -75,13 +108,26 @@ function parseBip(bip: string, field: string, family: Family): Own | undefined {
   if (bip === '') return undefined;
   const subnet = parseSubnet(bip, field, family);
   const address = bip.split('/')[0] ?? '';
-  if (toNumber(address) === subnet.base) throw invalid(`invalid ${field}: ${bip} is the network's own address; give the bridge one inside it, such as ${firstAddress(subnet)}/${subnet.prefixLength}`);
+  if (toNumber(address) === subnet.base)
+    throw invalid(
+      `invalid ${field}: ${bip} is the network's own address; give the bridge one inside it, such as ${firstAddress(subnet)}/${subnet.prefixLength}`,
+    );
   return { address, subnet };
 }
 
-function addressPlan({ address, subnet }: Own, rangeField: string, rangeText: string, gatewayField: string, gateway: string): AddressPlan {
+function addressPlan(
+  { address, subnet }: Own,
+  rangeField: string,
+  rangeText: string,
+  gatewayField: string,
+  gateway: string,
+): AddressPlan {
   const range = rangeText === '' ? subnet : parseSubnet(rangeText, rangeField, subnet.family);
-  if (!covers(subnet, range) && !covers(range, subnet)) throw invalid(`invalid ${rangeField}: ${rangeText} is not inside the bridge's subnet ${formatSubnet(subnet)}`);
-  if (gateway !== '' && (isIP(gateway) === 0 || !contains(subnet, gateway))) throw invalid(`invalid ${gatewayField}: ${gateway} is not an address inside the bridge's subnet ${formatSubnet(subnet)}`);
+  if (!covers(subnet, range) && !covers(range, subnet))
+    throw invalid(`invalid ${rangeField}: ${rangeText} is not inside the bridge's subnet ${formatSubnet(subnet)}`);
+  if (gateway !== '' && (isIP(gateway) === 0 || !contains(subnet, gateway)))
+    throw invalid(
+      `invalid ${gatewayField}: ${gateway} is not an address inside the bridge's subnet ${formatSubnet(subnet)}`,
+    );
   return { subnet, hostAddress: address, gateway: gateway || address, range, reserved: [] };
 }

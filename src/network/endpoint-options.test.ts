@@ -19,15 +19,31 @@ test('parameters of a link come in the order in which they are written, under ei
 });
 
 test('what is no parameter of a link is told, every one', () => {
-  for (const bad of ['net.ipv4.conf.eth0.forwarding=1', 'net.ipv4.conf.IFNAME=1', 'kernel.ipv4.conf.IFNAME.x=1', 'net.core.conf.IFNAME.x=1', 'net.ipv4.conf.IFNAME.../../core=1', 'net.ipv4.conf/../x.IFNAME.y=1', '']) {
-    assert.match(endpointOptionProblems({ [SYSCTLS]: bad }).join(), new RegExp("^unrecognised network interface sysctl '.*'; represent 'net.X.Y.ethN.Z=V' as 'net.X.Y.IFNAME.Z=V'"), bad);
+  for (const bad of [
+    'net.ipv4.conf.eth0.forwarding=1',
+    'net.ipv4.conf.IFNAME=1',
+    'kernel.ipv4.conf.IFNAME.x=1',
+    'net.core.conf.IFNAME.x=1',
+    'net.ipv4.conf.IFNAME.../../core=1',
+    'net.ipv4.conf/../x.IFNAME.y=1',
+    '',
+  ]) {
+    assert.match(
+      endpointOptionProblems({ [SYSCTLS]: bad }).join(),
+      new RegExp("^unrecognised network interface sysctl '.*'; represent 'net.X.Y.ethN.Z=V' as 'net.X.Y.IFNAME.Z=V'"),
+      bad,
+    );
     assert.deepEqual(linkParameters({ [SYSCTLS]: bad }), []);
   }
   assert.equal(endpointOptionProblems({ [SYSCTLS]: 'a,net.ipv4.conf.IFNAME.forwarding=1,b' }).length, 2);
-  assert.deepEqual(endpointOptionProblems({ [SYSCTLS]: 'net.ipv4.conf.IFNAME.forwarding' }), ["expected sysctl 'net.ipv4.conf.IFNAME.forwarding' to have format name=value"]);
+  assert.deepEqual(endpointOptionProblems({ [SYSCTLS]: 'net.ipv4.conf.IFNAME.forwarding' }), [
+    "expected sysctl 'net.ipv4.conf.IFNAME.forwarding' to have format name=value",
+  ]);
 });
 
 test('names of links are those that the kernel takes', () => {
-  for (const good of ['eth0', 'lan-1.5', 'wan_0', 'a'.repeat(15)]) assert.deepEqual(endpointOptionProblems({ [NAME]: good }), [], good);
-  for (const bad of ['lo', '.', '..', 'a/b', 'a:b', 'a b', 'a'.repeat(16), 'ä']) assert.equal(endpointOptionProblems({ [NAME]: bad }).length, 1, bad);
+  for (const good of ['eth0', 'lan-1.5', 'wan_0', 'a'.repeat(15)])
+    assert.deepEqual(endpointOptionProblems({ [NAME]: good }), [], good);
+  for (const bad of ['lo', '.', '..', 'a/b', 'a:b', 'a b', 'a'.repeat(16), 'ä'])
+    assert.equal(endpointOptionProblems({ [NAME]: bad }).length, 1, bad);
 });

@@ -12,7 +12,9 @@ export interface LinkParameter {
   readonly value: string;
 }
 
-/** Only names of parameters: no path leads elsewhere. Clients of the command line write the placeholder in lower case. */
+/**
+ * Only names of parameters: no path leads elsewhere. Clients of the command line write the placeholder in lower case.
+ */
 const PARAMETER = /^net\.((?:ipv4|ipv6|mpls)\.[a-z0-9_]+)\.(?:IFNAME|ifname)\.([a-z0-9_]+)(?:=(.*))?$/s;
 
 /** What the kernel takes for the name of a link, which has at most 15 bytes. */
@@ -27,7 +29,9 @@ export function wantedLinkName(options: EndpointOptions): string | undefined {
 export function linkParameters(options: EndpointOptions): LinkParameter[] {
   return entries(options).flatMap((entry) => {
     const [, directory, name, value] = PARAMETER.exec(entry) ?? [];
-    return directory === undefined || name === undefined || value === undefined ? [] : [{ directory: directory.replace('.', '/'), name, value }];
+    return directory === undefined || name === undefined || value === undefined
+      ? []
+      : [{ directory: directory.replace('.', '/'), name, value }];
   });
 }
 
@@ -35,11 +39,19 @@ export function linkParameters(options: EndpointOptions): LinkParameter[] {
 export function endpointOptionProblems(options: EndpointOptions): string[] {
   const problems = entries(options).flatMap((entry) => {
     const found = PARAMETER.exec(entry);
-    if (!found) return [`unrecognised network interface sysctl '${entry}'; represent 'net.X.Y.ethN.Z=V' as 'net.X.Y.IFNAME.Z=V', 'X' must be 'ipv4', 'ipv6' or 'mpls'`];
+    if (!found)
+      return [
+        `unrecognised network interface sysctl '${entry}'; represent 'net.X.Y.ethN.Z=V' as 'net.X.Y.IFNAME.Z=V', 'X' must be 'ipv4', 'ipv6' or 'mpls'`,
+      ];
     return found[3] === undefined ? [`expected sysctl '${entry}' to have format name=value`] : [];
   });
   const name = wantedLinkName(options);
-  return name === undefined || LINK_NAME.test(name) ? problems : [...problems, `invalid interface name '${name}': a link has 1 to 15 characters, no slash, colon or space, and is not called 'lo'`];
+  return name === undefined || LINK_NAME.test(name)
+    ? problems
+    : [
+        ...problems,
+        `invalid interface name '${name}': a link has 1 to 15 characters, no slash, colon or space, and is not called 'lo'`,
+      ];
 }
 
 function entries(options: EndpointOptions): string[] {

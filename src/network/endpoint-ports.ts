@@ -34,7 +34,10 @@ export class EndpointPorts implements Ports {
     return this.#held.map(({ port }) => port);
   }
 
-  /** Publishes all of them or none. @throws EngineError internal, code PORT_IN_USE; FIREWALL, and then `close` is to be called. */
+  /**
+   * Publishes all of them or none. @throws EngineError internal, code PORT_IN_USE; FIREWALL, and then `close` is to be
+   * called.
+   */
   async open(ports: readonly PortRequest[]): Promise<void> {
     if (!this.publishing || ports.length === 0) return;
     await this.#publish(this.#hold(this.publishing, ports), this.publishing);
@@ -48,7 +51,10 @@ export class EndpointPorts implements Ports {
       try {
         held.push(...this.#holdOne(this.publishing, port));
       } catch (error) {
-        this.options.log.error({ err: error, container: containerId }, 'a published port was taken while the daemon was away');
+        this.options.log.error(
+          { err: error, container: containerId },
+          'a published port was taken while the daemon was away',
+        );
       }
     }
     await this.#publish(held, this.publishing);
@@ -80,9 +86,18 @@ export class EndpointPorts implements Ports {
   async #forget(rules: readonly PortRule[]): Promise<void> {
     if (!this.options.iptables) return;
     for (const family of [4, 6] as const) {
-      const flows = rules.flatMap(({ protocol, hostPort, containerIp }) => (protocol === 'tcp' || familyOf(containerIp) !== family ? [] : [{ protocol: PROTOCOL_NUMBERS[protocol], port: hostPort }]));
+      const flows = rules.flatMap(({ protocol, hostPort, containerIp }) =>
+        protocol === 'tcp' || familyOf(containerIp) !== family
+          ? []
+          : [{ protocol: PROTOCOL_NUMBERS[protocol], port: hostPort }],
+      );
       if (flows.length === 0) continue;
-      await forgetFlows(family, flows).catch((error: unknown) => this.options.log.warn({ err: error }, 'datagrams of clients that go on sending may be led where a port led before'));
+      await forgetFlows(family, flows).catch((error: unknown) =>
+        this.options.log.warn(
+          { err: error },
+          'datagrams of clients that go on sending may be led where a port led before',
+        ),
+      );
     }
   }
 
@@ -90,8 +105,15 @@ export class EndpointPorts implements Ports {
   #holdOne({ routed }: Publishing, port: PortRequest): HeldPort[] {
     const { ipv4, ipv6 } = this.endpoint;
     const isWanted = (family: Family): boolean => port.hostIp === '' || familyOf(port.hostIp) === family;
-    const direct = ([[4, ipv4, '0.0.0.0'], [6, ipv6, '::']] as const).flatMap(([family, containerIp, any]) =>
-      routed.includes(family) && containerIp !== '' && isWanted(family) ? [openPort(port, port.hostIp || any, containerIp)] : [],
+    const direct = (
+      [
+        [4, ipv4, '0.0.0.0'],
+        [6, ipv6, '::'],
+      ] as const
+    ).flatMap(([family, containerIp, any]) =>
+      routed.includes(family) && containerIp !== '' && isWanted(family)
+        ? [openPort(port, port.hostIp || any, containerIp)]
+        : [],
     );
     const target = { ipv4: routed.includes(4) ? '' : ipv4, ipv6: routed.includes(6) ? '' : ipv6 };
     const families = ([4, 6] as const).filter((family) => isWanted(family) && !routed.includes(family));
@@ -104,14 +126,19 @@ export class EndpointPorts implements Ports {
     const { endpointId, dnsNames } = this.endpoint;
     const held: HeldPort[] = [];
     try {
-      for (const port of ports) held.push(...this.#holdOne(publishing, { ...port, hostIp: port.hostIp || publishing.address }));
+      for (const port of ports)
+        held.push(...this.#holdOne(publishing, { ...port, hostIp: port.hostIp || publishing.address }));
       return held;
     } catch (error) {
       for (const port of held) port.release();
-      throw new EngineError('internal', `failed to set up container networking: driver failed programming external connectivity on endpoint ${dnsNames[0] ?? ''} (${endpointId}): ${messageOf(error)}`, {
-        cause: error,
-        code: 'PORT_IN_USE',
-      });
+      throw new EngineError(
+        'internal',
+        `failed to set up container networking: driver failed programming external connectivity on endpoint ${dnsNames[0] ?? ''} (${endpointId}): ${messageOf(error)}`,
+        {
+          cause: error,
+          code: 'PORT_IN_USE',
+        },
+      );
     }
   }
 }
@@ -125,5 +152,12 @@ function openPort({ protocol, containerPort }: PortRequest, hostIp: string, cont
 function rulesOf(held: readonly HeldPort[], link: string): PortRule[] {
   return held
     .filter(({ port, containerIp }) => port.hostIp.includes(':') === containerIp.includes(':'))
-    .map(({ port, containerIp }) => ({ bridge: link, protocol: port.protocol, hostIp: port.hostIp, hostPort: port.hostPort, containerIp, containerPort: port.containerPort }));
+    .map(({ port, containerIp }) => ({
+      bridge: link,
+      protocol: port.protocol,
+      hostIp: port.hostIp,
+      hostPort: port.hostPort,
+      containerIp,
+      containerPort: port.containerPort,
+    }));
 }

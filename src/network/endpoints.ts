@@ -1,7 +1,15 @@
 /** Endpoints of containers on networks: addresses, links, names and published ports together. */
 import { randomBytes } from 'node:crypto';
 import { conflict, type EngineError, internal, invalid } from '../errors/engine-error.js';
-import type { AttachRequest, AttachResult, Endpoint, EndpointNames, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
+import type {
+  AttachRequest,
+  AttachResult,
+  Endpoint,
+  EndpointNames,
+  NetworkSummary,
+  PortRequest,
+  PublishedPort,
+} from '../ports/network.js';
 import type { LinkAddress, Netlink } from '../sys/route-netlink.js';
 import type { AttachableNetwork, Ports } from './attachable-network.js';
 import { HOST_LINK } from './bridge.js';
@@ -58,10 +66,15 @@ export class Endpoints {
    * Names the next endpoint of a container on a network. @throws EngineError conflict for a wanted name that another
    * endpoint has.
    */
-  name(containerId: string, { interfacePrefix }: Pick<AttachableNetwork, 'interfacePrefix'>, options: Readonly<Record<string, string>>): EndpointNames {
+  name(
+    containerId: string,
+    { interfacePrefix }: Pick<AttachableNetwork, 'interfacePrefix'>,
+    options: Readonly<Record<string, string>>,
+  ): EndpointNames {
     const used = new Set(this.#ofContainer(containerId).map(({ endpoint }) => endpoint.interfaceName));
     const wanted = wantedLinkName(options);
-    if (wanted !== undefined && used.has(wanted)) throw conflict(`the container has an interface ${wanted} already`, { code: 'INTERFACE_NAME' });
+    if (wanted !== undefined && used.has(wanted))
+      throw conflict(`the container has an interface ${wanted} already`, { code: 'INTERFACE_NAME' });
     if (wanted !== undefined) return { endpointId: randomBytes(32).toString('hex'), interfaceName: wanted };
     let number = 0;
     while (used.has(`${interfacePrefix}${number}`)) number++;
@@ -71,7 +84,8 @@ export class Endpoints {
   async attach(network: AttachableNetwork, request: AttachRequest): Promise<AttachResult> {
     const { space, summary, plugin } = network;
     const { containerId, options = {} } = request;
-    for (const address of [request.ipv4, request.ipv6]) if (address !== undefined && !network.staticAddresses) throw staticAddressRefused(summary);
+    for (const address of [request.ipv4, request.ipv6])
+      if (address !== undefined && !network.staticAddresses) throw staticAddressRefused(summary);
     const undo: Undo[] = [];
     try {
       const mac = request.macAddress ?? ((await space.needsMac()) ? macFor('') : undefined);
@@ -95,8 +109,16 @@ export class Endpoints {
         links: request.links ?? {},
         gatewayPriority: request.gatewayPriority ?? 0,
       };
-      const nameLink = (interfacePrefix: string): string => this.name(containerId, { interfacePrefix }, options).interfaceName;
-      const endpoint = plugin ? await plugin.connect(draft, { sandboxPath: this.sandboxes.path(containerId), ports: request.ports, options, nameLink }) : draft;
+      const nameLink = (interfacePrefix: string): string =>
+        this.name(containerId, { interfacePrefix }, options).interfaceName;
+      const endpoint = plugin
+        ? await plugin.connect(draft, {
+            sandboxPath: this.sandboxes.path(containerId),
+            ports: request.ports,
+            options,
+            nameLink,
+          })
+        : draft;
       if (plugin) undo.push(() => plugin.disconnect(containerId, endpoint));
       // Its own default routes go with its link.
       undo.push(() => this.sandboxes.route(containerId, this.#waysOut(containerId)));
@@ -132,14 +154,23 @@ export class Endpoints {
   }
 
   /** Makes the link and configures the container's end. */
-  async #plug({ containerId, endpoint, network: { medium, plugin } }: Attachment, { options = {}, linkLocalAddresses = [] }: AttachRequest): Promise<void> {
+  async #plug(
+    { containerId, endpoint, network: { medium, plugin } }: Attachment,
+    { options = {}, linkLocalAddresses = [] }: AttachRequest,
+  ): Promise<void> {
     const { endpointId, interfaceName: name } = endpoint;
     if (name === '') return;
     const parameters = linkParameters(options);
     const hasIpv6 = [endpoint.ipv6, ...linkLocalAddresses].some((ip) => familyOf(ip) === 6);
     const routes = plugin?.routes(endpointId) ?? [];
     await this.sandboxes.within(containerId, async (inside, netnsFd) => {
-      await medium.plug({ endpointId, hostName: hostLink(endpointId), name, mac: Buffer.from(endpoint.macAddress.replaceAll(/[:-]/g, ''), 'hex'), netnsFd });
+      await medium.plug({
+        endpointId,
+        hostName: hostLink(endpointId),
+        name,
+        mac: Buffer.from(endpoint.macAddress.replaceAll(/[:-]/g, ''), 'hex'),
+        netnsFd,
+      });
       const index = inside.indexOf(name);
       if (index === undefined) throw internal(`interface ${name} vanished from the namespace`);
       this.sandboxes.setParameters(containerId, name, hasIpv6, parameters);
@@ -152,13 +183,22 @@ export class Endpoints {
         gateways: this.#waysOut(containerId)
           .filter((way) => way.endpoint === endpoint)
           .map(({ gateway }) => gateway),
-        routes: routes.map(({ destination, nextHop }) => ({ destination: addressOf(parseSubnet(destination, 'route')), nextHop })),
+        routes: routes.map(({ destination, nextHop }) => ({
+          destination: addressOf(parseSubnet(destination, 'route')),
+          nextHop,
+        })),
       });
     });
   }
 
   #join({ containerId, endpoint, network }: Attachment, nameservers: readonly string[]): Promise<void> {
-    return this.#resolvers.join({ containerId, netnsPath: this.sandboxes.path(containerId), endpoint, internal: network.summary.internal, nameservers });
+    return this.#resolvers.join({
+      containerId,
+      netnsPath: this.sandboxes.path(containerId),
+      endpoint,
+      internal: network.summary.internal,
+      nameservers,
+    });
   }
 
   #ofContainer(containerId: string): Attachment[] {
@@ -208,14 +248,23 @@ export class Endpoints {
   }
 
   async #closePorts(containerId: string, ports: Ports): Promise<void> {
-    await ports.close().catch((error: unknown) => this.options.log.error({ err: error, container: containerId }, 'rules of published ports are not removed'));
+    await ports
+      .close()
+      .catch((error: unknown) =>
+        this.options.log.error({ err: error, container: containerId }, 'rules of published ports are not removed'),
+      );
   }
 
-  /** A namespace lives on while a process of another container shares it: its links must not keep addresses that are free. */
+  /**
+   * A namespace lives on while a process of another container shares it: its links must not keep addresses that are
+   * free.
+   */
   #sweepLeaving(): void {
     const names = this.#leaving.filter((name) => this.options.netlink.indexOf(name) !== undefined);
     this.#leaving = [];
-    this.options.netlink.deleteLinks(names).catch((error: unknown) => this.options.log.error({ err: error }, 'links of containers that are gone'));
+    this.options.netlink
+      .deleteLinks(names)
+      .catch((error: unknown) => this.options.log.error({ err: error }, 'links of containers that are gone'));
   }
 
   /** As `detach`, from a sandbox that stays. */
@@ -223,11 +272,14 @@ export class Endpoints {
     const before = this.#waysOut(containerId);
     await this.detach(containerId, endpoint);
     await this.sandboxes.unplug(containerId, endpoint.interfaceName);
-    const isNew = (way: WayOut): boolean => !before.some((old) => old.endpoint === way.endpoint && old.gateway === way.gateway);
+    const isNew = (way: WayOut): boolean =>
+      !before.some((old) => old.endpoint === way.endpoint && old.gateway === way.gateway);
     await this.sandboxes.route(containerId, this.#waysOut(containerId).filter(isNew));
   }
 
-  /** Addresses and ports of a dead daemon are free; the link is what stays, and default routes may have gone with it. */
+  /**
+   * Addresses and ports of a dead daemon are free; the link is what stays, and default routes may have gone with it.
+   */
   async discard(containerId: string, { endpointId, interfaceName }: EndpointNames): Promise<void> {
     await this.options.netlink.deleteLinks([hostLink(endpointId)]);
     await this.sandboxes.unplug(containerId, interfaceName);
@@ -235,11 +287,21 @@ export class Endpoints {
   }
 
   /** Takes over what a container that survived the daemon has. */
-  async adopt(network: AttachableNetwork, containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers: readonly string[]): Promise<void> {
+  async adopt(
+    network: AttachableNetwork,
+    containerId: string,
+    endpoint: Endpoint,
+    ports: readonly PublishedPort[],
+    nameservers: readonly string[],
+  ): Promise<void> {
     if (this.#attachments.has(endpoint.endpointId)) return;
     const { space } = network;
-    const report = (error: unknown, message: string): void => this.options.log.error({ err: error, container: containerId }, message);
-    for (const [family, address] of [[4, endpoint.ipv4], [6, endpoint.ipv6]] as const) {
+    const report = (error: unknown, message: string): void =>
+      this.options.log.error({ err: error, container: containerId }, message);
+    for (const [family, address] of [
+      [4, endpoint.ipv4],
+      [6, endpoint.ipv6],
+    ] as const) {
       if (address === '') continue;
       try {
         await space.adopt(family, address);
@@ -256,7 +318,10 @@ export class Endpoints {
     }
     const attachment = this.#admit(containerId, endpoint, network);
     const named = network.summary.hasNames ? this.#join(attachment, nameservers) : undefined;
-    await Promise.all([attachment.ports.adopt(ports, containerId), named?.catch((error: unknown) => report(error, 'a running container has no name server'))]);
+    await Promise.all([
+      attachment.ports.adopt(ports, containerId),
+      named?.catch((error: unknown) => report(error, 'a running container has no name server')),
+    ]);
   }
 
   /** Deletes links in these bridges that are nobody's: their containers ended while no daemon ran. */
@@ -264,7 +329,11 @@ export class Endpoints {
     const owned = new Set([...this.#attachments.keys()].map(hostLink));
     const links = await this.options.netlink.links();
     const masters = new Set(links.flatMap(({ name, index }) => (bridges.has(name) ? [index] : [])));
-    await this.options.netlink.deleteLinks(links.flatMap(({ name, master }) => (masters.has(master) && HOST_LINK.test(name) && !owned.has(name) ? [name] : [])));
+    await this.options.netlink.deleteLinks(
+      links.flatMap(({ name, master }) =>
+        masters.has(master) && HOST_LINK.test(name) && !owned.has(name) ? [name] : [],
+      ),
+    );
   }
 
   /** Releases what is this process's own; containers keep their links. */
@@ -277,7 +346,9 @@ export class Endpoints {
 
 function staticAddressRefused({ name }: NetworkSummary): EngineError {
   return invalid(
-    name === 'bridge' ? 'user specified IP address is supported on user defined networks only' : 'user specified IP address is supported only when connecting to networks with user configured subnets',
+    name === 'bridge'
+      ? 'user specified IP address is supported on user defined networks only'
+      : 'user specified IP address is supported only when connecting to networks with user configured subnets',
     { code: 'STATIC_ADDRESS' },
   );
 }

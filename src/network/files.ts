@@ -13,7 +13,14 @@ export interface HostsInput {
   readonly linked: readonly { readonly address: string; readonly names: readonly string[] }[];
 }
 
-const LOCAL_HOSTS = ['127.0.0.1\tlocalhost', '::1\tlocalhost ip6-localhost ip6-loopback', 'fe00::0\tip6-localnet', 'ff00::0\tip6-mcastprefix', 'ff02::1\tip6-allnodes', 'ff02::2\tip6-allrouters'];
+const LOCAL_HOSTS = [
+  '127.0.0.1\tlocalhost',
+  '::1\tlocalhost ip6-localhost ip6-loopback',
+  'fe00::0\tip6-localnet',
+  'ff00::0\tip6-mcastprefix',
+  'ff02::1\tip6-allnodes',
+  'ff02::2\tip6-allrouters',
+];
 
 export function hostsFile({ hostname, domainname, addresses, extraHosts, hostGatewayIps, linked }: HostsInput): string {
   const lines = [...LOCAL_HOSTS];
@@ -39,9 +46,15 @@ export interface ResolvConfInput {
   readonly options: readonly string[];
 }
 
-/** Where our own name server asks the others. Names without a dot are those of neighbours, so they are asked for first. */
+/**
+ * Where our own name server asks the others. Names without a dot are those of neighbours, so they are asked for first.
+ */
 export function behindResolver({ search, options }: ResolvConfInput): ResolvConfInput {
-  return { nameservers: [RESOLVER_ADDRESS], search, options: options.some((option) => option.startsWith('ndots:')) ? options : [...options, 'ndots:0'] };
+  return {
+    nameservers: [RESOLVER_ADDRESS],
+    search,
+    options: options.some((option) => option.startsWith('ndots:')) ? options : [...options, 'ndots:0'],
+  };
 }
 
 export function resolvConfFile({ nameservers, search, options }: ResolvConfInput): string {

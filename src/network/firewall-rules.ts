@@ -1,6 +1,6 @@
 /**
- * The firewall as data: what stands in our chains, in the words of `iptables-save`, so that it can be compared with what
- * the kernel has. The chains carry the daemon's tag, so daemons on one host do not meet.
+ * The firewall as data: what stands in our chains, in the words of `iptables-save`, so that it can be compared with
+ * what the kernel has. The chains carry the daemon's tag, so daemons on one host do not meet.
  */
 import { isIPv4 } from 'node:net';
 import type { GatewayMode } from './gateway-mode.js';
@@ -23,7 +23,9 @@ export interface BridgeRules {
   readonly modes: Readonly<Record<Family, GatewayMode>>;
 }
 
-/** A published port. Addresses are of one family. Where the network is routed, the host's address and port mean nothing. */
+/**
+ * A published port. Addresses are of one family. Where the network is routed, the host's address and port mean nothing.
+ */
 export interface PortRule {
   readonly bridge: string;
   readonly protocol: 'tcp' | 'udp' | 'sctp';
@@ -77,7 +79,13 @@ export function dnatChain(tag: string): string {
   return `ENGINE-DNAT-${tag}`;
 }
 
-const chainNames = (tag: string) => ({ in: `ENGINE-IN-${tag}`, out: `ENGINE-OUT-${tag}`, host: `ENGINE-HOST-${tag}`, dnat: dnatChain(tag), snat: `ENGINE-SNAT-${tag}` });
+const chainNames = (tag: string) => ({
+  in: `ENGINE-IN-${tag}`,
+  out: `ENGINE-OUT-${tag}`,
+  host: `ENGINE-HOST-${tag}`,
+  dnat: dnatChain(tag),
+  snat: `ENGINE-SNAT-${tag}`,
+});
 
 /** Without a proxy the bridges route loopback addresses: containers must not reach the host's services by them. */
 function reachesLoopback(userlandProxy: boolean, family: Family): boolean {
@@ -87,41 +95,80 @@ function reachesLoopback(userlandProxy: boolean, family: Family): boolean {
 /** Our chains and their contents for one family. */
 export function chainsOf({ tag, userlandProxy, bridged, bridges, ports, links }: Ruleset, family: Family): Chain[] {
   const names = chainNames(tag);
-  const here = bridges.flatMap((rules) => (rules.subnets[family] === undefined ? [] : [{ ...rules, subnet: rules.subnets[family], mode: rules.modes[family] }]));
+  const here = bridges.flatMap((rules) =>
+    rules.subnets[family] === undefined ? [] : [{ ...rules, subnet: rules.subnets[family], mode: rules.modes[family] }],
+  );
   const routed = new Set(here.filter(({ mode }) => mode === 'routed').map(({ bridge }) => bridge));
   const allPorts = ports.filter((port) => isIPv4(port.containerIp) === (family === 4));
   const portsHere = allPorts.filter(({ bridge }) => !routed.has(bridge));
-  // Where the packet filter sees the answers of neighbours on their way over the bridge, nobody needs a mask but for himself.
-  const keepers = new Set(userlandProxy || !bridged.includes(family) ? [] : here.filter(({ interContainer }) => interContainer).map(({ bridge }) => bridge));
+  // Where the packet filter sees the answers of neighbours on their way over the bridge, nobody needs a mask but for
+  // himself.
+  const keepers = new Set(
+    userlandProxy || !bridged.includes(family)
+      ? []
+      : here.filter(({ interContainer }) => interContainer).map(({ bridge }) => bridge),
+  );
   return [
     {
       table: 'filter',
       name: names.in,
       rules: [
         ...here.filter(({ internal }) => internal).map(({ bridge }) => `-i ${bridge} ! -o ${bridge} -j DROP`),
-        ...here.filter(({ internal }) => !internal).map(({ bridge }) => `-o ${bridge} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`),
+        ...here
+          .filter(({ internal }) => !internal)
+          .map(({ bridge }) => `-o ${bridge} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`),
         ...here.flatMap(({ bridge, interContainer, internal, mode }) => [
-          ...new Set(links.filter((link) => link.bridge === bridge && isIPv4(link.to) === (family === 4)).map(linkRule)),
+          ...new Set(
+            links.filter((link) => link.bridge === bridge && isIPv4(link.to) === (family === 4)).map(linkRule),
+          ),
           `-i ${bridge} -o ${bridge} -j ${interContainer ? 'ACCEPT' : 'DROP'}`,
-          ...(internal ? [] : mode === 'routed' ? openings(bridge, allPorts, family) : [`-o ${bridge} -m conntrack --ctstate DNAT -j ACCEPT`]),
+          ...(internal
+            ? []
+            : mode === 'routed'
+              ? openings(bridge, allPorts, family)
+              : [`-o ${bridge} -m conntrack --ctstate DNAT -j ACCEPT`]),
           // What was not published is not reachable, whatever the policy of the host's FORWARD chain is.
           `-o ${bridge} -j ${mode === 'nat-unprotected' && !internal ? 'ACCEPT' : 'DROP'}`,
         ]),
       ],
     },
-    ...(reachesLoopback(userlandProxy, family) ? [{ table: 'filter', name: names.host, rules: here.map(({ bridge }) => `-d 127.0.0.0/8 -i ${bridge} -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP`) } as const] : []),
-    { table: 'filter', name: names.out, rules: here.filter(({ internal }) => !internal).map(({ bridge }) => `-i ${bridge} ! -o ${bridge} -j ACCEPT`) },
+    ...(reachesLoopback(userlandProxy, family)
+      ? [
+          {
+            table: 'filter',
+            name: names.host,
+            rules: here.map(
+              ({ bridge }) => `-d 127.0.0.0/8 -i ${bridge} -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP`,
+            ),
+          } as const,
+        ]
+      : []),
+    {
+      table: 'filter',
+      name: names.out,
+      rules: here.filter(({ internal }) => !internal).map(({ bridge }) => `-i ${bridge} ! -o ${bridge} -j ACCEPT`),
+    },
     { table: 'nat', name: names.dnat, rules: portsHere.flatMap((port) => portRule(port, userlandProxy)) },
     {
       table: 'nat',
       name: names.snat,
       rules: [
-        ...here.filter(({ bridge }) => !routed.has(bridge)).flatMap(({ bridge, subnet, masquerade, sources, internal }) => [
-        ...(masquerade && !internal ? [`-s ${subnet} ! -o ${bridge} -j ${sources[family] === undefined ? 'MASQUERADE' : `SNAT --to-source ${sources[family]}`}`] : []),
-        // A container that reaches itself or a neighbour through the host's port must see answers from there.
-        ...(internal || keepers.has(bridge) ? [] : [`-s ${subnet} -o ${bridge} -m conntrack --ctstate DNAT -j MASQUERADE`]),
-        ...(userlandProxy || internal || family === 6 ? [] : [`-o ${bridge} -m addrtype --src-type LOCAL -j MASQUERADE`]),
-      ]),
+        ...here
+          .filter(({ bridge }) => !routed.has(bridge))
+          .flatMap(({ bridge, subnet, masquerade, sources, internal }) => [
+            ...(masquerade && !internal
+              ? [
+                  `-s ${subnet} ! -o ${bridge} -j ${sources[family] === undefined ? 'MASQUERADE' : `SNAT --to-source ${sources[family]}`}`,
+                ]
+              : []),
+            // A container that reaches itself or a neighbour through the host's port must see answers from there.
+            ...(internal || keepers.has(bridge)
+              ? []
+              : [`-s ${subnet} -o ${bridge} -m conntrack --ctstate DNAT -j MASQUERADE`]),
+            ...(userlandProxy || internal || family === 6
+              ? []
+              : [`-o ${bridge} -m addrtype --src-type LOCAL -j MASQUERADE`]),
+          ]),
         ...new Set(portsHere.filter(({ bridge }) => keepers.has(bridge)).map(selfRule)),
       ],
     },
@@ -136,7 +183,10 @@ function linkRule({ bridge, from, to, protocol, port }: LinkRule): string {
 /** What reaches the containers of a routed network: their published ports, and what tells how the way to them is. */
 function openings(bridge: string, ports: readonly PortRule[], family: Family): string[] {
   const own = ports.filter((port) => port.bridge === bridge);
-  const rules = own.map(({ protocol, containerIp, containerPort }) => `-d ${containerIp}/${family === 4 ? 32 : 128} -o ${bridge} -p ${protocol} -m ${protocol} --dport ${containerPort} -j ACCEPT`);
+  const rules = own.map(
+    ({ protocol, containerIp, containerPort }) =>
+      `-d ${containerIp}/${family === 4 ? 32 : 128} -o ${bridge} -p ${protocol} -m ${protocol} --dport ${containerPort} -j ACCEPT`,
+  );
   return [...new Set(rules), `-o ${bridge} -p ${family === 4 ? 'icmp' : 'ipv6-icmp'} -j ACCEPT`];
 }
 
@@ -147,13 +197,18 @@ function selfRule({ containerIp, protocol, containerPort }: PortRule): string {
 }
 
 /** The translation of one port; none where only the proxy can serve. */
-function portRule({ bridge, protocol, hostIp, hostPort, containerIp, containerPort }: PortRule, userlandProxy: boolean): string[] {
+function portRule(
+  { bridge, protocol, hostIp, hostPort, containerIp, containerPort }: PortRule,
+  userlandProxy: boolean,
+): string[] {
   const isLoopback = hostIp.startsWith('127.') || hostIp === '::1';
   if (isLoopback && (userlandProxy || hostIp === '::1')) return [];
   const isAny = hostIp === '0.0.0.0' || hostIp === '::';
   const destination = isAny ? '' : `-d ${hostIp}/${isIPv4(hostIp) ? 32 : 128} `;
   const target = isIPv4(containerIp) ? `${containerIp}:${containerPort}` : `[${containerIp}]:${containerPort}`;
-  return [`${destination}${userlandProxy ? `! -i ${bridge} ` : ''}-p ${protocol} -m ${protocol} --dport ${hostPort} -j DNAT --to-destination ${target}`];
+  return [
+    `${destination}${userlandProxy ? `! -i ${bridge} ` : ''}-p ${protocol} -m ${protocol} --dport ${hostPort} -j DNAT --to-destination ${target}`,
+  ];
 }
 
 /** The ways from the kernel's chains into ours. */
@@ -163,9 +218,15 @@ export function jumpsOf({ tag, userlandProxy }: Ruleset, family: Family): Jumps[
   const loopback = family === 4 ? '127.0.0.0/8' : '::1/128';
   return [
     { table: 'filter', chain: 'FORWARD', rules: [`-j ${USER_CHAIN}`, `-j ${names.in}`, `-j ${names.out}`] },
-    ...(reachesLoopback(userlandProxy, family) ? [{ table: 'filter', chain: 'INPUT', rules: [`-j ${names.host}`] } as const] : []),
+    ...(reachesLoopback(userlandProxy, family)
+      ? [{ table: 'filter', chain: 'INPUT', rules: [`-j ${names.host}`] } as const]
+      : []),
     { table: 'nat', chain: 'PREROUTING', rules: [`${local} -j ${names.dnat}`] },
-    { table: 'nat', chain: 'OUTPUT', rules: [`${userlandProxy || family === 6 ? `! -d ${loopback} ` : ''}${local} -j ${names.dnat}`] },
+    {
+      table: 'nat',
+      chain: 'OUTPUT',
+      rules: [`${userlandProxy || family === 6 ? `! -d ${loopback} ` : ''}${local} -j ${names.dnat}`],
+    },
     { table: 'nat', chain: 'POSTROUTING', rules: [`-j ${names.snat}`] },
   ];
 }

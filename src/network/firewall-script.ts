@@ -27,8 +27,11 @@ export function restoreScript(current: Tables, chains: readonly Chain[], jumps: 
   return script((table) => {
     const here = current.get(table);
     const wanted = jumps.filter((jump) => jump.table === table);
-    const needsUserChain = wanted.some(({ rules }) => rules.includes(`-j ${USER_CHAIN}`)) && here?.has(USER_CHAIN) !== true;
-    const edits = chains.filter((chain) => chain.table === table).map(({ name, rules }) => chainEdit(name, here?.get(name), rules));
+    const needsUserChain =
+      wanted.some(({ rules }) => rules.includes(`-j ${USER_CHAIN}`)) && here?.has(USER_CHAIN) !== true;
+    const edits = chains
+      .filter((chain) => chain.table === table)
+      .map(({ name, rules }) => chainEdit(name, here?.get(name), rules));
     return [
       // Not declared, for that would empty it if somebody had made it meanwhile.
       ...(needsUserChain ? [`-N ${USER_CHAIN}`] : []),
@@ -45,12 +48,19 @@ export function removalScript(current: Tables, chains: readonly Chain[], jumps: 
     const here = current.get(table);
     if (!here) return [];
     const ours = chains.filter((chain) => chain.table === table && here.has(chain.name)).map(({ name }) => name);
-    const hasOthers = here.get('FORWARD')?.some((rule) => IN_STAGE.test(rule) && !ours.includes(rule.slice('-j '.length))) === true;
+    const hasOthers =
+      here.get('FORWARD')?.some((rule) => IN_STAGE.test(rule) && !ours.includes(rule.slice('-j '.length))) === true;
     const dropsUserChain = here.get(USER_CHAIN)?.length === 0 && !hasOthers;
     const gone = dropsUserChain ? [...ours, USER_CHAIN] : ours;
     const isGone = (rule: string): boolean => rule !== `-j ${USER_CHAIN}` || dropsUserChain;
     return [
-      ...jumps.filter((jump) => jump.table === table).flatMap(({ chain, rules }) => rules.filter((rule) => isGone(rule) && here.get(chain)?.includes(rule) === true).map((rule) => `-D ${chain} ${rule}`)),
+      ...jumps
+        .filter((jump) => jump.table === table)
+        .flatMap(({ chain, rules }) =>
+          rules
+            .filter((rule) => isGone(rule) && here.get(chain)?.includes(rule) === true)
+            .map((rule) => `-D ${chain} ${rule}`),
+        ),
       ...gone.map((name) => `-F ${name}`),
       ...gone.map((name) => `-X ${name}`),
     ];
@@ -67,19 +77,33 @@ function script(linesOf: (table: Table) => string[]): string {
     .join('');
 }
 
-/** Rules that go are deleted and new ones appended where that is enough; else the chain is written anew, in one step. */
-function chainEdit(name: string, current: readonly string[] | undefined, wanted: readonly string[]): { readonly declare: string[]; readonly lines: string[] } {
+/**
+ * Rules that go are deleted and new ones appended where that is enough; else the chain is written anew, in one step.
+ */
+function chainEdit(
+  name: string,
+  current: readonly string[] | undefined,
+  wanted: readonly string[],
+): { readonly declare: string[]; readonly lines: string[] } {
   if (current) {
     const wantedSet = new Set(wanted);
     const kept = current.filter((rule) => wantedSet.has(rule));
     if (kept.every((rule, index) => rule === wanted[index]) && new Set(current).size === current.length) {
-      return { declare: [], lines: [...current.filter((rule) => !wantedSet.has(rule)).map((rule) => `-D ${name} ${rule}`), ...wanted.slice(kept.length).map((rule) => `-A ${name} ${rule}`)] };
+      return {
+        declare: [],
+        lines: [
+          ...current.filter((rule) => !wantedSet.has(rule)).map((rule) => `-D ${name} ${rule}`),
+          ...wanted.slice(kept.length).map((rule) => `-A ${name} ${rule}`),
+        ],
+      };
     }
   }
   return { declare: [`:${name} - [0:0]`], lines: wanted.map((rule) => `-A ${name} ${rule}`) };
 }
 
-/** Puts our jumps in front of foreign rules, but behind the ways in of other daemons; nothing when they stand already. */
+/**
+ * Puts our jumps in front of foreign rules, but behind the ways in of other daemons; nothing when they stand already.
+ */
 function jumpEdit(chain: string, current: readonly string[], wanted: readonly string[]): string[] {
   const places = wanted.map((rule) => current.indexOf(rule));
   const isOrdered = places.every((place, index) => place >= 0 && (index === 0 || place > (places[index - 1] ?? 0)));

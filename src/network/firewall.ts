@@ -4,7 +4,17 @@
  */
 import type { Logger } from '../ports/logger.js';
 import { RulesetWatch } from '../sys/netfilter.js';
-import { chainsOf, dnatChain, jumpsOf, USER_CHAIN, type BridgeRules, type Chain, type LinkRule, type PortRule, type Ruleset } from './firewall-rules.js';
+import {
+  chainsOf,
+  dnatChain,
+  jumpsOf,
+  USER_CHAIN,
+  type BridgeRules,
+  type Chain,
+  type LinkRule,
+  type PortRule,
+  type Ruleset,
+} from './firewall-rules.js';
 import { removalScript, restoreScript, type Tables } from './firewall-script.js';
 import { filterBridged } from './forwarding.js';
 import { applyScript, isLegacy, readTables } from './iptables.js';
@@ -61,16 +71,23 @@ export class Firewall {
   async open(): Promise<void> {
     if (this.options.families.length === 0) return;
     const { families, userlandProxy } = this.options;
-    const [legacy, bridged] = await Promise.all([isLegacy(), userlandProxy ? [] : filterBridged(families), this.#read()]);
+    const [legacy, bridged] = await Promise.all([
+      isLegacy(),
+      userlandProxy ? [] : filterBridged(families),
+      this.#read(),
+    ]);
     this.#bridged = bridged;
     this.#watch = new RulesetWatch(legacy);
     this.#timer = setInterval(() => this.#look(), WATCH_MS).unref();
-    this.#inherited = [...this.#known.values()].flatMap((tables) => tables.get('nat')?.get(dnatChain(this.options.tag)) ?? []);
+    this.#inherited = [...this.#known.values()].flatMap(
+      (tables) => tables.get('nat')?.get(dnatChain(this.options.tag)) ?? [],
+    );
   }
 
   /** Closes ports of an earlier run that nobody has claimed. */
   async disown(): Promise<void> {
-    if (this.#inherited.length > 0) await this.#change({ apply: () => (this.#inherited = []), revert: () => undefined });
+    if (this.#inherited.length > 0)
+      await this.#change({ apply: () => (this.#inherited = []), revert: () => undefined });
   }
 
   async setBridge(rules: BridgeRules): Promise<void> {
@@ -115,14 +132,17 @@ export class Firewall {
   /** Makes these the links of an endpoint. */
   async setLinks(owner: string, links: readonly LinkRule[]): Promise<void> {
     const before = this.#links.get(owner);
-    const put = (rules: readonly LinkRule[] | undefined): void => void (rules && rules.length > 0 ? this.#links.set(owner, rules) : this.#links.delete(owner));
+    const put = (rules: readonly LinkRule[] | undefined): void =>
+      void (rules && rules.length > 0 ? this.#links.set(owner, rules) : this.#links.delete(owner));
     await this.#change({ apply: () => put(links), revert: () => put(before) });
   }
 
   #look(): void {
     const isDue = ++this.#looks % LOOKS_TO_FULL_CHECK === 0;
     if (this.#isWorking || (!isDue && this.#watch?.fingerprint() === this.#fingerprint)) return;
-    this.#change({ apply: () => undefined, revert: () => undefined, isCheck: true }).catch((error: unknown) => this.options.log.error({ err: error }, 'the packet filter cannot be checked'));
+    this.#change({ apply: () => undefined, revert: () => undefined, isCheck: true }).catch((error: unknown) =>
+      this.options.log.error({ err: error }, 'the packet filter cannot be checked'),
+    );
   }
 
   /** Lets the rules stand as they are. */
@@ -138,7 +158,11 @@ export class Firewall {
     this.close();
     while (this.#isWorking) await this.#work;
     await this.#read();
-    for (const [family, tables] of this.#known) await applyScript(family, removalScript(tables, chainsOf(this.#ruleset(), family), jumpsOf(this.#ruleset(), family)));
+    for (const [family, tables] of this.#known)
+      await applyScript(
+        family,
+        removalScript(tables, chainsOf(this.#ruleset(), family), jumpsOf(this.#ruleset(), family)),
+      );
     this.#known.clear();
   }
 
@@ -239,7 +263,14 @@ export class Firewall {
   }
 
   #ruleset(): Ruleset {
-    return { tag: this.options.tag, userlandProxy: this.options.userlandProxy, bridged: this.#bridged, bridges: [...this.#bridges.values()], ports: [...this.#ports], links: [...this.#links.values()].flat() };
+    return {
+      tag: this.options.tag,
+      userlandProxy: this.options.userlandProxy,
+      bridged: this.#bridged,
+      bridges: [...this.#bridges.values()],
+      ports: [...this.#ports],
+      links: [...this.#links.values()].flat(),
+    };
   }
 
   /** Returns the wanted rules, including translations that wait for their containers. */

@@ -3,7 +3,10 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { applyScript } from './iptables.js';
 import type { Family } from './subnet.js';
 
-const SWITCH: Readonly<Record<Family, string>> = { 4: '/proc/sys/net/ipv4/ip_forward', 6: '/proc/sys/net/ipv6/conf/all/forwarding' };
+const SWITCH: Readonly<Record<Family, string>> = {
+  4: '/proc/sys/net/ipv4/ip_forward',
+  6: '/proc/sys/net/ipv6/conf/all/forwarding',
+};
 
 /**
  * Switches forwarding on. Whoever had it off did not expect his host to route: with `refuseOthers` what no rule lets
@@ -20,7 +23,9 @@ export async function routeLoopback(link: string): Promise<void> {
   await writeFile(`/proc/sys/net/ipv4/conf/${link}/route_localnet`, '1');
 }
 
-/** Lets the packet filter see what goes from port to port of a bridge. Returns the families in which the kernel does so. */
+/**
+ * Lets the packet filter see what goes from port to port of a bridge. Returns the families in which the kernel does so.
+ */
 export async function filterBridged(families: readonly Family[]): Promise<readonly Family[]> {
   const done = await Promise.all(
     families.map((family) =>

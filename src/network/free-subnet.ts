@@ -44,7 +44,7 @@ export function chooseSubnet(
 function firstFree(pool: Subnet, prefixLength: number, taken: readonly Subnet[]): Subnet | undefined {
   const { family } = pool;
   const step = sizeOf({ ...pool, prefixLength });
-  for (let base = pool.base; base < pool.base + sizeOf(pool); ) {
+  for (let base = pool.base; base < pool.base + sizeOf(pool);) {
     const subnet: Subnet = { family, base, prefixLength };
     const other = taken.find((each) => overlaps(each, subnet));
     if (!other) return subnet;
@@ -75,7 +75,11 @@ export interface HostSubnets {
 export async function hostSubnets(netlink: Netlink, except?: number): Promise<HostSubnets> {
   const [addresses, routes] = await Promise.all([netlink.addresses(), netlink.routes()]);
   return {
-    addresses: addresses.filter(({ linkIndex }) => linkIndex !== except).map(({ ip, prefixLength }) => subnetAround(ip, prefixLength)),
-    routes: routes.filter(({ linkIndex }) => linkIndex !== except).map(({ destination }) => subnetAround(destination.ip, destination.prefixLength)),
+    addresses: addresses
+      .filter(({ linkIndex }) => linkIndex !== except)
+      .map(({ ip, prefixLength }) => subnetAround(ip, prefixLength)),
+    routes: routes
+      .filter(({ linkIndex }) => linkIndex !== except)
+      .map(({ destination }) => subnetAround(destination.ip, destination.prefixLength)),
   };
 }

@@ -1,12 +1,15 @@
-/** How a bridge network is reached and left, by family: options `bridge.gateway_mode_ipv4` and `bridge.gateway_mode_ipv6`. */
+/**
+ * How a bridge network is reached and left, by family: options `bridge.gateway_mode_ipv4` and
+ * `bridge.gateway_mode_ipv6`.
+ */
 import { invalid } from '../errors/engine-error.js';
 import type { NetworkSummary } from '../ports/network.js';
 import { option } from './network-options.js';
 import type { Family } from './subnet.js';
 
 /**
- * `nat`: published ports are translated, and so are the addresses of what leaves. `nat-unprotected`: besides, every port
- * is open to who has a route. `routed`: nothing is translated, and published ports alone are open. `isolated`, of
+ * `nat`: published ports are translated, and so are the addresses of what leaves. `nat-unprotected`: besides, every
+ * port is open to who has a route. `routed`: nothing is translated, and published ports alone are open. `isolated`, of
  * internal networks: the host has no address on the bridge.
  */
 export type GatewayMode = 'nat' | 'nat-unprotected' | 'routed' | 'isolated';
@@ -17,8 +20,10 @@ const MODES: ReadonlySet<string> = new Set<GatewayMode>(['nat', 'nat-unprotected
 export function gatewayMode(record: Pick<NetworkSummary, 'options' | 'internal'>, family: Family): GatewayMode {
   const name = `bridge.gateway_mode_ipv${family}`;
   const mode = option(record, name) || 'nat';
-  if (!isMode(mode)) throw invalid(`failed to parse com.docker.network.${name} value: ${mode} (unknown gateway mode ${mode})`);
-  if (mode === 'isolated' && !record.internal) throw invalid("gateway mode 'isolated' can only be used for an internal network");
+  if (!isMode(mode))
+    throw invalid(`failed to parse com.docker.network.${name} value: ${mode} (unknown gateway mode ${mode})`);
+  if (mode === 'isolated' && !record.internal)
+    throw invalid("gateway mode 'isolated' can only be used for an internal network");
   return mode;
 }
 

@@ -71,7 +71,9 @@ export function isForeignBridge(existing: Link | undefined, { mac, foreign }: Ow
 
 /** The address is locally administered and belongs to one station. */
 export function randomMac(): string {
-  return Buffer.concat([Buffer.of(0x02, 0x42), randomBytes(4)]).toString('hex').replaceAll(/(..)(?=.)/g, '$1:');
+  return Buffer.concat([Buffer.of(0x02, 0x42), randomBytes(4)])
+    .toString('hex')
+    .replaceAll(/(..)(?=.)/g, '$1:');
 }
 
 function isSame(a: LinkAddress, b: LinkAddress): boolean {

@@ -13,7 +13,10 @@ const PUBLIC_SERVERS = ['8.8.8.8', '8.8.4.4'];
 const STUB_SERVER = '127.0.0.53';
 
 /** Reads the host's file; behind a systemd-resolved stub the real servers are taken, loopback ones are dropped. */
-export async function readHostDns(path = '/etc/resolv.conf', behindStub = '/run/systemd/resolve/resolv.conf'): Promise<HostDns> {
+export async function readHostDns(
+  path = '/etc/resolv.conf',
+  behindStub = '/run/systemd/resolve/resolv.conf',
+): Promise<HostDns> {
   let dns = parseResolvConf(await readFile(path, 'utf8').catch(() => ''));
   if (dns.nameservers.length === 1 && dns.nameservers[0] === STUB_SERVER) {
     const real = await readFile(behindStub, 'utf8').catch(() => undefined);

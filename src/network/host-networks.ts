@@ -1,7 +1,18 @@
 /** The networks of this host: the default bridge, `host`, `none`, and those that users make. */
 import { createHash, randomBytes } from 'node:crypto';
 import { forbidden, internal } from '../errors/engine-error.js';
-import type { AttachRequest, AttachResult, Endpoint, EndpointNames, LinkTarget, NetworkDriver, NetworkRequest, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
+import type {
+  AttachRequest,
+  AttachResult,
+  Endpoint,
+  EndpointNames,
+  LinkTarget,
+  NetworkDriver,
+  NetworkRequest,
+  NetworkSummary,
+  PortRequest,
+  PublishedPort,
+} from '../ports/network.js';
 import { Netlink } from '../sys/route-netlink.js';
 import type { AttachableNetwork } from './attachable-network.js';
 import { Bridge, hostAddresses } from './bridge.js';
@@ -73,7 +84,12 @@ export class HostNetworks implements NetworkDriver {
 
   constructor(private readonly options: NetworkOptions) {
     const families: readonly Family[] = !options.iptables ? [] : options.ip6tables ? [4, 6] : [4];
-    this.#firewall = new Firewall({ tag: options.bridge?.name ?? `none-${createHash('sha256').update(options.netnsRoot).digest('hex').slice(0, 8)}`, families, userlandProxy: options.userlandProxy, log: options.log });
+    this.#firewall = new Firewall({
+      tag: options.bridge?.name ?? `none-${createHash('sha256').update(options.netnsRoot).digest('hex').slice(0, 8)}`,
+      families,
+      userlandProxy: options.userlandProxy,
+      log: options.log,
+    });
     this.#links = new ContainerLinks({ ...options, netlink: this.#netlink, firewall: this.#firewall });
     this.#plugged = new PluginNetworks(options.plugins, options.log);
     this.#debts = new PluginDebts(options.pluginDebts, options.plugins, options.log);
@@ -90,11 +106,19 @@ export class HostNetworks implements NetworkDriver {
   }
 
   async start(): Promise<void> {
-    const [records] = await Promise.all([NetworkRecords.open(this.options.identities), this.#firewall.open(), this.#debts.load()]);
+    const [records] = await Promise.all([
+      NetworkRecords.open(this.options.identities),
+      this.#firewall.open(),
+      this.#debts.load(),
+    ]);
     this.#records = records;
     const { bridge: wanted } = this.options;
     if (wanted) await this.#openDefault(wanted, records);
-    for (const summary of [predefined('host', 'host', records.identity('host')), predefined('none', 'null', records.identity('none'))]) this.#directory.add(summary);
+    for (const summary of [
+      predefined('host', 'host', records.identity('host')),
+      predefined('none', 'null', records.identity('none')),
+    ])
+      this.#directory.add(summary);
     const links = await this.#netlink.links();
     await Promise.all(
       records.networks.map(async (network) => {
@@ -104,7 +128,11 @@ export class HostNetworks implements NetworkDriver {
         if (summary.configOnly) return;
         await this.#maker.open(summary, network, links).then(
           (opened) => this.#attachable.set(summary.id, opened),
-          (error: unknown) => this.options.log.error({ err: error, network: summary.name }, 'a network cannot be made again; containers cannot be attached to it'),
+          (error: unknown) =>
+            this.options.log.error(
+              { err: error, network: summary.name },
+              'a network cannot be made again; containers cannot be attached to it',
+            ),
         );
       }),
     );
@@ -141,7 +169,10 @@ export class HostNetworks implements NetworkDriver {
   }
 
   async create(wanted: NetworkRequest): Promise<NetworkSummary> {
-    if (PREDEFINED.has(wanted.name)) throw forbidden(`operation is not permitted on predefined ${wanted.name} network `, { code: 'PREDEFINED_NETWORK' });
+    if (PREDEFINED.has(wanted.name))
+      throw forbidden(`operation is not permitted on predefined ${wanted.name} network `, {
+        code: 'PREDEFINED_NETWORK',
+      });
     const request = wanted.configFrom === '' ? wanted : this.#directory.configured(wanted);
     checkRequest(request);
     this.#directory.checkName(request);
@@ -158,7 +189,10 @@ export class HostNetworks implements NetworkDriver {
   }
 
   /** Settles what a new network is, keeps it, and makes what is the engine's own of it. */
-  #admit(request: NetworkRequest, leased: readonly LeasedPool[] | undefined): Promise<{ readonly network: UserNetwork; readonly opened?: AttachableNetwork }> {
+  #admit(
+    request: NetworkRequest,
+    leased: readonly LeasedPool[] | undefined,
+  ): Promise<{ readonly network: UserNetwork; readonly opened?: AttachableNetwork }> {
     return this.#inTurn(async () => {
       this.#directory.checkName(request);
       const id = randomBytes(32).toString('hex');
@@ -263,10 +297,15 @@ export class HostNetworks implements NetworkDriver {
   /** Takes a network that may be removed away from containers: nobody is attached while it goes. */
   #withdraw(nameOrId: string): Withdrawn {
     const summary = this.resolve(nameOrId);
-    if (PREDEFINED.has(summary.name)) throw forbidden(`${summary.name} is a pre-defined network and cannot be removed`, { code: 'PREDEFINED_NETWORK' });
-    if (this.#endpoints.of(summary.id).length > 0) throw forbidden(`error while removing network: network ${summary.name} id ${summary.id} has active endpoints`, { code: 'NETWORK_IN_USE' });
+    if (PREDEFINED.has(summary.name))
+      throw forbidden(`${summary.name} is a pre-defined network and cannot be removed`, { code: 'PREDEFINED_NETWORK' });
+    if (this.#endpoints.of(summary.id).length > 0)
+      throw forbidden(`error while removing network: network ${summary.name} id ${summary.id} has active endpoints`, {
+        code: 'NETWORK_IN_USE',
+      });
     const user = this.list().find(({ configFrom }) => configFrom === summary.name);
-    if (summary.configOnly && user) throw forbidden(`configuration network "${summary.name}" is in use`, { code: 'NETWORK_IN_USE' });
+    if (summary.configOnly && user)
+      throw forbidden(`configuration network "${summary.name}" is in use`, { code: 'NETWORK_IN_USE' });
     const network = this.#attachable.get(summary.id);
     this.#attachable.delete(summary.id);
     return { summary, network, record: this.#loaded().find(summary.id) };
@@ -315,7 +354,8 @@ export class HostNetworks implements NetworkDriver {
 
   async attach(request: AttachRequest): Promise<AttachResult> {
     const summary = this.resolve(request.network);
-    if (summary.configOnly) throw forbidden(`cannot attach to the configuration network "${summary.name}"`, { code: 'CONFIG_ONLY' });
+    if (summary.configOnly)
+      throw forbidden(`cannot attach to the configuration network "${summary.name}"`, { code: 'CONFIG_ONLY' });
     if (isLinkless(summary)) return { endpoint: endpointWithoutLink(summary, request), ports: [] };
     const network = this.#attachable.get(summary.id);
     if (!network) throw internal(`network ${summary.name} could not be made on this host`);
@@ -332,7 +372,8 @@ export class HostNetworks implements NetworkDriver {
 
   async link(endpoint: Endpoint, targets: readonly LinkTarget[]): Promise<void> {
     const network = this.#attachable.get(endpoint.networkId);
-    if (network?.medium instanceof Bridge && !network.medium.plan.interContainer) await this.#links.set(network.link, endpoint, targets);
+    if (network?.medium instanceof Bridge && !network.medium.plan.interContainer)
+      await this.#links.set(network.link, endpoint, targets);
   }
 
   publish(endpoint: Endpoint, ports: readonly PortRequest[]): Promise<readonly PublishedPort[]> {
@@ -357,7 +398,9 @@ export class HostNetworks implements NetworkDriver {
     );
     await Promise.all([this.#firewall.disown(), this.#endpoints.sweep(new Set(own))]);
     // Plugins may take their time, or be started later.
-    void this.#settlePlugins().catch((error: unknown) => this.options.log.error({ err: error }, 'what plugins have given to an earlier run is not given back'));
+    void this.#settlePlugins().catch((error: unknown) =>
+      this.options.log.error({ err: error }, 'what plugins have given to an earlier run is not given back'),
+    );
   }
 
   async #settlePlugins(): Promise<void> {
@@ -371,7 +414,12 @@ export class HostNetworks implements NetworkDriver {
     }
   }
 
-  async adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers?: readonly string[]): Promise<void> {
+  async adopt(
+    containerId: string,
+    endpoint: Endpoint,
+    ports: readonly PublishedPort[],
+    nameservers?: readonly string[],
+  ): Promise<void> {
     const network = this.#attachable.get(endpoint.networkId);
     if (network) await this.#endpoints.adopt(network, containerId, endpoint, ports, this.#nameservers(nameservers));
   }
@@ -386,7 +434,8 @@ export class HostNetworks implements NetworkDriver {
 
   hostDns(): Promise<HostDns> {
     // A start must not wait for a file that hardly ever changes, nor use one that changed a while ago.
-    if (!this.#dns || performance.now() - this.#dns.at > DNS_CACHE_MS) this.#dns = { at: performance.now(), value: readHostDns() };
+    if (!this.#dns || performance.now() - this.#dns.at > DNS_CACHE_MS)
+      this.#dns = { at: performance.now(), value: readHostDns() };
     return this.#dns.value;
   }
 }

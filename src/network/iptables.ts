@@ -26,7 +26,10 @@ export async function isLegacy(): Promise<boolean> {
 
 async function run(command: string, args: readonly string[], input: string): Promise<string> {
   const result = await runProgram(command, args, input).catch((error: unknown) => {
-    const reason = isEngineError(error) && error.code === 'ENOENT' ? `${command} is not installed (Debian package iptables); start with --iptables=false to do without` : `${command}: ${messageOf(error)}`;
+    const reason =
+      isEngineError(error) && error.code === 'ENOENT'
+        ? `${command} is not installed (Debian package iptables); start with --iptables=false to do without`
+        : `${command}: ${messageOf(error)}`;
     throw internal(reason, { code: 'FIREWALL', cause: error });
   });
   if (result.exitCode !== 0) throw internal(`${command} failed: ${result.stderr.trim()}`, { code: 'FIREWALL' });

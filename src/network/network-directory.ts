@@ -24,22 +24,41 @@ export class NetworkDirectory {
     const found = this.#summaries.get(nameOrId) ?? all.find(({ name }) => name === nameOrId);
     if (found) return found;
     const [first, second] = nameOrId === '' ? [] : all.filter(({ id }) => id.startsWith(nameOrId));
-    if (second) throw conflict(`network ${nameOrId} is ambiguous (${all.filter(({ id }) => id.startsWith(nameOrId)).length} matches found based on ID prefix)`, { code: 'AMBIGUOUS_NETWORK' });
+    if (second)
+      throw conflict(
+        `network ${nameOrId} is ambiguous (${all.filter(({ id }) => id.startsWith(nameOrId)).length} matches found based on ID prefix)`,
+        { code: 'AMBIGUOUS_NETWORK' },
+      );
     if (!first) throw notFound(`network ${nameOrId} not found`, { code: 'NO_SUCH_NETWORK' });
     return first;
   }
 
   /** @throws EngineError conflict for a name that exists. */
   checkName({ name }: NetworkRequest): void {
-    if (this.list().some((network) => network.name === name)) throw conflict(`network with name ${name} already exists`, { code: 'NETWORK_EXISTS' });
+    if (this.list().some((network) => network.name === name))
+      throw conflict(`network with name ${name} already exists`, { code: 'NETWORK_EXISTS' });
   }
 
-  /** A request with the configuration that it takes over from another network. @throws EngineError not-found, forbidden for one with its own. */
+  /**
+   * A request with the configuration that it takes over from another network. @throws EngineError not-found, forbidden
+   * for one with its own.
+   */
   configured(request: NetworkRequest): NetworkRequest {
-    const source = this.list().find(({ name, id, configOnly }) => configOnly && (name === request.configFrom || id === request.configFrom));
-    if (!source) throw notFound(`configuration network "${request.configFrom}" does not exist`, { code: 'NO_SUCH_NETWORK' });
-    if (request.subnets.length > 0 || Object.keys(request.options).length > 0 || Object.keys(request.labels).length > 0 || request.enableIpv6) {
-      throw forbidden('user supplied configurations are not supported if the network depends on a configuration network', { code: 'CONFIG_FROM' });
+    const source = this.list().find(
+      ({ name, id, configOnly }) => configOnly && (name === request.configFrom || id === request.configFrom),
+    );
+    if (!source)
+      throw notFound(`configuration network "${request.configFrom}" does not exist`, { code: 'NO_SUCH_NETWORK' });
+    if (
+      request.subnets.length > 0 ||
+      Object.keys(request.options).length > 0 ||
+      Object.keys(request.labels).length > 0 ||
+      request.enableIpv6
+    ) {
+      throw forbidden(
+        'user supplied configurations are not supported if the network depends on a configuration network',
+        { code: 'CONFIG_FROM' },
+      );
     }
     const { enableIpv4, enableIpv6, ipam, subnets, options, labels } = source;
     return { ...request, enableIpv4, enableIpv6, ipam, subnets, options, labels, configFrom: source.name };

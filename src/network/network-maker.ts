@@ -9,7 +9,14 @@ import { Bridge, type BridgePlan } from './bridge.js';
 import type { Firewall } from './firewall.js';
 import type { HostBridges, Ownership } from './host-bridges.js';
 import { enableForwarding, routeLoopback } from './forwarding.js';
-import { addressPlans, bindingAddress, bridgePlan, interfacePrefix, isPluginDriver, isPluginIpam } from './network-plan.js';
+import {
+  addressPlans,
+  bindingAddress,
+  bridgePlan,
+  interfacePrefix,
+  isPluginDriver,
+  isPluginIpam,
+} from './network-plan.js';
 import { ParentLink, parentPlan } from './parent-link.js';
 import { PluginAddresses, type LeasedPool } from './plugin-addresses.js';
 import type { PluginDebts } from './plugin-debts.js';
@@ -49,20 +56,33 @@ export class NetworkMaker {
     return bridgePlan(summary, false).link;
   }
 
-  /** Whether the link is there already, which it may be. @throws EngineError where it is of no use, or another network's. */
+  /**
+   * Whether the link is there already, which it may be. @throws EngineError where it is of no use, or another
+   * network's.
+   */
   isForeign(summary: NetworkSummary, links: readonly Link[], others: readonly NetworkSummary[]): boolean {
     const name = this.linkOf(summary);
     const existing = links.find((link) => link.name === name);
     if (!existing) return false;
     if (summary.driver !== 'bridge') return true;
-    if (existing.kind !== 'bridge') throw invalid(`existing interface ${name} is not a bridge`, { code: 'LINK_EXISTS' });
+    if (existing.kind !== 'bridge')
+      throw invalid(`existing interface ${name} is not a bridge`, { code: 'LINK_EXISTS' });
     const other = others.find((each) => each.driver === 'bridge' && this.linkOf(each) === name);
-    if (other) throw forbidden(`cannot create network ${summary.id} (${name}): conflicts with network ${other.id} (${name}): networks have same bridge name`, { code: 'LINK_EXISTS' });
+    if (other)
+      throw forbidden(
+        `cannot create network ${summary.id} (${name}): conflicts with network ${other.id} (${name}): networks have same bridge name`,
+        { code: 'LINK_EXISTS' },
+      );
     return true;
   }
 
   /** `isFresh`: it is made now, not made again at the start of the daemon. */
-  async open(summary: NetworkSummary, open: OpenOptions, links: readonly Link[], isFresh = false): Promise<AttachableNetwork> {
+  async open(
+    summary: NetworkSummary,
+    open: OpenOptions,
+    links: readonly Link[],
+    isFresh = false,
+  ): Promise<AttachableNetwork> {
     const network = await this.#open(summary, open, links);
     return isPluginIpam(summary) ? { ...network, space: this.#pluginAddresses(summary, open, isFresh) } : network;
   }
@@ -70,9 +90,19 @@ export class NetworkMaker {
   async #open(summary: NetworkSummary, open: OpenOptions, links: readonly Link[]): Promise<AttachableNetwork> {
     if (isPluginDriver(summary.driver)) {
       const plugin = new PluginNetwork(summary, this.options);
-      return { ...common(summary, addressPlans(summary, false), open.chosen), link: '', medium: plugin, plugin, publishing: undefined, onLink: false, sharesMac: false };
+      return {
+        ...common(summary, addressPlans(summary, false), open.chosen),
+        link: '',
+        medium: plugin,
+        plugin,
+        publishing: undefined,
+        onLink: false,
+        sharesMac: false,
+      };
     }
-    return summary.driver === 'bridge' ? this.#openBridge(summary, bridgePlan(summary, !this.options.userlandProxy), open, links) : this.#openParent(summary, open, links);
+    return summary.driver === 'bridge'
+      ? this.#openBridge(summary, bridgePlan(summary, !this.options.userlandProxy), open, links)
+      : this.#openParent(summary, open, links);
   }
 
   #pluginAddresses(summary: NetworkSummary, open: OpenOptions, isFresh: boolean): Addresses {
@@ -107,9 +137,24 @@ export class NetworkMaker {
     await firewall.setBridge(bridge.rules);
     // After the rules that keep containers away from the host's own services.
     if (!userlandProxy && iptables && !internal) await routeLoopback(link);
-    if (ipForward) for (const family of bridge.families) await enableForwarding(family, !ipForwardNoDrop && iptables && (family === 4 || ip6tables));
-    const publishing = internal ? undefined : { link, address: bindingAddress(summary), routed: ([4, 6] as const).filter((family) => bridge.plan.modes[family] === 'routed') };
-    return { ...common(summary, addresses, staticAddresses), link, medium: bridge, publishing, onLink: false, sharesMac: false };
+    if (ipForward)
+      for (const family of bridge.families)
+        await enableForwarding(family, !ipForwardNoDrop && iptables && (family === 4 || ip6tables));
+    const publishing = internal
+      ? undefined
+      : {
+          link,
+          address: bindingAddress(summary),
+          routed: ([4, 6] as const).filter((family) => bridge.plan.modes[family] === 'routed'),
+        };
+    return {
+      ...common(summary, addresses, staticAddresses),
+      link,
+      medium: bridge,
+      publishing,
+      onLink: false,
+      sharesMac: false,
+    };
   }
 
   async #openParent(
@@ -121,8 +166,18 @@ export class NetworkMaker {
     const { isolated, routed, parent, kind } = plan;
     const medium = await ParentLink.open(plan, this.options.netlink, links, foreign);
     // The host is not on such a network: its gateway is a router outside.
-    const addresses = addressPlans(summary, isolated || routed).map((each) => ({ ...each, hostAddress: isolated || routed ? '' : each.hostAddress }));
-    return { ...common(summary, addresses, chosen), link: parent, medium, publishing: undefined, onLink: routed && !isolated, sharesMac: kind === 'ipvlan' };
+    const addresses = addressPlans(summary, isolated || routed).map((each) => ({
+      ...each,
+      hostAddress: isolated || routed ? '' : each.hostAddress,
+    }));
+    return {
+      ...common(summary, addresses, chosen),
+      link: parent,
+      medium,
+      publishing: undefined,
+      onLink: routed && !isolated,
+      sharesMac: kind === 'ipvlan',
+    };
   }
 
   /** Removes the link of a network that has no containers. `isShared`: another network uses the link. */
@@ -149,6 +204,10 @@ export function poolsOf({ subnets }: NetworkSummary, { poolIds = [] }: Pick<Open
   return subnets.map((subnet, index) => ({ id: poolIds[index] ?? '', subnet }));
 }
 
-function common(summary: NetworkSummary, addresses: readonly AddressPlan[], staticAddresses: boolean): Pick<AttachableNetwork, 'summary' | 'space' | 'staticAddresses' | 'interfacePrefix'> {
+function common(
+  summary: NetworkSummary,
+  addresses: readonly AddressPlan[],
+  staticAddresses: boolean,
+): Pick<AttachableNetwork, 'summary' | 'space' | 'staticAddresses' | 'interfacePrefix'> {
   return { summary, space: new AddressSpace(addresses), staticAddresses, interfacePrefix: interfacePrefix(summary) };
 }

@@ -12,14 +12,26 @@ export function option({ options }: Pick<NetworkSummary, 'options'>, name: strin
 }
 
 /** Defaults that a request does not overrule, under either engine's name. */
-export function withoutNamed(defaults: Readonly<Record<string, string>>, options: Readonly<Record<string, string>>): Record<string, string> {
-  return Object.fromEntries(Object.entries(defaults).filter(([key]) => option({ options }, PREFIXES.reduce((name, prefix) => (name.startsWith(prefix) ? name.slice(prefix.length) : name), key)) === undefined));
+export function withoutNamed(
+  defaults: Readonly<Record<string, string>>,
+  options: Readonly<Record<string, string>>,
+): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(defaults).filter(
+      ([key]) =>
+        option(
+          { options },
+          PREFIXES.reduce((name, prefix) => (name.startsWith(prefix) ? name.slice(prefix.length) : name), key),
+        ) === undefined,
+    ),
+  );
 }
 
 /** '' where it is not given. @throws EngineError invalid. */
 export function addressOption(record: Pick<NetworkSummary, 'options'>, name: string, family: Family): string {
   const address = option(record, name) ?? '';
-  if (address !== '' && isIP(address) !== family) throw invalid(`failed to parse com.docker.network.${name} value: ${address} (nil ip)`);
+  if (address !== '' && isIP(address) !== family)
+    throw invalid(`failed to parse com.docker.network.${name} value: ${address} (nil ip)`);
   return address;
 }
 
@@ -37,6 +49,7 @@ export function numberOption(record: NetworkSummary, name: string, fallback: num
   const value = option(record, name);
   if (value === undefined || value === '') return fallback;
   const number = Number(value);
-  if (!/^\d+$/.test(value) || number < 68 || number > 65_535) throw invalid(`invalid value for option ${name}: ${value} is not a number from 68 to 65535`);
+  if (!/^\d+$/.test(value) || number < 68 || number > 65_535)
+    throw invalid(`invalid value for option ${name}: ${value} is not a number from 68 to 65535`);
   return number;
 }

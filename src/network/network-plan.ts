@@ -49,14 +49,22 @@ export function isPluginIpam({ ipam }: Pick<NetworkSummary, 'ipam'>): boolean {
   return !ADDRESS_MANAGERS.has(ipam.driver);
 }
 
-/** Checks what can be checked without looking at the host or asking a plugin. @throws EngineError invalid, forbidden or unavailable. */
+/**
+ * Checks what can be checked without looking at the host or asking a plugin. @throws EngineError invalid, forbidden or
+ * unavailable.
+ */
 export function checkRequest({ name, driver, ipam, enableIpv4, enableIpv6, configOnly }: NetworkRequest): void {
   if (name.trim() === '') throw invalid('invalid network name: name is empty');
   if (!enableIpv4 && !enableIpv6) throw invalid('IPv4 or IPv6 must be enabled');
   if (ipam.driver === 'null' && !isPluginDriver(driver)) throw invalid(`ipv${enableIpv4 ? 4 : 6} pool is empty`);
   if (configOnly || !isPluginDriver(driver)) return;
-  if (driver === 'host' || driver === 'null') throw forbidden(`only one instance of "${driver}" network is allowed`, { code: 'ONE_INSTANCE' });
-  if (driver === 'overlay') throw unavailable('This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm and try again.', { code: 'NO_SWARM' });
+  if (driver === 'host' || driver === 'null')
+    throw forbidden(`only one instance of "${driver}" network is allowed`, { code: 'ONE_INSTANCE' });
+  if (driver === 'overlay')
+    throw unavailable(
+      'This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm and try again.',
+      { code: 'NO_SWARM' },
+    );
 }
 
 /** The record with every subnet settled. @throws EngineError invalid, forbidden when a subnet overlaps, unavailable. */
@@ -69,10 +77,14 @@ export function settleNetwork(request: NetworkRequest, id: string, created: stri
     return { ...settled, subnets: host.leased.map(({ subnet }) => subnet) };
   }
   // Gateways and ranges belong to a subnet that is said.
-  if (request.subnets.some(({ subnet }) => subnet === '')) throw invalid('invalid network config:\ninvalid subnet : invalid CIDR block notation');
+  if (request.subnets.some(({ subnet }) => subnet === ''))
+    throw invalid('invalid network config:\ninvalid subnet : invalid CIDR block notation');
   const given = request.subnets.map((config) => ({ config, subnet: parseSubnet(config.subnet, 'subnet') }));
   const lost = given.find(({ subnet }) => (subnet.family === 4 ? !request.enableIpv4 : !request.enableIpv6));
-  if (lost) throw invalid(`invalid network config: subnet ${lost.config.subnet} is IPv${lost.subnet.family}, which is not enabled for this network`);
+  if (lost)
+    throw invalid(
+      `invalid network config: subnet ${lost.config.subnet} is IPv${lost.subnet.family}, which is not enabled for this network`,
+    );
   const taken = [...host.networks];
   const subnets = ([4, 6] as const).flatMap((family) => {
     if (family === 4 ? !request.enableIpv4 : !request.enableIpv6) return [];
@@ -84,9 +96,16 @@ export function settleNetwork(request: NetworkRequest, id: string, created: stri
         ? here
         : [{ subnet: chooseSubnet(family, host.pools, [...host.networks, ...host.host], id), config: undefined }];
     return chosen.map(({ subnet, config }) => {
-      if (taken.some((other) => overlaps(other, subnet))) throw forbidden('invalid pool request: Pool overlaps with other one on this address space', { code: 'SUBNET_IN_USE' });
+      if (taken.some((other) => overlaps(other, subnet)))
+        throw forbidden('invalid pool request: Pool overlaps with other one on this address space', {
+          code: 'SUBNET_IN_USE',
+        });
       taken.push(subnet);
-      return settleSubnet(subnet, config, request.driver === 'bridge' && gatewayMode({ options, internal: request.internal }, family) === 'isolated');
+      return settleSubnet(
+        subnet,
+        config,
+        request.driver === 'bridge' && gatewayMode({ options, internal: request.internal }, family) === 'isolated',
+      );
     });
   });
   return { ...settled, subnets };
@@ -100,13 +119,19 @@ function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined, isolate
     throw invalid(`invalid network config:\ninvalid subnet ${config?.subnet}: it should be ${text}`);
   const check = (what: string, address: string): void => {
     if (isIP(address) === 0) throw invalid(`invalid network config: ${what} ${address} is not an IP address`);
-    if (!contains(subnet, address)) throw invalid(`invalid network config:\ninvalid ${what} ${address}: parent subnet ${text} doesn't contain this address`);
+    if (!contains(subnet, address))
+      throw invalid(
+        `invalid network config:\ninvalid ${what} ${address}: parent subnet ${text} doesn't contain this address`,
+      );
   };
   if (config?.gateway) check('gateway', config.gateway);
   const used = new Set(config?.gateway ? [config.gateway] : []);
   for (const [name, address] of Object.entries(config?.auxiliaryAddresses ?? {})) {
     check('auxiliary address', address);
-    if (used.has(address)) throw forbidden(`failed to allocate secondary ip address (${name}:${address}): Address already in use`, { code: 'ADDRESS_IN_USE' });
+    if (used.has(address))
+      throw forbidden(`failed to allocate secondary ip address (${name}:${address}): Address already in use`, {
+        code: 'ADDRESS_IN_USE',
+      });
     used.add(address);
   }
   const range = config?.ipRange ? parseSubnet(config.ipRange, 'ip-range', subnet.family) : undefined;
@@ -141,14 +166,16 @@ function firstFree(subnet: Subnet, range: Subnet | undefined, taken: readonly st
  */
 export function bridgePlan(record: NetworkSummary, hairpin: boolean): BridgePlan {
   const link = option(record, 'bridge.name') || `br-${record.id.slice(0, 12)}`;
-  if (link.length > MAX_LINK_NAME || /[\s/:]/.test(link)) throw invalid(`invalid bridge name ${link}: a link has 1 to ${MAX_LINK_NAME} characters, no slash, colon or space`);
+  if (link.length > MAX_LINK_NAME || /[\s/:]/.test(link))
+    throw invalid(`invalid bridge name ${link}: a link has 1 to ${MAX_LINK_NAME} characters, no slash, colon or space`);
   const sources = ([4, 6] as const).flatMap((family): [Family, string][] => {
     const address = addressOption(record, `host_ipv${family}`, family);
     return address === '' ? [] : [[family, address]];
   });
   const modes = { 4: gatewayMode(record, 4), 6: gatewayMode(record, 6) };
   const mtu = numberOption(record, 'driver.mtu', DEFAULT_MTU);
-  if (record.enableIpv6 && mtu < IPV6_MIN_MTU) throw invalid(`invalid MTU number: ${mtu}: IPv6 needs ${IPV6_MIN_MTU} at least`);
+  if (record.enableIpv6 && mtu < IPV6_MIN_MTU)
+    throw invalid(`invalid MTU number: ${mtu}: IPv6 needs ${IPV6_MIN_MTU} at least`);
   return {
     link,
     mtu,
@@ -172,7 +199,13 @@ export function bridgePlan(record: NetworkSummary, hairpin: boolean): BridgePlan
 export function addressPlans({ subnets }: NetworkSummary, isolated: boolean): AddressPlan[] {
   return subnets.map(({ subnet, gateway, ipRange, auxiliaryAddresses }) => {
     const parsed = parseSubnet(subnet, 'subnet');
-    return { subnet: parsed, hostAddress: gateway, gateway: isolated ? '' : gateway, range: ipRange === '' ? parsed : parseSubnet(ipRange, 'ip-range'), reserved: Object.values(auxiliaryAddresses) };
+    return {
+      subnet: parsed,
+      hostAddress: gateway,
+      gateway: isolated ? '' : gateway,
+      range: ipRange === '' ? parsed : parseSubnet(ipRange, 'ip-range'),
+      reserved: Object.values(auxiliaryAddresses),
+    };
   });
 }
 
@@ -185,6 +218,7 @@ export function bindingAddress(record: Pick<NetworkSummary, 'options'>): string 
 /** First part of the names of links inside containers. @throws EngineError invalid. */
 export function interfacePrefix(record: Pick<NetworkSummary, 'options'>): string {
   const prefix = option(record, 'container_iface_prefix') || 'eth';
-  if (!/^[a-zA-Z][a-zA-Z0-9_.-]{0,11}$/.test(prefix)) throw invalid(`invalid value for option container_iface_prefix: ${prefix} is not the beginning of a link's name`);
+  if (!/^[a-zA-Z][a-zA-Z0-9_.-]{0,11}$/.test(prefix))
+    throw invalid(`invalid value for option container_iface_prefix: ${prefix} is not the beginning of a link's name`);
   return prefix;
 }

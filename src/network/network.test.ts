@@ -14,14 +14,17 @@ test('subnets of both families', () => {
   assert.equal(formatSubnet(parseSubnet('172.17.3.4/16', 'bip')), '172.17.0.0/16');
   assert.equal(formatSubnet(parseSubnet('fd00:0:0:1::7/64', 'bip6', 6)), 'fd00:0:0:1::/64');
   assert.equal(formatSubnet(parseSubnet('0.0.0.0/0', 'x')), '0.0.0.0/0');
-  for (const bad of ['172.17.0.0', '172.17.0.0/33', '172.17.0/16', 'fe80::/64', '', '10.0.0.0/8/8', '10.0.0.0/']) assert.throws(() => parseSubnet(bad, 'bip', 4), /invalid bip/, bad);
-  for (const bad of ['fd00::/129', '10.0.0.0/8', 'fd00::']) assert.throws(() => parseSubnet(bad, 'bip6', 6), /invalid bip6/, bad);
+  for (const bad of ['172.17.0.0', '172.17.0.0/33', '172.17.0/16', 'fe80::/64', '', '10.0.0.0/8/8', '10.0.0.0/'])
+    assert.throws(() => parseSubnet(bad, 'bip', 4), /invalid bip/, bad);
+  for (const bad of ['fd00::/129', '10.0.0.0/8', 'fd00::'])
+    assert.throws(() => parseSubnet(bad, 'bip6', 6), /invalid bip6/, bad);
   assert.equal(overlaps(parseSubnet('10.0.0.0/8', 'a'), parseSubnet('10.200.0.0/16', 'b')), true);
   assert.equal(overlaps(parseSubnet('10.0.0.0/16', 'a'), parseSubnet('10.1.0.0/16', 'b')), false);
   assert.equal(overlaps(parseSubnet('::/0', 'a'), parseSubnet('10.1.0.0/16', 'b')), false);
   assert.equal(covers(parseSubnet('10.0.0.0/16', 'a'), parseSubnet('10.0.1.0/24', 'b')), true);
   assert.equal(contains(parseSubnet('fd00::/64', 'a'), 'fd00::1:2'), true);
-  for (const address of ['::', '::1', 'fd00::1:0:0:2', '1:2:3:4:5:6:7:8', 'fe80::ffff', '255.255.255.255', '0.0.0.1']) assert.equal(toAddress(address.includes(':') ? 6 : 4, toNumber(address)), address);
+  for (const address of ['::', '::1', 'fd00::1:0:0:2', '1:2:3:4:5:6:7:8', 'fe80::ffff', '255.255.255.255', '0.0.0.1'])
+    assert.equal(toAddress(address.includes(':') ? 6 : 4, toNumber(address)), address);
   assert.equal(toAddress(6, toNumber('::ffff:1.2.3.4')), '::ffff:102:304');
 });
 
@@ -70,8 +73,24 @@ const ruleset: Ruleset = {
   userlandProxy: true,
   bridged: [],
   bridges: [
-    { bridge: 'e1', subnets: { 4: '10.1.0.0/16' }, masquerade: true, sources: {}, interContainer: false, internal: false, modes: { 4: 'nat', 6: 'nat' } },
-    { bridge: 'in', subnets: { 4: '10.2.0.0/16', 6: 'fd00::/64' }, masquerade: true, sources: {}, interContainer: true, internal: true, modes: { 4: 'nat', 6: 'nat' } },
+    {
+      bridge: 'e1',
+      subnets: { 4: '10.1.0.0/16' },
+      masquerade: true,
+      sources: {},
+      interContainer: false,
+      internal: false,
+      modes: { 4: 'nat', 6: 'nat' },
+    },
+    {
+      bridge: 'in',
+      subnets: { 4: '10.2.0.0/16', 6: 'fd00::/64' },
+      masquerade: true,
+      sources: {},
+      interContainer: true,
+      internal: true,
+      modes: { 4: 'nat', 6: 'nat' },
+    },
   ],
   links: [],
   ports: [
@@ -93,20 +112,51 @@ test('rules of bridges and ports', () => {
     '-o in -j DROP',
   ]);
   assert.deepEqual(out?.rules, ['-i e1 ! -o e1 -j ACCEPT']);
-  assert.deepEqual(dnat?.rules, ['! -i e1 -p udp -m udp --dport 5300 -j DNAT --to-destination 10.1.0.2:53', '-d 192.0.2.1/32 ! -i e1 -p tcp -m tcp --dport 8081 -j DNAT --to-destination 10.1.0.2:81']);
-  assert.deepEqual(snat?.rules, ['-s 10.1.0.0/16 ! -o e1 -j MASQUERADE', '-s 10.1.0.0/16 -o e1 -m conntrack --ctstate DNAT -j MASQUERADE']);
+  assert.deepEqual(dnat?.rules, [
+    '! -i e1 -p udp -m udp --dport 5300 -j DNAT --to-destination 10.1.0.2:53',
+    '-d 192.0.2.1/32 ! -i e1 -p tcp -m tcp --dport 8081 -j DNAT --to-destination 10.1.0.2:81',
+  ]);
+  assert.deepEqual(snat?.rules, [
+    '-s 10.1.0.0/16 ! -o e1 -j MASQUERADE',
+    '-s 10.1.0.0/16 -o e1 -m conntrack --ctstate DNAT -j MASQUERADE',
+  ]);
   const unproxied = chainsOf({ ...ruleset, userlandProxy: false }, 4);
   assert.deepEqual(unproxied.find(({ name }) => name.startsWith('ENGINE-HOST'))?.rules, [
     '-d 127.0.0.0/8 -i e1 -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP',
     '-d 127.0.0.0/8 -i in -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP',
   ]);
-  assert.equal(unproxied.find(({ name }) => name.startsWith('ENGINE-DNAT'))?.rules[0], '-d 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.1.0.2:80');
+  assert.equal(
+    unproxied.find(({ name }) => name.startsWith('ENGINE-DNAT'))?.rules[0],
+    '-d 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.1.0.2:80',
+  );
   const masks = (bridged: readonly (4 | 6)[], interContainer: boolean): readonly string[] | undefined =>
-    chainsOf({ ...ruleset, userlandProxy: false, bridged, bridges: ruleset.bridges.map((bridge) => ({ ...bridge, interContainer })) }, 4)
+    chainsOf(
+      {
+        ...ruleset,
+        userlandProxy: false,
+        bridged,
+        bridges: ruleset.bridges.map((bridge) => ({ ...bridge, interContainer })),
+      },
+      4,
+    )
       .find(({ name }) => name.startsWith('ENGINE-SNAT'))
       ?.rules.filter((rule) => rule.endsWith('MASQUERADE') && !rule.includes('! -o') && !rule.includes('LOCAL'));
-  assert.deepEqual(masks([4], true), ['80 tcp', '53 udp', '81 tcp'].map((each) => each.split(' ')).map(([port, protocol]) => `-s 10.1.0.2/32 -d 10.1.0.2/32 -p ${protocol} -m ${protocol} --dport ${port} -j MASQUERADE`));
-  for (const [bridged, interContainer] of [[[], true], [[4], false]] as const) assert.deepEqual(masks(bridged, interContainer), ['-s 10.1.0.0/16 -o e1 -m conntrack --ctstate DNAT -j MASQUERADE']);
+  assert.deepEqual(
+    masks([4], true),
+    ['80 tcp', '53 udp', '81 tcp']
+      .map((each) => each.split(' '))
+      .map(
+        ([port, protocol]) =>
+          `-s 10.1.0.2/32 -d 10.1.0.2/32 -p ${protocol} -m ${protocol} --dport ${port} -j MASQUERADE`,
+      ),
+  );
+  for (const [bridged, interContainer] of [
+    [[], true],
+    [[4], false],
+  ] as const)
+    assert.deepEqual(masks(bridged, interContainer), [
+      '-s 10.1.0.0/16 -o e1 -m conntrack --ctstate DNAT -j MASQUERADE',
+    ]);
   assert.deepEqual(chainsOf(ruleset, 6)[0]?.rules, ['-i in ! -o in -j DROP', '-i in -o in -j ACCEPT', '-o in -j DROP']);
 });
 
@@ -115,7 +165,10 @@ test('the way from the kernel to what is wanted', () => {
   const jumps = jumpsOf(ruleset, 4);
   const first = restoreScript(new Map(), chains, jumps);
   assert.match(first, /^\*filter\n-N ENGINE-USER\n:ENGINE-IN-e1 - \[0:0\]\n/);
-  assert.match(first, /-I FORWARD 1 -j ENGINE-USER\n-I FORWARD 2 -j ENGINE-IN-e1\n-I FORWARD 3 -j ENGINE-OUT-e1\nCOMMIT\n\*nat\n/);
+  assert.match(
+    first,
+    /-I FORWARD 1 -j ENGINE-USER\n-I FORWARD 2 -j ENGINE-IN-e1\n-I FORWARD 3 -j ENGINE-OUT-e1\nCOMMIT\n\*nat\n/,
+  );
   // iptables-save would print this after that.
   const saved = (tag: string, forward: readonly string[], extra: readonly string[] = []): string =>
     [
@@ -124,12 +177,18 @@ test('the way from the kernel to what is wanted', () => {
       ':ENGINE-USER - [0:0]',
       ...chains.filter(({ table }) => table === 'filter').map(({ name }) => `:${name} - [0:0]`),
       ...forward.map((rule) => `-A FORWARD ${rule}`),
-      ...chains.filter(({ table }) => table === 'filter').flatMap(({ name, rules }) => rules.map((rule) => `-A ${name} ${rule}`)),
+      ...chains
+        .filter(({ table }) => table === 'filter')
+        .flatMap(({ name, rules }) => rules.map((rule) => `-A ${name} ${rule}`)),
       'COMMIT',
       '*nat',
       ...chains.filter(({ table }) => table === 'nat').map(({ name }) => `:${name} - [0:0]`),
-      ...jumps.filter(({ table }) => table === 'nat').flatMap(({ chain, rules }) => [`:${chain} ACCEPT [0:0]`, ...rules.map((rule) => `-A ${chain} ${rule}`)]),
-      ...chains.filter(({ table }) => table === 'nat').flatMap(({ name, rules }) => rules.map((rule) => `-A ${name} ${rule}`)),
+      ...jumps
+        .filter(({ table }) => table === 'nat')
+        .flatMap(({ chain, rules }) => [`:${chain} ACCEPT [0:0]`, ...rules.map((rule) => `-A ${chain} ${rule}`)]),
+      ...chains
+        .filter(({ table }) => table === 'nat')
+        .flatMap(({ name, rules }) => rules.map((rule) => `-A ${name} ${rule}`)),
       ...extra,
       'COMMIT',
       '',
@@ -137,22 +196,55 @@ test('the way from the kernel to what is wanted', () => {
   const ours = ['-j ENGINE-USER', '-j ENGINE-IN-e1', '-j ENGINE-OUT-e1'];
   assert.equal(restoreScript(parseTables(saved('e1', [...ours, '-j REJECT'])), chains, jumps), '');
   // Another daemon's way in stays before our way out, foreign rules behind.
-  assert.match(restoreScript(parseTables(saved('e1', ['-j ENGINE-USER', '-j ENGINE-IN-e2', '-j ENGINE-OUT-e2', '-j REJECT'])), chains, jumps), /^\*filter\n-I FORWARD 2 -j ENGINE-IN-e1\n-I FORWARD 4 -j ENGINE-OUT-e1\nCOMMIT\n$/);
+  assert.match(
+    restoreScript(
+      parseTables(saved('e1', ['-j ENGINE-USER', '-j ENGINE-IN-e2', '-j ENGINE-OUT-e2', '-j REJECT'])),
+      chains,
+      jumps,
+    ),
+    /^\*filter\n-I FORWARD 2 -j ENGINE-IN-e1\n-I FORWARD 4 -j ENGINE-OUT-e1\nCOMMIT\n$/,
+  );
   // One port more and one less: two lines; the other rules are not touched.
-  const changed = chainsOf({ ...ruleset, ports: [...ruleset.ports.slice(2), { bridge: 'e1', protocol: 'tcp', containerIp: '10.1.0.3', containerPort: 1, hostIp: '0.0.0.0', hostPort: 2 }] }, 4);
+  const changed = chainsOf(
+    {
+      ...ruleset,
+      ports: [
+        ...ruleset.ports.slice(2),
+        { bridge: 'e1', protocol: 'tcp', containerIp: '10.1.0.3', containerPort: 1, hostIp: '0.0.0.0', hostPort: 2 },
+      ],
+    },
+    4,
+  );
   assert.equal(
     restoreScript(parseTables(saved('e1', ours)), changed, jumps),
     '*nat\n-D ENGINE-DNAT-e1 ! -i e1 -p udp -m udp --dport 5300 -j DNAT --to-destination 10.1.0.2:53\n-A ENGINE-DNAT-e1 ! -i e1 -p tcp -m tcp --dport 2 -j DNAT --to-destination 10.1.0.3:1\nCOMMIT\n',
   );
   // A foreign rule in one of our chains: the chain is written anew, in the same step.
-  assert.match(restoreScript(parseTables(saved('e1', ours, ['-A ENGINE-SNAT-e1 -j ACCEPT', '-A ENGINE-SNAT-e1 -j ACCEPT'])), chains, jumps), /^\*nat\n:ENGINE-SNAT-e1 - \[0:0\]\n-A ENGINE-SNAT-e1 /);
+  assert.match(
+    restoreScript(
+      parseTables(saved('e1', ours, ['-A ENGINE-SNAT-e1 -j ACCEPT', '-A ENGINE-SNAT-e1 -j ACCEPT'])),
+      chains,
+      jumps,
+    ),
+    /^\*nat\n:ENGINE-SNAT-e1 - \[0:0\]\n-A ENGINE-SNAT-e1 /,
+  );
 });
 
 test('what is ours goes, what operators and other daemons have stays', () => {
   const chains = chainsOf(ruleset, 4);
   const jumps = jumpsOf(ruleset, 4);
-  const removal = (filter: string): string => removalScript(parseTables(`*filter\n:FORWARD ACCEPT [0:0]\n:ENGINE-USER - [0:0]\n:ENGINE-IN-e1 - [0:0]\n-A FORWARD -j ENGINE-USER\n-A FORWARD -j ENGINE-IN-e1\n${filter}COMMIT\n`), chains, jumps);
-  assert.equal(removal(''), '*filter\n-D FORWARD -j ENGINE-USER\n-D FORWARD -j ENGINE-IN-e1\n-F ENGINE-IN-e1\n-F ENGINE-USER\n-X ENGINE-IN-e1\n-X ENGINE-USER\nCOMMIT\n');
+  const removal = (filter: string): string =>
+    removalScript(
+      parseTables(
+        `*filter\n:FORWARD ACCEPT [0:0]\n:ENGINE-USER - [0:0]\n:ENGINE-IN-e1 - [0:0]\n-A FORWARD -j ENGINE-USER\n-A FORWARD -j ENGINE-IN-e1\n${filter}COMMIT\n`,
+      ),
+      chains,
+      jumps,
+    );
+  assert.equal(
+    removal(''),
+    '*filter\n-D FORWARD -j ENGINE-USER\n-D FORWARD -j ENGINE-IN-e1\n-F ENGINE-IN-e1\n-F ENGINE-USER\n-X ENGINE-IN-e1\n-X ENGINE-USER\nCOMMIT\n',
+  );
   const kept = '*filter\n-D FORWARD -j ENGINE-IN-e1\n-F ENGINE-IN-e1\n-X ENGINE-IN-e1\nCOMMIT\n';
   assert.equal(removal('-A ENGINE-USER -s 192.0.2.1 -j DROP\n'), kept);
   assert.equal(removal('-A FORWARD -j ENGINE-IN-e2\n'), kept);
@@ -160,10 +252,27 @@ test('what is ours goes, what operators and other daemons have stays', () => {
 });
 
 test('files of a container', () => {
-  const hosts = hostsFile({ hostname: 'web', domainname: 'example.org', addresses: ['10.1.0.2'], extraHosts: ['db:10.9.9.9', 'host:host-gateway', 'six:[::1]'], linked: [], hostGatewayIps: ['10.1.0.1'] });
+  const hosts = hostsFile({
+    hostname: 'web',
+    domainname: 'example.org',
+    addresses: ['10.1.0.2'],
+    extraHosts: ['db:10.9.9.9', 'host:host-gateway', 'six:[::1]'],
+    linked: [],
+    hostGatewayIps: ['10.1.0.1'],
+  });
   assert.match(hosts, /^127\.0\.0\.1\tlocalhost\n/);
   assert.match(hosts, /10\.9\.9\.9\tdb\n10\.1\.0\.1\thost\n::1\tsix\n10\.1\.0\.2\tweb\.example\.org web\n$/);
-  assert.equal(resolvConfFile({ nameservers: ['1.1.1.1'], search: ['.'], options: ['ndots:0'] }), 'nameserver 1.1.1.1\noptions ndots:0\n');
-  assert.equal(resolvConfFile(behindResolver({ nameservers: ['1.1.1.1'], search: ['x.org'], options: ['edns0'] })), 'nameserver 127.0.0.11\nsearch x.org\noptions edns0 ndots:0\n');
-  assert.deepEqual(parseResolvConf('# x\nnameserver 9.9.9.9 # y\nsearch a b\noptions edns0\n'), { nameservers: ['9.9.9.9'], search: ['a', 'b'], options: ['edns0'] });
+  assert.equal(
+    resolvConfFile({ nameservers: ['1.1.1.1'], search: ['.'], options: ['ndots:0'] }),
+    'nameserver 1.1.1.1\noptions ndots:0\n',
+  );
+  assert.equal(
+    resolvConfFile(behindResolver({ nameservers: ['1.1.1.1'], search: ['x.org'], options: ['edns0'] })),
+    'nameserver 127.0.0.11\nsearch x.org\noptions edns0 ndots:0\n',
+  );
+  assert.deepEqual(parseResolvConf('# x\nnameserver 9.9.9.9 # y\nsearch a b\noptions edns0\n'), {
+    nameservers: ['9.9.9.9'],
+    search: ['a', 'b'],
+    options: ['edns0'],
+  });
 });

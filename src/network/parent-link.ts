@@ -1,7 +1,14 @@
 /** Networks on a link that the host has already: containers get links stacked on it (macvlan, ipvlan). */
 import { internal, invalid, isEngineError, unavailable } from '../errors/engine-error.js';
 import type { NetworkSummary } from '../ports/network.js';
-import { IPVLAN_FLAGS, IPVLAN_MODES, MACVLAN_MODES, type Link, type Netlink, type StackKind } from '../sys/route-netlink.js';
+import {
+  IPVLAN_FLAGS,
+  IPVLAN_MODES,
+  MACVLAN_MODES,
+  type Link,
+  type Netlink,
+  type StackKind,
+} from '../sys/route-netlink.js';
 import type { ContainerEnd, Medium } from './attachable-network.js';
 import { ownMember } from '../text/own-member.js';
 
@@ -32,8 +39,14 @@ export function parentPlan({ id, driver, internal, options }: NetworkSummary): P
   const byDefault = kind === 'macvlan' ? 'bridge' : 'l2';
   const mode = ownMember(options, `${kind}_mode`) || byDefault;
   const flag = (kind === 'ipvlan' && options['ipvlan_flag']) || 'bridge';
-  if (!Object.hasOwn(modes, mode)) throw invalid(`requested ${kind} mode '${mode}' is not valid, '${byDefault}' mode is the ${kind} driver default`, { code: 'MODE' });
-  if (!Object.hasOwn(IPVLAN_FLAGS, flag)) throw invalid(`requested ipvlan flag '${flag}' is not valid, 'bridge' mode is the ipvlan driver default`, { code: 'MODE' });
+  if (!Object.hasOwn(modes, mode))
+    throw invalid(`requested ${kind} mode '${mode}' is not valid, '${byDefault}' mode is the ${kind} driver default`, {
+      code: 'MODE',
+    });
+  if (!Object.hasOwn(IPVLAN_FLAGS, flag))
+    throw invalid(`requested ipvlan flag '${flag}' is not valid, 'bridge' mode is the ipvlan driver default`, {
+      code: 'MODE',
+    });
   const [, base = '', vlan = ''] = VLAN_NAME.exec(parent) ?? [];
   return {
     kind,
@@ -69,12 +82,14 @@ export class ParentLink implements Medium {
     const existing = links.find(({ name }) => name === plan.parent);
     if (existing) return new ParentLink(plan, existing.index, existing.mtu, netlink, isForeign);
     const { recipe, parent } = plan;
-    if (recipe === undefined) throw invalid(`invalid subinterface vlan name ${parent}, example formatting is eth0.10`, { code: 'PARENT' });
+    if (recipe === undefined)
+      throw invalid(`invalid subinterface vlan name ${parent}, example formatting is eth0.10`, { code: 'PARENT' });
     if (recipe === 'dummy') await netlink.createDummy(parent).catch(explain('dummy'));
     else {
       const base = links.find(({ name }) => name === recipe.base);
       if (!base) throw invalid(`failed to find master interface ${recipe.base} on the host`, { code: 'PARENT' });
-      if (recipe.vlan < 1 || recipe.vlan > 4094) throw invalid(`vlan id must be between 1-4094, received: ${recipe.vlan}`, { code: 'PARENT' });
+      if (recipe.vlan < 1 || recipe.vlan > 4094)
+        throw invalid(`vlan id must be between 1-4094, received: ${recipe.vlan}`, { code: 'PARENT' });
       await netlink.createVlan(parent, base.index, recipe.vlan).catch(explain('vlan'));
     }
     const made = (await netlink.links()).find(({ name }) => name === parent);
@@ -84,14 +99,20 @@ export class ParentLink implements Medium {
 
   plug({ name, mac, netnsFd }: ContainerEnd): Promise<void> {
     const { kind, mode, flag } = this.plan;
-    return this.netlink.createStacked({ kind, name, parentIndex: this.index, mode, flag, mac, netnsFd }).catch(explain(kind));
+    return this.netlink
+      .createStacked({ kind, name, parentIndex: this.index, mode, flag, mac, netnsFd })
+      .catch(explain(kind));
   }
 }
 
 /** The known engine says no more than that it is not supported. */
 function explain(kind: string): (error: unknown) => never {
   return (error) => {
-    if (isEngineError(error) && (error.code === 'ENOTSUP' || error.code === 'EOPNOTSUPP')) throw internal(`operation not supported: this kernel has no links of type ${kind}`, { code: 'NO_LINK_TYPE', cause: error });
+    if (isEngineError(error) && (error.code === 'ENOTSUP' || error.code === 'EOPNOTSUPP'))
+      throw internal(`operation not supported: this kernel has no links of type ${kind}`, {
+        code: 'NO_LINK_TYPE',
+        cause: error,
+      });
     throw error;
   };
 }

@@ -17,7 +17,10 @@ const NO_SUBNET: NetworkSubnet = { subnet: '', gateway: '', ipRange: '', auxilia
 const NO_LEASE: Lease = { address: '', prefixLength: 0, gateway: '' };
 
 /** Asks for all subnets of a network with their gateways; nothing stays asked for when it fails. */
-export async function leasePools(plugin: AddressPlugin, { subnets, enableIpv4, enableIpv6, ipam }: NetworkRequest): Promise<LeasedPool[]> {
+export async function leasePools(
+  plugin: AddressPlugin,
+  { subnets, enableIpv4, enableIpv6, ipam }: NetworkRequest,
+): Promise<LeasedPool[]> {
   const space = await plugin.addressSpace();
   const leased: LeasedPool[] = [];
   try {
@@ -26,9 +29,18 @@ export async function leasePools(plugin: AddressPlugin, { subnets, enableIpv4, e
       const given = subnets.filter(({ subnet }) => subnet !== '' && parseSubnet(subnet, 'subnet').family === family);
       for (const wanted of given.length > 0 ? given : [NO_SUBNET]) {
         const { subnet, ipRange, auxiliaryAddresses } = wanted;
-        const pool = await plugin.requestPool({ addressSpace: space, subnet, range: ipRange, options: ipam.options ?? {}, isIpv6: family === 6 });
+        const pool = await plugin.requestPool({
+          addressSpace: space,
+          subnet,
+          range: ipRange,
+          options: ipam.options ?? {},
+          isIpv6: family === 6,
+        });
         leased.push({ id: pool.id, subnet: { ...wanted, subnet: pool.subnet, gateway: '' } });
-        const gateway = pool.gateway !== '' && wanted.gateway === '' ? pool.gateway : plain(await plugin.requestAddress(pool.id, wanted.gateway, { gateway: true }));
+        const gateway =
+          pool.gateway !== '' && wanted.gateway === ''
+            ? pool.gateway
+            : plain(await plugin.requestAddress(pool.id, wanted.gateway, { gateway: true }));
         leased[leased.length - 1] = { id: pool.id, subnet: { ...wanted, subnet: pool.subnet, gateway } };
         for (const address of Object.values(auxiliaryAddresses)) await plugin.requestAddress(pool.id, address, {});
       }
@@ -43,7 +55,8 @@ export async function leasePools(plugin: AddressPlugin, { subnets, enableIpv4, e
 /** Gives subnets back with what the network itself has of them. */
 export async function releasePools(plugin: AddressPlugin, pools: readonly LeasedPool[]): Promise<void> {
   for (const { id, subnet } of pools) {
-    for (const address of [subnet.gateway, ...Object.values(subnet.auxiliaryAddresses)]) if (address !== '') await plugin.releaseAddress(id, address).catch(unlessRefused);
+    for (const address of [subnet.gateway, ...Object.values(subnet.auxiliaryAddresses)])
+      if (address !== '') await plugin.releaseAddress(id, address).catch(unlessRefused);
     await plugin.releasePool(id).catch(unlessRefused);
   }
 }
@@ -51,7 +64,10 @@ export async function releasePools(plugin: AddressPlugin, pools: readonly Leased
 /** @throws EngineError forbidden for a subnet that another network has. */
 export function checkPools(pools: readonly LeasedPool[], others: readonly Subnet[]): void {
   for (const { subnet } of pools) {
-    if (others.some((other) => overlaps(other, parseSubnet(subnet.subnet, 'subnet')))) throw forbidden('invalid pool request: Pool overlaps with other one on this address space', { code: 'SUBNET_IN_USE' });
+    if (others.some((other) => overlaps(other, parseSubnet(subnet.subnet, 'subnet'))))
+      throw forbidden('invalid pool request: Pool overlaps with other one on this address space', {
+        code: 'SUBNET_IN_USE',
+      });
   }
 }
 
@@ -73,7 +89,11 @@ export class PluginAddresses implements Addresses {
     private readonly debts: PluginDebts,
     private readonly isFresh: boolean,
   ) {
-    this.#spaces = pools.map(({ id, subnet }) => ({ id, subnet: parseSubnet(subnet.subnet, 'subnet'), gateway: subnet.gateway }));
+    this.#spaces = pools.map(({ id, subnet }) => ({
+      id,
+      subnet: parseSubnet(subnet.subnet, 'subnet'),
+      gateway: subnet.gateway,
+    }));
   }
 
   async needsMac(): Promise<boolean> {
@@ -81,13 +101,21 @@ export class PluginAddresses implements Addresses {
   }
 
   async lease(family: Family, wanted: string | undefined, macAddress?: string): Promise<Lease> {
-    const spaces = this.#spaces.filter(({ subnet }) => subnet.family === family && (wanted === undefined || contains(subnet, wanted)));
+    const spaces = this.#spaces.filter(
+      ({ subnet }) => subnet.family === family && (wanted === undefined || contains(subnet, wanted)),
+    );
     if (spaces.length === 0 && wanted === undefined) return NO_LEASE;
     const { plugin, requiresMac } = await this.#prepare();
-    let failure: unknown = unavailable(`no configured subnet contains IP address ${wanted}`, { code: 'ADDRESS_OUTSIDE' });
+    let failure: unknown = unavailable(`no configured subnet contains IP address ${wanted}`, {
+      code: 'ADDRESS_OUTSIDE',
+    });
     for (const { id, gateway } of spaces) {
       try {
-        const given = await plugin.requestAddress(id, wanted ?? '', requiresMac && macAddress !== undefined ? { macAddress } : {});
+        const given = await plugin.requestAddress(
+          id,
+          wanted ?? '',
+          requiresMac && macAddress !== undefined ? { macAddress } : {},
+        );
         const lease = { address: plain(given), prefixLength: Number(given.split('/')[1]), gateway };
         await this.debts.add(this.#debt(id, lease.address));
         return lease;
@@ -140,9 +168,17 @@ export class PluginAddresses implements Addresses {
       const space = this.#spaces[index];
       if (!space) continue;
       try {
-        const pool = await plugin.requestPool({ addressSpace, subnet: subnet.subnet, range: subnet.ipRange, options: this.summary.ipam.options ?? {}, isIpv6: space.subnet.family === 6 });
+        const pool = await plugin.requestPool({
+          addressSpace,
+          subnet: subnet.subnet,
+          range: subnet.ipRange,
+          options: this.summary.ipam.options ?? {},
+          isIpv6: space.subnet.family === 6,
+        });
         space.id = pool.id;
-        for (const address of [subnet.gateway, ...Object.values(subnet.auxiliaryAddresses)]) if (address !== '') await plugin.requestAddress(pool.id, address, address === subnet.gateway ? { gateway: true } : {});
+        for (const address of [subnet.gateway, ...Object.values(subnet.auxiliaryAddresses)])
+          if (address !== '')
+            await plugin.requestAddress(pool.id, address, address === subnet.gateway ? { gateway: true } : {});
       } catch (error) {
         if (isEngineError(error)) unlessRefused(error);
         else throw error;

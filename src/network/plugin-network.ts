@@ -25,13 +25,20 @@ export class PluginNetwork implements Medium, EndpointPlugin {
     private readonly options: PluginNetworkOptions,
   ) {}
 
-  async connect(draft: Endpoint, { sandboxPath, ports, options, nameLink }: Parameters<EndpointPlugin['connect']>[1]): Promise<Endpoint> {
+  async connect(
+    draft: Endpoint,
+    { sandboxPath, ports, options, nameLink }: Parameters<EndpointPlugin['connect']>[1],
+  ): Promise<Endpoint> {
     const { id: networkId } = this.summary;
     const { endpointId } = draft;
     const plugin = await this.options.plugins.network(this.summary.driver);
     await this.options.debts.add(this.#debt(endpointId));
     try {
-      const wanted = { ipv4: cidr(draft.ipv4, draft.ipv4PrefixLength), ipv6: cidr(draft.ipv6, draft.ipv6PrefixLength), macAddress: draft.macAddress };
+      const wanted = {
+        ipv4: cidr(draft.ipv4, draft.ipv4PrefixLength),
+        ipv6: cidr(draft.ipv6, draft.ipv6PrefixLength),
+        macAddress: draft.macAddress,
+      };
       const { ipv4, ipv6, macAddress } = await plugin.createEndpoint(networkId, endpointId, wanted, ports, options);
       const joined = await plugin.join(networkId, endpointId, sandboxPath, ports);
       this.#joined.set(endpointId, joined);
@@ -57,7 +64,10 @@ export class PluginNetwork implements Medium, EndpointPlugin {
 
   async plug({ endpointId, name, mac, netnsFd }: ContainerEnd): Promise<void> {
     const link = this.#joined.get(endpointId)?.link ?? '';
-    if (this.options.netlink.indexOf(link) === undefined) throw internal(`the network driver ${this.summary.driver} has not made the link ${link} that it names`, { code: 'PLUGIN' });
+    if (this.options.netlink.indexOf(link) === undefined)
+      throw internal(`the network driver ${this.summary.driver} has not made the link ${link} that it names`, {
+        code: 'PLUGIN',
+      });
     await this.options.netlink.moveLink(link, { name, mac, netnsFd });
   }
 
@@ -86,7 +96,9 @@ export class PluginNetwork implements Medium, EndpointPlugin {
   }
 }
 
-/** Ports that the driver of the network publishes; it is told also without any, for the endpoint is the way out then. */
+/**
+ * Ports that the driver of the network publishes; it is told also without any, for the endpoint is the way out then.
+ */
 class PluginPorts implements Ports {
   list: readonly PublishedPort[] = [];
   #isOpen = false;
@@ -100,7 +112,12 @@ class PluginPorts implements Ports {
   async open(ports: readonly PortRequest[]): Promise<void> {
     await (await this.plugins.network(this.summary.driver)).program(this.summary.id, this.endpointId, ports);
     this.#isOpen = true;
-    this.list = ports.map(({ protocol, containerPort, hostIp, hostPort }) => ({ protocol, containerPort, hostIp: hostIp || '0.0.0.0', hostPort }));
+    this.list = ports.map(({ protocol, containerPort, hostIp, hostPort }) => ({
+      protocol,
+      containerPort,
+      hostIp: hostIp || '0.0.0.0',
+      hostPort,
+    }));
   }
 
   adopt(ports: readonly PublishedPort[]): Promise<void> {
@@ -132,13 +149,23 @@ function scopeRefused(scope: string): EngineError {
 }
 
 /** What the driver is told of a new network. */
-export function networkRequest({ id, options, internal: isInternal, enableIpv4, enableIpv6, subnets }: NetworkSummary, addressSpace: string): PluginNetworkRequest {
+export function networkRequest(
+  { id, options, internal: isInternal, enableIpv4, enableIpv6, subnets }: NetworkSummary,
+  addressSpace: string,
+): PluginNetworkRequest {
   const pools = (family: 4 | 6) =>
     subnets
       .filter(({ subnet }) => familyOf(subnet.split('/')[0] ?? '') === family)
       .map(({ subnet, gateway, auxiliaryAddresses }) => {
         const prefixLength = Number(subnet.split('/')[1]);
-        return { addressSpace, subnet, gateway: cidr(gateway, prefixLength), auxiliaryAddresses: Object.fromEntries(Object.entries(auxiliaryAddresses).map(([key, address]) => [key, cidr(address, prefixLength)])) };
+        return {
+          addressSpace,
+          subnet,
+          gateway: cidr(gateway, prefixLength),
+          auxiliaryAddresses: Object.fromEntries(
+            Object.entries(auxiliaryAddresses).map(([key, address]) => [key, cidr(address, prefixLength)]),
+          ),
+        };
       });
   return { id, options, internal: isInternal, enableIpv4, enableIpv6, ipv4: pools(4), ipv6: pools(6) };
 }

@@ -21,7 +21,10 @@ export class PluginNetworks {
     return !network.configOnly && (isPluginDriver(network.driver) || isPluginIpam(network));
   }
 
-  /** Finds whoever a new network needs and asks for its subnets. @throws EngineError not-found for a plugin that is not there. */
+  /**
+   * Finds whoever a new network needs and asks for its subnets. @throws EngineError not-found for a plugin that is not
+   * there.
+   */
   async prepare(request: NetworkRequest): Promise<LeasedPool[] | undefined> {
     if (request.configOnly) return undefined;
     if (isPluginDriver(request.driver)) await checkNetworkDriver(this.plugins, request.driver);
@@ -31,11 +34,15 @@ export class PluginNetworks {
   /** Has the network made by its driver. */
   async make(summary: NetworkSummary): Promise<void> {
     if (!isPluginDriver(summary.driver)) return;
-    const addressSpace = isPluginIpam(summary) ? await (await this.plugins.addresses(summary.ipam.driver)).addressSpace() : OWN_ADDRESS_SPACE;
+    const addressSpace = isPluginIpam(summary)
+      ? await (await this.plugins.addresses(summary.ipam.driver)).addressSpace()
+      : OWN_ADDRESS_SPACE;
     await (await this.plugins.network(summary.driver)).createNetwork(networkRequest(summary, addressSpace));
   }
 
-  /** Has it taken away. @throws EngineError of a driver that does not answer; of a manager of addresses is only told. */
+  /**
+   * Has it taken away. @throws EngineError of a driver that does not answer; of a manager of addresses is only told.
+   */
   async unmake(summary: NetworkSummary, pools: readonly LeasedPool[]): Promise<void> {
     if (isPluginDriver(summary.driver)) {
       const plugin = await this.plugins.network(summary.driver);
@@ -53,7 +60,10 @@ export class PluginNetworks {
     try {
       await releasePools(await this.plugins.addresses(network.ipam.driver), pools);
     } catch (error) {
-      this.log.warn({ err: error, network: network.name }, 'a manager of addresses could not be told that a network is gone');
+      this.log.warn(
+        { err: error, network: network.name },
+        'a manager of addresses could not be told that a network is gone',
+      );
     }
   }
 }

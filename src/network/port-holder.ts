@@ -1,6 +1,7 @@
 /**
  * Published ports on the host's side. A real socket holds each port before success is reported, so a clash is found by
- * the kernel. The holder also serves what rules cannot: connections to loopback addresses are passed on to the container.
+ * the kernel. The holder also serves what rules cannot: connections to loopback addresses are passed on to the
+ * container.
  */
 import { isIPv4 } from 'node:net';
 import { internal, isEngineError, messageOf } from '../errors/engine-error.js';
@@ -26,13 +27,17 @@ export interface PortTarget {
 const PAIR_ATTEMPTS = 16;
 
 /**
- * Binds what was asked for: a port, the first free one of a range, or (0) any; on both families when no address is said.
- * Throws internal with the Engine API's text `Bind for A:P failed: port is already allocated`; nothing is held then.
+ * Binds what was asked for: a port, the first free one of a range, or (0) any; on both families when no address is
+ * said. Throws internal with the Engine API's text `Bind for A:P failed: port is already allocated`; nothing is held
+ * then.
  */
 export function holdPort(wanted: PortRequest, target: PortTarget, userlandProxy: boolean): HeldPort[] {
   const addresses = wanted.hostIp === '' ? anyAddress(target, userlandProxy) : [wanted.hostIp];
   const last = wanted.hostPortEnd ?? wanted.hostPort;
-  const choices = wanted.hostPort === 0 ? Array.from({ length: PAIR_ATTEMPTS }, () => 0) : Array.from({ length: last - wanted.hostPort + 1 }, (_, index) => wanted.hostPort + index);
+  const choices =
+    wanted.hostPort === 0
+      ? Array.from({ length: PAIR_ATTEMPTS }, () => 0)
+      : Array.from({ length: last - wanted.hostPort + 1 }, (_, index) => wanted.hostPort + index);
   let failure: unknown;
   for (const hostPort of choices) {
     try {
@@ -46,10 +51,17 @@ export function holdPort(wanted: PortRequest, target: PortTarget, userlandProxy:
 }
 
 /** One number on every address. */
-function holdOnAll(wanted: PortRequest, addresses: readonly string[], hostPort: number, target: PortTarget, userlandProxy: boolean): HeldPort[] {
+function holdOnAll(
+  wanted: PortRequest,
+  addresses: readonly string[],
+  hostPort: number,
+  target: PortTarget,
+  userlandProxy: boolean,
+): HeldPort[] {
   const held: HeldPort[] = [];
   try {
-    for (const hostIp of addresses) held.push(holdOne(wanted, hostIp, held[0]?.port.hostPort ?? hostPort, target, userlandProxy));
+    for (const hostIp of addresses)
+      held.push(holdOne(wanted, hostIp, held[0]?.port.hostPort ?? hostPort, target, userlandProxy));
     return held;
   } catch (error) {
     for (const port of held) port.release();
@@ -57,18 +69,32 @@ function holdOnAll(wanted: PortRequest, addresses: readonly string[], hostPort: 
   }
 }
 
-function holdOne({ protocol, containerPort }: PortRequest, hostIp: string, hostPort: number, target: PortTarget, userlandProxy: boolean): HeldPort {
+function holdOne(
+  { protocol, containerPort }: PortRequest,
+  hostIp: string,
+  hostPort: number,
+  target: PortTarget,
+  userlandProxy: boolean,
+): HeldPort {
   const containerIp = (isIPv4(hostIp) ? target.ipv4 : target.ipv6) || target.ipv4 || target.ipv6;
-  const held = (port: number, release: () => void): HeldPort => ({ port: { protocol, containerPort, hostIp, hostPort: port }, containerIp, release });
+  const held = (port: number, release: () => void): HeldPort => ({
+    port: { protocol, containerPort, hostIp, hostPort: port },
+    containerIp,
+    release,
+  });
   let socket: PortSocket;
   try {
     socket = bindPort(protocol, hostIp, hostPort);
   } catch (error) {
     const code = isEngineError(error) ? error.code : undefined;
     // A kernel without SCTP sockets still translates it: the rules alone publish it.
-    if (protocol === 'sctp' && (code === 'EPROTONOSUPPORT' || code === 'ESOCKTNOSUPPORT')) return held(hostPort || containerPort, () => undefined);
+    if (protocol === 'sctp' && (code === 'EPROTONOSUPPORT' || code === 'ESOCKTNOSUPPORT'))
+      return held(hostPort || containerPort, () => undefined);
     const reason = code === 'EADDRINUSE' ? 'port is already allocated' : messageOf(error);
-    throw internal(`Bind for ${isIPv4(hostIp) ? hostIp : `[${hostIp}]`}:${hostPort} failed: ${reason}`, { code: code === 'EADDRINUSE' ? 'PORT_IN_USE' : 'PORT_UNAVAILABLE', cause: error });
+    throw internal(`Bind for ${isIPv4(hostIp) ? hostIp : `[${hostIp}]`}:${hostPort} failed: ${reason}`, {
+      code: code === 'EADDRINUSE' ? 'PORT_IN_USE' : 'PORT_UNAVAILABLE',
+      cause: error,
+    });
   }
   if (userlandProxy && protocol !== 'sctp') {
     const proxy = protocol === 'tcp' ? proxyTcp : proxyUdp;
@@ -80,7 +106,10 @@ function holdOne({ protocol, containerPort }: PortRequest, hostIp: string, hostP
 
 /** IPv6 is left out where nothing could serve it: the container has no such address, and there is no proxy. */
 function anyAddress(target: PortTarget, userlandProxy: boolean): string[] {
-  return [...(target.ipv4 === '' ? [] : ['0.0.0.0']), ...(hostHasIpv6() && (target.ipv6 !== '' || userlandProxy) ? ['::'] : [])];
+  return [
+    ...(target.ipv4 === '' ? [] : ['0.0.0.0']),
+    ...(hostHasIpv6() && (target.ipv6 !== '' || userlandProxy) ? ['::'] : []),
+  ];
 }
 
 function hostHasIpv6(): boolean {

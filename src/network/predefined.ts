@@ -14,14 +14,32 @@ export function isLinkless({ driver }: NetworkSummary): boolean {
 }
 
 export function predefined(name: string, driver: string, identity: Identity): NetworkSummary {
-  return { ...identity, name, driver, internal: false, attachable: false, enableIpv4: true, enableIpv6: false, hasNames: false, configOnly: false, configFrom: '', ipam: { driver: 'default', options: null }, subnets: [], options: {}, labels: {} };
+  return {
+    ...identity,
+    name,
+    driver,
+    internal: false,
+    attachable: false,
+    enableIpv4: true,
+    enableIpv6: false,
+    hasNames: false,
+    configOnly: false,
+    configFrom: '',
+    ipam: { driver: 'default', options: null },
+    subnets: [],
+    options: {},
+    labels: {},
+  };
 }
 
 export function linklessNames(): EndpointNames {
   return { endpointId: randomBytes(32).toString('hex'), interfaceName: '' };
 }
 
-export function endpointWithoutLink({ id, name }: NetworkSummary, { aliases, dnsNames, names }: AttachRequest): Endpoint {
+export function endpointWithoutLink(
+  { id, name }: NetworkSummary,
+  { aliases, dnsNames, names }: AttachRequest,
+): Endpoint {
   return {
     networkId: id,
     networkName: name,

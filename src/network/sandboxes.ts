@@ -85,7 +85,8 @@ export class Sandboxes {
     const home = openSync('/proc/self/ns/net', 'r');
     try {
       await this.within(containerId, async (inside) => {
-        if (inside.indexOf(interfaceName) !== undefined) await inside.moveLink(interfaceName, { name, mac: Buffer.alloc(0), netnsFd: home });
+        if (inside.indexOf(interfaceName) !== undefined)
+          await inside.moveLink(interfaceName, { name, mac: Buffer.alloc(0), netnsFd: home });
       });
     } finally {
       closeSync(home);

@@ -17,8 +17,16 @@ export function parseSubnet(text: string, field: string, family?: Family): Subne
   const [address = '', prefix = '', ...more] = text.split('/');
   const found = isIP(address);
   const prefixLength = Number(prefix);
-  const isWrong = (found !== 4 && found !== 6) || (family !== undefined && found !== family) || more.length > 0 || !/^\d{1,3}$/.test(prefix) || prefixLength > bitsOf(found);
-  if (isWrong) throw invalid(`invalid ${field}: ${text} is not an ${family === undefined ? 'IP' : `IPv${family}`} subnet such as ${family === 6 ? 'fd00:1::/64' : '172.20.0.0/16'}`);
+  const isWrong =
+    (found !== 4 && found !== 6) ||
+    (family !== undefined && found !== family) ||
+    more.length > 0 ||
+    !/^\d{1,3}$/.test(prefix) ||
+    prefixLength > bitsOf(found);
+  if (isWrong)
+    throw invalid(
+      `invalid ${field}: ${text} is not an ${family === undefined ? 'IP' : `IPv${family}`} subnet such as ${family === 6 ? 'fd00:1::/64' : '172.20.0.0/16'}`,
+    );
   return subnetAround(address, prefixLength);
 }
 
@@ -46,7 +54,10 @@ export function toAddress(family: Family, value: bigint): string {
 }
 
 export function contains(subnet: Subnet, address: string): boolean {
-  return familyOf(address) === subnet.family && (toNumber(address) & maskOf(subnet.family, subnet.prefixLength)) === subnet.base;
+  return (
+    familyOf(address) === subnet.family &&
+    (toNumber(address) & maskOf(subnet.family, subnet.prefixLength)) === subnet.base
+  );
 }
 
 /** True when `inner` is wholly inside `outer`. */

@@ -28,7 +28,12 @@ export function compareWaysOut(a: Candidate, b: Candidate): number {
 
 /** For each family that has one, given all attachments of a container. */
 export function waysOut(attachments: readonly Attached[]): WayOut[] {
-  const ranked = attachments.toSorted(({ endpoint: a }, { endpoint: b }) => compareWaysOut({ name: a.networkName, gatewayPriority: a.gatewayPriority }, { name: b.networkName, gatewayPriority: b.gatewayPriority }));
+  const ranked = attachments.toSorted(({ endpoint: a }, { endpoint: b }) =>
+    compareWaysOut(
+      { name: a.networkName, gatewayPriority: a.gatewayPriority },
+      { name: b.networkName, gatewayPriority: b.gatewayPriority },
+    ),
+  );
   return ([4, 6] as const).flatMap((family) => {
     for (const { endpoint, network } of ranked) {
       const gateway = gatewayOf(endpoint, network.onLink, family);

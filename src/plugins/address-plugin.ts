@@ -16,16 +16,35 @@ export class ProtocolAddressPlugin implements AddressPlugin {
   async capabilities(): Promise<{ readonly requiresMac: boolean; readonly requiresReplay: boolean }> {
     // Managers from before it was asked do not know the question.
     const answer = await this.#ask('GetCapabilities', {}).catch(() => undefined);
-    return { requiresMac: memberOf(answer, 'requiresmacaddress') === true, requiresReplay: memberOf(answer, 'requiresrequestreplay') === true };
+    return {
+      requiresMac: memberOf(answer, 'requiresmacaddress') === true,
+      requiresReplay: memberOf(answer, 'requiresrequestreplay') === true,
+    };
   }
 
   async addressSpace(): Promise<string> {
-    return textMember('IpamDriver.GetDefaultAddressSpaces', await this.#ask('GetDefaultAddressSpaces', {}), 'localdefaultaddressspace');
+    return textMember(
+      'IpamDriver.GetDefaultAddressSpaces',
+      await this.#ask('GetDefaultAddressSpaces', {}),
+      'localdefaultaddressspace',
+    );
   }
 
-  async requestPool({ addressSpace, subnet, range, options, isIpv6 }: Parameters<AddressPlugin['requestPool']>[0]): Promise<AddressPool> {
+  async requestPool({
+    addressSpace,
+    subnet,
+    range,
+    options,
+    isIpv6,
+  }: Parameters<AddressPlugin['requestPool']>[0]): Promise<AddressPool> {
     const method = 'IpamDriver.RequestPool';
-    const answer = await this.#ask('RequestPool', { AddressSpace: addressSpace, Pool: subnet, SubPool: range, Options: options, V6: isIpv6 });
+    const answer = await this.#ask('RequestPool', {
+      AddressSpace: addressSpace,
+      Pool: subnet,
+      SubPool: range,
+      Options: options,
+      V6: isIpv6,
+    });
     const id = textMember(method, answer, 'poolid');
     const pool = textMember(method, answer, 'pool');
     if (id === '') throw wrong(method, 'has no PoolID');
@@ -39,11 +58,23 @@ export class ProtocolAddressPlugin implements AddressPlugin {
     await this.#ask('ReleasePool', { PoolID: poolId });
   }
 
-  async requestAddress(poolId: string, address: string, { gateway, macAddress }: { readonly gateway?: true; readonly macAddress?: string }): Promise<string> {
+  async requestAddress(
+    poolId: string,
+    address: string,
+    { gateway, macAddress }: { readonly gateway?: true; readonly macAddress?: string },
+  ): Promise<string> {
     const method = 'IpamDriver.RequestAddress';
-    const options = { ...(gateway ? { RequestAddressType: 'com.docker.network.gateway' } : {}), ...(macAddress === undefined ? {} : { 'com.docker.network.endpoint.macaddress': macAddress }) };
-    const given = textMember(method, await this.#ask('RequestAddress', { PoolID: poolId, Address: address, Options: options }), 'address');
-    if (!isCidr(given, 4) && !isCidr(given, 6)) throw wrong(method, given === '' ? 'has no address' : `has no valid address: ${given}`);
+    const options = {
+      ...(gateway ? { RequestAddressType: 'com.docker.network.gateway' } : {}),
+      ...(macAddress === undefined ? {} : { 'com.docker.network.endpoint.macaddress': macAddress }),
+    };
+    const given = textMember(
+      method,
+      await this.#ask('RequestAddress', { PoolID: poolId, Address: address, Options: options }),
+      'address',
+    );
+    if (!isCidr(given, 4) && !isCidr(given, 6))
+      throw wrong(method, given === '' ? 'has no address' : `has no valid address: ${given}`);
     return given;
   }
 

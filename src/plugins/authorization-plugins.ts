@@ -1,6 +1,13 @@
-/** Authorization plugins: each is asked in order about a request, and again about its reply; the first denial counts. */
+/**
+ * Authorization plugins: each is asked in order about a request, and again about its reply; the first denial counts.
+ */
 import { type EngineError, forbidden, internal, messageOf } from '../errors/engine-error.js';
-import type { AuthorizationReply, AuthorizationRequest, AuthorizedRequest, Authorizer } from '../ports/authorization.js';
+import type {
+  AuthorizationReply,
+  AuthorizationRequest,
+  AuthorizedRequest,
+  Authorizer,
+} from '../ports/authorization.js';
 import { memberOf } from './plugin-client.js';
 import { Plugin, type PluginOptions } from './plugin.js';
 
@@ -54,20 +61,35 @@ export class AuthorizationPlugins implements Authorizer {
 }
 
 /** The names and omissions of the plugin protocol. */
-function requestFields({ user, method, uri, headers, body, peerCertificates }: AuthorizationRequest): Readonly<Record<string, unknown>> {
-  const shown = [...headers].filter(([name]) => !SECRET_HEADERS.has(name) && name !== 'host').map(([name, value]) => [canonicalName(name), value]);
+function requestFields({
+  user,
+  method,
+  uri,
+  headers,
+  body,
+  peerCertificates,
+}: AuthorizationRequest): Readonly<Record<string, unknown>> {
+  const shown = [...headers]
+    .filter(([name]) => !SECRET_HEADERS.has(name) && name !== 'host')
+    .map(([name, value]) => [canonicalName(name), value]);
   return {
     ...(user === undefined ? {} : { User: user, UserAuthNMethod: 'TLS' }),
     RequestMethod: method,
     RequestUri: uri,
     ...(body === undefined ? {} : { RequestBody: base64(body) }),
     RequestHeaders: Object.fromEntries(shown) as Record<string, string>,
-    ...(peerCertificates.length === 0 ? {} : { RequestPeerCertificates: peerCertificates.map((pem) => base64(Buffer.from(pem))) }),
+    ...(peerCertificates.length === 0
+      ? {}
+      : { RequestPeerCertificates: peerCertificates.map((pem) => base64(Buffer.from(pem))) }),
   };
 }
 
 function fieldsOfReply({ status, headers, body }: AuthorizationReply): Readonly<Record<string, unknown>> {
-  return { ResponseStatusCode: status, ResponseHeaders: headers, ...(body === undefined ? {} : { ResponseBody: base64(body) }) };
+  return {
+    ResponseStatusCode: status,
+    ResponseHeaders: headers,
+    ...(body === undefined ? {} : { ResponseBody: base64(body) }),
+  };
 }
 
 function base64(bytes: Uint8Array): string {
@@ -90,7 +112,10 @@ async function ask(plugin: Plugin, method: string, fields: unknown): Promise<voi
   if (typeof failure === 'string' && failure !== '') throw failed(plugin, new Error(failure));
   // Anything but a clear yes is a no.
   if (typeof allow !== 'boolean') throw failed(plugin, new Error(`${method}: the answer has no boolean "Allow"`));
-  if (!allow) throw forbidden(`authorization denied by plugin ${plugin.id}: ${typeof message === 'string' ? message : ''}`, { code: 'AUTHORIZATION' });
+  if (!allow)
+    throw forbidden(`authorization denied by plugin ${plugin.id}: ${typeof message === 'string' ? message : ''}`, {
+      code: 'AUTHORIZATION',
+    });
 }
 
 function failed(plugin: Plugin, cause: unknown): EngineError {

@@ -9,7 +9,10 @@ import { isEngineError } from '../errors/engine-error.js';
 import { findPlugin } from './discovery.js';
 
 let dir = '';
-const places = (): { sockets: string[]; files: string[] } => ({ sockets: [join(dir, 'run')], files: [join(dir, 'etc'), join(dir, 'lib')] });
+const places = (): { sockets: string[]; files: string[] } => ({
+  sockets: [join(dir, 'run')],
+  files: [join(dir, 'etc'), join(dir, 'lib')],
+});
 
 before(async () => {
   dir = await mkdtemp(join(tmpdir(), 'plugins-'));
@@ -23,13 +26,20 @@ async function listenOn(path: string): Promise<() => void> {
   return () => void server.close();
 }
 
-const put = (path: string, content: unknown): Promise<void> => writeFile(join(dir, path), typeof content === 'string' ? content : JSON.stringify(content));
+const put = (path: string, content: unknown): Promise<void> =>
+  writeFile(join(dir, path), typeof content === 'string' ? content : JSON.stringify(content));
 
 test('a socket is found by its name, also one directory down, and goes before files', async () => {
   const stops = [await listenOn(join(dir, 'run/plain.sock')), await listenOn(join(dir, 'run/deep/deep.sock'))];
   await put('etc/plain.spec', 'tcp://127.0.0.1:1');
-  assert.deepEqual(await findPlugin('plain', places()), { name: 'plain', address: { kind: 'unix', path: join(dir, 'run/plain.sock') } });
-  assert.deepEqual((await findPlugin('deep', places())).address, { kind: 'unix', path: join(dir, 'run/deep/deep.sock') });
+  assert.deepEqual(await findPlugin('plain', places()), {
+    name: 'plain',
+    address: { kind: 'unix', path: join(dir, 'run/plain.sock') },
+  });
+  assert.deepEqual((await findPlugin('deep', places())).address, {
+    kind: 'unix',
+    path: join(dir, 'run/deep/deep.sock'),
+  });
   for (const stop of stops) stop();
 });
 
@@ -39,8 +49,16 @@ test('files say where a plugin listens', async () => {
     ['etc/a.spec', 'unix:///run/a.sock\n', { kind: 'unix', path: '/run/a.sock' }],
     ['etc/b.spec', 'tcp://localhost:8080', { kind: 'http', host: 'localhost', port: 8080 }],
     ['etc/nested/nested.spec', 'http://[::1]', { kind: 'http', host: '::1', port: 80 }],
-    ['lib/c.json', { Name: 'c', Addr: 'https://example.com/path' }, { kind: 'https', host: 'example.com', port: 443, tls }],
-    ['lib/d.json', { Addr: 'tcp://h:1', TLSConfig: { CAFile: '/ca', InsecureSkipVerify: true } }, { kind: 'https', host: 'h', port: 1, tls: { ...tls, caFile: '/ca', insecureSkipVerify: true } }],
+    [
+      'lib/c.json',
+      { Name: 'c', Addr: 'https://example.com/path' },
+      { kind: 'https', host: 'example.com', port: 443, tls },
+    ],
+    [
+      'lib/d.json',
+      { Addr: 'tcp://h:1', TLSConfig: { CAFile: '/ca', InsecureSkipVerify: true } },
+      { kind: 'https', host: 'h', port: 1, tls: { ...tls, caFile: '/ca', insecureSkipVerify: true } },
+    ],
   ];
   for (const [file, content, address] of cases) {
     await put(file, content);
@@ -59,13 +77,22 @@ test('what cannot be a plugin is refused by name', async () => {
     ['etc/w.json', [], /must be an object/],
     ['etc/w.json', { Addr: 1 }, /Addr must be a string/],
     ['etc/w.json', { Addr: 'tcp://h:1', TLSConfig: { CAFile: 1 } }, /TLSConfig\.CAFile must be a string/],
-    ['etc/w.json', { Addr: 'tcp://h:1', TLSConfig: { InsecureSkipVerify: 'no' } }, /InsecureSkipVerify must be true or false/],
+    [
+      'etc/w.json',
+      { Addr: 'tcp://h:1', TLSConfig: { InsecureSkipVerify: 'no' } },
+      /InsecureSkipVerify must be true or false/,
+    ],
   ];
   for (const [file, content, reason] of wrong) {
     await put(file, content);
-    await assert.rejects(findPlugin('w', places()), (error) => isEngineError(error, 'invalid') && reason.test(error.message));
+    await assert.rejects(
+      findPlugin('w', places()),
+      (error) => isEngineError(error, 'invalid') && reason.test(error.message),
+    );
     await rm(join(dir, file));
   }
-  for (const name of ['../w', 'a/b', '', '.', '-x']) await assert.rejects(findPlugin(name, places()), (error) => isEngineError(error, 'invalid'), name);
-  for (const name of ['absent', '/absent.spec']) await assert.rejects(findPlugin(name, places()), (error) => isEngineError(error, 'not-found'), name);
+  for (const name of ['../w', 'a/b', '', '.', '-x'])
+    await assert.rejects(findPlugin(name, places()), (error) => isEngineError(error, 'invalid'), name);
+  for (const name of ['absent', '/absent.spec'])
+    await assert.rejects(findPlugin(name, places()), (error) => isEngineError(error, 'not-found'), name);
 });

@@ -49,14 +49,19 @@ export async function findPlugin(id: string, places: PluginPlaces = PLUGIN_PLACE
 
 /** Names of all plugins that are there: those that `findPlugin` may find. */
 export async function pluginNames({ sockets, files }: PluginPlaces = PLUGIN_PLACES): Promise<string[]> {
-  const names = await Promise.all([...sockets.map((dir) => namesIn(dir, /\.sock$/)), ...files.map((dir) => namesIn(dir, /\.(?:spec|json)$/))]);
+  const names = await Promise.all([
+    ...sockets.map((dir) => namesIn(dir, /\.sock$/)),
+    ...files.map((dir) => namesIn(dir, /\.(?:spec|json)$/)),
+  ]);
   return [...new Set(names.flat())].filter((name) => NAME.test(name));
 }
 
 /** A directory stands for the plugin that has its name. */
 async function namesIn(dir: string, ending: RegExp): Promise<string[]> {
   const entries = (await readdir(dir, { withFileTypes: true }).catch(absent)) ?? [];
-  return entries.flatMap((entry) => (entry.isDirectory() ? [entry.name] : ending.test(entry.name) ? [entry.name.replace(ending, '')] : []));
+  return entries.flatMap((entry) =>
+    entry.isDirectory() ? [entry.name] : ending.test(entry.name) ? [entry.name.replace(ending, '')] : [],
+  );
 }
 
 async function socketAt(path: string): Promise<PluginAddress | undefined> {

@@ -1,7 +1,16 @@
 /** Network drivers over the plugin protocol. */
 import { isIP } from 'node:net';
 import { internal, type EngineError } from '../errors/engine-error.js';
-import type { AddressPlugin, NetworkPlugin, NetworkPlugins, PluginInterface, PluginJoin, PluginNetworkRequest, PluginPool, PluginRoute } from '../ports/network-plugin.js';
+import type {
+  AddressPlugin,
+  NetworkPlugin,
+  NetworkPlugins,
+  PluginInterface,
+  PluginJoin,
+  PluginNetworkRequest,
+  PluginPool,
+  PluginRoute,
+} from '../ports/network-plugin.js';
 import type { PortRequest } from '../ports/network.js';
 import { ProtocolAddressPlugin } from './address-plugin.js';
 import { memberOf } from './plugin-client.js';
@@ -54,7 +63,15 @@ class ProtocolNetworkPlugin implements NetworkPlugin {
     return textMember('NetworkDriver.GetCapabilities', await this.#ask('GetCapabilities', {}), 'scope');
   }
 
-  async createNetwork({ id, options, internal: isInternal, enableIpv4, enableIpv6, ipv4, ipv6 }: PluginNetworkRequest): Promise<void> {
+  async createNetwork({
+    id,
+    options,
+    internal: isInternal,
+    enableIpv4,
+    enableIpv6,
+    ipv4,
+    ipv6,
+  }: PluginNetworkRequest): Promise<void> {
     await this.#ask('CreateNetwork', {
       NetworkID: id,
       Options: {
@@ -72,7 +89,13 @@ class ProtocolNetworkPlugin implements NetworkPlugin {
     await this.#ask('DeleteNetwork', { NetworkID: networkId });
   }
 
-  async createEndpoint(networkId: string, endpointId: string, wanted: PluginInterface, ports: readonly PortRequest[], options: Readonly<Record<string, string>>): Promise<PluginInterface> {
+  async createEndpoint(
+    networkId: string,
+    endpointId: string,
+    wanted: PluginInterface,
+    ports: readonly PortRequest[],
+    options: Readonly<Record<string, string>>,
+  ): Promise<PluginInterface> {
     const method = 'NetworkDriver.CreateEndpoint';
     const { ipv4, ipv6, macAddress } = wanted;
     const answer = await this.#ask('CreateEndpoint', {
@@ -82,8 +105,16 @@ class ProtocolNetworkPlugin implements NetworkPlugin {
       Options: { ...options, ...portOptions(ports) },
     });
     const given = memberOf(answer, 'interface');
-    const made = { ipv4: textMember(method, given, 'address'), ipv6: textMember(method, given, 'addressipv6'), macAddress: textMember(method, given, 'macaddress') };
-    for (const [member, wantedValue, isValid] of [['ipv4', ipv4, (text: string) => isCidr(text, 4)], ['ipv6', ipv6, (text: string) => isCidr(text, 6)], ['macAddress', macAddress, (text: string) => MAC_ADDRESS.test(text)]] as const) {
+    const made = {
+      ipv4: textMember(method, given, 'address'),
+      ipv6: textMember(method, given, 'addressipv6'),
+      macAddress: textMember(method, given, 'macaddress'),
+    };
+    for (const [member, wantedValue, isValid] of [
+      ['ipv4', ipv4, (text: string) => isCidr(text, 4)],
+      ['ipv6', ipv6, (text: string) => isCidr(text, 6)],
+      ['macAddress', macAddress, (text: string) => MAC_ADDRESS.test(text)],
+    ] as const) {
       const value = made[member];
       if (value === '' || value === wantedValue) continue;
       if (wantedValue !== '') throw wrong(method, `changes ${wantedValue} to ${value}, which was not its to choose`);
@@ -96,9 +127,19 @@ class ProtocolNetworkPlugin implements NetworkPlugin {
     await this.#ask('DeleteEndpoint', { NetworkID: networkId, EndpointID: endpointId });
   }
 
-  async join(networkId: string, endpointId: string, sandboxPath: string, ports: readonly PortRequest[]): Promise<PluginJoin> {
+  async join(
+    networkId: string,
+    endpointId: string,
+    sandboxPath: string,
+    ports: readonly PortRequest[],
+  ): Promise<PluginJoin> {
     const method = 'NetworkDriver.Join';
-    const answer = await this.#ask('Join', { NetworkID: networkId, EndpointID: endpointId, SandboxKey: sandboxPath, Options: portOptions(ports) });
+    const answer = await this.#ask('Join', {
+      NetworkID: networkId,
+      EndpointID: endpointId,
+      SandboxKey: sandboxPath,
+      Options: portOptions(ports),
+    });
     const names = memberOf(answer, 'interfacename');
     const link = textMember(method, names, 'srcname');
     const prefix = textMember(method, names, 'dstprefix') || 'eth';
@@ -106,7 +147,12 @@ class ProtocolNetworkPlugin implements NetworkPlugin {
     if (!LINK_PREFIX.test(prefix)) throw wrong(method, `has no valid DstPrefix: ${prefix}`);
     const gateway = textMember(method, answer, 'gateway');
     const ipv6Gateway = textMember(method, answer, 'gatewayipv6');
-    for (const [address, family] of [[gateway, 4], [ipv6Gateway, 6]] as const) if (address !== '' && isIP(address) !== family) throw wrong(method, `has no valid IPv${family} gateway: ${address}`);
+    for (const [address, family] of [
+      [gateway, 4],
+      [ipv6Gateway, 6],
+    ] as const)
+      if (address !== '' && isIP(address) !== family)
+        throw wrong(method, `has no valid IPv${family} gateway: ${address}`);
     return { link, prefix, gateway, ipv6Gateway, routes: routesOf(method, memberOf(answer, 'staticroutes')) };
   }
 
@@ -115,7 +161,11 @@ class ProtocolNetworkPlugin implements NetworkPlugin {
   }
 
   async program(networkId: string, endpointId: string, ports: readonly PortRequest[]): Promise<void> {
-    await this.#ask('ProgramExternalConnectivity', { NetworkID: networkId, EndpointID: endpointId, Options: portOptions(ports) });
+    await this.#ask('ProgramExternalConnectivity', {
+      NetworkID: networkId,
+      EndpointID: endpointId,
+      Options: portOptions(ports),
+    });
   }
 
   async revoke(networkId: string, endpointId: string): Promise<void> {
@@ -127,7 +177,12 @@ class ProtocolNetworkPlugin implements NetworkPlugin {
   }
 }
 
-function poolFields({ addressSpace, subnet, gateway, auxiliaryAddresses }: PluginPool): Readonly<Record<string, unknown>> {
+function poolFields({
+  addressSpace,
+  subnet,
+  gateway,
+  auxiliaryAddresses,
+}: PluginPool): Readonly<Record<string, unknown>> {
   return {
     AddressSpace: addressSpace,
     Pool: subnet,
@@ -138,10 +193,19 @@ function poolFields({ addressSpace, subnet, gateway, auxiliaryAddresses }: Plugi
 
 function portOptions(ports: readonly PortRequest[]): Readonly<Record<string, unknown>> {
   const numbered = ports.map((port) => ({ ...port, number: PROTOCOL_NUMBERS[port.protocol] }));
-  const exposed = new Map(numbered.map(({ number, containerPort }) => [`${containerPort}/${number}`, { Proto: number, Port: containerPort }]));
+  const exposed = new Map(
+    numbered.map(({ number, containerPort }) => [`${containerPort}/${number}`, { Proto: number, Port: containerPort }]),
+  );
   return {
     'com.docker.network.endpoint.exposedports': [...exposed.values()],
-    'com.docker.network.portmap': numbered.map(({ number, containerPort, hostIp, hostPort, hostPortEnd }) => ({ Proto: number, IP: '', Port: containerPort, HostIP: hostIp, HostPort: hostPort, HostPortEnd: hostPortEnd ?? hostPort })),
+    'com.docker.network.portmap': numbered.map(({ number, containerPort, hostIp, hostPort, hostPortEnd }) => ({
+      Proto: number,
+      IP: '',
+      Port: containerPort,
+      HostIP: hostIp,
+      HostPort: hostPort,
+      HostPortEnd: hostPortEnd ?? hostPort,
+    })),
   };
 }
 
@@ -152,8 +216,10 @@ function routesOf(method: string, value: unknown): PluginRoute[] {
     const destination = textMember(method, route, 'destination');
     const nextHop = memberOf(route, 'routetype') === CONNECTED ? '' : textMember(method, route, 'nexthop');
     const family = isIP(destination.split('/')[0] ?? '');
-    if ((family !== 4 && family !== 6) || !isCidr(destination, family)) throw wrong(method, `has a route to nowhere: ${destination}`);
-    if (nextHop !== '' && isIP(nextHop) !== family) throw wrong(method, `has a route over no IPv${family} address: ${nextHop}`);
+    if ((family !== 4 && family !== 6) || !isCidr(destination, family))
+      throw wrong(method, `has a route to nowhere: ${destination}`);
+    if (nextHop !== '' && isIP(nextHop) !== family)
+      throw wrong(method, `has a route over no IPv${family} address: ${nextHop}`);
     return { destination, nextHop };
   });
 }

@@ -14,7 +14,10 @@ import { PluginClient } from './plugin-client.js';
 
 const LIMITS = { callMs: 300, retryMs: 300 };
 
-async function serve(listener: RequestListener, inside: (client: PluginClient, port: number) => Promise<void>): Promise<void> {
+async function serve(
+  listener: RequestListener,
+  inside: (client: PluginClient, port: number) => Promise<void>,
+): Promise<void> {
   const server = createServer(listener).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
@@ -26,18 +29,30 @@ async function serve(listener: RequestListener, inside: (client: PluginClient, p
 }
 
 test('a plugin that is silent, too long, or cut off is told apart', async () => {
-  await serve(() => undefined, async (client) => {
-    await assert.rejects(client.call('A.B'), (error) => isEngineError(error, 'deadline'));
-  });
-  await serve((_request, response) => void response.write('{'), async (client) => {
-    await assert.rejects(client.call('A.B'), (error) => isEngineError(error, 'deadline'), 'a body that never ends');
-  });
-  await serve((_request, response) => void response.end(`"${'x'.repeat(2 * 1024 * 1024)}"`), async (client) => {
-    await assert.rejects(client.call('A.B'), /larger than 1048576 bytes/);
-  });
-  await serve((request) => void request.socket.destroy(), async (client) => {
-    await assert.rejects(client.call('A.B'), (error) => isEngineError(error, 'unavailable'));
-  });
+  await serve(
+    () => undefined,
+    async (client) => {
+      await assert.rejects(client.call('A.B'), (error) => isEngineError(error, 'deadline'));
+    },
+  );
+  await serve(
+    (_request, response) => void response.write('{'),
+    async (client) => {
+      await assert.rejects(client.call('A.B'), (error) => isEngineError(error, 'deadline'), 'a body that never ends');
+    },
+  );
+  await serve(
+    (_request, response) => void response.end(`"${'x'.repeat(2 * 1024 * 1024)}"`),
+    async (client) => {
+      await assert.rejects(client.call('A.B'), /larger than 1048576 bytes/);
+    },
+  );
+  await serve(
+    (request) => void request.socket.destroy(),
+    async (client) => {
+      await assert.rejects(client.call('A.B'), (error) => isEngineError(error, 'unavailable'));
+    },
+  );
 });
 
 test('a connection that the plugin closed meanwhile is not a failure', async () => {
@@ -77,11 +92,35 @@ test('a plugin of another kind is refused, and greeted again when it has changed
 test('a plugin over TLS is verified by its CA file', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'plugin-tls-'));
   const [keyFile, certFile] = [join(dir, 'key.pem'), join(dir, 'cert.pem')];
-  execFileSync('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-keyout', keyFile, '-out', certFile, '-subj', '/CN=plugin', '-addext', 'subjectAltName=IP:127.0.0.1'], { stdio: 'ignore' });
-  const server = createTlsServer({ key: await readFile(keyFile), cert: await readFile(certFile) }, (_request, response) => void response.end('{"ok":true}')).listen(0, '127.0.0.1');
+  execFileSync(
+    'openssl',
+    [
+      'req',
+      '-x509',
+      '-newkey',
+      'ec',
+      '-pkeyopt',
+      'ec_paramgen_curve:prime256v1',
+      '-nodes',
+      '-keyout',
+      keyFile,
+      '-out',
+      certFile,
+      '-subj',
+      '/CN=plugin',
+      '-addext',
+      'subjectAltName=IP:127.0.0.1',
+    ],
+    { stdio: 'ignore' },
+  );
+  const server = createTlsServer(
+    { key: await readFile(keyFile), cert: await readFile(certFile) },
+    (_request, response) => void response.end('{"ok":true}'),
+  ).listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
-  const clientWith = (tls: { caFile: string; insecureSkipVerify: boolean }): PluginClient => new PluginClient({ kind: 'https', host: '127.0.0.1', port, tls: { certFile: '', keyFile: '', ...tls } }, LIMITS);
+  const clientWith = (tls: { caFile: string; insecureSkipVerify: boolean }): PluginClient =>
+    new PluginClient({ kind: 'https', host: '127.0.0.1', port, tls: { certFile: '', keyFile: '', ...tls } }, LIMITS);
   const cases: [caFile: string, insecureSkipVerify: boolean, works: boolean][] = [
     [certFile, false, true],
     ['', true, true],

@@ -68,7 +68,10 @@ export class PluginClient {
     let timer: NodeJS.Timeout | undefined;
     try {
       const timeUp = new Promise<never>((_resolve, reject) => {
-        timer = setTimeout(() => reject(deadline(`${method}: no answer within ${callMs / 1000} seconds`, { code: 'PLUGIN' })), callMs);
+        timer = setTimeout(
+          () => reject(deadline(`${method}: no answer within ${callMs / 1000} seconds`, { code: 'PLUGIN' })),
+          callMs,
+        );
       });
       return await Promise.race([answerTo(outgoing, method, body), timeUp]);
     } finally {
@@ -79,12 +82,19 @@ export class PluginClient {
   }
 
   #request(method: string, body: string, agent: Agent): ClientRequest & { res?: IncomingMessage } {
-    const headers = { Accept: MEDIA_TYPE, Host: HOST, 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) };
+    const headers = {
+      Accept: MEDIA_TYPE,
+      Host: HOST,
+      'Content-Type': 'application/json',
+      'Content-Length': Buffer.byteLength(body),
+    };
     const common = { method: 'POST', path: `/${method}`, headers, agent };
     const address = this.#address;
     if (address.kind === 'unix') return httpRequest({ ...common, socketPath: address.path });
     const target = { ...common, host: address.host, port: address.port };
-    return address.kind === 'http' ? httpRequest(target) : httpsRequest({ ...target, servername: serverName(address.host) });
+    return address.kind === 'http'
+      ? httpRequest(target)
+      : httpsRequest({ ...target, servername: serverName(address.host) });
   }
 }
 
@@ -95,7 +105,8 @@ async function answerTo(outgoing: ClientRequest, method: string, body: string): 
     outgoing.end(body);
   });
   const text = await readAnswer(response, method);
-  if (response.statusCode !== 200) throw internal(`${method}: ${failureText(text) ?? `status ${response.statusCode}`}`, { code: PLUGIN_REFUSED });
+  if (response.statusCode !== 200)
+    throw internal(`${method}: ${failureText(text) ?? `status ${response.statusCode}`}`, { code: PLUGIN_REFUSED });
   try {
     return JSON.parse(text) as unknown;
   } catch (cause) {
@@ -109,7 +120,8 @@ async function readAnswer(response: IncomingMessage, method: string): Promise<st
   try {
     for await (const chunk of response as AsyncIterable<Buffer>) {
       size += chunk.length;
-      if (size > MAX_ANSWER_BYTES) throw internal(`${method}: the answer is larger than ${MAX_ANSWER_BYTES} bytes`, { code: 'PLUGIN' });
+      if (size > MAX_ANSWER_BYTES)
+        throw internal(`${method}: the answer is larger than ${MAX_ANSWER_BYTES} bytes`, { code: 'PLUGIN' });
       chunks.push(chunk);
     }
   } catch (error) {
@@ -131,7 +143,11 @@ function failureText(text: string): string | undefined {
 
 function broken(method: string, error: unknown, wasReused = false): EngineError {
   const errno = error instanceof Error && 'code' in error ? String(error.code) : '';
-  return unavailable(`${method}: ${messageOf(error)}`, { code: 'PLUGIN', cause: error, details: { errno, isStale: wasReused && STALE.has(errno) } });
+  return unavailable(`${method}: ${messageOf(error)}`, {
+    code: 'PLUGIN',
+    cause: error,
+    details: { errno, isStale: wasReused && STALE.has(errno) },
+  });
 }
 
 async function makeAgent(address: PluginAddress): Promise<Agent> {
@@ -148,7 +164,9 @@ async function makeAgent(address: PluginAddress): Promise<Agent> {
   });
 }
 
-/** A member of a JSON object by its name in lower case: plugins spell names in their own way, as Go's decoder allows. */
+/**
+ * A member of a JSON object by its name in lower case: plugins spell names in their own way, as Go's decoder allows.
+ */
 export function memberOf(value: unknown, name: string): unknown {
   if (typeof value !== 'object' || value === null) return undefined;
   return Object.entries(value).findLast(([key]) => key.toLowerCase() === name)?.[1];

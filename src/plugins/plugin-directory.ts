@@ -27,7 +27,8 @@ export class PluginDirectory {
    * for one that does not answer as it should.
    */
   async find(name: string): Promise<Plugin> {
-    const absent = (cause?: unknown): Error => notFound(`plugin ${JSON.stringify(name)} not found`, { code: 'PLUGIN', cause });
+    const absent = (cause?: unknown): Error =>
+      notFound(`plugin ${JSON.stringify(name)} not found`, { code: 'PLUGIN', cause });
     if (name.includes('/')) throw absent();
     const plugin = this.#plugins.get(name) ?? new Plugin(name, this.capability, this.options);
     try {

@@ -17,12 +17,18 @@ export type PluginAddress =
 
 const DEFAULT_TLS: PluginTls = { insecureSkipVerify: false, caFile: '', certFile: '', keyFile: '' };
 
-/** Reads a `.spec` file: nothing but an address such as `unix:///run/p.sock` or `tcp://127.0.0.1:8080`. @throws EngineError invalid. */
+/**
+ * Reads a `.spec` file: nothing but an address such as `unix:///run/p.sock` or `tcp://127.0.0.1:8080`. @throws
+ * EngineError invalid.
+ */
 export function parseSpecFile(path: string, content: string): PluginAddress {
   return parseAddress(path, content.trim(), undefined);
 }
 
-/** Reads a `.json` file: `{"Name", "Addr", "TLSConfig": {"InsecureSkipVerify", "CAFile", "CertFile", "KeyFile"}}`. @throws EngineError invalid. */
+/**
+ * Reads a `.json` file: `{"Name", "Addr", "TLSConfig": {"InsecureSkipVerify", "CAFile", "CertFile", "KeyFile"}}`.
+ * @throws EngineError invalid.
+ */
 export function parseJsonFile(path: string, content: string): PluginAddress {
   let file: unknown;
   try {
@@ -33,22 +39,34 @@ export function parseJsonFile(path: string, content: string): PluginAddress {
   if (!isObject(file)) throw invalid(`plugin file ${path}: must be an object`);
   const { Addr, TLSConfig } = file;
   if (typeof Addr !== 'string') throw invalid(`plugin file ${path}: Addr must be a string`);
-  return parseAddress(path, Addr, TLSConfig === undefined || TLSConfig === null ? undefined : parseTls(path, TLSConfig));
+  return parseAddress(
+    path,
+    Addr,
+    TLSConfig === undefined || TLSConfig === null ? undefined : parseTls(path, TLSConfig),
+  );
 }
 
 function parseTls(path: string, value: unknown): PluginTls {
   if (!isObject(value)) throw invalid(`plugin file ${path}: TLSConfig must be an object`);
   const { InsecureSkipVerify = false } = value;
-  if (typeof InsecureSkipVerify !== 'boolean') throw invalid(`plugin file ${path}: TLSConfig.InsecureSkipVerify must be true or false`);
+  if (typeof InsecureSkipVerify !== 'boolean')
+    throw invalid(`plugin file ${path}: TLSConfig.InsecureSkipVerify must be true or false`);
   const [caFile, certFile, keyFile] = ['CAFile', 'CertFile', 'KeyFile'].map((name) => {
     const text = value[name] ?? '';
     if (typeof text !== 'string') throw invalid(`plugin file ${path}: TLSConfig.${name} must be a string`);
     return text;
   });
-  return { insecureSkipVerify: InsecureSkipVerify, caFile: caFile ?? '', certFile: certFile ?? '', keyFile: keyFile ?? '' };
+  return {
+    insecureSkipVerify: InsecureSkipVerify,
+    caFile: caFile ?? '',
+    certFile: certFile ?? '',
+    keyFile: keyFile ?? '',
+  };
 }
 
-/** Settings of TLS make a `tcp` address one of https. What an address has as a path is not used, as in other engines. */
+/**
+ * Settings of TLS make a `tcp` address one of https. What an address has as a path is not used, as in other engines.
+ */
 function parseAddress(path: string, text: string, tls: PluginTls | undefined): PluginAddress {
   if (text.startsWith('unix://')) {
     const socket = text.slice('unix://'.length);
@@ -57,7 +75,10 @@ function parseAddress(path: string, text: string, tls: PluginTls | undefined): P
   }
   const [, scheme, rest] = /^(tcp|http|https):\/\/(.+)$/.exec(text) ?? [];
   const url = scheme === undefined || !URL.canParse(`http://${rest}`) ? undefined : new URL(`http://${rest}`);
-  if (url === undefined) throw invalid(`plugin file ${path}: ${JSON.stringify(text)} is no address: must be unix://, tcp://, http:// or https://`);
+  if (url === undefined)
+    throw invalid(
+      `plugin file ${path}: ${JSON.stringify(text)} is no address: must be unix://, tcp://, http:// or https://`,
+    );
   const host = url.hostname.replace(/^\[|\]$/g, '');
   if (scheme !== 'https' && tls === undefined) return { kind: 'http', host, port: Number(url.port || 80) };
   return { kind: 'https', host, port: Number(url.port || 443), tls: tls ?? DEFAULT_TLS };

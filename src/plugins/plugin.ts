@@ -28,8 +28,8 @@ export class Plugin {
 
   /**
    * Finds and greets the plugin unless that was done. The next call tries again what failed.
-   * @throws EngineError not-found, invalid as `findPlugin`; those of `PluginClient.call`; not-implemented when the plugin
-   * is of another kind.
+   * @throws EngineError not-found, invalid as `findPlugin`; those of `PluginClient.call`; not-implemented when the
+   * plugin is of another kind.
    */
   async activate(): Promise<void> {
     await this.#client();
@@ -47,7 +47,10 @@ export class Plugin {
     }
   }
 
-  /** As `call`, where the plugin says its own failures in a member `Err`. @throws also EngineError internal with that text. */
+  /**
+   * As `call`, where the plugin says its own failures in a member `Err`. @throws also EngineError internal with that
+   * text.
+   */
   async ask(method: string, argument: unknown, limits?: PluginLimits): Promise<unknown> {
     const answer = await this.call(method, argument, limits);
     const failure = memberOf(answer, 'err');
@@ -79,10 +82,16 @@ export class Plugin {
     try {
       const manifest = await client.call('Plugin.Activate');
       const kinds = implementedBy(manifest);
-      if (!kinds.includes(this.#capability)) throw notImplemented(`plugin ${JSON.stringify(this.id)} does not implement ${this.#capability}, only ${kinds.join(', ') || 'nothing'}`, { code: 'PLUGIN' });
+      if (!kinds.includes(this.#capability))
+        throw notImplemented(
+          `plugin ${JSON.stringify(this.id)} does not implement ${this.#capability}, only ${kinds.join(', ') || 'nothing'}`,
+          { code: 'PLUGIN' },
+        );
     } catch (error) {
       client.close();
-      throw isEngineError(error) ? error : internal(`plugin ${JSON.stringify(this.id)}: ${messageOf(error)}`, { cause: error });
+      throw isEngineError(error)
+        ? error
+        : internal(`plugin ${JSON.stringify(this.id)}: ${messageOf(error)}`, { cause: error });
     }
     return client;
   }

@@ -13,20 +13,30 @@ export async function askRemote(plugin: Plugin, method: string, argument: unknow
   try {
     return await plugin.ask(method, argument, LIMITS);
   } catch (error) {
-    if (isEngineError(error) && error.code === PLUGIN_REFUSED) throw new EngineError(error.kind, `remote: ${error.message}`, { code: PLUGIN_REFUSED, cause: error });
+    if (isEngineError(error) && error.code === PLUGIN_REFUSED)
+      throw new EngineError(error.kind, `remote: ${error.message}`, { code: PLUGIN_REFUSED, cause: error });
     throw error;
   }
 }
 
-/** A text in an answer, by its name in lower case; '' where there is none. @throws EngineError internal for anything else. */
+/**
+ * A text in an answer, by its name in lower case; '' where there is none. @throws EngineError internal for anything
+ * else.
+ */
 export function textMember(method: string, value: unknown, name: string): string {
   const member = memberOf(value, name) ?? '';
-  if (typeof member !== 'string') throw internal(`${method}: "${name}" in the answer is not a text`, { code: 'PLUGIN' });
+  if (typeof member !== 'string')
+    throw internal(`${method}: "${name}" in the answer is not a text`, { code: 'PLUGIN' });
   return member;
 }
 
 /** An address with its prefix length. */
 export function isCidr(text: string, family: 4 | 6): boolean {
   const [address = '', prefix = '', ...more] = text.split('/');
-  return isIP(address) === family && /^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128) && more.length === 0;
+  return (
+    isIP(address) === family &&
+    /^\d{1,3}$/.test(prefix) &&
+    Number(prefix) <= (family === 4 ? 32 : 128) &&
+    more.length === 0
+  );
 }

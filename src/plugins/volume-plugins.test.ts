@@ -26,7 +26,8 @@ after(async () => {
   server.close();
   await rm(dir, { recursive: true });
 });
-const open = (): ProtocolVolumePlugins => new ProtocolVolumePlugins({ places: { sockets: [dir], files: [] }, limits: { callMs: 200, retryMs: 0 } });
+const open = (): ProtocolVolumePlugins =>
+  new ProtocolVolumePlugins({ places: { sockets: [dir], files: [] }, limits: { callMs: 200, retryMs: 0 } });
 
 test('answers of another shape are errors, never values', async () => {
   const plugins = open();
@@ -35,7 +36,12 @@ test('answers of another shape are errors, never values', async () => {
     answers.set('VolumeDriver.Mount', answer);
     await assert.rejects(plugin.mount('v', 'u'), (error) => isEngineError(error, 'internal'), answer);
   }
-  for (const answer of ['{"Volumes":{}}', '{"Volumes":[7]}', '{"Volumes":[{"Name":7}]}', '{"Volumes":[{"Name":"v","Mountpoint":7}]}']) {
+  for (const answer of [
+    '{"Volumes":{}}',
+    '{"Volumes":[7]}',
+    '{"Volumes":[{"Name":7}]}',
+    '{"Volumes":[{"Name":"v","Mountpoint":7}]}',
+  ]) {
     answers.set('VolumeDriver.List', answer);
     await assert.rejects(plugin.list(), (error) => isEngineError(error, 'internal'), answer);
   }
@@ -56,8 +62,12 @@ test('a plugin that does not answer in time is an error', async () => {
 
 test('names lead to plugins, paths do not', async () => {
   const plugins = open();
-  for (const name of ['absent', join(dir, 'p.sock'), '../p', 'p/latest', '']) await assert.rejects(plugins.find(name), (error) => isEngineError(error, 'not-found'), name);
-  assert.deepEqual((await plugins.installed()).map(({ name }) => name), ['p']);
+  for (const name of ['absent', join(dir, 'p.sock'), '../p', 'p/latest', ''])
+    await assert.rejects(plugins.find(name), (error) => isEngineError(error, 'not-found'), name);
+  assert.deepEqual(
+    (await plugins.installed()).map(({ name }) => name),
+    ['p'],
+  );
   assert.deepEqual(plugins.known, ['p']);
   plugins.close();
 });

@@ -60,13 +60,18 @@ class ProtocolVolumePlugin implements VolumePlugin {
 
   async list(): Promise<PluginVolume[]> {
     const volumes = memberOf(await this.plugin.ask('VolumeDriver.List', {}), 'volumes') ?? [];
-    if (!Array.isArray(volumes)) throw internal('VolumeDriver.List: "Volumes" in the answer is not a list', { code: 'PLUGIN' });
+    if (!Array.isArray(volumes))
+      throw internal('VolumeDriver.List: "Volumes" in the answer is not a list', { code: 'PLUGIN' });
     return volumes.map((volume) => volumeOf('VolumeDriver.List', volume));
   }
 
   async mount(volume: string, use: string): Promise<string> {
-    const mountpoint = memberOf(await this.plugin.ask('VolumeDriver.Mount', { Name: volume, ID: use }, WORK_LIMITS), 'mountpoint');
-    if (typeof mountpoint !== 'string' || !mountpoint.startsWith('/')) throw internal('VolumeDriver.Mount: "Mountpoint" in the answer is not an absolute path', { code: 'PLUGIN' });
+    const mountpoint = memberOf(
+      await this.plugin.ask('VolumeDriver.Mount', { Name: volume, ID: use }, WORK_LIMITS),
+      'mountpoint',
+    );
+    if (typeof mountpoint !== 'string' || !mountpoint.startsWith('/'))
+      throw internal('VolumeDriver.Mount: "Mountpoint" in the answer is not an absolute path', { code: 'PLUGIN' });
     return mountpoint;
   }
 
@@ -78,11 +83,17 @@ class ProtocolVolumePlugin implements VolumePlugin {
 function volumeOf(method: string, value: unknown): PluginVolume {
   const text = (name: string): string => {
     const member = memberOf(value, name) ?? '';
-    if (typeof member !== 'string') throw internal(`${method}: "${name}" of a volume in the answer is not a text`, { code: 'PLUGIN' });
+    if (typeof member !== 'string')
+      throw internal(`${method}: "${name}" of a volume in the answer is not a text`, { code: 'PLUGIN' });
     return member;
   };
   const name = text('name');
   if (name === '') throw internal(`${method}: a volume in the answer has no name`, { code: 'PLUGIN' });
   const status = memberOf(value, 'status');
-  return { name, mountpoint: text('mountpoint'), createdAt: text('createdat'), status: typeof status === 'object' && status !== null ? { ...status } : undefined };
+  return {
+    name,
+    mountpoint: text('mountpoint'),
+    createdAt: text('createdat'),
+    status: typeof status === 'object' && status !== null ? { ...status } : undefined,
+  };
 }

@@ -46,8 +46,16 @@ export interface TarOutput {
 export interface ContainerView {
   /** Where its root file system is mounted on this host, as long as the view is used. */
   readonly rootfs: string;
-  /** Parents first. `destination` is absolute, inside the container; `source` (and what `subpath` means in it) is on this host. */
-  readonly mounts: readonly { readonly source: string; readonly subpath?: string; readonly destination: string; readonly readOnly: boolean }[];
+  /**
+   * Parents first. `destination` is absolute, inside the container; `source` (and what `subpath` means in it) is on
+   * this host.
+   */
+  readonly mounts: readonly {
+    readonly source: string;
+    readonly subpath?: string;
+    readonly destination: string;
+    readonly readOnly: boolean;
+  }[];
   /**
    * For a container that runs: an open `/proc/<pid>` of its init process. The mounts, and the tmpfs at these
    * destinations, are then those that it really has.
@@ -76,9 +84,9 @@ export interface WriteOptions {
 }
 
 /**
- * Paths are absolute and cleaned, but for a `/` or `/.` at the end, which follow a link and want a directory. Links lead
- * nowhere outside the container. Every method throws EngineError: code ENOENT when there is no such file, ESRCH when
- * the process of a running container has ended.
+ * Paths are absolute and cleaned, but for a `/` or `/.` at the end, which follow a link and want a directory. Links
+ * lead nowhere outside the container. Every method throws EngineError: code ENOENT when there is no such file, ESRCH
+ * when the process of a running container has ended.
  */
 export interface Archives {
   stat(view: ContainerView, path: string): Promise<PathStat>;

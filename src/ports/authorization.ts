@@ -33,6 +33,8 @@ export interface AuthorizedRequest {
 export interface Authorizer {
   /** False: nobody has to be asked. */
   readonly active: boolean;
-  /** @throws EngineError forbidden when it is denied, internal when somebody who has to be asked gives no valid answer. */
+  /**
+   * @throws EngineError forbidden when it is denied, internal when somebody who has to be asked gives no valid answer.
+   */
   authorize(request: AuthorizationRequest): Promise<AuthorizedRequest>;
 }

@@ -61,7 +61,10 @@ export interface Image {
   /** This is the size of the configuration, the one blob of the image that is kept as it came. */
   readonly configSizeBytes: number;
   readonly lastTagTime: string | undefined;
-  /** As of its last pull, its first push, or the archive that it was loaded from; undefined for an image that had no manifest yet. */
+  /**
+   * As of its last pull, its first push, or the archive that it was loaded from; undefined for an image that had no
+   * manifest yet.
+   */
   readonly published: PublishedImage | undefined;
 }
 

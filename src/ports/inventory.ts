@@ -1,10 +1,10 @@
 /** What lies below the data root, and whose it is. */
 
 /**
- * Kinds of places. `layer`, `layer-record`, `layer-mark`, `image`, `image-record`, `push-record` and `partial` are images;
- * `writable`, `container` containers; `staging`, `temporary` work under way; `trash` is being deleted; `leftover` are
- * temporary files of a write that a crash cut off; `directory` is the directory itself without what is in it; `other`
- * is what this daemon did not make.
+ * Kinds of places. `layer`, `layer-record`, `layer-mark`, `image`, `image-record`, `push-record` and `partial` are
+ * images; `writable`, `container` containers; `staging`, `temporary` work under way; `trash` is being deleted;
+ * `leftover` are temporary files of a write that a crash cut off; `directory` is the directory itself without what is
+ * in it; `other` is what this daemon did not make.
  */
 export type PlaceKind =
   | 'layer'

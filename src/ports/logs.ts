@@ -55,12 +55,19 @@ export interface LogDriver {
     readonly command?: readonly string[];
     /** RFC 3339. */
     readonly created?: string;
-    /** It runs already, as the daemon comes back: a server that cannot be reached is waited for, and no reason to fail. */
+    /**
+     * It runs already, as the daemon comes back: a server that cannot be reached is waited for, and no reason to fail.
+     */
     readonly isRunning?: boolean;
   }): Promise<ContainerLog>;
   /** Reads the log of a container that is not running; nothing there reads as empty. */
   read(
-    container: { readonly id: string; readonly dir: string; readonly driver: string; readonly options: Readonly<Record<string, string>> },
+    container: {
+      readonly id: string;
+      readonly dir: string;
+      readonly driver: string;
+      readonly options: Readonly<Record<string, string>>;
+    },
     options: LogReadOptions,
   ): AsyncIterableIterator<Buffer>;
   /** Checks driver and options at create time: invalid with the Engine API's text. */

@@ -51,8 +51,17 @@ export interface NetworkPlugin {
   scope(): Promise<string>;
   createNetwork(request: PluginNetworkRequest): Promise<void>;
   deleteNetwork(networkId: string): Promise<void>;
-  /** Gives back what the driver has chosen where `wanted` was ''. @param options of the endpoint, as the client wrote them. */
-  createEndpoint(networkId: string, endpointId: string, wanted: PluginInterface, ports: readonly PortRequest[], options: Readonly<Record<string, string>>): Promise<PluginInterface>;
+  /**
+   * Gives back what the driver has chosen where `wanted` was ''. @param options of the endpoint, as the client wrote
+   * them.
+   */
+  createEndpoint(
+    networkId: string,
+    endpointId: string,
+    wanted: PluginInterface,
+    ports: readonly PortRequest[],
+    options: Readonly<Record<string, string>>,
+  ): Promise<PluginInterface>;
   deleteEndpoint(networkId: string, endpointId: string): Promise<void>;
   join(networkId: string, endpointId: string, sandboxPath: string, ports: readonly PortRequest[]): Promise<PluginJoin>;
   leave(networkId: string, endpointId: string): Promise<void>;
@@ -74,10 +83,20 @@ export interface AddressPlugin {
   capabilities(): Promise<{ readonly requiresMac: boolean; readonly requiresReplay: boolean }>;
   addressSpace(): Promise<string>;
   /** `subnet` and `range` '' for any. */
-  requestPool(request: { readonly addressSpace: string; readonly subnet: string; readonly range: string; readonly options: Readonly<Record<string, string>>; readonly isIpv6: boolean }): Promise<AddressPool>;
+  requestPool(request: {
+    readonly addressSpace: string;
+    readonly subnet: string;
+    readonly range: string;
+    readonly options: Readonly<Record<string, string>>;
+    readonly isIpv6: boolean;
+  }): Promise<AddressPool>;
   releasePool(poolId: string): Promise<void>;
   /** `address` '' for any. Returns it with its prefix length. */
-  requestAddress(poolId: string, address: string, purpose: { readonly gateway?: true; readonly macAddress?: string }): Promise<string>;
+  requestAddress(
+    poolId: string,
+    address: string,
+    purpose: { readonly gateway?: true; readonly macAddress?: string },
+  ): Promise<string>;
   releaseAddress(poolId: string, address: string): Promise<void>;
 }
 

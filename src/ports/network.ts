@@ -22,7 +22,9 @@ export interface Endpoint {
   readonly dnsNames: readonly string[];
   /** Other names, for this container alone, of containers on the network: alias to name. */
   readonly links: Readonly<Record<string, string>>;
-  /** The endpoint with the highest one is the container's way out; of equals the one whose network's name comes first. */
+  /**
+   * The endpoint with the highest one is the container's way out; of equals the one whose network's name comes first.
+   */
   readonly gatewayPriority: number;
 }
 
@@ -122,11 +124,15 @@ export interface NetworkDriver {
    * subnet in use, not-found for an unknown driver, invalid for anything else that is wrong; nothing is left then.
    */
   create(request: NetworkRequest): Promise<NetworkSummary>;
-  /** Removes a network and says what it was. Throws not-found, forbidden for predefined ones and those with endpoints. */
+  /**
+   * Removes a network and says what it was. Throws not-found, forbidden for predefined ones and those with endpoints.
+   */
   remove(nameOrId: string): Promise<NetworkSummary>;
   /** Full ID, then name, then ID prefix. Throws not-found `network X not found`. */
   resolve(nameOrId: string): NetworkSummary;
-  /** Makes a network namespace with loopback up, or takes the one of a process, and bind-mounts it. Returns its path. */
+  /**
+   * Makes a network namespace with loopback up, or takes the one of a process, and bind-mounts it. Returns its path.
+   */
   createSandbox(containerId: string, pid?: number): Promise<string>;
   /** Unmounts and deletes it. Idempotent. */
   removeSandbox(containerId: string): Promise<void>;
@@ -155,10 +161,18 @@ export interface NetworkDriver {
   link(endpoint: Endpoint, targets: readonly LinkTarget[]): Promise<void>;
   /** The endpoint is known to others by its `dnsNames` from now on. Nothing happens where there are no names. */
   rename(containerId: string, endpoint: Endpoint): void;
-  /** Takes away what is left of an endpoint whose making or removal was cut short by a crash; the others are adopted. Idempotent. */
+  /**
+   * Takes away what is left of an endpoint whose making or removal was cut short by a crash; the others are adopted.
+   * Idempotent.
+   */
   discard(containerId: string, names: EndpointNames): Promise<void>;
   /** Takes over the endpoint of a container that is still running after a restart of the daemon. */
-  adopt(containerId: string, endpoint: Endpoint, ports: readonly PublishedPort[], nameservers?: readonly string[]): Promise<void>;
+  adopt(
+    containerId: string,
+    endpoint: Endpoint,
+    ports: readonly PublishedPort[],
+    nameservers?: readonly string[],
+  ): Promise<void>;
   /** All that survived is adopted: takes away links and open ports of an earlier run that nobody has claimed. */
   settle(): Promise<void>;
   /** Addresses of the host on the default bridge; none without one. */

@@ -1,4 +1,7 @@
-/** Contract of the statistics of running containers. Counters are bigints: nanoseconds pass 2^53 within days on a large host. */
+/**
+ * Contract of the statistics of running containers. Counters are bigints: nanoseconds pass 2^53 within days on a large
+ * host.
+ */
 
 export interface CpuUsage {
   /** Nanoseconds. */

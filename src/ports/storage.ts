@@ -18,7 +18,9 @@ export interface Change {
   readonly kind: 0 | 1 | 2;
 }
 
-/** A directory being filled with one layer's difference. Either committed or discarded; a crash leaves it to start-up. */
+/**
+ * A directory being filled with one layer's difference. Either committed or discarded; a crash leaves it to start-up.
+ */
 export interface StagedLayer {
   /** Directory that receives the difference in the driver's own form (overlay whiteouts). */
   readonly diffDir: string;
@@ -38,7 +40,10 @@ export interface StagedLayer {
     readonly implicitDirs: readonly string[];
     /** Hard links whose target is not in this layer: resolved in the layers below, else an `invalid` error. */
     readonly danglingLinks: readonly { readonly path: string; readonly target: string }[];
-    /** Whiteouts that were made. One that hides nothing is taken away: overlayfs would list it in a directory of one layer. */
+    /**
+     * Whiteouts that were made. One that hides nothing is taken away: overlayfs would list it in a directory of one
+     * layer.
+     */
     readonly whiteouts: readonly string[];
   }): Promise<LayerInfo>;
   discard(): Promise<void>;
@@ -75,7 +80,9 @@ export interface LayerStore {
    */
   retain(chainId: Digest): void;
   release(chainId: Digest): Promise<Digest[]>;
-  /** Deletes all layers that nothing references: for start-up, when images and containers have taken their references. */
+  /**
+   * Deletes all layers that nothing references: for start-up, when images and containers have taken their references.
+   */
   collect(): Promise<Digest[]>;
   /** Rebuilds the layer's exact tar, whose sha256 is its diff ID. */
   tarStream(chainId: Digest): NodeJS.ReadableStream;
@@ -89,8 +96,8 @@ export interface LayerStore {
   layerData(chainId: Digest): Readonly<Record<string, string>>;
 
   /**
-   * Creates the writable layer of a container over `parent` (undefined: an empty root). `storageOpt` is the container's:
-   * `size` limits its bytes. Throws invalid for options that the driver or its file system does not have.
+   * Creates the writable layer of a container over `parent` (undefined: an empty root). `storageOpt` is the
+   * container's: `size` limits its bytes. Throws invalid for options that the driver or its file system does not have.
    */
   createWritable(id: string, parent: Digest | undefined, storageOpt?: Readonly<Record<string, string>>): Promise<void>;
   /** Mounts it and returns the merged directory. Counted: each mount needs its unmount. */

@@ -69,7 +69,13 @@ export interface TaskInfo {
 
 /** Facts about tasks, in the order in which containerd reports them. */
 export type TaskEvent =
-  | { readonly type: 'exit'; readonly id: string; readonly execId: string; readonly pid: number; readonly exit: ExitStatus }
+  | {
+      readonly type: 'exit';
+      readonly id: string;
+      readonly execId: string;
+      readonly pid: number;
+      readonly exit: ExitStatus;
+    }
   | { readonly type: 'oom'; readonly id: string }
   | { readonly type: 'paused' | 'resumed'; readonly id: string };
 

@@ -20,9 +20,9 @@ export interface RegistryAccess {
   readonly host: RegistryHost;
   readonly limits: HttpLimits;
   /**
-   * Resolves with a grant for the scope, after any silence that the registry asked for. With `refusal` the earlier grant
-   * is replaced (401) or the registry's wish to wait is noted (429, 503). Rejects with the refusal's own error when
-   * nothing better can be had.
+   * Resolves with a grant for the scope, after any silence that the registry asked for. With `refusal` the earlier
+   * grant is replaced (401) or the registry's wish to wait is noted (429, 503). Rejects with the refusal's own error
+   * when nothing better can be had.
    */
   grant(scope: string, signal: AbortSignal, refusal?: Refusal): Promise<Grant>;
 }
@@ -30,7 +30,12 @@ export interface RegistryAccess {
 const MAX_ATTEMPTS = 5;
 
 /** Runs a request with a grant, again with a new one when the registry refuses it or asks to wait. */
-export async function withGrant<T>(access: RegistryAccess, scope: string, signal: AbortSignal, run: (grant: Grant) => Promise<T>): Promise<T> {
+export async function withGrant<T>(
+  access: RegistryAccess,
+  scope: string,
+  signal: AbortSignal,
+  run: (grant: Grant) => Promise<T>,
+): Promise<T> {
   let grant = await access.grant(scope, signal);
   let renewals = 0;
   for (let attempt = 1; ; attempt++) {

@@ -33,7 +33,11 @@ export class BlobRecords {
   async load(diffIds: ReadonlySet<string>): Promise<void> {
     await makeDirectories(this.#dir, { mode: 0o700 });
     const names = await readdir(this.#dir);
-    await Promise.all(names.filter((name) => !diffIds.has(`sha256:${name.replace(/\.json$/, '')}`)).map((name) => rm(join(this.#dir, name), { force: true })));
+    await Promise.all(
+      names
+        .filter((name) => !diffIds.has(`sha256:${name.replace(/\.json$/, '')}`))
+        .map((name) => rm(join(this.#dir, name), { force: true })),
+    );
   }
 
   /** The newest first. A record that is damaged counts as none. */
@@ -50,7 +54,8 @@ export class BlobRecords {
   async add(diffId: Digest, record: BlobRecord): Promise<void> {
     const write = async (): Promise<void> => {
       const known = await this.of(diffId);
-      const isEqual = (one: BlobRecord): boolean => one.digest === record.digest && one.repository === record.repository;
+      const isEqual = (one: BlobRecord): boolean =>
+        one.digest === record.digest && one.repository === record.repository;
       if (known.some(isEqual)) return;
       await writeRecord(this.#path(diffId), [record, ...known].slice(0, MAX_RECORDS));
     };

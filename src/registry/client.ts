@@ -31,7 +31,10 @@ export function digestOf(bytes: Buffer): Digest {
 }
 
 /** Asks for the API's base: says how the registry wants to be asked. Any answer but 429 and 5xx counts as one. */
-export async function ping(endpoint: Endpoint, options: CallOptions): Promise<{ readonly scheme: AuthScheme; readonly status: number }> {
+export async function ping(
+  endpoint: Endpoint,
+  options: CallOptions,
+): Promise<{ readonly scheme: AuthScheme; readonly status: number }> {
   const request: HttpRequest = { ...options, method: 'GET', url: `${endpoint.url}/v2/`, tls: endpoint.tls };
   const response = await sendRequest(request);
   const body = await readBody(request, response, MAX_ERROR_BYTES);
@@ -41,7 +44,13 @@ export async function ping(endpoint: Endpoint, options: CallOptions): Promise<{ 
   return { status, scheme: status === 401 ? schemeOfHeader(headers['www-authenticate']) : { kind: 'none' } };
 }
 
-function requestOf(method: 'GET' | 'HEAD', grant: Grant, path: string, options: CallOptions, accept?: string): HttpRequest {
+function requestOf(
+  method: 'GET' | 'HEAD',
+  grant: Grant,
+  path: string,
+  options: CallOptions,
+  accept?: string,
+): HttpRequest {
   const headers = {
     ...(accept === undefined ? {} : { accept }),
     ...(grant.authorization === undefined ? {} : { authorization: grant.authorization }),
@@ -58,7 +67,12 @@ export function blobUrl(endpoint: Endpoint, repository: string, digest: Digest):
  * Digest that a tag names now. Undefined when the registry does not say (no such header, or any status but 401 and 429,
  * which reject): the manifest itself then has to be fetched.
  */
-export async function headManifest(grant: Grant, repository: string, reference: string, options: CallOptions): Promise<Digest | undefined> {
+export async function headManifest(
+  grant: Grant,
+  repository: string,
+  reference: string,
+  options: CallOptions,
+): Promise<Digest | undefined> {
   const request = requestOf('HEAD', grant, `${repository}/manifests/${reference}`, options, ACCEPTED_MANIFESTS);
   const response = await sendRequest(request);
   response.resume();
@@ -68,15 +82,25 @@ export async function headManifest(grant: Grant, repository: string, reference: 
   return isKnown ? (digest as Digest) : undefined;
 }
 
-/** Fetches a manifest by tag or digest. Throws `data-loss` when a digest was asked for and the bytes have another one. */
-export async function getManifest(grant: Grant, repository: string, reference: string, options: CallOptions): Promise<FetchedManifest> {
+/**
+ * Fetches a manifest by tag or digest. Throws `data-loss` when a digest was asked for and the bytes have another one.
+ */
+export async function getManifest(
+  grant: Grant,
+  repository: string,
+  reference: string,
+  options: CallOptions,
+): Promise<FetchedManifest> {
   const request = requestOf('GET', grant, `${repository}/manifests/${reference}`, options, ACCEPTED_MANIFESTS);
   const response = await sendRequest(request);
   const bytes = await readBody(request, response, MAX_MANIFEST_BYTES);
   if (response.statusCode !== 200) throw statusError(request, response, bytes);
   const digest = digestOf(bytes);
   if (reference.startsWith('sha256:') && reference !== digest) {
-    throw dataLoss(`manifest verification failed for digest ${reference}`, { code: 'DIGEST_MISMATCH', details: { actual: digest } });
+    throw dataLoss(`manifest verification failed for digest ${reference}`, {
+      code: 'DIGEST_MISMATCH',
+      details: { actual: digest },
+    });
   }
   return { bytes, digest, mediaType: response.headers['content-type'] };
 }
@@ -89,12 +113,14 @@ export async function getBlob(
   options: CallOptions,
 ): Promise<Buffer> {
   const { digest, sizeBytes } = descriptor;
-  if (sizeBytes > MAX_CONFIG_BYTES) throw dataLoss(`image configuration ${digest} is larger than ${MAX_CONFIG_BYTES} bytes`, { code: 'BAD_MANIFEST' });
+  if (sizeBytes > MAX_CONFIG_BYTES)
+    throw dataLoss(`image configuration ${digest} is larger than ${MAX_CONFIG_BYTES} bytes`, { code: 'BAD_MANIFEST' });
   const request = requestOf('GET', grant, `${repository}/blobs/${digest}`, options);
   const response = await sendRequest(request);
   const bytes = await readBody(request, response, response.statusCode === 200 ? sizeBytes : MAX_ERROR_BYTES);
   if (response.statusCode !== 200) throw statusError(request, response, bytes);
-  if (digestOf(bytes) !== digest) throw dataLoss(`image config verification failed for digest ${digest}`, { code: 'DIGEST_MISMATCH' });
+  if (digestOf(bytes) !== digest)
+    throw dataLoss(`image config verification failed for digest ${digest}`, { code: 'DIGEST_MISMATCH' });
   return bytes;
 }
 

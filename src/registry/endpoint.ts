@@ -41,28 +41,49 @@ const DEFAULT_REGISTRY = 'registry-1.docker.io';
 const DEFAULT_INDEX = 'index.docker.io';
 const LOOPBACK = ['127.0.0.0/8', '::1/128'];
 
-const resolveAddresses: ResolveAddresses = async (host) => (await dnsLookup(host, { all: true })).map(({ address }) => address);
+const resolveAddresses: ResolveAddresses = async (host) =>
+  (await dnsLookup(host, { all: true })).map(({ address }) => address);
 
 /**
  * The hosts to try for a repository's domain, in order. Mirrors come first. Insecure
  * hosts are tried with unverified TLS, then with plain HTTP. Throws `internal` for unreadable certificates.
  */
-export async function hostsFor(domain: string, rules: RegistryRules, resolve: ResolveAddresses = resolveAddresses): Promise<RegistryHost[]> {
+export async function hostsFor(
+  domain: string,
+  rules: RegistryRules,
+  resolve: ResolveAddresses = resolveAddresses,
+): Promise<RegistryHost[]> {
   const mirrors = domain === DEFAULT_DOMAIN ? rules.mirrors : (ownMember(rules.mirrorsFor, domain) ?? []);
-  return [...(await Promise.all(mirrors.map((mirror) => mirrorHost(mirror, rules, resolve)))), await registryOf(domain, rules, resolve)];
+  return [
+    ...(await Promise.all(mirrors.map((mirror) => mirrorHost(mirror, rules, resolve)))),
+    await registryOf(domain, rules, resolve),
+  ];
 }
 
 /** The registry of a domain itself. Throws `internal` for unreadable certificates. */
-export function registryOf(domain: string, rules: RegistryRules, resolve: ResolveAddresses = resolveAddresses): Promise<RegistryHost> {
+export function registryOf(
+  domain: string,
+  rules: RegistryRules,
+  resolve: ResolveAddresses = resolveAddresses,
+): Promise<RegistryHost> {
   return hostFor(domain, domain === DEFAULT_DOMAIN ? DEFAULT_REGISTRY : domain, rules, resolve);
 }
 
 /** Where a domain's images are searched. Throws `internal` for unreadable certificates. */
-export function indexOf(domain: string, rules: RegistryRules, resolve: ResolveAddresses = resolveAddresses): Promise<RegistryHost> {
+export function indexOf(
+  domain: string,
+  rules: RegistryRules,
+  resolve: ResolveAddresses = resolveAddresses,
+): Promise<RegistryHost> {
   return hostFor(domain, domain === DEFAULT_DOMAIN ? DEFAULT_INDEX : domain, rules, resolve);
 }
 
-async function hostFor(name: string, address: string, rules: RegistryRules, resolve: ResolveAddresses): Promise<RegistryHost> {
+async function hostFor(
+  name: string,
+  address: string,
+  rules: RegistryRules,
+  resolve: ResolveAddresses,
+): Promise<RegistryHost> {
   const isInsecure = await matchesInsecure(name, rules.insecure, resolve);
   const tls = await tlsFor(address, rules.certsDir, !isInsecure);
   const endpoints = [{ url: `https://${address}`, tls }];
@@ -72,7 +93,8 @@ async function hostFor(name: string, address: string, rules: RegistryRules, reso
 
 async function mirrorHost(mirror: string, rules: RegistryRules, resolve: ResolveAddresses): Promise<RegistryHost> {
   const url = URL.canParse(mirror) ? new URL(mirror) : undefined;
-  if (!url || !['http:', 'https:'].includes(url.protocol)) throw invalid(`invalid mirror: "${mirror}" is not an http(s) URL`);
+  if (!url || !['http:', 'https:'].includes(url.protocol))
+    throw invalid(`invalid mirror: "${mirror}" is not an http(s) URL`);
   const isInsecure = await matchesInsecure(url.host, rules.insecure, resolve);
   const tls = await tlsFor(url.host, rules.certsDir, !isInsecure);
   return {
@@ -84,7 +106,11 @@ async function mirrorHost(mirror: string, rules: RegistryRules, resolve: Resolve
 }
 
 /** True when the registry was declared insecure by name, or when one of its addresses lies in a declared network. */
-async function matchesInsecure(domain: string, insecure: readonly string[], resolve: ResolveAddresses): Promise<boolean> {
+async function matchesInsecure(
+  domain: string,
+  insecure: readonly string[],
+  resolve: ResolveAddresses,
+): Promise<boolean> {
   if (insecure.includes(domain)) return true;
   const networks = networksOf([...LOOPBACK, ...insecure]);
   const host = domain.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1');
@@ -97,12 +123,16 @@ function networksOf(entries: readonly string[]): BlockList {
   for (const entry of entries) {
     const [address = '', prefix] = entry.split('/', 2);
     const family = isIP(address);
-    if (prefix !== undefined && family !== 0) networks.addSubnet(address, Number(prefix), family === 6 ? 'ipv6' : 'ipv4');
+    if (prefix !== undefined && family !== 0)
+      networks.addSubnet(address, Number(prefix), family === 6 ? 'ipv6' : 'ipv4');
   }
   return networks;
 }
 
-/** Certificates of `<certsDir>/<host:port>/`: every `.crt` is a CA; a `.cert` is a client certificate and needs its `.key`. */
+/**
+ * Certificates of `<certsDir>/<host:port>/`: every `.crt` is a CA; a `.cert` is a client certificate and needs its
+ * `.key`.
+ */
 async function tlsFor(host: string, certsDir: string, verify: boolean): Promise<TlsSettings> {
   const dir = join(certsDir, host);
   const names = await readdir(dir).catch((error: NodeJS.ErrnoException): string[] => {
@@ -110,15 +140,24 @@ async function tlsFor(host: string, certsDir: string, verify: boolean): Promise<
     throw internal(`error reading registry certificates in ${dir}: ${error.message}`, { cause: error });
   });
   const read = (name: string): Promise<string> => readFile(join(dir, name), 'utf8');
-  const authorities = await Promise.all(names.filter((name) => name.endsWith('.crt')).sort().map(read));
+  const authorities = await Promise.all(
+    names
+      .filter((name) => name.endsWith('.crt'))
+      .sort()
+      .map(read),
+  );
   const certName = names.filter((name) => name.endsWith('.cert')).sort()[0];
   const keyName = certName?.replace(/\.cert$/, '.key');
   const orphan = names.find((name) => name.endsWith('.key') && !names.includes(name.replace(/\.key$/, '.cert')));
-  if (orphan !== undefined) throw internal(`missing client certificate ${orphan.replace(/\.key$/, '.cert')} for key ${orphan} in ${dir}`);
-  if (keyName !== undefined && !names.includes(keyName)) throw internal(`missing key ${keyName} for client certificate ${certName} in ${dir}`);
+  if (orphan !== undefined)
+    throw internal(`missing client certificate ${orphan.replace(/\.key$/, '.cert')} for key ${orphan} in ${dir}`);
+  if (keyName !== undefined && !names.includes(keyName))
+    throw internal(`missing key ${keyName} for client certificate ${certName} in ${dir}`);
   return {
     verify,
     ...(authorities.length === 0 ? {} : { ca: authorities.join('\n') }),
-    ...(certName === undefined || keyName === undefined ? {} : { cert: await read(certName), key: await read(keyName) }),
+    ...(certName === undefined || keyName === undefined
+      ? {}
+      : { cert: await read(certName), key: await read(keyName) }),
   };
 }

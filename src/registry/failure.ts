@@ -1,6 +1,17 @@
-/** Failures of registries and of the way to them, translated once into EngineErrors with the texts that clients know. */
+/**
+ * Failures of registries and of the way to them, translated once into EngineErrors with the texts that clients know.
+ */
 import type { IncomingMessage } from 'node:http';
-import { type EngineError, internal, isEngineError, messageOf, notFound, unauthorized, unavailable, invalid } from '../errors/engine-error.js';
+import {
+  type EngineError,
+  internal,
+  isEngineError,
+  messageOf,
+  notFound,
+  unauthorized,
+  unavailable,
+  invalid,
+} from '../errors/engine-error.js';
 import { parseChallenges } from './challenge.js';
 
 /** Facts of a failed request for the callers that retry, authorise again or wait. Found in `EngineError.details`. */
@@ -33,7 +44,10 @@ export function describeRequest({ method, url }: Requested): string {
 }
 
 export function timedOut(request: Requested, phase: string): EngineError {
-  return internal(`${describeRequest(request)}: timeout while ${phase}`, { code: 'REGISTRY_TIMEOUT', details: { retryable: true } });
+  return internal(`${describeRequest(request)}: timeout while ${phase}`, {
+    code: 'REGISTRY_TIMEOUT',
+    details: { retryable: true },
+  });
 }
 
 const REASONS: Readonly<Record<string, string>> = {
@@ -129,10 +143,15 @@ export function statusError(request: Requested, response: IncomingMessage, body:
   const where = describeRequest(request);
   if (status === 401) return unauthorized(message ?? `${where}: unauthorized: authentication required`, options);
   if (status === 404) return notFound(message ?? `${where}: not found`, options);
-  if (status === 429) return unavailable(message ?? 'toomanyrequests: the registry limits the rate of requests', options);
-  if (status === 503) return unavailable(message ?? `${where}: received unexpected HTTP status: 503 Service Unavailable`, options);
+  if (status === 429)
+    return unavailable(message ?? 'toomanyrequests: the registry limits the rate of requests', options);
+  if (status === 503)
+    return unavailable(message ?? `${where}: received unexpected HTTP status: 503 Service Unavailable`, options);
   if (status === 400) return invalid(message ?? `${where}: received unexpected HTTP status: 400 Bad Request`, options);
-  return internal(message ?? `received unexpected HTTP status: ${status} ${response.statusMessage ?? ''}`.trimEnd(), options);
+  return internal(
+    message ?? `received unexpected HTTP status: ${status} ${response.statusMessage ?? ''}`.trimEnd(),
+    options,
+  );
 }
 
 /** A token that lacks the scope is how token-auth registries say "denied". */

@@ -1,6 +1,6 @@
 /**
- * HTTP requests to registries: keep-alive agents, limits on connecting, answering and silence, redirects that never carry
- * credentials to another origin. Used on the main thread for small documents and inside the workers for layers.
+ * HTTP requests to registries: keep-alive agents, limits on connecting, answering and silence, redirects that never
+ * carry credentials to another origin. Used on the main thread for small documents and inside the workers for layers.
  */
 import { Agent as HttpAgent, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
@@ -68,7 +68,13 @@ function agentFor(tls: TlsSettings, proxy: URL | undefined): HttpsAgent {
       ...(tls.cert === undefined ? {} : { cert: tls.cert }),
       ...(tls.key === undefined ? {} : { key: tls.key }),
     });
-    const options = { keepAlive: true, maxFreeSockets: 8, timeout: IDLE_SOCKET_MS, secureContext, rejectUnauthorized: tls.verify };
+    const options = {
+      keepAlive: true,
+      maxFreeSockets: 8,
+      timeout: IDLE_SOCKET_MS,
+      secureContext,
+      rejectUnauthorized: tls.verify,
+    };
     agent = proxy ? new TunnelAgent(proxy, options) : new HttpsAgent(options);
     httpsAgents.set(key, agent);
   }
@@ -76,8 +82,8 @@ function agentFor(tls: TlsSettings, proxy: URL | undefined): HttpsAgent {
 }
 
 /**
- * Sends a request and resolves with the head of the response; the caller reads or destroys its body. GET and HEAD follow
- * redirects. Any status resolves. Rejects with `cancelled` when the signal aborts, else with the EngineErrors of
+ * Sends a request and resolves with the head of the response; the caller reads or destroys its body. GET and HEAD
+ * follow redirects. Any status resolves. Rejects with `cancelled` when the signal aborts, else with the EngineErrors of
  * failure.ts for networks that refuse, break or stay silent.
  */
 export async function sendRequest(request: HttpRequest): Promise<IncomingMessage> {
@@ -86,7 +92,8 @@ export async function sendRequest(request: HttpRequest): Promise<IncomingMessage
     const response = await sendFresh(current);
     const location = response.headers.location;
     const redirects = [301, 302, 303, 307, 308].includes(response.statusCode ?? 0);
-    if (!redirects || location === undefined || (request.method !== 'GET' && request.method !== 'HEAD')) return response;
+    if (!redirects || location === undefined || (request.method !== 'GET' && request.method !== 'HEAD'))
+      return response;
     response.resume();
     if (hop === MAX_REDIRECTS) throw transportError(request, new Error(`stopped after ${MAX_REDIRECTS} redirects`));
     current = redirected(current, location);
@@ -101,7 +108,8 @@ function redirected(request: HttpRequest, location: string): HttpRequest {
   } catch (error) {
     throw transportError(request, error);
   }
-  if (to.protocol !== 'https:' && to.protocol !== 'http:') throw transportError(request, new Error(`unsupported protocol scheme "${to.protocol}"`));
+  if (to.protocol !== 'https:' && to.protocol !== 'http:')
+    throw transportError(request, new Error(`unsupported protocol scheme "${to.protocol}"`));
   return { ...request, url: to.href, ...identityFor(to, from, { headers: request.headers ?? {}, tls: request.tls }) };
 }
 
@@ -109,7 +117,11 @@ function redirected(request: HttpRequest, location: string): HttpRequest {
  * Returns the headers and certificate for a request to `to` out of those for `from`: another origin gets neither
  * credentials nor the client certificate.
  */
-export function identityFor(to: URL, from: URL, { headers, tls }: Pick<Required<HttpRequest>, 'headers' | 'tls'>): Pick<Required<HttpRequest>, 'headers' | 'tls'> {
+export function identityFor(
+  to: URL,
+  from: URL,
+  { headers, tls }: Pick<Required<HttpRequest>, 'headers' | 'tls'>,
+): Pick<Required<HttpRequest>, 'headers' | 'tls'> {
   if (to.origin === from.origin) return { headers, tls };
   const { ca, verify } = tls;
   return {
@@ -118,7 +130,10 @@ export function identityFor(to: URL, from: URL, { headers, tls }: Pick<Required<
   };
 }
 
-/** A server may close an idle connection just when it is used again: that says nothing about the server, so ask once more. */
+/**
+ * A server may close an idle connection just when it is used again: that says nothing about the server, so ask once
+ * more.
+ */
 async function sendFresh(request: HttpRequest): Promise<IncomingMessage> {
   const used = { wasReused: false };
   try {
@@ -131,7 +146,11 @@ async function sendFresh(request: HttpRequest): Promise<IncomingMessage> {
 
 function sendOnce(request: HttpRequest, used: { wasReused: boolean }): Promise<IncomingMessage> {
   const { method, url, body, limits, signal } = request;
-  const headers: Record<string, string> = { 'user-agent': 'engined', 'accept-encoding': 'identity', ...request.headers };
+  const headers: Record<string, string> = {
+    'user-agent': 'engined',
+    'accept-encoding': 'identity',
+    ...request.headers,
+  };
   if (body !== undefined && !isStream(body)) headers['content-length'] = String(Buffer.byteLength(body));
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(cancelled('the request was cancelled'));
@@ -192,7 +211,11 @@ function isStream(body: HttpRequest['body']): body is AsyncIterable<Buffer> {
 }
 
 /** Sends at the server's speed. Ends early, without an error, when the server answered before it had everything. */
-async function sendStream(outgoing: ClientRequest, body: AsyncIterable<Buffer>, on: { readonly progress: () => void; readonly done: () => void }): Promise<void> {
+async function sendStream(
+  outgoing: ClientRequest,
+  body: AsyncIterable<Buffer>,
+  on: { readonly progress: () => void; readonly done: () => void },
+): Promise<void> {
   let isAnswered = false;
   outgoing.once('response', () => (isAnswered = true));
   for await (const chunk of body) {
@@ -219,7 +242,11 @@ function drained(outgoing: ClientRequest): Promise<void> {
 
 function socksAgentFor(proxy: URL): SocksAgent {
   let agent = socksAgents.get(proxy.href);
-  if (!agent) socksAgents.set(proxy.href, (agent = new SocksAgent(proxy, { keepAlive: true, maxFreeSockets: 8, timeout: IDLE_SOCKET_MS })));
+  if (!agent)
+    socksAgents.set(
+      proxy.href,
+      (agent = new SocksAgent(proxy, { keepAlive: true, maxFreeSockets: 8, timeout: IDLE_SOCKET_MS })),
+    );
   return agent;
 }
 

@@ -17,19 +17,31 @@ export interface RemoteImage {
  * Reads the manifest and, for a single image, its configuration. Throws `forbidden` when access is denied, not-found,
  * and the registry's other failures.
  */
-export async function inspectRemote(access: RegistryAccess, repository: string, reference: string, name: string, signal: AbortSignal): Promise<RemoteImage> {
+export async function inspectRemote(
+  access: RegistryAccess,
+  repository: string,
+  reference: string,
+  name: string,
+  signal: AbortSignal,
+): Promise<RemoteImage> {
   const scope = pullScope(repository);
   const options = { limits: access.limits, signal };
   try {
-    const { bytes, digest, mediaType } = await withGrant(access, scope, signal, (grant) => getManifest(grant, repository, reference, options));
+    const { bytes, digest, mediaType } = await withGrant(access, scope, signal, (grant) =>
+      getManifest(grant, repository, reference, options),
+    );
     const manifest = parseManifest(bytes, mediaType, name);
     const base = { mediaType: manifest.mediaType, digest, sizeBytes: bytes.length };
-    if (manifest.kind === 'index') return { ...base, platforms: manifest.manifests.flatMap(({ platform }) => (platform ? [platform] : [])) };
-    const config = await withGrant(access, scope, signal, (grant) => getBlob(grant, repository, manifest.config, options));
+    if (manifest.kind === 'index')
+      return { ...base, platforms: manifest.manifests.flatMap(({ platform }) => (platform ? [platform] : [])) };
+    const config = await withGrant(access, scope, signal, (grant) =>
+      getBlob(grant, repository, manifest.config, options),
+    );
     return { ...base, platforms: [configPlatform(config)] };
   } catch (error) {
     const { registryCode, status } = factsOf(error);
-    if (registryCode === 'DENIED' || status === 403) throw forbidden((error as Error).message, { code: 'ACCESS_DENIED', cause: error });
+    if (registryCode === 'DENIED' || status === 403)
+      throw forbidden((error as Error).message, { code: 'ACCESS_DENIED', cause: error });
     throw error;
   }
 }

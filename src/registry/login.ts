@@ -13,7 +13,12 @@ const MAX_BODY_BYTES = 64 << 10;
  * Resolves with the token that stands for the credentials from now on, '' when the registry gives none. Throws
  * `unauthorized` when they are refused, and the errors of probe.ts.
  */
-export async function login(host: RegistryHost, credentials: Credentials | undefined, certsDir: string, options: CallOptions): Promise<string> {
+export async function login(
+  host: RegistryHost,
+  credentials: Credentials | undefined,
+  certsDir: string,
+  options: CallOptions,
+): Promise<string> {
   const { endpoint, scheme } = await probe(host, certsDir, options);
   const url = `${endpoint.url}/v2/`;
   let header = basicAuthorization(credentials);
@@ -28,12 +33,20 @@ export async function login(host: RegistryHost, credentials: Credentials | undef
       throw unauthorized(`Get "${url}": ${error.message}`, { code: 'LOGIN_REFUSED', cause: error });
     }
   }
-  const request: HttpRequest = { ...options, method: 'GET', url, tls: endpoint.tls, ...(header === undefined ? {} : { headers: { authorization: header } }) };
+  const request: HttpRequest = {
+    ...options,
+    method: 'GET',
+    url,
+    tls: endpoint.tls,
+    ...(header === undefined ? {} : { headers: { authorization: header } }),
+  };
   const response = await sendRequest(request);
   await readBody(request, response, MAX_BODY_BYTES);
   const { statusCode = 0, statusMessage = '' } = response;
   // A registry without accounts accepts everybody.
   if (statusCode === 200) return identityToken;
   const message = `login attempt to ${url} failed with status: ${statusCode} ${statusMessage}`;
-  throw statusCode === 401 || statusCode === 403 ? unauthorized(message, { code: 'LOGIN_REFUSED' }) : internal(message, { code: 'LOGIN_FAILED' });
+  throw statusCode === 401 || statusCode === 403
+    ? unauthorized(message, { code: 'LOGIN_REFUSED' })
+    : internal(message, { code: 'LOGIN_FAILED' });
 }

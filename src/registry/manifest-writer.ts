@@ -23,12 +23,20 @@ const TYPES = {
   docker: {
     manifest: 'application/vnd.docker.distribution.manifest.v2+json',
     config: 'application/vnd.docker.container.image.v1+json',
-    layer: { gzip: 'application/vnd.docker.image.rootfs.diff.tar.gzip', zstd: 'application/vnd.docker.image.rootfs.diff.tar.zstd', none: 'application/vnd.docker.image.rootfs.diff.tar' },
+    layer: {
+      gzip: 'application/vnd.docker.image.rootfs.diff.tar.gzip',
+      zstd: 'application/vnd.docker.image.rootfs.diff.tar.zstd',
+      none: 'application/vnd.docker.image.rootfs.diff.tar',
+    },
   },
   oci: {
     manifest: 'application/vnd.oci.image.manifest.v1+json',
     config: 'application/vnd.oci.image.config.v1+json',
-    layer: { gzip: 'application/vnd.oci.image.layer.v1.tar+gzip', zstd: 'application/vnd.oci.image.layer.v1.tar+zstd', none: 'application/vnd.oci.image.layer.v1.tar' },
+    layer: {
+      gzip: 'application/vnd.oci.image.layer.v1.tar+gzip',
+      zstd: 'application/vnd.oci.image.layer.v1.tar+zstd',
+      none: 'application/vnd.oci.image.layer.v1.tar',
+    },
   },
 } as const;
 
@@ -42,7 +50,11 @@ function compressionOf(mediaType: string): LayerCompression {
 
 /** The format that suits the blobs: that of the OCI when some came from there, which also alone knows zstd. */
 export function formatFor(layers: readonly PushedBlob[]): ManifestFormat {
-  return layers.some(({ mediaType }) => mediaType.startsWith('application/vnd.oci.') || compressionOf(mediaType) === 'zstd') ? 'oci' : 'docker';
+  return layers.some(
+    ({ mediaType }) => mediaType.startsWith('application/vnd.oci.') || compressionOf(mediaType) === 'zstd',
+  )
+    ? 'oci'
+    : 'docker';
 }
 
 /** @param layers the bottom one first. */
@@ -52,7 +64,11 @@ export function writeManifest(format: ManifestFormat, config: Buffer, layers: re
     schemaVersion: 2,
     mediaType: types.manifest,
     config: { mediaType: types.config, size: config.length, digest: digestOf(config) },
-    layers: layers.map(({ digest, sizeBytes, mediaType }) => ({ mediaType: types.layer[compressionOf(mediaType)], size: sizeBytes, digest })),
+    layers: layers.map(({ digest, sizeBytes, mediaType }) => ({
+      mediaType: types.layer[compressionOf(mediaType)],
+      size: sizeBytes,
+      digest,
+    })),
   };
   const bytes = Buffer.from(JSON.stringify(document, undefined, 3));
   return { bytes, digest: digestOf(bytes), mediaType: types.manifest };

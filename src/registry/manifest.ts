@@ -42,7 +42,10 @@ const OCI_MANIFEST = 'application/vnd.oci.image.manifest.v1+json';
 const OCI_INDEX = 'application/vnd.oci.image.index.v1+json';
 const MANIFEST_TYPES: readonly string[] = ['application/vnd.docker.distribution.manifest.v2+json', OCI_MANIFEST];
 const INDEX_TYPES: readonly string[] = ['application/vnd.docker.distribution.manifest.list.v2+json', OCI_INDEX];
-const SCHEMA1_TYPES = ['application/vnd.docker.distribution.manifest.v1+json', 'application/vnd.docker.distribution.manifest.v1+prettyjws'];
+const SCHEMA1_TYPES = [
+  'application/vnd.docker.distribution.manifest.v1+json',
+  'application/vnd.docker.distribution.manifest.v1+prettyjws',
+];
 
 /** Schema 1 is asked for only so that its refusal can be explained. */
 export const ACCEPTED_MANIFESTS = [...MANIFEST_TYPES, ...INDEX_TYPES, ...SCHEMA1_TYPES].join(', ');
@@ -68,7 +71,11 @@ const MAX_LAYERS = 500;
  * Reads a manifest. `name` is used in messages. Throws `invalid` for schema 1, for things that are not images and for
  * unknown layer types; `data-loss` for a document that is malformed.
  */
-export function parseManifest(bytes: Buffer, contentType: string | undefined, name: string): ImageManifest | IndexManifest {
+export function parseManifest(
+  bytes: Buffer,
+  contentType: string | undefined,
+  name: string,
+): ImageManifest | IndexManifest {
   const document = objectOf(parseJson(bytes), 'manifest');
   const declared = typeof document['mediaType'] === 'string' ? document['mediaType'] : undefined;
   const received = contentType?.split(';', 1)[0]?.trim().toLowerCase();
@@ -81,18 +88,27 @@ export function parseManifest(bytes: Buffer, contentType: string | undefined, na
   const mediaType = received !== undefined && known.includes(received) ? received : declared;
   // OCI documents may leave their type out: then their members tell.
   const isIndex = mediaType === undefined ? 'manifests' in document : INDEX_TYPES.includes(mediaType);
-  if (isIndex) return { kind: 'index', mediaType: mediaType ?? OCI_INDEX, manifests: descriptorsOf(document['manifests'], 'manifests') };
-  if (mediaType !== undefined && !MANIFEST_TYPES.includes(mediaType)) throw invalid(`unsupported manifest media type: ${mediaType}`, { code: 'UNSUPPORTED_MANIFEST' });
+  if (isIndex)
+    return {
+      kind: 'index',
+      mediaType: mediaType ?? OCI_INDEX,
+      manifests: descriptorsOf(document['manifests'], 'manifests'),
+    };
+  if (mediaType !== undefined && !MANIFEST_TYPES.includes(mediaType))
+    throw invalid(`unsupported manifest media type: ${mediaType}`, { code: 'UNSUPPORTED_MANIFEST' });
 
   const config = descriptorOf(document['config'], 'config');
   if (!CONFIG_TYPES.has(config.mediaType)) {
     const kind = ownMember(CONFIG_CLASSES, config.mediaType) ?? 'unknown';
-    throw invalid(`Encountered remote ${JSON.stringify(config.mediaType)}(${kind}) when fetching`, { code: 'NOT_AN_IMAGE' });
+    throw invalid(`Encountered remote ${JSON.stringify(config.mediaType)}(${kind}) when fetching`, {
+      code: 'NOT_AN_IMAGE',
+    });
   }
   const layers = descriptorsOf(document['layers'], 'layers');
   if (layers.length > MAX_LAYERS) throw malformed(`more than ${MAX_LAYERS} layers`);
   for (const layer of layers) {
-    if (!LAYER_TYPE.test(layer.mediaType)) throw invalid(`unsupported media type ${layer.mediaType}`, { code: 'UNSUPPORTED_LAYER' });
+    if (!LAYER_TYPE.test(layer.mediaType))
+      throw invalid(`unsupported media type ${layer.mediaType}`, { code: 'UNSUPPORTED_LAYER' });
   }
   return { kind: 'image', mediaType: mediaType ?? OCI_MANIFEST, config, layers };
 }
@@ -126,7 +142,8 @@ function descriptorsOf(value: unknown, what: string): Descriptor[] {
 
 function descriptorOf(value: unknown, what: string): Descriptor {
   const { mediaType, digest, size, platform, annotations } = objectOf(value, what);
-  if (typeof digest !== 'string' || !/^sha256:[a-f0-9]{64}$/.test(digest)) throw malformed(`${what}: unsupported digest ${JSON.stringify(digest)}`);
+  if (typeof digest !== 'string' || !/^sha256:[a-f0-9]{64}$/.test(digest))
+    throw malformed(`${what}: unsupported digest ${JSON.stringify(digest)}`);
   if (typeof size !== 'number' || !Number.isSafeInteger(size) || size < 0) throw malformed(`${what}: bad size`);
   return {
     mediaType: typeof mediaType === 'string' ? mediaType : '',
@@ -137,21 +154,40 @@ function descriptorOf(value: unknown, what: string): Descriptor {
   };
 }
 
-/** The platform in an entry of an index or in an image configuration, which spell it alike. Throws `data-loss` for no object. */
+/**
+ * The platform in an entry of an index or in an image configuration, which spell it alike. Throws `data-loss` for no
+ * object.
+ */
 export function platformOf(value: unknown): EntryPlatform {
   const { os, architecture, variant, 'os.version': osVersion, 'os.features': osFeatures } = objectOf(value, 'platform');
   const text = (member: unknown): string => (typeof member === 'string' ? member : '');
   const features = Array.isArray(osFeatures) ? osFeatures.filter((feature) => typeof feature === 'string') : [];
-  return { os: text(os), architecture: text(architecture), variant: text(variant), osVersion: text(osVersion), osFeatures: features };
+  return {
+    os: text(os),
+    architecture: text(architecture),
+    variant: text(variant),
+    osVersion: text(osVersion),
+    osFeatures: features,
+  };
 }
 
 function textsOf(value: unknown): Readonly<Record<string, string>> {
-  return Object.fromEntries(Object.entries(objectOf(value, 'annotations')).filter((entry): entry is [string, string] => typeof entry[1] === 'string'));
+  return Object.fromEntries(
+    Object.entries(objectOf(value, 'annotations')).filter(
+      (entry): entry is [string, string] => typeof entry[1] === 'string',
+    ),
+  );
 }
 
 /** The descriptor as JSON has it: what is empty is left out. */
 export function ociDescriptor({ mediaType, digest, sizeBytes, platform, annotations }: Descriptor): OciDescriptor {
-  return { mediaType, digest, size: sizeBytes, ...(platform ? { platform: ociPlatform(platform) } : {}), ...(annotations ? { annotations } : {}) };
+  return {
+    mediaType,
+    digest,
+    size: sizeBytes,
+    ...(platform ? { platform: ociPlatform(platform) } : {}),
+    ...(annotations ? { annotations } : {}),
+  };
 }
 
 /** The platform as JSON has it: what is empty is left out. */
@@ -175,9 +211,14 @@ const MAX_REMEMBERED_BYTES = 256 << 10;
  * Returns the facts to remember about the manifest `own` of an image. @param target is the document that a name led to,
  * and `parsed` its content.
  */
-export function publishedAs({ digest, sizeBytes }: Pick<Descriptor, 'digest' | 'sizeBytes'>, parsed: ImageManifest | IndexManifest, own: Digest): PublishedImage {
+export function publishedAs(
+  { digest, sizeBytes }: Pick<Descriptor, 'digest' | 'sizeBytes'>,
+  parsed: ImageManifest | IndexManifest,
+  own: Digest,
+): PublishedImage {
   const target = { mediaType: parsed.mediaType, digest, size: sizeBytes };
   if (parsed.kind === 'image') return { target, manifests: [target], own };
-  const manifests = sizeBytes <= MAX_REMEMBERED_BYTES ? parsed.manifests : parsed.manifests.filter((entry) => entry.digest === own);
+  const manifests =
+    sizeBytes <= MAX_REMEMBERED_BYTES ? parsed.manifests : parsed.manifests.filter((entry) => entry.digest === own);
   return { target, manifests: manifests.map(ociDescriptor), own };
 }

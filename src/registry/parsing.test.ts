@@ -37,7 +37,11 @@ test('challenges are parsed with quotes, commas, escapes and several schemes', (
     ['"""', []],
   ];
   for (const [header, expected] of table) assert.deepEqual(parseChallenges(header), expected, header);
-  assert.deepEqual(schemeOfHeader('Basic realm="r", Bearer realm="https://t",service="s"'), { kind: 'bearer', realm: 'https://t', service: 's' });
+  assert.deepEqual(schemeOfHeader('Basic realm="r", Bearer realm="https://t",service="s"'), {
+    kind: 'bearer',
+    realm: 'https://t',
+    service: 's',
+  });
   assert.deepEqual(schemeOfHeader('Negotiate'), { kind: 'none' });
 });
 
@@ -53,11 +57,23 @@ test('credentials are read from every base64 that clients send', () => {
   const expected = { username: 'me?>', password: 'p\u00e4ss~~~', serverAddress: 'x' };
   const base64 = Buffer.from(json).toString('base64');
   const url = base64.replaceAll('+', '-').replaceAll('/', '_');
-  for (const text of [base64, url, base64.replace(/=+$/, ''), url.replace(/=+$/, ''), ` ${url} `]) assert.deepEqual(decodeCredentials(text), expected);
-  for (const text of [undefined, '', 'e30=', 'garbage', '!!!', Buffer.from('[]').toString('base64'), Buffer.from('{"username":5}').toString('base64')]) {
+  for (const text of [base64, url, base64.replace(/=+$/, ''), url.replace(/=+$/, ''), ` ${url} `])
+    assert.deepEqual(decodeCredentials(text), expected);
+  for (const text of [
+    undefined,
+    '',
+    'e30=',
+    'garbage',
+    '!!!',
+    Buffer.from('[]').toString('base64'),
+    Buffer.from('{"username":5}').toString('base64'),
+  ]) {
     assert.equal(decodeCredentials(text), undefined);
   }
-  assert.deepEqual(decodeCredentials(Buffer.from('{"identitytoken":"i","registrytoken":"r","auth":"x"}').toString('base64')), { identityToken: 'i', registryToken: 'r' });
+  assert.deepEqual(
+    decodeCredentials(Buffer.from('{"identitytoken":"i","registrytoken":"r","auth":"x"}').toString('base64')),
+    { identityToken: 'i', registryToken: 'r' },
+  );
   assert.notEqual(credentialsKey(expected), credentialsKey({ ...expected, password: 'other' }));
   assert.ok(!credentialsKey(expected).includes('me'));
 });
@@ -85,21 +101,46 @@ test('credentials that are marked for one registry are not for another', () => {
 
 test('platforms are parsed and normalised', () => {
   const table: readonly (readonly [string, string])[] = [
-    ['linux/amd64', 'linux/amd64'], ['Linux/x86_64', 'linux/amd64'], ['linux/aarch64', 'linux/arm64'], ['linux/arm64/v8', 'linux/arm64'], ['linux/arm', 'linux/arm/v7'], ['linux/armhf', 'linux/arm/v7'], ['linux/arm/6', 'linux/arm/v6'], ['linux/amd64/v1', 'linux/amd64'], ['arm64', 'linux/arm64'], ['linux/386', 'linux/386'],
+    ['linux/amd64', 'linux/amd64'],
+    ['Linux/x86_64', 'linux/amd64'],
+    ['linux/aarch64', 'linux/arm64'],
+    ['linux/arm64/v8', 'linux/arm64'],
+    ['linux/arm', 'linux/arm/v7'],
+    ['linux/armhf', 'linux/arm/v7'],
+    ['linux/arm/6', 'linux/arm/v6'],
+    ['linux/amd64/v1', 'linux/amd64'],
+    ['arm64', 'linux/arm64'],
+    ['linux/386', 'linux/386'],
   ];
   for (const [text, expected] of table) assert.equal(formatPlatform(parsePlatform(text)), expected, text);
-  for (const text of ['', 'a/b/c/d', 'linux/', 'linux/a b']) assert.throws(() => parsePlatform(text), (error) => isEngineError(error, 'invalid'), text);
+  for (const text of ['', 'a/b/c/d', 'linux/', 'linux/a b'])
+    assert.throws(
+      () => parsePlatform(text),
+      (error) => isEngineError(error, 'invalid'),
+      text,
+    );
   assert.equal(hostPlatform().os, 'linux');
 });
 
 const entry = (platform: string | undefined, digit: string): Descriptor => {
   const [os = '', architecture = '', variant = ''] = platform?.split('/') ?? [];
-  return { mediaType: 'm', digest: `sha256:${digit.repeat(64)}`, sizeBytes: 1, platform: platform === undefined ? undefined : { os, architecture, variant, osVersion: '', osFeatures: [] }, annotations: undefined };
+  return {
+    mediaType: 'm',
+    digest: `sha256:${digit.repeat(64)}`,
+    sizeBytes: 1,
+    platform: platform === undefined ? undefined : { os, architecture, variant, osVersion: '', osFeatures: [] },
+    annotations: undefined,
+  };
 };
 
 test('the best manifest for a platform is chosen', () => {
   const pick = (wanted: string, ...offered: (string | undefined)[]): number =>
-    Number(bestManifest(offered.map((platform, index) => entry(platform, String(index))), parsePlatform(wanted))?.digest.charAt(7) ?? -1);
+    Number(
+      bestManifest(
+        offered.map((platform, index) => entry(platform, String(index))),
+        parsePlatform(wanted),
+      )?.digest.charAt(7) ?? -1,
+    );
   assert.equal(pick('linux/amd64/v3', 'linux/amd64', 'linux/amd64/v2', 'linux/amd64/v3', 'linux/amd64/v4'), 2);
   assert.equal(pick('linux/amd64/v2', 'linux/amd64', 'linux/amd64/v3'), 0);
   assert.equal(pick('linux/amd64', 'linux/amd64/v2'), -1);
@@ -115,27 +156,64 @@ test('the best manifest for a platform is chosen', () => {
 
 test('odd manifests are told apart', () => {
   const parse = (document: unknown, type?: string) => parseManifest(Buffer.from(JSON.stringify(document)), type, 'x');
-  const oci = { schemaVersion: 2, config: { mediaType: 'application/vnd.oci.image.config.v1+json', digest: `sha256:${'a'.repeat(64)}`, size: 1 }, layers: [] };
+  const oci = {
+    schemaVersion: 2,
+    config: { mediaType: 'application/vnd.oci.image.config.v1+json', digest: `sha256:${'a'.repeat(64)}`, size: 1 },
+    layers: [],
+  };
   assert.equal(parse(oci).kind, 'image');
   assert.equal(parse({ schemaVersion: 2, manifests: [] }).kind, 'index');
   assert.equal(parse(oci, 'text/plain').kind, 'image');
-  assert.equal(parse({ ...oci, mediaType: 'application/vnd.oci.image.manifest.v1+json' }, 'application/vnd.oci.image.manifest.v1+json; charset=utf-8').kind, 'image');
-  assert.throws(() => parse({ ...oci, mediaType: 'application/vnd.oci.image.index.v1+json' }, 'application/vnd.oci.image.manifest.v1+json'), /mediaType in manifest should be/);
-  assert.throws(() => parse({ ...oci, layers: [{ mediaType: 'application/vnd.oci.image.layer.v1.tar', digest: 'sha256:x', size: 1 }] }), /unsupported digest/);
-  assert.throws(() => parse({ ...oci, layers: [{ mediaType: 'application/vnd.oci.image.layer.v1.tar', digest: `sha256:${'a'.repeat(64)}`, size: -1 }] }), /bad size/);
+  assert.equal(
+    parse(
+      { ...oci, mediaType: 'application/vnd.oci.image.manifest.v1+json' },
+      'application/vnd.oci.image.manifest.v1+json; charset=utf-8',
+    ).kind,
+    'image',
+  );
+  assert.throws(
+    () =>
+      parse(
+        { ...oci, mediaType: 'application/vnd.oci.image.index.v1+json' },
+        'application/vnd.oci.image.manifest.v1+json',
+      ),
+    /mediaType in manifest should be/,
+  );
+  assert.throws(
+    () =>
+      parse({ ...oci, layers: [{ mediaType: 'application/vnd.oci.image.layer.v1.tar', digest: 'sha256:x', size: 1 }] }),
+    /unsupported digest/,
+  );
+  assert.throws(
+    () =>
+      parse({
+        ...oci,
+        layers: [{ mediaType: 'application/vnd.oci.image.layer.v1.tar', digest: `sha256:${'a'.repeat(64)}`, size: -1 }],
+      }),
+    /bad size/,
+  );
   assert.throws(() => parse({ ...oci, layers: Array.from({ length: 501 }, () => oci.config) }), /more than 500 layers/);
   assert.throws(() => parse(null), /not an object/);
 });
 
-const rules = (overrides: Partial<RegistryRules> = {}): RegistryRules => ({ insecure: [], mirrors: [], certsDir: '/nonexistent', ...overrides });
-const addresses = async (host: string): Promise<string[]> => (host === 'inside.example' ? ['10.1.2.3'] : host === 'six.example' ? ['fd00::1'] : ['93.184.216.34']);
+const rules = (overrides: Partial<RegistryRules> = {}): RegistryRules => ({
+  insecure: [],
+  mirrors: [],
+  certsDir: '/nonexistent',
+  ...overrides,
+});
+const addresses = async (host: string): Promise<string[]> =>
+  host === 'inside.example' ? ['10.1.2.3'] : host === 'six.example' ? ['fd00::1'] : ['93.184.216.34'];
 const urlsFor = async (domain: string, overrides?: Partial<RegistryRules>): Promise<string[]> =>
-  (await hostsFor(domain, rules(overrides), addresses)).flatMap(({ endpoints }) => endpoints.map(({ url, tls }) => `${url}${tls.verify ? '' : ' unverified'}`));
+  (await hostsFor(domain, rules(overrides), addresses)).flatMap(({ endpoints }) =>
+    endpoints.map(({ url, tls }) => `${url}${tls.verify ? '' : ' unverified'}`),
+  );
 
 test('registries are secure unless they are local or declared otherwise', async () => {
   assert.deepEqual(await urlsFor('reg.example:5000'), ['https://reg.example:5000']);
   const insecure = (host: string): string[] => [`https://${host} unverified`, `http://${host} unverified`];
-  for (const host of ['127.0.0.1:5000', '127.9.9.9', '[::1]:5000']) assert.deepEqual(await urlsFor(host), insecure(host));
+  for (const host of ['127.0.0.1:5000', '127.9.9.9', '[::1]:5000'])
+    assert.deepEqual(await urlsFor(host), insecure(host));
   assert.deepEqual(await urlsFor('reg.example:5000', { insecure: ['reg.example:5000'] }), insecure('reg.example:5000'));
   assert.deepEqual(await urlsFor('reg.example:5001', { insecure: ['reg.example:5000'] }), ['https://reg.example:5001']);
   assert.deepEqual(await urlsFor('inside.example', { insecure: ['10.0.0.0/8'] }), insecure('inside.example'));
@@ -145,7 +223,11 @@ test('registries are secure unless they are local or declared otherwise', async 
 
 test('mirrors stand before the default registry only', async () => {
   const mirrors = ['https://m1.example/', 'http://127.0.0.1:1/prefix/'];
-  assert.deepEqual(await urlsFor('docker.io', { mirrors }), ['https://m1.example', 'http://127.0.0.1:1/prefix unverified', 'https://registry-1.docker.io']);
+  assert.deepEqual(await urlsFor('docker.io', { mirrors }), [
+    'https://m1.example',
+    'http://127.0.0.1:1/prefix unverified',
+    'https://registry-1.docker.io',
+  ]);
   assert.deepEqual(await urlsFor('other.example', { mirrors }), ['https://other.example']);
   await assert.rejects(urlsFor('docker.io', { mirrors: ['ftp://x'] }), (error) => isEngineError(error, 'invalid'));
 });

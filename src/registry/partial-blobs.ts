@@ -1,6 +1,6 @@
 /**
- * Downloads that broke off, kept for the next pull of the same blob, from whatever repository: through failures, clients
- * that leave, a killed daemon and a power cut. Bounded in age and in bytes.
+ * Downloads that broke off, kept for the next pull of the same blob, from whatever repository: through failures,
+ * clients that leave, a killed daemon and a power cut. Bounded in age and in bytes.
  */
 import { readdir, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -65,7 +65,9 @@ export class PartialBlobs {
   async load(): Promise<void> {
     await makeDirectories(this.#dir, { mode: 0o700 });
     const names = await readdir(this.#dir);
-    const strange = names.filter((name) => !HEX.test(name) && !(name.endsWith('.json') && names.includes(name.slice(0, -5))));
+    const strange = names.filter(
+      (name) => !HEX.test(name) && !(name.endsWith('.json') && names.includes(name.slice(0, -5))),
+    );
     await Promise.all(strange.map((name) => rm(join(this.#dir, name), { recursive: true, force: true })));
     await this.trim();
     const sweep = (): void => void this.trim().catch(() => undefined); // tried again in an hour
@@ -102,7 +104,16 @@ export class PartialBlobs {
     const found = await Promise.all(
       names.map(async (hex): Promise<PartialBlob[]> => {
         const stats = await stat(join(this.#dir, hex)).catch(() => undefined); // completed meanwhile
-        return stats ? [{ digest: `sha256:${hex}`, sizeBytes: stats.size, lastUsedMs: stats.mtimeMs, isActive: this.#active.has(hex) }] : [];
+        return stats
+          ? [
+              {
+                digest: `sha256:${hex}`,
+                sizeBytes: stats.size,
+                lastUsedMs: stats.mtimeMs,
+                isActive: this.#active.has(hex),
+              },
+            ]
+          : [];
       }),
     );
     return found.flat().sort((a, b) => b.lastUsedMs - a.lastUsedMs);
@@ -148,8 +159,16 @@ export class PartialBlobs {
   }
 }
 
-/** True for bytes that cannot be a layer, as opposed to limits and to the host's own troubles: they are not worth keeping. */
+/**
+ * True for bytes that cannot be a layer, as opposed to limits and to the host's own troubles: they are not worth
+ * keeping.
+ */
 export function isFaultOfContent(error: unknown): error is EngineError {
   // With a status it is what a registry said of the request.
-  return isEngineError(error) && error.code !== 'LAYER_TOO_LARGE' && error.details['status'] === undefined && (error.kind === 'invalid' || error.kind === 'data-loss');
+  return (
+    isEngineError(error) &&
+    error.code !== 'LAYER_TOO_LARGE' &&
+    error.details['status'] === undefined &&
+    (error.kind === 'invalid' || error.kind === 'data-loss')
+  );
 }

@@ -15,7 +15,16 @@ const ARCHITECTURES: Readonly<Record<string, readonly [string, string]>> = {
   armhf: ['arm', 'v7'],
   armel: ['arm', 'v6'],
 };
-const NODE_ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386', arm64: 'arm64', arm: 'arm', ppc64: 'ppc64le', s390x: 's390x', riscv64: 'riscv64', loong64: 'loong64' };
+const NODE_ARCHITECTURES: Readonly<Record<string, string>> = {
+  x64: 'amd64',
+  ia32: '386',
+  arm64: 'arm64',
+  arm: 'arm',
+  ppc64: 'ppc64le',
+  s390x: 's390x',
+  riscv64: 'riscv64',
+  loong64: 'loong64',
+};
 
 /** CPU flags that each amd64 level adds to the one below. */
 const AMD64_LEVELS: readonly (readonly string[])[] = [
@@ -55,7 +64,11 @@ let host: Platform | undefined;
 
 /** The platform of this machine, for amd64 with its level. */
 export function hostPlatform(): Platform {
-  host ??= normalisePlatform({ os: 'linux', architecture: NODE_ARCHITECTURES[arch()] ?? arch(), variant: arch() === 'x64' ? amd64Level() : '' });
+  host ??= normalisePlatform({
+    os: 'linux',
+    architecture: NODE_ARCHITECTURES[arch()] ?? arch(),
+    variant: arch() === 'x64' ? amd64Level() : '',
+  });
   return host;
 }
 
@@ -74,11 +87,18 @@ function amd64Level(): string {
 function candidates(platform: Platform): Platform[] {
   const { os, architecture, variant } = normalisePlatform(platform);
   const lower = (prefix: number, name = architecture): Platform[] =>
-    Array.from({ length: Math.max(0, prefix) }, (_, index) => normalisePlatform({ os, architecture: name, variant: `v${prefix - index}` }));
+    Array.from({ length: Math.max(0, prefix) }, (_, index) =>
+      normalisePlatform({ os, architecture: name, variant: `v${prefix - index}` }),
+    );
   const level = Number(/^v(\d+)/.exec(variant)?.[1] ?? 0);
   if (architecture === 'amd64') return lower(Math.max(level, 1));
   if (architecture === 'arm') return lower(level).slice(0, Math.max(1, level - 4));
-  if (architecture === 'arm64') return [...(variant === '' ? [] : [{ os, architecture, variant }]), { os, architecture, variant: '' }, ...lower(8, 'arm').slice(0, 4)];
+  if (architecture === 'arm64')
+    return [
+      ...(variant === '' ? [] : [{ os, architecture, variant }]),
+      { os, architecture, variant: '' },
+      ...lower(8, 'arm').slice(0, 4),
+    ];
   return [{ os, architecture, variant }];
 }
 

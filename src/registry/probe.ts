@@ -20,7 +20,10 @@ export async function probe(host: RegistryHost, certsDir: string, options: CallO
   return firstAnswer(host, certsDir, options, async (endpoint) => {
     const { scheme, status } = await ping(endpoint, options);
     if (status === 404 && (await isLegacy(endpoint, options))) {
-      throw invalid(`registry ${host.name} supports only the v1 protocol, which cannot be used for pull, push and login`, { code: 'REGISTRY_V1_ONLY' });
+      throw invalid(
+        `registry ${host.name} supports only the v1 protocol, which cannot be used for pull, push and login`,
+        { code: 'REGISTRY_V1_ONLY' },
+      );
     }
     return { endpoint, scheme };
   });
@@ -30,7 +33,12 @@ export async function probe(host: RegistryHost, certsDir: string, options: CallO
  * What `ask` makes of the first endpoint that answers at all. Any HTTP answer over TLS proves that the registry speaks
  * it: plain HTTP would be a downgrade then.
  */
-export async function firstAnswer<T>(host: RegistryHost, certsDir: string, { signal }: CallOptions, ask: (endpoint: Endpoint) => Promise<T>): Promise<T> {
+export async function firstAnswer<T>(
+  host: RegistryHost,
+  certsDir: string,
+  { signal }: CallOptions,
+  ask: (endpoint: Endpoint) => Promise<T>,
+): Promise<T> {
   let failure: unknown;
   for (const endpoint of host.endpoints) {
     try {
@@ -40,7 +48,8 @@ export async function firstAnswer<T>(host: RegistryHost, certsDir: string, { sig
       if (signal?.aborted || factsOf(error).status !== undefined || isEngineError(error, 'invalid')) break;
     }
   }
-  if (isEngineError(failure) && failure.code === 'REGISTRY_TLS' && !host.isInsecure) throw insecureAdvice(host.name, certsDir, failure);
+  if (isEngineError(failure) && failure.code === 'REGISTRY_TLS' && !host.isInsecure)
+    throw insecureAdvice(host.name, certsDir, failure);
   throw failure;
 }
 

@@ -2,14 +2,22 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { chooseProxy, proxyHeaders } from './proxy.js';
 
-const settings = (noProxy: string): Parameters<typeof chooseProxy>[1] => ({ httpProxy: 'plain:1', httpsProxy: 'http://user:p%40ss@secure:2', noProxy });
+const settings = (noProxy: string): Parameters<typeof chooseProxy>[1] => ({
+  httpProxy: 'plain:1',
+  httpsProxy: 'http://user:p%40ss@secure:2',
+  noProxy,
+});
 const proxied = (url: string, noProxy = ''): string | undefined => chooseProxy(new URL(url), settings(noProxy))?.host;
 
 test('each scheme has its proxy, the machine itself none', () => {
   assert.equal(proxied('http://a.test/'), 'plain:1');
   assert.equal(proxied('https://a.test/'), 'secure:2');
-  for (const url of ['https://localhost:5000', 'https://127.3.4.5', 'https://[::1]:5000']) assert.equal(proxied(url), undefined, url);
-  assert.equal(chooseProxy(new URL('http://a.test'), { httpProxy: '', httpsProxy: 'http://x', noProxy: '' }), undefined);
+  for (const url of ['https://localhost:5000', 'https://127.3.4.5', 'https://[::1]:5000'])
+    assert.equal(proxied(url), undefined, url);
+  assert.equal(
+    chooseProxy(new URL('http://a.test'), { httpProxy: '', httpsProxy: 'http://x', noProxy: '' }),
+    undefined,
+  );
 });
 
 test('exceptions', () => {
@@ -35,6 +43,8 @@ test('exceptions', () => {
 });
 
 test('who logs in at the proxy', () => {
-  assert.deepEqual(proxyHeaders(new URL('http://user:p%40ss@x')), { 'proxy-authorization': `Basic ${Buffer.from('user:p@ss').toString('base64')}` });
+  assert.deepEqual(proxyHeaders(new URL('http://user:p%40ss@x')), {
+    'proxy-authorization': `Basic ${Buffer.from('user:p@ss').toString('base64')}`,
+  });
   assert.deepEqual(proxyHeaders(new URL('http://x')), {});
 });

@@ -72,7 +72,9 @@ function isIn(list: BlockList, host: string): boolean {
 /** The header that logs in at the proxy, when its URL says as whom. */
 export function proxyHeaders({ username, password }: URL): Record<string, string> {
   if (username === '' && password === '') return {};
-  return { 'proxy-authorization': `Basic ${Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64')}` };
+  return {
+    'proxy-authorization': `Basic ${Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64')}`,
+  };
 }
 
 /** A proxy has to show a certificate for this name: without it, the host in the request's headers would be checked. */
@@ -89,11 +91,21 @@ export class TunnelAgent extends HttpsAgent {
     super(options);
   }
 
-  override createConnection(options: ConnectionOptions, done: (error: Error | null, socket: Duplex) => void): undefined {
+  override createConnection(
+    options: ConnectionOptions,
+    done: (error: Error | null, socket: Duplex) => void,
+  ): undefined {
     const target = `${isIP(options.host ?? '') === 6 ? `[${options.host}]` : options.host}:${options.port ?? 443}`;
     const fail = (error: Error): void => done(error, undefined as never);
     const secure = (socket: Socket): void =>
-      done(null, tlsConnect({ ...options, socket, servername: options.servername ?? (isIP(options.host ?? '') === 0 ? (options.host ?? '') : '') }));
+      done(
+        null,
+        tlsConnect({
+          ...options,
+          socket,
+          servername: options.servername ?? (isIP(options.host ?? '') === 0 ? (options.host ?? '') : ''),
+        }),
+      );
     if (isSocks(this.proxy)) {
       connectThroughSocks(this.proxy, options.host ?? '', options.port ?? 443).then(secure, fail);
       return undefined;
@@ -111,7 +123,14 @@ export class TunnelAgent extends HttpsAgent {
         ? { ca: [...trustedRoots().certificates], servername: proxyServername(this.proxy) }
         : {}),
     });
-    tunnel.once('timeout', () => tunnel.destroy(internal(`proxy ${this.proxy.host}: timeout while connecting`, { code: 'REGISTRY_TIMEOUT', details: { retryable: true } })));
+    tunnel.once('timeout', () =>
+      tunnel.destroy(
+        internal(`proxy ${this.proxy.host}: timeout while connecting`, {
+          code: 'REGISTRY_TIMEOUT',
+          details: { retryable: true },
+        }),
+      ),
+    );
     tunnel.once('error', fail);
     tunnel.once('connect', ({ statusCode = 0 }, socket: Socket) => {
       if (statusCode === 200) {
@@ -119,7 +138,12 @@ export class TunnelAgent extends HttpsAgent {
         secure(socket);
       } else {
         socket.destroy();
-        fail(internal(`proxy ${this.proxy.host} refused the connection to ${target} with status ${statusCode}`, { code: 'PROXY_REFUSED', details: { retryable: statusCode >= 500 } }));
+        fail(
+          internal(`proxy ${this.proxy.host} refused the connection to ${target} with status ${statusCode}`, {
+            code: 'PROXY_REFUSED',
+            details: { retryable: statusCode >= 500 },
+          }),
+        );
       }
     });
     tunnel.end();

@@ -48,7 +48,12 @@ export type KnownConfig = (imageId: Digest) => Promise<Buffer | undefined>;
  * Resolves an image at one host. Throws with the texts that clients know: not-found for denied, unknown repository,
  * unknown manifest and no matching platform; the registry's own failures otherwise.
  */
-export async function resolveImage(access: RegistryAccess, wanted: WantedImage, known: KnownConfig, signal: AbortSignal): Promise<ResolvedImage> {
+export async function resolveImage(
+  access: RegistryAccess,
+  wanted: WantedImage,
+  known: KnownConfig,
+  signal: AbortSignal,
+): Promise<ResolvedImage> {
   const scope = pullScope(wanted.repository);
   const options = { limits: access.limits, signal };
   const manifestAt = (reference: string): Promise<FetchedManifest> =>
@@ -56,13 +61,24 @@ export async function resolveImage(access: RegistryAccess, wanted: WantedImage, 
   try {
     const top = await fetchTop(access, wanted, manifestAt, signal);
     const parsed = parseManifest(top.bytes, top.mediaType, wanted.familiarString);
-    const { image, digest: own } = parsed.kind === 'image' ? { image: parsed, digest: top.digest } : await fetchChild(parsed.manifests, wanted, manifestAt);
+    const { image, digest: own } =
+      parsed.kind === 'image'
+        ? { image: parsed, digest: top.digest }
+        : await fetchChild(parsed.manifests, wanted, manifestAt);
     const imageId = image.config.digest;
-    const fetchConfig = (): Promise<Buffer> => withGrant(access, scope, signal, (grant) => getBlob(grant, wanted.repository, image.config, options));
+    const fetchConfig = (): Promise<Buffer> =>
+      withGrant(access, scope, signal, (grant) => getBlob(grant, wanted.repository, image.config, options));
     const configBytes = (await known(imageId)) ?? (await fetchConfig());
     const config = parseConfig(configBytes);
     const warnings = parsed.kind === 'image' ? platformWarnings(config, wanted) : [];
-    return { digest: top.digest, imageId, configBytes, layers: layersOf(image, config), published: publishedAs({ digest: top.digest, sizeBytes: top.bytes.length }, parsed, own), warnings };
+    return {
+      digest: top.digest,
+      imageId,
+      configBytes,
+      layers: layersOf(image, config),
+      published: publishedAs({ digest: top.digest, sizeBytes: top.bytes.length }, parsed, own),
+      warnings,
+    };
   } catch (error) {
     throw explainFailure(error, wanted);
   }
@@ -77,7 +93,9 @@ async function fetchTop(
   if (reference.startsWith('sha256:')) return manifestAt(reference);
   // A HEAD costs nothing with registries that count pulls, and fixes the digest against a tag that moves meanwhile.
   const options = { limits: access.limits, signal };
-  const head = withGrant(access, pullScope(repository), signal, (grant) => headManifest(grant, repository, reference, options));
+  const head = withGrant(access, pullScope(repository), signal, (grant) =>
+    headManifest(grant, repository, reference, options),
+  );
   const digest = await head.catch((error: unknown) => {
     // The answer to a HEAD has no text: that to the GET tells why.
     if (isEngineError(error, 'unauthorized') && factsOf(error).status === 401) return undefined;
@@ -94,7 +112,9 @@ async function fetchChild(
   const platform = wanted.platform ?? hostPlatform();
   const entry = bestManifest(manifests, platform);
   if (!entry) {
-    throw notFound(`no matching manifest for ${formatPlatform(platform)} in the manifest list entries`, { code: 'NO_MATCHING_PLATFORM' });
+    throw notFound(`no matching manifest for ${formatPlatform(platform)} in the manifest list entries`, {
+      code: 'NO_MATCHING_PLATFORM',
+    });
   }
   const child = await manifestAt(entry.digest);
   const parsed = parseManifest(child.bytes, child.mediaType, wanted.familiarString);
@@ -110,7 +130,11 @@ function parseConfig(bytes: Buffer): ImageConfigDocument {
     throw dataLoss('invalid image configuration: not JSON', { code: 'BAD_CONFIG', cause: error });
   }
   const diffIds: unknown = config?.rootfs?.diff_ids;
-  if (!config || !Array.isArray(diffIds) || !diffIds.every((id) => typeof id === 'string' && /^sha256:[a-f0-9]{64}$/.test(id))) {
+  if (
+    !config ||
+    !Array.isArray(diffIds) ||
+    !diffIds.every((id) => typeof id === 'string' && /^sha256:[a-f0-9]{64}$/.test(id))
+  ) {
     throw dataLoss('invalid image configuration: no root file system', { code: 'BAD_CONFIG' });
   }
   if (config.os !== undefined && config.os !== '' && config.os !== 'linux') {
@@ -135,7 +159,10 @@ function layersOf(manifest: ImageManifest, config: ImageConfigDocument): Resolve
 }
 
 /** A single image is pulled whatever was asked for, but the client is told. */
-function platformWarnings({ os, architecture, variant }: ImageConfigDocument, { platform, familiarString }: WantedImage): string[] {
+function platformWarnings(
+  { os, architecture, variant }: ImageConfigDocument,
+  { platform, familiarString }: WantedImage,
+): string[] {
   const own = { os, architecture, variant: variant ?? '' };
   if (!platform || canRun(platform, own)) return [];
   return [
@@ -144,16 +171,28 @@ function platformWarnings({ os, architecture, variant }: ImageConfigDocument, { 
 }
 
 /** Says in the words that clients match on which image could not be had. */
-export function explainFailure(error: unknown, { familiarName, familiarString }: Pick<WantedImage, 'familiarName' | 'familiarString'>): unknown {
+export function explainFailure(
+  error: unknown,
+  { familiarName, familiarString }: Pick<WantedImage, 'familiarName' | 'familiarString'>,
+): unknown {
   if (!isEngineError(error)) return error;
   const { registryCode, status } = factsOf(error);
   const explained = (message: string, code: string): EngineError =>
-    new EngineError('not-found', `${message}: ${error.message}`, { code, cause: error, details: { ...error.details, retryable: false } });
+    new EngineError('not-found', `${message}: ${error.message}`, {
+      code,
+      cause: error,
+      details: { ...error.details, retryable: false },
+    });
   if (registryCode === 'DENIED' || (status === 403 && registryCode === undefined)) {
-    return explained(`pull access denied for ${familiarName}, repository does not exist or may require 'docker login'`, 'PULL_DENIED');
+    return explained(
+      `pull access denied for ${familiarName}, repository does not exist or may require 'docker login'`,
+      'PULL_DENIED',
+    );
   }
   if (registryCode === 'NAME_UNKNOWN') return explained(`repository ${familiarName} not found`, 'REPOSITORY_UNKNOWN');
-  if (registryCode === 'MANIFEST_UNKNOWN') return explained(`manifest for ${familiarString} not found`, 'MANIFEST_UNKNOWN');
-  if (status === 404 && registryCode === undefined) return explained(`manifest for ${familiarString} not found: manifest unknown`, 'MANIFEST_UNKNOWN');
+  if (registryCode === 'MANIFEST_UNKNOWN')
+    return explained(`manifest for ${familiarString} not found`, 'MANIFEST_UNKNOWN');
+  if (status === 404 && registryCode === undefined)
+    return explained(`manifest for ${familiarString} not found: manifest unknown`, 'MANIFEST_UNKNOWN');
   return error;
 }

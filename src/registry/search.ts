@@ -24,17 +24,28 @@ const MAX_RESULT_BYTES = 16 << 20;
 
 /** Splits `host/term`. Throws `invalid` for a term with a scheme. */
 export function parseSearchTerm(term: string): SearchTerm {
-  if (term.includes('://')) throw invalid(`invalid repository name: repository name (${term}) should not contain a scheme`, { code: 'INVALID_TERM' });
+  if (term.includes('://'))
+    throw invalid(`invalid repository name: repository name (${term}) should not contain a scheme`, {
+      code: 'INVALID_TERM',
+    });
   const slash = term.indexOf('/');
   const first = slash < 0 ? '' : term.slice(0, slash);
   const isHost = first === 'localhost' || /[.:]/.test(first);
-  if (isHost && first !== 'docker.io' && first !== 'index.docker.io') return { domain: first, text: term.slice(slash + 1) };
+  if (isHost && first !== 'docker.io' && first !== 'index.docker.io')
+    return { domain: first, text: term.slice(slash + 1) };
   const text = isHost ? term.slice(slash + 1) : term;
   return { domain: 'docker.io', text: text.replace(/^library\//, '') };
 }
 
 /** Throws the registry's failures, with advice when it is not secure. */
-export async function searchIndex(host: RegistryHost, text: string, limit: number, credentials: Credentials | undefined, certsDir: string, options: CallOptions): Promise<SearchResult[]> {
+export async function searchIndex(
+  host: RegistryHost,
+  text: string,
+  limit: number,
+  credentials: Credentials | undefined,
+  certsDir: string,
+  options: CallOptions,
+): Promise<SearchResult[]> {
   const authorization = basicAuthorization(credentials);
   const query = new URLSearchParams({ q: text, n: String(limit) }).toString();
   return firstAnswer(host, certsDir, options, async (endpoint) => {
@@ -59,10 +70,19 @@ function parseResults(body: Buffer, name: string): SearchResult[] {
   } catch (error) {
     throw internal(`error decoding registry search results of ${name}`, { code: 'BAD_SEARCH_RESULT', cause: error });
   }
-  const results = Array.isArray(parsed?.results) ? (parsed.results as (Readonly<Record<string, unknown>> | null)[]) : [];
+  const results = Array.isArray(parsed?.results)
+    ? (parsed.results as (Readonly<Record<string, unknown>> | null)[])
+    : [];
   return results.flatMap((one) => {
     if (typeof one?.['name'] !== 'string') return [];
     const { description, star_count: stars, is_official: isOfficial } = one;
-    return [{ name: one['name'], description: typeof description === 'string' ? description : '', stars: typeof stars === 'number' ? stars : 0, isOfficial: isOfficial === true }];
+    return [
+      {
+        name: one['name'],
+        description: typeof description === 'string' ? description : '',
+        stars: typeof stars === 'number' ? stars : 0,
+        isOfficial: isOfficial === true,
+      },
+    ];
   });
 }

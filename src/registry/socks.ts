@@ -1,4 +1,6 @@
-/** Connections through a SOCKS5 proxy (RFC 1928, with user and password as in RFC 1929). The proxy resolves the names. */
+/**
+ * Connections through a SOCKS5 proxy (RFC 1928, with user and password as in RFC 1929). The proxy resolves the names.
+ */
 import { Agent as HttpAgent, type AgentOptions } from 'node:http';
 import { connect, isIP, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -15,17 +17,36 @@ const IPV4_ADDRESS = 1;
 const IPV6_ADDRESS = 4;
 const ADDRESS_LENGTHS: Readonly<Record<number, number>> = { [IPV4_ADDRESS]: 4, [IPV6_ADDRESS]: 16 };
 const NAME_ADDRESS = 3;
-const REPLIES = ['', 'general failure', 'not allowed by its rules', 'network unreachable', 'host unreachable', 'connection refused', 'TTL expired', 'command not supported', 'address type not supported'];
+const REPLIES = [
+  '',
+  'general failure',
+  'not allowed by its rules',
+  'network unreachable',
+  'host unreachable',
+  'connection refused',
+  'TTL expired',
+  'command not supported',
+  'address type not supported',
+];
 
 export function isSocks({ protocol }: URL): boolean {
   return protocol === 'socks5:' || protocol === 'socks5h:';
 }
 
-/** Resolves with a connection to the target that the proxy made. Rejects with an EngineError that says what it refused. */
+/**
+ * Resolves with a connection to the target that the proxy made. Rejects with an EngineError that says what it refused.
+ */
 export async function connectThroughSocks(proxy: URL, host: string, port: number): Promise<Socket> {
-  const socket = connect({ host: proxy.hostname.replace(/^\[(.*)\]$/, '$1'), port: Number(proxy.port) || DEFAULT_PORT });
+  const socket = connect({
+    host: proxy.hostname.replace(/^\[(.*)\]$/, '$1'),
+    port: Number(proxy.port) || DEFAULT_PORT,
+  });
   const failed = (message: string, retryable: boolean, cause?: unknown): EngineError =>
-    internal(`proxy ${proxy.host}: ${message}`, { code: 'PROXY_REFUSED', details: { retryable }, ...(cause === undefined ? {} : { cause }) });
+    internal(`proxy ${proxy.host}: ${message}`, {
+      code: 'PROXY_REFUSED',
+      details: { retryable },
+      ...(cause === undefined ? {} : { cause }),
+    });
   socket.setTimeout(CONNECT_TIMEOUT_MS, () => socket.destroy(new Error('timeout while connecting')));
   const reader = new Reader(socket);
   try {
@@ -48,7 +69,8 @@ export async function connectThroughSocks(proxy: URL, host: string, port: number
       ]),
     );
     const [, reply = 1, , type = 0] = await reader.take(4);
-    if (reply !== 0) throw failed(`connection to ${host}:${port} refused: ${REPLIES[reply] ?? `reply ${reply}`}`, reply !== 2);
+    if (reply !== 0)
+      throw failed(`connection to ${host}:${port} refused: ${REPLIES[reply] ?? `reply ${reply}`}`, reply !== 2);
     const length = type === NAME_ADDRESS ? (await reader.take(1))[0] : ADDRESS_LENGTHS[type];
     if (length === undefined) throw failed('its answer makes no sense', false);
     await reader.take(length + 2);
@@ -99,7 +121,11 @@ class Reader {
   }
 
   release(): void {
-    this.#socket.off('readable', this.#onReadable).off('error', this.#onEnd).off('close', this.#onEnd).off('end', this.#onEnd);
+    this.#socket
+      .off('readable', this.#onReadable)
+      .off('error', this.#onEnd)
+      .off('close', this.#onEnd)
+      .off('end', this.#onEnd);
   }
 }
 
@@ -112,7 +138,10 @@ export class SocksAgent extends HttpAgent {
     super(options);
   }
 
-  override createConnection(options: { readonly host?: string | null; readonly port?: number | string | null }, done: (error: Error | null, socket: Duplex) => void): undefined {
+  override createConnection(
+    options: { readonly host?: string | null; readonly port?: number | string | null },
+    done: (error: Error | null, socket: Duplex) => void,
+  ): undefined {
     connectThroughSocks(this.proxy, options.host ?? '', Number(options.port ?? 80)).then(
       (socket) => done(null, socket),
       (error: unknown) => done(error as Error, undefined as never),

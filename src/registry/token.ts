@@ -1,4 +1,6 @@
-/** Bearer tokens of the distribution token specification, and what stands in for them with other kinds of registries. */
+/**
+ * Bearer tokens of the distribution token specification, and what stands in for them with other kinds of registries.
+ */
 import { unauthorized } from '../errors/engine-error.js';
 import { type Challenge, parseChallenges } from './challenge.js';
 import { basicAuthorization, type Credentials } from './credentials.js';
@@ -51,8 +53,8 @@ export function pushScope(path: string, from: readonly string[] = []): string {
 }
 
 /**
- * Gets what the registry wants to see for a scope (several are separated by spaces). Throws `unauthorized` when the credentials are refused or missing,
- * and the errors of failure.ts when the token server fails.
+ * Gets what the registry wants to see for a scope (several are separated by spaces). Throws `unauthorized` when the
+ * credentials are refused or missing, and the errors of failure.ts when the token server fails.
  */
 export async function authorize(
   scheme: AuthScheme,
@@ -62,17 +64,21 @@ export async function authorize(
   limits: HttpLimits,
   signal?: AbortSignal,
 ): Promise<Authorization> {
-  if (credentials?.registryToken !== undefined) return { header: `Bearer ${credentials.registryToken}`, expiresAt: Infinity };
+  if (credentials?.registryToken !== undefined)
+    return { header: `Bearer ${credentials.registryToken}`, expiresAt: Infinity };
   if (scheme.kind === 'none') return { header: undefined, expiresAt: Infinity };
   if (scheme.kind === 'basic') {
     const header = basicAuthorization(credentials);
-    if (header === undefined) throw unauthorized(`Get "${endpoint.url}/v2/": no basic auth credentials`, { code: 'NO_CREDENTIALS' });
+    if (header === undefined)
+      throw unauthorized(`Get "${endpoint.url}/v2/": no basic auth credentials`, { code: 'NO_CREDENTIALS' });
     return { header, expiresAt: Infinity };
   }
   return fetchToken(scheme, scope, credentials, endpoint, limits, signal);
 }
 
-/** The token of a login: for no scope at all, with one that replaces user name and password if the server gives such. */
+/**
+ * The token of a login: for no scope at all, with one that replaces user name and password if the server gives such.
+ */
 export async function fetchLoginToken(
   scheme: Extract<AuthScheme, { kind: 'bearer' }>,
   credentials: Credentials | undefined,
@@ -94,9 +100,13 @@ async function fetchToken(
   signal: AbortSignal | undefined,
 ): Promise<Authorization & { readonly identityToken: string | undefined }> {
   const url = URL.canParse(realm) ? new URL(realm) : undefined;
-  if (!url || !['http:', 'https:'].includes(url.protocol)) throw unauthorized(`invalid token server "${realm}"`, { code: 'BAD_REALM' });
+  if (!url || !['http:', 'https:'].includes(url.protocol))
+    throw unauthorized(`invalid token server "${realm}"`, { code: 'BAD_REALM' });
   if (credentials && url.protocol === 'http:' && endpoint.url.startsWith('https:') && endpoint.tls.verify) {
-    throw unauthorized(`the token server ${url.origin} of ${endpoint.url} is not secure: credentials are not sent to it`, { code: 'BAD_REALM' });
+    throw unauthorized(
+      `the token server ${url.origin} of ${endpoint.url} is not secure: credentials are not sent to it`,
+      { code: 'BAD_REALM' },
+    );
   }
   const request = tokenRequest(url, service, scope, credentials, endpoint, limits, signal);
   const asked = Date.now();
@@ -116,12 +126,21 @@ function tokenRequest(
   signal: AbortSignal | undefined,
 ): HttpRequest {
   const common = { tls: endpoint.tls, limits, signal };
-  const parameters = new URLSearchParams({ ...(service === undefined ? {} : { service }), ...(scope === undefined ? {} : { scope }) });
+  const parameters = new URLSearchParams({
+    ...(service === undefined ? {} : { service }),
+    ...(scope === undefined ? {} : { scope }),
+  });
   if (credentials?.identityToken !== undefined) {
     parameters.set('grant_type', 'refresh_token');
     parameters.set('refresh_token', credentials.identityToken);
     parameters.set('client_id', CLIENT_ID);
-    return { ...common, method: 'POST', url: url.href, headers: { 'content-type': 'application/x-www-form-urlencoded' }, body: parameters.toString() };
+    return {
+      ...common,
+      method: 'POST',
+      url: url.href,
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
+      body: parameters.toString(),
+    };
   }
   const authorization = basicAuthorization(credentials);
   if (credentials?.username !== undefined) parameters.set('account', credentials.username);
@@ -131,22 +150,39 @@ function tokenRequest(
     url.searchParams.set('offline_token', 'true');
     url.searchParams.set('client_id', CLIENT_ID);
   }
-  return { ...common, method: 'GET', url: url.href, ...(authorization === undefined ? {} : { headers: { authorization } }) };
+  return {
+    ...common,
+    method: 'GET',
+    url: url.href,
+    ...(authorization === undefined ? {} : { headers: { authorization } }),
+  };
 }
 
-function parseToken(request: HttpRequest, body: Buffer, asked: number): Authorization & { readonly identityToken: string | undefined } {
-  let parsed: { token?: unknown; access_token?: unknown; refresh_token?: unknown; expires_in?: unknown; issued_at?: unknown };
+function parseToken(
+  request: HttpRequest,
+  body: Buffer,
+  asked: number,
+): Authorization & { readonly identityToken: string | undefined } {
+  let parsed: {
+    token?: unknown;
+    access_token?: unknown;
+    refresh_token?: unknown;
+    expires_in?: unknown;
+    issued_at?: unknown;
+  };
   try {
     parsed = JSON.parse(body.toString('utf8')) ?? {};
   } catch (error) {
     throw transportError(request, error);
   }
   const token = [parsed.token, parsed.access_token].find((value) => typeof value === 'string' && value !== '');
-  if (typeof token !== 'string' || /[^!-~]/.test(token)) throw transportError(request, new Error('authorization server did not include a token in the response'));
+  if (typeof token !== 'string' || /[^!-~]/.test(token))
+    throw transportError(request, new Error('authorization server did not include a token in the response'));
   const lifetime = Math.max(typeof parsed.expires_in === 'number' ? parsed.expires_in : 0, MIN_LIFETIME_S);
   const issued = typeof parsed.issued_at === 'string' ? Date.parse(parsed.issued_at) : Number.NaN;
   // A server's clock that is ahead of ours must not lengthen the life of a token.
   const from = Number.isNaN(issued) ? asked : Math.min(issued, asked);
-  const identityToken = typeof parsed.refresh_token === 'string' && parsed.refresh_token !== '' ? parsed.refresh_token : undefined;
+  const identityToken =
+    typeof parsed.refresh_token === 'string' && parsed.refresh_token !== '' ? parsed.refresh_token : undefined;
   return { header: `Bearer ${token}`, expiresAt: from + lifetime * 1000 - MARGIN_MS, identityToken };
 }

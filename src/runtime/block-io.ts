@@ -1,4 +1,7 @@
-/** Block I/O limits of a running container: of these the runtime's own `update` knows the weight of the whole group alone. */
+/**
+ * Block I/O limits of a running container: of these the runtime's own `update` knows the weight of the whole group
+ * alone.
+ */
 import { access, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, messageOf } from '../errors/engine-error.js';
@@ -13,7 +16,9 @@ interface Limit {
   readonly files: readonly string[];
   /** On version 2 this is the file, and the key before the value in it. */
   readonly unified: readonly [file: string, key: string];
-  readonly of: (limits: BlockIo) => readonly { readonly major: number; readonly minor: number; readonly value: number }[];
+  readonly of: (
+    limits: BlockIo,
+  ) => readonly { readonly major: number; readonly minor: number; readonly value: number }[];
 }
 
 const throttle = (member: Exclude<keyof BlockIo, 'weight' | 'weightDevice'>, file: string, key: string): Limit => ({
@@ -27,7 +32,11 @@ const LIMITS: readonly Limit[] = [
   throttle('throttleWriteBpsDevice', 'write_bps', 'wbps'),
   throttle('throttleReadIOPSDevice', 'read_iops', 'riops'),
   throttle('throttleWriteIOPSDevice', 'write_iops', 'wiops'),
-  { files: ['blkio.weight_device', 'blkio.bfq.weight_device'], unified: ['io.bfq.weight', ''], of: ({ weightDevice = [] }) => weightDevice.map(({ weight, ...device }) => ({ ...device, value: weight })) },
+  {
+    files: ['blkio.weight_device', 'blkio.bfq.weight_device'],
+    unified: ['io.bfq.weight', ''],
+    of: ({ weightDevice = [] }) => weightDevice.map(({ weight, ...device }) => ({ ...device, value: weight })),
+  },
 ];
 
 /** This is written for one device: 0 lifts its limit. */
@@ -41,8 +50,14 @@ interface Entry {
  * Makes these the only limits of devices. Nothing has changed when it throws.
  * @throws EngineError invalid for a device that the kernel cannot limit.
  */
-export async function setBlockIo({ id, pid }: { readonly id: string; readonly pid: number }, wanted: BlockIo): Promise<void> {
-  const [mountinfo, membership] = await Promise.all([readFile('/proc/self/mountinfo', 'utf8'), readFile(`/proc/${pid}/cgroup`, 'utf8')]);
+export async function setBlockIo(
+  { id, pid }: { readonly id: string; readonly pid: number },
+  wanted: BlockIo,
+): Promise<void> {
+  const [mountinfo, membership] = await Promise.all([
+    readFile('/proc/self/mountinfo', 'utf8'),
+    readFile(`/proc/${pid}/cgroup`, 'utf8'),
+  ]);
   const { controllers, unified = '/sys/fs/cgroup' } = parseCgroupMounts(mountinfo);
   const root = controllers.get('blkio');
   const group = groupsOf(membership, id)(root === undefined ? '' : 'blkio');
@@ -78,7 +93,9 @@ class Directory {
   /** Values by device; none where the kernel has no such limit. */
   async read(limit: Limit): Promise<ReadonlyMap<string, number>> {
     const [, key] = limit.unified;
-    const text = await this.#file(limit).then((path) => readFile(path, 'utf8')).catch(() => '');
+    const text = await this.#file(limit)
+      .then((path) => readFile(path, 'utf8'))
+      .catch(() => '');
     const lines = text.split('\n').flatMap((line): [string, number][] => {
       const [device = '', ...values] = line.split(' ');
       const value = this.isUnified ? values.find((part) => part.startsWith(key))?.slice(key.length) : values[0];
@@ -96,7 +113,14 @@ class Directory {
   /** The first that the kernel has, else the last. */
   async #file({ files, unified }: Limit): Promise<string> {
     const paths = (this.isUnified ? [unified[0]] : files).map((file) => join(this.path, file));
-    for (const path of paths) if (await access(path).then(() => true, () => false)) return path;
+    for (const path of paths)
+      if (
+        await access(path).then(
+          () => true,
+          () => false,
+        )
+      )
+        return path;
     return paths.at(-1) ?? this.path;
   }
 }

@@ -3,7 +3,8 @@ import { test } from 'node:test';
 import { isEngineError } from '../errors/engine-error.js';
 import { CAPABILITIES, capabilitiesOf, containerCapabilities, processCapabilities } from './capabilities.js';
 
-const set = (add: string[], drop: string[], privileged = false): string[] => containerCapabilities({ add, drop, privileged }, CAPABILITIES);
+const set = (add: string[], drop: string[], privileged = false): string[] =>
+  containerCapabilities({ add, drop, privileged }, CAPABILITIES);
 
 test('the default set, and what add and drop make of it', () => {
   assert.equal(set([], []).length, 14);
@@ -26,11 +27,18 @@ test('unknown names are refused, with the field', () => {
     [['nope'], [], 'invalid CapAdd: unknown capability: "CAP_NOPE"'],
     [[], ['CAP_X'], 'invalid CapDrop: unknown capability: "CAP_X"'],
   ] as const) {
-    assert.throws(() => set([...add], [...drop]), (error) => isEngineError(error, 'invalid') && error.message === message);
+    assert.throws(
+      () => set([...add], [...drop]),
+      (error) => isEngineError(error, 'invalid') && error.message === message,
+    );
   }
 });
 
 test('only root starts with capabilities in effect', () => {
-  assert.deepEqual(processCapabilities(['CAP_KILL'], 0), { bounding: ['CAP_KILL'], effective: ['CAP_KILL'], permitted: ['CAP_KILL'] });
+  assert.deepEqual(processCapabilities(['CAP_KILL'], 0), {
+    bounding: ['CAP_KILL'],
+    effective: ['CAP_KILL'],
+    permitted: ['CAP_KILL'],
+  });
   assert.deepEqual(processCapabilities(['CAP_KILL'], 1), { bounding: ['CAP_KILL'] });
 });

@@ -4,17 +4,65 @@ import type { OciCapabilities } from './oci-types.js';
 
 /** By number, as in linux/capability.h. */
 export const CAPABILITIES: readonly string[] = [
-  'CHOWN', 'DAC_OVERRIDE', 'DAC_READ_SEARCH', 'FOWNER', 'FSETID', 'KILL', 'SETGID', 'SETUID', 'SETPCAP', 'LINUX_IMMUTABLE',
-  'NET_BIND_SERVICE', 'NET_BROADCAST', 'NET_ADMIN', 'NET_RAW', 'IPC_LOCK', 'IPC_OWNER', 'SYS_MODULE', 'SYS_RAWIO', 'SYS_CHROOT',
-  'SYS_PTRACE', 'SYS_PACCT', 'SYS_ADMIN', 'SYS_BOOT', 'SYS_NICE', 'SYS_RESOURCE', 'SYS_TIME', 'SYS_TTY_CONFIG', 'MKNOD', 'LEASE',
-  'AUDIT_WRITE', 'AUDIT_CONTROL', 'SETFCAP', 'MAC_OVERRIDE', 'MAC_ADMIN', 'SYSLOG', 'WAKE_ALARM', 'BLOCK_SUSPEND', 'AUDIT_READ',
-  'PERFMON', 'BPF', 'CHECKPOINT_RESTORE',
+  'CHOWN',
+  'DAC_OVERRIDE',
+  'DAC_READ_SEARCH',
+  'FOWNER',
+  'FSETID',
+  'KILL',
+  'SETGID',
+  'SETUID',
+  'SETPCAP',
+  'LINUX_IMMUTABLE',
+  'NET_BIND_SERVICE',
+  'NET_BROADCAST',
+  'NET_ADMIN',
+  'NET_RAW',
+  'IPC_LOCK',
+  'IPC_OWNER',
+  'SYS_MODULE',
+  'SYS_RAWIO',
+  'SYS_CHROOT',
+  'SYS_PTRACE',
+  'SYS_PACCT',
+  'SYS_ADMIN',
+  'SYS_BOOT',
+  'SYS_NICE',
+  'SYS_RESOURCE',
+  'SYS_TIME',
+  'SYS_TTY_CONFIG',
+  'MKNOD',
+  'LEASE',
+  'AUDIT_WRITE',
+  'AUDIT_CONTROL',
+  'SETFCAP',
+  'MAC_OVERRIDE',
+  'MAC_ADMIN',
+  'SYSLOG',
+  'WAKE_ALARM',
+  'BLOCK_SUSPEND',
+  'AUDIT_READ',
+  'PERFMON',
+  'BPF',
+  'CHECKPOINT_RESTORE',
 ].map((name) => `CAP_${name}`);
 
 const DEFAULT: ReadonlySet<string> = new Set(
   [
-    'CHOWN', 'DAC_OVERRIDE', 'FSETID', 'FOWNER', 'MKNOD', 'NET_RAW', 'SETGID', 'SETUID', 'SETFCAP', 'SETPCAP', 'NET_BIND_SERVICE',
-    'SYS_CHROOT', 'KILL', 'AUDIT_WRITE',
+    'CHOWN',
+    'DAC_OVERRIDE',
+    'FSETID',
+    'FOWNER',
+    'MKNOD',
+    'NET_RAW',
+    'SETGID',
+    'SETUID',
+    'SETFCAP',
+    'SETPCAP',
+    'NET_BIND_SERVICE',
+    'SYS_CHROOT',
+    'KILL',
+    'AUDIT_WRITE',
   ].map((name) => `CAP_${name}`),
 );
 
@@ -50,7 +98,10 @@ export interface CapabilityRequest {
  * The capabilities of a container, in the kernel's order. `ALL` in `add` means all that the host can give but those
  * named in `drop`; `ALL` in `drop` leaves only those in `add`; else `add` wins over `drop`.
  */
-export function containerCapabilities({ add, drop, privileged }: CapabilityRequest, available: readonly string[]): string[] {
+export function containerCapabilities(
+  { add, drop, privileged }: CapabilityRequest,
+  available: readonly string[],
+): string[] {
   if (privileged) return [...available];
   const added = new Set(normalizeCapabilities('CapAdd', add));
   const dropped = new Set(normalizeCapabilities('CapDrop', drop));

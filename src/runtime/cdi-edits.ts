@@ -14,7 +14,14 @@ export interface EditedParts {
   readonly hooks: OciHooks;
 }
 
-const HOOKS: ReadonlySet<string> = new Set(['prestart', 'createRuntime', 'createContainer', 'startContainer', 'poststart', 'poststop']);
+const HOOKS: ReadonlySet<string> = new Set([
+  'prestart',
+  'createRuntime',
+  'createContainer',
+  'startContainer',
+  'poststart',
+  'poststop',
+]);
 
 /** @throws EngineError invalid for a device node that the host does not have, or a hook that the runtime does not. */
 export async function applyCdiEdits(parts: EditedParts, edits: readonly CdiEdits[]): Promise<EditedParts> {
@@ -22,7 +29,10 @@ export async function applyCdiEdits(parts: EditedParts, edits: readonly CdiEdits
   const hooks: Record<string, OciHooks[keyof OciHooks]> = { ...parts.hooks };
   for (const edit of edits) {
     const names = new Set((edit.env ?? []).map(nameOf));
-    const groups = new Set([...(process.user.additionalGids ?? []), ...(edit.additionalGids ?? []).filter((gid) => gid !== 0)]);
+    const groups = new Set([
+      ...(process.user.additionalGids ?? []),
+      ...(edit.additionalGids ?? []).filter((gid) => gid !== 0),
+    ]);
     process = {
       ...process,
       env: [...process.env.filter((entry) => !names.has(nameOf(entry))), ...(edit.env ?? [])],
@@ -31,7 +41,12 @@ export async function applyCdiEdits(parts: EditedParts, edits: readonly CdiEdits
     const targets = new Set((edit.mounts ?? []).map(({ containerPath }) => containerPath));
     mounts = [
       ...mounts.filter(({ destination }) => !targets.has(destination)),
-      ...(edit.mounts ?? []).map(({ hostPath, containerPath, type = 'bind', options = ['rbind'] }) => ({ destination: containerPath, source: hostPath, type, options: [...options] })),
+      ...(edit.mounts ?? []).map(({ hostPath, containerPath, type = 'bind', options = ['rbind'] }) => ({
+        destination: containerPath,
+        source: hostPath,
+        type,
+        options: [...options],
+      })),
     ];
     for (const given of edit.deviceNodes ?? []) {
       const { node, access } = await deviceOf(given);
@@ -51,7 +66,17 @@ function nameOf(entry: string): string {
 }
 
 /** What the specification leaves open is read from the node on the host. */
-async function deviceOf({ path, hostPath = path, type, major, minor, fileMode, permissions = 'rwm', uid, gid }: CdiDeviceNode): Promise<{ node: OciDevice; access: string }> {
+async function deviceOf({
+  path,
+  hostPath = path,
+  type,
+  major,
+  minor,
+  fileMode,
+  permissions = 'rwm',
+  uid,
+  gid,
+}: CdiDeviceNode): Promise<{ node: OciDevice; access: string }> {
   const found = await lstat(hostPath).then(
     (stats) => toDevice(path, stats),
     (error: unknown) => {
@@ -63,7 +88,14 @@ async function deviceOf({ path, hostPath = path, type, major, minor, fileMode, p
     throw invalid(`CDI device injection failed: ${hostPath} is not a device of type ${type}`);
   }
   return {
-    node: { ...found, major: major ?? found.major, minor: minor ?? found.minor, fileMode: fileMode ?? found.fileMode, uid: uid ?? found.uid, gid: gid ?? found.gid },
+    node: {
+      ...found,
+      major: major ?? found.major,
+      minor: minor ?? found.minor,
+      fileMode: fileMode ?? found.fileMode,
+      uid: uid ?? found.uid,
+      gid: gid ?? found.gid,
+    },
     access: permissions,
   };
 }

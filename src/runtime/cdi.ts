@@ -28,7 +28,12 @@ export interface CdiHook {
 export interface CdiEdits {
   readonly env?: readonly string[];
   readonly deviceNodes?: readonly CdiDeviceNode[];
-  readonly mounts?: readonly { readonly hostPath: string; readonly containerPath: string; readonly type?: string; readonly options?: readonly string[] }[];
+  readonly mounts?: readonly {
+    readonly hostPath: string;
+    readonly containerPath: string;
+    readonly type?: string;
+    readonly options?: readonly string[];
+  }[];
   readonly hooks?: readonly CdiHook[];
   readonly additionalGids?: readonly number[];
 }
@@ -67,7 +72,9 @@ export async function findCdiDevices(dirs: readonly string[], names: readonly st
   }
   if (missing.length > 0) {
     const left = problems.length === 0 ? '' : ` (left out: ${problems.join('; ')})`;
-    throw invalid(`CDI device injection failed: unresolvable CDI devices ${missing.join(', ')}${left}`, { code: 'CDI_DEVICE_UNRESOLVABLE' });
+    throw invalid(`CDI device injection failed: unresolvable CDI devices ${missing.join(', ')}${left}`, {
+      code: 'CDI_DEVICE_UNRESOLVABLE',
+    });
   }
   return edits;
 }
@@ -78,10 +85,13 @@ function deviceName(qualified: string): string {
 
 /** The one specification with the highest precedence; two of equal precedence make the name ambiguous. */
 function select(specs: readonly CdiSpec[], qualified: string): CdiSpec | undefined {
-  const candidates = specs.filter(({ kind, devices }) => qualified.startsWith(`${kind}=`) && devices.has(deviceName(qualified)));
+  const candidates = specs.filter(
+    ({ kind, devices }) => qualified.startsWith(`${kind}=`) && devices.has(deviceName(qualified)),
+  );
   const best = Math.max(...candidates.map(({ priority }) => priority));
   const [first, second] = candidates.filter(({ priority }) => priority === best);
-  if (first && second) throw invalid(`CDI device injection failed: conflicting device ${qualified} in ${first.path} and ${second.path}`);
+  if (first && second)
+    throw invalid(`CDI device injection failed: conflicting device ${qualified} in ${first.path} and ${second.path}`);
   return first;
 }
 
@@ -104,7 +114,11 @@ async function readSpecs(dirs: readonly string[]): Promise<{ specs: CdiSpec[]; p
 
 /** JSON is YAML, so one parser reads both. */
 function readSpec(path: string, priority: number, content: unknown): CdiSpec {
-  const { kind, devices, containerEdits } = Object(content) as { kind?: unknown; devices?: unknown; containerEdits?: CdiEdits };
+  const { kind, devices, containerEdits } = Object(content) as {
+    kind?: unknown;
+    devices?: unknown;
+    containerEdits?: CdiEdits;
+  };
   if (typeof kind !== 'string' || !KIND.test(kind)) throw new Error('kind must be of form vendor/class');
   if (!Array.isArray(devices)) throw new Error('devices must be a list');
   const named = new Map<string, CdiEdits>();

@@ -24,7 +24,10 @@ export function cgroupsPathFor({ driver, parent, id, version, ownCgroup = '/' }:
   return join(parentCgroup({ driver, parent, ownCgroup }), id);
 }
 
-/** Absolute path of the cgroup that holds the containers' own; a slice is below those that its name lists (systemd.slice(5)). */
+/**
+ * Absolute path of the cgroup that holds the containers' own; a slice is below those that its name lists
+ * (systemd.slice(5)).
+ */
 export function parentCgroup({ driver, parent, ownCgroup = '/' }: Omit<CgroupPlacement, 'id' | 'version'>): string {
   if (driver === 'systemd') {
     const parts = (parent || 'system.slice').replace(/\.slice$/, '').split('-');

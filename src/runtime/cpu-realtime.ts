@@ -16,7 +16,10 @@ export interface RealtimeShare {
  * @param parent absolute path inside the hierarchy.
  * @throws EngineError invalid when the kernel refuses the share; no cgroup is made then.
  */
-export async function shareRealtime(parent: string, { cpuRtPeriodMicroseconds, cpuRtRuntimeMicroseconds }: RealtimeShare): Promise<void> {
+export async function shareRealtime(
+  parent: string,
+  { cpuRtPeriodMicroseconds, cpuRtRuntimeMicroseconds }: RealtimeShare,
+): Promise<void> {
   const root = parseCgroupMounts(await readFile('/proc/self/mountinfo', 'utf8')).controllers.get('cpu');
   if (root === undefined) throw invalid('cpu-rt-runtime: the cpu controller of cgroup v1 is not mounted');
   const made: string[] = [];

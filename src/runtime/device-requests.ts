@@ -4,10 +4,15 @@ import type { DeviceRequest } from '../ports/container.js';
 import { findCdiDevices, type CdiEdits } from './cdi.js';
 
 /**
- * What the requested devices change in the container's spec. The only driver is `cdi`, when there are directories for it.
- * @throws EngineError invalid `could not select device driver "X" with capabilities: […]` or for a device that no specification has.
+ * What the requested devices change in the container's spec. The only driver is `cdi`, when there are directories for
+ * it.
+ * @throws EngineError invalid `could not select device driver "X" with capabilities: […]` or for a device that no
+ * specification has.
  */
-export async function resolveDeviceRequests(requests: readonly DeviceRequest[] | null, cdiSpecDirs: readonly string[]): Promise<CdiEdits[]> {
+export async function resolveDeviceRequests(
+  requests: readonly DeviceRequest[] | null,
+  cdiSpecDirs: readonly string[],
+): Promise<CdiEdits[]> {
   const names: string[] = [];
   for (const { Driver, DeviceIDs, Capabilities } of requests ?? []) {
     if (Driver !== 'cdi' || cdiSpecDirs.length === 0) {

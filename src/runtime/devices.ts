@@ -17,7 +17,17 @@ const ALLOW_ALL: OciDeviceRule = { allow: true, access: 'rwm' };
 /** null, zero, full, random, urandom, tty, console; the runtime creates the nodes itself. */
 const DEFAULT_RULES: readonly OciDeviceRule[] = [
   DENY_ALL,
-  ...([[1, 3], [1, 5], [1, 7], [1, 8], [1, 9], [5, 0], [5, 1]] as const).map(([major, minor]) => ({ allow: true, type: 'c' as const, major, minor, access: 'rwm' })),
+  ...(
+    [
+      [1, 3],
+      [1, 5],
+      [1, 7],
+      [1, 8],
+      [1, 9],
+      [5, 0],
+      [5, 1],
+    ] as const
+  ).map(([major, minor]) => ({ allow: true, type: 'c' as const, major, minor, access: 'rwm' })),
 ];
 
 /** Below /dev, but file systems of the container's own, not devices of the host. */
@@ -30,11 +40,23 @@ const NOT_DEVICES = new Set(['pts', 'shm', 'fd', 'mqueue', '.lxc', '.lxd-mounts'
 export async function buildDevices({ Privileged, Devices: mappings, DeviceCgroupRules }: HostConfig): Promise<Devices> {
   if (Privileged) {
     const nodes = await walk('/dev', '/dev', 0);
-    return { nodes: unique([...nodes, ...(await gatherAll(mappings ?? [])).map(({ node }) => node)]), rules: [ALLOW_ALL] };
+    return {
+      nodes: unique([...nodes, ...(await gatherAll(mappings ?? [])).map(({ node }) => node)]),
+      rules: [ALLOW_ALL],
+    };
   }
   const gathered = await gatherAll(mappings ?? []);
-  const rules = gathered.map(({ node: { type, major, minor }, access }) => ({ allow: true, type, major, minor, access }));
-  return { nodes: unique(gathered.map(({ node }) => node)), rules: [...DEFAULT_RULES, ...rules, ...(DeviceCgroupRules ?? []).map(parseDeviceRule)] };
+  const rules = gathered.map(({ node: { type, major, minor }, access }) => ({
+    allow: true,
+    type,
+    major,
+    minor,
+    access,
+  }));
+  return {
+    nodes: unique(gathered.map(({ node }) => node)),
+    rules: [...DEFAULT_RULES, ...rules, ...(DeviceCgroupRules ?? []).map(parseDeviceRule)],
+  };
 }
 
 /**
@@ -74,8 +96,14 @@ async function gather({ PathOnHost, PathInContainer, CgroupPermissions }: Device
     if (found.length === 0) throw invalid('not a device node');
     return found.map((node) => ({ node, access }));
   } catch (error) {
-    const reason = isEngineError(error) ? error.message : isMissing(error) ? 'no such file or directory' : messageOf(error);
-    throw invalid(`error gathering device information while adding custom device "${PathOnHost}": ${reason}`, { cause: error });
+    const reason = isEngineError(error)
+      ? error.message
+      : isMissing(error)
+        ? 'no such file or directory'
+        : messageOf(error);
+    throw invalid(`error gathering device information while adding custom device "${PathOnHost}": ${reason}`, {
+      cause: error,
+    });
   }
 }
 
@@ -87,7 +115,10 @@ async function walk(dir: string, inContainer: string, depth: number): Promise<Oc
   const found = await Promise.all(
     entries.map(async (entry): Promise<OciDevice[]> => {
       const [path, target] = [join(dir, entry.name), join(inContainer, entry.name)];
-      if (entry.isDirectory()) return (dir === '/dev' && NOT_DEVICES.has(entry.name)) || depth >= MAX_DEPTH ? [] : walk(path, target, depth + 1);
+      if (entry.isDirectory())
+        return (dir === '/dev' && NOT_DEVICES.has(entry.name)) || depth >= MAX_DEPTH
+          ? []
+          : walk(path, target, depth + 1);
       // The console of a container is its terminal.
       if (path === '/dev/console' || !(entry.isCharacterDevice() || entry.isBlockDevice())) return [];
       const stats = await lstat(path).catch(ignoreMissing);
@@ -104,7 +135,14 @@ type NodeStats = Awaited<ReturnType<typeof lstat>>;
 export function toDevice(path: string, stats: NodeStats): OciDevice | undefined {
   const type = stats.isBlockDevice() ? 'b' : stats.isCharacterDevice() ? 'c' : undefined;
   if (type === undefined) return undefined;
-  return { path, type, ...deviceNumbers(Number(stats.rdev)), fileMode: Number(stats.mode) & 0o777, uid: Number(stats.uid), gid: Number(stats.gid) };
+  return {
+    path,
+    type,
+    ...deviceNumbers(Number(stats.rdev)),
+    fileMode: Number(stats.mode) & 0o777,
+    uid: Number(stats.uid),
+    gid: Number(stats.gid),
+  };
 }
 
 function unique(nodes: readonly OciDevice[]): OciDevice[] {

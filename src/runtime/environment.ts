@@ -6,7 +6,10 @@ const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/b
  * PATH, HOSTNAME and TERM (with a terminal), then `overlays` in turn: a later value of a name takes the place of an
  * earlier one, a bare name removes it.
  */
-export function buildEnvironment(options: { readonly hostname: string; readonly tty: boolean }, ...overlays: (readonly string[])[]): string[] {
+export function buildEnvironment(
+  options: { readonly hostname: string; readonly tty: boolean },
+  ...overlays: (readonly string[])[]
+): string[] {
   const variables = new Map<string, string>([
     ['PATH', DEFAULT_PATH],
     ['HOSTNAME', options.hostname],

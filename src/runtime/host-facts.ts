@@ -53,7 +53,9 @@ const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '3
 
 /** @throws Error when /proc is not mounted. */
 export async function readHostFacts(): Promise<HostFacts> {
-  const [major = 0, minor = 0] = release().split('.').map((part) => parseInt(part, 10));
+  const [major = 0, minor = 0] = release()
+    .split('.')
+    .map((part) => parseInt(part, 10));
   const [status, cgroup, apparmor, systemd] = await Promise.all([
     readFile('/proc/self/status', 'utf8'),
     readCgroupFacts(),
@@ -84,45 +86,82 @@ async function readCgroupFacts(): Promise<CgroupFacts> {
     exists('/proc/self/ns/cgroup'),
   ]);
   const mounts = parseCgroupMounts(mountinfo);
-  if (mounts.controllers.size === 0) return { ...(await readUnified(mounts.unified ?? '/sys/fs/cgroup', ownCgroup(self, ''))), namespaces };
+  if (mounts.controllers.size === 0)
+    return { ...(await readUnified(mounts.unified ?? '/sys/fs/cgroup', ownCgroup(self, ''))), namespaces };
   return { ...(await readLegacy(mounts.controllers, ownCgroup(self, 'cpu'))), namespaces };
 }
 
 function ownCgroup(self: string, controller: string): string {
   const lines = self.split('\n').map((line) => line.split(':'));
-  const line = lines.find(([, names = '']) => names.split(',').includes(controller)) ?? lines.find(([, names]) => names === '');
+  const line =
+    lines.find(([, names = '']) => names.split(',').includes(controller)) ?? lines.find(([, names]) => names === '');
   return line?.slice(2).join(':') || '/';
 }
 
-async function readLegacy(controllers: ReadonlyMap<string, string>, own: string): Promise<Omit<CgroupFacts, 'namespaces'>> {
+async function readLegacy(
+  controllers: ReadonlyMap<string, string>,
+  own: string,
+): Promise<Omit<CgroupFacts, 'namespaces'>> {
   const has = (controller: string, file: string): Promise<boolean> => {
     const mountPoint = controllers.get(controller);
     return mountPoint === undefined ? Promise.resolve(false) : exists(join(mountPoint, file));
   };
-  const [memoryLimit, swapLimit, memoryReservation, memorySwappiness, oomKillDisable, cpuShares, cpuQuota, cpuRealtime, weight, bfq, blkioWeightDevice, blkioThrottle, cpuset] =
-    await Promise.all([
-      has('memory', 'memory.limit_in_bytes'),
-      has('memory', 'memory.memsw.limit_in_bytes'),
-      has('memory', 'memory.soft_limit_in_bytes'),
-      has('memory', 'memory.swappiness'),
-      has('memory', 'memory.oom_control'),
-      has('cpu', 'cpu.shares'),
-      has('cpu', 'cpu.cfs_quota_us'),
-      has('cpu', 'cpu.rt_runtime_us'),
-      has('blkio', 'blkio.weight'),
-      // The weight of BFQ is not shown at the root, its statistics are.
-      has('blkio', 'blkio.bfq.io_serviced'),
-      has('blkio', 'blkio.weight_device'),
-      has('blkio', 'blkio.throttle.read_bps_device'),
-      readCpuset(controllers.get('cpuset'), 'cpuset.effective_cpus', 'cpuset.effective_mems'),
-    ]);
+  const [
+    memoryLimit,
+    swapLimit,
+    memoryReservation,
+    memorySwappiness,
+    oomKillDisable,
+    cpuShares,
+    cpuQuota,
+    cpuRealtime,
+    weight,
+    bfq,
+    blkioWeightDevice,
+    blkioThrottle,
+    cpuset,
+  ] = await Promise.all([
+    has('memory', 'memory.limit_in_bytes'),
+    has('memory', 'memory.memsw.limit_in_bytes'),
+    has('memory', 'memory.soft_limit_in_bytes'),
+    has('memory', 'memory.swappiness'),
+    has('memory', 'memory.oom_control'),
+    has('cpu', 'cpu.shares'),
+    has('cpu', 'cpu.cfs_quota_us'),
+    has('cpu', 'cpu.rt_runtime_us'),
+    has('blkio', 'blkio.weight'),
+    // The weight of BFQ is not shown at the root, its statistics are.
+    has('blkio', 'blkio.bfq.io_serviced'),
+    has('blkio', 'blkio.weight_device'),
+    has('blkio', 'blkio.throttle.read_bps_device'),
+    readCpuset(controllers.get('cpuset'), 'cpuset.effective_cpus', 'cpuset.effective_mems'),
+  ]);
   const blkioWeight = weight || bfq;
-  return { version: 1, own, memoryLimit, swapLimit, memoryReservation, memorySwappiness, oomKillDisable, cpuShares, cpuQuota, cpuRealtime, cpuset, pids: controllers.has('pids'), blkioWeight, blkioWeightDevice, blkioThrottle };
+  return {
+    version: 1,
+    own,
+    memoryLimit,
+    swapLimit,
+    memoryReservation,
+    memorySwappiness,
+    oomKillDisable,
+    cpuShares,
+    cpuQuota,
+    cpuRealtime,
+    cpuset,
+    pids: controllers.has('pids'),
+    blkioWeight,
+    blkioWeightDevice,
+    blkioThrottle,
+  };
 }
 
 async function readUnified(mountPoint: string, own: string): Promise<Omit<CgroupFacts, 'namespaces'>> {
   const [controllers, swapLimit, cpuset] = await Promise.all([
-    readFile(join(mountPoint, 'cgroup.controllers'), 'utf8').then((text) => new Set(text.trim().split(' ')), () => new Set<string>()),
+    readFile(join(mountPoint, 'cgroup.controllers'), 'utf8').then(
+      (text) => new Set(text.trim().split(' ')),
+      () => new Set<string>(),
+    ),
     // The root cgroup has no limits of its own to look at.
     own === '/' ? true : exists(join(mountPoint, own, 'memory.swap.max')),
     readCpuset(mountPoint, 'cpuset.cpus.effective', 'cpuset.mems.effective'),
@@ -149,7 +188,11 @@ async function readUnified(mountPoint: string, own: string): Promise<Omit<Cgroup
 
 async function readCpuset(dir: string | undefined, cpusFile: string, memsFile: string): Promise<CgroupFacts['cpuset']> {
   if (dir === undefined) return undefined;
-  const read = (file: string): Promise<string> => readFile(join(dir, file), 'utf8').then((text) => text.trim(), () => '');
+  const read = (file: string): Promise<string> =>
+    readFile(join(dir, file), 'utf8').then(
+      (text) => text.trim(),
+      () => '',
+    );
   const [cpuList, mems] = await Promise.all([read(cpusFile), read(memsFile)]);
   return cpuList === '' ? undefined : { cpus: cpuList, mems };
 }

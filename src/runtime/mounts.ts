@@ -21,9 +21,15 @@ export interface MountOptions {
 /** @throws EngineError invalid for unknown tmpfs options. */
 export function buildMounts(input: SpecInput, options: MountOptions): OciMount[] {
   const { hostConfig } = input;
-  const chosen = [...input.mounts.map((point) => userMount(point, options)), ...tmpfsMounts(hostConfig), ...initMount(input, options)];
+  const chosen = [
+    ...input.mounts.map((point) => userMount(point, options)),
+    ...tmpfsMounts(hostConfig),
+    ...initMount(input, options),
+  ];
   const taken = new Set(chosen.map(({ destination }) => destination));
-  const system = systemMounts(input).filter(({ destination }) => !taken.has(destination) && !(taken.has('/dev') && destination.startsWith('/dev/')));
+  const system = systemMounts(input).filter(
+    ({ destination }) => !taken.has(destination) && !(taken.has('/dev') && destination.startsWith('/dev/')),
+  );
   const files = fileMounts(input).filter(({ destination }) => !taken.has(destination));
   // Parents before what is mounted below them.
   return [...system, ...[...files, ...chosen].sort((a, b) => depth(a.destination) - depth(b.destination))];
@@ -40,8 +46,18 @@ function systemMounts({ hostConfig, shmPath, userns }: SpecInput): OciMount[] {
   const cgroup = userns ? SECURE : kernel;
   return [
     { destination: '/proc', type: 'proc', source: 'proc', options: SECURE },
-    { destination: '/dev', type: 'tmpfs', source: 'tmpfs', options: ['nosuid', 'strictatime', 'mode=755', 'size=65536k'] },
-    { destination: '/dev/pts', type: 'devpts', source: 'devpts', options: ['nosuid', 'noexec', 'newinstance', 'ptmxmode=0666', 'mode=0620', 'gid=5'] },
+    {
+      destination: '/dev',
+      type: 'tmpfs',
+      source: 'tmpfs',
+      options: ['nosuid', 'strictatime', 'mode=755', 'size=65536k'],
+    },
+    {
+      destination: '/dev/pts',
+      type: 'devpts',
+      source: 'devpts',
+      options: ['nosuid', 'noexec', 'newinstance', 'ptmxmode=0666', 'mode=0620', 'gid=5'],
+    },
     { destination: '/sys', type: 'sysfs', source: 'sysfs', options: kernel },
     { destination: '/sys/fs/cgroup', type: 'cgroup', source: 'cgroup', options: cgroup },
     { destination: '/dev/mqueue', type: 'mqueue', source: 'mqueue', options: SECURE },
@@ -53,7 +69,9 @@ function shmMount(ipcMode: string, sizeBytes: number, shmPath: string | undefine
   if (ipcMode === 'none') return [];
   const source = ipcMode === 'host' ? '/dev/shm' : shmPath;
   if (source !== undefined) return [{ destination: '/dev/shm', type: 'bind', source, options: ['rbind', 'rprivate'] }];
-  return [{ destination: '/dev/shm', type: 'tmpfs', source: 'shm', options: [...SECURE, 'mode=1777', `size=${sizeBytes}`] }];
+  return [
+    { destination: '/dev/shm', type: 'tmpfs', source: 'shm', options: [...SECURE, 'mode=1777', `size=${sizeBytes}`] },
+  ];
 }
 
 function fileMounts({ files, hostConfig }: SpecInput): OciMount[] {
@@ -62,31 +80,50 @@ function fileMounts({ files, hostConfig }: SpecInput): OciMount[] {
     ['/etc/resolv.conf', files.resolvConf],
     ['/etc/hostname', files.hostname],
     ['/etc/hosts', files.hosts],
-  ].flatMap(([destination = '', source = '']) => (source === '' ? [] : [{ destination, type: 'bind', source, options }]));
+  ].flatMap(([destination = '', source = '']) =>
+    source === '' ? [] : [{ destination, type: 'bind', source, options }],
+  );
 }
 
 function userMount(point: MountPoint, { recursiveReadOnly }: MountOptions): OciMount {
   const { Destination: destination, Source: source, Type, RW, Propagation, Spec: request } = point;
   if (Type === 'tmpfs') {
-    return { destination, type: 'tmpfs', source: 'tmpfs', options: mergeTmpfsOptions(request ? tmpfsOptionsOf(request) : RW ? '' : 'ro') };
+    return {
+      destination,
+      type: 'tmpfs',
+      source: 'tmpfs',
+      options: mergeTmpfsOptions(request ? tmpfsOptionsOf(request) : RW ? '' : 'ro'),
+    };
   }
   const bind = request?.BindOptions;
-  if (bind?.ReadOnlyForceRecursive === true && !recursiveReadOnly) throw invalid(`mount ${destination} cannot be made recursively read-only: this needs Linux 5.12`);
+  if (bind?.ReadOnlyForceRecursive === true && !recursiveReadOnly)
+    throw invalid(`mount ${destination} cannot be made recursively read-only: this needs Linux 5.12`);
   const recursive = recursiveReadOnly && bind?.NonRecursive !== true && bind?.ReadOnlyNonRecursive !== true;
   return {
     destination,
     type: 'bind',
     source,
-    options: [bind?.NonRecursive === true ? 'bind' : 'rbind', ...(RW ? [] : [recursive ? 'rro' : 'ro']), Propagation || 'rprivate'],
+    options: [
+      bind?.NonRecursive === true ? 'bind' : 'rbind',
+      ...(RW ? [] : [recursive ? 'rro' : 'ro']),
+      Propagation || 'rprivate',
+    ],
   };
 }
 
 function tmpfsMounts({ Tmpfs = {} }: HostConfig): OciMount[] {
-  return Object.entries(Tmpfs).map(([destination, options]) => ({ destination, type: 'tmpfs', source: 'tmpfs', options: mergeTmpfsOptions(options) }));
+  return Object.entries(Tmpfs).map(([destination, options]) => ({
+    destination,
+    type: 'tmpfs',
+    source: 'tmpfs',
+    options: mergeTmpfsOptions(options),
+  }));
 }
 
 function initMount({ initPath }: SpecInput, { runsInit }: MountOptions): OciMount[] {
-  return runsInit && initPath !== undefined ? [{ destination: INIT_PATH, type: 'bind', source: initPath, options: ['bind', 'ro'] }] : [];
+  return runsInit && initPath !== undefined
+    ? [{ destination: INIT_PATH, type: 'bind', source: initPath, options: ['bind', 'ro'] }]
+    : [];
 }
 
 function readOnly(mount: OciMount): OciMount {

@@ -4,11 +4,17 @@ import type { SpecInput } from '../ports/runtime.js';
 import type { OciNamespace } from './oci-types.js';
 
 /** Whether a container has a network namespace of its own: with `NetworkDisabled` whatever its mode says. */
-export function ownsSandbox({ config, hostConfig: { NetworkMode: mode } }: Pick<SpecInput, 'config' | 'hostConfig'>): boolean {
+export function ownsSandbox({
+  config,
+  hostConfig: { NetworkMode: mode },
+}: Pick<SpecInput, 'config' | 'hostConfig'>): boolean {
   return config.NetworkDisabled === true || (mode !== 'host' && !mode.startsWith('container:'));
 }
 
-export function buildNamespaces({ hostConfig, netnsPath, joins = {}, userns }: SpecInput, cgroupNamespaces: boolean): OciNamespace[] {
+export function buildNamespaces(
+  { hostConfig, netnsPath, joins = {}, userns }: SpecInput,
+  cgroupNamespaces: boolean,
+): OciNamespace[] {
   const namespaces: OciNamespace[] = [{ type: 'mount' }];
   if (userns) namespaces.push({ type: 'user', ...(joins.user === undefined ? {} : { path: joins.user }) });
   if (netnsPath !== undefined) namespaces.push({ type: 'network', path: netnsPath });
@@ -17,7 +23,8 @@ export function buildNamespaces({ hostConfig, netnsPath, joins = {}, userns }: S
   const add = (type: 'ipc' | 'pid', mode: string): void => {
     if (mode === 'host') return;
     const path = joins[type];
-    if (mode.startsWith('container:') && path === undefined) throw internal(`no ${type} namespace to join for mode ${mode}`);
+    if (mode.startsWith('container:') && path === undefined)
+      throw internal(`no ${type} namespace to join for mode ${mode}`);
     namespaces.push(path === undefined ? { type } : { type, path });
   };
   if (hostConfig.UTSMode !== 'host') namespaces.push({ type: 'uts' });

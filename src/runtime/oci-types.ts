@@ -69,7 +69,12 @@ export interface OciHook {
 }
 
 /** Programs that the runtime calls, by the moment at which it does. */
-export type OciHooks = Partial<Record<'prestart' | 'createRuntime' | 'createContainer' | 'startContainer' | 'poststart' | 'poststop', readonly OciHook[]>>;
+export type OciHooks = Partial<
+  Record<
+    'prestart' | 'createRuntime' | 'createContainer' | 'startContainer' | 'poststart' | 'poststop',
+    readonly OciHook[]
+  >
+>;
 
 export interface OciDeviceRule {
   allow: boolean;
@@ -89,7 +94,15 @@ export interface OciThrottle {
 /** `LinuxResources` without the device rules. */
 export interface OciResources {
   memory?: { limit?: number; reservation?: number; swap?: number; swappiness?: number; disableOOMKiller?: boolean };
-  cpu?: { shares?: number; quota?: number; period?: number; realtimeRuntime?: number; realtimePeriod?: number; cpus?: string; mems?: string };
+  cpu?: {
+    shares?: number;
+    quota?: number;
+    period?: number;
+    realtimeRuntime?: number;
+    realtimePeriod?: number;
+    cpus?: string;
+    mems?: string;
+  };
   pids?: { limit: number };
   blockIO?: {
     weight?: number;

@@ -32,11 +32,16 @@ async function buildProcess(common: Common, facts: HostFacts, defaults: ProcessD
   const { rootfs, hostConfig, privileged, consoleSize, tty } = common;
   const user = await lookUpUser(rootfs, common.user, hostConfig.GroupAdd ?? []);
   const security = parseSecurityOptions(hostConfig.SecurityOpt ?? []);
-  const capabilities = containerCapabilities({ add: hostConfig.CapAdd ?? [], drop: hostConfig.CapDrop ?? [], privileged }, facts.capabilities);
+  const capabilities = containerCapabilities(
+    { add: hostConfig.CapAdd ?? [], drop: hostConfig.CapDrop ?? [], privileged },
+    facts.capabilities,
+  );
   const rlimits = buildRlimits(hostConfig.Ulimits ?? [], defaults.inherited);
   return {
     terminal: tty,
-    ...(tty && consoleSize && consoleSize[0] > 0 && consoleSize[1] > 0 ? { consoleSize: { height: consoleSize[0], width: consoleSize[1] } } : {}),
+    ...(tty && consoleSize && consoleSize[0] > 0 && consoleSize[1] > 0
+      ? { consoleSize: { height: consoleSize[0], width: consoleSize[1] } }
+      : {}),
     user,
     args: common.args,
     env: common.env,
@@ -49,7 +54,12 @@ async function buildProcess(common: Common, facts: HostFacts, defaults: ProcessD
   };
 }
 
-export async function buildInitProcess(input: SpecInput, runsInit: boolean, facts: HostFacts, defaults: ProcessDefaults): Promise<OciProcess> {
+export async function buildInitProcess(
+  input: SpecInput,
+  runsInit: boolean,
+  facts: HostFacts,
+  defaults: ProcessDefaults,
+): Promise<OciProcess> {
   const { config, hostConfig, argv, rootfs } = input;
   return buildProcess(
     {
@@ -70,7 +80,11 @@ export async function buildInitProcess(input: SpecInput, runsInit: boolean, fact
 }
 
 /** A privileged exec has all capabilities, whatever the container was given; an exec in a privileged container too. */
-export async function buildExecProcess(input: ExecSpecInput, facts: HostFacts, defaults: ProcessDefaults): Promise<OciProcess> {
+export async function buildExecProcess(
+  input: ExecSpecInput,
+  facts: HostFacts,
+  defaults: ProcessDefaults,
+): Promise<OciProcess> {
   const { config, hostConfig, rootfs } = input;
   return buildProcess(
     {

@@ -17,8 +17,10 @@ export async function rootPropagation(mounts: readonly MountPoint[]): Promise<'s
     const mount = findMount(mountinfo, await realpath(Source).catch(() => Source));
     const isShared = mount?.optional.some((field) => field.startsWith('shared:')) === true;
     const isSlave = mount?.optional.some((field) => field.startsWith('master:')) === true;
-    if (wantsShared && !isShared) throw invalid(`path ${Source} is mounted on ${mount?.path ?? '/'} but it is not a shared mount`);
-    if (!isShared && !isSlave) throw invalid(`path ${Source} is mounted on ${mount?.path ?? '/'} but it is not a shared or slave mount`);
+    if (wantsShared && !isShared)
+      throw invalid(`path ${Source} is mounted on ${mount?.path ?? '/'} but it is not a shared mount`);
+    if (!isShared && !isSlave)
+      throw invalid(`path ${Source} is mounted on ${mount?.path ?? '/'} but it is not a shared or slave mount`);
     shared ||= wantsShared;
   }
   return shared ? 'shared' : 'rslave';
@@ -35,7 +37,9 @@ function parseMountinfo(text: string): MountInfo[] {
     const [before = ''] = line.split(' - ');
     const [, , , , path, , ...optional] = before.split(' ');
     if (path === undefined) return [];
-    return [{ path: path.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(parseInt(octal, 8))), optional }];
+    return [
+      { path: path.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(parseInt(octal, 8))), optional },
+    ];
   });
 }
 

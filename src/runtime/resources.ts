@@ -14,9 +14,26 @@ const RLIM_INFINITY = 0xffff_ffff_ffff_ffffn;
 
 type Limits = Pick<
   HostConfig,
-  | 'Memory' | 'MemorySwap' | 'MemoryReservation' | 'MemorySwappiness' | 'OomKillDisable' | 'CpuShares' | 'CpuPeriod' | 'CpuQuota' | 'NanoCpus'
-  | 'CpuRealtimePeriod' | 'CpuRealtimeRuntime' | 'CpusetCpus' | 'CpusetMems' | 'PidsLimit' | 'BlkioWeight' | 'BlkioWeightDevice'
-  | 'BlkioDeviceReadBps' | 'BlkioDeviceWriteBps' | 'BlkioDeviceReadIOps' | 'BlkioDeviceWriteIOps'
+  | 'Memory'
+  | 'MemorySwap'
+  | 'MemoryReservation'
+  | 'MemorySwappiness'
+  | 'OomKillDisable'
+  | 'CpuShares'
+  | 'CpuPeriod'
+  | 'CpuQuota'
+  | 'NanoCpus'
+  | 'CpuRealtimePeriod'
+  | 'CpuRealtimeRuntime'
+  | 'CpusetCpus'
+  | 'CpusetMems'
+  | 'PidsLimit'
+  | 'BlkioWeight'
+  | 'BlkioWeightDevice'
+  | 'BlkioDeviceReadBps'
+  | 'BlkioDeviceWriteBps'
+  | 'BlkioDeviceReadIOps'
+  | 'BlkioDeviceWriteIOps'
 >;
 
 /**
@@ -32,7 +49,10 @@ export async function buildResources(limits: Limits): Promise<OciResources> {
     swappiness: limits.MemorySwappiness ?? undefined,
     disableOOMKiller: limits.OomKillDisable || undefined,
   });
-  const quota = limits.NanoCpus > 0 ? { quota: Math.floor((limits.NanoCpus * CPU_PERIOD) / 1e9), period: CPU_PERIOD } : { quota: limits.CpuQuota || undefined, period: limits.CpuPeriod || undefined };
+  const quota =
+    limits.NanoCpus > 0
+      ? { quota: Math.floor((limits.NanoCpus * CPU_PERIOD) / 1e9), period: CPU_PERIOD }
+      : { quota: limits.CpuQuota || undefined, period: limits.CpuPeriod || undefined };
   const cpu = defined({
     shares: limits.CpuShares || undefined,
     ...quota,
@@ -42,7 +62,12 @@ export async function buildResources(limits: Limits): Promise<OciResources> {
     mems: limits.CpusetMems || undefined,
   });
   const [weightDevice, readBps, writeBps, readIops, writeIops] = await Promise.all([
-    Promise.all((limits.BlkioWeightDevice ?? []).map(async ({ Path, Weight }) => ({ ...(await blockDevice(Path)), weight: Weight }))),
+    Promise.all(
+      (limits.BlkioWeightDevice ?? []).map(async ({ Path, Weight }) => ({
+        ...(await blockDevice(Path)),
+        weight: Weight,
+      })),
+    ),
     throttles(limits.BlkioDeviceReadBps),
     throttles(limits.BlkioDeviceWriteBps),
     throttles(limits.BlkioDeviceReadIOps),
@@ -60,7 +85,9 @@ export async function buildResources(limits: Limits): Promise<OciResources> {
     ...(memory && { memory }),
     ...(cpu && { cpu }),
     ...(blockIO && { blockIO }),
-    ...(limits.PidsLimit === null ? {} : { pids: { limit: limits.PidsLimit <= 0 || limits.PidsLimit > PID_MAX_LIMIT ? -1 : limits.PidsLimit } }),
+    ...(limits.PidsLimit === null
+      ? {}
+      : { pids: { limit: limits.PidsLimit <= 0 || limits.PidsLimit > PID_MAX_LIMIT ? -1 : limits.PidsLimit } }),
   };
 }
 
@@ -72,14 +99,20 @@ async function blockDevice(path: string): Promise<{ major: number; minor: number
   try {
     return deviceNumbers((await stat(path)).rdev);
   } catch (error) {
-    throw invalid(`stat ${path}: ${isMissing(error) ? 'no such file or directory' : messageOf(error)}`, { cause: error });
+    throw invalid(`stat ${path}: ${isMissing(error) ? 'no such file or directory' : messageOf(error)}`, {
+      cause: error,
+    });
   }
 }
 
 /** Without the undefined members; undefined when none is left. */
-function defined<T extends Record<string, unknown>>(object: T): { [K in keyof T]?: Exclude<T[K], undefined> } | undefined {
+function defined<T extends Record<string, unknown>>(
+  object: T,
+): { [K in keyof T]?: Exclude<T[K], undefined> } | undefined {
   const entries = Object.entries(object).filter(([, value]) => value !== undefined);
-  return entries.length === 0 ? undefined : (Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> });
+  return entries.length === 0
+    ? undefined
+    : (Object.fromEntries(entries) as { [K in keyof T]?: Exclude<T[K], undefined> });
 }
 
 function nonEmpty<T>(list: T[]): T[] | undefined {

@@ -23,7 +23,8 @@ export async function readRootfsFile(rootfs: string, path: string): Promise<stri
     try {
       fd = openInRoot(root.fd, path);
     } catch (error) {
-      if (isEngineError(error) && (error.code === 'ENOENT' || error.code === 'ENOTDIR' || error.code === 'ELOOP')) return undefined;
+      if (isEngineError(error) && (error.code === 'ENOENT' || error.code === 'ENOTDIR' || error.code === 'ELOOP'))
+        return undefined;
       throw invalid(`cannot read ${path} of the container: ${messageOf(error)}`, { cause: error });
     }
     try {

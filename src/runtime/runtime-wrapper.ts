@@ -3,7 +3,9 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** The path of such a program in `dir`. Made when it is first needed: a few bytes, which need not survive the machine. */
+/**
+ * The path of such a program in `dir`. Made when it is first needed: a few bytes, which need not survive the machine.
+ */
 export function wrapRuntime(dir: string, runtime: string, args: readonly string[]): string {
   const text = `#!/bin/sh\nexec ${[runtime, ...args].map(quoted).join(' ')} "$@"\n`;
   const path = join(dir, createHash('sha256').update(text).digest('hex').slice(0, 32));

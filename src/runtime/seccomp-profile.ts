@@ -12,9 +12,15 @@ const CLONE_NAMESPACES = 0x7e020000;
 /** Linux, its 32-bit, UNAME26 and combined personas, and the query 0xffffffff (man 2 personality). */
 const PERSONAS = [0x0, 0x8, 0x20000, 0x20008, 0xffffffff];
 
-const allow = (names: string, rest: Partial<SeccompRule> = {}): SeccompRule => ({ names: names.trim().split(/\s+/), action: 'SCMP_ACT_ALLOW', ...rest });
-const withCapability = (capability: string, names: string): SeccompRule => allow(names, { includes: { caps: [capability] } });
-const onArchitecture = (arches: readonly string[], names: string): SeccompRule => allow(names, { includes: { arches } });
+const allow = (names: string, rest: Partial<SeccompRule> = {}): SeccompRule => ({
+  names: names.trim().split(/\s+/),
+  action: 'SCMP_ACT_ALLOW',
+  ...rest,
+});
+const withCapability = (capability: string, names: string): SeccompRule =>
+  allow(names, { includes: { caps: [capability] } });
+const onArchitecture = (arches: readonly string[], names: string): SeccompRule =>
+  allow(names, { includes: { arches } });
 const s390 = ['s390', 's390x'];
 
 const EVERYBODY = [
@@ -74,12 +80,15 @@ const ADMINISTRATOR = `bpf clone clone3 fanotify_init fsconfig fsmount fsopen fs
   open_tree perf_event_open quotactl quotactl_fd setdomainname sethostname setns syslog umount umount2 unshare`;
 
 const namespacelessClone = (argument: number, rest: Pick<SeccompRule, 'includes' | 'excludes'>): SeccompRule =>
-  allow('clone', { args: [{ index: argument, value: CLONE_NAMESPACES, valueTwo: 0, op: 'SCMP_CMP_MASKED_EQ' }], ...rest });
+  allow('clone', {
+    args: [{ index: argument, value: CLONE_NAMESPACES, valueTwo: 0, op: 'SCMP_CMP_MASKED_EQ' }],
+    ...rest,
+  });
 
 /**
- * The profile for a kernel with or without the x32 ABI. Each process that starts in a container waits until the filter is
- * compiled, and x32 is more than half of that: the time grows with the square of what counts as one architecture, and x32
- * is part of x86-64 there. Where no program of it can run, a call by its number ends the process.
+ * The profile for a kernel with or without the x32 ABI. Each process that starts in a container waits until the filter
+ * is compiled, and x32 is more than half of that: the time grows with the square of what counts as one architecture,
+ * and x32 is part of x86-64 there. Where no program of it can run, a call by its number ends the process.
  */
 export const defaultSeccompProfile = (x32: boolean): SeccompProfile => ({
   defaultAction: 'SCMP_ACT_ERRNO',
@@ -97,7 +106,10 @@ export const defaultSeccompProfile = (x32: boolean): SeccompProfile => ({
     allow('socket', { args: [{ index: 0, value: AF_VSOCK, op: 'SCMP_CMP_NE' }] }),
     ...PERSONAS.map((value) => allow('personality', { args: [{ index: 0, value, op: 'SCMP_CMP_EQ' }] })),
     onArchitecture(['ppc64le'], 'sync_file_range2 swapcontext'),
-    onArchitecture(['arm', 'arm64'], 'arm_fadvise64_64 arm_sync_file_range sync_file_range2 breakpoint cacheflush set_tls'),
+    onArchitecture(
+      ['arm', 'arm64'],
+      'arm_fadvise64_64 arm_sync_file_range sync_file_range2 breakpoint cacheflush set_tls',
+    ),
     onArchitecture(['amd64', 'x32', 'x86'], 'modify_ldt'),
     onArchitecture(s390, 's390_pci_mmio_read s390_pci_mmio_write s390_runtime_instr'),
     onArchitecture(['riscv64'], 'riscv_flush_icache riscv_hwprobe'),

@@ -6,12 +6,31 @@ import { defaultSeccompProfile } from './seccomp-profile.js';
 
 const DEFAULT = defaultSeccompProfile(true);
 
-const target = (overrides: Partial<SeccompTarget> = {}): SeccompTarget => ({ architecture: 'amd64', kernel: [6, 1], capabilities: [], ...overrides });
+const target = (overrides: Partial<SeccompTarget> = {}): SeccompTarget => ({
+  architecture: 'amd64',
+  kernel: [6, 1],
+  capabilities: [],
+  ...overrides,
+});
 const allowed = (name: string, overrides?: Partial<SeccompTarget>): boolean =>
-  buildSeccomp(DEFAULT, target(overrides)).syscalls.some(({ names, action, args }) => action === 'SCMP_ACT_ALLOW' && args === undefined && names.includes(name));
+  buildSeccomp(DEFAULT, target(overrides)).syscalls.some(
+    ({ names, action, args }) => action === 'SCMP_ACT_ALLOW' && args === undefined && names.includes(name),
+  );
 
 test('the default profile opens up with capabilities', () => {
-  for (const name of ['openat2', 'futex_waitv', 'clone', 'mount', 'bpf', 'chroot', 'io_uring_setup', 'keyctl', 'add_key', 'kexec_load', 'userfaultfd']) {
+  for (const name of [
+    'openat2',
+    'futex_waitv',
+    'clone',
+    'mount',
+    'bpf',
+    'chroot',
+    'io_uring_setup',
+    'keyctl',
+    'add_key',
+    'kexec_load',
+    'userfaultfd',
+  ]) {
     assert.equal(allowed(name), ['openat2', 'futex_waitv'].includes(name), name);
   }
   assert.ok(allowed('mount', { capabilities: ['CAP_SYS_ADMIN'] }));
@@ -22,16 +41,33 @@ test('the default profile opens up with capabilities', () => {
 
 test('clone may make threads but no namespaces, clone3 says it is not there', () => {
   const { syscalls } = buildSeccomp(DEFAULT, target());
-  assert.deepEqual(syscalls.find(({ names }) => names.includes('clone'))?.args, [{ index: 0, value: 0x7e020000, valueTwo: 0, op: 'SCMP_CMP_MASKED_EQ' }]);
+  assert.deepEqual(syscalls.find(({ names }) => names.includes('clone'))?.args, [
+    { index: 0, value: 0x7e020000, valueTwo: 0, op: 'SCMP_CMP_MASKED_EQ' },
+  ]);
   assert.equal(syscalls.find(({ names }) => names.includes('clone3'))?.errnoRet, 38);
-  const s390 = buildSeccomp(DEFAULT, target({ architecture: 's390x' })).syscalls.filter(({ names }) => names.includes('clone'));
-  assert.deepEqual(s390.map(({ args }) => args?.[0]?.index), [1]);
+  const s390 = buildSeccomp(DEFAULT, target({ architecture: 's390x' })).syscalls.filter(({ names }) =>
+    names.includes('clone'),
+  );
+  assert.deepEqual(
+    s390.map(({ args }) => args?.[0]?.index),
+    [1],
+  );
 });
 
 test('architectures come from the map or from the profile', () => {
-  assert.deepEqual(buildSeccomp(DEFAULT, target()).architectures, ['SCMP_ARCH_X86_64', 'SCMP_ARCH_X86', 'SCMP_ARCH_X32']);
-  assert.deepEqual(buildSeccomp(defaultSeccompProfile(false), target()).architectures, ['SCMP_ARCH_X86_64', 'SCMP_ARCH_X86']);
-  assert.deepEqual(buildSeccomp({ defaultAction: 'SCMP_ACT_ALLOW', architectures: ['SCMP_ARCH_X86'] }, target()).architectures, ['SCMP_ARCH_X86']);
+  assert.deepEqual(buildSeccomp(DEFAULT, target()).architectures, [
+    'SCMP_ARCH_X86_64',
+    'SCMP_ARCH_X86',
+    'SCMP_ARCH_X32',
+  ]);
+  assert.deepEqual(buildSeccomp(defaultSeccompProfile(false), target()).architectures, [
+    'SCMP_ARCH_X86_64',
+    'SCMP_ARCH_X86',
+  ]);
+  assert.deepEqual(
+    buildSeccomp({ defaultAction: 'SCMP_ACT_ALLOW', architectures: ['SCMP_ARCH_X86'] }, target()).architectures,
+    ['SCMP_ARCH_X86'],
+  );
 });
 
 test('conditions on kernel, architecture and capabilities', () => {
@@ -47,7 +83,10 @@ test('conditions on kernel, architecture and capabilities', () => {
       ],
     }),
   );
-  assert.deepEqual(buildSeccomp(profile, target({ capabilities: ['CAP_BPF'] })).syscalls.map(({ names }) => names[0]), ['a', 'c']);
+  assert.deepEqual(
+    buildSeccomp(profile, target({ capabilities: ['CAP_BPF'] })).syscalls.map(({ names }) => names[0]),
+    ['a', 'c'],
+  );
 });
 
 test('broken profiles are refused', () => {
@@ -55,10 +94,17 @@ test('broken profiles are refused', () => {
     ['{', /^Decoding seccomp profile failed: /],
     ['[]', /defaultAction must be a string/],
     ['{"defaultAction":"x","syscalls":{}}', /must be arrays/],
-    ['{"defaultAction":"x","architectures":["a"],"archMap":[{"architecture":"b"}]}', /both 'architectures' and 'archMap'/],
+    [
+      '{"defaultAction":"x","architectures":["a"],"archMap":[{"architecture":"b"}]}',
+      /both 'architectures' and 'archMap'/,
+    ],
     ['{"defaultAction":"x","syscalls":[{"name":"a","names":["b"],"action":"y"}]}', /both 'name' and 'names'/],
     ['{"defaultAction":"x","syscalls":[null]}', /needs names and an action/],
   ] as const) {
-    assert.throws(() => parseSeccompProfile(text), (error) => isEngineError(error, 'invalid') && message.test(error.message), text);
+    assert.throws(
+      () => parseSeccompProfile(text),
+      (error) => isEngineError(error, 'invalid') && message.test(error.message),
+      text,
+    );
   }
 });

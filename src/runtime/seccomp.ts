@@ -16,7 +16,9 @@ export interface SeccompRule {
   readonly name?: string;
   readonly action: string;
   readonly errnoRet?: number;
-  readonly args?: readonly { readonly index: number; readonly value: number; readonly valueTwo?: number; readonly op: string }[] | null;
+  readonly args?:
+    | readonly { readonly index: number; readonly value: number; readonly valueTwo?: number; readonly op: string }[]
+    | null;
   /** The rule is there when all of it holds. */
   readonly includes?: Conditions;
   /** The rule is left out when any of it holds. */
@@ -27,7 +29,8 @@ export interface SeccompProfile {
   readonly defaultAction: string;
   readonly defaultErrnoRet?: number;
   readonly architectures?: readonly string[] | null;
-  readonly archMap?: readonly { readonly architecture: string; readonly subArchitectures: readonly string[] | null }[] | null;
+  readonly archMap?:
+    readonly { readonly architecture: string; readonly subArchitectures: readonly string[] | null }[] | null;
   readonly flags?: readonly string[];
   readonly listenerPath?: string;
   readonly listenerMetadata?: string;
@@ -79,19 +82,23 @@ export async function loadSeccompProfile(path: string): Promise<SeccompProfile> 
 }
 
 function checkProfile(value: unknown): SeccompProfile {
-  if (!isObject(value) || typeof value['defaultAction'] !== 'string') throw invalid('Decoding seccomp profile failed: defaultAction must be a string');
+  if (!isObject(value) || typeof value['defaultAction'] !== 'string')
+    throw invalid('Decoding seccomp profile failed: defaultAction must be a string');
   const profile = value as unknown as SeccompProfile;
   if (!isList(profile.syscalls) || !isList(profile.architectures) || !isList(profile.archMap)) {
     throw invalid('Decoding seccomp profile failed: syscalls, architectures and archMap must be arrays');
   }
   if (profile.architectures?.length && profile.archMap?.length) {
-    throw invalid("both 'architectures' and 'archMap' are specified in the seccomp profile, use either 'architectures' or 'archMap'");
+    throw invalid(
+      "both 'architectures' and 'archMap' are specified in the seccomp profile, use either 'architectures' or 'archMap'",
+    );
   }
   for (const rule of profile.syscalls ?? []) {
     if (!isObject(rule) || typeof rule.action !== 'string' || !isList(rule.names) || !isList(rule.args)) {
       throw invalid('Decoding seccomp profile failed: a syscall entry needs names and an action');
     }
-    if (rule.name && rule.names?.length) throw invalid("both 'name' and 'names' are specified in the seccomp profile, use either 'name' or 'names'");
+    if (rule.name && rule.names?.length)
+      throw invalid("both 'name' and 'names' are specified in the seccomp profile, use either 'name' or 'names'");
   }
   return profile;
 }
@@ -108,18 +115,24 @@ function isList(value: unknown): boolean {
 export function buildSeccomp(profile: SeccompProfile, target: SeccompTarget): OciSeccomp {
   const native = NATIVE[target.architecture];
   const mapped = profile.archMap?.find(({ architecture }) => architecture === native);
-  const architectures = profile.architectures ?? (mapped ? [mapped.architecture, ...(mapped.subArchitectures ?? [])] : []);
+  const architectures =
+    profile.architectures ?? (mapped ? [mapped.architecture, ...(mapped.subArchitectures ?? [])] : []);
   return {
     defaultAction: profile.defaultAction,
     ...(profile.defaultErrnoRet === undefined ? {} : { defaultErrnoRet: profile.defaultErrnoRet }),
     ...(architectures.length === 0 ? {} : { architectures }),
     ...(profile.flags ? { flags: profile.flags } : {}),
-    ...(profile.listenerPath ? { listenerPath: profile.listenerPath, listenerMetadata: profile.listenerMetadata ?? '' } : {}),
+    ...(profile.listenerPath
+      ? { listenerPath: profile.listenerPath, listenerMetadata: profile.listenerMetadata ?? '' }
+      : {}),
     syscalls: (profile.syscalls ?? []).filter((rule) => applies(rule, target)).map(toOci),
   };
 }
 
-function applies({ includes = {}, excludes = {} }: SeccompRule, { architecture, capabilities, kernel }: SeccompTarget): boolean {
+function applies(
+  { includes = {}, excludes = {} }: SeccompRule,
+  { architecture, capabilities, kernel }: SeccompTarget,
+): boolean {
   if (excludes.arches?.includes(architecture)) return false;
   if (excludes.caps?.some((name) => capabilities.includes(name))) return false;
   if (excludes.minKernel && isAtLeast(kernel, excludes.minKernel)) return false;

@@ -44,7 +44,8 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
       throw invalid('seccomp is not enabled in your kernel, cannot run a custom seccomp profile');
     }
     const target = { architecture: facts.architecture, kernel: facts.kernel, capabilities };
-    if (profile !== 'builtin') return buildSeccomp(typeof profile === 'string' ? parseSeccompProfile(profile) : profile, target);
+    if (profile !== 'builtin')
+      return buildSeccomp(typeof profile === 'string' ? parseSeccompProfile(profile) : profile, target);
     const key = capabilities.join();
     const filter = builtin.get(key) ?? buildSeccomp(defaultProfile, target);
     // Few sets are in use at a time; one that varies without end must not fill the memory.
@@ -77,7 +78,9 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
       ...(Object.keys(edited.hooks).length === 0 ? {} : { hooks: edited.hooks }),
       ...(hostConfig.Annotations ? { annotations: hostConfig.Annotations } : {}),
       linux: {
-        ...(input.userns ? { uidMappings: ociMappings(input.userns.uids), gidMappings: ociMappings(input.userns.gids) } : {}),
+        ...(input.userns
+          ? { uidMappings: ociMappings(input.userns.uids), gidMappings: ociMappings(input.userns.gids) }
+          : {}),
         namespaces: buildNamespaces(input, facts.cgroup.namespaces),
         cgroupsPath: input.cgroupsPath,
         resources: { ...resources, devices: edited.rules },

@@ -7,7 +7,10 @@ import { ownsSandbox } from './namespaces.js';
 function networkDefaults(userns: IdMaps | undefined): Readonly<Record<string, string>> {
   // Groups that the user namespace lacks are refused.
   const lastGroup = userns ? userns.gids.reduce((sum, { count }) => sum + count, 0) - 1 : 2 ** 31 - 1;
-  return { 'net.ipv4.ip_unprivileged_port_start': '0', 'net.ipv4.ping_group_range': `0 ${Math.min(lastGroup, 2 ** 31 - 1)}` };
+  return {
+    'net.ipv4.ip_unprivileged_port_start': '0',
+    'net.ipv4.ping_group_range': `0 ${Math.min(lastGroup, 2 ** 31 - 1)}`,
+  };
 }
 
 export function buildSysctls({ config, hostConfig, userns }: SpecInput): Record<string, string> {

@@ -20,7 +20,9 @@ const GROUPS: readonly (readonly string[])[] = [
   ['private', 'rprivate', 'shared', 'rshared', 'slave', 'rslave', 'unbindable', 'runbindable'],
   ['defaults'],
 ];
-const GROUP_OF: ReadonlyMap<string, string> = new Map(GROUPS.flatMap((group) => group.map((flag) => [flag, group[0] ?? ''] as const)));
+const GROUP_OF: ReadonlyMap<string, string> = new Map(
+  GROUPS.flatMap((group) => group.map((flag) => [flag, group[0] ?? ''] as const)),
+);
 /** Options with a value (man 5 tmpfs). */
 const DATA = new Set(['size', 'mode', 'uid', 'gid', 'nr_inodes', 'nr_blocks', 'mpol']);
 

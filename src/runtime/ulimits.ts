@@ -2,11 +2,29 @@
 import { invalid } from '../errors/engine-error.js';
 import type { Ulimit } from '../ports/container.js';
 
-const NAMES = new Set(['core', 'cpu', 'data', 'fsize', 'locks', 'memlock', 'msgqueue', 'nice', 'nofile', 'nproc', 'rss', 'rtprio', 'rttime', 'sigpending', 'stack', 'as']);
+const NAMES = new Set([
+  'core',
+  'cpu',
+  'data',
+  'fsize',
+  'locks',
+  'memlock',
+  'msgqueue',
+  'nice',
+  'nofile',
+  'nproc',
+  'rss',
+  'rtprio',
+  'rttime',
+  'sigpending',
+  'stack',
+  'as',
+]);
 
 /** @throws EngineError invalid for an unknown name or a soft limit above the hard one; -1 is no limit. */
 export function checkUlimit({ Name, Soft, Hard }: Ulimit): void {
   if (!NAMES.has(Name)) throw invalid(`invalid ulimit type: ${Name}`);
   if (Soft < -1 || Hard < -1) throw invalid(`invalid ulimit ${Name}: ${Soft}:${Hard}`);
-  if (Hard !== -1 && (Soft === -1 || Soft > Hard)) throw invalid(`ulimit soft limit must be less than or equal to hard limit: ${Soft} > ${Hard}`);
+  if (Hard !== -1 && (Soft === -1 || Soft > Hard))
+    throw invalid(`ulimit soft limit must be less than or equal to hard limit: ${Soft} > ${Hard}`);
 }

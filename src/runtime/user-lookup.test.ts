@@ -36,7 +36,8 @@ test('names, numbers and groups resolve as the container sees them', async () =>
     ['4242:4343', [], { uid: 4242, gid: 4343, additionalGids: [4343] }],
     ['web:', ['video', '7'], { uid: 1000, gid: 1001, additionalGids: [1001, 29, 44, 7] }],
   ];
-  for (const [user, groupAdd, expected] of cases) assert.deepEqual(await lookUpUser(root, user, groupAdd), expected, user);
+  for (const [user, groupAdd, expected] of cases)
+    assert.deepEqual(await lookUpUser(root, user, groupAdd), expected, user);
 });
 
 test('what is not there is refused with the known texts', async () => {
@@ -49,7 +50,11 @@ test('what is not there is refused with the known texts', async () => {
     ['-1', [], /^uids and gids must be in range 0-2147483647$/],
   ];
   for (const [user, groupAdd, message] of cases) {
-    await assert.rejects(lookUpUser(root, user, groupAdd), (error) => isEngineError(error, 'invalid') && message.test(error.message), user);
+    await assert.rejects(
+      lookUpUser(root, user, groupAdd),
+      (error) => isEngineError(error, 'invalid') && message.test(error.message),
+      user,
+    );
   }
 });
 
@@ -78,5 +83,8 @@ test('a FIFO in place of the file does not hang the lookup', async () => {
   const root = rootfs('fifo', PASSWD, GROUP);
   rmSync(join(root, 'etc/passwd'));
   execFileSync('mkfifo', [join(root, 'etc/passwd')]);
-  await assert.rejects(lookUpUser(root, 'web', []), (error) => isEngineError(error, 'invalid') && error.message.includes('not a regular file'));
+  await assert.rejects(
+    lookUpUser(root, 'web', []),
+    (error) => isEngineError(error, 'invalid') && error.message.includes('not a regular file'),
+  );
 });

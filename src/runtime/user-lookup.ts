@@ -8,13 +8,23 @@ const MAX_ID = 2 ** 31 - 1;
 
 /**
  * Resolves a user of the container whose root filesystem is `rootfs`. `user` is `''` (root), a name or number, with
- * or without `:group`; `groupAdd` names or numbers further groups. A number that the files do not know is taken as it is.
+ * or without `:group`; `groupAdd` names or numbers further groups. A number that the files do not know is taken as it
+ * is.
  * @throws EngineError invalid `unable to find user X: no matching entries in passwd file`.
  */
 export async function lookUpUser(rootfs: string, user: string, groupAdd: readonly string[]): Promise<OciUser> {
   const [userPart, groupPart] = splitOnce(user);
-  const [passwd, group] = await Promise.all([readRootfsFile(rootfs, '/etc/passwd'), readRootfsFile(rootfs, '/etc/group')]);
-  return resolveUser({ userPart, groupPart, groupAdd, passwd: parsePasswd(passwd ?? ''), groups: parseGroup(group ?? '') });
+  const [passwd, group] = await Promise.all([
+    readRootfsFile(rootfs, '/etc/passwd'),
+    readRootfsFile(rootfs, '/etc/group'),
+  ]);
+  return resolveUser({
+    userPart,
+    groupPart,
+    groupAdd,
+    passwd: parsePasswd(passwd ?? ''),
+    groups: parseGroup(group ?? ''),
+  });
 }
 
 interface Query {
@@ -29,16 +39,21 @@ function resolveUser({ userPart, groupPart, groupAdd, passwd, groups }: Query): 
   const { uid, primary, name } = findUser(userPart, passwd);
   const gid = groupPart === undefined || groupPart === '' ? primary : findGroup(groupPart, groups);
   // Memberships count only when the client did not choose the group itself.
-  const member = groupPart ? [] : groups.filter(({ members }) => name !== '' && members.includes(name)).map((group) => group.gid);
+  const member = groupPart
+    ? []
+    : groups.filter(({ members }) => name !== '' && members.includes(name)).map((group) => group.gid);
   const additionalGids = [...new Set([gid, ...member, ...groupAdd.map((group) => findAdditional(group, groups))])];
   return { uid, gid, additionalGids };
 }
 
 function findUser(user: string, passwd: readonly PasswdEntry[]): { uid: number; primary: number; name: string } {
   const number = user === '' ? 0 : parseId(user);
-  const entry = passwd.find(({ name, uid }) => (user === '' ? uid === 0 : name === user || (number !== undefined && uid === number)));
+  const entry = passwd.find(({ name, uid }) =>
+    user === '' ? uid === 0 : name === user || (number !== undefined && uid === number),
+  );
   if (entry) return { uid: entry.uid, primary: entry.gid, name: entry.name };
-  if (number === undefined) throw invalid(`unable to find user ${user}: no matching entries in passwd file`, { code: 'USER_NOT_FOUND' });
+  if (number === undefined)
+    throw invalid(`unable to find user ${user}: no matching entries in passwd file`, { code: 'USER_NOT_FOUND' });
   return { uid: checkRange(number), primary: 0, name: '' };
 }
 
@@ -46,7 +61,8 @@ function findGroup(group: string, groups: readonly GroupEntry[]): number {
   const number = parseId(group);
   const entry = groups.find(({ name, gid }) => name === group || (number !== undefined && gid === number));
   if (entry) return entry.gid;
-  if (number === undefined) throw invalid(`unable to find group ${group}: no matching entries in group file`, { code: 'GROUP_NOT_FOUND' });
+  if (number === undefined)
+    throw invalid(`unable to find group ${group}: no matching entries in group file`, { code: 'GROUP_NOT_FOUND' });
   return checkRange(number);
 }
 
@@ -54,7 +70,8 @@ function findAdditional(group: string, groups: readonly GroupEntry[]): number {
   const entry = groups.find(({ name }) => name === group);
   if (entry) return entry.gid;
   const number = parseId(group);
-  if (number === undefined) throw invalid(`Unable to find group ${group}: no matching entries in group file`, { code: 'GROUP_NOT_FOUND' });
+  if (number === undefined)
+    throw invalid(`Unable to find group ${group}: no matching entries in group file`, { code: 'GROUP_NOT_FOUND' });
   return checkRange(number);
 }
 

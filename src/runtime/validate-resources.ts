@@ -19,7 +19,11 @@ export interface HostLimits {
  * limit may come alone: the memory limit is there already.
  * @throws EngineError invalid, naming the limit.
  */
-export function applyHostLimits(given: HostConfig, facts: HostFacts, options: { readonly update?: boolean } = {}): HostLimits {
+export function applyHostLimits(
+  given: HostConfig,
+  facts: HostFacts,
+  options: { readonly update?: boolean } = {},
+): HostLimits {
   const warnings: string[] = [];
   const hostConfig = { ...given };
   checkMemory(hostConfig, facts, warnings, options.update === true);
@@ -27,7 +31,10 @@ export function applyHostLimits(given: HostConfig, facts: HostFacts, options: { 
   checkCpuset(hostConfig, facts, warnings);
   checkBlockIo(hostConfig, facts, warnings);
   if (hostConfig.PidsLimit !== null && !facts.cgroup.pids) {
-    if (hostConfig.PidsLimit > 0) warnings.push('Your kernel does not support PIDs limit capabilities or the cgroup is not mounted. PIDs limit discarded.');
+    if (hostConfig.PidsLimit > 0)
+      warnings.push(
+        'Your kernel does not support PIDs limit capabilities or the cgroup is not mounted. PIDs limit discarded.',
+      );
     hostConfig.PidsLimit = null;
   }
   return { hostConfig, warnings };
@@ -36,12 +43,16 @@ export function applyHostLimits(given: HostConfig, facts: HostFacts, options: { 
 function checkMemory(limits: HostConfig, { cgroup }: HostFacts, warnings: string[], update: boolean): void {
   if (limits.Memory !== 0 && limits.Memory < MIN_MEMORY_BYTES) throw invalid('Minimum memory limit allowed is 6MB');
   if (limits.Memory > 0 && !cgroup.memoryLimit) {
-    warnings.push('Your kernel does not support memory limit capabilities or the cgroup is not mounted. Limitation discarded.');
+    warnings.push(
+      'Your kernel does not support memory limit capabilities or the cgroup is not mounted. Limitation discarded.',
+    );
     limits.Memory = 0;
     limits.MemorySwap = -1;
   }
   if (limits.Memory > 0 && limits.MemorySwap !== -1 && !cgroup.swapLimit) {
-    warnings.push('Your kernel does not support swap limit capabilities or the cgroup is not mounted. Memory limited without swap.');
+    warnings.push(
+      'Your kernel does not support swap limit capabilities or the cgroup is not mounted. Memory limited without swap.',
+    );
     limits.MemorySwap = -1;
   }
   if (limits.Memory > 0 && limits.MemorySwap > 0 && limits.MemorySwap < limits.Memory) {
@@ -52,10 +63,13 @@ function checkMemory(limits: HostConfig, { cgroup }: HostFacts, warnings: string
   }
   checkSwappiness(limits, cgroup.memorySwappiness, warnings);
   if (limits.MemoryReservation > 0 && !cgroup.memoryReservation) {
-    warnings.push('Your kernel does not support memory soft limit capabilities or the cgroup is not mounted. Limitation discarded.');
+    warnings.push(
+      'Your kernel does not support memory soft limit capabilities or the cgroup is not mounted. Limitation discarded.',
+    );
     limits.MemoryReservation = 0;
   }
-  if (limits.MemoryReservation > 0 && limits.MemoryReservation < MIN_MEMORY_BYTES) throw invalid('Minimum memory reservation allowed is 6MB');
+  if (limits.MemoryReservation > 0 && limits.MemoryReservation < MIN_MEMORY_BYTES)
+    throw invalid('Minimum memory reservation allowed is 6MB');
   if (limits.Memory > 0 && limits.MemoryReservation > 0 && limits.Memory < limits.MemoryReservation) {
     throw invalid('Minimum memory limit can not be less than memory reservation limit, see usage');
   }
@@ -64,14 +78,18 @@ function checkMemory(limits: HostConfig, { cgroup }: HostFacts, warnings: string
     limits.OomKillDisable = null;
   }
   if (limits.OomKillDisable === true && limits.Memory === 0) {
-    warnings.push('OOM killer is disabled for the container, but no memory limit is set, this can result in the system running out of resources.');
+    warnings.push(
+      'OOM killer is disabled for the container, but no memory limit is set, this can result in the system running out of resources.',
+    );
   }
 }
 
 function checkSwappiness(limits: HostConfig, supported: boolean, warnings: string[]): void {
   if (limits.MemorySwappiness === null) return;
   if (!supported) {
-    warnings.push('Your kernel does not support memory swappiness capabilities or the cgroup is not mounted. Memory swappiness discarded.');
+    warnings.push(
+      'Your kernel does not support memory swappiness capabilities or the cgroup is not mounted. Memory swappiness discarded.',
+    );
     limits.MemorySwappiness = null;
   } else if (limits.MemorySwappiness < 0 || limits.MemorySwappiness > 100) {
     throw invalid(`Invalid value: ${limits.MemorySwappiness}, valid memory swappiness range is 0-100`);
@@ -79,10 +97,14 @@ function checkSwappiness(limits: HostConfig, supported: boolean, warnings: strin
 }
 
 function checkCpu(limits: HostConfig, { cgroup, cpuCount }: HostFacts, warnings: string[]): void {
-  if (limits.NanoCpus > 0 && limits.CpuPeriod > 0) throw invalid('Conflicting options: Nano CPUs and CPU Period cannot both be set');
-  if (limits.NanoCpus > 0 && limits.CpuQuota > 0) throw invalid('Conflicting options: Nano CPUs and CPU Quota cannot both be set');
+  if (limits.NanoCpus > 0 && limits.CpuPeriod > 0)
+    throw invalid('Conflicting options: Nano CPUs and CPU Period cannot both be set');
+  if (limits.NanoCpus > 0 && limits.CpuQuota > 0)
+    throw invalid('Conflicting options: Nano CPUs and CPU Quota cannot both be set');
   if (limits.NanoCpus > 0 && !cgroup.cpuQuota) {
-    throw invalid('NanoCPUs can not be set, as your kernel does not support CPU CFS scheduler or the cgroup is not mounted');
+    throw invalid(
+      'NanoCPUs can not be set, as your kernel does not support CPU CFS scheduler or the cgroup is not mounted',
+    );
   }
   if (limits.NanoCpus < 0 || limits.NanoCpus > cpuCount * 1e9) {
     throw invalid(`Range of CPUs is from 0.01 to ${cpuCount}.00, as there are only ${cpuCount} CPUs available`);
@@ -101,7 +123,8 @@ function checkCpu(limits: HostConfig, { cgroup, cpuCount }: HostFacts, warnings:
   if (limits.CpuPeriod !== 0 && (limits.CpuPeriod < 1000 || limits.CpuPeriod > 1_000_000)) {
     throw invalid('CPU cfs period can not be less than 1ms (i.e. 1000) or larger than 1s (i.e. 1000000)');
   }
-  if (limits.CpuQuota > 0 && limits.CpuQuota < 1000) throw invalid('CPU cfs quota can not be less than 1ms (i.e. 1000)');
+  if (limits.CpuQuota > 0 && limits.CpuQuota < 1000)
+    throw invalid('CPU cfs quota can not be less than 1ms (i.e. 1000)');
   if ((limits.CpuRealtimePeriod !== 0 || limits.CpuRealtimeRuntime !== 0) && !cgroup.cpuRealtime) {
     throw invalid('kernel does not support CPU real-time scheduler');
   }
@@ -139,15 +162,21 @@ function checkBlockIo(limits: HostConfig, { cgroup }: HostFacts, warnings: strin
     warnings.push('Your kernel does not support Block I/O weight or the cgroup is not mounted. Weight discarded.');
     limits.BlkioWeight = 0;
   }
-  if (limits.BlkioWeight !== 0 && (limits.BlkioWeight < 10 || limits.BlkioWeight > 1000)) throw invalid('Range of blkio weight is from 10 to 1000');
-  if (limits.IOMaximumBandwidth !== 0) throw invalid('Invalid QoS settings: linux does not support configuration of maximum bandwidth');
-  if (limits.IOMaximumIOps !== 0) throw invalid('Invalid QoS settings: linux does not support configuration of maximum IOPs');
+  if (limits.BlkioWeight !== 0 && (limits.BlkioWeight < 10 || limits.BlkioWeight > 1000))
+    throw invalid('Range of blkio weight is from 10 to 1000');
+  if (limits.IOMaximumBandwidth !== 0)
+    throw invalid('Invalid QoS settings: linux does not support configuration of maximum bandwidth');
+  if (limits.IOMaximumIOps !== 0)
+    throw invalid('Invalid QoS settings: linux does not support configuration of maximum IOPs');
   if (limits.BlkioWeightDevice?.length && !cgroup.blkioWeightDevice) {
-    warnings.push('Your kernel does not support Block I/O weight_device or the cgroup is not mounted. Weight-device discarded.');
+    warnings.push(
+      'Your kernel does not support Block I/O weight_device or the cgroup is not mounted. Weight-device discarded.',
+    );
     limits.BlkioWeightDevice = [];
   }
   for (const { Path, Weight } of limits.BlkioWeightDevice ?? []) {
-    if (Weight < 10 || Weight > 1000) throw invalid(`Invalid weight for device ${Path}: range of blkio weight is from 10 to 1000`);
+    if (Weight < 10 || Weight > 1000)
+      throw invalid(`Invalid weight for device ${Path}: range of blkio weight is from 10 to 1000`);
   }
   for (const [field, text] of THROTTLES) {
     if (!limits[field]?.length || cgroup.blkioThrottle) continue;
@@ -157,8 +186,20 @@ function checkBlockIo(limits: HostConfig, { cgroup }: HostFacts, warnings: strin
 }
 
 const THROTTLES = [
-  ['BlkioDeviceReadBps', 'Your kernel does not support BPS Block I/O read limit or the cgroup is not mounted. Block I/O BPS read limit discarded.'],
-  ['BlkioDeviceWriteBps', 'Your kernel does not support BPS Block I/O write limit or the cgroup is not mounted. Block I/O BPS write limit discarded.'],
-  ['BlkioDeviceReadIOps', 'Your kernel does not support IOPS Block read limit or the cgroup is not mounted. Block I/O IOPS read limit discarded.'],
-  ['BlkioDeviceWriteIOps', 'Your kernel does not support IOPS Block write limit or the cgroup is not mounted. Block I/O IOPS write limit discarded.'],
+  [
+    'BlkioDeviceReadBps',
+    'Your kernel does not support BPS Block I/O read limit or the cgroup is not mounted. Block I/O BPS read limit discarded.',
+  ],
+  [
+    'BlkioDeviceWriteBps',
+    'Your kernel does not support BPS Block I/O write limit or the cgroup is not mounted. Block I/O BPS write limit discarded.',
+  ],
+  [
+    'BlkioDeviceReadIOps',
+    'Your kernel does not support IOPS Block read limit or the cgroup is not mounted. Block I/O IOPS read limit discarded.',
+  ],
+  [
+    'BlkioDeviceWriteIOps',
+    'Your kernel does not support IOPS Block write limit or the cgroup is not mounted. Block I/O IOPS write limit discarded.',
+  ],
 ] as const;

@@ -28,7 +28,12 @@ export interface ValidationContext {
  * @returns the host configuration as this host can apply it, and warnings for the create response.
  * @throws EngineError invalid with the first fault.
  */
-export function validateContainer(config: ContainerConfig, hostConfig: HostConfig, facts: HostFacts, context: ValidationContext): HostLimits {
+export function validateContainer(
+  config: ContainerConfig,
+  hostConfig: HostConfig,
+  facts: HostFacts,
+  context: ValidationContext,
+): HostLimits {
   checkConfig(config);
   checkRestartPolicy(hostConfig);
   checkPorts(hostConfig);
@@ -52,11 +57,15 @@ export function validateContainer(config: ContainerConfig, hostConfig: HostConfi
  * Refuses settings of a request that contradict each other, no matter what image and daemon add.
  * @throws EngineError invalid.
  */
-export function checkConflicts({ Hostname, ExposedPorts }: ContainerConfig, { NetworkMode, UTSMode }: HostConfig): void {
+export function checkConflicts(
+  { Hostname, ExposedPorts }: ContainerConfig,
+  { NetworkMode, UTSMode }: HostConfig,
+): void {
   const shares = NetworkMode.startsWith('container:');
   if (shares && Hostname !== '') throw invalid('conflicting options: hostname and the network mode');
   if (UTSMode === 'host' && Hostname !== '') throw invalid('conflicting options: hostname and the UTS mode');
-  if (shares && Object.keys(ExposedPorts ?? {}).length > 0) throw invalid('conflicting options: port exposing and the container type network mode');
+  if (shares && Object.keys(ExposedPorts ?? {}).length > 0)
+    throw invalid('conflicting options: port exposing and the container type network mode');
 }
 
 function checkConfig(config: ContainerConfig): void {
@@ -71,7 +80,6 @@ function checkConfig(config: ContainerConfig): void {
   if (config.Healthcheck) checkHealth(config.Healthcheck);
 }
 
-
 /** Nanoseconds. */
 const MIN_HEALTH_DURATION = 1_000_000;
 
@@ -84,14 +92,20 @@ function checkHealth(health: HealthConfig): void {
 }
 
 /** @throws EngineError invalid. Also for the update operation. */
-export function checkRestartPolicy({ AutoRemove, RestartPolicy: { Name, MaximumRetryCount } }: Pick<HostConfig, 'AutoRemove' | 'RestartPolicy'>): void {
-  if (AutoRemove && Name !== '' && Name !== 'no') throw invalid("can't create 'AutoRemove' container with restart policy");
+export function checkRestartPolicy({
+  AutoRemove,
+  RestartPolicy: { Name, MaximumRetryCount },
+}: Pick<HostConfig, 'AutoRemove' | 'RestartPolicy'>): void {
+  if (AutoRemove && Name !== '' && Name !== 'no')
+    throw invalid("can't create 'AutoRemove' container with restart policy");
   switch (Name) {
     case 'always':
     case 'unless-stopped':
     case 'no':
       if (MaximumRetryCount !== 0) {
-        throw invalid(`invalid restart policy: maximum retry count can only be used with 'on-failure'${MaximumRetryCount < 0 ? ' and cannot be negative' : ''}`);
+        throw invalid(
+          `invalid restart policy: maximum retry count can only be used with 'on-failure'${MaximumRetryCount < 0 ? ' and cannot be negative' : ''}`,
+        );
       }
       return;
     case 'on-failure':
@@ -100,21 +114,25 @@ export function checkRestartPolicy({ AutoRemove, RestartPolicy: { Name, MaximumR
     case '':
       return;
     default:
-      throw invalid(`invalid restart policy: unknown policy '${String(Name)}'; use one of 'always', 'no', 'on-failure', or 'unless-stopped'`);
+      throw invalid(
+        `invalid restart policy: unknown policy '${String(Name)}'; use one of 'always', 'no', 'on-failure', or 'unless-stopped'`,
+      );
   }
 }
 
 function checkPorts({ PortBindings }: HostConfig): void {
   for (const [port, bindings] of Object.entries(PortBindings ?? {})) {
     const [number = '', protocol = 'tcp'] = port.split('/');
-    if (!isPort(number) || Number(number) === 0 || !['tcp', 'udp', 'sctp'].includes(protocol)) throw invalid(`invalid port specification: ${JSON.stringify(port === '' || isPort(number) ? port : number)}`);
+    if (!isPort(number) || Number(number) === 0 || !['tcp', 'udp', 'sctp'].includes(protocol))
+      throw invalid(`invalid port specification: ${JSON.stringify(port === '' || isPort(number) ? port : number)}`);
     for (const { HostPort, HostIp } of bindings ?? []) {
       const range = HostPort.split('/')[0]?.split('-') ?? [];
       const [first = '', last = first] = range;
       if (HostPort !== '' && (range.length > 2 || !isPort(first) || !isPort(last) || Number(last) < Number(first))) {
         throw invalid(`invalid port specification: ${JSON.stringify(HostPort)}`);
       }
-      if (HostIp !== '' && isIP(HostIp.replace(/^\[(.*)\]$/, '$1')) === 0) throw invalid(`invalid IP address: ${HostIp}`);
+      if (HostIp !== '' && isIP(HostIp.replace(/^\[(.*)\]$/, '$1')) === 0)
+        throw invalid(`invalid IP address: ${HostIp}`);
     }
   }
 }
@@ -129,12 +147,18 @@ function checkNetworkMode(host: HostConfig): void {
   const shares = host.NetworkMode.startsWith('container:');
   const has = (list: readonly unknown[] | null): boolean => (list?.length ?? 0) > 0;
   if (host.NetworkMode === 'container:') throw invalid('invalid container format container:<name|id>');
-  if (shares && has(host.Links)) throw invalid("conflicting options: container type network can't be used with links. This would result in undefined behavior");
+  if (shares && has(host.Links))
+    throw invalid(
+      "conflicting options: container type network can't be used with links. This would result in undefined behavior",
+    );
   if (host.NetworkMode === 'host' && has(host.Links)) {
-    throw invalid("conflicting options: host type networking can't be used with links. This would result in undefined behavior");
+    throw invalid(
+      "conflicting options: host type networking can't be used with links. This would result in undefined behavior",
+    );
   }
   if (shares && has(host.Dns)) throw invalid('conflicting options: dns and the network mode');
-  if (shares && has(host.ExtraHosts)) throw invalid('conflicting options: custom host-to-IP mapping and the network mode');
+  if (shares && has(host.ExtraHosts))
+    throw invalid('conflicting options: custom host-to-IP mapping and the network mode');
   if (shares && (host.PublishAllPorts || Object.keys(host.PortBindings ?? {}).length > 0)) {
     throw invalid('conflicting options: port publishing and the container type network mode');
   }
@@ -142,7 +166,8 @@ function checkNetworkMode(host: HostConfig): void {
     const at = entry.search(/[:=]/);
     const [name, address] = [entry.slice(0, at), entry.slice(at + 1)];
     if (at < 1) throw invalid(`bad format for add-host: ${JSON.stringify(entry)}`);
-    if (name !== '' && address !== 'host-gateway' && isIP(address.replace(/^\[(.*)\]$/, '$1')) === 0) throw invalid(`invalid IP address in add-host: ${JSON.stringify(address)}`);
+    if (name !== '' && address !== 'host-gateway' && isIP(address.replace(/^\[(.*)\]$/, '$1')) === 0)
+      throw invalid(`invalid IP address in add-host: ${JSON.stringify(address)}`);
   }
 }
 
@@ -153,30 +178,40 @@ function checkSecurity(host: HostConfig): void {
   if (seccomp !== undefined && seccomp !== 'unconfined' && seccomp !== 'builtin') parseSeccompProfile(seccomp);
   for (const rule of host.DeviceCgroupRules ?? []) parseDeviceRule(rule);
   for (const { CgroupPermissions, PathOnHost } of host.Devices ?? []) {
-    if (!/^[rwm]{0,3}$/.test(CgroupPermissions)) throw invalid(`invalid cgroup permissions of device ${PathOnHost}: ${JSON.stringify(CgroupPermissions)}`);
+    if (!/^[rwm]{0,3}$/.test(CgroupPermissions))
+      throw invalid(`invalid cgroup permissions of device ${PathOnHost}: ${JSON.stringify(CgroupPermissions)}`);
   }
 }
 
 function checkModes(host: HostConfig): void {
   const joins = (mode: string): boolean => /^container:./.test(mode);
-  if (!['', 'none', 'private', 'shareable', 'host'].includes(host.IpcMode) && !joins(host.IpcMode)) throw invalid(`invalid IPC mode: ${host.IpcMode}`);
+  if (!['', 'none', 'private', 'shareable', 'host'].includes(host.IpcMode) && !joins(host.IpcMode))
+    throw invalid(`invalid IPC mode: ${host.IpcMode}`);
   if (!['', 'host'].includes(host.PidMode) && !joins(host.PidMode)) throw invalid(`invalid PID mode: ${host.PidMode}`);
   if (!['', 'host'].includes(host.UTSMode)) throw invalid(`invalid UTS mode: ${host.UTSMode}`);
   if (!['', 'host'].includes(host.UsernsMode)) throw invalid(`invalid user namespace mode: ${host.UsernsMode}`);
-  if (!['', 'private', 'host'].includes(host.CgroupnsMode)) throw invalid(`invalid cgroup namespace mode: ${host.CgroupnsMode}`);
-  if (!['', 'default'].includes(host.Isolation.toLowerCase())) throw invalid(`invalid isolation '${host.Isolation}' on linux`);
+  if (!['', 'private', 'host'].includes(host.CgroupnsMode))
+    throw invalid(`invalid cgroup namespace mode: ${host.CgroupnsMode}`);
+  if (!['', 'default'].includes(host.Isolation.toLowerCase()))
+    throw invalid(`invalid isolation '${host.Isolation}' on linux`);
 }
 
 function checkUserns({ Privileged, NetworkMode, PidMode }: HostConfig): void {
-  if (Privileged) throw invalid('privileged mode is incompatible with user namespaces.  You must run the container in the host namespace when running privileged mode');
-  if (NetworkMode === 'host') throw invalid("cannot share the host's network namespace when user namespaces are enabled");
+  if (Privileged)
+    throw invalid(
+      'privileged mode is incompatible with user namespaces.  You must run the container in the host namespace when running privileged mode',
+    );
+  if (NetworkMode === 'host')
+    throw invalid("cannot share the host's network namespace when user namespaces are enabled");
   if (PidMode === 'host') throw invalid('cannot share the host PID namespace when user namespaces are enabled');
 }
 
 function checkOthers(host: HostConfig, { cgroupDriver }: ValidationContext): void {
-  if (Object.hasOwn(host.Annotations ?? {}, '')) throw invalid('invalid Annotations: the empty string is not permitted as an annotation key');
+  if (Object.hasOwn(host.Annotations ?? {}, ''))
+    throw invalid('invalid Annotations: the empty string is not permitted as an annotation key');
   if (host.ShmSize < 0) throw invalid('SHM size can not be less than 0');
-  if (host.OomScoreAdj < -1000 || host.OomScoreAdj > 1000) throw invalid(`Invalid value ${host.OomScoreAdj}, range for oom score adj is [-1000, 1000]`);
+  if (host.OomScoreAdj < -1000 || host.OomScoreAdj > 1000)
+    throw invalid(`Invalid value ${host.OomScoreAdj}, range for oom score adj is [-1000, 1000]`);
   for (const ulimit of host.Ulimits ?? []) checkUlimit(ulimit);
   for (const options of Object.values(host.Tmpfs ?? {})) mergeTmpfsOptions(options);
   checkSysctls(host);

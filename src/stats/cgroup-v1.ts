@@ -5,8 +5,29 @@ import { BLOCK_IO_COUNTERS, type BlockIoEntry, type BlockIoUsage } from '../port
 import { namedNumbers, oneNumber, pick, ticksToNs } from './counters.js';
 import type { CgroupReader } from './reader.js';
 
-const MEMORY_STATS = ['cache', 'rss', 'rss_huge', 'mapped_file', 'dirty', 'writeback', 'pgpgin', 'pgpgout', 'pgfault', 'pgmajfault', 'inactive_anon', 'active_anon', 'inactive_file', 'active_file', 'unevictable'];
-const MEMORY_LINES = [...MEMORY_STATS, 'hierarchical_memory_limit', 'hierarchical_memsw_limit', ...MEMORY_STATS.map((name) => `total_${name}`)];
+const MEMORY_STATS = [
+  'cache',
+  'rss',
+  'rss_huge',
+  'mapped_file',
+  'dirty',
+  'writeback',
+  'pgpgin',
+  'pgpgout',
+  'pgfault',
+  'pgmajfault',
+  'inactive_anon',
+  'active_anon',
+  'inactive_file',
+  'active_file',
+  'unevictable',
+];
+const MEMORY_LINES = [
+  ...MEMORY_STATS,
+  'hierarchical_memory_limit',
+  'hierarchical_memsw_limit',
+  ...MEMORY_STATS.map((name) => `total_${name}`),
+];
 
 /** File names of the counters without `blkio.` and `_recursive`; schedulers that count at all have some of them. */
 const BLOCK_IO_FILES: Readonly<Record<(typeof BLOCK_IO_COUNTERS)[number], string>> = {
@@ -28,7 +49,9 @@ export async function openCgroupV1(controllers: ReadonlyMap<string, string>): Pr
   const blkio = controllers.get('blkio');
   const names = new Set(blkio === undefined ? [] : await readdir(blkio));
   const blockIoFiles = (prefixes: readonly string[]): [counter: (typeof BLOCK_IO_COUNTERS)[number], file: string][] =>
-    BLOCK_IO_COUNTERS.flatMap((counter) => prefixes.map((prefix): [typeof counter, string] => [counter, `${prefix}${BLOCK_IO_FILES[counter]}_recursive`])).filter(([, file]) => names.has(file));
+    BLOCK_IO_COUNTERS.flatMap((counter) =>
+      prefixes.map((prefix): [typeof counter, string] => [counter, `${prefix}${BLOCK_IO_FILES[counter]}_recursive`]),
+    ).filter(([, file]) => names.has(file));
   const ofSchedulers = blockIoFiles(SCHEDULERS);
   const ofThrottle = blockIoFiles([THROTTLE]);
 
@@ -37,14 +60,36 @@ export async function openCgroupV1(controllers: ReadonlyMap<string, string>): Pr
       const file = (controller: string, name: string): Promise<string | undefined> => {
         const [mount, path] = [controllers.get(controller), group(controller)];
         // A controller that is not there counts nothing; a group that is not there is found out below.
-        return mount === undefined || path === undefined ? Promise.resolve(undefined) : readFile(join(mount, path, name), 'utf8').catch(() => undefined);
+        return mount === undefined || path === undefined
+          ? Promise.resolve(undefined)
+          : readFile(join(mount, path, name), 'utf8').catch(() => undefined);
       };
-      const readBlockIo = async (files: readonly [(typeof BLOCK_IO_COUNTERS)[number], string][]): Promise<BlockIoUsage> => {
-        const usage: Record<string, BlockIoEntry[]> = Object.fromEntries(BLOCK_IO_COUNTERS.map((counter) => [counter, []]));
-        await Promise.all(files.map(async ([counter, name]) => usage[counter]?.push(...parseBlockIo(await file('blkio', name)))));
+      const readBlockIo = async (
+        files: readonly [(typeof BLOCK_IO_COUNTERS)[number], string][],
+      ): Promise<BlockIoUsage> => {
+        const usage: Record<string, BlockIoEntry[]> = Object.fromEntries(
+          BLOCK_IO_COUNTERS.map((counter) => [counter, []]),
+        );
+        await Promise.all(
+          files.map(async ([counter, name]) => usage[counter]?.push(...parseBlockIo(await file('blkio', name)))),
+        );
         return usage as unknown as BlockIoUsage;
       };
-      const [total, perCpu, cpuacct, throttling, memory, usage, maxUsage, failcnt, limit, pids, pidsLimit, scheduled, throttled] = await Promise.all([
+      const [
+        total,
+        perCpu,
+        cpuacct,
+        throttling,
+        memory,
+        usage,
+        maxUsage,
+        failcnt,
+        limit,
+        pids,
+        pidsLimit,
+        scheduled,
+        throttled,
+      ] = await Promise.all([
         file('cpuacct', 'cpuacct.usage'),
         file('cpuacct', 'cpuacct.usage_percpu'),
         file('cpuacct', 'cpuacct.stat'),
@@ -68,7 +113,11 @@ export async function openCgroupV1(controllers: ReadonlyMap<string, string>): Pr
           kernelNs: ticksToNs(ticks.get('system') ?? 0n),
           userNs: ticksToNs(ticks.get('user') ?? 0n),
           perCpuNs: (perCpu ?? '').trim().split(/\s+/).filter(Boolean).map(BigInt),
-          throttling: { periods: quota.get('nr_periods') ?? 0n, throttledPeriods: quota.get('nr_throttled') ?? 0n, throttledNs: quota.get('throttled_time') ?? 0n },
+          throttling: {
+            periods: quota.get('nr_periods') ?? 0n,
+            throttledPeriods: quota.get('nr_throttled') ?? 0n,
+            throttledNs: quota.get('throttled_time') ?? 0n,
+          },
         },
         memory: {
           usage: oneNumber(usage, 0n),

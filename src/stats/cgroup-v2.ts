@@ -8,9 +8,37 @@ import type { CgroupReader } from './reader.js';
 const NS_PER_US = 1000n;
 const UNLIMITED = 2n ** 64n - 1n;
 const MEMORY_LINES = [
-  'anon', 'file', 'kernel_stack', 'slab', 'sock', 'shmem', 'file_mapped', 'file_dirty', 'file_writeback', 'anon_thp', 'inactive_anon', 'active_anon', 'inactive_file', 'active_file',
-  'unevictable', 'slab_reclaimable', 'slab_unreclaimable', 'pgfault', 'pgmajfault', 'workingset_refault', 'workingset_activate', 'workingset_nodereclaim', 'pgrefill', 'pgscan', 'pgsteal',
-  'pgactivate', 'pgdeactivate', 'pglazyfree', 'pglazyfreed', 'thp_fault_alloc', 'thp_collapse_alloc',
+  'anon',
+  'file',
+  'kernel_stack',
+  'slab',
+  'sock',
+  'shmem',
+  'file_mapped',
+  'file_dirty',
+  'file_writeback',
+  'anon_thp',
+  'inactive_anon',
+  'active_anon',
+  'inactive_file',
+  'active_file',
+  'unevictable',
+  'slab_reclaimable',
+  'slab_unreclaimable',
+  'pgfault',
+  'pgmajfault',
+  'workingset_refault',
+  'workingset_activate',
+  'workingset_nodereclaim',
+  'pgrefill',
+  'pgscan',
+  'pgsteal',
+  'pgactivate',
+  'pgdeactivate',
+  'pglazyfree',
+  'pglazyfreed',
+  'thp_fault_alloc',
+  'thp_collapse_alloc',
 ];
 
 export function openCgroupV2(mountPoint: string): CgroupReader {
@@ -19,9 +47,19 @@ export function openCgroupV2(mountPoint: string): CgroupReader {
       const path = group('');
       if (path === undefined) return undefined;
       // A controller that is not switched on has no files.
-      const file = (name: string): Promise<string | undefined> => readFile(join(mountPoint, path, name), 'utf8').catch(() => undefined);
+      const file = (name: string): Promise<string | undefined> =>
+        readFile(join(mountPoint, path, name), 'utf8').catch(() => undefined);
       const [cpuText, memory, usage, limit, events, io, pids, pidsLimit] = await Promise.all(
-        ['cpu.stat', 'memory.stat', 'memory.current', 'memory.max', 'memory.events', 'io.stat', 'pids.current', 'pids.max'].map(file),
+        [
+          'cpu.stat',
+          'memory.stat',
+          'memory.current',
+          'memory.max',
+          'memory.events',
+          'io.stat',
+          'pids.current',
+          'pids.max',
+        ].map(file),
       );
       if (cpuText === undefined) return undefined;
       const cpu = namedNumbers(cpuText);
@@ -31,7 +69,11 @@ export function openCgroupV2(mountPoint: string): CgroupReader {
           totalNs: ns('usage_usec'),
           kernelNs: ns('system_usec'),
           userNs: ns('user_usec'),
-          throttling: { periods: cpu.get('nr_periods') ?? 0n, throttledPeriods: cpu.get('nr_throttled') ?? 0n, throttledNs: ns('throttled_usec') },
+          throttling: {
+            periods: cpu.get('nr_periods') ?? 0n,
+            throttledPeriods: cpu.get('nr_throttled') ?? 0n,
+            throttledNs: ns('throttled_usec'),
+          },
         },
         memory: {
           usage: oneNumber(usage, 0n),
@@ -53,8 +95,16 @@ function parseIoStat(text: string | undefined): BlockIoUsage {
     const device = /^(\d+):(\d+) (.*)$/.exec(line);
     if (!device) continue;
     const [, major, minor, counters = ''] = device;
-    for (const [op, name] of [['read', 'rbytes'], ['write', 'wbytes']] as const) {
-      bytes.push({ major: Number(major), minor: Number(minor), op, value: BigInt(new RegExp(`\\b${name}=(\\d+)`).exec(counters)?.[1] ?? 0) });
+    for (const [op, name] of [
+      ['read', 'rbytes'],
+      ['write', 'wbytes'],
+    ] as const) {
+      bytes.push({
+        major: Number(major),
+        minor: Number(minor),
+        op,
+        value: BigInt(new RegExp(`\\b${name}=(\\d+)`).exec(counters)?.[1] ?? 0),
+      });
     }
   }
   const none = Object.fromEntries(BLOCK_IO_COUNTERS.map((counter) => [counter, null]));

@@ -34,7 +34,10 @@ export function parseNetDev(text: string): Record<string, InterfaceUsage> {
     const colon = line.indexOf(':');
     const name = line.slice(0, colon).trim();
     if (colon < 0 || NOT_THE_CONTAINERS.test(name)) continue;
-    const numbers = line.slice(colon + 1).trim().split(/\s+/);
+    const numbers = line
+      .slice(colon + 1)
+      .trim()
+      .split(/\s+/);
     const at = (index: number): bigint => BigInt(numbers[index] ?? 0);
     interfaces.set(name, {
       rxBytes: at(0),
@@ -61,6 +64,9 @@ export function ticksToNs(ticks: bigint): bigint {
 export function parseHostCpu(text: string): { readonly systemNs: bigint; readonly onlineCpus: number } {
   const [total = ''] = text.split('\n', 1);
   // user, nice, system, idle, iowait, irq and softirq, as the known engine adds them up.
-  const ticks = total.split(/\s+/).slice(1, 8).reduce((sum, field) => sum + BigInt(field), 0n);
+  const ticks = total
+    .split(/\s+/)
+    .slice(1, 8)
+    .reduce((sum, field) => sum + BigInt(field), 0n);
   return { systemNs: ticksToNs(ticks), onlineCpus: text.match(/^cpu\d+ /gm)?.length ?? 0 };
 }

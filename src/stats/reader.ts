@@ -13,7 +13,10 @@ export interface CgroupUsage extends Omit<ContainerUsage, 'readAt' | 'cpu' | 'ne
 }
 
 export interface CgroupReader {
-  /** `group` gives the path of the group in the hierarchy of a controller ('': the unified one). Undefined: the group is gone. */
+  /**
+   * `group` gives the path of the group in the hierarchy of a controller ('': the unified one). Undefined: the group is
+   * gone.
+   */
   read(group: (controller: string) => string | undefined): Promise<CgroupUsage | undefined>;
 }
 
@@ -32,7 +35,11 @@ export async function createStatsReader({ controllers, unified }: CgroupHierarch
         throw notFound(`no statistics for container ${id}: it has ended`);
       };
       const ownFile = (name: string): Promise<string> => readFile(`/proc/${pid}/${name}`, 'utf8').catch(gone);
-      const [membership, netDev, hostCpu] = await Promise.all([ownFile('cgroup'), usesHostNetwork ? undefined : ownFile('net/dev'), readFile('/proc/stat', 'utf8')]);
+      const [membership, netDev, hostCpu] = await Promise.all([
+        ownFile('cgroup'),
+        usesHostNetwork ? undefined : ownFile('net/dev'),
+        readFile('/proc/stat', 'utf8'),
+      ]);
       const usage = (await cgroups.read(groupsOf(membership, id))) ?? gone();
       const { memory } = usage;
       return {

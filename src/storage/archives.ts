@@ -33,7 +33,10 @@ export class ArchiveWorkers implements Archives {
     const task = this.#pool.run('copy-out', { view, path, idMaps: this.idMaps, port: far }, { transferList: [far] });
     try {
       const first = once(near, 'message').then(([stat]) => stat as PathStat);
-      const stat = await Promise.race([first, task.then(() => Promise.reject(internal('the archive ended before it began')))]);
+      const stat = await Promise.race([
+        first,
+        task.then(() => Promise.reject(internal('the archive ended before it began'))),
+      ]);
       return { stat, ...follow(near, task) };
     } catch (error) {
       near.close();
@@ -43,12 +46,19 @@ export class ArchiveWorkers implements Archives {
 
   readDirectory(directory: string): TarOutput {
     const { port1: near, port2: far } = new MessageChannel();
-    return follow(near, this.#pool.run('export-directory', { directory, idMaps: this.idMaps, port: far }, { transferList: [far] }));
+    return follow(
+      near,
+      this.#pool.run('export-directory', { directory, idMaps: this.idMaps, port: far }, { transferList: [far] }),
+    );
   }
 
   async write(view: ContainerView, path: string, options: WriteOptions, source: ArchiveSource): Promise<void> {
     const { port1: near, port2: far } = new MessageChannel();
-    const task = this.#pool.run('copy-in', { view, path, options, idMaps: this.idMaps, port: far }, { transferList: [far] });
+    const task = this.#pool.run(
+      'copy-in',
+      { view, path, options, idMaps: this.idMaps, port: far },
+      { transferList: [far] },
+    );
     // The promise may fail before anybody awaits it.
     task.catch(() => undefined);
     const wanted = new Credit(near);

@@ -1,4 +1,6 @@
-/** Copies inodes between places on this host, with all their attributes. Synchronous, for worker threads. Byte strings. */
+/**
+ * Copies inodes between places on this host, with all their attributes. Synchronous, for worker threads. Byte strings.
+ */
 import { chmodSync, constants, copyFileSync, lchownSync, readlinkSync, symlinkSync, type BigIntStats } from 'node:fs';
 import { makeDevice, makeFifo, setTimes } from '../sys/inode.js';
 import { getXattr, listXattrs, setXattr } from '../sys/xattr.js';

@@ -6,7 +6,11 @@ import { ownMember } from '../text/own-member.js';
 export type VolumeOptions = Readonly<Record<string, string>>;
 
 const KNOWN = new Set(['type', 'o', 'device', 'size']);
-const NEEDS: Readonly<Record<string, readonly string[]>> = { device: ['type'], type: ['device'], o: ['device', 'type'] };
+const NEEDS: Readonly<Record<string, readonly string[]>> = {
+  device: ['type'],
+  type: ['device'],
+  o: ['device', 'type'],
+};
 
 /** @throws EngineError invalid, in the known engine's words. */
 export function checkVolumeOptions(name: string, options: VolumeOptions): void {
@@ -90,6 +94,9 @@ export function mountLocal({ device, target, type, options }: LocalMount): void 
     if ((flags & (MS_BIND | MS_RDONLY)) === (MS_BIND | MS_RDONLY)) mountNow('', target, '', flags | MS_REMOUNT, '');
   } catch (error) {
     const reason = messageOf(error).replace(/^mount: (.*) \(\w+\)$/, '$1');
-    throw internal(`failed to mount local volume: mount ${device}:${target}, flags: 0x${flags.toString(16)}${data.length > 0 ? `, data: ${data.join(',')}` : ''}: ${reason}`, { cause: error });
+    throw internal(
+      `failed to mount local volume: mount ${device}:${target}, flags: 0x${flags.toString(16)}${data.length > 0 ? `, data: ${data.join(',')}` : ''}: ${reason}`,
+      { cause: error },
+    );
   }
 }

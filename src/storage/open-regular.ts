@@ -25,7 +25,9 @@ export function openRegular(at: string): OpenFile | undefined {
   }
   try {
     const stat = fstatSync(place, { bigint: true });
-    return stat.isFile() ? { fd: openSync(`/proc/self/fd/${place}`, constants.O_RDONLY | constants.O_NONBLOCK), stat } : undefined;
+    return stat.isFile()
+      ? { fd: openSync(`/proc/self/fd/${place}`, constants.O_RDONLY | constants.O_NONBLOCK), stat }
+      : undefined;
   } finally {
     closeSync(place);
   }

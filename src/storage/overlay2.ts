@@ -5,7 +5,15 @@ import { join } from 'node:path';
 import { dataLoss, invalid } from '../errors/engine-error.js';
 import type { IdMaps } from '../ports/id-maps.js';
 import type { Logger } from '../ports/logger.js';
-import type { Change, Digest, LayerDirectories, LayerInfo, LayerStore, LayerTar, StagedLayer } from '../ports/storage.js';
+import type {
+  Change,
+  Digest,
+  LayerDirectories,
+  LayerInfo,
+  LayerStore,
+  LayerTar,
+  StagedLayer,
+} from '../ports/storage.js';
 import { letPass } from '../sys/id-access.js';
 import { rootOwner } from '../sys/id-maps.js';
 import { markTopDirectory } from '../sys/inode.js';
@@ -39,7 +47,13 @@ export interface Overlay2Options {
  * Opens the store: makes its directories and tries out whether overlayfs works there. `load` must be called next.
  * @throws EngineError unavailable when it does not, with the reason; invalid for options that it cannot fulfil.
  */
-export async function openOverlay2({ root, workers, log, storageOpts = [], idMaps }: Overlay2Options): Promise<Overlay2Store> {
+export async function openOverlay2({
+  root,
+  workers,
+  log,
+  storageOpts = [],
+  idMaps,
+}: Overlay2Options): Promise<Overlay2Store> {
   await makeDirectories(root, { mode: 0o710 });
   // The mount table names real paths.
   const layout = new Layout(await realpath(root));
@@ -70,8 +84,8 @@ export async function openOverlay2({ root, workers, log, storageOpts = [], idMap
 }
 
 /**
- * ext4 would put a new layer where an old one was just deleted, and there it searches past every inode that was freed in
- * the last minutes: unpacking many small files took ten times as long.
+ * ext4 would put a new layer where an old one was just deleted, and there it searches past every inode that was freed
+ * in the last minutes: unpacking many small files took ten times as long.
  */
 function spreadLayers(staging: string): void {
   const fd = openSync(staging, 'r');
@@ -107,7 +121,16 @@ export class Overlay2Store implements LayerStore {
   ) {
     this.#layersFd = openSync(layout.layers, 'r');
     this.#readOnly = new ReadOnlyLayers(layout, trash, durability, workers);
-    this.#writable = new WritableLayers(layout, this.#readOnly, new InitLayers(layout, this.#readOnly, trash, workers, rootOwner(idMaps)), sizes, trash, rootOwner(idMaps), probed.mountOptions, this.#layersFd);
+    this.#writable = new WritableLayers(
+      layout,
+      this.#readOnly,
+      new InitLayers(layout, this.#readOnly, trash, workers, rootOwner(idMaps)),
+      sizes,
+      trash,
+      rootOwner(idMaps),
+      probed.mountOptions,
+      this.#layersFd,
+    );
     this.driverStatus = [
       ['Backing Filesystem', probed.backing === 'ext4' ? 'extfs' : probed.backing],
       // Without d_type the start is refused (probe.ts).
@@ -185,12 +208,19 @@ export class Overlay2Store implements LayerStore {
   openTar(chainId: Digest): LayerTar {
     const { shortId, diffId } = this.#readOnly.get(chainId);
     const unpin = this.#readOnly.pin(chainId);
-    return { diffDir: this.layout.diff(shortId), tarSplitPath: this.layout.tarSplit(shortId), diffId, close: () => void unpin() };
+    return {
+      diffDir: this.layout.diff(shortId),
+      tarSplitPath: this.layout.tarSplit(shortId),
+      diffId,
+      close: () => void unpin(),
+    };
   }
 
   async tarSize(chainId: Digest): Promise<number> {
     const { shortId } = this.#readOnly.get(chainId);
-    return this.#readOnly.pinned(chainId, () => this.#readers.run('tar-size', { tarSplitPath: this.layout.tarSplit(shortId) }));
+    return this.#readOnly.pinned(chainId, () =>
+      this.#readers.run('tar-size', { tarSplitPath: this.layout.tarSplit(shortId) }),
+    );
   }
 
   async copyLayer(chainId: Digest, parent: Digest | undefined): Promise<LayerInfo> {
@@ -209,7 +239,12 @@ export class Overlay2Store implements LayerStore {
     const [top, ...below] = this.#readOnly.chain(chainId);
     const at = (name: string): string => join(this.layout.layer(top?.shortId ?? ''), name);
     const lower = below.map(({ shortId }) => this.layout.diff(shortId)).join(':');
-    return { ...(lower === '' ? {} : { LowerDir: lower }), MergedDir: at('merged'), UpperDir: at('diff'), WorkDir: at('work') };
+    return {
+      ...(lower === '' ? {} : { LowerDir: lower }),
+      MergedDir: at('merged'),
+      UpperDir: at('diff'),
+      WorkDir: at('work'),
+    };
   }
 
   directories(): LayerDirectories {
@@ -217,7 +252,11 @@ export class Overlay2Store implements LayerStore {
     return { layers, arriving: this.#readOnly.arriving(), staging: this.layout.staged() };
   }
 
-  async createWritable(id: string, parent: Digest | undefined, storageOpt: Readonly<Record<string, string>> = {}): Promise<void> {
+  async createWritable(
+    id: string,
+    parent: Digest | undefined,
+    storageOpt: Readonly<Record<string, string>> = {},
+  ): Promise<void> {
     await this.#writable.create(id, parent, storageOpt);
   }
 
@@ -247,7 +286,10 @@ export class Overlay2Store implements LayerStore {
   }
 
   async changes(id: string): Promise<Change[]> {
-    return this.workers.run('changes', { diffDir: this.#writable.paths(id).diff, lowerDirs: this.#writable.lowerDirs(id) });
+    return this.workers.run('changes', {
+      diffDir: this.#writable.paths(id).diff,
+      lowerDirs: this.#writable.lowerDirs(id),
+    });
   }
 
   async writableSize(id: string): Promise<number> {
@@ -266,7 +308,11 @@ export class Overlay2Store implements LayerStore {
     );
   }
 
-  async #stageFrom(parent: Digest | undefined, doing: string, fill: (staged: StagedLayer) => Promise<UnpackedTar>): Promise<LayerInfo> {
+  async #stageFrom(
+    parent: Digest | undefined,
+    doing: string,
+    fill: (staged: StagedLayer) => Promise<UnpackedTar>,
+  ): Promise<LayerInfo> {
     const staged = await this.stage();
     try {
       return await staged.commit({ parent, ...(await fill(staged)) });
@@ -285,7 +331,8 @@ export class Overlay2Store implements LayerStore {
         await this.trash.take(directory);
         return present;
       }
-      if (parent !== undefined && this.#readOnly.get(parent).depth >= MAX_DEPTH) throw invalid('max depth exceeded', { code: 'LAYER_DEPTH' });
+      if (parent !== undefined && this.#readOnly.get(parent).depth >= MAX_DEPTH)
+        throw invalid('max depth exceeded', { code: 'LAYER_DEPTH' });
       const add = async (): Promise<LayerInfo> => {
         await this.#settle(join(directory, 'diff'), layer);
         return this.#readOnly.add(directory, { chainId, diffId, parent, sizeBytes });
@@ -300,7 +347,11 @@ export class Overlay2Store implements LayerStore {
 
   async #settle(diffDir: string, { parent, implicitDirs, danglingLinks, whiteouts }: CommitRequest): Promise<void> {
     const hidesAll = parent !== undefined && getXattr(diffDir, 'trusted.overlay.opaque') !== undefined;
-    const isComplete = danglingLinks.length === 0 && whiteouts.length === 0 && (parent === undefined || implicitDirs.length === 0) && !hidesAll;
+    const isComplete =
+      danglingLinks.length === 0 &&
+      whiteouts.length === 0 &&
+      (parent === undefined || implicitDirs.length === 0) &&
+      !hidesAll;
     if (isComplete) return;
     const lowerDirs = this.#readOnly.chain(parent).map(({ shortId }) => this.layout.diff(shortId));
     await this.workers.run('settle-layer', { diffDir, lowerDirs, implicitDirs, danglingLinks, whiteouts });

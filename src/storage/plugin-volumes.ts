@@ -1,6 +1,6 @@
 /**
- * Volumes of drivers in other processes. A driver may count its mounts, and outlives the daemon: so each use is noted on
- * disk before the driver is asked to mount for it, until it has unmounted.
+ * Volumes of drivers in other processes. A driver may count its mounts, and outlives the daemon: so each use is noted
+ * on disk before the driver is asked to mount for it, until it has unmounted.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
@@ -50,7 +50,9 @@ export class PluginVolumes {
       return await this.plugins.find(name);
     } catch (error) {
       const text = `error looking up volume plugin ${name}: ${messageOf(error)}`;
-      throw isEngineError(error, 'not-found') ? notFound(text, { code: 'VOLUME_DRIVER', cause: error }) : internal(text, { code: 'VOLUME_DRIVER', cause: error });
+      throw isEngineError(error, 'not-found')
+        ? notFound(text, { code: 'VOLUME_DRIVER', cause: error })
+        : internal(text, { code: 'VOLUME_DRIVER', cause: error });
     }
   }
 
@@ -77,7 +79,10 @@ export class PluginVolumes {
   }
 
   /** Returns the volumes that all drivers have, and the failures of drivers that do not answer. */
-  async offers(): Promise<{ readonly offers: Offer[]; readonly failures: { readonly driver: string; readonly reason: string }[] }> {
+  async offers(): Promise<{
+    readonly offers: Offer[];
+    readonly failures: { readonly driver: string; readonly reason: string }[];
+  }> {
     const plugins = await this.plugins.installed();
     const lists = await Promise.allSettled(plugins.map((plugin) => plugin.list()));
     const offers: Offer[] = [];
@@ -88,8 +93,13 @@ export class PluginVolumes {
       else failures.push({ driver: plugin.name, reason: messageOf(list?.reason) });
     }
     const named = new Set(plugins.map(({ name }) => name));
-    const gone = new Set(this.records.list().flatMap(({ driver }) => (driver === LOCAL_DRIVER || named.has(driver) ? [] : [driver])));
-    return { offers, failures: [...failures, ...[...gone].map((driver) => ({ driver, reason: 'the driver does not answer' }))] };
+    const gone = new Set(
+      this.records.list().flatMap(({ driver }) => (driver === LOCAL_DRIVER || named.has(driver) ? [] : [driver])),
+    );
+    return {
+      offers,
+      failures: [...failures, ...[...gone].map((driver) => ({ driver, reason: 'the driver does not answer' }))],
+    };
   }
 
   /** @throws EngineError internal `error while mounting volume '…': …`. */

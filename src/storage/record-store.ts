@@ -1,4 +1,6 @@
-/** Small versioned JSON documents on disk, each replaced as a whole: after a crash there is the old one or the new one. */
+/**
+ * Small versioned JSON documents on disk, each replaced as a whole: after a crash there is the old one or the new one.
+ */
 import { readFile, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { dataLoss, messageOf } from '../errors/engine-error.js';
@@ -48,7 +50,9 @@ export function parseRecord(path: string, text: string): unknown {
     throw dataLoss(`record ${path} is damaged: not a record`, { code: 'RECORD_DAMAGED' });
   }
   if (record.version !== VERSION) {
-    throw dataLoss(`record ${path} has version ${String(record.version)}, this daemon reads version ${VERSION}`, { code: 'RECORD_VERSION' });
+    throw dataLoss(`record ${path} has version ${String(record.version)}, this daemon reads version ${VERSION}`, {
+      code: 'RECORD_VERSION',
+    });
   }
   return record.value;
 }

@@ -35,6 +35,9 @@ function openHere(directoryFd: number, name: string, flags: number): number {
     return openUnmounted(directoryFd, fsPath(name), flags);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EXDEV') throw error;
-    throw internal(`${JSON.stringify(toText(name))} is a mount point: device or resource busy`, { code: 'EBUSY', cause: error });
+    throw internal(`${JSON.stringify(toText(name))} is a mount point: device or resource busy`, {
+      code: 'EBUSY',
+      cause: error,
+    });
   }
 }

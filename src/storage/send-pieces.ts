@@ -11,11 +11,13 @@ const SLOTS = 8;
 const RESERVED_SLOTS = 3;
 
 /** V8 copies to shared memory a word at a time: half as fast. */
-const memcpy = libc.func<[to: Uint8Array, from: Uint8Array, size: number], undefined>('void memcpy(void *to, const void *from, size_t size)');
+const memcpy = libc.func<[to: Uint8Array, from: Uint8Array, size: number], undefined>(
+  'void memcpy(void *to, const void *from, size_t size)',
+);
 
 /**
- * Sends the memory (a SharedArrayBuffer); then, in order and beginning anew after the last slot, how many bytes the next
- * slot has got; then null. A message from the other side gives back the oldest slot. All but the last are full.
+ * Sends the memory (a SharedArrayBuffer); then, in order and beginning anew after the last slot, how many bytes the
+ * next slot has got; then null. A message from the other side gives back the oldest slot. All but the last are full.
  * Resolves when all is sent, or the other side has closed the port. Rejects when the source fails.
  */
 export function sendPieces(source: PieceSource, port: MessagePort): Promise<void> {
@@ -27,7 +29,7 @@ export function sendPieces(source: PieceSource, port: MessagePort): Promise<void
   const slotsInUse = (): number => Math.floor(filledBytes / SLOT_BYTES) - returnedSlots;
 
   const put = (piece: Uint8Array): void => {
-    for (let at = 0; at < piece.length; ) {
+    for (let at = 0; at < piece.length;) {
       if (slotsInUse() === SLOTS) {
         late.push(piece.slice(at));
         return;

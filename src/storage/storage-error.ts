@@ -2,7 +2,20 @@
 import { type EngineError, internal, invalid, isEngineError, messageOf } from '../errors/engine-error.js';
 
 /** errno names for which not the input but this host is to blame. */
-const HOST_TROUBLE = new Set(['ENOSPC', 'EDQUOT', 'EIO', 'EROFS', 'EMFILE', 'ENFILE', 'ENOMEM', 'EPERM', 'EACCES', 'EBUSY', 'EOPNOTSUPP', 'ENOTSUP']);
+const HOST_TROUBLE = new Set([
+  'ENOSPC',
+  'EDQUOT',
+  'EIO',
+  'EROFS',
+  'EMFILE',
+  'ENFILE',
+  'ENOMEM',
+  'EPERM',
+  'EACCES',
+  'EBUSY',
+  'EOPNOTSUPP',
+  'ENOTSUP',
+]);
 
 const TEXT: Readonly<Record<string, string>> = {
   ENOSPC: 'no space left on device',

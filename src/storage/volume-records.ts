@@ -72,7 +72,10 @@ export class VolumeRecords {
     return join(this.root, name, '_data');
   }
 
-  /** Durable when the promise resolves. @throws EngineError conflict for a name whose directory is there without a record. */
+  /**
+   * Durable when the promise resolves. @throws EngineError conflict for a name whose directory is there without a
+   * record.
+   */
   async add(record: VolumeRecord): Promise<void> {
     const staging = join(this.root, UNFINISHED + randomName());
     try {
@@ -88,7 +91,8 @@ export class VolumeRecords {
     } catch (error) {
       await this.workers.run('remove-trees', { paths: [staging] });
       const { code } = error as NodeJS.ErrnoException;
-      if (code === 'ENOTEMPTY' || code === 'EEXIST') throw conflict(`volume ${record.name} is damaged: its directory is there without its record`, { cause: error });
+      if (code === 'ENOTEMPTY' || code === 'EEXIST')
+        throw conflict(`volume ${record.name} is damaged: its directory is there without its record`, { cause: error });
       throw storageError(error, `creating volume ${record.name}`);
     }
     this.#records.set(record.name, record);

@@ -1,5 +1,18 @@
 import assert from 'node:assert/strict';
-import { chmodSync, chownSync, existsSync, linkSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  linkSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -10,7 +23,11 @@ import { Volumes } from './volumes.js';
 
 const temp = mkdtempSync(join(tmpdir(), 'volumes-'));
 const workers = createWorkerPool({ maxThreads: 1 });
-const plugins = { known: [], find: (name: string) => Promise.reject(notFound(`plugin "${name}" not found`)), installed: () => Promise.resolve([]) };
+const plugins = {
+  known: [],
+  find: (name: string) => Promise.reject(notFound(`plugin "${name}" not found`)),
+  installed: () => Promise.resolve([]),
+};
 after(async () => {
   await workers.close();
   rmSync(temp, { recursive: true });
@@ -24,7 +41,10 @@ async function open(name: string): Promise<Volumes> {
 
 test('volumes are made once, outlive the daemon and are removed with their files', async () => {
   const volumes = await open('life');
-  const [first, second] = await Promise.all([volumes.ensure({ name: 'data', labels: { a: 'b' } }), volumes.ensure({ name: 'data' })]);
+  const [first, second] = await Promise.all([
+    volumes.ensure({ name: 'data', labels: { a: 'b' } }),
+    volumes.ensure({ name: 'data' }),
+  ]);
   assert.deepEqual([first.created, second.created], [true, false]);
   assert.match(first.createdAt, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
   assert.deepEqual([first.labels, first.options, first.isAnonymous], [{ a: 'b' }, null, false]);
@@ -36,7 +56,13 @@ test('volumes are made once, outlive the daemon and are removed with their files
   assert.ok((await volumes.size('data')) >= 4096);
 
   const again = await open('life');
-  assert.deepEqual(again.list().map(({ name }) => name).sort(), [anonymous.name, 'data'].sort());
+  assert.deepEqual(
+    again
+      .list()
+      .map(({ name }) => name)
+      .sort(),
+    [anonymous.name, 'data'].sort(),
+  );
   assert.deepEqual(again.get('data'), volumes.get('data'));
   assert.equal(again.isAnonymous(anonymous.name), true);
   await again.remove('data');
@@ -47,16 +73,21 @@ test('volumes are made once, outlive the daemon and are removed with their files
 
 test('bad names, drivers and options are refused', async () => {
   const volumes = await open('bad');
-  for (const name of ['a', '../x', 'a/b', '.hidden', 'é', 'x'.repeat(256)]) await assert.rejects(volumes.ensure({ name }), { kind: 'invalid' }, name);
+  for (const name of ['a', '../x', 'a/b', '.hidden', 'é', 'x'.repeat(256)])
+    await assert.rejects(volumes.ensure({ name }), { kind: 'invalid' }, name);
   await assert.rejects(volumes.ensure({ name: 'ok', driver: 'nfs' }), { kind: 'not-found' });
   await assert.rejects(volumes.ensure({ name: 'ok', options: { bogus: '1' } }), { kind: 'invalid' });
-  await assert.rejects(volumes.ensure({ name: 'ok', options: { type: 'nfs' } }), { kind: 'invalid', message: 'create ok: missing required option: "device"' });
+  await assert.rejects(volumes.ensure({ name: 'ok', options: { type: 'nfs' } }), {
+    kind: 'invalid',
+    message: 'create ok: missing required option: "device"',
+  });
   assert.deepEqual(readdirSync(join(temp, 'bad')), []);
 });
 
 test('what a crash left is deleted, a volume without its record keeps its files', async () => {
   const root = join(temp, 'crash');
-  for (const name of ['.new-x/_data', '.removed-y/_data', 'lost/_data']) mkdirSync(join(root, name), { recursive: true });
+  for (const name of ['.new-x/_data', '.removed-y/_data', 'lost/_data'])
+    mkdirSync(join(root, name), { recursive: true });
   const volumes = new Volumes({ root, workers, plugins });
   const { removed, damaged } = await volumes.load();
   assert.deepEqual([removed.toSorted(), damaged], [['.new-x', '.removed-y'], ['lost']]);
@@ -83,7 +114,10 @@ test("a new volume gets the image's files with their attributes, and nothing fro
   for (const destination of ['/srv/data', '/link/last/']) {
     const { name, mountpoint } = await volumes.ensure({ name: '' });
     await volumes.populate(mountpoint, rootfs, destination);
-    assert.deepEqual(describeTree(mountpoint, { directoryTimes: true }), describeTree(join(rootfs, 'srv/data'), { directoryTimes: true }));
+    assert.deepEqual(
+      describeTree(mountpoint, { directoryTimes: true }),
+      describeTree(join(rootfs, 'srv/data'), { directoryTimes: true }),
+    );
     rmSync(join(mountpoint, 'sub'), { recursive: true });
     await volumes.populate(mountpoint, rootfs, destination);
     assert.equal(existsSync(join(mountpoint, 'sub')), false, 'a volume with content is left alone');

@@ -1,6 +1,14 @@
 /** All volumes of this daemon, of the local driver and of others. */
 import { randomBytes } from 'node:crypto';
-import { conflict, EngineError, internal, invalid, isEngineError, messageOf, notFound } from '../errors/engine-error.js';
+import {
+  conflict,
+  EngineError,
+  internal,
+  invalid,
+  isEngineError,
+  messageOf,
+  notFound,
+} from '../errors/engine-error.js';
 import type { Owner } from '../ports/id-maps.js';
 import type { PluginVolume, VolumePlugins } from '../ports/volume-plugin.js';
 import type { WorkerPool } from '../workers/pool.js';
@@ -42,7 +50,17 @@ export class Volumes {
   readonly #pins = new Map<string, number>();
 
   /** @param owner of new volumes of the local driver. */
-  constructor({ root, workers, plugins, owner = { uid: 0, gid: 0 } }: { readonly root: string; readonly workers: WorkerPool; readonly plugins: VolumePlugins; readonly owner?: Owner }) {
+  constructor({
+    root,
+    workers,
+    plugins,
+    owner = { uid: 0, gid: 0 },
+  }: {
+    readonly root: string;
+    readonly workers: WorkerPool;
+    readonly plugins: VolumePlugins;
+    readonly owner?: Owner;
+  }) {
     this.#workers = workers;
     this.#records = new VolumeRecords(root, workers, owner);
     this.#local = new LocalVolumes(this.#records);
@@ -70,7 +88,10 @@ export class Volumes {
       const record = this.#records.find(volume.name);
       return withAnswer(record?.driver === plugin.name ? record : foreign(volume.name, plugin.name), volume);
     });
-    return { volumes: [...known, ...told], warnings: failures.map(({ driver, reason }) => `list ${driver}: ${reason}`) };
+    return {
+      volumes: [...known, ...told],
+      warnings: failures.map(({ driver, reason }) => `list ${driver}: ${reason}`),
+    };
   }
 
   /** @throws EngineError not-found `get X: no such volume`. */
@@ -84,7 +105,8 @@ export class Volumes {
   async inspect(name: string): Promise<Volume> {
     const record = this.#records.find(name);
     if (record?.driver === LOCAL_DRIVER) return this.#shown(record);
-    if (record) return withAnswer(record, await this.#others.get(record).catch((error: unknown) => said('get', name, error)));
+    if (record)
+      return withAnswer(record, await this.#others.get(record).catch((error: unknown) => said('get', name, error)));
     const offer = NAME.test(name) ? await this.#others.search(name) : undefined;
     if (!offer) throw missing(name);
     return withAnswer(foreign(name, offer.plugin.name, await offer.plugin.scope()), offer.volume);
@@ -107,7 +129,10 @@ export class Volumes {
       const wanted = request.driver ?? '';
       const present = this.#records.find(name);
       if (present && wanted !== '' && present.driver !== wanted) {
-        throw conflict(`create ${name}: conflict: driver '${present.driver}' already has volume '${name}': volume name must be unique`, { code: 'VOLUME_NAME_TAKEN' });
+        throw conflict(
+          `create ${name}: conflict: driver '${present.driver}' already has volume '${name}': volume name must be unique`,
+          { code: 'VOLUME_NAME_TAKEN' },
+        );
       }
       const record = present ?? (await this.#create(name, wanted, request));
       if (request.pinned) this.#pins.set(name, (this.#pins.get(name) ?? 0) + 1);
@@ -201,7 +226,9 @@ export class Volumes {
    * root file system `rootfs` is must not be running.
    */
   async populate(mountpoint: string, rootfs: string, destination: string): Promise<void> {
-    await this.#lock.run(`populate ${mountpoint}`, () => this.#workers.run('populate-volume', { mountpoint, rootfs, destination }));
+    await this.#lock.run(`populate ${mountpoint}`, () =>
+      this.#workers.run('populate-volume', { mountpoint, rootfs, destination }),
+    );
   }
 
   /**
@@ -217,7 +244,11 @@ export class Volumes {
       if (!record) return this.#removeForeign(name);
       if (record.driver === LOCAL_DRIVER) await this.#local.clear(name);
       else {
-        await this.#others.remove(record).catch((error: unknown) => (force && !isEngineError(error, 'conflict') ? undefined : said('remove', name, error)));
+        await this.#others
+          .remove(record)
+          .catch((error: unknown) =>
+            force && !isEngineError(error, 'conflict') ? undefined : said('remove', name, error),
+          );
         this.#others.forget(name);
       }
       await this.#records.remove(name);
@@ -239,17 +270,34 @@ export class Volumes {
   }
 
   #shown(record: VolumeRecord): Volume {
-    return { ...record, mountpoint: record.driver === LOCAL_DRIVER ? this.#records.files(record.name) : this.#others.mountpoint(record.name) };
+    return {
+      ...record,
+      mountpoint:
+        record.driver === LOCAL_DRIVER ? this.#records.files(record.name) : this.#others.mountpoint(record.name),
+    };
   }
 }
 
 /** A volume that its driver has from elsewhere. */
 function foreign(name: string, driver: string, scope: 'local' | 'global' = 'local'): VolumeRecord {
-  return { name, driver, createdAt: '', labels: null, options: null, isAnonymous: false, ...(scope === 'global' ? { scope } : {}) };
+  return {
+    name,
+    driver,
+    createdAt: '',
+    labels: null,
+    options: null,
+    isAnonymous: false,
+    ...(scope === 'global' ? { scope } : {}),
+  };
 }
 
 function withAnswer(record: VolumeRecord, { mountpoint, createdAt, status }: PluginVolume): Volume {
-  return { ...record, mountpoint, createdAt: createdAt || record.createdAt, ...(status === undefined ? {} : { status }) };
+  return {
+    ...record,
+    mountpoint,
+    createdAt: createdAt || record.createdAt,
+    ...(status === undefined ? {} : { status }),
+  };
 }
 
 function missing(name: string): EngineError {
@@ -259,13 +307,16 @@ function missing(name: string): EngineError {
 /** Throws what a driver has said, with what was asked of it. */
 function said(action: string, name: string, error: unknown): never {
   const text = `${action} ${name}: ${messageOf(error)}`;
-  if (error instanceof EngineError && (error.kind === 'not-found' || error.kind === 'conflict')) throw new EngineError(error.kind, text, { code: error.code ?? 'VOLUME_DRIVER', cause: error });
+  if (error instanceof EngineError && (error.kind === 'not-found' || error.kind === 'conflict'))
+    throw new EngineError(error.kind, text, { code: error.code ?? 'VOLUME_DRIVER', cause: error });
   throw internal(text, { code: 'VOLUME_DRIVER', cause: error });
 }
 
 function checkName(name: string): void {
   if (name.length === 1) {
-    throw invalid(`create ${name}: volume name is too short, names should be at least two alphanumeric characters`, { code: 'VOLUME_NAME' });
+    throw invalid(`create ${name}: volume name is too short, names should be at least two alphanumeric characters`, {
+      code: 'VOLUME_NAME',
+    });
   }
   if (!NAME.test(name) || name.length > 255) {
     throw invalid(

@@ -21,7 +21,10 @@ const openFiles = (): number => readdirSync('/proc/self/fd').length;
 
 test('a walk visits directories first and names in the order of their bytes, and closes what it opens', () => {
   const before = openFiles();
-  assert.deepEqual([...walkTree(root)].map(({ path }) => path), ['B', 'a', 'a/b', 'a/b/file', 'a/z', 'a.x']);
+  assert.deepEqual(
+    [...walkTree(root)].map(({ path }) => path),
+    ['B', 'a', 'a/b', 'a/b/file', 'a/z', 'a.x'],
+  );
   for (const { path } of walkTree(root)) if (path === 'a/b/file') break;
   assert.equal(openFiles(), before);
 });

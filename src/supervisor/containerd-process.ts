@@ -99,7 +99,12 @@ export async function adoptContainerd(
     signal(pid, 'SIGKILL');
     return undefined;
   }
-  const process = follow(pid, log, logger, closed(log).then(() => 'ended'));
+  const process = follow(
+    pid,
+    log,
+    logger,
+    closed(log).then(() => 'ended'),
+  );
   // It may have ended before its log was opened; then that never reports an end.
   if (!isOurs(pid, paths)) {
     log.destroy();
@@ -142,7 +147,12 @@ function spawnContainerd(paths: ContainerdPaths): ChildProcess {
   }
 }
 
-function follow(pid: number, log: Socket, logger: Logger, died: Promise<string>): Containerd & { booted: Promise<void> } {
+function follow(
+  pid: number,
+  log: Socket,
+  logger: Logger,
+  died: Promise<string>,
+): Containerd & { booted: Promise<void> } {
   let isDead = false;
   const gone = died.then((end) => {
     isDead = true;

@@ -30,7 +30,9 @@ export interface EventStream {
   close(): void;
 }
 
-/** Opens the stream, as soon as there is a connection. Events arrive in containerd's order, also before `subscribed`. */
+/**
+ * Opens the stream, as soon as there is a connection. Events arrive in containerd's order, also before `subscribed`.
+ */
 export function openEventStream(
   connection: GrpcConnection,
   namespace: string,

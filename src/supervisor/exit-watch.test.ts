@@ -11,7 +11,10 @@ test('an exit is news once, and awaited until then', () => {
   const watch = new ExitWatch();
   watch.add({ id: 'a', execId: '' });
   watch.add({ id: 'a', execId: 'e' });
-  assert.deepEqual(watch.awaited(), [{ id: 'a', execId: 'e' }, { id: 'a', execId: '' }]);
+  assert.deepEqual(watch.awaited(), [
+    { id: 'a', execId: 'e' },
+    { id: 'a', execId: '' },
+  ]);
   assert.equal(watch.isNews(exit('a', 'e')), true);
   assert.equal(watch.isNews(exit('a', 'e')), false);
   assert.deepEqual(watch.awaited(), [{ id: 'a', execId: '' }]);

@@ -36,8 +36,8 @@ export class ExitWatch {
   }
 
   /**
-   * True for an event that was not reported before. Exits of unknown processes pass: somebody may want them. Nothing else
-   * passes about a task after its exit.
+   * True for an event that was not reported before. Exits of unknown processes pass: somebody may want them. Nothing
+   * else passes about a task after its exit.
    */
   isNews(event: TaskEvent): boolean {
     if (event.type !== 'exit') return this.#tasks.get(event.id)?.get('') !== true;

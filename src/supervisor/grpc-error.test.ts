@@ -19,7 +19,12 @@ test('statuses become kinds', () => {
   const cases: [Status, string, string, string][] = [
     [Status.NOT_FOUND, 'process already finished: not found', 'not-found', 'process already finished'],
     [Status.UNKNOWN, 'cannot delete a running process: unknown', 'conflict', 'cannot delete a running process'],
-    [Status.UNKNOWN, 'OCI runtime resume failed: container not paused: unknown', 'conflict', 'OCI runtime resume failed: container not paused'],
+    [
+      Status.UNKNOWN,
+      'OCI runtime resume failed: container not paused: unknown',
+      'conflict',
+      'OCI runtime resume failed: container not paused',
+    ],
     [Status.FAILED_PRECONDITION, 'task must be stopped', 'conflict', 'task must be stopped'],
     [Status.UNAVAILABLE, 'Connection dropped', 'unavailable', 'the supervisor does not answer: Connection dropped'],
     [Status.UNIMPLEMENTED, 'unknown service x', 'not-implemented', 'unknown service x'],

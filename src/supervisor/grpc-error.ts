@@ -21,7 +21,12 @@ const kinds: Partial<Record<Status, ErrorKind>> = {
 };
 
 // A shim's errors lose their class on the way and arrive as UNKNOWN; these are refusals, not failures.
-const conflicts = ['cannot delete a running process', 'cannot exec in a paused state', 'cannot delete a paused', 'not paused'];
+const conflicts = [
+  'cannot delete a running process',
+  'cannot exec in a paused state',
+  'cannot delete a paused',
+  'not paused',
+];
 
 // containerd appends the class of an error to its text; the class is in our `kind` already.
 const classSuffix = /: (?:unknown|not found|already exists|failed precondition|unavailable|invalid argument)$/;

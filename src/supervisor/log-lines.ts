@@ -90,7 +90,8 @@ function keep(lines: string[], line: string): void {
 }
 
 function parse(line: string): Line {
-  const { level, message, fields } = parseJson(line) ?? parseShim(line) ?? { level: 'error', message: line, fields: {} };
+  const { level, message, fields } = parseJson(line) ??
+    parseShim(line) ?? { level: 'error', message: line, fields: {} };
   return { level: routine.test(message) ? 'debug' : level, message, fields };
 }
 

@@ -12,13 +12,20 @@ import { OptionsSchema as ShimOptionsSchema } from './proto/gen/runtime_options_
 import { packRuntimeOptions } from './runtime-options.js';
 
 test('statistics of both cgroup versions are decoded, others refused', () => {
-  const v2 = packMessage(V2Schema, { memory: { usage: 5n }, cpu: { usageUsec: 7n }, io: { usage: [{ major: 8n, rbytes: 1n }] } });
+  const v2 = packMessage(V2Schema, {
+    memory: { usage: 5n },
+    cpu: { usageUsec: 7n },
+    io: { usage: [{ major: 8n, rbytes: 1n }] },
+  });
   assert.equal(v2.typeUrl, 'io.containerd.cgroups.v2.Metrics');
   const decoded = decodeMetrics(v2);
   assert.ok(decoded.$typeName === 'io.containerd.cgroups.v2.Metrics');
   assert.deepEqual([decoded.memory?.usage, decoded.cpu?.usageUsec, decoded.io?.usage[0]?.rbytes], [5n, 7n, 1n]);
   assert.equal(decodeMetrics(packMessage(V1Schema, {})).$typeName, 'io.containerd.cgroups.v1.Metrics');
-  assert.throws(() => decodeMetrics({ ...v2, typeUrl: 'other' }), (error) => isEngineError(error, 'internal'));
+  assert.throws(
+    () => decodeMetrics({ ...v2, typeUrl: 'other' }),
+    (error) => isEngineError(error, 'internal'),
+  );
 });
 
 test('a kill for want of memory is seen in the counters of both cgroup versions', () => {
@@ -33,7 +40,10 @@ test('a kill for want of memory is seen in the counters of both cgroup versions'
 });
 
 test('the runc shim gets its binary, root and cgroup driver, another shim its own options', () => {
-  const runc = packRuntimeOptions({ type: 'io.containerd.runc.v2', binaryName: '/usr/bin/crun', systemdCgroup: true }, '/root');
+  const runc = packRuntimeOptions(
+    { type: 'io.containerd.runc.v2', binaryName: '/usr/bin/crun', systemdCgroup: true },
+    '/root',
+  );
   assert.equal(runc?.typeUrl, 'containerd.runc.v1.Options');
   const { binaryName, root, systemdCgroup } = fromBinary(RuncOptionsSchema, runc.value);
   assert.deepEqual([binaryName, root, systemdCgroup], ['/usr/bin/crun', '/root', true]);
@@ -63,7 +73,10 @@ test('the runc shim gets its binary, root and cgroup driver, another shim its ow
     '"Path" = "C:\\\\\\"x\\""\n"Depth" = 3\n"Fast" = true\n"List" = ["a", 1.5]\n"Deep" = { "a b" = { "c" = "é" } }\n',
   );
   const wrong = { type: 'x', options: { ConfigPath: 5 } };
-  assert.throws(() => packRuntimeOptions(wrong, '/root'), (error) => isEngineError(error, 'invalid') && error.message.includes('ConfigPath'));
+  assert.throws(
+    () => packRuntimeOptions(wrong, '/root'),
+    (error) => isEngineError(error, 'invalid') && error.message.includes('ConfigPath'),
+  );
 });
 
 test('a time that Go left unset is now', () => {

@@ -25,7 +25,13 @@ export async function findShims(socket: string, namespace: string): Promise<Shim
       // A process that ended meanwhile, like a kernel thread, has no command line.
       const args = (await readFile(join('/proc', pid, 'cmdline'), 'utf8').catch(() => '')).split('\0');
       const option = (name: string): string | undefined => args[args.indexOf(name) + 1];
-      if (!args[0]?.includes('containerd-shim') || !args.includes('-id') || option('-address') !== socket || option('-namespace') !== namespace) return [];
+      if (
+        !args[0]?.includes('containerd-shim') ||
+        !args.includes('-id') ||
+        option('-address') !== socket ||
+        option('-namespace') !== namespace
+      )
+        return [];
       return [{ pid: Number(pid), id: option('-id') ?? '' }];
     }),
   );
@@ -33,7 +39,11 @@ export async function findShims(socket: string, namespace: string): Promise<Shim
 }
 
 /** Ends the shims whose task containerd does not know, and returns them. To be called before tasks are created. */
-export async function endOrphanShims(socket: string, namespace: string, knownIds: ReadonlySet<string>): Promise<ShimProcess[]> {
+export async function endOrphanShims(
+  socket: string,
+  namespace: string,
+  knownIds: ReadonlySet<string>,
+): Promise<ShimProcess[]> {
   const orphans = (await findShims(socket, namespace)).filter(({ id }) => !knownIds.has(id));
   for (const { pid, id } of orphans) {
     try {
@@ -42,7 +52,15 @@ export async function endOrphanShims(socket: string, namespace: string, knownIds
       if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
     }
     // Killed, it cannot remove its socket; the name is the one that containerd computes.
-    await rm(join(SHIM_SOCKETS, createHash('sha256').update(join(socket, namespace, id)).digest('hex')), { force: true });
+    await rm(
+      join(
+        SHIM_SOCKETS,
+        createHash('sha256')
+          .update(join(socket, namespace, id))
+          .digest('hex'),
+      ),
+      { force: true },
+    );
   }
   return orphans;
 }

@@ -14,7 +14,11 @@ import { toToml } from './toml.js';
  * own options, and all other members as TOML, if there are any.
  * @throws EngineError invalid when `TypeUrl` or `ConfigPath` is not a string.
  */
-export function packRuntimeOptions(runtime: RuntimeChoice, runcRoot: string | undefined, ioOwner?: Owner): Any | undefined {
+export function packRuntimeOptions(
+  runtime: RuntimeChoice,
+  runcRoot: string | undefined,
+  ioOwner?: Owner,
+): Any | undefined {
   const { runc = {} } = runtime;
   if (runtime.type === 'io.containerd.runc.v2') {
     return packMessage(RuncOptionsSchema, {

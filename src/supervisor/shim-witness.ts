@@ -90,7 +90,11 @@ function keyOf(id: string, execId: string): string {
 /** Finds the address that the shim has written into its bundle: since containerd 2 with the version of its protocol. */
 async function connectTo(bundle: string): Promise<ShimConnection | undefined> {
   const parameters = await readFile(join(bundle, 'bootstrap.json'), 'utf8').catch(() => undefined);
-  const { version = 2, address, protocol = 'ttrpc' } = (
+  const {
+    version = 2,
+    address,
+    protocol = 'ttrpc',
+  } = (
     parameters === undefined
       ? { address: await readFile(join(bundle, 'address'), 'utf8').catch(() => '') }
       : JSON.parse(parameters)

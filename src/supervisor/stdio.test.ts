@@ -84,6 +84,9 @@ test('FIFOs of an earlier life are replaced; a failure leaves nothing', async ()
   assert.equal(existsSync(dir), false);
 
   writeFileSync(join(parent, 'file'), 'kept');
-  assert.throws(() => createStdio({ dir: join(parent, 'file'), ...request }), (error) => isEngineError(error, 'internal'));
+  assert.throws(
+    () => createStdio({ dir: join(parent, 'file'), ...request }),
+    (error) => isEngineError(error, 'internal'),
+  );
   assert.equal(readFileSync(join(parent, 'file'), 'utf8'), 'kept');
 });

@@ -8,7 +8,13 @@ import { isEngineError, messageOf, unavailable } from '../errors/engine-error.js
 import type { Logger } from '../ports/logger.js';
 import type { SupervisorProcess, TaskService } from '../ports/supervisor.js';
 import { containerdConfig, containerdPaths, type ContainerdPaths } from './containerd-config.js';
-import { adoptContainerd, forgetContainerd, launchContainerd, type Containerd, type ContainerdOptions } from './containerd-process.js';
+import {
+  adoptContainerd,
+  forgetContainerd,
+  launchContainerd,
+  type Containerd,
+  type ContainerdOptions,
+} from './containerd-process.js';
 import { deferred } from './deferred.js';
 import { openEventStream } from './event-stream.js';
 import { GrpcConnection } from './grpc-connection.js';
@@ -166,11 +172,14 @@ class Supervisor implements SupervisorProcess {
     const known = new Set((await this.tasks.list()).map(({ id }) => id));
     const ended = await endOrphanShims(this.#paths.socket, this.#options.namespace, known);
     if (ended.length > 0) this.#logger.warn({ shims: ended.map(({ id }) => id) }, 'ended shims of tasks that are gone');
-    const forgotten = await deleteOrphanStates(join(this.#paths.runcRoot, this.#options.namespace), known).catch((error: unknown) => {
-      this.#logger.error({ err: error }, 'what the runtime keeps of tasks that are gone is not removed');
-      return [];
-    });
-    if (forgotten.length > 0) this.#logger.warn({ containers: forgotten }, 'the runtime has forgotten tasks that are gone');
+    const forgotten = await deleteOrphanStates(join(this.#paths.runcRoot, this.#options.namespace), known).catch(
+      (error: unknown) => {
+        this.#logger.error({ err: error }, 'what the runtime keeps of tasks that are gone is not removed');
+        return [];
+      },
+    );
+    if (forgotten.length > 0)
+      this.#logger.warn({ containers: forgotten }, 'the runtime has forgotten tasks that are gone');
   }
 
   #containerdOptions(): ContainerdOptions {

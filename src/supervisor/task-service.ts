@@ -2,14 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError, messageOf, notFound } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
-import type {
-  CreateTask,
-  ExecProcess,
-  TaskEvent,
-  TaskInfo,
-  TaskService,
-  TaskStatus,
-} from '../ports/supervisor.js';
+import type { CreateTask, ExecProcess, TaskEvent, TaskInfo, TaskService, TaskStatus } from '../ports/supervisor.js';
 import { CgroupMoves } from '../sys/cgroup-moves.js';
 import { packOci } from './any.js';
 import { deferred, type Deferred } from './deferred.js';
@@ -232,7 +225,9 @@ export class ContainerdTasks implements TaskService {
     else this.#emit(event);
   }
 
-  /** The shim tells of a lack of memory on its own way, which may be the longer one; the kernel's counter knows already. */
+  /**
+   * The shim tells of a lack of memory on its own way, which may be the longer one; the kernel's counter knows already.
+   */
   async #emitKill(exit: TaskEvent): Promise<void> {
     const isOom = await this.#metrics(exit.id, OOM_TIMEOUT_MS).then(hadOomKill, () => false);
     if (isOom) this.#emit({ type: 'oom', id: exit.id });
@@ -322,7 +317,8 @@ export class ContainerdTasks implements TaskService {
     const info = taskInfo(process);
     const init = { id: info.id, execId: '' };
     // Made by a daemon that died before it started it.
-    if (info.status === 'created' && !this.#exits.has(init) && !this.#unstarted.has(info.id)) this.#unstarted.set(info.id, deferred());
+    if (info.status === 'created' && !this.#exits.has(init) && !this.#unstarted.has(info.id))
+      this.#unstarted.set(info.id, deferred());
     else if (info.status !== 'stopped' && info.status !== 'created') this.#exits.ensure(init);
     return info;
   }

@@ -19,7 +19,9 @@ function valueOf(value: unknown, name: string): string {
   }
   if (Array.isArray(value)) return `[${value.map((item) => valueOf(item, name)).join(', ')}]`;
   if (typeof value !== 'object' || value === null) throw invalid(`runtime option ${name} cannot be null`);
-  return `{${Object.entries(value).map(([member, item]) => ` ${quoted(member)} = ${valueOf(item, name)}`).join(',')} }`;
+  return `{${Object.entries(value)
+    .map(([member, item]) => ` ${quoted(member)} = ${valueOf(item, name)}`)
+    .join(',')} }`;
 }
 
 /** A JSON string is a TOML string too, except for one control character that JSON does not escape. */

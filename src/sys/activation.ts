@@ -18,7 +18,10 @@ const SOCK_STREAM = 1;
 const FIRST_FD = 3;
 const VARIABLES = ['LISTEN_PID', 'LISTEN_FDS', 'LISTEN_FDNAMES'] as const;
 
-const fcntl = libc.checked<[fd: number, command: number, argument: number]>('fcntl', 'int fcntl(int fd, int command, int argument)');
+const fcntl = libc.checked<[fd: number, command: number, argument: number]>(
+  'fcntl',
+  'int fcntl(int fd, int command, int argument)',
+);
 const getsockopt = libc.checked<[fd: number, level: number, name: number, value: Int32Array, length: Uint32Array]>(
   'getsockopt',
   'int getsockopt(int fd, int level, int name, _Out_ void *value, _Inout_ uint32_t *length)',
@@ -47,9 +50,18 @@ export function takeActivationSockets(environment: NodeJS.ProcessEnv): Activatio
   return Array.from({ length: Number(count) }, (_, i) => describe(FIRST_FD + i, named[i] ?? ''));
 }
 
-/** Those that `fd://<select>` means: all for '', else the one with this number or those with this name. The others are closed. @throws EngineError invalid. */
-export function selectActivationSockets(sockets: readonly ActivationSocket[], selections: readonly string[]): ActivationSocket[] {
-  if (sockets.length === 0) throw invalid('no sockets found via socket activation: make sure the service was started by systemd', { code: 'NO_ACTIVATION' });
+/**
+ * Those that `fd://<select>` means: all for '', else the one with this number or those with this name. The others are
+ * closed. @throws EngineError invalid.
+ */
+export function selectActivationSockets(
+  sockets: readonly ActivationSocket[],
+  selections: readonly string[],
+): ActivationSocket[] {
+  if (sockets.length === 0)
+    throw invalid('no sockets found via socket activation: make sure the service was started by systemd', {
+      code: 'NO_ACTIVATION',
+    });
   const chosen = new Set(selections.flatMap((select) => selectOne(sockets, select)));
   for (const socket of sockets) if (!chosen.has(socket)) closeFd(socket.fd);
   return [...chosen];
@@ -61,8 +73,13 @@ function selectOne(sockets: readonly ActivationSocket[], select: string): readon
   if (named.length > 0) return named;
   const numbered = sockets.filter(({ fd }) => String(fd) === select);
   if (numbered.length > 0) return numbered;
-  if (/^\d+$/.test(select)) throw invalid(`too few socket activated files passed in by systemd: there is no ${select}, ${offer(sockets)}`, { code: 'NO_ACTIVATION' });
-  throw invalid(`no socket activated file passed in by systemd has the name ${select}: ${offer(sockets)}`, { code: 'NO_ACTIVATION' });
+  if (/^\d+$/.test(select))
+    throw invalid(`too few socket activated files passed in by systemd: there is no ${select}, ${offer(sockets)}`, {
+      code: 'NO_ACTIVATION',
+    });
+  throw invalid(`no socket activated file passed in by systemd has the name ${select}: ${offer(sockets)}`, {
+    code: 'NO_ACTIVATION',
+  });
 }
 
 function offer(sockets: readonly ActivationSocket[]): string {
@@ -78,7 +95,9 @@ function describe(fd: number, name: string): ActivationSocket {
     if (option(fd, SO_ACCEPTCONN) === 0) throw invalid(`${what} does not listen: its socket unit needs Accept=no`);
     return { fd, name, ...socketName(fd) };
   } catch (cause) {
-    throw isEngineError(cause, 'invalid') ? cause : invalid(`${what} cannot be used: ${messageOf(cause)}`, { code: 'NO_ACTIVATION', cause });
+    throw isEngineError(cause, 'invalid')
+      ? cause
+      : invalid(`${what} cannot be used: ${messageOf(cause)}`, { code: 'NO_ACTIVATION', cause });
   }
 }
 

@@ -32,9 +32,15 @@ test('each message of a batch gets its own answer, now, later, or never', async 
     });
   }
   for (const { text, peer } of late) sendDatagram(fd, Buffer.from(text), peer);
-  const expected = clients.map((_, index) => [[`answer to ${index}`.padEnd(1000 + index, '.')], [`answer to ${index}`], []][index % 3]);
-  while (clients.some(({ answers }, index) => answers.length < (expected[index]?.length ?? 0))) await new Promise((resolve) => setTimeout(resolve, 5));
-  assert.deepEqual(clients.map(({ answers }) => answers), expected);
+  const expected = clients.map(
+    (_, index) => [[`answer to ${index}`.padEnd(1000 + index, '.')], [`answer to ${index}`], []][index % 3],
+  );
+  while (clients.some(({ answers }, index) => answers.length < (expected[index]?.length ?? 0)))
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.deepEqual(
+    clients.map(({ answers }) => answers),
+    expected,
+  );
   for (const { socket } of clients) socket.close();
   closeFd(fd);
   // Nothing to take, and nobody to send to.

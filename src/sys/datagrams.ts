@@ -20,10 +20,12 @@ const MAX_BYTES = 4096;
 const recvmmsg = libc.func<[fd: number, headers: Uint8Array, count: number, flags: number, timeout: null]>(
   'int recvmmsg(int fd, void *headers, unsigned int count, int flags, void *timeout)',
 );
-const sendmmsg = libc.func<[fd: number, headers: Uint8Array, count: number, flags: number]>('int sendmmsg(int fd, void *headers, unsigned int count, int flags)');
-const sendto = libc.func<[fd: number, data: Uint8Array, length: number, flags: number, peer: Uint8Array, peerLength: number]>(
-  'long sendto(int fd, const void *data, size_t length, int flags, const void *peer, uint32_t peerLength)',
+const sendmmsg = libc.func<[fd: number, headers: Uint8Array, count: number, flags: number]>(
+  'int sendmmsg(int fd, void *headers, unsigned int count, int flags)',
 );
+const sendto = libc.func<
+  [fd: number, data: Uint8Array, length: number, flags: number, peer: Uint8Array, peerLength: number]
+>('long sendto(int fd, const void *data, size_t length, int flags, const void *peer, uint32_t peerLength)');
 
 /**
  * Answers one message. `slot` begins with its `length` bytes; the answer is written over them.
@@ -33,7 +35,10 @@ const sendto = libc.func<[fd: number, data: Uint8Array, length: number, flags: n
 export type AnswerDatagram = (slot: Buffer, length: number, peer: Buffer) => number;
 
 /** For all sockets: a batch is answered before anything else happens. */
-const slots = Array.from({ length: BATCH }, () => ({ bytes: Buffer.alloc(MAX_BYTES), peer: Buffer.alloc(SOCKADDR_IN_BYTES) }));
+const slots = Array.from({ length: BATCH }, () => ({
+  bytes: Buffer.alloc(MAX_BYTES),
+  peer: Buffer.alloc(SOCKADDR_IN_BYTES),
+}));
 const vectors = Buffer.alloc(BATCH * VECTOR.bytes);
 const questions = Buffer.alloc(BATCH * HEADER.bytes);
 const answers = Buffer.alloc(BATCH * HEADER.bytes);
@@ -61,7 +66,8 @@ export function answerDatagrams(fd: number, answer: AnswerDatagram): void {
     questions.copy(answers, count++ * HEADER.bytes, index * HEADER.bytes, index * HEADER.bytes + HEADER_TARGET_BYTES);
   }
   // The one that fails is lost, like every datagram that finds no room; those behind it are not.
-  for (let sent = 0; sent < count; ) sent += Math.max(1, sendmmsg(fd, answers.subarray(sent * HEADER.bytes), count - sent, MSG_DONTWAIT));
+  for (let sent = 0; sent < count;)
+    sent += Math.max(1, sendmmsg(fd, answers.subarray(sent * HEADER.bytes), count - sent, MSG_DONTWAIT));
   for (let index = 0; index < received; index++) vectors.writeUInt32LE(MAX_BYTES, index * VECTOR.bytes + VECTOR.length);
 }
 

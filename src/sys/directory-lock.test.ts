@@ -15,7 +15,10 @@ test('a directory has one holder, under whatever name', async () => {
     assert.equal(lock.path, path);
     await assert.rejects(lockDirectory('data-root', link), (error) => {
       assert.ok(isEngineError(error, 'conflict'));
-      assert.equal(error.message, `data-root ${link} is in use by process ${process.pid}: stop it, or give this daemon a data-root of its own`);
+      assert.equal(
+        error.message,
+        `data-root ${link} is in use by process ${process.pid}: stop it, or give this daemon a data-root of its own`,
+      );
       return true;
     });
     await lock.release();
@@ -32,7 +35,10 @@ test('what cannot be a directory', async () => {
   try {
     const path = join(dir, 'file');
     await writeFile(path, '');
-    await assert.rejects(lockDirectory('exec-root', path), (error) => isEngineError(error, 'invalid') && error.message.startsWith(`exec-root ${path}: `));
+    await assert.rejects(
+      lockDirectory('exec-root', path),
+      (error) => isEngineError(error, 'invalid') && error.message.startsWith(`exec-root ${path}: `),
+    );
   } finally {
     await rm(dir, { recursive: true });
   }

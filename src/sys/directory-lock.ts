@@ -22,7 +22,10 @@ export async function lockDirectory(option: string, given: string): Promise<Lock
   if (!tryLock(handle.fd)) {
     await handle.close();
     const holder = await holderOf(path);
-    throw conflict(`${option} ${given} is in use by ${holder === undefined ? 'another daemon' : `process ${holder}`}: stop it, or give this daemon a ${option} of its own`, { code: 'DIRECTORY_IN_USE' });
+    throw conflict(
+      `${option} ${given} is in use by ${holder === undefined ? 'another daemon' : `process ${holder}`}: stop it, or give this daemon a ${option} of its own`,
+      { code: 'DIRECTORY_IN_USE' },
+    );
   }
   return { path, release: () => handle.close() };
 }

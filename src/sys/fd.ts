@@ -1,4 +1,6 @@
-/** File descriptors that Node keeps to itself: duplicating, closing, and looking into sockets without taking anything. */
+/**
+ * File descriptors that Node keeps to itself: duplicating, closing, and looking into sockets without taking anything.
+ */
 import koffi from 'koffi';
 import { libc, syscallError } from './libc.js';
 

@@ -11,8 +11,8 @@ const setfsuid = libc.func<[uid: number]>('int setfsuid(unsigned int uid)');
 const setfsgid = libc.func<[gid: number]>('int setfsgid(unsigned int gid)');
 
 /**
- * Files that the calling thread makes from now on are this owner's; what it may do stays as it is. A file system that was
- * mounted in a user namespace takes no files of owners that are not mapped there. For root nothing is to be done.
+ * Files that the calling thread makes from now on are this owner's; what it may do stays as it is. A file system that
+ * was mounted in a user namespace takes no files of owners that are not mapped there. For root nothing is to be done.
  */
 export function makeFilesAs({ uid, gid }: Owner): void {
   if (uid === 0 && gid === 0) return;

@@ -1,10 +1,16 @@
-/** What Node's fs cannot do: device nodes, times in nanoseconds, flags, syncing a whole file system. Paths as Node's fs takes them. */
+/**
+ * What Node's fs cannot do: device nodes, times in nanoseconds, flags, syncing a whole file system. Paths as Node's fs
+ * takes them.
+ */
 import { invalid } from '../errors/engine-error.js';
 import { cPath, libc } from './libc.js';
 
 type Path = string | Buffer;
 
-const mknod = libc.checked<[path: Path, mode: number, device: bigint]>('mknod', 'int mknod(const char *path, uint32_t mode, uint64_t dev)');
+const mknod = libc.checked<[path: Path, mode: number, device: bigint]>(
+  'mknod',
+  'int mknod(const char *path, uint32_t mode, uint64_t dev)',
+);
 const mkfifo = libc.checked<[path: Path, mode: number]>('mkfifo', 'int mkfifo(const char *path, uint32_t mode)');
 const utimensat = libc.checked<[dir: number, path: Path, times: Buffer, flags: number]>(
   'utimensat',
@@ -14,7 +20,9 @@ const futimens = libc.checked<[fd: number, times: Buffer]>('futimens', 'int futi
 
 const syncfs = libc.checked<[fd: number]>('syncfs', 'int syncfs(int fd)');
 
-const ioctl = libc.func<[fd: number, request: number, argument: Buffer]>('int ioctl(int fd, unsigned long request, void *argument)');
+const ioctl = libc.func<[fd: number, request: number, argument: Buffer]>(
+  'int ioctl(int fd, unsigned long request, void *argument)',
+);
 
 // linux/fs.h, on machines of 64 bits
 const FS_IOC_GETFLAGS = 0x80086601;
@@ -67,14 +75,17 @@ export function setOpenFileTimes(fd: number, seconds: number, nanoseconds: numbe
   futimens(fd, fillTimes(seconds, nanoseconds));
 }
 
-/** Writes out all that the file system of an open file has in memory; may take long. @throws EngineError code EIO, ENOSPC. */
+/**
+ * Writes out all that the file system of an open file has in memory; may take long. @throws EngineError code EIO,
+ * ENOSPC.
+ */
 export function syncFileSystem(fd: number): void {
   syncfs(fd);
 }
 
 /**
- * Tells ext2 to ext4 that the directories in this one have nothing to do with each other (`chattr +T`): each gets a part
- * of the disk of its own. Returns false where the file system has no such thing.
+ * Tells ext2 to ext4 that the directories in this one have nothing to do with each other (`chattr +T`): each gets a
+ * part of the disk of its own. Returns false where the file system has no such thing.
  */
 export function markTopDirectory(fd: number): boolean {
   const flags = Buffer.alloc(8);

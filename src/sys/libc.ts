@@ -12,7 +12,7 @@ export const libc = {
    * cannot block. A variadic function is declared with the arguments it is called with (right on Linux x64 and arm64).
    * @throws Error at once when the C library has no such symbol.
    */
-  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the type of the prototype
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the prototype
   func<Args extends readonly unknown[], Result = number>(prototype: string): (...args: Args) => Result {
     return library.func(prototype);
   },
@@ -21,7 +21,7 @@ export const libc = {
    * As `func`, for functions that return -1 and set errno: the result is never negative.
    * @throws EngineError as `syscallError` makes it.
    */
-  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the type of the prototype
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the prototype
   checked<Args extends readonly unknown[]>(name: string, prototype: string): (...args: Args) => number {
     const call = libc.func<Args>(prototype);
     return (...args) => {
@@ -34,7 +34,7 @@ export const libc = {
   /**
    * As `checked`, on a thread of libuv's pool: for calls that may take milliseconds, but not wait for others' doings.
    */
-  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the type of the prototype
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the prototype
   async<Args extends readonly unknown[]>(name: string, prototype: string): (...args: Args) => Promise<number> {
     const call = library.func(prototype);
     return (...args) =>
@@ -47,7 +47,9 @@ export const libc = {
       });
   },
 
-  /** Where the bytes of a buffer are, for structures that point to others. It must stay referenced until after the call. */
+  /**
+   * Where the bytes of a buffer are, for structures that point to others. It must stay referenced until after the call.
+   */
   addressOf(buffer: Uint8Array): bigint {
     return koffi.address(buffer);
   },

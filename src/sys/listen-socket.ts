@@ -23,9 +23,15 @@ const EINTR = 4;
 const EAGAIN = 11;
 const ECONNABORTED = 103;
 
-const socket = libc.checked<[domain: number, type: number, protocol: number]>('socket', 'int socket(int domain, int type, int protocol)');
+const socket = libc.checked<[domain: number, type: number, protocol: number]>(
+  'socket',
+  'int socket(int domain, int type, int protocol)',
+);
 const fchmod = libc.checked<[fd: number, mode: number]>('fchmod', 'int fchmod(int fd, uint32_t mode)');
-const bind = libc.checked<[fd: number, address: Uint8Array, length: number]>('bind', 'int bind(int fd, const void *address, uint32_t length)');
+const bind = libc.checked<[fd: number, address: Uint8Array, length: number]>(
+  'bind',
+  'int bind(int fd, const void *address, uint32_t length)',
+);
 const listen = libc.checked<[fd: number, backlog: number]>('listen', 'int listen(int fd, int backlog)');
 const setsockopt = libc.checked<[fd: number, level: number, name: number, value: Int32Array, length: number]>(
   'setsockopt',
@@ -81,7 +87,10 @@ export async function listenOnTcp(host: string, port: number): Promise<{ readonl
 
 /** What the connections of a tcp listener inherit: dead peers are noticed, and small replies are not held back. */
 export function prepareConnections(fd: number): void {
-  for (const [level, name] of [[SOL_SOCKET, SO_KEEPALIVE], [IPPROTO_TCP, TCP_NODELAY]] as const) {
+  for (const [level, name] of [
+    [SOL_SOCKET, SO_KEEPALIVE],
+    [IPPROTO_TCP, TCP_NODELAY],
+  ] as const) {
     setsockopt(fd, level, name, Int32Array.of(1), 4);
   }
 }

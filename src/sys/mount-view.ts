@@ -70,11 +70,16 @@ const openTree = libc.checked<[number: number, dirfd: number, path: string, flag
   'open_tree',
   'long syscall(long number, int dirfd, const char *path, unsigned int flags)',
 );
-const moveMount = libc.checked<[number: number, from: number, fromPath: string, to: number, toPath: string, flags: number]>(
+const moveMount = libc.checked<
+  [number: number, from: number, fromPath: string, to: number, toPath: string, flags: number]
+>(
   'move_mount',
   'long syscall(long number, int from_dirfd, const char *from_path, int to_dirfd, const char *to_path, unsigned int flags)',
 );
-const pivotRoot = libc.checked<[number: number, newRoot: string, putOld: string]>('pivot_root', 'long syscall(long number, const char *new_root, const char *put_old)');
+const pivotRoot = libc.checked<[number: number, newRoot: string, putOld: string]>(
+  'pivot_root',
+  'long syscall(long number, const char *new_root, const char *put_old)',
+);
 const unshare = libc.checked<[flags: number]>('unshare', 'int unshare(int flags)');
 const setns = libc.checked<[fd: number, type: number]>('setns', 'int setns(int fd, int nstype)');
 const fchdir = libc.checked<[fd: number]>('fchdir', 'int fchdir(int fd)');
@@ -94,7 +99,10 @@ interface Tree {
   readonly readOnly: boolean;
 }
 
-/** Opens a view. @throws EngineError with the errno's name as code; ESRCH when the process of a running container has ended. */
+/**
+ * Opens a view. @throws EngineError with the errno's name as code; ESRCH when the process of a running container has
+ * ended.
+ */
 export function openMountView(source: ViewSource): MountView {
   const home = open('/proc/thread-self/ns/mnt', constants.O_RDONLY | CLOEXEC);
   const trees: Tree[] = [];
@@ -187,7 +195,9 @@ function assemble(rootfs: string, trees: readonly Tree[], makePlaces: boolean): 
 }
 
 function attach(root: number, { fd, destination, readOnly }: Tree, makePlace: boolean): void {
-  const place = makePlace ? mountPoint(root, destination, statSync(`/proc/self/fd/${fd}`).isDirectory()) : findPlace(root, destination);
+  const place = makePlace
+    ? mountPoint(root, destination, statSync(`/proc/self/fd/${fd}`).isDirectory())
+    : findPlace(root, destination);
   // Below a file system of the kernel, which the view leaves out.
   if (place === undefined) return;
   try {
@@ -225,7 +235,10 @@ function mountPoint(root: number, destination: string, isDirectory: boolean): nu
     try {
       const at = `/proc/self/fd/${parent}/${parts[count - 1] ?? ''}`;
       if (!isLast || isDirectory) mkdirSync(at, 0o755);
-      else closeSync(openSync(at, constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY | constants.O_NOFOLLOW, 0o644));
+      else
+        closeSync(
+          openSync(at, constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY | constants.O_NOFOLLOW, 0o644),
+        );
     } finally {
       closeFd(parent);
     }
@@ -256,7 +269,10 @@ function named<T>(source: string, work: () => T): T {
     return work();
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw internal(isMissing(error) ? `mount source does not exist: ${source}` : `cannot mount ${source}: ${String(code)}`, { cause: error });
+    throw internal(
+      isMissing(error) ? `mount source does not exist: ${source}` : `cannot mount ${source}: ${String(code)}`,
+      { cause: error },
+    );
   }
 }
 

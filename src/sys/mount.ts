@@ -20,7 +20,13 @@ const UMOUNT_NOFOLLOW = 8;
 export const MAX_MOUNT_OPTIONS_BYTES = 4095;
 
 /** Mounts a file system. @throws EngineError code EINVAL, ENODEV, EPERM, ENOENT, EBUSY. */
-export async function mountFileSystem(source: string, target: string, type: string, options: string, flags = 0): Promise<void> {
+export async function mountFileSystem(
+  source: string,
+  target: string,
+  type: string,
+  options: string,
+  flags = 0,
+): Promise<void> {
   await mount(source, target, type, flags, options);
 }
 

@@ -5,7 +5,8 @@ import { libc } from './libc.js';
 import { NETLINK_NETFILTER, NetlinkSocket } from './netlink-socket.js';
 import { attributesOf } from './netlink-wire.js';
 
-// linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h, linux/netfilter_ipv4/ip_tables.h, linux/netfilter_ipv6/ip6_tables.h
+// linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h, linux/netfilter_ipv4/ip_tables.h,
+// linux/netfilter_ipv6/ip6_tables.h
 const NFT_MSG_GETGEN = (10 << 8) | 16;
 const NFTA_GEN_ID = 1;
 const GENMSG_BYTES = 4;
@@ -19,8 +20,13 @@ const IPT_SO_GET_INFO = 64;
 /** struct ipt_getinfo: name[32], valid_hooks, hook_entry[5], underflow[5], num_entries, size. */
 const INFO_BYTES = 32 + 4 + 5 * 4 + 5 * 4 + 4 + 4;
 
-const socket = libc.checked<[domain: number, type: number, protocol: number]>('socket', 'int socket(int domain, int type, int protocol)');
-const getsockopt = libc.func<[fd: number, level: number, name: number, value: Buffer, length: Uint32Array]>('int getsockopt(int fd, int level, int name, void *value, void *length)');
+const socket = libc.checked<[domain: number, type: number, protocol: number]>(
+  'socket',
+  'int socket(int domain, int type, int protocol)',
+);
+const getsockopt = libc.func<[fd: number, level: number, name: number, value: Buffer, length: Uint32Array]>(
+  'int getsockopt(int fd, int level, int name, void *value, void *length)',
+);
 
 /** Belongs for ever to the network namespace that the thread was in when it was made. */
 export class RulesetWatch {
@@ -39,7 +45,10 @@ export class RulesetWatch {
 
   /** Differs from an earlier one when rules have been changed since. */
   fingerprint(): string {
-    return [this.#generation(), ...this.#legacy.flatMap(({ fd, level }) => ['filter', 'nat'].map((table) => tableInfo(fd, level, table)))].join(' ');
+    return [
+      this.#generation(),
+      ...this.#legacy.flatMap(({ fd, level }) => ['filter', 'nat'].map((table) => tableInfo(fd, level, table))),
+    ].join(' ');
   }
 
   close(): void {
@@ -50,7 +59,9 @@ export class RulesetWatch {
   #generation(): number {
     try {
       const answers = this.#nft.requestNow([{ type: NFT_MSG_GETGEN, flags: 0, body: Buffer.alloc(GENMSG_BYTES) }]);
-      for (const { payload } of answers) for (const [type, value] of attributesOf(payload, GENMSG_BYTES)) if (type === NFTA_GEN_ID) return value.readUInt32BE(0);
+      for (const { payload } of answers)
+        for (const [type, value] of attributesOf(payload, GENMSG_BYTES))
+          if (type === NFTA_GEN_ID) return value.readUInt32BE(0);
     } catch (error) {
       // A kernel without nftables has no generations.
       if (!(error instanceof EngineError)) throw error;

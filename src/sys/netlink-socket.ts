@@ -1,11 +1,19 @@
 /**
- * Netlink sockets. The kernel does its work inside send(2), which may take milliseconds where it waits for its lock over
- * all links, so requests are sent from libuv's pool; the answers are there when send returns.
+ * Netlink sockets. The kernel does its work inside send(2), which may take milliseconds where it waits for its lock
+ * over all links, so requests are sent from libuv's pool; the answers are there when send returns.
  */
 import type { EngineError } from '../errors/engine-error.js';
 import { closeFd } from './fd.js';
 import { libc, syscallError } from './libc.js';
-import { messagesOf, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, packMessage, type NetlinkAnswer, type NetlinkMessage } from './netlink-wire.js';
+import {
+  messagesOf,
+  NLM_F_DUMP_INTR,
+  NLMSG_DONE,
+  NLMSG_ERROR,
+  packMessage,
+  type NetlinkAnswer,
+  type NetlinkMessage,
+} from './netlink-wire.js';
 
 // linux/socket.h, linux/netlink.h
 const AF_NETLINK = 16;
@@ -20,14 +28,25 @@ const DUMP_ATTEMPTS = 5;
 export const NETLINK_ROUTE = 0;
 export const NETLINK_NETFILTER = 12;
 
-const socket = libc.checked<[domain: number, type: number, protocol: number]>('socket', 'int socket(int domain, int type, int protocol)');
-const sendLater = libc.async<[fd: number, data: Uint8Array, length: number, flags: number]>('send', 'intptr_t send(int fd, const void *data, size_t length, int flags)');
-const send = libc.checked<[fd: number, data: Uint8Array, length: number, flags: number]>('send', 'intptr_t send(int fd, const void *data, size_t length, int flags)');
-const recv = libc.func<[fd: number, data: Uint8Array, length: number, flags: number]>('intptr_t recv(int fd, void *data, size_t length, int flags)');
+const socket = libc.checked<[domain: number, type: number, protocol: number]>(
+  'socket',
+  'int socket(int domain, int type, int protocol)',
+);
+const sendLater = libc.async<[fd: number, data: Uint8Array, length: number, flags: number]>(
+  'send',
+  'intptr_t send(int fd, const void *data, size_t length, int flags)',
+);
+const send = libc.checked<[fd: number, data: Uint8Array, length: number, flags: number]>(
+  'send',
+  'intptr_t send(int fd, const void *data, size_t length, int flags)',
+);
+const recv = libc.func<[fd: number, data: Uint8Array, length: number, flags: number]>(
+  'intptr_t recv(int fd, void *data, size_t length, int flags)',
+);
 
 /**
- * All requests of the process stand in one line: the kernel would let them wait for one another anyway, each on a thread
- * of the pool that file operations need meanwhile.
+ * All requests of the process stand in one line: the kernel would let them wait for one another anyway, each on a
+ * thread of the pool that file operations need meanwhile.
  */
 let line: Promise<unknown> = Promise.resolve();
 /** Answers are taken in synchronously, one socket at a time. */

@@ -1,4 +1,6 @@
-/** The wire form of netlink(7): messages with attributes. Numbers are in the byte order of the host, little-endian here. */
+/**
+ * The wire form of netlink(7): messages with attributes. Numbers are in the byte order of the host, little-endian here.
+ */
 
 /** One message to the kernel: type, flags beyond REQUEST and ACK, and what follows the header. */
 export interface NetlinkMessage {
@@ -44,7 +46,7 @@ export function packMessage({ type, flags, body }: NetlinkMessage, sequence: num
 
 /** The messages of one datagram; payloads are views into it. */
 export function* messagesOf(datagram: Buffer): Generator<NetlinkAnswer> {
-  for (let offset = 0; offset + HEADER_BYTES <= datagram.length; ) {
+  for (let offset = 0; offset + HEADER_BYTES <= datagram.length;) {
     const size = datagram.readUInt32LE(offset);
     if (size < HEADER_BYTES) return;
     yield {
@@ -94,7 +96,10 @@ export function* attributesOf(payload: Buffer, offset: number): Generator<readon
   while (offset + ATTRIBUTE_HEADER_BYTES <= payload.length) {
     const length = payload.readUInt16LE(offset);
     if (length < ATTRIBUTE_HEADER_BYTES) return;
-    yield [payload.readUInt16LE(offset + 2) & NLA_TYPE_MASK, payload.subarray(offset + ATTRIBUTE_HEADER_BYTES, offset + length)];
+    yield [
+      payload.readUInt16LE(offset + 2) & NLA_TYPE_MASK,
+      payload.subarray(offset + ATTRIBUTE_HEADER_BYTES, offset + length),
+    ];
     offset += align(length);
   }
 }

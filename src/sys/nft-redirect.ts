@@ -1,11 +1,18 @@
 /**
- * Leads packets for one port of a local address to another, inside the network namespace that the thread is in. The ports
- * are rewritten in every packet, both ways, without the kernel's table of connections: that would cost each question
- * to a name server an entry, and be asked about every packet of the namespace.
+ * Leads packets for one port of a local address to another, inside the network namespace that the thread is in. The
+ * ports are rewritten in every packet, both ways, without the kernel's table of connections: that would cost each
+ * question to a name server an entry, and be asked about every packet of the namespace.
  */
 import { addressBytes } from './ip-address.js';
 import { NETLINK_NETFILTER, NetlinkSocket } from './netlink-socket.js';
-import { attribute, nestedAttribute, NLM_F_APPEND, NLM_F_CREATE, textAttribute, type NetlinkMessage } from './netlink-wire.js';
+import {
+  attribute,
+  nestedAttribute,
+  NLM_F_APPEND,
+  NLM_F_CREATE,
+  textAttribute,
+  type NetlinkMessage,
+} from './netlink-wire.js';
 
 // linux/netfilter/nfnetlink.h, linux/netfilter/nf_tables.h, linux/netfilter.h, linux/in.h
 const NFNL_MSG_BATCH_BEGIN = 0x10;
@@ -37,8 +44,18 @@ const TABLE = 'engine_dns';
  * The container's own rules, and its table of connections if it has one, see the port that is asked for: answers are
  * rewritten before all of them (NF_IP_PRI_RAW), questions after (NF_IP_PRI_NAT_SRC).
  */
-const QUESTIONS = { chain: 'questions', priority: 100, address: { offset: 16, length: 4 }, port: { offset: 2, length: 2 } } as const;
-const ANSWERS = { chain: 'answers', priority: -300, address: { offset: 12, length: 4 }, port: { offset: 0, length: 2 } } as const;
+const QUESTIONS = {
+  chain: 'questions',
+  priority: 100,
+  address: { offset: 16, length: 4 },
+  port: { offset: 2, length: 2 },
+} as const;
+const ANSWERS = {
+  chain: 'answers',
+  priority: -300,
+  address: { offset: 12, length: 4 },
+  port: { offset: 0, length: 2 },
+} as const;
 type Direction = typeof QUESTIONS | typeof ANSWERS;
 
 /** Bytes of a header. */
@@ -63,20 +80,27 @@ export class RedirectSocket {
    */
   async apply(address: string, redirects: readonly PortRedirect[]): Promise<void> {
     const table = [textAttribute(TABLE_NAME, TABLE)];
-    await this.#socket.transact(batch(NFNL_MSG_BATCH_BEGIN), [
-      message(NFT_MSG.newTable, NLM_F_CREATE, table),
-      message(NFT_MSG.deleteTable, 0, table),
-      message(NFT_MSG.newTable, NLM_F_CREATE, table),
-      ...[QUESTIONS, ANSWERS].map(({ chain, priority }) =>
-        message(NFT_MSG.newChain, NLM_F_CREATE, [
-          textAttribute(CHAIN.table, TABLE),
-          textAttribute(CHAIN.name, chain),
-          nestedAttribute(CHAIN.hook, [number(HOOK.number, NF_INET_LOCAL_OUT), number(HOOK.priority, priority)]),
-          textAttribute(CHAIN.type, 'filter'),
+    await this.#socket.transact(
+      batch(NFNL_MSG_BATCH_BEGIN),
+      [
+        message(NFT_MSG.newTable, NLM_F_CREATE, table),
+        message(NFT_MSG.deleteTable, 0, table),
+        message(NFT_MSG.newTable, NLM_F_CREATE, table),
+        ...[QUESTIONS, ANSWERS].map(({ chain, priority }) =>
+          message(NFT_MSG.newChain, NLM_F_CREATE, [
+            textAttribute(CHAIN.table, TABLE),
+            textAttribute(CHAIN.name, chain),
+            nestedAttribute(CHAIN.hook, [number(HOOK.number, NF_INET_LOCAL_OUT), number(HOOK.priority, priority)]),
+            textAttribute(CHAIN.type, 'filter'),
+          ]),
+        ),
+        ...redirects.flatMap(({ protocol, port, to }) => [
+          rule(QUESTIONS, protocol, address, port, to),
+          rule(ANSWERS, protocol, address, to, port),
         ]),
-      ),
-      ...redirects.flatMap(({ protocol, port, to }) => [rule(QUESTIONS, protocol, address, port, to), rule(ANSWERS, protocol, address, to, port)]),
-    ], batch(NFNL_MSG_BATCH_END));
+      ],
+      batch(NFNL_MSG_BATCH_END),
+    );
   }
 
   close(): void {
@@ -85,7 +109,13 @@ export class RedirectSocket {
 }
 
 /** `ip daddr A udp dport F udp dport set T`, or of the source. */
-function rule({ chain, address, port }: Direction, protocol: keyof typeof PROTOCOL, ip: string, from: number, to: number): NetlinkMessage {
+function rule(
+  { chain, address, port }: Direction,
+  protocol: keyof typeof PROTOCOL,
+  ip: string,
+  from: number,
+  to: number,
+): NetlinkMessage {
   const expressions = [
     expression('meta', [number(META.register, REGISTER_1), number(META.key, META_L4PROTO)]),
     equals(Buffer.of(PROTOCOL[protocol].number)),
@@ -93,7 +123,10 @@ function rule({ chain, address, port }: Direction, protocol: keyof typeof PROTOC
     equals(addressBytes(ip)),
     payload(TRANSPORT_HEADER, port),
     equals(portBytes(from)),
-    expression('immediate', [number(IMMEDIATE.register, REGISTER_1), nestedAttribute(IMMEDIATE.data, [attribute(DATA_VALUE, portBytes(to))])]),
+    expression('immediate', [
+      number(IMMEDIATE.register, REGISTER_1),
+      nestedAttribute(IMMEDIATE.data, [attribute(DATA_VALUE, portBytes(to))]),
+    ]),
     expression('payload', [
       number(PAYLOAD.source, REGISTER_1),
       ...place(TRANSPORT_HEADER, port),
@@ -101,7 +134,11 @@ function rule({ chain, address, port }: Direction, protocol: keyof typeof PROTOC
       number(PAYLOAD.checksumOffset, PROTOCOL[protocol].checksum),
     ]),
   ];
-  return message(NFT_MSG.newRule, NLM_F_CREATE | NLM_F_APPEND, [textAttribute(RULE.table, TABLE), textAttribute(RULE.chain, chain), nestedAttribute(RULE.expressions, expressions)]);
+  return message(NFT_MSG.newRule, NLM_F_CREATE | NLM_F_APPEND, [
+    textAttribute(RULE.table, TABLE),
+    textAttribute(RULE.chain, chain),
+    nestedAttribute(RULE.expressions, expressions),
+  ]);
 }
 
 function expression(name: string, data: readonly Buffer[]): Buffer {
@@ -117,7 +154,11 @@ function place(base: number, { offset, length }: Field): Buffer[] {
 }
 
 function equals(value: Buffer): Buffer {
-  return expression('cmp', [number(COMPARE.register, REGISTER_1), number(COMPARE.operator, 0), nestedAttribute(COMPARE.data, [attribute(DATA_VALUE, value)])]);
+  return expression('cmp', [
+    number(COMPARE.register, REGISTER_1),
+    number(COMPARE.operator, 0),
+    nestedAttribute(COMPARE.data, [attribute(DATA_VALUE, value)]),
+  ]);
 }
 
 function portBytes(port: number): Buffer {
@@ -134,7 +175,11 @@ function number(type: number, value: number): Buffer {
 }
 
 function message(type: number, flags: number, attributes: readonly Buffer[]): NetlinkMessage {
-  return { type: (NFNL_SUBSYS_NFTABLES << 8) | type, flags, body: Buffer.concat([Buffer.of(NFPROTO_IPV4, 0, 0, 0), ...attributes]) };
+  return {
+    type: (NFNL_SUBSYS_NFTABLES << 8) | type,
+    flags,
+    body: Buffer.concat([Buffer.of(NFPROTO_IPV4, 0, 0, 0), ...attributes]),
+  };
 }
 
 function batch(type: number): NetlinkMessage {

@@ -11,8 +11,13 @@ const SOCK_CLOEXEC = 0o2000000;
 const MSG_DONTWAIT = 0x40;
 const MSG_NOSIGNAL = 0x4000;
 
-const socket = libc.checked<[domain: number, type: number, protocol: number]>('socket', 'int socket(int domain, int type, int protocol)');
-const sendto = libc.checked<[fd: number, bytes: Uint8Array, length: number, flags: number, address: Uint8Array, addressLength: number]>(
+const socket = libc.checked<[domain: number, type: number, protocol: number]>(
+  'socket',
+  'int socket(int domain, int type, int protocol)',
+);
+const sendto = libc.checked<
+  [fd: number, bytes: Uint8Array, length: number, flags: number, address: Uint8Array, addressLength: number]
+>(
   'sendto',
   'int64_t sendto(int fd, const void *bytes, size_t length, int flags, const void *address, uint32_t addressLength)',
 );

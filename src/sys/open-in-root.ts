@@ -29,10 +29,16 @@ export function openInRoot(rootFd: number, path: string | Buffer, flags: number 
 
 /**
  * As `openInRoot`, for one name in the open directory, itself and not where it leads.
- * @throws EngineError code EXDEV when something is mounted there; ELOOP for a symbolic link unless it is opened as a place.
+ * @throws EngineError code EXDEV when something is mounted there; ELOOP for a symbolic link unless it is opened as a
+ * place.
  */
 export function openUnmounted(directoryFd: number, name: string | Buffer, flags: number): number {
-  return open(directoryFd, name, flags | constants.O_NOFOLLOW, RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV);
+  return open(
+    directoryFd,
+    name,
+    flags | constants.O_NOFOLLOW,
+    RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
+  );
 }
 
 function open(directoryFd: number, path: string | Buffer, flags: number, resolve: number): number {

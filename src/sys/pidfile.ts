@@ -23,7 +23,10 @@ export async function claimPidfile(path: string): Promise<Pidfile> {
     try {
       if (!tryLock(handle.fd)) {
         const holder = (await handle.readFile('utf8')).trim();
-        throw conflict(`process ${holder} named by the pidfile ${path} is running: stop it, or choose another --pidfile, --data-root and --exec-root`, { code: 'PIDFILE_IN_USE' });
+        throw conflict(
+          `process ${holder} named by the pidfile ${path} is running: stop it, or choose another --pidfile, --data-root and --exec-root`,
+          { code: 'PIDFILE_IN_USE' },
+        );
       }
       // Its last owner may have deleted it between our open and our lock.
       if (await isAt(handle, path)) {

@@ -11,8 +11,12 @@ const EAGAIN = 11;
 const EPIPE = 32;
 const ECONNRESET = 104;
 
-const send = libc.func<[fd: number, bytes: Uint8Array, length: number, flags: number]>('int64_t send(int fd, const void *bytes, size_t length, int flags)');
-const recv = libc.func<[fd: number, bytes: Uint8Array, length: number, flags: number]>('int64_t recv(int fd, void *bytes, size_t length, int flags)');
+const send = libc.func<[fd: number, bytes: Uint8Array, length: number, flags: number]>(
+  'int64_t send(int fd, const void *bytes, size_t length, int flags)',
+);
+const recv = libc.func<[fd: number, bytes: Uint8Array, length: number, flags: number]>(
+  'int64_t recv(int fd, void *bytes, size_t length, int flags)',
+);
 const shutdown = libc.func<[fd: number, how: number]>('int shutdown(int fd, int how)');
 
 /** For all ends: what is read is copied out before the next read. */

@@ -21,10 +21,19 @@ const BPF_RET_K = 0x06;
 const BACKLOG = 511;
 const SOCKADDR_BYTES = 28;
 
-const socket = libc.checked<[domain: number, type: number, protocol: number]>('socket', 'int socket(int domain, int type, int protocol)');
-const bind = libc.checked<[fd: number, address: Uint8Array, length: number]>('bind', 'int bind(int fd, const void *address, uint32_t length)');
+const socket = libc.checked<[domain: number, type: number, protocol: number]>(
+  'socket',
+  'int socket(int domain, int type, int protocol)',
+);
+const bind = libc.checked<[fd: number, address: Uint8Array, length: number]>(
+  'bind',
+  'int bind(int fd, const void *address, uint32_t length)',
+);
 const listen = libc.checked<[fd: number, backlog: number]>('listen', 'int listen(int fd, int backlog)');
-const getsockname = libc.checked<[fd: number, address: Uint8Array, length: Uint32Array]>('getsockname', 'int getsockname(int fd, void *address, void *length)');
+const getsockname = libc.checked<[fd: number, address: Uint8Array, length: Uint32Array]>(
+  'getsockname',
+  'int getsockname(int fd, void *address, void *length)',
+);
 const setsockopt = libc.checked<[fd: number, level: number, name: number, value: Uint8Array, length: number]>(
   'setsockopt',
   'int setsockopt(int fd, int level, int name, const void *value, uint32_t length)',
@@ -46,7 +55,11 @@ export interface PortSocket {
 export function bindPort(protocol: keyof typeof IPPROTO, ip: string, port: number): PortSocket {
   const bytes = addressBytes(ip);
   const isIpv6 = bytes.length === 16;
-  const fd = socket(isIpv6 ? AF_INET6 : AF_INET, (protocol === 'udp' ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO[protocol]);
+  const fd = socket(
+    isIpv6 ? AF_INET6 : AF_INET,
+    (protocol === 'udp' ? SOCK_DGRAM : SOCK_STREAM) | SOCK_NONBLOCK | SOCK_CLOEXEC,
+    IPPROTO[protocol],
+  );
   try {
     // Connections that linger from the last time are no reason to refuse; for UDP it would let two have one port.
     if (protocol !== 'udp') setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, one, 4);
@@ -65,7 +78,9 @@ export function bindPort(protocol: keyof typeof IPPROTO, ip: string, port: numbe
   }
 }
 
-/** A stream socket of this thread's network namespace, bound to nothing yet, for Node to connect. The caller owns it. */
+/**
+ * A stream socket of this thread's network namespace, bound to nothing yet, for Node to connect. The caller owns it.
+ */
 export function streamSocket(family: 4 | 6): number {
   return socket(family === 6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO.tcp);
 }

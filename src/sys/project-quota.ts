@@ -1,8 +1,14 @@
-/** Project quotas of XFS: all files below a directory share one limit of blocks (quotactl(2), ioctl_xfs_fsgetxattr(2)). */
+/**
+ * Project quotas of XFS: all files below a directory share one limit of blocks (quotactl(2), ioctl_xfs_fsgetxattr(2)).
+ */
 import { libc, syscallError } from './libc.js';
 
-const ioctl = libc.func<[fd: number, request: number, argument: Buffer]>('int ioctl(int fd, unsigned long request, void *argument)');
-const syscall = libc.func<[number: number, fd: number, command: number, id: number, address: Buffer]>('long syscall(long number, unsigned int fd, unsigned int cmd, unsigned int id, void *addr)');
+const ioctl = libc.func<[fd: number, request: number, argument: Buffer]>(
+  'int ioctl(int fd, unsigned long request, void *argument)',
+);
+const syscall = libc.func<[number: number, fd: number, command: number, id: number, address: Buffer]>(
+  'long syscall(long number, unsigned int fd, unsigned int cmd, unsigned int id, void *addr)',
+);
 
 // linux/fs.h
 const FS_IOC_FSGETXATTR = 0x801c581f;
@@ -41,7 +47,10 @@ export function joinProject(fd: number, project: number): void {
   if (ioctl(fd, FS_IOC_FSSETXATTR, buffer) < 0) throw syscallError('ioctl FS_IOC_FSSETXATTR', libc.errno());
 }
 
-/** Limits the bytes of a project on the file system of an open file; 0 lifts the limit. @throws EngineError code ENOSYS, ESRCH. */
+/**
+ * Limits the bytes of a project on the file system of an open file; 0 lifts the limit. @throws EngineError code ENOSYS,
+ * ESRCH.
+ */
 export function limitProject(fd: number, project: number, bytes: number): void {
   const quota = Buffer.alloc(DISK_QUOTA_BYTES);
   quota.writeInt8(FS_DQUOT_VERSION, 0);
@@ -51,5 +60,6 @@ export function limitProject(fd: number, project: number, bytes: number): void {
   const blocks = BigInt(Math.ceil(bytes / BLOCK_BYTES));
   quota.writeBigUInt64LE(blocks, 8);
   quota.writeBigUInt64LE(blocks, 16);
-  if (syscall(SYS_QUOTACTL_FD, fd, SET_PROJECT_LIMIT, project, quota) < 0) throw syscallError('quotactl_fd', libc.errno());
+  if (syscall(SYS_QUOTACTL_FD, fd, SET_PROJECT_LIMIT, project, quota) < 0)
+    throw syscallError('quotactl_fd', libc.errno());
 }

@@ -29,8 +29,10 @@ interface Account {
  */
 export function readIdMaps(value: string): IdMaps | undefined {
   const [userPart = '', groupPart, ...rest] = value.split(':');
-  if (userPart === '' || groupPart === '' || rest.length > 0) throw refused(value, 'it must be default, USER, UID, USER:GROUP or UID:GID');
-  if (value === 'default' && !findUser(DEFAULT_USER)) throw invalid(`userns-remap default: there is no user ${DEFAULT_USER}`, { code: NO_DEFAULT_USER });
+  if (userPart === '' || groupPart === '' || rest.length > 0)
+    throw refused(value, 'it must be default, USER, UID, USER:GROUP or UID:GID');
+  if (value === 'default' && !findUser(DEFAULT_USER))
+    throw invalid(`userns-remap default: there is no user ${DEFAULT_USER}`, { code: NO_DEFAULT_USER });
   const named = (part: string): string => (part === 'default' ? DEFAULT_USER : part);
   const user = findUser(named(userPart));
   if (!user) throw refused(value, `there is no user ${userPart} in /etc/passwd`);
@@ -38,8 +40,16 @@ export function readIdMaps(value: string): IdMaps | undefined {
   if (!group) throw refused(value, `there is no group ${groupPart ?? user.name} in /etc/group`);
   if (user.id === 0) return undefined;
   const [uids, gids] = [readRanges('/etc/subuid', [user]), readRanges('/etc/subgid', [group, user])];
-  if (uids.length === 0) throw refused(value, `no range of user ${user.name} in /etc/subuid; add one with: usermod --add-subuids FIRST-LAST ${user.name}`);
-  if (gids.length === 0) throw refused(value, `no range of group ${group.name} in /etc/subgid; add one with: usermod --add-subgids FIRST-LAST ${user.name}`);
+  if (uids.length === 0)
+    throw refused(
+      value,
+      `no range of user ${user.name} in /etc/subuid; add one with: usermod --add-subuids FIRST-LAST ${user.name}`,
+    );
+  if (gids.length === 0)
+    throw refused(
+      value,
+      `no range of group ${group.name} in /etc/subgid; add one with: usermod --add-subgids FIRST-LAST ${user.name}`,
+    );
   return { uids, gids };
 }
 
@@ -61,16 +71,32 @@ export function isDefaultUserMissing(error: unknown): boolean {
 
 function makeDefaultUser(): void {
   const range = (file: string): string => {
-    const first = Math.max(FIRST_ID, ...fields(read(file)).map(([, start = '', count = '']) => (parseId(start) ?? 0) + (parseId(count) ?? 0)));
+    const first = Math.max(
+      FIRST_ID,
+      ...fields(read(file)).map(([, start = '', count = '']) => (parseId(start) ?? 0) + (parseId(count) ?? 0)),
+    );
     return `${first}-${first + ID_COUNT - 1}`;
   };
-  run('useradd', ['--system', '--user-group', '--no-create-home', '--home-dir', '/nonexistent', '--shell', '/usr/sbin/nologin', DEFAULT_USER]);
+  run('useradd', [
+    '--system',
+    '--user-group',
+    '--no-create-home',
+    '--home-dir',
+    '/nonexistent',
+    '--shell',
+    '/usr/sbin/nologin',
+    DEFAULT_USER,
+  ]);
   run('usermod', ['--add-subuids', range('/etc/subuid'), '--add-subgids', range('/etc/subgid'), DEFAULT_USER]);
 }
 
 function run(program: string, args: readonly string[]): void {
   const { status, error, stderr } = spawnSync(program, args, { encoding: 'utf8' });
-  if (status !== 0) throw refused('default', `making the user ${DEFAULT_USER}: ${program} failed: ${error ? messageOf(error) : stderr.trim()}; make the user and its ranges in /etc/subuid and /etc/subgid by hand`);
+  if (status !== 0)
+    throw refused(
+      'default',
+      `making the user ${DEFAULT_USER}: ${program} failed: ${error ? messageOf(error) : stderr.trim()}; make the user and its ranges in /etc/subuid and /etc/subgid by hand`,
+    );
 }
 
 function findUser(nameOrId: string): Account | undefined {
@@ -87,7 +113,10 @@ function findGroup(nameOrId: string): Account | undefined {
   return found && { id: found.gid, name: found.name };
 }
 
-/** The ranges of the first account that has any, by its number, else by its name; in the order of the file they are the ids from 0 on. */
+/**
+ * The ranges of the first account that has any, by its number, else by its name; in the order of the file they are the
+ * ids from 0 on.
+ */
 function readRanges(file: string, accounts: readonly Account[]): IdRange[] {
   const lines = fields(read(file));
   for (const key of accounts.flatMap(({ id, name }) => [String(id), name])) {
@@ -96,7 +125,8 @@ function readRanges(file: string, accounts: readonly Account[]): IdRange[] {
     for (const [owner, first = '', size = ''] of lines) {
       if (owner !== key) continue;
       const [hostId, count] = [parseId(first), parseId(size)];
-      if (hostId === undefined || count === undefined || hostId < 1 || count < 1 || hostId + count - 1 > MAX_ID) throw invalid(`${file}: ${owner}:${first}:${size} is no range of ids`);
+      if (hostId === undefined || count === undefined || hostId < 1 || count < 1 || hostId + count - 1 > MAX_ID)
+        throw invalid(`${file}: ${owner}:${first}:${size} is no range of ids`);
       ranges.push({ containerId, hostId, count });
       containerId += count;
     }

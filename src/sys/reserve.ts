@@ -27,7 +27,10 @@ export class Reserve {
 
   /** Gives up the whole reserve when the daemon starts on a full disk. Returns whether that was necessary. */
   async open(): Promise<boolean> {
-    this.#bytes = await stat(this.#path).then(({ size }) => size, () => 0);
+    this.#bytes = await stat(this.#path).then(
+      ({ size }) => size,
+      () => 0,
+    );
     if ((await this.#available()) >= FULL_BYTES || this.#bytes === 0) return false;
     await this.#shrink(0);
     return true;

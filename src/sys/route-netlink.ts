@@ -19,7 +19,16 @@ import {
 import { NETLINK_ROUTE, NetlinkSocket } from './netlink-socket.js';
 
 // linux/rtnetlink.h, linux/if_link.h, linux/if_addr.h, linux/if.h, linux/sockios.h
-const RTM = { newLink: 16, deleteLink: 17, getLink: 18, newAddress: 20, deleteAddress: 21, getAddress: 22, newRoute: 24, getRoute: 26 } as const;
+const RTM = {
+  newLink: 16,
+  deleteLink: 17,
+  getLink: 18,
+  newAddress: 20,
+  deleteAddress: 21,
+  getAddress: 22,
+  newRoute: 24,
+  getRoute: 26,
+} as const;
 const IFLA = { address: 1, name: 3, mtu: 4, link: 5, master: 10, linkInfo: 18, netnsFd: 28 } as const;
 const INFO = { kind: 1, data: 2, slaveKind: 4, slaveData: 5 } as const;
 const BRIDGE_PORT = { hairpin: 4, isolated: 33 } as const;
@@ -44,7 +53,9 @@ const SIOCGIFINDEX = 0x8933;
 const IFREQ_BYTES = 40;
 const IFNAME_BYTES = 16;
 
-const ioctl = libc.func<[fd: number, request: number, argument: Buffer]>('int ioctl(int fd, unsigned long request, void *argument)');
+const ioctl = libc.func<[fd: number, request: number, argument: Buffer]>(
+  'int ioctl(int fd, unsigned long request, void *argument)',
+);
 
 export interface Link {
   readonly index: number;
@@ -146,7 +157,10 @@ export class Netlink {
 
   /** A pair: this end up and in the bridge, the peer in another namespace under its own name. Both or none. */
   async createVeth({ name, bridgeIndex, hairpin, isolated, mtu, peer }: VethOptions): Promise<void> {
-    const portFlags = [...(hairpin ? [u8Attribute(BRIDGE_PORT.hairpin, 1)] : []), ...(isolated ? [u8Attribute(BRIDGE_PORT.isolated, 1)] : [])];
+    const portFlags = [
+      ...(hairpin ? [u8Attribute(BRIDGE_PORT.hairpin, 1)] : []),
+      ...(isolated ? [u8Attribute(BRIDGE_PORT.isolated, 1)] : []),
+    ];
     await this.#socket.request([
       newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, true), [
         textAttribute(IFLA.name, name),
@@ -154,7 +168,12 @@ export class Netlink {
         u32Attribute(IFLA.master, bridgeIndex),
         nestedAttribute(IFLA.linkInfo, [
           textAttribute(INFO.kind, 'veth'),
-          nestedAttribute(INFO.data, [attribute(VETH_PEER, Buffer.concat([linkHeader(0, false), ...peerAttributes(peer), u32Attribute(IFLA.mtu, mtu)]))]),
+          nestedAttribute(INFO.data, [
+            attribute(
+              VETH_PEER,
+              Buffer.concat([linkHeader(0, false), ...peerAttributes(peer), u32Attribute(IFLA.mtu, mtu)]),
+            ),
+          ]),
         ]),
       ]),
       ...(portFlags.length === 0
@@ -177,7 +196,12 @@ export class Netlink {
         ...(isMacvlan ? [attribute(IFLA.address, mac)] : []),
         nestedAttribute(IFLA.linkInfo, [
           textAttribute(INFO.kind, kind),
-          nestedAttribute(INFO.data, isMacvlan ? [u32Attribute(MACVLAN_MODE, mode)] : [u16Attribute(IPVLAN.mode, mode), u16Attribute(IPVLAN.flags, flag)]),
+          nestedAttribute(
+            INFO.data,
+            isMacvlan
+              ? [u32Attribute(MACVLAN_MODE, mode)]
+              : [u16Attribute(IPVLAN.mode, mode), u16Attribute(IPVLAN.flags, flag)],
+          ),
         ]),
       ]),
     ]);
@@ -185,7 +209,12 @@ export class Netlink {
 
   /** A link that leads nowhere, up. @throws EngineError code EOPNOTSUPP without the kernel module. */
   async createDummy(name: string): Promise<void> {
-    await this.#socket.request([newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, true), [textAttribute(IFLA.name, name), nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.kind, 'dummy')])])]);
+    await this.#socket.request([
+      newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, true), [
+        textAttribute(IFLA.name, name),
+        nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.kind, 'dummy')]),
+      ]),
+    ]);
   }
 
   /** One VLAN of a link, up. @throws EngineError code EOPNOTSUPP without the kernel module. */
@@ -194,7 +223,10 @@ export class Netlink {
       newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, true), [
         textAttribute(IFLA.name, name),
         u32Attribute(IFLA.link, parentIndex),
-        nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.kind, 'vlan'), nestedAttribute(INFO.data, [u16Attribute(VLAN_ID, id)])]),
+        nestedAttribute(IFLA.linkInfo, [
+          textAttribute(INFO.kind, 'vlan'),
+          nestedAttribute(INFO.data, [u16Attribute(VLAN_ID, id)]),
+        ]),
       ]),
     ]);
   }
@@ -205,23 +237,39 @@ export class Netlink {
       newLink(0, linkHeader(index, true), []),
       ...addresses.map((address) => addressMessage(RTM.newAddress, NLM_F_CREATE | NLM_F_REPLACE, index, address)),
       // Those on the link first: gateways may be found by them.
-      ...routes.toSorted((a, b) => a.nextHop.length - b.nextHop.length).map(({ destination, nextHop }) => routeMessage(index, nextHop || unspecified(destination.ip), destination)),
+      ...routes
+        .toSorted((a, b) => a.nextHop.length - b.nextHop.length)
+        .map(({ destination, nextHop }) => routeMessage(index, nextHop || unspecified(destination.ip), destination)),
       ...gateways.map((gateway) => routeMessage(index, gateway)),
     ]);
   }
 
-  /** Moves a link into another namespace, where it is down, under another name. @throws EngineError not-found when there is none. */
+  /**
+   * Moves a link into another namespace, where it is down, under another name. @throws EngineError not-found when there
+   * is none.
+   */
   async moveLink(from: string, { name, mac, netnsFd }: PeerOptions): Promise<void> {
     const index = this.indexOf(from);
     if (index === undefined) throw notFound(`there is no link ${from}`);
     await this.#socket.request([
-      newLink(0, linkHeader(index, false), [u32Attribute(IFLA.netnsFd, netnsFd), textAttribute(IFLA.name, name), ...(mac.length === 0 ? [] : [attribute(IFLA.address, mac)])]),
+      newLink(0, linkHeader(index, false), [
+        u32Attribute(IFLA.netnsFd, netnsFd),
+        textAttribute(IFLA.name, name),
+        ...(mac.length === 0 ? [] : [attribute(IFLA.address, mac)]),
+      ]),
     ]);
   }
 
-  /** Separates a port of a bridge from the others that are separated, or lets go of it. @throws EngineError code ENODEV. */
+  /**
+   * Separates a port of a bridge from the others that are separated, or lets go of it. @throws EngineError code ENODEV.
+   */
   async isolatePort(name: string, isolated: boolean): Promise<void> {
-    await this.#socket.request([newLink(0, linkHeader(0, false), [textAttribute(IFLA.name, name), portAttributes([u8Attribute(BRIDGE_PORT.isolated, isolated ? 1 : 0)])])]);
+    await this.#socket.request([
+      newLink(0, linkHeader(0, false), [
+        textAttribute(IFLA.name, name),
+        portAttributes([u8Attribute(BRIDGE_PORT.isolated, isolated ? 1 : 0)]),
+      ]),
+    ]);
   }
 
   async setMtu(index: number, mtu: number): Promise<void> {
@@ -236,7 +284,13 @@ export class Netlink {
   async deleteLinks(names: readonly string[]): Promise<void> {
     if (names.length === 0) return;
     await this.#socket
-      .request(names.map((name) => ({ type: RTM.deleteLink, flags: 0, body: Buffer.concat([linkHeader(0, false), textAttribute(IFLA.name, name)]) })))
+      .request(
+        names.map((name) => ({
+          type: RTM.deleteLink,
+          flags: 0,
+          body: Buffer.concat([linkHeader(0, false), textAttribute(IFLA.name, name)]),
+        })),
+      )
       .catch(unless('ENODEV'));
   }
 
@@ -278,7 +332,10 @@ function newLink(flags: number, header: Buffer, attributes: readonly Buffer[]): 
 
 /** Reads the attributes of a port of a bridge. */
 function portAttributes(attributes: readonly Buffer[]): Buffer {
-  return nestedAttribute(IFLA.linkInfo, [textAttribute(INFO.slaveKind, 'bridge'), nestedAttribute(INFO.slaveData, attributes)]);
+  return nestedAttribute(IFLA.linkInfo, [
+    textAttribute(INFO.slaveKind, 'bridge'),
+    nestedAttribute(INFO.slaveData, attributes),
+  ]);
 }
 
 function linkHeader(index: number, up: boolean): Buffer {
@@ -329,7 +386,12 @@ function routeMessage(index: number, gateway: string, destination?: LinkAddress)
   return {
     type: RTM.newRoute,
     flags: NLM_F_CREATE | NLM_F_REPLACE,
-    body: Buffer.concat([header, ...(destination ? [attribute(RTA.destination, addressBytes(destination.ip))] : []), ...(isAny ? [] : [attribute(RTA.gateway, bytes)]), u32Attribute(RTA.oif, index)]),
+    body: Buffer.concat([
+      header,
+      ...(destination ? [attribute(RTA.destination, addressBytes(destination.ip))] : []),
+      ...(isAny ? [] : [attribute(RTA.gateway, bytes)]),
+      u32Attribute(RTA.oif, index),
+    ]),
   };
 }
 
@@ -367,5 +429,7 @@ function parseRoute(payload: Buffer): Route[] {
   const destination = found.get(RTA.destination);
   const table = found.get(RTA.table)?.readUInt32LE(0) ?? payload[4];
   const linkIndex = found.get(RTA.oif)?.readUInt32LE(0) ?? 0;
-  return destination && table === RT_TABLE_MAIN ? [{ destination: { ip: addressText(destination), prefixLength: payload[1] ?? 0 }, linkIndex }] : [];
+  return destination && table === RT_TABLE_MAIN
+    ? [{ destination: { ip: addressText(destination), prefixLength: payload[1] ?? 0 }, linkIndex }]
+    : [];
 }

@@ -10,7 +10,10 @@ import { closeFd } from './fd.js';
 import { socketPeer, type TcpPeer, type UnixPeer } from './socket-peer.js';
 
 /** What the kernel says about a connection to the listening descriptor, and the client's own port. */
-async function peerOf(fd: number, options: { path: string } | { host: string; port: number }): Promise<{ peer: UnixPeer | TcpPeer; port: number | undefined }> {
+async function peerOf(
+  fd: number,
+  options: { path: string } | { host: string; port: number },
+): Promise<{ peer: UnixPeer | TcpPeer; port: number | undefined }> {
   const client = connect(options);
   await once(client, 'connect');
   const accepted = acceptFrom(fd);

@@ -25,15 +25,19 @@ const getsockopt = libc.checked<[fd: number, level: number, name: number, value:
   'getsockopt',
   'int getsockopt(int fd, int level, int name, _Out_ void *value, _Inout_ uint32_t *length)',
 );
-const getpeername = libc.func<[fd: number, address: Uint8Array, length: Uint32Array]>('int getpeername(int fd, _Out_ void *address, _Inout_ uint32_t *length)');
+const getpeername = libc.func<[fd: number, address: Uint8Array, length: Uint32Array]>(
+  'int getpeername(int fd, _Out_ void *address, _Inout_ uint32_t *length)',
+);
 
 /** @throws EngineError code EBADF, ENOTCONN when a tcp client has already gone. */
 export function socketPeer(fd: number): UnixPeer | TcpPeer {
   const address = Buffer.alloc(128);
   if (getpeername(fd, address, Uint32Array.of(address.length)) < 0) throw syscallError('getpeername', libc.errno());
   const family = new Uint16Array(address.buffer, address.byteOffset, 1)[0];
-  if (family === AF_INET) return { kind: 'tcp', address: `${address.subarray(4, 8).join('.')}:${address.readUInt16BE(2)}` };
-  if (family === AF_INET6) return { kind: 'tcp', address: ipv6Address(address.subarray(8, 24), address.readUInt16BE(2)) };
+  if (family === AF_INET)
+    return { kind: 'tcp', address: `${address.subarray(4, 8).join('.')}:${address.readUInt16BE(2)}` };
+  if (family === AF_INET6)
+    return { kind: 'tcp', address: ipv6Address(address.subarray(8, 24), address.readUInt16BE(2)) };
   const [pid = 0, uid = 0, gid = 0] = peerCredentials(fd);
   return { kind: 'unix', pid, uid, gid };
 }

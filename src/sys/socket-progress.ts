@@ -16,7 +16,10 @@ const getsockopt = libc.checked<[fd: number, level: number, name: number, value:
   'getsockopt',
   'int getsockopt(int fd, int level, int name, _Out_ void *value, _Inout_ uint32_t *length)',
 );
-const ioctl = libc.checked<[fd: number, request: bigint, value: Int32Array]>('ioctl', 'int ioctl(int fd, uint64_t request, _Out_ int *value)');
+const ioctl = libc.checked<[fd: number, request: bigint, value: Int32Array]>(
+  'ioctl',
+  'int ioctl(int fd, uint64_t request, _Out_ int *value)',
+);
 
 /**
  * From now on counts the bytes that are read from a socket. The kernel moves the position of MSG_PEEK back by what is

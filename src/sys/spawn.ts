@@ -1,6 +1,6 @@
 /**
- * Small programs that run to their end. Node's own spawn copies the page tables of this process on the main thread, which
- * takes 10 ms when it is large; posix_spawn(3) on a thread of the pool shares them until exec.
+ * Small programs that run to their end. Node's own spawn copies the page tables of this process on the main thread,
+ * which takes 10 ms when it is large; posix_spawn(3) on a thread of the pool shares them until exec.
  */
 import { closeSync, readSync, writeSync } from 'node:fs';
 import koffi from 'koffi';
@@ -18,19 +18,43 @@ const POSIX_SPAWN_SETSIGMASK = 8;
 const SIGSET_BYTES = 128;
 const READ_BYTES = 1 << 16;
 
-const memfdCreate = libc.checked<[name: string, flags: number]>('memfd_create', 'int memfd_create(const char *name, uint32_t flags)');
+const memfdCreate = libc.checked<[name: string, flags: number]>(
+  'memfd_create',
+  'int memfd_create(const char *name, uint32_t flags)',
+);
 const actionsInit = libc.func<[actions: Buffer]>('int posix_spawn_file_actions_init(void *actions)');
-const actionsDup2 = libc.func<[actions: Buffer, fd: number, newFd: number]>('int posix_spawn_file_actions_adddup2(void *actions, int fd, int newfd)');
+const actionsDup2 = libc.func<[actions: Buffer, fd: number, newFd: number]>(
+  'int posix_spawn_file_actions_adddup2(void *actions, int fd, int newfd)',
+);
 const actionsDestroy = libc.func<[actions: Buffer]>('int posix_spawn_file_actions_destroy(void *actions)');
 const attributesInit = libc.func<[attributes: Buffer]>('int posix_spawnattr_init(void *attributes)');
-const attributesFlags = libc.func<[attributes: Buffer, flags: number]>('int posix_spawnattr_setflags(void *attributes, short flags)');
-const attributesSigmask = libc.func<[attributes: Buffer, set: Buffer]>('int posix_spawnattr_setsigmask(void *attributes, const void *set)');
-const spawnLater = libc.async<[pid: Buffer, file: string, actions: Buffer, attributes: Buffer, argv: readonly (string | null)[], envp: readonly (string | null)[]]>(
+const attributesFlags = libc.func<[attributes: Buffer, flags: number]>(
+  'int posix_spawnattr_setflags(void *attributes, short flags)',
+);
+const attributesSigmask = libc.func<[attributes: Buffer, set: Buffer]>(
+  'int posix_spawnattr_setsigmask(void *attributes, const void *set)',
+);
+const spawnLater = libc.async<
+  [
+    pid: Buffer,
+    file: string,
+    actions: Buffer,
+    attributes: Buffer,
+    argv: readonly (string | null)[],
+    envp: readonly (string | null)[],
+  ]
+>(
   'posix_spawnp',
   'int posix_spawnp(void *pid, const char *file, const void *actions, const void *attributes, const char **argv, const char **envp)',
 );
-const pidfdOpen = libc.checked<[number: number, pid: number, flags: number]>('pidfd_open', 'long syscall(long number, int pid, uint32_t flags)');
-const waitpid = libc.checked<[pid: number, status: Buffer, options: number]>('waitpid', 'int waitpid(int pid, void *status, int options)');
+const pidfdOpen = libc.checked<[number: number, pid: number, flags: number]>(
+  'pidfd_open',
+  'long syscall(long number, int pid, uint32_t flags)',
+);
+const waitpid = libc.checked<[pid: number, status: Buffer, options: number]>(
+  'waitpid',
+  'int waitpid(int pid, void *status, int options)',
+);
 
 /** The child's signals are those of a new process: the pool's threads have all of them blocked. */
 const attributes = Buffer.alloc(ATTRIBUTES_BYTES);
@@ -46,7 +70,8 @@ export interface ProgramResult {
 }
 
 /**
- * Runs a program with `input` as its standard input, in the namespaces of this process. Both outputs must fit in memory.
+ * Runs a program with `input` as its standard input, in the namespaces of this process. Both outputs must fit in
+ * memory.
  * @throws EngineError code ENOENT when there is no such program, EAGAIN, ENOMEM.
  */
 export async function runProgram(file: string, args: readonly string[], input = ''): Promise<ProgramResult> {
@@ -82,7 +107,10 @@ async function spawnAndWait(file: string, args: readonly string[], stdio: readon
 }
 
 function explained(file: string, error: EngineError): EngineError {
-  return internal(error.code === 'ENOENT' ? `the program ${file} is not installed` : `${file} cannot be started: ${error.message}`, { ...(error.code === undefined ? {} : { code: error.code }), cause: error });
+  return internal(
+    error.code === 'ENOENT' ? `the program ${file} is not installed` : `${file} cannot be started: ${error.message}`,
+    { ...(error.code === undefined ? {} : { code: error.code }), cause: error },
+  );
 }
 
 async function ended(pid: number): Promise<number> {
@@ -105,12 +133,12 @@ async function ended(pid: number): Promise<number> {
 }
 
 function writeAll(fd: number, data: Buffer): void {
-  for (let at = 0; at < data.length; ) at += writeSync(fd, data, at, data.length - at, at);
+  for (let at = 0; at < data.length;) at += writeSync(fd, data, at, data.length - at, at);
 }
 
 function readAll(fd: number): string {
   const chunks: Buffer[] = [];
-  for (let at = 0; ; ) {
+  for (let at = 0; ;) {
     const chunk = Buffer.alloc(READ_BYTES);
     const count = readSync(fd, chunk, 0, chunk.length, at);
     if (count === 0) return Buffer.concat(chunks).toString();

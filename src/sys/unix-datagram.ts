@@ -1,4 +1,6 @@
-/** Datagram sockets of the unix domain, which Node does not have: how a machine's own syslog and journal are reached. */
+/**
+ * Datagram sockets of the unix domain, which Node does not have: how a machine's own syslog and journal are reached.
+ */
 import { endianness } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { invalid, isEngineError } from '../errors/engine-error.js';
@@ -15,9 +17,18 @@ const MSG_NOSIGNAL = 0x4000;
 /** A receiver that is behind has a full queue; it is asked again this often. */
 const BUSY_MS = 5;
 
-const socket = libc.checked<[domain: number, type: number, protocol: number]>('socket', 'int socket(int domain, int type, int protocol)');
-const connect = libc.checked<[fd: number, address: Uint8Array, length: number]>('connect', 'int connect(int fd, const void *address, uint32_t length)');
-const send = libc.checked<[fd: number, data: Uint8Array, length: number, flags: number]>('send', 'long send(int fd, const void *data, size_t length, int flags)');
+const socket = libc.checked<[domain: number, type: number, protocol: number]>(
+  'socket',
+  'int socket(int domain, int type, int protocol)',
+);
+const connect = libc.checked<[fd: number, address: Uint8Array, length: number]>(
+  'connect',
+  'int connect(int fd, const void *address, uint32_t length)',
+);
+const send = libc.checked<[fd: number, data: Uint8Array, length: number, flags: number]>(
+  'send',
+  'long send(int fd, const void *data, size_t length, int flags)',
+);
 
 export class UnixDatagram {
   #fd: number;
@@ -28,7 +39,8 @@ export class UnixDatagram {
 
   /** Connects to a socket file. @throws EngineError code ENOENT, ECONNREFUSED, EPROTOTYPE (a stream socket), EACCES. */
   static open(path: string): UnixDatagram {
-    if (Buffer.byteLength(path) > MAX_UNIX_PATH_BYTES) throw invalid(`${path} is longer than ${MAX_UNIX_PATH_BYTES} bytes`, { code: 'ENAMETOOLONG' });
+    if (Buffer.byteLength(path) > MAX_UNIX_PATH_BYTES)
+      throw invalid(`${path} is longer than ${MAX_UNIX_PATH_BYTES} bytes`, { code: 'ENAMETOOLONG' });
     const fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     try {
       const address = Buffer.alloc(2 + MAX_UNIX_PATH_BYTES + 1);

@@ -34,7 +34,11 @@ export function getXattr(path: Path, name: string): Buffer | undefined {
 /** Names of all attributes that this process may see, sorted; none when the file system has no such thing. */
 export function listXattrs(path: Path): string[] {
   const length = llistxattr(cPath(path), scratch, scratch.length);
-  if (length > 0) return scratch.toString('latin1', 0, length - 1).split('\0').sort();
+  if (length > 0)
+    return scratch
+      .toString('latin1', 0, length - 1)
+      .split('\0')
+      .sort();
   if (length === 0) return [];
   const errno = libc.errno();
   if (errno === EOPNOTSUPP) return [];

@@ -23,7 +23,10 @@ test('json lines begin with level, msg and time', () => {
   const [line = ''] = lines();
   const parsed = JSON.parse(line) as Record<string, unknown>;
   assert.deepEqual(Object.keys(parsed), ['level', 'msg', 'time', 'container', 'code']);
-  assert.deepEqual([parsed['level'], parsed['msg'], parsed['container'], parsed['code']], ['warn', 'a "quoted" message', 'abc', 7]);
+  assert.deepEqual(
+    [parsed['level'], parsed['msg'], parsed['container'], parsed['code']],
+    ['warn', 'a "quoted" message', 'abc', 7],
+  );
   assert.match(String(parsed['time']), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
 });
 
@@ -48,14 +51,23 @@ test('the level can be changed, for children too', () => {
   log.setLevel('error');
   child.warn({}, 'three');
   child.error({}, 'four');
-  assert.deepEqual(lines().map((line) => /msg=(\w+)/.exec(line)?.[1]), ['two', 'four']);
+  assert.deepEqual(
+    lines().map((line) => /msg=(\w+)/.exec(line)?.[1]),
+    ['two', 'four'],
+  );
 });
 
 test('secrets do not reach the log', () => {
   const { log, lines } = capture({ format: 'json' });
   const auth = { username: 'u', password: 'hunter2', identitytoken: 'hunter2' };
-  log.info({ password: 'hunter2', auth, list: [{ authorization: 'hunter2' }], proxy: 'http://me:hunter2@proxy:3128/x' }, 'via https://me:hunter2@host/');
-  log.error({ err: notFound('no http://me:hunter2@host/', { cause: new Error('http://me:hunter2@inner/') }) }, 'failed');
+  log.info(
+    { password: 'hunter2', auth, list: [{ authorization: 'hunter2' }], proxy: 'http://me:hunter2@proxy:3128/x' },
+    'via https://me:hunter2@host/',
+  );
+  log.error(
+    { err: notFound('no http://me:hunter2@host/', { cause: new Error('http://me:hunter2@inner/') }) },
+    'failed',
+  );
   assert.equal(lines().length, 2);
   assert.ok(!lines().join().includes('hunter2'), lines().join());
   assert.ok(lines()[1]?.includes('@inner/'));
@@ -75,7 +87,13 @@ test('an expected error is its text and cause, an unexpected one has its stack',
 
 test('a log line never fails', () => {
   const { log, lines } = capture({ format: 'json' });
-  const cycle: Record<string, unknown> = { big: 12n, bytes: Buffer.alloc(3), when: new Date(Number.NaN), none: undefined, empty: null };
+  const cycle: Record<string, unknown> = {
+    big: 12n,
+    bytes: Buffer.alloc(3),
+    when: new Date(Number.NaN),
+    none: undefined,
+    empty: null,
+  };
   cycle['self'] = cycle;
   log.info({ cycle }, 'odd');
   capture({}).log.info({ cycle }, 'odd');

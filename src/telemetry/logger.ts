@@ -90,7 +90,8 @@ function textLine(record: Record_, colours: boolean): string {
   const fields = Object.entries(fieldsOf(record))
     .map(([key, value]) => ` ${key}=${quoted(typeof value === 'string' ? value : JSON.stringify(value))}`)
     .join('');
-  if (!colours) return `time=${quoted(record.time.toISOString())} level=${name} msg=${quoted(masked(record.msg))}${fields}\n`;
+  if (!colours)
+    return `time=${quoted(record.time.toISOString())} level=${name} msg=${quoted(masked(record.msg))}${fields}\n`;
   const time = record.time.toISOString().slice(11, 23);
   return `\u001b[${COLOURS[name] ?? 37}m${name.toUpperCase().padEnd(5)}\u001b[0m ${time} ${masked(record.msg)}\u001b[2m${fields}\u001b[0m\n`;
 }
@@ -114,7 +115,9 @@ function plain(value: unknown, depth: number): unknown {
   if (ArrayBuffer.isView(value)) return `${value.byteLength} bytes`;
   if (depth === 0) return '…';
   if (Array.isArray(value)) return value.map((item) => plain(item, depth - 1));
-  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, SECRET.test(key) ? 'xxxxx' : plain(member, depth - 1)]));
+  return Object.fromEntries(
+    Object.entries(value).map(([key, member]) => [key, SECRET.test(key) ? 'xxxxx' : plain(member, depth - 1)]),
+  );
 }
 
 function errorText(error: Error): string {

@@ -109,9 +109,20 @@ export function createMetrics(options: MetricsOptions): Metrics {
     labelNames: ['method', 'route', 'code'],
     buckets: HTTP_BUCKETS_SECONDS,
   });
-  const refused = new Counter({ name: 'engine_http_requests_refused_total', help: 'Requests that no route was asked to serve', registers, labelNames: ['code'] });
+  const refused = new Counter({
+    name: 'engine_http_requests_refused_total',
+    help: 'Requests that no route was asked to serve',
+    registers,
+    labelNames: ['code'],
+  });
   const actions = (object: 'container' | 'image' | 'network'): Histogram =>
-    new Histogram({ name: `engine_daemon_${object}_actions_seconds`, help: `Time that each action on a ${object} takes when it succeeds`, registers, labelNames: ['action'], buckets: ACTION_BUCKETS_SECONDS });
+    new Histogram({
+      name: `engine_daemon_${object}_actions_seconds`,
+      help: `Time that each action on a ${object} takes when it succeeds`,
+      registers,
+      labelNames: ['action'],
+      buckets: ACTION_BUCKETS_SECONDS,
+    });
   const actionsOf = { container: actions('container'), image: actions('image'), network: actions('network') };
   // The series exist from the start, because rates and alerts need them before anything has happened.
   for (const [object, action] of Object.values(ACTIONS)) actionsOf[object].zero({ action });
@@ -120,7 +131,12 @@ export function createMetrics(options: MetricsOptions): Metrics {
   const healthChecks = counter('engine_daemon_health_checks_total', 'Health checks that ran');
   const failedHealthChecks = counter('engine_daemon_health_checks_failed_total', 'Health checks that failed');
   const events = counter('engine_daemon_events_total', 'Events');
-  const pulls = new Counter({ name: 'engine_pulls_total', help: 'Pulls of images that ended', registers, labelNames: ['result'] });
+  const pulls = new Counter({
+    name: 'engine_pulls_total',
+    help: 'Pulls of images that ended',
+    registers,
+    labelNames: ['result'],
+  });
   for (const result of PULL_RESULTS) pulls.inc({ result }, 0);
   const logWritten = counter('engine_log_written_bytes_total', 'Bytes written to the logs of containers');
   const logDropped = counter('engine_log_dropped_lines_total', 'Lines that were not logged for want of room');

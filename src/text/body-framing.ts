@@ -54,7 +54,7 @@ export class ChunkedBody implements BodyFraming {
 
   extract(received: Buffer): number {
     let length = 0;
-    for (let at = 0; at < received.length && !this.isComplete; ) {
+    for (let at = 0; at < received.length && !this.isComplete;) {
       if (this.#state === 'data') {
         const end = Math.min(at + this.#rest, received.length);
         received.copyWithin(length, at, end);

@@ -37,7 +37,11 @@ test('globs are those of Go: a star stops at a slash', () => {
     else assert.equal(compileGlob(glob, budget())(name), expected, `${glob} ${name}`);
   }
   for (const bad of ['[', 'a\\', '[]', '[a', '[a-', '[^', '[a-]']) {
-    assert.throws(() => compileGlob(bad, budget()), (error) => isEngineError(error, 'invalid'), bad);
+    assert.throws(
+      () => compileGlob(bad, budget()),
+      (error) => isEngineError(error, 'invalid'),
+      bad,
+    );
   }
 });
 

@@ -63,13 +63,17 @@ function openDirectory(rootFd: number, path: string): string {
 /** As dockerd words it; the kernel guards what is mounted below. */
 function checkWritable({ mounts, tmpfs, procFd, isRootReadOnly }: ContainerView, directory: string): void {
   const present = procFd === undefined ? mounts : [...mounts, ...tmpfs];
-  const containing = present.filter(({ destination }) => directory === destination || directory.startsWith(`${destination}/`));
+  const containing = present.filter(
+    ({ destination }) => directory === destination || directory.startsWith(`${destination}/`),
+  );
   const mount = containing.toSorted((a, b) => b.destination.length - a.destination.length)[0];
   if (mount?.readOnly) throw invalid('mounted volume is marked read-only', { code: 'READ_ONLY' });
   if (!mount && isRootReadOnly) throw invalid('container rootfs is marked read-only', { code: 'READ_ONLY' });
 }
 
-/** The archive: from its socket, or what `sendPieces` sends, whose slots are given back when the next one is asked for. */
+/**
+ * The archive: from its socket, or what `sendPieces` sends, whose slots are given back when the next one is asked for.
+ */
 async function* receive(port: MessagePort): AsyncGenerator<Buffer> {
   const queue: Message[] = [];
   let isClosed = false;

@@ -7,8 +7,13 @@ import { isEngineError } from '../errors/engine-error.js';
 import { createDecompressor, decompressed } from './decompress.js';
 
 // Half of it compresses, half does not.
-const plain = Buffer.concat(Array.from({ length: 100 }, (_, at) => Buffer.concat([createHash('sha512').update(String(at)).digest(), Buffer.alloc(1000, 'what is in a layer ')])));
-const compress = (program: string, ...args: string[]): Buffer => execFileSync(program, args, { input: plain, maxBuffer: 1 << 26 });
+const plain = Buffer.concat(
+  Array.from({ length: 100 }, (_, at) =>
+    Buffer.concat([createHash('sha512').update(String(at)).digest(), Buffer.alloc(1000, 'what is in a layer ')]),
+  ),
+);
+const compress = (program: string, ...args: string[]): Buffer =>
+  execFileSync(program, args, { input: plain, maxBuffer: 1 << 26 });
 const forms: Readonly<Record<string, Buffer>> = {
   plain,
   gzip: gzipSync(plain),
@@ -71,7 +76,8 @@ test('what is cut off or damaged is data loss', async () => {
     const damaged = Buffer.from(bytes);
     damaged.fill(0xa5, Math.floor(bytes.length / 2), Math.floor(bytes.length / 2) + 40);
     for (const bad of [cut, damaged]) {
-      for (const read of [pulled, pushed]) await assert.rejects(read(bad, 1000), (error) => isEngineError(error, 'data-loss'), form);
+      for (const read of [pulled, pushed])
+        await assert.rejects(read(bad, 1000), (error) => isEngineError(error, 'data-loss'), form);
     }
   }
 });

@@ -8,7 +8,9 @@ import { filterProcess } from './filter-process.js';
 
 /** Takes compressed bytes in order and hands plain ones to the consumer given to `createDecompressor`. */
 export interface Decompressor {
-  /** Resolves when more bytes are welcome. Rejects with `data-loss` for a damaged stream or with the consumer's error. */
+  /**
+   * Resolves when more bytes are welcome. Rejects with `data-loss` for a damaged stream or with the consumer's error.
+   */
   write(chunk: Buffer): Promise<void>;
   /** Resolves when the consumer has had everything. */
   end(): Promise<void>;
@@ -22,16 +24,22 @@ type Consumer = (chunk: Buffer) => void;
 const OUTPUT_BYTES = 256 << 10;
 /** What comes in smaller pieces is gathered for the same reason. */
 const INPUT_BYTES = 256 << 10;
-/** As with every stream, `highWaterMark` counts on the side of the input too: what may wait there while a piece is inflated. */
+/**
+ * As with every stream, `highWaterMark` counts on the side of the input too: what may wait there while a piece is
+ * inflated.
+ */
 const GUNZIP: ZlibOptions & TransformOptions = { chunkSize: OUTPUT_BYTES, highWaterMark: 512 << 10 };
 /** The longest magic number. */
 const MAGIC_BYTES = 6;
 const ZSTD_PORTION_BYTES = 64 << 10;
 
-const startsWith = (bytes: Uint8Array, ...magic: number[]): boolean => magic.every((byte, index) => bytes[index] === byte);
+const startsWith = (bytes: Uint8Array, ...magic: number[]): boolean =>
+  magic.every((byte, index) => bytes[index] === byte);
 
 const damaged = (error: unknown): Error =>
-  isEngineError(error) ? error : dataLoss(`error while decompressing a layer: ${messageOf(error)}`, { code: 'BAD_COMPRESSION', cause: error });
+  isEngineError(error)
+    ? error
+    : dataLoss(`error while decompressing a layer: ${messageOf(error)}`, { code: 'BAD_COMPRESSION', cause: error });
 
 /** A stream that decompresses what begins so; undefined for what is plain or zstd. */
 function streamFor(head: Uint8Array): Duplex | undefined {
@@ -42,7 +50,10 @@ function streamFor(head: Uint8Array): Duplex | undefined {
 }
 
 function isZstd(head: Uint8Array): boolean {
-  return startsWith(head, 0x28, 0xb5, 0x2f, 0xfd) || (startsWith(head.subarray(1), 0x2a, 0x4d, 0x18) && (head[0] ?? 0) >> 4 === 5);
+  return (
+    startsWith(head, 0x28, 0xb5, 0x2f, 0xfd) ||
+    (startsWith(head.subarray(1), 0x2a, 0x4d, 0x18) && (head[0] ?? 0) >> 4 === 5)
+  );
 }
 
 function decompressorFor(head: Uint8Array, consumer: Consumer): Decompressor {
@@ -53,10 +64,18 @@ function decompressorFor(head: Uint8Array, consumer: Consumer): Decompressor {
 
 /** True for the first bytes of something compressed that `createDecompressor` knows. */
 export function isCompressed(head: Uint8Array): boolean {
-  return startsWith(head, 0x1f, 0x8b) || startsWith(head, 0x42, 0x5a, 0x68) || startsWith(head, 0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00) || isZstd(head);
+  return (
+    startsWith(head, 0x1f, 0x8b) ||
+    startsWith(head, 0x42, 0x5a, 0x68) ||
+    startsWith(head, 0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00) ||
+    isZstd(head)
+  );
 }
 
-/** The plain bytes of a source that may be compressed, at the speed at which they are taken. Throws `data-loss` for a damaged one. */
+/**
+ * The plain bytes of a source that may be compressed, at the speed at which they are taken. Throws `data-loss` for a
+ * damaged one.
+ */
 export async function* decompressed(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   const iterator = source[Symbol.asyncIterator]();
   let head = Buffer.alloc(0);
@@ -131,8 +150,8 @@ function plain(consumer: Consumer): Decompressor {
 }
 
 /**
- * zlib and programs work on threads of their own, so that inflating one piece overlaps extracting the piece before: it is
- * extracted when the listener has returned, for only then is the next one begun.
+ * zlib and programs work on threads of their own, so that inflating one piece overlaps extracting the piece before: it
+ * is extracted when the listener has returned, for only then is the next one begun.
  */
 function through(stream: Duplex, consumer: Consumer): Decompressor {
   let failure: Error | undefined;

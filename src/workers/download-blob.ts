@@ -1,4 +1,7 @@
-/** The bytes of a blob, in order, from where they are wanted: with retries, renewed credentials, ranges, and over several connections. */
+/**
+ * The bytes of a blob, in order, from where they are wanted: with retries, renewed credentials, ranges, and over
+ * several connections.
+ */
 import type { IncomingMessage } from 'node:http';
 import { dataLoss, internal, isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
@@ -46,10 +49,18 @@ export class BlobDownload {
     this.#partial = partial;
   }
 
-  /** Resolves when the sink has every byte. Rejects with the errors of the sink, and with those of the registry when the attempts are spent. */
+  /**
+   * Resolves when the sink has every byte. Rejects with the errors of the sink, and with those of the registry when the
+   * attempts are spent.
+   */
   async run(): Promise<void> {
     if (this.#sink.position() === this.#input.sizeBytes) return;
-    await this.#link.persist(this.#input.source, this.#input, () => this.#sink.position(), (source) => this.#attempt(source));
+    await this.#link.persist(
+      this.#input.source,
+      this.#input,
+      () => this.#sink.position(),
+      (source) => this.#attempt(source),
+    );
   }
 
   async #attempt(source: Source): Promise<void> {
@@ -106,7 +117,7 @@ export class BlobDownload {
   async #fetchPiece(source: Source, from: number, to: number, signal: AbortSignal): Promise<readonly Buffer[]> {
     const chunks: Buffer[] = [];
     const either = AbortSignal.any([this.#link.signal, signal]);
-    for (let at = from; at < to; ) {
+    for (let at = from; at < to;) {
       const request = this.#request(source, at, to - 1, either);
       const before = at;
       let failure: unknown = new Error('the server sent nothing');
@@ -135,26 +146,39 @@ export class BlobDownload {
     // Another server may have marked the same blob in another way.
     const ifRange = validator?.url === source.url ? { 'if-range': validator.etag } : {};
     const range = from > 0 || last !== undefined ? { range: `bytes=${from}-${last ?? ''}`, ...ifRange } : {};
-    return { method: 'GET', url: source.url, headers: { ...source.headers, ...range }, tls: source.tls, limits: this.#input.limits, signal };
+    return {
+      method: 'GET',
+      url: source.url,
+      headers: { ...source.headers, ...range },
+      tls: source.tls,
+      limits: this.#input.limits,
+      signal,
+    };
   }
 
   /** Judges the head of the response: how many of its first bytes are known already. */
   async #bytesToSkip(request: HttpRequest, response: IncomingMessage, from: number): Promise<number> {
     const { digest, sizeBytes } = this.#input;
     const { statusCode, headers } = response;
-    if (statusCode !== 200 && statusCode !== 206) throw statusError(request, response, await readBody(request, response, MAX_ERROR_BYTES));
+    if (statusCode !== 200 && statusCode !== 206)
+      throw statusError(request, response, await readBody(request, response, MAX_ERROR_BYTES));
     if (statusCode === 200) {
       const length = headers['content-length'];
       if (length !== undefined && Number(length) > sizeBytes) {
         response.destroy();
-        throw dataLoss(`layer ${digest} has ${length} bytes where its manifest declares ${sizeBytes}`, { code: 'DIGEST_MISMATCH' });
+        throw dataLoss(`layer ${digest} has ${length} bytes where its manifest declares ${sizeBytes}`, {
+          code: 'DIGEST_MISMATCH',
+        });
       }
       return from;
     }
     const start = /^bytes (\d+)-/.exec(headers['content-range'] ?? '')?.[1];
     if (Number(start) !== from) {
       response.destroy();
-      throw transportError(request, new Error(`asked for bytes from ${from}, got ${headers['content-range'] ?? 'an unknown range'}`));
+      throw transportError(
+        request,
+        new Error(`asked for bytes from ${from}, got ${headers['content-range'] ?? 'an unknown range'}`),
+      );
     }
     return 0;
   }

@@ -23,7 +23,13 @@ export interface ExtractLayerOutput extends ExtractResult {
 const READ_BYTES = 256 << 10;
 
 /** Throws `data-loss` for a damaged stream and the extractor's errors. The caller deletes what was extracted so far. */
-export async function extractLayer({ blobPath, maxTarBytes, diffDir, tarSplitPath, idMaps }: ExtractLayerInput): Promise<ExtractLayerOutput> {
+export async function extractLayer({
+  blobPath,
+  maxTarBytes,
+  diffDir,
+  tarSplitPath,
+  idMaps,
+}: ExtractLayerInput): Promise<ExtractLayerOutput> {
   const hash = createHash('sha256');
   const extractor = new LayerExtractor({ diffDir, tarSplitPath, limitBytes: maxTarBytes, idMaps });
   const decompressor = createDecompressor((chunk) => {
@@ -32,7 +38,8 @@ export async function extractLayer({ blobPath, maxTarBytes, diffDir, tarSplitPat
     bufferDied(chunk.length);
   });
   try {
-    for await (const chunk of createReadStream(blobPath, { highWaterMark: READ_BYTES }) as AsyncIterable<Buffer>) await decompressor.write(chunk);
+    for await (const chunk of createReadStream(blobPath, { highWaterMark: READ_BYTES }) as AsyncIterable<Buffer>)
+      await decompressor.write(chunk);
     await decompressor.end();
     return { ...extractor.finish(), diffId: `sha256:${hash.digest('hex')}` };
   } catch (error) {

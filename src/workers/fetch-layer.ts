@@ -1,8 +1,8 @@
 /**
- * Task: one layer from the registry into its directory, in a single pass. The blob streams through sha256, decompression,
- * a second sha256 and extraction. A broken download goes on with a range request, because the states of both hashes, of
- * the inflater and of the extractor are still here. For a task that ends before the blob does, the blob's bytes are also
- * kept on disk: the next one reads them from there first.
+ * Task: one layer from the registry into its directory, in a single pass. The blob streams through sha256,
+ * decompression, a second sha256 and extraction. A broken download goes on with a range request, because the states of
+ * both hashes, of the inflater and of the extractor are still here. For a task that ends before the blob does, the
+ * blob's bytes are also kept on disk: the next one reads them from there first.
  */
 import { createHash, type Hash } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
@@ -41,8 +41,8 @@ export type FetchLayerReport =
 type Link = TaskLink<FetchLayerReport>;
 
 /**
- * Fetches and extracts. Throws `data-loss` for a wrong digest, size or stream, `cancelled` on order, the registry's errors
- * when its attempts are spent, and the extractor's errors. The caller deletes what was extracted so far.
+ * Fetches and extracts. Throws `data-loss` for a wrong digest, size or stream, `cancelled` on order, the registry's
+ * errors when its attempts are spent, and the extractor's errors. The caller deletes what was extracted so far.
  */
 export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutput> {
   const link: Link = new TaskLink(input.port);
@@ -70,7 +70,8 @@ export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutp
     sink.destroy();
     if (link.signal.aborted) throw cancelled('the layer is not wanted any more');
     // What was left on disk may be the reason.
-    if ((partial?.resumedBytes ?? 0) > 0 && isFaultOfContent(error)) throw dataLoss(error.message, { code: 'PARTIAL_DAMAGED', cause: error });
+    if ((partial?.resumedBytes ?? 0) > 0 && isFaultOfContent(error))
+      throw dataLoss(error.message, { code: 'PARTIAL_DAMAGED', cause: error });
     throw error;
   } finally {
     partial?.close();
@@ -86,12 +87,20 @@ class LayerSink {
   readonly #extractor: LayerExtractor;
   readonly #decompressor: Decompressor;
   #blobBytes = 0;
-  /** Why extraction stopped. The download goes on, for only its digest tells whether the image or the registry is at fault. */
+  /**
+   * Why extraction stopped. The download goes on, for only its digest tells whether the image or the registry is at
+   * fault.
+   */
   #failure: EngineError | undefined;
 
   constructor(input: FetchLayerInput) {
     this.#input = input;
-    this.#extractor = new LayerExtractor({ diffDir: input.diffDir, tarSplitPath: input.tarSplitPath, limitBytes: input.maxTarBytes, idMaps: input.idMaps });
+    this.#extractor = new LayerExtractor({
+      diffDir: input.diffDir,
+      tarSplitPath: input.tarSplitPath,
+      limitBytes: input.maxTarBytes,
+      idMaps: input.idMaps,
+    });
     this.#decompressor = createDecompressor((chunk) => this.#extract(chunk));
   }
 
@@ -102,7 +111,11 @@ class LayerSink {
 
   async write(chunk: Buffer): Promise<void> {
     this.#blobBytes += chunk.length;
-    if (this.#blobBytes > this.#input.sizeBytes) throw damaged(`the layer is longer than the ${this.#input.sizeBytes} bytes that its manifest declares`, this.#input);
+    if (this.#blobBytes > this.#input.sizeBytes)
+      throw damaged(
+        `the layer is longer than the ${this.#input.sizeBytes} bytes that its manifest declares`,
+        this.#input,
+      );
     this.#blobHash.update(chunk);
     bufferDied(chunk.length);
     if (this.#failure) return;
@@ -117,7 +130,8 @@ class LayerSink {
   /** Judges the blob once it is complete. */
   verify(): void {
     const { digest } = this.#input;
-    if (this.#blobHash.digest('hex') !== digest.slice(7)) throw damaged(`filesystem layer verification failed for digest ${digest}`, this.#input);
+    if (this.#blobHash.digest('hex') !== digest.slice(7))
+      throw damaged(`filesystem layer verification failed for digest ${digest}`, this.#input);
   }
 
   /** Extracts what is still in the inflater and judges the tar. */
@@ -125,7 +139,8 @@ class LayerSink {
     const { digest, diffId } = this.#input;
     if (this.#failure) throw this.#failure;
     await this.#decompressor.end();
-    if (this.#tarHash.digest('hex') !== diffId.slice(7)) throw damaged(`layer ${digest} does not have the diff ID ${diffId} of its image configuration`, this.#input);
+    if (this.#tarHash.digest('hex') !== diffId.slice(7))
+      throw damaged(`layer ${digest} does not have the diff ID ${diffId} of its image configuration`, this.#input);
     return this.#extractor.finish();
   }
 

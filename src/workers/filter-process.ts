@@ -8,7 +8,8 @@ const MAX_ERROR_CHARS = 500;
 
 /**
  * A stream through a program that reads compressed bytes and writes plain ones: `xz -dc`. Destroying it ends the
- * program. Fails with `unavailable` when the program is not installed, and `data-loss` with what it said when it failed.
+ * program. Fails with `unavailable` when the program is not installed, and `data-loss` with what it said when it
+ * failed.
  */
 export function filterProcess(program: string, args: readonly string[]): Duplex {
   const child = spawn(program, args, { stdio: ['pipe', 'pipe', 'pipe'] });
@@ -35,7 +36,14 @@ export function filterProcess(program: string, args: readonly string[]): Duplex 
     },
   });
   child.on('error', (error: NodeJS.ErrnoException) =>
-    stream.destroy(error.code === 'ENOENT' ? unavailable(`the archive is compressed with ${program}, which is not installed`, { code: 'NO_DECOMPRESSOR', cause: error }) : error),
+    stream.destroy(
+      error.code === 'ENOENT'
+        ? unavailable(`the archive is compressed with ${program}, which is not installed`, {
+            code: 'NO_DECOMPRESSOR',
+            cause: error,
+          })
+        : error,
+    ),
   );
   child.stdin.on('drain', proceed);
   // A program that ends early says why on stderr; the broken pipe is only the consequence.
@@ -47,7 +55,12 @@ export function filterProcess(program: string, args: readonly string[]): Duplex 
   child.once('close', (code, signal) => {
     proceed();
     if (code === 0) stream.push(null);
-    else if (!stream.destroyed) stream.destroy(dataLoss(`error while decompressing: ${said.trim() || `${program} ended with ${code ?? signal}`}`, { code: 'BAD_COMPRESSION' }));
+    else if (!stream.destroyed)
+      stream.destroy(
+        dataLoss(`error while decompressing: ${said.trim() || `${program} ended with ${code ?? signal}`}`, {
+          code: 'BAD_COMPRESSION',
+        }),
+      );
   });
   return stream;
 }

@@ -59,7 +59,9 @@ const BUSY_PART = 0.5;
 /** Bytes a second of a connection that is fast enough. */
 const FAST = 32 << 20;
 
-/** Tells whether more connections could help: the network is waited for, and not by a thread that has too much to do. */
+/**
+ * Tells whether more connections could help: the network is waited for, and not by a thread that has too much to do.
+ */
 export class Pace {
   readonly #begin = performance.now();
   readonly #utilization = performance.eventLoopUtilization();

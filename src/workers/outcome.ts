@@ -15,7 +15,14 @@ export type Outcome =
 /** The outcome of a task that threw. A foreign error becomes `internal` and keeps its code and stack. */
 export function failure(error: unknown): Outcome {
   if (isEngineError(error)) {
-    return { ok: false, kind: error.kind, message: error.message, code: error.code, details: error.details, stack: error.stack };
+    return {
+      ok: false,
+      kind: error.kind,
+      message: error.message,
+      code: error.code,
+      details: error.details,
+      stack: error.stack,
+    };
   }
   const { message, code, stack } = error as NodeJS.ErrnoException;
   return { ok: false, kind: 'internal', message: message ?? String(error), code, details: {}, stack };

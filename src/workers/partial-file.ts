@@ -1,8 +1,18 @@
 /**
- * The bytes of a blob on disk while it is fetched, so that they outlive the fetch. Nothing is synced, which would hold up
- * the layer itself: a power cut leaves what the kernel has written by then. In the end the digest decides.
+ * The bytes of a blob on disk while it is fetched, so that they outlive the fetch. Nothing is synced, which would hold
+ * up the layer itself: a power cut leaves what the kernel has written by then. In the end the digest decides.
  */
-import { closeSync, fstatSync, ftruncateSync, openSync, readSync, renameSync, rmSync, writeFileSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import type { PartialPlace } from '../registry/partial-blobs.js';
@@ -31,7 +41,12 @@ export class PartialFile {
   /** Bytes that an earlier transfer left. */
   readonly resumedBytes: number;
 
-  private constructor(place: PartialPlace, blob: { readonly digest: Digest; readonly sizeBytes: number }, fd: number, record: PartialRecord | undefined) {
+  private constructor(
+    place: PartialPlace,
+    blob: { readonly digest: Digest; readonly sizeBytes: number },
+    fd: number,
+    record: PartialRecord | undefined,
+  ) {
     this.#place = place;
     this.#blob = { digest: blob.digest, sizeBytes: blob.sizeBytes };
     this.#fd = fd;
@@ -42,7 +57,10 @@ export class PartialFile {
   }
 
   /** Opens what there is of the blob, or begins it. @throws the errno error of the file system. */
-  static async open(place: PartialPlace, blob: { readonly digest: Digest; readonly sizeBytes: number }): Promise<PartialFile> {
+  static async open(
+    place: PartialPlace,
+    blob: { readonly digest: Digest; readonly sizeBytes: number },
+  ): Promise<PartialFile> {
     const record = await recordOf(place.recordPath);
     const isOurs = record?.digest === blob.digest && record.sizeBytes === blob.sizeBytes;
     const fd = openSync(place.path, isOurs ? 'a+' : 'w+', 0o600);
@@ -67,7 +85,7 @@ export class PartialFile {
 
   /** The bytes that were left, in order. Each chunk has its memory to itself. */
   *replay(): Generator<Buffer> {
-    for (let at = 0; at < this.resumedBytes && this.#fd !== undefined; ) {
+    for (let at = 0; at < this.resumedBytes && this.#fd !== undefined;) {
       const chunk = Buffer.allocUnsafeSlow(Math.min(READ_BYTES, this.resumedBytes - at));
       const count = readSync(this.#fd, chunk, 0, chunk.length, at);
       if (count === 0) return;
@@ -80,7 +98,7 @@ export class PartialFile {
   append(chunk: Buffer): void {
     if (this.#fd === undefined) return;
     try {
-      for (let at = 0; at < chunk.length; ) at += writeSync(this.#fd, chunk, at);
+      for (let at = 0; at < chunk.length;) at += writeSync(this.#fd, chunk, at);
     } catch {
       this.close();
       rmSync(this.#place.path, { force: true });

@@ -23,15 +23,22 @@ test('tasks run in threads and give their result', async () => {
 });
 
 test('an error of a task keeps its code across the thread', async () => {
-  await assert.rejects(pool.run('tree-size', { path: '/nonexistent' }), (error) => isEngineError(error, 'internal') && error.code === 'ENOENT');
+  await assert.rejects(
+    pool.run('tree-size', { path: '/nonexistent' }),
+    (error) => isEngineError(error, 'internal') && error.code === 'ENOENT',
+  );
   const error = invalid('no', { code: 'X', details: { a: 1 } });
-  assert.throws(() => unwrap(structuredClone(failure(error))), { kind: 'invalid', code: 'X', message: 'no', details: { a: 1 } });
+  assert.throws(() => unwrap(structuredClone(failure(error))), {
+    kind: 'invalid',
+    code: 'X',
+    message: 'no',
+    details: { a: 1 },
+  });
 });
 
 test('an aborted task is cancelled', async () => {
-  await assert.rejects(
-    pool.run('tree-size', { path: '/proc/self' }, { signal: AbortSignal.abort() }),
-    (error) => isEngineError(error, 'cancelled'),
+  await assert.rejects(pool.run('tree-size', { path: '/proc/self' }, { signal: AbortSignal.abort() }), (error) =>
+    isEngineError(error, 'cancelled'),
   );
 });
 
@@ -43,7 +50,9 @@ test('when the code of the threads is gone, tasks fail; when it is back, they ru
     symlinkSync(fileURLToPath(new URL('../../../node_modules', import.meta.url)), join(dir, 'node_modules'));
     const entry = join(dir, 'src', 'workers', 'entry.js');
     renameSync(entry, `${entry}.away`);
-    const moved = ((await import(join(dir, 'src', 'workers', 'pool.js'))) as { readonly createWorkerPool: typeof createWorkerPool }).createWorkerPool({ maxThreads: 2 });
+    const moved = (
+      (await import(join(dir, 'src', 'workers', 'pool.js'))) as { readonly createWorkerPool: typeof createWorkerPool }
+    ).createWorkerPool({ maxThreads: 2 });
     const run = (): Promise<number> => moved.run('tree-size', { path: join(dir, 'src', 'workers') });
     for (const { status, reason } of (await Promise.allSettled([run(), run(), run()])) as PromiseRejectedResult[]) {
       assert.equal(status, 'rejected');

@@ -49,10 +49,16 @@ export function createWorkerPool(options: WorkerPoolOptions): WorkerPool {
       if (threads.failure !== undefined) threads = startThreads(options);
       const current = threads;
       const outcome = (await current.pool
-        .run({ task, input }, { ...(signal ? { signal } : {}), ...(transferList ? { transferList: [...transferList] } : {}) })
+        .run(
+          { task, input },
+          { ...(signal ? { signal } : {}), ...(transferList ? { transferList: [...transferList] } : {}) },
+        )
         .catch((error: unknown) => {
           if (signal?.aborted) throw cancelled(`${task} was cancelled`, { cause: error });
-          if (current.failure !== undefined) throw unavailable(`no worker thread could be started: ${current.failure.message}`, { cause: current.failure });
+          if (current.failure !== undefined)
+            throw unavailable(`no worker thread could be started: ${current.failure.message}`, {
+              cause: current.failure,
+            });
           throw error;
         })) as Outcome;
       return unwrap(outcome) as TaskOutput<Name>;

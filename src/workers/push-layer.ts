@@ -1,6 +1,6 @@
 /**
- * Task: one layer from its directory to the registry. The tar is rebuilt, compressed and sent in a single pass; nothing is
- * kept on disk in between. A broken upload goes on where the registry says that it stands: the bytes before are made
+ * Task: one layer from its directory to the registry. The tar is rebuilt, compressed and sent in a single pass; nothing
+ * is kept on disk in between. A broken upload goes on where the registry says that it stands: the bytes before are made
  * again, as equal input always gives equal bytes, and not sent.
  */
 import { createHash } from 'node:crypto';
@@ -10,7 +10,15 @@ import { createGzip } from 'node:zlib';
 import { cancelled, dataLoss, isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import type { HttpLimits } from '../registry/http.js';
-import { cancelUpload, finishUpload, type RepositoryPlace, sendChunk, startUpload, type UploadState, uploadState } from '../registry/upload.js';
+import {
+  cancelUpload,
+  finishUpload,
+  type RepositoryPlace,
+  sendChunk,
+  startUpload,
+  type UploadState,
+  uploadState,
+} from '../registry/upload.js';
 import { type AssembleInput, assembleTar } from '../storage/tar/assemble.js';
 import { type RetryPolicy, type Source, TaskLink } from './task-link.js';
 import { bufferDied } from './young-collector.js';
@@ -43,14 +51,19 @@ const GZIP_LEVEL = 5;
 const CANCEL_LIMITS: HttpLimits = { connectMs: 2000, responseMs: 2000, idleMs: 2000 };
 
 /**
- * Uploads. Throws `data-loss` for a layer that was changed on disk, `cancelled` on order, and the registry's errors when
- * its attempts are spent.
+ * Uploads. Throws `data-loss` for a layer that was changed on disk, `cancelled` on order, and the registry's errors
+ * when its attempts are spent.
  */
 export async function pushLayer(input: PushLayerInput): Promise<PushLayerOutput> {
   const link = new TaskLink<PushLayerReport>(input.port);
   const push = new LayerPush(input, link);
   try {
-    return await link.persist(input.source, input, () => push.position, (source) => push.attempt(source));
+    return await link.persist(
+      input.source,
+      input,
+      () => push.position,
+      (source) => push.attempt(source),
+    );
   } catch (error) {
     await push.abandon();
     throw link.signal.aborted ? cancelled('the layer is not wanted any more') : error;
@@ -91,7 +104,9 @@ class LayerPush {
       if (blob.isComplete && isFresh) {
         await finishUpload(place, upload, blob.digest, this.#options, head);
       } else {
-        const last = isFresh ? await this.#stream(upload, head, bytes) : await this.#sendChunks(upload, head, bytes, blob);
+        const last = isFresh
+          ? await this.#stream(upload, head, bytes)
+          : await this.#sendChunks(upload, head, bytes, blob);
         await finishUpload(place, last, blob.digest, this.#options);
       }
       return { digest: blob.digest, sizeBytes: blob.sizeBytes };
@@ -117,7 +132,8 @@ class LayerPush {
 
   async #start(): Promise<UploadState> {
     const started = await startUpload(this.#place, this.#options);
-    if (started === 'mounted') throw dataLoss('the registry mounted a blob that it was not asked for', { code: 'BAD_UPLOAD' });
+    if (started === 'mounted')
+      throw dataLoss('the registry mounted a blob that it was not asked for', { code: 'BAD_UPLOAD' });
     return started;
   }
 
@@ -131,7 +147,7 @@ class LayerPush {
 
   async #sendChunks(upload: UploadState, head: Buffer, rest: Bytes, blob: CompressedLayer): Promise<UploadState> {
     let state = upload;
-    for (let chunk = head; ; ) {
+    for (let chunk = head; ;) {
       const more = await take(rest, Math.max(0, CHUNK_BYTES - chunk.length));
       chunk = Buffer.concat([chunk, more]);
       if (chunk.length > 0) {
@@ -180,7 +196,7 @@ async function take(source: Bytes, count: number): Promise<Buffer> {
 
 /** Passes `count` bytes by; what was read beyond them. */
 async function skip(source: Bytes, count: number): Promise<Buffer> {
-  for (let left = count; left > 0; ) {
+  for (let left = count; left > 0;) {
     const next = await source.next();
     if (next.done === true) break;
     if (next.value.length > left) return next.value.subarray(left);
@@ -233,6 +249,7 @@ class CompressedLayer {
       bufferDied(chunk.length);
       this.#onBytes(tarBytes);
     }
-    if (`sha256:${hash.digest('hex')}` !== diffId) throw dataLoss(`layer ${diffId} was changed on disk`, { code: 'LAYER_DAMAGED' });
+    if (`sha256:${hash.digest('hex')}` !== diffId)
+      throw dataLoss(`layer ${diffId} was changed on disk`, { code: 'LAYER_DAMAGED' });
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Task: an archive of images, in one pass from the client's bytes to unpacked layers. What an entry is shows only in the
- * manifest, which comes last in most archives: whatever looks like a layer is unpacked into a staged one, small files are
- * handed back, and the main thread puts them together. Nothing is written twice.
+ * Task: an archive of images, in one pass from the client's bytes to unpacked layers. What an entry is shows only in
+ * the manifest, which comes last in most archives: whatever looks like a layer is unpacked into a staged one, small
+ * files are handed back, and the main thread puts them together. Nothing is written twice.
  */
 import { createHash, type Hash } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
@@ -38,7 +38,9 @@ export type ArchiveOrder =
   | { readonly type: 'place'; readonly place: Outcome }
   | { readonly type: 'cancel' };
 
-/** To the main thread: a chunk was taken, a layer begins, bytes of a layer were read. Paths are cleaned byte strings. */
+/**
+ * To the main thread: a chunk was taken, a layer begins, bytes of a layer were read. Paths are cleaned byte strings.
+ */
 export type ArchiveReport =
   | { readonly type: 'taken' }
   | { readonly type: 'layer'; readonly path: string }
@@ -158,8 +160,19 @@ class ContentsReader {
     private readonly maxTarBytes: number,
   ) {}
 
-  visit({ type, name, linkName, sizeBytes }: { readonly type: string; readonly name: string; readonly linkName: string; readonly sizeBytes: number }): EntrySink | undefined {
-    if (++this.#entries > MAX_ENTRIES) throw invalid(`the archive has more than ${MAX_ENTRIES} entries`, { code: 'ARCHIVE_TOO_LARGE' });
+  visit({
+    type,
+    name,
+    linkName,
+    sizeBytes,
+  }: {
+    readonly type: string;
+    readonly name: string;
+    readonly linkName: string;
+    readonly sizeBytes: number;
+  }): EntrySink | undefined {
+    if (++this.#entries > MAX_ENTRIES)
+      throw invalid(`the archive has more than ${MAX_ENTRIES} entries`, { code: 'ARCHIVE_TOO_LARGE' });
     const path = cleanName(name);
     if (type === '1') this.#links.set(path, cleanName(linkName));
     else if (type === '2') this.#links.set(path, symlinkTarget(path, linkName));
@@ -179,7 +192,8 @@ class ContentsReader {
         await layer.data(head);
       } else if (sizeBytes <= MAX_DOCUMENT_BYTES) {
         this.#documentBytes += sizeBytes;
-        if (this.#documentBytes > MAX_DOCUMENTS_BYTES) throw invalid('the archive has too many documents', { code: 'ARCHIVE_TOO_LARGE' });
+        if (this.#documentBytes > MAX_DOCUMENTS_BYTES)
+          throw invalid('the archive has too many documents', { code: 'ARCHIVE_TOO_LARGE' });
         document = [head];
       } else {
         document = undefined; // nothing that a manifest may name
@@ -318,6 +332,10 @@ function looksLikeLayer(head: Buffer): boolean {
 
 /** Where a symbolic link points to in the archive. @throws EngineError invalid for one that points out of it. */
 function symlinkTarget(path: string, target: string): string {
-  if (target.startsWith('/')) throw invalid(`link ${JSON.stringify(toText(path))} points out of the archive, to ${JSON.stringify(toText(target))}`, { code: 'TAR_BREAKOUT' });
+  if (target.startsWith('/'))
+    throw invalid(
+      `link ${JSON.stringify(toText(path))} points out of the archive, to ${JSON.stringify(toText(target))}`,
+      { code: 'TAR_BREAKOUT' },
+    );
   return cleanName(`${path.slice(0, path.lastIndexOf('/') + 1)}${target}`);
 }

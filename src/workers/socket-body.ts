@@ -5,7 +5,10 @@ import type { SocketBody } from '../ports/archives.js';
 import { receiveFromSocket, watchReadable } from '../sys/fd.js';
 import { ChunkedBody, SizedBody } from '../text/body-framing.js';
 
-/** Files are written faster in large pieces, but while a larger one is written the client fills the socket and has to wait. */
+/**
+ * Files are written faster in large pieces, but while a larger one is written the client fills the socket and has to
+ * wait.
+ */
 const PIECE_BYTES = 128 * 1024;
 /** Others are served by this thread too, and a client may be faster than it. */
 const PIECES_PER_TURN = 64;
@@ -25,7 +28,7 @@ export async function* readSocketBody({ fd, length }: SocketBody): AsyncGenerato
   });
   watch.pause();
   try {
-    for (let pieces = 0; !framing.isComplete; ) {
+    for (let pieces = 0; !framing.isComplete;) {
       const free = buffer.subarray(filledBytes);
       const count = receive(fd, free, Math.min(free.length, framing.wantedBytes));
       if (count === undefined) {

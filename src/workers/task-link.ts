@@ -1,4 +1,7 @@
-/** The conversation of a transfer task with the main thread: progress one way, cancellation and renewed sources the other. */
+/**
+ * The conversation of a transfer task with the main thread: progress one way, cancellation and renewed sources the
+ * other.
+ */
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { cancelled, type EngineError } from '../errors/engine-error.js';
 import { factsOf } from '../registry/failure.js';
@@ -54,7 +57,8 @@ export class TaskLink<Report extends { readonly type: string }> {
     this.#port = port;
     port.on('message', (order: LinkOrder) => this.#take(order));
     // Orders that came while the task was queued are waiting already.
-    for (let queued = receiveMessageOnPort(port); queued; queued = receiveMessageOnPort(port)) this.#take(queued.message as LinkOrder);
+    for (let queued = receiveMessageOnPort(port); queued; queued = receiveMessageOnPort(port))
+      this.#take(queued.message as LinkOrder);
   }
 
   get signal(): AbortSignal {
@@ -74,11 +78,16 @@ export class TaskLink<Report extends { readonly type: string }> {
   }
 
   /**
-   * Runs `attempt` until it succeeds: with a new source when this one is refused, after a pause when the failure may pass.
-   * `position` says how far the transfer is: attempts that moved it on do not count. Rejects with the last failure, or
-   * with what the main thread chose.
+   * Runs `attempt` until it succeeds: with a new source when this one is refused, after a pause when the failure may
+   * pass. `position` says how far the transfer is: attempts that moved it on do not count. Rejects with the last
+   * failure, or with what the main thread chose.
    */
-  async persist<T>(first: Source, { maxAttempts, retryDelayMs }: RetryPolicy, position: () => number, attempt: (source: Source) => Promise<T>): Promise<T> {
+  async persist<T>(
+    first: Source,
+    { maxAttempts, retryDelayMs }: RetryPolicy,
+    position: () => number,
+    attempt: (source: Source) => Promise<T>,
+  ): Promise<T> {
     let source = first;
     let failures = 0;
     let refusals = 0;
@@ -94,8 +103,10 @@ export class TaskLink<Report extends { readonly type: string }> {
         // Refusals are settled by the main thread, which knows the credentials and what other transfers were told.
         const isRefusal = status === 401 || status === 429 || status === 503;
         if (isRefusal && refusals++ < MAX_REFUSALS) source = await this.#replace(outcomeOf(error as EngineError));
-        else if (retryable && moved >= GOOD_PROGRESS_BYTES) this.report({ type: 'retrying', seconds: 0, reason: (error as EngineError).message });
-        else if (retryable && ++failures < maxAttempts) await this.#pause(Math.min(retryDelayMs * failures, MAX_PAUSE_MS), (error as EngineError).message);
+        else if (retryable && moved >= GOOD_PROGRESS_BYTES)
+          this.report({ type: 'retrying', seconds: 0, reason: (error as EngineError).message });
+        else if (retryable && ++failures < maxAttempts)
+          await this.#pause(Math.min(retryDelayMs * failures, MAX_PAUSE_MS), (error as EngineError).message);
         else throw error;
       }
     }

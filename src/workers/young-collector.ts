@@ -1,7 +1,7 @@
 /**
- * Collects short-lived buffers early. V8 counts the bytes behind buffers only roughly and lets 32 MB of dead ones pile up
- * in every thread before it looks; a stream makes new ones all the time. A collection of the young generation takes well
- * under a millisecond when little is alive, and keeps that pile to a few megabytes.
+ * Collects short-lived buffers early. V8 counts the bytes behind buffers only roughly and lets 32 MB of dead ones pile
+ * up in every thread before it looks; a stream makes new ones all the time. A collection of the young generation takes
+ * well under a millisecond when little is alive, and keeps that pile to a few megabytes.
  */
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';

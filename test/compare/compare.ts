@@ -16,16 +16,32 @@ export interface Answer {
 /** Those that say nothing about the API. */
 const TRANSPORT = new Set(['date', 'content-length', 'transfer-encoding', 'connection', 'keep-alive']);
 
-export async function play(engine: Engine, script: readonly Step[], variables: Readonly<Record<string, string>>): Promise<Answer[]> {
+export async function play(
+  engine: Engine,
+  script: readonly Step[],
+  variables: Readonly<Record<string, string>>,
+): Promise<Answer[]> {
   const values = new Map(Object.entries(variables));
-  const fill = (text: string): string => text.replaceAll(/\{(\w+)\}/g, (whole, name: string) => values.get(name) ?? whole);
+  const fill = (text: string): string =>
+    text.replaceAll(/\{(\w+)\}/g, (whole, name: string) => values.get(name) ?? whole);
   const answers: Answer[] = [];
   for (const { method, path, json, body, headers = {}, capture } of script) {
-    const reply = await call(engine.socketPath, method, `/v1.41${fill(path)}`, { headers, ...(json === undefined ? {} : { json: JSON.parse(fill(JSON.stringify(json))) as unknown }), ...(body === undefined ? {} : { body }) });
-    if (capture && reply.status < 300) values.set(capture[0], String((JSON.parse(reply.text) as Record<string, unknown>)[capture[1]]));
+    const reply = await call(engine.socketPath, method, `/v1.41${fill(path)}`, {
+      headers,
+      ...(json === undefined ? {} : { json: JSON.parse(fill(JSON.stringify(json))) as unknown }),
+      ...(body === undefined ? {} : { body }),
+    });
+    if (capture && reply.status < 300)
+      values.set(capture[0], String((JSON.parse(reply.text) as Record<string, unknown>)[capture[1]]));
     const contentType = String(reply.headers['content-type'] ?? '');
     const isJson = contentType.includes('json') || (contentType === '' && /^\s*[[{]/.test(reply.text));
-    answers.push({ status: reply.status, headers: new Set(Object.keys(reply.headers).filter((name) => !TRANSPORT.has(name))), contentType, shape: isJson ? shapeOf(reply.text) : undefined, text: reply.text });
+    answers.push({
+      status: reply.status,
+      headers: new Set(Object.keys(reply.headers).filter((name) => !TRANSPORT.has(name))),
+      contentType,
+      shape: isJson ? shapeOf(reply.text) : undefined,
+      text: reply.text,
+    });
     // What ends by itself gets the moment it needs.
     if (path.endsWith('/start')) await sleep(300);
   }
@@ -38,15 +54,18 @@ export function differences(theirs: Answer, ours: Answer): string[] {
   if (theirs.status !== ours.status) return [`status ${ours.status}, not ${theirs.status}`];
   for (const name of theirs.headers) if (!ours.headers.has(name)) found.push(`header ${name}: missing`);
   for (const name of ours.headers) if (!theirs.headers.has(name)) found.push(`header ${name}: added`);
-  if (theirs.contentType !== ours.contentType) found.push(`content type ${ours.contentType}, not ${theirs.contentType}`);
+  if (theirs.contentType !== ours.contentType)
+    found.push(`content type ${ours.contentType}, not ${theirs.contentType}`);
   if (!theirs.shape || !ours.shape) return found;
   for (const [path, types] of theirs.shape) {
     const there = ours.shape.get(path);
     if (!there) {
       if (!parentDiffers(path, ours.shape)) found.push(`$${path}: missing`);
-    } else if (String([...types].sort()) !== String([...there].sort())) found.push(`$${path}: ${[...there].sort().join(' or ')}, not ${[...types].sort().join(' or ')}`);
+    } else if (String([...types].sort()) !== String([...there].sort()))
+      found.push(`$${path}: ${[...there].sort().join(' or ')}, not ${[...types].sort().join(' or ')}`);
   }
-  for (const path of ours.shape.keys()) if (!theirs.shape.has(path) && !parentDiffers(path, theirs.shape)) found.push(`$${path}: added`);
+  for (const path of ours.shape.keys())
+    if (!theirs.shape.has(path) && !parentDiffers(path, theirs.shape)) found.push(`$${path}: added`);
   return found;
 }
 

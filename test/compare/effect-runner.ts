@@ -27,15 +27,24 @@ export class EffectRunner {
 
   /** Makes what effects refer to by name. */
   async prepare(): Promise<void> {
-    await callJson(this.engine.socketPath, 'POST', '/v1.41/networks/create', { json: { Name: 'own', IPAM: { Config: [{ Subnet: '10.231.7.0/24' }] } } });
-    await callJson(this.engine.socketPath, 'POST', '/v1.41/containers/create?name=donor', { json: { Image: this.image, ...DONOR } });
+    await callJson(this.engine.socketPath, 'POST', '/v1.41/networks/create', {
+      json: { Name: 'own', IPAM: { Config: [{ Subnet: '10.231.7.0/24' }] } },
+    });
+    await callJson(this.engine.socketPath, 'POST', '/v1.41/containers/create?name=donor', {
+      json: { Image: this.image, ...DONOR },
+    });
     await callJson(this.engine.socketPath, 'POST', '/v1.41/containers/donor/start');
   }
 
   /** The output of the script, or how the engine refused. Names that differ from engine to engine are left out. */
   async run({ host = {}, config = {}, update, script }: Effect): Promise<string> {
     const wait = update ? 'while [ ! -e /go ]; do sleep 0.05; done; ' : '';
-    const json = { Image: this.image, Cmd: ['sh', '-c', this.#fill(wait + script)], ...this.#fill(config), HostConfig: { NetworkMode: 'none', ...this.#fill(host) } };
+    const json = {
+      Image: this.image,
+      Cmd: ['sh', '-c', this.#fill(wait + script)],
+      ...this.#fill(config),
+      HostConfig: { NetworkMode: 'none', ...this.#fill(host) },
+    };
     const created = await this.#call('POST', '/containers/create', json);
     if (created.status !== 201) return this.#neutral(created.text);
     const { Id } = JSON.parse(created.text) as { Id: string };
@@ -45,7 +54,9 @@ export class EffectRunner {
       if (update) {
         const updated = await this.#call('POST', `/containers/${Id}/update`, this.#fill(update));
         if (updated.status !== 200) return this.#neutral(updated.text);
-        const exec = JSON.parse((await this.#call('POST', `/containers/${Id}/exec`, { Cmd: ['touch', '/go'] })).text) as { Id: string };
+        const exec = JSON.parse(
+          (await this.#call('POST', `/containers/${Id}/exec`, { Cmd: ['touch', '/go'] })).text,
+        ) as { Id: string };
         await this.#call('POST', `/exec/${exec.Id}/start`, { Detach: true });
       }
       await this.#call('POST', `/containers/${Id}/wait`);
@@ -61,18 +72,26 @@ export class EffectRunner {
   }
 
   #fill<T>(value: T): T {
-    const filled = JSON.stringify(value).replaceAll('{dir}', this.dir).replaceAll('{hostname}', hostname()).replaceAll('{disk}', `/dev/${disk}`);
+    const filled = JSON.stringify(value)
+      .replaceAll('{dir}', this.dir)
+      .replaceAll('{hostname}', hostname())
+      .replaceAll('{disk}', `/dev/${disk}`);
     return JSON.parse(filled) as T;
   }
 
   #neutral(text: string): string {
-    return text.replaceAll(/[0-9a-f]{64}/g, 'ID').replaceAll(this.engine.dir, 'DIR').replaceAll('\r\n', '\n').trimEnd();
+    return text
+      .replaceAll(/[0-9a-f]{64}/g, 'ID')
+      .replaceAll(this.engine.dir, 'DIR')
+      .replaceAll('\r\n', '\n')
+      .trimEnd();
   }
 }
 
 /** Both streams of a log without their frames. */
 function plainText(body: Buffer): string {
   let text = '';
-  for (let at = 0; at + 8 <= body.length; at += 8 + body.readUInt32BE(at + 4)) text += body.toString('utf8', at + 8, at + 8 + body.readUInt32BE(at + 4));
+  for (let at = 0; at + 8 <= body.length; at += 8 + body.readUInt32BE(at + 4))
+    text += body.toString('utf8', at + 8, at + 8 + body.readUInt32BE(at + 4));
   return text;
 }

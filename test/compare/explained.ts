@@ -16,7 +16,12 @@ const ROWS: readonly Row[] = LINES.map((line) => {
 });
 
 function pattern(text: string): RegExp {
-  return new RegExp(`^${text.split('*').map((part) => part.replaceAll(/[.+?^${}()[\]\\]/g, '\\$&')).join('.*')}$`);
+  return new RegExp(
+    `^${text
+      .split('*')
+      .map((part) => part.replaceAll(/[.+?^${}()[\]\\]/g, '\\$&'))
+      .join('.*')}$`,
+  );
 }
 
 /** Whether the document names this difference in answers to this request. */

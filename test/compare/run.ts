@@ -36,14 +36,23 @@ async function both<T>(registry: SeededRegistry, work: (engine: Engine) => Promi
 }
 
 async function compareRequests(registry: SeededRegistry, report: Report): Promise<number> {
-  const [theirs, ours] = await both(registry, (engine) => play(engine, SCRIPT, { image: registry.reference, host: registry.host }));
+  const [theirs, ours] = await both(registry, (engine) =>
+    play(engine, SCRIPT, { image: registry.reference, host: registry.host }),
+  );
   for (const [index, { method, path, json }] of SCRIPT.entries()) {
     const [their, our] = [theirs[index], ours[index]];
     if (!their || !our) continue;
     const lines = differences(their, our).filter((line) => !explained(method, path, line));
     if (lines.length === 0) continue;
-    const texts = their.status !== our.status || process.env['VERBOSE'] ? [`dockerd: ${their.text.trim().slice(0, 300)}`, `engined: ${our.text.trim().slice(0, 300)}`] : [];
-    report(`${method} ${path}${json === undefined ? '' : ` ${JSON.stringify(json).slice(0, 160)}`}`, ...lines, ...texts);
+    const texts =
+      their.status !== our.status || process.env['VERBOSE']
+        ? [`dockerd: ${their.text.trim().slice(0, 300)}`, `engined: ${our.text.trim().slice(0, 300)}`]
+        : [];
+    report(
+      `${method} ${path}${json === undefined ? '' : ` ${JSON.stringify(json).slice(0, 160)}`}`,
+      ...lines,
+      ...texts,
+    );
   }
   return SCRIPT.length;
 }
@@ -57,14 +66,18 @@ async function compareTrials(trials: readonly Trial[], registry: SeededRegistry,
     const outcomes = [];
     for (const trial of trials) outcomes.push(await sweep.attempt(trial));
     const left = await sweep.count();
-    if (engine.name === 'engined' && left !== before) report('containers and networks', `${left} are left, not ${before}`);
+    if (engine.name === 'engined' && left !== before)
+      report('containers and networks', `${left} are left, not ${before}`);
     return outcomes;
   });
   for (const [index, { label }] of trials.entries()) {
     const [their, our] = [theirs[index], ours[index]];
     if (!their || !our) continue;
-    const isAlike = (their.verdict === 'taken') === (our.verdict === 'taken') && (our.verdict !== 'failed' || their.verdict === 'failed');
-    if (!isAlike && !explainedVerdict(label, our.verdict)) report(label, `dockerd: ${their.text}`, `engined: ${our.text}`);
+    const isAlike =
+      (their.verdict === 'taken') === (our.verdict === 'taken') &&
+      (our.verdict !== 'failed' || their.verdict === 'failed');
+    if (!isAlike && !explainedVerdict(label, our.verdict))
+      report(label, `dockerd: ${their.text}`, `engined: ${our.text}`);
   }
   return trials.length;
 }
@@ -83,7 +96,8 @@ async function compareEffects(registry: SeededRegistry, report: Report): Promise
     }
   });
   for (const [name, { why }] of Object.entries(EFFECTS)) {
-    if (why === undefined && theirs.get(name) !== ours.get(name)) report(name, `dockerd: ${theirs.get(name) ?? ''}`, `engined: ${ours.get(name) ?? ''}`);
+    if (why === undefined && theirs.get(name) !== ours.get(name))
+      report(name, `dockerd: ${theirs.get(name) ?? ''}`, `engined: ${ours.get(name) ?? ''}`);
   }
   return theirs.size;
 }

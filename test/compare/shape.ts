@@ -1,7 +1,26 @@
 /** What an answer looks like, without its values. */
 
 /** Members that are names of things, not of fields: what is below them is one shape. */
-const MAPS = new Set(['Labels', 'Containers', 'Networks', 'Ports', 'ExposedPorts', 'PortBindings', 'Volumes', 'Options', 'Runtimes', 'IndexConfigs', 'Sysctls', 'Tmpfs', 'networks', 'stats', 'Annotations', 'DriverOpts', 'Data', 'Config#LogConfig']);
+const MAPS = new Set([
+  'Labels',
+  'Containers',
+  'Networks',
+  'Ports',
+  'ExposedPorts',
+  'PortBindings',
+  'Volumes',
+  'Options',
+  'Runtimes',
+  'IndexConfigs',
+  'Sysctls',
+  'Tmpfs',
+  'networks',
+  'stats',
+  'Annotations',
+  'DriverOpts',
+  'Data',
+  'Config#LogConfig',
+]);
 
 /** Each path in the answer with the types found there: `[].Names[] -> string`. */
 export type Shape = ReadonlyMap<string, ReadonlySet<string>>;
@@ -20,7 +39,10 @@ function parse(text: string): unknown[] | undefined {
     return [JSON.parse(text)];
   } catch {
     try {
-      return text.split('\n').filter((line) => line.trim() !== '').map((line) => JSON.parse(line) as unknown);
+      return text
+        .split('\n')
+        .filter((line) => line.trim() !== '')
+        .map((line) => JSON.parse(line) as unknown);
     } catch {
       return undefined;
     }
@@ -33,6 +55,7 @@ function collect(value: unknown, path: string, name: string, shape: Map<string, 
   shape.set(path, types);
   if (Array.isArray(value)) for (const item of value) collect(item, `${path}[]`, '', shape);
   else if (typeof value === 'object' && value !== null) {
-    for (const [key, member] of Object.entries(value)) collect(member, MAPS.has(name) ? `${path}.*` : `${path}.${key}`, MAPS.has(name) ? '' : key, shape);
+    for (const [key, member] of Object.entries(value))
+      collect(member, MAPS.has(name) ? `${path}.*` : `${path}.${key}`, MAPS.has(name) ? '' : key, shape);
   }
 }

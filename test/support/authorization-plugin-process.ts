@@ -20,7 +20,8 @@ function answer(request: IncomingMessage, response: ServerResponse, text: string
   if (request.url === '/Plugin.Activate') return reply({ Implements: ['authz'] });
   const phase = request.url === '/AuthZPlugin.AuthZReq' ? 'request' : 'reply';
   const fields = JSON.parse(text) as Record<string, unknown>;
-  for (const name of ['RequestBody', 'ResponseBody']) if (typeof fields[name] === 'string') fields[name] = Buffer.from(fields[name], 'base64').toString('latin1');
+  for (const name of ['RequestBody', 'ResponseBody'])
+    if (typeof fields[name] === 'string') fields[name] = Buffer.from(fields[name], 'base64').toString('latin1');
   questions.push({ phase, fields, headers: request.headers });
   switch (settings.behaviour) {
     case 'decide': {
@@ -48,7 +49,8 @@ function answer(request: IncomingMessage, response: ServerResponse, text: string
 }
 
 function matches(rule: DenyRule, phase: string, fields: Record<string, unknown>): boolean {
-  const fits = (pattern: string | undefined, value: unknown): boolean => pattern === undefined || (typeof value === 'string' && new RegExp(pattern).test(value));
+  const fits = (pattern: string | undefined, value: unknown): boolean =>
+    pattern === undefined || (typeof value === 'string' && new RegExp(pattern).test(value));
   return (
     (rule.phase ?? 'request') === phase &&
     fits(rule.method, fields['RequestMethod']) &&

@@ -1,4 +1,6 @@
-/** An authorization plugin in a process of its own, as operators install them: listens on a socket, decides by rules. */
+/**
+ * An authorization plugin in a process of its own, as operators install them: listens on a socket, decides by rules.
+ */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
@@ -27,8 +29,12 @@ export interface Question {
   readonly headers: Readonly<Record<string, string | string[] | undefined>>;
 }
 
-export type ToPlugin = { readonly kind: 'listen'; readonly path: string } | { readonly kind: 'set'; readonly settings: PluginSettings } | { readonly kind: 'questions' };
-export type FromPlugin = { readonly kind: 'done' } | { readonly kind: 'questions'; readonly questions: readonly Question[] };
+export type ToPlugin =
+  | { readonly kind: 'listen'; readonly path: string }
+  | { readonly kind: 'set'; readonly settings: PluginSettings }
+  | { readonly kind: 'questions' };
+export type FromPlugin =
+  { readonly kind: 'done' } | { readonly kind: 'questions'; readonly questions: readonly Question[] };
 
 const SCRIPT = fileURLToPath(new URL('./authorization-plugin-process.js', import.meta.url));
 

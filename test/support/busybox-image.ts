@@ -11,7 +11,10 @@ export interface SeededRegistry extends TestRegistry {
 export async function startSeededRegistry(): Promise<SeededRegistry> {
   const registry = await startRegistry();
   const image = buildImage({
-    layers: [buildLayer(busyboxEntries()), buildLayer([{ path: 'etc/motd', content: 'hello from the second layer\n' }])],
+    layers: [
+      buildLayer(busyboxEntries()),
+      buildLayer([{ path: 'etc/motd', content: 'hello from the second layer\n' }]),
+    ],
     config: { Labels: { flavour: 'plain' } },
   });
   await pushImage(registry.url, 'test/busybox', '1.0', image);

@@ -15,7 +15,8 @@ export interface CertificateOptions {
   readonly altNames?: string;
 }
 
-const openssl = (...args: readonly string[]): void => void execFileSync('openssl', args, { stdio: ['ignore', 'ignore', 'pipe'] });
+const openssl = (...args: readonly string[]): void =>
+  void execFileSync('openssl', args, { stdio: ['ignore', 'ignore', 'pipe'] });
 const EC_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
 
 /** OpenSSL takes a negative number of days up to 3.3, and dates from 3.4 on. */
@@ -39,17 +40,37 @@ export class Authority {
     this.#dir = dir;
     this.#name = name;
     this.cert = join(dir, `${name}.pem`);
-    openssl('req', '-x509', ...EC_KEY, '-days', '30', '-subj', `/CN=${name}`, '-addext', 'basicConstraints=critical,CA:TRUE', '-keyout', this.#key, '-out', this.cert);
+    openssl(
+      'req',
+      '-x509',
+      ...EC_KEY,
+      '-days',
+      '30',
+      '-subj',
+      `/CN=${name}`,
+      '-addext',
+      'basicConstraints=critical,CA:TRUE',
+      '-keyout',
+      this.#key,
+      '-out',
+      this.cert,
+    );
   }
 
   get #key(): string {
     return join(this.#dir, `${this.#name}.key`);
   }
 
-  issue(commonName: string, { usage = 'clientAuth', isExpired = false, altNames }: CertificateOptions = {}): Certificate {
+  issue(
+    commonName: string,
+    { usage = 'clientAuth', isExpired = false, altNames }: CertificateOptions = {},
+  ): Certificate {
     const base = join(this.#dir, `${this.#name}-${++this.#issued}`);
     const extensions = `${base}.ext`;
-    writeFileSync(extensions, `extendedKeyUsage=${usage}\n${altNames === undefined ? '' : `subjectAltName=${altNames}\n`}`);
+    writeFileSync(
+      extensions,
+      `extendedKeyUsage=${usage}\n${altNames === undefined ? '' : `subjectAltName=${altNames}\n`}`,
+    );
     openssl('req', ...EC_KEY, '-subj', `/CN=${commonName}`, '-keyout', `${base}.key`, '-out', `${base}.csr`);
     const sign = (...validity: readonly string[]): void => {
       const authority = ['-CA', this.cert, '-CAkey', this.#key, '-CAcreateserial'];

@@ -9,7 +9,8 @@ export class Cleanup {
   /** Runs every step; then throws what the failed ones threw. */
   async run(): Promise<void> {
     const errors: unknown[] = [];
-    for (let step = this.#steps.pop(); step !== undefined; step = this.#steps.pop()) await step().catch((error: unknown) => errors.push(error));
+    for (let step = this.#steps.pop(); step !== undefined; step = this.#steps.pop())
+      await step().catch((error: unknown) => errors.push(error));
     if (errors.length === 1) throw errors[0];
     if (errors.length > 1) throw new AggregateError(errors, errors.map(String).join('\n'));
   }

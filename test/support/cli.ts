@@ -35,13 +35,26 @@ export class CliSession {
 
   constructor(engine: Engine, args: readonly string[], options: Pick<CliOptions, 'terminal'> = {}) {
     this.#what = `docker ${args.join(' ')}`;
-    const env = { ...process.env, DOCKER_HOST: engine.host, DOCKER_CONFIG: join(engine.dir, 'cli'), DOCKER_CLI_HINTS: 'false' };
+    const env = {
+      ...process.env,
+      DOCKER_HOST: engine.host,
+      DOCKER_CONFIG: join(engine.dir, 'cli'),
+      DOCKER_CLI_HINTS: 'false',
+    };
     const command = [dockerCli(), ...args];
     const { terminal } = options;
     this.#child =
       terminal === undefined
         ? spawn(command[0] ?? '', command.slice(1), { env })
-        : spawn('script', ['-qefc', `stty rows ${terminal.rows} cols ${terminal.columns}; exec ${command.map(quoted).join(' ')}`, '/dev/null'], { env });
+        : spawn(
+            'script',
+            [
+              '-qefc',
+              `stty rows ${terminal.rows} cols ${terminal.columns}; exec ${command.map(quoted).join(' ')}`,
+              '/dev/null',
+            ],
+            { env },
+          );
     this.#closed = once(this.#child, 'close');
     this.#child.stdout?.setEncoding('utf8').on('data', (text: string) => (this.stdout += text));
     this.#child.stderr?.setEncoding('utf8').on('data', (text: string) => (this.stderr += text));
@@ -64,18 +77,28 @@ export class CliSession {
 
   /** Resolves with the first match in stdout. */
   output(pattern: RegExp, timeoutMs = 15_000): Promise<RegExpExecArray> {
-    return waitFor(() => `${pattern} from ${this.#what}; it printed ${JSON.stringify(this.stdout)} and ${JSON.stringify(this.stderr)}`, () => pattern.exec(this.stdout) ?? undefined, timeoutMs);
+    return waitFor(
+      () =>
+        `${pattern} from ${this.#what}; it printed ${JSON.stringify(this.stdout)} and ${JSON.stringify(this.stderr)}`,
+      () => pattern.exec(this.stdout) ?? undefined,
+      timeoutMs,
+    );
   }
 
   /** Resolves when the command has ended; kills it and throws when it takes too long. */
   async ended(timeoutMs = 60_000): Promise<CliResult> {
     const timeUp = Symbol('time is up');
     let timer: NodeJS.Timeout | undefined;
-    const winner = await Promise.race([this.#closed, new Promise((resolve) => (timer = setTimeout(resolve, timeoutMs, timeUp)))]);
+    const winner = await Promise.race([
+      this.#closed,
+      new Promise((resolve) => (timer = setTimeout(resolve, timeoutMs, timeUp))),
+    ]);
     clearTimeout(timer);
     if (winner === timeUp) {
       this.#child.kill('SIGKILL');
-      throw new Error(`${this.#what} did not end in ${timeoutMs} ms; it printed ${JSON.stringify(this.stdout)} and ${JSON.stringify(this.stderr)}`);
+      throw new Error(
+        `${this.#what} did not end in ${timeoutMs} ms; it printed ${JSON.stringify(this.stdout)} and ${JSON.stringify(this.stderr)}`,
+      );
     }
     const { exitCode, signalCode } = this.#child;
     return { status: exitCode ?? (signalCode === 'SIGKILL' ? 137 : 128), stdout: this.stdout, stderr: this.stderr };

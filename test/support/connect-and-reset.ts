@@ -10,11 +10,15 @@ export interface StreamRequest {
 }
 
 const UPGRADE = 'Connection: Upgrade\r\nUpgrade: tcp\r\n';
-const WEBSOCKET = 'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
+const WEBSOCKET =
+  'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
 
 /** Streams of a running container with stdin; all but those of exec. */
 export function streamRequests(id: string): readonly StreamRequest[] {
-  const request = (name: string, line: string, headers = ''): StreamRequest => ({ name, bytes: () => `${line} HTTP/1.1\r\nHost: x\r\n${headers}\r\n` });
+  const request = (name: string, line: string, headers = ''): StreamRequest => ({
+    name,
+    bytes: () => `${line} HTTP/1.1\r\nHost: x\r\n${headers}\r\n`,
+  });
   return [
     request('logs', `GET /containers/${id}/logs?stdout=1&stderr=1&follow=1&tail=10`),
     request('attach', `POST /containers/${id}/attach?stream=1&stdin=1&stdout=1&stderr=1`, UPGRADE),
@@ -28,7 +32,11 @@ export function streamRequests(id: string): readonly StreamRequest[] {
  * Sends a request and leaves: before the reply, at its head, or some bytes into it, by turns.
  * @param reset by RST, else by an orderly close of both directions.
  */
-export async function connectAndLeave(target: { readonly host: string; readonly port: number } | { readonly path: string }, bytes: string, turn: number): Promise<void> {
+export async function connectAndLeave(
+  target: { readonly host: string; readonly port: number } | { readonly path: string },
+  bytes: string,
+  turn: number,
+): Promise<void> {
   const socket = connect(target);
   socket.on('error', () => undefined);
   await once(socket, 'connect');
@@ -41,7 +49,11 @@ export async function connectAndLeave(target: { readonly host: string; readonly 
 }
 
 /** Runs `one` for each number below `count`, some of them at a time. */
-export async function inParallel(count: number, concurrency: number, one: (index: number) => Promise<void>): Promise<void> {
+export async function inParallel(
+  count: number,
+  concurrency: number,
+  one: (index: number) => Promise<void>,
+): Promise<void> {
   let next = 0;
   const run = async (): Promise<void> => {
     while (next < count) await one(next++);

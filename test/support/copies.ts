@@ -1,4 +1,7 @@
-/** For the tests of copies into and out of containers: an engine for the file, a scratch directory and the few calls they make. */
+/**
+ * For the tests of copies into and out of containers: an engine for the file, a scratch directory and the few calls
+ * they make.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -37,7 +40,10 @@ export class Copies extends FileEngine {
   }
 
   put(container: string, path: string, body: Buffer, more = ''): Promise<Reply> {
-    return call(this.engine.socketPath, 'PUT', this.url(container, path, more), { body, headers: { 'Content-Type': 'application/x-tar' } });
+    return call(this.engine.socketPath, 'PUT', this.url(container, path, more), {
+      body,
+      headers: { 'Content-Type': 'application/x-tar' },
+    });
   }
 
   async stat(container: string, path: string): Promise<Stat> {
@@ -62,8 +68,21 @@ export class Copies extends FileEngine {
 
   /** Starts a container, and resolves when the script has done its work in it. */
   async running(name: string, script: string, ...options: string[]): Promise<void> {
-    await this.ok('run', '-d', '--name', name, ...options, this.image, 'sh', '-c', `${script}; touch /ready; exec sleep 1000`);
-    await waitFor(`${name} to be ready`, async () => (await this.cli('exec', name, 'test', '-e', '/ready')).status === 0);
+    await this.ok(
+      'run',
+      '-d',
+      '--name',
+      name,
+      ...options,
+      this.image,
+      'sh',
+      '-c',
+      `${script}; touch /ready; exec sleep 1000`,
+    );
+    await waitFor(
+      `${name} to be ready`,
+      async () => (await this.cli('exec', name, 'test', '-e', '/ready')).status === 0,
+    );
   }
 }
 

@@ -15,7 +15,10 @@ export interface CuttingProxy {
 }
 
 export interface CuttingOptions {
-  /** A connection is ended when so many bytes went to the client (`down`) on it, reset when so many to the registry (`up`). */
+  /**
+   * A connection is ended when so many bytes went to the client (`down`) on it, reset when so many to the registry
+   * (`up`).
+   */
   readonly down?: number;
   readonly up?: number;
   /** Cuts in all; then connections live. */
@@ -24,7 +27,10 @@ export interface CuttingOptions {
   readonly downPerSecond?: number;
 }
 
-export async function startCuttingProxy(registry: string, { down = Infinity, up = Infinity, maxCuts = Infinity, downPerSecond = Infinity }: CuttingOptions): Promise<CuttingProxy> {
+export async function startCuttingProxy(
+  registry: string,
+  { down = Infinity, up = Infinity, maxCuts = Infinity, downPerSecond = Infinity }: CuttingOptions,
+): Promise<CuttingProxy> {
   const [host = '', port = ''] = registry.split(':');
   const sockets = new Set<Socket>();
   const totals = { down: 0, cuts: 0, connections: 0 };

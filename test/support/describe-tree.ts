@@ -16,7 +16,8 @@ export function describeTree(root: string, options: { readonly directoryTimes?: 
     const facts = [path, (stat.mode & 0o7777n).toString(8), `${stat.uid}:${stat.gid}`];
     if (!stat.isDirectory() || options.directoryTimes) facts.push(`mtime ${stat.mtimeNs}`);
     if (stat.isDirectory()) facts.push('directory');
-    else if (stat.isFile()) facts.push(`file ${stat.size} ${createHash('sha256').update(readFileSync(at)).digest('hex').slice(0, 16)}`);
+    else if (stat.isFile())
+      facts.push(`file ${stat.size} ${createHash('sha256').update(readFileSync(at)).digest('hex').slice(0, 16)}`);
     else if (stat.isSymbolicLink()) facts.push(`link ${readlinkSync(at, 'latin1')}`);
     else if (stat.isFIFO()) facts.push('fifo');
     else facts.push(`${stat.isCharacterDevice() ? 'char' : 'block'} ${stat.rdev}`);
@@ -26,17 +27,32 @@ export function describeTree(root: string, options: { readonly directoryTimes?: 
       else facts.push(`same as ${first}`);
     }
     for (const name of listXattrs(at)) {
-      if (name === 'security.capability' || /^user\.(?!overlay)/.test(name)) facts.push(`${name}=${getXattr(at, name)?.toString('hex')}`);
+      if (name === 'security.capability' || /^user\.(?!overlay)/.test(name))
+        facts.push(`${name}=${getXattr(at, name)?.toString('hex')}`);
     }
     lines.push(facts.join(' | '));
-    if (stat.isDirectory()) for (const name of readdirSync(at, 'latin1').sort()) visit(path === '' ? name : `${path}/${name}`);
+    if (stat.isDirectory())
+      for (const name of readdirSync(at, 'latin1').sort()) visit(path === '' ? name : `${path}/${name}`);
   };
   visit('');
   return lines;
 }
 
 /** What every container finds in its root besides its image's files. */
-const INIT_PATHS = new Set(['.dockerenv', 'dev', 'dev/console', 'dev/pts', 'dev/shm', 'etc', 'etc/hostname', 'etc/hosts', 'etc/mtab', 'etc/resolv.conf', 'proc', 'sys']);
+const INIT_PATHS = new Set([
+  '.dockerenv',
+  'dev',
+  'dev/console',
+  'dev/pts',
+  'dev/shm',
+  'etc',
+  'etc/hostname',
+  'etc/hosts',
+  'etc/mtab',
+  'etc/resolv.conf',
+  'proc',
+  'sys',
+]);
 
 /** Paths, or lines of `describeTree`, without those. */
 export function withoutInit(lines: readonly string[]): string[] {

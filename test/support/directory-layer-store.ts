@@ -2,7 +2,15 @@
 import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { chainId } from '../../src/images/chain.js';
-import type { Change, Digest, LayerDirectories, LayerInfo, LayerStore, LayerTar, StagedLayer } from '../../src/ports/storage.js';
+import type {
+  Change,
+  Digest,
+  LayerDirectories,
+  LayerInfo,
+  LayerStore,
+  LayerTar,
+  StagedLayer,
+} from '../../src/ports/storage.js';
 
 export class DirectoryLayerStore implements LayerStore {
   readonly driver = 'directory';
@@ -91,7 +99,11 @@ export class DirectoryLayerStore implements LayerStore {
   async #drop(chain: Digest): Promise<Digest[]> {
     const removed: Digest[] = [];
     let current: Digest | undefined = chain;
-    while (current !== undefined && (this.#references.get(current) ?? 0) === 0 && ![...this.#layers.values()].some(({ parent }) => parent === current)) {
+    while (
+      current !== undefined &&
+      (this.#references.get(current) ?? 0) === 0 &&
+      ![...this.#layers.values()].some(({ parent }) => parent === current)
+    ) {
       const info: LayerInfo | undefined = this.#layers.get(current);
       this.#layers.delete(current);
       this.#references.delete(current);
@@ -104,7 +116,8 @@ export class DirectoryLayerStore implements LayerStore {
 
   chainSize(chain: Digest): number {
     let size = 0;
-    for (let layer = this.#layers.get(chain); layer; layer = layer.parent && this.#layers.get(layer.parent)) size += layer.sizeBytes;
+    for (let layer = this.#layers.get(chain); layer; layer = layer.parent && this.#layers.get(layer.parent))
+      size += layer.sizeBytes;
     return size;
   }
 
@@ -121,7 +134,10 @@ export class DirectoryLayerStore implements LayerStore {
   readonly #writables = new Map<string, { readonly diffId: Digest; readonly parent: Digest | undefined }>();
 
   async createWritable(id: string, parent: Digest | undefined): Promise<void> {
-    this.#writables.set(id, { diffId: `sha256:${Buffer.from(id).toString('hex').padEnd(64, '0').slice(0, 64)}`, parent });
+    this.#writables.set(id, {
+      diffId: `sha256:${Buffer.from(id).toString('hex').padEnd(64, '0').slice(0, 64)}`,
+      parent,
+    });
   }
 
   async mountImage(): Promise<void> {
@@ -147,7 +163,12 @@ export class DirectoryLayerStore implements LayerStore {
   openTar(chain: Digest): LayerTar {
     const layer = this.find(chain);
     if (!layer) return missing(chain);
-    return { diffDir: join(this.dirOf(chain), 'diff'), tarSplitPath: join(this.dirOf(chain), 'tar-split'), diffId: layer.diffId, close: () => undefined };
+    return {
+      diffDir: join(this.dirOf(chain), 'diff'),
+      tarSplitPath: join(this.dirOf(chain), 'tar-split'),
+      diffId: layer.diffId,
+      close: () => undefined,
+    };
   }
 
   async tarSize(chain: Digest): Promise<number> {

@@ -30,7 +30,9 @@ export function dockerCli(): string {
 /** Why tests that compare with dockerd cannot run here; false when they can. */
 export function whyNoDockerd(): string | false {
   if (isMachineNetwork()) return 'needs a network of its own: npm test';
-  return spawnSync(join(PEER_DIR, 'usr/sbin/dockerd'), ['--version']).status === 0 ? false : 'dockerd is not unpacked, or lacks a library';
+  return spawnSync(join(PEER_DIR, 'usr/sbin/dockerd'), ['--version']).status === 0
+    ? false
+    : 'dockerd is not unpacked, or lacks a library';
 }
 
 /**
@@ -39,7 +41,9 @@ export function whyNoDockerd(): string | false {
  */
 export function dockerd(options: { readonly args?: readonly string[] } = {}): EngineKind {
   if (isMachineNetwork()) {
-    throw new Error('dockerd would change the network of the machine: run this under `unshare --net --mount`, as npm test and npm run bench do');
+    throw new Error(
+      'dockerd would change the network of the machine: run this under `unshare --net --mount`, as npm test and npm run bench do',
+    );
   }
   const sbin = join(PEER_DIR, 'usr/sbin');
   const program = join(sbin, 'dockerd');
@@ -57,11 +61,16 @@ export function dockerd(options: { readonly args?: readonly string[] } = {}): En
       writeFileSync(configFile, JSON.stringify({ 'deprecated-key-path': join(dir, 'key.json') }));
       return [
         program,
-        '--config-file', configFile,
-        '--host', `unix://${socketPath}`,
-        '--data-root', join(dir, 'data'),
-        '--exec-root', join(dir, 'exec'),
-        '--pidfile', join(dir, 'docker.pid'),
+        '--config-file',
+        configFile,
+        '--host',
+        `unix://${socketPath}`,
+        '--data-root',
+        join(dir, 'data'),
+        '--exec-root',
+        join(dir, 'exec'),
+        '--pidfile',
+        join(dir, 'docker.pid'),
         ...(options.args ?? []),
       ];
     },

@@ -5,7 +5,11 @@ import { endProcess, outputInside, startInside } from './host-networks.js';
 export type Protocol = 'tcp' | 'udp';
 
 /** Listens in the namespace on all addresses of both families; resolves when it does. Returns what ends it. */
-export async function startEchoServer(netnsPath: string, tcpPorts: readonly number[], udpPorts: readonly number[]): Promise<() => Promise<void>> {
+export async function startEchoServer(
+  netnsPath: string,
+  tcpPorts: readonly number[],
+  udpPorts: readonly number[],
+): Promise<() => Promise<void>> {
   const program = `
     let open = 0; const ready = () => { if (++open === ${tcpPorts.length + udpPorts.length}) console.log('ready'); };
     for (const port of ${JSON.stringify(tcpPorts)}) require('node:net').createServer((client) => { client.on('error', () => 0); client.end(port + ' ' + client.remoteAddress); }).listen(port, '::', ready);
@@ -21,8 +25,14 @@ export interface Question {
   readonly port: number;
 }
 
-/** What the servers at these addresses say, or why there is no answer: `ECONNREFUSED`, `timeout`. All are asked at once. */
-export async function askEcho(netnsPath: string | undefined, questions: readonly Question[], timeoutMs = 2500): Promise<string[]> {
+/**
+ * What the servers at these addresses say, or why there is no answer: `ECONNREFUSED`, `timeout`. All are asked at once.
+ */
+export async function askEcho(
+  netnsPath: string | undefined,
+  questions: readonly Question[],
+  timeoutMs = 2500,
+): Promise<string[]> {
   const program = `
     const ask = ({ protocol, host, port }) => new Promise((done) => {
       setTimeout(done, ${timeoutMs}, 'timeout');
@@ -30,6 +40,8 @@ export async function askEcho(netnsPath: string | undefined, questions: readonly
       else { const socket = require('node:dgram').createSocket(host.includes(':') ? 'udp6' : 'udp4'); socket.on('error', (error) => done(error.code)); socket.on('message', (data) => done(String(data))); socket.connect(port, host, () => socket.send('?')); }
     });
     Promise.all(${JSON.stringify(questions)}.map(ask)).then((answers) => { console.log(JSON.stringify(answers)); process.exit(); });`;
-  const answers = JSON.parse(await outputInside(netnsPath ?? '/proc/self/ns/net', process.execPath, '-e', program)) as string[];
+  const answers = JSON.parse(
+    await outputInside(netnsPath ?? '/proc/self/ns/net', process.execPath, '-e', program),
+  ) as string[];
   return answers.map((answer) => answer.replace('::ffff:', ''));
 }

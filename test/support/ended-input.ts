@@ -72,7 +72,11 @@ const remove = (door: Door, id: string): Promise<unknown> =>
 
 /** Commands of the CLI that pass input on. `web` is a running container. */
 export function cliForms(door: Door, web: string): Form[] {
-  const inputs = [['</dev/null', 'nothing'], ['an empty pipe', ''], ['a pipe', 'typed\n']] as const;
+  const inputs = [
+    ['</dev/null', 'nothing'],
+    ['an empty pipe', ''],
+    ['a pipe', 'typed\n'],
+  ] as const;
   return inputs.flatMap(([how, input]) => {
     const expected = input === 'nothing' ? 'the end\n' : `${input}the end\n`;
     return [
@@ -180,10 +184,14 @@ async function exec(door: Door, web: string, { moment, tty, headers }: Case): Pr
   // A process on a terminal knows no end of input, and runs on without its client.
   if (tty) process.kill((await state()).Pid, 'SIGKILL');
   else assert.match(output, /the end\n$/);
-  const { ExitCode } = await waitFor('the end of the process', async () => {
-    const now = await state();
-    return !now.Running && now;
-  }, PATIENCE_MS);
+  const { ExitCode } = await waitFor(
+    'the end of the process',
+    async () => {
+      const now = await state();
+      return !now.Running && now;
+    },
+    PATIENCE_MS,
+  );
   assert.equal(ExitCode, tty ? 137 : 0);
 }
 

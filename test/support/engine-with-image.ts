@@ -12,7 +12,10 @@ export interface EngineWithImage {
   readonly image: string;
 }
 
-/** Starts both, with the engine that the environment asks for unless `kind` says which; `cleanup` ends them and checks that nothing is left. */
+/**
+ * Starts both, with the engine that the environment asks for unless `kind` says which; `cleanup` ends them and checks
+ * that nothing is left.
+ */
 export async function startEngineWithImage(cleanup: Cleanup, kind?: EngineKind): Promise<EngineWithImage> {
   const registry = await startSeededRegistry();
   cleanup.add(() => registry.stop());

@@ -83,14 +83,20 @@ export class Engine {
     if (program === undefined) throw new Error('the command is empty');
     const log = openSync(this.#logPath, 'a');
     // The daemon must not outlive a test process that was killed.
-    const child = spawn('setpriv', ['--pdeathsig', 'TERM', program, ...args], { stdio: ['ignore', log, log], env: { ...process.env, ...this.#kind.env } });
+    const child = spawn('setpriv', ['--pdeathsig', 'TERM', program, ...args], {
+      stdio: ['ignore', log, log],
+      env: { ...process.env, ...this.#kind.env },
+    });
     closeSync(log);
     this.#child = child;
     await once(child, 'spawn');
     await waitFor(
       () => `${this.name} to answer; its log ends: ${this.log.slice(-4000)}`,
       async () => {
-        if (child.exitCode !== null || child.signalCode !== null) throw new Error(`${this.name} ended at once (${child.exitCode ?? child.signalCode}): ${this.log.slice(-4000)}`);
+        if (child.exitCode !== null || child.signalCode !== null)
+          throw new Error(
+            `${this.name} ended at once (${child.exitCode ?? child.signalCode}): ${this.log.slice(-4000)}`,
+          );
         const reply = await call(this.socketPath, 'GET', '/_ping').catch(() => undefined);
         return reply?.status === 200;
       },
@@ -130,7 +136,8 @@ export class Engine {
     if (existsSync(this.socketPath)) left.push(`socket ${this.socketPath}`);
     await this.discard();
     if (status !== undefined && status !== 0) left.unshift(`exit status ${status}`);
-    if (left.length > 0) throw new Error(`${this.name} left behind:\n${left.join('\n')}\nits log ends:\n${log.slice(-3000)}`);
+    if (left.length > 0)
+      throw new Error(`${this.name} left behind:\n${left.join('\n')}\nits log ends:\n${log.slice(-3000)}`);
   }
 
   /** Ends everything by force and deletes the files, whatever state they are in. */

@@ -11,7 +11,10 @@ export interface FaultyServer {
   /** Headers of the requests, in the same order. */
   readonly headers: readonly IncomingMessage['headers'][];
   /** What GETs are answered with: body and content type by path. */
-  readonly documents: Map<string, { readonly body: Buffer; readonly type?: string; readonly headers?: Record<string, string> }>;
+  readonly documents: Map<
+    string,
+    { readonly body: Buffer; readonly type?: string; readonly headers?: Record<string, string> }
+  >;
   /** Sees every request first; true when it took it over. */
   intercept: ((request: IncomingMessage, response: ServerResponse, nth: number) => boolean) | undefined;
   /** Bytes of document bodies that were sent, by path. */
@@ -39,14 +42,22 @@ export async function startFaultyServer(address = '127.0.0.1'): Promise<FaultySe
       return;
     }
     if (!document) {
-      const errors = [{ code: path.includes('/manifests/') ? 'MANIFEST_UNKNOWN' : 'BLOB_UNKNOWN', message: 'not here' }];
+      const errors = [
+        { code: path.includes('/manifests/') ? 'MANIFEST_UNKNOWN' : 'BLOB_UNKNOWN', message: 'not here' },
+      ];
       response.writeHead(404, { 'content-type': 'application/json' }).end(JSON.stringify({ errors }));
       return;
     }
     const from = Number(/^bytes=(\d+)-$/.exec(request.headers.range ?? '')?.[1] ?? 0);
     const body = document.body.subarray(from);
-    const range = from > 0 ? { 'content-range': `bytes ${from}-${document.body.length - 1}/${document.body.length}` } : {};
-    response.writeHead(from > 0 ? 206 : 200, { 'content-type': document.type ?? 'application/octet-stream', 'content-length': body.length, ...range, ...document.headers });
+    const range =
+      from > 0 ? { 'content-range': `bytes ${from}-${document.body.length - 1}/${document.body.length}` } : {};
+    response.writeHead(from > 0 ? 206 : 200, {
+      'content-type': document.type ?? 'application/octet-stream',
+      'content-length': body.length,
+      ...range,
+      ...document.headers,
+    });
     if (request.method !== 'HEAD') served.set(path, (served.get(path) ?? 0) + body.length);
     response.end(request.method === 'HEAD' ? undefined : body);
   });

@@ -26,11 +26,25 @@ export interface NetworkPlan {
 export function networkPlan(directory: string, changes: Partial<NetworkPlan> = {}): NetworkPlan {
   const [a = 0, b = 0] = randomBytes(2);
   const bridge = `engt${randomBytes(3).toString('hex')}`;
-  return { bridge, bip: `10.${a}.${b}.1/24`, netnsRoot: `${directory}/${bridge}`, icc: true, iptables: true, ipv6: false, userlandProxy: true, addressPools: [], ...changes };
+  return {
+    bridge,
+    bip: `10.${a}.${b}.1/24`,
+    netnsRoot: `${directory}/${bridge}`,
+    icc: true,
+    iptables: true,
+    ipv6: false,
+    userlandProxy: true,
+    addressPools: [],
+    ...changes,
+  };
 }
 
 /** A driver as the daemon makes it. `identities` outlives it, as the daemon's data directory does. */
-export function networksOf(plan: NetworkPlan, log: Logger, identities: { value: unknown } = { value: undefined }): HostNetworks {
+export function networksOf(
+  plan: NetworkPlan,
+  log: Logger,
+  identities: { value: unknown } = { value: undefined },
+): HostNetworks {
   return new HostNetworks({
     bridge: {
       name: plan.bridge,
@@ -74,11 +88,22 @@ export interface Sandbox extends AttachResult {
 }
 
 /** A namespace with an endpoint on the default bridge. */
-export async function attachSandbox(networks: HostNetworks, ports: readonly PublishedPort[] = [], changes: Partial<AttachRequest> = {}): Promise<Sandbox> {
+export async function attachSandbox(
+  networks: HostNetworks,
+  ports: readonly PublishedPort[] = [],
+  changes: Partial<AttachRequest> = {},
+): Promise<Sandbox> {
   const id = randomBytes(32).toString('hex');
   const path = await networks.createSandbox(id);
   try {
-    const result = await networks.attach({ containerId: id, network: 'bridge', aliases: [], dnsNames: ['web'], ports, ...changes });
+    const result = await networks.attach({
+      containerId: id,
+      network: 'bridge',
+      aliases: [],
+      dnsNames: ['web'],
+      ports,
+      ...changes,
+    });
     return { id, path, ...result };
   } catch (error) {
     await networks.removeSandbox(id);
@@ -93,7 +118,9 @@ export async function detachSandbox(networks: HostNetworks, { id, endpoint }: Sa
 
 /** Runs a program inside the namespace to its end and returns its output; throws when it fails. */
 export function runInside(path: string, program: string, ...args: readonly string[]): string {
-  return inNetns(path, () => execFileSync(program, args, { encoding: 'utf8', timeout: 10_000, stdio: ['ignore', 'pipe', 'pipe'] }));
+  return inNetns(path, () =>
+    execFileSync(program, args, { encoding: 'utf8', timeout: 10_000, stdio: ['ignore', 'pipe', 'pipe'] }),
+  );
 }
 
 /** As `runInside`, while this process goes on with its own work. */
@@ -103,7 +130,11 @@ export async function outputInside(path: string, program: string, ...args: reado
 }
 
 /** Starts a program inside the namespace; the caller ends it. */
-export function startInside(path: string, program: string, ...args: readonly string[]): ChildProcessByStdio<null, Readable, null> {
+export function startInside(
+  path: string,
+  program: string,
+  ...args: readonly string[]
+): ChildProcessByStdio<null, Readable, null> {
   return inNetns(path, () => spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] }));
 }
 
@@ -130,8 +161,15 @@ export interface ChildReport {
 }
 
 /** Attaches a sandbox for each list of ports in a process of its own, which then dies as a crashed daemon does. */
-export async function attachAndCrash(module: string, plan: NetworkPlan, ports: readonly (readonly PublishedPort[])[]): Promise<ChildReport> {
-  const child = fork(module, [JSON.stringify({ plan, ports })], { execArgv: [], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+export async function attachAndCrash(
+  module: string,
+  plan: NetworkPlan,
+  ports: readonly (readonly PublishedPort[])[],
+): Promise<ChildReport> {
+  const child = fork(module, [JSON.stringify({ plan, ports })], {
+    execArgv: [],
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  });
   const [report] = (await Promise.race([
     once(child, 'message'),
     once(child, 'exit').then(([code]) => {

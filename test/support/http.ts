@@ -1,4 +1,7 @@
-/** Requests over a daemon's unix socket with nothing in between, so that tests see status lines, headers and bytes as they are. */
+/**
+ * Requests over a daemon's unix socket with nothing in between, so that tests see status lines, headers and bytes as
+ * they are.
+ */
 import { once } from 'node:events';
 import { request, type IncomingMessage } from 'node:http';
 import { connect, type Socket } from 'node:net';
@@ -38,12 +41,18 @@ function send(socketPath: string, method: string, path: string, options: CallOpt
 
 function headerLines(message: IncomingMessage): string[] {
   const lines: string[] = [];
-  for (let index = 0; index < message.rawHeaders.length; index += 2) lines.push(`${message.rawHeaders[index]}: ${message.rawHeaders[index + 1]}`);
+  for (let index = 0; index < message.rawHeaders.length; index += 2)
+    lines.push(`${message.rawHeaders[index]}: ${message.rawHeaders[index + 1]}`);
   return lines;
 }
 
 /** One request on a connection of its own; resolves when the whole body is there. */
-export async function call(socketPath: string, method: string, path: string, options: CallOptions = {}): Promise<Reply> {
+export async function call(
+  socketPath: string,
+  method: string,
+  path: string,
+  options: CallOptions = {},
+): Promise<Reply> {
   const message = await send(socketPath, method, path, options);
   const chunks: Buffer[] = [];
   for await (const chunk of message) chunks.push(chunk as Buffer);
@@ -58,8 +67,16 @@ export async function call(socketPath: string, method: string, path: string, opt
   };
 }
 
-/** Like `call`, but throws unless the status is one of `statuses`, and gives the decoded JSON (undefined when empty). */
-export async function callJson<T>(socketPath: string, method: string, path: string, options: CallOptions = {}, ...statuses: number[]): Promise<T> {
+/**
+ * Like `call`, but throws unless the status is one of `statuses`, and gives the decoded JSON (undefined when empty).
+ */
+export async function callJson<T>(
+  socketPath: string,
+  method: string,
+  path: string,
+  options: CallOptions = {},
+  ...statuses: number[]
+): Promise<T> {
   const reply = await call(socketPath, method, path, options);
   const wanted = statuses.length === 0 ? [200, 201, 204] : statuses;
   if (!wanted.includes(reply.status)) throw new Error(`${method} ${path} gave ${reply.status}: ${reply.text}`);
@@ -76,7 +93,12 @@ export interface OpenReply {
 }
 
 /** Resolves with the head; the body stays open for the caller to read. */
-export async function open(socketPath: string, method: string, path: string, options: CallOptions = {}): Promise<OpenReply> {
+export async function open(
+  socketPath: string,
+  method: string,
+  path: string,
+  options: CallOptions = {},
+): Promise<OpenReply> {
   const message = await send(socketPath, method, path, options);
   return { status: message.statusCode ?? 0, headers: message.headers, message, close: () => void message.destroy() };
 }
@@ -143,13 +165,17 @@ export class RawConnection {
     return this.#ended;
   }
 
-  /** Everything up to and including `mark`, which later reads do not see again. Throws when the stream ends or time is up before. */
+  /**
+   * Everything up to and including `mark`, which later reads do not see again. Throws when the stream ends or time is
+   * up before.
+   */
   async readThrough(mark: string, timeoutMs = 60_000): Promise<string> {
     const deadline = Date.now() + timeoutMs;
     for (;;) {
       const at = this.#received.indexOf(mark);
       if (at >= 0) return this.#take(at + Buffer.byteLength(mark)).toString();
-      if (this.#ended || Date.now() > deadline) throw new Error(`no ${JSON.stringify(mark)} in ${JSON.stringify(this.#received.toString())}`);
+      if (this.#ended || Date.now() > deadline)
+        throw new Error(`no ${JSON.stringify(mark)} in ${JSON.stringify(this.#received.toString())}`);
       await this.#more(deadline);
     }
   }
@@ -158,7 +184,8 @@ export class RawConnection {
   async readToEnd(timeoutMs = 10_000): Promise<Buffer> {
     const deadline = Date.now() + timeoutMs;
     while (!this.#ended) {
-      if (Date.now() > deadline) throw new Error(`the stream is still open after ${JSON.stringify(this.#received.toString())}`);
+      if (Date.now() > deadline)
+        throw new Error(`the stream is still open after ${JSON.stringify(this.#received.toString())}`);
       await this.#more(deadline);
     }
     return this.#take(this.#received.length);

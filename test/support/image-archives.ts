@@ -13,8 +13,12 @@ export interface LoadReply {
 }
 
 export async function load(engine: Engine, archive: Buffer, query = 'quiet=1'): Promise<LoadReply> {
-  const reply = await call(engine.socketPath, 'POST', `/images/load?${query}`, { body: archive, headers: { 'Content-Type': 'application/x-tar' } });
-  if (reply.status !== 200) return { lines: [], error: (JSON.parse(reply.text) as { message: string }).message, layers: [] };
+  const reply = await call(engine.socketPath, 'POST', `/images/load?${query}`, {
+    body: archive,
+    headers: { 'Content-Type': 'application/x-tar' },
+  });
+  if (reply.status !== 200)
+    return { lines: [], error: (JSON.parse(reply.text) as { message: string }).message, layers: [] };
   const messages = reply.text
     .split('\r\n')
     .filter((line) => line !== '')
@@ -30,23 +34,42 @@ export function plainTar(layer: BuiltImage['layers'][number]): Buffer {
   return layer.compression === 'gzip' ? gunzipSync(layer.blob) : layer.blob;
 }
 
-/** `<id>/layer.tar`, `<config>.json` and `manifest.json`, as Docker wrote it before version 25. A layer that came before is a link. */
-export function oldArchive(image: BuiltImage, tags: readonly string[], edit: (manifest: Record<string, unknown>) => void = () => undefined): LayerEntry[] {
+/**
+ * `<id>/layer.tar`, `<config>.json` and `manifest.json`, as Docker wrote it before version 25. A layer that came before
+ * is a link.
+ */
+export function oldArchive(
+  image: BuiltImage,
+  tags: readonly string[],
+  edit: (manifest: Record<string, unknown>) => void = () => undefined,
+): LayerEntry[] {
   const first = new Map<string, string>();
   const entries: LayerEntry[] = [];
   const paths = image.layers.map((layer, index) => {
     const directory = sha256(`${index}`).slice(7);
     const before = first.get(layer.diffId);
     first.set(layer.diffId, before ?? directory);
-    entries.push({ path: `${directory}/`, type: 'directory' }, { path: `${directory}/VERSION`, content: '1.0' }, { path: `${directory}/json`, content: '{}' });
+    entries.push(
+      { path: `${directory}/`, type: 'directory' },
+      { path: `${directory}/VERSION`, content: '1.0' },
+      { path: `${directory}/json`, content: '{}' },
+    );
     const path = `${directory}/layer.tar`;
-    entries.push(before === undefined ? { path, content: plainTar(layer) } : { path, type: 'symlink', target: `../${before}/layer.tar` });
+    entries.push(
+      before === undefined
+        ? { path, content: plainTar(layer) }
+        : { path, type: 'symlink', target: `../${before}/layer.tar` },
+    );
     return path;
   });
   const config = `${image.id.slice(7)}.json`;
   const manifest: Record<string, unknown> = { Config: config, RepoTags: tags, Layers: paths };
   edit(manifest);
-  return [...entries, { path: config, content: image.config }, { path: 'manifest.json', content: JSON.stringify([manifest]) }];
+  return [
+    ...entries,
+    { path: config, content: image.config },
+    { path: 'manifest.json', content: JSON.stringify([manifest]) },
+  ];
 }
 
 /** An OCI layout without `manifest.json`, its layers as the image has them. */

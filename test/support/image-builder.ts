@@ -1,4 +1,7 @@
-/** Builds images in memory from lists of files and pushes them over the registry API. Nothing here shares code with the daemon. */
+/**
+ * Builds images in memory from lists of files and pushes them over the registry API. Nothing here shares code with the
+ * daemon.
+ */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -61,12 +64,21 @@ export function sha256(bytes: Buffer | string): TestDigest {
   return `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
 }
 
-const TYPE_FLAGS = { file: '0', link: '1', symlink: '2', 'character-device': '3', 'block-device': '4', directory: '5', fifo: '6' } as const;
+const TYPE_FLAGS = {
+  file: '0',
+  link: '1',
+  symlink: '2',
+  'character-device': '3',
+  'block-device': '4',
+  directory: '5',
+  fifo: '6',
+} as const;
 const BLOCK = 512;
 
 function headerBlock(name: string, flag: string, size: number, entry: LayerEntry): Buffer {
   const block = Buffer.alloc(BLOCK);
-  const octal = (value: number, offset: number, width: number): void => void block.write(value.toString(8).padStart(width - 1, '0'), offset);
+  const octal = (value: number, offset: number, width: number): void =>
+    void block.write(value.toString(8).padStart(width - 1, '0'), offset);
   block.write(name, 0, 100);
   octal(entry.mode ?? (entry.type === 'directory' ? 0o755 : 0o644), 100, 8);
   octal(entry.uid ?? 0, 108, 8);
@@ -101,11 +113,14 @@ function paxRecord(key: string, value: string): Buffer {
 export function tarOf(entries: readonly LayerEntry[]): Buffer {
   const parts: Buffer[] = [];
   for (const entry of entries) {
-    const content = entry.type === undefined || entry.type === 'file' ? Buffer.from(entry.content ?? '') : Buffer.alloc(0);
+    const content =
+      entry.type === undefined || entry.type === 'file' ? Buffer.from(entry.content ?? '') : Buffer.alloc(0);
     const records: Buffer[] = [];
     if (Buffer.byteLength(entry.path) > 100 || /[^ -~]/.test(entry.path)) records.push(paxRecord('path', entry.path));
-    if (entry.target !== undefined && Buffer.byteLength(entry.target) > 100) records.push(paxRecord('linkpath', entry.target));
-    for (const [name, value] of Object.entries(entry.xattrs ?? {})) records.push(paxRecord(`SCHILY.xattr.${name}`, value));
+    if (entry.target !== undefined && Buffer.byteLength(entry.target) > 100)
+      records.push(paxRecord('linkpath', entry.target));
+    for (const [name, value] of Object.entries(entry.xattrs ?? {}))
+      records.push(paxRecord(`SCHILY.xattr.${name}`, value));
     if (records.length > 0) {
       const pax = Buffer.concat(records);
       parts.push(headerBlock('PaxHeader', 'x', pax.length, { path: '' }), ...padded(pax));
@@ -135,13 +150,21 @@ const DOCKER = {
   manifest: 'application/vnd.docker.distribution.manifest.v2+json',
   list: 'application/vnd.docker.distribution.manifest.list.v2+json',
   config: 'application/vnd.docker.container.image.v1+json',
-  layer: { gzip: 'application/vnd.docker.image.rootfs.diff.tar.gzip', zstd: 'application/vnd.docker.image.rootfs.diff.tar.zstd', none: 'application/vnd.docker.image.rootfs.diff.tar' },
+  layer: {
+    gzip: 'application/vnd.docker.image.rootfs.diff.tar.gzip',
+    zstd: 'application/vnd.docker.image.rootfs.diff.tar.zstd',
+    none: 'application/vnd.docker.image.rootfs.diff.tar',
+  },
 } as const;
 const OCI = {
   manifest: 'application/vnd.oci.image.manifest.v1+json',
   list: 'application/vnd.oci.image.index.v1+json',
   config: 'application/vnd.oci.image.config.v1+json',
-  layer: { gzip: 'application/vnd.oci.image.layer.v1.tar+gzip', zstd: 'application/vnd.oci.image.layer.v1.tar+zstd', none: 'application/vnd.oci.image.layer.v1.tar' },
+  layer: {
+    gzip: 'application/vnd.oci.image.layer.v1.tar+gzip',
+    zstd: 'application/vnd.oci.image.layer.v1.tar+zstd',
+    none: 'application/vnd.oci.image.layer.v1.tar',
+  },
 } as const;
 
 export function buildImage(spec: ImageSpec): BuiltImage {
@@ -156,7 +179,11 @@ export function buildImage(spec: ImageSpec): BuiltImage {
     JSON.stringify({
       ...platform,
       created,
-      config: { Env: ['PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'], Cmd: ['sh'], ...spec.config },
+      config: {
+        Env: ['PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'],
+        Cmd: ['sh'],
+        ...spec.config,
+      },
       rootfs: { type: 'layers', diff_ids: spec.layers.map((layer) => layer.diffId) },
       history: spec.layers.map((_, index) => ({ created, created_by: `layer ${index}` })),
     }),
@@ -166,10 +193,22 @@ export function buildImage(spec: ImageSpec): BuiltImage {
       schemaVersion: 2,
       mediaType: types.manifest,
       config: { mediaType: types.config, size: config.length, digest: sha256(config) },
-      layers: spec.layers.map((layer) => ({ mediaType: types.layer[layer.compression], size: layer.blob.length, digest: layer.digest })),
+      layers: spec.layers.map((layer) => ({
+        mediaType: types.layer[layer.compression],
+        size: layer.blob.length,
+        digest: layer.digest,
+      })),
     }),
   );
-  return { config, id: sha256(config), manifest, digest: sha256(manifest), mediaType: types.manifest, layers: spec.layers, platform };
+  return {
+    config,
+    id: sha256(config),
+    manifest,
+    digest: sha256(manifest),
+    mediaType: types.manifest,
+    layers: spec.layers,
+    platform,
+  };
 }
 
 /** A manifest list (docker) or image index (oci) over the given images, with extra descriptors such as attestations. */
@@ -179,7 +218,12 @@ export function buildIndex(
   extra: readonly Readonly<Record<string, unknown>>[] = [],
 ): { readonly manifest: Buffer; readonly digest: TestDigest; readonly mediaType: string } {
   const mediaType = (format === 'oci' ? OCI : DOCKER).list;
-  const manifests = images.map((image) => ({ mediaType: image.mediaType, size: image.manifest.length, digest: image.digest, platform: image.platform }));
+  const manifests = images.map((image) => ({
+    mediaType: image.mediaType,
+    size: image.manifest.length,
+    digest: image.digest,
+    platform: image.platform,
+  }));
   const manifest = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType, manifests: [...manifests, ...extra] }));
   return { manifest, digest: sha256(manifest), mediaType };
 }
@@ -190,14 +234,26 @@ async function expectStatus(response: Response, ...statuses: number[]): Promise<
 }
 
 /** Uploads a blob unless the repository has it. */
-export async function pushBlob(registryUrl: string, repository: string, blob: Buffer, headers: Record<string, string> = {}): Promise<TestDigest> {
+export async function pushBlob(
+  registryUrl: string,
+  repository: string,
+  blob: Buffer,
+  headers: Record<string, string> = {},
+): Promise<TestDigest> {
   const digest = sha256(blob);
   const head = await fetch(`${registryUrl}/v2/${repository}/blobs/${digest}`, { method: 'HEAD', headers });
   if (head.status === 200) return digest;
-  const start = await expectStatus(await fetch(`${registryUrl}/v2/${repository}/blobs/uploads/`, { method: 'POST', headers }), 202);
+  const start = await expectStatus(
+    await fetch(`${registryUrl}/v2/${repository}/blobs/uploads/`, { method: 'POST', headers }),
+    202,
+  );
   const location = new URL(start.headers.get('location') ?? '', registryUrl);
   location.searchParams.set('digest', digest);
-  const put = await fetch(location, { method: 'PUT', headers: { ...headers, 'content-type': 'application/octet-stream' }, body: new Uint8Array(blob) });
+  const put = await fetch(location, {
+    method: 'PUT',
+    headers: { ...headers, 'content-type': 'application/octet-stream' },
+    body: new Uint8Array(blob),
+  });
   await expectStatus(put, 201);
   return digest;
 }
@@ -211,7 +267,11 @@ export async function pushManifest(
   headers: Record<string, string> = {},
 ): Promise<void> {
   const url = `${registryUrl}/v2/${repository}/manifests/${reference}`;
-  const put = await fetch(url, { method: 'PUT', headers: { ...headers, 'content-type': manifest.mediaType }, body: new Uint8Array(manifest.manifest) });
+  const put = await fetch(url, {
+    method: 'PUT',
+    headers: { ...headers, 'content-type': manifest.mediaType },
+    body: new Uint8Array(manifest.manifest),
+  });
   await expectStatus(put, 201);
 }
 
@@ -229,15 +289,43 @@ export async function pushImage(
   return image.digest;
 }
 
-/** A small userland: the static busybox of the machine with all its applets as symlinks, and what programs expect in /etc. */
+/**
+ * A small userland: the static busybox of the machine with all its applets as symlinks, and what programs expect in
+ * /etc.
+ */
 export function busyboxEntries(busybox = '/bin/busybox'): LayerEntry[] {
-  const applets = execFileSync(busybox, ['--list'], { encoding: 'utf8' }).split('\n').filter((name) => name !== '' && name !== 'busybox');
-  const directories = ['bin', 'dev', 'etc', 'home', 'proc', 'root', 'run', 'sbin', 'sys', 'tmp', 'usr', 'usr/bin', 'usr/sbin', 'var'];
+  const applets = execFileSync(busybox, ['--list'], { encoding: 'utf8' })
+    .split('\n')
+    .filter((name) => name !== '' && name !== 'busybox');
+  const directories = [
+    'bin',
+    'dev',
+    'etc',
+    'home',
+    'proc',
+    'root',
+    'run',
+    'sbin',
+    'sys',
+    'tmp',
+    'usr',
+    'usr/bin',
+    'usr/sbin',
+    'var',
+  ];
   return [
-    ...directories.map((path): LayerEntry => ({ path: `${path}/`, type: 'directory', mode: path === 'tmp' ? 0o1777 : path === 'root' ? 0o700 : 0o755 })),
+    ...directories.map((path): LayerEntry => ({
+      path: `${path}/`,
+      type: 'directory',
+      mode: path === 'tmp' ? 0o1777 : path === 'root' ? 0o700 : 0o755,
+    })),
     { path: 'bin/busybox', content: readFileSync(busybox), mode: 0o755 },
     ...applets.map((name): LayerEntry => ({ path: `bin/${name}`, type: 'symlink', target: 'busybox', mode: 0o777 })),
-    { path: 'etc/passwd', content: 'root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1:daemon:/usr/sbin:/bin/false\nnobody:x:65534:65534:nobody:/home:/bin/false\n' },
+    {
+      path: 'etc/passwd',
+      content:
+        'root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1:daemon:/usr/sbin:/bin/false\nnobody:x:65534:65534:nobody:/home:/bin/false\n',
+    },
     { path: 'etc/group', content: 'root:x:0:\ndaemon:x:1:\nnogroup:x:65534:\n' },
   ];
 }
@@ -271,7 +359,11 @@ export function generatedLayer(options: {
     if (index % 100 === 0) entries.push({ path: `${root}/d${index / 100}/`, type: 'directory' });
     const own = Buffer.from(content);
     own.writeUInt32LE(index, 0);
-    entries.push({ path: `${root}/d${Math.floor(index / 100)}/f${index}`, content: own, mode: index % 10 === 0 ? 0o755 : 0o644 });
+    entries.push({
+      path: `${root}/d${Math.floor(index / 100)}/f${index}`,
+      content: own,
+      mode: index % 10 === 0 ? 0o755 : 0o644,
+    });
   }
   return buildLayer(entries, options.compression);
 }

@@ -22,7 +22,10 @@ export class IpamPluginServer extends PluginServer {
     };
     super(name, ['IpamDriver'], {
       'IpamDriver.GetCapabilities': () => capabilities,
-      'IpamDriver.GetDefaultAddressSpaces': () => ({ LocalDefaultAddressSpace: 'here', GlobalDefaultAddressSpace: 'everywhere' }),
+      'IpamDriver.GetDefaultAddressSpaces': () => ({
+        LocalDefaultAddressSpace: 'here',
+        GlobalDefaultAddressSpace: 'everywhere',
+      }),
       'IpamDriver.RequestPool': ({ AddressSpace, Pool: wanted, V6 }) => {
         const fresh = (): string => (V6 === true ? `fd98:${(++count).toString(16)}::/64` : `10.98.${count++}.0/24`);
         const subnet = typeof wanted === 'string' && wanted !== '' ? wanted : fresh();
@@ -33,7 +36,12 @@ export class IpamPluginServer extends PluginServer {
           throw new Error('pool is in use');
         }
         const [base = '', length = ''] = subnet.split('/');
-        pools.set(id, { prefix: base.includes(':') ? base : base.replace(/\d+$/, ''), length, next: 1, taken: new Set() });
+        pools.set(id, {
+          prefix: base.includes(':') ? base : base.replace(/\d+$/, ''),
+          length,
+          next: 1,
+          taken: new Set(),
+        });
         return { PoolID: id, Pool: subnet, Data: {} };
       },
       'IpamDriver.ReleasePool': ({ PoolID }) => void (pool(PoolID), pools.delete(String(PoolID))),

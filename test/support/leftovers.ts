@@ -43,7 +43,8 @@ export function processesOf(dir: string): ProcessInfo[] {
     // Kernel threads and zombies have no command line.
     if (command === undefined || command === '') continue;
     const namespace = mountNamespace(pid);
-    const isContainer = namespace !== undefined && namespace !== ours && seesFilesOf(dir, readProc(pid, 'mountinfo') ?? '');
+    const isContainer =
+      namespace !== undefined && namespace !== ours && seesFilesOf(dir, readProc(pid, 'mountinfo') ?? '');
     if (command.includes(dir) || isContainer) found.push({ pid: Number(pid), command });
   }
   return found;
@@ -57,7 +58,9 @@ export function mountsBelow(dir: string): string[] {
 }
 
 function lines(program: string, args: readonly string[]): string[] {
-  return execFileSync(program, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).split('\n').filter((line) => line !== '');
+  return execFileSync(program, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
+    .split('\n')
+    .filter((line) => line !== '');
 }
 
 function links(): string[] {
@@ -77,15 +80,24 @@ function firewall(): string[] {
 /** The control group of a name in each hierarchy that has it. */
 function cgroups(name: string): string[] {
   const root = '/sys/fs/cgroup';
-  return [root, ...readdirSync(root).map((hierarchy) => join(root, hierarchy))].map((dir) => join(dir, name)).filter((path) => existsSync(path));
+  return [root, ...readdirSync(root).map((hierarchy) => join(root, hierarchy))]
+    .map((dir) => join(dir, name))
+    .filter((path) => existsSync(path));
 }
 
 /** Control groups of containers that have theirs below `parent`. */
 function containerCgroups(parent: string): string[] {
-  return cgroups(parent).flatMap((dir) => readdirSync(dir, { withFileTypes: true }).filter((entry) => entry.isDirectory()).map((entry) => join(dir, entry.name)));
+  return cgroups(parent).flatMap((dir) =>
+    readdirSync(dir, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map((entry) => join(dir, entry.name)),
+  );
 }
 
-/** Removes the parent of containers' control groups, which no engine does, as its next run may want it. False while processes are in it. */
+/**
+ * Removes the parent of containers' control groups, which no engine does, as its next run may want it. False while
+ * processes are in it.
+ */
 export function removeCgroups(parent: string): boolean {
   try {
     for (const path of [...containerCgroups(parent), ...cgroups(parent)]) rmdirSync(path);
@@ -97,7 +109,9 @@ export function removeCgroups(parent: string): boolean {
 
 /** A namespace with a default route is the machine's, or one that matters as much. */
 export function isMachineNetwork(): boolean {
-  return readFileSync('/proc/self/net/route', 'utf8').split('\n').some((line) => line.split('\t')[1] === '00000000');
+  return readFileSync('/proc/self/net/route', 'utf8')
+    .split('\n')
+    .some((line) => line.split('\t')[1] === '00000000');
 }
 
 /** Links and rules that were there before. */
@@ -114,11 +128,21 @@ export function networkState(): NetworkState {
  * What is left of a daemon, in words; empty is good. In a network namespace of our own every new link or rule is its,
  * on the machine's network only those with its `mark` in the name.
  */
-export function leftovers({ dir, mark, before }: { readonly dir: string; readonly mark: string; readonly before: NetworkState }): string[] {
+export function leftovers({
+  dir,
+  mark,
+  before,
+}: {
+  readonly dir: string;
+  readonly mark: string;
+  readonly before: NetworkState;
+}): string[] {
   const now = networkState();
   const isShared = isMachineNetwork();
   const added = (kind: string, known: readonly string[], items: readonly string[]): string[] =>
-    items.filter((item) => !known.includes(item) && (!isShared || item.includes(mark))).map((item) => `${kind} ${item}`);
+    items
+      .filter((item) => !known.includes(item) && (!isShared || item.includes(mark)))
+      .map((item) => `${kind} ${item}`);
   return [
     ...processesOf(dir).map(({ pid, command }) => `process ${pid} ${command}`),
     ...mountsBelow(dir).map((path) => `mount ${path}`),

@@ -42,7 +42,8 @@ export class Lives extends FileEngine {
     super();
     afterEach(async () => {
       const containers = await callJson<{ Id: string }[]>(this.engine.socketPath, 'GET', '/containers/json?all=1');
-      for (const { Id } of containers) await callJson(this.engine.socketPath, 'DELETE', `/containers/${Id}?force=1&v=1`);
+      for (const { Id } of containers)
+        await callJson(this.engine.socketPath, 'DELETE', `/containers/${Id}?force=1&v=1`);
     });
   }
 
@@ -75,13 +76,26 @@ export class Lives extends FileEngine {
 
   /** What happened to a container since a time in seconds, as `action attribute=value`, in order. */
   async events(since: number, id: string, ...attributes: string[]): Promise<string[]> {
-    const text = (await call(this.engine.socketPath, 'GET', `/events?since=${since}&until=${(Date.now() / 1000).toFixed(3)}&filters=${encodeURIComponent(JSON.stringify({ container: [id] }))}`)).text;
+    const text = (
+      await call(
+        this.engine.socketPath,
+        'GET',
+        `/events?since=${since}&until=${(Date.now() / 1000).toFixed(3)}&filters=${encodeURIComponent(JSON.stringify({ container: [id] }))}`,
+      )
+    ).text;
     return text
       .split('\n')
       .filter((line) => line !== '')
       .map((line) => JSON.parse(line) as Event)
       .filter(({ Type }) => Type === 'container')
-      .map(({ Action, Actor }) => [Action, ...attributes.flatMap((name) => (Actor.Attributes[name] === undefined ? [] : [`${name}=${Actor.Attributes[name]}`]))].join(' '));
+      .map(({ Action, Actor }) =>
+        [
+          Action,
+          ...attributes.flatMap((name) =>
+            Actor.Attributes[name] === undefined ? [] : [`${name}=${Actor.Attributes[name]}`],
+          ),
+        ].join(' '),
+      );
   }
 }
 

@@ -26,7 +26,13 @@ export interface StreamReceiver extends Receiver {
 }
 
 /** A stream server on loopback, or on the unix socket `path`. `answer` may say something to each piece. */
-export async function streamReceiver(options: { readonly tls?: TlsOptions; readonly path?: string; readonly answer?: (data: Buffer, socket: Socket) => void } = {}): Promise<StreamReceiver> {
+export async function streamReceiver(
+  options: {
+    readonly tls?: TlsOptions;
+    readonly path?: string;
+    readonly answer?: (data: Buffer, socket: Socket) => void;
+  } = {},
+): Promise<StreamReceiver> {
   const chunks: Buffer[] = [];
   const sockets = new Set<Socket>();
   let connections = 0;
@@ -106,7 +112,12 @@ export async function udpReceiver(): Promise<DatagramReceiver> {
 
 export interface HttpReceiver {
   readonly url: string;
-  readonly requests: readonly { readonly method: string; readonly path: string; readonly headers: IncomingMessage['headers']; readonly body: string }[];
+  readonly requests: readonly {
+    readonly method: string;
+    readonly path: string;
+    readonly headers: IncomingMessage['headers'];
+    readonly body: string;
+  }[];
   /** Status of the next answers. */
   status: number;
   close(): Promise<void>;
@@ -161,13 +172,19 @@ export function gelfMessages(datagrams: readonly Buffer[]): Record<string, unkno
   });
 }
 
-/** A value of MessagePack, as far as fluentd's forward protocol uses it, and where it ends; undefined when it is incomplete. */
+/**
+ * A value of MessagePack, as far as fluentd's forward protocol uses it, and where it ends; undefined when it is
+ * incomplete.
+ */
 export function unpack(bytes: Buffer, at = 0): { readonly value: unknown; readonly end: number } | undefined {
   const type = bytes[at];
   if (type === undefined) return undefined;
-  const lengthOf = (size: number): number | undefined => (bytes.length < at + 1 + size ? undefined : bytes.readUIntBE(at + 1, size));
+  const lengthOf = (size: number): number | undefined =>
+    bytes.length < at + 1 + size ? undefined : bytes.readUIntBE(at + 1, size);
   const text = (length: number | undefined, start: number): { value: unknown; end: number } | undefined =>
-    length === undefined || bytes.length < start + length ? undefined : { value: bytes.toString('utf8', start, start + length), end: start + length };
+    length === undefined || bytes.length < start + length
+      ? undefined
+      : { value: bytes.toString('utf8', start, start + length), end: start + length };
   const items = (count: number | undefined, start: number): { value: unknown[]; end: number } | undefined => {
     if (count === undefined) return undefined;
     const values: unknown[] = [];
@@ -182,7 +199,14 @@ export function unpack(bytes: Buffer, at = 0): { readonly value: unknown; readon
   };
   const map = (count: number | undefined, start: number): { value: unknown; end: number } | undefined => {
     const flat = items(count === undefined ? undefined : count * 2, start);
-    return flat && { value: Object.fromEntries(flat.value.flatMap((key, i) => (i % 2 === 0 ? [[key as string, flat.value[i + 1]]] : []))), end: flat.end };
+    return (
+      flat && {
+        value: Object.fromEntries(
+          flat.value.flatMap((key, i) => (i % 2 === 0 ? [[key as string, flat.value[i + 1]]] : [])),
+        ),
+        end: flat.end,
+      }
+    );
   };
   if (type < 0x80) return { value: type, end: at + 1 };
   if (type < 0x90) return map(type & 0x0f, at + 1);
@@ -195,7 +219,9 @@ export function unpack(bytes: Buffer, at = 0): { readonly value: unknown; readon
     case 0xd2:
       return bytes.length < at + 5 ? undefined : { value: bytes.readUInt32BE(at + 1), end: at + 5 };
     case 0xd7:
-      return bytes.length < at + 10 ? undefined : { value: { seconds: bytes.readUInt32BE(at + 2), nanoseconds: bytes.readUInt32BE(at + 6) }, end: at + 10 };
+      return bytes.length < at + 10
+        ? undefined
+        : { value: { seconds: bytes.readUInt32BE(at + 2), nanoseconds: bytes.readUInt32BE(at + 6) }, end: at + 10 };
     case 0xd9:
       return text(lengthOf(1), at + 2);
     case 0xda:

@@ -17,7 +17,10 @@ export type Lie = (request: { readonly method: string; readonly path: string }, 
 
 /** Serves `image` under every repository and tag, except where `lie` takes over. */
 export async function startLyingRegistry(image: BuiltImage, lie: Lie): Promise<LyingRegistry> {
-  const blobs = new Map<string, Buffer>([[image.id, image.config], ...image.layers.map((layer): [string, Buffer] => [layer.digest, layer.blob])]);
+  const blobs = new Map<string, Buffer>([
+    [image.id, image.config],
+    ...image.layers.map((layer): [string, Buffer] => [layer.digest, layer.blob]),
+  ]);
   const requests: string[] = [];
   const server = createServer((incoming, response) => {
     const { method = 'GET', url = '/' } = incoming;
@@ -26,10 +29,17 @@ export async function startLyingRegistry(image: BuiltImage, lie: Lie): Promise<L
     const blob = blobs.get(/\/blobs\/(sha256:[0-9a-f]{64})$/.exec(url)?.[1] ?? '');
     const body = /\/manifests\/[^/]+$/.test(url) ? image.manifest : blob;
     if (url === '/v2/') response.writeHead(200).end('{}');
-    else if (body === undefined) response.writeHead(404, { 'Content-Type': 'application/json' }).end('{"errors":[{"code":"BLOB_UNKNOWN","message":"blob unknown"}]}');
+    else if (body === undefined)
+      response
+        .writeHead(404, { 'Content-Type': 'application/json' })
+        .end('{"errors":[{"code":"BLOB_UNKNOWN","message":"blob unknown"}]}');
     else {
       const isManifest = body === image.manifest;
-      const headers = { 'Content-Length': body.length, 'Content-Type': isManifest ? image.mediaType : 'application/octet-stream', ...(isManifest ? { 'Docker-Content-Digest': image.digest } : {}) };
+      const headers = {
+        'Content-Length': body.length,
+        'Content-Type': isManifest ? image.mediaType : 'application/octet-stream',
+        ...(isManifest ? { 'Docker-Content-Digest': image.digest } : {}),
+      };
       response.writeHead(200, headers).end(method === 'HEAD' ? undefined : body);
     }
   });

@@ -6,9 +6,17 @@ import { libc } from '../../src/sys/libc.js';
 const AF_UNIX = 1;
 const SOCK_DGRAM_NONBLOCK_CLOEXEC = 0o2004002;
 
-const socket = libc.checked<[domain: number, type: number, protocol: number]>('socket', 'int socket(int domain, int type, int protocol)');
-const bind = libc.checked<[fd: number, address: Uint8Array, length: number]>('bind', 'int bind(int fd, const void *address, uint32_t length)');
-const recv = libc.func<[fd: number, bytes: Uint8Array, length: number, flags: number]>('int64_t recv(int fd, _Out_ void *bytes, size_t length, int flags)');
+const socket = libc.checked<[domain: number, type: number, protocol: number]>(
+  'socket',
+  'int socket(int domain, int type, int protocol)',
+);
+const bind = libc.checked<[fd: number, address: Uint8Array, length: number]>(
+  'bind',
+  'int bind(int fd, const void *address, uint32_t length)',
+);
+const recv = libc.func<[fd: number, bytes: Uint8Array, length: number, flags: number]>(
+  'int64_t recv(int fd, _Out_ void *bytes, size_t length, int flags)',
+);
 
 export interface Notifications {
   /** So far, in their order. */
@@ -27,7 +35,8 @@ export function receiveNotifications(path: string): Notifications {
   const all: string[] = [];
   const bytes = Buffer.alloc(4096);
   const watch = watchReadable(fd, () => {
-    for (let count = recv(fd, bytes, bytes.length, 0); count > 0; count = recv(fd, bytes, bytes.length, 0)) all.push(bytes.toString('utf8', 0, count));
+    for (let count = recv(fd, bytes, bytes.length, 0); count > 0; count = recv(fd, bytes, bytes.length, 0))
+      all.push(bytes.toString('utf8', 0, count));
   });
   return {
     all,

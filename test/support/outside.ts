@@ -38,9 +38,20 @@ export function openOutside(directory: string, { here, there }: OutsideOptions):
     for (const address of here) ip('addr', 'add', address, 'dev', link, ...(address.includes(':') ? ['nodad'] : []));
     ip('link', 'set', link, 'up');
     runInside(path, 'ip', 'link', 'set', 'lo', 'up');
-    for (const address of there) runInside(path, 'ip', 'addr', 'add', address, 'dev', end, ...(address.includes(':') ? ['nodad'] : []));
+    for (const address of there)
+      runInside(path, 'ip', 'addr', 'add', address, 'dev', end, ...(address.includes(':') ? ['nodad'] : []));
     runInside(path, 'ip', 'link', 'set', end, 'up');
-    for (const address of here) runInside(path, 'ip', ...(address.includes(':') ? ['-6'] : []), 'route', 'add', 'default', 'via', address.split('/')[0] ?? '');
+    for (const address of here)
+      runInside(
+        path,
+        'ip',
+        ...(address.includes(':') ? ['-6'] : []),
+        'route',
+        'add',
+        'default',
+        'via',
+        address.split('/')[0] ?? '',
+      );
   } catch (error) {
     removeNetns(path);
     throw error;

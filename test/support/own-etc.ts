@@ -1,4 +1,7 @@
-/** A view of /etc that this test process and the daemons that it starts have to themselves: what is written there is gone with them. */
+/**
+ * A view of /etc that this test process and the daemons that it starts have to themselves: what is written there is
+ * gone with them.
+ */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -19,5 +22,12 @@ export function enterOwnEtc(dir: string): void {
   execFileSync('mount', ['--make-rprivate', '/']);
   execFileSync('mount', ['-t', 'tmpfs', 'own-etc', dir]);
   for (const name of ['upper', 'work']) mkdirSync(join(dir, name));
-  execFileSync('mount', ['-t', 'overlay', 'overlay', '-o', `lowerdir=/etc,upperdir=${dir}/upper,workdir=${dir}/work`, '/etc']);
+  execFileSync('mount', [
+    '-t',
+    'overlay',
+    'overlay',
+    '-o',
+    `lowerdir=/etc,upperdir=${dir}/upper,workdir=${dir}/work`,
+    '/etc',
+  ]);
 }

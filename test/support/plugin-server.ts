@@ -64,7 +64,8 @@ export class PluginServer {
     const chunks: Buffer[] = [];
     for await (const chunk of request as AsyncIterable<Buffer>) chunks.push(chunk);
     const method = (request.url ?? '').slice(1);
-    const reply = (value: unknown): void => void response.setHeader('Content-Type', 'application/vnd.docker.plugins.v1.2+json').end(JSON.stringify(value));
+    const reply = (value: unknown): void =>
+      void response.setHeader('Content-Type', 'application/vnd.docker.plugins.v1.2+json').end(JSON.stringify(value));
     if (method === 'Plugin.Activate') return reply({ Implements: this.#kinds });
     const text = Buffer.concat(chunks).toString();
     const argument = (text === '' ? {} : JSON.parse(text)) as PluginCall['argument'];

@@ -4,7 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createActor, createMachine } from 'xstate';
 import { Replies } from '../../src/actors/kit/replies.js';
-import { createPullSystem, createTransferPool, type PullSystem, type PullSystemDeps } from '../../src/actors/pull/system.js';
+import {
+  createPullSystem,
+  createTransferPool,
+  type PullSystem,
+  type PullSystemDeps,
+} from '../../src/actors/pull/system.js';
 import type { PullSubscription } from '../../src/actors/pull/pulls.js';
 import { parseReference, withDefaultTag } from '../../src/images/reference.js';
 import { FileImageStore } from '../../src/images/store.js';
@@ -26,14 +31,23 @@ export interface PullHarness extends PullSystem {
   readonly events: string[];
   /** What the actors logged as errors: crashes. */
   readonly errors: unknown[];
-  start(name: string, options?: { readonly platform?: string; readonly credentials?: Credentials; readonly signal?: AbortSignal }): Promise<PullSubscription>;
+  start(
+    name: string,
+    options?: { readonly platform?: string; readonly credentials?: Credentials; readonly signal?: AbortSignal },
+  ): Promise<PullSubscription>;
   stop(): Promise<void>;
 }
 
 export async function startPullHarness(overrides: Partial<PullSystemDeps> = {}): Promise<PullHarness> {
   const dir = await mkdtemp(join(tmpdir(), 'engined-pull-'));
   const errors: unknown[] = [];
-  const log: Logger = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: (fields) => void errors.push(fields), child: () => log };
+  const log: Logger = {
+    debug: () => undefined,
+    info: () => undefined,
+    warn: () => undefined,
+    error: (fields) => void errors.push(fields),
+    child: () => log,
+  };
   const replies = new Replies();
   const layers = new DirectoryLayerStore(join(dir, 'layers'));
   await layers.load();
@@ -65,7 +79,13 @@ export async function startPullHarness(overrides: Partial<PullSystemDeps> = {}):
   const { sessions, transfers, pulls } = system;
   const collections = { sessions, transfers, pulls };
   const root = createActor(
-    createMachine({ invoke: Object.entries(collections).map(([id, { collection }]) => ({ id, src: collection.logic, systemId: id })) as never }),
+    createMachine({
+      invoke: Object.entries(collections).map(([id, { collection }]) => ({
+        id,
+        src: collection.logic,
+        systemId: id,
+      })) as never,
+    }),
   );
   root.start();
   for (const [id, directory] of Object.entries(collections)) {
@@ -82,7 +102,11 @@ export async function startPullHarness(overrides: Partial<PullSystemDeps> = {}):
     errors,
     start: (name, { platform, credentials, signal } = {}) =>
       pulls.pull(
-        { reference: withDefaultTag(parseReference(name)), platform: platform === undefined ? undefined : parsePlatform(platform), credentials },
+        {
+          reference: withDefaultTag(parseReference(name)),
+          platform: platform === undefined ? undefined : parsePlatform(platform),
+          credentials,
+        },
         signal ?? new AbortController().signal,
       ),
     stop: async () => {
@@ -106,5 +130,8 @@ export interface Line {
 export async function linesOf(subscription: AsyncIterable<string>): Promise<Line[]> {
   let text = '';
   for await (const piece of subscription) text += piece;
-  return text.split('\r\n').filter((line) => line !== '').map((line) => JSON.parse(line) as Line);
+  return text
+    .split('\r\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Line);
 }

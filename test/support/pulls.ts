@@ -30,5 +30,6 @@ export async function pull(engine: Engine, reference: string): Promise<PullResul
 /** Like `pull`, but throws unless the image came. */
 export async function pullOk(engine: Engine, reference: string): Promise<void> {
   const { status, messages, error } = await pull(engine, reference);
-  if (status !== 200 || !messages.at(-1)?.status?.startsWith('Status: ')) throw new Error(`pull of ${reference} gave ${status}: ${error ?? JSON.stringify(messages.at(-1))}`);
+  if (status !== 200 || !messages.at(-1)?.status?.startsWith('Status: '))
+    throw new Error(`pull of ${reference} gave ${status}: ${error ?? JSON.stringify(messages.at(-1))}`);
 }

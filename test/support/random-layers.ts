@@ -1,5 +1,17 @@
 /** Random image layers, and the tree that unpacking them one after the other gives: the measure for the real thing. */
-import { chmodSync, chownSync, lchownSync, linkSync, lstatSync, lutimesSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  lchownSync,
+  linkSync,
+  lstatSync,
+  lutimesSync,
+  mkdirSync,
+  readdirSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { LayerEntry } from './image-builder.js';
 import { randomNumbers } from './random-numbers.js';
@@ -44,18 +56,32 @@ class Layer {
         return;
       case 2:
       case 3:
-        this.#add({ path: `${path}/`, type: 'directory', mode: 0o700 | this.random(64), uid: this.random(3) }, path, found === 'directory');
+        this.#add(
+          { path: `${path}/`, type: 'directory', mode: 0o700 | this.random(64), uid: this.random(3) },
+          path,
+          found === 'directory',
+        );
         return;
       case 4:
         this.#add({ path, type: 'symlink', target: NAMES[this.random(4)] ?? 'a', gid: this.random(3) }, path, false);
         return;
       case 5: {
         const target = this.#randomPath();
-        if (!`${target}/`.startsWith(`${path}/`) && this.#isLinkable(target)) this.#add({ path, type: 'link', target }, path, false);
+        if (!`${target}/`.startsWith(`${path}/`) && this.#isLinkable(target))
+          this.#add({ path, type: 'link', target }, path, false);
         return;
       }
       default:
-        this.#add({ path, content: `${this.random(1000)}`.repeat(this.random(300)), mode: 0o600 | this.random(64), uid: this.random(3) }, path, false);
+        this.#add(
+          {
+            path,
+            content: `${this.random(1000)}`.repeat(this.random(300)),
+            mode: 0o600 | this.random(64),
+            uid: this.random(3),
+          },
+          path,
+          false,
+        );
     }
   }
 

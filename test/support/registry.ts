@@ -1,4 +1,6 @@
-/** A real registry (Debian's docker-registry) on a free loopback port with a store of its own, for tests and benches. */
+/**
+ * A real registry (Debian's docker-registry) on a free loopback port with a store of its own, for tests and benches.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';

@@ -16,7 +16,10 @@ export function makeRemapper(dir: string, cleanup: Cleanup): void {
   mkdirSync(etc);
   enterOwnEtc(etc);
   cleanup.add(async () => void execFileSync('umount', ['-l', '/etc', etc]));
-  appendFileSync('/etc/passwd', 'remapper:x:7001:7002::/nonexistent:/usr/sbin/nologin\nrangeless:x:7003:7003::/:/bin/sh\n');
+  appendFileSync(
+    '/etc/passwd',
+    'remapper:x:7001:7002::/nonexistent:/usr/sbin/nologin\nrangeless:x:7003:7003::/:/bin/sh\n',
+  );
   appendFileSync('/etc/group', 'remapper:x:7002:\nrangeless:x:7003:\n');
   writeFileSync('/etc/subuid', `remapper:${FIRST}:1000\nsomebody:100000:65536\nremapper:${SECOND}:64536\n`);
   writeFileSync('/etc/subgid', `remapper:${GROUPS}:65536\n`);

@@ -36,15 +36,22 @@ function initPacket(port: number): Buffer {
   return packet;
 }
 
-/** The port that the first packet of a connection from one namespace has when it arrives in the other; undefined if it does not. */
+/**
+ * The port that the first packet of a connection from one namespace has when it arrives in the other; undefined if it
+ * does not.
+ */
 export async function arrivingPort(from: string, to: string, host: string, port: number): Promise<number | undefined> {
   const family = host.includes(':') ? 6 : 4;
   const receiver = startInside(to, 'socat', '-u', `IP${family}-RECV:132`, '-');
   const chunks: Buffer[] = [];
   receiver.stdout.on('data', (chunk: Buffer) => chunks.push(chunk));
   try {
-    for (const end = Date.now() + WAIT_MS; Date.now() < end; ) {
-      execFileSync('nsenter', [`--net=${from}`, 'socat', '-u', '-', `IP${family}-SENDTO:${family === 6 ? `[${host}]` : host}:132`], { input: initPacket(port) });
+    for (const end = Date.now() + WAIT_MS; Date.now() < end;) {
+      execFileSync(
+        'nsenter',
+        [`--net=${from}`, 'socat', '-u', '-', `IP${family}-SENDTO:${family === 6 ? `[${host}]` : host}:132`],
+        { input: initPacket(port) },
+      );
       await sleep(50);
       const seen = Buffer.concat(chunks);
       const mark = seen.indexOf(MARK);

@@ -89,10 +89,12 @@ export class SupervisorHarness {
       return () => Buffer.concat(chunks).toString();
     });
     const exit = nextEvent({ tasks }, (event) => event.type === 'exit' && event.id === id && event.execId === '');
-    const { pid } = await tasks.create({ id, spec: this.spec(id, request), runtime: RUNC, stdio: io.paths }).catch(async (error: unknown) => {
-      await io.close();
-      throw error;
-    });
+    const { pid } = await tasks
+      .create({ id, spec: this.spec(id, request), runtime: RUNC, stdio: io.paths })
+      .catch(async (error: unknown) => {
+        await io.close();
+        throw error;
+      });
     const exited = exit.then(exitOf);
     return {
       id,
@@ -143,17 +145,26 @@ export class SupervisorHarness {
     const io = join(this.dir, 'io');
     const fifos = existsSync(io) ? readdirSync(io) : [];
     const sockets = this.#ids
-      .map((id) => createHash('sha256').update(join(this.socket, NAMESPACE, id)).digest('hex'))
+      .map((id) =>
+        createHash('sha256')
+          .update(join(this.socket, NAMESPACE, id))
+          .digest('hex'),
+      )
       .map((name) => join('/run/containerd/s', name))
       .filter((path) => existsSync(path));
     for (const socket of sockets) rmSync(socket);
     const parents = readdirSync(CGROUPS)
       .map((controller) => join(CGROUPS, controller, this.#parent))
       .filter((path) => existsSync(path));
-    const cgroups = parents.flatMap((parent) => this.#ids.map((id) => join(parent, id)).filter((path) => existsSync(path)));
+    const cgroups = parents.flatMap((parent) =>
+      this.#ids.map((id) => join(parent, id)).filter((path) => existsSync(path)),
+    );
     for (const cgroup of [...cgroups, ...parents]) rmdirSync(cgroup);
     rmSync(this.dir, { recursive: true });
-    assert.deepEqual({ fifos, sockets, cgroups: runtimeKilled ? [] : cgroups }, { fifos: [], sockets: [], cgroups: [] });
+    assert.deepEqual(
+      { fifos, sockets, cgroups: runtimeKilled ? [] : cgroups },
+      { fifos: [], sockets: [], cgroups: [] },
+    );
   }
 
   #logger(): Logger {
@@ -215,4 +226,3 @@ export function untilText(read: () => string, stream: NodeJS.ReadableStream | un
     check();
   });
 }
-

@@ -1,4 +1,6 @@
-/** One life of a daemon's supervisor, to be killed: starts a container that prints numbers, and says what it started. */
+/**
+ * One life of a daemon's supervisor, to be killed: starts a container that prints numbers, and says what it started.
+ */
 import { SupervisorHarness, untilText } from './supervisor-harness.js';
 
 const harness = new SupervisorHarness(process.argv[2]);

@@ -40,8 +40,12 @@ export class TestFront {
 
   readonly routes = [
     ...pingRoutes({ builderVersion: '2', swarmState: () => 'inactive' }),
-    route('GET', '/images/{name...}/json', (x) => x.sendJson(200, { name: x.param('name'), version: x.version, filter: x.query.text('f') })),
-    route('POST', '/echo', async (x) => x.sendJson(201, { body: await x.json(), header: (x.header('x-registry-auth') ?? '').length })),
+    route('GET', '/images/{name...}/json', (x) =>
+      x.sendJson(200, { name: x.param('name'), version: x.version, filter: x.query.text('f') }),
+    ),
+    route('POST', '/echo', async (x) =>
+      x.sendJson(201, { body: await x.json(), header: (x.header('x-registry-auth') ?? '').length }),
+    ),
     route('POST', '/optional', async (x) => x.sendJson(200, { body: (await x.optionalJson()) ?? 'none' })),
     route('POST', '/late', async (x) => {
       await sleep(5);

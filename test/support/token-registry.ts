@@ -19,7 +19,9 @@ export const USER = { username: 'me', password: 'secret' } as const;
 /** Actions that a request needs on the repository it names. */
 function needed(method: string, path: string): string | undefined {
   const repository = /^\/v2\/(.+?)\/(?:blobs|manifests|tags)\//.exec(path)?.[1];
-  return repository === undefined ? undefined : `repository:${repository}:${method === 'GET' || method === 'HEAD' ? 'pull' : 'pull,push'}`;
+  return repository === undefined
+    ? undefined
+    : `repository:${repository}:${method === 'GET' || method === 'HEAD' ? 'pull' : 'pull,push'}`;
 }
 
 /** With the actions in their alphabetical order. */
@@ -44,14 +46,21 @@ export async function startTokenRegistry(): Promise<TokenRegistry> {
       const token = `token-${issued.length}`;
       issued.push(scopes);
       tokens.set(token, scopes);
-      return json(200, { token, ...(searchParams.get('offline_token') === 'true' ? { refresh_token: 'refresh-me' } : {}) });
+      return json(200, {
+        token,
+        ...(searchParams.get('offline_token') === 'true' ? { refresh_token: 'refresh-me' } : {}),
+      });
     }
     const scope = needed(method, pathname);
     const held = tokens.get(incoming.headers.authorization?.replace('Bearer ', '') ?? '');
     const allows = held !== undefined && (scope === undefined || held.some((one) => one.startsWith(scope)));
     if (!allows) {
       const challenge = `Bearer realm="http://${incoming.headers.host}/token",service="gate"${scope === undefined ? '' : `,scope="${scope}"`}${held ? ',error="insufficient_scope"' : ''}`;
-      return json(401, { errors: [{ code: 'UNAUTHORIZED', message: 'authentication required' }] }, { 'www-authenticate': challenge });
+      return json(
+        401,
+        { errors: [{ code: 'UNAUTHORIZED', message: 'authentication required' }] },
+        { 'www-authenticate': challenge },
+      );
     }
     const headers = { ...incoming.headers, connection: 'close' };
     const inner = httpRequest(`${registry.url}${url}`, { method, headers, agent: false }, (reply) => {

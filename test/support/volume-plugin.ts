@@ -20,7 +20,11 @@ export class VolumePluginServer extends PluginServer {
     };
     const files = (volume: string): string => join(dir, 'files', volume);
     const point = (volume: string): string => join(dir, 'mounted', volume);
-    const shown = (volume: string): unknown => ({ Name: volume, Mountpoint: (volumes.get(volume)?.size ?? 0) > 0 ? point(volume) : '', Status: { colour: 'blue' } });
+    const shown = (volume: string): unknown => ({
+      Name: volume,
+      Mountpoint: (volumes.get(volume)?.size ?? 0) > 0 ? point(volume) : '',
+      Status: { colour: 'blue' },
+    });
     super(name, ['VolumeDriver'], {
       'VolumeDriver.Capabilities': () => ({ Capabilities: { Scope: scope } }),
       'VolumeDriver.Create': ({ Name, Opts }) => {

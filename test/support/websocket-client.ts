@@ -27,12 +27,25 @@ export class WebSocketClient {
   }
 
   /** Resolves with the head of the reply, whatever it says. */
-  static async open(socketPath: string, path: string, headers: Readonly<Record<string, string | undefined>> = {}): Promise<WebSocketClient> {
+  static async open(
+    socketPath: string,
+    path: string,
+    headers: Readonly<Record<string, string | undefined>> = {},
+  ): Promise<WebSocketClient> {
     const socket = connect({ path: socketPath, allowHalfOpen: true });
     await once(socket, 'connect');
     const client = new WebSocketClient(socket);
-    const all = { Host: 'x', Connection: 'keep-alive, Upgrade', Upgrade: 'websocket', 'Sec-WebSocket-Version': '13', 'Sec-WebSocket-Key': 'dGhlIHNhbXBsZSBub25jZQ==', ...headers };
-    const lines = Object.entries(all).flatMap(([name, value]) => (value === undefined ? [] : [`${name}: ${value}\r\n`]));
+    const all = {
+      Host: 'x',
+      Connection: 'keep-alive, Upgrade',
+      Upgrade: 'websocket',
+      'Sec-WebSocket-Version': '13',
+      'Sec-WebSocket-Key': 'dGhlIHNhbXBsZSBub25jZQ==',
+      ...headers,
+    };
+    const lines = Object.entries(all).flatMap(([name, value]) =>
+      value === undefined ? [] : [`${name}: ${value}\r\n`],
+    );
     socket.write(`GET ${path} HTTP/1.1\r\n${lines.join('')}\r\n`);
     await waitFor('the head of the reply', () => client.#received.includes('\r\n\r\n') || client.isEnded);
     const end = client.#received.indexOf('\r\n\r\n');
@@ -56,7 +69,10 @@ export class WebSocketClient {
   send(opcode: number, payload: string | Buffer, isFinal = true): void {
     const bytes = Buffer.from(payload);
     const mask = randomBytes(4);
-    const head = bytes.length < 126 ? Buffer.of(0, 0x80 | bytes.length) : Buffer.of(0, 0x80 | 127, 0, 0, 0, 0, ...uint32(bytes.length));
+    const head =
+      bytes.length < 126
+        ? Buffer.of(0, 0x80 | bytes.length)
+        : Buffer.of(0, 0x80 | 127, 0, 0, 0, 0, ...uint32(bytes.length));
     head[0] = (isFinal ? 0x80 : 0) | opcode;
     this.#socket.write(Buffer.concat([head, mask, bytes.map((byte, i) => byte ^ (mask[i % 4] ?? 0))]));
   }
@@ -82,7 +98,12 @@ export class WebSocketClient {
       const [first = 0, short = 0] = this.#received;
       const headBytes = short === 126 ? 4 : short === 127 ? 10 : 2;
       if (this.#received.length < headBytes) return;
-      const length = short === 126 ? this.#received.readUInt16BE(2) : short === 127 ? Number(this.#received.readBigUInt64BE(2)) : short;
+      const length =
+        short === 126
+          ? this.#received.readUInt16BE(2)
+          : short === 127
+            ? Number(this.#received.readBigUInt64BE(2))
+            : short;
       if (this.#received.length < headBytes + length) return;
       this.frames.push({ opcode: first & 0x0f, payload: this.#received.subarray(headBytes, headBytes + length) });
       this.#received = this.#received.subarray(headBytes + length);

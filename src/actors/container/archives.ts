@@ -66,13 +66,23 @@ export class ContainerArchives {
     });
   }
 
-  /** Unpacks a tar into the directory at a path. Throws as `stat`, and invalid for read-only places and damaged tars. */
-  write(reference: string, path: string, options: { readonly noOverwriteDirNonDir: boolean; readonly copyUidGid: boolean }, source: ArchiveSource): Promise<void> {
+  /**
+   * Unpacks a tar into the directory at a path. Throws as `stat`, and invalid for read-only places and damaged tars.
+   */
+  write(
+    reference: string,
+    path: string,
+    options: { readonly noOverwriteDirNonDir: boolean; readonly copyUidGid: boolean },
+    source: ArchiveSource,
+  ): Promise<void> {
     const { noOverwriteDirNonDir, copyUidGid } = options;
     return this.#retried(reference, path, async (record) => {
       const { view, close } = await this.#openView(record);
       try {
-        const owner = copyUidGid && record.config.User !== '' ? await this.deps.lookUpUser(view.rootfs, record.config.User) : undefined;
+        const owner =
+          copyUidGid && record.config.User !== ''
+            ? await this.deps.lookUpUser(view.rootfs, record.config.User)
+            : undefined;
         await this.deps.archives.write(view, cleanPath(path), { noOverwriteDirNonDir, owner }, source);
       } finally {
         await close();
@@ -81,7 +91,9 @@ export class ContainerArchives {
     });
   }
 
-  /** The root file system, without what is mounted in it, as a tar. Throws conflict for a container that is going away. */
+  /**
+   * The root file system, without what is mounted in it, as a tar. Throws conflict for a container that is going away.
+   */
   async export(reference: string): Promise<TarOutput> {
     const record = this.deps.containers.find(reference);
     const { status } = record.state;
@@ -105,8 +117,13 @@ export class ContainerArchives {
         return await work(this.deps.containers.find(reference));
       } catch (error) {
         const { code } = error as NodeJS.ErrnoException;
-        if (code === 'ENOENT') throw notFound(`Could not find the file ${path} in container ${reference}`, { code: 'FILE_NOT_FOUND', cause: error });
-        if (code === 'ENOTDIR') throw invalid(`lstat ${path}: not a directory`, { code: 'NOT_A_DIRECTORY', cause: error });
+        if (code === 'ENOENT')
+          throw notFound(`Could not find the file ${path} in container ${reference}`, {
+            code: 'FILE_NOT_FOUND',
+            cause: error,
+          });
+        if (code === 'ENOTDIR')
+          throw invalid(`lstat ${path}: not a directory`, { code: 'NOT_A_DIRECTORY', cause: error });
         if (code !== 'ESRCH' || attempt === ATTEMPTS) throw error;
         await sleep(RETRY_DELAY_MS);
       }
@@ -127,7 +144,12 @@ export class ContainerArchives {
       for (const place of images.values()) await detachMount(place);
       if (images.size > 0) await rm(places, { recursive: true });
       // A volume whose driver fails must not keep the others, nor the copy that was made.
-      for (const name of volumes.keys()) await this.deps.volumes.closeUse(name, user).catch((error: unknown) => this.deps.log.error({ err: error, volume: name }, 'volume stays in use after a copy'));
+      for (const name of volumes.keys())
+        await this.deps.volumes
+          .closeUse(name, user)
+          .catch((error: unknown) =>
+            this.deps.log.error({ err: error, volume: name }, 'volume stays in use after a copy'),
+          );
       await layers.unmount(record.id);
     };
     try {
@@ -135,7 +157,8 @@ export class ContainerArchives {
       const { ReadonlyRootfs: isRootReadOnly, Tmpfs = {} } = record.hostConfig;
       const own = await this.#ownFiles(record);
       for (const { Type, Name, Destination, TopLayer } of record.mounts) {
-        if (Type === 'volume' && Name !== undefined && !volumes.has(Name)) volumes.set(Name, await this.deps.volumes.open(Name, user));
+        if (Type === 'volume' && Name !== undefined && !volumes.has(Name))
+          volumes.set(Name, await this.deps.volumes.open(Name, user));
         if (Type !== 'image' || proc) continue;
         const place = join(places, String(images.size));
         await makeDirectories(place, { mode: 0o700 });
@@ -150,10 +173,18 @@ export class ContainerArchives {
           return { source, destination, readOnly: !RW, ...(subpath ? { subpath } : {}) };
         });
       const tmpfs = [
-        ...record.mounts.filter(({ Type }) => Type === 'tmpfs').map(({ Destination, RW }) => ({ destination: Destination, readOnly: !RW })),
-        ...Object.entries(Tmpfs).map(([destination, options]) => ({ destination, readOnly: options.split(',').includes('ro') })),
+        ...record.mounts
+          .filter(({ Type }) => Type === 'tmpfs')
+          .map(({ Destination, RW }) => ({ destination: Destination, readOnly: !RW })),
+        ...Object.entries(Tmpfs).map(([destination, options]) => ({
+          destination,
+          readOnly: options.split(',').includes('ro'),
+        })),
       ];
-      const mounts = [...own.filter(({ destination }) => !asked.some((mount) => mount.destination === destination)), ...asked].toSorted((a, b) => depth(a.destination) - depth(b.destination));
+      const mounts = [
+        ...own.filter(({ destination }) => !asked.some((mount) => mount.destination === destination)),
+        ...asked,
+      ].toSorted((a, b) => depth(a.destination) - depth(b.destination));
       return { view: { rootfs, mounts, tmpfs, isRootReadOnly, ...(proc ? { procFd: proc.fd } : {}) }, close };
     } catch (error) {
       await close();
@@ -206,4 +237,3 @@ function cleanPath(path: string): string {
   const end = /(?:^|\/)\.\/*$/.test(path) ? '/.' : path.endsWith('/') ? '/' : '';
   return clean === '/' ? `/${end.slice(1)}` : clean + end;
 }
-

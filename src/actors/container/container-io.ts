@@ -47,7 +47,13 @@ export class ContainerIo {
     const { config, id } = record;
     undo.add('container streams', () => this.close());
     const [stdio, log] = await Promise.all([
-      this.deps.stdio.create({ dir: `${this.deps.ioRoot}/${id}`, stdin: config.OpenStdin, stdout: true, stderr: !config.Tty, terminal: config.Tty }),
+      this.deps.stdio.create({
+        dir: `${this.deps.ioRoot}/${id}`,
+        stdin: config.OpenStdin,
+        stdout: true,
+        stderr: !config.Tty,
+        terminal: config.Tty,
+      }),
       this.#openLog(record),
     ]);
     this.#use(stdio, log);
@@ -61,7 +67,10 @@ export class ContainerIo {
     await this.#openStdin(stdio);
   }
 
-  #openLog({ id, config, hostConfig, name, image, path, args, created }: ContainerRecord, isRunning = false): Promise<ContainerLog> {
+  #openLog(
+    { id, config, hostConfig, name, image, path, args, created }: ContainerRecord,
+    isRunning = false,
+  ): Promise<ContainerLog> {
     return this.deps.logs.open({
       id,
       dir: this.deps.records.dir(id),

@@ -30,7 +30,11 @@ const KILL_LIMIT_MS = 10_000;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 const PAUSE_TRIES = 3;
 
-export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegistry, emitKill: (record: ContainerRecord, signal: number) => void): ContainerEffects {
+export function createContainerEffects(
+  deps: ContainerDeps,
+  ios: ContainerIoRegistry,
+  emitKill: (record: ContainerRecord, signal: number) => void,
+): ContainerEffects {
   const { layers, network, tasks, records } = deps;
 
   async function create(record: ContainerRecord): Promise<ContainerRecord> {
@@ -39,7 +43,10 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     try {
       undo.add('container directory', () => records.remove(record.id));
       undo.add('writable layer', () => layers.removeWritable(record.id));
-      await allDone([records.createDir(record.id), layers.createWritable(record.id, record.topLayer, record.hostConfig.StorageOpt)]);
+      await allDone([
+        records.createDir(record.id),
+        layers.createWritable(record.id, record.topLayer, record.hostConfig.StorageOpt),
+      ]);
       const made = await realizeMounts(deps, record, undo, pins);
       await records.save(made);
       return made;
@@ -63,12 +70,28 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       saved.catch(() => undefined);
       undo.add('volumes', () => volumes.close());
       undo.add('shared memory', () => closeSharedMemory(deps, starting));
-      const [rootfs, netnsPath, io, files, mounts] = await allDone([mountRoot(id, undo), sandbox(starting, undo), ios.get(id).open(starting, undo), deps.writeFiles(starting), volumes.open(), openSharedMemory(deps, starting)]);
+      const [rootfs, netnsPath, io, files, mounts] = await allDone([
+        mountRoot(id, undo),
+        sandbox(starting, undo),
+        ios.get(id).open(starting, undo),
+        deps.writeFiles(starting),
+        volumes.open(),
+        openSharedMemory(deps, starting),
+      ]);
       const { spec } = await deps.specs.build({
         id,
         name: starting.name.slice(1),
         argv: [starting.path, ...starting.args],
-        config: { ...starting.config, Env: [...linkEnvironment(starting, linkedContainers(starting, (other) => deps.find(other))), ...(starting.config.Env ?? [])] },
+        config: {
+          ...starting.config,
+          Env: [
+            ...linkEnvironment(
+              starting,
+              linkedContainers(starting, (other) => deps.find(other)),
+            ),
+            ...(starting.config.Env ?? []),
+          ],
+        },
         hostConfig: effectiveHostConfig(starting),
         rootfs,
         netnsPath,
@@ -79,11 +102,20 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
         userns,
         ...sharedNamespaces(starting),
       });
-      const creating = tasks.create({ id, spec, runtime: deps.runtimeFor(starting), stdio: io.paths, labels: {}, ...optional('ioOwner', userns && rootOwner(userns)) });
+      const creating = tasks.create({
+        id,
+        spec,
+        runtime: deps.runtimeFor(starting),
+        stdio: io.paths,
+        labels: {},
+        ...optional('ioOwner', userns && rootOwner(userns)),
+      });
       undo.add('task', () => tasks.delete(id));
       // While the runtime works. After a crash, what the container got is known of whatever was started.
       const join = (): Promise<ContainerRecord> => deps.counted('allocate', () => joinNetworks(deps, starting, undo));
-      const joining = (userns && netnsPath === undefined ? creating.then(({ pid }) => keepSandbox(id, pid, undo)).then(join) : join()).then(async (joined) => {
+      const joining = (
+        userns && netnsPath === undefined ? creating.then(({ pid }) => keepSandbox(id, pid, undo)).then(join) : join()
+      ).then(async (joined) => {
         if (Object.keys(joined.networks).length > 0) await Promise.all([deps.writeFiles(joined), records.save(joined)]);
         return joined;
       });
@@ -92,8 +124,13 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       await io.started();
       await saved;
       await tasks.start(id);
-      const running = withState({ ...attached, mounts: volumes.points, logPath: io.logPath }, { status: 'running', pid, exitCode: 0 });
-      void records.save(running).catch((error: unknown) => deps.log.error({ err: error, container: id }, 'record not saved'));
+      const running = withState(
+        { ...attached, mounts: volumes.points, logPath: io.logPath },
+        { status: 'running', pid, exitCode: 0 },
+      );
+      void records
+        .save(running)
+        .catch((error: unknown) => deps.log.error({ err: error, container: id }, 'record not saved'));
       return running;
     } catch (error) {
       await undo.run();
@@ -102,14 +139,29 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
   }
 
   /** Namespaces of other containers, by way of their init process; with the IPC namespace goes its /dev/shm. */
-  function sharedNamespaces(record: ContainerRecord): { joins: Partial<Record<'ipc' | 'pid' | 'user', string>>; shmPath?: string } {
+  function sharedNamespaces(record: ContainerRecord): {
+    joins: Partial<Record<'ipc' | 'pid' | 'user', string>>;
+    shmPath?: string;
+  } {
     const { IpcMode, PidMode } = record.hostConfig;
-    const joins: Partial<Record<'ipc' | 'pid' | 'user', string>> = optional('user', sharedUserns(deps, record, runningDonor));
-    for (const [kind, mode] of [['ipc', IpcMode], ['pid', PidMode]] as const) {
+    const joins: Partial<Record<'ipc' | 'pid' | 'user', string>> = optional(
+      'user',
+      sharedUserns(deps, record, runningDonor),
+    );
+    for (const [kind, mode] of [
+      ['ipc', IpcMode],
+      ['pid', PidMode],
+    ] as const) {
       if (!mode.startsWith('container:')) continue;
       joins[kind] = `/proc/${runningDonor(mode, kind.toUpperCase()).state.pid}/ns/${kind}`;
     }
-    return { joins, ...optional('shmPath', sharedMemoryPath(deps, record, (mode) => runningDonor(mode, 'IPC'))) };
+    return {
+      joins,
+      ...optional(
+        'shmPath',
+        sharedMemoryPath(deps, record, (mode) => runningDonor(mode, 'IPC')),
+      ),
+    };
   }
 
   /** The container whose namespace another one joins. @throws EngineError conflict unless it runs. */
@@ -211,7 +263,7 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
 
   /** Runtimes give up freezing cgroup v1 when the host is busy; another try is all it takes. */
   async function pause(id: string): Promise<void> {
-    for (let triesLeft = PAUSE_TRIES; ; ) {
+    for (let triesLeft = PAUSE_TRIES; ;) {
       try {
         return await tasks.pause(id);
       } catch (error) {
@@ -248,7 +300,8 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
       closeSharedMemory(deps, record),
     ]);
     for (const result of results) {
-      if (result.status === 'rejected') deps.log.error({ err: result.reason, container: record.id }, 'releasing a stopped container');
+      if (result.status === 'rejected')
+        deps.log.error({ err: result.reason, container: record.id }, 'releasing a stopped container');
     }
     return released;
   }
@@ -258,7 +311,12 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
     start,
     adopt,
     stop,
-    pause: ({ id }) => whileRunning(tasks, id, deps.pauseGate.pause(id, () => pause(id))),
+    pause: ({ id }) =>
+      whileRunning(
+        tasks,
+        id,
+        deps.pauseGate.pause(id, () => pause(id)),
+      ),
     unpause: ({ id }) => unpause(tasks, id),
     async drain({ id }) {
       await Promise.all([ios.get(id).drained(DRAIN_LIMIT_MS), records.written(id)]);
@@ -274,7 +332,8 @@ export function createContainerEffects(deps: ContainerDeps, ios: ContainerIoRegi
         options.volumes ? removeAnonymousVolumes(deps, record) : undefined,
       ]);
       for (const result of results) {
-        if (result.status === 'rejected') deps.log.error({ err: result.reason, container: record.id }, 'removing a container');
+        if (result.status === 'rejected')
+          deps.log.error({ err: result.reason, container: record.id }, 'removing a container');
       }
     },
     save: (record) => records.save(record),

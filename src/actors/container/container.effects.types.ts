@@ -35,7 +35,9 @@ export interface ContainerEffects {
   stop(input: StopInput, signal: AbortSignal): Promise<ExitStatus>;
   pause(record: ContainerRecord): Promise<void>;
   unpause(record: ContainerRecord): Promise<void>;
-  /** Waits (bounded) until all output of a dead task has been read and logged, and what was told of its stop is on disk. */
+  /**
+   * Waits (bounded) until all output of a dead task has been read and logged, and what was told of its stop is on disk.
+   */
   drain(record: ContainerRecord): Promise<void>;
   /** Writes the record of the exit, then frees task, network and mounts. */
   release(record: ContainerRecord): Promise<ContainerRecord>;
@@ -64,5 +66,3 @@ export interface ContainerHooks {
   saveLater(record: ContainerRecord): void;
   now(): string;
 }
-
-

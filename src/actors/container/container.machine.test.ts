@@ -31,10 +31,16 @@ const record: ContainerRecord = {
   logPath: '',
 };
 
-const withHost = (host: Partial<HostConfig>): ContainerRecord => ({ ...record, hostConfig: { ...record.hostConfig, ...host } });
+const withHost = (host: Partial<HostConfig>): ContainerRecord => ({
+  ...record,
+  hostConfig: { ...record.hostConfig, ...host },
+});
 const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** A container actor over effects that succeed at once unless a test replaces them; nothing here pretends to be a driver. */
+/**
+ * A container actor over effects that succeed at once unless a test replaces them; nothing here pretends to be a
+ * driver.
+ */
 function harness(input: ContainerInput, overrides: Partial<ContainerEffects & ContainerHooks> = {}) {
   const replies = new Replies();
   const events: string[] = [];
@@ -42,7 +48,10 @@ function harness(input: ContainerInput, overrides: Partial<ContainerEffects & Co
   const log: string[] = [];
   const effects: ContainerEffects = {
     create: async (r) => r,
-    start: async (r) => (log.push('start'), withState(r, { status: 'running', pid: 7, startedAt: new Date().toISOString() })),
+    start: async (r) => (
+      log.push('start'),
+      withState(r, { status: 'running', pid: 7, startedAt: new Date().toISOString() })
+    ),
     adopt: async ({ record: r }) => r,
     stop: () => {
       log.push('stop');
@@ -54,7 +63,10 @@ function harness(input: ContainerInput, overrides: Partial<ContainerEffects & Co
     drain: async () => undefined,
     release: async (r) => (log.push('release'), r),
     remove: async () => void log.push('remove'),
-    rewire: async ({ record: r, change }) => (log.push('rewire'), { ...r, networks: { [change.network]: { request: {} } } }),
+    rewire: async ({ record: r, change }) => (
+      log.push('rewire'),
+      { ...r, networks: { [change.network]: { request: {} } } }
+    ),
     save: async () => undefined,
     ...overrides,
   };
@@ -68,11 +80,16 @@ function harness(input: ContainerInput, overrides: Partial<ContainerEffects & Co
     now: () => new Date().toISOString(),
     ...overrides,
   };
-  const actor: Actor<ReturnType<typeof createContainerMachine>> = createActor(createContainerMachine(effects, hooks, replies), { input });
+  const actor: Actor<ReturnType<typeof createContainerMachine>> = createActor(
+    createContainerMachine(effects, hooks, replies),
+    { input },
+  );
   actor.subscribe({ complete: () => replies.actorEnded(actor), error: () => undefined });
   actor.start();
-  const ask = <T = unknown>(command: Unasked<ContainerCommand>, signal?: AbortSignal): Promise<T> => replies.ask<ContainerCommand>(actor, command, signal) as Promise<T>;
-  const exit = (exitCode: number): void => actor.send({ type: 'task.exited', exit: { exitCode, exitedAt: new Date() } });
+  const ask = <T = unknown>(command: Unasked<ContainerCommand>, signal?: AbortSignal): Promise<T> =>
+    replies.ask<ContainerCommand>(actor, command, signal) as Promise<T>;
+  const exit = (exitCode: number): void =>
+    actor.send({ type: 'task.exited', exit: { exitCode, exitedAt: new Date() } });
   const state = (): unknown => actor.getSnapshot().value;
   return { actor, ask, exit, events, views, log, state, replies, last: () => views.at(-1) };
 }
@@ -92,12 +109,15 @@ test('create, start, wait, exit: each command is answered and events come in ord
 });
 
 test('an exit that beats the reply of the start is not lost', async () => {
-  const c = harness({ phase: 'idle', record }, {
-    start: async (r) => {
-      c.exit(0);
-      return withState(r, { status: 'running', pid: 7 });
+  const c = harness(
+    { phase: 'idle', record },
+    {
+      start: async (r) => {
+        c.exit(0);
+        return withState(r, { status: 'running', pid: 7 });
+      },
     },
-  });
+  );
   await c.ask({ type: 'container.start' });
   await tick();
   assert.equal(c.state(), 'idle');
@@ -124,7 +144,10 @@ test('stops join one stop and all are answered; die comes before stop', async ()
 
 test('commands that arrive while the exit is settled wait their turn', async () => {
   let finish = (): void => undefined;
-  const c = harness({ phase: 'idle', record }, { release: (r) => new Promise((resolve) => (finish = () => resolve(r))) });
+  const c = harness(
+    { phase: 'idle', record },
+    { release: (r) => new Promise((resolve) => (finish = () => resolve(r))) },
+  );
   await c.ask({ type: 'container.start' });
   c.exit(0);
   await tick();
@@ -139,10 +162,18 @@ test('commands that arrive while the exit is settled wait their turn', async () 
 test('a running container is removed only with force; removal wakes every waiter', async () => {
   const c = harness({ phase: 'idle', record });
   await c.ask({ type: 'container.start' });
-  await assert.rejects(c.ask({ type: 'container.remove', options: { force: false, volumes: false } }), /stop the container before removing or force remove/);
-  const waits = (['not-running', 'next-exit', 'removed'] as const).map((condition) => c.ask<WaitResult>({ type: 'container.wait', condition }));
+  await assert.rejects(
+    c.ask({ type: 'container.remove', options: { force: false, volumes: false } }),
+    /stop the container before removing or force remove/,
+  );
+  const waits = (['not-running', 'next-exit', 'removed'] as const).map((condition) =>
+    c.ask<WaitResult>({ type: 'container.wait', condition }),
+  );
   await c.ask({ type: 'container.remove', options: { force: true, volumes: true } });
-  assert.deepEqual((await Promise.all(waits)).map((r) => r.exitCode), [143, 143, 143]);
+  assert.deepEqual(
+    (await Promise.all(waits)).map((r) => r.exitCode),
+    [143, 143, 143],
+  );
   assert.deepEqual(c.events, ['start', 'die', 'destroy']);
 });
 
@@ -152,14 +183,20 @@ test('auto-remove removes after the exit, and after a failed start', async () =>
   await c.ask({ type: 'container.start' });
   c.exit(9);
   assert.deepEqual(await removed, { exitCode: 9 });
-  const failing = harness({ phase: 'idle', record: withHost({ AutoRemove: true }) }, { start: async () => Promise.reject(internal('boom', { details: { exitCode: 127 } })) });
+  const failing = harness(
+    { phase: 'idle', record: withHost({ AutoRemove: true }) },
+    { start: async () => Promise.reject(internal('boom', { details: { exitCode: 127 } })) },
+  );
   await assert.rejects(failing.ask({ type: 'container.start' }), /boom/);
   await tick();
   assert.deepEqual(failing.log, ['remove']);
 });
 
 test('a failed start leaves a created container with its exit code and error', async () => {
-  const c = harness({ phase: 'idle', record }, { start: async () => Promise.reject(conflict('no such command', { details: { exitCode: 127 } })) });
+  const c = harness(
+    { phase: 'idle', record },
+    { start: async () => Promise.reject(conflict('no such command', { details: { exitCode: 127 } })) },
+  );
   await assert.rejects(c.ask({ type: 'container.start' }), /no such command/);
   await tick();
   assert.equal(c.last()?.state.status, 'created');
@@ -227,7 +264,10 @@ test('kill: a plain signal answers at once, SIGKILL when the exit is settled, a 
   assert.equal(answered, false);
   c.exit(137);
   await killed;
-  const gone = harness({ phase: 'idle', record }, { kill: async () => Promise.reject(notFound('process already finished')) });
+  const gone = harness(
+    { phase: 'idle', record },
+    { kill: async () => Promise.reject(notFound('process already finished')) },
+  );
   await gone.ask({ type: 'container.start' });
   await assert.rejects(gone.ask({ type: 'container.kill', signal: 9 }), (e) => isEngineError(e, 'conflict'));
 });
@@ -246,7 +286,10 @@ test('pause and unpause; a paused container refuses start', async () => {
 
 test('a failed removal leaves a dead container that can be removed again', async () => {
   let fail = true;
-  const c = harness({ phase: 'idle', record }, { remove: async () => (fail ? Promise.reject(internal('busy')) : undefined) });
+  const c = harness(
+    { phase: 'idle', record },
+    { remove: async () => (fail ? Promise.reject(internal('busy')) : undefined) },
+  );
   await assert.rejects(c.ask({ type: 'container.remove', options: { force: false, volumes: false } }), /busy/);
   assert.equal(c.last()?.state.status, 'dead');
   await assert.rejects(c.ask({ type: 'container.start' }), /marked for removal/);
@@ -267,9 +310,14 @@ test('a client that goes away takes its wait with it', async () => {
 
 test('a second stop brings the end forward, and never puts it off', async () => {
   const plans: number[] = [];
-  const c = harness({ phase: 'idle', record }, { stop: ({ killAtMs }) => (plans.push(killAtMs), new Promise(() => undefined)) });
+  const c = harness(
+    { phase: 'idle', record },
+    { stop: ({ killAtMs }) => (plans.push(killAtMs), new Promise(() => undefined)) },
+  );
   await c.ask({ type: 'container.start' });
-  const stops = [{ timeoutSeconds: 100 }, { timeoutSeconds: 1 }, { timeoutSeconds: -1 }].map((options) => c.ask({ type: 'container.stop', options }));
+  const stops = [{ timeoutSeconds: 100 }, { timeoutSeconds: 1 }, { timeoutSeconds: -1 }].map((options) =>
+    c.ask({ type: 'container.stop', options }),
+  );
   await tick();
   assert.equal(plans.length, 3);
   assert.ok((plans[0] ?? 0) - (plans[1] ?? 0) > 90_000);
@@ -289,7 +337,8 @@ test('a pause that the end of the container overtakes is refused', async () => {
 
 test('a change that comes during a start or a release is in the record afterwards', async () => {
   let finish = (): void => undefined;
-  const slow = (r: ContainerRecord): Promise<ContainerRecord> => new Promise((resolve) => (finish = () => resolve(withState(r, { status: 'running', pid: 7 }))));
+  const slow = (r: ContainerRecord): Promise<ContainerRecord> =>
+    new Promise((resolve) => (finish = () => resolve(withState(r, { status: 'running', pid: 7 }))));
   const c = harness({ phase: 'idle', record }, { start: slow, release: slow });
   const started = c.ask({ type: 'container.start' });
   const renamed = c.ask({ type: 'container.amend', amend: (r) => ({ ...r, name: '/other' }) });
@@ -354,7 +403,10 @@ test('whatever comes during a removal is answered with a conflict or, at its end
   await assert.rejects(c.ask({ type: 'container.start' }), /marked for removal/);
   await assert.rejects(c.ask({ type: 'container.stop', options: {} }), (e) => isEngineError(e, 'not-modified'));
   await assert.rejects(c.ask({ type: 'container.amend', amend: (r) => r }), (e) => isEngineError(e, 'conflict'));
-  await assert.rejects(c.ask({ type: 'container.remove', options: { force: true, volumes: false } }), /already in progress/);
+  await assert.rejects(
+    c.ask({ type: 'container.remove', options: { force: true, volumes: false } }),
+    /already in progress/,
+  );
   const settled = c.ask({ type: 'container.settled' });
   const waited = c.ask<WaitResult>({ type: 'container.wait', condition: 'removed' });
   held.finish?.();
@@ -391,7 +443,10 @@ test('every command is answered in every resting state', async () => {
   };
   for (const [name, go] of Object.entries(reach)) {
     for (const command of commands) {
-      const c = harness({ phase: 'idle', record: withHost({ RestartPolicy: { Name: 'always', MaximumRetryCount: 0 } }) });
+      const c = harness({
+        phase: 'idle',
+        record: withHost({ RestartPolicy: { Name: 'always', MaximumRetryCount: 0 } }),
+      });
       await go(c);
       const outcome = await Promise.race([
         c.ask(command).then(
@@ -409,7 +464,15 @@ test('every command is answered in every resting state', async () => {
 test('networks are changed while a container rests or runs; what comes in between waits, an exit is not lost', async () => {
   let finish = (): void => undefined;
   const changed = new Promise<void>((resolve) => (finish = resolve));
-  const c = harness({ phase: 'idle', record }, { rewire: async ({ record: r, change }) => (await changed, { ...r, networks: { [change.network]: { request: {} } } }) });
+  const c = harness(
+    { phase: 'idle', record },
+    {
+      rewire: async ({ record: r, change }) => (
+        await changed,
+        { ...r, networks: { [change.network]: { request: {} } } }
+      ),
+    },
+  );
   const change = { type: 'connect', network: 'back', request: {} } as const;
   const resting = c.ask<ContainerRecord>({ type: 'container.rewire', change });
   const renamed = c.ask<ContainerRecord>({ type: 'container.amend', amend: (r) => ({ ...r, name: '/other' }) });

@@ -16,9 +16,9 @@
  *                                           removing ──► dead ─┘ / gone
  *
  * Owner: the containers collection. Invariants: each command gets exactly one reply; no state is left while its effect
- * runs (except `stopping`, whose effect only waits); `rewiring` may be entered from any resting state and goes back there;
- * commands that arrive in a passing state are postponed to the next resting one, in order. The record in the context is
- * immutable and is what readers see.
+ * runs (except `stopping`, whose effect only waits); `rewiring` may be entered from any resting state and goes back
+ * there; commands that arrive in a passing state are postponed to the next resting one, in order. The record in the
+ * context is immutable and is what readers see.
  */
 import { assign } from 'xstate';
 import { messageOf, notFound, type EngineError } from '../../errors/engine-error.js';
@@ -91,14 +91,27 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           src: 'adopt',
           input: ({ context: { record, isInPlace } }) => ({ record, isInPlace }),
           onDone: [
-            { guard: 'hasExit', target: 'draining', actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })) },
-            { guard: 'isPaused', target: 'running.paused', actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })) },
+            {
+              guard: 'hasExit',
+              target: 'draining',
+              actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })),
+            },
+            {
+              guard: 'isPaused',
+              target: 'running.paused',
+              actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })),
+            },
             { target: 'running', actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })) },
           ],
           onError: [
             { guard: 'hasExit', target: 'draining' },
             { guard: 'isTaskGone', target: 'draining', actions: 'noteUnseenExit' },
-            { target: 'running', actions: assign(({ context, event }) => ({ record: publish(withState(context.record, { error: messageOf(event.error) })) })) },
+            {
+              target: 'running',
+              actions: assign(({ context, event }) => ({
+                record: publish(withState(context.record, { error: messageOf(event.error) })),
+              })),
+            },
           ],
         },
       },
@@ -121,7 +134,11 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
       },
       starting: {
         entry: assign(({ context }) => ({
-          record: { ...context.record, manuallyStopped: false, restartCount: context.starters.length + context.restarters.length > 0 ? 0 : context.record.restartCount },
+          record: {
+            ...context.record,
+            manuallyStopped: false,
+            restartCount: context.starters.length + context.restarters.length > 0 ? 0 : context.record.restartCount,
+          },
           delayMs: context.starters.length + context.restarters.length > 0 ? 0 : context.delayMs,
           exit: undefined,
         })),
@@ -233,7 +250,10 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
               onError: {
                 target: 'active',
                 actions: assign(({ context, event }) => {
-                  rejectAll([...context.stoppers, ...context.restarters, ...(context.removal?.reqs ?? [])], event.error);
+                  rejectAll(
+                    [...context.stoppers, ...context.restarters, ...(context.removal?.reqs ?? [])],
+                    event.error,
+                  );
                   return { stoppers: [], restarters: [], removal: undefined, stop: undefined };
                 }),
               },
@@ -291,10 +311,17 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
           onError: [
             // Resources of a task must not be left to the next start of the container, nor to its removal, so the
             // release is tried again.
-            { guard: 'canReleaseAgain', target: 'releasing', reenter: true, actions: assign({ releases: ({ context }) => context.releases + 1 }) },
+            {
+              guard: 'canReleaseAgain',
+              target: 'releasing',
+              reenter: true,
+              actions: assign({ releases: ({ context }) => context.releases + 1 }),
+            },
             {
               target: 'deciding',
-              actions: assign(({ context, event }) => ({ record: publish(withState(context.record, { error: messageOf(event.error) })) })),
+              actions: assign(({ context, event }) => ({
+                record: publish(withState(context.record, { error: messageOf(event.error) })),
+              })),
             },
           ],
         },
@@ -315,10 +342,7 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         ],
       },
       backoff: {
-        entry: [
-          assign(({ context }) => ({ delayMs: nextDelayMs(context.delayMs, context.ranMs) })),
-          'resume',
-        ],
+        entry: [assign(({ context }) => ({ delayMs: nextDelayMs(context.delayMs, context.ranMs) })), 'resume'],
         after: { backoff: { target: 'starting' } },
         on: {
           'container.settled': { actions: 'answerSettled' },
@@ -341,19 +365,33 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
         },
       },
       removing: {
-        entry: [assign(({ context }) => ({ record: publish(withState(context.record, { status: 'removing' })) })), 'refuseRestarters', 'resume'],
+        entry: [
+          assign(({ context }) => ({ record: publish(withState(context.record, { status: 'removing' })) })),
+          'refuseRestarters',
+          'resume',
+        ],
         invoke: {
           src: 'remove',
-          input: ({ context }) => ({ record: context.record, options: context.removal?.options ?? { force: true, volumes: true } }),
+          input: ({ context }) => ({
+            record: context.record,
+            options: context.removal?.options ?? { force: true, volumes: true },
+          }),
           onDone: {
             target: 'gone',
             actions: ({ context }) => {
               hooks.publish(context.record.id, undefined);
               // Whatever went wrong before, the removal did not.
-              fire(context.waiters, ['not-running', 'next-exit', 'exit', 'removed'], withState(context.record, { error: '' }));
+              fire(
+                context.waiters,
+                ['not-running', 'next-exit', 'exit', 'removed'],
+                withState(context.record, { error: '' }),
+              );
               hooks.emit('destroy', context.record);
               settleAll(context.removal?.reqs ?? []);
-              rejectAll([...context.postponed, ...context.amends].map(({ req }) => req), notFound(`No such container: ${context.record.id}`, { code: 'NO_SUCH_CONTAINER' }));
+              rejectAll(
+                [...context.postponed, ...context.amends].map(({ req }) => req),
+                notFound(`No such container: ${context.record.id}`, { code: 'NO_SUCH_CONTAINER' }),
+              );
             },
           },
           onError: {
@@ -362,7 +400,8 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
               const record = publish(withState(context.record, { status: 'dead', error: messageOf(event.error) }));
               rejectAll(context.removal?.reqs ?? [], event.error);
               hooks.saveLater(record);
-              for (const { req } of context.waiters) replies.settle(req, { ...waitResult(record), error: messageOf(event.error) });
+              for (const { req } of context.waiters)
+                replies.settle(req, { ...waitResult(record), error: messageOf(event.error) });
               return { record, removal: undefined, waiters: [] };
             }),
           },

@@ -6,7 +6,8 @@ import type { OciDescriptor } from '../../ports/published-image.js';
 import type { Digest } from '../../ports/storage.js';
 
 /** `starting` is on disk only while a start is under way; clients see what was there before. */
-export type ContainerStatus = 'created' | 'starting' | 'running' | 'paused' | 'restarting' | 'removing' | 'exited' | 'dead';
+export type ContainerStatus =
+  'created' | 'starting' | 'running' | 'paused' | 'restarting' | 'removing' | 'exited' | 'dead';
 
 /** The zero time of the Engine API: an instant that never came. */
 export const NEVER = '0001-01-01T00:00:00Z';
@@ -35,7 +36,11 @@ export interface NetworkAttachment {
 
 /** `EndpointSettings` of the Engine API as far as clients may set them. */
 export interface EndpointRequest {
-  readonly IPAMConfig?: { readonly IPv4Address?: string; readonly IPv6Address?: string; readonly LinkLocalIPs?: readonly string[] } | null;
+  readonly IPAMConfig?: {
+    readonly IPv4Address?: string;
+    readonly IPv6Address?: string;
+    readonly LinkLocalIPs?: readonly string[];
+  } | null;
   readonly Links?: readonly string[] | null;
   readonly Aliases?: readonly string[] | null;
   readonly MacAddress?: string;

@@ -10,10 +10,26 @@ import type { Replies } from '../kit/replies.js';
 import type { ExitStatus } from '../../ports/supervisor.js';
 import { TASK_GONE, type ContainerEffects, type ContainerHooks, type StopInput } from './container.effects.types.js';
 import type { NetworkChange } from './network-change.js';
-import type { AmendCommand, AmendOutcome, ContainerCommand, ContainerEvent, RemoveOptions, StopOptions, WaitCondition } from './container.messages.js';
+import type {
+  AmendCommand,
+  AmendOutcome,
+  ContainerCommand,
+  ContainerEvent,
+  RemoveOptions,
+  StopOptions,
+  WaitCondition,
+} from './container.messages.js';
 import { withEndedHealth, withProbeResult, withStartingHealth } from './health.js';
 import { withState, type ContainerRecord } from './container.record.js';
-import { alreadyPaused, notPaused, notRunning, pausedNoStart, removalUnderWay, removedNoStart, stillUp } from './refusals.js';
+import {
+  alreadyPaused,
+  notPaused,
+  notRunning,
+  pausedNoStart,
+  removalUnderWay,
+  removedNoStart,
+  stillUp,
+} from './refusals.js';
 import { UNSEEN_EXIT_CODE } from './reconcile.js';
 import { wantsRestart } from './restart-policy.js';
 import { SIGKILL } from './signals.js';
@@ -69,9 +85,15 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
     hooks.publish(record.id, record);
     return record;
   };
-  const settleAll = (reqs: readonly RequestId[], value?: unknown): void => reqs.forEach((req) => replies.settle(req, value));
-  const rejectAll = (reqs: readonly RequestId[], error: unknown): void => reqs.forEach((req) => replies.reject(req, error));
-  const fire = (waiters: readonly Waiter[], conditions: readonly Waiter['condition'][], record: ContainerRecord): Waiter[] =>
+  const settleAll = (reqs: readonly RequestId[], value?: unknown): void =>
+    reqs.forEach((req) => replies.settle(req, value));
+  const rejectAll = (reqs: readonly RequestId[], error: unknown): void =>
+    reqs.forEach((req) => replies.reject(req, error));
+  const fire = (
+    waiters: readonly Waiter[],
+    conditions: readonly Waiter['condition'][],
+    record: ContainerRecord,
+  ): Waiter[] =>
     waiters.filter(({ req, condition }) => {
       if (!conditions.includes(condition)) return true;
       replies.settle(req, condition === 'exit' ? undefined : waitResult(record));
@@ -86,7 +108,11 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
   };
 
   /** Begins to write the first change that can be made, and refuses those before it. Returns the remaining changes. */
-  const writeFirst = (amends: readonly AmendCommand[], base: ContainerRecord, self: { send(event: AmendOutcome): void }): readonly AmendCommand[] => {
+  const writeFirst = (
+    amends: readonly AmendCommand[],
+    base: ContainerRecord,
+    self: { send(event: AmendOutcome): void },
+  ): readonly AmendCommand[] => {
     const [first, ...others] = amends;
     if (!first) return amends;
     let record: ContainerRecord;
@@ -125,7 +151,10 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       postpone: assign(({ context, event }) => {
         const command = event as ContainerCommand;
         if (context.postponed.length < POSTPONED_LIMIT) return { postponed: [...context.postponed, command] };
-        replies.reject(command.req, unavailable(`too many commands wait for container ${context.record.id}`, { code: 'OVERLOADED' }));
+        replies.reject(
+          command.req,
+          unavailable(`too many commands wait for container ${context.record.id}`, { code: 'OVERLOADED' }),
+        );
         return {};
       }),
       /** In a resting state: take up what was postponed. */
@@ -145,7 +174,10 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       }),
       noteExit: assign(({ context, event }) => {
         if (event.type !== 'task.exited') return {};
-        return { exit: event.exit, ranMs: Math.max(0, event.exit.exitedAt.getTime() - Date.parse(context.record.state.startedAt)) };
+        return {
+          exit: event.exit,
+          ranMs: Math.max(0, event.exit.exitedAt.getTime() - Date.parse(context.record.state.startedAt)),
+        };
       }),
       /** The exit happened while no daemon or actor listened, so nothing is known about it. */
       noteUnseenExit: assign({ exit: () => ({ exitCode: UNSEEN_EXIT_CODE, exitedAt: new Date() }) }),
@@ -171,20 +203,29 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         hooks.emit(`health_status: ${status}`, record);
         return { record };
       }),
-      noteStarter: assign(({ context, event }) => ('req' in event ? { starters: [...context.starters, event.req] } : {})),
-      noteStopper: assign(({ context, event }) => ('req' in event ? { stoppers: [...context.stoppers, event.req] } : {})),
+      noteStarter: assign(({ context, event }) =>
+        'req' in event ? { starters: [...context.starters, event.req] } : {},
+      ),
+      noteStopper: assign(({ context, event }) =>
+        'req' in event ? { stoppers: [...context.stoppers, event.req] } : {},
+      ),
       notePauser: assign(({ context, event }) => ('req' in event ? { pausers: [...context.pausers, event.req] } : {})),
       rejectPausers: assign(({ context, event }) => {
         rejectAll(context.pausers, (event as unknown as { error: unknown }).error);
         return { pausers: [] };
       }),
-      noteRestarter: assign(({ context, event }) => ('req' in event ? { restarters: [...context.restarters, event.req] } : {})),
+      noteRestarter: assign(({ context, event }) =>
+        'req' in event ? { restarters: [...context.restarters, event.req] } : {},
+      ),
       noteRemoval: assign(({ context, event }) => {
         if (event.type !== 'container.remove') return {};
         return { removal: { reqs: [...(context.removal?.reqs ?? []), event.req], options: event.options } };
       }),
       planStop: assign(({ context, event }) => {
-        const options: StopOptions = 'options' in event && event.type !== 'container.remove' ? event.options : { signal: SIGKILL, timeoutSeconds: 0 };
+        const options: StopOptions =
+          'options' in event && event.type !== 'container.remove'
+            ? event.options
+            : { signal: SIGKILL, timeoutSeconds: 0 };
         const planned = stopInput(context.record, options);
         // A stop under way may end sooner by this one, but not later.
         const stop = { ...planned, killAtMs: Math.min(planned.killAtMs, context.stop?.killAtMs ?? Infinity) };
@@ -208,7 +249,9 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
             replies.reject(req, killError(context.record, error));
           },
         );
-        return waitsForExit ? { record, waiters: [...context.waiters, { req, condition: 'exit' as const }] } : { record };
+        return waitsForExit
+          ? { record, waiters: [...context.waiters, { req, condition: 'exit' as const }] }
+          : { record };
       }),
       amend: assign(({ context, event, self }) => {
         if (event.type !== 'container.amend') return {};
@@ -306,7 +349,10 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         // A container that its policy brings back is never seen as exited: a polling client would think it ended.
         const record = publish(comesBack(context, ended) ? withRestart(ended) : ended);
         hooks.exited(record.id);
-        hooks.emit('die', record, { exitCode: String(exit.exitCode), execDuration: String(Math.floor(context.ranMs / 1000)) });
+        hooks.emit('die', record, {
+          exitCode: String(exit.exitCode),
+          execDuration: String(Math.floor(context.ranMs / 1000)),
+        });
         // A forced removal stops it, too, but is no stop to those who watch.
         if (context.stoppers.length + context.restarters.length > 0) hooks.emit('stop', record);
         settleAll(context.stoppers);
@@ -334,7 +380,9 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       wasRunning: ({ context }) => context.phase === 'running',
       hasEnded: ({ context }) => context.phase === 'ended',
       wasRemoving: ({ context }) => context.phase === 'removing',
-      isTaskGone: ({ event }) => isEngineError((event as unknown as { error: unknown }).error) && (event as unknown as { error: EngineError }).error.code === TASK_GONE,
+      isTaskGone: ({ event }) =>
+        isEngineError((event as unknown as { error: unknown }).error) &&
+        (event as unknown as { error: EngineError }).error.code === TASK_GONE,
       hasExit: ({ context }) => context.exit !== undefined,
       isUp: ({ context }) => context.record.state.status === 'running',
       isBackingOff: ({ context }) => context.record.state.status === 'restarting',
@@ -346,9 +394,11 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       waitsForNotRunning: ({ event }) => event.type === 'container.wait' && event.condition === 'not-running',
       canReleaseAgain: ({ context }) => context.releases < MOST_RELEASES,
       forced: ({ event }) => event.type === 'container.remove' && event.options.force,
-      removalWanted: ({ context }) => context.removal !== undefined || (context.record.hostConfig.AutoRemove && context.restarters.length === 0),
+      removalWanted: ({ context }) =>
+        context.removal !== undefined || (context.record.hostConfig.AutoRemove && context.restarters.length === 0),
       restartAsked: ({ context }) => context.restarters.length > 0 && !context.leaving,
-      cancelsBackoff: ({ context, event }) => event.type === 'container.kill' && cancelsRestart(context.record, event.signal),
+      cancelsBackoff: ({ context, event }) =>
+        event.type === 'container.kill' && cancelsRestart(context.record, event.signal),
     },
     delays: { backoff: ({ context }) => context.delayMs },
   });
@@ -378,7 +428,8 @@ export function initialContext(input: ContainerInput): ContainerContext {
     pausers: [],
     restarters: [],
     stop: undefined,
-    removal: phase === 'removing' ? { reqs: [], options: { force: true, volumes: record.hostConfig.AutoRemove } } : undefined,
+    removal:
+      phase === 'removing' ? { reqs: [], options: { force: true, volumes: record.hostConfig.AutoRemove } } : undefined,
     postponed: [],
     amends: [],
     exit,
@@ -390,7 +441,9 @@ export function initialContext(input: ContainerInput): ContainerContext {
 }
 
 export function waitResult(record: ContainerRecord): { exitCode: number; error?: string } {
-  return record.state.error === '' ? { exitCode: record.state.exitCode } : { exitCode: record.state.exitCode, error: record.state.error };
+  return record.state.error === ''
+    ? { exitCode: record.state.exitCode }
+    : { exitCode: record.state.exitCode, error: record.state.error };
 }
 
 function killError(record: ContainerRecord, error: unknown): unknown {

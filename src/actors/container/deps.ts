@@ -12,7 +12,13 @@ import type { ContainerRecords } from './records.js';
 import type { ContainerRecord } from './container.record.js';
 
 export interface StdioFactory {
-  create(options: { readonly dir: string; readonly stdin: boolean; readonly stdout: boolean; readonly stderr: boolean; readonly terminal: boolean }): Promise<ProcessStdio>;
+  create(options: {
+    readonly dir: string;
+    readonly stdin: boolean;
+    readonly stdout: boolean;
+    readonly stderr: boolean;
+    readonly terminal: boolean;
+  }): Promise<ProcessStdio>;
   reopen(paths: StdioPaths): Promise<ProcessStdio>;
 }
 
@@ -57,7 +63,12 @@ export interface ContainerDeps {
   releaseLayers(id: string): Promise<void>;
   /** Writes the three files; endpoints may still be unknown, the next call replaces the contents in place. */
   writeFiles(record: ContainerRecord): Promise<ContainerFiles>;
-  emit(type: 'container' | 'network' | 'volume', action: string, id: string, attributes: Readonly<Record<string, string>>): void;
+  emit(
+    type: 'container' | 'network' | 'volume',
+    action: string,
+    id: string,
+    attributes: Readonly<Record<string, string>>,
+  ): void;
   readonly volumes: VolumeService;
   /** Containers that have a volume. */
   volumeUsers(name: string): readonly string[];
@@ -65,10 +76,24 @@ export interface ContainerDeps {
 
 export interface VolumeService {
   /** Creates (or finds) a volume and returns its host directory. */
-  ensure(volume: { readonly name: string; readonly anonymous: boolean; readonly driver?: string; readonly options?: Readonly<Record<string, string>>; readonly labels?: Readonly<Record<string, string>>; readonly pinned?: boolean }): Promise<{ readonly driver: string; readonly options: Readonly<Record<string, string>> | null; readonly mountpoint: string; readonly created: boolean }>;
+  ensure(volume: {
+    readonly name: string;
+    readonly anonymous: boolean;
+    readonly driver?: string;
+    readonly options?: Readonly<Record<string, string>>;
+    readonly labels?: Readonly<Record<string, string>>;
+    readonly pinned?: boolean;
+  }): Promise<{
+    readonly driver: string;
+    readonly options: Readonly<Record<string, string>> | null;
+    readonly mountpoint: string;
+    readonly created: boolean;
+  }>;
   /** Lets a volume that was pinned by `ensure` be removed again. */
   unpin(name: string): void;
-  /** Makes its files be at the directory that is returned, mounting what its options say, until each user has closed. */
+  /**
+   * Makes its files be at the directory that is returned, mounting what its options say, until each user has closed.
+   */
   open(name: string, user: string): Promise<string>;
   /** As `open`, for a container that outlived a daemon. */
   adopt(name: string, user: string): Promise<void>;

@@ -40,7 +40,11 @@ export interface DirectoryDeps {
   /** Removes everything that was made for a container whose creation failed, because no client will hear of it. */
   readonly abandon: (record: ContainerRecord) => Promise<void>;
   /** Checks a request against image and host and makes the first record (without touching the disk). */
-  draft(request: CreateRequest, id: string, name: string): { readonly record: ContainerRecord; readonly warnings: readonly string[] };
+  draft(
+    request: CreateRequest,
+    id: string,
+    name: string,
+  ): { readonly record: ContainerRecord; readonly warnings: readonly string[] };
 }
 
 export class ContainerDirectory {
@@ -64,7 +68,8 @@ export class ContainerDirectory {
       logic: machine,
       replies: deps.replies,
       revive: (id) => this.#revive(id),
-      onCrash: (id, error, revived) => deps.log.error({ err: error, container: id, revived }, 'container actor crashed'),
+      onCrash: (id, error, revived) =>
+        deps.log.error({ err: error, container: id, revived }, 'container actor crashed'),
     });
   }
 
@@ -75,7 +80,9 @@ export class ContainerDirectory {
 
   /** Newest first. The array is shared and replaced, never changed. */
   list(): readonly ContainerRecord[] {
-    return (this.#sorted ??= [...this.#views.values()].toSorted((a, b) => (a.created < b.created ? 1 : a.created > b.created ? -1 : 0)));
+    return (this.#sorted ??= [...this.#views.values()].toSorted((a, b) =>
+      a.created < b.created ? 1 : a.created > b.created ? -1 : 0,
+    ));
   }
 
   /** Only containers that may be doing something have an actor; those that merely exist have none. */
@@ -115,7 +122,12 @@ export class ContainerDirectory {
       drafted = record;
       this.#retainLayers(record);
       this.#send({ type: 'collection.spawn', id, input: { phase: 'new', record } });
-      return { record: await this.#ask<Extract<ContainerCommand, { type: 'container.settled' }>>(id, { type: 'container.settled' }), warnings };
+      return {
+        record: await this.#ask<Extract<ContainerCommand, { type: 'container.settled' }>>(id, {
+          type: 'container.settled',
+        }),
+        warnings,
+      };
     } catch (error) {
       // The actor crashed after the container was made: the container exists, so nothing is taken back.
       if (this.#views.has(id)) throw error;
@@ -127,9 +139,9 @@ export class ContainerDirectory {
   }
 
   /**
-   * Takes in the containers found on disk; resolves when those that still run are taken over. The others come after them,
-   * for nobody may be given an address or a port that a running container has. One that rests gets its actor with its
-   * first command: a start must not take longer for each container that merely exists.
+   * Takes in the containers found on disk; resolves when those that still run are taken over. The others come after
+   * them, for nobody may be given an address or a port that a running container has. One that rests gets its actor with
+   * its first command: a start must not take longer for each container that merely exists.
    */
   async adopt(inputs: readonly ContainerInput[]): Promise<void> {
     for (const { record } of inputs) {
@@ -167,19 +179,26 @@ export class ContainerDirectory {
   wait(reference: string, condition: WaitCondition, signal?: AbortSignal): Promise<WaitResult> {
     const past = this.#views.has(reference) ? undefined : this.#exits.get(reference);
     if (past) return Promise.resolve(past);
-    return this.ask<Extract<ContainerCommand, { type: 'container.wait' }>>(reference, { type: 'container.wait', condition }, signal);
+    return this.ask<Extract<ContainerCommand, { type: 'container.wait' }>>(
+      reference,
+      { type: 'container.wait', condition },
+      signal,
+    );
   }
 
   /** Renames; running containers too. */
   async rename(reference: string, to: string): Promise<{ record: ContainerRecord; oldName: string }> {
     const before = this.find(reference);
     if (to === '') throw invalid('Neither old nor new names may be empty');
-    if (before.name === (to.startsWith('/') ? to : `/${to}`)) throw invalid('Renaming a container with the same name as its current name');
+    if (before.name === (to.startsWith('/') ? to : `/${to}`))
+      throw invalid('Renaming a container with the same name as its current name');
     let name: string;
     try {
       name = this.#names.reserve(to, before.id);
     } catch (error) {
-      throw isEngineError(error, 'conflict') ? new EngineError('conflict', `Error when allocating new name: ${error.message}`, { cause: error }) : error;
+      throw isEngineError(error, 'conflict')
+        ? new EngineError('conflict', `Error when allocating new name: ${error.message}`, { cause: error })
+        : error;
     }
     try {
       const record = await this.#ask<Extract<ContainerCommand, { type: 'container.amend' }>>(before.id, {
@@ -271,7 +290,9 @@ export class ContainerDirectory {
 
   /** Resolves when every container rests: nothing is being created, settled or removed. */
   async settled(): Promise<void> {
-    const asks = [...this.collection.children.keys()].map((id) => this.#ask<Extract<ContainerCommand, { type: 'container.settled' }>>(id, { type: 'container.settled' }));
+    const asks = [...this.collection.children.keys()].map((id) =>
+      this.#ask<Extract<ContainerCommand, { type: 'container.settled' }>>(id, { type: 'container.settled' }),
+    );
     await Promise.allSettled(asks);
   }
 

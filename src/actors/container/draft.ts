@@ -43,11 +43,19 @@ export interface DraftDeps {
   readonly logs: LogDriver;
   readonly defaults: () => ContainerDefaults;
   /** Throws invalid for what the engine refuses; returns warnings and the host config as it can be applied. */
-  readonly validate: (config: ContainerRecord['config'], host: HostConfig) => { readonly hostConfig: HostConfig; readonly warnings: readonly string[] };
+  readonly validate: (
+    config: ContainerRecord['config'],
+    host: HostConfig,
+  ) => { readonly hostConfig: HostConfig; readonly warnings: readonly string[] };
   readonly find: (reference: string) => ContainerRecord;
 }
 
-export function draftContainer(deps: DraftDeps, request: CreateRequest, id: string, name: string): { record: ContainerRecord; warnings: string[] } {
+export function draftContainer(
+  deps: DraftDeps,
+  request: CreateRequest,
+  id: string,
+  name: string,
+): { record: ContainerRecord; warnings: string[] } {
   const defaults = deps.defaults();
   checkConflicts(request.config, request.hostConfig);
   const image = deps.images.resolve(request.config.Image);
@@ -56,10 +64,13 @@ export function draftContainer(deps: DraftDeps, request: CreateRequest, id: stri
   if (config.StopSignal) parseSignal(config.StopSignal);
   const given = withDefaults(request.hostConfig, defaults, deps);
   const networks = config.NetworkDisabled ? {} : planNetworks(deps, given, request.endpoints);
-  const donor = given.NetworkMode.startsWith('container:') ? deps.find(given.NetworkMode.slice('container:'.length)) : undefined;
+  const donor = given.NetworkMode.startsWith('container:')
+    ? deps.find(given.NetworkMode.slice('container:'.length))
+    : undefined;
   // A container that shares a network also shares its names.
   if (donor) Object.assign(config, { Hostname: donor.config.Hostname, Domainname: donor.config.Domainname });
-  if (config.Hostname === '') config.Hostname = given.NetworkMode === 'host' || given.UTSMode === 'host' ? defaults.hostname : id.slice(0, 12);
+  if (config.Hostname === '')
+    config.Hostname = given.NetworkMode === 'host' || given.UTSMode === 'host' ? defaults.hostname : id.slice(0, 12);
   const checked = deps.validate(config, given);
   if (!defaults.runtimes.has(checked.hostConfig.Runtime) && !isShim(checked.hostConfig.Runtime)) {
     throw invalid(`unknown or invalid runtime name: ${checked.hostConfig.Runtime}`);
@@ -105,21 +116,35 @@ function withDefaults(host: HostConfig, defaults: ContainerDefaults, deps: Draft
     },
     ShmSize: host.ShmSize === 0 ? defaults.shmSizeBytes : host.ShmSize,
     IpcMode: byId(host.IpcMode, deps) || defaults.ipcMode,
-    CgroupnsMode: host.CgroupnsMode || (host.Privileged && defaults.cgroupnsMode === 'private' ? 'host' : defaults.cgroupnsMode),
-    SecurityOpt: host.SecurityOpt ?? (host.Privileged || host.IpcMode === 'host' || host.PidMode === 'host' ? ['label=disable'] : null),
+    CgroupnsMode:
+      host.CgroupnsMode || (host.Privileged && defaults.cgroupnsMode === 'private' ? 'host' : defaults.cgroupnsMode),
+    SecurityOpt:
+      host.SecurityOpt ??
+      (host.Privileged || host.IpcMode === 'host' || host.PidMode === 'host' ? ['label=disable'] : null),
     Runtime: host.Runtime || defaults.runtime,
     MemorySwap: host.Memory > 0 && host.MemorySwap === 0 ? Math.min(host.Memory * 2, MAX_INTEGER) : host.MemorySwap,
     OomKillDisable: host.OomKillDisable ?? false,
     RestartPolicy: host.RestartPolicy.Name ? host.RestartPolicy : { Name: 'no', MaximumRetryCount: 0 },
     MaskedPaths: host.MaskedPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_MASKED_PATHS),
-    ReadonlyPaths: host.ReadonlyPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_READONLY_PATHS),
+    ReadonlyPaths:
+      host.ReadonlyPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_READONLY_PATHS),
   };
 }
 
 /** Returns the manifest for the platform of the container; it stays when the names of its image change. */
-function imageManifest({ published, config: { architecture, os, variant } }: Image): Pick<ContainerRecord, 'imageManifest'> {
+function imageManifest({
+  published,
+  config: { architecture, os, variant },
+}: Image): Pick<ContainerRecord, 'imageManifest'> {
   const manifest = published?.manifests.find(({ digest }) => digest === published.own);
-  return manifest ? { imageManifest: { ...manifest, platform: manifest.platform ?? { architecture, os, ...(variant === undefined ? {} : { variant }) } } } : {};
+  return manifest
+    ? {
+        imageManifest: {
+          ...manifest,
+          platform: manifest.platform ?? { architecture, os, ...(variant === undefined ? {} : { variant }) },
+        },
+      }
+    : {};
 }
 
 /** The image that has the name now is mounted. @throws EngineError not-found. */
@@ -130,8 +155,13 @@ function withImage(images: ImageStore, point: MountPoint): MountPoint {
 }
 
 /** Options of the daemon's default driver mean nothing to another one, but for those of the local copy. */
-function defaultLogOptions(logType: string, { logDriver, logOptions }: ContainerDefaults): Readonly<Record<string, string>> {
-  return logType === logDriver ? logOptions : Object.fromEntries(Object.entries(logOptions).filter(([name]) => name.startsWith('cache-')));
+function defaultLogOptions(
+  logType: string,
+  { logDriver, logOptions }: ContainerDefaults,
+): Readonly<Record<string, string>> {
+  return logType === logDriver
+    ? logOptions
+    : Object.fromEntries(Object.entries(logOptions).filter(([name]) => name.startsWith('cache-')));
 }
 
 function unconfinedSystemPaths(host: HostConfig): boolean {
@@ -139,7 +169,20 @@ function unconfinedSystemPaths(host: HostConfig): boolean {
 }
 
 /** Containers must not see these files of the kernel; the known engine masks the same ones. */
-const DEFAULT_MASKED_PATHS = ['/proc/asound', '/proc/acpi', '/proc/interrupts', '/proc/kcore', '/proc/keys', '/proc/latency_stats', '/proc/timer_list', '/proc/timer_stats', '/proc/sched_debug', '/proc/scsi', '/sys/firmware', '/sys/devices/virtual/powercap'];
+const DEFAULT_MASKED_PATHS = [
+  '/proc/asound',
+  '/proc/acpi',
+  '/proc/interrupts',
+  '/proc/kcore',
+  '/proc/keys',
+  '/proc/latency_stats',
+  '/proc/timer_list',
+  '/proc/timer_stats',
+  '/proc/sched_debug',
+  '/proc/scsi',
+  '/sys/firmware',
+  '/sys/devices/virtual/powercap',
+];
 const DEFAULT_READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
 
 /** A mode that names a container has its ID: names change. */
@@ -149,8 +192,8 @@ function byId(mode: string, deps: DraftDeps): string {
 }
 
 /**
- * A container that the request names. Clients take a 404 for a missing image and pull it: a name that does not exist is a
- * bad parameter instead.
+ * A container that the request names. Clients take a 404 for a missing image and pull it: a name that does not exist is
+ * a bad parameter instead.
  */
 function named(deps: DraftDeps, reference: string): ContainerRecord {
   try {
@@ -161,7 +204,11 @@ function named(deps: DraftDeps, reference: string): ContainerRecord {
   }
 }
 
-function planNetworks(deps: DraftDeps, host: HostConfig, endpoints: Readonly<Record<string, EndpointRequest>>): Record<string, NetworkAttachment> {
+function planNetworks(
+  deps: DraftDeps,
+  host: HostConfig,
+  endpoints: Readonly<Record<string, EndpointRequest>>,
+): Record<string, NetworkAttachment> {
   const mode = host.NetworkMode;
   if (mode.startsWith('container:')) return {};
   const plan = new Map<string, NetworkAttachment>();
@@ -178,7 +225,10 @@ function planNetworks(deps: DraftDeps, host: HostConfig, endpoints: Readonly<Rec
   return Object.fromEntries(plan);
 }
 
-/** Undefined for one that is not there: clients take a "not found" at this point for a missing image, so it is said at the start. */
+/**
+ * Undefined for one that is not there: clients take a "not found" at this point for a missing image, so it is said at
+ * the start.
+ */
 function findNetwork(networks: NetworkDriver, reference: string): NetworkSummary | undefined {
   try {
     return networks.resolve(reference);

@@ -22,7 +22,10 @@ export async function thaw(tasks: TaskService, id: string): Promise<void> {
   });
 }
 
-/** As a client asks for it. One that somebody else has thawed meanwhile is what the client wants. @throws EngineError conflict as `whileRunning`. */
+/**
+ * As a client asks for it. One that somebody else has thawed meanwhile is what the client wants. @throws EngineError
+ * conflict as `whileRunning`.
+ */
 export function unpause(tasks: TaskService, id: string): Promise<void> {
   const resumed = tasks.resume(id).catch(async (error: unknown) => {
     if ((await tasks.get(id))?.status !== 'running') throw error;

@@ -15,7 +15,12 @@ export interface FilesDeps {
   readonly dir: (id: string) => string;
   /** The owner of the files: root, as containers have it. */
   readonly owner: Owner;
-  readonly settings: () => { readonly dns: readonly string[]; readonly dnsSearch: readonly string[]; readonly dnsOptions: readonly string[]; readonly hostGatewayIps: readonly string[] };
+  readonly settings: () => {
+    readonly dns: readonly string[];
+    readonly dnsSearch: readonly string[];
+    readonly dnsOptions: readonly string[];
+    readonly hostGatewayIps: readonly string[];
+  };
 }
 
 /** The container whose files another one has: who shares a network shares its names. */
@@ -30,7 +35,11 @@ export function filesOwner(record: ContainerRecord, find: FilesDeps['find']): st
 export async function writeContainerFiles(deps: FilesDeps, record: ContainerRecord): Promise<ContainerFiles> {
   const owner = filesOwner(record, deps.find);
   const dir = deps.dir(owner);
-  const files: ContainerFiles = { hostname: join(dir, 'hostname'), hosts: join(dir, 'hosts'), resolvConf: join(dir, 'resolv.conf') };
+  const files: ContainerFiles = {
+    hostname: join(dir, 'hostname'),
+    hosts: join(dir, 'hosts'),
+    resolvConf: join(dir, 'resolv.conf'),
+  };
   if (owner !== record.id) return files;
   const { hostConfig, config } = record;
   const settings = deps.settings();
@@ -40,7 +49,8 @@ export async function writeContainerFiles(deps: FilesDeps, record: ContainerReco
     });
   }
   const host = await deps.network.hostDns();
-  const first = <T>(...lists: (readonly T[] | null)[]): readonly T[] => lists.find((list) => list !== null && list.length > 0) ?? [];
+  const first = <T>(...lists: (readonly T[] | null)[]): readonly T[] =>
+    lists.find((list) => list !== null && list.length > 0) ?? [];
   const endpoints = Object.values(record.networks).flatMap(({ endpoint }) => (endpoint ? [endpoint] : []));
   const hasNames = Object.keys(record.networks).some((name) => deps.network.resolve(name).hasNames);
   const resolver = {

@@ -22,8 +22,17 @@ function after(record: ContainerRecord, ...exitCodes: number[]): ContainerRecord
 test('a plan has the defaults of the Engine API, and there is none for NONE, nothing and the unknown', () => {
   const defaults = { intervalMs: 30_000, timeoutMs: 30_000, startPeriodMs: 0, startIntervalMs: 5000, retries: 3 };
   assert.deepEqual(probePlan({ Healthcheck: { Test: ['CMD', 'a', 'b'] } }), { argv: ['a', 'b'], ...defaults });
-  assert.deepEqual(probePlan({ Healthcheck: { Test: ['CMD-SHELL', 'a b'], Retries: 1, Interval: 5e6 } }), { ...defaults, argv: ['/bin/sh', '-c', 'a b'], retries: 1, intervalMs: 5 });
-  assert.deepEqual(probePlan({ Healthcheck: { Test: ['CMD-SHELL', 'a'] }, Shell: ['/bin/zsh', '-ec'] })?.argv, ['/bin/zsh', '-ec', 'a']);
+  assert.deepEqual(probePlan({ Healthcheck: { Test: ['CMD-SHELL', 'a b'], Retries: 1, Interval: 5e6 } }), {
+    ...defaults,
+    argv: ['/bin/sh', '-c', 'a b'],
+    retries: 1,
+    intervalMs: 5,
+  });
+  assert.deepEqual(probePlan({ Healthcheck: { Test: ['CMD-SHELL', 'a'] }, Shell: ['/bin/zsh', '-ec'] })?.argv, [
+    '/bin/zsh',
+    '-ec',
+    'a',
+  ]);
   for (const Test of [['NONE'], [], ['SHELL', 'x']]) assert.equal(probePlan({ Healthcheck: { Test } }), undefined);
   assert.equal(probePlan({}), undefined);
 });
@@ -35,7 +44,10 @@ test('the streak makes unhealthy at the number of retries; one success ends it; 
   assert.equal(after(record, 0, 1).state.health?.status, 'healthy');
   assert.deepEqual(withEndedHealth(after(record, 0)).state.health?.status, 'unhealthy');
   const last = after(record, 1, -1, 1, 0, 0, 1, 1).state.health;
-  assert.deepEqual({ status: last?.status, streak: last?.failingStreak, log: last?.log.map(({ output }) => output) }, { status: 'unhealthy', streak: 2, log: ['2', '3', '4', '5', '6'] });
+  assert.deepEqual(
+    { status: last?.status, streak: last?.failingStreak, log: last?.log.map(({ output }) => output) },
+    { status: 'unhealthy', streak: 2, log: ['2', '3', '4', '5', '6'] },
+  );
 });
 
 test('the start period forgives failures and has its own interval, until the container was healthy once', () => {
@@ -46,5 +58,8 @@ test('the start period forgives failures and has its own interval, until the con
   assert.deepEqual(after(record, 1, 1).state.health?.failingStreak, 0);
   assert.equal(after(record, 1, 1, 1).state.health?.status, 'unhealthy');
   assert.equal(after(record, 0, 1).state.health?.status, 'unhealthy');
-  assert.deepEqual([delay(record, 0), delay(record, 2499), delay(record, 2500), delay(after(record, 0), 0)], [100, 100, 30_000, 30_000]);
+  assert.deepEqual(
+    [delay(record, 0), delay(record, 2499), delay(record, 2500), delay(after(record, 0), 0)],
+    [100, 100, 30_000, 30_000],
+  );
 });

@@ -42,7 +42,10 @@ const DEFAULT_RETRIES = 3;
 const LOG_ENTRIES = 5;
 
 /** Returns the command of the health check and its times; undefined for a container without one. */
-export function probePlan({ Healthcheck, Shell }: Pick<ContainerConfig, 'Healthcheck' | 'Shell'>): ProbePlan | undefined {
+export function probePlan({
+  Healthcheck,
+  Shell,
+}: Pick<ContainerConfig, 'Healthcheck' | 'Shell'>): ProbePlan | undefined {
   const argv = Healthcheck && probeCommand(Healthcheck, Shell);
   if (!argv) return undefined;
   const { Interval = 0, Timeout = 0, StartPeriod = 0, StartInterval = 0, Retries = 0 } = Healthcheck;
@@ -57,7 +60,10 @@ export function probePlan({ Healthcheck, Shell }: Pick<ContainerConfig, 'Healthc
 }
 
 /** `NONE`, no test and kinds that nobody knows mean no check, as for the known engine. */
-function probeCommand({ Test = [] }: HealthConfig, shell: readonly string[] | undefined): readonly string[] | undefined {
+function probeCommand(
+  { Test = [] }: HealthConfig,
+  shell: readonly string[] | undefined,
+): readonly string[] | undefined {
   const [kind, ...words] = Test;
   if (kind === 'CMD') return words;
   if (kind === 'CMD-SHELL') return [...(shell?.length ? shell : ['/bin/sh', '-c']), ...words];
@@ -89,9 +95,14 @@ export function withProbeResult(record: ContainerRecord, result: ProbeResult): C
   const log = [...health.log, result].slice(-LOG_ENTRIES);
   if (result.exitCode === 0) return withHealth(record, { status: 'healthy', failingStreak: 0, log });
   // Until it was healthy once, a container may fail as long as its start period lasts.
-  if (health.status === 'starting' && Date.parse(result.start) - Date.parse(startedAt) < plan.startPeriodMs) return withHealth(record, { ...health, log });
+  if (health.status === 'starting' && Date.parse(result.start) - Date.parse(startedAt) < plan.startPeriodMs)
+    return withHealth(record, { ...health, log });
   const failingStreak = health.failingStreak + 1;
-  return withHealth(record, { status: failingStreak >= plan.retries ? 'unhealthy' : health.status, failingStreak, log });
+  return withHealth(record, {
+    status: failingStreak >= plan.retries ? 'unhealthy' : health.status,
+    failingStreak,
+    log,
+  });
 }
 
 /** Milliseconds from the end of a probe, or from the start of the container, to the next probe. */

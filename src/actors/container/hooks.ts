@@ -35,7 +35,9 @@ export function createContainerHooks(
     exited: (id) => ios.get(id).part(),
     released: (id) => ios.get(id).endParted(),
     saveLater(record) {
-      deps.records.save(record).catch((error: unknown) => deps.log.error({ err: error, container: record.id }, 'record not saved'));
+      deps.records
+        .save(record)
+        .catch((error: unknown) => deps.log.error({ err: error, container: record.id }, 'record not saved'));
     },
     now,
   };

@@ -3,9 +3,28 @@ import { test } from 'node:test';
 import type { ContainerConfig } from '../../ports/container.js';
 import { mergeImageConfig } from './image-config.js';
 
-const given = (config: Partial<ContainerConfig>): ContainerConfig => ({ Env: null, Cmd: null, Entrypoint: null, Volumes: null, Labels: {}, User: '', WorkingDir: '', OnBuild: null, ...config }) as ContainerConfig;
+const given = (config: Partial<ContainerConfig>): ContainerConfig =>
+  ({
+    Env: null,
+    Cmd: null,
+    Entrypoint: null,
+    Volumes: null,
+    Labels: {},
+    User: '',
+    WorkingDir: '',
+    OnBuild: null,
+    ...config,
+  }) as ContainerConfig;
 
-const image = { Entrypoint: ['/entry'], Cmd: ['serve'], Env: ['PATH=/bin', 'A=image'], User: 'web', WorkingDir: '/srv', Labels: { a: 'image', b: 'image' }, ExposedPorts: { '80/tcp': {} } };
+const image = {
+  Entrypoint: ['/entry'],
+  Cmd: ['serve'],
+  Env: ['PATH=/bin', 'A=image'],
+  User: 'web',
+  WorkingDir: '/srv',
+  Labels: { a: 'image', b: 'image' },
+  ExposedPorts: { '80/tcp': {} },
+};
 
 test('command and entrypoint follow the rules of the Engine API', () => {
   const cases: [Partial<ContainerConfig>, string[]][] = [
@@ -26,7 +45,10 @@ test('command and entrypoint follow the rules of the Engine API', () => {
 });
 
 test('the client wins, the image fills in', () => {
-  const { config } = mergeImageConfig(given({ Env: ['A=mine', 'B'], Labels: { a: 'mine' }, User: 'root', ExposedPorts: { '81/tcp': {} } }), image);
+  const { config } = mergeImageConfig(
+    given({ Env: ['A=mine', 'B'], Labels: { a: 'mine' }, User: 'root', ExposedPorts: { '81/tcp': {} } }),
+    image,
+  );
   assert.deepEqual(config.Env, ['A=mine', 'B', 'PATH=/bin']);
   assert.deepEqual(config.Labels, { a: 'mine', b: 'image' });
   assert.equal(config.User, 'root');
@@ -35,6 +57,8 @@ test('the client wins, the image fills in', () => {
 });
 
 test('a health check is merged field by field', () => {
-  const { config } = mergeImageConfig(given({ Cmd: ['x'], Healthcheck: { Interval: 5e9, Retries: 0 } }), { Healthcheck: { Test: ['CMD', 'true'], Interval: 1e9, Retries: 7 } });
+  const { config } = mergeImageConfig(given({ Cmd: ['x'], Healthcheck: { Interval: 5e9, Retries: 0 } }), {
+    Healthcheck: { Test: ['CMD', 'true'], Interval: 1e9, Retries: 7 },
+  });
   assert.deepEqual(config.Healthcheck, { Test: ['CMD', 'true'], Interval: 5e9, Retries: 7 });
 });

@@ -5,7 +5,10 @@ import type { ImageRuntimeConfig } from '../../ports/images.js';
 import type { ContainerConfig, HealthConfig } from '../../ports/container.js';
 
 /** Merges and returns the config with path and arguments of the process. Throws invalid when there is no command. */
-export function mergeImageConfig(given: ContainerConfig, image: ImageRuntimeConfig): { config: ContainerConfig; path: string; args: string[] } {
+export function mergeImageConfig(
+  given: ContainerConfig,
+  image: ImageRuntimeConfig,
+): { config: ContainerConfig; path: string; args: string[] } {
   const config: ContainerConfig = {
     ...given,
     User: given.User || image.User || '',

@@ -37,7 +37,12 @@ interface CopyUp {
 }
 
 /** Returns the record with every source filled in. Throws invalid for a bind source that must exist and does not. */
-export async function realizeMounts(deps: ContainerDeps, record: ContainerRecord, undo: Undo, pins: VolumePins): Promise<ContainerRecord> {
+export async function realizeMounts(
+  deps: ContainerDeps,
+  record: ContainerRecord,
+  undo: Undo,
+  pins: VolumePins,
+): Promise<ContainerRecord> {
   if (record.mounts.length === 0) return record;
   const mounts: MountPoint[] = [];
   const copies: CopyUp[] = [];
@@ -71,7 +76,12 @@ export async function realizeMounts(deps: ContainerDeps, record: ContainerRecord
       }
     }
     if (isOwn && !request?.NoCopy && !request?.Subpath && !point.Mode.split(',').includes('nocopy')) {
-      copies.push({ name, mountpoint: volume.mountpoint, destination: point.Destination, needsMount: volume.options !== null || volume.driver !== 'local' });
+      copies.push({
+        name,
+        mountpoint: volume.mountpoint,
+        destination: point.Destination,
+        needsMount: volume.options !== null || volume.driver !== 'local',
+      });
     }
     mounts.push({ ...point, Driver: volume.driver, Source: volume.mountpoint });
   }
@@ -87,7 +97,10 @@ async function copyUp(deps: ContainerDeps, record: ContainerRecord, copies: read
   try {
     for (const { name, mountpoint, destination, needsMount } of wanted) {
       const found = typeOf(rootfs, destination);
-      if (found === 'other') throw invalid(`cannot mount volume over existing file, file exists ${destination}`, { code: 'VOLUME_OVER_FILE' });
+      if (found === 'other')
+        throw invalid(`cannot mount volume over existing file, file exists ${destination}`, {
+          code: 'VOLUME_OVER_FILE',
+        });
       if (!needsMount) await deps.volumes.populate(mountpoint, rootfs, destination);
       else if (found === 'directory') await populateMounted(deps, { name, destination }, rootfs, record.id);
     }
@@ -96,7 +109,12 @@ async function copyUp(deps: ContainerDeps, record: ContainerRecord, copies: read
   }
 }
 
-async function populateMounted(deps: ContainerDeps, { name, destination }: Pick<CopyUp, 'name' | 'destination'>, rootfs: string, id: string): Promise<void> {
+async function populateMounted(
+  deps: ContainerDeps,
+  { name, destination }: Pick<CopyUp, 'name' | 'destination'>,
+  rootfs: string,
+  id: string,
+): Promise<void> {
   const user = `copy-up ${id}`;
   const mountpoint = await deps.volumes.open(name, user);
   try {
@@ -123,7 +141,10 @@ function typeOf(rootfs: string, path: string): 'directory' | 'other' | undefined
   }
 }
 
-/** A source given by `Binds` is made at each start where it is missing; one given by `Mounts` must exist, unless the client says otherwise. */
+/**
+ * A source given by `Binds` is made at each start where it is missing; one given by `Mounts` must exist, unless the
+ * client says otherwise.
+ */
 function isMadeAtStart({ Spec }: MountPoint): boolean {
   return Spec === undefined || Spec.BindOptions?.CreateMountpoint === true;
 }
@@ -131,7 +152,9 @@ function isMadeAtStart({ Spec }: MountPoint): boolean {
 async function checkBindSource(point: MountPoint): Promise<void> {
   if (isMadeAtStart(point)) return;
   await stat(point.Source).catch((error: unknown) => {
-    throw invalid(`invalid mount config for type "bind": bind source path does not exist: ${point.Source}`, { cause: error });
+    throw invalid(`invalid mount config for type "bind": bind source path does not exist: ${point.Source}`, {
+      cause: error,
+    });
   });
 }
 
@@ -144,7 +167,13 @@ export async function makeBindSource(point: MountPoint, { uid, gid }: Owner): Pr
     for (let path = point.Source; path.length >= made.length; path = dirname(path)) await chown(path, uid, gid);
   } catch (error) {
     // A file or a socket is there.
-    if (await stat(point.Source).then(() => true, () => false)) return;
+    if (
+      await stat(point.Source).then(
+        () => true,
+        () => false,
+      )
+    )
+      return;
     throw invalid(`error while creating mount source path '${point.Source}': ${messageOf(error)}`, { cause: error });
   }
 }

@@ -15,7 +15,8 @@ test('a name is held by one container until it is released by that one', () => {
 
 test('bad names are refused with the rule', () => {
   const names = new Names();
-  for (const bad of ['', 'x', '-web', 'we b', 'wéb', '//web', 'web/1']) assert.throws(() => names.reserve(bad, 'a'), /only \[a-zA-Z0-9\]\[a-zA-Z0-9_.-\] are allowed/, bad);
+  for (const bad of ['', 'x', '-web', 'we b', 'wéb', '//web', 'web/1'])
+    assert.throws(() => names.reserve(bad, 'a'), /only \[a-zA-Z0-9\]\[a-zA-Z0-9_.-\] are allowed/, bad);
 });
 
 test('generated names are valid and free', () => {

@@ -23,7 +23,10 @@ export class Names {
 
   /** Takes a name for an id and returns it with its slash. Throws invalid for a bad name, conflict for a taken one. */
   reserve(name: string, id: string): string {
-    if (!VALID.test(name)) throw invalid(`Invalid container name (${name}), only [a-zA-Z0-9][a-zA-Z0-9_.-] are allowed`, { code: 'INVALID_NAME' });
+    if (!VALID.test(name))
+      throw invalid(`Invalid container name (${name}), only [a-zA-Z0-9][a-zA-Z0-9_.-] are allowed`, {
+        code: 'INVALID_NAME',
+      });
     const full = withSlash(name);
     const owner = this.#ids.get(full);
     if (owner !== undefined && owner !== id) {

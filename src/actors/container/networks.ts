@@ -13,14 +13,18 @@ import { ownMember } from '../../text/own-member.js';
 type NetworksDeps = Pick<ContainerDeps, 'counted' | 'log' | 'network' | 'records' | 'emit' | 'writeFiles' | 'find'>;
 type Attachments = ContainerRecord['networks'];
 
-/** Joins all networks of a container that starts, unless it is to have none; each is left again when the start fails. */
+/**
+ * Joins all networks of a container that starts, unless it is to have none; each is left again when the start fails.
+ */
 export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, undo: Undo): Promise<ContainerRecord> {
   if (record.config.NetworkDisabled) return record;
   const networks = new Map<string, NetworkAttachment>();
   const outward = wayOut(deps.network, record.networks);
   let ports: readonly PublishedPort[] = [];
   // Links are numbered around the names that others ask for.
-  const inOrder = Object.entries(record.networks).sort(([, a], [, b]) => Number(asksForName(b)) - Number(asksForName(a)));
+  const inOrder = Object.entries(record.networks).sort(
+    ([, a], [, b]) => Number(asksForName(b)) - Number(asksForName(a)),
+  );
   for (const [name, { request }] of inOrder) {
     const result = await deps.counted('connect', () =>
       deps.network.attach(attachRequest(record, name, request, name === outward ? wantedPorts(record) : [])),
@@ -35,13 +39,16 @@ export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, 
   return joined;
 }
 
-/** Takes over the networks of a container that outlived the daemon; it leaves those that it was just joining or leaving. */
+/**
+ * Takes over the networks of a container that outlived the daemon; it leaves those that it was just joining or leaving.
+ */
 export async function adoptNetworks(deps: NetworksDeps, found: ContainerRecord): Promise<ContainerRecord> {
   const { network } = deps;
   const networks = withoutPending(found.networks);
   const outward = wayOut(network, networks);
   for (const [name, { endpoint }] of Object.entries(networks)) {
-    if (endpoint) await network.adopt(found.id, endpoint, name === outward ? found.ports : [], found.hostConfig.Dns ?? undefined);
+    if (endpoint)
+      await network.adopt(found.id, endpoint, name === outward ? found.ports : [], found.hostConfig.Dns ?? undefined);
   }
   if (networks === found.networks) return found;
   for (const { pending } of Object.values(found.networks)) if (pending) await network.discard(found.id, pending);
@@ -74,18 +81,31 @@ export async function leaveNetworks(deps: NetworksDeps, record: ContainerRecord)
 }
 
 /** Makes a change to the networks of a container, running or not. It is on disk when the promise resolves. */
-export async function rewire(deps: NetworksDeps, before: ContainerRecord, change: NetworkChange): Promise<ContainerRecord> {
+export async function rewire(
+  deps: NetworksDeps,
+  before: ContainerRecord,
+  change: NetworkChange,
+): Promise<ContainerRecord> {
   checkChange(before, change, (name) => deps.network.resolve(name));
-  if (isLive(before)) return change.type === 'connect' ? connect(deps, before, change.network, change.request) : disconnect(deps, before, change.network);
+  if (isLive(before))
+    return change.type === 'connect'
+      ? connect(deps, before, change.network, change.request)
+      : disconnect(deps, before, change.network);
   const after = withChange(before, change);
   await deps.records.save(after);
   return after;
 }
 
-async function connect(deps: NetworksDeps, before: ContainerRecord, name: string, request: NetworkAttachment['request']): Promise<ContainerRecord> {
+async function connect(
+  deps: NetworksDeps,
+  before: ContainerRecord,
+  name: string,
+  request: NetworkAttachment['request'],
+): Promise<ContainerRecord> {
   const { network, records } = deps;
   const old = outwardEndpoint(network, before.networks);
-  // Published ports move to the new way out: nobody else can take them meanwhile, for the daemon does one thing at a time here.
+  // Published ports move to the new way out: nobody else can take them meanwhile, for the daemon does one thing at a
+  // time here.
   const moves = wayOut(network, { ...before.networks, [name]: { request } }) === name;
   const names = network.nameEndpoint(before.id, name, request.DriverOpts ?? {});
   const undo = new Undo(deps.log);
@@ -100,7 +120,11 @@ async function connect(deps: NetworksDeps, before: ContainerRecord, name: string
       network.attach({ ...attachRequest(before, name, request, moves ? keptPorts(before) : []), names }),
     );
     undo.add('network endpoint', () => network.disconnect(before.id, endpoint));
-    const after = { ...before, networks: { ...before.networks, [name]: { request, endpoint } }, ports: moves ? ports : before.ports };
+    const after = {
+      ...before,
+      networks: { ...before.networks, [name]: { request, endpoint } },
+      ports: moves ? ports : before.ports,
+    };
     await store(deps, after);
     emit(deps, 'connect', before, endpoint);
     return after;
@@ -124,11 +148,20 @@ async function disconnect(deps: NetworksDeps, before: ContainerRecord, name: str
     const { endpointId, interfaceName } = gone.endpoint;
     const hadPorts = wayOut(deps.network, before.networks) === name;
     // From here on it is finished, if need be by the next daemon.
-    await deps.records.save({ ...before, networks: { ...networks, [name]: { request: gone.request, pending: { endpointId, interfaceName } } } });
+    await deps.records.save({
+      ...before,
+      networks: { ...networks, [name]: { request: gone.request, pending: { endpointId, interfaceName } } },
+    });
     await deps.network.disconnect(before.id, gone.endpoint);
     emit(deps, 'disconnect', before, gone.endpoint);
     const next = outwardEndpoint(deps.network, networks);
-    if (hadPorts) after = { ...after, ports: next ? await deps.network.publish(next, before.ports).catch((error: unknown) => lost(deps, before, error)) : [] };
+    if (hadPorts)
+      after = {
+        ...after,
+        ports: next
+          ? await deps.network.publish(next, before.ports).catch((error: unknown) => lost(deps, before, error))
+          : [],
+      };
   }
   // The container has left the network. If the record cannot be written now, the next daemon finishes the change from
   // the note that was written before.
@@ -140,7 +173,10 @@ async function disconnect(deps: NetworksDeps, before: ContainerRecord, name: str
 }
 
 function lost({ log }: NetworksDeps, { id, ports }: ContainerRecord, error: unknown): readonly PublishedPort[] {
-  log.error({ container: id, ports, reason: messageOf(error) }, 'published ports could not be moved to another network');
+  log.error(
+    { container: id, ports, reason: messageOf(error) },
+    'published ports could not be moved to another network',
+  );
   return [];
 }
 
@@ -148,13 +184,20 @@ function asksForName({ request }: NetworkAttachment): boolean {
   return wantedLinkName(request.DriverOpts ?? {}) !== undefined;
 }
 
-function attachRequest(record: ContainerRecord, network: string, request: NetworkAttachment['request'], ports: readonly PortRequest[]) {
+function attachRequest(
+  record: ContainerRecord,
+  network: string,
+  request: NetworkAttachment['request'],
+  ports: readonly PortRequest[],
+) {
   const aliases = request.Aliases ?? [];
   return {
     containerId: record.id,
     network,
     aliases,
-    dnsNames: [...new Set([record.name.slice(1), ...aliases, record.id.slice(0, 12), record.config.Hostname])].filter((name) => name !== ''),
+    dnsNames: [...new Set([record.name.slice(1), ...aliases, record.id.slice(0, 12), record.config.Hostname])].filter(
+      (name) => name !== '',
+    ),
     links: Object.fromEntries((request.Links ?? []).map(parseLink)),
     ports,
     ...optional('macAddress', request.MacAddress || undefined),
@@ -175,7 +218,9 @@ function parseLink(link: string): [alias: string, name: string] {
 
 /** The network that published ports belong to: where the container is reached from outside. */
 function wayOut(network: NetworkDriver, networks: Attachments): string | undefined {
-  return network.wayOut(Object.entries(networks).map(([name, { request }]) => ({ name, gatewayPriority: request.GwPriority ?? 0 })));
+  return network.wayOut(
+    Object.entries(networks).map(([name, { request }]) => ({ name, gatewayPriority: request.GwPriority ?? 0 })),
+  );
 }
 
 function outwardEndpoint(network: NetworkDriver, networks: Attachments): Endpoint | undefined {
@@ -184,7 +229,9 @@ function outwardEndpoint(network: NetworkDriver, networks: Attachments): Endpoin
 
 /** Published ports keep their numbers; on a routed network there are none. */
 function keptPorts(record: ContainerRecord): readonly PortRequest[] {
-  return record.ports.length > 0 && record.ports.every(({ hostPort }) => hostPort !== 0) ? record.ports : wantedPorts(record);
+  return record.ports.length > 0 && record.ports.every(({ hostPort }) => hostPort !== 0)
+    ? record.ports
+    : wantedPorts(record);
 }
 
 function wantedPorts(record: ContainerRecord): PortRequest[] {
@@ -193,7 +240,13 @@ function wantedPorts(record: ContainerRecord): PortRequest[] {
   const add = (key: string, hostIp: string, hostPort: string): void => {
     const [port = '', protocol = 'tcp'] = key.split('/');
     const [first = '', last] = (hostPort.split('/')[0] ?? '').split('-');
-    wanted.push({ containerPort: Number(port), protocol: protocol as PortRequest['protocol'], hostIp, hostPort: Number(first), ...optional('hostPortEnd', last === undefined ? undefined : Number(last)) });
+    wanted.push({
+      containerPort: Number(port),
+      protocol: protocol as PortRequest['protocol'],
+      hostIp,
+      hostPort: Number(first),
+      ...optional('hostPortEnd', last === undefined ? undefined : Number(last)),
+    });
   };
   const bindings = record.hostConfig.PortBindings ?? {};
   for (const [key, list] of Object.entries(bindings)) {
@@ -206,8 +259,17 @@ function wantedPorts(record: ContainerRecord): PortRequest[] {
   return wanted;
 }
 
-function emit({ emit, network }: NetworksDeps, action: 'connect' | 'disconnect', record: ContainerRecord, { networkId, networkName }: Endpoint): void {
-  emit('network', action, networkId, { container: record.id, name: networkName, type: network.list().find(({ id }) => id === networkId)?.driver ?? '' });
+function emit(
+  { emit, network }: NetworksDeps,
+  action: 'connect' | 'disconnect',
+  record: ContainerRecord,
+  { networkId, networkName }: Endpoint,
+): void {
+  emit('network', action, networkId, {
+    container: record.id,
+    name: networkName,
+    type: network.list().find(({ id }) => id === networkId)?.driver ?? '',
+  });
 }
 
 function optional<K extends string, V>(key: K, value: V | undefined): { [P in K]?: V } {

@@ -1,6 +1,7 @@
 /**
- * Keeps pauses and starts of execs apart. The process that the runtime puts into a container to become an exec is frozen
- * with the rest when a pause meets it, and the shim, which waits for it, then cannot be told to thaw the container.
+ * Keeps pauses and starts of execs apart. The process that the runtime puts into a container to become an exec is
+ * frozen with the rest when a pause meets it, and the shim, which waits for it, then cannot be told to thaw the
+ * container.
  */
 export class PauseGate {
   readonly #starts = new Map<string, Set<Promise<unknown>>>();

@@ -7,7 +7,23 @@ import { nextDelayMs, wantsRestart, wantsStartAtBoot } from './restart-policy.js
 
 const at = new Date('2026-01-01T00:00:00Z');
 const record = (status: ContainerStatus, extra: object = {}): ContainerRecord =>
-  ({ id: 'a', state: { status, pid: 1, exitCode: 0, error: '', oomKilled: false, startedAt: '2026-01-01T00:00:00Z', finishedAt: NEVER }, hostConfig: { RestartPolicy: { Name: 'no', MaximumRetryCount: 0 } }, restartCount: 0, manuallyStopped: false, networks: {}, ...extra }) as unknown as ContainerRecord;
+  ({
+    id: 'a',
+    state: {
+      status,
+      pid: 1,
+      exitCode: 0,
+      error: '',
+      oomKilled: false,
+      startedAt: '2026-01-01T00:00:00Z',
+      finishedAt: NEVER,
+    },
+    hostConfig: { RestartPolicy: { Name: 'no', MaximumRetryCount: 0 } },
+    restartCount: 0,
+    manuallyStopped: false,
+    networks: {},
+    ...extra,
+  }) as unknown as ContainerRecord;
 const task = (status: TaskStatus, exitCode?: number): TaskInfo => ({
   id: 'a',
   pid: 42,

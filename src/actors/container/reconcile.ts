@@ -10,8 +10,15 @@ export const UNSEEN_EXIT_CODE = 255;
 /** Where the actor of this container begins. The record wins on identity, the supervisor on what runs. */
 export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, now: Date): ContainerInput {
   const { status } = found.state;
-  if (status !== 'removing' && status !== 'dead' && (task?.status === 'running' || task?.status === 'paused' || task?.status === 'pausing')) {
-    return { phase: 'running', record: withState(found, { status: task.status === 'running' ? 'running' : 'paused', pid: task.pid }) };
+  if (
+    status !== 'removing' &&
+    status !== 'dead' &&
+    (task?.status === 'running' || task?.status === 'paused' || task?.status === 'pausing')
+  ) {
+    return {
+      phase: 'running',
+      record: withState(found, { status: task.status === 'running' ? 'running' : 'paused', pid: task.pid }),
+    };
   }
   // The shim does not answer, so nobody knows whether the process has ended: the container counts as it did before.
   const isAlive = status === 'running' || status === 'paused';
@@ -24,7 +31,11 @@ export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, no
   }
   if (task) {
     // Created, never started: the daemon died in the middle of a start.
-    return { phase: 'exited', record: withState(record, { error: 'the daemon stopped while the container was starting' }), exit: { exitCode: 128, exitedAt: now } };
+    return {
+      phase: 'exited',
+      record: withState(record, { error: 'the daemon stopped while the container was starting' }),
+      exit: { exitCode: 128, exitedAt: now },
+    };
   }
   if (status === 'created' || status === 'exited') return { phase: 'idle', record };
   if (status === 'restarting') return { phase: 'idle', record: withState(record, { status: 'exited' }) };

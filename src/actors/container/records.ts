@@ -1,6 +1,7 @@
 /**
  * Container records on disk: `<root>/<id>/container.json`. Writes of one container are serialised and coalesced, the
- * newest wins; a removal renames the directory away first, so that after a crash the container is there whole or not at all.
+ * newest wins; a removal renames the directory away first, so that after a crash the container is there whole or not at
+ * all.
  */
 import { readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -1,4 +1,6 @@
-/** What a command is answered with in a state that does not allow it, in the words that clients of the Engine API know. */
+/**
+ * What a command is answered with in a state that does not allow it, in the words that clients of the Engine API know.
+ */
 import { conflict, EngineError } from '../../errors/engine-error.js';
 import type { ContainerRecord } from './container.record.js';
 
@@ -24,7 +26,10 @@ export function removedNoStart(): EngineError {
 
 /** For a removal that is not forced. */
 export function stillUp({ name, state }: ContainerRecord): EngineError {
-  const is = state.status === 'paused' ? 'paused and must be unpaused first' : `${state.status}: stop the container before removing or force remove`;
+  const is =
+    state.status === 'paused'
+      ? 'paused and must be unpaused first'
+      : `${state.status}: stop the container before removing or force remove`;
   return conflict(`cannot remove container "${name}": container is ${is}`);
 }
 

@@ -1,4 +1,7 @@
-/** Container operations that touch drivers but change no lifecycle state: sizes, processes, changes, limits, terminal size. */
+/**
+ * Container operations that touch drivers but change no lifecycle state: sizes, processes, changes, limits, terminal
+ * size.
+ */
 import { conflict, notFound } from '../../errors/engine-error.js';
 import type { HostConfig } from '../../ports/container.js';
 import type { Change, LayerStore } from '../../ports/storage.js';
@@ -39,7 +42,9 @@ export class ContainerServices {
   }
 
   async changes(record: ContainerRecord): Promise<Change[]> {
-    return (await this.#whileThere(record, this.deps.layers.changes(record.id))).toSorted((a, b) => (a.path < b.path ? -1 : 1));
+    return (await this.#whileThere(record, this.deps.layers.changes(record.id))).toSorted((a, b) =>
+      a.path < b.path ? -1 : 1,
+    );
   }
 
   /** What fails because the container is being removed is a container that is not there. */
@@ -48,7 +53,8 @@ export class ContainerServices {
       return await work;
     } catch (error) {
       const status = this.deps.containers.get(id)?.state.status;
-      if (status === undefined || status === 'removing') throw notFound(`No such container: ${id}`, { code: 'NO_SUCH_CONTAINER', cause: error });
+      if (status === undefined || status === 'removing')
+        throw notFound(`No such container: ${id}`, { code: 'NO_SUCH_CONTAINER', cause: error });
       throw error;
     }
   }
@@ -67,7 +73,10 @@ export class ContainerServices {
 
   /** Takes a link away, from the hosts file of a running container too. */
   async unlink(record: ContainerRecord, alias: string): Promise<void> {
-    const amended = await this.deps.containers.ask<Extract<ContainerCommand, { type: 'container.amend' }>>(record.id, { type: 'container.amend', amend: (current) => withoutLink(current, alias) });
+    const amended = await this.deps.containers.ask<Extract<ContainerCommand, { type: 'container.amend' }>>(record.id, {
+      type: 'container.amend',
+      amend: (current) => withoutLink(current, alias),
+    });
     if (isRunning(amended)) await this.deps.writeFiles(amended);
   }
 
@@ -81,7 +90,10 @@ export class ContainerServices {
       for (const record of this.deps.containers.list().filter(selected)) {
         const bytes = await this.deps.diskBytes(record.id).catch(() => 0);
         try {
-          await this.deps.containers.ask<Extract<ContainerCommand, { type: 'container.remove' }>>(record.id, { type: 'container.remove', options: { force: false, volumes: false } });
+          await this.deps.containers.ask<Extract<ContainerCommand, { type: 'container.remove' }>>(record.id, {
+            type: 'container.remove',
+            options: { force: false, volumes: false },
+          });
           ids.push(record.id);
           reclaimedBytes += bytes;
         } catch {

@@ -20,18 +20,30 @@ type Deps = Pick<ContainerDeps, 'shmRoot' | 'idMaps'>;
 
 /** For a container that starts, and may be a donor: mounts what it shares. */
 export async function openSharedMemory(deps: Deps, record: ContainerRecord): Promise<void> {
-  const { id, hostConfig: { IpcMode, ShmSize } } = record;
+  const {
+    id,
+    hostConfig: { IpcMode, ShmSize },
+  } = record;
   if (IpcMode !== 'shareable') return;
   // A start that a crash cut short may have left one.
   await closeSharedMemory(deps, record);
   const dir = join(deps.shmRoot, id);
   await makeDirectories(dir, { mode: 0o700 });
   const { uid, gid } = rootOwner(deps.idMaps);
-  await mountFileSystem('shm', dir, 'tmpfs', `mode=1777,size=${ShmSize},uid=${uid},gid=${gid}`, MS_NOSUID | MS_NODEV | MS_NOEXEC);
+  await mountFileSystem(
+    'shm',
+    dir,
+    'tmpfs',
+    `mode=1777,size=${ShmSize},uid=${uid},gid=${gid}`,
+    MS_NOSUID | MS_NODEV | MS_NOEXEC,
+  );
 }
 
 /** Those who share it keep it until they end. Idempotent. */
-export async function closeSharedMemory({ shmRoot }: Pick<ContainerDeps, 'shmRoot'>, { id, hostConfig: { IpcMode } }: ContainerRecord): Promise<void> {
+export async function closeSharedMemory(
+  { shmRoot }: Pick<ContainerDeps, 'shmRoot'>,
+  { id, hostConfig: { IpcMode } }: ContainerRecord,
+): Promise<void> {
   if (IpcMode === 'shareable' && (await detachMount(join(shmRoot, id)))) await rmdir(join(shmRoot, id));
 }
 
@@ -40,12 +52,19 @@ export async function closeSharedMemory({ shmRoot }: Pick<ContainerDeps, 'shmRoo
  * @param donorOf gives the container that a mode names.
  * @throws EngineError invalid when the donor shares nothing.
  */
-export function sharedMemoryPath(deps: Deps, { id, hostConfig: { IpcMode: mode } }: ContainerRecord, donorOf: (mode: string) => ContainerRecord): string | undefined {
+export function sharedMemoryPath(
+  deps: Deps,
+  { id, hostConfig: { IpcMode: mode } }: ContainerRecord,
+  donorOf: (mode: string) => ContainerRecord,
+): string | undefined {
   if (mode === 'host') return '/dev/shm';
   if (mode === 'shareable') return join(deps.shmRoot, id);
   if (!mode.startsWith('container:')) return undefined;
   const donor = donorOf(mode);
   const path = sharedMemoryPath(deps, donor, donorOf);
-  if (path === undefined) throw invalid(`cannot join IPC of container ${donor.id}: non-shareable IPC (hint: use IpcMode:shareable for the donor container)`);
+  if (path === undefined)
+    throw invalid(
+      `cannot join IPC of container ${donor.id}: non-shareable IPC (hint: use IpcMode:shareable for the donor container)`,
+    );
   return path;
 }

@@ -5,8 +5,13 @@ import { internal, invalid, messageOf } from '../../errors/engine-error.js';
 
 const run = promisify(execFile);
 
-/** Runs `ps` with the client's arguments and keeps the rows of `pids`. Throws invalid for arguments that hide the PID. */
-export async function runPs(pids: readonly number[], args: string): Promise<{ Titles: string[]; Processes: string[][] }> {
+/**
+ * Runs `ps` with the client's arguments and keeps the rows of `pids`. Throws invalid for arguments that hide the PID.
+ */
+export async function runPs(
+  pids: readonly number[],
+  args: string,
+): Promise<{ Titles: string[]; Processes: string[][] }> {
   const words = args.split(/\s+/).filter(Boolean);
   const output = await run('ps', words, { maxBuffer: 64 << 20 }).catch((error: unknown) => {
     throw internal(`ps: ${firstLine(error)}`, { cause: error });
@@ -16,7 +21,9 @@ export async function runPs(pids: readonly number[], args: string): Promise<{ Ti
   const pidColumn = titles.indexOf('PID');
   if (pidColumn === -1) throw invalid("Couldn't find PID field in ps output");
   const wanted = new Set(pids.map(String));
-  const processes = lines.map((line) => splitRow(line, titles.length)).filter((row) => wanted.has(row[pidColumn] ?? ''));
+  const processes = lines
+    .map((line) => splitRow(line, titles.length))
+    .filter((row) => wanted.has(row[pidColumn] ?? ''));
   return { Titles: titles, Processes: processes };
 }
 

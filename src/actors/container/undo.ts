@@ -19,7 +19,9 @@ export class Undo {
 }
 
 /** Awaits all, so that none is in flight when a failure is undone, then throws the first rejection. */
-export async function allDone<T extends readonly unknown[] | []>(promises: T): Promise<{ -readonly [P in keyof T]: Awaited<T[P]> }> {
+export async function allDone<T extends readonly unknown[] | []>(
+  promises: T,
+): Promise<{ -readonly [P in keyof T]: Awaited<T[P]> }> {
   const results = await Promise.allSettled(promises);
   const values: unknown[] = [];
   for (const result of results) {

@@ -20,13 +20,19 @@ export interface UpdateDeps {
 }
 
 /** Only what changes is in `change`. Returns the new record and warnings. Nothing has changed when it throws. */
-export async function updateContainer(deps: UpdateDeps, record: ContainerRecord, change: Partial<HostConfig>): Promise<{ updated: ContainerRecord; warnings: readonly string[] }> {
+export async function updateContainer(
+  deps: UpdateDeps,
+  record: ContainerRecord,
+  change: Partial<HostConfig>,
+): Promise<{ updated: ContainerRecord; warnings: readonly string[] }> {
   const { containers, tasks } = deps;
   const hostConfig: HostConfig = { ...record.hostConfig, ...change };
   try {
     checkConflicts(record.hostConfig, change);
   } catch (error) {
-    throw isEngineError(error) ? new EngineError(error.kind, `Cannot update container ${record.id}: ${error.message}`, { cause: error }) : error;
+    throw isEngineError(error)
+      ? new EngineError(error.kind, `Cannot update container ${record.id}: ${error.message}`, { cause: error })
+      : error;
   }
   deps.checkRestartPolicy(hostConfig);
   const { linux, warnings } = await deps.resources(hostConfig);
@@ -66,11 +72,23 @@ function checkConflicts(current: HostConfig, change: Partial<HostConfig>): void 
   if (current.AutoRemove && change.RestartPolicy && change.RestartPolicy.Name !== 'no') {
     throw conflict('Restart policy cannot be updated because AutoRemove is enabled for the container');
   }
-  if (change.Memory !== undefined && change.MemorySwap === undefined && current.MemorySwap > 0 && change.Memory > current.MemorySwap) {
-    throw conflict('Memory limit should be smaller than already set memoryswap limit, update the memoryswap at the same time');
+  if (
+    change.Memory !== undefined &&
+    change.MemorySwap === undefined &&
+    current.MemorySwap > 0 &&
+    change.Memory > current.MemorySwap
+  ) {
+    throw conflict(
+      'Memory limit should be smaller than already set memoryswap limit, update the memoryswap at the same time',
+    );
   }
-  for (const [key, name] of [['CpuPeriod', 'CPU Period'], ['CpuQuota', 'CPU Quota']] as const) {
-    if (isSet(change.NanoCpus) && isSet(current[key])) throw conflict(`Conflicting options: Nano CPUs cannot be updated as ${name} has already been set`);
-    if (isSet(change[key]) && isSet(current.NanoCpus)) throw conflict(`Conflicting options: ${name} cannot be updated as NanoCPUs has already been set`);
+  for (const [key, name] of [
+    ['CpuPeriod', 'CPU Period'],
+    ['CpuQuota', 'CPU Quota'],
+  ] as const) {
+    if (isSet(change.NanoCpus) && isSet(current[key]))
+      throw conflict(`Conflicting options: Nano CPUs cannot be updated as ${name} has already been set`);
+    if (isSet(change[key]) && isSet(current.NanoCpus))
+      throw conflict(`Conflicting options: ${name} cannot be updated as NanoCPUs has already been set`);
   }
 }

@@ -22,14 +22,20 @@ export class VolumeUse {
   /** The container's mounts with the sources that its volumes have while they are open. */
   points: readonly MountPoint[];
 
-  constructor(deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot' | 'idMaps'>, record: ContainerRecord) {
+  constructor(
+    deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot' | 'idMaps'>,
+    record: ContainerRecord,
+  ) {
     this.#deps = deps;
     this.#record = record;
     this.points = record.mounts;
     this.#placesDir = join(deps.placesRoot, record.id);
   }
 
-  /** Opens all volumes; returns the container's mounts as the runtime takes them. Throws invalid for a subpath that is not there, or a host directory that cannot be made. */
+  /**
+   * Opens all volumes; returns the container's mounts as the runtime takes them. Throws invalid for a subpath that is
+   * not there, or a host directory that cannot be made.
+   */
   async open(): Promise<MountPoint[]> {
     const mounts: MountPoint[] = [];
     const points: MountPoint[] = [];
@@ -64,9 +70,15 @@ export class VolumeUse {
   async close(): Promise<void> {
     await this.freePlaces();
     for (const point of this.#record.mounts) {
-      if (point.Type === 'volume' && point.Name !== undefined) this.#deps.emit('volume', 'unmount', point.Name, { container: this.#record.id, driver: point.Driver ?? 'local' });
+      if (point.Type === 'volume' && point.Name !== undefined)
+        this.#deps.emit('volume', 'unmount', point.Name, {
+          container: this.#record.id,
+          driver: point.Driver ?? 'local',
+        });
     }
-    const results = await Promise.allSettled([...this.#names()].map((name) => this.#deps.volumes.closeUse(name, this.#record.id)));
+    const results = await Promise.allSettled(
+      [...this.#names()].map((name) => this.#deps.volumes.closeUse(name, this.#record.id)),
+    );
     for (const result of results) if (result.status === 'rejected') throw result.reason;
   }
 
@@ -109,7 +121,9 @@ export class VolumeUse {
   }
 
   #names(): Set<string> {
-    return new Set(this.#record.mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name !== undefined ? [Name] : [])));
+    return new Set(
+      this.#record.mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name !== undefined ? [Name] : [])),
+    );
   }
 }
 
@@ -124,7 +138,10 @@ function openSubpath(mountpoint: string, subpath: string): number {
     return openInRoot(root, subpath, O_PATH);
   } catch (error) {
     const reason = (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'no such file or directory' : messageOf(error);
-    throw invalid(`cannot access path ${join(mountpoint, subpath)}: ${reason}`, { code: 'VOLUME_SUBPATH', cause: error });
+    throw invalid(`cannot access path ${join(mountpoint, subpath)}: ${reason}`, {
+      code: 'VOLUME_SUBPATH',
+      cause: error,
+    });
   } finally {
     closeSync(root);
   }

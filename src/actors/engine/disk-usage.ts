@@ -27,7 +27,17 @@ export interface DiskUsageDeps {
   readonly pool: Pick<WorkerPool, 'run'>;
 }
 
-const IMAGE_KINDS = new Set<Place['kind']>(['layer', 'layer-record', 'layer-mark', 'image', 'image-record', 'push-record', 'partial', 'staging', 'trash']);
+const IMAGE_KINDS = new Set<Place['kind']>([
+  'layer',
+  'layer-record',
+  'layer-mark',
+  'image',
+  'image-record',
+  'push-record',
+  'partial',
+  'staging',
+  'trash',
+]);
 
 export class DiskUsages {
   readonly #deps: DiskUsageDeps;
@@ -48,7 +58,9 @@ export class DiskUsages {
   /** Bytes on the disk of a container: what it wrote, its logs and its record. */
   containerBytes(id: string): Promise<number> {
     const { dataRoot, pool } = this.#deps;
-    return pool.run('block-size', { paths: [join(dataRoot, 'overlay2/writable', id), join(dataRoot, 'containers', id)] });
+    return pool.run('block-size', {
+      paths: [join(dataRoot, 'overlay2/writable', id), join(dataRoot, 'containers', id)],
+    });
   }
 
   /** Bytes on the disk of a layer alone. */
@@ -96,7 +108,8 @@ function summary(places: readonly Place[], layers: ReadonlyMap<Digest, number>, 
   }
   const stackBytes = (top: Digest): number => {
     let sum = 0;
-    for (let layer = store.find(top); layer; layer = layer.parent && store.find(layer.parent)) sum += layers.get(layer.chainId) ?? 0;
+    for (let layer = store.find(top); layer; layer = layer.parent && store.find(layer.parent))
+      sum += layers.get(layer.chainId) ?? 0;
     return sum;
   };
   return { totalBytes, imageBytes, layers, stackBytes, containers, volumes, partials, kinds };

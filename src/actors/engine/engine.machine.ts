@@ -19,7 +19,9 @@ export interface EngineSteps {
   recover(): Promise<void>;
   /** Opens the listeners. */
   open(): Promise<void>;
-  /** Closes listeners, stops containers, closes drivers, in this order. After a failure containers are left as they are. */
+  /**
+   * Closes listeners, stops containers, closes drivers, in this order. After a failure containers are left as they are.
+   */
   drain(): Promise<void>;
   onServing(): void;
   onFailed(error: unknown): void;

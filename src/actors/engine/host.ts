@@ -28,7 +28,11 @@ const MACHINES: Readonly<Record<string, readonly [machine: string, architecture:
 };
 
 export async function readHostInfo(): Promise<HostInfo> {
-  const isOn = (name: string): Promise<boolean> => readFile(`/proc/sys/net/bridge/bridge-nf-call-${name}`, 'utf8').then((text) => text.trim() === '1', () => false);
+  const isOn = (name: string): Promise<boolean> =>
+    readFile(`/proc/sys/net/bridge/bridge-nf-call-${name}`, 'utf8').then(
+      (text) => text.trim() === '1',
+      () => false,
+    );
   const [release_, iptables, ip6tables] = await Promise.all([osRelease(), isOn('iptables'), isOn('ip6tables')]);
   const [machine, architecture] = MACHINES[arch()] ?? [arch(), arch()];
   return {

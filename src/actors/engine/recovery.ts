@@ -21,7 +21,9 @@ export interface RecoveryDeps {
   readonly network: Pick<NetworkDriver, 'sandboxIds' | 'removeSandbox' | 'settle'>;
 }
 
-/** Gives every container its actor, removes what belongs to none, reports both. Policies start their containers later. */
+/**
+ * Gives every container its actor, removes what belongs to none, reports both. Policies start their containers later.
+ */
 export async function recoverContainers({
   log,
   loaded,
@@ -33,8 +35,10 @@ export async function recoverContainers({
 }: RecoveryDeps): Promise<void> {
   const { records: found, removed, damaged } = loaded;
   const running = await tasks.list();
-  if (removed.length > 0) log.warn({ containers: removed }, 'removed what a crash left of containers that were being created or removed');
-  for (const { id, reason } of damaged) log.error({ container: id, reason }, 'container record cannot be read; the container is left alone');
+  if (removed.length > 0)
+    log.warn({ containers: removed }, 'removed what a crash left of containers that were being created or removed');
+  for (const { id, reason } of damaged)
+    log.error({ container: id, reason }, 'container record cannot be read; the container is left alone');
   const taskById = new Map(running.map((task) => [task.id, task]));
   const now = new Date();
   const inputs = found.map((record) => reconcile(record, taskById.get(record.id), now));
@@ -45,7 +49,12 @@ export async function recoverContainers({
   );
   await containers.adopt(inputs);
   // A container whose record cannot be read may still run, and use addresses that no other container has claimed.
-  if (damaged.length === 0) await network.settle().catch((error: unknown) => log.error({ err: error }, 'what containers that are gone had of networks is not removed'));
+  if (damaged.length === 0)
+    await network
+      .settle()
+      .catch((error: unknown) =>
+        log.error({ err: error }, 'what containers that are gone had of networks is not removed'),
+      );
   await Promise.all([
     ...running
       .filter(({ id }) => !known.has(id))
@@ -55,14 +64,19 @@ export async function recoverContainers({
         await tasks.delete(id).catch((error: unknown) => log.error({ err: error, container: id }, 'task not deleted'));
       }),
     // The record says that it does not run while a start is only just beginning: a crash may leave these of it.
-    ...network.sandboxIds().filter((id) => !known.has(id) || idle.has(id)).map((id) => network.removeSandbox(id)),
+    ...network
+      .sandboxIds()
+      .filter((id) => !known.has(id) || idle.has(id))
+      .map((id) => network.removeSandbox(id)),
     ...[...idle].map((id) => layers.unmount(id)),
     ...layers
       .writableIds()
       .filter((id) => !known.has(id))
       .map(async (id) => {
         log.warn({ container: id }, 'removing a writable layer that belongs to no container');
-        await layers.removeWritable(id).catch((error: unknown) => log.error({ err: error, container: id }, 'writable layer not removed'));
+        await layers
+          .removeWritable(id)
+          .catch((error: unknown) => log.error({ err: error, container: id }, 'writable layer not removed'));
       }),
   ]);
   if (found.length > 0) log.info({ containers: found.length, running: running.length }, 'containers recovered');
@@ -70,6 +84,8 @@ export async function recoverContainers({
     if (!idle.has(record.id) || !wantsStartAtBoot(record)) continue;
     containers
       .ask<Extract<ContainerCommand, { type: 'container.start' }>>(record.id, { type: 'container.start' })
-      .catch((error: unknown) => log.error({ err: error, container: record.id }, 'restart policy could not start the container'));
+      .catch((error: unknown) =>
+        log.error({ err: error, container: record.id }, 'restart policy could not start the container'),
+      );
   }
 }

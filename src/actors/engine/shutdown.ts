@@ -13,7 +13,11 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
  * @param timeoutSeconds applies to each container that names no time of its own; negative: the daemon waits without a
  * limit.
  */
-export async function stopContainers(containers: ContainerDirectory, timeoutSeconds: number, log: Logger): Promise<void> {
+export async function stopContainers(
+  containers: ContainerDirectory,
+  timeoutSeconds: number,
+  log: Logger,
+): Promise<void> {
   // Containers that are just starting are stopped too, because they run in a moment.
   const active = containers.active();
   const running = active.filter(isRunning);
@@ -29,10 +33,14 @@ export async function stopContainers(containers: ContainerDirectory, timeoutSeco
   await Promise.race([timeout, containers.settled()]);
   over.abort();
   const left = containers.list().filter(isRunning);
-  if (left.length > 0) log.warn({ containers: left.map(({ id }) => id) }, 'containers still run at the end of the shutdown timeout');
+  if (left.length > 0)
+    log.warn({ containers: left.map(({ id }) => id) }, 'containers still run at the end of the shutdown timeout');
 }
 
 function stop(containers: ContainerDirectory, { id, config }: ContainerRecord, timeoutSeconds: number): Promise<void> {
   const options = { timeoutSeconds: config.StopTimeout ?? timeoutSeconds };
-  return containers.ask<Extract<ContainerCommand, { type: 'container.shutdown' }>>(id, { type: 'container.shutdown', options });
+  return containers.ask<Extract<ContainerCommand, { type: 'container.shutdown' }>>(id, {
+    type: 'container.shutdown',
+    options,
+  });
 }

@@ -52,7 +52,15 @@ export interface SystemSettings {
   /** `name=value`, as configured. */
   readonly genericResources: readonly string[];
   /** The kernel can set these limits. */
-  readonly limits: { readonly memoryLimit: boolean; readonly swapLimit: boolean; readonly cpuQuota: boolean; readonly cpuShares: boolean; readonly cpuset: unknown; readonly pids: boolean; readonly oomKillDisable: boolean };
+  readonly limits: {
+    readonly memoryLimit: boolean;
+    readonly swapLimit: boolean;
+    readonly cpuQuota: boolean;
+    readonly cpuShares: boolean;
+    readonly cpuset: unknown;
+    readonly pids: boolean;
+    readonly oomKillDisable: boolean;
+  };
 }
 
 export interface SystemDeps {
@@ -110,7 +118,11 @@ export class SystemService {
       Platform: { Name: `engined ${build.version}` },
       Components: [
         { Name: 'Engine', Version: build.engineVersion, Details: engine },
-        ...others.map(({ name, version, commit }) => ({ Name: name, Version: version, Details: { GitCommit: commit } })),
+        ...others.map(({ name, version, commit }) => ({
+          Name: name,
+          Version: version,
+          Details: { GitCommit: commit },
+        })),
       ],
       Version: build.engineVersion,
       ApiVersion: API_VERSION,
@@ -153,7 +165,12 @@ export class SystemService {
       Images: images.list().length,
       Driver: layers.driver,
       DriverStatus: layers.driverStatus,
-      Plugins: { Volume: ['local', ...this.deps.plugins.volume()], Network: ['bridge', 'host', 'ipvlan', 'macvlan', 'null', ...this.deps.plugins.network()], Authorization: settings.authorizationPlugins.length > 0 ? settings.authorizationPlugins : null, Log: LOG_DRIVERS },
+      Plugins: {
+        Volume: ['local', ...this.deps.plugins.volume()],
+        Network: ['bridge', 'host', 'ipvlan', 'macvlan', 'null', ...this.deps.plugins.network()],
+        Authorization: settings.authorizationPlugins.length > 0 ? settings.authorizationPlugins : null,
+        Log: LOG_DRIVERS,
+      },
       MemoryLimit: settings.limits.memoryLimit,
       SwapLimit: settings.limits.swapLimit,
       CpuCfsPeriod: settings.limits.cpuQuota,
@@ -180,11 +197,15 @@ export class SystemService {
       Architecture: host.machine,
       IndexServerAddress: 'https://index.docker.io/v1/',
       RegistryConfig: {
-        ...(atLeast(1, 47) ? {} : { AllowNondistributableArtifactsCIDRs: [], AllowNondistributableArtifactsHostnames: [] }),
+        ...(atLeast(1, 47)
+          ? {}
+          : { AllowNondistributableArtifactsCIDRs: [], AllowNondistributableArtifactsHostnames: [] }),
         InsecureRegistryCIDRs: ['::1/128', '127.0.0.0/8', ...settings.insecureCidrs],
         IndexConfigs: {
           'docker.io': { Name: 'docker.io', Mirrors: settings.registryMirrors, Secure: true, Official: true },
-          ...Object.fromEntries(settings.insecureHosts.map((name) => [name, { Name: name, Mirrors: [], Secure: false, Official: false }])),
+          ...Object.fromEntries(
+            settings.insecureHosts.map((name) => [name, { Name: name, Mirrors: [], Secure: false, Official: false }]),
+          ),
         },
         Mirrors: settings.registryMirrors,
       },
@@ -201,7 +222,14 @@ export class SystemService {
       ServerVersion: this.deps.build.engineVersion,
       Runtimes: runtimes,
       DefaultRuntime: settings.defaultRuntime,
-      Swarm: { NodeID: '', NodeAddr: '', LocalNodeState: 'inactive', ControlAvailable: false, Error: '', RemoteManagers: null },
+      Swarm: {
+        NodeID: '',
+        NodeAddr: '',
+        LocalNodeState: 'inactive',
+        ControlAvailable: false,
+        Error: '',
+        RemoteManagers: null,
+      },
       LiveRestoreEnabled: settings.liveRestore,
       Isolation: '',
       InitBinary: settings.initBinary,
@@ -209,10 +237,19 @@ export class SystemService {
       RuncCommit: commit('runc'),
       InitCommit: commit('docker-init'),
       // Clients before 1.25 know names alone.
-      SecurityOptions: atLeast(1, 25) ? settings.securityOptions : settings.securityOptions.map((option) => option.replace(/^name=([^,]*).*/, '$1')),
-      ...(settings.addressPools.length > 0 ? { DefaultAddressPools: settings.addressPools.map(({ base, size }) => ({ Base: base, Size: size })) } : {}),
+      SecurityOptions: atLeast(1, 25)
+        ? settings.securityOptions
+        : settings.securityOptions.map((option) => option.replace(/^name=([^,]*).*/, '$1')),
+      ...(settings.addressPools.length > 0
+        ? { DefaultAddressPools: settings.addressPools.map(({ base, size }) => ({ Base: base, Size: size })) }
+        : {}),
       ...(atLeast(1, 46)
-        ? { Containerd: { Address: settings.supervisorAddress, Namespaces: { Containers: settings.supervisorNamespace, Plugins: settings.pluginsNamespace } } }
+        ? {
+            Containerd: {
+              Address: settings.supervisorAddress,
+              Namespaces: { Containers: settings.supervisorNamespace, Plugins: settings.pluginsNamespace },
+            },
+          }
         : {}),
       ...(atLeast(1, 49) ? { FirewallBackend: { Driver: 'iptables' } } : {}),
       CDISpecDirs: settings.cdiSpecDirs,
@@ -223,7 +260,12 @@ export class SystemService {
   async #withStatus(runtimes: SystemSettings['runtimes']): Promise<Readonly<Record<string, unknown>>> {
     const entries = Object.entries(runtimes).map(async ([name, runtime]) => {
       const features = runtime.path === undefined ? undefined : await this.deps.runtimeFeatures(runtime.path);
-      return [name, features === undefined ? runtime : { ...runtime, status: { 'org.opencontainers.runtime-spec.features': features } }] as const;
+      return [
+        name,
+        features === undefined
+          ? runtime
+          : { ...runtime, status: { 'org.opencontainers.runtime-spec.features': features } },
+      ] as const;
     });
     return Object.fromEntries(await Promise.all(entries));
   }
@@ -232,7 +274,9 @@ export class SystemService {
 /** A count when the value is a number, else the name of one unit. */
 function genericResource(entry: string): unknown {
   const [Kind = '', value = ''] = entry.split('=');
-  return /^\d+$/.test(value) ? { DiscreteResourceSpec: { Kind, Value: Number(value) } } : { NamedResourceSpec: { Kind, Value: value } };
+  return /^\d+$/.test(value)
+    ? { DiscreteResourceSpec: { Kind, Value: Number(value) } }
+    : { NamedResourceSpec: { Kind, Value: value } };
 }
 
 /** Proxy URLs are shown without their credentials. */

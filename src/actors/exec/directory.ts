@@ -30,7 +30,12 @@ export interface ExecDeps {
   readonly pauseGate: PauseGate;
   readonly container: (id: string) => ContainerRecord | undefined;
   /** OCI `process` object. */
-  readonly buildProcess: (container: ContainerRecord, config: ExecConfig, tty: boolean, size: TerminalSize | undefined) => Promise<Record<string, unknown>>;
+  readonly buildProcess: (
+    container: ContainerRecord,
+    config: ExecConfig,
+    tty: boolean,
+    size: TerminalSize | undefined,
+  ) => Promise<Record<string, unknown>>;
   readonly emit: (action: string, container: ContainerRecord, attributes: Readonly<Record<string, string>>) => void;
 }
 
@@ -39,8 +44,8 @@ const RETENTION_MS = 5 * 60_000;
 /** A background child may hold the output of an exec open for ever. */
 const DRAIN_LIMIT_MS = 2000;
 /**
- * The shim starts one exec at a time and tells of exits in between, in the order of arrival. It keeps 32 exits that were
- * not told yet; after that it reaps one process a second, and some ten waiting starts are enough to come to that.
+ * The shim starts one exec at a time and tells of exits in between, in the order of arrival. It keeps 32 exits that
+ * were not told yet; after that it reaps one process a second, and some ten waiting starts are enough to come to that.
  */
 const MAX_STARTS_PER_CONTAINER = 4;
 
@@ -72,7 +77,11 @@ export class ExecDirectory {
   #send: Send = () => undefined;
 
   constructor(private readonly deps: ExecDeps) {
-    const machine = createExecMachine(this.#effects(), { publish: (record) => this.#publish(record), emit: (action, record) => this.#emit(action, record) }, deps.replies);
+    const machine = createExecMachine(
+      this.#effects(),
+      { publish: (record) => this.#publish(record), emit: (action, record) => this.#emit(action, record) },
+      deps.replies,
+    );
     this.collection = createCollection({
       kind: 'exec',
       logic: machine,
@@ -95,7 +104,9 @@ export class ExecDirectory {
 
   /** Ids of the execs of a container that have not ended, for inspect. */
   idsOf(containerId: string): string[] {
-    return [...this.#views.values()].filter((record) => record.containerId === containerId && record.exitCode === null).map(({ id }) => id);
+    return [...this.#views.values()]
+      .filter((record) => record.containerId === containerId && record.exitCode === null)
+      .map(({ id }) => id);
   }
 
   /** Registers an exec in a running container. */
@@ -221,7 +232,8 @@ export class ExecDirectory {
   #emit(action: 'exec_start' | 'exec_die', record: ExecRecord): void {
     const container = this.deps.container(record.containerId);
     if (!container) return;
-    if (action === 'exec_start') this.deps.emit(`exec_start: ${record.config.Cmd.join(' ')}`, container, { execID: record.id });
+    if (action === 'exec_start')
+      this.deps.emit(`exec_start: ${record.config.Cmd.join(' ')}`, container, { execID: record.id });
     else this.deps.emit(action, container, { execID: record.id, exitCode: String(record.exitCode) });
   }
 
@@ -271,7 +283,13 @@ export class ExecDirectory {
     const { config } = record;
     const building = this.deps.buildProcess(container, config, tty, size);
     building.catch(() => undefined);
-    const opened = await stdio.create({ dir: `${this.deps.ioRoot}/${record.containerId}/${record.id}`, stdin: config.AttachStdin, stdout: true, stderr: !tty, terminal: tty });
+    const opened = await stdio.create({
+      dir: `${this.deps.ioRoot}/${record.containerId}/${record.id}`,
+      stdin: config.AttachStdin,
+      stdout: true,
+      stderr: !tty,
+      terminal: tty,
+    });
     io.stdio = opened;
     try {
       pump(opened, io.hub);
@@ -306,8 +324,10 @@ function pump(stdio: ProcessStdio, hub: AttachHub): void {
 export function requireRunning(container: ContainerRecord, shown: string): void {
   const { status } = container.state;
   if (status === 'paused') throw conflict(`Container ${shown} is paused, unpause the container before exec`);
-  if (status === 'restarting') throw conflict(`Container ${container.id} is restarting, wait until the container is running`);
-  if (status !== 'running') throw conflict(`container ${container.id} is not running`, { code: 'CONTAINER_NOT_RUNNING' });
+  if (status === 'restarting')
+    throw conflict(`Container ${container.id} is restarting, wait until the container is running`);
+  if (status !== 'running')
+    throw conflict(`container ${container.id} is not running`, { code: 'CONTAINER_NOT_RUNNING' });
 }
 
 /** 127 for a command that is not there, 126 for one that cannot be executed. */

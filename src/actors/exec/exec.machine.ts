@@ -16,7 +16,11 @@ import type { ExecRecord } from './exec.record.js';
 
 export interface ExecEffects {
   /** Brings the process up and returns its host pid. On failure nothing is left. */
-  start(input: { readonly record: ExecRecord; readonly tty: boolean; readonly size: TerminalSize | undefined }): Promise<{ pid: number }>;
+  start(input: {
+    readonly record: ExecRecord;
+    readonly tty: boolean;
+    readonly size: TerminalSize | undefined;
+  }): Promise<{ pid: number }>;
   /** Reads output to its end (bounded) and forgets the process. */
   drain(record: ExecRecord): Promise<void>;
   resize(record: ExecRecord, size: TerminalSize): Promise<void>;
@@ -40,7 +44,10 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
     hooks.publish(record);
     return record;
   };
-  const resize = (record: ExecRecord, { req, size }: { readonly req: RequestId; readonly size: TerminalSize }): void => {
+  const resize = (
+    record: ExecRecord,
+    { req, size }: { readonly req: RequestId; readonly size: TerminalSize },
+  ): void => {
     effects.resize(record, size).then(
       () => replies.settle(req, undefined),
       (error: unknown) => replies.reject(req, error),
@@ -54,7 +61,8 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
     },
     actions: {
       refuseStart: ({ context, event }) => {
-        if ('req' in event) replies.reject(event.req, conflict(`Error: Exec command ${context.record.id} has already run`));
+        if ('req' in event)
+          replies.reject(event.req, conflict(`Error: Exec command ${context.record.id} has already run`));
       },
       refuseResize: ({ event }) => {
         if ('req' in event) replies.reject(event.req, invalid('exec process is not started'));
@@ -71,7 +79,9 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
     context: ({ input }) => ({ record: input, start: undefined, waiters: [], resizes: [], exitCode: undefined }),
     initial: 'booting',
     on: {
-      'request.cancelled': { actions: assign(({ context, event }) => ({ waiters: context.waiters.filter((req) => req !== event.req) })) },
+      'request.cancelled': {
+        actions: assign(({ context, event }) => ({ waiters: context.waiters.filter((req) => req !== event.req) })),
+      },
       'exec.wait': { actions: assign(({ context, event }) => ({ waiters: [...context.waiters, event.req] })) },
       'exec.start': { actions: 'refuseStart' },
       'exec.resize': { actions: 'refuseResize' },
@@ -94,7 +104,11 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
       starting: {
         invoke: {
           src: 'start',
-          input: ({ context }) => ({ record: context.record, tty: context.start?.tty ?? false, size: context.start?.size }),
+          input: ({ context }) => ({
+            record: context.record,
+            tty: context.start?.tty ?? false,
+            size: context.start?.size,
+          }),
           onDone: {
             target: 'running',
             actions: assign(({ context, event }) => {
@@ -142,7 +156,9 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
           for (const req of context.waiters) replies.settle(req, context.record.exitCode ?? 137);
           return { waiters: [] };
         }),
-        on: { 'exec.wait': { actions: ({ context, event }) => replies.settle(event.req, context.record.exitCode ?? 137) } },
+        on: {
+          'exec.wait': { actions: ({ context, event }) => replies.settle(event.req, context.record.exitCode ?? 137) },
+        },
       },
     },
   });

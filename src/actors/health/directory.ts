@@ -32,7 +32,8 @@ export class HealthChecks {
       {
         untilNext: async ({ containerId, plan }, signal) => {
           const container = deps.container(containerId);
-          if (container) await sleep(probeDelayMs(plan, container.state, Date.now()), undefined, { signal, ref: false });
+          if (container)
+            await sleep(probeDelayMs(plan, container.state, Date.now()), undefined, { signal, ref: false });
         },
         probe: ({ containerId, plan }, signal) => {
           const container = deps.container(containerId);
@@ -50,7 +51,8 @@ export class HealthChecks {
         const container = deps.container(id);
         return container && inputFor(container);
       },
-      onCrash: (id, error, revived) => deps.log.error({ err: error, container: id, revived }, 'health check actor crashed'),
+      onCrash: (id, error, revived) =>
+        deps.log.error({ err: error, container: id, revived }, 'health check actor crashed'),
     });
   }
 

@@ -16,7 +16,12 @@ type Ask<T extends ExecCommand['type']> = Extract<ExecCommand, { type: T }>;
  * Runs the plan's command with the container's user, directory and environment. Whatever goes wrong is a result with
  * exit code -1. When `signal` aborts, the process is killed and the promise settles at once.
  */
-export async function runProbe(execs: ExecDirectory, container: ContainerRecord, plan: ProbePlan, signal: AbortSignal): Promise<ProbeResult> {
+export async function runProbe(
+  execs: ExecDirectory,
+  container: ContainerRecord,
+  plan: ProbePlan,
+  signal: AbortSignal,
+): Promise<ProbeResult> {
   const start = now();
   const result = (exitCode: number, output: string): ProbeResult => ({ start, end: now(), exitCode, output });
   const output = new LimitedOutput();
@@ -40,13 +45,18 @@ export async function runProbe(execs: ExecDirectory, container: ContainerRecord,
     // The time that the start takes is the engine's, not the probe's.
     await execs.ask<Ask<'exec.start'>>(id, { type: 'exec.start', tty: false, size: undefined }, signal);
     const timeout = AbortSignal.timeout(plan.timeoutMs);
-    const exitCode = await execs.ask<Ask<'exec.wait'>>(id, { type: 'exec.wait' }, AbortSignal.any([signal, timeout])).catch((error: unknown) => {
-      if (timeout.aborted && !signal.aborted) return undefined;
-      throw error;
-    });
+    const exitCode = await execs
+      .ask<Ask<'exec.wait'>>(id, { type: 'exec.wait' }, AbortSignal.any([signal, timeout]))
+      .catch((error: unknown) => {
+        if (timeout.aborted && !signal.aborted) return undefined;
+        throw error;
+      });
     if (exitCode !== undefined) return result(exitCode, output.text);
     const text = output.text;
-    return result(FAILED, `Health check exceeded timeout (${goDuration(plan.timeoutMs)})${text === '' ? '' : `: ${text}`}`);
+    return result(
+      FAILED,
+      `Health check exceeded timeout (${goDuration(plan.timeoutMs)})${text === '' ? '' : `: ${text}`}`,
+    );
   } catch (error) {
     return result(FAILED, messageOf(error));
   } finally {

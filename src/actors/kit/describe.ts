@@ -42,6 +42,8 @@ function shownId(id: string): string {
 function describeActor(id: string, actor: AnyActorRef, replies: Replies): ActorSummary {
   const { status, value, children = {} } = actor.getSnapshot() as MachineSnapshot;
   const isActive = ([, child]: [string, unknown]): boolean => child !== undefined;
-  const effects = Object.entries(children).filter(isActive).map(([name]) => name);
+  const effects = Object.entries(children)
+    .filter(isActive)
+    .map(([name]) => name);
   return { id, state: status === 'active' ? (value ?? status) : status, effects, unanswered: replies.pendingOf(actor) };
 }

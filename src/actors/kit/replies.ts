@@ -39,7 +39,11 @@ export class Replies {
    * Sends a command and resolves with its reply. Rejects with the actor's EngineError, with `cancelled` when `signal`
    * aborts first (the actor then gets `request.cancelled`), and with `unavailable` when the actor has ended.
    */
-  ask<C extends { readonly type: string; readonly req: RequestId }>(actor: Askable<C>, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
+  ask<C extends { readonly type: string; readonly req: RequestId }>(
+    actor: Askable<C>,
+    command: Unasked<C>,
+    signal?: AbortSignal,
+  ): Promise<ReplyOf<C>> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) return reject(cancelled('the client went away'));
       if (actor.getSnapshot().status !== 'active') return reject(actorGone());

@@ -56,7 +56,8 @@ export function openLink<Report extends { readonly type: string }>(options: Tran
     close: () => {
       signal.removeEventListener('abort', onAbort);
       // The task's result comes another way, and may overtake what was reported before it.
-      for (let late = receiveMessageOnPort(near); late; late = receiveMessageOnPort(near)) take(late.message as Report | LinkReport);
+      for (let late = receiveMessageOnPort(near); late; late = receiveMessageOnPort(near))
+        take(late.message as Report | LinkReport);
       near.close();
     },
   };

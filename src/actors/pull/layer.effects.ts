@@ -1,4 +1,6 @@
-/** The work behind a layer's transfer: a worker fetches and extracts, the layer store commits on top of the layer below. */
+/**
+ * The work behind a layer's transfer: a worker fetches and extracts, the layer store commits on top of the layer below.
+ */
 import { statfs } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cancelled, dataLoss, internal, isEngineError } from '../../errors/engine-error.js';
@@ -7,7 +9,12 @@ import type { Grant, RegistryAccess } from '../../registry/access.js';
 import { blobUrl } from '../../registry/client.js';
 import type { Credentials } from '../../registry/credentials.js';
 import type { RegistryHost } from '../../registry/endpoint.js';
-import { isFaultOfContent, type PartialBlobs, type PartialClaim, type PartialPlace } from '../../registry/partial-blobs.js';
+import {
+  isFaultOfContent,
+  type PartialBlobs,
+  type PartialClaim,
+  type PartialPlace,
+} from '../../registry/partial-blobs.js';
 import { pullScope } from '../../registry/token.js';
 import type { FetchLayerOutput, FetchLayerReport } from '../../workers/fetch-layer.js';
 import type { WorkerPool } from '../../workers/pool.js';
@@ -74,7 +81,12 @@ export class LayerTransfers implements LayerEffects {
 
   transfer(input: LayerInput): Promise<void> {
     const { chainId } = input.layer;
-    const transfer: Transfer = { abort: new AbortController(), done: Promise.resolve(), hasReference: false, isAbandoned: false };
+    const transfer: Transfer = {
+      abort: new AbortController(),
+      done: Promise.resolve(),
+      hasReference: false,
+      isAbandoned: false,
+    };
     transfer.done = this.#run(input, transfer, this.#transfers.get(chainId));
     this.#transfers.set(chainId, transfer);
     return transfer.done;
@@ -147,7 +159,8 @@ export class LayerTransfers implements LayerEffects {
   async #below(parent: Digest, signal: AbortSignal): Promise<void> {
     const below = this.#transfers.get(parent)?.done;
     if (below) await orAborted(below, signal);
-    if (!this.#deps.layers.find(parent)) throw dataLoss(`layer ${parent} is missing below a fetched layer`, { code: 'LAYER_MISSING' });
+    if (!this.#deps.layers.find(parent))
+      throw dataLoss(`layer ${parent} is missing below a fetched layer`, { code: 'LAYER_MISSING' });
   }
 
   /** A mirror that fails in the middle is left for the next host. */
@@ -162,7 +175,12 @@ export class LayerTransfers implements LayerEffects {
     throw dataLoss(`no host to fetch layer ${input.layer.blob.digest} from`, { code: 'NO_HOST' });
   }
 
-  async #fetchFrom(input: LayerInput, host: RegistryHost, claim: PartialClaim | undefined, signal: AbortSignal): Promise<Fetched> {
+  async #fetchFrom(
+    input: LayerInput,
+    host: RegistryHost,
+    claim: PartialClaim | undefined,
+    signal: AbortSignal,
+  ): Promise<Fetched> {
     try {
       return await this.#fetchStaged(input, host, claim, signal);
     } catch (error) {
@@ -173,7 +191,12 @@ export class LayerTransfers implements LayerEffects {
     }
   }
 
-  async #fetchStaged(input: LayerInput, host: RegistryHost, claim: PartialClaim | undefined, signal: AbortSignal): Promise<Fetched> {
+  async #fetchStaged(
+    input: LayerInput,
+    host: RegistryHost,
+    claim: PartialClaim | undefined,
+    signal: AbortSignal,
+  ): Promise<Fetched> {
     const staged = await this.#deps.layers.stage();
     try {
       return { staged, output: await this.#fetch(input, host, claim?.place, staged, signal) };
@@ -183,7 +206,13 @@ export class LayerTransfers implements LayerEffects {
     }
   }
 
-  async #fetch(input: LayerInput, host: RegistryHost, partial: PartialPlace | undefined, staged: StagedLayer, signal: AbortSignal): Promise<FetchLayerOutput> {
+  async #fetch(
+    input: LayerInput,
+    host: RegistryHost,
+    partial: PartialPlace | undefined,
+    staged: StagedLayer,
+    signal: AbortSignal,
+  ): Promise<FetchLayerOutput> {
     // Waiting here and not in the pool, where nothing would hear of a cancel.
     const free = await this.#slots.take(signal);
     try {
@@ -193,7 +222,13 @@ export class LayerTransfers implements LayerEffects {
     }
   }
 
-  async #runTask(input: LayerInput, host: RegistryHost, partial: PartialPlace | undefined, staged: StagedLayer, signal: AbortSignal): Promise<FetchLayerOutput> {
+  async #runTask(
+    input: LayerInput,
+    host: RegistryHost,
+    partial: PartialPlace | undefined,
+    staged: StagedLayer,
+    signal: AbortSignal,
+  ): Promise<FetchLayerOutput> {
     const { pool, retryDelayMs, maxAttempts } = this.#deps;
     const { layer, repository, credentials } = input;
     const access = this.#deps.access(host, host.isMirror ? undefined : credentials);
@@ -244,7 +279,9 @@ export class LayerTransfers implements LayerEffects {
       return output;
     } catch (error) {
       const isFull = limit.isDisk && isEngineError(error) && error.code === 'LAYER_TOO_LARGE';
-      throw isFull ? internal(`layer ${layer.blob.digest}: no space left on device`, { code: 'ENOSPC', cause: error }) : error;
+      throw isFull
+        ? internal(`layer ${layer.blob.digest}: no space left on device`, { code: 'ENOSPC', cause: error })
+        : error;
     } finally {
       link.close();
       for (const free of extra) free();
@@ -287,7 +324,10 @@ async function settledOrLate(transfer: Promise<void>, signal: AbortSignal): Prom
   const over = new AbortController();
   const late = sleep(PREDECESSOR_LIMIT_MS, undefined, { signal: over.signal, ref: false });
   try {
-    await orAborted(Promise.race([transfer, late]).catch(() => undefined), signal);
+    await orAborted(
+      Promise.race([transfer, late]).catch(() => undefined),
+      signal,
+    );
   } finally {
     over.abort();
   }

@@ -5,8 +5,8 @@
  *         ▲                                   │
  *         └────────── wanted again ───────────┘
  *
- * Owner: the layers collection, one actor per chain ID. Invariants: one transfer of a chain ID at a time; each asker gets
- * its own reference on the layer together with the reply; a cancelled transfer has cleaned up before it ends.
+ * Owner: the layers collection, one actor per chain ID. Invariants: one transfer of a chain ID at a time; each asker
+ * gets its own reference on the layer together with the reply; a cancelled transfer has cleaned up before it ends.
  */
 import { assign, setup } from 'xstate';
 import { isEngineError } from '../../errors/engine-error.js';
@@ -40,9 +40,13 @@ export function createLayerMachine(effects: LayerEffects, hooks: LayerHooks, rep
     types: { context: {} as LayerContext, events: {} as LayerEvent, input: {} as LayerInput },
     actors: { transfer: effect<void, LayerInput>((input) => effects.transfer(input)) },
     actions: {
-      note: assign(({ context, event }) => (event.type === 'layer.join' ? { waiting: [...context.waiting, event.req] } : {})),
+      note: assign(({ context, event }) =>
+        event.type === 'layer.join' ? { waiting: [...context.waiting, event.req] } : {},
+      ),
       forget: assign(({ context, event }) => {
-        return event.type === 'request.cancelled' ? { waiting: context.waiting.filter((req) => req !== event.req) } : {};
+        return event.type === 'request.cancelled'
+          ? { waiting: context.waiting.filter((req) => req !== event.req) }
+          : {};
       }),
       cancel: ({ context }) => hooks.cancel(context.input.layer.chainId),
       handOver: ({ context }) => {
@@ -55,8 +59,10 @@ export function createLayerMachine(effects: LayerEffects, hooks: LayerHooks, rep
       },
     },
     guards: {
-      isLast: ({ context, event }) => event.type === 'request.cancelled' && context.waiting.every((req) => req === event.req),
-      isWantedAgain: ({ context, event }) => context.waiting.length > 0 && isEngineError((event as { error?: unknown }).error, 'cancelled'),
+      isLast: ({ context, event }) =>
+        event.type === 'request.cancelled' && context.waiting.every((req) => req === event.req),
+      isWantedAgain: ({ context, event }) =>
+        context.waiting.length > 0 && isEngineError((event as { error?: unknown }).error, 'cancelled'),
     },
   }).createMachine({
     id: 'layer',
@@ -84,7 +90,14 @@ export function createLayerMachine(effects: LayerEffects, hooks: LayerHooks, rep
           ],
         },
         states: {
-          wanted: { on: { 'request.cancelled': [{ guard: 'isLast', target: 'cancelling', actions: 'forget' }, { actions: 'forget' }] } },
+          wanted: {
+            on: {
+              'request.cancelled': [
+                { guard: 'isLast', target: 'cancelling', actions: 'forget' },
+                { actions: 'forget' },
+              ],
+            },
+          },
           cancelling: { entry: 'cancel' },
         },
       },

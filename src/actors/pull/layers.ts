@@ -45,7 +45,13 @@ export class LayerDirectory {
   readonly #views: LayerViews;
   #send: Send = () => undefined;
 
-  constructor(replies: Replies, log: Logger, views: LayerViews, machine: LayerMachine, onCrash: (chainId: Digest) => void) {
+  constructor(
+    replies: Replies,
+    log: Logger,
+    views: LayerViews,
+    machine: LayerMachine,
+    onCrash: (chainId: Digest) => void,
+  ) {
     this.#replies = replies;
     this.#views = views;
     const ended = (id: string): Digest => id.slice(ID_PREFIX.length) as Digest;
@@ -71,7 +77,9 @@ export class LayerDirectory {
     return this.#views.watch(chainId, listener);
   }
 
-  /** Resolves when the layer is in the store, with a reference that the caller releases. Aborting gives up the interest. */
+  /**
+   * Resolves when the layer is in the store, with a reference that the caller releases. Aborting gives up the interest.
+   */
   async join(input: LayerInput, signal: AbortSignal): Promise<void> {
     const id = ID_PREFIX + input.layer.chainId;
     for (let attempt = 1; ; attempt++) {

@@ -1,7 +1,8 @@
 /**
  * The progress of one pull, written by the job and read by any number of clients at their own speed. A reader that is
- * behind gets only the newest message of each layer and status, so that what is held is bounded by the number of layers,
- * whatever the number and the speed of the readers; one that comes late first gets the newest message of each layer.
+ * behind gets only the newest message of each layer and status, so that what is held is bounded by the number of
+ * layers, whatever the number and the speed of the readers; one that comes late first gets the newest message of each
+ * layer.
  */
 import { encodeMessage, type ProgressMessage } from './progress.js';
 
@@ -23,7 +24,10 @@ export class ProgressBoard {
   #opening: string | undefined;
   #latest = { from: 0, to: 0, text: '' };
 
-  /** A message about a layer (or anything else that has a state): it replaces the subject's earlier ones for late readers. */
+  /**
+   * A message about a layer (or anything else that has a state): it replaces the subject's earlier ones for late
+   * readers.
+   */
   publish(subject: string, status: string, message: ProgressMessage): void {
     if (this.#outcome !== undefined) return;
     const text = encodeMessage(message);
@@ -38,10 +42,14 @@ export class ProgressBoard {
 
   #wake(): void {
     if (this.#readers.size <= PROMPT_READERS) for (const reader of this.#readers) reader.wake();
-    else this.#timer ??= setTimeout(() => {
-      this.#timer = undefined;
-      for (const reader of this.#readers) reader.wake();
-    }, Math.min(this.#readers.size, MAX_DELAY_MS));
+    else
+      this.#timer ??= setTimeout(
+        () => {
+          this.#timer = undefined;
+          for (const reader of this.#readers) reader.wake();
+        },
+        Math.min(this.#readers.size, MAX_DELAY_MS),
+      );
   }
 
   /** A message that every reader gets, late or not. */
@@ -61,9 +69,13 @@ export class ProgressBoard {
   /** Starts with the newest of everything. `onClose` is called once when the reader stops before the end. */
   read(onClose: () => void): BoardReader {
     this.#opening ??= [...this.#newest.values()].join('');
-    const reader: BoardReader = new BoardReader({ to: this.#count, text: this.#opening }, (from) => this.#after(from), () => {
-      if (this.#readers.delete(reader)) onClose();
-    });
+    const reader: BoardReader = new BoardReader(
+      { to: this.#count, text: this.#opening },
+      (from) => this.#after(from),
+      () => {
+        if (this.#readers.delete(reader)) onClose();
+      },
+    );
     if (this.#outcome !== undefined) reader.finish(this.#outcome);
     else this.#readers.add(reader);
     return reader;

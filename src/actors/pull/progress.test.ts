@@ -5,7 +5,16 @@ import { ProgressBoard } from './progress-board.js';
 
 test('sizes have four significant digits and decimal units', () => {
   const table: readonly (readonly [number, string])[] = [
-    [0, '0B'], [999, '999B'], [1000, '1kB'], [1234, '1.234kB'], [12_345, '12.35kB'], [123_456, '123.5kB'], [1_000_000, '1MB'], [2_813_316, '2.813MB'], [3e9, '3GB'], [5.5e12, '5.5TB'],
+    [0, '0B'],
+    [999, '999B'],
+    [1000, '1kB'],
+    [1234, '1.234kB'],
+    [12_345, '12.35kB'],
+    [123_456, '123.5kB'],
+    [1_000_000, '1MB'],
+    [2_813_316, '2.813MB'],
+    [3e9, '3GB'],
+    [5.5e12, '5.5TB'],
   ];
   for (const [bytes, text] of table) assert.equal(humanSize(bytes), text);
 });
@@ -20,13 +29,19 @@ test('the bar is that of the known clients', () => {
 });
 
 test('messages end with CR LF', () => {
-  assert.equal(encodeMessage(stateMessage('Waiting', 'abc')), '{"status":"Waiting","progressDetail":{},"id":"abc"}\r\n');
+  assert.equal(
+    encodeMessage(stateMessage('Waiting', 'abc')),
+    '{"status":"Waiting","progressDetail":{},"id":"abc"}\r\n',
+  );
 });
 
 const read = async (reader: AsyncIterable<string>): Promise<string[]> => {
   let text = '';
   for await (const piece of reader) text += piece;
-  return text.split('\r\n').filter((line) => line !== '').map((line) => (JSON.parse(line) as { status: string }).status);
+  return text
+    .split('\r\n')
+    .filter((line) => line !== '')
+    .map((line) => (JSON.parse(line) as { status: string }).status);
 };
 
 test('a reader that keeps up gets everything, a slow one the newest of each status, a late one the newest of each layer', async () => {
@@ -69,6 +84,7 @@ test('returning a reader settles its pending read and tells the owner once', asy
 test('a thousand stalled readers hold no more than the newest messages', () => {
   const board = new ProgressBoard();
   const readers = Array.from({ length: 1000 }, () => board.read(() => undefined));
-  for (let bytes = 0; bytes < 200; bytes++) board.publish(`layer-${bytes % 5}`, 'Downloading', { status: String(bytes) });
+  for (let bytes = 0; bytes < 200; bytes++)
+    board.publish(`layer-${bytes % 5}`, 'Downloading', { status: String(bytes) });
   assert.equal(readers.length, 1000);
 });

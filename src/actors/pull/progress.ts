@@ -1,4 +1,6 @@
-/** Progress messages as the Engine API has them, and the bar text that clients without a terminal of their own print. */
+/**
+ * Progress messages as the Engine API has them, and the bar text that clients without a terminal of their own print.
+ */
 
 export type ProgressMessage = Readonly<Record<string, unknown>>;
 

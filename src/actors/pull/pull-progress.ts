@@ -18,7 +18,9 @@ export class PullProgress {
     const { reference } = job.pull;
     this.#classic.say({ status: `Pulling from ${reference.path}`, id: reference.digest ?? reference.tag ?? '' });
     this.#typed = new TypedProgress(job);
-    this.#layers = job.located.image.layers.map((layer, index) => new LayerProgress(this.#classic, this.#typed, index, layer));
+    this.#layers = job.located.image.layers.map(
+      (layer, index) => new LayerProgress(this.#classic, this.#typed, index, layer),
+    );
   }
 
   board(form: ProgressForm): ProgressBoard {
@@ -93,14 +95,20 @@ export class LayerProgress {
       case 'downloading':
         return this.#download(view.bytes);
       case 'retrying':
-        return view.seconds === 0 ? undefined : this.#state(`Retrying in ${view.seconds} second${view.seconds === 1 ? '' : 's'}`, 'Retrying');
+        return view.seconds === 0
+          ? undefined
+          : this.#state(`Retrying in ${view.seconds} second${view.seconds === 1 ? '' : 's'}`, 'Retrying');
       case 'verifying':
         // The last bytes and this can come as one: what is shown of a download ends with all of it.
         this.#download(this.#total);
         return this.#state('Verifying Checksum');
       case 'extracting':
         this.#state('Download complete');
-        return this.#board.publish(this.#subject, 'Extracting', bytesMessage('Extracting', this.#id, view.bytes, this.#total));
+        return this.#board.publish(
+          this.#subject,
+          'Extracting',
+          bytesMessage('Extracting', this.#id, view.bytes, this.#total),
+        );
       case 'extracted':
         return undefined;
     }
@@ -109,7 +117,11 @@ export class LayerProgress {
   /** A layer that has to be fetched anew, from another host perhaps, is shown as far as it once was. */
   #download(bytes: number): void {
     this.#downloaded = Math.max(this.#downloaded, Math.min(bytes, this.#total));
-    this.#board.publish(this.#subject, 'Downloading', bytesMessage('Downloading', this.#id, this.#downloaded, this.#total));
+    this.#board.publish(
+      this.#subject,
+      'Downloading',
+      bytesMessage('Downloading', this.#id, this.#downloaded, this.#total),
+    );
   }
 
   #state(text: string, status = text): void {

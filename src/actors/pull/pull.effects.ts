@@ -86,7 +86,8 @@ export class PullWork implements PullEffects {
       familiarName: familiarName(reference),
       familiarString: familiarString(reference),
     };
-    const known = async (id: Digest): Promise<Buffer | undefined> => (images.get(id) ? images.configBytes(id) : undefined);
+    const known = async (id: Digest): Promise<Buffer | undefined> =>
+      images.get(id) ? images.configBytes(id) : undefined;
     let failure: unknown;
     for (const [index, access] of accesses.entries()) {
       try {
@@ -108,7 +109,9 @@ export class PullWork implements PullEffects {
     let failure: unknown;
     for (const access of accesses) {
       try {
-        return await withGrant(access, pullScope(reference.path), signal, (grant) => listTags(grant, reference.path, { limits: access.limits, signal }));
+        return await withGrant(access, pullScope(reference.path), signal, (grant) =>
+          listTags(grant, reference.path, { limits: access.limits, signal }),
+        );
       } catch (error) {
         failure = error;
         if (!access.host.isMirror || signal.aborted) break;
@@ -189,7 +192,16 @@ export class PullWork implements PullEffects {
     const progress = this.#deps.progress({ pull, located });
     try {
       const stored = await images.create(image.configBytes);
-      await Promise.all(image.layers.map(({ diffId, blob }) => records.add(diffId, { digest: blob.digest, sizeBytes: blob.sizeBytes, mediaType: blob.mediaType, repository })));
+      await Promise.all(
+        image.layers.map(({ diffId, blob }) =>
+          records.add(diffId, {
+            digest: blob.digest,
+            sizeBytes: blob.sizeBytes,
+            mediaType: blob.mediaType,
+            repository,
+          }),
+        ),
+      );
       progress.say({ status: `Digest: ${image.digest}` });
       const isNews = !images.stillNames(canonicalString(reference), stored.id);
       if (isNews) progress.renewed();
@@ -198,7 +210,9 @@ export class PullWork implements PullEffects {
       if (isNews && reference.digest === undefined) await images.tag(canonicalString(reference), stored.id);
       for (const warning of image.warnings) progress.say({ status: warning });
       const shown = familiarString(reference);
-      progress.say({ status: isNews ? `Status: Downloaded newer image for ${shown}` : `Status: Image is up to date for ${shown}` });
+      progress.say({
+        status: isNews ? `Status: Downloaded newer image for ${shown}` : `Status: Image is up to date for ${shown}`,
+      });
       emit('pull', shown, eventAttributes(stored, familiarName(reference)));
     } finally {
       await this.#release(pull.id);

@@ -26,7 +26,11 @@ function startPull() {
   const progress = {} as PullProgress;
   const machine = createPullMachine(
     { resolve: () => resolve.run(), fetch: () => fetch.run(), register: () => register.run() },
-    { cancel: () => void log.push('cancel'), progress: () => progress, close: (_, error) => void log.push(error === undefined ? 'close' : `close ${(error as Error).message}`) },
+    {
+      cancel: () => void log.push('cancel'),
+      progress: () => progress,
+      close: (_, error) => void log.push(error === undefined ? 'close' : `close ${(error as Error).message}`),
+    },
     replies,
   );
   const input: PullInput = { id: 'p', reference: parseReference('a'), platform: undefined, credentials: undefined };
@@ -126,7 +130,11 @@ function startLayer() {
   const log: string[] = [];
   const machine = createLayerMachine(
     { transfer: () => transfer.run() },
-    { cancel: () => void log.push('cancel'), retain: () => void log.push('retain'), release: () => void log.push('release') },
+    {
+      cancel: () => void log.push('cancel'),
+      retain: () => void log.push('retain'),
+      release: () => void log.push('release'),
+    },
     replies,
   );
   const input = { layer: { chainId: 'sha256:1' } } as unknown as LayerInput;

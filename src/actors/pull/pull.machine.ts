@@ -6,9 +6,9 @@
  *        │          └── wanted again ─────┤                              │
  *        └────────────────────────────────┴──────────────────────────────┴──► failed
  *
- * Owner: the pulls collection, one actor per request. Invariants: a join is answered when the image is resolved, or with
- * the reason why it is not; the pull ends when its last interested client leaves, except that an image whose layers are
- * all here is registered anyway; what the fetch holds is released before the end.
+ * Owner: the pulls collection, one actor per request. Invariants: a join is answered when the image is resolved, or
+ * with the reason why it is not; the pull ends when its last interested client leaves, except that an image whose
+ * layers are all here is registered anyway; what the fetch holds is released before the end.
  */
 import { assign, setup } from 'xstate';
 import { isEngineError } from '../../errors/engine-error.js';
@@ -57,7 +57,10 @@ export function createPullMachine(effects: PullEffects, hooks: PullHooks, replie
     return { pull, located };
   };
   const without = (list: readonly RequestId[], event: PullEvent): RequestId[] =>
-    list.filter((one) => one !== (event.type === 'pull.left' ? event.interest : event.type === 'request.cancelled' ? event.req : -1));
+    list.filter(
+      (one) =>
+        one !== (event.type === 'pull.left' ? event.interest : event.type === 'request.cancelled' ? event.req : -1),
+    );
 
   return setup({
     types: { context: {} as PullContext, events: {} as PullEvent, input: {} as PullInput },
@@ -67,14 +70,19 @@ export function createPullMachine(effects: PullEffects, hooks: PullHooks, replie
       register: effect<void, PullJob>((job) => effects.register(job)),
     },
     actions: {
-      wait: assign(({ context, event }) => (event.type === 'pull.join' ? { joining: [...context.joining, event.req] } : {})),
+      wait: assign(({ context, event }) =>
+        event.type === 'pull.join' ? { joining: [...context.joining, event.req] } : {},
+      ),
       admit: assign(({ context, event }) => {
         const arriving = event.type === 'pull.join' ? [event.req] : context.joining;
         const progress = hooks.progress(jobOf(context));
         for (const req of arriving) replies.settle(req, { interest: req, progress });
         return { joining: [], interests: [...context.interests, ...arriving] };
       }),
-      leave: assign(({ context, event }) => ({ joining: without(context.joining, event), interests: without(context.interests, event) })),
+      leave: assign(({ context, event }) => ({
+        joining: without(context.joining, event),
+        interests: without(context.interests, event),
+      })),
       cancel: ({ context }) => hooks.cancel(context.pull.id),
       close: ({ context }) => hooks.close(context.pull.id),
       fail: ({ context, event }) => {
@@ -86,7 +94,8 @@ export function createPullMachine(effects: PullEffects, hooks: PullHooks, replie
     guards: {
       isLast: ({ context, event }) => without([...context.joining, ...context.interests], event).length === 0,
       isWanted: ({ context }) => context.joining.length > 0,
-      isWantedAgain: ({ context, event }) => context.joining.length > 0 && isEngineError((event as { error?: unknown }).error, 'cancelled'),
+      isWantedAgain: ({ context, event }) =>
+        context.joining.length > 0 && isEngineError((event as { error?: unknown }).error, 'cancelled'),
     },
   }).createMachine({
     id: 'pull',
@@ -104,10 +113,17 @@ export function createPullMachine(effects: PullEffects, hooks: PullHooks, replie
           src: 'resolve',
           input: ({ context }) => context.pull,
           onDone: [
-            { guard: 'isWanted', target: 'fetching', actions: [assign(({ event }) => ({ located: event.output })), 'admit'] },
+            {
+              guard: 'isWanted',
+              target: 'fetching',
+              actions: [assign(({ event }) => ({ located: event.output })), 'admit'],
+            },
             { target: 'abandoned' },
           ],
-          onError: [{ guard: 'isWantedAgain', target: 'resolving', reenter: true }, { target: 'failed', actions: 'fail' }],
+          onError: [
+            { guard: 'isWantedAgain', target: 'resolving', reenter: true },
+            { target: 'failed', actions: 'fail' },
+          ],
         },
         states: {
           wanted: {
@@ -125,7 +141,10 @@ export function createPullMachine(effects: PullEffects, hooks: PullHooks, replie
           src: 'fetch',
           input: ({ context }) => jobOf(context),
           onDone: { target: 'registering', actions: 'admit' },
-          onError: [{ guard: 'isWantedAgain', target: 'resolving', actions: 'close' }, { target: 'failed', actions: 'fail' }],
+          onError: [
+            { guard: 'isWantedAgain', target: 'resolving', actions: 'close' },
+            { target: 'failed', actions: 'fail' },
+          ],
         },
         states: {
           wanted: {

@@ -85,13 +85,14 @@ export class Pulls {
 
   /**
    * Joins the pull of a reference or starts it. Resolves when the image is resolved, before the first message; rejects
-   * with the EngineError of a pull that could not begin. Aborting, or returning the subscription, gives up the interest;
-   * a pull that interests nobody is cancelled.
+   * with the EngineError of a pull that could not begin. Aborting, or returning the subscription, gives up the
+   * interest; a pull that interests nobody is cancelled.
    */
   async pull(request: PullRequest, signal: AbortSignal, form: ProgressForm = 'classic'): Promise<PullSubscription> {
     const id = actorId(request);
     for (let attempt = 1; ; attempt++) {
-      if (!this.collection.children.has(id)) this.#send({ type: 'collection.spawn', id, input: { id: this.#jobs.begin(id), ...request } });
+      if (!this.collection.children.has(id))
+        this.#send({ type: 'collection.spawn', id, input: { id: this.#jobs.begin(id), ...request } });
       const actor = this.collection.children.get(id);
       if (!actor) throw unavailable('pulls are not running', { code: 'NOT_RUNNING' });
       const crowd = this.#crowds.get(actor);
@@ -121,11 +122,18 @@ export class Pulls {
    * Pulls every tag of a repository, one after the other. As `pull`; an image that fails after the first byte ends the
    * stream with its error.
    */
-  async pullAllTags(request: PullRequest, signal: AbortSignal, form: ProgressForm = 'classic'): Promise<PullSubscription> {
+  async pullAllTags(
+    request: PullRequest,
+    signal: AbortSignal,
+    form: ProgressForm = 'classic',
+  ): Promise<PullSubscription> {
     const { domain, path } = request.reference;
     const tags = await this.#listTags(request, signal);
-    const [first, ...rest] = tags.map((tag) => () => this.pull({ ...request, reference: { domain, path, tag } }, signal, form));
-    if (!first) throw notFound(`repository ${familiarString({ domain, path })} has no tags`, { code: 'REPOSITORY_EMPTY' });
+    const [first, ...rest] = tags.map(
+      (tag) => () => this.pull({ ...request, reference: { domain, path, tag } }, signal, form),
+    );
+    if (!first)
+      throw notFound(`repository ${familiarString({ domain, path })} has no tags`, { code: 'REPOSITORY_EMPTY' });
     return new Sequence(await first(), rest, form);
   }
 }
@@ -159,7 +167,14 @@ class Sequence implements PullSubscription {
         this.#current = await open();
       } catch (error) {
         this.#failed = true;
-        return { done: false, value: encodeMessage(this.#form === 'typed' ? { kind: 'pull', phase: 'failed', error: errorDetail(error) } : errorMessage(messageOf(error))) };
+        return {
+          done: false,
+          value: encodeMessage(
+            this.#form === 'typed'
+              ? { kind: 'pull', phase: 'failed', error: errorDetail(error) }
+              : errorMessage(messageOf(error)),
+          ),
+        };
       }
       if (this.#isOver) await this.#current.return?.();
     }

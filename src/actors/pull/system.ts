@@ -64,7 +64,10 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
   const limits = deps.limits ?? DEFAULT_LIMITS;
   const sessions = new RegistrySessions(
     { replies, log, limits, rules: deps.rules },
-    createSessionMachine(createSessionEffects(limits, () => deps.rules().certsDir), replies),
+    createSessionMachine(
+      createSessionEffects(limits, () => deps.rules().certsDir),
+      replies,
+    ),
   );
 
   const views = new LayerViews();
@@ -79,7 +82,8 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
     retryDelayMs: deps.retryDelayMs ?? RETRY_DELAY_MS,
     onReceived: deps.observer && ((bytes) => deps.observer?.received(bytes)),
   });
-  const notReleased = (chainId: Digest) => (error: unknown) => log.error({ err: error, layer: chainId }, 'layer not released');
+  const notReleased = (chainId: Digest) => (error: unknown) =>
+    log.error({ err: error, layer: chainId }, 'layer not released');
   const layerMachine = createLayerMachine(
     transferring,
     {
@@ -115,6 +119,8 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
         .catch((failure: unknown) => log.error({ err: failure, pull: id }, 'layers of a pull that failed are kept'));
     },
   };
-  const pulls = new Pulls(replies, log, createPullMachine(work, hooks, replies), hooks, (request, signal) => work.listTags(request, signal));
+  const pulls = new Pulls(replies, log, createPullMachine(work, hooks, replies), hooks, (request, signal) =>
+    work.listTags(request, signal),
+  );
   return { sessions, transfers, pulls, queries: new RegistryQueries(sessions, deps.rules, limits) };
 }

@@ -1,6 +1,6 @@
 /**
- * The second form of a pull's progress, `application/vnd.engine.progress+json`: one JSON object a line, each either about
- * one layer of the image or about the pull as a whole. docs/registries.md describes it for its readers.
+ * The second form of a pull's progress, `application/vnd.engine.progress+json`: one JSON object a line, each either
+ * about one layer of the image or about the pull as a whole. docs/registries.md describes it for its readers.
  */
 import { EngineError, messageOf } from '../../errors/engine-error.js';
 import { canonicalString } from '../../images/reference.js';
@@ -47,7 +47,10 @@ class TypedLayer {
         return this.publish('download', { endpoint: view.endpoint, ...(eta === undefined ? {} : { etaSeconds: eta }) });
       }
       case 'retrying':
-        return this.publish('download', { endpoint: view.endpoint, retry: { afterSeconds: view.seconds, reason: view.reason } });
+        return this.publish('download', {
+          endpoint: view.endpoint,
+          retry: { afterSeconds: view.seconds, reason: view.reason },
+        });
       case 'verifying':
         this.#current = total;
         return this.publish('verify');
@@ -69,7 +72,15 @@ class TypedLayer {
   publish(phase: LayerPhase, detail: Detail = {}): void {
     if (this.#isFinal) return;
     const { digest, sizeBytes } = this.#layer.blob;
-    this.#board.publish(`layer-${this.#index}`, phase, { kind: 'layer', layer: this.#index, digest, phase, current: this.#current, total: sizeBytes, ...detail });
+    this.#board.publish(`layer-${this.#index}`, phase, {
+      kind: 'layer',
+      layer: this.#index,
+      digest,
+      phase,
+      current: this.#current,
+      total: sizeBytes,
+      ...detail,
+    });
   }
 }
 
@@ -86,7 +97,8 @@ class Speed {
       this.#lastBytes = bytes;
     } else if (now - this.#lastMs >= SPEED_INTERVAL_MS) {
       const measured = ((bytes - this.#lastBytes) * 1000) / (now - this.#lastMs);
-      this.#perSecond = this.#perSecond === undefined ? measured : this.#perSecond * (1 - SPEED_WEIGHT) + measured * SPEED_WEIGHT;
+      this.#perSecond =
+        this.#perSecond === undefined ? measured : this.#perSecond * (1 - SPEED_WEIGHT) + measured * SPEED_WEIGHT;
       this.#lastMs = now;
       this.#lastBytes = bytes;
     }
@@ -137,12 +149,23 @@ export class TypedProgress {
 
   #pull(phase: 'resolve' | 'done' | 'failed', detail: Detail): void {
     const { pull, located } = this.#job;
-    this.board.say({ kind: 'pull', phase, reference: canonicalString(pull.reference), digest: located.image.digest, imageId: located.image.imageId, ...detail });
+    this.board.say({
+      kind: 'pull',
+      phase,
+      reference: canonicalString(pull.reference),
+      digest: located.image.digest,
+      imageId: located.image.imageId,
+      ...detail,
+    });
   }
 }
 
 /** Returns the description of a failure in a record. */
 export function errorDetail(error: unknown): Detail {
   const { retryable } = factsOf(error);
-  return { message: messageOf(error), ...(error instanceof EngineError ? { kind: error.kind, code: error.code } : {}), retryable: retryable === true };
+  return {
+    message: messageOf(error),
+    ...(error instanceof EngineError ? { kind: error.kind, code: error.code } : {}),
+    retryable: retryable === true,
+  };
 }

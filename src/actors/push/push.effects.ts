@@ -1,7 +1,14 @@
 /** The work of a push: every layer, then the configuration, then the manifest under its tag. */
 import { cancelled, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import { chainOf } from '../../images/chain.js';
-import { canonicalName, canonicalString, familiarName, familiarString, type ImageReference, parseReference } from '../../images/reference.js';
+import {
+  canonicalName,
+  canonicalString,
+  familiarName,
+  familiarString,
+  type ImageReference,
+  parseReference,
+} from '../../images/reference.js';
 import { eventAttributes, type ImageEmit } from '../../images/removal.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { Image } from '../../ports/images.js';
@@ -10,7 +17,13 @@ import { type RegistryAccess, withGrant } from '../../registry/access.js';
 import type { CallOptions } from '../../registry/client.js';
 import type { Credentials } from '../../registry/credentials.js';
 import { factsOf } from '../../registry/failure.js';
-import { formatFor, type ManifestFormat, type PushedBlob, type WrittenManifest, writeManifest } from '../../registry/manifest-writer.js';
+import {
+  formatFor,
+  type ManifestFormat,
+  type PushedBlob,
+  type WrittenManifest,
+  writeManifest,
+} from '../../registry/manifest-writer.js';
 import { pushScope } from '../../registry/token.js';
 import { finishUpload, headBlob, placeOf, putManifest, startUpload } from '../../registry/upload.js';
 import { bytesMessage, stateMessage } from '../pull/progress.js';
@@ -18,7 +31,13 @@ import type { ProgressBoard } from '../pull/progress-board.js';
 import { Slots } from '../kit/slots.js';
 import type { PushEffects } from './push.machine.js';
 import type { PushInput } from './push.messages.js';
-import { type LayerToPush, type UploadDeps, uploadLayer, type UploadTarget, type UploadView } from './upload.effects.js';
+import {
+  type LayerToPush,
+  type UploadDeps,
+  uploadLayer,
+  type UploadTarget,
+  type UploadView,
+} from './upload.effects.js';
 
 export interface PushEffectDeps extends UploadDeps {
   readonly images: FileImageStore;
@@ -68,9 +87,13 @@ export class PushWork implements PushEffects {
     if (reference.digest !== undefined) throw invalid('cannot push a digest reference', { code: 'INVALID_REFERENCE' });
     const prefix = `${canonicalName(reference)}:`;
     const tags = images.list().flatMap(({ id }) => images.namesOf(id).filter((name) => name.startsWith(prefix)));
-    if (tags.length === 0) throw notFound(`An image does not exist locally with the tag: ${familiarName(reference)}`, { code: 'NO_SUCH_IMAGE' });
+    if (tags.length === 0)
+      throw notFound(`An image does not exist locally with the tag: ${familiarName(reference)}`, {
+        code: 'NO_SUCH_IMAGE',
+      });
     if (reference.tag === undefined) return tags.sort().map(parseReference);
-    if (!tags.includes(canonicalString(reference))) throw notFound(`tag does not exist: ${familiarString(reference)}`, { code: 'NO_SUCH_IMAGE' });
+    if (!tags.includes(canonicalString(reference)))
+      throw notFound(`tag does not exist: ${familiarString(reference)}`, { code: 'NO_SUCH_IMAGE' });
     return [reference];
   }
 
@@ -79,7 +102,12 @@ export class PushWork implements PushEffects {
     return id && this.#deps.images.get(id);
   }
 
-  async #pushTag(reference: ImageReference, access: RegistryAccess, board: ProgressBoard, signal: AbortSignal): Promise<void> {
+  async #pushTag(
+    reference: ImageReference,
+    access: RegistryAccess,
+    board: ProgressBoard,
+    signal: AbortSignal,
+  ): Promise<void> {
     const { images, layers } = this.#deps;
     const image = this.#imageOf(reference);
     if (!image) throw notFound(`tag does not exist: ${familiarString(reference)}`, { code: 'NO_SUCH_IMAGE' });
@@ -105,7 +133,12 @@ export class PushWork implements PushEffects {
     }
   }
 
-  async #uploadLayers(image: Image, target: UploadTarget, board: ProgressBoard, signal: AbortSignal): Promise<readonly PushedBlob[]> {
+  async #uploadLayers(
+    image: Image,
+    target: UploadTarget,
+    board: ProgressBoard,
+    signal: AbortSignal,
+  ): Promise<readonly PushedBlob[]> {
     const diffIds = image.config.rootfs.diff_ids;
     const chain = chainOf(diffIds);
     const layers = diffIds.map((diffId, index): LayerToPush => ({ diffId, chainId: chain[index] ?? diffId }));
@@ -126,7 +159,8 @@ export class PushWork implements PushEffects {
         free();
       }
     };
-    for (const { diffId } of layers.toReversed()) board.publish(diffId.slice(7, 19), 'Preparing', stateMessage('Preparing', diffId.slice(7, 19)));
+    for (const { diffId } of layers.toReversed())
+      board.publish(diffId.slice(7, 19), 'Preparing', stateMessage('Preparing', diffId.slice(7, 19)));
     await Promise.all(
       layers
         .map((layer, index) => ({ layer, index }))
@@ -142,9 +176,15 @@ export class PushWork implements PushEffects {
     return [...blobs].sort(([a], [b]) => a - b).map(([, blob]) => blob);
   }
 
-  async #uploadOnce(layer: LayerToPush, target: UploadTarget, show: (view: UploadView) => void, signal: AbortSignal): Promise<PushedBlob> {
+  async #uploadOnce(
+    layer: LayerToPush,
+    target: UploadTarget,
+    show: (view: UploadView) => void,
+    signal: AbortSignal,
+  ): Promise<PushedBlob> {
     const key = `${target.domain}/${target.path} ${layer.diffId}`;
-    for (let other = this.#uploading.get(key); other; other = this.#uploading.get(key)) await other.catch(() => undefined); // its own push hears of it
+    for (let other = this.#uploading.get(key); other; other = this.#uploading.get(key))
+      await other.catch(() => undefined); // its own push hears of it
     signal.throwIfAborted();
     const upload = uploadLayer(this.#deps, layer, target, show, signal).finally(() => this.#uploading.delete(key));
     this.#uploading.set(key, upload);
@@ -152,7 +192,12 @@ export class PushWork implements PushEffects {
   }
 }
 
-async function pushConfig({ access, path }: UploadTarget, id: Digest, config: Buffer, signal: AbortSignal): Promise<void> {
+async function pushConfig(
+  { access, path }: UploadTarget,
+  id: Digest,
+  config: Buffer,
+  signal: AbortSignal,
+): Promise<void> {
   const options: CallOptions = { limits: access.limits, signal };
   await withGrant(access, pushScope(path), signal, async (grant) => {
     const place = placeOf(grant, path);
@@ -163,10 +208,18 @@ async function pushConfig({ access, path }: UploadTarget, id: Digest, config: Bu
 }
 
 /** In the format that suits the layers, and in the other one when the registry does not take that. */
-async function pushManifest({ access, path }: UploadTarget, tag: string, config: Buffer, blobs: readonly PushedBlob[], signal: AbortSignal): Promise<WrittenManifest> {
+async function pushManifest(
+  { access, path }: UploadTarget,
+  tag: string,
+  config: Buffer,
+  blobs: readonly PushedBlob[],
+  signal: AbortSignal,
+): Promise<WrittenManifest> {
   const put = async (format: ManifestFormat): Promise<WrittenManifest> => {
     const manifest = writeManifest(format, config, blobs);
-    await withGrant(access, pushScope(path), signal, (grant) => putManifest(placeOf(grant, path), tag, manifest, { limits: access.limits, signal }));
+    await withGrant(access, pushScope(path), signal, (grant) =>
+      putManifest(placeOf(grant, path), tag, manifest, { limits: access.limits, signal }),
+    );
     return manifest;
   };
   const format = formatFor(blobs);
@@ -174,7 +227,8 @@ async function pushManifest({ access, path }: UploadTarget, tag: string, config:
     return await put(format);
   } catch (error) {
     const { status, registryCode } = factsOf(error);
-    const isRefused = isEngineError(error) && (status === 415 || registryCode === 'MANIFEST_INVALID' || registryCode === 'UNSUPPORTED');
+    const isRefused =
+      isEngineError(error) && (status === 415 || registryCode === 'MANIFEST_INVALID' || registryCode === 'UNSUPPORTED');
     if (!isRefused || signal.aborted) throw error;
     return put(format === 'oci' ? 'docker' : 'oci');
   }
@@ -188,7 +242,13 @@ function showUpload(board: ProgressBoard, id: string, total: number, view: Uploa
       // The archive is a little longer than the files that the total counts.
       return board.publish(id, 'Pushing', bytesMessage('Pushing', id, Math.min(view.bytes, total), total));
     case 'retrying':
-      return view.seconds === 0 ? undefined : board.publish(id, 'Retrying', stateMessage(`Retrying in ${view.seconds} second${view.seconds === 1 ? '' : 's'}`, id));
+      return view.seconds === 0
+        ? undefined
+        : board.publish(
+            id,
+            'Retrying',
+            stateMessage(`Retrying in ${view.seconds} second${view.seconds === 1 ? '' : 's'}`, id),
+          );
     case 'exists':
       return state('Layer already exists');
     case 'mounted':

@@ -17,13 +17,23 @@ function startPush() {
   const board = new ProgressBoard();
   const machine = createPushMachine(
     { push: () => new Promise<void>((resolve, reject) => calls.push({ resolve, reject })) },
-    { cancel: () => void log.push('cancel'), board: () => board, close: (_, error) => void log.push(error === undefined ? 'close' : `close ${(error as Error).message}`) },
+    {
+      cancel: () => void log.push('cancel'),
+      board: () => board,
+      close: (_, error) => void log.push(error === undefined ? 'close' : `close ${(error as Error).message}`),
+    },
     replies,
   );
   const input: PushInput = { id: 'p', reference: parseReference('a'), credentials: undefined };
   const actor = createActor(machine, { input }).start();
   actor.subscribe({ error: () => undefined, complete: () => replies.actorEnded(actor) });
-  return { actor, calls, log, join: () => replies.ask<PushCommand>(actor, { type: 'push.join' }), state: () => JSON.stringify(actor.getSnapshot().value) };
+  return {
+    actor,
+    calls,
+    log,
+    join: () => replies.ask<PushCommand>(actor, { type: 'push.join' }),
+    state: () => JSON.stringify(actor.getSnapshot().value),
+  };
 }
 
 test('everybody is admitted at once and shares one push', async () => {

@@ -5,8 +5,8 @@
  *      ▲                                │
  *      └────────── wanted again ────────┘
  *
- * Owner: the pushes collection, one actor per request. Invariants: a join is answered at once, as failures belong to the
- * progress of a push; the push ends when its last interested client leaves, and has cleaned up by then.
+ * Owner: the pushes collection, one actor per request. Invariants: a join is answered at once, as failures belong to
+ * the progress of a push; the push ends when its last interested client leaves, and has cleaned up by then.
  */
 import { assign, setup } from 'xstate';
 import { isEngineError } from '../../errors/engine-error.js';
@@ -40,27 +40,36 @@ interface PushContext {
 
 export function createPushMachine(effects: PushEffects, hooks: PushHooks, replies: Replies) {
   const without = (list: readonly RequestId[], event: PushEvent): RequestId[] =>
-    list.filter((one) => one !== (event.type === 'push.left' ? event.interest : event.type === 'request.cancelled' ? event.req : -1));
+    list.filter(
+      (one) =>
+        one !== (event.type === 'push.left' ? event.interest : event.type === 'request.cancelled' ? event.req : -1),
+    );
 
   return setup({
     types: { context: {} as PushContext, events: {} as PushEvent, input: {} as PushInput },
     actors: { push: effect<void, PushInput>((push) => effects.push(push)) },
     actions: {
-      wait: assign(({ context, event }) => (event.type === 'push.join' ? { joining: [...context.joining, event.req] } : {})),
+      wait: assign(({ context, event }) =>
+        event.type === 'push.join' ? { joining: [...context.joining, event.req] } : {},
+      ),
       admit: assign(({ context, event }) => {
         const arriving = event.type === 'push.join' ? [event.req] : context.joining;
         const board = hooks.board(context.push);
         for (const req of arriving) replies.settle(req, { interest: req, board });
         return { joining: [], interests: [...context.interests, ...arriving] };
       }),
-      leave: assign(({ context, event }) => ({ joining: without(context.joining, event), interests: without(context.interests, event) })),
+      leave: assign(({ context, event }) => ({
+        joining: without(context.joining, event),
+        interests: without(context.interests, event),
+      })),
       cancel: ({ context }) => hooks.cancel(context.push.id),
       close: ({ context }) => hooks.close(context.push.id),
       fail: ({ context, event }) => hooks.close(context.push.id, (event as { readonly error?: unknown }).error),
     },
     guards: {
       isLast: ({ context, event }) => without([...context.joining, ...context.interests], event).length === 0,
-      isWantedAgain: ({ context, event }) => context.joining.length > 0 && isEngineError((event as { error?: unknown }).error, 'cancelled'),
+      isWantedAgain: ({ context, event }) =>
+        context.joining.length > 0 && isEngineError((event as { error?: unknown }).error, 'cancelled'),
     },
   }).createMachine({
     id: 'push',
@@ -77,7 +86,10 @@ export function createPushMachine(effects: PushEffects, hooks: PushHooks, replie
           src: 'push',
           input: ({ context }) => context.push,
           onDone: { target: 'done', actions: ['admit', 'close'] },
-          onError: [{ guard: 'isWantedAgain', target: 'pushing', reenter: true, actions: ['close', 'admit'] }, { target: 'failed', actions: ['admit', 'fail'] }],
+          onError: [
+            { guard: 'isWantedAgain', target: 'pushing', reenter: true, actions: ['close', 'admit'] },
+            { target: 'failed', actions: ['admit', 'fail'] },
+          ],
         },
         states: {
           wanted: {

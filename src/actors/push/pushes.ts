@@ -69,11 +69,16 @@ export class Pushes {
   async push(request: PushRequest, signal: AbortSignal): Promise<AsyncIterableIterator<string>> {
     const id = actorId(request);
     for (let attempt = 1; ; attempt++) {
-      if (!this.collection.children.has(id)) this.#send({ type: 'collection.spawn', id, input: { id: this.#jobs.begin(id), ...request } });
+      if (!this.collection.children.has(id))
+        this.#send({ type: 'collection.spawn', id, input: { id: this.#jobs.begin(id), ...request } });
       const actor = this.collection.children.get(id);
       if (!actor) throw unavailable('pushes are not running', { code: 'NOT_RUNNING' });
       try {
-        const { interest, board }: JoinedPush = await this.#replies.ask<PushCommand>(actor, { type: 'push.join' }, signal);
+        const { interest, board }: JoinedPush = await this.#replies.ask<PushCommand>(
+          actor,
+          { type: 'push.join' },
+          signal,
+        );
         return board.read(() => actor.send({ type: 'push.left', interest }));
       } catch (error) {
         // It ended between the look-up and the question.
@@ -84,5 +89,8 @@ export class Pushes {
 }
 
 function actorId({ reference, credentials }: PushRequest): string {
-  return `push.${createHash('sha256').update(JSON.stringify([canonicalString(reference), credentialsKey(credentials)])).digest('hex').slice(0, 16)}`;
+  return `push.${createHash('sha256')
+    .update(JSON.stringify([canonicalString(reference), credentialsKey(credentials)]))
+    .digest('hex')
+    .slice(0, 16)}`;
 }

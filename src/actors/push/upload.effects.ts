@@ -1,4 +1,6 @@
-/** The upload of one layer: found in the repository, taken over from another one, or compressed and sent by a worker. */
+/**
+ * The upload of one layer: found in the repository, taken over from another one, or compressed and sent by a worker.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isEngineError } from '../../errors/engine-error.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
@@ -45,12 +47,19 @@ const MAX_MOUNTS = 3;
 const MAX_ATTEMPTS = 5;
 
 /** Resolves when the repository has the layer. */
-export async function uploadLayer(deps: UploadDeps, layer: LayerToPush, target: UploadTarget, show: (view: UploadView) => void, signal: AbortSignal): Promise<PushedBlob> {
+export async function uploadLayer(
+  deps: UploadDeps,
+  layer: LayerToPush,
+  target: UploadTarget,
+  show: (view: UploadView) => void,
+  signal: AbortSignal,
+): Promise<PushedBlob> {
   const { records } = deps;
   const { domain, path } = target;
   const repository = `${domain}/${path}`;
   const known = await records.of(layer.diffId);
-  const blob = (await findBlob(deps, target, known, show, signal)) ?? (await sendLayer(deps, layer, target, known, show, signal));
+  const blob =
+    (await findBlob(deps, target, known, show, signal)) ?? (await sendLayer(deps, layer, target, known, show, signal));
   await records.add(layer.diffId, { ...blob, repository });
   return blob;
 }
@@ -76,12 +85,20 @@ async function persistently<T>(
   }
 }
 
-async function findBlob(deps: UploadDeps, { access, domain, path }: UploadTarget, known: readonly BlobRecord[], show: (view: UploadView) => void, signal: AbortSignal): Promise<PushedBlob | undefined> {
+async function findBlob(
+  deps: UploadDeps,
+  { access, domain, path }: UploadTarget,
+  known: readonly BlobRecord[],
+  show: (view: UploadView) => void,
+  signal: AbortSignal,
+): Promise<PushedBlob | undefined> {
   const here = known.filter(({ repository }) => repository === `${domain}/${path}`);
   const candidates = new Map([...here, ...known].map((record) => [record.digest, record]));
   for (const { digest, mediaType, sizeBytes } of [...candidates.values()].slice(0, MAX_CHECKS)) {
     const found = await persistently(deps, show, signal, () =>
-      withGrant(access, pushScope(path), signal, (grant) => headBlob(placeOf(grant, path), digest, { limits: access.limits, signal })),
+      withGrant(access, pushScope(path), signal, (grant) =>
+        headBlob(placeOf(grant, path), digest, { limits: access.limits, signal }),
+      ),
     );
     if (found === undefined) continue;
     show({ phase: 'exists' });
@@ -100,7 +117,9 @@ async function sendLayer(
 ): Promise<PushedBlob> {
   const { access, domain, path } = target;
   const prefix = `${domain}/`;
-  const elsewhere = known.filter(({ repository }) => repository.startsWith(prefix) && repository !== prefix + path).slice(0, MAX_MOUNTS);
+  const elsewhere = known
+    .filter(({ repository }) => repository.startsWith(prefix) && repository !== prefix + path)
+    .slice(0, MAX_MOUNTS);
   let begun: UploadState | undefined;
   for (const record of elsewhere) {
     const from = record.repository.slice(prefix.length);
@@ -117,9 +136,16 @@ async function sendLayer(
 }
 
 /** A registry that will not mount begins an upload instead; one that does not even know how is asked for one later. */
-async function mount({ access, path }: UploadTarget, { digest }: BlobRecord, from: string, signal: AbortSignal): Promise<UploadState | 'mounted' | undefined> {
+async function mount(
+  { access, path }: UploadTarget,
+  { digest }: BlobRecord,
+  from: string,
+  signal: AbortSignal,
+): Promise<UploadState | 'mounted' | undefined> {
   try {
-    return await withGrant(access, pushScope(path, [from]), signal, (grant) => startUpload(placeOf(grant, path), { limits: access.limits, signal }, { digest, from }));
+    return await withGrant(access, pushScope(path, [from]), signal, (grant) =>
+      startUpload(placeOf(grant, path), { limits: access.limits, signal }, { digest, from }),
+    );
   } catch (error) {
     if (signal.aborted || !isEngineError(error) || error.kind === 'unavailable') throw error;
     return undefined;
@@ -144,7 +170,12 @@ async function runUpload(
     grant,
     sourceOf,
     signal,
-    report: (report) => show(report.type === 'retrying' ? { phase: 'retrying', seconds: report.seconds } : { phase: 'pushing', bytes: report.bytes }),
+    report: (report) =>
+      show(
+        report.type === 'retrying'
+          ? { phase: 'retrying', seconds: report.seconds }
+          : { phase: 'pushing', bytes: report.bytes },
+      ),
   });
   const { close, ...tar } = layers.openTar(chainId);
   try {

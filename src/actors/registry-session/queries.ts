@@ -26,10 +26,17 @@ export class RegistryQueries {
   /** Checks credentials; resolves as `login` of registry/login.ts. Never asks a mirror. */
   async login(address: string, credentials: Credentials | undefined, signal: AbortSignal): Promise<string> {
     const rules = this.rules();
-    return login(await registryOf(domainOfAddress(address), rules), credentials, rules.certsDir, { limits: this.limits, signal });
+    return login(await registryOf(domainOfAddress(address), rules), credentials, rules.certsDir, {
+      limits: this.limits,
+      signal,
+    });
   }
 
-  async search({ term, limit, isOfficial, minStars }: SearchSelection, credentials: Credentials | undefined, signal: AbortSignal): Promise<SearchResult[]> {
+  async search(
+    { term, limit, isOfficial, minStars }: SearchSelection,
+    credentials: Credentials | undefined,
+    signal: AbortSignal,
+  ): Promise<SearchResult[]> {
     const { domain, text } = parseSearchTerm(term);
     const rules = this.rules();
     const shown = credentialsFor(domain, credentials);
@@ -41,11 +48,21 @@ export class RegistryQueries {
   }
 
   /** From the first host that has it. */
-  async inspect(reference: ImageReference, credentials: Credentials | undefined, signal: AbortSignal): Promise<RemoteImage> {
+  async inspect(
+    reference: ImageReference,
+    credentials: Credentials | undefined,
+    signal: AbortSignal,
+  ): Promise<RemoteImage> {
     let failure: unknown;
     for (const access of await this.sessions.accessTo(reference.domain, credentials)) {
       try {
-        return await inspectRemote(access, reference.path, reference.digest ?? reference.tag ?? 'latest', familiarString(reference), signal);
+        return await inspectRemote(
+          access,
+          reference.path,
+          reference.digest ?? reference.tag ?? 'latest',
+          familiarString(reference),
+          signal,
+        );
       } catch (error) {
         failure = error;
         if (signal.aborted) break;

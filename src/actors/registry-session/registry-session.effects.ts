@@ -19,6 +19,7 @@ export interface SessionEffects {
 export function createSessionEffects(limits: HttpLimits, certsDir: () => string): SessionEffects {
   return {
     probe: (host, signal) => probe(host, certsDir(), { limits, signal }),
-    authorize: ({ endpoint, scheme, scope, credentials }, signal) => authorize(scheme, scope, credentials, endpoint, limits, signal),
+    authorize: ({ endpoint, scheme, scope, credentials }, signal) =>
+      authorize(scheme, scope, credentials, endpoint, limits, signal),
   };
 }

@@ -36,7 +36,9 @@ function start(overrides: Partial<SessionEffects> = {}, credentials?: SessionInp
     ...overrides,
   };
   const machine = createSessionMachine(effects, replies, () => clock);
-  const actor = createActor(machine, { input: { host: { name: 'r', isMirror: false, isInsecure: false, endpoints: [endpoint] }, credentials } }).start();
+  const actor = createActor(machine, {
+    input: { host: { name: 'r', isMirror: false, isInsecure: false, endpoints: [endpoint] }, credentials },
+  }).start();
   started.push(actor);
   const grant = (scope: string, refusal?: Refusal, signal?: AbortSignal) =>
     replies.ask<SessionCommand>(actor, { type: 'session.grant', scope, refusal }, signal);
@@ -46,7 +48,10 @@ function start(overrides: Partial<SessionEffects> = {}, credentials?: SessionInp
 test('the registry is probed once and each scope authorized once, whoever asks', async () => {
   const { calls, grant } = start();
   const grants = await Promise.all([grant('a'), grant('a'), grant('b'), grant('a')]);
-  assert.deepEqual(grants.map(({ authorization }) => authorization), ['Bearer 0', 'Bearer 0', 'Bearer 1', 'Bearer 0']);
+  assert.deepEqual(
+    grants.map(({ authorization }) => authorization),
+    ['Bearer 0', 'Bearer 0', 'Bearer 1', 'Bearer 0'],
+  );
   await grant('b');
   assert.deepEqual(calls, ['probe', 'authorize a', 'authorize b']);
 });
@@ -59,7 +64,11 @@ test('a token is renewed when it ran out and when the registry refuses it', asyn
   assert.equal(second.authorization, 'Bearer 1');
   const refused = unauthorized('x', { details: { status: 401 } });
   assert.equal((await grant('a', { grant: second, error: refused })).authorization, 'Bearer 2');
-  assert.equal((await grant('a', { grant: first, error: refused })).authorization, 'Bearer 2', 'another request renewed it already');
+  assert.equal(
+    (await grant('a', { grant: first, error: refused })).authorization,
+    'Bearer 2',
+    'another request renewed it already',
+  );
 });
 
 test('a failed probe fails those who wait, and the next ask tries again', async () => {
@@ -73,7 +82,8 @@ test('a failed probe fails those who wait, and the next ask tries again', async 
 
 test('refused credentials fail only those who wait for that scope', async () => {
   const { grant } = start({
-    authorize: async ({ scope }) => (scope === 'bad' ? Promise.reject(unauthorized('no')) : { header: 'ok', expiresAt: Infinity }),
+    authorize: async ({ scope }) =>
+      scope === 'bad' ? Promise.reject(unauthorized('no')) : { header: 'ok', expiresAt: Infinity },
   });
   const bad = [grant('bad'), grant('bad')];
   const good = grant('good');
@@ -82,9 +92,15 @@ test('refused credentials fail only those who wait for that scope', async () => 
 });
 
 test('what cannot be renewed ends with its own error', async () => {
-  const { grant } = start({ probe: async () => ({ endpoint, scheme: { kind: 'basic' } }), authorize: async () => ({ header: 'Basic x', expiresAt: Infinity }) });
+  const { grant } = start({
+    probe: async () => ({ endpoint, scheme: { kind: 'basic' } }),
+    authorize: async () => ({ header: 'Basic x', expiresAt: Infinity }),
+  });
   const first = await grant('a');
-  await assert.rejects(grant('a', { grant: first, error: unauthorized('bad password', { details: { status: 401 } }) }), { message: 'bad password' });
+  await assert.rejects(
+    grant('a', { grant: first, error: unauthorized('bad password', { details: { status: 401 } }) }),
+    { message: 'bad password' },
+  );
 });
 
 test('a challenge that comes late is taken up', async () => {
@@ -106,7 +122,11 @@ test('silence that the registry asks for holds everybody back', async () => {
   abort.abort();
   await assert.rejects(gone, (error) => isEngineError(error, 'cancelled'));
   let answered = 0;
-  for (const one of waiting) void one.then(() => answered++, () => undefined);
+  for (const one of waiting)
+    void one.then(
+      () => answered++,
+      () => undefined,
+    );
   await new Promise((resolve) => setTimeout(resolve, 20));
   assert.equal(answered, 0);
 });
@@ -126,7 +146,8 @@ test('a session without work expires', async () => {
 });
 
 test('an effect that never ends is given up with the last client that waits for it, and the next one gets a new one', async () => {
-  const never = (signal: AbortSignal): Promise<never> => new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
+  const never = (signal: AbortSignal): Promise<never> =>
+    new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
   let probes = 0;
   const aborted: string[] = [];
   const { grant, state } = start({
@@ -141,7 +162,9 @@ test('an effect that never ends is given up with the last client that waits for 
   });
   const leave = async (scope: string, during: string): Promise<void> => {
     const [one, two] = [new AbortController(), new AbortController()];
-    const asked = [grant(scope, undefined, one.signal), grant(scope, undefined, two.signal)].map((each) => assert.rejects(each));
+    const asked = [grant(scope, undefined, one.signal), grant(scope, undefined, two.signal)].map((each) =>
+      assert.rejects(each),
+    );
     while (state() !== during) await new Promise((resolve) => setImmediate(resolve));
     one.abort();
     assert.equal(state(), during, 'somebody still waits');

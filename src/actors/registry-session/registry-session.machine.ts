@@ -1,5 +1,6 @@
 /**
- * One registry as one set of credentials sees it: which endpoint answers, which tokens are valid, when it wants silence.
+ * One registry as one set of credentials sees it: which endpoint answers, which tokens are valid, when it wants
+ * silence.
  *
  *   ready ──grant──► deciding ──► probing ───────┐
  *     ▲                │  ▲ │                    │
@@ -9,8 +10,8 @@
  *     ▼
  *   expired
  *
- * Owner: the sessions collection. Invariants: each grant is answered once; while the registry asked for silence nothing is
- * sent to it; at most one token is fetched at a time, and all who wait for its scope share it.
+ * Owner: the sessions collection. Invariants: each grant is answered once; while the registry asked for silence nothing
+ * is sent to it; at most one token is fetched at a time, and all who wait for its scope share it.
  */
 import { assign, fromCallback, setup } from 'xstate';
 import { EngineError } from '../../errors/engine-error.js';
@@ -59,20 +60,28 @@ function silenceMs(error: unknown, strikes: number): number | undefined {
 }
 
 /** Returns the changes after a refused grant; an error when nothing better can be had. */
-function judge(context: SessionContext, { scope, refusal }: SessionCommand, nowMs: number): Partial<SessionContext> | EngineError {
+function judge(
+  context: SessionContext,
+  { scope, refusal }: SessionCommand,
+  nowMs: number,
+): Partial<SessionContext> | EngineError {
   if (!refusal) return {};
   const { error, grant } = refusal;
   const quietMs = silenceMs(error, context.strikes);
-  if (quietMs !== undefined) return { quietUntilMs: Math.max(context.quietUntilMs, nowMs + quietMs), strikes: context.strikes + 1 };
+  if (quietMs !== undefined)
+    return { quietUntilMs: Math.max(context.quietUntilMs, nowMs + quietMs), strikes: context.strikes + 1 };
   const { status, wwwAuthenticate } = factsOf(error);
-  const hopeless = error instanceof EngineError ? error : new EngineError('internal', 'the registry refused', { cause: error });
+  const hopeless =
+    error instanceof EngineError ? error : new EngineError('internal', 'the registry refused', { cause: error });
   if (status !== 401 || !context.place) return hopeless;
   const held = context.tokens.get(scope)?.header;
   // Another request renewed the token meanwhile.
   if (held !== undefined && held !== grant.authorization) return {};
   const { scheme } = context.place;
   const offered = schemeOfHeader(wwwAuthenticate);
-  const canRenew = context.credentials?.registryToken === undefined && (scheme.kind === 'bearer' || (scheme.kind === 'none' && offered.kind !== 'none'));
+  const canRenew =
+    context.credentials?.registryToken === undefined &&
+    (scheme.kind === 'bearer' || (scheme.kind === 'none' && offered.kind !== 'none'));
   if (!canRenew) return hopeless;
   const tokens = new Map(context.tokens);
   tokens.delete(scope);
@@ -115,7 +124,9 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
       }),
       choose: assign(({ context }) => ({ asking: context.waiting[0]?.scope ?? '' })),
       forget: assign(({ context, event }) => {
-        return event.type === 'request.cancelled' ? { waiting: context.waiting.filter(({ req }) => req !== event.req) } : {};
+        return event.type === 'request.cancelled'
+          ? { waiting: context.waiting.filter(({ req }) => req !== event.req) }
+          : {};
       }),
       answer: assign(({ context }) => {
         const { place } = context;
@@ -132,13 +143,23 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
       isQuiet: ({ context }) => context.waiting.length > 0 && context.quietUntilMs > now(),
       nobodyWaits: ({ context }) => context.waiting.length === 0,
       isUnknown: ({ context }) => context.place === undefined,
-      isLast: ({ context, event }) => event.type === 'request.cancelled' && context.waiting.every(({ req }) => req === event.req),
+      isLast: ({ context, event }) =>
+        event.type === 'request.cancelled' && context.waiting.every(({ req }) => req === event.req),
       isLastOfScope: ({ context, event }) =>
-        event.type === 'request.cancelled' && context.waiting.every(({ req, scope }) => req === event.req || scope !== context.asking),
+        event.type === 'request.cancelled' &&
+        context.waiting.every(({ req, scope }) => req === event.req || scope !== context.asking),
     },
   }).createMachine({
     id: 'registry-session',
-    context: ({ input }) => ({ ...input, place: undefined, tokens: new Map(), waiting: [], quietUntilMs: 0, strikes: 0, asking: '' }),
+    context: ({ input }) => ({
+      ...input,
+      place: undefined,
+      tokens: new Map(),
+      waiting: [],
+      quietUntilMs: 0,
+      strikes: 0,
+      asking: '',
+    }),
     initial: 'ready',
     on: {
       'session.grant': { actions: 'take' },
@@ -156,7 +177,12 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
       },
       deciding: {
         entry: 'answer',
-        always: [{ guard: 'isQuiet', target: 'quiet' }, { guard: 'nobodyWaits', target: 'ready' }, { guard: 'isUnknown', target: 'probing' }, { target: 'authorizing', actions: 'choose' }],
+        always: [
+          { guard: 'isQuiet', target: 'quiet' },
+          { guard: 'nobodyWaits', target: 'ready' },
+          { guard: 'isUnknown', target: 'probing' },
+          { target: 'authorizing', actions: 'choose' },
+        ],
       },
       quiet: {
         invoke: { src: 'silence', input: ({ context }) => context.quietUntilMs },
@@ -164,7 +190,9 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
       },
       probing: {
         // An effect that nobody waits for is given up, because it may be one that never ends.
-        on: { 'request.cancelled': [{ guard: 'isLast', target: 'deciding', actions: 'forget' }, { actions: 'forget' }] },
+        on: {
+          'request.cancelled': [{ guard: 'isLast', target: 'deciding', actions: 'forget' }, { actions: 'forget' }],
+        },
         invoke: {
           src: 'probe',
           input: ({ context: { host, credentials } }) => ({ host, credentials }),
@@ -181,7 +209,12 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
         },
       },
       authorizing: {
-        on: { 'request.cancelled': [{ guard: 'isLastOfScope', target: 'deciding', actions: 'forget' }, { actions: 'forget' }] },
+        on: {
+          'request.cancelled': [
+            { guard: 'isLastOfScope', target: 'deciding', actions: 'forget' },
+            { actions: 'forget' },
+          ],
+        },
         invoke: {
           src: 'authorize',
           input: ({ context }) => {
@@ -194,7 +227,10 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
             actions: assign(({ context, event }) => {
               // However short its life: those who wait now can use it.
               const expiresAt = Math.max(event.output.expiresAt, now() + MIN_TOKEN_LIFE_MS);
-              return { tokens: new Map(context.tokens).set(context.asking, { ...event.output, expiresAt }), strikes: 0 };
+              return {
+                tokens: new Map(context.tokens).set(context.asking, { ...event.output, expiresAt }),
+                strikes: 0,
+              };
             }),
           },
           onError: {
@@ -202,7 +238,10 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
             actions: assign(({ context, event }) => {
               const quietMs = silenceMs(event.error, context.strikes);
               if (quietMs !== undefined) return { quietUntilMs: now() + quietMs, strikes: context.strikes + 1 };
-              reject(context.waiting.filter(({ scope }) => scope === context.asking), event.error);
+              reject(
+                context.waiting.filter(({ scope }) => scope === context.asking),
+                event.error,
+              );
               return { waiting: context.waiting.filter(({ scope }) => scope !== context.asking), strikes: 0 };
             }),
           },

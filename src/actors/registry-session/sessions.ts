@@ -42,8 +42,8 @@ export class RegistrySessions {
   }
 
   /**
-   * The ways to a domain's repositories in the order in which they are tried. Mirrors are asked anonymously: credentials
-   * belong to the registry itself.
+   * The ways to a domain's repositories in the order in which they are tried. Mirrors are asked anonymously:
+   * credentials belong to the registry itself.
    */
   async accessTo(domain: string, credentials: Credentials | undefined): Promise<RegistryAccess[]> {
     const hosts = await hostsFor(domain, this.#deps.rules());
@@ -64,11 +64,17 @@ export class RegistrySessions {
     return {
       host,
       limits: this.#deps.limits,
-      grant: (scope, signal, refusal) => this.#ask(id, { host, credentials }, { type: 'session.grant', scope, refusal }, signal),
+      grant: (scope, signal, refusal) =>
+        this.#ask(id, { host, credentials }, { type: 'session.grant', scope, refusal }, signal),
     };
   }
 
-  async #ask(id: string, input: { readonly host: RegistryHost; readonly credentials: Credentials | undefined }, command: Omit<SessionCommand, 'req'>, signal: AbortSignal): Promise<Grant> {
+  async #ask(
+    id: string,
+    input: { readonly host: RegistryHost; readonly credentials: Credentials | undefined },
+    command: Omit<SessionCommand, 'req'>,
+    signal: AbortSignal,
+  ): Promise<Grant> {
     for (let attempt = 1; ; attempt++) {
       if (!this.collection.children.has(id)) this.#send({ type: 'collection.spawn', id, input });
       const actor = this.collection.children.get(id);

@@ -32,7 +32,13 @@ export class StatsFeeds {
     const container = this.deps.container(id);
     if (!container || container.state.pid === 0) return { usage: undefined };
     try {
-      return { usage: await this.deps.reader.read({ id, pid: container.state.pid, usesHostNetwork: container.hostConfig.NetworkMode === 'host' && !ownsSandbox(container) }) };
+      return {
+        usage: await this.deps.reader.read({
+          id,
+          pid: container.state.pid,
+          usesHostNetwork: container.hostConfig.NetworkMode === 'host' && !ownsSandbox(container),
+        }),
+      };
     } catch (error) {
       if (!isEngineError(error, 'not-found')) throw error;
       return { usage: undefined };

@@ -4,7 +4,20 @@ import type { ContainerConfig, HostConfig, MountRequest } from '../../ports/cont
 import type { CreateRequest } from '../../actors/container/create-request.js';
 import { type Endpoints, networkOfMode, placeMacAddress, placeSysctls, withDefaultNamed } from './main-endpoint.js';
 import type { EndpointRequest } from '../../actors/container/container.record.js';
-import { boolean, dictionary, emptyObject, ignored, integer, list, nullable, object, optional, string, unsigned, words } from './decode.js';
+import {
+  boolean,
+  dictionary,
+  emptyObject,
+  ignored,
+  integer,
+  list,
+  nullable,
+  object,
+  optional,
+  string,
+  unsigned,
+  words,
+} from './decode.js';
 import { healthcheck } from './healthcheck.js';
 
 const strings = () => nullable(list(string()));
@@ -59,7 +72,17 @@ export const resourcesShape = {
   CpusetMems: string(),
   Devices: nullable(list(object({ PathOnHost: string(), PathInContainer: string(), CgroupPermissions: string() }))),
   DeviceCgroupRules: strings(),
-  DeviceRequests: nullable(list(object({ Driver: string(), Count: integer(), DeviceIDs: strings(), Capabilities: nullable(list(list(string()))), Options: nullable(dictionary(string())) }))),
+  DeviceRequests: nullable(
+    list(
+      object({
+        Driver: string(),
+        Count: integer(),
+        DeviceIDs: strings(),
+        Capabilities: nullable(list(list(string()))),
+        Options: nullable(dictionary(string())),
+      }),
+    ),
+  ),
   MemoryReservation: integer(),
   MemorySwap: integer(),
   MemorySwappiness: nullable(integer()),
@@ -95,7 +118,9 @@ const mount = object({
       DriverConfig: optional(object({ Name: optional(string()), Options: optional(dictionary(string())) })),
     }),
   ),
-  TmpfsOptions: optional(object({ SizeBytes: optional(integer()), Mode: optional(unsigned(32)), Options: optional(list(list(string()))) })),
+  TmpfsOptions: optional(
+    object({ SizeBytes: optional(integer()), Mode: optional(unsigned(32)), Options: optional(list(list(string()))) }),
+  ),
   ImageOptions: optional(object({ Subpath: optional(string()) })),
 });
 
@@ -146,7 +171,13 @@ const hostConfig = object({
 });
 
 const endpointRequest = object({
-  IPAMConfig: optional(object({ IPv4Address: optional(string()), IPv6Address: optional(string()), LinkLocalIPs: optional(list(string())) })),
+  IPAMConfig: optional(
+    object({
+      IPv4Address: optional(string()),
+      IPv6Address: optional(string()),
+      LinkLocalIPs: optional(list(string())),
+    }),
+  ),
   Links: optional(list(string())),
   Aliases: optional(list(string())),
   MacAddress: optional(string()),
@@ -178,10 +209,17 @@ const body = object({
 export const configDecoder = object(configShape);
 
 /** Decodes the body. `atLeast` tells the API version of the request; older ones lose the fields they did not know. */
-export function decodeCreate(value: unknown, query: { name?: string; platform?: string }, atLeast: (major: number, minor: number) => boolean): CreateRequest {
+export function decodeCreate(
+  value: unknown,
+  query: { name?: string; platform?: string },
+  atLeast: (major: number, minor: number) => boolean,
+): CreateRequest {
   if (value === undefined || value === null) throw invalid('config cannot be empty in order to create a container');
   const { HostConfig: host, NetworkingConfig, ...given } = body.decode(value, '');
-  const config = given.Healthcheck && !atLeast(1, 44) ? { ...given, Healthcheck: { ...given.Healthcheck, StartInterval: 0 } } : given;
+  const config =
+    given.Healthcheck && !atLeast(1, 44)
+      ? { ...given, Healthcheck: { ...given.Healthcheck, StartInterval: 0 } }
+      : given;
   const size = host.ConsoleSize ?? [];
   const { Annotations, ...settings } = host;
   const normal = {
@@ -209,9 +247,17 @@ export function decodeCreate(value: unknown, query: { name?: string; platform?: 
   return {
     name: query.name,
     platform: atLeast(1, 41) ? query.platform : undefined,
-    warnings: [...(atLeast(1, 48) ? volumeDriverWarnings(normal.VolumeDriver, mounts ?? []) : []), ...addressed.warnings, ...placed.warnings],
+    warnings: [
+      ...(atLeast(1, 48) ? volumeDriverWarnings(normal.VolumeDriver, mounts ?? []) : []),
+      ...addressed.warnings,
+      ...placed.warnings,
+    ],
     config: others as ContainerConfig,
-    hostConfig: { ...normal, ...(normal.Sysctls ? { Sysctls: sysctls } : {}), ...(mounts ? { Mounts: mounts } : {}) } as HostConfig,
+    hostConfig: {
+      ...normal,
+      ...(normal.Sysctls ? { Sysctls: sysctls } : {}),
+      ...(mounts ? { Mounts: mounts } : {}),
+    } as HostConfig,
     keepsSubmountsWritable: !atLeast(1, 44),
     endpoints: placed.endpoints,
   };
@@ -219,20 +265,31 @@ export function decodeCreate(value: unknown, query: { name?: string; platform?: 
 
 /** The driver of the container as a whole is not that of volumes among its mounts. Up to 1.47 the client said so. */
 function volumeDriverWarnings(driver: string, mounts: readonly MountRequest[]): string[] {
-  const isIgnored = driver !== '' && mounts.some(({ Type, VolumeOptions }) => Type === 'volume' && !VolumeOptions?.DriverConfig?.Name);
-  return isIgnored ? ["WARNING: the container-wide volume-driver configuration is ignored for volumes specified via 'mount'. Use '--mount type=volume,volume-driver=...' instead"] : [];
+  const isIgnored =
+    driver !== '' && mounts.some(({ Type, VolumeOptions }) => Type === 'volume' && !VolumeOptions?.DriverConfig?.Name);
+  return isIgnored
+    ? [
+        "WARNING: the container-wide volume-driver configuration is ignored for volumes specified via 'mount'. Use '--mount type=volume,volume-driver=...' instead",
+      ]
+    : [];
 }
 
 /** Priorities of gateways came with 1.48. */
 function withoutPriorities(endpoints: Endpoints): Endpoints {
-  return Object.fromEntries(Object.entries(endpoints).map(([name, { GwPriority: _unknown, ...request }]) => [name, request]));
+  return Object.fromEntries(
+    Object.entries(endpoints).map(([name, { GwPriority: _unknown, ...request }]) => [name, request]),
+  );
 }
 
 /** A mount as older clients meant it: before 1.42 options of another type of mount were ignored. */
 function knownOptions(request: MountRequest, atLeast: (major: number, minor: number) => boolean): MountRequest {
   const { VolumeOptions, TmpfsOptions, BindOptions, ...others } = request;
   const { NonRecursive, CreateMountpoint, ...binding } = BindOptions ?? {};
-  const bindOptions = { ...binding, ...(atLeast(1, 40) && NonRecursive !== undefined ? { NonRecursive } : {}), ...(atLeast(1, 42) && CreateMountpoint !== undefined ? { CreateMountpoint } : {}) };
+  const bindOptions = {
+    ...binding,
+    ...(atLeast(1, 40) && NonRecursive !== undefined ? { NonRecursive } : {}),
+    ...(atLeast(1, 42) && CreateMountpoint !== undefined ? { CreateMountpoint } : {}),
+  };
   return {
     ...others,
     ...(BindOptions ? { BindOptions: bindOptions } : {}),
@@ -248,7 +305,8 @@ function checkMounts(mounts: readonly MountRequest[], atLeast: (major: number, m
     if (Type === 'image' && !atLeast(1, 48)) throw invalid('Mount type "Image" needs API v1.48 or newer');
     if (!MOUNT_TYPES.has(Type)) throw invalid(`invalid mount config for type "${Type}": mount type unknown`);
     if (VolumeOptions?.Subpath && !atLeast(1, 45)) throw invalid('VolumeOptions.Subpath needs API v1.45 or newer');
-    if (BindOptions?.ReadOnlyForceRecursive && !atLeast(1, 44)) throw invalid('BindOptions.ReadOnlyForceRecursive needs API v1.44 or newer');
+    if (BindOptions?.ReadOnlyForceRecursive && !atLeast(1, 44))
+      throw invalid('BindOptions.ReadOnlyForceRecursive needs API v1.44 or newer');
     for (const [name, given, type] of [
       ['BindOptions', BindOptions, 'bind'],
       ['VolumeOptions', VolumeOptions, 'volume'],

@@ -5,7 +5,23 @@ import { isRunning } from '../../actors/container/container.record.js';
 import type { Filters } from './filters.js';
 import { portList, shownStatus } from './container-view.js';
 
-const KNOWN = ['ancestor', 'before', 'since', 'exited', 'id', 'isolation', 'label', 'name', 'status', 'health', 'volume', 'network', 'is-task', 'publish', 'expose'];
+const KNOWN = [
+  'ancestor',
+  'before',
+  'since',
+  'exited',
+  'id',
+  'isolation',
+  'label',
+  'name',
+  'status',
+  'health',
+  'volume',
+  'network',
+  'is-task',
+  'publish',
+  'expose',
+];
 const STATUSES = ['created', 'running', 'paused', 'restarting', 'removing', 'exited', 'dead'];
 const HEALTHS = ['starting', 'healthy', 'unhealthy', 'none'];
 
@@ -31,12 +47,14 @@ export function selectContainers(
   filters.allow(KNOWN);
   const statuses = filters.get('status');
   for (const status of statuses) if (!STATUSES.includes(status)) throw invalid(`invalid filter 'status=[${status}]'`);
-  for (const health of filters.get('health')) if (!HEALTHS.includes(health)) throw invalid(`invalid filter 'health=[${health}]'`);
+  for (const health of filters.get('health'))
+    if (!HEALTHS.includes(health)) throw invalid(`invalid filter 'health=[${health}]'`);
   const exited = filters.get('exited').map((code) => {
     if (!/^-?\d+$/.test(code)) throw invalid(`invalid filter 'exited=[${code}]'`);
     return Number(code);
   });
-  const all = query.all || limit > 0 || statuses.length > 0 || exited.length > 0 || filters.has('before') || filters.has('since');
+  const all =
+    query.all || limit > 0 || statuses.length > 0 || exited.length > 0 || filters.has('before') || filters.has('since');
   const before = bound(filters, 'before', context);
   const since = bound(filters, 'since', context);
   const ancestors = filters.get('ancestor').map((reference) => context.imageId(reference) ?? '');
@@ -49,11 +67,17 @@ export function selectContainers(
     if (before && record.created >= before.created) return false;
     if (since && record.created <= since.created) return false;
     if (statuses.length > 0 && !statuses.includes(shownStatus(record))) return false;
-    if (exited.length > 0 && (isRunning(record) || record.state.startedAt.startsWith('0001') || !exited.includes(record.state.exitCode))) return false;
-    if (ancestors.length > 0 && !ancestors.some((image) => image !== '' && context.isAncestor(record.image, image))) return false;
+    if (
+      exited.length > 0 &&
+      (isRunning(record) || record.state.startedAt.startsWith('0001') || !exited.includes(record.state.exitCode))
+    )
+      return false;
+    if (ancestors.length > 0 && !ancestors.some((image) => image !== '' && context.isAncestor(record.image, image)))
+      return false;
     if (!filters.matchesLabels(record.config.Labels)) return false;
     if (!filters.matchesPattern('id', record.id)) return false;
-    if (!filters.matchesPattern('name', record.name) && !filters.matchesPattern('name', record.name.slice(1))) return false;
+    if (!filters.matchesPattern('name', record.name) && !filters.matchesPattern('name', record.name.slice(1)))
+      return false;
     if (!matchesVolume(filters.get('volume'), record) || !matchesNetwork(filters.get('network'), record)) return false;
     if (!filters.matchesExactly('health', record.state.health?.status ?? 'none')) return false;
     return matchesPorts(publish, expose, record);
@@ -67,13 +91,20 @@ function bound(filters: Filters, key: 'before' | 'since', context: FilterContext
 }
 
 function matchesVolume(wanted: readonly string[], record: ContainerRecord): boolean {
-  return wanted.length === 0 || record.mounts.some(({ Name, Source, Destination }) => wanted.some((value) => value === Name || value === Source || value === Destination));
+  return (
+    wanted.length === 0 ||
+    record.mounts.some(({ Name, Source, Destination }) =>
+      wanted.some((value) => value === Name || value === Source || value === Destination),
+    )
+  );
 }
 
 function matchesNetwork(wanted: readonly string[], record: ContainerRecord): boolean {
   return (
     wanted.length === 0 ||
-    Object.entries(record.networks).some(([name, { endpoint }]) => wanted.some((value) => value === name || endpoint?.networkId.startsWith(value) === true))
+    Object.entries(record.networks).some(([name, { endpoint }]) =>
+      wanted.some((value) => value === name || endpoint?.networkId.startsWith(value) === true),
+    )
   );
 }
 
@@ -94,8 +125,8 @@ function matchesPorts(publish: readonly PortRange[], expose: readonly PortRange[
   if (publish.length === 0 && expose.length === 0) return true;
   // Both look at running containers: published are ports of the host, exposed are those of the container.
   const ports = portList(record);
-  const within = (port: number | undefined, type: string) => (range: PortRange) => port !== undefined && range.protocol === type && port >= range.from && port <= range.to;
+  const within = (port: number | undefined, type: string) => (range: PortRange) =>
+    port !== undefined && range.protocol === type && port >= range.from && port <= range.to;
   if (publish.length > 0 && !ports.some((port) => publish.some(within(port.PublicPort, port.Type)))) return false;
   return expose.length === 0 || ports.some((port) => expose.some(within(port.PrivatePort, port.Type)));
 }
-

@@ -4,10 +4,25 @@ import { invalid } from '../../errors/engine-error.js';
 import { integer, object, optional, string } from './decode.js';
 import { resourcesShape } from './container-create.js';
 
-const body = object({ ...resourcesShape, RestartPolicy: optional(object({ Name: string(), MaximumRetryCount: integer() })) });
+const body = object({
+  ...resourcesShape,
+  RestartPolicy: optional(object({ Name: string(), MaximumRetryCount: integer() })),
+});
 
 /** What stays as it was made: such settings are ignored, as by the known engine. */
-const FIXED: ReadonlySet<string> = new Set(['CgroupParent', 'Devices', 'DeviceCgroupRules', 'DeviceRequests', 'MemorySwappiness', 'OomKillDisable', 'Ulimits', 'CpuCount', 'CpuPercent', 'IOMaximumIOps', 'IOMaximumBandwidth']);
+const FIXED: ReadonlySet<string> = new Set([
+  'CgroupParent',
+  'Devices',
+  'DeviceCgroupRules',
+  'DeviceRequests',
+  'MemorySwappiness',
+  'OomKillDisable',
+  'Ulimits',
+  'CpuCount',
+  'CpuPercent',
+  'IOMaximumIOps',
+  'IOMaximumBandwidth',
+]);
 
 /** The settings that the client wants changed: zero, empty and null mean unchanged. */
 export function decodeUpdate(value: unknown, atLeast: (major: number, minor: number) => boolean): Partial<HostConfig> {
@@ -16,8 +31,17 @@ export function decodeUpdate(value: unknown, atLeast: (major: number, minor: num
   // The known clients send a policy without a name when it is to stay.
   const decoded = { ...limits, PidsLimit: null, RestartPolicy: RestartPolicy?.Name ? RestartPolicy : null };
   const change = Object.fromEntries(
-    Object.entries(decoded).filter(([name, setting]) => !FIXED.has(name) && setting !== 0 && setting !== '' && setting !== null && !(Array.isArray(setting) && setting.length === 0)),
+    Object.entries(decoded).filter(
+      ([name, setting]) =>
+        !FIXED.has(name) &&
+        setting !== 0 &&
+        setting !== '' &&
+        setting !== null &&
+        !(Array.isArray(setting) && setting.length === 0),
+    ),
   ) as Partial<HostConfig>;
   // Of processes there may be any number again: that is said by 0 or less.
-  return limits.PidsLimit === null || !atLeast(1, 40) ? change : { ...change, PidsLimit: Math.max(limits.PidsLimit, 0) };
+  return limits.PidsLimit === null || !atLeast(1, 40)
+    ? change
+    : { ...change, PidsLimit: Math.max(limits.PidsLimit, 0) };
 }

@@ -80,10 +80,20 @@ interface ItemParts {
  */
 export type ItemMembers = 'plain' | 'annotated' | 'full';
 
-const items: Readonly<Record<ItemMembers, WeakMap<ContainerRecord, ItemParts>>> = { plain: new WeakMap(), annotated: new WeakMap(), full: new WeakMap() };
+const items: Readonly<Record<ItemMembers, WeakMap<ContainerRecord, ItemParts>>> = {
+  plain: new WeakMap(),
+  annotated: new WeakMap(),
+  full: new WeakMap(),
+};
 
 /** One element of GET /containers/json as JSON text. Only the status text is made anew on each call. */
-export function listItemJson(record: ContainerRecord, context: ViewContext, members: ItemMembers, nowMs: number, size?: { rw: number; rootFs: number }): string {
+export function listItemJson(
+  record: ContainerRecord,
+  context: ViewContext,
+  members: ItemMembers,
+  nowMs: number,
+  size?: { rw: number; rootFs: number },
+): string {
   let parts = items[members].get(record);
   // Whether the tag still points to the image may change without the record: such items are not cached.
   const named = context.imageStillNamed(record);
@@ -114,7 +124,10 @@ function itemParts(record: ContainerRecord, named: boolean, members: ItemMembers
     State: shownStatus(record),
   });
   const tail = JSON.stringify({
-    HostConfig: { NetworkMode: hostConfig.NetworkMode, ...(hostConfig.Annotations && members !== 'plain' ? { Annotations: hostConfig.Annotations } : {}) },
+    HostConfig: {
+      NetworkMode: hostConfig.NetworkMode,
+      ...(hostConfig.Annotations && members !== 'plain' ? { Annotations: hostConfig.Annotations } : {}),
+    },
     NetworkSettings: { Networks: networkMap(record) },
     Mounts: record.mounts.map(mountObject),
   });
@@ -142,7 +155,12 @@ export interface PortItem {
 /** Ports of a list item: published ones with their address, then those merely exposed. */
 export function portList(record: ContainerRecord): PortItem[] {
   if (!isRunning(record)) return [];
-  const published = record.ports.map((port) => ({ IP: shownIp(port), PrivatePort: port.containerPort, ...(port.hostPort === 0 ? {} : { PublicPort: port.hostPort }), Type: port.protocol as string }));
+  const published = record.ports.map((port) => ({
+    IP: shownIp(port),
+    PrivatePort: port.containerPort,
+    ...(port.hostPort === 0 ? {} : { PublicPort: port.hostPort }),
+    Type: port.protocol as string,
+  }));
   const taken = new Set(published.map((port) => `${port.PrivatePort}/${port.Type}`));
   const exposed = Object.keys(record.config.ExposedPorts ?? {})
     .filter((key) => !taken.has(key))
@@ -172,14 +190,18 @@ function portMap(record: ContainerRecord): Record<string, { HostIp: string; Host
   return Object.fromEntries(map);
 }
 
-/** Its networks as they are for others: a container that has ended is on none any more, even while it is being released. */
+/**
+ * Its networks as they are for others: a container that has ended is on none any more, even while it is being released.
+ */
 function attachments(record: ContainerRecord): ContainerRecord['networks'] {
   if (isRunning(record)) return record.networks;
   return Object.fromEntries(Object.entries(record.networks).map(([name, { request }]) => [name, { request }]));
 }
 
 function networkMap(record: ContainerRecord): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(attachments(record)).map(([name, attachment]) => [name, endpointSettings(attachment)]));
+  return Object.fromEntries(
+    Object.entries(attachments(record)).map(([name, attachment]) => [name, endpointSettings(attachment)]),
+  );
 }
 
 /** Networks on which containers do not find each other by name. */
@@ -210,7 +232,12 @@ function healthView({ status, failingStreak, log }: HealthState): unknown {
   return {
     Status: status,
     FailingStreak: failingStreak,
-    Log: log.map(({ start, end, exitCode, output }) => ({ Start: start, End: end, ExitCode: exitCode, Output: output })),
+    Log: log.map(({ start, end, exitCode, output }) => ({
+      Start: start,
+      End: end,
+      ExitCode: exitCode,
+      Output: output,
+    })),
   };
 }
 
@@ -229,15 +256,26 @@ function withOldAliases(record: ContainerRecord): ContainerRecord {
   const networks = Object.entries(record.networks).map(([network, attachment]): [string, NetworkAttachment] => {
     if (NAMELESS.has(network)) return [network, attachment];
     const aliases = attachment.request.Aliases ?? [];
-    return [network, { ...attachment, request: { ...attachment.request, Aliases: [...aliases, ...names.filter((name) => !aliases.includes(name))] } }];
+    return [
+      network,
+      {
+        ...attachment,
+        request: { ...attachment.request, Aliases: [...aliases, ...names.filter((name) => !aliases.includes(name))] },
+      },
+    ];
   });
   return { ...record, networks: Object.fromEntries(networks) };
 }
 
 /** GET /containers/{id}/json as JSON text. */
-export function inspectJson(record: ContainerRecord, context: ViewContext, size?: { rw: number; rootFs: number }): string {
+export function inspectJson(
+  record: ContainerRecord,
+  context: ViewContext,
+  size?: { rw: number; rootFs: number },
+): string {
   // Execs and lost lines come without a new record: what has some is rendered anew.
-  if (size || context.execIds(record.id).length > 0 || context.droppedLines(record.id) > 0) return JSON.stringify(inspectObject(record, context, size));
+  if (size || context.execIds(record.id).length > 0 || context.droppedLines(record.id) > 0)
+    return JSON.stringify(inspectObject(record, context, size));
   let text = inspected.get(record);
   if (text === undefined) inspected.set(record, (text = JSON.stringify(inspectObject(record, context))));
   return text;

@@ -7,10 +7,17 @@ import { humanDuration } from './container-view.js';
 import { parseFilters } from './filters.js';
 
 const newest = (): boolean => true;
-const older = (than: number) => (_major: number, minor: number): boolean => minor < than;
+const older =
+  (than: number) =>
+  (_major: number, minor: number): boolean =>
+    minor < than;
 
 test('a create body gets its defaults, whatever the case of its keys', () => {
-  const request = decodeCreate({ image: 'busybox', CMD: 'echo hi', hostconfig: { memory: 1024, PidsLimit: -1 }, Unknown: 1 }, { name: 'web' }, newest);
+  const request = decodeCreate(
+    { image: 'busybox', CMD: 'echo hi', hostconfig: { memory: 1024, PidsLimit: -1 }, Unknown: 1 },
+    { name: 'web' },
+    newest,
+  );
   assert.equal(request.config.Image, 'busybox');
   assert.deepEqual(request.config.Cmd, ['echo hi']);
   assert.equal(request.hostConfig.Memory, 1024);
@@ -33,26 +40,52 @@ test('a wrong type is refused and names its field', () => {
     [{ Image: 'x', HostConfig: { Binds: ['/a\0b:/c'] } }, /field HostConfig.Binds\[0\] contains a NUL character/],
     [{ Image: 'x', ExposedPorts: { '80/tcp': [] } }, /field ExposedPorts.80\/tcp must be an object, not array/],
     [{ Image: 'x', NetworkingConfig: { EndpointsConfig: { a: null } } }, /no EndpointSettings for a/],
-    [{ Image: 'x', NetworkingConfig: { EndpointsConfig: { a: { IPPrefixLen: '1' } } } }, /EndpointsConfig.a.IPPrefixLen must be a 64-bit integer/],
-    [{ Image: 'x', HostConfig: { PortBindings: { '80/tcp': [{ HostPort: 80 }] } } }, /PortBindings.80\/tcp\[0\].HostPort/],
+    [
+      { Image: 'x', NetworkingConfig: { EndpointsConfig: { a: { IPPrefixLen: '1' } } } },
+      /EndpointsConfig.a.IPPrefixLen must be a 64-bit integer/,
+    ],
+    [
+      { Image: 'x', HostConfig: { PortBindings: { '80/tcp': [{ HostPort: 80 }] } } },
+      /PortBindings.80\/tcp\[0\].HostPort/,
+    ],
     [{ Image: 'x', Labels: ['a'] }, /field Labels must be an object/],
     [[], /field body must be an object/],
     [null, /config cannot be empty/],
-    [{ Image: 'x', HostConfig: { Mounts: [{ Type: 'bogus', Target: '/x' }] } }, /invalid mount config for type "bogus": mount type unknown/],
-    [{ Image: 'x', HostConfig: { Mounts: [{ Type: 'bind', Target: '/x', VolumeOptions: {} }] } }, /VolumeOptions must not be specified on mount type "bind"/],
+    [
+      { Image: 'x', HostConfig: { Mounts: [{ Type: 'bogus', Target: '/x' }] } },
+      /invalid mount config for type "bogus": mount type unknown/,
+    ],
+    [
+      { Image: 'x', HostConfig: { Mounts: [{ Type: 'bind', Target: '/x', VolumeOptions: {} }] } },
+      /VolumeOptions must not be specified on mount type "bind"/,
+    ],
   ];
   for (const [body, pattern] of bad) {
-    assert.throws(() => decodeCreate(body, {}, newest), (error) => isEngineError(error, 'invalid') && pattern.test(error.message), JSON.stringify(body));
+    assert.throws(
+      () => decodeCreate(body, {}, newest),
+      (error) => isEngineError(error, 'invalid') && pattern.test(error.message),
+      JSON.stringify(body),
+    );
   }
 });
 
 test('the largest number stays one that clients can read', () => {
-  const { hostConfig } = decodeCreate(JSON.parse('{"Image":"x","HostConfig":{"Memory":9223372036854775807}}'), {}, newest);
+  const { hostConfig } = decodeCreate(
+    JSON.parse('{"Image":"x","HostConfig":{"Memory":9223372036854775807}}'),
+    {},
+    newest,
+  );
   assert.ok(BigInt(JSON.stringify(hostConfig.Memory)) < 2n ** 63n);
 });
 
 test('an update has what it may change; processes may be without limit again', () => {
-  const body = { Memory: 0, CpuShares: 5, PidsLimit: -1, Ulimits: [{ Name: 'nofile', Soft: 1, Hard: 1 }], RestartPolicy: { Name: '' } };
+  const body = {
+    Memory: 0,
+    CpuShares: 5,
+    PidsLimit: -1,
+    Ulimits: [{ Name: 'nofile', Soft: 1, Hard: 1 }],
+    RestartPolicy: { Name: '' },
+  };
   assert.deepEqual(decodeUpdate(body, newest), { CpuShares: 5, PidsLimit: 0 });
   assert.deepEqual(decodeUpdate(body, older(39)), { CpuShares: 5 });
   assert.throws(() => decodeUpdate({ Ulimits: 5 }, newest), /field Ulimits must be an array/);
@@ -60,21 +93,52 @@ test('an update has what it may change; processes may be without limit again', (
 
 test('a MAC address of the container becomes that of its endpoint; older clients know no other', () => {
   const address = '02:42:ac:11:00:99';
-  const create = (networkMode: string, own: string, is: ReturnType<typeof older> = newest): ReturnType<typeof decodeCreate> =>
-    decodeCreate({ Image: 'x', MacAddress: address, HostConfig: { NetworkMode: networkMode }, NetworkingConfig: { EndpointsConfig: { web: { MacAddress: own } } } }, {}, is);
+  const create = (
+    networkMode: string,
+    own: string,
+    is: ReturnType<typeof older> = newest,
+  ): ReturnType<typeof decodeCreate> =>
+    decodeCreate(
+      {
+        Image: 'x',
+        MacAddress: address,
+        HostConfig: { NetworkMode: networkMode },
+        NetworkingConfig: { EndpointsConfig: { web: { MacAddress: own } } },
+      },
+      {},
+      is,
+    );
   const placed = create('web', '');
-  assert.deepEqual([placed.endpoints['web']?.MacAddress, placed.config.MacAddress, placed.warnings.length], [address, undefined, 1]);
+  assert.deepEqual(
+    [placed.endpoints['web']?.MacAddress, placed.config.MacAddress, placed.warnings.length],
+    [address, undefined, 1],
+  );
   assert.throws(() => create('', ''), /NetworkMode must match the identity of a network/);
-  assert.equal(decodeCreate({ Image: 'x', MacAddress: address }, {}, () => true).endpoints['bridge']?.MacAddress, address);
+  assert.equal(
+    decodeCreate({ Image: 'x', MacAddress: address }, {}, () => true).endpoints['bridge']?.MacAddress,
+    address,
+  );
   assert.throws(() => create('web', '02:42:ac:11:00:98'), /must match the endpoint-specific MAC address/);
-  assert.deepEqual([create('web', '02:42:ac:11:00:98', older(44)).endpoints['web']?.MacAddress, create('web', '', older(44)).warnings], [address, []]);
+  assert.deepEqual(
+    [create('web', '02:42:ac:11:00:98', older(44)).endpoints['web']?.MacAddress, create('web', '', older(44)).warnings],
+    [address, []],
+  );
   assert.throws(() => create('host', '', older(44)), /conflicting options: mac-address and the network mode/);
 });
 
 test('older API versions lose what they did not know', () => {
-  const stray = { Image: 'x', HostConfig: { Mounts: [{ Type: 'bind', Source: '/a', Target: '/x', TmpfsOptions: {} }] } };
-  assert.deepEqual(decodeCreate(stray, {}, older(41)).hostConfig.Mounts, [{ Type: 'bind', Source: '/a', Target: '/x' }]);
-  const body = { Image: 'x', HostConfig: { AutoRemove: true, Annotations: { a: 'b' }, ConsoleSize: [24, 80] }, NetworkingConfig: { EndpointsConfig: { a: {}, b: {} } } };
+  const stray = {
+    Image: 'x',
+    HostConfig: { Mounts: [{ Type: 'bind', Source: '/a', Target: '/x', TmpfsOptions: {} }] },
+  };
+  assert.deepEqual(decodeCreate(stray, {}, older(41)).hostConfig.Mounts, [
+    { Type: 'bind', Source: '/a', Target: '/x' },
+  ]);
+  const body = {
+    Image: 'x',
+    HostConfig: { AutoRemove: true, Annotations: { a: 'b' }, ConsoleSize: [24, 80] },
+    NetworkingConfig: { EndpointsConfig: { a: {}, b: {} } },
+  };
   assert.throws(() => decodeCreate(body, {}, older(44)), /multiple network endpoints: a, b/);
   const old = decodeCreate({ ...body, NetworkingConfig: null }, {}, older(25));
   assert.equal(old.hostConfig.AutoRemove, false);
@@ -86,7 +150,8 @@ test('filters in both forms, and nothing else', () => {
   assert.deepEqual(parseFilters('{"name":{"a":true}}').get('name'), ['a']);
   assert.deepEqual(parseFilters('{"name":["a","b"]}').get('name'), ['a', 'b']);
   assert.equal(parseFilters(undefined).size, 0);
-  for (const bad of ['{', '[]', '"x"', '{"a":1}', '{"a":["b",1]}', '{"a":{"b":"c"}}']) assert.throws(() => parseFilters(bad), /invalid filter/, bad);
+  for (const bad of ['{', '[]', '"x"', '{"a":1}', '{"a":["b",1]}', '{"a":{"b":"c"}}'])
+    assert.throws(() => parseFilters(bad), /invalid filter/, bad);
   assert.throws(() => parseFilters('{"zz":["1"]}').allow(['name']), /invalid filter 'zz'/);
   assert.equal(parseFilters('{"label":["a=b=c","d"]}').matchesLabels({ a: 'b=c', d: '' }), true);
   assert.equal(parseFilters('{"label":["a"]}').matchesLabels({}), false);

@@ -1,6 +1,6 @@
 /**
- * Decoders for JSON request bodies: types checked, field names matched case-insensitively and unknown fields ignored, as
- * clients of the Engine API are used to; `null` and absence give the default. Errors name the field.
+ * Decoders for JSON request bodies: types checked, field names matched case-insensitively and unknown fields ignored,
+ * as clients of the Engine API are used to; `null` and absence give the default. Errors name the field.
  */
 import { invalid } from '../../errors/engine-error.js';
 import { MAX_INTEGER } from '../../ports/container.js';
@@ -23,24 +23,47 @@ function decoder<T>(decode: Decoder<T>['decode'], absent: () => T | undefined): 
 
 /** Text without NUL characters: the kernel would see its beginning only. */
 export const string = (fallback = ''): Decoder<string> =>
-  decoder((value, path) => {
-    if (typeof value !== 'string') return fail(path, 'a string', value);
-    if (value.includes('\0')) throw invalid(`invalid JSON: field ${path} contains a NUL character`, { code: 'INVALID_FIELD' });
-    return value;
-  }, () => fallback);
+  decoder(
+    (value, path) => {
+      if (typeof value !== 'string') return fail(path, 'a string', value);
+      if (value.includes('\0'))
+        throw invalid(`invalid JSON: field ${path} contains a NUL character`, { code: 'INVALID_FIELD' });
+      return value;
+    },
+    () => fallback,
+  );
 
 export const boolean = (fallback = false): Decoder<boolean> =>
-  decoder((value, path) => (typeof value === 'boolean' ? value : fail(path, 'a boolean', value)), () => fallback);
+  decoder(
+    (value, path) => (typeof value === 'boolean' ? value : fail(path, 'a boolean', value)),
+    () => fallback,
+  );
 
-/** A whole number of 64 bits. Beyond 2^53 (sizes that clients send as "unlimited") the nearest double is good enough. */
+/**
+ * A whole number of 64 bits. Beyond 2^53 (sizes that clients send as "unlimited") the nearest double is good enough.
+ */
 export const integer = (fallback = 0): Decoder<number> =>
-  decoder((value, path) => (isWhole(value) && Math.abs(value) <= 2 ** 63 ? Math.min(value, MAX_INTEGER) : fail(path, 'a 64-bit integer', value)), () => fallback);
+  decoder(
+    (value, path) =>
+      isWhole(value) && Math.abs(value) <= 2 ** 63
+        ? Math.min(value, MAX_INTEGER)
+        : fail(path, 'a 64-bit integer', value),
+    () => fallback,
+  );
 
 /** A whole number without a sign. */
 export const unsigned = (bits: 16 | 32 | 64): Decoder<number> =>
-  decoder((value, path) => (isWhole(value) && value >= 0 && value < 2 ** bits ? value : fail(path, `an unsigned ${bits}-bit integer`, value)), () => 0);
+  decoder(
+    (value, path) =>
+      isWhole(value) && value >= 0 && value < 2 ** bits ? value : fail(path, `an unsigned ${bits}-bit integer`, value),
+    () => 0,
+  );
 
-export const anything = (): Decoder<unknown> => decoder((value) => value, () => undefined);
+export const anything = (): Decoder<unknown> =>
+  decoder(
+    (value) => value,
+    () => undefined,
+  );
 
 /** A decoder for a field that stays out when it is absent. */
 export function optional<T>(inner: Decoder<T>): Decoder<T | undefined> {
@@ -53,29 +76,48 @@ export function nullable<T>(inner: Decoder<T>): Decoder<T | null> {
 }
 
 export function list<T>(item: Decoder<T>): Decoder<T[]> {
-  return decoder((value, path) => {
-    if (!Array.isArray(value)) return fail(path, 'an array', value);
-    return value.map((element: unknown, index) => required(item, element, `${path}[${index}]`));
-  }, () => []);
+  return decoder(
+    (value, path) => {
+      if (!Array.isArray(value)) return fail(path, 'an array', value);
+      return value.map((element: unknown, index) => required(item, element, `${path}[${index}]`));
+    },
+    () => [],
+  );
 }
 
 /** An object with free keys. */
 export function dictionary<T>(item: Decoder<T>): Decoder<Record<string, T>> {
-  return decoder((value, path) => {
-    if (!isObject(value)) return fail(path, 'an object', value);
-    return Object.fromEntries(Object.entries(value).map(([key, element]) => [key, required(item, element, `${path}.${key}`)]));
-  }, () => ({}));
+  return decoder(
+    (value, path) => {
+      if (!isObject(value)) return fail(path, 'an object', value);
+      return Object.fromEntries(
+        Object.entries(value).map(([key, element]) => [key, required(item, element, `${path}.${key}`)]),
+      );
+    },
+    () => ({}),
+  );
 }
 
 /** `{}` values, as port and volume sets have them. */
-export const emptyObject = (): Decoder<Record<string, never>> => decoder((value, path) => (isObject(value) ? {} : fail(path, 'an object', value)), () => ({}));
+export const emptyObject = (): Decoder<Record<string, never>> =>
+  decoder(
+    (value, path) => (isObject(value) ? {} : fail(path, 'an object', value)),
+    () => ({}),
+  );
 
 /** A field that answers have and requests may repeat: its type is checked, its value means nothing. */
-export const ignored = (inner: Decoder<unknown>): Decoder<undefined> => decoder((value, path) => void inner.decode(value, path), () => undefined);
+export const ignored = (inner: Decoder<unknown>): Decoder<undefined> =>
+  decoder(
+    (value, path) => void inner.decode(value, path),
+    () => undefined,
+  );
 
 /** Cmd and Entrypoint: an array of strings, or one string. */
 export const words = (): Decoder<string[]> =>
-  decoder((value, path) => (typeof value === 'string' ? [value] : list(string()).decode(value, path)), () => []);
+  decoder(
+    (value, path) => (typeof value === 'string' ? [value] : list(string()).decode(value, path)),
+    () => [],
+  );
 
 type Shape = Readonly<Record<string, Decoder<unknown>>>;
 type Fields<S extends Shape> = { [K in keyof S]: S[K] extends Decoder<infer T> ? T : never };
@@ -91,12 +133,17 @@ export function object<S extends Shape>(shape: S): Decoder<Fields<S>> {
     }
     const result: Record<string, unknown> = {};
     for (const [name, field] of Object.entries(shape)) {
-      const decoded = values.has(name) ? field.decode(values.get(name), path === '' ? name : `${path}.${name}`) : field.absent();
+      const decoded = values.has(name)
+        ? field.decode(values.get(name), path === '' ? name : `${path}.${name}`)
+        : field.absent();
       if (decoded !== undefined) result[name] = decoded;
     }
     return result as Fields<S>;
   };
-  return decoder((value, path) => (isObject(value) ? fill(value, path) : fail(path, 'an object', value)), () => fill({}, ''));
+  return decoder(
+    (value, path) => (isObject(value) ? fill(value, path) : fail(path, 'an object', value)),
+    () => fill({}, ''),
+  );
 }
 
 function required<T>(item: Decoder<T>, value: unknown, path: string): T {

@@ -39,8 +39,11 @@ export class Filters {
   flag(key: string): boolean | undefined {
     const values = this.get(key);
     if (values.length === 0) return undefined;
-    const truths = values.map((value) => (['1', 'true'].includes(value) ? true : ['0', 'false'].includes(value) ? false : undefined));
-    if (truths.some((truth) => truth === undefined || truth !== truths[0])) throw invalid(`invalid filter '${key}=[${values.join(' ')}]'`, { code: 'INVALID_FILTER' });
+    const truths = values.map((value) =>
+      ['1', 'true'].includes(value) ? true : ['0', 'false'].includes(value) ? false : undefined,
+    );
+    if (truths.some((truth) => truth === undefined || truth !== truths[0]))
+      throw invalid(`invalid filter '${key}=[${values.join(' ')}]'`, { code: 'INVALID_FILTER' });
     return truths[0];
   }
 
@@ -93,7 +96,11 @@ export function parseFilters(text: string | undefined): Filters {
   const values = new Map<string, readonly string[]>();
   for (const [key, value] of Object.entries(parsed as Record<string, unknown>)) {
     if (Array.isArray(value) && value.every((item) => typeof item === 'string')) values.set(key, value);
-    else if (typeof value === 'object' && value !== null && Object.values(value).every((flag) => typeof flag === 'boolean')) {
+    else if (
+      typeof value === 'object' &&
+      value !== null &&
+      Object.values(value).every((flag) => typeof flag === 'boolean')
+    ) {
       values.set(key, Object.keys(value));
     } else throw invalid('invalid filter', { code: 'INVALID_FILTER' });
   }

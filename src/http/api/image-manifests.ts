@@ -7,8 +7,8 @@ import type { Digest } from '../../ports/storage.js';
 type Json = Readonly<Record<string, unknown>>;
 
 /**
- * What of the images here the lists of manifests tell about. `Content` counts what is kept as it came, the configuration:
- * layers are kept as files, which `Unpacked` counts.
+ * What of the images here the lists of manifests tell about. `Content` counts what is kept as it came, the
+ * configuration: layers are kept as files, which `Unpacked` counts.
  */
 export class ImageManifests {
   /** An index may have several of them. */
@@ -26,8 +26,12 @@ export class ImageManifests {
   of(image: Image): readonly Json[] {
     return (image.published?.manifests ?? []).map((descriptor) => {
       const attested = attestedBy(descriptor);
-      if (attested !== undefined) return { ...about(descriptor, undefined), Kind: 'attestation', AttestationData: { For: attested } };
-      return this.#item(descriptor, descriptor.digest === image.published?.own ? image : this.#byManifest.get(descriptor.digest));
+      if (attested !== undefined)
+        return { ...about(descriptor, undefined), Kind: 'attestation', AttestationData: { For: attested } };
+      return this.#item(
+        descriptor,
+        descriptor.digest === image.published?.own ? image : this.#byManifest.get(descriptor.digest),
+      );
     });
   }
 
@@ -35,22 +39,38 @@ export class ImageManifests {
     const platform = descriptor.platform ?? (image && platformOf(image));
     if (platform === undefined || platform.os === 'unknown') return { ...about(descriptor, image), Kind: 'unknown' };
     const containers = image ? this.users(image.id).map(({ id }) => id) : [];
-    return { ...about(descriptor, image), Kind: 'image', ImageData: { Platform: platform, Containers: containers, Size: { Unpacked: image?.sizeBytes ?? 0 } } };
+    return {
+      ...about(descriptor, image),
+      Kind: 'image',
+      ImageData: { Platform: platform, Containers: containers, Size: { Unpacked: image?.sizeBytes ?? 0 } },
+    };
   }
 }
 
 /** @param image what is here of it. */
 function about(descriptor: OciDescriptor, image: Image | undefined): Json {
   const content = image?.configSizeBytes ?? 0;
-  return { ID: descriptor.digest, Descriptor: descriptor, Available: image !== undefined, Size: { Total: content + (image?.sizeBytes ?? 0), Content: content } };
+  return {
+    ID: descriptor.digest,
+    Descriptor: descriptor,
+    Available: image !== undefined,
+    Size: { Total: content + (image?.sizeBytes ?? 0), Content: content },
+  };
 }
 
 /** Digest of the manifest that an attestation of BuildKit is about. */
 function attestedBy({ annotations }: OciDescriptor): string | undefined {
-  return annotations?.['vnd.docker.reference.type'] === 'attestation-manifest' ? annotations['vnd.docker.reference.digest'] : undefined;
+  return annotations?.['vnd.docker.reference.type'] === 'attestation-manifest'
+    ? annotations['vnd.docker.reference.digest']
+    : undefined;
 }
 
 function platformOf({ config }: Image): OciPlatform {
   const { architecture, os, variant, 'os.version': osVersion } = config;
-  return { architecture, os, ...(osVersion === undefined ? {} : { 'os.version': osVersion }), ...(variant === undefined ? {} : { variant }) };
+  return {
+    architecture,
+    os,
+    ...(osVersion === undefined ? {} : { 'os.version': osVersion }),
+    ...(variant === undefined ? {} : { variant }),
+  };
 }

@@ -35,14 +35,18 @@ export function decodePrune(filters: Filters, nowMs: number): PruneSelection {
   return {
     danglingOnly: filters.flag('dangling') ?? true,
     untilMs: untilOf(filters, nowMs),
-    matchesLabels: (labels) => filters.matchesLabels(labels) && !(filters.has('label!') && filters.matchesLabels(labels, 'label!')),
+    matchesLabels: (labels) =>
+      filters.matchesLabels(labels) && !(filters.has('label!') && filters.matchesLabels(labels, 'label!')),
   };
 }
 
 /** One element of GET /images/json. @param sharedSize, manifests undefined: not asked for. */
 export function summaryJson(
   { image, repoTags, repoDigests }: SelectedImage,
-  { sharedSize, manifests }: { readonly sharedSize: number | undefined; readonly manifests: readonly object[] | undefined },
+  {
+    sharedSize,
+    manifests,
+  }: { readonly sharedSize: number | undefined; readonly manifests: readonly object[] | undefined },
   atLeast: AtLeast,
 ): Readonly<Record<string, unknown>> {
   const hidesNone = atLeast(1, 43) || repoTags.length + repoDigests.length > 0;

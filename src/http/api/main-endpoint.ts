@@ -28,42 +28,66 @@ export function withDefaultNamed(mode: string, { default: unnamed, ...named }: E
 }
 
 /**
- * Gives `Config.MacAddress` to the endpoint that it is meant for: the one of the network mode. Clients before 1.44 knew no
- * other; what they repeat from answers is dropped.
+ * Gives `Config.MacAddress` to the endpoint that it is meant for: the one of the network mode. Clients before 1.44 knew
+ * no other; what they repeat from answers is dropped.
  * @param mode names a network, or is `host`, `none` or `container:…`.
  * @throws EngineError invalid where there is no such endpoint, or where it has another address.
  */
 export function placeMacAddress(macAddress: string, mode: string, given: Endpoints, atLeast: AtLeast): Placed {
   const isOld = !atLeast(1, 44);
   if (macAddress === '') {
-    return { endpoints: isOld ? Object.fromEntries(Object.entries(given).map(([name, { MacAddress: _unknown, ...request }]) => [name, request])) : given, warnings: [] };
+    return {
+      endpoints: isOld
+        ? Object.fromEntries(
+            Object.entries(given).map(([name, { MacAddress: _unknown, ...request }]) => [name, request]),
+          )
+        : given,
+      warnings: [],
+    };
   }
-  const warnings = isOld ? [] : ['The container-wide MacAddress field is now deprecated. It should be specified in EndpointsConfig instead.'];
+  const warnings = isOld
+    ? []
+    : ['The container-wide MacAddress field is now deprecated. It should be specified in EndpointsConfig instead.'];
   if (/^(host|none|container:.*)$/.test(mode)) {
     if (isOld) throw invalid('conflicting options: mac-address and the network mode');
     return { endpoints: given, warnings };
   }
   const name = mainEndpoint(mode, given, isOld, 'unable to migrate container-wide MAC address to a specific network: ');
   const own = isOld ? undefined : ownMember(given, name)?.MacAddress;
-  if (own && own !== macAddress) throw invalid('the container-wide MAC address must match the endpoint-specific MAC address for the main network, or be left empty');
+  if (own && own !== macAddress)
+    throw invalid(
+      'the container-wide MAC address must match the endpoint-specific MAC address for the main network, or be left empty',
+    );
   return { endpoints: { ...given, [name]: { ...ownMember(given, name), MacAddress: macAddress } }, warnings };
 }
 
 /**
- * Parameters of `eth0` (`net.ipv4.conf.eth0.forwarding`) can be set only when there is such a link: up to 1.47 they become
- * options of the endpoint of the network mode, whatever its link is called.
+ * Parameters of `eth0` (`net.ipv4.conf.eth0.forwarding`) can be set only when there is such a link: up to 1.47 they
+ * become options of the endpoint of the network mode, whatever its link is called.
  * @throws EngineError invalid since 1.48, and for those of another link.
  */
-export function placeSysctls(sysctls: Readonly<Record<string, string>>, mode: string, given: Endpoints, atLeast: AtLeast): Placed & { readonly sysctls: Readonly<Record<string, string>> } {
+export function placeSysctls(
+  sysctls: Readonly<Record<string, string>>,
+  mode: string,
+  given: Endpoints,
+  atLeast: AtLeast,
+): Placed & { readonly sysctls: Readonly<Record<string, string>> } {
   const isOfLink = (name: string): boolean => /^net\.[^.]*\.[^.]*\.eth[^.]*\./.test(name);
   const moved = Object.entries(sysctls).filter(([name]) => isOfLink(name));
   const [[first] = []] = moved;
-  if (first === undefined || mode === 'host' || mode.startsWith('container:')) return { sysctls, endpoints: given, warnings: [] };
-  if (atLeast(1, 48)) throw invalid(`interface specific sysctl setting ${JSON.stringify(first)} must be supplied using driver option '${SYSCTLS}'`);
+  if (first === undefined || mode === 'host' || mode.startsWith('container:'))
+    return { sysctls, endpoints: given, warnings: [] };
+  if (atLeast(1, 48))
+    throw invalid(
+      `interface specific sysctl setting ${JSON.stringify(first)} must be supplied using driver option '${SYSCTLS}'`,
+    );
   const name = mainEndpoint(mode, given, !atLeast(1, 44), `unable to find a network for sysctl ${first}: `);
   const entries = moved.map(([key, value]) => {
     const [, family, directory, link, ...rest] = key.split('.');
-    if (link !== 'eth0') throw invalid(`unable to determine network endpoint for sysctl ${key}, use driver option '${SYSCTLS}' to set per-interface sysctls`);
+    if (link !== 'eth0')
+      throw invalid(
+        `unable to determine network endpoint for sysctl ${key}, use driver option '${SYSCTLS}' to set per-interface sysctls`,
+      );
     return `net.${family}.${directory}.IFNAME.${rest.join('.')}=${value}`;
   });
   const request = ownMember(given, name) ?? {};
@@ -73,7 +97,9 @@ export function placeSysctls(sysctls: Readonly<Record<string, string>>, mode: st
   return {
     sysctls: Object.fromEntries(Object.entries(sysctls).filter(([key]) => !isOfLink(key))),
     endpoints: { ...given, [name]: { ...request, DriverOpts } },
-    warnings: [`Migrated sysctl "${moved.map(([key]) => key).join(',')}" to DriverOpts{"${SYSCTLS}":"${entries.join(',')}"}.`],
+    warnings: [
+      `Migrated sysctl "${moved.map(([key]) => key).join(',')}" to DriverOpts{"${SYSCTLS}":"${entries.join(',')}"}.`,
+    ],
   };
 }
 

@@ -14,7 +14,13 @@ test('modes are those of Go', () => {
 });
 
 test('the header is padded base64 of JSON, times are UTC also before the epoch', () => {
-  const header = pathStatHeader({ name: 'ü', sizeBytes: 3, mode: 0o100644, mtimeNs: -500_000_000n, linkTarget: '' })['X-Docker-Container-Path-Stat'] ?? '';
+  const header =
+    pathStatHeader({ name: 'ü', sizeBytes: 3, mode: 0o100644, mtimeNs: -500_000_000n, linkTarget: '' })[
+      'X-Docker-Container-Path-Stat'
+    ] ?? '';
   assert.equal(header.length % 4, 0);
-  assert.equal(Buffer.from(header, 'base64').toString(), '{"name":"ü","size":3,"mode":420,"mtime":"1969-12-31T23:59:59.5Z","linkTarget":""}');
+  assert.equal(
+    Buffer.from(header, 'base64').toString(),
+    '{"name":"ü","size":3,"mode":420,"mtime":"1969-12-31T23:59:59.5Z","linkTarget":""}',
+  );
 });

@@ -3,7 +3,13 @@ import { rfc3339Nano } from '../../actors/container/timestamps.js';
 import type { PathStat } from '../../ports/archives.js';
 
 export function pathStatHeader({ name, sizeBytes, mode, mtimeNs, linkTarget }: PathStat): Record<string, string> {
-  const json = JSON.stringify({ name, size: sizeBytes, mode: goFileMode(mode), mtime: rfc3339Nano(mtimeNs), linkTarget });
+  const json = JSON.stringify({
+    name,
+    size: sizeBytes,
+    mode: goFileMode(mode),
+    mtime: rfc3339Nano(mtimeNs),
+    linkTarget,
+  });
   return { 'X-Docker-Container-Path-Stat': Buffer.from(json).toString('base64') };
 }
 

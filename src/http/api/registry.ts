@@ -11,11 +11,18 @@ const SEARCH_FILTERS = ['is-official', 'is-automated', 'stars'];
 const DEFAULT_LIMIT = 25;
 const MAX_LIMIT = 100;
 
-/** The body of POST /auth; without an address the default registry is meant. Throws `invalid` unless it is an object. */
-export function decodeLogin(body: unknown): { readonly address: string; readonly credentials: Credentials | undefined } {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) throw invalid('invalid auth configuration: it must be an object', { code: 'INVALID_AUTH' });
+/**
+ * The body of POST /auth; without an address the default registry is meant. Throws `invalid` unless it is an object.
+ */
+export function decodeLogin(body: unknown): {
+  readonly address: string;
+  readonly credentials: Credentials | undefined;
+} {
+  if (typeof body !== 'object' || body === null || Array.isArray(body))
+    throw invalid('invalid auth configuration: it must be an object', { code: 'INVALID_AUTH' });
   const address: unknown = Object.entries(body).find(([key]) => key.toLowerCase() === 'serveraddress')?.[1] ?? '';
-  if (typeof address !== 'string') throw invalid('invalid auth configuration: serveraddress must be a string', { code: 'INVALID_AUTH' });
+  if (typeof address !== 'string')
+    throw invalid('invalid auth configuration: serveraddress must be a string', { code: 'INVALID_AUTH' });
   return { address, credentials: credentialsOf(body) };
 }
 
@@ -23,7 +30,8 @@ export function decodeLogin(body: unknown): { readonly address: string; readonly
 export function decodeSearch(term: string, limit: number | undefined, filters: Filters): SearchSelection {
   filters.allow(SEARCH_FILTERS);
   const wanted = limit === undefined || limit === 0 ? DEFAULT_LIMIT : limit;
-  if (wanted < 1 || wanted > MAX_LIMIT) throw invalid(`limit ${wanted} is outside the range of [1, ${MAX_LIMIT}]`, { code: 'INVALID_LIMIT' });
+  if (wanted < 1 || wanted > MAX_LIMIT)
+    throw invalid(`limit ${wanted} is outside the range of [1, ${MAX_LIMIT}]`, { code: 'INVALID_LIMIT' });
   const stars = filters.get('stars').map((text) => {
     if (!/^\d+$/.test(text)) throw invalid(`invalid filter 'stars=${text}'`, { code: 'INVALID_FILTER' });
     return Number(text);
@@ -39,7 +47,12 @@ export function searchJson({ name, description, stars, isOfficial }: SearchResul
 }
 
 /** GET /distribution/{name}/json. */
-export function remoteJson({ mediaType, digest, sizeBytes, platforms }: RemoteImage): Readonly<Record<string, unknown>> {
+export function remoteJson({
+  mediaType,
+  digest,
+  sizeBytes,
+  platforms,
+}: RemoteImage): Readonly<Record<string, unknown>> {
   return {
     Descriptor: { mediaType, digest, size: sizeBytes },
     Platforms: platforms.map(ociPlatform),

@@ -1,25 +1,44 @@
 /** Statistics as the Engine API shows them. */
-import { BLOCK_IO_COUNTERS, type BlockIoUsage, type ContainerUsage, type CpuUsage, type InterfaceUsage, type MemoryUsage } from '../../ports/stats.js';
+import {
+  BLOCK_IO_COUNTERS,
+  type BlockIoUsage,
+  type ContainerUsage,
+  type CpuUsage,
+  type InterfaceUsage,
+  type MemoryUsage,
+} from '../../ports/stats.js';
 import { renderJson } from './render-json.js';
 
 const NEVER = '0001-01-01T00:00:00Z';
 
 /** One object of the stream, with its newline. `previous` is what this client got before, for its deltas. */
-export function statsJson(container: { readonly id: string; readonly name: string }, usage: ContainerUsage | undefined, previous: ContainerUsage | undefined): string {
+export function statsJson(
+  container: { readonly id: string; readonly name: string },
+  usage: ContainerUsage | undefined,
+  previous: ContainerUsage | undefined,
+): string {
   return `${renderJson({
     name: container.name,
     id: container.id,
     read: usage?.readAt ?? NEVER,
     preread: previous?.readAt ?? NEVER,
     pids_stats: usage ? withoutZeros(usage.pids) : {},
-    blkio_stats: usage ? blockIo(usage.blockIo) : Object.fromEntries(BLOCK_IO_COUNTERS.map((counter) => [counter, null])),
+    blkio_stats: usage
+      ? blockIo(usage.blockIo)
+      : Object.fromEntries(BLOCK_IO_COUNTERS.map((counter) => [counter, null])),
     // The next two are for another operating system.
     num_procs: 0,
     storage_stats: {},
     cpu_stats: cpu(usage?.cpu),
     precpu_stats: cpu(previous?.cpu),
     memory_stats: usage ? memory(usage.memory) : {},
-    ...(usage?.networks && Object.keys(usage.networks).length > 0 ? { networks: Object.fromEntries(Object.entries(usage.networks).map(([name, counters]) => [name, network(counters)])) } : {}),
+    ...(usage?.networks && Object.keys(usage.networks).length > 0
+      ? {
+          networks: Object.fromEntries(
+            Object.entries(usage.networks).map(([name, counters]) => [name, network(counters)]),
+          ),
+        }
+      : {}),
   })}\n`;
 }
 
@@ -42,7 +61,12 @@ function cpu(usage: CpuUsage | undefined): unknown {
 
 function memory({ usage, maxUsage = 0n, limit, failcnt, stats }: MemoryUsage): unknown {
   const { usage: used, max_usage, ...rest } = withoutZeros({ usage, max_usage: maxUsage, failcnt, limit });
-  return { ...(used === undefined ? {} : { usage: used }), ...(max_usage === undefined ? {} : { max_usage }), stats, ...rest };
+  return {
+    ...(used === undefined ? {} : { usage: used }),
+    ...(max_usage === undefined ? {} : { max_usage }),
+    stats,
+    ...rest,
+  };
 }
 
 function blockIo(usage: BlockIoUsage): unknown {

@@ -2,7 +2,15 @@
 import { invalid } from '../../errors/engine-error.js';
 import type { Filters } from './filters.js';
 
-const UNITS: Readonly<Record<string, number>> = { ns: 1e-6, us: 1e-3, '\u00b5s': 1e-3, ms: 1, s: 1000, m: 60_000, h: 3_600_000 };
+const UNITS: Readonly<Record<string, number>> = {
+  ns: 1e-6,
+  us: 1e-3,
+  '\u00b5s': 1e-3,
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+};
 const DURATION = /^(?:\d+(?:\.\d+)?(?:ns|us|\u00b5s|ms|s|m|h))+$/;
 
 /**
@@ -18,11 +26,15 @@ export function parseInstant(text: string, nowMs: number): number {
     return nowMs - span;
   }
   const at = /^\d{4}-\d{2}-\d{2}/.test(text) ? Date.parse(text) : Number.NaN;
-  if (Number.isNaN(at)) throw invalid(`failed to parse value as time or duration: ${JSON.stringify(text)}`, { code: 'INVALID_FILTER' });
+  if (Number.isNaN(at))
+    throw invalid(`failed to parse value as time or duration: ${JSON.stringify(text)}`, { code: 'INVALID_FILTER' });
   return at;
 }
 
-/** The one `until` of a prune filter, as `parseInstant` gives it; undefined when it is absent. Throws `invalid` for several. */
+/**
+ * The one `until` of a prune filter, as `parseInstant` gives it; undefined when it is absent. Throws `invalid` for
+ * several.
+ */
 export function untilOf(filters: Filters, nowMs: number): number | undefined {
   const [text, ...more] = filters.get('until');
   if (more.length > 0) throw invalid('more than one until filter specified', { code: 'INVALID_FILTER' });

@@ -12,7 +12,9 @@ const LOGS = ['/services/{id}/logs', '/tasks/{id}/logs'];
 
 export function absentPartRoutes(): Route[] {
   const notManager = (): never => {
-    throw unavailable('This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm and try again.');
+    throw unavailable(
+      'This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm and try again.',
+    );
   };
   const notMember = (): never => {
     throw unavailable('This node is not part of a swarm');
@@ -30,7 +32,9 @@ export function absentPartRoutes(): Route[] {
   };
   return [
     ...[...LISTS, ...ITEMS, ...LOGS].map((path) => route('GET', path, notManager)),
-    ...['/services/create', '/secrets/create', '/configs/create', '/swarm/update', '/swarm/unlock'].map((path) => route('POST', path, notManager)),
+    ...['/services/create', '/secrets/create', '/configs/create', '/swarm/update', '/swarm/unlock'].map((path) =>
+      route('POST', path, notManager),
+    ),
     ...ITEMS.map((path) => route('DELETE', path, notManager)),
     ...ITEMS.map((path) => route('POST', `${path}/update`, notManager)),
     route('POST', '/swarm/leave', notMember),

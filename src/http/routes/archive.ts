@@ -12,20 +12,33 @@ import { route, type Route } from '../route.js';
 
 export function archiveRoutes(archives: ContainerArchives): Route[] {
   return [
-    route('HEAD', '/containers/{name...}/archive', async (x) => {
-      x.sendEmpty(200, pathStatHeader(await archives.stat(x.param('name'), pathOf(x))));
-    }, { upload: 'precedes' }),
+    route(
+      'HEAD',
+      '/containers/{name...}/archive',
+      async (x) => {
+        x.sendEmpty(200, pathStatHeader(await archives.stat(x.param('name'), pathOf(x))));
+      },
+      { upload: 'precedes' },
+    ),
 
     route('GET', '/containers/{name...}/archive', async (x) => {
       const { stat, ...output } = await archives.read(x.param('name'), pathOf(x));
       await sendTar(x, output, 'application/x-tar', pathStatHeader(stat));
     }),
 
-    route('PUT', '/containers/{name...}/archive', async (x) => {
-      const options = { noOverwriteDirNonDir: x.query.flag('noOverwriteDirNonDir'), copyUidGid: x.query.flag('copyUIDGID') };
-      await archives.write(x.param('name'), pathOf(x), options, x.bodySource());
-      x.sendEmpty(200);
-    }, { body: 'archive', upload: 'takes' }),
+    route(
+      'PUT',
+      '/containers/{name...}/archive',
+      async (x) => {
+        const options = {
+          noOverwriteDirNonDir: x.query.flag('noOverwriteDirNonDir'),
+          copyUidGid: x.query.flag('copyUIDGID'),
+        };
+        await archives.write(x.param('name'), pathOf(x), options, x.bodySource());
+        x.sendEmpty(200);
+      },
+      { body: 'archive', upload: 'takes' },
+    ),
 
     route('GET', '/containers/{name...}/export', async (x) => {
       await sendTar(x, await archives.export(x.param('name')), 'application/octet-stream', {});
@@ -45,7 +58,11 @@ async function sendTar(x: Exchange, output: TarOutput, contentType: string, head
   const { tar } = output;
   const encoding = contentType === 'application/x-tar' ? encodingOf(x.header('accept-encoding')) : undefined;
   try {
-    const stream = x.stream(200, { 'Content-Type': contentType, ...headers, ...(encoding === undefined ? {} : { 'Content-Encoding': encoding }) });
+    const stream = x.stream(200, {
+      'Content-Type': contentType,
+      ...headers,
+      ...(encoding === undefined ? {} : { 'Content-Encoding': encoding }),
+    });
     stream.onClose(() => tar.destroy());
     if (encoding !== undefined) await pump(compressed(tar, encoding), stream);
     else await sendPlain(output, stream);

@@ -26,7 +26,9 @@ export interface StreamRouteDeps {
 export const RAW_STREAM = 'application/vnd.docker.raw-stream';
 const MULTIPLEXED_STREAM = 'application/vnd.docker.multiplexed-stream';
 
-/** The media type of a stream: the bytes are framed without a terminal at every version, only the label came with 1.42. */
+/**
+ * The media type of a stream: the bytes are framed without a terminal at every version, only the label came with 1.42.
+ */
 export function streamType(x: Exchange, tty: boolean): string {
   return !tty && x.atLeast(1, 42) ? MULTIPLEXED_STREAM : RAW_STREAM;
 }
@@ -43,7 +45,13 @@ export function containerStreamRoutes(deps: StreamRouteDeps): Route[] {
 interface AttachRequest {
   readonly record: ContainerRecord;
   readonly io: ContainerIo;
-  readonly wants: { readonly stdin: boolean; readonly stdout: boolean; readonly stderr: boolean; readonly logs: boolean; readonly stream: boolean };
+  readonly wants: {
+    readonly stdin: boolean;
+    readonly stdout: boolean;
+    readonly stderr: boolean;
+    readonly logs: boolean;
+    readonly stream: boolean;
+  };
   readonly detachKeys: Buffer;
   /** Output is framed by stream. */
   readonly multiplexed: boolean;
@@ -51,11 +59,21 @@ interface AttachRequest {
 
 /** @throws EngineError not-found, conflict for a container that cannot be attached to now, invalid for detach keys. */
 function attachRequest(deps: StreamRouteDeps, x: Exchange): AttachRequest {
-  const detachKeys = parseDetachKeys(x.query.text('detachKeys'), (text) => invalid(`Invalid detach keys (${text}) provided`));
+  const detachKeys = parseDetachKeys(x.query.text('detachKeys'), (text) =>
+    invalid(`Invalid detach keys (${text}) provided`),
+  );
   const record = deps.containers.find(x.param('name'));
-  if (record.state.status === 'paused') throw conflict(`container ${x.param('name')} is paused, unpause the container before attach`);
-  if (record.state.status === 'restarting') throw conflict(`Container ${record.id} is restarting, wait until the container is running`);
-  const wants = { stdin: x.query.flag('stdin'), stdout: x.query.flag('stdout'), stderr: x.query.flag('stderr'), logs: x.query.flag('logs'), stream: x.query.flag('stream') };
+  if (record.state.status === 'paused')
+    throw conflict(`container ${x.param('name')} is paused, unpause the container before attach`);
+  if (record.state.status === 'restarting')
+    throw conflict(`Container ${record.id} is restarting, wait until the container is running`);
+  const wants = {
+    stdin: x.query.flag('stdin'),
+    stdout: x.query.flag('stdout'),
+    stderr: x.query.flag('stderr'),
+    logs: x.query.flag('logs'),
+    stream: x.query.flag('stream'),
+  };
   return { record, io: deps.ios.get(record.id), wants, detachKeys, multiplexed: !record.config.Tty };
 }
 
@@ -83,7 +101,11 @@ async function attachWebSocket(deps: StreamRouteDeps, x: Exchange): Promise<void
 }
 
 /** Copies between a client and a container until one of them ends. */
-async function serveAttached(deps: StreamRouteDeps, { record, io, wants, detachKeys, multiplexed }: AttachRequest, socket: Duplex): Promise<void> {
+async function serveAttached(
+  deps: StreamRouteDeps,
+  { record, io, wants, detachKeys, multiplexed }: AttachRequest,
+  socket: Duplex,
+): Promise<void> {
   deps.services.emit('attach', record);
   if (wants.logs) await replay(deps, record, io, { ...wants, multiplexed }, socket);
   if (!wants.stream) return void socket.end();
@@ -118,7 +140,13 @@ async function serveAttached(deps: StreamRouteDeps, { record, io, wants, detachK
   });
 }
 
-async function replay(deps: StreamRouteDeps, record: ContainerRecord, io: ContainerIo, wants: { stdout: boolean; stderr: boolean; multiplexed: boolean }, socket: Duplex): Promise<void> {
+async function replay(
+  deps: StreamRouteDeps,
+  record: ContainerRecord,
+  io: ContainerIo,
+  wants: { stdout: boolean; stderr: boolean; multiplexed: boolean },
+  socket: Duplex,
+): Promise<void> {
   const pieces = readLog(deps, record, io, {
     stdout: wants.stdout,
     stderr: wants.stderr,
@@ -132,7 +160,8 @@ async function replay(deps: StreamRouteDeps, record: ContainerRecord, io: Contai
   });
   for await (const piece of pieces) {
     if (socket.destroyed) return;
-    if (!socket.write(piece)) await new Promise<void>((resolve) => socket.once('drain', resolve).once('close', resolve));
+    if (!socket.write(piece))
+      await new Promise<void>((resolve) => socket.once('drain', resolve).once('close', resolve));
   }
 }
 
@@ -140,7 +169,8 @@ async function sendLogs(deps: StreamRouteDeps, x: Exchange): Promise<void> {
   const record = deps.containers.find(x.param('name'));
   const [stdout, stderr] = [x.query.flag('stdout'), x.query.flag('stderr')];
   if (!stdout && !stderr) throw invalid('Bad parameters: you must choose at least one stream');
-  if (record.state.status === 'removing' || record.state.status === 'dead') throw conflict('can not get logs from container which is dead or marked for removal');
+  if (record.state.status === 'removing' || record.state.status === 'dead')
+    throw conflict('can not get logs from container which is dead or marked for removal');
   const tail = x.query.text('tail');
   const until = x.query.text('until') ?? '';
   const options: LogReadOptions = {
@@ -158,7 +188,12 @@ async function sendLogs(deps: StreamRouteDeps, x: Exchange): Promise<void> {
   await pump(pieces, x.stream(200, { 'Content-Type': streamType(x, record.config.Tty) }));
 }
 
-function readLog(deps: StreamRouteDeps, record: ContainerRecord, io: ContainerIo, options: LogReadOptions): AsyncIterableIterator<Buffer> {
+function readLog(
+  deps: StreamRouteDeps,
+  record: ContainerRecord,
+  io: ContainerIo,
+  options: LogReadOptions,
+): AsyncIterableIterator<Buffer> {
   if (io.log) return io.log.read(options);
   const { Type, Config } = record.hostConfig.LogConfig;
   return deps.logs.read({ id: record.id, dir: deps.dir(record.id), driver: Type, options: Config }, options);

@@ -46,19 +46,33 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
       const size = x.query.flag('size');
       const records = selectContainers(
         containers.list(),
-        { all: x.query.flag('all'), limit: x.query.integer('limit') ?? 0, filters: parseFilters(x.query.text('filters')) },
-        { find: (reference) => containers.find(reference), imageId: (reference) => deps.imageId(reference), isAncestor: (image, ancestor) => deps.isAncestor(image, ancestor) },
+        {
+          all: x.query.flag('all'),
+          limit: x.query.integer('limit') ?? 0,
+          filters: parseFilters(x.query.text('filters')),
+        },
+        {
+          find: (reference) => containers.find(reference),
+          imageId: (reference) => deps.imageId(reference),
+          isAncestor: (image, ancestor) => deps.isAncestor(image, ancestor),
+        },
       );
       const nowMs = Date.now();
       const members = x.atLeast(1, 48) ? 'full' : x.atLeast(1, 46) ? 'annotated' : 'plain';
       const items = size
-        ? await sizedItems(records, async (record) => listItemJson(record, view, members, nowMs, await services.sizes(record)))
+        ? await sizedItems(records, async (record) =>
+            listItemJson(record, view, members, nowMs, await services.sizes(record)),
+          )
         : records.map((record) => listItemJson(record, view, members, nowMs));
       x.sendRenderedJson(200, `[${items.join(',')}]\n`);
     }),
 
     route('POST', '/containers/create', async (x) => {
-      const request = decodeCreate(await x.optionalJson<unknown>(), { name: x.query.text('name'), platform: x.query.text('platform') }, (major, minor) => x.atLeast(major, minor));
+      const request = decodeCreate(
+        await x.optionalJson<unknown>(),
+        { name: x.query.text('name'), platform: x.query.text('platform') },
+        (major, minor) => x.atLeast(major, minor),
+      );
       const { record, warnings } = await containers.create(request);
       x.sendJson(201, { Id: record.id, Warnings: warnings });
     }),
@@ -66,34 +80,55 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
     route('GET', '/containers/{name...}/json', async (x) => {
       const record = named(x);
       const size = x.query.flag('size') ? await services.sizes(record) : undefined;
-      x.sendRenderedJson(200, `${inspectJson(asOf(record, (major, minor) => x.atLeast(major, minor)), view, size)}\n`);
+      x.sendRenderedJson(
+        200,
+        `${inspectJson(
+          asOf(record, (major, minor) => x.atLeast(major, minor)),
+          view,
+          size,
+        )}\n`,
+      );
     }),
 
     route('POST', '/containers/{name...}/start', (x) => {
       if (x.bodyLength > 7 || x.bodyLength < 0) {
-        throw invalid('starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24');
+        throw invalid(
+          'starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24',
+        );
       }
       if (x.query.text('checkpoint')) throw noCheckpoint(deps.isExperimental());
       return tell<'container.start'>(x, { type: 'container.start' });
     }),
 
-    route('POST', '/containers/{name...}/stop', (x) => tell<'container.stop'>(x, { type: 'container.stop', options: stopOptions(x) })),
+    route('POST', '/containers/{name...}/stop', (x) =>
+      tell<'container.stop'>(x, { type: 'container.stop', options: stopOptions(x) }),
+    ),
 
     route('POST', '/containers/{name...}/restart', async (x) => {
       const record = named(x);
       try {
-        await containers.ask<Ask<'container.restart'>>(record.id, { type: 'container.restart', options: stopOptions(x) });
+        await containers.ask<Ask<'container.restart'>>(record.id, {
+          type: 'container.restart',
+          options: stopOptions(x),
+        });
       } catch (error) {
-        throw new EngineError('internal', `Cannot restart container ${x.param('name')}: ${messageOf(error)}`, { cause: error });
+        throw new EngineError('internal', `Cannot restart container ${x.param('name')}: ${messageOf(error)}`, {
+          cause: error,
+        });
       }
       x.sendEmpty(204);
     }),
 
     route('POST', '/containers/{name...}/kill', async (x) => {
       try {
-        await tell<'container.kill'>(x, { type: 'container.kill', signal: parseSignal(x.query.text('signal') || 'SIGKILL') });
+        await tell<'container.kill'>(x, {
+          type: 'container.kill',
+          signal: parseSignal(x.query.text('signal') || 'SIGKILL'),
+        });
       } catch (error) {
-        throw isEngineError(error) ? new EngineError(error.kind, `cannot kill container: ${x.param('name')}: ${error.message}`, { cause: error }) : error;
+        throw isEngineError(error)
+          ? new EngineError(error.kind, `cannot kill container: ${x.param('name')}: ${error.message}`, { cause: error })
+          : error;
       }
     }),
 
@@ -105,7 +140,11 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
       // Before 1.30 the condition was not known and headers came with the body.
       const early = x.atLeast(1, 30);
       await containers.knows(reference);
-      const result = services.wait(reference, early ? waitCondition(x.query.text('condition')) : 'not-running', x.signal);
+      const result = services.wait(
+        reference,
+        early ? waitCondition(x.query.text('condition')) : 'not-running',
+        x.signal,
+      );
       if (!early) {
         x.sendJson(200, waitBody(await result));
         return;
@@ -152,7 +191,10 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
         await services.unlink(containers.find(parent), alias);
         return x.sendEmpty(204);
       }
-      return tell<'container.remove'>(x, { type: 'container.remove', options: { force: x.query.flag('force'), volumes: x.query.flag('v') } });
+      return tell<'container.remove'>(x, {
+        type: 'container.remove',
+        options: { force: x.query.flag('force'), volumes: x.query.flag('v') },
+      });
     }),
 
     route('POST', '/containers/prune', async (x) => {
@@ -171,7 +213,10 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
 }
 
 /** Leaves out what is removed while it is measured. */
-async function sizedItems(records: readonly ContainerRecord[], item: (record: ContainerRecord) => Promise<string>): Promise<string[]> {
+async function sizedItems(
+  records: readonly ContainerRecord[],
+  item: (record: ContainerRecord) => Promise<string>,
+): Promise<string[]> {
   const items = await Promise.all(
     records.map((record) =>
       item(record).catch((error: unknown) => {
@@ -223,6 +268,7 @@ export function dimensions(x: Exchange): { height: number; width: number } {
 function dimension(x: Exchange, name: 'h' | 'w'): number {
   const text = x.query.text(name) ?? '';
   const value = Number(text);
-  if (!/^\d+$/.test(text) || value > 0xffff_ffff) throw invalid(`invalid resize ${name === 'h' ? 'height' : 'width'} "${text}": invalid syntax`);
+  if (!/^\d+$/.test(text) || value > 0xffff_ffff)
+    throw invalid(`invalid resize ${name === 'h' ? 'height' : 'width'} "${text}": invalid syntax`);
   return value;
 }

@@ -29,7 +29,8 @@ export function diskUsageRoutes(deps: DiskUsageRouteDeps): Route[] {
   return [
     route('GET', '/system/df', async (x) => {
       const types = x.atLeast(1, 42) ? x.query.all('type') : [];
-      for (const type of types) if (!TYPES.includes(type)) throw invalid(`unknown object type: ${type}`, { code: 'UNKNOWN_TYPE' });
+      for (const type of types)
+        if (!TYPES.includes(type)) throw invalid(`unknown object type: ${type}`, { code: 'UNKNOWN_TYPE' });
       const wants = (type: string): boolean => types.length === 0 || types.includes(type);
       const usage = await deps.usage.measure();
       const members = [
@@ -50,7 +51,11 @@ export function diskUsageRoutes(deps: DiskUsageRouteDeps): Route[] {
 }
 
 /** Sizes on the disk, so that what images share and have alone sums up to `LayersSize` but for records. */
-function imagesJson(x: Exchange, { images, containers }: DiskUsageRouteDeps, { layers }: DiskUsage): readonly unknown[] {
+function imagesJson(
+  x: Exchange,
+  { images, containers }: DiskUsageRouteDeps,
+  { layers }: DiskUsage,
+): readonly unknown[] {
   const all = images.list();
   const chains = new Map(all.map((image) => [image.id, chainOf(image.config.rootfs.diff_ids)]));
   const owners = new Map<Digest, number>();
@@ -69,8 +74,17 @@ function imagesJson(x: Exchange, { images, containers }: DiskUsageRouteDeps, { l
         if ((owners.get(layer) ?? 0) > 1) shared += bytes;
       }
       const { repoTags, repoDigests } = image;
-      const summary = summaryJson({ image, repoTags, repoDigests }, { sharedSize: shared, manifests: undefined }, (major, minor) => x.atLeast(major, minor));
-      return { ...summary, Size: size, ...(x.atLeast(1, 44) ? {} : { VirtualSize: size }), Containers: users.get(image.id) ?? 0 };
+      const summary = summaryJson(
+        { image, repoTags, repoDigests },
+        { sharedSize: shared, manifests: undefined },
+        (major, minor) => x.atLeast(major, minor),
+      );
+      return {
+        ...summary,
+        Size: size,
+        ...(x.atLeast(1, 44) ? {} : { VirtualSize: size }),
+        Containers: users.get(image.id) ?? 0,
+      };
     });
 }
 
@@ -78,7 +92,10 @@ function containersJson({ containers, view }: DiskUsageRouteDeps, usage: DiskUsa
   const nowMs = Date.now();
   const items = containers.list().map((record) => {
     const rw = usage.containers.get(record.id) ?? 0;
-    return listItemJson(record, view, 'annotated', nowMs, { rw, rootFs: rw + (record.topLayer ? usage.stackBytes(record.topLayer) : 0) });
+    return listItemJson(record, view, 'annotated', nowMs, {
+      rw,
+      rootFs: rw + (record.topLayer ? usage.stackBytes(record.topLayer) : 0),
+    });
   });
   return `[${items.join(',')}]`;
 }
@@ -86,9 +103,18 @@ function containersJson({ containers, view }: DiskUsageRouteDeps, usage: DiskUsa
 function volumesJson({ volumes, containers }: DiskUsageRouteDeps, usage: DiskUsage): readonly unknown[] {
   const users = new Map<string, number>();
   for (const { mounts } of containers.list()) {
-    for (const name of new Set(mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name !== undefined ? [Name] : [])))) users.set(name, (users.get(name) ?? 0) + 1);
+    for (const name of new Set(
+      mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name !== undefined ? [Name] : [])),
+    ))
+      users.set(name, (users.get(name) ?? 0) + 1);
   }
-  return volumes.list().map((volume) => ({ ...volumeView(volume), UsageData: { Size: volume.driver === 'local' ? (usage.volumes.get(volume.name) ?? 0) : -1, RefCount: users.get(volume.name) ?? 0 } }));
+  return volumes.list().map((volume) => ({
+    ...volumeView(volume),
+    UsageData: {
+      Size: volume.driver === 'local' ? (usage.volumes.get(volume.name) ?? 0) : -1,
+      RefCount: users.get(volume.name) ?? 0,
+    },
+  }));
 }
 
 /** Ours: the whole data root, by kinds of owners. */

@@ -1,4 +1,7 @@
-/** `/engine/config`: the configuration in effect, where each value came from, and its reload. Not part of the known Engine API. */
+/**
+ * `/engine/config`: the configuration in effect, where each value came from, and its reload. Not part of the known
+ * Engine API.
+ */
 import { route, type Route } from '../route.js';
 
 export interface ConfigRouteDeps {

@@ -45,7 +45,10 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
       detachKeys(body.DetachKeys);
       const container = containers.find(x.param('name'));
       requireRunning(container, x.param('name'));
-      const record = execs.create(container, { ...body, ConsoleSize: x.atLeast(1, 42) ? pair(body.ConsoleSize) : null });
+      const record = execs.create(container, {
+        ...body,
+        ConsoleSize: x.atLeast(1, 42) ? pair(body.ConsoleSize) : null,
+      });
       x.sendJson(201, { Id: record.id });
     }),
 
@@ -68,7 +71,11 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
     const container = containers.find(record.containerId);
     requireRunning(container, container.id);
     const tty = record.config.Tty;
-    const command = { type: 'exec.start' as const, tty, size: size((x.atLeast(1, 42) && body.Tty ? pair(body.ConsoleSize) : null) ?? record.config.ConsoleSize) };
+    const command = {
+      type: 'exec.start' as const,
+      tty,
+      size: size((x.atLeast(1, 42) && body.Tty ? pair(body.ConsoleSize) : null) ?? record.config.ConsoleSize),
+    };
     if (body.Detach) {
       await execs.ask<Ask<'exec.start'>>(record.id, command);
       x.sendEmpty(200);
@@ -79,7 +86,12 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
     const isRaw = body.Tty;
     const socket = await x.hijack({ contentType: streamType(x, isRaw), commonHeaders: true });
     socket.on('error', () => socket.destroy());
-    const leave = execs.hub(record.id).subscribe({ stdout: record.config.AttachStdout, stderr: record.config.AttachStderr, multiplexed: !isRaw }, socket);
+    const leave = execs
+      .hub(record.id)
+      .subscribe(
+        { stdout: record.config.AttachStdout, stderr: record.config.AttachStderr, multiplexed: !isRaw },
+        socket,
+      );
     socket.once('close', leave);
     try {
       await execs.ask<Ask<'exec.start'>>(record.id, command);
@@ -130,7 +142,13 @@ function execView(record: ExecRecord): unknown {
     ID: record.id,
     Running: record.running,
     ExitCode: record.exitCode,
-    ProcessConfig: { tty: config.Tty, entrypoint, arguments: args, privileged: config.Privileged, ...(config.User ? { user: config.User } : {}) },
+    ProcessConfig: {
+      tty: config.Tty,
+      entrypoint,
+      arguments: args,
+      privileged: config.Privileged,
+      ...(config.User ? { user: config.User } : {}),
+    },
     OpenStdin: config.AttachStdin,
     OpenStderr: config.AttachStderr,
     OpenStdout: config.AttachStdout,

@@ -12,7 +12,13 @@ import { route, type Route } from '../route.js';
 
 export function imageArchiveRoutes(deps: LoadDeps): Route[] {
   return [
-    route('GET', '/images/get', (x) => save(x, deps, x.query.all('names').flatMap((names) => names.split(',').filter((name) => name !== '')))),
+    route('GET', '/images/get', (x) =>
+      save(
+        x,
+        deps,
+        x.query.all('names').flatMap((names) => names.split(',').filter((name) => name !== '')),
+      ),
+    ),
     route('GET', '/images/{name...}/get', (x) => save(x, deps, [x.param('name')])),
     route('POST', '/images/load', (x) => load(x, deps), { body: 'archive' }),
   ];

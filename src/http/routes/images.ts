@@ -9,7 +9,15 @@ import { commitImage } from '../../images/commit.js';
 import { historyOf } from '../../images/history.js';
 import { type ImportRequest, openUrl } from '../../images/import.js';
 import { type PruneDeps, pruneImages } from '../../images/prune.js';
-import { familiarString, type ImageReference, isDigest, isTag, parseReference, withDefaultTag, withTagOrDigest } from '../../images/reference.js';
+import {
+  familiarString,
+  type ImageReference,
+  isDigest,
+  isTag,
+  parseReference,
+  withDefaultTag,
+  withTagOrDigest,
+} from '../../images/reference.js';
 import { eventAttributes, type ImageEmit, type ImageUsers, removeImage } from '../../images/removal.js';
 import { selectImages } from '../../images/selection.js';
 import type { FileImageStore } from '../../images/store.js';
@@ -22,7 +30,14 @@ import { hostPlatform, parsePlatform, type Platform } from '../../registry/platf
 import { parseFilters } from '../api/filters.js';
 import { platformObject } from '../api/platform.js';
 import { ImageManifests } from '../api/image-manifests.js';
-import { decodeCommitConfig, decodePrune, decodeSelection, historyJson, inspectJson, summaryJson } from '../api/images.js';
+import {
+  decodeCommitConfig,
+  decodePrune,
+  decodeSelection,
+  historyJson,
+  inspectJson,
+  summaryJson,
+} from '../api/images.js';
 import type { Exchange } from '../exchange.js';
 import { pump, type ResponseStream } from '../response-stream.js';
 import { route, type Route } from '../route.js';
@@ -37,8 +52,8 @@ export interface CommitSource {
 
 export interface CommitSources {
   /**
-   * Calls `use` while the container (ID, name or prefix) does not run, if `pause` says so. Throws not-found, and conflict
-   * for a container that cannot be committed now.
+   * Calls `use` while the container (ID, name or prefix) does not run, if `pause` says so. Throws not-found, and
+   * conflict for a container that cannot be committed now.
    */
   withStill<T>(container: string, pause: boolean, use: (source: CommitSource) => Promise<T>): Promise<T>;
   /** Announces the commit as an event of the container. */
@@ -69,12 +84,20 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       const filters = x.query.text('filters');
       const selection = decodeSelection(parseFilters(filters), x.query.flag('all'), Date.now());
       const legacy = x.atLeast(1, 41) ? '' : x.query.text('filter');
-      const selected = selectImages(images, legacy === '' ? selection : { ...selection, reference: [...selection.reference, legacy] });
+      const selected = selectImages(
+        images,
+        legacy === '' ? selection : { ...selection, reference: [...selection.reference, legacy] },
+      );
       const shared = x.atLeast(1, 42) && x.query.flag('shared-size') ? sharedSizes(images.list(), layers) : undefined;
-      const manifestsOf = x.atLeast(1, 47) && x.query.flag('manifests') ? new ImageManifests(images.list(), users) : undefined;
+      const manifestsOf =
+        x.atLeast(1, 47) && x.query.flag('manifests') ? new ImageManifests(images.list(), users) : undefined;
       const items = selected.map((one) => {
         const { image } = one;
-        return summaryJson(one, { sharedSize: shared?.get(image.id), manifests: manifestsOf?.of(image) }, (major, minor) => x.atLeast(major, minor));
+        return summaryJson(
+          one,
+          { sharedSize: shared?.get(image.id), manifests: manifestsOf?.of(image) },
+          (major, minor) => x.atLeast(major, minor),
+        );
       });
       x.sendJson(200, items);
     }),
@@ -85,7 +108,9 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       const platform = x.query.text('platform');
       const withManifests = x.atLeast(1, 48) && x.query.flag('manifests');
       if (platform !== '' && withManifests) {
-        throw invalid('conflicting options: manifests and platform options cannot both be set', { code: 'CONFLICTING_OPTIONS' });
+        throw invalid('conflicting options: manifests and platform options cannot both be set', {
+          code: 'CONFLICTING_OPTIONS',
+        });
       }
       const image = images.resolve(x.param('name'));
       if (platform !== '' && x.atLeast(1, 49)) requirePlatform(image, platformObject(platform), x.param('name'));
@@ -93,7 +118,10 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       const isCompose1 = x.header('user-agent')?.startsWith('docker-compose/1.') === true;
       const driver = { Name: layers.driver, Data: image.topLayer ? layers.layerData(image.topLayer) : null };
       const manifests = withManifests ? new ImageManifests(images.list(), users).of(image) : undefined;
-      x.sendJson(200, inspectJson(image, driver, manifests, (major, minor) => x.atLeast(major, minor) && !isCompose1));
+      x.sendJson(
+        200,
+        inspectJson(image, driver, manifests, (major, minor) => x.atLeast(major, minor) && !isCompose1),
+      );
     }),
 
     route('GET', '/images/{name...}/history', (x) => {
@@ -118,10 +146,19 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       if (isPruning) throw conflict('a prune operation is already running', { code: 'PRUNE_RUNNING' });
       isPruning = true;
       try {
-        const { removed, reclaimedBytes } = await pruneImages({ ...removal, layers, layerBytes: deps.layerBytes }, selection, x.signal);
+        const { removed, reclaimedBytes } = await pruneImages(
+          { ...removal, layers, layerBytes: deps.layerBytes },
+          selection,
+          x.signal,
+        );
         // The rest of broken downloads belongs to no image that a filter could describe.
-        const partialBytes = ['until', 'label', 'label!'].some((key) => filters.has(key)) ? 0 : await deps.partials.prune();
-        x.sendJson(200, { ImagesDeleted: removed.length > 0 ? removed : null, SpaceReclaimed: reclaimedBytes + partialBytes });
+        const partialBytes = ['until', 'label', 'label!'].some((key) => filters.has(key))
+          ? 0
+          : await deps.partials.prune();
+        x.sendJson(200, {
+          ImagesDeleted: removed.length > 0 ? removed : null,
+          SpaceReclaimed: reclaimedBytes + partialBytes,
+        });
       } finally {
         isPruning = false;
       }
@@ -130,7 +167,10 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
     route('DELETE', '/images/{name...}', async (x) => {
       const name = x.param('name');
       if (name.trim() === '') throw invalid('image name cannot be blank', { code: 'INVALID_REFERENCE' });
-      x.sendJson(200, await removeImage(removal, name, { force: x.query.flag('force'), pruneParents: !x.query.flag('noprune') }));
+      x.sendJson(
+        200,
+        await removeImage(removal, name, { force: x.query.flag('force'), pruneParents: !x.query.flag('noprune') }),
+      );
     }),
 
     route('POST', '/commit', (x) => commit(x, deps)),
@@ -141,8 +181,10 @@ async function createImage(x: Exchange, deps: ImageRouteDeps): Promise<void> {
   const { pulls } = deps;
   const fromImage = x.query.text('fromImage');
   const fromSrc = x.query.text('fromSrc');
-  const platform = x.atLeast(1, 32) && x.query.text('platform') !== '' ? parsePlatform(x.query.text('platform')) : undefined;
-  if (fromImage === '' && fromSrc === '') throw invalid('one of the parameters fromImage and fromSrc is needed', { code: 'MISSING_PARAMETER' });
+  const platform =
+    x.atLeast(1, 32) && x.query.text('platform') !== '' ? parsePlatform(x.query.text('platform')) : undefined;
+  if (fromImage === '' && fromSrc === '')
+    throw invalid('one of the parameters fromImage and fromSrc is needed', { code: 'MISSING_PARAMETER' });
   if (fromImage === '') return createFromArchive(x, deps, fromSrc, platform ?? { ...hostPlatform(), variant: '' });
   const reference = pullReference(fromImage, x.query.text('tag'));
   const credentials = decodeCredentials(x.header('x-registry-auth'));
@@ -152,7 +194,9 @@ async function createImage(x: Exchange, deps: ImageRouteDeps): Promise<void> {
   const joining = isOne ? pulls.pull(request, x.signal, form) : pulls.pullAllTags(request, x.signal, form);
   const subscription = await joining.catch((error: unknown) => {
     // With a 401 the CLI asks for a password, also where nobody can type one, and waits for ever.
-    throw isEngineError(error, 'unauthorized') ? internal(error.message, { code: 'PULL_UNAUTHORIZED', cause: error }) : error;
+    throw isEngineError(error, 'unauthorized')
+      ? internal(error.message, { code: 'PULL_UNAUTHORIZED', cause: error })
+      : error;
   });
   const stream = x.stream(200, { 'Content-Type': form === 'typed' ? TYPED_PROGRESS : 'application/json' });
   await pump(subscription, stream, () => {
@@ -163,7 +207,12 @@ async function createImage(x: Exchange, deps: ImageRouteDeps): Promise<void> {
 const REPORT_INTERVAL_MS = 100;
 
 /** Import: the body (`-`) or what a URL gives becomes an image of one layer. */
-async function createFromArchive(x: Exchange, deps: ImageRouteDeps, fromSrc: string, platform: Platform): Promise<void> {
+async function createFromArchive(
+  x: Exchange,
+  deps: ImageRouteDeps,
+  fromSrc: string,
+  platform: Platform,
+): Promise<void> {
   const { query } = x;
   const repo = query.text('repo');
   const reference = repo === '' ? undefined : newName(repo, query.text('tag'));
@@ -185,9 +234,18 @@ async function createFromArchive(x: Exchange, deps: ImageRouteDeps, fromSrc: str
     reportedAt = Date.now();
     say(bytesMessage('Downloading', '', current, remote.totalBytes));
   };
-  const comment = query.text('message') || `Imported from ${remote ? `${remote.url.origin}${remote.url.pathname}` : '-'}`;
+  const comment =
+    query.text('message') || `Imported from ${remote ? `${remote.url.origin}${remote.url.pathname}` : '-'}`;
   try {
-    const image = await deps.importer({ source, reference, comment, changes: query.all('changes'), platform, onProgress, signal: x.signal });
+    const image = await deps.importer({
+      source,
+      reference,
+      comment,
+      changes: query.all('changes'),
+      platform,
+      onProgress,
+      signal: x.signal,
+    });
     deps.emit('import', image.id, eventAttributes(image, image.id));
     if (reference !== undefined) deps.emit('tag', image.id, eventAttributes(image, reference));
     say({ status: image.id });
@@ -206,7 +264,8 @@ async function createFromArchive(x: Exchange, deps: ImageRouteDeps, fromSrc: str
 function pullReference(fromImage: string, tagOrDigest: string): ImageReference {
   const written = parseReference(fromImage.replace(/:$/, ''));
   const wanted = tagOrDigest === '' ? written : withTagOrDigest(written, tagOrDigest);
-  if (familiarString({ domain: wanted.domain, path: wanted.path }) === 'scratch') throw forbidden("'scratch' is a reserved name", { code: 'RESERVED_NAME' });
+  if (familiarString({ domain: wanted.domain, path: wanted.path }) === 'scratch')
+    throw forbidden("'scratch' is a reserved name", { code: 'RESERVED_NAME' });
   const { domain, path, digest } = wanted;
   return digest === undefined ? wanted : { domain, path, digest };
 }

@@ -24,7 +24,12 @@ export interface NetworkRouteDeps {
 
 const PREDEFINED = new Set(['bridge', 'host', 'none']);
 
-const ipamConfig = object({ Subnet: string(), IPRange: string(), Gateway: string(), AuxiliaryAddresses: nullable(dictionary(string())) });
+const ipamConfig = object({
+  Subnet: string(),
+  IPRange: string(),
+  Gateway: string(),
+  AuxiliaryAddresses: nullable(dictionary(string())),
+});
 const body = object({
   Name: string(),
   CheckDuplicate: ignored(boolean()),
@@ -37,7 +42,9 @@ const body = object({
   Scope: string(),
   EnableIPv4: optional(boolean()),
   EnableIPv6: optional(boolean()),
-  IPAM: nullable(object({ Driver: string(), Options: nullable(dictionary(string())), Config: nullable(list(ipamConfig)) })),
+  IPAM: nullable(
+    object({ Driver: string(), Options: nullable(dictionary(string())), Config: nullable(list(ipamConfig)) }),
+  ),
   Options: nullable(dictionary(string())),
   Labels: nullable(dictionary(string())),
 });
@@ -52,7 +59,10 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
     return removed;
   };
   const rewire = (container: string, change: NetworkChange): Promise<ContainerRecord> =>
-    containers.ask<Extract<ContainerCommand, { type: 'container.rewire' }>>(container, { type: 'container.rewire', change });
+    containers.ask<Extract<ContainerCommand, { type: 'container.rewire' }>>(container, {
+      type: 'container.rewire',
+      change,
+    });
   /** A container may still be on a network that is gone: with `lenient` the name is taken as it is then. */
   const networkNamed = (reference: string, lenient: boolean): string => {
     try {
@@ -66,37 +76,59 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
 
   return [
     // Clients that join the path to an empty name get the list, too.
-    ...['/networks', '/networks/'].map((path) => route('GET', path, (x) => {
-      const filters = parseFilters(x.query.text('filters')).allow(['dangling', 'driver', 'id', 'label', 'name', 'scope', 'type']);
-      for (const type of filters.get('type')) if (type !== 'builtin' && type !== 'custom') throw invalid(`invalid filter 'type=[${type}]'`, { code: 'INVALID_FILTER' });
-      const dangling = filters.flag('dangling');
-      const selected = networks.list().filter(
-        (network) =>
-          filters.matchesExactly('driver', network.driver) &&
-          filters.matchesPattern('id', network.id) &&
-          filters.matchesPattern('name', network.name) &&
-          filters.matchesLabels(network.labels) &&
-          filters.matchesExactly('scope', 'local') &&
-          filters.matchesExactly('type', PREDEFINED.has(network.name) ? 'builtin' : 'custom') &&
-          (dangling === undefined || dangling === !PREDEFINED.has(network.name)),
-      );
-      // Since 1.28 a list tells of no containers.
-      const shown = x.atLeast(1, 28) ? [] : containers.list();
-      x.sendJson(200, selected.map((network) => networkView(network, shown)));
-    })),
+    ...['/networks', '/networks/'].map((path) =>
+      route('GET', path, (x) => {
+        const filters = parseFilters(x.query.text('filters')).allow([
+          'dangling',
+          'driver',
+          'id',
+          'label',
+          'name',
+          'scope',
+          'type',
+        ]);
+        for (const type of filters.get('type'))
+          if (type !== 'builtin' && type !== 'custom')
+            throw invalid(`invalid filter 'type=[${type}]'`, { code: 'INVALID_FILTER' });
+        const dangling = filters.flag('dangling');
+        const selected = networks
+          .list()
+          .filter(
+            (network) =>
+              filters.matchesExactly('driver', network.driver) &&
+              filters.matchesPattern('id', network.id) &&
+              filters.matchesPattern('name', network.name) &&
+              filters.matchesLabels(network.labels) &&
+              filters.matchesExactly('scope', 'local') &&
+              filters.matchesExactly('type', PREDEFINED.has(network.name) ? 'builtin' : 'custom') &&
+              (dangling === undefined || dangling === !PREDEFINED.has(network.name)),
+          );
+        // Since 1.28 a list tells of no containers.
+        const shown = x.atLeast(1, 28) ? [] : containers.list();
+        x.sendJson(
+          200,
+          selected.map((network) => networkView(network, shown)),
+        );
+      }),
+    ),
     route('GET', '/networks/{name...}', (x) => {
       const verbose = x.query.text('verbose') ?? '';
-      if (!/^(|1|t|true|0|f|false)$/i.test(verbose)) throw invalid(`invalid value for verbose: ${verbose}: it is not true or false`, { code: 'INVALID_QUERY' });
+      if (!/^(|1|t|true|0|f|false)$/i.test(verbose))
+        throw invalid(`invalid value for verbose: ${verbose}: it is not true or false`, { code: 'INVALID_QUERY' });
       const reference = x.param('name');
       const network = networks.resolve(reference);
-      if (!['', 'local'].includes(x.query.text('scope') ?? '')) throw notFound(`network ${reference} not found`, { code: 'NO_SUCH_NETWORK' });
+      if (!['', 'local'].includes(x.query.text('scope') ?? ''))
+        throw notFound(`network ${reference} not found`, { code: 'NO_SUCH_NETWORK' });
       x.sendJson(200, networkView(network, containers.list()));
     }),
 
     route('POST', '/networks/create', async (x) => {
       const wanted = body.decode(await x.json<unknown>(), '');
       if (wanted.Ingress) throw forbidden('Ingress network can only be global scope network', { code: 'NO_SWARM' });
-      if (wanted.Scope !== '' && wanted.Scope !== 'local') throw forbidden(`cannot create a ${wanted.Scope} scoped network when swarm is not active`, { code: 'NO_SWARM' });
+      if (wanted.Scope !== '' && wanted.Scope !== 'local')
+        throw forbidden(`cannot create a ${wanted.Scope} scoped network when swarm is not active`, {
+          code: 'NO_SWARM',
+        });
       const made = await networks.create({
         name: wanted.Name,
         driver: wanted.Driver || 'bridge',
@@ -105,7 +137,12 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
         enableIpv4: (x.atLeast(1, 48) ? wanted.EnableIPv4 : undefined) ?? true,
         enableIpv6: wanted.EnableIPv6 ?? false,
         ipam: { driver: wanted.IPAM?.Driver || 'default', options: wanted.IPAM?.Options ?? null },
-        subnets: (wanted.IPAM?.Config ?? []).map(({ Subnet, IPRange, Gateway, AuxiliaryAddresses }) => ({ subnet: Subnet, ipRange: IPRange, gateway: Gateway, auxiliaryAddresses: AuxiliaryAddresses ?? {} })),
+        subnets: (wanted.IPAM?.Config ?? []).map(({ Subnet, IPRange, Gateway, AuxiliaryAddresses }) => ({
+          subnet: Subnet,
+          ipRange: IPRange,
+          gateway: Gateway,
+          auxiliaryAddresses: AuxiliaryAddresses ?? {},
+        })),
         options: wanted.Options ?? {},
         labels: wanted.Labels ?? {},
         configOnly: wanted.ConfigOnly,
@@ -118,13 +155,20 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
     route('POST', '/networks/{name...}/connect', async (x) => {
       const { Container, EndpointConfig } = connectBody.decode(await x.json<unknown>(), '');
       const network = networks.resolve(x.param('name')).name;
-      await rewire(Container, { type: 'connect', network, request: decodeEndpoint(EndpointConfig ?? {}, 'EndpointConfig') });
+      await rewire(Container, {
+        type: 'connect',
+        network,
+        request: decodeEndpoint(EndpointConfig ?? {}, 'EndpointConfig'),
+      });
       x.sendEmpty(200);
     }),
 
     route('POST', '/networks/{name...}/disconnect', async (x) => {
       const { Container, Force } = disconnectBody.decode(await x.json<unknown>(), '');
-      await rewire(Container, { type: 'disconnect', network: networkNamed(x.param('name'), Force || !isLive(containers.find(Container))) });
+      await rewire(Container, {
+        type: 'disconnect',
+        network: networkNamed(x.param('name'), Force || !isLive(containers.find(Container))),
+      });
       x.sendEmpty(200);
     }),
 
@@ -142,7 +186,10 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
         const used = new Set(containers.list().flatMap((record) => Object.keys(record.networks)));
         const deleted: string[] = [];
         for (const network of networks.list()) {
-          const isWanted = filters.matchesLabels(network.labels) && !(filters.has('label!') && filters.matchesLabels(network.labels, 'label!')) && (until === undefined || Date.parse(network.created) <= until);
+          const isWanted =
+            filters.matchesLabels(network.labels) &&
+            !(filters.has('label!') && filters.matchesLabels(network.labels, 'label!')) &&
+            (until === undefined || Date.parse(network.created) <= until);
           if (PREDEFINED.has(network.name) || used.has(network.name) || !isWanted) continue;
           try {
             deleted.push((await remove(network.id)).name);
@@ -162,7 +209,9 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
 
 function networkView(network: NetworkSummary, containers: readonly ContainerRecord[]): unknown {
   const attached = containers.filter(isRunning).flatMap((record) => {
-    const endpoint = Object.values(record.networks).find((attachment) => attachment.endpoint?.networkId === network.id)?.endpoint;
+    const endpoint = Object.values(record.networks).find(
+      (attachment) => attachment.endpoint?.networkId === network.id,
+    )?.endpoint;
     if (!endpoint) return [];
     const shown = {
       Name: record.name.slice(1),

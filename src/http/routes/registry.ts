@@ -21,23 +21,36 @@ export interface RegistryRouteDeps {
 
 export function registryRoutes({ images, pushes, queries }: RegistryRouteDeps): Route[] {
   return [
-    route('POST', '/auth', async (x) => {
-      const { address, credentials } = decodeLogin(await x.json<unknown>());
-      const identityToken = await queries.login(address, credentials, x.signal);
-      x.sendJson(200, { IdentityToken: identityToken, Status: 'Login Succeeded' });
-    }, { body: 'secret' }),
+    route(
+      'POST',
+      '/auth',
+      async (x) => {
+        const { address, credentials } = decodeLogin(await x.json<unknown>());
+        const identityToken = await queries.login(address, credentials, x.signal);
+        x.sendJson(200, { IdentityToken: identityToken, Status: 'Login Succeeded' });
+      },
+      { body: 'secret' },
+    ),
 
     route('GET', '/images/search', async (x) => {
-      const selection = decodeSearch(x.query.text('term'), x.query.integer('limit'), parseFilters(x.query.text('filters')));
+      const selection = decodeSearch(
+        x.query.text('term'),
+        x.query.integer('limit'),
+        parseFilters(x.query.text('filters')),
+      );
       const found = await queries.search(selection, decodeCredentials(x.header('x-registry-auth')), x.signal);
       x.sendJson(200, found.map(searchJson));
     }),
 
     route('GET', '/distribution/{name...}/json', async (x) => {
       const name = x.param('name');
-      if (isDigest(name) || /^[a-f0-9]{64}$/.test(name)) throw invalid('no manifest found for full image ID', { code: 'INVALID_REFERENCE' });
+      if (isDigest(name) || /^[a-f0-9]{64}$/.test(name))
+        throw invalid('no manifest found for full image ID', { code: 'INVALID_REFERENCE' });
       const reference = withDefaultTag(parseReference(name));
-      x.sendJson(200, remoteJson(await queries.inspect(reference, decodeCredentials(x.header('x-registry-auth')), x.signal)));
+      x.sendJson(
+        200,
+        remoteJson(await queries.inspect(reference, decodeCredentials(x.header('x-registry-auth')), x.signal)),
+      );
     }),
 
     route('POST', '/images/{name...}/push', async (x) => {
@@ -47,8 +60,16 @@ export function registryRoutes({ images, pushes, queries }: RegistryRouteDeps): 
       if (tag !== '' && !isTag(tag)) throw invalid('invalid tag format', { code: 'INVALID_REFERENCE' });
       const reference = tag === '' ? written : { domain: written.domain, path: written.path, tag };
       const platform = x.atLeast(1, 46) ? x.query.text('platform') : '';
-      if (platform !== '') requirePlatform(images.resolve(x.param('name') + (tag === '' ? '' : `:${tag}`)), platformObject(platform), x.param('name'));
-      await pump(await pushes.push({ reference, credentials }, x.signal), x.stream(200, { 'Content-Type': 'application/json' }));
+      if (platform !== '')
+        requirePlatform(
+          images.resolve(x.param('name') + (tag === '' ? '' : `:${tag}`)),
+          platformObject(platform),
+          x.param('name'),
+        );
+      await pump(
+        await pushes.push({ reference, credentials }, x.signal),
+        x.stream(200, { 'Content-Type': 'application/json' }),
+      );
     }),
   ];
 }
@@ -60,6 +81,9 @@ async function pushCredentials(x: Exchange): Promise<Credentials | undefined> {
   try {
     return credentialsOf(await x.json<unknown>());
   } catch (error) {
-    throw invalid(`bad parameters and missing X-Registry-Auth: ${messageOf(error)}`, { code: 'MISSING_CREDENTIALS', cause: error });
+    throw invalid(`bad parameters and missing X-Registry-Auth: ${messageOf(error)}`, {
+      code: 'MISSING_CREDENTIALS',
+      cause: error,
+    });
   }
 }

@@ -17,7 +17,10 @@ const HEADERS = Object.freeze({ 'Content-Type': 'application/json' });
 
 export function statsRoutes({ containers, feeds }: StatsRouteDeps): Route[] {
   /** Rendered once for all who got the same reading before. */
-  const rendered = new WeakMap<Sample, { readonly previous: Sample | undefined; readonly name: string; readonly text: Buffer }>();
+  const rendered = new WeakMap<
+    Sample,
+    { readonly previous: Sample | undefined; readonly name: string; readonly text: Buffer }
+  >();
 
   const render = (id: string, sample: Sample, previous: Sample | undefined): Buffer => {
     const name = containers.get(id)?.name ?? '';
@@ -44,8 +47,13 @@ export function statsRoutes({ containers, feeds }: StatsRouteDeps): Route[] {
       const stream = x.query.flagOr('stream', true);
       const oneShot = x.atLeast(1, 41) && x.query.flag('one-shot');
       if (stream && oneShot) throw invalid('cannot have stream=true and one-shot=true');
-      if (stream) return pump(new StatsStream(feeds.follow(record.id), (sample, previous) => render(record.id, sample, previous)), x.stream(200, HEADERS));
-      if (!isRunning(record) || record.state.status === 'restarting') return x.sendRenderedJson(200, render(record.id, { usage: undefined }, undefined));
+      if (stream)
+        return pump(
+          new StatsStream(feeds.follow(record.id), (sample, previous) => render(record.id, sample, previous)),
+          x.stream(200, HEADERS),
+        );
+      if (!isRunning(record) || record.state.status === 'restarting')
+        return x.sendRenderedJson(200, render(record.id, { usage: undefined }, undefined));
       if (oneShot) return x.sendRenderedJson(200, render(record.id, await feeds.once(record.id), undefined));
       return sendOne(x, record.id);
     }),

@@ -23,7 +23,12 @@ export interface VolumeRouteDeps {
     list(): readonly VolumeInfo[];
     listAll(): Promise<{ readonly volumes: readonly VolumeInfo[]; readonly warnings: readonly string[] }>;
     inspect(name: string): Promise<VolumeInfo>;
-    ensure(request: { readonly name: string; readonly driver: string; readonly options: Record<string, string>; readonly labels?: Record<string, string> }): Promise<VolumeInfo & { readonly created: boolean }>;
+    ensure(request: {
+      readonly name: string;
+      readonly driver: string;
+      readonly options: Record<string, string>;
+      readonly labels?: Record<string, string>;
+    }): Promise<VolumeInfo & { readonly created: boolean }>;
     /** Says whose it was. */
     remove(name: string, force?: boolean): Promise<string>;
     size(name: string): Promise<number>;
@@ -32,10 +37,19 @@ export interface VolumeRouteDeps {
   readonly emit: (action: string, name: string, attributes: Readonly<Record<string, string>>) => void;
 }
 
-const body = object({ Name: string(), Driver: string(), DriverOpts: dictionary(string()), Labels: nullable(dictionary(string())), ClusterVolumeSpec: optional(anything()) });
+const body = object({
+  Name: string(),
+  Driver: string(),
+  DriverOpts: dictionary(string()),
+  Labels: nullable(dictionary(string())),
+  ClusterVolumeSpec: optional(anything()),
+});
 
 export function volumeRoutes({ volumes, containers, emit }: VolumeRouteDeps): Route[] {
-  const users = (name: string): string[] => containers.list().flatMap(({ id, mounts }) => (mounts.some(({ Type, Name }) => Type === 'volume' && Name === name) ? [id] : []));
+  const users = (name: string): string[] =>
+    containers
+      .list()
+      .flatMap(({ id, mounts }) => (mounts.some(({ Type, Name }) => Type === 'volume' && Name === name) ? [id] : []));
   let isPruning = false;
 
   return [
@@ -43,14 +57,31 @@ export function volumeRoutes({ volumes, containers, emit }: VolumeRouteDeps): Ro
       const filters = parseFilters(x.query.text('filters')).allow(['dangling', 'name', 'driver', 'label']);
       const dangling = filters.flag('dangling');
       const all = await volumes.listAll();
-      const selected = all.volumes.filter((volume) => matches(filters, volume) && filters.matchesPattern('name', volume.name) && (dangling === undefined || dangling === (users(volume.name).length === 0)));
+      const selected = all.volumes.filter(
+        (volume) =>
+          matches(filters, volume) &&
+          filters.matchesPattern('name', volume.name) &&
+          (dangling === undefined || dangling === (users(volume.name).length === 0)),
+      );
       x.sendJson(200, { Volumes: selected.map(volumeView), Warnings: all.warnings.length > 0 ? all.warnings : null });
     }),
 
     route('POST', '/volumes/create', async (x) => {
-      const { Name, Driver, DriverOpts, Labels, ClusterVolumeSpec } = body.decode((await x.optionalJson<unknown>()) ?? {}, '');
-      if (ClusterVolumeSpec !== undefined && x.atLeast(1, 42)) throw unavailable('This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm and try again.', { code: 'NO_SWARM' });
-      const { created, ...volume } = await volumes.ensure({ name: Name, driver: Driver, options: DriverOpts, ...(Labels ? { labels: Labels } : {}) });
+      const { Name, Driver, DriverOpts, Labels, ClusterVolumeSpec } = body.decode(
+        (await x.optionalJson<unknown>()) ?? {},
+        '',
+      );
+      if (ClusterVolumeSpec !== undefined && x.atLeast(1, 42))
+        throw unavailable(
+          'This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm and try again.',
+          { code: 'NO_SWARM' },
+        );
+      const { created, ...volume } = await volumes.ensure({
+        name: Name,
+        driver: Driver,
+        options: DriverOpts,
+        ...(Labels ? { labels: Labels } : {}),
+      });
       if (created) emit('create', volume.name, { driver: volume.driver });
       x.sendJson(201, volumeView(volume));
     }),
@@ -65,7 +96,8 @@ export function volumeRoutes({ volumes, containers, emit }: VolumeRouteDeps): Ro
       const name = x.param('name');
       const force = x.query.flag('force');
       const inUse = users(name);
-      if (inUse.length > 0) throw conflict(`remove ${name}: volume is in use - [${inUse.join(', ')}]`, { code: 'VOLUME_IN_USE' });
+      if (inUse.length > 0)
+        throw conflict(`remove ${name}: volume is in use - [${inUse.join(', ')}]`, { code: 'VOLUME_IN_USE' });
       try {
         emit('destroy', name, { driver: await volumes.remove(name, force) });
       } catch (error) {
@@ -84,7 +116,14 @@ export function volumeRoutes({ volumes, containers, emit }: VolumeRouteDeps): Ro
         const deleted: string[] = [];
         let reclaimed = 0;
         for (const volume of volumes.list()) {
-          if (volume.driver !== 'local' || (!named && !volume.isAnonymous) || volume.options !== null || users(volume.name).length > 0 || !matches(filters, volume)) continue;
+          if (
+            volume.driver !== 'local' ||
+            (!named && !volume.isAnonymous) ||
+            volume.options !== null ||
+            users(volume.name).length > 0 ||
+            !matches(filters, volume)
+          )
+            continue;
           const size = await volumes.size(volume.name);
           emit('destroy', volume.name, { driver: await volumes.remove(volume.name) });
           deleted.push(volume.name);
@@ -100,11 +139,24 @@ export function volumeRoutes({ volumes, containers, emit }: VolumeRouteDeps): Ro
 }
 
 function matches(filters: Filters, { driver, labels }: VolumeInfo): boolean {
-  return filters.matchesExactly('driver', driver) && filters.matchesLabels(labels) && !(filters.has('label!') && filters.matchesLabels(labels, 'label!'));
+  return (
+    filters.matchesExactly('driver', driver) &&
+    filters.matchesLabels(labels) &&
+    !(filters.has('label!') && filters.matchesLabels(labels, 'label!'))
+  );
 }
 
 /** A volume as the API shows it. */
-export function volumeView({ createdAt, driver, labels, mountpoint, name, options, scope, status }: VolumeInfo): Readonly<Record<string, unknown>> {
+export function volumeView({
+  createdAt,
+  driver,
+  labels,
+  mountpoint,
+  name,
+  options,
+  scope,
+  status,
+}: VolumeInfo): Readonly<Record<string, unknown>> {
   return {
     ...(createdAt === '' ? {} : { CreatedAt: createdAt }),
     Driver: driver,

@@ -32,7 +32,8 @@ export function readTlsCredentials(files: TlsFiles, now = Date.now()): TlsCreden
   if (own === undefined) throw bad('tlscert', files.cert, 'holds no PEM certificate');
   const keyText = readOption('tlskey', files.key);
   const key = privateKey(files.key, keyText);
-  if (!own.checkPrivateKey(key)) throw bad('tlskey', files.key, `is not the key of the certificate in tlscert ${files.cert}`);
+  if (!own.checkPrivateKey(key))
+    throw bad('tlskey', files.key, `is not the key of the certificate in tlscert ${files.cert}`);
   const ca = files.ca === undefined ? undefined : readOption('tlscacert', files.ca);
   const authorities = files.ca === undefined || ca === undefined ? [] : certificates('tlscacert', files.ca, ca);
   if (files.ca !== undefined && authorities.length === 0) throw bad('tlscacert', files.ca, 'holds no PEM certificate');
@@ -50,11 +51,16 @@ export function readTlsCredentials(files: TlsFiles, now = Date.now()): TlsCreden
   } catch (cause) {
     throw bad('tlscert', files.cert, `cannot be used: ${messageOf(cause)}`);
   }
-  const expired = [{ option: 'tlscert', path: files.cert, certificate: own }, ...authorities.map((certificate) => ({ option: 'tlscacert', path: files.ca, certificate }))];
+  const expired = [
+    { option: 'tlscert', path: files.cert, certificate: own },
+    ...authorities.map((certificate) => ({ option: 'tlscacert', path: files.ca, certificate })),
+  ];
   return {
     context,
     summary: `${own.subject.replaceAll('\n', ', ')}, valid until ${own.validTo}, SHA-256 ${own.fingerprint256}${ca === undefined ? '' : `; authorities: ${authorities.map((one) => one.fingerprint256).join(', ')}`}`,
-    warnings: expired.filter(({ certificate }) => Date.parse(certificate.validTo) < now).map(({ option, path, certificate }) => `${option} ${path}: the certificate expired on ${certificate.validTo}`),
+    warnings: expired
+      .filter(({ certificate }) => Date.parse(certificate.validTo) < now)
+      .map(({ option, path, certificate }) => `${option} ${path}: the certificate expired on ${certificate.validTo}`),
   };
 }
 
@@ -68,7 +74,7 @@ function readOption(option: string, path: string): string {
 
 function pemBlocks(text: string): string[] {
   const blocks: string[] = [];
-  for (let start = text.indexOf(PEM_BEGIN); start >= 0; ) {
+  for (let start = text.indexOf(PEM_BEGIN); start >= 0;) {
     const end = text.indexOf(PEM_END, start);
     if (end < 0) break;
     blocks.push(text.slice(start, end + PEM_END.length));
@@ -89,7 +95,8 @@ function certificates(option: string, path: string, text: string): X509Certifica
 
 function privateKey(path: string, text: string): KeyObject {
   // Asked for a passphrase nobody answers a daemon.
-  if (/-----BEGIN ENCRYPTED|Proc-Type: 4,ENCRYPTED/.test(text)) throw bad('tlskey', path, 'is encrypted: it has to be a key without a passphrase');
+  if (/-----BEGIN ENCRYPTED|Proc-Type: 4,ENCRYPTED/.test(text))
+    throw bad('tlskey', path, 'is encrypted: it has to be a key without a passphrase');
   try {
     return createPrivateKey(text);
   } catch (cause) {

@@ -1,6 +1,6 @@
 /**
- * Ends TLS in front of the HTTP library, whose own TLS lets clients without a certificate in. What is inside goes over a
- * socket pair, so that everything behind it is the same as for a plain connection.
+ * Ends TLS in front of the HTTP library, whose own TLS lets clients without a certificate in. What is inside goes over
+ * a socket pair, so that everything behind it is the same as for a plain connection.
  */
 import { Socket } from 'node:net';
 import { createServer, type DetailedPeerCertificate, type TLSSocket } from 'node:tls';
@@ -25,7 +25,11 @@ export interface TlsTerminator {
 }
 
 /** @param serve gets the inner end of each connection whose client may come in. */
-export function createTlsTerminator(identity: TlsIdentity, logger: Logger, serve: (fd: number, peer: TlsPeer) => void): TlsTerminator {
+export function createTlsTerminator(
+  identity: TlsIdentity,
+  logger: Logger,
+  serve: (fd: number, peer: TlsPeer) => void,
+): TlsTerminator {
   let isClosed = false;
   /** By the client's address: Node gives the encrypted socket, not the one that it was made of. */
   const shaking = new Map<string, Socket>();
@@ -54,7 +58,10 @@ export function createTlsTerminator(identity: TlsIdentity, logger: Logger, serve
   });
   server.on('tlsClientError', (error, outer) => {
     // Anybody who reaches the port can cause this: not worth more than a line for who looks for it.
-    logger.debug({ address: outer.remoteAddress, reason: String(outer.authorizationError ?? error.message) }, 'TLS handshake refused');
+    logger.debug(
+      { address: outer.remoteAddress, reason: String(outer.authorizationError ?? error.message) },
+      'TLS handshake refused',
+    );
     outer.destroy();
   });
   return {

@@ -3,7 +3,11 @@ import { test } from 'node:test';
 import { closeFrame, frame, FrameParser, Opcode, ProtocolError } from './frames.js';
 
 /** A frame as clients send it. */
-function masked(opcode: number, payload: Buffer | string, options: { final?: boolean; mask?: number[]; reserved?: number } = {}): Buffer {
+function masked(
+  opcode: number,
+  payload: Buffer | string,
+  options: { final?: boolean; mask?: number[]; reserved?: number } = {},
+): Buffer {
   const bytes = Buffer.from(payload);
   const mask = Buffer.from(options.mask ?? [1, 2, 3, 4]);
   const head = frame(opcode, bytes.length);
@@ -15,7 +19,11 @@ function masked(opcode: number, payload: Buffer | string, options: { final?: boo
 /** What a parser makes of pieces: data joined, control frames in angle brackets. */
 function parse(pieces: readonly Buffer[]): string {
   let seen = '';
-  const parser = new FrameParser({ data: (piece) => void (seen += piece.toString('latin1')), ping: (payload) => void (seen += `<ping ${payload.toString()}>`), close: () => void (seen += '<close>') });
+  const parser = new FrameParser({
+    data: (piece) => void (seen += piece.toString('latin1')),
+    ping: (payload) => void (seen += `<ping ${payload.toString()}>`),
+    close: () => void (seen += '<close>'),
+  });
   for (const piece of pieces) parser.push(piece);
   return seen;
 }
@@ -27,13 +35,23 @@ test('data comes through whatever its length and however it is cut', () => {
     assert.equal(parse([bytes]), `${text}!`);
     if (length > 70_000) continue;
     const step = Math.max(1, Math.floor(length / 50));
-    const pieces = Array.from({ length: Math.ceil(bytes.length / step) }, (_, i) => bytes.subarray(i * step, (i + 1) * step));
+    const pieces = Array.from({ length: Math.ceil(bytes.length / step) }, (_, i) =>
+      bytes.subarray(i * step, (i + 1) * step),
+    );
     assert.equal(parse(pieces), `${text}!`, `cut every ${step} of ${length}`);
   }
 });
 
 test('messages may be fragmented, with control frames between; nothing counts behind a close', () => {
-  const bytes = Buffer.concat([masked(1, 'a', { final: false }), masked(9, 'x'), masked(0, 'b', { final: false }), masked(10, ''), masked(0, 'c'), masked(8, '\x03\xe8'), masked(1, 'd')]);
+  const bytes = Buffer.concat([
+    masked(1, 'a', { final: false }),
+    masked(9, 'x'),
+    masked(0, 'b', { final: false }),
+    masked(10, ''),
+    masked(0, 'c'),
+    masked(8, '\x03\xe8'),
+    masked(1, 'd'),
+  ]);
   assert.equal(parse([bytes]), 'a<ping x>bc<close>');
   assert.equal(parse([...bytes].map((byte) => Buffer.of(byte))), 'a<ping x>bc<close>');
 });
@@ -41,7 +59,17 @@ test('messages may be fragmented, with control frames between; nothing counts be
 test('what a client must not send is an error', () => {
   const unmasked = Buffer.concat([frame(Opcode.text, 1), Buffer.from('a')]);
   const tooLong = Buffer.from([0x82, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0]);
-  const wrong = [unmasked, masked(1, 'a', { reserved: 0x40 }), masked(3, 'a'), masked(11, ''), masked(0, 'a'), Buffer.concat([masked(1, 'a', { final: false }), masked(1, 'b')]), masked(9, 'x'.repeat(126)), masked(9, 'x', { final: false }), tooLong];
+  const wrong = [
+    unmasked,
+    masked(1, 'a', { reserved: 0x40 }),
+    masked(3, 'a'),
+    masked(11, ''),
+    masked(0, 'a'),
+    Buffer.concat([masked(1, 'a', { final: false }), masked(1, 'b')]),
+    masked(9, 'x'.repeat(126)),
+    masked(9, 'x', { final: false }),
+    tooLong,
+  ];
   for (const bytes of wrong) assert.throws(() => parse([bytes]), ProtocolError, bytes.toString('hex').slice(0, 40));
 });
 

@@ -50,8 +50,8 @@ export function closeFrame(code: number): Buffer {
 }
 
 /**
- * Takes frames apart as their bytes come. Data is passed on at once, however long a frame says it is: what is held is at
- * most one head or one control frame.
+ * Takes frames apart as their bytes come. Data is passed on at once, however long a frame says it is: what is held is
+ * at most one head or one control frame.
  */
 export class FrameParser {
   readonly #sink: FrameSink;
@@ -102,7 +102,8 @@ export class FrameParser {
     const length = payloadLength(bytes, second & 0x7f);
     if (length === undefined) return 0;
     const headBytes = length.headBytes + MASK_BYTES;
-    if (opcode >= Opcode.close && (length.bytes > MAX_CONTROL_BYTES || !isFinal)) throw new ProtocolError('a control frame is too long or fragmented');
+    if (opcode >= Opcode.close && (length.bytes > MAX_CONTROL_BYTES || !isFinal))
+      throw new ProtocolError('a control frame is too long or fragmented');
     if (bytes.length < headBytes + (opcode >= Opcode.close ? length.bytes : 0)) return 0;
     this.#mask = Buffer.from(bytes.subarray(length.headBytes, headBytes));
     this.#maskAt = 0;
@@ -118,7 +119,8 @@ export class FrameParser {
 
   #beginData(opcode: number, isFinal: boolean, bytes: number): void {
     if (opcode > Opcode.binary) throw new ProtocolError(`unknown opcode ${opcode}`);
-    if ((opcode === Opcode.continuation) !== this.#isFragmented) throw new ProtocolError('a message begins or goes on out of turn');
+    if ((opcode === Opcode.continuation) !== this.#isFragmented)
+      throw new ProtocolError('a message begins or goes on out of turn');
     this.#isFragmented = !isFinal;
     this.#remaining = bytes;
   }
@@ -139,7 +141,10 @@ export class FrameParser {
 }
 
 /** Undefined when the length is not all there. */
-function payloadLength(bytes: Buffer, short: number): { readonly headBytes: number; readonly bytes: number } | undefined {
+function payloadLength(
+  bytes: Buffer,
+  short: number,
+): { readonly headBytes: number; readonly bytes: number } | undefined {
   if (short < 126) return { headBytes: 2, bytes: short };
   if (short === 126) return bytes.length < 4 ? undefined : { headBytes: 4, bytes: bytes.readUInt16BE(2) };
   if (bytes.length < 10) return undefined;

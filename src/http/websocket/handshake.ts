@@ -11,15 +11,20 @@ const GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
  * @throws EngineError invalid.
  */
 export function requireWebSocket(x: Exchange): void {
-  if (!hasToken(x.header('upgrade'), 'websocket') || !hasToken(x.header('connection'), 'upgrade')) throw invalid('the request must be an upgrade to a websocket', { code: 'WEBSOCKET' });
-  if (x.header('sec-websocket-version') !== '13') throw invalid('the websocket must be of version 13', { code: 'WEBSOCKET' });
-  if (!/^[A-Za-z0-9+/]{22}==$/.test(x.header('sec-websocket-key') ?? '')) throw invalid('Sec-WebSocket-Key must be 16 bytes in base64', { code: 'WEBSOCKET' });
+  if (!hasToken(x.header('upgrade'), 'websocket') || !hasToken(x.header('connection'), 'upgrade'))
+    throw invalid('the request must be an upgrade to a websocket', { code: 'WEBSOCKET' });
+  if (x.header('sec-websocket-version') !== '13')
+    throw invalid('the websocket must be of version 13', { code: 'WEBSOCKET' });
+  if (!/^[A-Za-z0-9+/]{22}==$/.test(x.header('sec-websocket-key') ?? ''))
+    throw invalid('Sec-WebSocket-Key must be 16 bytes in base64', { code: 'WEBSOCKET' });
 }
 
 /** Answers the request. @throws as `Exchange.upgrade`. */
 export async function openWebSocket(x: Exchange, kind: 'text' | 'binary'): Promise<WebSocketStream> {
   const key = x.header('sec-websocket-key') ?? '';
-  const accept = createHash('sha1').update(key + GUID).digest('base64');
+  const accept = createHash('sha1')
+    .update(key + GUID)
+    .digest('base64');
   return new WebSocketStream(await x.upgrade('websocket', { 'Sec-WebSocket-Accept': accept }), kind);
 }
 

@@ -42,7 +42,10 @@ export class WebSocketStream extends Duplex {
   }
 
   override _writev(items: { readonly chunk: Buffer }[], callback: (error?: Error) => void): void {
-    this.#writeFrames(items.map(({ chunk }) => chunk), callback);
+    this.#writeFrames(
+      items.map(({ chunk }) => chunk),
+      callback,
+    );
   }
 
   override _final(callback: (error?: Error) => void): void {

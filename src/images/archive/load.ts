@@ -73,7 +73,8 @@ export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<
 /** @throws EngineError as the unpacking did; internal when the disk was too small. */
 function unpacked({ result }: ArchivedLayer): UnpackedTar {
   // The limit is the room that there was.
-  if (!result.ok && result.code === 'LAYER_TOO_LARGE') throw internal('loading a layer: no space left on device', { code: 'ENOSPC' });
+  if (!result.ok && result.code === 'LAYER_TOO_LARGE')
+    throw internal('loading a layer: no space left on device', { code: 'ENOSPC' });
   return unwrap(result) as UnpackedTar;
 }
 
@@ -81,7 +82,9 @@ function unpacked({ result }: ArchivedLayer): UnpackedTar {
 async function setParent(images: FileImageStore, id: Digest, parent: Digest): Promise<void> {
   const history = (of: Digest): readonly ImageHistory[] => images.get(of)?.config.history ?? [];
   const [own, its] = [history(id), history(parent)];
-  const isNext = (own.length === 0 && its.length === 0) || (own.length === its.length + 1 && its.every((step, at) => isDeepStrictEqual(step, own[at])));
+  const isNext =
+    (own.length === 0 && its.length === 0) ||
+    (own.length === its.length + 1 && its.every((step, at) => isDeepStrictEqual(step, own[at])));
   if (!isNext) throw invalid(`image ${parent} is not a valid parent for ${id}`, { code: 'BAD_PARENT' });
   await images.setParent(id, parent);
 }
@@ -106,7 +109,10 @@ class Loader {
     this.#deps = deps;
   }
 
-  async load({ configBytes, config, layers: paths, names, published }: PlannedImage, say: (line: string) => void): Promise<Digest> {
+  async load(
+    { configBytes, config, layers: paths, names, published }: PlannedImage,
+    say: (line: string) => void,
+  ): Promise<Digest> {
     const { images, layers, emit } = this.#deps;
     const id: Digest = `sha256:${createHash('sha256').update(configBytes).digest('hex')}`;
     const letGo = images.hold(id);
@@ -133,7 +139,10 @@ class Loader {
     const layer = this.files.layer(path);
     const extracted = unpacked(layer);
     if (extracted.diffId !== diffId) {
-      throw dataLoss(`invalid diffID for layer ${at}: expected ${JSON.stringify(diffId)}, got ${JSON.stringify(extracted.diffId)}`, { code: 'DIFF_ID_MISMATCH' });
+      throw dataLoss(
+        `invalid diffID for layer ${at}: expected ${JSON.stringify(diffId)}, got ${JSON.stringify(extracted.diffId)}`,
+        { code: 'DIFF_ID_MISMATCH' },
+      );
     }
     const staged = this.archive.take(layer.place);
     const before = this.#committed.get(layer.path);
@@ -156,7 +165,8 @@ class Loader {
     const reference = parseReference(name);
     const shown = familiarString(reference);
     const previous = images.idOf(canonicalString(reference));
-    if (previous !== undefined && previous !== image.id) say(`The image ${shown} already exists, renaming the old one with ID ${previous} to empty string\n`);
+    if (previous !== undefined && previous !== image.id)
+      say(`The image ${shown} already exists, renaming the old one with ID ${previous} to empty string\n`);
     await images.tag(name, image.id);
     say(`Loaded image: ${shown}\n`);
   }

@@ -1,4 +1,6 @@
-/** What an archive says about its images: `manifest.json` of `docker save`, old and new, or the index of an OCI layout. */
+/**
+ * What an archive says about its images: `manifest.json` of `docker save`, old and new, or the index of an OCI layout.
+ */
 import { createHash } from 'node:crypto';
 import { dataLoss, type EngineError, invalid, isEngineError } from '../../errors/engine-error.js';
 import type { ImageConfigDocument } from '../../ports/images.js';
@@ -23,7 +25,8 @@ export interface PlannedImage {
   readonly published: PublishedImage | undefined;
 }
 
-const bad = (message: string, cause?: unknown): EngineError => invalid(message, { code: 'BAD_ARCHIVE', ...(cause === undefined ? {} : { cause }) });
+const bad = (message: string, cause?: unknown): EngineError =>
+  invalid(message, { code: 'BAD_ARCHIVE', ...(cause === undefined ? {} : { cause }) });
 
 /** Links in a row before they count as a circle, as in the kernel. */
 const MAX_LINKS = 40;
@@ -75,7 +78,8 @@ export class ArchiveFiles {
 /** Files in `blobs` are named by their digests. */
 function checkBlob(path: string, digest: Digest): void {
   const named = /^blobs\/sha256\/([^/]*)$/.exec(path)?.[1];
-  if (named !== undefined && `sha256:${named}` !== digest) throw dataLoss(`blob sha256:${toText(named)} in the archive has the digest ${digest}`, { code: 'DIGEST_MISMATCH' });
+  if (named !== undefined && `sha256:${named}` !== digest)
+    throw dataLoss(`blob sha256:${toText(named)} in the archive has the digest ${digest}`, { code: 'DIGEST_MISMATCH' });
 }
 
 function json(bytes: Buffer, what: string): unknown {
@@ -94,9 +98,13 @@ export function planLoad(files: ArchiveFiles, platform: Platform | undefined, ho
   const manifest = files.document('manifest.json');
   const index = manifest ? undefined : files.document('index.json');
   if (!manifest && !index) throw bad('the archive holds no images: it has neither manifest.json nor index.json');
-  const all = manifest ? described(files, fromManifest(files, manifest)) : fromLayout(files, index ?? Buffer.alloc(0), platform ?? host);
+  const all = manifest
+    ? described(files, fromManifest(files, manifest))
+    : fromLayout(files, index ?? Buffer.alloc(0), platform ?? host);
   if (!platform) return all;
-  const suitable = all.filter(({ config }) => canRun(platform, { os: config.os, architecture: config.architecture, variant: config.variant ?? '' }));
+  const suitable = all.filter(({ config }) =>
+    canRun(platform, { os: config.os, architecture: config.architecture, variant: config.variant ?? '' }),
+  );
   if (suitable.length === 0) throw bad(`no image in the archive is of the platform ${formatPlatform(platform)}`);
   return suitable;
 }
@@ -113,16 +121,23 @@ function fromManifest(files: ArchiveFiles, bytes: Buffer): PlannedImage[] {
   if (!Array.isArray(items)) throw bad('invalid manifest.json in the archive: not an array');
   return items.map((item: ManifestItem | null) => {
     const { Config: config, RepoTags: tags, Layers: layers, Parent: parent } = item ?? {};
-    if (typeof config !== 'string' || config === '') throw bad('invalid manifest.json in the archive: an image without Config');
+    if (typeof config !== 'string' || config === '')
+      throw bad('invalid manifest.json in the archive: an image without Config');
     const configBytes = files.document(config);
     if (!configBytes) throw bad(`the archive has no configuration ${JSON.stringify(config)}`);
-    return planned(configBytes, strings(layers, 'Layers'), strings(tags, 'RepoTags').map(checkedName), isDigest(parent) ? parent : undefined);
+    return planned(
+      configBytes,
+      strings(layers, 'Layers'),
+      strings(tags, 'RepoTags').map(checkedName),
+      isDigest(parent) ? parent : undefined,
+    );
   });
 }
 
 function strings(value: unknown, what: string): string[] {
   if (value === null || value === undefined) return [];
-  if (!Array.isArray(value) || !value.every((item) => typeof item === 'string')) throw bad(`invalid manifest.json in the archive: ${what} is not a list of strings`);
+  if (!Array.isArray(value) || !value.every((item) => typeof item === 'string'))
+    throw bad(`invalid manifest.json in the archive: ${what} is not a list of strings`);
   return value;
 }
 
@@ -135,13 +150,20 @@ function checkedName(name: string): string {
   throw bad(`invalid tag ${JSON.stringify(name)}`);
 }
 
-function planned(configBytes: Buffer, layers: readonly string[], names: readonly string[], parent: Digest | undefined): PlannedImage {
+function planned(
+  configBytes: Buffer,
+  layers: readonly string[],
+  names: readonly string[],
+  parent: Digest | undefined,
+): PlannedImage {
   const config = json(configBytes, 'image configuration') as ImageConfigDocument | null;
   const diffIds = config?.rootfs?.diff_ids;
-  if (!config || !Array.isArray(diffIds ?? []) || !(diffIds ?? []).every(isDigest)) throw bad('invalid image configuration in the archive: no root file system');
+  if (!config || !Array.isArray(diffIds ?? []) || !(diffIds ?? []).every(isDigest))
+    throw bad('invalid image configuration in the archive: no root file system');
   if ((config.os ?? 'linux') !== 'linux') throw bad(`cannot load ${config.os} image on linux`);
   const count = diffIds?.length ?? 0;
-  if (layers.length !== count) throw bad(`invalid manifest, layers length mismatch: expected ${count}, got ${layers.length}`);
+  if (layers.length !== count)
+    throw bad(`invalid manifest, layers length mismatch: expected ${count}, got ${layers.length}`);
   return { configBytes, config, layers, names, parent, published: undefined };
 }
 
@@ -190,7 +212,10 @@ function imageAt(files: ArchiveFiles, digest: Digest, platform: Platform): Plann
     const manifest = parsed(blob(files, own), `manifest ${own}`);
     if (manifest.kind === 'image') {
       const layers = manifest.layers.map((layer) => blobPath(layer.digest));
-      return { ...planned(blob(files, manifest.config.digest), layers, [], undefined), published: publishedAs(target, index ?? manifest, own) };
+      return {
+        ...planned(blob(files, manifest.config.digest), layers, [], undefined),
+        published: publishedAs(target, index ?? manifest, own),
+      };
     }
     const best = bestManifest(manifest.manifests, platform);
     if (!best) return undefined;
@@ -217,7 +242,8 @@ function described(files: ArchiveFiles, plans: readonly PlannedImage[]): Planned
     const target = read(blobPath(digest));
     for (const { digest: own } of target?.kind === 'index' ? target.manifests : [{ digest }]) {
       const manifest = read(blobPath(own));
-      if (target && manifest?.kind === 'image') published.set(manifest.config.digest, publishedAs({ digest, sizeBytes: target.sizeBytes }, target, own));
+      if (target && manifest?.kind === 'image')
+        published.set(manifest.config.digest, publishedAs({ digest, sizeBytes: target.sizeBytes }, target, own));
     }
   }
   return plans.map((plan) => ({ ...plan, published: published.get(digestOf(plan.configBytes)) }));
@@ -240,10 +266,15 @@ function blob(files: ArchiveFiles, digest: Digest): Buffer {
 /** The full name that containerd's tools write, else the reference when it says more than a tag. */
 function nameOf(annotations: Readonly<Record<string, string>>): string | undefined {
   const written = annotations[NAME_ANNOTATION] ?? annotations[REF_ANNOTATION];
-  if (typeof written !== 'string' || (annotations[NAME_ANNOTATION] === undefined && !/[:/]/.test(written))) return undefined;
+  if (typeof written !== 'string' || (annotations[NAME_ANNOTATION] === undefined && !/[:/]/.test(written)))
+    return undefined;
   try {
     const reference = withDefaultTag(parseReference(written));
-    return reference.digest === undefined && reference.tag !== undefined ? written.includes(`:${reference.tag}`) ? written : `${written}:${reference.tag}` : undefined;
+    return reference.digest === undefined && reference.tag !== undefined
+      ? written.includes(`:${reference.tag}`)
+        ? written
+        : `${written}:${reference.tag}`
+      : undefined;
   } catch {
     return undefined; // the specification lets tools write there what they like
   }

@@ -46,10 +46,15 @@ export class ReceivedArchive {
 }
 
 /**
- * Reads the archive to its end. Throws `invalid` for what is no archive, `data-loss` for a damaged one, `cancelled` when
- * the signal aborts; nothing is left then.
+ * Reads the archive to its end. Throws `invalid` for what is no archive, `data-loss` for a damaged one, `cancelled`
+ * when the signal aborts; nothing is left then.
  */
-export async function receiveArchive({ layers, pool, dataRoot }: ReceiveDeps, source: AsyncIterable<Buffer>, onProgress: ReceiveProgress, signal: AbortSignal): Promise<ReceivedArchive> {
+export async function receiveArchive(
+  { layers, pool, dataRoot }: ReceiveDeps,
+  source: AsyncIterable<Buffer>,
+  onProgress: ReceiveProgress,
+  signal: AbortSignal,
+): Promise<ReceivedArchive> {
   const { port1: near, port2: far } = new MessageChannel();
   const staged = new Map<number, StagedLayer>();
   const order = (message: ArchiveOrder, transfer: ArrayBuffer[] = []): void => near.postMessage(message, transfer);
@@ -60,7 +65,12 @@ export async function receiveArchive({ layers, pool, dataRoot }: ReceiveDeps, so
   const makePlace = async (): Promise<void> => {
     try {
       const layer = await layers.stage();
-      const place: ArchivePlace = { index: places++, diffDir: layer.diffDir, tarSplitPath: layer.tarSplitPath, idMaps: layer.idMaps };
+      const place: ArchivePlace = {
+        index: places++,
+        diffDir: layer.diffDir,
+        tarSplitPath: layer.tarSplitPath,
+        idMaps: layer.idMaps,
+      };
       staged.set(place.index, layer);
       order({ type: 'place', place: { ok: true, value: place } });
     } catch (error) {
@@ -100,10 +110,12 @@ export async function receiveArchive({ layers, pool, dataRoot }: ReceiveDeps, so
     const { bavail, blocks, bsize } = await statfs(dataRoot);
     const reserved = Math.min(RESERVED_BYTES, blocks * bsize * RESERVED_PART);
     signal.throwIfAborted();
-    const reading = pool.run('read-archive', { port: far, maxTarBytes: Math.max(0, bavail * bsize - reserved) }, { transferList: [far] }).finally(() => {
-      flow.isOver = true;
-      flow.wake();
-    });
+    const reading = pool
+      .run('read-archive', { port: far, maxTarBytes: Math.max(0, bavail * bsize - reserved) }, { transferList: [far] })
+      .finally(() => {
+        flow.isOver = true;
+        flow.wake();
+      });
     // A client that breaks off must end the worker's waiting.
     const fed = feed().catch((error: unknown) => {
       cancel();
@@ -120,7 +132,9 @@ export async function receiveArchive({ layers, pool, dataRoot }: ReceiveDeps, so
   } catch (error) {
     await Promise.all(placing);
     await new ReceivedArchive({ documents: [], layers: [], links: [] }, staged).close();
-    throw signal.aborted ? cancelled('the client went away before the end of the archive', { cause: error }) : storageError(error, 'loading images');
+    throw signal.aborted
+      ? cancelled('the client went away before the end of the archive', { cause: error })
+      : storageError(error, 'loading images');
   } finally {
     signal.removeEventListener('abort', cancel);
     near.close();

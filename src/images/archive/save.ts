@@ -86,10 +86,16 @@ async function prepare({ images, layers }: SaveDeps, selected: readonly SavedIma
       if (!blobs.has(digest)) blobs.set(digest, { digest, sizeBytes: size, mtimeSeconds, content: { layer } });
       stack.push({ mediaType: LAYER_TYPE, digest, size });
     }
-    const add = (content: Buffer, digest: Digest): void => void blobs.set(digest, { digest, sizeBytes: content.length, mtimeSeconds, content });
+    const add = (content: Buffer, digest: Digest): void =>
+      void blobs.set(digest, { digest, sizeBytes: content.length, mtimeSeconds, content });
     const config = await images.configBytes(image.id);
     add(config, image.id);
-    const document = jsonBytes({ schemaVersion: 2, mediaType: MANIFEST_TYPE, config: { mediaType: CONFIG_TYPE, digest: image.id, size: config.length }, layers: stack });
+    const document = jsonBytes({
+      schemaVersion: 2,
+      mediaType: MANIFEST_TYPE,
+      config: { mediaType: CONFIG_TYPE, digest: image.id, size: config.length },
+      layers: stack,
+    });
     const digest: Digest = `sha256:${createHash('sha256').update(document).digest('hex')}`;
     add(document, digest);
 
@@ -98,7 +104,10 @@ async function prepare({ images, layers }: SaveDeps, selected: readonly SavedIma
     if (references.length === 0) index.push(described);
     for (const [at, reference] of references.entries()) {
       const tag = reference.tag ?? '';
-      index.push({ ...described, annotations: { 'io.containerd.image.name': names[at] ?? '', 'org.opencontainers.image.ref.name': tag } });
+      index.push({
+        ...described,
+        annotations: { 'io.containerd.image.name': names[at] ?? '', 'org.opencontainers.image.ref.name': tag },
+      });
       const repository = repositories.get(familiarName(reference)) ?? new Map<string, string>();
       repositories.set(familiarName(reference), repository.set(tag, (diffIds.at(-1) ?? image.id).slice(7)));
     }
@@ -128,7 +137,11 @@ async function prepare({ images, layers }: SaveDeps, selected: readonly SavedIma
   };
 }
 
-async function* write(layers: LayerStore, { blobs, files }: Prepared, release: () => Promise<void>): AsyncGenerator<Uint8Array> {
+async function* write(
+  layers: LayerStore,
+  { blobs, files }: Prepared,
+  release: () => Promise<void>,
+): AsyncGenerator<Uint8Array> {
   try {
     yield directory('blobs/');
     yield directory('blobs/sha256/');

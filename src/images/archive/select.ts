@@ -17,7 +17,11 @@ export interface SavedImage {
  * A name without a tag stands for all tags of the repository. Images come in the order of the names.
  * @throws EngineError not-found, with the texts of the Docker engine; invalid for a malformed name or none at all.
  */
-export function selectSaved(store: FileImageStore, names: readonly string[], platform: Platform | undefined): SavedImage[] {
+export function selectSaved(
+  store: FileImageStore,
+  names: readonly string[],
+  platform: Platform | undefined,
+): SavedImage[] {
   if (names.length === 0) throw invalid('no image was named', { code: 'MISSING_PARAMETER' });
   const selected = new Map<Digest, Set<string>>();
   const add = (id: Digest, key?: string): void => {
@@ -35,11 +39,16 @@ export function selectSaved(store: FileImageStore, names: readonly string[], pla
 }
 
 function imagesOf(store: FileImageStore, name: string): readonly { readonly id: Digest; readonly key?: string }[] {
-  if (isDigest(name) || /^[a-f0-9]{64}$/.test(name) || name.startsWith('sha256:')) return [{ id: store.resolve(name).id }];
+  if (isDigest(name) || /^[a-f0-9]{64}$/.test(name) || name.startsWith('sha256:'))
+    return [{ id: store.resolve(name).id }];
   const reference = parseReference(name);
   if (reference.tag === undefined && reference.digest === undefined) {
     const repository = canonicalName(reference);
-    const found = store.list().flatMap(({ id }) => store.namesOf(id).flatMap((key) => (canonicalName(parseReference(key)) === repository ? [{ id, key }] : [])));
+    const found = store
+      .list()
+      .flatMap(({ id }) =>
+        store.namesOf(id).flatMap((key) => (canonicalName(parseReference(key)) === repository ? [{ id, key }] : [])),
+      );
     if (found.length > 0) return found;
     const id = store.idOf(name);
     if (id === undefined) throw notFound(`No such image: ${name}`, { code: 'NO_SUCH_IMAGE' });

@@ -26,7 +26,8 @@ export function parseTransportUrl(address: string): TransportUrl {
   const fault = (what: string): Error => badOption(`parse ${JSON.stringify(address)}: ${what}`);
   if (host.startsWith('[') && !host.includes(']')) throw fault("missing ']' in host");
   const port = /^(?:\[[^\]]*\]|[^:]*)(:.*)?$/.exec(host)?.[1];
-  if (port !== undefined && !/^:\d*$/.test(port) && port.lastIndexOf(':') === 0) throw fault(`invalid port ${JSON.stringify(port)} after host`);
+  if (port !== undefined && !/^:\d*$/.test(port) && port.lastIndexOf(':') === 0)
+    throw fault(`invalid port ${JSON.stringify(port)} after host`);
   return { scheme, host, path };
 }
 

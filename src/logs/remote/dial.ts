@@ -27,7 +27,17 @@ export type StreamTarget =
 export function dialStream(target: StreamTarget, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const isTls = target.network === 'tcp' && target.tls !== undefined;
-    const socket = target.network === 'unix' ? connect(target.path) : isTls ? connectTls({ host: target.host, port: target.port, servername: /^[\d.]+$|:/.test(target.host) ? '' : target.host, ...target.tls }) : connect(target.port, target.host);
+    const socket =
+      target.network === 'unix'
+        ? connect(target.path)
+        : isTls
+          ? connectTls({
+              host: target.host,
+              port: target.port,
+              servername: /^[\d.]+$|:/.test(target.host) ? '' : target.host,
+              ...target.tls,
+            })
+          : connect(target.port, target.host);
     const fail = (error: Error): void => {
       done();
       socket.destroy();
@@ -72,13 +82,25 @@ export async function dialUdp(host: string, port: number): Promise<UdpSocket> {
   });
 }
 
-function dialError(target: StreamTarget | { readonly network: 'udp'; readonly host: string; readonly port: number }, error: Error): Error {
+function dialError(
+  target: StreamTarget | { readonly network: 'udp'; readonly host: string; readonly port: number },
+  error: Error,
+): Error {
   const code = (error as NodeJS.ErrnoException).code ?? '';
-  const name = target.network === 'unix' ? target.path : `${target.host.includes(':') ? `[${target.host}]` : target.host}:${target.port}`;
+  const name =
+    target.network === 'unix'
+      ? target.path
+      : `${target.host.includes(':') ? `[${target.host}]` : target.host}:${target.port}`;
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN') {
     const reason = code === 'ENOTFOUND' ? 'no such host' : 'temporary failure in name resolution';
-    return internal(`dial ${target.network}: lookup ${target.network === 'unix' ? '' : target.host}: ${reason}`, { code, cause: error });
+    return internal(`dial ${target.network}: lookup ${target.network === 'unix' ? '' : target.host}: ${reason}`, {
+      code,
+      cause: error,
+    });
   }
   const text = TEXTS[code];
-  return internal(text === undefined ? messageOf(error) : `dial ${target.network} ${name}: ${text}`, { code, cause: error });
+  return internal(text === undefined ? messageOf(error) : `dial ${target.network} ${name}: ${text}`, {
+    code,
+    cause: error,
+  });
 }

@@ -5,7 +5,14 @@ import { internal, messageOf, unavailable } from '../../errors/engine-error.js';
 import type { StreamName } from '../../ports/logs.js';
 import { extraAttributes } from '../log-attributes.js';
 import { tagOf } from '../log-tag.js';
-import { badOption, parseBoolean, parseDurationMs, parseInteger, parseSize, type LogOptions } from '../option-values.js';
+import {
+  badOption,
+  parseBoolean,
+  parseDurationMs,
+  parseInteger,
+  parseSize,
+  type LogOptions,
+} from '../option-values.js';
 import { isTransportUrl, parseTransportUrl, splitHostPort } from './address.js';
 import { dialStream, type StreamTarget } from './dial.js';
 import { packArrayHead, packEntries, packMapHead, packString, packTime, unpackAck } from './message-pack.js';
@@ -39,12 +46,15 @@ export const fluentdDriver: RemoteDriver = {
   },
 
   async open(container, signal) {
-    const { target, isAsync, isAsyncConnect, queueBytes, retryMs, maxRetries, isPrecise, wantsAck } = parseConfig(container.options);
+    const { target, isAsync, isAsyncConnect, queueBytes, retryMs, maxRetries, isPrecise, wantsAck } = parseConfig(
+      container.options,
+    );
     const encode = createEncoder(container, isPrecise);
     if (typeof target === 'string') throw internal(`unknown network ${target}`);
     const connection = new ReconnectingStream({
       dial: (signal) => dialStream(target, signal),
-      retryDelayMs: (attempt) => (attempt < maxRetries ? Math.min(retryMs * RETRY_GROWTH ** attempt, MAX_RETRY_MS) : undefined),
+      retryDelayMs: (attempt) =>
+        attempt < maxRetries ? Math.min(retryMs * RETRY_GROWTH ** attempt, MAX_RETRY_MS) : undefined,
     });
     if (!isAsync && !isAsyncConnect) await connection.open(signal);
     return {
@@ -81,12 +91,18 @@ interface Config {
 
 function parseConfig(options: LogOptions): Config {
   const target = parseAddress(options['fluentd-address'] ?? '');
-  const given = <T>(name: string, parse: (text: string) => T, otherwise: T): T => (options[name] ? parse(options[name]) : otherwise);
+  const given = <T>(name: string, parse: (text: string) => T, otherwise: T): T =>
+    options[name] ? parse(options[name]) : otherwise;
   const flag = (name: string): boolean => given(name, (text) => parseBoolean(text), false);
   const queueBytes = given('fluentd-buffer-limit', (text) => parseSize(text, 1024), DEFAULT_BATCH.queueBytes);
   const retryMs = given('fluentd-retry-wait', parseDurationMs, DEFAULT_RETRY_MS);
-  const maxRetries = given('fluentd-max-retries', (text) => parseInteger(text, '', 'ParseUint'), Number.POSITIVE_INFINITY);
-  if (options['fluentd-async'] && options['fluentd-async-connect']) throw badOption("conflicting options: cannot specify both 'fluentd-async' and 'fluentd-async-connect");
+  const maxRetries = given(
+    'fluentd-max-retries',
+    (text) => parseInteger(text, '', 'ParseUint'),
+    Number.POSITIVE_INFINITY,
+  );
+  if (options['fluentd-async'] && options['fluentd-async-connect'])
+    throw badOption("conflicting options: cannot specify both 'fluentd-async' and 'fluentd-async-connect");
   return {
     target,
     isAsync: flag('fluentd-async'),
@@ -115,7 +131,10 @@ function parseAddress(text: string): StreamTarget | string {
 }
 
 /** Encodes records as messages; what is the same for all is packed once. `chunk` asks for an acknowledgement. */
-function createEncoder(container: LoggedContainer, isPrecise: boolean): (record: RemoteRecord, chunk: string | undefined) => Buffer[] {
+function createEncoder(
+  container: LoggedContainer,
+  isPrecise: boolean,
+): (record: RemoteRecord, chunk: string | undefined) => Buffer[] {
   const tag = packString(tagOf(container));
   const [plain, asking] = [3, 4].map((count) => Buffer.concat([packArrayHead(count), tag])) as [Buffer, Buffer];
   const extra = extraAttributes(container);
@@ -132,13 +151,26 @@ function createEncoder(container: LoggedContainer, isPrecise: boolean): (record:
     const partial = partialFields(record);
     const size = count + line.length / 2 + Object.keys(partial).length;
     const options = chunk === undefined ? [] : [packMapHead(1), packEntries({ chunk })];
-    return [chunk === undefined ? plain : asking, packTime(record.timeNs, isPrecise), packMapHead(size), bytes, ...line, ...(record.piece ? [packEntries(partial)] : []), ...options];
+    return [
+      chunk === undefined ? plain : asking,
+      packTime(record.timeNs, isPrecise),
+      packMapHead(size),
+      bytes,
+      ...line,
+      ...(record.piece ? [packEntries(partial)] : []),
+      ...options,
+    ];
   };
 }
 
 function partialFields({ piece }: RemoteRecord): Record<string, string> {
   if (!piece) return {};
-  return { partial_message: 'true', partial_id: piece.id, partial_ordinal: String(piece.ordinal), partial_last: String(piece.isLast) };
+  return {
+    partial_message: 'true',
+    partial_id: piece.id,
+    partial_ordinal: String(piece.ordinal),
+    partial_last: String(piece.isLast),
+  };
 }
 
 /** Resolves when the server has acknowledged all chunks. */
@@ -164,7 +196,8 @@ function acks(socket: Socket, waiting: Set<string>, signal: AbortSignal): Promis
         settle(error);
       }
     };
-    const onClose = (): void => settle(unavailable('the connection to the remote log was lost before everything was acknowledged'));
+    const onClose = (): void =>
+      settle(unavailable('the connection to the remote log was lost before everything was acknowledged'));
     const onAbort = (): void => settle(signal.reason);
     const timer = setTimeout(() => settle(unavailable('the remote log does not acknowledge')), ACK_MS);
     socket.on('data', onData).once('close', onClose);

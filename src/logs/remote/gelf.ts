@@ -30,8 +30,12 @@ export const gelfDriver: RemoteDriver = {
         case 'gelf-compression-level':
         case 'gelf-compression-type': {
           if (scheme !== 'udp') throw badOption('compression is only supported on UDP');
-          const isGood = name === 'gelf-compression-type' ? ['gzip', 'zlib', 'none'].includes(value) : /^(-1|\+?\d)$/.test(value);
-          if (!isGood) throw badOption(`unknown value ${JSON.stringify(value)} for log opt ${JSON.stringify(name)} for gelf log driver`);
+          const isGood =
+            name === 'gelf-compression-type' ? ['gzip', 'zlib', 'none'].includes(value) : /^(-1|\+?\d)$/.test(value);
+          if (!isGood)
+            throw badOption(
+              `unknown value ${JSON.stringify(value)} for log opt ${JSON.stringify(name)} for gelf log driver`,
+            );
           break;
         }
         case 'gelf-tcp-max-reconnect':
@@ -40,7 +44,8 @@ export const gelfDriver: RemoteDriver = {
           if (!/^\+?\d+$/.test(value)) throw badOption(`${JSON.stringify(name)} must be a positive integer`);
           break;
         default:
-          if (name !== 'gelf-address' && !ATTRIBUTE_OPTIONS.some((known) => known === name)) throw badOption(`unknown log opt ${JSON.stringify(name)} for gelf log driver`);
+          if (name !== 'gelf-address' && !ATTRIBUTE_OPTIONS.some((known) => known === name))
+            throw badOption(`unknown log opt ${JSON.stringify(name)} for gelf log driver`);
       }
     }
   },
@@ -99,14 +104,19 @@ function createCompression(options: LogOptions): (message: string) => Buffer {
   }
 }
 
-function udp(sender: UdpSender, encode: (record: RemoteRecord) => string, compress: (message: string) => Buffer): RemoteSink {
+function udp(
+  sender: UdpSender,
+  encode: (record: RemoteRecord) => string,
+  compress: (message: string) => Buffer,
+): RemoteSink {
   return {
     ...DEFAULT_BATCH,
     // One that fails is one line lost, and not all that go with it.
     batchRecords: 1,
     async send(records) {
       // The server takes no empty messages.
-      for (const record of records.filter(({ line }) => line.length > 0)) for (const datagram of chunks(compress(encode(record)))) await sender.send(datagram);
+      for (const record of records.filter(({ line }) => line.length > 0))
+        for (const datagram of chunks(compress(encode(record)))) await sender.send(datagram);
     },
     close: () => sender.close(),
   };
@@ -116,12 +126,26 @@ function udp(sender: UdpSender, encode: (record: RemoteRecord) => string, compre
 function chunks(message: Buffer): Buffer[] {
   if (message.length <= CHUNK_BYTES) return [message];
   const count = Math.ceil(message.length / CHUNK_DATA_BYTES);
-  if (count > MAX_CHUNKS) throw invalid(`gelf: cannot send GELF message: it needs ${count} chunks, and there may be ${MAX_CHUNKS}`);
+  if (count > MAX_CHUNKS)
+    throw invalid(`gelf: cannot send GELF message: it needs ${count} chunks, and there may be ${MAX_CHUNKS}`);
   const id = randomBytes(8);
-  return Array.from({ length: count }, (_, index) => Buffer.concat([Buffer.from([0x1e, 0x0f]), id, Buffer.from([index, count]), message.subarray(index * CHUNK_DATA_BYTES, (index + 1) * CHUNK_DATA_BYTES)]));
+  return Array.from({ length: count }, (_, index) =>
+    Buffer.concat([
+      Buffer.from([0x1e, 0x0f]),
+      id,
+      Buffer.from([index, count]),
+      message.subarray(index * CHUNK_DATA_BYTES, (index + 1) * CHUNK_DATA_BYTES),
+    ]),
+  );
 }
 
-async function tcp(host: string, port: number, options: LogOptions, encode: (record: RemoteRecord) => string, signal: AbortSignal): Promise<RemoteSink> {
+async function tcp(
+  host: string,
+  port: number,
+  options: LogOptions,
+  encode: (record: RemoteRecord) => string,
+  signal: AbortSignal,
+): Promise<RemoteSink> {
   const attempts = parseInteger(options['gelf-tcp-max-reconnect'] ?? '3');
   const delayMs = parseInteger(options['gelf-tcp-reconnect-delay'] ?? '1') * 1000;
   const connection = new ReconnectingStream({
@@ -132,8 +156,12 @@ async function tcp(host: string, port: number, options: LogOptions, encode: (rec
   return {
     ...DEFAULT_BATCH,
     send(records, signal) {
-      const bytes = Buffer.from(records.map((record) => (record.line.length === 0 ? '' : `${encode(record)}\0`)).join(''));
-      return bytes.length === 0 ? Promise.resolve() : connection.deliver((socket) => writeAll(socket, bytes, signal), signal);
+      const bytes = Buffer.from(
+        records.map((record) => (record.line.length === 0 ? '' : `${encode(record)}\0`)).join(''),
+      );
+      return bytes.length === 0
+        ? Promise.resolve()
+        : connection.deliver((socket) => writeAll(socket, bytes, signal), signal);
     },
     close: () => connection.close(),
   };

@@ -15,7 +15,8 @@ export const journaldDriver: RemoteDriver = {
   validate: (options) => refuseUnknown('journald', options, ATTRIBUTE_OPTIONS),
 
   async open(container) {
-    if (statSync(SOCKET, { throwIfNoEntry: false }) === undefined) throw internal('journald is not enabled on this host');
+    if (statSync(SOCKET, { throwIfNoEntry: false }) === undefined)
+      throw internal('journald is not enabled on this host');
     const tag = tagOf(container);
     const fixed = Buffer.concat(
       Object.entries({
@@ -25,7 +26,11 @@ export const journaldDriver: RemoteDriver = {
         CONTAINER_TAG: tag,
         IMAGE_NAME: container.imageName,
         SYSLOG_IDENTIFIER: tag,
-        ...Object.fromEntries(Object.entries(extraAttributes(container)).flatMap(([name, value]) => (fieldName(name) === '' ? [] : [[fieldName(name), value]]))),
+        ...Object.fromEntries(
+          Object.entries(extraAttributes(container)).flatMap(([name, value]) =>
+            fieldName(name) === '' ? [] : [[fieldName(name), value]],
+          ),
+        ),
       }).map(([name, value]) => field(name, value)),
     );
     let socket = UnixDatagram.open(SOCKET);
@@ -64,7 +69,13 @@ function fieldsOf({ stream, timeNs, line, piece }: RemoteRecord): Buffer[] {
     field('PRIORITY', PRIORITY[stream]),
     field('MESSAGE', line),
     field('SYSLOG_TIMESTAMP', formatTime(timeNs)),
-    ...(piece ? [field('CONTAINER_PARTIAL_ID', piece.id), field('CONTAINER_PARTIAL_ORDINAL', String(piece.ordinal)), field('CONTAINER_PARTIAL_LAST', String(piece.isLast))] : []),
+    ...(piece
+      ? [
+          field('CONTAINER_PARTIAL_ID', piece.id),
+          field('CONTAINER_PARTIAL_ORDINAL', String(piece.ordinal)),
+          field('CONTAINER_PARTIAL_LAST', String(piece.isLast)),
+        ]
+      : []),
     ...(piece && !piece.isLast ? [field('CONTAINER_PARTIAL_MESSAGE', 'true')] : []),
   ];
 }
@@ -80,5 +91,8 @@ function field(name: string, value: string | Buffer): Buffer {
 
 /** Upper-case letters, digits and underscores, of which none begins the name. */
 function fieldName(name: string): string {
-  return name.toUpperCase().replaceAll(/[^A-Z0-9]/g, '_').replace(/^_+/, '');
+  return name
+    .toUpperCase()
+    .replaceAll(/[^A-Z0-9]/g, '_')
+    .replace(/^_+/, '');
 }

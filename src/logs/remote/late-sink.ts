@@ -41,7 +41,8 @@ export class LateSink implements RemoteSink {
   async send(records: readonly RemoteRecord[], signal: AbortSignal): Promise<void> {
     const sink = this.#sink ?? (await this.#connect(signal));
     // What was taken before it was known what the driver takes at once.
-    for (let at = 0; at < records.length; at += sink.batchRecords) await sink.send(records.slice(at, at + sink.batchRecords), signal);
+    for (let at = 0; at < records.length; at += sink.batchRecords)
+      await sink.send(records.slice(at, at + sink.batchRecords), signal);
   }
 
   close(): void {

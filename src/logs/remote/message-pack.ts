@@ -47,7 +47,10 @@ export function packTime(timeNs: bigint, isPrecise: boolean): Buffer {
   return bytes;
 }
 
-/** The acknowledged chunk of `{"ack": "..."}` at the start of `bytes`, and its length; undefined while it is incomplete. @throws Error for anything else. */
+/**
+ * The acknowledged chunk of `{"ack": "..."}` at the start of `bytes`, and its length; undefined while it is incomplete.
+ * @throws Error for anything else.
+ */
 export function unpackAck(bytes: Buffer): { readonly chunk: string; readonly length: number } | undefined {
   if (bytes.length === 0) return undefined;
   if (bytes[0] !== 0x81) throw new Error('the server answered with something else than an acknowledgement');
@@ -69,5 +72,7 @@ function unpackString(bytes: Buffer, at: number): { readonly text: string; reado
   if (bytes.length < at + 1 + lengthBytes) return undefined;
   const length = lengthBytes === 0 ? type & 0x1f : bytes.readUIntBE(at + 1, lengthBytes);
   const start = at + 1 + lengthBytes;
-  return bytes.length < start + length ? undefined : { text: bytes.toString('utf8', start, start + length), end: start + length };
+  return bytes.length < start + length
+    ? undefined
+    : { text: bytes.toString('utf8', start, start + length), end: start + length };
 }

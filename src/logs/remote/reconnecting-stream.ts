@@ -37,8 +37,8 @@ export class ReconnectingStream {
   }
 
   /**
-   * Delivers by `use`, which hands everything to the connection it is given and rejects when that breaks; then once more
-   * on another connection. @throws the last failure when there is no further attempt.
+   * Delivers by `use`, which hands everything to the connection it is given and rejects when that breaks; then once
+   * more on another connection. @throws the last failure when there is no further attempt.
    */
   async deliver(use: (socket: Socket) => Promise<void>, signal: AbortSignal): Promise<void> {
     const isDown = this.#socket === undefined && this.#downUntilMs > 0;

@@ -17,6 +17,8 @@ export const ATTRIBUTE_OPTIONS = ['labels', 'labels-regex', 'env', 'env-regex', 
 
 /** Throws for the first option that the driver does not know. */
 export function refuseUnknown(driver: string, options: LogOptions, known: readonly string[]): void {
-  const unknown = Object.keys(options).sort().find((name) => !known.includes(name));
+  const unknown = Object.keys(options)
+    .sort()
+    .find((name) => !known.includes(name));
   if (unknown !== undefined) throw badOption(`unknown log opt '${unknown}' for ${driver} log driver`);
 }

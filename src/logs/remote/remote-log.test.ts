@@ -13,7 +13,12 @@ const LINE_BYTES = 100;
 
 /** Lines `00000001 xxx…`, so that what arrived can be compared with what was printed. */
 function chunkOf(first: number, count: number): Buffer {
-  return Buffer.from(Array.from({ length: count }, (_, i) => `${String(first + i).padStart(8, '0')} ${'x'.repeat(LINE_BYTES - 10)}\n`).join(''));
+  return Buffer.from(
+    Array.from(
+      { length: count },
+      (_, i) => `${String(first + i).padStart(8, '0')} ${'x'.repeat(LINE_BYTES - 10)}\n`,
+    ).join(''),
+  );
 }
 
 /** A server that can be told not to read, and to go away and come back at the same address. */
@@ -28,7 +33,11 @@ async function server(t: TestContext, network: 'unix' | 'tcp' = 'unix') {
   const make = () =>
     createServer((socket) => {
       sockets.add(socket);
-      socket.setEncoding('latin1').on('data', (text: string) => (received += text)).on('error', () => undefined).once('close', () => sockets.delete(socket));
+      socket
+        .setEncoding('latin1')
+        .on('data', (text: string) => (received += text))
+        .on('error', () => undefined)
+        .once('close', () => sockets.delete(socket));
       if (isStalled) socket.pause();
     });
   let listening = make();
@@ -61,7 +70,8 @@ async function server(t: TestContext, network: 'unix' | 'tcp' = 'unix') {
 }
 
 async function until(what: string, condition: () => boolean): Promise<void> {
-  for (const end = Date.now() + 20_000; !condition(); await sleep(10)) if (Date.now() > end) throw new Error(`waited in vain for ${what}`);
+  for (const end = Date.now() + 20_000; !condition(); await sleep(10))
+    if (Date.now() > end) throw new Error(`waited in vain for ${what}`);
 }
 
 /** Prints until the log asks for a pause or `limit` lines are out; returns how many. */
@@ -101,7 +111,10 @@ test('a server that stalls makes the container wait, and gets every line when it
   assert.ok(waits > 0, 'it never had to wait');
   await log.close();
   await until('every line', () => remote.numbers().length === printed);
-  assert.deepEqual(remote.numbers(), Array.from({ length: printed }, (_, i) => i));
+  assert.deepEqual(
+    remote.numbers(),
+    Array.from({ length: printed }, (_, i) => i),
+  );
   assert.equal(log.droppedLines, 0);
 });
 
@@ -109,7 +122,9 @@ test('in non-blocking mode a stalled server costs lines, which are counted exact
   const remote = await server(t);
   remote.stall();
   const { open, seen } = await logFixture(t, 'syslog');
-  const log = await open({ options: { 'syslog-address': remote.address(), mode: 'non-blocking', 'max-buffer-size': '100k' } });
+  const log = await open({
+    options: { 'syslog-address': remote.address(), mode: 'non-blocking', 'max-buffer-size': '100k' },
+  });
   const printed = printUntilFull(log, 200_000);
   assert.equal(printed, 200_000, 'it had to wait');
   assert.ok(log.droppedLines > 150_000);
@@ -117,31 +132,38 @@ test('in non-blocking mode a stalled server costs lines, which are counted exact
   await log.close();
   await until('every line that was kept', () => remote.numbers().length === printed - log.droppedLines);
   const numbers = remote.numbers();
-  assert.ok(numbers.every((number, i) => i === 0 || number > (numbers[i - 1] ?? 0)), 'the order is lost');
+  assert.ok(
+    numbers.every((number, i) => i === 0 || number > (numbers[i - 1] ?? 0)),
+    'the order is lost',
+  );
   assert.equal(numbers[0], 0, 'the oldest are kept');
   assert.equal(seen.dropped, log.droppedLines);
 });
 
-test('a container that ends does not wait for a stalled server for ever, and its log can be read meanwhile', { timeout: 30_000 }, async (t) => {
-  const remote = await server(t);
-  remote.stall();
-  const { open, driver, dir, seen } = await logFixture(t, 'syslog');
-  const options = { 'syslog-address': remote.address(), mode: 'non-blocking', 'max-buffer-size': '32m' };
-  const log = await open({ options });
-  const printed = 100_000;
-  for (let i = 0; i < printed; i += 500) {
-    log.write('stdout', chunkOf(i, 500));
-    if (i % 5000 === 0) await sleep(1);
-  }
-  const follower = collect(log.read({ ...ALL, follow: true }));
-  const closing = log.close();
-  assert.equal((await follower).length, printed * LINE_BYTES, 'a follower waits for the remote side');
-  await closing;
-  assert.ok(log.droppedLines > 0);
-  assert.equal(seen.dropped, log.droppedLines);
-  const stopped = await collect(driver.read({ id: ID, dir, driver: 'syslog', options }, ALL));
-  assert.equal(stopped.length, printed * LINE_BYTES);
-});
+test(
+  'a container that ends does not wait for a stalled server for ever, and its log can be read meanwhile',
+  { timeout: 30_000 },
+  async (t) => {
+    const remote = await server(t);
+    remote.stall();
+    const { open, driver, dir, seen } = await logFixture(t, 'syslog');
+    const options = { 'syslog-address': remote.address(), mode: 'non-blocking', 'max-buffer-size': '32m' };
+    const log = await open({ options });
+    const printed = 100_000;
+    for (let i = 0; i < printed; i += 500) {
+      log.write('stdout', chunkOf(i, 500));
+      if (i % 5000 === 0) await sleep(1);
+    }
+    const follower = collect(log.read({ ...ALL, follow: true }));
+    const closing = log.close();
+    assert.equal((await follower).length, printed * LINE_BYTES, 'a follower waits for the remote side');
+    await closing;
+    assert.ok(log.droppedLines > 0);
+    assert.equal(seen.dropped, log.droppedLines);
+    const stopped = await collect(driver.read({ id: ID, dir, driver: 'syslog', options }, ALL));
+    assert.equal(stopped.length, printed * LINE_BYTES);
+  },
+);
 
 test('a server that restarts loses nothing that was printed meanwhile', async (t) => {
   const remote = await server(t);
@@ -177,12 +199,17 @@ test('a server that is gone costs lines and not the container its time; it is us
   log.write('stdout', Buffer.from('back\n'));
   await log.close();
   assert.equal(log.droppedLines, 100_005);
-  assert.equal((await readAll(await open({ options: { 'gelf-address': remote.address() } }), { tail: 1 })).toString(), 'back\n');
+  assert.equal(
+    (await readAll(await open({ options: { 'gelf-address': remote.address() } }), { tail: 1 })).toString(),
+    'back\n',
+  );
 });
 
 test('while many lines are sent, others get their turn of the event loop', async (t) => {
   const { open } = await logFixture(t, 'gelf');
-  const log = await open({ options: { 'gelf-address': 'udp://127.0.0.1:9', mode: 'non-blocking', 'max-buffer-size': '16m' } });
+  const log = await open({
+    options: { 'gelf-address': 'udp://127.0.0.1:9', mode: 'non-blocking', 'max-buffer-size': '16m' },
+  });
   let turns = 0;
   for (let i = 0; i < 4000; i += 500) log.write('stdout', chunkOf(i, 500));
   let turn = setImmediate(function count() {

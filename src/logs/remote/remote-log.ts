@@ -1,7 +1,7 @@
 /**
- * The log of one running container that goes to a remote place, and, unless that is disabled, to a local cache from which
- * it can be read. What waits for the remote side is bounded: the container has to wait, or, where the mode or the driver
- * says so, lines are dropped and counted.
+ * The log of one running container that goes to a remote place, and, unless that is disabled, to a local cache from
+ * which it can be read. What waits for the remote side is bounded: the container has to wait, or, where the mode or the
+ * driver says so, lines are dropped and counted.
  */
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { notImplemented } from '../../errors/engine-error.js';
@@ -74,7 +74,10 @@ export class RemoteLog implements ContainerLog {
     const isCacheReady = this.#cache?.write(stream, chunk) ?? true;
     const state = this.#streams[stream];
     const now = wallClockNs();
-    for (let at = 0; at < chunk.length; ) at = state.splitter.take(chunk, at, (source, from, to, piece) => this.#add(stream, state, source.subarray(from, to), piece, now));
+    for (let at = 0; at < chunk.length;)
+      at = state.splitter.take(chunk, at, (source, from, to, piece) =>
+        this.#add(stream, state, source.subarray(from, to), piece, now),
+      );
     this.#send();
     return isCacheReady && this.#hasRoom(this.#limitBytes);
   }
@@ -91,7 +94,8 @@ export class RemoteLog implements ContainerLog {
   }
 
   read(options: LogReadOptions): AsyncIterableIterator<Buffer> {
-    if (!this.#cache) throw notImplemented('configured logging driver does not support reading', { code: 'LOG_UNREADABLE' });
+    if (!this.#cache)
+      throw notImplemented('configured logging driver does not support reading', { code: 'LOG_UNREADABLE' });
     return this.#cache.read(options);
   }
 
@@ -111,7 +115,8 @@ export class RemoteLog implements ContainerLog {
     if (piece?.ordinal === 1) state.longLineNs = now;
     const bytes = line.length + RECORD_BYTES;
     // The newest is dropped, unless it would be the only one.
-    if (this.#isLossy && this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#limitBytes) return this.#drops.add(1);
+    if (this.#isLossy && this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#limitBytes)
+      return this.#drops.add(1);
     // The chunk is the reader's, and much larger than a line.
     this.#queue.push({ stream, timeNs: piece ? state.longLineNs : now, line: Buffer.from(line), piece });
     this.#pendingBytes += bytes;
@@ -125,7 +130,8 @@ export class RemoteLog implements ContainerLog {
     let sliceEndMs = performance.now() + SLICE_MS;
     while (this.#queue.length > 0) {
       const { batchRecords, lingerMs } = this.#sink;
-      if (lingerMs > 0 && this.#queue.length < batchRecords) await sleep(lingerMs, undefined, { signal: this.#hurry.signal }).catch(() => undefined);
+      if (lingerMs > 0 && this.#queue.length < batchRecords)
+        await sleep(lingerMs, undefined, { signal: this.#hurry.signal }).catch(() => undefined);
       const batch = this.#queue.splice(0, batchRecords);
       try {
         this.#abort.signal.throwIfAborted();
@@ -155,7 +161,9 @@ export class RemoteLog implements ContainerLog {
   async #close(): Promise<void> {
     for (const stream of ['stdout', 'stderr'] as const) {
       const state = this.#streams[stream];
-      state.splitter.end((source, from, to, piece) => this.#add(stream, state, source.subarray(from, to), piece, wallClockNs()));
+      state.splitter.end((source, from, to, piece) =>
+        this.#add(stream, state, source.subarray(from, to), piece, wallClockNs()),
+      );
     }
     // Whoever follows the log need not wait for the remote side.
     await Promise.all([this.#cache?.close(), this.#finish()]);

@@ -52,7 +52,8 @@ export const splunkDriver: RemoteDriver = {
     const { options } = container;
     const collector = createCollector(options);
     const encode = createEncoder(container);
-    if (optional(options, 'splunk-verify-connection', (text) => parseBoolean(text), true)) await collector.verify(signal);
+    if (optional(options, 'splunk-verify-connection', (text) => parseBoolean(text), true))
+      await collector.verify(signal);
     return {
       batchRecords: BATCH_RECORDS,
       lingerMs: LINGER_MS,
@@ -99,18 +100,42 @@ function createCollector(options: LogOptions): Collector {
   const isCompressed = optional(options, 'splunk-gzip', (text) => parseBoolean(text), false);
   const level = optional(options, 'splunk-gzip-level', parseLevel, -1);
   const isTls = url.protocol === 'https:';
-  const agent = isTls ? new HttpsAgent({ keepAlive: true, rejectUnauthorized: !isInsecure, ...(ca && { ca }), ...(servername !== undefined && { servername }) }) : new HttpAgent({ keepAlive: true });
+  const agent = isTls
+    ? new HttpsAgent({
+        keepAlive: true,
+        rejectUnauthorized: !isInsecure,
+        ...(ca && { ca }),
+        ...(servername !== undefined && { servername }),
+      })
+    : new HttpAgent({ keepAlive: true });
 
-  const exchange = (method: string, headers: Record<string, string | number>, body: Buffer | undefined, signal: AbortSignal): Promise<{ status: number; statusText: string; text: string }> =>
+  const exchange = (
+    method: string,
+    headers: Record<string, string | number>,
+    body: Buffer | undefined,
+    signal: AbortSignal,
+  ): Promise<{ status: number; statusText: string; text: string }> =>
     new Promise((resolve, reject) => {
-      const outgoing = (isTls ? requestHttps : requestHttp)(url, { method, headers, agent, signal, timeout: REQUEST_MS }, (response) => {
-        let text = '';
-        response.setEncoding('utf8').on('data', (piece: string) => (text = (text + piece).slice(0, ANSWER_BYTES)));
-        response.once('end', () => resolve({ status: response.statusCode ?? 0, statusText: response.statusMessage ?? '', text }));
-        response.once('error', reject);
-      });
+      const outgoing = (isTls ? requestHttps : requestHttp)(
+        url,
+        { method, headers, agent, signal, timeout: REQUEST_MS },
+        (response) => {
+          let text = '';
+          response.setEncoding('utf8').on('data', (piece: string) => (text = (text + piece).slice(0, ANSWER_BYTES)));
+          response.once('end', () =>
+            resolve({ status: response.statusCode ?? 0, statusText: response.statusMessage ?? '', text }),
+          );
+          response.once('error', reject);
+        },
+      );
       outgoing.once('timeout', () => outgoing.destroy(new Error('the collector does not answer')));
-      outgoing.once('error', (error) => reject(internal(`${method === 'OPTIONS' ? 'Options' : 'Post'} ${JSON.stringify(url.href)}: ${messageOf(error)}`, { cause: error })));
+      outgoing.once('error', (error) =>
+        reject(
+          internal(`${method === 'OPTIONS' ? 'Options' : 'Post'} ${JSON.stringify(url.href)}: ${messageOf(error)}`, {
+            cause: error,
+          }),
+        ),
+      );
       outgoing.end(body);
     });
 
@@ -121,7 +146,11 @@ function createCollector(options: LogOptions): Collector {
     },
     async post(plain, signal) {
       const body = isCompressed ? await compress(plain, { level }) : plain;
-      const headers = { Authorization: `Splunk ${token}`, 'Content-Length': body.length, ...(isCompressed && { 'Content-Encoding': 'gzip' }) };
+      const headers = {
+        Authorization: `Splunk ${token}`,
+        'Content-Length': body.length,
+        ...(isCompressed && { 'Content-Encoding': 'gzip' }),
+      };
       const { status, statusText, text } = await exchange('POST', headers, body, signal);
       if (status !== 200) throw internal(`splunk: failed to send event - ${status} ${statusText} - ${text}`);
     },
@@ -132,7 +161,14 @@ function createCollector(options: LogOptions): Collector {
 function parseUrl(text: string | undefined): URL {
   if (text === undefined) throw badOption('splunk: splunk-url is expected');
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (!url || !/^https?:\/\//.test(text) || url.pathname !== '/' || url.search !== '' || url.hash !== '' || url.username !== '') {
+  if (
+    !url ||
+    !/^https?:\/\//.test(text) ||
+    url.pathname !== '/' ||
+    url.search !== '' ||
+    url.hash !== '' ||
+    url.username !== ''
+  ) {
     throw badOption('splunk: expected format scheme://dns_name_or_ip:port for splunk-url');
   }
   url.pathname = PATH;
@@ -149,7 +185,8 @@ function readCa(path: string): Buffer {
 
 function parseLevel(text: string): number {
   const level = parseInteger(text);
-  if (level < -1 || level > 9) throw badOption(`not supported level '${text}' for splunk-gzip-level (supported values between -1 and 9)`);
+  if (level < -1 || level > 9)
+    throw badOption(`not supported level '${text}' for splunk-gzip-level (supported values between -1 and 9)`);
   return level;
 }
 
@@ -160,8 +197,14 @@ function createEncoder(container: LoggedContainer): (record: RemoteRecord) => st
   const attrs = extraAttributes(container);
   const format = options['splunk-format'] ?? 'inline';
   const event = createEvent(format, tag, attrs);
-  const named = (key: string, option: string): Record<string, string> => (options[option] ? { [key]: options[option] } : {});
-  const fixed = { host: hostname(), ...named('source', 'splunk-source'), ...named('sourcetype', 'splunk-sourcetype'), ...named('index', 'splunk-index') };
+  const named = (key: string, option: string): Record<string, string> =>
+    options[option] ? { [key]: options[option] } : {};
+  const fixed = {
+    host: hostname(),
+    ...named('source', 'splunk-source'),
+    ...named('sourcetype', 'splunk-sourcetype'),
+    ...named('index', 'splunk-index'),
+  };
   return (record) => {
     const value = event(record);
     if (value === undefined) return '';
@@ -170,7 +213,11 @@ function createEncoder(container: LoggedContainer): (record: RemoteRecord) => st
   };
 }
 
-function createEvent(format: string, tag: string, attrs: Readonly<Record<string, string>>): (record: RemoteRecord) => unknown {
+function createEvent(
+  format: string,
+  tag: string,
+  attrs: Readonly<Record<string, string>>,
+): (record: RemoteRecord) => unknown {
   const rest = { ...(tag !== '' && { tag }), ...(Object.keys(attrs).length > 0 && { attrs }) };
   switch (format) {
     case 'inline':
@@ -178,7 +225,10 @@ function createEvent(format: string, tag: string, attrs: Readonly<Record<string,
     case 'json':
       return ({ line, stream }) => ({ line: parsed(line.toString()), source: stream, ...rest });
     case 'raw': {
-      const prefix = [tag, ...Object.entries(attrs).map(([name, value]) => `${name}=${value}`)].filter((part) => part !== '').map((part) => `${part} `).join('');
+      const prefix = [tag, ...Object.entries(attrs).map(([name, value]) => `${name}=${value}`)]
+        .filter((part) => part !== '')
+        .map((part) => `${part} `)
+        .join('');
       return ({ line }) => (line.toString().trim() === '' ? undefined : `${prefix}${line.toString()}`);
     }
     default:

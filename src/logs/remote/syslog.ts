@@ -13,8 +13,41 @@ import { ATTRIBUTE_OPTIONS, refuseUnknown, type RemoteDriver } from './remote-dr
 import { DEFAULT_BATCH, type RemoteRecord, type RemoteSink } from './remote-sink.js';
 import { UdpSender } from './udp-sender.js';
 
-const OPTIONS = ['syslog-address', 'syslog-facility', 'syslog-format', 'syslog-tls-ca-cert', 'syslog-tls-cert', 'syslog-tls-key', 'syslog-tls-skip-verify'];
-const FACILITIES = ['kern', 'user', 'mail', 'daemon', 'auth', 'syslog', 'lpr', 'news', 'uucp', 'cron', 'authpriv', 'ftp', '', '', '', '', 'local0', 'local1', 'local2', 'local3', 'local4', 'local5', 'local6', 'local7'];
+const OPTIONS = [
+  'syslog-address',
+  'syslog-facility',
+  'syslog-format',
+  'syslog-tls-ca-cert',
+  'syslog-tls-cert',
+  'syslog-tls-key',
+  'syslog-tls-skip-verify',
+];
+const FACILITIES = [
+  'kern',
+  'user',
+  'mail',
+  'daemon',
+  'auth',
+  'syslog',
+  'lpr',
+  'news',
+  'uucp',
+  'cron',
+  'authpriv',
+  'ftp',
+  '',
+  '',
+  '',
+  '',
+  'local0',
+  'local1',
+  'local2',
+  'local3',
+  'local4',
+  'local5',
+  'local6',
+  'local7',
+];
 const FORMATS = ['', 'rfc3164', 'rfc5424', 'rfc5424micro'];
 const DEFAULT_PORT = '514';
 /** Where a machine's own syslog listens. */
@@ -44,7 +77,11 @@ export const syslogDriver: RemoteDriver = {
     const isCounted = address?.scheme === 'tcp+tls' && (options['syslog-format'] ?? '').startsWith('rfc5424');
     /** Empty lines say nothing that a line of syslog could carry. */
     const messages = (records: readonly RemoteRecord[]): Buffer[] =>
-      records.flatMap((record) => (record.line.length === 0 ? [] : [frame(format(facility * 8 + SEVERITY[record.stream], record.timeNs), record.line, isCounted)]));
+      records.flatMap((record) =>
+        record.line.length === 0
+          ? []
+          : [frame(format(facility * 8 + SEVERITY[record.stream], record.timeNs), record.line, isCounted)],
+      );
     if (!address) return openLocal(messages, signal);
     switch (address.scheme) {
       case 'udp': {
@@ -57,13 +94,19 @@ export const syslogDriver: RemoteDriver = {
         return stream({ network: 'unix', path: address.path }, messages, signal);
       default: {
         const { host, port } = address;
-        return stream({ network: 'tcp', host, port, ...(address.scheme === 'tcp+tls' ? { tls: tlsOptions(options) } : {}) }, messages, signal);
+        return stream(
+          { network: 'tcp', host, port, ...(address.scheme === 'tcp+tls' ? { tls: tlsOptions(options) } : {}) },
+          messages,
+          signal,
+        );
       }
     }
   },
 };
 
-type Address = { readonly scheme: 'unix' | 'unixgram'; readonly path: string } | { readonly scheme: 'tcp' | 'tcp+tls' | 'udp'; readonly host: string; readonly port: number };
+type Address =
+  | { readonly scheme: 'unix' | 'unixgram'; readonly path: string }
+  | { readonly scheme: 'tcp' | 'tcp+tls' | 'udp'; readonly host: string; readonly port: number };
 type Messages = (records: readonly RemoteRecord[]) => Buffer[];
 
 function parseAddress(text: string): Address | undefined {
@@ -71,7 +114,8 @@ function parseAddress(text: string): Address | undefined {
   if (!isTransportUrl(text)) throw badOption(`syslog-address should be in form proto://address, got ${text}`);
   const { scheme, host: hostPort, path } = parseTransportUrl(text);
   if (scheme === 'unix' || scheme === 'unixgram') {
-    if (statSync(path, { throwIfNoEntry: false }) === undefined) throw badOption(`stat ${path}: no such file or directory`);
+    if (statSync(path, { throwIfNoEntry: false }) === undefined)
+      throw badOption(`stat ${path}: no such file or directory`);
     return { scheme, path };
   }
   const { host, port = DEFAULT_PORT } = splitHostPort(hostPort);
@@ -95,8 +139,17 @@ function tlsOptions(options: LogOptions): ConnectionOptions {
       throw badOption(`could not read ${what} ${JSON.stringify(path)}: ${messageOf(error)}`, error);
     }
   };
-  const [ca, cert, key] = [read('CA certificate', options['syslog-tls-ca-cert']), read('certificate', options['syslog-tls-cert']), read('key', options['syslog-tls-key'])];
-  return { ...(ca && { ca }), ...(cert && { cert }), ...(key && { key }), rejectUnauthorized: options['syslog-tls-skip-verify'] === undefined };
+  const [ca, cert, key] = [
+    read('CA certificate', options['syslog-tls-ca-cert']),
+    read('certificate', options['syslog-tls-cert']),
+    read('key', options['syslog-tls-key']),
+  ];
+  return {
+    ...(ca && { ca }),
+    ...(cert && { cert }),
+    ...(key && { key }),
+    rejectUnauthorized: options['syslog-tls-skip-verify'] === undefined,
+  };
 }
 
 async function openLocal(messages: Messages, signal: AbortSignal): Promise<RemoteSink> {
@@ -151,13 +204,18 @@ function datagrams(sender: DatagramSender, messages: Messages): RemoteSink {
 }
 
 async function stream(target: StreamTarget, messages: Messages, signal: AbortSignal): Promise<RemoteSink> {
-  const connection = new ReconnectingStream({ dial: (signal) => dialStream(target, signal), retryDelayMs: (attempt) => RETRY_MS[attempt] });
+  const connection = new ReconnectingStream({
+    dial: (signal) => dialStream(target, signal),
+    retryDelayMs: (attempt) => RETRY_MS[attempt],
+  });
   await connection.open(signal);
   return {
     ...DEFAULT_BATCH,
     send: (records, signal) => {
       const bytes = Buffer.concat(messages(records));
-      return bytes.length === 0 ? Promise.resolve() : connection.deliver((socket) => writeAll(socket, bytes, signal), signal);
+      return bytes.length === 0
+        ? Promise.resolve()
+        : connection.deliver((socket) => writeAll(socket, bytes, signal), signal);
     },
     close: () => connection.close(),
   };
@@ -177,7 +235,8 @@ function createFormat(name: string, tag: string): Format {
       return (priority, timeNs) => `<${priority}>${stamp(timeNs)} ${host} ${tag}[${pid}]: `;
     case 'rfc5424':
     case 'rfc5424micro':
-      return (priority, timeNs) => `<${priority}>1 ${rfc3339(timeNs, name === 'rfc5424micro')} ${host} ${tag} ${pid} ${tag} - `;
+      return (priority, timeNs) =>
+        `<${priority}>1 ${rfc3339(timeNs, name === 'rfc5424micro')} ${host} ${tag} ${pid} ${tag} - `;
     default:
       return (priority, timeNs) => `<${priority}>${stamp(timeNs)} ${tag}[${pid}]: `;
   }
@@ -195,7 +254,10 @@ function stamp(timeNs: bigint): string {
 function rfc3339(timeNs: bigint, isMicro: boolean): string {
   const time = new Date(Number(timeNs / 1_000_000n));
   const minutes = -time.getTimezoneOffset();
-  const zone = minutes === 0 ? 'Z' : `${minutes < 0 ? '-' : '+'}${two(Math.trunc(Math.abs(minutes) / 60))}:${two(Math.abs(minutes) % 60)}`;
+  const zone =
+    minutes === 0
+      ? 'Z'
+      : `${minutes < 0 ? '-' : '+'}${two(Math.trunc(Math.abs(minutes) / 60))}:${two(Math.abs(minutes) % 60)}`;
   const local = new Date(time.getTime() + minutes * 60_000).toISOString().slice(0, 19);
   return `${local}${isMicro ? `.${String((timeNs / 1000n) % 1_000_000n).padStart(6, '0')}` : ''}${zone}`;
 }

@@ -19,13 +19,22 @@ function query(name: string, type: number, additional?: Buffer): Query {
 const opt = Buffer.from([0, 0, 41, 0x10, 0x00, 0, 0, 0, 0, 0, 0]);
 
 test('questions', () => {
-  assert.deepEqual([query('Web.Example', TYPE.a).name, query('x', TYPE.aaaa).type, query('x', TYPE.a).ednsBytes, query('x', TYPE.a, opt).ednsBytes], ['web.example', TYPE.aaaa, undefined, 4096]);
+  assert.deepEqual(
+    [
+      query('Web.Example', TYPE.a).name,
+      query('x', TYPE.aaaa).type,
+      query('x', TYPE.a).ednsBytes,
+      query('x', TYPE.a, opt).ednsBytes,
+    ],
+    ['web.example', TYPE.aaaa, undefined, 4096],
+  );
   assert.equal(parseQuery(Buffer.alloc(5)), undefined);
   const reply = queryBytes('x', 1);
   reply.writeUInt16BE(0x8180, 2);
   assert.equal(parseQuery(reply), undefined);
   const whole = queryBytes('web.example', 1);
-  for (let length = 12; length < whole.length; length++) assert.equal(parseQuery(whole.subarray(0, length)), 'bad', String(length));
+  for (let length = 12; length < whole.length; length++)
+    assert.equal(parseQuery(whole.subarray(0, length)), 'bad', String(length));
   const pointer = Buffer.concat([whole.subarray(0, 12), Buffer.from([0xc0, 0x0c, 0, 1, 0, 1])]);
   assert.equal(parseQuery(pointer), 'bad');
 });
@@ -64,12 +73,21 @@ function endpoint(id: string, network: string, names: readonly string[], ipv4: s
 
 test('names of endpoints', () => {
   const names = new Names();
-  const view = new Map(['back', 'front'].map((networkName) => [networkName, { endpoint: { networkId: `id-${networkName}`, networkName, links: { store: 'Web-2' } } }]));
+  const view = new Map(
+    ['back', 'front'].map((networkName) => [
+      networkName,
+      { endpoint: { networkId: `id-${networkName}`, networkName, links: { store: 'Web-2' } } },
+    ]),
+  );
   const one = endpoint('1', 'back', ['web-1', 'Web'], '10.0.0.2', 'fd00::2');
   const two = endpoint('2', 'back', ['web-2', 'web'], '10.0.0.3');
   const other = endpoint('3', 'hidden', ['db'], '10.9.0.2');
   for (const each of [one, two, other]) names.add(each);
-  const addresses = (name: string, type: number = TYPE.a): string[] | undefined => names.answer(view, name, type)?.map(({ data }) => data.toString('hex')).sort();
+  const addresses = (name: string, type: number = TYPE.a): string[] | undefined =>
+    names
+      .answer(view, name, type)
+      ?.map(({ data }) => data.toString('hex'))
+      .sort();
   assert.deepEqual(addresses('web-1'), ['0a000002']);
   assert.deepEqual(addresses('web'), ['0a000002', '0a000003']);
   assert.deepEqual(addresses('store'), ['0a000003']);
@@ -82,8 +100,12 @@ test('names of endpoints', () => {
   assert.equal(addresses('web.front'), undefined);
   assert.equal(addresses('db'), undefined);
   assert.equal(addresses('example.org'), undefined);
-  assert.deepEqual(names.answer(view, '2.0.0.10.in-addr.arpa', TYPE.ptr), [{ type: TYPE.ptr, data: encodeName('web-1.back') }]);
-  assert.deepEqual(names.answer(view, `2.${'0.'.repeat(27)}0.0.d.f.ip6.arpa`, TYPE.ptr), [{ type: TYPE.ptr, data: encodeName('web-1.back') }]);
+  assert.deepEqual(names.answer(view, '2.0.0.10.in-addr.arpa', TYPE.ptr), [
+    { type: TYPE.ptr, data: encodeName('web-1.back') },
+  ]);
+  assert.deepEqual(names.answer(view, `2.${'0.'.repeat(27)}0.0.d.f.ip6.arpa`, TYPE.ptr), [
+    { type: TYPE.ptr, data: encodeName('web-1.back') },
+  ]);
   assert.equal(names.answer(view, '2.0.9.10.in-addr.arpa', TYPE.ptr), undefined);
   names.remove(one);
   assert.deepEqual(addresses('web'), ['0a000003']);

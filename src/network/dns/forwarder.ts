@@ -37,7 +37,9 @@ export class Forwarder {
     try {
       await this.#turn();
       for (const upstream of this.upstreams) {
-        const reply = await (isStream ? askStream(upstream, query) : this.#channel(upstream).ask(query)).catch(() => undefined);
+        const reply = await (isStream ? askStream(upstream, query) : this.#channel(upstream).ask(query)).catch(
+          () => undefined,
+        );
         if (reply) return reply;
       }
       return undefined;
@@ -97,7 +99,9 @@ class Channel {
     // Refused or unreachable: nobody waits for the time limit.
     this.#socket.on('error', () => this.close());
     this.#socket.on('message', (message) => this.#receive(message));
-    this.#connected = new Promise((resolve) => this.#socket.bind({ fd }, () => this.#socket.connect(PORT, address, resolve)));
+    this.#connected = new Promise((resolve) =>
+      this.#socket.bind({ fd }, () => this.#socket.connect(PORT, address, resolve)),
+    );
   }
 
   /** The reply; undefined when there is none in time. */
@@ -144,7 +148,9 @@ function askStream({ address, within }: Upstream, query: Query): Promise<Buffer 
     socket.on('error', () => resolve(undefined));
     socket.on('close', () => resolve(undefined));
     socket.on('data', (chunk) => {
-      for (const message of frames.take(chunk)) if (message.length >= 2 && message.readUInt16BE(0) === query.id && answersQuestion(message, query)) resolve(message);
+      for (const message of frames.take(chunk))
+        if (message.length >= 2 && message.readUInt16BE(0) === query.id && answersQuestion(message, query))
+          resolve(message);
     });
     socket.connect(PORT, address, () => socket.write(frame(query.bytes)));
   }).finally(() => socket.destroy());

@@ -59,7 +59,14 @@ export function parseQuery(bytes: Buffer): Query | 'bad' | undefined {
   if (at + 4 > bytes.length) return 'bad';
   const questionEnd = at + 4;
   const isInternet = bytes.readUInt16BE(at + 2) === CLASS_IN;
-  return { bytes, id: bytes.readUInt16BE(0), name: labels.join('.').toLowerCase(), type: isInternet ? bytes.readUInt16BE(at) : 0, questionEnd, ednsBytes: ednsBytes(bytes, questionEnd) };
+  return {
+    bytes,
+    id: bytes.readUInt16BE(0),
+    name: labels.join('.').toLowerCase(),
+    type: isInternet ? bytes.readUInt16BE(at) : 0,
+    questionEnd,
+    ednsBytes: ednsBytes(bytes, questionEnd),
+  };
 }
 
 /** A query has only additional records after its question, and of these OPT alone says something to us. */
@@ -70,11 +77,23 @@ function ednsBytes(bytes: Buffer, questionEnd: number): number | undefined {
   return isOpt ? Math.max(bytes.readUInt16BE(questionEnd + 3), CLASSIC_DATAGRAM_BYTES) : undefined;
 }
 
-/** Writes the reply to a query, cut to the room that there is and to what the client takes, unless it comes over a stream. Returns its length. */
-export function writeReply(into: Buffer, query: Query, rcode: number, answers: readonly Answer[], isStream: boolean): number {
+/**
+ * Writes the reply to a query, cut to the room that there is and to what the client takes, unless it comes over a
+ * stream. Returns its length.
+ */
+export function writeReply(
+  into: Buffer,
+  query: Query,
+  rcode: number,
+  answers: readonly Answer[],
+  isStream: boolean,
+): number {
   const hasOpt = query.ednsBytes !== undefined;
-  const limit = (isStream ? into.length : Math.min(into.length, query.ednsBytes ?? CLASSIC_DATAGRAM_BYTES)) - (hasOpt ? OPT_BYTES : 0);
-  const flags = FLAG_RESPONSE | (query.bytes.readUInt16BE(2) & FLAG_RECURSION_DESIRED) | FLAG_RECURSION_AVAILABLE | rcode;
+  const limit =
+    (isStream ? into.length : Math.min(into.length, query.ednsBytes ?? CLASSIC_DATAGRAM_BYTES)) -
+    (hasOpt ? OPT_BYTES : 0);
+  const flags =
+    FLAG_RESPONSE | (query.bytes.readUInt16BE(2) & FLAG_RECURSION_DESIRED) | FLAG_RECURSION_AVAILABLE | rcode;
   query.bytes.copy(into, 0, 0, query.questionEnd);
   let at = query.questionEnd;
   let count = 0;
@@ -108,7 +127,10 @@ export function answersQuestion(reply: Buffer, query: Query): boolean {
   // Refusals may leave the question out.
   if (reply.readUInt16BE(4) === 0) return true;
   const asked = query.bytes.subarray(HEADER_BYTES, query.questionEnd);
-  return reply.subarray(HEADER_BYTES, query.questionEnd).toString('latin1').toLowerCase() === asked.toString('latin1').toLowerCase();
+  return (
+    reply.subarray(HEADER_BYTES, query.questionEnd).toString('latin1').toLowerCase() ===
+    asked.toString('latin1').toLowerCase()
+  );
 }
 
 /** A name as records hold it. Labels longer than 63 bytes do not come from our own networks. */

@@ -36,7 +36,8 @@ export class Names {
       else names?.delete(name);
     }
     const addresses = this.#byAddress.get(endpoint.networkId);
-    for (const address of [endpoint.ipv4, endpoint.ipv6]) if (addresses?.get(address)?.endpointId === endpoint.endpointId) addresses.delete(address);
+    for (const address of [endpoint.ipv4, endpoint.ipv6])
+      if (addresses?.get(address)?.endpointId === endpoint.endpointId) addresses.delete(address);
     if (names?.size === 0) this.#byName.delete(endpoint.networkId);
     if (addresses?.size === 0) this.#byAddress.delete(endpoint.networkId);
   }
@@ -48,7 +49,8 @@ export class Names {
     const hosts = this.#find(view, name);
     if (!hosts) return undefined;
     const answers: Answer[] = [];
-    for (const { records } of hosts) for (const record of records) if (type === record.type || type === TYPE.any) answers.push(record);
+    for (const { records } of hosts)
+      for (const record of records) if (type === record.type || type === TYPE.any) answers.push(record);
     return shuffle(answers);
   }
 
@@ -62,7 +64,9 @@ export class Names {
     // `web.backend`: the name on a network that is said.
     for (const { endpoint } of view.values()) {
       const suffix = `.${endpoint.networkName.toLowerCase()}`;
-      const found = name.endsWith(suffix) ? this.#byName.get(endpoint.networkId)?.get(name.slice(0, -suffix.length)) : undefined;
+      const found = name.endsWith(suffix)
+        ? this.#byName.get(endpoint.networkId)?.get(name.slice(0, -suffix.length))
+        : undefined;
       if (found) return found;
     }
     return undefined;
@@ -73,7 +77,9 @@ export class Names {
       const endpoint = this.#byAddress.get(own.networkId)?.get(address);
       if (!endpoint) continue;
       const [first] = namesOf(endpoint);
-      return first === undefined || (type !== TYPE.ptr && type !== TYPE.any) ? [] : [{ type: TYPE.ptr, data: encodeName(`${first}.${own.networkName}`) }];
+      return first === undefined || (type !== TYPE.ptr && type !== TYPE.any)
+        ? []
+        : [{ type: TYPE.ptr, data: encodeName(`${first}.${own.networkName}`) }];
     }
     return undefined;
   }

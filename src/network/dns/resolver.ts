@@ -76,7 +76,10 @@ export class Resolver {
     } catch (error) {
       for (const { fd } of [pair.datagrams, pair.stream]) closeFd(fd);
       if (!isEngineError(error)) throw error;
-      return new Resolver(options, options.inside(() => open(DNS_PORT)));
+      return new Resolver(
+        options,
+        options.inside(() => open(DNS_PORT)),
+      );
     } finally {
       redirects.close();
     }
@@ -115,7 +118,10 @@ export class Resolver {
 
   async #forward(query: Query, isStream: boolean): Promise<Buffer> {
     const upstreams = this.options.upstreams();
-    if (upstreams.length !== this.#forwarder.upstreams.length || upstreams.some((upstream, index) => upstream !== this.#forwarder.upstreams[index])) {
+    if (
+      upstreams.length !== this.#forwarder.upstreams.length ||
+      upstreams.some((upstream, index) => upstream !== this.#forwarder.upstreams[index])
+    ) {
       this.#forwarder.close();
       this.#forwarder = new Forwarder(upstreams);
     }

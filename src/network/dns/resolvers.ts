@@ -106,6 +106,7 @@ export class Resolvers {
     if (performance.now() - this.#hostReadAt < HOST_SERVERS_MS) return;
     this.#hostReadAt = performance.now();
     const servers = await readHostServers();
-    if (servers.join() !== this.#host.map(({ address }) => address).join()) this.#host = servers.map((address) => ({ address, within: (work) => work() }));
+    if (servers.join() !== this.#host.map(({ address }) => address).join())
+      this.#host = servers.map((address) => ({ address, within: (work) => work() }));
   }
 }

@@ -1,7 +1,7 @@
 /**
- * Layers whose data may still be in memory only. Waiting for the disk would make a pull as slow as the disk, and a layer
- * that a power cut tore must not pass for whole: a layer is marked before it appears, the marks go when the file system
- * was synced, and what is still marked from before a reboot is checked against its digest.
+ * Layers whose data may still be in memory only. Waiting for the disk would make a pull as slow as the disk, and a
+ * layer that a power cut tore must not pass for whole: a layer is marked before it appears, the marks go when the file
+ * system was synced, and what is still marked from before a reboot is checked against its digest.
  */
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -43,7 +43,9 @@ export class Durability {
     await Promise.all(gone.map((name) => rm(join(this.directory, name), { force: true })));
   }
 
-  /** Syncs the file system and takes the marks away that were there before. Failures are logged; the marks stay then. */
+  /**
+   * Syncs the file system and takes the marks away that were there before. Failures are logged; the marks stay then.
+   */
   async sync(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;

@@ -1,4 +1,7 @@
-/** The layer between each image and its containers (tasks/init-layer.ts): made with the image's first container, gone with the image. */
+/**
+ * The layer between each image and its containers (tasks/init-layer.ts): made with the image's first container, gone
+ * with the image.
+ */
 import { existsSync } from 'node:fs';
 import { chmod, chown, lstat, mkdir, rename } from 'node:fs/promises';
 import type { Owner } from '../../ports/id-maps.js';

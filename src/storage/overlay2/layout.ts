@@ -3,7 +3,8 @@
  *
  *   layers/<short id>/{diff,tar-split,init}  read-only layers; `init` lies between one and the containers above it
  *   index/<64 hex of the chain ID>.json    what makes a read-only layer exist
- *   writable/<id>/{diff,work,merged,parent}  layers of containers; `parent` is a link whose text is the chain ID; without
+ *   writable/<id>/{diff,work,merged,parent}  layers of containers; `parent` is a link whose text is the chain ID;
+ * without
  *                                          an image `init` is here
  *   unsynced/<short id>                    layers whose data may not be on the disk yet (durability.ts)
  *   staging/<random>                       being filled; moved into one of the above when complete

@@ -1,4 +1,6 @@
-/** What a stack of difference directories looks like merged, seen without mounting it. Synchronous, for worker threads. */
+/**
+ * What a stack of difference directories looks like merged, seen without mounting it. Synchronous, for worker threads.
+ */
 import { lstatSync, readlinkSync, type BigIntStats } from 'node:fs';
 import { getXattr } from '../../sys/xattr.js';
 import { fsPath } from '../byte-path.js';
@@ -48,7 +50,9 @@ export function mergedChild(parts: readonly string[], name: string): MergedEntry
   return top && { ...top, parts: found };
 }
 
-/** Looks up paths without following links; remembers directories, so that the cost is per directory and not per path. */
+/**
+ * Looks up paths without following links; remembers directories, so that the cost is per directory and not per path.
+ */
 export class MergedView {
   readonly #directories = new Map<string, readonly string[] | undefined>();
 
@@ -75,7 +79,11 @@ export class MergedView {
  * Looks up a path as a process whose root this is would; a link in the last component is followed only when wanted.
  * Returns the path without links beside the entry; undefined also for the root itself.
  */
-export function resolveMerged(roots: readonly string[], path: string, followLast = false): { readonly path: string; readonly entry: MergedEntry } | undefined {
+export function resolveMerged(
+  roots: readonly string[],
+  path: string,
+  followLast = false,
+): { readonly path: string; readonly entry: MergedEntry } | undefined {
   const rest = path.split('/').reverse();
   let trail: { readonly name: string; readonly parts: readonly string[] }[] = [];
   let links = 0;
@@ -88,7 +96,8 @@ export function resolveMerged(roots: readonly string[], path: string, followLast
     const entry = mergedChild(trail.at(-1)?.parts ?? roots, name);
     if (!entry) return undefined;
     const isLast = !rest.some((part) => part !== '' && part !== '.');
-    if (isLast && !(followLast && entry.stat.isSymbolicLink())) return { path: [...trail.map((step) => step.name), name].join('/'), entry };
+    if (isLast && !(followLast && entry.stat.isSymbolicLink()))
+      return { path: [...trail.map((step) => step.name), name].join('/'), entry };
     if (entry.parts) {
       trail.push({ name, parts: entry.parts });
       continue;

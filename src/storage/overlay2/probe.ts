@@ -41,14 +41,17 @@ export async function probeOverlay(directory: string): Promise<string> {
  * somebody can make room. What worked before the disk was full works again.
  */
 export async function untriedOptions(): Promise<string> {
-  // This mount fails, as there is no such layer, but loads the module, whose parameters then show what the kernel knows.
+  // This mount fails, as there is no such layer, but loads the module, whose parameters then show what the kernel
+  // knows.
   await mountFileSystem('overlay', '/proc', 'overlay', 'lowerdir=/proc/self/no-such-layer').catch(() => undefined);
   return knownOptions();
 }
 
 async function knownOptions(): Promise<string> {
   const known = await Promise.all(PARAMETERS.map((name) => exists(`/sys/module/overlay/parameters/${name}`)));
-  return PARAMETERS.filter((_, i) => known[i]).map((name) => `,${name}=off`).join('');
+  return PARAMETERS.filter((_, i) => known[i])
+    .map((name) => `,${name}=off`)
+    .join('');
 }
 
 async function tryMount(target: string, options: string, directory: string): Promise<void> {
@@ -63,7 +66,8 @@ async function tryMount(target: string, options: string, directory: string): Pro
 async function explain(error: unknown, directory: string): Promise<string> {
   const { code } = error as NodeJS.ErrnoException;
   if (code === 'ENODEV') return 'storage driver overlay2: this kernel has no overlay file system';
-  if (code === 'EPERM') return 'storage driver overlay2: mounting is not permitted (the daemon must run as root with CAP_SYS_ADMIN)';
+  if (code === 'EPERM')
+    return 'storage driver overlay2: mounting is not permitted (the daemon must run as root with CAP_SYS_ADMIN)';
   const type = await fileSystemType(directory);
   return `storage driver overlay2: the file system of the data root (${type}) cannot hold the upper layer of an overlay: ${messageOf(error)}`;
 }

@@ -110,7 +110,7 @@ export class ReadOnlyLayers {
   /** The layer and those below it, the topmost first; empty for undefined. @throws EngineError not-found. */
   chain(top: Digest | undefined): ReadOnlyLayer[] {
     const chain: ReadOnlyLayer[] = [];
-    for (let at = top; at !== undefined; ) {
+    for (let at = top; at !== undefined;) {
       const layer = this.get(at);
       chain.push(layer);
       at = layer.parent;
@@ -132,7 +132,10 @@ export class ReadOnlyLayers {
     return this.#lock.run(chainId, work);
   }
 
-  /** Moves a complete directory into place, where it survives the end of the daemon, and soon that of the machine. The parent must be pinned, and the chain ID held, during the call. */
+  /**
+   * Moves a complete directory into place, where it survives the end of the daemon, and soon that of the machine. The
+   * parent must be pinned, and the chain ID held, during the call.
+   */
   async add(directory: string, layer: LayerInfo): Promise<ReadOnlyLayer> {
     const { chainId, diffId, parent, sizeBytes } = layer;
     const name = await this.#moveIn(directory);
@@ -159,7 +162,9 @@ export class ReadOnlyLayers {
     layer.isDoomed = false;
   }
 
-  /** Runs `work` while the layer cannot go. Unlike a reference that is dropped, the end of it removes nothing by itself. */
+  /**
+   * Runs `work` while the layer cannot go. Unlike a reference that is dropped, the end of it removes nothing by itself.
+   */
   async pinned<T>(chainId: Digest, work: () => Promise<T>): Promise<T> {
     const unpin = this.pin(chainId);
     try {
@@ -198,7 +203,10 @@ export class ReadOnlyLayers {
   async #removeUnused(layer: ReadOnlyLayer): Promise<Digest[]> {
     const unused: ReadOnlyLayer[] = [];
     // All are taken out of the map before the first wait, so that nobody can take a reference on a layer that goes.
-    for (let at: ReadOnlyLayer | undefined = layer; at && at.references === 0 && at.pins === 0 && this.#layers.delete(at.chainId); ) {
+    for (
+      let at: ReadOnlyLayer | undefined = layer;
+      at && at.references === 0 && at.pins === 0 && this.#layers.delete(at.chainId);
+    ) {
       unused.push(at);
       at = at.parent === undefined ? undefined : this.#layers.get(at.parent);
       if (!at) break;
@@ -228,7 +236,11 @@ export class ReadOnlyLayers {
   }
 
   #verify({ shortId: name, diffId }: IndexRecord): Promise<boolean> {
-    return this.workers.run('verify-layer', { diffDir: this.layout.diff(name), tarSplitPath: this.layout.tarSplit(name), diffId });
+    return this.workers.run('verify-layer', {
+      diffDir: this.layout.diff(name),
+      tarSplitPath: this.layout.tarSplit(name),
+      diffId,
+    });
   }
 
   async #read(path: string): Promise<IndexRecord | undefined> {
@@ -242,7 +254,7 @@ export class ReadOnlyLayers {
 
   #adopt(chainId: Digest, records: ReadonlyMap<Digest, IndexRecord>): void {
     const pending: IndexRecord[] = [];
-    for (let at: Digest | null = chainId; at !== null && !this.#layers.has(at); ) {
+    for (let at: Digest | null = chainId; at !== null && !this.#layers.has(at);) {
       const record = records.get(at);
       if (!record) return;
       pending.push(record);

@@ -31,10 +31,18 @@ export class SizeLimits {
   constructor(root: string, { type, options }: BackingFileSystem, storageOpts: readonly string[]) {
     this.#root = root;
     this.#isPossible = type === 'xfs' && options.some((option) => option === 'prjquota' || option === 'pquota');
-    const size = storageOpts.findLast((entry) => entry.startsWith(`${DEFAULT_OPTION}=`))?.slice(DEFAULT_OPTION.length + 1);
+    const size = storageOpts
+      .findLast((entry) => entry.startsWith(`${DEFAULT_OPTION}=`))
+      ?.slice(DEFAULT_OPTION.length + 1);
     if (size === undefined) return;
-    if (type !== 'xfs') throw refused(`Storage Option ${DEFAULT_OPTION} only supported for backingFS XFS. Found ${type === 'ext4' ? 'extfs' : type}`);
-    if (!this.#isPossible) throw refused(`Storage option ${DEFAULT_OPTION} not supported. Filesystem does not support Project Quota: it must be mounted with the option pquota`);
+    if (type !== 'xfs')
+      throw refused(
+        `Storage Option ${DEFAULT_OPTION} only supported for backingFS XFS. Found ${type === 'ext4' ? 'extfs' : type}`,
+      );
+    if (!this.#isPossible)
+      throw refused(
+        `Storage option ${DEFAULT_OPTION} not supported. Filesystem does not support Project Quota: it must be mounted with the option pquota`,
+      );
     this.#defaultBytes = this.#parse(size);
   }
 
@@ -42,7 +50,8 @@ export class SizeLimits {
   load(writable: string): void {
     if (!this.#isPossible) return;
     this.#nextProject = withDirectory(this.#root, projectOf) + 1;
-    for (const name of readdirSync(writable)) this.#nextProject = Math.max(this.#nextProject, withDirectory(join(writable, name), projectOf) + 1);
+    for (const name of readdirSync(writable))
+      this.#nextProject = Math.max(this.#nextProject, withDirectory(join(writable, name), projectOf) + 1);
   }
 
   /**
@@ -53,7 +62,8 @@ export class SizeLimits {
     let bytes = this.#defaultBytes;
     for (const [name, value] of Object.entries(options)) {
       if (name.toLowerCase() !== 'size') throw refused(`Unknown option ${name}`);
-      if (!this.#isPossible) throw refused("--storage-opt is supported only for overlay over xfs with 'pquota' mount option");
+      if (!this.#isPossible)
+        throw refused("--storage-opt is supported only for overlay over xfs with 'pquota' mount option");
       bytes = this.#parse(value);
     }
     return bytes === 0 ? undefined : bytes;
@@ -77,7 +87,8 @@ export class SizeLimits {
     if (!match) throw refused(`invalid size: '${text}'`);
     const bytes = Math.floor(Number(match[1]) * 1024 ** ('kmgtp'.indexOf((match[2] ?? '').toLowerCase() || ' ') + 1));
     const { blocks, bsize } = statfsSync(this.#root);
-    if (bytes > blocks * bsize) throw refused(`size ${text} is larger than the file system of the data root (${blocks * bsize} bytes)`);
+    if (bytes > blocks * bsize)
+      throw refused(`size ${text} is larger than the file system of the data root (${blocks * bsize} bytes)`);
     return bytes;
   }
 }

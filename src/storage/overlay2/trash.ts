@@ -43,7 +43,8 @@ export class Trash {
   async #deleteAll(): Promise<void> {
     try {
       const names = await readdir(this.directory);
-      if (names.length > 0) await this.workers.run('remove-trees', { paths: names.map((name) => join(this.directory, name)) });
+      if (names.length > 0)
+        await this.workers.run('remove-trees', { paths: names.map((name) => join(this.directory, name)) });
     } catch (error) {
       this.log.warn({ err: error, dir: this.directory }, 'trash not emptied');
     }

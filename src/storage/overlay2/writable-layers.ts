@@ -58,7 +58,12 @@ export class WritableLayers {
       const parent = await readlink(join(this.layout.writable, id, 'parent')).catch(() => undefined);
       const isMounted = mounted.has(this.paths(id).merged);
       if (parent !== undefined) {
-        this.#layers.set(id, { id, parent: parent === NO_PARENT ? undefined : (parent as Digest), mounts: 0, isMounted });
+        this.#layers.set(id, {
+          id,
+          parent: parent === NO_PARENT ? undefined : (parent as Digest),
+          mounts: 0,
+          isMounted,
+        });
         continue;
       }
       if (isMounted) await detachMount(this.paths(id).merged);
@@ -93,7 +98,10 @@ export class WritableLayers {
   /** Init layer, if there is one, and difference directories of the image, relative to the directory of the layers. */
   #below(parent: Digest): string[] {
     const init = this.inits.above(parent);
-    return [...(init === undefined ? [] : [`${init}/init`]), ...this.readOnly.chain(parent).map(({ shortId }) => `${shortId}/diff`)];
+    return [
+      ...(init === undefined ? [] : [`${init}/init`]),
+      ...this.readOnly.chain(parent).map(({ shortId }) => `${shortId}/diff`),
+    ];
   }
 
   /** That of a container without an image. */
@@ -202,8 +210,12 @@ export class WritableLayers {
     const lower = this.lowerDirs(layer.id);
     // overlayfs wants something below: without anything else the layer's own empty mount point does.
     const options = `lowerdir=${lower.length === 0 ? merged : lower.join(':')},upperdir=${diff},workdir=${work}`;
-    const isPlain = Buffer.byteLength(options + this.mountOptions) <= MAX_MOUNT_OPTIONS_BYTES && !/[:,\\]/.test(this.layout.root);
-    await this.#overlay(isPlain || layer.parent === undefined ? options : this.#shortOptions(layer.id, this.#below(layer.parent)), merged);
+    const isPlain =
+      Buffer.byteLength(options + this.mountOptions) <= MAX_MOUNT_OPTIONS_BYTES && !/[:,\\]/.test(this.layout.root);
+    await this.#overlay(
+      isPlain || layer.parent === undefined ? options : this.#shortOptions(layer.id, this.#below(layer.parent)),
+      merged,
+    );
   }
 
   /** For deep images: layers named through a descriptor of their directory, which is short wherever that may be. */
@@ -215,7 +227,8 @@ export class WritableLayers {
 
   async #overlay(options: string, merged: string): Promise<void> {
     const data = options + this.mountOptions;
-    if (Buffer.byteLength(data) > MAX_MOUNT_OPTIONS_BYTES) throw invalid('the image has too many layers to be mounted', { code: 'LAYER_DEPTH' });
+    if (Buffer.byteLength(data) > MAX_MOUNT_OPTIONS_BYTES)
+      throw invalid('the image has too many layers to be mounted', { code: 'LAYER_DEPTH' });
     try {
       await mountFileSystem('overlay', merged, 'overlay', data);
     } catch (error) {

@@ -17,7 +17,12 @@ export const newChunk: ChunkMemory = () => Buffer.allocUnsafeSlow(CHUNK_BYTES);
  * The chunks of the tar of one file, or of a directory with all that is in it. Names begin with `name`, a byte string;
  * `/` makes them absolute.
  */
-export function archiveTar(source: TarSource, name: string, memory: ChunkMemory, idMaps: IdMaps | undefined): Generator<Buffer> {
+export function archiveTar(
+  source: TarSource,
+  name: string,
+  memory: ChunkMemory,
+  idMaps: IdMaps | undefined,
+): Generator<Buffer> {
   return pack(memory, (buffer) => entries(source, name, new EntryWriter(buffer, idMaps)));
 }
 
@@ -55,7 +60,7 @@ function* pack(memory: ChunkMemory, pieces: (buffer: () => Buffer) => Iterable<B
       yield piece;
       continue;
     }
-    for (let at = 0; at < piece.length; ) {
+    for (let at = 0; at < piece.length;) {
       const count = piece.copy(chunk, used, at);
       at += count;
       used += count;

@@ -1,4 +1,7 @@
-/** Rebuilds the exact tar of a layer from its difference directory and its tar-split file. Synchronous, for worker threads. */
+/**
+ * Rebuilds the exact tar of a layer from its difference directory and its tar-split file. Synchronous, for worker
+ * threads.
+ */
 import { closeSync, constants, fstatSync, openSync, readFileSync, readSync } from 'node:fs';
 import { fsPath, toBytePath, toText } from '../byte-path.js';
 import { displacedDir } from './split-format.js';
@@ -31,7 +34,7 @@ export function* assembleTar({ diffDir, tarSplitPath }: AssembleInput): Generato
     }
     const source = record.type === 'raw' ? rawSource(record.bytes) : contents.open(record.path, record.sizeBytes);
     try {
-      for (let left = source.sizeBytes; left > 0; ) {
+      for (let left = source.sizeBytes; left > 0;) {
         const count = source.read(chunk, used, Math.min(left, CHUNK_BYTES - used));
         left -= count;
         used += count;
@@ -93,7 +96,8 @@ export function tarBytesOf(path: string): number {
     for (let lengths = blockBytes(readRange(fd, at, 8)); ; lengths = blockBytes(readRange(fd, at, 8))) {
       const end = at + 8 + lengths.deflated;
       if (end >= size) {
-        for (const record of readBlock(readRange(fd, at + 8, lengths.deflated), lengths.plain)) if (record.type === 'end') return record.tarBytes;
+        for (const record of readBlock(readRange(fd, at + 8, lengths.deflated), lengths.plain))
+          if (record.type === 'end') return record.tarBytes;
         throw splitDamaged('it ends too early');
       }
       at = end;
@@ -113,7 +117,7 @@ function openSplit(path: string): number {
 
 function readRange(fd: number, position: number, length: number): Buffer {
   const buffer = Buffer.allocUnsafe(length);
-  for (let at = 0; at < length; ) {
+  for (let at = 0; at < length;) {
     const count = readSync(fd, buffer, at, length - at, position + at);
     if (count === 0) throw splitDamaged('it ends too early');
     at += count;
@@ -153,13 +157,17 @@ function openContent(at: string, path: string): number {
   try {
     return openSync(fsPath(at), OPEN);
   } catch (error) {
-    throw splitDamaged(`file ${JSON.stringify(toText(path))} cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}`);
+    throw splitDamaged(
+      `file ${JSON.stringify(toText(path))} cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}`,
+    );
   }
 }
 
 function readDisplaced(tarSplitPath: string): Map<string, number[]> {
   try {
-    return new Map(JSON.parse(readFileSync(`${displacedDir(tarSplitPath)}/index.json`, 'utf8')) as [string, number[]][]);
+    return new Map(
+      JSON.parse(readFileSync(`${displacedDir(tarSplitPath)}/index.json`, 'utf8')) as [string, number[]][],
+    );
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return new Map();
     throw splitDamaged('displaced files have no index');

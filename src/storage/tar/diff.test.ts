@@ -19,7 +19,8 @@ function tarOfTree(root: string): Buffer {
   return Buffer.concat(copies);
 }
 
-const namesIn = (tar: Buffer): string[] => execFileSync('tar', ['-tf', '-'], { input: tar, encoding: 'utf8' }).trim().split('\n');
+const namesIn = (tar: Buffer): string[] =>
+  execFileSync('tar', ['-tf', '-'], { input: tar, encoding: 'utf8' }).trim().split('\n');
 
 test('GNU tar unpacks the tar of a difference to the same tree', () => {
   const root = join(temp, 'upper');
@@ -40,7 +41,10 @@ test('GNU tar unpacks the tar of a difference to the same tree', () => {
   const tar = tarOfTree(root);
   const unpacked = join(temp, 'unpacked');
   mkdirSync(unpacked);
-  execFileSync('tar', ['--xattrs', '--xattrs-include=*', '--numeric-owner', '-xpf', '-'], { cwd: unpacked, input: tar });
+  execFileSync('tar', ['--xattrs', '--xattrs-include=*', '--numeric-owner', '-xpf', '-'], {
+    cwd: unpacked,
+    input: tar,
+  });
   const [, ...expected] = describeTree(root, { directoryTimes: true });
   const [, ...actual] = describeTree(unpacked, { directoryTimes: true });
   assert.deepEqual(actual, expected);

@@ -12,8 +12,8 @@ const WHITEOUT = '.wh.';
 /**
  * The bytes of the tar, deterministic for a given tree: names in the order of their bytes, times cut to seconds as the
  * Docker engine cuts them. A chunk is valid until the next one is asked for. Sockets are left out, and so are files
- * whose own names read as whiteouts. Owners are those that `idMaps` have for them. What changes during the walk is in the
- * tar as it was at some moment.
+ * whose own names read as whiteouts. Owners are those that `idMaps` have for them. What changes during the walk is in
+ * the tar as it was at some moment.
  */
 export function* diffTar(upperDir: string, idMaps?: IdMaps): Generator<Buffer> {
   const buffer = Buffer.allocUnsafeSlow(CHUNK_BYTES);
@@ -28,7 +28,8 @@ export function* diffTar(upperDir: string, idMaps?: IdMaps): Generator<Buffer> {
       continue;
     }
     yield* writer.write(entry, path);
-    if (stat.isDirectory() && isOpaque(entry.at)) yield encodeHeader({ ...commonFields(stat, idMaps), type: '0', name: `${path}/.wh..wh..opq` });
+    if (stat.isDirectory() && isOpaque(entry.at))
+      yield encodeHeader({ ...commonFields(stat, idMaps), type: '0', name: `${path}/.wh..wh..opq` });
   }
   yield END_OF_ARCHIVE;
 }

@@ -33,7 +33,8 @@ export class EntryWriter {
 
   /**
    * The bytes of one entry; none for sockets and for files that vanished. Content comes in pieces that fill the given
-   * buffers, in the length that the file has when it is opened: one that grows is cut, one that shrinks filled with zeros.
+   * buffers, in the length that the file has when it is opened: one that grows is cut, one that shrinks filled with
+   * zeros.
    * @param name byte string, without a slash at its end.
    */
   *write({ at, stat }: TarSource, name: string): Generator<Buffer> {
@@ -62,8 +63,14 @@ export class EntryWriter {
     try {
       // The size must be that of the file that is read, whatever has its name meanwhile.
       const sizeBytes = Number(stat.size);
-      yield encodeHeader({ ...commonFields(stat, this.idMaps), type: '0', name, sizeBytes, xattrs: readXattrs(at, this.idMaps) });
-      for (let left = sizeBytes; left > 0; ) {
+      yield encodeHeader({
+        ...commonFields(stat, this.idMaps),
+        type: '0',
+        name,
+        sizeBytes,
+        xattrs: readXattrs(at, this.idMaps),
+      });
+      for (let left = sizeBytes; left > 0;) {
         const buffer = this.#buffer();
         let length = readSync(fd, buffer, 0, Math.min(left, buffer.length), null);
         if (length === 0) {
@@ -98,11 +105,19 @@ function otherHeader({ at, stat }: TarSource, name: string, idMaps: IdMaps | und
 }
 
 /** Fields that every type of entry has; times are cut to seconds as the Docker engine cuts them. */
-export function commonFields(stat: BigIntStats, idMaps: IdMaps | undefined): Pick<EntryHeader, 'mode' | 'uid' | 'gid' | 'sizeBytes' | 'mtimeSeconds'> {
+export function commonFields(
+  stat: BigIntStats,
+  idMaps: IdMaps | undefined,
+): Pick<EntryHeader, 'mode' | 'uid' | 'gid' | 'sizeBytes' | 'mtimeSeconds'> {
   const { mtimeNs } = stat;
   const seconds = mtimeNs / 1_000_000_000n - (mtimeNs < 0n && mtimeNs % 1_000_000_000n !== 0n ? 1n : 0n);
   const owner = { uid: Number(stat.uid), gid: Number(stat.gid) };
-  return { mode: Number(stat.mode & 0o7777n), ...(idMaps ? containerOwner(idMaps, owner) : owner), sizeBytes: 0, mtimeSeconds: Number(seconds) };
+  return {
+    mode: Number(stat.mode & 0o7777n),
+    ...(idMaps ? containerOwner(idMaps, owner) : owner),
+    sizeBytes: 0,
+    mtimeSeconds: Number(seconds),
+  };
 }
 
 function readXattrs(at: string, idMaps: IdMaps | undefined): [string, Buffer][] {

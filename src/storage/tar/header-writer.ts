@@ -35,7 +35,10 @@ export function encodeHeader(entry: EntryHeader): Buffer {
   if (records.length === 0) return main;
   const body = Buffer.concat(records);
   const base = entry.name.replace(/\/$/, '').replace(/^.*\//s, '');
-  const extension = encodeBlock({ type: '0', name: `PaxHeaders.0/${base}`, mode: 0, uid: 0, gid: 0, sizeBytes: body.length, mtimeSeconds: 0 }, 'x');
+  const extension = encodeBlock(
+    { type: '0', name: `PaxHeaders.0/${base}`, mode: 0, uid: 0, gid: 0, sizeBytes: body.length, mtimeSeconds: 0 },
+    'x',
+  );
   return Buffer.concat([extension, body, padding(body.length), main]);
 }
 

@@ -83,7 +83,8 @@ function checkSum(block: Buffer, at: number): void {
   }
   const stored = number(block, at + 148, 8, 'checksum');
   // Some old programs summed signed characters.
-  if (stored !== unsigned && stored !== unsigned - 256 * above) throw invalid('tar header has a wrong checksum', { code: 'TAR_HEADER' });
+  if (stored !== unsigned && stored !== unsigned - 256 * above)
+    throw invalid('tar header has a wrong checksum', { code: 'TAR_HEADER' });
 }
 
 function isText(block: Buffer, at: number, expected: string): boolean {
@@ -111,7 +112,8 @@ function number(block: Buffer, at: number, length: number, field: string): numbe
     value = value * 8 + digit;
   }
   for (; i < end; i++) {
-    if (block[i] !== 0x20 && block[i] !== 0) throw invalid(`tar header has a malformed ${field}`, { code: 'TAR_HEADER' });
+    if (block[i] !== 0x20 && block[i] !== 0)
+      throw invalid(`tar header has a malformed ${field}`, { code: 'TAR_HEADER' });
   }
   return value;
 }

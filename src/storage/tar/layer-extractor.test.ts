@@ -1,7 +1,16 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -23,7 +32,10 @@ interface Unpacked extends ExtractResult {
   readonly tarSplitPath: string;
 }
 
-function unpack(tar: Buffer, { chunkBytes = 65_536, limitBytes }: { readonly chunkBytes?: number; readonly limitBytes?: number } = {}): Unpacked {
+function unpack(
+  tar: Buffer,
+  { chunkBytes = 65_536, limitBytes }: { readonly chunkBytes?: number; readonly limitBytes?: number } = {},
+): Unpacked {
   const dir = join(temp, String(count++));
   const diffDir = join(dir, 'diff');
   const tarSplitPath = join(dir, 'tar-split');
@@ -73,21 +85,41 @@ const source = makeSource();
 for (const format of ['gnu', 'oldgnu', 'pax', 'v7', 'ustar']) {
   test(`a ${format} archive unpacks as GNU tar unpacks it, in whatever portions it comes`, () => {
     // What the old formats cannot hold is left out of them.
-    const excluded = format === 'v7' || format === 'ustar' ? ['--exclude=long-target', '--exclude=nnn*', '--exclude=disk', '--exclude=null', '--exclude=random', '--exclude=deep'] : [];
+    const excluded =
+      format === 'v7' || format === 'ustar'
+        ? [
+            '--exclude=long-target',
+            '--exclude=nnn*',
+            '--exclude=disk',
+            '--exclude=null',
+            '--exclude=random',
+            '--exclude=deep',
+          ]
+        : [];
     if (format === 'v7') excluded.push('--exclude=fifo');
     if (format === 'pax') {
       setXattr(join(source, 'plain/blocks'), 'user.comment', Buffer.from([0, 61, 10, 255]));
       execFileSync('setcap', ['cap_net_raw+ep', join(source, 'plain/random')]);
     }
-    const tar = execFileSync('tar', [`--format=${format}`, '--xattrs', '--xattrs-include=*', '--sort=name', ...excluded, '-cf', '-', '.'], { cwd: source, maxBuffer: 1 << 26 });
+    const tar = execFileSync(
+      'tar',
+      [`--format=${format}`, '--xattrs', '--xattrs-include=*', '--sort=name', ...excluded, '-cf', '-', '.'],
+      { cwd: source, maxBuffer: 1 << 26 },
+    );
     const expected = join(temp, `expected-${format}`);
     mkdirSync(expected);
-    execFileSync('tar', ['--xattrs', '--xattrs-include=*', '--numeric-owner', '-xpf', '-'], { cwd: expected, input: tar });
+    execFileSync('tar', ['--xattrs', '--xattrs-include=*', '--numeric-owner', '-xpf', '-'], {
+      cwd: expected,
+      input: tar,
+    });
     const described = describeTree(expected).join('\n');
     if (format === 'pax') assert.match(described, /user\.comment=003d0aff[^]*security\.capability=\w+/);
     for (const chunkBytes of [1, 7, 511, 512, 513, 4096, 1 << 20]) {
       const layer = unpack(tar, { chunkBytes });
-      assert.deepEqual(describeTree(layer.diffDir, { directoryTimes: true }), describeTree(expected, { directoryTimes: true }));
+      assert.deepEqual(
+        describeTree(layer.diffDir, { directoryTimes: true }),
+        describeTree(expected, { directoryTimes: true }),
+      );
       assert.deepEqual([layer.implicitDirs, layer.danglingLinks, layer.whiteouts], [[], [], []]);
       assert.equal(layer.tarBytes, tar.length);
       assertComesBack(layer, tar);
@@ -169,7 +201,8 @@ test('whiteouts become those of overlayfs, metadata of other drivers nothing', (
     { path: '.wh.kept' },
   ]);
   const layer = unpack(tar);
-  const opaque = (path: string): string | undefined => getXattr(join(layer.diffDir, path), 'trusted.overlay.opaque')?.toString();
+  const opaque = (path: string): string | undefined =>
+    getXattr(join(layer.diffDir, path), 'trusted.overlay.opaque')?.toString();
   assert.deepEqual(readdirSync(layer.diffDir).sort(), ['dir', 'file', 'kept', 'late', 'made', 'parent']);
   const gone = lstatSync(join(layer.diffDir, 'dir/gone'));
   assert.equal(gone.isCharacterDevice() && gone.rdev === 0, true);
@@ -196,13 +229,19 @@ test('names stay inside: absolute ones and detours are resolved, ways out are re
       { path: 'out', type: 'symlink', target: '../../../../etc' },
     ]),
   );
-  assert.deepEqual([read(layer, 'etc/absolute'), read(layer, 'a/c/d'), read(layer, 'usr/lib/through')], ['1', '2', '3']);
+  assert.deepEqual(
+    [read(layer, 'etc/absolute'), read(layer, 'a/c/d'), read(layer, 'usr/lib/through')],
+    ['1', '2', '3'],
+  );
   assert.deepEqual([read(layer, 'usr/new/made'), read(layer, 'usr/lib/deep/file')], ['4', '5']);
 
   refuses([{ path: '../out' }], 'TAR_BREAKOUT');
   refuses([{ path: 'a/../../out' }], 'TAR_BREAKOUT');
   refuses([{ path: '/..' }], 'TAR_BREAKOUT');
-  refuses([{ path: 'a/', type: 'directory' }, { path: 'a/x', type: 'symlink', target: '../..' }, { path: 'a/x/out' }], 'TAR_BREAKOUT');
+  refuses(
+    [{ path: 'a/', type: 'directory' }, { path: 'a/x', type: 'symlink', target: '../..' }, { path: 'a/x/out' }],
+    'TAR_BREAKOUT',
+  );
   refuses([{ path: 'x', type: 'symlink', target: '../../tmp' }, { path: 'x/out' }], 'TAR_BREAKOUT');
   refuses([{ path: 'x', type: 'link', target: '../../etc/passwd' }], 'TAR_BREAKOUT');
   refuses([{ path: 'loop', type: 'symlink', target: 'loop' }, { path: 'loop/x' }], 'TAR_LINK');
@@ -215,8 +254,20 @@ test('names stay inside: absolute ones and detours are resolved, ways out are re
 });
 
 test('a hard link follows no link out, and is left to the commit when its target is elsewhere', () => {
-  refuses([{ path: 'd', type: 'symlink', target: '/../../etc' }, { path: 'x', type: 'link', target: 'd/../../passwd' }], 'TAR_BREAKOUT');
-  refuses([{ path: 'd/', type: 'directory' }, { path: 'x', type: 'link', target: 'd' }], 'TAR_LINK');
+  refuses(
+    [
+      { path: 'd', type: 'symlink', target: '/../../etc' },
+      { path: 'x', type: 'link', target: 'd/../../passwd' },
+    ],
+    'TAR_BREAKOUT',
+  );
+  refuses(
+    [
+      { path: 'd/', type: 'directory' },
+      { path: 'x', type: 'link', target: 'd' },
+    ],
+    'TAR_LINK',
+  );
   refuses([{ path: 'x', type: 'link', target: 'x' }], 'TAR_LINK');
   refuses([{ path: '.wh.f' }, { path: 'x', type: 'link', target: 'f' }], 'TAR_LINK');
   const layer = unpack(
@@ -239,7 +290,13 @@ test('a hard link follows no link out, and is left to the commit when its target
 
 test("attributes that steer overlayfs are not a layer's to set", () => {
   const layer = unpack(
-    tarOf([{ path: 'd/', type: 'directory', xattrs: { 'trusted.overlay.redirect': '/etc', 'trusted.overlay.opaque': 'y', 'user.kept': 'yes' } }]),
+    tarOf([
+      {
+        path: 'd/',
+        type: 'directory',
+        xattrs: { 'trusted.overlay.redirect': '/etc', 'trusted.overlay.opaque': 'y', 'user.kept': 'yes' },
+      },
+    ]),
   );
   assert.equal(getXattr(join(layer.diffDir, 'd'), 'trusted.overlay.redirect'), undefined);
   assert.equal(getXattr(join(layer.diffDir, 'd'), 'trusted.overlay.opaque'), undefined);
@@ -259,7 +316,12 @@ test('damaged archives are refused', () => {
   refuses([{ path: 'n', type: 'character-device', major: 5000, minor: 1 }], 'DEVICE_NUMBER');
   const pax = tarOf([{ path: 'n'.repeat(150) }]);
   const at = pax.indexOf('path=');
-  for (const [offset, byte] of [[-2, 0x39], [-4, 0x20], [0, 0x3d], [7, 0]] as const) {
+  for (const [offset, byte] of [
+    [-2, 0x39],
+    [-4, 0x20],
+    [0, 0x3d],
+    [7, 0],
+  ] as const) {
     const broken = Buffer.from(pax);
     broken[at + offset] = byte;
     assert.throws(() => assert.ok(unpack(broken).entries === 0), Error);
@@ -291,7 +353,10 @@ test('cut, mutated and shuffled archives never write outside, hang or fail in an
   const random = randomNumbers(20_240_229);
   const canary = join(temp, 'canary');
   writeFileSync(canary, 'untouched');
-  const base = execFileSync('tar', ['--format=pax', '--xattrs', '-cf', '-', '--exclude=random', '.'], { cwd: source, maxBuffer: 1 << 26 });
+  const base = execFileSync('tar', ['--format=pax', '--xattrs', '-cf', '-', '--exclude=random', '.'], {
+    cwd: source,
+    maxBuffer: 1 << 26,
+  });
   const hostile = tarOf([
     { path: 'd', type: 'symlink', target: '../..' },
     { path: 'd/canary', content: 'owned' },
@@ -307,14 +372,15 @@ test('cut, mutated and shuffled archives never write outside, hang or fail in an
   for (let round = 0; round < 400; round++) {
     let tar: Buffer;
     if (round % 4 === 0) tar = Buffer.from(base.subarray(0, random(base.length)));
-    else if (round % 4 === 1) tar = Buffer.concat(Array.from({ length: 60 }, () => blocks[random(blocks.length)] ?? Buffer.alloc(512)));
+    else if (round % 4 === 1)
+      tar = Buffer.concat(Array.from({ length: 60 }, () => blocks[random(blocks.length)] ?? Buffer.alloc(512)));
     else tar = Buffer.concat([base.subarray(0, 512 * random(100)), hostile.subarray(512 * random(8))]);
     for (let i = random(4); i > 0 && tar.length > 0; i--) resealed(tar, random(tar.length), random(256));
     mkdirSync(join(fuzzed, 'diff'), { recursive: true });
     const layer = { diffDir: join(fuzzed, 'diff'), tarSplitPath: join(fuzzed, 'tar-split') };
     const extractor = new LayerExtractor(layer);
     try {
-      for (let at = 0; at < tar.length; ) {
+      for (let at = 0; at < tar.length;) {
         const end = at + 1 + random(3000);
         extractor.write(tar.subarray(at, end));
         at = end;

@@ -109,7 +109,10 @@ export class LayerExtractor implements TarSink {
       return work();
     } catch (error) {
       this.abort();
-      throw storageError(error, this.#entries === 0 ? 'unpacking layer' : `unpacking ${JSON.stringify(toText(this.#parser.lastName))}`);
+      throw storageError(
+        error,
+        this.#entries === 0 ? 'unpacking layer' : `unpacking ${JSON.stringify(toText(this.#parser.lastName))}`,
+      );
     }
   }
 
@@ -155,7 +158,8 @@ export class LayerExtractor implements TarSink {
     }
     if (!base.startsWith(WHITEOUT)) return false;
     const hidden = base.slice(WHITEOUT.length);
-    if (hidden === '' || hidden === '.' || hidden === '..') throw invalid('whiteout of no file', { code: 'TAR_WHITEOUT' });
+    if (hidden === '' || hidden === '.' || hidden === '..')
+      throw invalid('whiteout of no file', { code: 'TAR_WHITEOUT' });
     this.#tree.makeWhiteout(this.#tree.place(name.slice(0, slash + 1) + hidden));
     return true;
   }

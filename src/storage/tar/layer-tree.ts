@@ -156,7 +156,9 @@ export class LayerTree {
     this.#linkNames.add(path);
   }
 
-  /** Hides what the layers below have at a path. What this layer itself has there stays (OCI image layer, "Whiteouts"). */
+  /**
+   * Hides what the layers below have at a path. What this layer itself has there stays (OCI image layer, "Whiteouts").
+   */
   makeWhiteout(path: string): void {
     const own = this.#directories.get(path);
     if (own) own.opaque = own.isNew = true;
@@ -188,7 +190,11 @@ export class LayerTree {
       setTimes(at, directory.mtimeSeconds, directory.mtimeNanoseconds);
     }
     this.#displaced.finish();
-    return { implicitDirs, danglingLinks: [...this.#dangling].map(([path, target]) => ({ path, target })), whiteouts: [...this.#whiteouts] };
+    return {
+      implicitDirs,
+      danglingLinks: [...this.#dangling].map(([path, target]) => ({ path, target })),
+      whiteouts: [...this.#whiteouts],
+    };
   }
 
   /** Returns true when a whiteout of this tar had the name. */
@@ -236,7 +242,9 @@ export class LayerTree {
     this.#directories.delete(path);
   }
 
-  /** The path of a cleaned name with the links of its parents resolved, undefined when a parent is not in this layer. */
+  /**
+   * The path of a cleaned name with the links of its parents resolved, undefined when a parent is not in this layer.
+   */
   #find(name: string): string | undefined {
     const slash = name.lastIndexOf('/');
     if (slash < 0) return name;
@@ -282,7 +290,8 @@ export class LayerTree {
   #makeImplicit(path: string, found: Stats | undefined): void {
     const directory = implicit(this.owner);
     if (found) {
-      if (!isWhiteout(found)) throw invalid(`${JSON.stringify(path)} is not a directory`, { code: 'TAR_NOT_DIRECTORY' });
+      if (!isWhiteout(found))
+        throw invalid(`${JSON.stringify(path)} is not a directory`, { code: 'TAR_NOT_DIRECTORY' });
       // Deleted and made again by what is in it: nothing of the layers below shines through.
       unlinkSync(this.at(path));
       this.#whiteouts.delete(path);

@@ -20,7 +20,7 @@ export interface Extended {
 /** Reads the records of a type `x` body. @throws EngineError invalid for malformed records and sparse files. */
 export function readPax(body: Buffer): Extended {
   const extended: Extended = {};
-  for (let at = 0; at < body.length; ) {
+  for (let at = 0; at < body.length;) {
     const space = body.indexOf(0x20, at);
     const lengthText = space < 0 ? '' : body.toString('latin1', at, Math.min(space, at + 8));
     const end = at + Number(lengthText);
@@ -35,7 +35,8 @@ export function readPax(body: Buffer): Extended {
 }
 
 function apply(extended: Extended, key: string, value: Buffer): void {
-  if (key.startsWith('GNU.sparse.')) throw invalid('tar has a sparse file, which is not supported', { code: 'TAR_SPARSE' });
+  if (key.startsWith('GNU.sparse.'))
+    throw invalid('tar has a sparse file, which is not supported', { code: 'TAR_SPARSE' });
   if (key.startsWith(XATTR_PREFIX)) {
     extended.xattrs ??= new Map();
     extended.xattrs.set(key.slice(XATTR_PREFIX.length), Buffer.from(value));
@@ -69,7 +70,8 @@ const KEYS = new Set(['path', 'linkpath', 'size', 'uid', 'gid', 'mtime']);
 
 function integer(key: string, text: string): number {
   const value = Number(text);
-  if (!/^\d+$/.test(text) || !Number.isSafeInteger(value)) throw invalid(`tar has a malformed PAX record ${key}`, { code: 'TAR_PAX' });
+  if (!/^\d+$/.test(text) || !Number.isSafeInteger(value))
+    throw invalid(`tar has a malformed PAX record ${key}`, { code: 'TAR_PAX' });
   return value;
 }
 

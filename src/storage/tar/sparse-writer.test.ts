@@ -27,9 +27,23 @@ function write(content: Buffer, portions: readonly number[]): string {
 
 test('whatever the portions, the file is what was written', () => {
   const pattern = Buffer.alloc(700 * KIB);
-  for (const [from, to] of [[0, 1], [64 * KIB, 64 * KIB + 3], [200 * KIB, 410 * KIB], [699 * KIB, 700 * KIB]] as const) pattern.fill(7, from, to);
-  for (const content of [pattern, Buffer.alloc(0), Buffer.alloc(1), Buffer.alloc(300 * KIB), Buffer.alloc(300 * KIB, 1), Buffer.concat([pattern, Buffer.alloc(500 * KIB)])]) {
-    for (const portions of [[1_000_000], [64 * KIB], [100_001, 3], [4096, 65_536, 1]]) assert.ok(readFileSync(write(content, portions)).equals(content));
+  for (const [from, to] of [
+    [0, 1],
+    [64 * KIB, 64 * KIB + 3],
+    [200 * KIB, 410 * KIB],
+    [699 * KIB, 700 * KIB],
+  ] as const)
+    pattern.fill(7, from, to);
+  for (const content of [
+    pattern,
+    Buffer.alloc(0),
+    Buffer.alloc(1),
+    Buffer.alloc(300 * KIB),
+    Buffer.alloc(300 * KIB, 1),
+    Buffer.concat([pattern, Buffer.alloc(500 * KIB)]),
+  ]) {
+    for (const portions of [[1_000_000], [64 * KIB], [100_001, 3], [4096, 65_536, 1]])
+      assert.ok(readFileSync(write(content, portions)).equals(content));
   }
 });
 

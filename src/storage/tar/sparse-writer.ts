@@ -40,7 +40,7 @@ export class SparseWriter {
   /** Where the data that begins before `from` ends: blocks that are not zero are written in one go. */
   #dataEnd(chunk: Buffer, from: number, end: number, filePosition: number): number {
     let position = filePosition;
-    for (let at = from; at < end; ) {
+    for (let at = from; at < end;) {
       const to = Math.min(end, at + BLOCK_BYTES - (position % BLOCK_BYTES));
       if (isZero(chunk, at, to)) return at;
       position += to - at;
@@ -50,7 +50,7 @@ export class SparseWriter {
   }
 
   #put(chunk: Buffer, from: number, to: number): void {
-    for (let at = from; at < to; ) {
+    for (let at = from; at < to;) {
       const count = writeSync(this.fd, chunk, at, to - at, this.#at);
       at += count;
       this.#at += count;

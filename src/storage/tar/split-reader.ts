@@ -33,7 +33,7 @@ export function blockBytes(lengths: Buffer): { readonly plain: number; readonly 
 /** The records of a deflated block; the bytes of RAW records are valid as long as the caller likes. */
 export function* readBlock(deflated: Buffer, plainBytes: number): Generator<SplitRecord> {
   const block = inflate(deflated, plainBytes);
-  for (let at = 0; at < block.length; ) {
+  for (let at = 0; at < block.length;) {
     const type = block[at];
     if (type === SPLIT_RAW && at + 5 <= block.length) {
       const end = at + 5 + block.readUInt32LE(at + 1);

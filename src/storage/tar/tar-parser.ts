@@ -1,4 +1,6 @@
-/** Reads a tar while its bytes arrive: headers with their extensions become entries, the rest is handed on. Synchronous. */
+/**
+ * Reads a tar while its bytes arrive: headers with their extensions become entries, the rest is handed on. Synchronous.
+ */
 import { invalid } from '../../errors/engine-error.js';
 import { BLOCK_SIZE, emptyHeader, isZeroBlock, readHeader, type TarHeader } from './header.js';
 import { applyExtended, readPax, type Extended } from './pax.js';
@@ -59,9 +61,11 @@ export class TarParser {
     return this.#header.name;
   }
 
-  /** Takes the next bytes, in any portions. @throws EngineError invalid for a malformed tar, and what the sink throws. */
+  /**
+   * Takes the next bytes, in any portions. @throws EngineError invalid for a malformed tar, and what the sink throws.
+   */
   write(chunk: Buffer): void {
-    for (let at = 0; at < chunk.length; ) at = this.step(chunk, at);
+    for (let at = 0; at < chunk.length;) at = this.step(chunk, at);
   }
 
   /** After the last byte. @throws EngineError invalid for a tar that is cut off. */
@@ -71,7 +75,10 @@ export class TarParser {
     if (!atBoundary && this.#phase !== 'padding' && this.#phase !== 'trailer') throw truncated();
   }
 
-  /** As `write`, but only some bytes from `at` on: calls `content` once at most, and `contentEnd` after it. @returns where the next bytes are. */
+  /**
+   * As `write`, but only some bytes from `at` on: calls `content` once at most, and `contentEnd` after it. @returns
+   * where the next bytes are.
+   */
   step(chunk: Buffer, at: number): number {
     if (this.#phase === 'header') return this.#takeHeader(chunk, at);
     if (this.#phase === 'trailer') {
@@ -116,7 +123,8 @@ export class TarParser {
       case 'x':
       case 'L':
       case 'K':
-        if (header.sizeBytes > MAX_META_BYTES) throw invalid('tar has an extended header that is too large', { code: 'TAR_PAX' });
+        if (header.sizeBytes > MAX_META_BYTES)
+          throw invalid('tar has an extended header that is too large', { code: 'TAR_PAX' });
         this.#metaType = header.type;
         this.#meta = Buffer.allocUnsafe(header.sizeBytes);
         this.#begin('meta', header.sizeBytes);

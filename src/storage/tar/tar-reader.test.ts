@@ -36,9 +36,17 @@ test('archives of GNU tar in its formats, in portions of any size', async () => 
   writeFileSync(join(dir, 'in/large'), 'x'.repeat(70_000));
   symlinkSync('large', join(dir, 'in/link'));
   for (const format of ['gnu', 'pax', 'posix']) {
-    const archive = execFileSync('tar', ['-C', join(dir, 'in'), `--format=${format}`, '-cf', '-', 'empty', 'large', 'link', long], { maxBuffer: 1 << 24 });
+    const archive = execFileSync(
+      'tar',
+      ['-C', join(dir, 'in'), `--format=${format}`, '-cf', '-', 'empty', 'large', 'link', long],
+      { maxBuffer: 1 << 24 },
+    );
     for (const portion of [1, 511, 513, 4096, archive.length]) {
-      assert.deepEqual(await read(archive, portion), ['0 empty: ', '0 large: 70000', '2 link -> large', `0 ${long}: long`], `${format} by ${portion}`);
+      assert.deepEqual(
+        await read(archive, portion),
+        ['0 empty: ', '0 large: 70000', '2 link -> large', `0 ${long}: long`],
+        `${format} by ${portion}`,
+      );
     }
   }
 });

@@ -1,4 +1,7 @@
-/** Reads any tar while its bytes arrive, for those who need time to take the content. What entries mean is the visitor's business. */
+/**
+ * Reads any tar while its bytes arrive, for those who need time to take the content. What entries mean is the visitor's
+ * business.
+ */
 import { invalid } from '../../errors/engine-error.js';
 import type { TarHeader } from './header.js';
 import { isFileEntry, TarParser } from './tar-parser.js';
@@ -37,7 +40,7 @@ export class TarReader {
 
   /** Takes the next bytes, in any portions. @throws EngineError invalid for what is no tar; what the visitor throws. */
   async write(chunk: Buffer): Promise<void> {
-    for (let at = 0; at < chunk.length; ) {
+    for (let at = 0; at < chunk.length;) {
       this.#isEmpty = false;
       at = this.#parser.step(chunk, at);
       if (this.#content) {

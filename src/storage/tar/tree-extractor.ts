@@ -88,7 +88,8 @@ export class TreeExtractor implements TarSink {
   finish(): void {
     this.#guarded(() => {
       this.#parser.finish();
-      for (const [path, { seconds, nanoseconds }] of this.#directoryTimes) this.#setDirectoryTimes(path, seconds, nanoseconds);
+      for (const [path, { seconds, nanoseconds }] of this.#directoryTimes)
+        this.#setDirectoryTimes(path, seconds, nanoseconds);
     });
   }
 
@@ -127,7 +128,10 @@ export class TreeExtractor implements TarSink {
     if (name === '') {
       // The directory itself is the container's.
       if (isDirectory) return false;
-      throw invalid(`cannot overwrite directory ${quote(this.#options.directory)} with non-directory ${quote(header.name)}`, { code: 'DIR_NON_DIR' });
+      throw invalid(
+        `cannot overwrite directory ${quote(this.#options.directory)} with non-directory ${quote(header.name)}`,
+        { code: 'DIR_NON_DIR' },
+      );
     }
     this.#directory = this.#placeOf(name);
     this.#name = name.slice(name.lastIndexOf('/') + 1);
@@ -135,7 +139,8 @@ export class TreeExtractor implements TarSink {
     this.#checkOverwrite(at, name, isDirectory);
     this.#at = at;
     if (isDirectory) this.#makeDirectory(at, name);
-    else if (isFileEntry(header)) this.#file = new SparseWriter(this.#create(() => openSync(fsPath(at), CREATE, 0o600)));
+    else if (isFileEntry(header))
+      this.#file = new SparseWriter(this.#create(() => openSync(fsPath(at), CREATE, 0o600)));
     else this.#makeOther(at);
     return this.#file !== undefined;
   }
@@ -154,7 +159,9 @@ export class TreeExtractor implements TarSink {
     const present = statOf(at);
     if (!present || present.isDirectory() === isDirectory) return;
     const [old, added] = isDirectory ? ['non-directory', 'directory'] : ['directory', 'non-directory'];
-    throw invalid(`cannot overwrite ${old} ${quote(this.#inRoot(name))} with ${added} ${quote(name)}`, { code: 'DIR_NON_DIR' });
+    throw invalid(`cannot overwrite ${old} ${quote(this.#inRoot(name))} with ${added} ${quote(name)}`, {
+      code: 'DIR_NON_DIR',
+    });
   }
 
   /** Runs `make`, which fails with EEXIST when the name is taken; then clears the name and runs it again. */
@@ -184,7 +191,10 @@ export class TreeExtractor implements TarSink {
     } finally {
       closeSync(fd);
     }
-    this.#directoryTimes.set(this.#inRoot(name), { seconds: this.#header.mtimeSeconds, nanoseconds: this.#header.mtimeNanoseconds });
+    this.#directoryTimes.set(this.#inRoot(name), {
+      seconds: this.#header.mtimeSeconds,
+      nanoseconds: this.#header.mtimeNanoseconds,
+    });
   }
 
   #makeOther(at: string): void {
@@ -215,7 +225,11 @@ export class TreeExtractor implements TarSink {
 
   #makeHardLink(at: string, target: string): void {
     if (target === '') throw invalid('hard link to a directory', { code: 'TAR_LINK' });
-    const parent = openInRoot(this.#options.rootFd, fsPath(this.#inRoot(parentOf(target))), O_PATH | constants.O_DIRECTORY);
+    const parent = openInRoot(
+      this.#options.rootFd,
+      fsPath(this.#inRoot(parentOf(target))),
+      O_PATH | constants.O_DIRECTORY,
+    );
     try {
       const source = `/proc/self/fd/${parent}/${target.slice(target.lastIndexOf('/') + 1)}`;
       this.#create(() => linkSync(fsPath(source), fsPath(at)));
@@ -304,4 +318,3 @@ function chmodNode(at: string, mode: number): void {
 
 const parentOf = (path: string): string => path.slice(0, Math.max(path.lastIndexOf('/'), 0));
 const quote = (path: string): string => JSON.stringify(toText(path));
-

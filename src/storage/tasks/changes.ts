@@ -43,11 +43,20 @@ export function changes({ diffDir, lowerDirs }: ChangesInput): Change[] {
   return found;
 }
 
-function kindOf({ stat }: WalkedEntry, below: MergedEntry | undefined, isReplaced: boolean): Change['kind'] | undefined {
+function kindOf(
+  { stat }: WalkedEntry,
+  below: MergedEntry | undefined,
+  isReplaced: boolean,
+): Change['kind'] | undefined {
   // A whiteout over nothing is what remains of a file that the container made and deleted again.
   if (isWhiteout(stat)) return below ? DELETED : undefined;
   if (!below) return ADDED;
   if (isReplaced && below.parts) return DELETED;
-  const isSame = stat.isDirectory() && below.parts && stat.mode === below.stat.mode && stat.size === below.stat.size && stat.mtimeNs === below.stat.mtimeNs;
+  const isSame =
+    stat.isDirectory() &&
+    below.parts &&
+    stat.mode === below.stat.mode &&
+    stat.size === below.stat.size &&
+    stat.mtimeNs === below.stat.mtimeNs;
   return isSame ? undefined : MODIFIED;
 }

@@ -8,13 +8,23 @@ import { openMountView } from '../../sys/mount-view.js';
 import { storageError } from '../storage-error.js';
 
 /**
- * Calls `use` with the root of the view, which goes when that is done. What the thread makes from then on is owned by the
- * root of `idMaps`. @throws what `use` throws, and as openMountView.
+ * Calls `use` with the root of the view, which goes when that is done. What the thread makes from then on is owned by
+ * the root of `idMaps`. @throws what `use` throws, and as openMountView.
  */
-export async function withView<T>({ rootfs, mounts, tmpfs, procFd }: ContainerView, idMaps: IdMaps | undefined, use: (rootFd: number) => T | Promise<T>): Promise<T> {
+export async function withView<T>(
+  { rootfs, mounts, tmpfs, procFd }: ContainerView,
+  idMaps: IdMaps | undefined,
+  use: (rootFd: number) => T | Promise<T>,
+): Promise<T> {
   makeFilesAs(rootOwner(idMaps));
-  const destinations = [...mounts, ...tmpfs].map(({ destination }) => destination).sort((a, b) => a.split('/').length - b.split('/').length);
-  const view = openMountView({ rootfs, mounts, ...(procFd === undefined ? {} : { running: { procFd, destinations } }) });
+  const destinations = [...mounts, ...tmpfs]
+    .map(({ destination }) => destination)
+    .sort((a, b) => a.split('/').length - b.split('/').length);
+  const view = openMountView({
+    rootfs,
+    mounts,
+    ...(procFd === undefined ? {} : { running: { procFd, destinations } }),
+  });
   try {
     return await use(view.rootFd);
   } catch (error) {

@@ -1,4 +1,6 @@
-/** Worker tasks: files of a container as a tar, sent to the main thread as fast as it is taken there, or to a socket. */
+/**
+ * Worker tasks: files of a container as a tar, sent to the main thread as fast as it is taken there, or to a socket.
+ */
 import type { MessagePort } from 'node:worker_threads';
 import type { ContainerView } from '../../ports/archives.js';
 import type { IdMaps } from '../../ports/id-maps.js';
@@ -32,7 +34,15 @@ export function copyOut({ view, path, idMaps, port }: CopyOutInput): Promise<voi
 }
 
 /** All below a directory. */
-export async function exportDirectory({ directory, idMaps, port }: { readonly directory: string; readonly idMaps: IdMaps | undefined; readonly port: MessagePort }): Promise<void> {
+export async function exportDirectory({
+  directory,
+  idMaps,
+  port,
+}: {
+  readonly directory: string;
+  readonly idMaps: IdMaps | undefined;
+  readonly port: MessagePort;
+}): Promise<void> {
   await new TarSender(port).send((memory) => contentsTar(toBytePath(directory), memory, idMaps));
 }
 

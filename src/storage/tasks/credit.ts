@@ -1,4 +1,7 @@
-/** How much the other end of a port still wants, counted in its messages: the brake of everything that streams between threads. */
+/**
+ * How much the other end of a port still wants, counted in its messages: the brake of everything that streams between
+ * threads.
+ */
 import type { MessagePort } from 'node:worker_threads';
 
 export class Credit {

@@ -10,7 +10,11 @@ const CRLF = Buffer.from('\r\n');
  * Writes each piece as a chunk (RFC 9112, 7.1), at the speed of the reader and without the last chunk. The memory of
  * pieces is used again. Closing the port ends it. @throws Error when the socket fails.
  */
-export async function writeHttpChunks(fd: number, pieces: (memory: ChunkMemory) => Iterable<Buffer>, port: MessagePort): Promise<void> {
+export async function writeHttpChunks(
+  fd: number,
+  pieces: (memory: ChunkMemory) => Iterable<Buffer>,
+  port: MessagePort,
+): Promise<void> {
   const socket = new Socket({ fd: duplicateFd(fd), readable: false, writable: true });
   // The write under way fails with it.
   socket.on('error', () => undefined);

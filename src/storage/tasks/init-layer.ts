@@ -14,7 +14,10 @@ export interface InitLayerInput {
   readonly owner: Owner;
 }
 
-/** Mount points of every container, the mark by which programs know that they are in one, and the old name of the mount table. */
+/**
+ * Mount points of every container, the mark by which programs know that they are in one, and the old name of the mount
+ * table.
+ */
 const DIRECTORIES = ['dev', 'dev/pts', 'dev/shm', 'proc', 'sys'];
 const FILES = ['.dockerenv', 'dev/console', 'etc/hostname', 'etc/hosts', 'etc/resolv.conf'];
 const LINKS: Readonly<Record<string, string>> = { 'etc/mtab': '/proc/mounts' };

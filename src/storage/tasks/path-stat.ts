@@ -5,7 +5,15 @@ import { toBytePath } from '../byte-path.js';
 import { findPath, statPath } from '../container-path.js';
 import { withView } from './container-view.js';
 
-export function pathStat({ view, path, idMaps }: { readonly view: ContainerView; readonly path: string; readonly idMaps: IdMaps | undefined }): Promise<PathStat> {
+export function pathStat({
+  view,
+  path,
+  idMaps,
+}: {
+  readonly view: ContainerView;
+  readonly path: string;
+  readonly idMaps: IdMaps | undefined;
+}): Promise<PathStat> {
   return withView(view, idMaps, (rootFd) => {
     const bytes = toBytePath(path);
     const found = findPath(rootFd, bytes);

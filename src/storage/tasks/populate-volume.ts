@@ -14,7 +14,10 @@ export interface PopulateVolumeInput {
   readonly mountpoint: string;
 }
 
-/** Copies with all attributes and hard links. Nothing happens when the volume holds something or the image has no such directory. */
+/**
+ * Copies with all attributes and hard links. Nothing happens when the volume holds something or the image has no such
+ * directory.
+ */
 export function populateVolume({ rootfs, destination, mountpoint }: PopulateVolumeInput): void {
   if (readdirSync(mountpoint).length > 0) return;
   const source = resolveMerged([toBytePath(rootfs)], toBytePath(destination), true)?.entry;

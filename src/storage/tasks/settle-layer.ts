@@ -56,7 +56,8 @@ function hideLowers(diff: string, lowers: readonly string[]): void {
 /** Gives a directory that no entry named the attributes of the one below it, if there is one. */
 function adopt(diff: string, view: MergedView, path: string): void {
   const below = path === '' ? rootOf(view) : view.find(path);
-  if (below?.stat.isDirectory() && !isHidden(diff, path)) copyAttributes(below.at, below.stat, path === '' ? diff : `${diff}/${path}`);
+  if (below?.stat.isDirectory() && !isHidden(diff, path))
+    copyAttributes(below.at, below.stat, path === '' ? diff : `${diff}/${path}`);
 }
 
 function rootOf(view: MergedView): ReturnType<MergedView['find']> {
@@ -73,12 +74,15 @@ function isHidden(diff: string, path: string): boolean {
   return false;
 }
 
-/** Makes a hard link whose target is below: the target is copied into this layer first, for links do not cross layers. */
+/**
+ * Makes a hard link whose target is below: the target is copied into this layer first, for links do not cross layers.
+ */
 function link(diff: string, lowers: readonly string[], path: string, target: string): void {
   const roots = [diff, ...lowers];
   const found = resolveMerged(roots, target);
   if (!found) throw invalid(`hard link ${quote(path)}: target ${quote(target)} is in no layer`, { code: 'TAR_LINK' });
-  if (found.entry.parts) throw invalid(`hard link ${quote(path)}: target ${quote(target)} is a directory`, { code: 'TAR_LINK' });
+  if (found.entry.parts)
+    throw invalid(`hard link ${quote(path)}: target ${quote(target)} is a directory`, { code: 'TAR_LINK' });
   const source = `${diff}/${found.path}`;
   if (found.entry.at !== source) {
     makeParents(diff, lowers, found.path);

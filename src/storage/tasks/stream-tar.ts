@@ -8,7 +8,10 @@ import { Credit } from './credit.js';
 
 export interface StreamTarInput extends AssembleInput {
   readonly diffId: Digest;
-  /** Receives chunks (Uint8Array), then null; each message sent to it lets one more chunk come. Closing it ends the task. */
+  /**
+   * Receives chunks (Uint8Array), then null; each message sent to it lets one more chunk come. Closing it ends the
+   * task.
+   */
   readonly port: MessagePort;
 }
 
@@ -21,6 +24,7 @@ export async function streamTar({ diffId, port, ...input }: StreamTarInput): Pro
     if (!(await credit.take())) return;
     port.postMessage(chunk, [chunk.buffer as ArrayBuffer]);
   }
-  if (`sha256:${hash.digest('hex')}` !== diffId) throw dataLoss(`layer ${diffId} was changed on disk`, { code: 'LAYER_DAMAGED' });
+  if (`sha256:${hash.digest('hex')}` !== diffId)
+    throw dataLoss(`layer ${diffId} was changed on disk`, { code: 'LAYER_DAMAGED' });
   port.postMessage(null, []);
 }

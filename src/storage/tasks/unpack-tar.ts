@@ -7,7 +7,9 @@ import { type ExtractResult, LayerExtractor } from '../tar/layer-extractor.js';
 export type UnpackTarget = Pick<StagedLayer, 'diffDir' | 'tarSplitPath' | 'idMaps'>;
 
 /** What a staged layer needs to be committed. */
-export type UnpackedTar = Pick<ExtractResult, 'sizeBytes' | 'implicitDirs' | 'danglingLinks' | 'whiteouts'> & { readonly diffId: Digest };
+export type UnpackedTar = Pick<ExtractResult, 'sizeBytes' | 'implicitDirs' | 'danglingLinks' | 'whiteouts'> & {
+  readonly diffId: Digest;
+};
 
 /** In one pass: the chunks are hashed and unpacked into `diffDir`, an empty directory. */
 export function unpackTar(chunks: Iterable<Buffer>, target: UnpackTarget): UnpackedTar {
