@@ -19,7 +19,7 @@ await command('npm run fuzz', async () => {
   try {
     const report = join(dir, 'report.txt');
     const env = { ...process.env, COST_CASES: values.cases, COST_SEED: values.seed, COST_REPORT: report };
-    const { status } = spawnSync(process.execPath, [join(ROOT, 'scripts', 'run-tests.mjs'), 'test/cost-fuzz'], {
+    const { status } = spawnSync(process.execPath, [join(ROOT, 'scripts', 'run-tests.mjs'), 'cost-fuzz'], {
       cwd: ROOT,
       env,
       stdio: 'inherit',

@@ -13,8 +13,8 @@ import type { Listener, ListenSpec } from './http/listener.js';
 import { TlsIdentity } from './http/tls/identity.js';
 import type { Logger } from './ports/logger.js';
 import type { ServiceManager } from './service-manager.js';
-import { selectActivationSockets, type ActivationSocket } from './sys/activation.js';
-import { groupId } from './sys/group.js';
+import { selectActivationSockets, type ActivationSocket } from './sys/process/activation.js';
+import { groupId } from './sys/users/group.js';
 
 const CONSEQUENCE = 'everybody who reaches that address has the rights of root on this machine';
 /** Addresses that are open to everybody, although no option says that they should be, are held back this long. */

@@ -1,8 +1,8 @@
 /** Puts drivers, actors and routes together (composition/), starts them and ends them. */
 import { createActor } from 'xstate';
 import type { LoadedRecords } from './actors/container/records.js';
-import { allDone } from './actors/container/undo.js';
-import { clearPlaces } from './actors/container/volume-use.js';
+import { allDone } from './actors/container/life/undo.js';
+import { clearPlaces } from './actors/container/mounts/volume-use.js';
 import { createEngineMachine } from './actors/engine/engine.machine.js';
 import { rememberRecentExits } from './actors/engine/recent-exits.js';
 import { recoverContainers } from './actors/engine/recovery.js';
@@ -21,8 +21,8 @@ import { createFront } from './http/front.js';
 import { AuthorizationPlugins } from './plugins/authorization-plugins.js';
 import type { Logger } from './ports/logger.js';
 import type { ServiceManager } from './service-manager.js';
-import { releaseWhenIdle } from './sys/memory.js';
-import { removeTemporaryFiles } from './sys/temporary-directory.js';
+import { releaseWhenIdle } from './sys/process/memory.js';
+import { removeTemporaryFiles } from './sys/files/temporary-directory.js';
 import { PRODUCT_VERSION } from './version.js';
 import { createWorkerPool } from './workers/pool.js';
 

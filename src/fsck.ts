@@ -5,8 +5,8 @@ import { isEngineError, messageOf } from './errors/engine-error.js';
 import type { LoadedConfig } from './config/settings.js';
 import { checkDataRoot, type FsckReport } from './inventory/fsck.js';
 import { readOwners } from './inventory/offline-owners.js';
-import { lockDirectory } from './sys/directory-lock.js';
-import { readIdMaps } from './sys/remapped-user.js';
+import { lockDirectory } from './sys/files/directory-lock.js';
+import { readIdMaps } from './sys/users/remapped-user.js';
 import { createWorkerPool } from './workers/pool.js';
 
 /** As fsck(8) counts. */

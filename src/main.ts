@@ -5,7 +5,7 @@
  * debugger until then; and the environment of the process that starts the daemon cannot ask for one either. The other
  * flags keep V8 small. None of the flags can be set from inside a process that has started.
  */
-import { holdDebugSignal } from './sys/debug-signal.js';
+import { holdDebugSignal } from './sys/process/debug-signal.js';
 
 holdDebugSignal();
 const { runCommandLine } = await import('./command-line.js');

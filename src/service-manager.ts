@@ -3,8 +3,8 @@
  */
 import { messageOf } from './errors/engine-error.js';
 import type { Logger } from './ports/logger.js';
-import { takeActivationSockets, type ActivationSocket } from './sys/activation.js';
-import { sendUnixDatagram } from './sys/notify-socket.js';
+import { takeActivationSockets, type ActivationSocket } from './sys/process/activation.js';
+import { sendUnixDatagram } from './sys/net/notify-socket.js';
 
 const VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_PID', 'WATCHDOG_USEC'] as const;
 

@@ -1,6 +1,6 @@
 /** Throughput of the json-file decoder: payload bytes per second on one core. */
-import { JsonDecoder } from '../../src/logs/json-decoder.js';
-import { JsonEncoder } from '../../src/logs/json-encoder.js';
+import { JsonDecoder } from '../../src/logs/drivers/json-decoder.js';
+import { JsonEncoder } from '../../src/logs/drivers/json-encoder.js';
 
 const BLOCK_BYTES = 256 * 1024;
 const ROUNDS = 2000;

@@ -1,5 +1,5 @@
 /** Throughput of the json-file encoder: payload bytes per second on one core, for lines of several kinds. */
-import { JsonEncoder } from '../../src/logs/json-encoder.js';
+import { JsonEncoder } from '../../src/logs/drivers/json-encoder.js';
 
 const CHUNK_BYTES = 64 * 1024;
 const ROUNDS = 4000;

@@ -5,7 +5,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { createLogDriver } from '../../src/logs/log-driver.js';
+import { createLogDriver } from '../../src/logs/drivers/log-driver.js';
 import type { ContainerLog, LogReadOptions } from '../../src/ports/logs.js';
 
 const CHUNK_BYTES = 64 * 1024;

@@ -11,8 +11,8 @@ import { parentCgroup } from '../runtime/cgroup-path.js';
 import { shareRealtime } from '../runtime/cpu-realtime.js';
 import { type HostFacts, readHostFacts } from '../runtime/host-facts.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
-import type { Reserve } from '../sys/reserve.js';
-import { makeTemporaryPlaces, type TemporaryPlaces } from '../sys/temporary-directory.js';
+import type { Reserve } from '../sys/files/reserve.js';
+import { makeTemporaryPlaces, type TemporaryPlaces } from '../sys/files/temporary-directory.js';
 import { type Settings, systemSettings } from './settings.js';
 
 /** The directories of this daemon, which exist and are its own. */

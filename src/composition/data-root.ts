@@ -4,9 +4,9 @@
  */
 import { join } from 'node:path';
 import type { IdMaps } from '../ports/id-maps.js';
-import { checkPassage, letPass } from '../sys/id-access.js';
-import { rootOwner } from '../sys/id-maps.js';
-import { makeDirectories } from '../sys/make-directories.js';
+import { checkPassage, letPass } from '../sys/users/id-access.js';
+import { rootOwner } from '../sys/users/id-maps.js';
+import { makeDirectories } from '../sys/files/make-directories.js';
 
 /**
  * The directory for these maps, which the root of containers can get to; `dataRoot` itself without maps.

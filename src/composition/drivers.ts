@@ -6,7 +6,7 @@ import { ContainerRecords } from '../actors/container/records.js';
 import { DiskUsages } from '../actors/engine/disk-usage.js';
 import { openEventLog } from '../events/event-log.js';
 import { FileImageStore } from '../images/store.js';
-import { createLogDriver } from '../logs/log-driver.js';
+import { createLogDriver } from '../logs/drivers/log-driver.js';
 import { HostNetworks } from '../network/host-networks.js';
 import type { RecordFile } from '../network/network-records.js';
 import { ProtocolNetworkPlugins } from '../plugins/network-plugins.js';
@@ -18,8 +18,8 @@ import { ArchiveWorkers } from '../storage/archives.js';
 import { openOverlay2 } from '../storage/overlay2.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
 import { Volumes } from '../storage/volumes.js';
-import { rootOwner } from '../sys/id-maps.js';
-import { inheritedLimits } from '../sys/limits.js';
+import { rootOwner } from '../sys/users/id-maps.js';
+import { inheritedLimits } from '../sys/process/limits.js';
 import { createStdio, reopenStdio } from '../supervisor/stdio.js';
 import { createSupervisor } from '../supervisor/supervisor.js';
 import { createWorkerPool } from '../workers/pool.js';
@@ -27,7 +27,7 @@ import { creationDefaults } from './settings.js';
 import { BUILD, PRODUCT_VERSION } from '../version.js';
 import type { Base } from './base.js';
 import { createEngineMetrics } from './metrics.js';
-import { makeDirectories } from '../sys/make-directories.js';
+import { makeDirectories } from '../sys/files/make-directories.js';
 
 const MAX_WORKERS = 3;
 

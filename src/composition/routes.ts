@@ -1,9 +1,9 @@
 /** Everything that the API serves, and the views and services behind it. */
-import { ContainerArchives } from '../actors/container/archives.js';
-import { CommitSource } from '../actors/container/commit-source.js';
+import { ContainerArchives } from '../actors/container/mounts/archives.js';
+import { CommitSource } from '../actors/container/mounts/commit-source.js';
 import { type ContainerRecord, imagesOf, isRunning } from '../actors/container/container.record.js';
-import { filesOwner } from '../actors/container/files.js';
-import { shownLinks } from '../actors/container/legacy-links.js';
+import { filesOwner } from '../actors/container/mounts/files.js';
+import { shownLinks } from '../actors/container/network/legacy-links.js';
 import { presentOwners } from '../actors/engine/present-owners.js';
 import { readProcessFigures } from '../actors/engine/process-figures.js';
 import { SystemService } from '../actors/engine/system.js';

@@ -4,7 +4,7 @@ import { access } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { CreationDefaults } from '../actors/container/container.record.js';
-import type { ContainerDefaults } from '../actors/container/draft.js';
+import type { ContainerDefaults } from '../actors/container/create/draft.js';
 import type { ComponentVersion, RuntimeInfo, SystemSettings } from '../actors/engine/system.js';
 import type { Config, FixedConfig } from '../config/config.js';
 import type { RuntimeEntry } from '../config/runtime-entries.js';

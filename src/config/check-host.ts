@@ -4,7 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { isEngineError, messageOf } from '../errors/engine-error.js';
-import { validateLogOptions } from '../logs/log-options.js';
+import { validateLogOptions } from '../logs/options/log-options.js';
 import { parseSeccompProfile } from '../runtime/seccomp.js';
 import { namedCgroupDriver } from './cgroup-driver.js';
 import type { Host } from './host.js';

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { isAbsolute, win32 } from 'node:path';
 import { messageOf } from '../errors/engine-error.js';
-import { isDefaultUserMissing, readIdMaps } from '../sys/remapped-user.js';
+import { isDefaultUserMissing, readIdMaps } from '../sys/users/remapped-user.js';
 import { cgroupDriver } from './cgroup-driver.js';
 import { checkContainerDefaults, checkHost } from './check-host.js';
 import type { Host } from './host.js';

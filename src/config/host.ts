@@ -4,7 +4,7 @@
  */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { parseCgroupMounts } from '../sys/cgroup-mounts.js';
+import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 
 export interface Host {
   /** The host was booted with systemd. */

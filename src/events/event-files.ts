@@ -6,7 +6,7 @@
 import { open, readdir, rm, stat, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseLine, renderLine, type StoredEvent } from './event-json.js';
-import { makeDirectories } from '../sys/make-directories.js';
+import { makeDirectories } from '../sys/files/make-directories.js';
 
 const NAME = /^events-(\d{15})-(\d{19})\.log$/;
 const READ_BYTES = 64 * 1024;

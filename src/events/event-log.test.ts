@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 import { setImmediate, setTimeout } from 'node:timers/promises';
 import type { EventItem, EventLog, EventSubscription } from '../ports/events.js';
-import { wallClockNs } from '../sys/wall-clock.js';
+import { wallClockNs } from '../sys/process/wall-clock.js';
 import { openEventLog } from './event-log.js';
 
 const LIVE: EventSubscription = { sinceNs: undefined, untilNs: undefined, filter: () => true };

@@ -3,7 +3,7 @@
  * loses nothing that is still kept, and is told how much it missed beyond that.
  */
 import type { EventItem, EventLog, EventSubscription, EventType } from '../ports/events.js';
-import { wallClockNs } from '../sys/wall-clock.js';
+import { wallClockNs } from '../sys/process/wall-clock.js';
 import { EventFiles } from './event-files.js';
 import { makeEvent, renderEvent, type StoredEvent } from './event-json.js';
 import { EventSubscriber, type EventSource } from './event-subscriber.js';

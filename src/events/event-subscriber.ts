@@ -3,7 +3,7 @@
  * or, when it fell behind, from the disk.
  */
 import type { EventItem, EventSubscription } from '../ports/events.js';
-import { wallClockNs } from '../sys/wall-clock.js';
+import { wallClockNs } from '../sys/process/wall-clock.js';
 import type { EventFileReader, EventFiles } from './event-files.js';
 import type { StoredEvent } from './event-json.js';
 

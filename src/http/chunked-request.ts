@@ -4,7 +4,7 @@
  * connection ends with the reply, so that nothing behind a body is ever taken for a request.
  */
 import type { EngineError } from '../errors/engine-error.js';
-import { takeFromSocket } from '../sys/fd.js';
+import { takeFromSocket } from '../sys/files/fd.js';
 import { ChunkedBody } from '../text/body-framing.js';
 import type { DirectRequest } from './direct-request.js';
 import type { Gate } from './gate.js';

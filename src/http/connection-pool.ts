@@ -1,6 +1,6 @@
 /** Serves accepted connections: decides who reads them, and keeps what served ended ones for the next. */
-import { closeFd, onceReadable, peekSocket } from '../sys/fd.js';
-import { startCounting, unsentBytes } from '../sys/socket-progress.js';
+import { closeFd, onceReadable, peekSocket } from '../sys/files/fd.js';
+import { startCounting, unsentBytes } from '../sys/net/socket-progress.js';
 import { readDirectRequest, type DirectRequest } from './direct-request.js';
 import { messageBody } from './error-status.js';
 import { statesOneFraming, UNKNOWN_FRAMING, UNKNOWN_FRAMING_MESSAGE } from './framing.js';

@@ -1,6 +1,6 @@
 /** Copies the input of a client to a process. */
 import type { Duplex, Writable } from 'node:stream';
-import type { DetachScanner } from '../logs/detach-keys.js';
+import type { DetachScanner } from '../logs/attach/detach-keys.js';
 
 export interface InputEnds {
   /** The client typed the keys to detach. */

@@ -1,5 +1,5 @@
 /** Requests that hijack and come first on their connection, as nearly all do: read exactly up to their end. */
-import { takeFromSocket } from '../sys/fd.js';
+import { takeFromSocket } from '../sys/files/fd.js';
 import type { DirectRequest } from './direct-request.js';
 import type { Gate } from './gate.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';

@@ -2,9 +2,9 @@
 import { setImmediate as setImmediateAsync, setTimeout as setTimeoutAsync } from 'node:timers/promises';
 import { EngineError, messageOf, type ErrorKind } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
-import { closeFd, watchReadable } from '../sys/fd.js';
-import { openFileLimit } from '../sys/limits.js';
-import { acceptFrom, listenOnTcp, prepareConnections } from '../sys/listen-socket.js';
+import { closeFd, watchReadable } from '../sys/files/fd.js';
+import { openFileLimit } from '../sys/process/limits.js';
+import { acceptFrom, listenOnTcp, prepareConnections } from '../sys/net/listen-socket.js';
 import type { AccessPolicy } from './access-policy.js';
 import type { BrowserGuard } from './browser-guard.js';
 import type { ConnectionPool } from './connection-pool.js';

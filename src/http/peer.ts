@@ -1,6 +1,6 @@
 /** Who a connection belongs to: what audit lines name and authorization plugins are told. */
 import { isEngineError } from '../errors/engine-error.js';
-import { socketPeer, type TcpPeer, type UnixPeer } from '../sys/socket-peer.js';
+import { socketPeer, type TcpPeer, type UnixPeer } from '../sys/net/socket-peer.js';
 
 /**
  * A client that proved who it is with a certificate of a trusted authority, or one of a server without verification.

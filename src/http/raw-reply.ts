@@ -3,8 +3,8 @@
  * the parser.
  */
 import { Socket } from 'node:net';
-import { duplicateFd } from '../sys/fd.js';
-import { limitUnread } from '../sys/socket-progress.js';
+import { duplicateFd } from '../sys/files/fd.js';
+import { limitUnread } from '../sys/net/socket-progress.js';
 import type { BodyFraming } from '../text/body-framing.js';
 import type { Peer } from './peer.js';
 import { readOn } from './read-on.js';

@@ -2,7 +2,7 @@
 import { cancelled } from '../errors/engine-error.js';
 import type { SocketBody, SocketSource } from '../ports/archives.js';
 import { ChunkedBody, SizedBody } from '../text/body-framing.js';
-import { duplicateFd, endConnection, takeFromSocket } from '../sys/fd.js';
+import { duplicateFd, endConnection, takeFromSocket } from '../sys/files/fd.js';
 import type { DirectRequest } from './direct-request.js';
 import type { Gate } from './gate.js';
 import { HttpExchange, type ExchangeServices } from './http-exchange.js';

@@ -3,8 +3,8 @@
  * connection they are about, so each connection has an App, and Apps are reused.
  */
 import type { Socket } from 'node:net';
-import { duplicateFd } from '../sys/fd.js';
-import { countedBytes, stopCounting } from '../sys/socket-progress.js';
+import { duplicateFd } from '../sys/files/fd.js';
+import { countedBytes, stopCounting } from '../sys/net/socket-progress.js';
 import type { Gate } from './gate.js';
 import { MAX_HIJACK_BODY_BYTES } from './direct-request.js';
 import { hasBody, isKnownFraming, UNKNOWN_FRAMING, UNKNOWN_FRAMING_MESSAGE } from './framing.js';

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
 import { readRecord, removeRecord, writeRecord } from '../storage/record-store.js';
-import { isTemporary, replaceFile, syncDirectory } from '../sys/durable-file.js';
-import { makeDirectories } from '../sys/make-directories.js';
+import { isTemporary, replaceFile, syncDirectory } from '../sys/files/durable-file.js';
+import { makeDirectories } from '../sys/files/make-directories.js';
 
 /** The metadata are not in the configuration itself. */
 export interface ImageMetadata {

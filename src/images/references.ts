@@ -4,8 +4,8 @@ import { dirname, join } from 'node:path';
 import { isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
-import { isTemporary } from '../sys/durable-file.js';
-import type { Urgent } from '../sys/reserve.js';
+import { isTemporary } from '../sys/files/durable-file.js';
+import type { Urgent } from '../sys/files/reserve.js';
 import { isDigest } from './reference.js';
 
 const NONE: ReadonlySet<string> = new Set();

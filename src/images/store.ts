@@ -10,7 +10,7 @@ import type { Image, ImageConfigDocument, ImageStore } from '../ports/images.js'
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
 import { chainOf } from './chain.js';
-import type { Urgent } from '../sys/reserve.js';
+import type { Urgent } from '../sys/files/reserve.js';
 import { parseConfig } from './config-document.js';
 import { ImageContent, type ImageMetadata } from './content.js';
 import {

@@ -1,7 +1,7 @@
 /** The check of a data root: every byte has an owner, or is a finding. */
 import { dirname, join } from 'node:path';
 import type { Place, PlaceKind } from '../ports/inventory.js';
-import { syncDirectory } from '../sys/durable-file.js';
+import { syncDirectory } from '../sys/files/durable-file.js';
 import type { WorkerPool } from '../workers/pool.js';
 import { type Finding, findOrphans, type Owners } from './orphans.js';
 

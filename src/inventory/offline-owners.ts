@@ -7,7 +7,7 @@ import { isDigest } from '../images/reference.js';
 import type { ImageConfigDocument } from '../ports/images.js';
 import type { Digest } from '../ports/storage.js';
 import { readRecord } from '../storage/record-store.js';
-import { isTemporary } from '../sys/durable-file.js';
+import { isTemporary } from '../sys/files/durable-file.js';
 import type { Owners } from './orphans.js';
 
 interface LayerRecord {

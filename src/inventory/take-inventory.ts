@@ -2,7 +2,7 @@
 import { readdirSync } from 'node:fs';
 import { toBytePath, toText } from '../storage/byte-path.js';
 import { statOf } from '../storage/overlay2/merged-view.js';
-import { isTemporary } from '../sys/durable-file.js';
+import { isTemporary } from '../sys/files/durable-file.js';
 import type { Place, PlaceKind } from '../ports/inventory.js';
 import { BlockCounter } from './block-counter.js';
 import { ownMember } from '../text/own-member.js';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import type { ContainerLog, LogReadOptions } from '../ports/logs.js';
-import { createLogDriver } from './log-driver.js';
+import { createLogDriver } from './drivers/log-driver.js';
 
 export const ID = 'c'.repeat(64);
 

@@ -2,7 +2,7 @@
 import { writeFile } from 'node:fs/promises';
 import { unavailable } from '../errors/engine-error.js';
 import type { GatewayMode } from './gateway-mode.js';
-import type { Link, LinkAddress, Netlink } from '../sys/route-netlink.js';
+import type { Link, LinkAddress, Netlink } from '../sys/netlink/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
 import type { ContainerEnd, Medium } from './attachable-network.js';
 import type { BridgeRules } from './firewall-rules.js';

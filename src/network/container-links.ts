@@ -5,7 +5,7 @@
 import { isEngineError } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { Endpoint, LinkTarget } from '../ports/network.js';
-import type { Netlink } from '../sys/route-netlink.js';
+import type { Netlink } from '../sys/netlink/route-netlink.js';
 import { hostLink } from './endpoints.js';
 import type { LinkRule } from './firewall-rules.js';
 import type { Firewall } from './firewall.js';

@@ -1,7 +1,7 @@
 /** The default bridge: from the daemon's options, and what the host has, to a plan. */
 import { isIP } from 'node:net';
 import { conflict, invalid } from '../errors/engine-error.js';
-import { IPV6_MIN_MTU, type Link, type Netlink } from '../sys/route-netlink.js';
+import { IPV6_MIN_MTU, type Link, type Netlink } from '../sys/netlink/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
 import type { BridgePlan } from './bridge.js';
 import { firstAddress, chooseSubnet, hostSubnets, type PoolOption } from './free-subnet.js';

@@ -1,7 +1,7 @@
 /** The default network: its bridge on the host, and the data that clients see of it. */
 import { invalid } from '../errors/engine-error.js';
 import type { NetworkSummary } from '../ports/network.js';
-import type { Link, LinkAddress, Netlink } from '../sys/route-netlink.js';
+import type { Link, LinkAddress, Netlink } from '../sys/netlink/route-netlink.js';
 import { type Bridge, type BridgePlan, hostAddresses } from './bridge.js';
 import { planDefaultBridge, type BridgeOptions } from './default-bridge.js';
 import type { PoolOption } from './free-subnet.js';

@@ -2,7 +2,7 @@
 import { EngineError, messageOf } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { Endpoint, PortRequest, PublishedPort } from '../ports/network.js';
-import { forgetFlows } from '../sys/conntrack.js';
+import { forgetFlows } from '../sys/netlink/conntrack.js';
 import type { Ports, Publishing } from './attachable-network.js';
 import type { PortRule } from './firewall-rules.js';
 import type { Firewall } from './firewall.js';

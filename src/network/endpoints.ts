@@ -10,7 +10,7 @@ import type {
   PortRequest,
   PublishedPort,
 } from '../ports/network.js';
-import type { LinkAddress, Netlink } from '../sys/route-netlink.js';
+import type { LinkAddress, Netlink } from '../sys/netlink/route-netlink.js';
 import type { AttachableNetwork, Ports } from './attachable-network.js';
 import { HOST_LINK } from './bridge.js';
 import { linkParameters, wantedLinkName } from './endpoint-options.js';

@@ -3,7 +3,7 @@
  * somebody else has flushed is put back.
  */
 import type { Logger } from '../ports/logger.js';
-import { RulesetWatch } from '../sys/netfilter.js';
+import { RulesetWatch } from '../sys/netlink/netfilter.js';
 import {
   chainsOf,
   dnatChain,

@@ -1,6 +1,6 @@
 /** Choosing subnets for networks that name none. */
 import { unavailable } from '../errors/engine-error.js';
-import type { Netlink } from '../sys/route-netlink.js';
+import type { Netlink } from '../sys/netlink/route-netlink.js';
 import { overlaps, parseSubnet, sizeOf, subnetAround, toAddress, type Family, type Subnet } from './subnet.js';
 
 export interface PoolOption {

@@ -4,7 +4,7 @@
  * later.
  */
 import { randomBytes } from 'node:crypto';
-import type { Link, LinkAddress, Netlink } from '../sys/route-netlink.js';
+import type { Link, LinkAddress, Netlink } from '../sys/netlink/route-netlink.js';
 import { Bridge, type BridgePlan, hostAddresses } from './bridge.js';
 import type { NetworkRecords } from './network-records.js';
 

@@ -13,7 +13,7 @@ import type {
   PortRequest,
   PublishedPort,
 } from '../ports/network.js';
-import { Netlink } from '../sys/route-netlink.js';
+import { Netlink } from '../sys/netlink/route-netlink.js';
 import type { AttachableNetwork } from './attachable-network.js';
 import { Bridge, hostAddresses } from './bridge.js';
 import { ContainerLinks } from './container-links.js';

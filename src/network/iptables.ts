@@ -1,6 +1,6 @@
 /** The commands that read and write the kernel's packet filter. */
 import { internal, isEngineError, messageOf } from '../errors/engine-error.js';
-import { runProgram } from '../sys/spawn.js';
+import { runProgram } from '../sys/process/spawn.js';
 import { parseTables, type Tables } from './firewall-script.js';
 import type { Family } from './subnet.js';
 

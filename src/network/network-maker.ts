@@ -2,7 +2,7 @@
 import { forbidden, invalid } from '../errors/engine-error.js';
 import type { NetworkPlugins } from '../ports/network-plugin.js';
 import type { NetworkSummary } from '../ports/network.js';
-import type { Link, Netlink } from '../sys/route-netlink.js';
+import type { Link, Netlink } from '../sys/netlink/route-netlink.js';
 import { AddressSpace, type AddressPlan } from './address-space.js';
 import type { Addresses, AttachableNetwork } from './attachable-network.js';
 import { Bridge, type BridgePlan } from './bridge.js';

@@ -2,7 +2,7 @@
 import { isIP } from 'node:net';
 import { forbidden, invalid, unavailable } from '../errors/engine-error.js';
 import type { NetworkRequest, NetworkSubnet, NetworkSummary } from '../ports/network.js';
-import { IPV6_MIN_MTU } from '../sys/route-netlink.js';
+import { IPV6_MIN_MTU } from '../sys/netlink/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
 import type { BridgePlan } from './bridge.js';
 import { chooseSubnet, type PoolOption } from './free-subnet.js';

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { NetworkSummary } from '../ports/network.js';
-import type { Link, LinkAddress } from '../sys/route-netlink.js';
+import type { Link, LinkAddress } from '../sys/netlink/route-netlink.js';
 import type { OpenOptions } from './network-maker.js';
 
 export interface RecordFile {

@@ -8,7 +8,7 @@ import {
   type Link,
   type Netlink,
   type StackKind,
-} from '../sys/route-netlink.js';
+} from '../sys/netlink/route-netlink.js';
 import type { ContainerEnd, Medium } from './attachable-network.js';
 import { ownMember } from '../text/own-member.js';
 

@@ -2,7 +2,7 @@
 import { type EngineError, forbidden, internal } from '../errors/engine-error.js';
 import type { NetworkPlugins, PluginJoin, PluginNetworkRequest, PluginRoute } from '../ports/network-plugin.js';
 import type { Endpoint, NetworkSummary, PortRequest, PublishedPort } from '../ports/network.js';
-import type { Netlink } from '../sys/route-netlink.js';
+import type { Netlink } from '../sys/netlink/route-netlink.js';
 import type { ContainerEnd, EndpointPlugin, Medium, Ports } from './attachable-network.js';
 import type { PluginDebts } from './plugin-debts.js';
 import type { Sandboxes } from './sandboxes.js';

@@ -6,8 +6,8 @@
 import { isIPv4 } from 'node:net';
 import { internal, isEngineError, messageOf } from '../errors/engine-error.js';
 import type { PortRequest, PublishedPort } from '../ports/network.js';
-import { closeFd } from '../sys/fd.js';
-import { bindPort, dropAllPackets, type PortSocket } from '../sys/port-socket.js';
+import { closeFd } from '../sys/files/fd.js';
+import { bindPort, dropAllPackets, type PortSocket } from '../sys/net/port-socket.js';
 import { proxyTcp, proxyUdp } from './userland-proxy.js';
 
 export interface HeldPort {

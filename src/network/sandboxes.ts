@@ -1,8 +1,8 @@
 /** Network namespaces of containers, and what is configured inside them. */
 import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
-import { createNetns, inNetns, keepNetns, listNetns, removeNetns } from '../sys/netns.js';
-import { Netlink } from '../sys/route-netlink.js';
+import { createNetns, inNetns, keepNetns, listNetns, removeNetns } from '../sys/process/netns.js';
+import { Netlink } from '../sys/netlink/route-netlink.js';
 import type { LinkParameter } from './endpoint-options.js';
 import { setIpv6, setParameter } from './link-parameters.js';
 import type { WayOut } from './ways-out.js';

@@ -1,7 +1,7 @@
 /** IP subnets in CIDR form. Addresses are big integers here, for IPv6 has no smaller ones. */
 import { isIP } from 'node:net';
 import { invalid } from '../errors/engine-error.js';
-import { addressBytes, addressText } from '../sys/ip-address.js';
+import { addressBytes, addressText } from '../sys/net/ip-address.js';
 
 export type Family = 4 | 6;
 

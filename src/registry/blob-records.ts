@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
-import { makeDirectories } from '../sys/make-directories.js';
+import { makeDirectories } from '../sys/files/make-directories.js';
 
 export interface BlobRecord {
   readonly digest: Digest;

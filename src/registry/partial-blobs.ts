@@ -6,7 +6,7 @@ import { readdir, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type EngineError, isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
-import { makeDirectories } from '../sys/make-directories.js';
+import { makeDirectories } from '../sys/files/make-directories.js';
 
 /** This is kept for a blob. */
 export interface PartialBlob {

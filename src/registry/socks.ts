@@ -5,7 +5,7 @@ import { Agent as HttpAgent, type AgentOptions } from 'node:http';
 import { connect, isIP, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type EngineError, internal } from '../errors/engine-error.js';
-import { addressBytes } from '../sys/ip-address.js';
+import { addressBytes } from '../sys/net/ip-address.js';
 
 const DEFAULT_PORT = 1080;
 const CONNECT_TIMEOUT_MS = 30_000;

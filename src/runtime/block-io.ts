@@ -6,7 +6,7 @@ import { access, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, messageOf } from '../errors/engine-error.js';
 import { groupsOf } from '../stats/reader.js';
-import { parseCgroupMounts } from '../sys/cgroup-mounts.js';
+import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 import type { OciResources } from './oci-types.js';
 
 type BlockIo = NonNullable<OciResources['blockIO']>;

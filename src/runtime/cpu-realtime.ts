@@ -2,7 +2,7 @@
 import { mkdir, readFile, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, messageOf } from '../errors/engine-error.js';
-import { parseCgroupMounts } from '../sys/cgroup-mounts.js';
+import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 
 export interface RealtimeShare {
   /** 0: as the kernel has it. */

@@ -5,8 +5,8 @@
 import { access, readFile, stat } from 'node:fs/promises';
 import { arch, cpus, release } from 'node:os';
 import { join } from 'node:path';
-import { parseCgroupMounts } from '../sys/cgroup-mounts.js';
-import { hasX32 } from '../sys/x32.js';
+import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
+import { hasX32 } from '../sys/ffi/x32.js';
 import { capabilitiesOf } from './capabilities.js';
 
 export interface CgroupFacts {

@@ -3,8 +3,8 @@ import { constants, fstat, read as readCallback } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { invalid, isEngineError, messageOf } from '../errors/engine-error.js';
-import { closeFd } from '../sys/fd.js';
-import { openInRoot } from '../sys/open-in-root.js';
+import { closeFd } from '../sys/files/fd.js';
+import { openInRoot } from '../sys/files/open-in-root.js';
 
 const stat = promisify(fstat);
 const read = promisify(readCallback);

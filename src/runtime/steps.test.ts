@@ -11,7 +11,7 @@ import { parseCpuList } from './cpu-list.js';
 import { deviceNumbers } from './device-numbers.js';
 import { buildDevices, parseDeviceRule } from './devices.js';
 import { buildEnvironment } from './environment.js';
-import { parseCgroupMounts } from '../sys/cgroup-mounts.js';
+import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 import { buildMounts } from './mounts.js';
 import { buildNamespaces } from './namespaces.js';
 import { rootPropagation } from './propagation.js';

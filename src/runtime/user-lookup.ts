@@ -1,6 +1,6 @@
 /** From `USER[:GROUP]` to numbers, by the container's own passwd and group files. */
 import { invalid } from '../errors/engine-error.js';
-import { type GroupEntry, parseGroup, parseId, parsePasswd, type PasswdEntry } from '../sys/accounts.js';
+import { type GroupEntry, parseGroup, parseId, parsePasswd, type PasswdEntry } from '../sys/users/accounts.js';
 import type { OciUser } from './oci-types.js';
 import { readRootfsFile } from './rootfs-file.js';
 

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { notFound } from '../errors/engine-error.js';
 import type { ContainerUsage, CpuUsage, StatsReader } from '../ports/stats.js';
-import { wallClockNs } from '../sys/wall-clock.js';
+import { wallClockNs } from '../sys/process/wall-clock.js';
 import { openCgroupV1 } from './cgroup-v1.js';
 import { openCgroupV2 } from './cgroup-v2.js';
 import { parseHostCpu, parseNetDev } from './counters.js';

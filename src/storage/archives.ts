@@ -4,7 +4,7 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { internal } from '../errors/engine-error.js';
 import type { Archives, ArchiveSource, ContainerView, PathStat, TarOutput, WriteOptions } from '../ports/archives.js';
 import type { IdMaps } from '../ports/id-maps.js';
-import { closeFd } from '../sys/fd.js';
+import { closeFd } from '../sys/files/fd.js';
 import { createWorkerPool } from '../workers/pool.js';
 import { portStream } from './port-stream.js';
 import { sendPieces } from './send-pieces.js';

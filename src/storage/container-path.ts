@@ -1,8 +1,8 @@
 /** Paths of a container, looked up below the root of its view. Synchronous, for worker threads. Byte strings. */
 import { constants, readlinkSync, type BigIntStats } from 'node:fs';
 import type { PathStat } from '../ports/archives.js';
-import { closeFd } from '../sys/fd.js';
-import { O_PATH, openInRoot } from '../sys/open-in-root.js';
+import { closeFd } from '../sys/files/fd.js';
+import { O_PATH, openInRoot } from '../sys/files/open-in-root.js';
 import { fsPath, toText } from './byte-path.js';
 import { statOf } from './overlay2/merged-view.js';
 import { withoutTrailing } from '../text/trailing.js';

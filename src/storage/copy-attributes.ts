@@ -2,8 +2,8 @@
  * Copies inodes between places on this host, with all their attributes. Synchronous, for worker threads. Byte strings.
  */
 import { chmodSync, constants, copyFileSync, lchownSync, readlinkSync, symlinkSync, type BigIntStats } from 'node:fs';
-import { makeDevice, makeFifo, setTimes } from '../sys/inode.js';
-import { getXattr, listXattrs, setXattr } from '../sys/xattr.js';
+import { makeDevice, makeFifo, setTimes } from '../sys/files/inode.js';
+import { getXattr, listXattrs, setXattr } from '../sys/files/xattr.js';
 import { fsPath } from './byte-path.js';
 
 const NS_PER_S = 1_000_000_000n;

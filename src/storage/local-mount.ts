@@ -1,6 +1,6 @@
 /** Mount options of the local volume driver: `type`, `device` and `o`, as mount(8) has them. */
 import { internal, invalid, messageOf } from '../errors/engine-error.js';
-import { mountNow } from '../sys/mount.js';
+import { mountNow } from '../sys/mount/mount.js';
 import { ownMember } from '../text/own-member.js';
 
 export type VolumeOptions = Readonly<Record<string, string>>;

@@ -2,7 +2,7 @@
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { internal, messageOf } from '../errors/engine-error.js';
-import { detachMount, mountPointsBelow } from '../sys/mount.js';
+import { detachMount, mountPointsBelow } from '../sys/mount/mount.js';
 import { createWorkerPool } from '../workers/pool.js';
 import { LOCAL_DRIVER, type VolumeRecord, type VolumeRecords } from './volume-records.js';
 

@@ -1,6 +1,6 @@
 /** Opens files of a tree that a container may be changing at this moment. Synchronous, for worker threads. */
 import { closeSync, constants, fstatSync, openSync, type BigIntStats } from 'node:fs';
-import { O_PATH } from '../sys/open-in-root.js';
+import { O_PATH } from '../sys/files/open-in-root.js';
 import { fsPath } from './byte-path.js';
 
 const GONE = new Set(['ENOENT', 'ENOTDIR', 'ELOOP', 'ENXIO']);

@@ -14,10 +14,10 @@ import type {
   LayerTar,
   StagedLayer,
 } from '../ports/storage.js';
-import { letPass } from '../sys/id-access.js';
-import { rootOwner } from '../sys/id-maps.js';
-import { markTopDirectory } from '../sys/inode.js';
-import { getXattr } from '../sys/xattr.js';
+import { letPass } from '../sys/users/id-access.js';
+import { rootOwner } from '../sys/users/id-maps.js';
+import { markTopDirectory } from '../sys/files/inode.js';
+import { getXattr } from '../sys/files/xattr.js';
 import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { Durability } from './overlay2/durability.js';
 import { InitLayers } from './overlay2/init-layers.js';
@@ -30,7 +30,7 @@ import { Trash } from './overlay2/trash.js';
 import { WritableLayers } from './overlay2/writable-layers.js';
 import { storageError } from './storage-error.js';
 import type { UnpackedTar } from './tasks/unpack-tar.js';
-import { makeDirectories } from '../sys/make-directories.js';
+import { makeDirectories } from '../sys/files/make-directories.js';
 
 export interface Overlay2Options {
   /** `<data-root>/overlay2`; created when missing. */

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { isEngineError } from '../errors/engine-error.js';
 import { readRecord, removeRecord, writeRecord } from './record-store.js';
-import { isTemporary } from '../sys/durable-file.js';
+import { isTemporary } from '../sys/files/durable-file.js';
 
 const dir = await mkdtemp(join(tmpdir(), 'record-store-'));
 after(() => rm(dir, { recursive: true }));

@@ -4,7 +4,7 @@
 import { readFile, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { dataLoss, messageOf } from '../errors/engine-error.js';
-import { replaceFile, syncDirectory } from '../sys/durable-file.js';
+import { replaceFile, syncDirectory } from '../sys/files/durable-file.js';
 
 /** Version of the envelope, not of what is in it. */
 const VERSION = 1;

@@ -1,8 +1,8 @@
 /** Removal in a tree that a container may be changing at this moment. Synchronous, for worker threads. */
 import { constants, readdirSync, rmdirSync, unlinkSync } from 'node:fs';
 import { internal } from '../errors/engine-error.js';
-import { closeFd } from '../sys/fd.js';
-import { O_PATH, openUnmounted } from '../sys/open-in-root.js';
+import { closeFd } from '../sys/files/fd.js';
+import { O_PATH, openUnmounted } from '../sys/files/open-in-root.js';
 import { fsPath, toText } from './byte-path.js';
 import { statOf } from './overlay2/merged-view.js';
 

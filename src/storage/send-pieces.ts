@@ -1,7 +1,7 @@
 /** Hands what a client sends over to the worker that wants it, in memory that both see. */
 import type { MessagePort } from 'node:worker_threads';
 import type { PieceSource } from '../ports/archives.js';
-import { libc } from '../sys/libc.js';
+import { libc } from '../sys/ffi/libc.js';
 import { bufferDied } from '../workers/young-collector.js';
 
 /** A message to another thread costs more than the small pieces that clients send: they go by the slot. */

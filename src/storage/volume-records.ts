@@ -9,9 +9,9 @@ import type { Owner } from '../ports/id-maps.js';
 import type { WorkerPool } from '../workers/pool.js';
 import { randomName } from './overlay2/layout.js';
 import { readRecord, writeRecord } from './record-store.js';
-import { syncDirectory } from '../sys/durable-file.js';
+import { syncDirectory } from '../sys/files/durable-file.js';
 import { storageError } from './storage-error.js';
-import { makeDirectories } from '../sys/make-directories.js';
+import { makeDirectories } from '../sys/files/make-directories.js';
 
 export interface VolumeRecord {
   readonly name: string;

@@ -10,7 +10,7 @@ import type { Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf, unavailable } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
-import { libc } from '../sys/libc.js';
+import { libc } from '../sys/ffi/libc.js';
 import type { ContainerdPaths } from './containerd-config.js';
 import { deferred } from './deferred.js';
 import { makeFifo, openFifoReader } from './fifo.js';

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { runProgram } from '../sys/spawn.js';
+import { runProgram } from '../sys/process/spawn.js';
 
 /** Shared by every containerd of the host. */
 const SHIM_SOCKETS = '/run/containerd/s';

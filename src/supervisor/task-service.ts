@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError, messageOf, notFound } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { CreateTask, ExecProcess, TaskEvent, TaskInfo, TaskService, TaskStatus } from '../ports/supervisor.js';
-import { CgroupMoves } from '../sys/cgroup-moves.js';
+import { CgroupMoves } from '../sys/process/cgroup-moves.js';
 import { packOci } from './any.js';
 import { deferred, type Deferred } from './deferred.js';
 import { exitStatus, UNKNOWN_EXIT_CODE } from './exit-status.js';

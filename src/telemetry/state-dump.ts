@@ -9,7 +9,7 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { getHeapSpaceStatistics, getHeapStatistics } from 'node:v8';
 import type { Logger } from '../ports/logger.js';
-import { replaceFile } from '../sys/durable-file.js';
+import { replaceFile } from '../sys/files/durable-file.js';
 
 export interface StateDumpOptions {
   readonly dir: string;

@@ -8,7 +8,7 @@ import { toBytePath, toText } from '../storage/byte-path.js';
 import { openResolved } from '../storage/container-path.js';
 import { withView } from '../storage/tasks/container-view.js';
 import { TreeExtractor } from '../storage/tar/tree-extractor.js';
-import { closeFd } from '../sys/fd.js';
+import { closeFd } from '../sys/files/fd.js';
 import { SLOT_BYTES } from '../storage/send-pieces.js';
 import { createDecompressor, isCompressed } from './decompress.js';
 import { readSocketBody } from './socket-body.js';

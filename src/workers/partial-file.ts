@@ -17,7 +17,7 @@ import { isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import type { PartialPlace } from '../registry/partial-blobs.js';
 import { readRecord, recordText } from '../storage/record-store.js';
-import { temporaryPath } from '../sys/durable-file.js';
+import { temporaryPath } from '../sys/files/durable-file.js';
 
 /** What a server said about the version of its blob (RFC 9110, section 13.1.5). */
 export interface Validator {

@@ -2,7 +2,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { cancelled, isEngineError, type EngineError } from '../errors/engine-error.js';
 import type { SocketBody } from '../ports/archives.js';
-import { receiveFromSocket, watchReadable } from '../sys/fd.js';
+import { receiveFromSocket, watchReadable } from '../sys/files/fd.js';
 import { ChunkedBody, SizedBody } from '../text/body-framing.js';
 
 /**

@@ -1,7 +1,7 @@
 /** A directory tree as lines of text, so that two trees can be compared and a difference reads well. */
 import { createHash } from 'node:crypto';
 import { lstatSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
-import { getXattr, listXattrs } from '../../src/sys/xattr.js';
+import { getXattr, listXattrs } from '../../src/sys/files/xattr.js';
 
 /**
  * One line per entry: path, mode, owner, modification time (not of directories, unless asked for), type with content,

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { injectFaults } from '../../src/actors/kit/faults.js';
 import { runCommandLine } from '../../src/command-line.js';
 import { internal } from '../../src/errors/engine-error.js';
-import { holdDebugSignal } from '../../src/sys/debug-signal.js';
+import { holdDebugSignal } from '../../src/sys/process/debug-signal.js';
 import { randomNumbers } from './random-numbers.js';
 
 holdDebugSignal();

@@ -8,7 +8,7 @@ import { HostNetworks } from '../../src/network/host-networks.js';
 import { ProtocolNetworkPlugins } from '../../src/plugins/network-plugins.js';
 import type { Logger } from '../../src/ports/logger.js';
 import type { AttachRequest, AttachResult, PublishedPort } from '../../src/ports/network.js';
-import { inNetns } from '../../src/sys/netns.js';
+import { inNetns } from '../../src/sys/process/netns.js';
 
 export interface NetworkPlan {
   readonly bridge: string;

@@ -1,7 +1,7 @@
 /** The receiving end of sd_notify(3). */
 import { endianness } from 'node:os';
-import { closeFd, watchReadable } from '../../src/sys/fd.js';
-import { libc } from '../../src/sys/libc.js';
+import { closeFd, watchReadable } from '../../src/sys/files/fd.js';
+import { libc } from '../../src/sys/ffi/libc.js';
 
 const AF_UNIX = 1;
 const SOCK_DGRAM_NONBLOCK_CLOEXEC = 0o2004002;

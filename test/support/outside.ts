@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
-import { createNetns, removeNetns } from '../../src/sys/netns.js';
+import { createNetns, removeNetns } from '../../src/sys/process/netns.js';
 import { runInside, startInside } from './host-networks.js';
 
 export interface Outside {

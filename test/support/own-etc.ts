@@ -5,7 +5,7 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { libc } from '../../src/sys/libc.js';
+import { libc } from '../../src/sys/ffi/libc.js';
 
 // linux/sched.h
 const CLONE_NEWNS = 0x20000;

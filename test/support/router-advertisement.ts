@@ -1,9 +1,9 @@
 /** Sends IPv6 router advertisements (RFC 4861, 4.2) out of a link in another network namespace, as a raw frame. */
 import { closeSync } from 'node:fs';
-import { addressBytes } from '../../src/sys/ip-address.js';
-import { libc } from '../../src/sys/libc.js';
-import { inNetns } from '../../src/sys/netns.js';
-import { Netlink } from '../../src/sys/route-netlink.js';
+import { addressBytes } from '../../src/sys/net/ip-address.js';
+import { libc } from '../../src/sys/ffi/libc.js';
+import { inNetns } from '../../src/sys/process/netns.js';
+import { Netlink } from '../../src/sys/netlink/route-netlink.js';
 
 // linux/if_packet.h, linux/if_ether.h
 const AF_PACKET = 17;

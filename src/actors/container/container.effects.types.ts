@@ -3,7 +3,7 @@
 import type { ExitStatus } from '../../ports/supervisor.js';
 import type { ContainerRecord } from './container.record.js';
 import type { RemoveOptions } from './container.messages.js';
-import type { NetworkChange } from './network-change.js';
+import type { NetworkChange } from './network/network-change.js';
 
 /** The code of an error that says that a container has no task. */
 export const TASK_GONE = 'TASK_GONE';

@@ -25,11 +25,11 @@ import { messageOf, notFound, type EngineError } from '../../errors/engine-error
 import type { Replies } from '../kit/replies.js';
 import type { ContainerEffects, ContainerHooks } from './container.effects.types.js';
 import type { ContainerCommand } from './container.messages.js';
-import { withEndedHealth, withKeptHealth } from './health.js';
+import { withEndedHealth, withKeptHealth } from './life/health.js';
 import { NEVER, withState } from './container.record.js';
 import { containerSetup, initialContext, waitResult } from './container.setup.js';
-import { stopInput } from './stop-input.js';
-import { nextDelayMs } from './restart-policy.js';
+import { stopInput } from './life/stop-input.js';
+import { nextDelayMs } from './life/restart-policy.js';
 
 /** These handlers belong to states in which nothing else changes the record. */
 const AMENDING = {

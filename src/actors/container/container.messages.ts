@@ -1,9 +1,9 @@
 /** Everything that can be said to a container actor. */
 import type { Command, RequestCancelled } from '../kit/commands.js';
 import type { ExitStatus } from '../../ports/supervisor.js';
-import type { ProbeResult } from './health.js';
+import type { ProbeResult } from './life/health.js';
 import type { ContainerRecord } from './container.record.js';
-import type { NetworkChange } from './network-change.js';
+import type { NetworkChange } from './network/network-change.js';
 
 export type WaitCondition = 'not-running' | 'next-exit' | 'removed';
 

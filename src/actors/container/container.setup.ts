@@ -9,7 +9,7 @@ import type { RequestId } from '../kit/commands.js';
 import type { Replies } from '../kit/replies.js';
 import type { ExitStatus } from '../../ports/supervisor.js';
 import { TASK_GONE, type ContainerEffects, type ContainerHooks, type StopInput } from './container.effects.types.js';
-import type { NetworkChange } from './network-change.js';
+import type { NetworkChange } from './network/network-change.js';
 import type {
   AmendCommand,
   AmendOutcome,
@@ -19,7 +19,7 @@ import type {
   StopOptions,
   WaitCondition,
 } from './container.messages.js';
-import { withEndedHealth, withProbeResult, withStartingHealth } from './health.js';
+import { withEndedHealth, withProbeResult, withStartingHealth } from './life/health.js';
 import { withState, type ContainerRecord } from './container.record.js';
 import {
   alreadyPaused,
@@ -29,11 +29,11 @@ import {
   removalUnderWay,
   removedNoStart,
   stillUp,
-} from './refusals.js';
-import { UNSEEN_EXIT_CODE } from './reconcile.js';
-import { wantsRestart } from './restart-policy.js';
-import { SIGKILL } from './signals.js';
-import { cancelsRestart, stopInput } from './stop-input.js';
+} from './life/refusals.js';
+import { UNSEEN_EXIT_CODE } from './life/reconcile.js';
+import { wantsRestart } from './life/restart-policy.js';
+import { SIGKILL } from './life/signals.js';
+import { cancelsRestart, stopInput } from './life/stop-input.js';
 
 /** Where an incarnation of the actor begins. */
 export type ContainerInput =

@@ -7,7 +7,7 @@ import type { Logger } from '../../ports/logger.js';
 import type { NetworkDriver } from '../../ports/network.js';
 import type { SpecBuilder } from '../../ports/runtime.js';
 import type { ProcessStdio, RuntimeChoice, StdioPaths, TaskService } from '../../ports/supervisor.js';
-import type { PauseGate } from './pause-gate.js';
+import type { PauseGate } from './life/pause-gate.js';
 import type { ContainerRecords } from './records.js';
 import type { ContainerRecord } from './container.record.js';
 

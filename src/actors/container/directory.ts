@@ -16,10 +16,10 @@ import type { createContainerMachine } from './container.machine.js';
 import type { TaskInfo } from '../../ports/supervisor.js';
 import type { ContainerInput } from './container.setup.js';
 import { isRunning, topLayersOf, type ContainerRecord } from './container.record.js';
-import type { CreateRequest } from './create-request.js';
-import { revived } from './reconcile.js';
-import { renamed } from './networks.js';
-import { Names, newContainerId } from './names.js';
+import type { CreateRequest } from './create/create-request.js';
+import { revived } from './life/reconcile.js';
+import { renamed } from './network/networks.js';
+import { Names, newContainerId } from './create/names.js';
 
 export type ContainerMachine = ReturnType<typeof createContainerMachine>;
 

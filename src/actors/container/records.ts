@@ -7,10 +7,10 @@ import { readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
-import { letPass } from '../../sys/id-access.js';
-import type { Urgent } from '../../sys/reserve.js';
+import { letPass } from '../../sys/users/id-access.js';
+import type { Urgent } from '../../sys/files/reserve.js';
 import type { ContainerRecord, CreationDefaults } from './container.record.js';
-import { makeDirectories } from '../../sys/make-directories.js';
+import { makeDirectories } from '../../sys/files/make-directories.js';
 
 export interface RecordIo {
   write(path: string, value: unknown): Promise<void>;

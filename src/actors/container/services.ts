@@ -6,11 +6,11 @@ import { conflict, notFound } from '../../errors/engine-error.js';
 import type { HostConfig } from '../../ports/container.js';
 import type { Change, LayerStore } from '../../ports/storage.js';
 import type { ContainerCommand, WaitCondition, WaitResult } from './container.messages.js';
-import { whileRunning } from './ended-task.js';
+import { whileRunning } from './life/ended-task.js';
 import { isRunning, type ContainerRecord } from './container.record.js';
-import { withoutLink } from './legacy-links.js';
+import { withoutLink } from './network/legacy-links.js';
 import { runPs } from './top.js';
-import { updateContainer, type UpdateDeps } from './update.js';
+import { updateContainer, type UpdateDeps } from './life/update.js';
 
 export interface ServiceDeps extends UpdateDeps {
   readonly layers: LayerStore;

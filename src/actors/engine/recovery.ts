@@ -6,9 +6,9 @@ import type { TaskService } from '../../ports/supervisor.js';
 import type { ContainerCommand } from '../container/container.messages.js';
 import type { ContainerDirectory } from '../container/directory.js';
 import type { LoadedRecords } from '../container/records.js';
-import { reconcile } from '../container/reconcile.js';
-import { removeStaleStreams } from '../container/stream-files.js';
-import { wantsStartAtBoot } from '../container/restart-policy.js';
+import { reconcile } from '../container/life/reconcile.js';
+import { removeStaleStreams } from '../container/streams/stream-files.js';
+import { wantsStartAtBoot } from '../container/life/restart-policy.js';
 
 export interface RecoveryDeps {
   readonly log: Logger;

@@ -1,5 +1,5 @@
 /** Answers `version` and `info` from views: no runtime is asked while a client waits. */
-import { LOG_DRIVERS } from '../../logs/log-options.js';
+import { LOG_DRIVERS } from '../../logs/options/log-options.js';
 import type { ContainerRecord } from '../container/container.record.js';
 import type { ImageStore } from '../../ports/images.js';
 import type { LayerStore } from '../../ports/storage.js';

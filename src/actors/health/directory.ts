@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../ports/logger.js';
 import type { ContainerRecord } from '../container/container.record.js';
-import { probeDelayMs, probePlan, type ProbeResult } from '../container/health.js';
+import { probeDelayMs, probePlan, type ProbeResult } from '../container/life/health.js';
 import { createCollection, type Collection } from '../kit/collection.js';
 import type { Replies } from '../kit/replies.js';
 import { createHealthMachine, type HealthInput } from './health.machine.js';

@@ -7,7 +7,7 @@
  * means is decided by the container (container/health.ts), which is told of each.
  */
 import { assign, setup } from 'xstate';
-import type { ProbePlan, ProbeResult } from '../container/health.js';
+import type { ProbePlan, ProbeResult } from '../container/life/health.js';
 import { effect } from '../kit/effect.js';
 
 export interface HealthInput {

@@ -2,8 +2,8 @@
 import { Writable } from 'node:stream';
 import { messageOf } from '../../errors/engine-error.js';
 import type { ContainerRecord } from '../container/container.record.js';
-import type { ProbePlan, ProbeResult } from '../container/health.js';
-import { now } from '../container/timestamps.js';
+import type { ProbePlan, ProbeResult } from '../container/life/health.js';
+import { now } from '../container/streams/timestamps.js';
 import type { ExecDirectory } from '../exec/directory.js';
 import type { ExecCommand } from '../exec/exec.messages.js';
 

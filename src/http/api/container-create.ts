@@ -1,7 +1,7 @@
 /** The body of POST /containers/create: decoded, defaulted and brought to the newest shape. */
 import { invalid } from '../../errors/engine-error.js';
 import type { ContainerConfig, HostConfig, MountRequest } from '../../ports/container.js';
-import type { CreateRequest } from '../../actors/container/create-request.js';
+import type { CreateRequest } from '../../actors/container/create/create-request.js';
 import { type Endpoints, networkOfMode, placeMacAddress, placeSysctls, withDefaultNamed } from './main-endpoint.js';
 import type { EndpointRequest } from '../../actors/container/container.record.js';
 import {

@@ -1,8 +1,8 @@
 /** Containers as the Engine API shows them: list items and inspect. Texts are cached per immutable record. */
 import type { ContainerRecord, NetworkAttachment } from '../../actors/container/container.record.js';
 import { isRunning } from '../../actors/container/container.record.js';
-import { effectiveHostConfig } from '../../actors/container/effective-host-config.js';
-import type { HealthState } from '../../actors/container/health.js';
+import { effectiveHostConfig } from '../../actors/container/create/effective-host-config.js';
+import type { HealthState } from '../../actors/container/life/health.js';
 import type { MountPoint } from '../../ports/container.js';
 import type { PublishedPort } from '../../ports/network.js';
 import { ownMember } from '../../text/own-member.js';

@@ -1,5 +1,5 @@
 /** `X-Docker-Container-Path-Stat`: what is at a path, as base64 of JSON. */
-import { rfc3339Nano } from '../../actors/container/timestamps.js';
+import { rfc3339Nano } from '../../actors/container/streams/timestamps.js';
 import type { PathStat } from '../../ports/archives.js';
 
 export function pathStatHeader({ name, sizeBytes, mode, mtimeNs, linkTarget }: PathStat): Record<string, string> {

@@ -1,10 +1,10 @@
 /** Files of containers: copying in and out, and the export. */
 import type { Readable } from 'node:stream';
 import { createDeflate, createGzip } from 'node:zlib';
-import type { ContainerArchives } from '../../actors/container/archives.js';
+import type { ContainerArchives } from '../../actors/container/mounts/archives.js';
 import { invalid } from '../../errors/engine-error.js';
 import type { TarOutput } from '../../ports/archives.js';
-import { closeFd } from '../../sys/fd.js';
+import { closeFd } from '../../sys/files/fd.js';
 import { pathStatHeader } from '../api/path-stat.js';
 import type { Exchange, Headers } from '../exchange.js';
 import { pump, type ResponseStream } from '../response-stream.js';

@@ -1,10 +1,10 @@
 /** Routes that carry a container's bytes: attach and logs. */
 import type { Duplex } from 'node:stream';
 import { conflict, invalid } from '../../errors/engine-error.js';
-import { parseDetachKeys, DetachScanner } from '../../logs/detach-keys.js';
+import { parseDetachKeys, DetachScanner } from '../../logs/attach/detach-keys.js';
 import type { LogDriver, LogReadOptions } from '../../ports/logs.js';
 import type { ContainerDirectory } from '../../actors/container/directory.js';
-import type { ContainerIo, ContainerIoRegistry } from '../../actors/container/container-io.js';
+import type { ContainerIo, ContainerIoRegistry } from '../../actors/container/streams/container-io.js';
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
 import type { ContainerServices } from '../../actors/container/services.js';
 import type { Exchange } from '../exchange.js';

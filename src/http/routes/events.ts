@@ -3,7 +3,7 @@ import { makeEvent, renderEvent } from '../../events/event-json.js';
 import { eventFilter } from '../../events/filters.js';
 import { invalid } from '../../errors/engine-error.js';
 import type { EngineEvent, EventItem, EventLog } from '../../ports/events.js';
-import { wallClockNs } from '../../sys/wall-clock.js';
+import { wallClockNs } from '../../sys/process/wall-clock.js';
 import { parseFilters } from '../api/filters.js';
 import { parseUnixTime } from '../api/unix-time.js';
 import type { Exchange } from '../exchange.js';

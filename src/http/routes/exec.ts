@@ -5,8 +5,8 @@ import { requireRunning, type ExecDirectory } from '../../actors/exec/directory.
 import type { ExecCommand, TerminalSize } from '../../actors/exec/exec.messages.js';
 import type { ExecRecord } from '../../actors/exec/exec.record.js';
 import type { ContainerServices } from '../../actors/container/services.js';
-import { DetachScanner, parseDetachKeys } from '../../logs/detach-keys.js';
-import { frame } from '../../logs/stdcopy.js';
+import { DetachScanner, parseDetachKeys } from '../../logs/attach/detach-keys.js';
+import { frame } from '../../logs/attach/stdcopy.js';
 import { boolean, list, nullable, object, string, unsigned } from '../api/decode.js';
 import { copyInput } from '../copy-input.js';
 import type { Exchange } from '../exchange.js';

@@ -2,7 +2,7 @@
 import type { ContainerCommand } from '../../actors/container/container.messages.js';
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
 import type { ContainerDirectory } from '../../actors/container/directory.js';
-import { isLive, type NetworkChange } from '../../actors/container/network-change.js';
+import { isLive, type NetworkChange } from '../../actors/container/network/network-change.js';
 import { conflict, forbidden, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { NetworkRequest, NetworkSummary } from '../../ports/network.js';
 import { decodeEndpoint } from '../api/container-create.js';

@@ -5,8 +5,8 @@
 import { Socket } from 'node:net';
 import { createServer, type DetailedPeerCertificate, type TLSSocket } from 'node:tls';
 import type { Logger } from '../../ports/logger.js';
-import { PipeEnd } from '../../sys/pipe-end.js';
-import { socketPair } from '../../sys/socket-pair.js';
+import { PipeEnd } from '../../sys/net/pipe-end.js';
+import { socketPair } from '../../sys/net/socket-pair.js';
 import type { TlsPeer } from '../peer.js';
 import type { TlsIdentity } from './identity.js';
 

@@ -1,5 +1,5 @@
 /** Addresses of remote logs, as `proto://address`. */
-import { badOption } from '../option-values.js';
+import { badOption } from '../options/option-values.js';
 
 const TRANSPORTS = ['tcp://', 'tcp+tls://', 'udp://', 'unix://', 'unixgram://'];
 

@@ -3,8 +3,8 @@ import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { internal, messageOf, unavailable } from '../../errors/engine-error.js';
 import type { StreamName } from '../../ports/logs.js';
-import { extraAttributes } from '../log-attributes.js';
-import { tagOf } from '../log-tag.js';
+import { extraAttributes } from '../options/log-attributes.js';
+import { tagOf } from '../options/log-tag.js';
 import {
   badOption,
   parseBoolean,
@@ -12,7 +12,7 @@ import {
   parseInteger,
   parseSize,
   type LogOptions,
-} from '../option-values.js';
+} from '../options/option-values.js';
 import { isTransportUrl, parseTransportUrl, splitHostPort } from './address.js';
 import { dialStream, type StreamTarget } from './dial.js';
 import { packArrayHead, packEntries, packMapHead, packString, packTime, unpackAck } from './message-pack.js';

@@ -1,9 +1,9 @@
 /** The journald driver: the journal's native protocol, one datagram an entry. */
 import { statSync } from 'node:fs';
 import { internal, messageOf } from '../../errors/engine-error.js';
-import { UnixDatagram } from '../../sys/unix-datagram.js';
-import { extraAttributes } from '../log-attributes.js';
-import { tagOf } from '../log-tag.js';
+import { UnixDatagram } from '../../sys/net/unix-datagram.js';
+import { extraAttributes } from '../options/log-attributes.js';
+import { tagOf } from '../options/log-tag.js';
 import { formatTime } from '../record-time.js';
 import { ATTRIBUTE_OPTIONS, refuseUnknown, type RemoteDriver } from './remote-driver.js';
 import { DEFAULT_BATCH, type RemoteRecord } from './remote-sink.js';

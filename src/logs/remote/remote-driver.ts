@@ -1,6 +1,6 @@
 /** One kind of remote log: its options, and how it is opened. */
 import type { LogDriver } from '../../ports/logs.js';
-import { badOption, type LogOptions } from '../option-values.js';
+import { badOption, type LogOptions } from '../options/option-values.js';
 import type { RemoteSink } from './remote-sink.js';
 
 export type LoggedContainer = Parameters<LogDriver['open']>[0];

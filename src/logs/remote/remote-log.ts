@@ -6,11 +6,11 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { notImplemented } from '../../errors/engine-error.js';
 import type { ContainerLog, LogReadOptions, StreamName } from '../../ports/logs.js';
-import { wallClockNs } from '../../sys/wall-clock.js';
-import { DropReport } from '../drop-report.js';
-import { LineSplitter } from '../line-splitter.js';
+import { wallClockNs } from '../../sys/process/wall-clock.js';
+import { DropReport } from '../writing/drop-report.js';
+import { LineSplitter } from '../writing/line-splitter.js';
 import type { LogObserver } from '../observer.js';
-import type { Piece } from '../record-format.js';
+import type { Piece } from '../drivers/record-format.js';
 import type { RemoteRecord, RemoteSink } from './remote-sink.js';
 
 /** How long a container that has ended waits for the remote side to take the rest. */

@@ -1,6 +1,6 @@
 /** What the drivers of remote logs have in common. */
 import type { StreamName } from '../../ports/logs.js';
-import type { Piece } from '../record-format.js';
+import type { Piece } from '../drivers/record-format.js';
 
 /** A line without its newline, or a piece of a long one. */
 export interface RemoteRecord {

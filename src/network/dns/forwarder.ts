@@ -2,7 +2,7 @@
 import { randomInt } from 'node:crypto';
 import { createSocket, type Socket as DatagramSocket } from 'node:dgram';
 import { isIPv6, Socket } from 'node:net';
-import { bindPort, streamSocket } from '../../sys/port-socket.js';
+import { bindPort, streamSocket } from '../../sys/net/port-socket.js';
 import { answersQuestion, type Query } from './message.js';
 import { frame, Frames } from './stream-frames.js';
 

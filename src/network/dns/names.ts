@@ -1,6 +1,6 @@
 /** Names of endpoints, by network. */
 import type { Endpoint } from '../../ports/network.js';
-import { addressBytes, addressText } from '../../sys/ip-address.js';
+import { addressBytes, addressText } from '../../sys/net/ip-address.js';
 import { encodeName, TYPE, type Answer } from './message.js';
 
 /** What a client is on, in order. */

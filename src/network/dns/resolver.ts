@@ -2,10 +2,10 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { isEngineError } from '../../errors/engine-error.js';
 import { RESOLVER_ADDRESS } from '../../ports/network.js';
-import { answerDatagrams, sendDatagram } from '../../sys/datagrams.js';
-import { closeFd, watchReadable, type ReadableWatch } from '../../sys/fd.js';
-import { bindPort, growReceiveBuffer, type PortSocket } from '../../sys/port-socket.js';
-import { RedirectSocket } from '../../sys/nft-redirect.js';
+import { answerDatagrams, sendDatagram } from '../../sys/net/datagrams.js';
+import { closeFd, watchReadable, type ReadableWatch } from '../../sys/files/fd.js';
+import { bindPort, growReceiveBuffer, type PortSocket } from '../../sys/net/port-socket.js';
+import { RedirectSocket } from '../../sys/netlink/nft-redirect.js';
 import { Forwarder, type Upstream } from './forwarder.js';
 import { buildReply, parseQuery, RCODE, writeFormatError, writeReply, type Answer, type Query } from './message.js';
 import { frame, Frames } from './stream-frames.js';

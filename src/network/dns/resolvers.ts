@@ -1,6 +1,6 @@
 /** The name servers of all sandboxes that are on networks with names. */
 import type { Endpoint } from '../../ports/network.js';
-import { inNetns } from '../../sys/netns.js';
+import { inNetns } from '../../sys/process/netns.js';
 import { readHostServers } from '../host-dns.js';
 import type { Upstream } from './forwarder.js';
 import { Names } from './names.js';

@@ -2,7 +2,7 @@
  * What a stack of difference directories looks like merged, seen without mounting it. Synchronous, for worker threads.
  */
 import { lstatSync, readlinkSync, type BigIntStats } from 'node:fs';
-import { getXattr } from '../../sys/xattr.js';
+import { getXattr } from '../../sys/files/xattr.js';
 import { fsPath } from '../byte-path.js';
 
 /** A directory has its parts in all layers that contribute, the topmost first; anything else is in one layer. */

@@ -6,7 +6,7 @@ import { internal, isEngineError, messageOf, notFound } from '../../errors/engin
 import type { Digest, LayerInfo } from '../../ports/storage.js';
 import type { WorkerPool } from '../../workers/pool.js';
 import { readRecord, removeRecord, writeRecord } from '../record-store.js';
-import { isTemporary } from '../../sys/durable-file.js';
+import { isTemporary } from '../../sys/files/durable-file.js';
 import type { Durability } from './durability.js';
 import { KeyedLock } from './keyed-lock.js';
 import { shortId, type Layout } from './layout.js';

@@ -5,7 +5,7 @@
 import { closeSync, constants, openSync, readdirSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { type EngineError, invalid, messageOf } from '../../errors/engine-error.js';
-import { joinProject, limitProject, projectOf } from '../../sys/project-quota.js';
+import { joinProject, limitProject, projectOf } from '../../sys/mount/project-quota.js';
 
 const DEFAULT_OPTION = 'overlay2.size';
 const SIZE = /^(\d+(?:\.\d+)?) ?([kmgtp]?)(?:i?b)?$/i;

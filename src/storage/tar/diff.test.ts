@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { describeTree } from '../../../test/support/describe-tree.js';
-import { makeDevice } from '../../sys/inode.js';
-import { setXattr } from '../../sys/xattr.js';
+import { makeDevice } from '../../sys/files/inode.js';
+import { setXattr } from '../../sys/files/xattr.js';
 import { diffTar } from './diff.js';
 
 const temp = mkdtempSync(join(tmpdir(), 'diff-'));

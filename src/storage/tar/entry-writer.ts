@@ -1,8 +1,8 @@
 /** Files of a walked tree as tar entries. Synchronous, for worker threads. */
 import { closeSync, readlinkSync, readSync, type BigIntStats } from 'node:fs';
 import type { IdMaps } from '../../ports/id-maps.js';
-import { containerOwner } from '../../sys/id-maps.js';
-import { getXattr } from '../../sys/xattr.js';
+import { containerOwner } from '../../sys/users/id-maps.js';
+import { getXattr } from '../../sys/files/xattr.js';
 import { fsPath } from '../byte-path.js';
 import { contentXattrs, deviceMajor, deviceMinor } from '../copy-attributes.js';
 import { withoutCapabilityRoot } from '../file-capabilities.js';

@@ -18,7 +18,7 @@ import { describeTree } from '../../../test/support/describe-tree.js';
 import { type LayerEntry, tarOf } from '../../../test/support/image-builder.js';
 import { randomNumbers } from '../../../test/support/random-numbers.js';
 import { EngineError, isEngineError } from '../../errors/engine-error.js';
-import { getXattr, setXattr } from '../../sys/xattr.js';
+import { getXattr, setXattr } from '../../sys/files/xattr.js';
 import { assembleTar } from './assemble.js';
 import { type ExtractResult, LayerExtractor } from './layer-extractor.js';
 

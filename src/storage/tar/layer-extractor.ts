@@ -5,8 +5,8 @@
 import { closeSync, constants, fchmodSync, fchownSync, openSync } from 'node:fs';
 import { internal, invalid } from '../../errors/engine-error.js';
 import type { IdMaps } from '../../ports/id-maps.js';
-import { hostOwner, rootOwner } from '../../sys/id-maps.js';
-import { setOpenFileTimes } from '../../sys/inode.js';
+import { hostOwner, rootOwner } from '../../sys/users/id-maps.js';
+import { setOpenFileTimes } from '../../sys/files/inode.js';
 import { toText } from '../byte-path.js';
 import { withCapabilityRoot } from '../file-capabilities.js';
 import { storageError } from '../storage-error.js';

@@ -18,8 +18,8 @@ import {
 } from 'node:fs';
 import { invalid } from '../../errors/engine-error.js';
 import type { Owner } from '../../ports/id-maps.js';
-import { makeDevice, makeFifo, setTimes } from '../../sys/inode.js';
-import { setXattr } from '../../sys/xattr.js';
+import { makeDevice, makeFifo, setTimes } from '../../sys/files/inode.js';
+import { setXattr } from '../../sys/files/xattr.js';
 import { fsPath, toBytePath } from '../byte-path.js';
 import { isWhiteout } from '../overlay2/merged-view.js';
 import { DisplacedFiles } from './displaced-files.js';

@@ -18,10 +18,10 @@ import {
 } from 'node:fs';
 import { internal, invalid } from '../../errors/engine-error.js';
 import type { IdMaps, Owner } from '../../ports/id-maps.js';
-import { closeFd } from '../../sys/fd.js';
-import { hostOwner, rootOwner } from '../../sys/id-maps.js';
-import { makeDevice, makeFifo, setOpenFileTimes, setTimes } from '../../sys/inode.js';
-import { O_PATH, openInRoot } from '../../sys/open-in-root.js';
+import { closeFd } from '../../sys/files/fd.js';
+import { hostOwner, rootOwner } from '../../sys/users/id-maps.js';
+import { makeDevice, makeFifo, setOpenFileTimes, setTimes } from '../../sys/files/inode.js';
+import { O_PATH, openInRoot } from '../../sys/files/open-in-root.js';
 import { fsPath, toText } from '../byte-path.js';
 import { withCapabilityRoot } from '../file-capabilities.js';
 import { statOf } from '../overlay2/merged-view.js';

@@ -2,9 +2,9 @@
 import { isEngineError } from '../../errors/engine-error.js';
 import type { ContainerView } from '../../ports/archives.js';
 import type { IdMaps } from '../../ports/id-maps.js';
-import { makeFilesAs } from '../../sys/file-system-ids.js';
-import { rootOwner } from '../../sys/id-maps.js';
-import { openMountView } from '../../sys/mount-view.js';
+import { makeFilesAs } from '../../sys/users/file-system-ids.js';
+import { rootOwner } from '../../sys/users/id-maps.js';
+import { openMountView } from '../../sys/mount/mount-view.js';
 import { storageError } from '../storage-error.js';
 
 /**

@@ -1,7 +1,7 @@
 /** A body of HTTP/1.1 from the thread that makes it straight to the socket of its reader. */
 import { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
-import { duplicateFd } from '../../sys/fd.js';
+import { duplicateFd } from '../../sys/files/fd.js';
 import { newChunk, type ChunkMemory } from '../tar/archive-tar.js';
 
 const CRLF = Buffer.from('\r\n');

@@ -1,8 +1,8 @@
 /** Worker task: completes an unpacked layer with what only the layers below it know. */
 import { linkSync, mkdirSync, readdirSync, unlinkSync } from 'node:fs';
 import { invalid } from '../../errors/engine-error.js';
-import { makeDevice } from '../../sys/inode.js';
-import { setXattr } from '../../sys/xattr.js';
+import { makeDevice } from '../../sys/files/inode.js';
+import { setXattr } from '../../sys/files/xattr.js';
 import { fsPath, toBytePath, toText } from '../byte-path.js';
 import { copyAttributes, copyInode, copyTimes } from '../copy-attributes.js';
 import { isOpaque, isWhiteout, mergedChild, MergedView, resolveMerged, statOf } from '../overlay2/merged-view.js';

@@ -1,0 +1,94 @@
+/** POST /containers/{id}/update: limits and restart policy changed, of a running container at once. */
+import { conflict, EngineError, isEngineError } from '../../../errors/engine-error.js';
+import type { HostConfig } from '../../../ports/container.js';
+import type { TaskService } from '../../../ports/supervisor.js';
+import { setBlockIo } from '../../../runtime/block-io.js';
+import type { OciResources } from '../../../runtime/oci-types.js';
+import type { AmendCommand } from '../container.messages.js';
+import type { ContainerRecord } from '../container.record.js';
+import type { ContainerDirectory } from '../directory.js';
+import { whileRunning } from './ended-task.js';
+import { isLive } from '../network/network-change.js';
+
+export interface UpdateDeps {
+  readonly containers: ContainerDirectory;
+  readonly tasks: TaskService;
+  /** Checks merged limits and returns them as OCI `LinuxResources`, with warnings. */
+  resources(host: HostConfig): Promise<{ readonly linux: OciResources; readonly warnings: readonly string[] }>;
+  /** @throws EngineError invalid. */
+  checkRestartPolicy(host: HostConfig): void;
+}
+
+/** Only what changes is in `change`. Returns the new record and warnings. Nothing has changed when it throws. */
+export async function updateContainer(
+  deps: UpdateDeps,
+  record: ContainerRecord,
+  change: Partial<HostConfig>,
+): Promise<{ updated: ContainerRecord; warnings: readonly string[] }> {
+  const { containers, tasks } = deps;
+  const hostConfig: HostConfig = { ...record.hostConfig, ...change };
+  try {
+    checkConflicts(record.hostConfig, change);
+  } catch (error) {
+    throw isEngineError(error)
+      ? new EngineError(error.kind, `Cannot update container ${record.id}: ${error.message}`, { cause: error })
+      : error;
+  }
+  deps.checkRestartPolicy(hostConfig);
+  const { linux, warnings } = await deps.resources(hostConfig);
+  if (isLive(record)) await apply(tasks, record, linux);
+  const amend = (current: ContainerRecord): ContainerRecord => ({
+    ...current,
+    hostConfig: { ...current.hostConfig, ...change },
+  });
+  const updated = await containers
+    .ask<AmendCommand>(record.id, { type: 'container.amend', amend })
+    .catch(async (error: unknown) => {
+      // If the change cannot be written to disk, the kernel must not keep it either. If the container has ended, there
+      // is nothing to put back.
+      if (isLive(record))
+        await apply(tasks, record, (await deps.resources(record.hostConfig)).linux).catch(() => undefined);
+      throw error;
+    });
+  // Started meanwhile, with the limits of before.
+  if (isLive(updated) && updated.state.startedAt !== record.state.startedAt) await apply(tasks, updated, linux);
+  return { updated, warnings };
+}
+
+function apply(tasks: TaskService, { id, state: { pid } }: ContainerRecord, linux: OciResources): Promise<void> {
+  const both = async (): Promise<void> => {
+    // A limit that the kernel does not have is refused before anything has changed.
+    await setBlockIo({ id, pid }, linux.blockIO ?? {});
+    await tasks.update(id, { ...linux });
+    // The runtime has set these limits back to those that the container was made with.
+    await setBlockIo({ id, pid }, linux.blockIO ?? {});
+  };
+  return whileRunning(tasks, id, both());
+}
+
+/** Refuses changes that contradict the settings that stay. */
+function checkConflicts(current: HostConfig, change: Partial<HostConfig>): void {
+  const isSet = (value: number | undefined): boolean => (value ?? 0) > 0;
+  if (current.AutoRemove && change.RestartPolicy && change.RestartPolicy.Name !== 'no') {
+    throw conflict('Restart policy cannot be updated because AutoRemove is enabled for the container');
+  }
+  if (
+    change.Memory !== undefined &&
+    change.MemorySwap === undefined &&
+    current.MemorySwap > 0 &&
+    change.Memory > current.MemorySwap
+  ) {
+    throw conflict(
+      'Memory limit should be smaller than already set memoryswap limit, update the memoryswap at the same time',
+    );
+  }
+  for (const [key, name] of [
+    ['CpuPeriod', 'CPU Period'],
+    ['CpuQuota', 'CPU Quota'],
+  ] as const) {
+    if (isSet(change.NanoCpus) && isSet(current[key]))
+      throw conflict(`Conflicting options: Nano CPUs cannot be updated as ${name} has already been set`);
+    if (isSet(change[key]) && isSet(current.NanoCpus))
+      throw conflict(`Conflicting options: ${name} cannot be updated as NanoCPUs has already been set`);
+  }
+}

@@ -1,0 +1,54 @@
+/** Containers as the source of commits: held still while their changes are read. */
+import { conflict, isEngineError } from '../../../errors/engine-error.js';
+import type { ContainerConfig } from '../../../ports/container.js';
+import type { ContainerCommand } from '../container.messages.js';
+import type { ContainerRecord } from '../container.record.js';
+import type { ContainerDirectory } from '../directory.js';
+
+export interface StillContainer {
+  readonly id: string;
+  readonly config: ContainerConfig;
+  readonly image: string;
+}
+
+export class CommitSource {
+  constructor(
+    private readonly containers: ContainerDirectory,
+    private readonly emit: (
+      action: string,
+      record: ContainerRecord,
+      attributes: Readonly<Record<string, string>>,
+    ) => void,
+  ) {}
+
+  /** Calls `use` while the container is paused, if it runs and `pause` says so. Throws not-found and conflict. */
+  async withStill<T>(reference: string, pause: boolean, use: (source: StillContainer) => Promise<T>): Promise<T> {
+    const { id, config, image, state } = this.containers.find(reference);
+    if (state.status === 'dead' || state.status === 'removing')
+      throw conflict(`You cannot commit container ${id} which is being removed`);
+    const source = { id, config, image };
+    if (!pause || state.status !== 'running') return use(source);
+    try {
+      await this.containers.ask<Extract<ContainerCommand, { type: 'container.pause' }>>(id, {
+        type: 'container.pause',
+      });
+    } catch (error) {
+      // It has ended meanwhile, or somebody else holds it still: either way nothing moves.
+      if (isEngineError(error, 'conflict') && this.containers.find(id).state.status !== 'running') return use(source);
+      throw error;
+    }
+    try {
+      return await use(source);
+    } finally {
+      // It may have been ended or resumed by somebody else meanwhile; both leave nothing to resume.
+      await this.containers
+        .ask<Extract<ContainerCommand, { type: 'container.unpause' }>>(id, { type: 'container.unpause' })
+        .catch(() => undefined);
+    }
+  }
+
+  committed(reference: string, attributes: Readonly<Record<string, string>>): void {
+    const record = this.containers.get(reference) ?? this.containers.find(reference);
+    this.emit('commit', record, attributes);
+  }
+}

@@ -1,0 +1,79 @@
+/** The files that the daemon keeps for a container: hostname, hosts and resolver configuration. */
+import { chown, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { behindResolver, hostsFile, resolvConfFile, hostnameFile } from '../../../network/files.js';
+import { internal } from '../../../errors/engine-error.js';
+import type { Owner } from '../../../ports/id-maps.js';
+import type { NetworkDriver } from '../../../ports/network.js';
+import type { ContainerRecord } from '../container.record.js';
+import type { ContainerFiles } from '../deps.js';
+import { linkedContainers, linkHosts } from '../network/legacy-links.js';
+
+export interface FilesDeps {
+  readonly network: NetworkDriver;
+  readonly find: (id: string) => ContainerRecord | undefined;
+  readonly dir: (id: string) => string;
+  /** The owner of the files: root, as containers have it. */
+  readonly owner: Owner;
+  readonly settings: () => {
+    readonly dns: readonly string[];
+    readonly dnsSearch: readonly string[];
+    readonly dnsOptions: readonly string[];
+    readonly hostGatewayIps: readonly string[];
+  };
+}
+
+/** The container whose files another one has: who shares a network shares its names. */
+export function filesOwner(record: ContainerRecord, find: FilesDeps['find']): string {
+  const mode = record.hostConfig.NetworkMode;
+  if (!mode.startsWith('container:')) return record.id;
+  const donor = find(mode.slice('container:'.length));
+  return donor ? filesOwner(donor, find) : record.id;
+}
+
+/** Writes (in place, for the files may be mounted already) what the record says now; not those of others. */
+export async function writeContainerFiles(deps: FilesDeps, record: ContainerRecord): Promise<ContainerFiles> {
+  const owner = filesOwner(record, deps.find);
+  const dir = deps.dir(owner);
+  const files: ContainerFiles = {
+    hostname: join(dir, 'hostname'),
+    hosts: join(dir, 'hosts'),
+    resolvConf: join(dir, 'resolv.conf'),
+  };
+  if (owner !== record.id) return files;
+  const { hostConfig, config } = record;
+  const settings = deps.settings();
+  if (settings.hostGatewayIps.length === 0 && hostConfig.ExtraHosts?.some((entry) => /[:=]host-gateway$/.test(entry))) {
+    throw internal('failed to set up container networking: unable to derive the IP value for host-gateway', {
+      code: 'NO_HOST_GATEWAY',
+    });
+  }
+  const host = await deps.network.hostDns();
+  const first = <T>(...lists: (readonly T[] | null)[]): readonly T[] =>
+    lists.find((list) => list !== null && list.length > 0) ?? [];
+  const endpoints = Object.values(record.networks).flatMap(({ endpoint }) => (endpoint ? [endpoint] : []));
+  const hasNames = Object.keys(record.networks).some((name) => deps.network.resolve(name).hasNames);
+  const resolver = {
+    nameservers: first(hostConfig.Dns, settings.dns, host.nameservers),
+    search: first(hostConfig.DnsSearch, settings.dnsSearch, host.search),
+    options: first(hostConfig.DnsOptions, settings.dnsOptions, host.options),
+  };
+  await Promise.all([
+    writeFile(files.hostname, hostnameFile(config.Hostname)),
+    writeFile(
+      files.hosts,
+      hostsFile({
+        hostname: config.Hostname,
+        domainname: config.Domainname,
+        addresses: endpoints.flatMap(({ ipv4, ipv6 }) => [ipv4, ipv6].filter(Boolean)),
+        linked: linkHosts(linkedContainers(record, deps.find)),
+        extraHosts: hostConfig.ExtraHosts ?? [],
+        hostGatewayIps: settings.hostGatewayIps,
+      }),
+    ),
+    writeFile(files.resolvConf, resolvConfFile(hasNames ? behindResolver(resolver) : resolver)),
+  ]);
+  const { uid, gid } = deps.owner;
+  if (uid !== 0 || gid !== 0) await Promise.all(Object.values(files).map((file: string) => chown(file, uid, gid)));
+  return files;
+}

@@ -1,0 +1,192 @@
+/** Makes the planned mounts of a new container real: volumes, and what the image has in their place. */
+import { closeSync, constants, fstatSync, openSync } from 'node:fs';
+import { chown, readdir, stat } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { invalid, messageOf } from '../../../errors/engine-error.js';
+import type { MountPoint } from '../../../ports/container.js';
+import type { Owner } from '../../../ports/id-maps.js';
+import { closeFd } from '../../../sys/files/fd.js';
+import { O_PATH, openInRoot } from '../../../sys/files/open-in-root.js';
+import type { ContainerRecord } from '../container.record.js';
+import type { ContainerDeps } from '../deps.js';
+import type { Undo } from '../life/undo.js';
+import { makeDirectories } from '../../../sys/files/make-directories.js';
+
+/** Keeps volumes from being removed until everybody sees that a container has them. */
+export interface VolumePins {
+  add(name: string): void;
+  release(): void;
+}
+
+export function pinVolumes({ volumes }: Pick<ContainerDeps, 'volumes'>): VolumePins {
+  const names: string[] = [];
+  return {
+    add: (name) => void names.push(name),
+    // The record is published in the turn that ends the creation.
+    release: () => void (names.length > 0 && setImmediate(() => names.forEach((name) => volumes.unpin(name)))),
+  };
+}
+
+/** A volume that takes what the image has in its place, if it is empty. */
+interface CopyUp {
+  readonly name: string;
+  readonly mountpoint: string;
+  readonly destination: string;
+  /** The content does not exist before the mount is made. */
+  readonly needsMount: boolean;
+}
+
+/** Returns the record with every source filled in. Throws invalid for a bind source that must exist and does not. */
+export async function realizeMounts(
+  deps: ContainerDeps,
+  record: ContainerRecord,
+  undo: Undo,
+  pins: VolumePins,
+): Promise<ContainerRecord> {
+  if (record.mounts.length === 0) return record;
+  const mounts: MountPoint[] = [];
+  const copies: CopyUp[] = [];
+  for (const point of record.mounts) {
+    if (point.Type === 'bind') await checkBindSource(point);
+    if (point.Type !== 'volume' || point.Name === undefined) {
+      mounts.push(point);
+      continue;
+    }
+    // One that came from another container is that one's to fill.
+    const isOwn = point.Source === '';
+    const request = isOwn ? point.Spec?.VolumeOptions : undefined;
+    const name = point.Name;
+    const anonymous = /^[0-9a-f]{64}$/.test(name);
+    const volume = await deps.volumes.ensure({
+      name,
+      anonymous,
+      pinned: true,
+      driver: point.Driver ?? '',
+      ...(request?.DriverConfig?.Options ? { options: request.DriverConfig.Options } : {}),
+      ...(request?.Labels ? { labels: request.Labels } : {}),
+    });
+    pins.add(name);
+    if (volume.created) {
+      deps.emit('volume', 'create', name, { driver: volume.driver });
+      if (anonymous) {
+        undo.add('anonymous volume', async () => {
+          deps.volumes.unpin(name);
+          await deps.volumes.remove(name);
+        });
+      }
+    }
+    if (isOwn && !request?.NoCopy && !request?.Subpath && !point.Mode.split(',').includes('nocopy')) {
+      copies.push({
+        name,
+        mountpoint: volume.mountpoint,
+        destination: point.Destination,
+        needsMount: volume.options !== null || volume.driver !== 'local',
+      });
+    }
+    mounts.push({ ...point, Driver: volume.driver, Source: volume.mountpoint });
+  }
+  await copyUp(deps, record, copies);
+  return { ...record, mounts };
+}
+
+async function copyUp(deps: ContainerDeps, record: ContainerRecord, copies: readonly CopyUp[]): Promise<void> {
+  const wanted: CopyUp[] = [];
+  for (const copy of copies) if (copy.needsMount || (await readdir(copy.mountpoint)).length === 0) wanted.push(copy);
+  if (wanted.length === 0) return;
+  const rootfs = await deps.layers.mount(record.id);
+  try {
+    for (const { name, mountpoint, destination, needsMount } of wanted) {
+      const found = typeOf(rootfs, destination);
+      if (found === 'other')
+        throw invalid(`cannot mount volume over existing file, file exists ${destination}`, {
+          code: 'VOLUME_OVER_FILE',
+        });
+      if (!needsMount) await deps.volumes.populate(mountpoint, rootfs, destination);
+      else if (found === 'directory') await populateMounted(deps, { name, destination }, rootfs, record.id);
+    }
+  } finally {
+    await deps.layers.unmount(record.id);
+  }
+}
+
+async function populateMounted(
+  deps: ContainerDeps,
+  { name, destination }: Pick<CopyUp, 'name' | 'destination'>,
+  rootfs: string,
+  id: string,
+): Promise<void> {
+  const user = `copy-up ${id}`;
+  const mountpoint = await deps.volumes.open(name, user);
+  try {
+    await deps.volumes.populate(mountpoint, rootfs, destination);
+  } finally {
+    await deps.volumes.closeUse(name, user);
+  }
+}
+
+/** Returns the type of the image's file at a path, if there is one; links lead nowhere outside. */
+function typeOf(rootfs: string, path: string): 'directory' | 'other' | undefined {
+  const root = openSync(rootfs, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    const found = openInRoot(root, path, O_PATH);
+    try {
+      return fstatSync(found).isDirectory() ? 'directory' : 'other';
+    } finally {
+      closeFd(found);
+    }
+  } catch {
+    return undefined;
+  } finally {
+    closeSync(root);
+  }
+}
+
+/**
+ * A source given by `Binds` is made at each start where it is missing; one given by `Mounts` must exist, unless the
+ * client says otherwise.
+ */
+function isMadeAtStart({ Spec }: MountPoint): boolean {
+  return Spec === undefined || Spec.BindOptions?.CreateMountpoint === true;
+}
+
+async function checkBindSource(point: MountPoint): Promise<void> {
+  if (isMadeAtStart(point)) return;
+  await stat(point.Source).catch((error: unknown) => {
+    throw invalid(`invalid mount config for type "bind": bind source path does not exist: ${point.Source}`, {
+      cause: error,
+    });
+  });
+}
+
+/** @param owner of what is made. @throws EngineError invalid naming the path. */
+export async function makeBindSource(point: MountPoint, { uid, gid }: Owner): Promise<void> {
+  if (!isMadeAtStart(point)) return;
+  try {
+    const made = await makeDirectories(point.Source);
+    if (made === undefined || (uid === 0 && gid === 0)) return;
+    for (let path = point.Source; path.length >= made.length; path = dirname(path)) await chown(path, uid, gid);
+  } catch (error) {
+    // A file or a socket is there.
+    if (
+      await stat(point.Source).then(
+        () => true,
+        () => false,
+      )
+    )
+      return;
+    throw invalid(`error while creating mount source path '${point.Source}': ${messageOf(error)}`, { cause: error });
+  }
+}
+
+/** Removes the volumes that only this container had. One that somebody else uses by now stays. */
+export async function removeAnonymousVolumes(deps: ContainerDeps, record: ContainerRecord): Promise<void> {
+  for (const { Type, Name } of record.mounts) {
+    if (Type !== 'volume' || Name === undefined || !deps.volumes.isAnonymous(Name)) continue;
+    if (deps.volumeUsers(Name).some((id) => id !== record.id)) continue;
+    try {
+      deps.emit('volume', 'destroy', Name, { driver: await deps.volumes.remove(Name) });
+    } catch (error) {
+      deps.log.debug({ err: error, volume: Name }, 'anonymous volume kept');
+    }
+  }
+}

@@ -1,0 +1,53 @@
+/** The user namespaces of containers. */
+import { readlinkSync } from 'node:fs';
+import { conflict } from '../../../errors/engine-error.js';
+import type { IdMaps } from '../../../ports/id-maps.js';
+import { ownsSandbox } from '../../../runtime/namespaces.js';
+import type { ContainerRecord } from '../container.record.js';
+import type { ContainerDeps } from '../deps.js';
+
+/** Of a container's own user namespace; undefined for one that has the host's. */
+export function usernsMaps(
+  { idMaps }: Pick<ContainerDeps, 'idMaps'>,
+  { hostConfig }: ContainerRecord,
+): IdMaps | undefined {
+  return hostConfig.UsernsMode === 'host' ? undefined : idMaps;
+}
+
+/**
+ * The user namespace of the containers whose other namespaces are joined, which belong to it; undefined when none is.
+ * @param donorOf gives the running container that a mode names.
+ * @throws EngineError conflict when that is the host's, or when there are several.
+ */
+export function sharedUserns(
+  deps: Pick<ContainerDeps, 'idMaps'>,
+  record: ContainerRecord,
+  donorOf: (mode: string, kind: string) => ContainerRecord,
+): string | undefined {
+  if (!usernsMaps(deps, record)) return undefined;
+  const { NetworkMode, IpcMode, PidMode } = record.hostConfig;
+  const paths = [
+    [ownsSandbox(record) ? '' : NetworkMode, 'network'],
+    [IpcMode, 'IPC'],
+    [PidMode, 'PID'],
+  ].flatMap(([mode = '', kind = '']) =>
+    mode.startsWith('container:') ? [`/proc/${donorOf(mode, kind).state.pid}/ns/user`] : [],
+  );
+  const namespaces = new Set(paths.map(namespaceAt));
+  if (namespaces.has(namespaceAt('/proc/self/ns/user')))
+    throw conflict(
+      'cannot share namespaces of a container in the user namespace of the host: run both with --userns=host',
+      { code: 'USER_NAMESPACE' },
+    );
+  if (namespaces.size > 1)
+    throw conflict('cannot share namespaces of containers in different user namespaces', { code: 'USER_NAMESPACE' });
+  return paths[0];
+}
+
+function namespaceAt(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch (error) {
+    throw conflict('cannot share namespaces of a container that has ended', { code: 'USER_NAMESPACE', cause: error });
+  }
+}

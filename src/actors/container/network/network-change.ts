@@ -1,0 +1,132 @@
+/**
+ * Connecting containers to networks and disconnecting them: what may be asked for, and what it makes of the record.
+ * Pure.
+ */
+import { isIP } from 'node:net';
+import { type EngineError, forbidden, internal, invalid } from '../../../errors/engine-error.js';
+import { endpointOptionProblems, wantedLinkName } from '../../../network/endpoint-options.js';
+import type { NetworkSummary } from '../../../ports/network.js';
+import type { ContainerRecord, EndpointRequest } from '../container.record.js';
+import { checkOneLine } from '../../../runtime/one-line.js';
+
+/** `network` is a name. */
+export type NetworkChange =
+  | { readonly type: 'connect'; readonly network: string; readonly request: EndpointRequest }
+  | { readonly type: 'disconnect'; readonly network: string };
+
+const MAC_ADDRESS = /^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i;
+
+/** @throws EngineError invalid for what the network cannot give to an endpoint: for everything, not just the first. */
+export function checkEndpoint(
+  { hasNames }: NetworkSummary,
+  { IPAMConfig, Aliases, Links, MacAddress, DriverOpts }: EndpointRequest,
+): void {
+  checkOneLine('Aliases', Aliases);
+  checkOneLine('Links', Links);
+  const { IPv4Address = '', IPv6Address = '', LinkLocalIPs = [] } = IPAMConfig ?? {};
+  const misplaced: string[] = [];
+  if (!hasNames) {
+    if (IPv4Address || IPv6Address)
+      misplaced.push('user specified IP address is supported on user defined networks only');
+    if (Aliases?.length)
+      misplaced.push('network-scoped alias is supported only for containers in user defined networks');
+  }
+  const malformed: string[] = [];
+  if (IPv4Address && (isIP(IPv4Address) !== 4 || IPv4Address === '0.0.0.0'))
+    malformed.push(`invalid IPv4 address: ${IPv4Address}`);
+  if (IPv6Address && (isIP(IPv6Address) !== 6 || /^[0:]*$/.test(IPv6Address)))
+    malformed.push(`invalid IPv6 address: ${IPv6Address}`);
+  for (const address of LinkLocalIPs)
+    if (isIP(address) === 0) malformed.push(`invalid link-local IP address: ${address}`);
+  malformed.push(...endpointOptionProblems(DriverOpts ?? {}));
+  const [first, ...others] = [...misplaced, ...malformed];
+  const isPlain = others.length === 0 && misplaced.length > 0;
+  if (first !== undefined)
+    throw invalid(
+      `${isPlain ? '' : 'invalid endpoint settings:\n'}${others.length === 0 ? first : `* ${[first, ...others].join('\n* ')}`}`,
+      { code: 'ENDPOINT' },
+    );
+  if (MacAddress && !MAC_ADDRESS.test(MacAddress))
+    throw invalid(`invalid MAC address: ${MacAddress}`, { code: 'MAC_ADDRESS' });
+}
+
+/** @throws EngineError invalid where two endpoints of a container ask for one name of their links. */
+export function checkLinkNames(requests: readonly EndpointRequest[]): void {
+  const names = requests.flatMap(({ DriverOpts }) => wantedLinkName(DriverOpts ?? {}) ?? []);
+  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  if (twice !== undefined)
+    throw invalid(`invalid endpoint settings:\nseveral endpoints ask for the interface name '${twice}'`, {
+      code: 'INTERFACE_NAME',
+    });
+}
+
+/** Networks but those that a container was just joining or leaving when the daemon died. */
+export function withoutPending(networks: ContainerRecord['networks']): ContainerRecord['networks'] {
+  const entries = Object.entries(networks);
+  const settled = entries.filter(([, { pending }]) => pending === undefined);
+  return settled.length === entries.length ? networks : Object.fromEntries(settled);
+}
+
+/** True while there is a sandbox to change: a container that waits for its next start has none. */
+export function isLive({ state }: ContainerRecord): boolean {
+  return state.status === 'running' || state.status === 'paused';
+}
+
+/**
+ * Checks a change against the container as it is, in the order and the words of the known engine.
+ * @throws EngineError not-found, invalid, forbidden for an endpoint that exists, internal for one that does not.
+ */
+export function checkChange(
+  record: ContainerRecord,
+  change: NetworkChange,
+  resolve: (name: string) => NetworkSummary,
+): void {
+  const mode = record.hostConfig.NetworkMode;
+  const isConnected = Object.hasOwn(record.networks, change.network);
+  if (change.type === 'disconnect') {
+    if (isLive(record) && mode === 'host' && change.network === 'host') throw hostNetworkRefused();
+    if (!isConnected)
+      throw internal(`container ${record.id} is not connected to network ${change.network}`, { code: 'NOT_CONNECTED' });
+    return;
+  }
+  if (mode.startsWith('container:')) throw sharedNamespaceRefused();
+  checkEndpoint(resolve(change.network), change.request);
+  checkLinkNames([
+    ...Object.entries(record.networks).flatMap(([name, { request }]) => (name === change.network ? [] : [request])),
+    change.request,
+  ]);
+  if (mode !== 'host' && change.network === 'host') throw hostNetworkRefused();
+  const others = Object.keys(record.networks).filter((name) => name !== change.network);
+  if (others.includes('host')) throw sharedNamespaceRefused();
+  if (others.includes('none') || (others.length > 0 && change.network === 'none')) {
+    throw invalid(
+      'container cannot be connected to multiple networks with one of the networks in private (none) mode',
+      { code: 'NONE_NETWORK' },
+    );
+  }
+  if (isConnected && isLive(record))
+    throw forbidden(`endpoint with name ${record.name.slice(1)} already exists in network ${change.network}`, {
+      code: 'ENDPOINT_EXISTS',
+    });
+}
+
+/** The record of a container that does not run, changed. */
+export function withChange(record: ContainerRecord, change: NetworkChange): ContainerRecord {
+  if (change.type === 'connect')
+    return { ...record, networks: { ...record.networks, [change.network]: { request: change.request } } };
+  const { [change.network]: _gone, ...networks } = record.networks;
+  return { ...record, networks };
+}
+
+function hostNetworkRefused(): EngineError {
+  return invalid('container cannot be disconnected from host network or connected to host network', {
+    code: 'HOST_NETWORK',
+  });
+}
+
+function sharedNamespaceRefused(): EngineError {
+  return invalid(
+    'container sharing network namespace with another container or host cannot be connected to any other network',
+    { code: 'SHARED_NETWORK' },
+  );
+}

@@ -1,0 +1,277 @@
+/** A container's networks: joined at its start, changed while it runs, left at its end. */
+import { messageOf } from '../../../errors/engine-error.js';
+import { wantedLinkName } from '../../../network/endpoint-options.js';
+import type { Endpoint, NetworkDriver, PortRequest, PublishedPort } from '../../../ports/network.js';
+import { ownsSandbox } from '../../../runtime/namespaces.js';
+import type { ContainerRecord, NetworkAttachment } from '../container.record.js';
+import type { ContainerDeps } from '../deps.js';
+import { openLinks } from './legacy-links.js';
+import { checkChange, isLive, type NetworkChange, withChange, withoutPending } from './network-change.js';
+import { Undo } from '../life/undo.js';
+import { ownMember } from '../../../text/own-member.js';
+
+type NetworksDeps = Pick<ContainerDeps, 'counted' | 'log' | 'network' | 'records' | 'emit' | 'writeFiles' | 'find'>;
+type Attachments = ContainerRecord['networks'];
+
+/**
+ * Joins all networks of a container that starts, unless it is to have none; each is left again when the start fails.
+ */
+export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, undo: Undo): Promise<ContainerRecord> {
+  if (record.config.NetworkDisabled) return record;
+  const networks = new Map<string, NetworkAttachment>();
+  const outward = wayOut(deps.network, record.networks);
+  let ports: readonly PublishedPort[] = [];
+  // Links are numbered around the names that others ask for.
+  const inOrder = Object.entries(record.networks).sort(
+    ([, a], [, b]) => Number(asksForName(b)) - Number(asksForName(a)),
+  );
+  for (const [name, { request }] of inOrder) {
+    const result = await deps.counted('connect', () =>
+      deps.network.attach(attachRequest(record, name, request, name === outward ? wantedPorts(record) : [])),
+    );
+    undo.add('network endpoint', () => deps.network.detach(record.id, result.endpoint));
+    emit(deps, 'connect', record, result.endpoint);
+    networks.set(name, { request, endpoint: result.endpoint });
+    ports = [...ports, ...result.ports];
+  }
+  const joined = { ...record, networks: Object.fromEntries(networks), ports };
+  await openLinks(deps.network, joined, (id) => deps.find(id));
+  return joined;
+}
+
+/**
+ * Takes over the networks of a container that outlived the daemon; it leaves those that it was just joining or leaving.
+ */
+export async function adoptNetworks(deps: NetworksDeps, found: ContainerRecord): Promise<ContainerRecord> {
+  const { network } = deps;
+  const networks = withoutPending(found.networks);
+  const outward = wayOut(network, networks);
+  for (const [name, { endpoint }] of Object.entries(networks)) {
+    if (endpoint)
+      await network.adopt(found.id, endpoint, name === outward ? found.ports : [], found.hostConfig.Dns ?? undefined);
+  }
+  if (networks === found.networks) return found;
+  for (const { pending } of Object.values(found.networks)) if (pending) await network.discard(found.id, pending);
+  const record = { ...found, networks };
+  await store(deps, record);
+  return record;
+}
+
+/** Returns the record with another name, by which its neighbours on networks are to find it. */
+export function renamed(record: ContainerRecord, name: string): ContainerRecord {
+  const networks = Object.fromEntries(
+    Object.entries(record.networks).map(([key, attachment]) => {
+      const { endpoint } = attachment;
+      if (!endpoint) return [key, attachment];
+      const dnsNames = endpoint.dnsNames.map((own) => (own === record.name.slice(1) ? name.slice(1) : own));
+      return [key, { ...attachment, endpoint: { ...endpoint, dnsNames } }];
+    }),
+  );
+  return { ...record, name, networks };
+}
+
+/** Leaves all networks of a container that has ended. */
+export async function leaveNetworks(deps: NetworksDeps, record: ContainerRecord): Promise<void> {
+  for (const { endpoint } of Object.values(record.networks)) {
+    if (!endpoint) continue;
+    await deps.network.detach(record.id, endpoint);
+    emit(deps, 'disconnect', record, endpoint);
+  }
+  if (ownsSandbox(record)) await deps.network.removeSandbox(record.id);
+}
+
+/** Makes a change to the networks of a container, running or not. It is on disk when the promise resolves. */
+export async function rewire(
+  deps: NetworksDeps,
+  before: ContainerRecord,
+  change: NetworkChange,
+): Promise<ContainerRecord> {
+  checkChange(before, change, (name) => deps.network.resolve(name));
+  if (isLive(before))
+    return change.type === 'connect'
+      ? connect(deps, before, change.network, change.request)
+      : disconnect(deps, before, change.network);
+  const after = withChange(before, change);
+  await deps.records.save(after);
+  return after;
+}
+
+async function connect(
+  deps: NetworksDeps,
+  before: ContainerRecord,
+  name: string,
+  request: NetworkAttachment['request'],
+): Promise<ContainerRecord> {
+  const { network, records } = deps;
+  const old = outwardEndpoint(network, before.networks);
+  // Published ports move to the new way out: nobody else can take them meanwhile, for the daemon does one thing at a
+  // time here.
+  const moves = wayOut(network, { ...before.networks, [name]: { request } }) === name;
+  const names = network.nameEndpoint(before.id, name, request.DriverOpts ?? {});
+  const undo = new Undo(deps.log);
+  try {
+    undo.add('container record', () => store(deps, before));
+    await records.save({ ...before, networks: { ...before.networks, [name]: { request, pending: names } } });
+    if (moves && old) {
+      undo.add('published ports', () => network.publish(old, before.ports));
+      await network.unpublish(old);
+    }
+    const { endpoint, ports } = await deps.counted('connect', () =>
+      network.attach({ ...attachRequest(before, name, request, moves ? keptPorts(before) : []), names }),
+    );
+    undo.add('network endpoint', () => network.disconnect(before.id, endpoint));
+    const after = {
+      ...before,
+      networks: { ...before.networks, [name]: { request, endpoint } },
+      ports: moves ? ports : before.ports,
+    };
+    await store(deps, after);
+    emit(deps, 'connect', before, endpoint);
+    return after;
+  } catch (error) {
+    await undo.run();
+    throw error;
+  }
+}
+
+/** The record and the files that the container sees. */
+async function store(deps: NetworksDeps, record: ContainerRecord): Promise<void> {
+  await deps.writeFiles(record);
+  await deps.records.save(record);
+}
+
+async function disconnect(deps: NetworksDeps, before: ContainerRecord, name: string): Promise<ContainerRecord> {
+  const { [name]: _gone, ...networks } = before.networks;
+  const gone = ownMember(before.networks, name);
+  let after: ContainerRecord = { ...before, networks };
+  if (gone?.endpoint) {
+    const { endpointId, interfaceName } = gone.endpoint;
+    const hadPorts = wayOut(deps.network, before.networks) === name;
+    // From here on it is finished, if need be by the next daemon.
+    await deps.records.save({
+      ...before,
+      networks: { ...networks, [name]: { request: gone.request, pending: { endpointId, interfaceName } } },
+    });
+    await deps.network.disconnect(before.id, gone.endpoint);
+    emit(deps, 'disconnect', before, gone.endpoint);
+    const next = outwardEndpoint(deps.network, networks);
+    if (hadPorts)
+      after = {
+        ...after,
+        ports: next
+          ? await deps.network.publish(next, before.ports).catch((error: unknown) => lost(deps, before, error))
+          : [],
+      };
+  }
+  // The container has left the network. If the record cannot be written now, the next daemon finishes the change from
+  // the note that was written before.
+  await store(deps, after).catch((error: unknown) => {
+    if (!gone?.endpoint) throw error;
+    deps.log.error({ err: error, container: before.id }, 'record of a container that has left a network not saved');
+  });
+  return after;
+}
+
+function lost({ log }: NetworksDeps, { id, ports }: ContainerRecord, error: unknown): readonly PublishedPort[] {
+  log.error(
+    { container: id, ports, reason: messageOf(error) },
+    'published ports could not be moved to another network',
+  );
+  return [];
+}
+
+function asksForName({ request }: NetworkAttachment): boolean {
+  return wantedLinkName(request.DriverOpts ?? {}) !== undefined;
+}
+
+function attachRequest(
+  record: ContainerRecord,
+  network: string,
+  request: NetworkAttachment['request'],
+  ports: readonly PortRequest[],
+) {
+  const aliases = request.Aliases ?? [];
+  return {
+    containerId: record.id,
+    network,
+    aliases,
+    dnsNames: [...new Set([record.name.slice(1), ...aliases, record.id.slice(0, 12), record.config.Hostname])].filter(
+      (name) => name !== '',
+    ),
+    links: Object.fromEntries((request.Links ?? []).map(parseLink)),
+    ports,
+    ...optional('macAddress', request.MacAddress || undefined),
+    ...optional('ipv4', request.IPAMConfig?.IPv4Address || undefined),
+    ...optional('ipv6', request.IPAMConfig?.IPv6Address || undefined),
+    ...optional('gatewayPriority', request.GwPriority),
+    ...optional('linkLocalAddresses', request.IPAMConfig?.LinkLocalIPs),
+    ...optional('options', request.DriverOpts ?? undefined),
+    ...optional('nameservers', record.hostConfig.Dns ?? undefined),
+  };
+}
+
+/** `name:alias`, or a name that is its own alias. */
+function parseLink(link: string): [alias: string, name: string] {
+  const [name = '', alias = name] = link.split(':');
+  return [alias.toLowerCase(), name];
+}
+
+/** The network that published ports belong to: where the container is reached from outside. */
+function wayOut(network: NetworkDriver, networks: Attachments): string | undefined {
+  return network.wayOut(
+    Object.entries(networks).map(([name, { request }]) => ({ name, gatewayPriority: request.GwPriority ?? 0 })),
+  );
+}
+
+function outwardEndpoint(network: NetworkDriver, networks: Attachments): Endpoint | undefined {
+  return ownMember(networks, wayOut(network, networks) ?? '')?.endpoint;
+}
+
+/** Published ports keep their numbers; on a routed network there are none. */
+function keptPorts(record: ContainerRecord): readonly PortRequest[] {
+  return record.ports.length > 0 && record.ports.every(({ hostPort }) => hostPort !== 0)
+    ? record.ports
+    : wantedPorts(record);
+}
+
+function wantedPorts(record: ContainerRecord): PortRequest[] {
+  const wanted: PortRequest[] = [];
+  /** `hostPort`: '' is any, `8000-8010` the first free one of these. */
+  const add = (key: string, hostIp: string, hostPort: string): void => {
+    const [port = '', protocol = 'tcp'] = key.split('/');
+    const [first = '', last] = (hostPort.split('/')[0] ?? '').split('-');
+    wanted.push({
+      containerPort: Number(port),
+      protocol: protocol as PortRequest['protocol'],
+      hostIp,
+      hostPort: Number(first),
+      ...optional('hostPortEnd', last === undefined ? undefined : Number(last)),
+    });
+  };
+  const bindings = record.hostConfig.PortBindings ?? {};
+  for (const [key, list] of Object.entries(bindings)) {
+    for (const { HostIp, HostPort } of list ?? []) add(key, HostIp, HostPort);
+  }
+  if (record.hostConfig.PublishAllPorts) {
+    for (const key of Object.keys(record.config.ExposedPorts ?? {}))
+      if (!ownMember(bindings, key)?.length) add(key, '', '');
+  }
+  return wanted;
+}
+
+function emit(
+  { emit, network }: NetworksDeps,
+  action: 'connect' | 'disconnect',
+  record: ContainerRecord,
+  { networkId, networkName }: Endpoint,
+): void {
+  emit('network', action, networkId, {
+    container: record.id,
+    name: networkName,
+    type: network.list().find(({ id }) => id === networkId)?.driver ?? '',
+  });
+}
+
+function optional<K extends string, V>(key: K, value: V | undefined): { [P in K]?: V } {
+  return value === undefined ? {} : ({ [key]: value } as { [P in K]?: V });
+}

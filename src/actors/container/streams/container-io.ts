@@ -1,0 +1,224 @@
+/**
+ * The byte streams of one container: FIFOs on one side, its log and attached clients on the other. Bytes never ride in
+ * events: an actor grants the handle, the routes pump it.
+ */
+import type { Socket } from 'node:net';
+import { AttachHub } from '../../../logs/attach/attach-hub.js';
+import type { ContainerLog, StreamName } from '../../../ports/logs.js';
+import type { ProcessStdio, StdioPaths } from '../../../ports/supervisor.js';
+import type { ContainerRecord } from '../container.record.js';
+import type { ContainerDeps } from '../deps.js';
+import type { Undo } from '../life/undo.js';
+
+/** A start needs these parts of the streams. */
+export interface OpenedIo {
+  readonly paths: StdioPaths;
+  readonly logPath: string;
+  /** Call when the task exists: opens stdin for whoever is attached. */
+  started(): Promise<void>;
+}
+
+export class ContainerIo {
+  /** Live output, for attached clients; they may come before the first start. */
+  readonly hub = new AttachHub();
+  #log: ContainerLog | undefined;
+  /** This counts the lines that were dropped by the log that was closed last. */
+  #droppedLines = 0;
+  #stdio: ProcessStdio | undefined;
+  #stdin: Socket | undefined;
+  /** Ends the streams of those who were attached to the run that has ended. */
+  #endParted: (() => void) | undefined;
+  readonly #stdinWaiters = new Set<(stdin: Socket | undefined) => void>();
+
+  constructor(private readonly deps: ContainerDeps) {}
+
+  /** The open log while the container runs. */
+  get log(): ContainerLog | undefined {
+    return this.#log;
+  }
+
+  /** Lines of the latest run that were not logged. */
+  get droppedLines(): number {
+    return this.#log?.droppedLines ?? this.#droppedLines;
+  }
+
+  /** Makes FIFOs and log for a start. */
+  async open(record: ContainerRecord, undo: Undo): Promise<OpenedIo> {
+    const { config, id } = record;
+    undo.add('container streams', () => this.close());
+    const [stdio, log] = await Promise.all([
+      this.deps.stdio.create({
+        dir: `${this.deps.ioRoot}/${id}`,
+        stdin: config.OpenStdin,
+        stdout: true,
+        stderr: !config.Tty,
+        terminal: config.Tty,
+      }),
+      this.#openLog(record),
+    ]);
+    this.#use(stdio, log);
+    return { paths: stdio.paths, logPath: log.path, started: () => this.#openStdin(stdio) };
+  }
+
+  /** Takes up the streams of a container that ran on while the daemon was away. */
+  async reopen(record: ContainerRecord, paths: StdioPaths): Promise<void> {
+    const [stdio, log] = await Promise.all([this.deps.stdio.reopen(paths), this.#openLog(record, true)]);
+    this.#use(stdio, log);
+    await this.#openStdin(stdio);
+  }
+
+  #openLog(
+    { id, config, hostConfig, name, image, path, args, created }: ContainerRecord,
+    isRunning = false,
+  ): Promise<ContainerLog> {
+    return this.deps.logs.open({
+      id,
+      dir: this.deps.records.dir(id),
+      driver: hostConfig.LogConfig.Type,
+      options: hostConfig.LogConfig.Config,
+      labels: config.Labels,
+      env: config.Env ?? [],
+      name: name.slice(1),
+      imageName: config.Image,
+      imageId: image,
+      command: [path, ...args],
+      created,
+      isRunning,
+    });
+  }
+
+  #use(stdio: ProcessStdio, log: ContainerLog): void {
+    this.#stdio = stdio;
+    this.#log = log;
+    if (stdio.stdout) this.#pump('stdout', stdio.stdout, log);
+    if (stdio.stderr) this.#pump('stderr', stdio.stderr, log);
+  }
+
+  /** Log and attached clients both get every byte; whoever is behind stops the reading, so that nothing is lost. */
+  #pump(stream: StreamName, source: Socket, log: ContainerLog): void {
+    source.on('data', (chunk: Buffer) => {
+      const logBehind = !log.write(stream, chunk);
+      const clientBehind = !this.hub.write(stream, chunk);
+      if (!logBehind && !clientBehind) return;
+      source.pause();
+      let open = 0;
+      const ready = (): void => {
+        if (--open === 0) source.resume();
+      };
+      if (logBehind) open++;
+      if (clientBehind) open++;
+      if (logBehind) log.onceDrained(ready);
+      if (clientBehind) this.hub.onceDrained(ready);
+    });
+    source.on('error', (error) => this.deps.log.warn({ err: error, stream }, 'container stream failed'));
+  }
+
+  async #openStdin(stdio: ProcessStdio): Promise<void> {
+    this.#stdin = await stdio.openStdin();
+    // A container that closes its stdin makes our writes fail: that is its right and no error of ours.
+    this.#stdin?.on('error', () => this.#stdin?.destroy());
+    this.#settleStdin(this.#stdin);
+  }
+
+  #settleStdin(stdin: Socket | undefined): void {
+    for (const settle of this.#stdinWaiters) settle(stdin);
+    this.#stdinWaiters.clear();
+  }
+
+  /** The write end of stdin: now, or once the container starts. Undefined when it has none or `signal` aborts first. */
+  stdin(signal: AbortSignal): Promise<Socket | undefined> {
+    if (this.#stdin) return Promise.resolve(this.#stdin);
+    return new Promise((resolve) => {
+      this.#stdinWaiters.add(resolve);
+      signal.addEventListener('abort', () => (this.#stdinWaiters.delete(resolve), resolve(undefined)), { once: true });
+    });
+  }
+
+  /** Closes the container's stdin for good: the process reads EOF. */
+  async closeStdin(id: string): Promise<void> {
+    const stdin = this.#stdin;
+    if (!stdin || stdin.destroyed) return;
+    await new Promise<void>((resolve) => stdin.once('close', () => resolve()).end());
+    await this.deps.tasks.closeStdin(id).catch(() => undefined);
+  }
+
+  /** Waits until output is read to its end (bounded), then ends the log. Attached clients have all of it then. */
+  async drained(timeoutMs: number): Promise<void> {
+    await this.#stdio?.drained(timeoutMs);
+    const log = this.#log;
+    this.#log = undefined;
+    this.#stdin?.destroy();
+    this.#stdin = undefined;
+    if (log) await this.#end(log);
+  }
+
+  /** The exit was published: clients that attach from now on wait for the next run. */
+  part(): void {
+    this.endParted();
+    this.#endParted = this.hub.part();
+  }
+
+  /**
+   * Ends the streams of clients that were attached to the run. They inspect the container at once, so its state must be
+   * final by then.
+   */
+  endParted(): void {
+    this.#endParted?.();
+    this.#endParted = undefined;
+  }
+
+  async #end(log: ContainerLog): Promise<void> {
+    this.#droppedLines = log.droppedLines;
+    await log.close();
+    this.#droppedLines = log.droppedLines;
+  }
+
+  /** Frees FIFOs and log of the run that ended. Idempotent. */
+  async close(): Promise<void> {
+    const [stdio, log] = [this.#stdio, this.#log];
+    this.#stdio = undefined;
+    this.#log = undefined;
+    this.#stdin?.destroy();
+    this.#stdin = undefined;
+    await stdio?.close();
+    if (log) await this.#end(log);
+  }
+
+  /** The container is gone: so are its clients. */
+  async dispose(): Promise<void> {
+    this.#settleStdin(undefined);
+    this.endParted();
+    this.hub.end();
+    await this.close();
+  }
+}
+
+/** The streams of all containers. */
+export class ContainerIoRegistry {
+  readonly #ios = new Map<string, ContainerIo>();
+  #deps: ContainerDeps | undefined;
+
+  connect(deps: ContainerDeps): void {
+    this.#deps = deps;
+  }
+
+  get(id: string): ContainerIo {
+    let io = this.#ios.get(id);
+    if (!io) {
+      if (!this.#deps) throw new Error('container streams are used before they are connected');
+      this.#ios.set(id, (io = new ContainerIo(this.#deps)));
+    }
+    return io;
+  }
+
+  /** As `ContainerIo.droppedLines`. */
+  droppedLines(id: string): number {
+    return this.#ios.get(id)?.droppedLines ?? 0;
+  }
+
+  async remove(id: string): Promise<void> {
+    const io = this.#ios.get(id);
+    this.#ios.delete(id);
+    await io?.dispose();
+  }
+}

@@ -1,0 +1,173 @@
+/** The log drivers: json-file, local, none, and those of remote logs with their local copy. */
+import { dirname, join } from 'node:path';
+import { invalid, messageOf, notImplemented, EngineError } from '../../errors/engine-error.js';
+import type { ContainerLog, LogDriver } from '../../ports/logs.js';
+import { FileLog, readFiles } from '../writing/file-log.js';
+import { jsonFormat } from './json-format.js';
+import { logAttributes } from '../options/log-attributes.js';
+import { LogFile, type RotationPolicy } from '../writing/log-file.js';
+import {
+  bufferLimit,
+  cachePolicy,
+  isCached,
+  jsonFilePolicy,
+  localPolicy,
+  validateLogOptions,
+} from '../options/log-options.js';
+import type { LogOptions } from '../options/option-values.js';
+import { LateSink } from '../remote/late-sink.js';
+import type { RemoteDriver } from '../remote/remote-driver.js';
+import { REMOTE_DRIVERS } from '../remote/remote-drivers.js';
+import { RemoteLog } from '../remote/remote-log.js';
+import { localFormat } from './local-format.js';
+import { lastTime } from '../reading/log-start.js';
+import type { LogObserver } from '../observer.js';
+import type { RecordFormat } from './record-format.js';
+import { makeDirectories } from '../../sys/files/make-directories.js';
+import { ownMember } from '../../text/own-member.js';
+
+type LoggedContainer = Parameters<LogDriver['open']>[0];
+
+interface FileDriver {
+  readonly format: RecordFormat;
+  readonly isPathShown: boolean;
+  path(dir: string, id: string): string;
+  policy(options: LogOptions): RotationPolicy;
+}
+
+const FILE_DRIVERS: Readonly<Record<string, FileDriver>> = {
+  'json-file': {
+    format: jsonFormat,
+    isPathShown: true,
+    path: (dir, id) => join(dir, `${id}-json.log`),
+    policy: jsonFilePolicy,
+  },
+  local: {
+    format: localFormat,
+    isPathShown: false,
+    path: (dir) => join(dir, 'local-logs', 'container.log'),
+    policy: localPolicy,
+  },
+};
+
+/** This local copy makes a remote log readable. */
+const CACHE: FileDriver = {
+  format: localFormat,
+  isPathShown: false,
+  path: (dir) => join(dir, 'container-cached.log'),
+  policy: cachePolicy,
+};
+
+/** @param observe who is told of what happens to one container's log. */
+export function createLogDriver(observe: (containerId: string) => LogObserver): LogDriver {
+  /** Logs being written, by the path of their file. */
+  const openLogs = new Map<string, FileLog>();
+  return {
+    validate: validateLogOptions,
+
+    async open(container) {
+      try {
+        // They were good when it was started; that its server's socket file is gone since then is dealt with below.
+        if (!container.isRunning) validateLogOptions(container.driver, container.options);
+        const file = ownMember(FILE_DRIVERS, container.driver);
+        if (file) return await openFileLog(file, container, logAttributes(container), observe(container.id), openLogs);
+        const remote = ownMember(REMOTE_DRIVERS, container.driver);
+        return remote ? await openRemoteLog(remote, container, observe(container.id), openLogs) : noLog;
+      } catch (error) {
+        const message = `failed to initialize logging driver: ${messageOf(error)}`;
+        throw error instanceof EngineError
+          ? new EngineError(error.kind, message, {
+              cause: error,
+              ...(error.code === undefined ? {} : { code: error.code }),
+            })
+          : new EngineError('internal', message, { cause: error });
+      }
+    },
+
+    read({ id, dir, driver: name, options: logOptions }, options) {
+      const driver =
+        ownMember(FILE_DRIVERS, name) ?? (ownMember(REMOTE_DRIVERS, name) && isCached(logOptions) ? CACHE : undefined);
+      if (driver) {
+        const path = driver.path(dir, id);
+        // A log that is just being closed may have output that is not in its file yet.
+        return (
+          openLogs.get(path)?.read({ ...options, follow: false }) ??
+          readFiles(path, driver.format, options, observe(id))
+        );
+      }
+      if (name === 'none' || ownMember(REMOTE_DRIVERS, name)) throw unreadable();
+      throw invalid(`logger: no log driver named '${name}' is registered`, { code: 'LOG_DRIVER_UNKNOWN' });
+    },
+  };
+}
+
+async function openRemoteLog(
+  driver: RemoteDriver,
+  container: LoggedContainer,
+  observer: LogObserver,
+  openLogs: Map<string, FileLog>,
+): Promise<ContainerLog> {
+  const sink = container.isRunning
+    ? new LateSink(
+        (signal) => driver.open(container, signal),
+        (error) => observer.failed(error, 'the remote log cannot be opened again yet'),
+      )
+    : await driver.open(container, new AbortController().signal);
+  try {
+    // A line that is missing in the copy only is not lost.
+    const copyObserver: LogObserver = {
+      ...observer,
+      dropped: (lines) => observer.failed(undefined, `${lines} lines are missing in the local copy of the log`),
+    };
+    const cache = isCached(container.options)
+      ? await openFileLog(CACHE, container, {}, copyObserver, openLogs)
+      : undefined;
+    return new RemoteLog({ sink, cache, maxBufferBytes: bufferLimit(container.options), observer });
+  } catch (error) {
+    sink.close();
+    throw error;
+  }
+}
+
+async function openFileLog(
+  driver: FileDriver,
+  container: LoggedContainer,
+  attrs: Readonly<Record<string, string>>,
+  observer: LogObserver,
+  openLogs: Map<string, FileLog>,
+): Promise<ContainerLog> {
+  const policy = driver.policy(container.options);
+  const path = driver.path(container.dir, container.id);
+  // One writer at a time: the log of the container's last run may still be compressing.
+  await openLogs.get(path)?.close();
+  await makeDirectories(dirname(path), { mode: 0o700 });
+  const file = await LogFile.open(
+    path,
+    policy,
+    (segment) => driver.format.findEnd(segment),
+    (error, what) => observer.failed(error, what),
+  );
+  const lastTimeNs = await lastTime(file.segment, file.segment.size, driver.format);
+  const options = { attrs, lastTimeNs, maxBufferBytes: bufferLimit(container.options) };
+  const log: FileLog = new FileLog(driver.isPathShown ? path : '', file, driver.format, observer, options, () => {
+    if (openLogs.get(path) === log) openLogs.delete(path);
+  });
+  openLogs.set(path, log);
+  return log;
+}
+
+/** Driver `none`: output is for attached clients only. */
+const noLog: ContainerLog = {
+  path: '',
+  droppedLines: 0,
+  write: () => true,
+  onceDrained: (callback) => callback(),
+  close: () => Promise.resolve(),
+  read() {
+    throw unreadable();
+  },
+};
+
+function unreadable(): EngineError {
+  return notImplemented('configured logging driver does not support reading', { code: 'LOG_UNREADABLE' });
+}

@@ -1,0 +1,101 @@
+/** Log drivers' options, checked with the texts that the Engine API's clients know. */
+import { invalid } from '../../errors/engine-error.js';
+import type { RotationPolicy } from '../writing/log-file.js';
+import { REMOTE_DRIVERS } from '../remote/remote-drivers.js';
+import { badOption, isBoolean, parseBoolean, parseInteger, parseSize, type LogOptions } from './option-values.js';
+import { ownMember } from '../../text/own-member.js';
+
+const BUILT_IN: ReadonlySet<string> = new Set([
+  'mode',
+  'max-buffer-size',
+  'cache-disabled',
+  'cache-max-file',
+  'cache-max-size',
+  'cache-compress',
+]);
+const KNOWN: Readonly<Record<string, ReadonlySet<string>>> = {
+  none: new Set(),
+  'json-file': new Set(['max-file', 'max-size', 'compress', 'labels', 'labels-regex', 'env', 'env-regex', 'tag']),
+  local: new Set(['max-file', 'max-size', 'compress']),
+};
+const DEFAULT_BUFFER_BYTES = 1 << 20;
+const LOCAL_MAX_BYTES = 20 * 1024 * 1024;
+const LOCAL_MAX_FILES = 5;
+
+/** Names of the drivers, for `/info`. */
+export const LOG_DRIVERS: readonly string[] = [
+  ...Object.keys(KNOWN).filter((name) => name !== 'none'),
+  ...Object.keys(REMOTE_DRIVERS),
+].sort();
+
+/** As `LogDriver.validate`: names of drivers and options, and the options that all drivers have. */
+export function validateLogOptions(driver: string, options: LogOptions): void {
+  if (driver === 'none') return;
+  bufferLimit(options);
+  const { 'cache-disabled': cacheDisabled } = options;
+  if (cacheDisabled && !isBoolean(cacheDisabled))
+    throw badOption(`invalid value for option cache-disabled: ${cacheDisabled}`);
+  const own = Object.entries(options).filter(([name]) => !BUILT_IN.has(name));
+  const remote = ownMember(REMOTE_DRIVERS, driver);
+  if (remote) return remote.validate(Object.fromEntries(own));
+  const known = ownMember(KNOWN, driver);
+  if (!known) throw invalid(`logger: no log driver named '${driver}' is registered`, { code: 'LOG_DRIVER_UNKNOWN' });
+  for (const [name] of own) {
+    if (!known.has(name))
+      throw badOption(
+        driver === 'json-file'
+          ? `unknown log opt '${name}' for json-file log driver`
+          : `unknown log opt '${name}' for log driver ${driver}`,
+      );
+  }
+}
+
+/** Bytes that may wait in non-blocking mode; undefined in blocking mode. */
+export function bufferLimit(options: LogOptions): number | undefined {
+  const { mode = '', 'max-buffer-size': size } = options;
+  if (!['', 'blocking', 'non-blocking'].includes(mode)) throw badOption(`logger: logging mode not supported: ${mode}`);
+  if (size === undefined) return mode === 'non-blocking' ? DEFAULT_BUFFER_BYTES : undefined;
+  if (mode !== 'non-blocking')
+    throw badOption("logger: max-buffer-size option is only supported with 'mode=non-blocking'");
+  return parseSize(size, 1024, 'error parsing option max-buffer-size: ');
+}
+
+/** True when the log of a driver that cannot be read has a local copy. */
+export function isCached(options: LogOptions): boolean {
+  return !parseBoolean(options['cache-disabled'] || 'false');
+}
+
+/** When the local copy of a remote log begins a new file. */
+export function cachePolicy(options: LogOptions): RotationPolicy {
+  const named = ['max-size', 'max-file', 'compress'].flatMap((name) => {
+    const value = options[`cache-${name}`];
+    return value === undefined ? [] : [[name, value] as const];
+  });
+  return localPolicy(Object.fromEntries(named));
+}
+
+/** When json-file begins a new file: by default never. */
+export function jsonFilePolicy(options: LogOptions): RotationPolicy {
+  const maxBytes = options['max-size'] === undefined ? Number.POSITIVE_INFINITY : parseSize(options['max-size'], 1000);
+  if (maxBytes <= 0) throw badOption('max-size must be a positive number');
+  const maxFiles = parseInteger(options['max-file'] ?? '1');
+  if (maxFiles < 1) throw badOption('max-file cannot be less than 1');
+  const compress = parseBoolean(options['compress'] ?? 'false');
+  if (compress && (maxFiles === 1 || maxBytes === Number.POSITIVE_INFINITY)) {
+    throw badOption('compress cannot be true when max-file is less than 2 or max-size is not set');
+  }
+  return { maxBytes, maxFiles, compress };
+}
+
+/** When the local driver begins a new file. */
+export function localPolicy(options: LogOptions): RotationPolicy {
+  const { 'max-size': size, 'max-file': count, compress: compression } = options;
+  const maxBytes =
+    size === undefined ? LOCAL_MAX_BYTES : parseSize(size, 1000, `invalid value for max-size: ${size}: `);
+  const maxFiles =
+    count === undefined ? LOCAL_MAX_FILES : parseInteger(count, `invalid value for max-file: ${count}: `);
+  const compress = compression === undefined || parseBoolean(compression, 'error reading compress log option: ');
+  if (maxFiles < 0) throw badOption('max file count cannot be less than 0');
+  if (compress && maxFiles <= 1) throw badOption('compression cannot be enabled when max file count is 1');
+  return { maxBytes: maxBytes === 0 ? Number.POSITIVE_INFINITY : maxBytes, maxFiles, compress };
+}

@@ -1,0 +1,76 @@
+/** What one stream of a container prints, cut into lines and into pieces of lines that are too long. */
+import { randomBytes } from 'node:crypto';
+import { MAX_LINE_BYTES, type Piece } from '../drivers/record-format.js';
+
+const NEWLINE = 10;
+
+/** Takes one line or piece of a line: source[from, to), without the newline. */
+export type LineSink = (source: Buffer, from: number, to: number, piece: Piece | undefined) => void;
+
+export class LineSplitter {
+  #pending: Buffer | undefined;
+  #pendingLength = 0;
+  #lineId = '';
+  #ordinal = 0;
+
+  /** True when the next byte begins a line. */
+  get isAtLineStart(): boolean {
+    return this.#pendingLength === 0 && this.#ordinal === 0;
+  }
+
+  /**
+   * Passes on at most one line or piece and returns the end of what was taken of the chunk. What is neither complete
+   * nor long enough is kept for the next chunk.
+   */
+  take(chunk: Buffer, from: number, sink: LineSink): number {
+    const kept = this.#pendingLength;
+    const room = MAX_LINE_BYTES - kept;
+    const newline = chunk.indexOf(NEWLINE, from);
+    const lineEnd = newline < 0 ? chunk.length : newline;
+    if (lineEnd - from >= room) {
+      this.#emit(chunk, from, from + room, false, sink);
+      return from + room;
+    }
+    if (newline >= 0) {
+      this.#emit(chunk, from, newline, true, sink);
+      return newline + 1;
+    }
+    this.#keep(chunk, from, lineEnd);
+    return lineEnd;
+  }
+
+  /** Passes on what is left at the end of the stream: a line that has no newline is kept without one. */
+  end(sink: LineSink): void {
+    if (this.#pendingLength > 0) this.#emit(Buffer.alloc(0), 0, 0, false, sink);
+    this.#pending = undefined;
+  }
+
+  #emit(chunk: Buffer, from: number, to: number, isComplete: boolean, sink: LineSink): void {
+    const piece = this.#piece(isComplete);
+    if (this.#pendingLength === 0) return sink(chunk, from, to, piece);
+    const length = this.#keep(chunk, from, to);
+    this.#pendingLength = 0;
+    sink(this.#pending ?? chunk, 0, length, piece);
+  }
+
+  #piece(isLast: boolean): Piece | undefined {
+    if (isLast && this.#ordinal === 0) return undefined;
+    if (this.#ordinal === 0) this.#lineId = randomBytes(32).toString('hex');
+    const piece = { id: this.#lineId, ordinal: ++this.#ordinal, isLast };
+    if (isLast) this.#ordinal = 0;
+    return piece;
+  }
+
+  #keep(chunk: Buffer, from: number, to: number): number {
+    // Most containers never print a line in parts that reaches the limit: grow as needed.
+    const needed = this.#pendingLength + to - from;
+    if (!this.#pending || this.#pending.length < needed) {
+      const grown = Buffer.allocUnsafeSlow(Math.min(MAX_LINE_BYTES, Math.max(1024, needed * 2)));
+      this.#pending?.copy(grown, 0, 0, this.#pendingLength);
+      this.#pending = grown;
+    }
+    chunk.copy(this.#pending, this.#pendingLength, from, to);
+    this.#pendingLength = needed;
+    return needed;
+  }
+}

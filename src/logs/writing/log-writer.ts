@@ -1,0 +1,259 @@
+/**
+ * From the output of a container to records in its log file: encodes at once into large buffers, and has one write
+ * under way at a time. What waits for the disk is bounded: by asking the container's reader to pause, or, in
+ * non-blocking mode, by dropping lines, which are counted.
+ */
+import type { StreamName } from '../../ports/logs.js';
+import { wallClockNs } from '../../sys/process/wall-clock.js';
+import { giveBuffer, POOLED_BYTES, takeBuffer } from '../buffer-pool.js';
+import { LineSplitter } from './line-splitter.js';
+import type { LogFile } from './log-file.js';
+import type { Piece, RecordEncoder } from '../drivers/record-format.js';
+
+/** Above this much waiting `write` returns false, until half of it is written. */
+const PENDING_LIMIT_BYTES = 1 << 20;
+
+/** What the writer reports to the rest of the log. */
+export interface WriterEvents {
+  /** More records are in the file, or another file was begun. */
+  advanced(): void;
+  written(bytes: number): void;
+  /** Lines that are not in the log and never will be: no room in non-blocking mode, or the disk refused them. */
+  dropped(lines: number): void;
+  failed(error: unknown, what: string): void;
+}
+
+interface StreamState {
+  readonly splitter: LineSplitter;
+  /** When the first piece of the current long line was printed: all its pieces carry that time. */
+  longLineNs: bigint;
+}
+
+/** Encoded records; a batch with `isFileStart` begins a new file. */
+interface Batch {
+  readonly buffer: Buffer;
+  length: number;
+  lastTimeNs: bigint;
+  isFileStart: boolean;
+}
+
+export class LogWriter {
+  readonly #streams: Readonly<Record<StreamName, StreamState>> = {
+    stdout: { splitter: new LineSplitter(), longLineNs: 0n },
+    stderr: { splitter: new LineSplitter(), longLineNs: 0n },
+  };
+  readonly #queue: Batch[] = [];
+  #batch: Batch | undefined;
+  /** Size that the current file has when all of the queue is written. */
+  #fileBytes: number;
+  #pendingBytes = 0;
+  #acceptedBytes = 0;
+  #settledBytes = 0;
+  #lastTimeNs: bigint;
+  #writtenTimeNs: bigint | undefined;
+  #isDraining = false;
+  /** The disk refused the last write: said once, not for every write that follows. */
+  #isFailing = false;
+  #onDrained: (() => void)[] = [];
+  #flushWaiters: { readonly target: number; readonly resolve: () => void }[] = [];
+  /** Largest amount waiting in non-blocking mode; undefined in blocking mode. */
+  readonly #maxBufferBytes: number | undefined;
+
+  constructor(
+    private readonly file: LogFile,
+    private readonly encoder: RecordEncoder,
+    private readonly events: WriterEvents,
+    options: { readonly lastTimeNs: bigint | undefined; readonly maxBufferBytes: number | undefined },
+  ) {
+    this.#fileBytes = file.segment.size;
+    this.#lastTimeNs = options.lastTimeNs ?? 0n;
+    this.#writtenTimeNs = options.lastTimeNs;
+    this.#maxBufferBytes = options.maxBufferBytes;
+  }
+
+  /** As `ContainerLog.write`. */
+  write(stream: StreamName, chunk: Buffer): boolean {
+    const state = this.#streams[stream];
+    const now = this.#now();
+    let at = 0;
+    while (at < chunk.length)
+      at = state.splitter.isAtLineStart
+        ? this.#writeLines(stream, state, chunk, at, now)
+        : this.#writeLine(stream, state, chunk, at, now);
+    this.#discardEmptyBatch();
+    this.#drain();
+    return this.#maxBufferBytes !== undefined || this.#pendingBytes <= PENDING_LIMIT_BYTES;
+  }
+
+  /** As `ContainerLog.onceDrained`. */
+  onceDrained(callback: () => void): void {
+    if (this.#pendingBytes <= PENDING_LIMIT_BYTES / 2) callback();
+    else this.#onDrained.push(callback);
+  }
+
+  /** Resolves when everything that was accepted until now is in the file, or was refused by it. */
+  flushed(): Promise<void> {
+    if (this.#settledBytes >= this.#acceptedBytes) return Promise.resolve();
+    return new Promise((resolve) => this.#flushWaiters.push({ target: this.#acceptedBytes, resolve }));
+  }
+
+  /** Writes what is left of unfinished lines, and waits for the disk. */
+  async end(): Promise<void> {
+    const now = this.#now();
+    for (const stream of ['stdout', 'stderr'] as const) {
+      const state = this.#streams[stream];
+      state.splitter.end((source, from, to, piece) =>
+        this.#record(stream, source, from, to, piece, piece && piece.ordinal > 1 ? state.longLineNs : now),
+      );
+    }
+    this.#drain();
+    await this.flushed();
+  }
+
+  /** As many complete lines as fit into one buffer and one file; otherwise one line, or the beginning of one. */
+  #writeLines(stream: StreamName, state: StreamState, chunk: Buffer, from: number, now: bigint): number {
+    const batch = this.#openBatch();
+    // A record begins in the file as long as that is smaller than its limit.
+    const limit = Math.min(
+      batch.buffer.length - this.encoder.maxRecordBytes,
+      batch.length + this.file.policy.maxBytes - this.#fileBytes,
+    );
+    if (this.#maxBufferBytes !== undefined && this.#pendingBytes + chunk.length * 2 > this.#maxBufferBytes)
+      return this.#writeLine(stream, state, chunk, from, now);
+    this.encoder.begin(stream, now);
+    const consumed = this.encoder.encodeLines(chunk, from, batch.buffer, batch.length, limit);
+    if (consumed === from) return this.#writeLine(stream, state, chunk, from, now);
+    this.#added(batch, this.encoder.end, now);
+    return consumed;
+  }
+
+  #writeLine(stream: StreamName, state: StreamState, chunk: Buffer, from: number, now: bigint): number {
+    return state.splitter.take(chunk, from, (source, start, end, piece) => {
+      if (piece?.ordinal === 1) state.longLineNs = now;
+      this.#record(stream, source, start, end, piece, piece ? state.longLineNs : now);
+    });
+  }
+
+  #record(
+    stream: StreamName,
+    source: Buffer,
+    from: number,
+    to: number,
+    piece: Piece | undefined,
+    timeNs: bigint,
+  ): void {
+    if (
+      this.#maxBufferBytes !== undefined &&
+      this.#pendingBytes > 0 &&
+      this.#pendingBytes + to - from > this.#maxBufferBytes
+    ) {
+      this.events.dropped(1);
+      return;
+    }
+    const batch = this.#openBatch();
+    this.encoder.begin(stream, timeNs);
+    this.#added(batch, this.encoder.encode(source, from, to, piece, batch.buffer, batch.length), timeNs);
+  }
+
+  /** The buffer for the next record, with room for the largest one. */
+  #openBatch(): Batch {
+    const isFileFull = this.#fileBytes >= this.file.policy.maxBytes;
+    let batch = this.#batch;
+    if (batch && !isFileFull && batch.buffer.length - batch.length >= this.encoder.maxRecordBytes) return batch;
+    if (batch) this.#queue.push(batch);
+    const needed = this.encoder.maxRecordBytes;
+    batch = {
+      buffer: needed * 2 <= POOLED_BYTES ? takeBuffer() : Buffer.allocUnsafeSlow(needed * 2),
+      length: 0,
+      lastTimeNs: 0n,
+      isFileStart: isFileFull,
+    };
+    if (isFileFull) this.#fileBytes = 0;
+    this.#batch = batch;
+    return batch;
+  }
+
+  /** A log that waits for the end of a line holds no buffer. */
+  #discardEmptyBatch(): void {
+    const batch = this.#batch;
+    if (!batch || batch.length > 0) return;
+    this.#batch = undefined;
+    if (batch.isFileStart) this.#fileBytes = this.file.policy.maxBytes;
+    giveBuffer(batch.buffer);
+  }
+
+  #added(batch: Batch, end: number, timeNs: bigint): void {
+    const bytes = end - batch.length;
+    batch.length = end;
+    batch.lastTimeNs = timeNs;
+    this.#fileBytes += bytes;
+    this.#pendingBytes += bytes;
+    this.#acceptedBytes += bytes;
+  }
+
+  /** The time of what is printed now. It never goes back in one log by the small steps in which clocks are set. */
+  #now(): bigint {
+    const now = wallClockNs();
+    const isSmallStepBack = now < this.#lastTimeNs && this.#lastTimeNs - now < 60_000_000_000n;
+    if (!isSmallStepBack) this.#lastTimeNs = now;
+    return this.#lastTimeNs;
+  }
+
+  #drain(): void {
+    if (this.#isDraining || this.#pendingBytes === 0) return;
+    this.#isDraining = true;
+    void this.#writeQueue();
+  }
+
+  async #writeQueue(): Promise<void> {
+    for (;;) {
+      if (this.#queue.length === 0 && this.#batch && this.#batch.length > 0) {
+        this.#queue.push(this.#batch);
+        this.#batch = undefined;
+      }
+      const first = this.#queue[0];
+      if (!first) break;
+      if (first.isFileStart) {
+        first.isFileStart = false;
+        await this.file.rotate(this.#writtenTimeNs);
+        this.events.advanced();
+        continue;
+      }
+      const next = this.#queue.findIndex((batch, index) => index > 0 && batch.isFileStart);
+      const batches = this.#queue.splice(0, next < 0 ? this.#queue.length : next);
+      this.#writtenTimeNs = batches.at(-1)?.lastTimeNs;
+      await this.#append(batches);
+    }
+    this.#isDraining = false;
+  }
+
+  async #append(batches: readonly Batch[]): Promise<void> {
+    const records = batches.filter(({ length }) => length > 0).map(({ buffer, length }) => buffer.subarray(0, length));
+    const bytes = records.reduce((sum, { length }) => sum + length, 0);
+    try {
+      if (bytes > 0) await this.file.append(records);
+      this.events.written(bytes);
+      this.#isFailing = false;
+    } catch (error) {
+      // A full disk must not stop the container: what the disk refuses is lost, and said to be.
+      this.events.dropped(records.reduce((sum, record) => sum + this.encoder.count(record), 0));
+      if (!this.#isFailing) this.events.failed(error, 'log lines are lost');
+      this.#isFailing = true;
+    }
+    for (const { buffer } of batches) giveBuffer(buffer);
+    this.#pendingBytes -= bytes;
+    this.#settledBytes += bytes;
+    this.events.advanced();
+    this.#settle();
+  }
+
+  #settle(): void {
+    const reached = this.#flushWaiters.filter(({ target }) => target <= this.#settledBytes);
+    if (reached.length > 0) this.#flushWaiters = this.#flushWaiters.filter(({ target }) => target > this.#settledBytes);
+    for (const { resolve } of reached) resolve();
+    if (this.#pendingBytes > PENDING_LIMIT_BYTES / 2) return;
+    const callbacks = this.#onDrained;
+    this.#onDrained = [];
+    for (const callback of callbacks) callback();
+  }
+}

@@ -1,0 +1,77 @@
+/** The one place that loads the C library. System calls that Node does not offer are declared through it. */
+import { getSystemErrorMap } from 'node:util';
+import koffi from 'koffi';
+import { internal, type EngineError } from '../../errors/engine-error.js';
+
+// null: the symbols of the process itself, which is linked with the C library whatever its file name is.
+const library = koffi.load(null);
+
+export const libc = {
+  /**
+   * Declares a C function from its prototype, for instance `int dup(int fd)`. The call is synchronous: only for what
+   * cannot block. A variadic function is declared with the arguments it is called with (right on Linux x64 and arm64).
+   * @throws Error at once when the C library has no such symbol.
+   */
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the prototype
+  func<Args extends readonly unknown[], Result = number>(prototype: string): (...args: Args) => Result {
+    return library.func(prototype);
+  },
+
+  /**
+   * As `func`, for functions that return -1 and set errno: the result is never negative.
+   * @throws EngineError as `syscallError` makes it.
+   */
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the prototype
+  checked<Args extends readonly unknown[]>(name: string, prototype: string): (...args: Args) => number {
+    const call = libc.func<Args>(prototype);
+    return (...args) => {
+      const result = call(...args);
+      if (result < 0) throw syscallError(name, koffi.errno());
+      return result;
+    };
+  },
+
+  /**
+   * As `checked`, on a thread of libuv's pool: for calls that may take milliseconds, but not wait for others' doings.
+   */
+  // oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- only the caller knows the prototype
+  async<Args extends readonly unknown[]>(name: string, prototype: string): (...args: Args) => Promise<number> {
+    const call = library.func(prototype);
+    return (...args) =>
+      new Promise((resolve, reject) => {
+        call.async(...args, (error: unknown, result: number) => {
+          if (error !== null) reject(error);
+          else if (result < 0) reject(syscallError(name, koffi.errno()));
+          else resolve(result);
+        });
+      });
+  },
+
+  /**
+   * Where the bytes of a buffer are, for structures that point to others. It must stay referenced until after the call.
+   */
+  addressOf(buffer: Uint8Array): bigint {
+    return koffi.address(buffer);
+  },
+
+  /** errno of the last call made through `func` on this thread. */
+  errno(): number {
+    return koffi.errno();
+  },
+};
+
+/** A path as C functions want it: a string is terminated on its way, the bytes of a Buffer are not. */
+export function cPath(path: string | Buffer): string | Buffer {
+  return typeof path === 'string' ? path : Buffer.concat([path, NUL]);
+}
+
+const NUL = Buffer.alloc(1);
+
+/**
+ * The error for a failed system call: kind `internal` (callers that expect an errno wrap it into what it means to
+ * them), code the errno's name such as `ENOENT`, details `{ syscall, errno }`.
+ */
+export function syscallError(name: string, errno: number): EngineError {
+  const [code, text] = getSystemErrorMap().get(-errno) ?? [`errno ${errno}`, 'unknown error'];
+  return internal(`${name}: ${text} (${code})`, { code, details: { syscall: name, errno } });
+}

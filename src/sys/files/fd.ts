@@ -1,0 +1,94 @@
+/**
+ * File descriptors that Node keeps to itself: duplicating, closing, and looking into sockets without taking anything.
+ */
+import koffi from 'koffi';
+import { libc, syscallError } from '../ffi/libc.js';
+
+// linux/fcntl.h and linux/socket.h; the same on every architecture that we have binaries for.
+const F_DUPFD_CLOEXEC = 1030;
+const MSG_PEEK = 0x02;
+const MSG_DONTWAIT = 0x40;
+const EAGAIN = 11;
+const SHUT_RDWR = 2;
+
+const fcntl = libc.checked<[fd: number, command: number, argument: number]>(
+  'fcntl',
+  'int fcntl(int fd, int command, int argument)',
+);
+const close = libc.checked<[fd: number]>('close', 'int close(int fd)');
+const shutdown = libc.func<[fd: number, how: number]>('int shutdown(int fd, int how)');
+const recv = libc.func<[fd: number, buffer: Uint8Array, length: number, flags: number]>(
+  'int64_t recv(int fd, void *buffer, size_t length, int flags)',
+);
+
+/**
+ * A new descriptor (above stderr, closed on exec) for the same open file. The caller closes it.
+ * @throws EngineError code EBADF, EMFILE.
+ */
+export function duplicateFd(fd: number): number {
+  return fcntl(fd, F_DUPFD_CLOEXEC, 3);
+}
+
+/** Closes a descriptor that no Node object owns. @throws EngineError code EBADF. */
+export function closeFd(fd: number): void {
+  close(fd);
+}
+
+/** Ends a connection for everybody who has a descriptor of it, and closes this one. @throws EngineError code EBADF. */
+export function endConnection(fd: number): void {
+  shutdown(fd, SHUT_RDWR);
+  close(fd);
+}
+
+/**
+ * Copies what a socket has received, without taking it and without waiting.
+ * @returns how many bytes; 0 when the peer has closed; undefined when nothing is there yet.
+ * @throws EngineError code ECONNRESET, EBADF.
+ */
+export function peekSocket(fd: number, into: Uint8Array): number | undefined {
+  return receive(fd, into, into.length, MSG_PEEK | MSG_DONTWAIT);
+}
+
+/** Takes bytes that `peekSocket` has shown. @throws EngineError code ECONNRESET, EBADF. */
+export function takeFromSocket(fd: number, into: Uint8Array, length: number): void {
+  receive(fd, into, length, MSG_DONTWAIT);
+}
+
+/** Takes up to `length` bytes; otherwise as `peekSocket`. */
+export function receiveFromSocket(fd: number, into: Uint8Array, length: number): number | undefined {
+  return receive(fd, into, length, MSG_DONTWAIT);
+}
+
+/** Calls back once when a descriptor can be read (or has failed), unless it is cancelled before. */
+export function onceReadable(fd: number, callback: () => void): { cancel(): void } {
+  const handle = koffi.node.poll(fd, { readable: true }, () => {
+    handle.close();
+    callback();
+  });
+  return { cancel: () => handle.close() };
+}
+
+/** Calls back whenever a descriptor can be read, in every turn of the event loop until it cannot. */
+export interface ReadableWatch {
+  pause(): void;
+  resume(): void;
+  /** Before the descriptor is closed. */
+  close(): void;
+}
+
+export function watchReadable(fd: number, callback: () => void): ReadableWatch {
+  const handle = koffi.node.poll(fd, { readable: true }, callback);
+  return {
+    pause: () => handle.stop(),
+    resume: () => handle.start({ readable: true }, callback),
+    close: () => handle.close(),
+  };
+}
+
+function receive(fd: number, into: Uint8Array, length: number, flags: number): number | undefined {
+  const count = recv(fd, into, length, flags);
+  if (count >= 0) return count;
+  const errno = libc.errno();
+  if (errno === EAGAIN) return undefined;
+  throw syscallError('recv', errno);
+}

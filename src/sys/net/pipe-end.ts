@@ -1,0 +1,136 @@
+/** Our end of a socket pair, read and written without a Node stream around it: half the cost for each piece. */
+import koffi from 'koffi';
+import { closeFd } from '../files/fd.js';
+import { libc, syscallError } from '../ffi/libc.js';
+
+// linux/socket.h; the same on every architecture that we have binaries for.
+const MSG_DONTWAIT = 0x40;
+const MSG_NOSIGNAL = 0x4000;
+const SHUT_WR = 1;
+const EAGAIN = 11;
+const EPIPE = 32;
+const ECONNRESET = 104;
+
+const send = libc.func<[fd: number, bytes: Uint8Array, length: number, flags: number]>(
+  'int64_t send(int fd, const void *bytes, size_t length, int flags)',
+);
+const recv = libc.func<[fd: number, bytes: Uint8Array, length: number, flags: number]>(
+  'int64_t recv(int fd, void *bytes, size_t length, int flags)',
+);
+const shutdown = libc.func<[fd: number, how: number]>('int shutdown(int fd, int how)');
+
+/** For all ends: what is read is copied out before the next read. */
+const received = Buffer.allocUnsafeSlow(64 * 1024);
+const NOTHING = Buffer.alloc(0);
+
+export interface PipeEndEvents {
+  /** The bytes are the receiver's. */
+  onData(bytes: Buffer): void;
+  /** The other end sends no more. @param isClosed it does not receive any more either. */
+  onEnd(isClosed: boolean): void;
+  /** All that was written has been taken, after a `write` that returned false. */
+  onDrain(): void;
+}
+
+export class PipeEnd {
+  readonly #fd: number;
+  readonly #events: PipeEndEvents;
+  readonly #poll: ReturnType<typeof koffi.node.poll>;
+  /** koffi gives a status first, which its types do not know of. */
+  readonly #onReady = (...given: readonly unknown[]): void => {
+    const { readable, writable } = given.at(-1) as { readonly readable: boolean; readonly writable: boolean };
+    if (writable) this.#flush();
+    if (readable && this.#isReading && !this.#isClosed) this.#read();
+  };
+  /** Written, and not taken yet. */
+  #rest: Buffer = NOTHING;
+  #isReading = true;
+  #hasEnded = false;
+  #isFinished = false;
+  #isClosed = false;
+
+  /** Reads from now on. The descriptor is given away. */
+  constructor(fd: number, events: PipeEndEvents) {
+    this.#fd = fd;
+    this.#events = events;
+    this.#poll = koffi.node.poll(fd, { readable: true }, this.#onReady);
+  }
+
+  /** False when the other end is behind: then `onDrain` is called before more is to be written. */
+  write(bytes: Buffer): boolean {
+    if (this.#isClosed || this.#isFinished) return true;
+    if (this.#rest.length > 0) {
+      this.#rest = Buffer.concat([this.#rest, bytes]);
+      return false;
+    }
+    const sent = this.#send(bytes);
+    if (sent === bytes.length) return true;
+    this.#rest = bytes.subarray(sent);
+    this.#watch();
+    return false;
+  }
+
+  /** Nothing more is written; reading goes on. */
+  finish(): void {
+    if (this.#isFinished || this.#isClosed) return;
+    this.#isFinished = true;
+    if (this.#rest.length === 0) shutdown(this.#fd, SHUT_WR);
+  }
+
+  pause(): void {
+    if (!this.#isReading) return;
+    this.#isReading = false;
+    this.#watch();
+  }
+
+  resume(): void {
+    if (this.#isReading || this.#hasEnded) return;
+    this.#isReading = true;
+    this.#watch();
+  }
+
+  /** Idempotent; nothing is called afterwards. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#poll.close();
+    closeFd(this.#fd);
+  }
+
+  #read(): void {
+    const count = recv(this.#fd, received, received.length, MSG_DONTWAIT);
+    if (count > 0) return this.#events.onData(Buffer.from(received.subarray(0, count)));
+    const errno = count === 0 ? 0 : libc.errno();
+    if (errno === EAGAIN) return;
+    this.#hasEnded = true;
+    this.pause();
+    // To send nothing fails only when nobody can receive it.
+    this.#events.onEnd(errno !== 0 || send(this.#fd, NOTHING, 0, MSG_DONTWAIT | MSG_NOSIGNAL) < 0);
+  }
+
+  #flush(): void {
+    if (this.#rest.length === 0) return;
+    this.#rest = this.#rest.subarray(this.#send(this.#rest));
+    if (this.#rest.length > 0) return;
+    if (this.#isFinished) shutdown(this.#fd, SHUT_WR);
+    this.#watch();
+    this.#events.onDrain();
+  }
+
+  /** How much the other end took: all when it is gone, since nobody wants it. */
+  #send(bytes: Buffer): number {
+    const count = send(this.#fd, bytes, bytes.length, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (count >= 0) return count;
+    const errno = libc.errno();
+    if (errno === EAGAIN) return 0;
+    if (errno === EPIPE || errno === ECONNRESET) return bytes.length;
+    throw syscallError('send', errno);
+  }
+
+  #watch(): void {
+    if (this.#isClosed) return;
+    const [readable, writable] = [this.#isReading, this.#rest.length > 0];
+    this.#poll.stop();
+    if (readable || writable) this.#poll.start({ readable, writable }, this.#onReady);
+  }
+}

@@ -1,0 +1,20 @@
+/** Two connected stream sockets. */
+import { libc } from '../ffi/libc.js';
+
+// linux/socket.h; the same on every architecture that we have binaries for.
+const AF_UNIX = 1;
+const SOCK_STREAM = 1;
+const SOCK_NONBLOCK = 0o4000;
+const SOCK_CLOEXEC = 0o2000000;
+
+const socketpair = libc.checked<[domain: number, type: number, protocol: number, fds: Int32Array]>(
+  'socketpair',
+  'int socketpair(int domain, int type, int protocol, _Out_ int *fds)',
+);
+
+/** Not inherited, not blocking; both are the caller's to close. @throws EngineError code EMFILE, ENFILE. */
+export function socketPair(): readonly [number, number] {
+  const fds = new Int32Array(2);
+  socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds);
+  return [fds[0] ?? -1, fds[1] ?? -1];
+}

@@ -1,0 +1,76 @@
+/**
+ * Datagram sockets of the unix domain, which Node does not have: how a machine's own syslog and journal are reached.
+ */
+import { endianness } from 'node:os';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { invalid, isEngineError } from '../../errors/engine-error.js';
+import { closeFd } from '../files/fd.js';
+import { libc } from '../ffi/libc.js';
+import { MAX_UNIX_PATH_BYTES } from './listen-socket.js';
+
+// linux/socket.h; the same on every architecture that we have binaries for.
+const AF_UNIX = 1;
+const SOCK_DGRAM = 2;
+const SOCK_NONBLOCK = 0o4000;
+const SOCK_CLOEXEC = 0o2000000;
+const MSG_NOSIGNAL = 0x4000;
+/** A receiver that is behind has a full queue; it is asked again this often. */
+const BUSY_MS = 5;
+
+const socket = libc.checked<[domain: number, type: number, protocol: number]>(
+  'socket',
+  'int socket(int domain, int type, int protocol)',
+);
+const connect = libc.checked<[fd: number, address: Uint8Array, length: number]>(
+  'connect',
+  'int connect(int fd, const void *address, uint32_t length)',
+);
+const send = libc.checked<[fd: number, data: Uint8Array, length: number, flags: number]>(
+  'send',
+  'long send(int fd, const void *data, size_t length, int flags)',
+);
+
+export class UnixDatagram {
+  #fd: number;
+
+  private constructor(fd: number) {
+    this.#fd = fd;
+  }
+
+  /** Connects to a socket file. @throws EngineError code ENOENT, ECONNREFUSED, EPROTOTYPE (a stream socket), EACCES. */
+  static open(path: string): UnixDatagram {
+    if (Buffer.byteLength(path) > MAX_UNIX_PATH_BYTES)
+      throw invalid(`${path} is longer than ${MAX_UNIX_PATH_BYTES} bytes`, { code: 'ENAMETOOLONG' });
+    const fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    try {
+      const address = Buffer.alloc(2 + MAX_UNIX_PATH_BYTES + 1);
+      if (endianness() === 'LE') address.writeUInt16LE(AF_UNIX);
+      else address.writeUInt16BE(AF_UNIX);
+      connect(fd, address, 2 + address.write(path, 2) + 1);
+      return new UnixDatagram(fd);
+    } catch (error) {
+      closeFd(fd);
+      throw error;
+    }
+  }
+
+  /** Sends one datagram, as soon as the receiver has room for it. @throws EngineError code ECONNREFUSED, EMSGSIZE. */
+  async send(data: Buffer, signal: AbortSignal): Promise<void> {
+    for (;;) {
+      signal.throwIfAborted();
+      try {
+        send(this.#fd, data, data.length, MSG_NOSIGNAL);
+        return;
+      } catch (error) {
+        if (!isEngineError(error) || (error.code !== 'EAGAIN' && error.code !== 'ENOBUFS')) throw error;
+      }
+      await sleep(BUSY_MS, undefined, { signal });
+    }
+  }
+
+  /** Idempotent. */
+  close(): void {
+    if (this.#fd >= 0) closeFd(this.#fd);
+    this.#fd = -1;
+  }
+}

@@ -1,0 +1,55 @@
+/** Giving memory back to the host once a busy time is over: V8 and the C library both keep what they once had. */
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { libc } from '../ffi/libc.js';
+
+// malloc.h
+const M_ARENA_MAX = -8;
+
+const mallopt = libc.func<[parameter: number, value: number]>('int mallopt(int parameter, int value)');
+const mallocTrim = libc.func<[pad: number]>('int malloc_trim(size_t pad)');
+
+/**
+ * Lets all threads share two heaps of the C library instead of two for each core: threads here allocate little, and
+ * each further heap keeps what it once had. Call it before threads are started.
+ */
+export function limitArenas(): void {
+  mallopt(M_ARENA_MAX, 2);
+}
+
+let collect: (() => void) | undefined;
+
+/** How often it is looked at, and how much memory must have been added for a release to be worth its while. */
+const CHECK_MS = 10_000;
+const AFTER_START_MS = 1000;
+const WORTHWHILE = 1.1;
+
+/**
+ * Releases memory after busy times: whenever the daemon is idle and has grown since the last release. Returns what
+ * ends this.
+ */
+export function releaseWhenIdle(isIdle: () => boolean): () => void {
+  let smallest = 0;
+  const check = (): void => {
+    if (process.memoryUsage.rss() <= smallest * WORTHWHILE || !isIdle()) return;
+    releaseMemory();
+    smallest = process.memoryUsage.rss();
+  };
+  // The start itself is the first busy time.
+  const first = setTimeout(check, AFTER_START_MS).unref();
+  const timer = setInterval(check, CHECK_MS).unref();
+  return () => {
+    clearTimeout(first);
+    clearInterval(timer);
+  };
+}
+
+/** Collects garbage and hands free pages back; blocks for some milliseconds, so only when nobody waits for anything. */
+function releaseMemory(): void {
+  if (!collect) {
+    setFlagsFromString('--expose-gc');
+    collect = runInNewContext('gc') as () => void;
+  }
+  collect();
+  mallocTrim(0);
+}

@@ -1,0 +1,148 @@
+/**
+ * Small programs that run to their end. Node's own spawn copies the page tables of this process on the main thread,
+ * which takes 10 ms when it is large; posix_spawn(3) on a thread of the pool shares them until exec.
+ */
+import { closeSync, readSync, writeSync } from 'node:fs';
+import koffi from 'koffi';
+import { internal, type EngineError } from '../../errors/engine-error.js';
+import { libc, syscallError } from '../ffi/libc.js';
+
+// linux/memfd.h, asm/unistd.h (the same number everywhere), sys/wait.h
+const MFD_CLOEXEC = 1;
+const SYS_PIDFD_OPEN = 434;
+const WNOHANG = 1;
+/** More than any C library's posix_spawn_file_actions_t and posix_spawnattr_t. */
+const ACTIONS_BYTES = 512;
+const ATTRIBUTES_BYTES = 512;
+const POSIX_SPAWN_SETSIGMASK = 8;
+const SIGSET_BYTES = 128;
+const READ_BYTES = 1 << 16;
+
+const memfdCreate = libc.checked<[name: string, flags: number]>(
+  'memfd_create',
+  'int memfd_create(const char *name, uint32_t flags)',
+);
+const actionsInit = libc.func<[actions: Buffer]>('int posix_spawn_file_actions_init(void *actions)');
+const actionsDup2 = libc.func<[actions: Buffer, fd: number, newFd: number]>(
+  'int posix_spawn_file_actions_adddup2(void *actions, int fd, int newfd)',
+);
+const actionsDestroy = libc.func<[actions: Buffer]>('int posix_spawn_file_actions_destroy(void *actions)');
+const attributesInit = libc.func<[attributes: Buffer]>('int posix_spawnattr_init(void *attributes)');
+const attributesFlags = libc.func<[attributes: Buffer, flags: number]>(
+  'int posix_spawnattr_setflags(void *attributes, short flags)',
+);
+const attributesSigmask = libc.func<[attributes: Buffer, set: Buffer]>(
+  'int posix_spawnattr_setsigmask(void *attributes, const void *set)',
+);
+const spawnLater = libc.async<
+  [
+    pid: Buffer,
+    file: string,
+    actions: Buffer,
+    attributes: Buffer,
+    argv: readonly (string | null)[],
+    envp: readonly (string | null)[],
+  ]
+>(
+  'posix_spawnp',
+  'int posix_spawnp(void *pid, const char *file, const void *actions, const void *attributes, const char **argv, const char **envp)',
+);
+const pidfdOpen = libc.checked<[number: number, pid: number, flags: number]>(
+  'pidfd_open',
+  'long syscall(long number, int pid, uint32_t flags)',
+);
+const waitpid = libc.checked<[pid: number, status: Buffer, options: number]>(
+  'waitpid',
+  'int waitpid(int pid, void *status, int options)',
+);
+
+/** The child's signals are those of a new process: the pool's threads have all of them blocked. */
+const attributes = Buffer.alloc(ATTRIBUTES_BYTES);
+attributesInit(attributes);
+attributesFlags(attributes, POSIX_SPAWN_SETSIGMASK);
+attributesSigmask(attributes, Buffer.alloc(SIGSET_BYTES));
+
+export interface ProgramResult {
+  readonly stdout: string;
+  readonly stderr: string;
+  /** As a shell has it: 128 and the signal for a program that was killed. */
+  readonly exitCode: number;
+}
+
+/**
+ * Runs a program with `input` as its standard input, in the namespaces of this process. Both outputs must fit in
+ * memory.
+ * @throws EngineError code ENOENT when there is no such program, EAGAIN, ENOMEM.
+ */
+export async function runProgram(file: string, args: readonly string[], input = ''): Promise<ProgramResult> {
+  const fds: number[] = [];
+  const open = (name: string): number => {
+    const fd = memfdCreate(name, MFD_CLOEXEC);
+    fds.push(fd);
+    return fd;
+  };
+  try {
+    const [stdin, stdout, stderr] = [open('stdin'), open('stdout'), open('stderr')];
+    if (input !== '') writeAll(stdin, Buffer.from(input));
+    const exitCode = await spawnAndWait(file, args, [stdin, stdout, stderr]);
+    return { stdout: readAll(stdout), stderr: readAll(stderr), exitCode };
+  } finally {
+    for (const fd of fds) closeSync(fd);
+  }
+}
+
+async function spawnAndWait(file: string, args: readonly string[], stdio: readonly number[]): Promise<number> {
+  const actions = Buffer.alloc(ACTIONS_BYTES);
+  const pid = Buffer.alloc(4);
+  actionsInit(actions);
+  try {
+    stdio.forEach((fd, target) => actionsDup2(actions, fd, target));
+    const environment = Object.entries(process.env).map(([name, value]) => `${name}=${value ?? ''}`);
+    const errno = await spawnLater(pid, file, actions, attributes, [file, ...args, null], [...environment, null]);
+    if (errno !== 0) throw explained(file, syscallError('posix_spawnp', errno));
+  } finally {
+    actionsDestroy(actions);
+  }
+  return ended(pid.readInt32LE(0));
+}
+
+function explained(file: string, error: EngineError): EngineError {
+  return internal(
+    error.code === 'ENOENT' ? `the program ${file} is not installed` : `${file} cannot be started: ${error.message}`,
+    { ...(error.code === undefined ? {} : { code: error.code }), cause: error },
+  );
+}
+
+async function ended(pid: number): Promise<number> {
+  const pidfd = pidfdOpen(SYS_PIDFD_OPEN, pid, 0);
+  try {
+    await new Promise<void>((resolve) => {
+      const handle = koffi.node.poll(pidfd, { readable: true }, () => {
+        handle.close();
+        resolve();
+      });
+    });
+  } finally {
+    closeSync(pidfd);
+  }
+  const status = Buffer.alloc(4);
+  waitpid(pid, status, WNOHANG);
+  const word = status.readInt32LE(0);
+  const signal = word & 0x7f;
+  return signal === 0 ? (word >> 8) & 0xff : 128 + signal;
+}
+
+function writeAll(fd: number, data: Buffer): void {
+  for (let at = 0; at < data.length;) at += writeSync(fd, data, at, data.length - at, at);
+}
+
+function readAll(fd: number): string {
+  const chunks: Buffer[] = [];
+  for (let at = 0; ;) {
+    const chunk = Buffer.alloc(READ_BYTES);
+    const count = readSync(fd, chunk, 0, chunk.length, at);
+    if (count === 0) return Buffer.concat(chunks).toString();
+    chunks.push(chunk.subarray(0, count));
+    at += count;
+  }
+}

@@ -1,0 +1,23 @@
+/** As whom a thread makes files (setfsuid(2)). */
+import type { Owner } from '../../ports/id-maps.js';
+import { libc } from '../ffi/libc.js';
+
+// linux/prctl.h, linux/securebits.h
+const PR_SET_SECUREBITS = 28;
+const SECBIT_NO_SETUID_FIXUP = 1 << 2;
+
+const prctl = libc.checked<[option: number, value: number]>('prctl', 'int prctl(int option, unsigned long value)');
+const setfsuid = libc.func<[uid: number]>('int setfsuid(unsigned int uid)');
+const setfsgid = libc.func<[gid: number]>('int setfsgid(unsigned int gid)');
+
+/**
+ * Files that the calling thread makes from now on are this owner's; what it may do stays as it is. A file system that
+ * was mounted in a user namespace takes no files of owners that are not mapped there. For root nothing is to be done.
+ */
+export function makeFilesAs({ uid, gid }: Owner): void {
+  if (uid === 0 && gid === 0) return;
+  // Another user would lose its rights over the files of others.
+  prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP);
+  setfsgid(gid);
+  setfsuid(uid);
+}

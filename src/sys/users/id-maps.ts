@@ -1,0 +1,32 @@
+/** From ids of containers to those of the host, and back. */
+import { invalid } from '../../errors/engine-error.js';
+import type { IdMaps, IdRange, Owner } from '../../ports/id-maps.js';
+
+/** What the kernel shows for an id that is not mapped (proc(5), `overflowuid`). */
+const OVERFLOW_ID = 65_534;
+
+/** @throws EngineError invalid `Container ID N cannot be mapped to a host ID`. */
+export function hostOwner({ uids, gids }: IdMaps, { uid, gid }: Owner): Owner {
+  return { uid: hostId(uids, uid), gid: hostId(gids, gid) };
+}
+
+/** Owners that the container has no id for are nobody to it, as the kernel has it. */
+export function containerOwner({ uids, gids }: IdMaps, { uid, gid }: Owner): Owner {
+  return { uid: containerId(uids, uid), gid: containerId(gids, gid) };
+}
+
+/** Who is root in containers. Without maps that is root. */
+export function rootOwner(maps: IdMaps | undefined): Owner {
+  return maps ? hostOwner(maps, { uid: 0, gid: 0 }) : { uid: 0, gid: 0 };
+}
+
+function hostId(ranges: readonly IdRange[], id: number): number {
+  const range = ranges.find(({ containerId: first, count }) => id >= first && id < first + count);
+  if (!range) throw invalid(`Container ID ${id} cannot be mapped to a host ID`, { code: 'ID_NOT_MAPPED' });
+  return range.hostId + id - range.containerId;
+}
+
+function containerId(ranges: readonly IdRange[], id: number): number {
+  const range = ranges.find(({ hostId: first, count }) => id >= first && id < first + count);
+  return range ? range.containerId + id - range.hostId : OVERFLOW_ID;
+}

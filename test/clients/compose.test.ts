@@ -1,0 +1,151 @@
+/** A compose project with the unmodified docker-compose of Debian: networks, names, scaling, recreation. */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { promisify } from 'node:util';
+import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
+import { Cleanup } from '../support/cleanup.js';
+import { dockerOk } from '../support/cli.js';
+import { dockerCli } from '../support/dockerd.js';
+import { askEcho, startEchoServer } from '../support/echo-server.js';
+import type { Engine } from '../support/engine.js';
+import { startEngineUnderTest } from '../support/engined.js';
+import { pullOk } from '../support/pulls.js';
+
+const directory = mkdtempSync(join(tmpdir(), 'compose-'));
+const cleanup = new Cleanup();
+let registry: SeededRegistry;
+let engine: Engine;
+
+before(async () => {
+  cleanup.add(async () => rmSync(directory, { recursive: true }));
+  registry = await startSeededRegistry();
+  cleanup.add(() => registry.stop());
+  engine = await startEngineUnderTest();
+  cleanup.add(() => engine.discard());
+  await pullOk(engine, registry.reference);
+});
+after(() => cleanup.run());
+
+/** Runs docker-compose on the project; throws with all that it printed when it fails. */
+async function compose(...args: readonly string[]): Promise<string> {
+  const { stdout, stderr } = await promisify(execFile)('docker-compose', ['--project-name', 'shop', ...args], {
+    cwd: directory,
+    // For `exec` it runs the CLI.
+    env: {
+      ...process.env,
+      PATH: `${dirname(dockerCli())}:${process.env['PATH'] ?? ''}`,
+      DOCKER_HOST: engine.host,
+      COMPOSE_HTTP_TIMEOUT: '120',
+    },
+    timeout: 120_000,
+  });
+  return stdout + stderr;
+}
+
+function project(command: string): void {
+  writeFileSync(
+    join(directory, 'docker-compose.yml'),
+    `version: '2.4'
+services:
+  web:
+    image: ${registry.reference}
+    stop_grace_period: 0s
+    command: ${command}
+    depends_on: [api]
+    ports: ['127.0.0.1::80']
+    networks:
+      front: {aliases: [www]}
+      back: {}
+  api:
+    image: ${registry.reference}
+    stop_grace_period: 0s
+    command: sleep 600
+    depends_on: [db]
+    networks: [back]
+    links: ['db:store']
+  db:
+    image: ${registry.reference}
+    stop_grace_period: 0s
+    command: sleep 600
+    networks:
+      back: {ipv4_address: 10.217.0.50}
+networks:
+  front:
+    driver_opts: {com.docker.network.driver.mtu: '1400'}
+  back:
+    internal: true
+    ipam: {config: [{subnet: 10.217.0.0/24}]}
+`,
+  );
+}
+
+const inside = (service: string, ...command: readonly string[]): Promise<string> =>
+  compose('exec', '-T', service, ...command);
+const idOf = async (service: string): Promise<string> => (await compose('ps', '-q', service)).trim();
+
+test('a project of three services comes up, is scaled, recreated and taken down', async () => {
+  project('sleep 600');
+  await compose('up', '-d');
+  assert.deepEqual(
+    (
+      await dockerOk(engine, [
+        'network',
+        'ls',
+        '--filter',
+        'label=com.docker.compose.project=shop',
+        '--format',
+        '{{.Name}}',
+      ])
+    )
+      .split('\n')
+      .sort(),
+    ['shop_back', 'shop_front'],
+  );
+  assert.match(await inside('web', 'nslookup', 'db', '127.0.0.11'), /10\.217\.0\.50/);
+  assert.match(await inside('api', 'nslookup', 'store', '127.0.0.11'), /10\.217\.0\.50/);
+  assert.match(await inside('api', 'ping', '-c', '2', '-W', '2', 'web'), /[12] packets received/);
+  assert.match(await inside('web', 'ip', 'link'), /mtu 1400/);
+  // The internal network is no way out, so the port is published over the other one.
+  const published = Number(/:(\d+)/.exec(await compose('port', 'web', '80'))?.[1]);
+  const web = await idOf('web');
+  const stop = await startEchoServer(
+    await dockerOk(engine, ['inspect', '-f', '{{.NetworkSettings.SandboxKey}}', web]),
+    [80],
+    [],
+  );
+  try {
+    assert.match(
+      (await askEcho(undefined, [{ protocol: 'tcp', host: '127.0.0.1', port: published }]))[0] ?? '',
+      /^80 /,
+    );
+  } finally {
+    await stop();
+  }
+
+  await compose('up', '-d', '--scale', 'api=3');
+  const lookup = await inside('web', 'nslookup', 'api', '127.0.0.11');
+  assert.equal(new Set(lookup.match(/10\.217\.0\.\d+/g)).size, 3);
+  await compose('up', '-d', '--scale', 'api=1');
+  assert.equal(new Set((await inside('web', 'nslookup', 'api', '127.0.0.11')).match(/10\.217\.0\.\d+/g)).size, 1);
+
+  // Unchanged services stay, a changed one is made anew and keeps its names.
+  const db = await idOf('db');
+  project('sleep 700');
+  await compose('up', '-d');
+  assert.equal(await idOf('db'), db);
+  assert.notEqual(await idOf('web'), web);
+  await compose('up', '-d', '--force-recreate');
+  assert.notEqual(await idOf('db'), db);
+  assert.match(await inside('web', 'nslookup', 'db', '127.0.0.11'), /10\.217\.0\.50/);
+
+  await compose('restart', '-t', '0', 'db');
+  assert.match(await inside('api', 'ping', '-c', '2', '-W', '2', 'store'), /[12] packets received/);
+  await compose('down', '-t', '0');
+  assert.equal(await dockerOk(engine, ['ps', '-aq']), '');
+  assert.equal(await dockerOk(engine, ['network', 'ls', '--filter', 'type=custom', '-q']), '');
+  await engine.close();
+});

@@ -1,0 +1,200 @@
+/** The daemon is killed while it works; started again, it knows what is true and nothing is lost. */
+import assert from 'node:assert/strict';
+import { existsSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, afterEach, before, test } from 'node:test';
+import { Cleanup } from '../support/cleanup.js';
+import type { SeededRegistry } from '../support/busybox-image.js';
+import { dockerOk } from '../support/cli.js';
+import type { Engine } from '../support/engine.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import { engined } from '../support/engined.js';
+import { callJson, open } from '../support/http.js';
+import { processesOf } from '../support/leftovers.js';
+import { buildImage, buildLayer, busyboxEntries, generatedLayer } from '../support/image-builder.js';
+import { startLyingRegistry } from '../support/lying-registry.js';
+import { pull } from '../support/pulls.js';
+import { waitFor } from '../support/wait.js';
+
+const cleanup = new Cleanup();
+let engine: Engine;
+let registry: SeededRegistry;
+
+interface Inspection {
+  readonly State: {
+    readonly Status: string;
+    readonly Running: boolean;
+    readonly Pid: number;
+    readonly ExitCode: number;
+    readonly FinishedAt: string;
+  };
+}
+
+before(async () => {
+  ({ engine, registry } = await startEngineWithImage(cleanup, engined()));
+});
+
+after(() => cleanup.run());
+
+// One failure must not make the next tests fail.
+afterEach(async () => {
+  const containers = await callJson<{ Id: string }[]>(engine.socketPath, 'GET', '/containers/json?all=1');
+  for (const { Id } of containers) await callJson(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`);
+});
+
+function ok(...args: string[]): Promise<string> {
+  return dockerOk(engine, args);
+}
+
+async function stateOf(name: string): Promise<Inspection['State']> {
+  return (await callJson<Inspection>(engine.socketPath, 'GET', `/containers/${name}/json`)).State;
+}
+
+async function crashAndRestart(): Promise<void> {
+  assert.equal(await engine.stop('SIGKILL'), 'SIGKILL');
+  await engine.start();
+}
+
+test('a running container lives on, its state is true and its log is whole', async () => {
+  await ok(
+    'run',
+    '-d',
+    '--name',
+    'counter',
+    registry.reference,
+    'sh',
+    '-c',
+    'i=0; while :; do echo $i; i=$((i+1)); sleep 0.02; done',
+  );
+  await waitFor('some output', async () => (await ok('logs', 'counter')).split('\n').length > 20);
+  const before = await stateOf('counter');
+  await crashAndRestart();
+
+  const state = await stateOf('counter');
+  assert.deepEqual(
+    { status: state.Status, running: state.Running, pid: state.Pid },
+    { status: 'running', running: true, pid: before.Pid },
+  );
+  assert.ok(existsSync(`/proc/${state.Pid}`));
+  const count = async (): Promise<number> => (await ok('logs', 'counter')).split('\n').length;
+  const soFar = await count();
+  await waitFor('more output after the restart', async () => (await count()) > soFar + 20);
+  const numbers = (await ok('logs', 'counter')).split('\n').map(Number);
+  assert.deepEqual(
+    numbers,
+    numbers.map((_, index) => index),
+    'no line is lost or doubled',
+  );
+
+  assert.equal(await ok('stop', '-t', '0', 'counter'), 'counter');
+  assert.equal((await stateOf('counter')).ExitCode, 137);
+  assert.equal(existsSync(`/proc/${state.Pid}`), false);
+});
+
+test('a container whose shim answers late lives on', async () => {
+  await ok('run', '-d', '--name', 'slow', registry.reference, 'sleep', '1000');
+  const { Pid } = await stateOf('slow');
+  const shim = processesOf(engine.dir).find(({ command }) => command.includes('containerd-shim'));
+  assert.ok(shim);
+  await engine.stop('SIGKILL');
+  process.kill(shim.pid, 'SIGSTOP');
+  const length = engine.log.length;
+  const started = engine.start();
+  try {
+    // The words of containerd about a shim that did not answer in time.
+    await waitFor('containerd to know no state', () => engine.log.slice(length).includes('unknown status'), 60_000);
+  } finally {
+    process.kill(shim.pid, 'SIGCONT');
+  }
+  await started;
+  const state = await stateOf('slow');
+  assert.deepEqual({ status: state.Status, pid: state.Pid }, { status: 'running', pid: Pid });
+  assert.equal(await ok('exec', 'slow', 'echo', 'alive'), 'alive');
+});
+
+test('a container that ended while the daemon was away has its exit code', async () => {
+  await ok('run', '-d', '--name', 'quitter', registry.reference, 'sh', '-c', 'echo first; sleep 1; exit 6');
+  await waitFor('its output', async () => (await ok('logs', 'quitter')) === 'first');
+  const { Pid } = await stateOf('quitter');
+  await engine.stop('SIGKILL');
+  await waitFor('the end of the process', () => !existsSync(`/proc/${Pid}`));
+  await engine.start();
+  const { Status, ExitCode } = await stateOf('quitter');
+  assert.deepEqual({ Status, ExitCode }, { Status: 'exited', ExitCode: 6 });
+  assert.equal(await ok('logs', 'quitter'), 'first');
+});
+
+test('created and ended containers, names and images are still there', async () => {
+  await ok('create', '--name', 'waiting', registry.reference, 'echo', 'later');
+  await ok('run', '--name', 'ended', registry.reference, 'sh', '-c', 'echo said; exit 3').catch(() => undefined);
+  await ok('tag', registry.reference, 'local/kept:1');
+  await crashAndRestart();
+  assert.equal(await ok('ps', '-a', '--format', '{{.Names}}'), 'ended\nwaiting');
+  assert.equal((await stateOf('ended')).ExitCode, 3);
+  assert.equal(await ok('logs', 'ended'), 'said');
+  assert.equal(await ok('start', '-a', 'waiting'), 'later');
+  assert.equal(await ok('inspect', '--format', '{{.Id}}', 'local/kept:1'), registry.image.id);
+  await ok('rmi', 'local/kept:1');
+});
+
+test('what the runtime kept of a start that was cut short is no obstacle to the next one', async () => {
+  const id = await ok('create', '--name', 'begun', registry.reference, 'true');
+  await engine.stop('SIGKILL');
+  // As runc leaves it when it is killed early.
+  mkdirSync(join(engine.dir, 'exec', 'runtime-runc', 'engine', id), { recursive: true });
+  await engine.start();
+  assert.equal(await ok('start', '-a', 'begun'), '');
+});
+
+test('the exit of a container that removed itself can be asked for, also after a crash', async () => {
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
+    json: { Image: registry.reference, Cmd: ['sh', '-c', 'exit 11'], HostConfig: { AutoRemove: true } },
+  });
+  const wait = async (condition: string): Promise<unknown> =>
+    callJson(engine.socketPath, 'POST', `/containers/${Id}/wait?condition=${condition}`);
+  const removed = wait('removed');
+  await ok('start', Id);
+  assert.deepEqual(await removed, { StatusCode: 11 });
+  assert.deepEqual(await wait('next-exit'), { StatusCode: 11 });
+  await crashAndRestart();
+  for (const condition of ['not-running', 'next-exit', 'removed'])
+    assert.deepEqual(await wait(condition), { StatusCode: 11 });
+});
+
+test('a pull that was half done can be repeated and completes', async () => {
+  const image = buildImage({
+    layers: [buildLayer(busyboxEntries()), generatedLayer({ root: 'srv', bytes: 8_000_000, files: 100, seed: 3 })],
+  });
+  const slow = image.layers[1];
+  assert.ok(slow);
+  let isSlow = true;
+  const lying = await startLyingRegistry(image, ({ path }, response) => {
+    if (!isSlow || !path.endsWith(slow.digest)) return false;
+    // Half of it, and then nothing.
+    response.writeHead(200, { 'Content-Length': slow.blob.length });
+    response.write(slow.blob.subarray(0, slow.blob.length / 2));
+    return true;
+  });
+  try {
+    const reference = `${lying.host}/half/done:1`;
+    const reply = await open(engine.socketPath, 'POST', `/images/create?fromImage=${encodeURIComponent(reference)}`);
+    let text = '';
+    reply.message.on('data', (chunk: Buffer) => (text += chunk.toString()));
+    reply.message.on('error', () => undefined);
+    await waitFor('a part of the layer', () => new RegExp(`"Downloading".*${slow.digest.slice(7, 19)}`).test(text));
+    await engine.stop('SIGKILL');
+    isSlow = false;
+    await engine.start();
+    const images = await callJson<{ RepoTags: string[] }[]>(engine.socketPath, 'GET', '/images/json');
+    assert.deepEqual(
+      images.flatMap(({ RepoTags }) => RepoTags),
+      [registry.reference],
+    );
+    const again = await pull(engine, reference);
+    assert.equal(again.messages.at(-1)?.status, `Status: Downloaded newer image for ${reference}`, again.error);
+    assert.equal(await ok('run', '--rm', reference, 'sh', '-c', 'ls /srv/d0 | wc -l'), '100');
+    await ok('rmi', reference);
+  } finally {
+    await lying.stop();
+  }
+});

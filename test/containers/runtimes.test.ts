@@ -1,0 +1,221 @@
+/** Runtimes besides the default one, in each way that the configuration and a container can name them. */
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { chmod, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, afterEach, before, test } from 'node:test';
+import { Cleanup } from '../support/cleanup.js';
+import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
+import { dockerOk } from '../support/cli.js';
+import { Engine } from '../support/engine.js';
+import { engined } from '../support/engined.js';
+import { callJson } from '../support/http.js';
+import { pullOk } from '../support/pulls.js';
+
+const cleanup = new Cleanup();
+let dir: string;
+let engine: Engine;
+let registry: SeededRegistry;
+
+before(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'engined-runtimes-'));
+  cleanup.add(() => rm(dir, { recursive: true, force: true }));
+  registry = await startSeededRegistry();
+  cleanup.add(() => registry.stop());
+  // On PATH, not registered; it notes that it was called.
+  await program('containerd-shim-noting-v1', 'containerd-shim-runc-v2');
+  await program('noting-crun', 'crun');
+  await program('noting-runc', 'runc');
+  await program('telling', `grep -o '"cgroupsPath":"[^"]*"' config.json >> ${join(dir, 'calls')}; false`);
+  engine = await start(
+    '--add-runtime',
+    'crun=crun',
+    '--add-runtime',
+    `noting=${join(dir, 'noting-crun')}`,
+    '--default-ulimit',
+    'nofile=100:200',
+    '--no-new-privileges',
+  );
+  cleanup.add(() => engine.close());
+  await pullOk(engine, registry.reference);
+});
+after(() => cleanup.run());
+afterEach(() => rm(join(dir, 'calls'), { force: true }));
+
+/** crun refuses hosts that have control groups of both versions: it is not shown those of version 2. */
+const HIDE_UNIFIED = 'if [ -e /sys/fs/cgroup/unified ]; then umount -l /sys/fs/cgroup/unified; fi; exec "$@"';
+
+function start(...args: string[]): Promise<Engine> {
+  const kind = engined({ args, env: { PATH: `${dir}:${process.env['PATH']}` } });
+  return Engine.start({
+    ...kind,
+    command: (...where) => ['unshare', '--mount', 'sh', '-c', HIDE_UNIFIED, 'sh', ...kind.command(...where)],
+  });
+}
+
+async function program(name: string, does: string): Promise<void> {
+  await writeFile(
+    join(dir, name),
+    `#!/bin/sh\necho "${name} $*" >> ${join(dir, 'calls')}\n${does.includes(';') ? does : `exec ${does} "$@"`}\n`,
+  );
+  await chmod(join(dir, name), 0o755);
+}
+
+const calls = async (): Promise<string> => (existsSync(join(dir, 'calls')) ? readFile(join(dir, 'calls'), 'utf8') : '');
+
+/** A container's whole life under a runtime. */
+async function live(runtime: string): Promise<void> {
+  const ok = (...args: string[]): Promise<string> => dockerOk(engine, args);
+  const id = await ok(
+    'run',
+    '-d',
+    '--runtime',
+    runtime,
+    '-m',
+    '64m',
+    '--stop-timeout',
+    '1',
+    registry.reference,
+    'sh',
+    '-c',
+    'echo begun; trap "exit 5" TERM; while :; do sleep 0.1; done',
+  );
+  try {
+    assert.equal(
+      (await callJson<{ HostConfig: { Runtime: string } }>(engine.socketPath, 'GET', `/containers/${id}/json`))
+        .HostConfig.Runtime,
+      runtime,
+    );
+    assert.equal(await ok('exec', id, 'sh', '-c', 'echo inside; id -u'), 'inside\n0');
+    await ok('pause', id);
+    await ok('unpause', id);
+    await ok('stop', id);
+    assert.equal(await ok('logs', id), 'begun');
+    assert.equal(await ok('inspect', '--format', '{{.State.ExitCode}}', id), '5');
+  } finally {
+    await ok('rm', '-f', id);
+  }
+}
+
+test('what the daemon sets for all containers is in force and shown; runtimes tell their features', async () => {
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
+    json: {
+      Image: registry.reference,
+      Cmd: ['sh', '-c', 'ulimit -n; ulimit -c'],
+      HostConfig: { Ulimits: [{ Name: 'core', Soft: 0, Hard: 0 }] },
+    },
+  });
+  const { HostConfig } = await callJson<{ HostConfig: { Ulimits: unknown } }>(
+    engine.socketPath,
+    'GET',
+    `/containers/${Id}/json`,
+  );
+  assert.deepEqual(HostConfig.Ulimits, [
+    { Name: 'core', Soft: 0, Hard: 0 },
+    { Name: 'nofile', Soft: 100, Hard: 200 },
+  ]);
+  assert.equal(await dockerOk(engine, ['start', '-a', Id]), '100\n0');
+  await dockerOk(engine, ['rm', Id]);
+  type Info = {
+    SecurityOptions: string[];
+    Runtimes: Record<string, { path: string; status?: Record<string, string> }>;
+  };
+  const [known, old] = await Promise.all(
+    ['/info', '/v1.43/info'].map((path) => callJson<Info>(engine.socketPath, 'GET', path)),
+  );
+  const features = known?.Runtimes['runc']?.status?.['org.opencontainers.runtime-spec.features'] ?? '{}';
+  assert.ok((JSON.parse(features) as { ociVersionMax?: string }).ociVersionMax);
+  assert.deepEqual(old?.Runtimes['runc'], { path: 'runc' });
+  assert.ok(known?.SecurityOptions.includes('name=no-new-privileges'));
+  assert.ok(
+    (await callJson<Info>(engine.socketPath, 'GET', '/v1.24/info')).SecurityOptions.includes('no-new-privileges'),
+  );
+});
+
+test('crun by its name on PATH', () => live('crun'));
+
+test('a drop-in by its path is really called', async () => {
+  await live('noting');
+  assert.match(await calls(), /^noting-crun .*create/m);
+});
+
+test('a shim on PATH by its qualified name, without registration', async () => {
+  await live('io.example.noting.v1');
+  assert.match(await calls(), /^containerd-shim-noting-v1 .*start/m);
+});
+
+test('a shim by its path, without registration', async () => {
+  const path = join(dir, 'containerd-shim-noting-v1');
+  await live(path);
+  assert.match(await calls(), /^containerd-shim-noting-v1 .*start/m);
+});
+
+test('a registered shim, the options of the reference shim, and arguments of a drop-in', async () => {
+  const runtimes = {
+    shim: { runtimeType: 'io.example.noting.v1' },
+    'shim-path': { runtimeType: join(dir, 'containerd-shim-noting-v1') },
+    'runc-options': { runtimeType: 'io.supervisor.runc.v2', options: { BinaryName: join(dir, 'noting-crun') } },
+    'more-options': {
+      runtimeType: 'io.containerd.runc.v2',
+      options: {
+        BinaryName: join(dir, 'noting-runc'),
+        Root: join(dir, 'state'),
+        NoNewKeyring: true,
+        NoPivotRoot: false,
+        ShimCgroup: '',
+        IoUid: 0,
+        IoGid: 0,
+        CriuImagePath: dir,
+        CriuWorkPath: dir,
+      },
+    },
+    systemd: {
+      runtimeType: 'io.containerd.runc.v2',
+      options: { BinaryName: join(dir, 'telling'), SystemdCgroup: true },
+    },
+    arguments: { path: 'noting-crun', runtimeArgs: ['--debug', '--cgroup-manager=cgroupfs'] },
+  };
+  // A setting that flags give cannot be in the file, too.
+  const other = await start();
+  const first = engine;
+  try {
+    engine = other;
+    await pullOk(engine, registry.reference);
+    await writeFile(join(other.dir, 'daemon.json'), JSON.stringify({ runtimes }));
+    await callJson(other.socketPath, 'POST', '/engine/config/reload');
+    for (const [name, noted] of [
+      ['shim', /^containerd-shim-noting-v1 .*start/m],
+      ['shim-path', /^containerd-shim-noting-v1 .*start/m],
+      ['runc-options', /^noting-crun .*create/m],
+      ['more-options', /^noting-runc --root \S+\/state\/engine .*create .*--no-new-keyring/m],
+      ['arguments', /^noting-crun --debug --cgroup-manager=cgroupfs .*create/m],
+    ] as const) {
+      await live(name);
+      assert.match(await calls(), noted);
+      await rm(join(dir, 'calls'));
+    }
+    // It is given the form of path that it asks for; without systemd no more can be tried.
+    await assert.rejects(
+      dockerOk(engine, ['run', '--name', 'sliced', '--runtime', 'systemd', registry.reference, 'true']),
+    );
+    const id = await dockerOk(engine, ['inspect', '--format', '{{.Id}}', 'sliced']);
+    assert.match(await calls(), /^telling .*--systemd-cgroup .*create/m);
+    assert.ok((await calls()).includes(`"cgroupsPath":"system.slice:engine:${id}"`), await calls());
+    await other.close();
+  } finally {
+    engine = first;
+    await other.discard();
+  }
+});
+
+test('a name that nobody registered', async () => {
+  await assert.rejects(
+    dockerOk(engine, ['create', '--runtime', 'nobody', registry.reference]),
+    /unknown or invalid runtime name: nobody/,
+  );
+  await assert.rejects(
+    dockerOk(engine, ['run', '--rm', '--runtime', 'io.example.missing.v1', registry.reference, 'true']),
+    /io\.example\.missing\.v1/,
+  );
+});

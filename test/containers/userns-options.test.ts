@@ -1,0 +1,100 @@
+/** Values of `userns-remap`: what is refused, and what the daemon makes by itself. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { readIdMaps } from '../../src/sys/users/remapped-user.js';
+import { Cleanup } from '../support/cleanup.js';
+import { Engine } from '../support/engine.js';
+import { engined } from '../support/engined.js';
+import { FIRST, GROUPS, makeRemapper, SECOND } from '../support/remapper.js';
+
+const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
+const cleanup = new Cleanup();
+const temp = mkdtempSync(join(tmpdir(), 'userns-test-'));
+
+before(() => {
+  cleanup.add(async () => rmSync(temp, { recursive: true, force: true }));
+  makeRemapper(temp, cleanup);
+});
+after(() => cleanup.run());
+
+test('values that cannot be are refused before anything is touched', () => {
+  for (const [value, message] of [
+    ['nobody-has-this', 'userns-remap nobody-has-this: there is no user nobody-has-this in /etc/passwd'],
+    ['rangeless', 'no range of user rangeless in /etc/subuid'],
+    ['remapper:nobody-has-this', 'there is no group nobody-has-this in /etc/group'],
+    ['123456', 'there is no user 123456 in /etc/passwd'],
+    ['a:b:c', 'it must be default, USER, UID, USER:GROUP or UID:GID'],
+    [':', 'it must be default'],
+  ] as const) {
+    assert.throws(
+      () => readIdMaps(value),
+      (error: Error) => error.message.includes(message),
+      value,
+    );
+  }
+  for (const value of ['remapper', '7001', 'remapper:remapper', '7001:7002'])
+    assert.equal(readIdMaps(value)?.uids[1]?.hostId, SECOND, value);
+  assert.equal(readIdMaps('root'), undefined);
+  for (const more of [[], ['--validate']]) {
+    const root = join(temp, 'refused');
+    const { status, stderr } = spawnSync(
+      MAIN,
+      [
+        '--config-file',
+        '/dev/null',
+        '--data-root',
+        root,
+        '--exec-root',
+        join(root, 'exec'),
+        '--pidfile',
+        join(temp, 'pid'),
+        '--host',
+        `unix://${temp}/s`,
+        '--userns-remap',
+        'rangeless',
+        ...more,
+      ],
+      { encoding: 'utf8' },
+    );
+    assert.equal(status, 1);
+    assert.match(stderr, /no range of user rangeless in \/etc\/subuid/);
+    assert.equal(existsSync(root), false);
+  }
+  assert.equal(spawnSync(MAIN, ['--config-file', '/dev/null', '--validate', '--userns-remap', 'default']).status, 0);
+});
+
+test('default: a user that is made with ranges that nobody has', async () => {
+  const plain = engined({ args: ['--userns-remap', 'default', '--bridge', 'none'] });
+  const other = await Engine.start({
+    ...plain,
+    command: (dir, socketPath) => (chmodSync(dir, 0o711), plain.command(dir, socketPath)),
+  });
+  try {
+    for (const [file, first] of [
+      ['/etc/subuid', FIRST + 1000],
+      ['/etc/subgid', GROUPS + 65_536],
+    ] as const) {
+      assert.match(readFileSync(file, 'utf8'), new RegExp(`^engineremap:${first}:65536$`, 'm'), file);
+    }
+    assert.match(readFileSync('/etc/passwd', 'utf8'), /^engineremap:/m);
+    await other.stop();
+    await other.start();
+    assert.equal(readFileSync('/etc/subuid', 'utf8').match(/engineremap/g)?.length, 1);
+  } finally {
+    await other.close();
+  }
+});
+
+test('a data root that the containers cannot get to is named', async () => {
+  const plain = engined({ args: ['--userns-remap', 'remapper'] });
+  // The directory of the daemon has the mode of mkdtemp(3).
+  await assert.rejects(
+    Engine.start(plain),
+    /the remapped root of containers \(300000:400000\) cannot pass through \/\S+: give the directory the mode o\+x/,
+  );
+});

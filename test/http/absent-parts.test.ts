@@ -1,0 +1,44 @@
+/** Parts that this engine does not have answer as such, none of them as a page that is not there. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { absentPartRoutes } from '../../src/http/routes/absent-parts.js';
+import { call } from '../support/http.js';
+import { TestFront } from '../support/test-front.js';
+
+const at = new TestFront(absentPartRoutes());
+
+const SWARM = /^This node is not a swarm manager\./;
+const BUILDER = /^this engine has no builder/;
+const PLUGINS = /^this engine does not manage plugins/;
+const NO_PLUGIN = /^plugin "some\/plugin:1" not found$/;
+
+const REPLIES: readonly [method: string, path: string, status: number, message: RegExp][] = [
+  ['GET', '/services/x/logs?stdout=1', 503, SWARM],
+  ['GET', '/tasks/x/logs?stdout=1', 503, SWARM],
+  ['GET', '/services/x', 503, SWARM],
+  ['POST', '/session', 501, BUILDER],
+  ['POST', '/grpc', 501, BUILDER],
+  ['POST', '/build', 501, BUILDER],
+  ['GET', '/plugins/privileges?remote=x', 501, PLUGINS],
+  ['POST', '/plugins/pull?remote=x', 501, PLUGINS],
+  ['POST', '/plugins/create?name=x', 501, PLUGINS],
+  ['GET', '/plugins/some/plugin:1/json', 404, NO_PLUGIN],
+  ['DELETE', '/plugins/some/plugin:1', 404, NO_PLUGIN],
+  ...['enable', 'disable', 'set', 'push', 'upgrade'].map((action): [string, string, number, RegExp] => [
+    'POST',
+    `/v1.41/plugins/some/plugin:1/${action}`,
+    404,
+    NO_PLUGIN,
+  ]),
+];
+
+test('every route of an absent part says what is absent', async () => {
+  for (const [method, path, status, message] of REPLIES) {
+    const reply = await call(at.path, method, path);
+    assert.equal(reply.status, status, path);
+    assert.match((JSON.parse(reply.text) as { message: string }).message, message, path);
+  }
+  const upgrade = await call(at.path, 'POST', '/session', { headers: { Connection: 'Upgrade', Upgrade: 'h2c' } });
+  assert.equal(upgrade.status, 501);
+  assert.equal((await call(at.path, 'GET', '/plugins')).text, '[]\n');
+});

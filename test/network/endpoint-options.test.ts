@@ -1,0 +1,266 @@
+/** What is asked for of single endpoints: names and kernel parameters of their links, further addresses. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import { startSeededRegistry } from '../support/busybox-image.js';
+import { Cleanup } from '../support/cleanup.js';
+import { dockerOk } from '../support/cli.js';
+import { Engine } from '../support/engine.js';
+import { engined } from '../support/engined.js';
+import { call, callJson } from '../support/http.js';
+import { pullOk } from '../support/pulls.js';
+
+const SYSCTLS = 'com.docker.network.endpoint.sysctls';
+const NAME = 'com.docker.network.endpoint.ifname';
+const cleanup = new Cleanup();
+let engine: Engine;
+let image: string;
+
+before(async () => {
+  const registry = await startSeededRegistry();
+  cleanup.add(() => registry.stop());
+  image = registry.reference;
+  engine = await Engine.start(engined());
+  cleanup.add(() => engine.close());
+  await pullOk(engine, image);
+  await dockerOk(engine, ['network', 'create', '--subnet', '10.215.1.0/24', 'front']);
+  await dockerOk(engine, ['network', 'create', '--subnet', '10.215.2.0/24', 'back']);
+});
+after(() => cleanup.run());
+
+interface Shown {
+  readonly Config: { readonly MacAddress?: string };
+  readonly HostConfig: { readonly Sysctls?: Readonly<Record<string, string>> };
+  readonly NetworkSettings: {
+    readonly Networks: Readonly<Record<string, { readonly DriverOpts: unknown; readonly MacAddress: string }>>;
+  };
+}
+
+const inside = (name: string, ...command: readonly string[]): Promise<string> =>
+  dockerOk(engine, ['exec', name, ...command]).then((text) => text.trim());
+const create = async (
+  path: string,
+  json: object,
+): Promise<{ status: number; message?: string; Id?: string; Warnings?: string[] }> => {
+  const { status, text } = await call(engine.socketPath, 'POST', path, {
+    json: { Image: image, Cmd: ['sleep', '600'], StopTimeout: 0, ...json },
+  });
+  return { status, ...(JSON.parse(text) as object) };
+};
+const remove = (name: string): Promise<unknown> => callJson(engine.socketPath, 'DELETE', `/containers/${name}?force=1`);
+
+test('links have the names, parameters and addresses that are asked for, at the start and at a connect', async () => {
+  const made = await create('/containers/create?name=router', {
+    HostConfig: { NetworkMode: 'front' },
+    NetworkingConfig: {
+      EndpointsConfig: {
+        front: { IPAMConfig: { LinkLocalIPs: ['169.254.7.7', 'fe80::7'] } },
+        back: {
+          DriverOpts: {
+            [NAME]: 'eth0',
+            'com.engine.network.endpoint.sysctls':
+              'net.ipv4.conf.IFNAME.log_martians=1,net.ipv6.conf.ifname.disable_ipv6=0',
+          },
+        },
+      },
+    },
+  });
+  assert.equal(made.status, 201, made.message);
+  await callJson(engine.socketPath, 'POST', '/containers/router/start');
+  // The other link is numbered around the name that is taken.
+  assert.match(await inside('router', 'ip', '-o', '-4', 'addr', 'show', 'eth0'), /10\.215\.2\.2\/24/);
+  const front = await inside('router', 'ip', '-o', 'addr', 'show', 'eth1');
+  for (const address of ['10.215.1.2/24', '169.254.7.7/16', 'fe80::7/64'])
+    assert.ok(front.includes(address), `${address} in ${front}`);
+  assert.equal(
+    await inside(
+      'router',
+      'cat',
+      '/proc/sys/net/ipv4/conf/eth0/log_martians',
+      '/proc/sys/net/ipv4/conf/eth1/log_martians',
+    ),
+    '1\n0',
+  );
+  assert.match(
+    await inside('router', 'ip', '-o', '-6', 'addr', 'show', 'eth0'),
+    /fe80:/,
+    'who asks for IPv6 on a link gets its link-local address',
+  );
+
+  await dockerOk(engine, [
+    'network',
+    'connect',
+    '--driver-opt',
+    `${NAME}=wan0`,
+    '--driver-opt',
+    `${SYSCTLS}=net.ipv4.conf.IFNAME.forwarding=0`,
+    'bridge',
+    'router',
+  ]);
+  assert.match(await inside('router', 'ip', '-o', '-4', 'addr', 'show', 'wan0'), /inet/);
+  assert.equal(await inside('router', 'cat', '/proc/sys/net/ipv4/conf/wan0/forwarding'), '0');
+  await dockerOk(engine, ['network', 'disconnect', 'bridge', 'router']);
+  assert.doesNotMatch(await inside('router', 'ip', '-o', 'link'), /wan0/);
+
+  // The next daemon knows them, too, and the next start.
+  await engine.stop('SIGKILL');
+  await engine.start();
+  await dockerOk(engine, ['network', 'disconnect', 'back', 'router']);
+  await dockerOk(engine, ['network', 'connect', '--driver-opt', `${NAME}=lan0`, 'back', 'router']);
+  await dockerOk(engine, ['restart', '-t', '0', 'router']);
+  assert.match(await inside('router', 'ip', '-o', '-4', 'addr', 'show', 'lan0'), /10\.215\.2\./);
+  await remove('router');
+});
+
+test('what an endpoint cannot have is refused, and nothing is made', async () => {
+  const opts = (...all: Record<string, string>[]) => ({
+    HostConfig: { NetworkMode: 'front' },
+    NetworkingConfig: {
+      EndpointsConfig: Object.fromEntries(all.map((DriverOpts, index) => [['front', 'back'][index], { DriverOpts }])),
+    },
+  });
+  const unrecognised =
+    /^invalid endpoint settings:\nunrecognised network interface sysctl '.*'; represent 'net\.X\.Y\.ethN\.Z=V' as 'net\.X\.Y\.IFNAME\.Z=V', 'X' must be 'ipv4', 'ipv6' or 'mpls'$/;
+  const cases: [body: object, message: RegExp][] = [
+    [opts({ [SYSCTLS]: 'net.ipv4.conf.eth0.forwarding=1' }), unrecognised],
+    [opts({ [SYSCTLS]: 'net.core.conf.IFNAME.x=1' }), unrecognised],
+    [opts({ [SYSCTLS]: 'net.ipv4.conf.IFNAME./../../../kernel/hostname=x' }), unrecognised],
+    [opts({ [SYSCTLS]: 'a,b' }), /^invalid endpoint settings:\n\* unrecognised .*'a'.*\n\* unrecognised .*'b'/],
+    [
+      opts({ [SYSCTLS]: 'net.ipv4.conf.IFNAME.forwarding' }),
+      /^invalid endpoint settings:\nexpected sysctl 'net\.ipv4\.conf\.IFNAME\.forwarding' to have format name=value$/,
+    ],
+    [opts({ [NAME]: 'far-too-long-a-name' }), /invalid interface name 'far-too-long-a-name'/],
+    [opts({ [NAME]: '../x' }), /invalid interface name/],
+    [opts({ [NAME]: 'lo' }), /invalid interface name/],
+    [opts({ [NAME]: 'same' }, { [NAME]: 'same' }), /several endpoints ask for the interface name 'same'/],
+    [
+      {
+        HostConfig: { NetworkMode: 'front' },
+        NetworkingConfig: { EndpointsConfig: { front: { IPAMConfig: { LinkLocalIPs: ['x'] } } } },
+      },
+      /^invalid endpoint settings:\ninvalid link-local IP address: x$/,
+    ],
+    [
+      {
+        HostConfig: { NetworkMode: 'front' },
+        NetworkingConfig: { EndpointsConfig: { front: { IPAMConfig: { IPv4Address: '0.0.0.0', IPv6Address: '::' } } } },
+      },
+      /^invalid endpoint settings:\n\* invalid IPv4 address: 0\.0\.0\.0\n\* invalid IPv6 address: ::$/,
+    ],
+    [
+      {
+        NetworkingConfig: {
+          EndpointsConfig: { bridge: { Aliases: ['x'], IPAMConfig: { IPv4Address: '172.17.0.9' } } },
+        },
+      },
+      /^invalid endpoint settings:\n\* user specified IP address .*\n\* network-scoped alias /,
+    ],
+  ];
+  for (const [body, message] of cases) {
+    const answer = await create('/containers/create', body);
+    assert.equal(answer.status, 400, JSON.stringify(body));
+    assert.match(answer.message ?? '', message);
+  }
+  await create('/containers/create?name=plain', { HostConfig: { NetworkMode: 'front' } });
+  await callJson(engine.socketPath, 'POST', '/containers/plain/start');
+  const before = await inside('plain', 'ip', '-o', 'addr');
+  const connect = async (DriverOpts: object): Promise<string> => {
+    const { status, text } = await call(engine.socketPath, 'POST', '/networks/back/connect', {
+      json: { Container: 'plain', EndpointConfig: { DriverOpts } },
+    });
+    return `${status} ${(JSON.parse(text) as { message: string }).message}`;
+  };
+  assert.match(await connect({ [SYSCTLS]: 'x' }), /^400 invalid endpoint settings:\nunrecognised/);
+  assert.match(await connect({ [NAME]: 'eth0' }), /^409 the container has an interface eth0 already$/);
+  // Only the kernel knows these.
+  assert.match(
+    await connect({ [SYSCTLS]: 'net.ipv4.conf.IFNAME.nonsense=1' }),
+    /^500 .*\/proc\/sys\/net\/ipv4\/conf\/eth1\/nonsense is not a sysctl file/,
+  );
+  assert.match(
+    await connect({ [SYSCTLS]: 'net.ipv4.conf.IFNAME.forwarding=many' }),
+    /^500 .*unable to write to '\/proc\/sys\/net\/ipv4\/conf\/eth1\/forwarding'/,
+  );
+  assert.equal(await inside('plain', 'ip', '-o', 'addr'), before);
+  await remove('plain');
+});
+
+test('parameters of eth0 in the container as a whole move to its endpoint, for clients up to 1.47', async () => {
+  const host = {
+    NetworkMode: 'front',
+    Sysctls: { 'net.ipv4.conf.eth0.log_martians': '1', 'net.ipv4.ip_forward': '0' },
+  };
+  const moved = await create('/v1.47/containers/create?name=old', { HostConfig: host });
+  assert.deepEqual(
+    [moved.status, moved.Warnings],
+    [
+      201,
+      [
+        `Migrated sysctl "net.ipv4.conf.eth0.log_martians" to DriverOpts{"${SYSCTLS}":"net.ipv4.conf.IFNAME.log_martians=1"}.`,
+      ],
+    ],
+  );
+  const { HostConfig, NetworkSettings } = await callJson<Shown>(engine.socketPath, 'GET', '/containers/old/json');
+  assert.deepEqual(
+    [HostConfig.Sysctls, NetworkSettings.Networks['front']?.DriverOpts],
+    [{ 'net.ipv4.ip_forward': '0' }, { [SYSCTLS]: 'net.ipv4.conf.IFNAME.log_martians=1' }],
+  );
+  await callJson(engine.socketPath, 'POST', '/containers/old/start');
+  assert.equal(
+    await inside('old', 'cat', '/proc/sys/net/ipv4/conf/eth0/log_martians', '/proc/sys/net/ipv4/ip_forward'),
+    '1\n0',
+  );
+  await remove('old');
+  const refused = async (version: string, json: object): Promise<string> =>
+    (await create(`/v${version}/containers/create`, json)).message ?? '';
+  assert.equal(
+    await refused('1.48', { HostConfig: host }),
+    `interface specific sysctl setting "net.ipv4.conf.eth0.log_martians" must be supplied using driver option '${SYSCTLS}'`,
+  );
+  assert.match(
+    await refused('1.47', {
+      HostConfig: { NetworkMode: 'front', Sysctls: { 'net.ipv4.conf.eth1.log_martians': '1' } },
+    }),
+    /^unable to determine network endpoint for sysctl net\.ipv4\.conf\.eth1\.log_martians/,
+  );
+  assert.match(
+    await refused('1.47', { HostConfig: host, NetworkingConfig: { EndpointsConfig: { back: {} } } }),
+    /^unable to find a network for sysctl .*HostConfig\.NetworkMode must match the identity of a network/,
+  );
+});
+
+test('a MAC address of the container is that of its endpoint, and shown as both', async () => {
+  const address = '02:42:0a:d7:01:99';
+  for (const version of ['1.43', '1.49']) {
+    const { Warnings } = await create(`/v${version}/containers/create?name=mac`, {
+      MacAddress: address,
+      HostConfig: { NetworkMode: 'front' },
+    });
+    assert.equal(Warnings?.length, version === '1.43' ? 0 : 1);
+    await callJson(engine.socketPath, 'POST', '/containers/mac/start');
+    assert.equal(await inside('mac', 'cat', '/sys/class/net/eth0/address'), address);
+    const { Config, NetworkSettings } = await callJson<Shown>(
+      engine.socketPath,
+      'GET',
+      `/v${version}/containers/mac/json`,
+    );
+    assert.deepEqual([Config.MacAddress, NetworkSettings.Networks['front']?.MacAddress], [address, address]);
+    await remove('mac');
+  }
+  const twice = {
+    MacAddress: address,
+    HostConfig: { NetworkMode: 'front' },
+    NetworkingConfig: { EndpointsConfig: { front: { MacAddress: '02:42:0a:d7:01:98' } } },
+  };
+  assert.match(
+    (await create('/containers/create', twice)).message ?? '',
+    /^the container-wide MAC address must match the endpoint-specific MAC address/,
+  );
+  assert.equal((await create('/v1.43/containers/create?name=mac', twice)).status, 201);
+  assert.equal(
+    (await callJson<Shown>(engine.socketPath, 'GET', '/containers/mac/json')).NetworkSettings.Networks['front']
+      ?.MacAddress,
+    address,
+  );
+  await remove('mac');
+});

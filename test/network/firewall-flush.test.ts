@@ -1,0 +1,142 @@
+/**
+ * Somebody flushes or replaces the host's rules while published ports are used: with both back ends of iptables they
+ * work again.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
+import { Cleanup } from '../support/cleanup.js';
+import { dockerOk } from '../support/cli.js';
+import { startEchoServer } from '../support/echo-server.js';
+import { Engine } from '../support/engine.js';
+import { engined } from '../support/engined.js';
+import { endProcess, startInside } from '../support/host-networks.js';
+import { openOutside, type Outside } from '../support/outside.js';
+import { pullOk } from '../support/pulls.js';
+import { waitFor } from '../support/wait.js';
+
+const HOST = '10.217.9.1';
+const OUTSIDE = '10.217.9.2';
+const PORT = 8080;
+/** Two seconds are promised; a busy machine may be late with everything. */
+const PATIENCE_MS = 15_000;
+/** File that asks for a second flush. */
+const AGAIN = 'again';
+const COMMANDS = ['iptables', 'iptables-save', 'iptables-restore', 'ip6tables', 'ip6tables-save', 'ip6tables-restore'];
+const OPERATORS_RULES =
+  '*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\n:OPERATOR - [0:0]\n-A FORWARD -j OPERATOR\n-A OPERATOR -s 192.0.2.1/32 -j DROP\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\nCOMMIT\n';
+
+const directory = mkdtempSync(join(tmpdir(), 'flush-'));
+const cleanup = new Cleanup();
+let registry: SeededRegistry;
+let outside: Outside;
+
+before(async () => {
+  cleanup.add(async () => rmSync(directory, { recursive: true }));
+  registry = await startSeededRegistry();
+  cleanup.add(() => registry.stop());
+  outside = openOutside(directory, { here: [`${HOST}/24`], there: [`${OUTSIDE}/24`] });
+  cleanup.add(async () => outside.remove());
+});
+after(() => cleanup.run());
+
+/** A directory in which the commands are those of one back end, as Debian's alternatives would select it. */
+function commandsOf(backEnd: 'nft' | 'legacy'): string {
+  const path = join(directory, backEnd);
+  mkdirSync(path);
+  const program = `/usr/sbin/xtables-${backEnd}-multi`;
+  for (const command of COMMANDS) if (command !== 'iptables-restore') symlinkSync(program, join(path, command));
+  // Where it is asked to, somebody flushes again as soon as the rules are back.
+  const flush = `if rm ${join(path, AGAIN)} 2>/dev/null; then ${program} iptables -w -F; ${program} iptables -w -t nat -F; fi`;
+  writeFileSync(
+    join(path, 'iptables-restore'),
+    `#!/bin/sh\n${program} iptables-restore "$@"\nstatus=$?\n${flush}\nexit $status\n`,
+    { mode: 0o755 },
+  );
+  return path;
+}
+
+/** A client on another machine that connects again and again. */
+function startTraffic(): { readonly answeredSince: (at: number) => boolean; readonly stop: () => Promise<void> } {
+  const program = `
+    const ask = () => {
+      const at = Date.now();
+      const socket = require('node:net').connect(${PORT}, '${HOST}').on('error', () => 0).on('data', (data) => String(data).includes('${OUTSIDE}') && console.log(at));
+      setTimeout(() => socket.destroy(), 400);
+    };
+    setInterval(ask, 25);`;
+  const child = startInside(outside.path, process.execPath, '-e', program);
+  let latest = 0;
+  child.stdout.on('data', (data) => (latest = Math.max(latest, ...String(data).trim().split('\n').map(Number))));
+  return { answeredSince: (at) => latest > at, stop: () => endProcess(child) };
+}
+
+for (const [backEnd, proxy] of [
+  ['nft', false],
+  ['legacy', true],
+] as const) {
+  const skip = !existsSync(`/usr/sbin/xtables-${backEnd}-multi`) && 'this back end is not installed';
+  test(`${backEnd}, ${proxy ? 'with' : 'without'} the userland proxy`, { skip }, async (context) => {
+    const commands = commandsOf(backEnd);
+    const run = (line: string): string =>
+      execFileSync('sh', ['-ec', line], {
+        encoding: 'utf8',
+        env: { ...process.env, PATH: `${commands}:${process.env['PATH'] ?? ''}` },
+      });
+    const rules = (): string =>
+      run('iptables-save')
+        .replaceAll(/^#.*\n/gm, '')
+        .replaceAll(/\[\d+:\d+\]/g, '');
+    const engine = await Engine.start(
+      engined({ args: [`--userland-proxy=${proxy}`], env: { PATH: `${commands}:${process.env['PATH'] ?? ''}` } }),
+    );
+    cleanup.add(() => engine.discard());
+    await pullOk(engine, registry.reference);
+    const id = await dockerOk(engine, ['run', '-d', '-p', `${PORT}:80`, registry.reference, 'sleep', '600']);
+    const stop = await startEchoServer(join(engine.dir, 'exec', 'netns', id), [80], []);
+    const traffic = startTraffic();
+    const answers = (since: number): Promise<unknown> =>
+      waitFor('an answer that was translated', () => traffic.answeredSince(since), PATIENCE_MS);
+    try {
+      await answers(0);
+      const attacks: Readonly<Record<string, string>> = {
+        flush: 'iptables -w -F; iptables -w -t nat -F',
+        'flush, and again while it is made good': `touch ${join(commands, AGAIN)}; iptables -w -F; iptables -w -t nat -F`,
+        // firewalld does this: everything is refused while its rules are absent.
+        'reload of firewalld':
+          'for c in INPUT FORWARD OUTPUT; do iptables -w -P $c DROP; done; for t in filter nat; do iptables -w -t $t -F; iptables -w -t $t -X; done; iptables -w -N IN_public; iptables -w -A INPUT -j IN_public; for c in INPUT FORWARD OUTPUT; do iptables -w -P $c ACCEPT; done',
+        'restored rules of the operator': `printf '${OPERATORS_RULES.replaceAll('\n', String.raw`\n`)}' | iptables-restore`,
+        ...(backEnd === 'nft' ? { 'nft flush ruleset': 'nft flush ruleset' } : {}),
+      };
+      for (const [name, command] of Object.entries(attacks)) {
+        run(command);
+        const at = Date.now();
+        await waitFor('the second flush', () => !existsSync(join(commands, AGAIN)), PATIENCE_MS);
+        await answers(name.includes('again') ? Date.now() : at);
+        context.diagnostic(`${name}: ports answer again after ${Date.now() - at} ms`);
+        if (name.startsWith('restored')) {
+          assert.match(rules(), /:FORWARD DROP/, 'the policy of the operator');
+          assert.match(
+            rules(),
+            /-A FORWARD -j OPERATOR\n[^]*-A OPERATOR -s 192.0.2.1\/32 -j DROP/,
+            'rules of the operator',
+          );
+        }
+      }
+      await stop();
+      await dockerOk(engine, ['rm', '-f', id]);
+      await engine.close();
+      assert.doesNotMatch(rules(), /ENGINE/);
+    } finally {
+      await traffic.stop();
+      await stop();
+      // The other back end wants the same port, and packets pass the rules of both.
+      await engine.discard();
+      run('iptables -P FORWARD ACCEPT; for t in filter nat; do iptables -t $t -F; iptables -t $t -X; done');
+    }
+  });
+}

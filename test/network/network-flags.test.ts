@@ -1,0 +1,481 @@
+/** Every network flag of the daemon, as the kernel shows it: links, addresses, routes, rules and switches. */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
+import { Cleanup } from '../support/cleanup.js';
+import { docker, dockerOk } from '../support/cli.js';
+import { Engine } from '../support/engine.js';
+import { engined } from '../support/engined.js';
+import { pullOk } from '../support/pulls.js';
+
+const cleanup = new Cleanup();
+let registry: SeededRegistry;
+
+before(async () => {
+  registry = await startSeededRegistry();
+  cleanup.add(() => registry.stop());
+});
+after(() => cleanup.run());
+
+/** A test looks at this: the daemon, and the kernel through the programs that operators use. */
+class Scene {
+  constructor(
+    readonly engine: Engine,
+    readonly bridge: string,
+  ) {}
+
+  run(name: string, ...options: readonly string[]): Promise<string> {
+    return dockerOk(this.engine, ['run', '-d', '--name', name, ...options, registry.reference, 'sleep', '600']);
+  }
+
+  inside(name: string, ...command: readonly string[]): Promise<string> {
+    return dockerOk(this.engine, ['exec', name, ...command]);
+  }
+}
+
+const ip = (...args: readonly string[]): string => execFileSync('ip', args, { encoding: 'utf8' });
+const rules = (program: 'iptables' | 'ip6tables'): string =>
+  execFileSync(`${program}-save`, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
+    .split('\n')
+    .filter((line) => !line.startsWith('#'))
+    .map((line) => line.replace(/ \[\d+:\d+\]$/, ''))
+    .join('\n');
+const links = (): string[] =>
+  ip('-o', 'link')
+    .split('\n')
+    .map((line) => line.split(': ')[1] ?? '');
+
+/** Flags that some test here has started a daemon with. */
+const tried = new Set<string>();
+
+/** Runs `body` with a daemon of these flags, which must leave nothing behind. */
+async function withFlags(args: readonly string[], body: (scene: Scene) => Promise<void>): Promise<void> {
+  for (const flag of args) if (flag.startsWith('--')) tried.add(flag.replace(/^--|=.*$/g, ''));
+  const bridge = `engf${randomBytes(3).toString('hex')}`;
+  const engine = await Engine.start(
+    engined({ args: [...(args.includes('--bridge') ? [] : ['--bridge', bridge]), ...args] }),
+  );
+  try {
+    await pullOk(engine, registry.reference);
+    await body(new Scene(engine, bridge));
+    for (const id of (await dockerOk(engine, ['ps', '-aq'])).split('\n').filter(Boolean))
+      await dockerOk(engine, ['rm', '-f', id]);
+    await engine.close();
+  } finally {
+    await engine.discard();
+  }
+}
+
+/** Runs `body` with a switch of the kernel set, and puts it back. */
+async function withSwitch(path: string, value: string, body: () => Promise<void>): Promise<void> {
+  const before = readFileSync(path, 'utf8');
+  writeFileSync(path, value);
+  try {
+    await body();
+  } finally {
+    writeFileSync(path, before);
+  }
+}
+
+/** The name that a DNS query asks for. */
+function nameIn(query: Buffer): string {
+  const labels: string[] = [];
+  for (let at = 12; (query[at] ?? 0) > 0; at += (query[at] ?? 0) + 1)
+    labels.push(query.toString('latin1', at + 1, at + 1 + (query[at] ?? 0)));
+  return labels.join('.');
+}
+
+const IPV4_FORWARD = '/proc/sys/net/ipv4/ip_forward';
+const IPV6_FORWARD = '/proc/sys/net/ipv6/conf/all/forwarding';
+
+test('bip, bip6, fixed-cidr, default-gateway, mtu and ipv6 are the addresses of bridge and containers', () =>
+  withSwitch(IPV6_FORWARD, '1', () =>
+    withFlags(
+      [
+        '--bip',
+        '10.218.0.1/16',
+        '--fixed-cidr',
+        '10.218.7.0/24',
+        '--default-gateway',
+        '10.218.0.9',
+        '--ipv6',
+        '--bip6',
+        'fd00:218::1/64',
+        '--fixed-cidr-v6',
+        'fd00:218::7:0/112',
+        '--default-gateway-v6',
+        'fd00:218::9',
+        '--mtu',
+        '1380',
+      ],
+      async (scene) => {
+        const addresses = ip('-o', 'addr', 'show', scene.bridge);
+        assert.match(addresses, /inet 10\.218\.0\.1\/16 /);
+        assert.match(addresses, /inet6 fd00:218::1\/64 /);
+        assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1380 /);
+        await scene.run('one');
+        const own = await scene.inside('one', 'ip', '-o', 'addr', 'show', 'eth0');
+        assert.match(own, /inet 10\.218\.7\.\d+\/16 /);
+        assert.match(own, /inet6 fd00:218::7:[0-9a-f]+\/64 /);
+        assert.match(await scene.inside('one', 'ip', 'route'), /default via 10\.218\.0\.9 /);
+        assert.match(await scene.inside('one', 'ip', '-6', 'route'), /default via fd00:218::9 /);
+        assert.match(await scene.inside('one', 'ip', '-o', 'link', 'show', 'eth0'), / mtu 1380 /);
+        // The mtu is for the default bridge alone.
+        await dockerOk(scene.engine, ['network', 'create', '-o', 'com.docker.network.bridge.name=engfuser', 'user']);
+        assert.match(ip('-o', 'link', 'show', 'engfuser'), / mtu 1500 /);
+        assert.doesNotMatch(ip('-o', 'addr', 'show', 'engfuser'), /inet6/);
+        await dockerOk(scene.engine, ['network', 'rm', 'user']);
+      },
+    ),
+  ));
+
+test('icc: without it containers of the default bridge do not reach each other, the host reaches them', () =>
+  withFlags(['--icc=false'], async (scene) => {
+    for (const name of ['one', 'two']) await scene.run(name);
+    const address = /inet (\S+)\//.exec(await scene.inside('two', 'ip', '-o', '-4', 'addr', 'show', 'eth0'))?.[1] ?? '';
+    assert.match(ip('-d', 'link', 'show', 'master', scene.bridge), /isolated on/);
+    assert.ok(rules('iptables').includes(`-i ${scene.bridge} -o ${scene.bridge} -j DROP`));
+    assert.notEqual((await docker(scene.engine, ['exec', 'one', 'ping', '-c', '1', '-W', '1', address])).status, 0);
+    assert.match(
+      execFileSync('busybox', ['ping', '-c', '2', '-W', '2', address], { encoding: 'utf8' }),
+      /[12] packets received/,
+    );
+  }));
+
+test('ip-masq: without it containers leave with their own address', async () => {
+  const masks = (bridge: string): boolean => rules('iptables').includes(`! -o ${bridge} -j MASQUERADE`);
+  await withFlags([], (scene) => Promise.resolve(assert.equal(masks(scene.bridge), true)));
+  await withFlags(['--ip-masq=false'], (scene) => Promise.resolve(assert.equal(masks(scene.bridge), false)));
+});
+
+test('ip-forward and ip-forward-no-drop: who switches forwarding on refuses what no rule lets through, unless told not to', async () => {
+  const policy = (): string | undefined => /^:FORWARD (\w+)/m.exec(rules('iptables'))?.[1];
+  const isForwarding = (): boolean => readFileSync(IPV4_FORWARD, 'utf8').trim() === '1';
+  const accept = (): void => void execFileSync('iptables', ['-P', 'FORWARD', 'ACCEPT']);
+  accept();
+  for (const [args, initially, forwards, wanted] of [
+    [['--ip-forward=false'], '0', false, 'ACCEPT'],
+    [['--ip-forward-no-drop'], '0', true, 'ACCEPT'],
+    [[], '1', true, 'ACCEPT'],
+  ] as const) {
+    await withSwitch(IPV4_FORWARD, initially, () =>
+      withFlags(args, () => {
+        assert.deepEqual([isForwarding(), policy()], [forwards, wanted], args.join(' '));
+        return Promise.resolve();
+      }),
+    );
+  }
+  await withSwitch(IPV4_FORWARD, '0', async () => {
+    const engine = await Engine.start(engined());
+    try {
+      assert.deepEqual([isForwarding(), policy()], [true, 'DROP']);
+    } finally {
+      await engine.discard();
+      accept();
+    }
+  });
+});
+
+test('iptables and ip6tables: switched off, no rule is touched; ports are served by the proxy', async () => {
+  const [four, six] = [rules('iptables'), rules('ip6tables')];
+  await withSwitch(IPV6_FORWARD, '1', async () => {
+    await withFlags(['--iptables=false', '--ipv6'], async (scene) => {
+      await scene.run('one', '-p', '8081:80');
+      assert.deepEqual([rules('iptables'), rules('ip6tables')], [four, six]);
+      assert.match(execFileSync('ss', ['-Hltn', 'sport', '=', ':8081'], { encoding: 'utf8' }), /0\.0\.0\.0:8081/);
+    });
+    await withFlags(['--ip6tables=false', '--ipv6'], async (scene) => {
+      await scene.run('one', '-p', '8081:80');
+      assert.ok(rules('iptables').includes(scene.bridge));
+      assert.equal(rules('ip6tables'), six);
+    });
+    await withFlags(['--ipv6'], (scene) => Promise.resolve(assert.ok(rules('ip6tables').includes(scene.bridge))));
+  });
+});
+
+test('bridge: one that is there is used as it is and stays; with none there is no default network', async () => {
+  const name = `engx${randomBytes(3).toString('hex')}`;
+  ip('link', 'add', name, 'type', 'bridge');
+  try {
+    ip('addr', 'add', '10.218.20.1/24', 'dev', name);
+    ip('link', 'set', name, 'up');
+    await withFlags(['--bridge', name], async (scene) => {
+      await scene.run('one');
+      assert.match(await scene.inside('one', 'ip', '-o', '-4', 'addr', 'show', 'eth0'), /10\.218\.20\.\d+\/24/);
+      assert.match(ip('-o', 'link', 'show', 'master', name), /veth/);
+    });
+    assert.match(ip('-o', 'addr', 'show', name), /10\.218\.20\.1\/24/);
+  } finally {
+    ip('link', 'del', name);
+  }
+  const before = links();
+  await withFlags(['--bridge', 'none'], async (scene) => {
+    assert.deepEqual(links(), before);
+    assert.doesNotMatch(await dockerOk(scene.engine, ['network', 'ls', '--format', '{{.Name}}']), /bridge/);
+    const gateway = await docker(scene.engine, [
+      'run',
+      '--rm',
+      '--add-host',
+      'above:host-gateway',
+      registry.reference,
+      'true',
+    ]);
+    assert.match(
+      gateway.stderr,
+      /failed to set up container networking: unable to derive the IP value for host-gateway/,
+    );
+    // The known engine does the same: a container has only loopback then, and user networks exist.
+    await scene.run('alone');
+    assert.doesNotMatch(await scene.inside('alone', 'ip', '-o', 'link'), /eth0/);
+    await dockerOk(scene.engine, ['network', 'create', 'user']);
+    await scene.run('one', '--network', 'user');
+    assert.match(await scene.inside('one', 'ip', '-o', 'link'), /eth0/);
+    await dockerOk(scene.engine, ['rm', '-f', 'one']);
+    await dockerOk(scene.engine, ['network', 'rm', 'user']);
+  });
+});
+
+test('userland-proxy: without it loopback addresses are routed to the bridge and nobody listens', () =>
+  withFlags(['--userland-proxy=false'], async (scene) => {
+    assert.equal(readFileSync(`/proc/sys/net/ipv4/conf/${scene.bridge}/route_localnet`, 'utf8').trim(), '1');
+    await scene.run('one', '-p', '8082:80');
+    assert.ok(rules('iptables').includes(`-p tcp -m tcp --dport 8082 -j DNAT`));
+    assert.match(ip('-d', 'link', 'show', 'master', scene.bridge), /hairpin on/);
+  }));
+
+test('ip: where ports of the default bridge are published that name no address', () =>
+  withFlags(['--ip', '127.0.0.1'], async (scene) => {
+    await scene.run('one', '-p', '8083:80');
+    assert.equal(await dockerOk(scene.engine, ['port', 'one']), '80/tcp -> 127.0.0.1:8083');
+    assert.doesNotMatch(execFileSync('ss', ['-Hltn', 'sport', '=', ':8083'], { encoding: 'utf8' }), /0\.0\.0\.0:8083/);
+    await dockerOk(scene.engine, ['network', 'create', 'user']);
+    await dockerOk(scene.engine, [
+      'network',
+      'create',
+      '-o',
+      'com.engine.network.bridge.host_binding_ipv4=127.0.0.2',
+      'bound',
+    ]);
+    await scene.run('two', '--network', 'user', '-p', '8084:80');
+    assert.match(await dockerOk(scene.engine, ['port', 'two']), /0\.0\.0\.0:8084/);
+    await scene.run('three', '--network', 'bound', '-p', '8085:80');
+    assert.equal(await dockerOk(scene.engine, ['port', 'three']), '80/tcp -> 127.0.0.2:8085');
+    await dockerOk(scene.engine, ['rm', '-f', 'two', 'three']);
+    await dockerOk(scene.engine, ['network', 'rm', 'user', 'bound']);
+  }));
+
+test('default-address-pool and default-network-opt: what new networks get', () =>
+  withFlags(
+    [
+      '--bip',
+      '10.218.40.1/24',
+      '--default-address-pool',
+      'base=10.219.0.0/23,size=24',
+      '--default-network-opt',
+      'bridge=com.engine.network.driver.mtu=1234',
+      '--default-network-opt',
+      'bridge=com.docker.network.bridge.enable_icc=false',
+    ],
+    async (scene) => {
+      for (const name of ['first', 'second'])
+        await dockerOk(scene.engine, ['network', 'create', '-o', `com.docker.network.bridge.name=engf${name}`, name]);
+      assert.match(ip('-o', 'addr', 'show', 'engffirst'), /inet 10\.219\.0\.1\/24 /);
+      assert.match(ip('-o', 'addr', 'show', 'engfsecond'), /inet 10\.219\.1\.1\/24 /);
+      assert.match(ip('-o', 'link', 'show', 'engffirst'), / mtu 1234 /);
+      assert.ok(rules('iptables').includes('-i engffirst -o engffirst -j DROP'));
+      assert.match(
+        (await docker(scene.engine, ['network', 'create', 'third'])).stderr,
+        /all predefined address pools have been fully subnetted/,
+      );
+      // A network's own option wins, under either name.
+      await dockerOk(scene.engine, ['network', 'rm', 'second']);
+      await dockerOk(scene.engine, [
+        'network',
+        'create',
+        '-o',
+        'com.docker.network.bridge.name=engfown',
+        '-o',
+        'com.docker.network.driver.mtu=1300',
+        'own',
+      ]);
+      assert.match(ip('-o', 'link', 'show', 'engfown'), / mtu 1300 /);
+      assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
+      await dockerOk(scene.engine, ['network', 'rm', 'first', 'own']);
+    },
+  ));
+
+test('default-address-pool of IPv6 alone: it is for IPv6, and IPv4 has the pools that are built in', () =>
+  withFlags(['--ipv6', '--default-address-pool', 'base=fd00:219::/63,size=64'], async (scene) => {
+    const addresses = (link: string): string => ip('-o', 'addr', 'show', link);
+    assert.match(addresses(scene.bridge), /inet6 fd00:219::1\/64 /);
+    assert.match(addresses(scene.bridge), /inet (?:172|192)\./);
+    const create = (name: string): string[] => [
+      'network',
+      'create',
+      '--ipv6',
+      '-o',
+      `com.docker.network.bridge.name=${name}`,
+      name,
+    ];
+    await dockerOk(scene.engine, create('engfsix'));
+    assert.match(addresses('engfsix'), /inet6 fd00:219:0:1::1\/64 /);
+    assert.match(addresses('engfsix'), /inet (?:172|192)\./);
+    assert.match(
+      (await docker(scene.engine, create('engfmore'))).stderr,
+      /all predefined address pools have been fully subnetted/,
+    );
+    await dockerOk(scene.engine, ['network', 'rm', 'engfsix']);
+  }));
+
+test('dns, dns-search, dns-opt: who is asked, and for what', () =>
+  withFlags(
+    [
+      '--bip',
+      '10.218.50.1/24',
+      '--dns',
+      '10.218.50.1',
+      '--dns-search',
+      'first.example',
+      '--dns-search',
+      'second.example',
+      '--dns-opt',
+      'ndots:3',
+      '--dns-opt',
+      'timeout:1',
+    ],
+    async (scene) => {
+      const asked: string[] = [];
+      const server = createSocket('udp4', (query, peer) => {
+        asked.push(nameIn(query));
+        // No such name.
+        const answer = Buffer.from(query);
+        answer.writeUInt16BE(0x8183, 2);
+        server.send(answer, peer.port, peer.address);
+      });
+      server.bind(53, '10.218.50.1');
+      await once(server, 'listening');
+      try {
+        await dockerOk(scene.engine, ['network', 'create', 'user']);
+        await scene.run('plain');
+        await scene.run('named', '--network', 'user');
+        assert.equal(
+          await scene.inside('plain', 'cat', '/etc/resolv.conf'),
+          'nameserver 10.218.50.1\nsearch first.example second.example\noptions ndots:3 timeout:1',
+        );
+        for (const name of ['plain', 'named']) {
+          asked.length = 0;
+          await docker(scene.engine, ['exec', name, 'ping', '-c', '1', '-W', '1', 'wanted.in']);
+          assert.deepEqual(
+            [...new Set(asked)].filter((each) => each.startsWith('wanted.')).toSorted(),
+            ['wanted.in', 'wanted.in.first.example', 'wanted.in.second.example'],
+            name,
+          );
+        }
+        await dockerOk(scene.engine, ['rm', '-f', 'plain', 'named']);
+        await dockerOk(scene.engine, ['network', 'rm', 'user']);
+      } finally {
+        server.close();
+      }
+    },
+  ));
+
+test('host-gateway-ip: what host-gateway stands for is an address of the host', () =>
+  withSwitch(IPV6_FORWARD, '1', async () => {
+    await withFlags(
+      ['--bip', '10.218.51.1/24', '--default-gateway', '10.218.51.9', '--ipv6', '--bip6', 'fd00:218:51::1/64'],
+      async (scene) => {
+        await scene.run('one', '--add-host', 'above:host-gateway');
+        assert.deepEqual((await scene.inside('one', 'grep', 'above', '/etc/hosts')).split('\n'), [
+          '10.218.51.1\tabove',
+          'fd00:218:51::1\tabove',
+        ]);
+      },
+    );
+    await withFlags(
+      ['--bip', '10.218.51.1/24', '--host-gateway-ip', '10.218.52.1', '--host-gateway-ip', 'fd00:218:52::1'],
+      async (scene) => {
+        ip('addr', 'add', '10.218.52.1/32', 'dev', 'lo');
+        try {
+          await scene.run('one', '--add-host', 'above:host-gateway');
+          assert.deepEqual((await scene.inside('one', 'grep', 'above', '/etc/hosts')).split('\n'), [
+            '10.218.52.1\tabove',
+            'fd00:218:52::1\tabove',
+          ]);
+          assert.match(
+            await scene.inside('one', 'ping', '-4', '-c', '1', '-W', '2', 'above'),
+            /10\.218\.52\.1.*\n[\s\S]*1 packets received/,
+          );
+        } finally {
+          ip('addr', 'del', '10.218.52.1/32', 'dev', 'lo');
+        }
+      },
+    );
+  }));
+
+test('network-control-plane-mtu and userland-proxy-path are for clusters and for a proxy in another program: links and ports are as without them', () =>
+  withFlags(['--network-control-plane-mtu', '1400', '--userland-proxy-path', '/bin/false'], async (scene) => {
+    assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
+    await scene.run('one', '-p', '127.0.0.1:8086:80');
+    assert.match(
+      execFileSync('ss', ['-Hltnp', 'sport', '=', ':8086'], { encoding: 'utf8' }),
+      new RegExp(`127\\.0\\.0\\.1:8086 .*pid=${scene.engine.pid}\\b`),
+    );
+  }));
+
+test('values that cannot be are refused at the start with the name of the flag', async () => {
+  for (const [args, message] of [
+    [['--bip', '10.218.0.0/16'], /bip/],
+    [['--bip', '10.218.0.1/16', '--fixed-cidr', '10.99.0.0/24'], /fixed-cidr/],
+    [['--bip', '10.218.0.1/16', '--default-gateway', '10.99.0.1'], /default-gateway/],
+    [['--network-control-plane-mtu', '499'], /network control plane MTU/],
+    [['--default-address-pool', 'base=10.219.0.0/24,size=16'], /default-address-pool|pool/],
+    [['--ip', 'nonsense'], /nonsense/],
+  ] as const) {
+    await assert.rejects(
+      Engine.start(engined({ args })).then((engine) => engine.discard()),
+      message,
+      args.join(' '),
+    );
+  }
+});
+
+/** Those of the daemon's flags that are about networks. */
+const NETWORK_FLAGS = [
+  'bip',
+  'bip6',
+  'bridge',
+  'default-address-pool',
+  'default-gateway',
+  'default-gateway-v6',
+  'default-network-opt',
+  'dns',
+  'dns-opt',
+  'dns-search',
+  'fixed-cidr',
+  'fixed-cidr-v6',
+  'host-gateway-ip',
+  'icc',
+  'ip',
+  'ip-forward',
+  'ip-forward-no-drop',
+  'ip-masq',
+  'ip6tables',
+  'iptables',
+  'ipv6',
+  'mtu',
+  'network-control-plane-mtu',
+  'userland-proxy',
+  'userland-proxy-path',
+];
+
+test('no flag is left out', () => {
+  assert.deepEqual(
+    NETWORK_FLAGS.filter((flag) => !tried.has(flag)),
+    [],
+  );
+});

@@ -1,0 +1,276 @@
+/**
+ * Published ports from everywhere: {IPv4, IPv6} x {default bridge, user network} x {tcp, udp, range} x {the host,
+ * another machine, the container itself, a neighbour, a container elsewhere}, with and without the userland proxy:
+ * reachable or not, and with which source address. The table is what the known engine does; `ENGINE_UNDER_TEST=dockerd`
+ * checks it.
+ */
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
+import { Cleanup } from '../support/cleanup.js';
+import { dockerOk } from '../support/cli.js';
+import { dockerd } from '../support/dockerd.js';
+import { askEcho, startEchoServer, type Protocol } from '../support/echo-server.js';
+import { Engine } from '../support/engine.js';
+import { engined } from '../support/engined.js';
+import { endProcess, startInside } from '../support/host-networks.js';
+import { openOutside, type Outside } from '../support/outside.js';
+import { pullOk } from '../support/pulls.js';
+import { arrivingPort } from '../support/sctp.js';
+import { waitFor } from '../support/wait.js';
+
+const HOST = { 4: '10.216.9.1', 6: '2001:db8:216:9::1' } as const;
+const OUTSIDE = { 4: '10.216.9.2', 6: '2001:db8:216:9::2' } as const;
+const BRIDGES = {
+  bridge: { 4: '10.216.0.1', 6: '2001:db8:216::1' },
+  user: { 4: '10.216.1.1', 6: '2001:db8:216:1::1' },
+} as const;
+
+const directory = mkdtempSync(join(tmpdir(), 'ports-'));
+const cleanup = new Cleanup();
+let registry: SeededRegistry;
+let outside: Outside;
+
+before(async () => {
+  // Else the daemon switches it on and, as it should, leaves a policy that refuses what no rule lets through.
+  writeFileSync('/proc/sys/net/ipv6/conf/all/forwarding', '1');
+  cleanup.add(async () => rmSync(directory, { recursive: true }));
+  registry = await startSeededRegistry();
+  cleanup.add(() => registry.stop());
+  outside = openOutside(directory, {
+    here: [`${HOST[4]}/24`, `${HOST[6]}/64`],
+    there: [`${OUTSIDE[4]}/24`, `${OUTSIDE[6]}/64`],
+  });
+  cleanup.add(async () => outside.remove());
+});
+after(() => cleanup.run());
+
+async function start(proxy: boolean): Promise<Engine> {
+  const args = [
+    `--userland-proxy=${proxy}`,
+    '--bip',
+    `${BRIDGES.bridge[4]}/24`,
+    '--ipv6',
+    '--fixed-cidr-v6',
+    '2001:db8:216::/64',
+  ];
+  const isPeer = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
+  const engine = await Engine.start(
+    isPeer ? dockerd({ args: [...args, '--experimental', '--ip6tables'] }) : engined({ args }),
+  );
+  cleanup.add(() => engine.discard());
+  await pullOk(engine, registry.reference);
+  await dockerOk(engine, [
+    'network',
+    'create',
+    '--ipv6',
+    '--subnet',
+    '10.216.1.0/24',
+    '--subnet',
+    '2001:db8:216:1::/64',
+    'user',
+  ]);
+  return engine;
+}
+
+/** Who the server sees, '-' when it is not reached. */
+function expected(proxy: boolean, family: 4 | 6, what: string, from: string, to: string): string {
+  if (what === 'loopback') return to === 'loopback' && (proxy || family === 4) ? 'gateway' : '-';
+  // Loopback addresses are translated in IPv4 alone.
+  if (to === 'loopback') return proxy || family === 4 ? 'gateway' : '-';
+  if (from === 'outside') return 'outside';
+  if (from === 'host') return proxy || family === 6 ? 'host' : 'gateway';
+  if (from === 'elsewhere') return 'gateway';
+  // The proxy answers datagrams from the address that is nearest to the client.
+  if (proxy) return what === 'udp' && to === 'host' ? '-' : 'gateway';
+  return from === 'neighbour' ? 'neighbour' : 'gateway';
+}
+
+/** Where the known engine reaches less: other networks of its own, and it hides the host in IPv6. */
+function peerReachesLess(proxy: boolean, family: 4 | 6, what: string, from: string): boolean {
+  return from === 'elsewhere' ? !proxy || what === 'udp' : !proxy && family === 6 && from === 'host';
+}
+
+interface Peer {
+  readonly name: string;
+  readonly netns: string;
+  readonly address: Readonly<Record<4 | 6, string>>;
+}
+
+async function run(engine: Engine, name: string, network: string, ...options: readonly string[]): Promise<Peer> {
+  await dockerOk(engine, [
+    'run',
+    '-d',
+    '--name',
+    name,
+    '--network',
+    network,
+    ...options,
+    registry.reference,
+    'sleep',
+    '600',
+  ]);
+  const [netns = '', v4 = '', v6 = ''] = (
+    await dockerOk(engine, [
+      'inspect',
+      '-f',
+      '{{.NetworkSettings.SandboxKey}}{{range .NetworkSettings.Networks}} {{.IPAddress}} {{.GlobalIPv6Address}}{{end}}',
+      name,
+    ])
+  ).split(' ');
+  return { name, netns, address: { 4: v4, 6: v6 } };
+}
+
+// Where there is no socket to hold the port it is the rules that publish it, with the proxy or without.
+test('sctp: translated for other machines', async () => {
+  const engine = await start(true);
+  for (const network of ['bridge', 'user'] as const) {
+    const server = await run(engine, 'server', network, '-p', '8093:93/sctp');
+    for (const family of [4, 6] as const) {
+      assert.equal(await arrivingPort(outside.path, server.netns, HOST[family], 8093), 93, `${network} IPv${family}`);
+      assert.equal(
+        await arrivingPort(outside.path, server.netns, HOST[family], 8094),
+        undefined,
+        `${network} IPv${family}, not published`,
+      );
+    }
+    await dockerOk(engine, ['rm', '-f', 'server']);
+  }
+  await dockerOk(engine, ['network', 'rm', 'user']);
+  await engine.close();
+});
+
+test('a client that goes on sending datagrams reaches the container that has the port now', async () => {
+  const engine = await start(true);
+  const server = await run(engine, 'server', 'bridge', '-p', '8080:80/udp');
+  // From one port, all the time: what the kernel knows of it never ends by itself.
+  const sender = startInside(
+    outside.path,
+    process.execPath,
+    '-e',
+    `
+    const socket = require('node:dgram').createSocket('udp4');
+    socket.on('message', (data) => console.log(String(data)));
+    socket.on('error', () => undefined);
+    socket.bind(40000, () => setInterval(() => socket.send('?', 8080, '${HOST[4]}'), 50));`,
+  );
+  let heard = '';
+  sender.stdout.on('data', (data: Buffer) => (heard += data.toString()));
+  try {
+    const stopFirst = await startEchoServer(server.netns, [], [80]);
+    await waitFor('an answer', () => heard !== '');
+    await stopFirst();
+    await dockerOk(engine, ['rm', '-f', 'server']);
+    // Somebody else has the address by then.
+    await run(engine, 'other', 'bridge');
+    heard = '';
+    const second = await run(engine, 'second', 'bridge', '-p', '8080:80/udp');
+    const stopSecond = await startEchoServer(second.netns, [], [80]);
+    await waitFor('an answer of the second', () => heard !== '');
+    await stopSecond();
+  } finally {
+    await endProcess(sender);
+  }
+  await dockerOk(engine, ['rm', '-f', 'other', 'second']);
+  await dockerOk(engine, ['network', 'rm', 'user']);
+  await engine.close();
+});
+
+for (const proxy of [true, false]) {
+  test(`${proxy ? 'with' : 'without'} the userland proxy`, async () => {
+    const engine = await start(proxy);
+    const wrong: string[] = [];
+    for (const network of ['bridge', 'user'] as const) {
+      const server = await run(
+        engine,
+        `server-${network}`,
+        network,
+        '-p',
+        '8080:80',
+        '-p',
+        '8080:80/udp',
+        '-p',
+        '8091-8092:91-92',
+        '-p',
+        '[::1]:8070:80',
+        '-p',
+        '127.0.0.1:8070:80',
+      );
+      const neighbour = await run(engine, `neighbour-${network}`, network);
+      const elsewhere = await run(engine, `elsewhere-${network}`, network === 'user' ? 'bridge' : 'user');
+      const stop = await startEchoServer(server.netns, [80, 91, 92], [80]);
+      try {
+        for (const family of [4, 6] as const) {
+          const names: Readonly<Record<string, string>> = {
+            [HOST[family]]: 'host',
+            [OUTSIDE[family]]: 'outside',
+            [BRIDGES[network][family]]: 'gateway',
+            [server.address[family]]: 'server',
+            [neighbour.address[family]]: 'neighbour',
+            [elsewhere.address[family]]: 'elsewhere',
+            // The proxy reaches a container over IPv4 that was asked for over IPv6 where it listens on that alone.
+            [BRIDGES[network][4]]: 'gateway',
+          };
+          const loopback = family === 4 ? '127.0.0.1' : '::1';
+          const ways: [from: string, netns: string | undefined, to: string, address: string][] = [
+            ['host', undefined, 'loopback', loopback],
+            ['host', undefined, 'host', HOST[family]],
+            ['outside', outside.path, 'host', HOST[family]],
+            ['server', server.netns, 'host', HOST[family]],
+            ['server', server.netns, 'gateway', BRIDGES[network][family]],
+            ['neighbour', neighbour.netns, 'host', HOST[family]],
+            ['neighbour', neighbour.netns, 'gateway', BRIDGES[network][family]],
+            ['elsewhere', elsewhere.netns, 'host', HOST[family]],
+          ];
+          const ports: [what: string, protocol: Protocol, port: number, inside: number][] = [
+            ['tcp', 'tcp', 8080, 80],
+            ['udp', 'udp', 8080, 80],
+            ['range', 'tcp', 8092, 92],
+            ['loopback', 'tcp', 8070, 80],
+          ];
+          const answers = await Promise.all(
+            ways.map(async ([from, netns, to, host]) => {
+              const said = await askEcho(
+                netns,
+                ports.map(([, protocol, port]) => ({ protocol, host, port })),
+              );
+              return ports.flatMap(([what, , , inside], index) => {
+                const [answered, source] = said[index]?.split(' ') ?? [];
+                if (engine.name === 'dockerd' && peerReachesLess(proxy, family, what, from)) return [];
+                if (source !== undefined) assert.equal(Number(answered), inside, `${what} leads to its own port`);
+                const shown = source === undefined ? '-' : (names[source] ?? source);
+                const wanted = expected(proxy, family, what, from, to);
+                return shown === wanted
+                  ? []
+                  : [`${network} IPv${family} ${what} from ${from} to ${to}: ${shown}, not ${wanted}`];
+              });
+            }),
+          );
+          wrong.push(...answers.flat());
+          // What is not published is not reachable from outside, whatever routes there are.
+          if (engine.name === 'engined')
+            assert.match(
+              (await askEcho(outside.path, [{ protocol: 'tcp', host: server.address[family], port: 80 }], 800))[0] ??
+                '',
+              /timeout|E[A-Z]+/,
+              'unpublished',
+            );
+        }
+      } finally {
+        await stop();
+      }
+      await dockerOk(engine, ['rm', '-f', server.name, neighbour.name, elsewhere.name]);
+      const refused = await askEcho(
+        undefined,
+        [8080, 8092].map((port) => ({ protocol: 'tcp', host: '127.0.0.1', port })),
+      );
+      assert.deepEqual(refused, ['ECONNREFUSED', 'ECONNREFUSED'], 'ports go with their container');
+    }
+    assert.deepEqual(wrong, []);
+    await dockerOk(engine, ['network', 'rm', 'user']);
+    await engine.close();
+  });
+}

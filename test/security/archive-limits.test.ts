@@ -1,0 +1,198 @@
+/** Copies of large files, under attack, and cut short. */
+import assert from 'node:assert/strict';
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { existsSync, lstatSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from 'node:fs';
+import { request, type IncomingMessage } from 'node:http';
+import { join } from 'node:path';
+import { describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { gzipSync } from 'node:zlib';
+import { Copies, onDockerd } from '../support/copies.js';
+import { describeTree } from '../support/describe-tree.js';
+import { call, open } from '../support/http.js';
+import { tarOf } from '../support/image-builder.js';
+import { waitFor } from '../support/wait.js';
+
+const copies = new Copies();
+
+describe('large files', () => {
+  test('a sparse file of 5 GB goes in with its holes, in constant memory', { skip: onDockerd }, async () => {
+    await copies.ok('run', '-d', '--name', 'big', copies.image, 'sleep', '1000');
+    const dir = copies.scratch('big');
+    const file = join(dir, 'sparse');
+    writeFileSync(file, 'begin');
+    truncateSync(file, 5 * 2 ** 30);
+    const before = residentKib();
+    await copies.ok('cp', file, 'big:/tmp/sparse');
+    const [size, blocks] = (await copies.ok('exec', 'big', 'stat', '-c', '%s %b', '/tmp/sparse'))
+      .split(' ')
+      .map(Number);
+    assert.equal(size, 5 * 2 ** 30);
+    assert.ok((blocks ?? 0) < 2048, `${blocks} blocks`);
+    assert.ok(residentKib() - before < 300_000, 'memory');
+    await copies.ok('rm', '-f', 'big');
+  });
+
+  test('every byte goes in, plain or compressed and in pieces of any size, and comes out to a reader that stalls', async () => {
+    const content = randomBytes(20_000_000);
+    const tar = tarOf([{ path: 'plain', content }]);
+    await copies.running('whole', 'true');
+    assert.equal((await copies.put('whole', '/', tar)).status, 200);
+    assert.equal(
+      (await copies.put('whole', '/', gzipSync(tarOf([{ path: 'packed', content }]), { level: 1 }))).status,
+      200,
+    );
+    const outgoing = request({
+      socketPath: copies.engine.socketPath,
+      method: 'PUT',
+      path: copies.url('whole', '/tmp'),
+      agent: false,
+    });
+    for (let at = 0; at < tar.length; at += 777_777) outgoing.write(tar.subarray(at, at + 777_777));
+    outgoing.end();
+    const [reply] = (await once(outgoing, 'response')) as [IncomingMessage];
+    reply.resume();
+    assert.equal(reply.statusCode, 200);
+    const digest = createHash('sha256').update(content).digest('hex');
+    const sums = await copies.ok('exec', 'whole', 'sha256sum', '/plain', '/packed', '/tmp/plain');
+    assert.deepEqual(
+      sums
+        .trim()
+        .split('\n')
+        .map((line) => line.split(' ')[0]),
+      [digest, digest, digest],
+    );
+
+    const { message } = await open(copies.engine.socketPath, 'GET', copies.url('whole', '/plain'));
+    await sleep(200);
+    const pieces: Buffer[] = [];
+    for await (const piece of message) pieces.push(piece as Buffer);
+    assert.ok(
+      Buffer.concat(pieces)
+        .subarray(512, 512 + content.length)
+        .equals(content),
+    );
+    await copies.ok('rm', '-f', 'whole');
+  });
+
+  test('a client that leaves in the middle of either direction leaves nothing behind', async () => {
+    await copies.running('leaver', 'head -c 50000000 /dev/zero >/big');
+    const openFiles = (): number => readdirSync(`/proc/${copies.engine.pid}/fd`).length;
+    await call(copies.engine.socketPath, 'GET', copies.url('leaver', '/etc'));
+    const before = openFiles();
+    for (let count = 0; count < 5; count++) {
+      const reply = await open(copies.engine.socketPath, 'GET', copies.url('leaver', '/big'));
+      await once(reply.message, 'data');
+      reply.close();
+      const outgoing = request({
+        socketPath: copies.engine.socketPath,
+        method: 'PUT',
+        path: copies.url('leaver', '/tmp'),
+        agent: false,
+      });
+      outgoing.on('error', () => undefined);
+      outgoing.write(tarOf([{ path: 'part', content: Buffer.alloc(1_000_000, 1) }]).subarray(0, 500_000));
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      outgoing.destroy();
+    }
+    await waitFor(
+      () => `descriptors to be closed: ${openFiles()}, ${before} before`,
+      () => openFiles() <= before + 3,
+    );
+    assert.equal((await call(copies.engine.socketPath, 'GET', copies.url('leaver', '/etc'))).status, 200);
+    await copies.ok('rm', '-f', 'leaver');
+  });
+
+  function residentKib(): number {
+    return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${copies.engine.pid}/status`, 'utf8'))?.[1]);
+  }
+});
+
+describe('races', () => {
+  test(
+    'a container that swaps directories and links never gets the daemon to touch the host',
+    { timeout: 120_000 },
+    async () => {
+      const canary = copies.scratch('canary');
+      writeFileSync(join(canary, 'secret'), 'secret of the host');
+      const before = JSON.stringify([describeTree(canary), statSync(canary).mtimeMs, statSync(canary).mode]);
+      // Inside the container the same path holds something harmless, for a link that leads there.
+      await copies.running(
+        'racer',
+        `mkdir -p ${canary} /r/dir /r/side; echo inner >${canary}/secret; echo plain >/r/dir/secret; ln -s ${canary} /r/link; ln -s ${canary}/secret /r/side/flink; echo f >/r/side/f`,
+      );
+      const swap =
+        'while :; do mv -T /r/dir /r/x; mv -T /r/link /r/dir; mv -T /r/x /r/link; mv /r/side/f /r/side/y; mv /r/side/flink /r/side/f; mv /r/side/y /r/side/flink; done 2>/dev/null';
+      await copies.ok('exec', '-d', 'racer', 'sh', '-c', swap);
+      await copies.ok(
+        'exec',
+        '-d',
+        'racer',
+        'sh',
+        '-c',
+        'while :; do rm -rf /r/dir/in; ln -s / /r/dir/in; rm -rf /r/dir/in; mkdir /r/dir/in; done 2>/dev/null',
+      );
+      const tar = tarOf([
+        { path: 'dir/', type: 'directory', mode: 0o777, uid: 99, mtime: 5 },
+        { path: 'dir/in/', type: 'directory', mode: 0o777, uid: 99 },
+        { path: 'dir/in/planted', content: 'planted', uid: 99 },
+        { path: 'dir/secret', content: 'overwritten', uid: 99 },
+        { path: 'side/f', content: 'overwritten', mode: 0o777, uid: 99 },
+        { path: 'dir/in/node', type: 'fifo', mode: 0o777, uid: 99 },
+      ]);
+      const deadline = Date.now() + (onDockerd ? 3_000 : 12_000);
+      let reads = 0;
+      let writes = 0;
+      const reading = async (): Promise<void> => {
+        while (Date.now() < deadline) {
+          const reply = await call(
+            copies.engine.socketPath,
+            'GET',
+            copies.url('racer', reads % 2 === 0 ? '/r' : '/r/dir/'),
+          );
+          assert.equal(reply.body.includes('secret of the host'), false, 'the host leaked');
+          reads++;
+        }
+      };
+      const writing = async (): Promise<void> => {
+        while (Date.now() < deadline) {
+          if ((await copies.put('racer', '/r', tar)).status === 200) writes++;
+        }
+      };
+      await Promise.all([reading(), reading(), writing(), writing()]);
+      assert.ok(reads > 0 && writes > 0, `${reads} reads, ${writes} writes`);
+      assert.equal(JSON.stringify([describeTree(canary), statSync(canary).mtimeMs, statSync(canary).mode]), before);
+      assert.equal(existsSync('/planted') || existsSync('/node'), false);
+      assert.equal(lstatSync('/').uid, 0);
+      await copies.ok('rm', '-f', 'racer');
+    },
+  );
+
+  test('copies while the container starts and stops end with the whole file or with an error', async () => {
+    await copies.ok('create', '--name', 'flip', copies.image, 'sh', '-c', 'sleep 0.05');
+    const deadline = Date.now() + 4_000;
+    const flipping = async (): Promise<void> => {
+      while (Date.now() < deadline) await copies.cli('start', '-a', 'flip');
+    };
+    const copying = async (): Promise<void> => {
+      while (Date.now() < deadline) {
+        const reply = await call(copies.engine.socketPath, 'GET', copies.url('flip', '/etc/passwd'));
+        assert.deepEqual([reply.status, reply.body.length], [200, 2048], reply.text);
+      }
+    };
+    await Promise.all([flipping(), copying()]);
+    await copies.ok('rm', '-f', 'flip');
+  });
+});
+
+test('a copy under way does not outlive a daemon that is killed', { skip: onDockerd }, async () => {
+  await copies.running('killed', 'head -c 50000000 /dev/zero >/big');
+  const reply = await open(copies.engine.socketPath, 'GET', copies.url('killed', '/big'));
+  await once(reply.message, 'data');
+  reply.message.on('error', () => undefined);
+  await copies.engine.stop('SIGKILL');
+  await copies.engine.start();
+  assert.equal((await copies.stat('killed', '/big')).size, 50_000_000);
+  await copies.ok('rm', '-f', 'killed');
+});

@@ -1,0 +1,126 @@
+/** A disk without a byte left: what is refused has not happened, the daemon starts, and the operator can make room. */
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { Cleanup } from '../support/cleanup.js';
+import { docker, dockerOk } from '../support/cli.js';
+import type { Engine } from '../support/engine.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import { engined } from '../support/engined.js';
+import { call, callJson, type Reply } from '../support/http.js';
+import { SmallDisk } from '../support/small-disk.js';
+
+const cleanup = new Cleanup();
+let disk: SmallDisk;
+let engine: Engine;
+let image: string;
+
+before(async () => {
+  disk = SmallDisk.make(cleanup, 64);
+  ({ engine, image } = await startEngineWithImage(
+    cleanup,
+    engined({ args: ['--data-root', join(disk.path, 'data'), '--ip-forward-no-drop'] }),
+  ));
+});
+after(() => cleanup.run());
+
+const post = (path: string, json?: unknown): Promise<Reply> =>
+  call(engine.socketPath, 'POST', path, json === undefined ? {} : { json });
+const names = async (): Promise<string[]> =>
+  (await callJson<{ Names: string[] }[]>(engine.socketPath, 'GET', '/containers/json?all=1'))
+    .flatMap(({ Names }) => Names)
+    .sort();
+
+/** A request that must fail because the disk is full. */
+async function refused(request: () => Promise<Reply>): Promise<void> {
+  disk.fill();
+  const { status, text } = await request();
+  assert.deepEqual([status, /ENOSPC|no space left/i.test(text)], [500, true], text);
+}
+
+test('what cannot be written has not happened: renames, limits, tags, networks, volumes, containers', async () => {
+  await dockerOk(engine, ['run', '-d', '--name', 'up', '--memory', '64m', image, 'sleep', '6000']);
+  await dockerOk(engine, ['create', '--name', 'rests', image, 'true']);
+  const limits = (): Promise<string> =>
+    dockerOk(engine, [
+      'exec',
+      'up',
+      'sh',
+      '-c',
+      'cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max',
+    ]);
+  const before = await limits();
+  await refused(() => post('/containers/up/rename?name=other'));
+  await refused(() => post('/containers/rests/rename?name=other'));
+  await refused(() => post('/containers/up/update', { Memory: 128 << 20, MemorySwap: 256 << 20 }));
+  await refused(() => post(`/images/${image}/tag?repo=other&tag=1`));
+  await refused(() => post('/networks/create', { Name: 'other' }));
+  await refused(() => post('/volumes/create', { Name: 'other' }));
+  await refused(() => post('/containers/create?name=other', { Image: image }));
+  await refused(() => post('/containers/rests/start'));
+  const check = async (): Promise<void> => {
+    assert.deepEqual(await names(), ['/rests', '/up']);
+    assert.notEqual((await docker(engine, ['inspect', 'other'])).status, 0);
+    assert.equal(
+      (await callJson<{ HostConfig: { Memory: number } }>(engine.socketPath, 'GET', '/containers/up/json')).HostConfig
+        .Memory,
+      64 << 20,
+    );
+  };
+  await check();
+  disk.free();
+  assert.equal(await limits(), before);
+  // The name belongs to nobody: the next one can have it, and then nobody else.
+  await dockerOk(engine, ['create', '--name', 'other', image, 'true']);
+  assert.equal((await post('/containers/rests/rename?name=other')).status, 409);
+  await dockerOk(engine, ['rm', 'other']);
+  assert.equal(await engine.stop(), 0);
+  await engine.start();
+  await check();
+  await dockerOk(engine, ['rm', '-f', 'up', 'rests']);
+});
+
+test('an end is on disk whatever is left, the daemon starts, and everything can be removed', async () => {
+  await dockerOk(engine, ['network', 'create', 'net']);
+  await dockerOk(engine, ['volume', 'create', 'vol']);
+  await dockerOk(engine, ['tag', image, 'second:1']);
+  const id = await dockerOk(engine, [
+    'run',
+    '-d',
+    '--name',
+    'up',
+    '--init=false',
+    image,
+    'sh',
+    '-c',
+    'trap "exit 7" TERM; while :; do sleep 0.1; done',
+  ]);
+  disk.fill();
+  await dockerOk(engine, ['stop', 'up']);
+  const exitCode = async (): Promise<number> =>
+    (await callJson<{ State: { ExitCode: number } }>(engine.socketPath, 'GET', `/containers/${id}/json`)).State
+      .ExitCode;
+  assert.equal(await exitCode(), 7);
+  for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
+    disk.fill();
+    await engine.stop(signal);
+    disk.fill();
+    await engine.start();
+    assert.equal(await exitCode(), 7);
+  }
+  assert.match(engine.log, /the disk of the data root is full/);
+  disk.fill();
+  await dockerOk(engine, ['rmi', 'second:1']);
+  await dockerOk(engine, ['network', 'rm', 'net']);
+  await dockerOk(engine, ['volume', 'rm', 'vol']);
+  await dockerOk(engine, ['container', 'prune', '-f']);
+  await dockerOk(engine, ['image', 'prune', '-a', '-f']);
+  assert.deepEqual(
+    [await names(), await dockerOk(engine, ['images', '-q']), await dockerOk(engine, ['volume', 'ls', '-q'])],
+    [[], '', ''],
+  );
+  // The space that removals gave back is enough to work again.
+  await dockerOk(engine, ['volume', 'create', 'vol']);
+  await dockerOk(engine, ['volume', 'rm', 'vol']);
+  disk.free();
+});

@@ -1,0 +1,105 @@
+/** Logs as daemons come and go: their defaults, and containers that outlive them. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { Cleanup } from '../support/cleanup.js';
+import { docker, dockerOk } from '../support/cli.js';
+import { Engine } from '../support/engine.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import { engined } from '../support/engined.js';
+import { streamReceiver } from '../support/log-receivers.js';
+import { waitFor } from '../support/wait.js';
+
+const cleanup = new Cleanup();
+let engine: Engine;
+let image: string;
+
+before(async () => {
+  ({ engine, image } = await startEngineWithImage(cleanup, engined()));
+});
+
+after(() => cleanup.run());
+
+test('a daemon that was killed goes on with a remote log, also while its server is away; the local copy has everything once', async () => {
+  const receiver = await streamReceiver();
+  cleanup.add(() => receiver.close());
+  const numbers = (text: string): number[] => [...text.matchAll(/line (\d+)\n/g)].map(([, number]) => Number(number));
+  const script = 'i=0; while true; do echo line $i; i=$((i+1)); sleep 0.05; done';
+  await dockerOk(engine, [
+    'run',
+    '-d',
+    '--name',
+    'steady',
+    '--log-driver',
+    'syslog',
+    '--log-opt',
+    `syslog-address=tcp://127.0.0.1:${receiver.port}`,
+    image,
+    'sh',
+    '-c',
+    script,
+  ]);
+  await waitFor('some lines', () => numbers(receiver.received().toString()).length > 5);
+  await engine.stop('SIGKILL');
+  await receiver.leave();
+  await engine.start();
+  assert.equal(await dockerOk(engine, ['inspect', '-f', '{{.State.Status}}', 'steady']), 'running');
+  await waitFor('the daemon to tell', () => engine.log.includes('the remote log cannot be opened again yet'));
+  const before = numbers(receiver.received().toString()).length;
+  await receiver.listen();
+  await waitFor('further lines', () => numbers(receiver.received().toString()).length > before + 10);
+  await dockerOk(engine, ['kill', 'steady']);
+  const copy = numbers((await docker(engine, ['logs', 'steady'])).stdout + '\n');
+  assert.deepEqual(
+    copy,
+    Array.from({ length: copy.length }, (_, i) => i),
+    'the copy has gaps or repeats',
+  );
+  // The server misses what was on its way to it when both ended, and nothing that came later.
+  const remote = numbers(receiver.received().toString());
+  const later = remote.slice(before);
+  const first = later[0] ?? Number.NaN;
+  assert.deepEqual(
+    later,
+    Array.from({ length: later.length }, (_, i) => first + i),
+  );
+  assert.ok(first - (remote[before - 1] ?? Number.NaN) <= 20, `lines ${remote[before - 1]} to ${first} are missing`);
+  await dockerOk(engine, ['rm', 'steady']);
+});
+
+test('a daemon whose default log driver could serve no container does not start; defaults of the local copy count for every driver', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'logs-defaults-'));
+  try {
+    const [program = '', ...args] = engined({
+      args: ['--log-driver', 'gelf', '--log-opt', 'gelf-compression-type=none'],
+    }).command(dir, join(dir, 's'));
+    const { status, stderr } = spawnSync(program, args, { encoding: 'utf8' });
+    assert.equal(status, 1, stderr);
+    assert.match(stderr, /failed to set log opts: gelf-address is a required parameter/);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+  const other = await Engine.start(engined({ args: ['--log-opt', 'max-size=1m', '--log-opt', 'cache-max-size=2m'] }));
+  try {
+    await dockerOk(other, ['pull', '-q', image]);
+    const config = async (...flags: readonly string[]): Promise<unknown> =>
+      JSON.parse(
+        await dockerOk(other, [
+          'inspect',
+          '-f',
+          '{{json .HostConfig.LogConfig}}',
+          await dockerOk(other, ['create', ...flags, image, 'true']),
+        ]),
+      );
+    assert.deepEqual(await config(), { Type: 'json-file', Config: { 'max-size': '1m', 'cache-max-size': '2m' } });
+    assert.deepEqual(await config('--log-driver', 'journald'), {
+      Type: 'journald',
+      Config: { 'cache-max-size': '2m' },
+    });
+  } finally {
+    await other.close();
+  }
+});

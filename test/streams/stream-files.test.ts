@@ -1,0 +1,82 @@
+/**
+ * Files that streams of containers have on the disk are removed, even if the processes that should do it are killed.
+ */
+import assert from 'node:assert/strict';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { Cleanup } from '../support/cleanup.js';
+import { CliSession, dockerOk } from '../support/cli.js';
+import type { Engine } from '../support/engine.js';
+import { startEngineWithImage } from '../support/engine-with-image.js';
+import { engined } from '../support/engined.js';
+import { callJson } from '../support/http.js';
+import { waitFor } from '../support/wait.js';
+
+const PATIENCE_MS = 60_000;
+const cleanup = new Cleanup();
+let engine: Engine;
+let image: string;
+
+before(async () => {
+  ({ engine, image } = await startEngineWithImage(cleanup, engined()));
+});
+after(() => cleanup.run());
+
+const filesOf = (id: string): string => join(engine.dir, 'exec', 'io', id);
+const execsOf = (id: string): string[] =>
+  readdirSync(filesOf(id), { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : []));
+const run = (): Promise<string> => dockerOk(engine, ['run', '-d', '--network', 'none', image, 'sleep', '100000']);
+
+function shimOf(id: string): number {
+  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+    try {
+      const words = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+      if (words[0]?.includes('shim') === true && words[words.indexOf('-id') + 1] === id) return Number(pid);
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+  throw new Error(`container ${id} has no shim`);
+}
+
+test('the kill of a shim ends its execs and leaves no FIFO', async () => {
+  const id = await run();
+  const session = new CliSession(engine, ['exec', '-i', id, 'sh', '-c', 'echo ready; sleep 100000']);
+  await session.output(/ready/, PATIENCE_MS);
+  const [exec = ''] = execsOf(id);
+  process.kill(shimOf(id), 'SIGKILL');
+  assert.notEqual((await session.ended(PATIENCE_MS)).status, 0);
+  const { Running, ExitCode } = await waitFor(
+    'the end of the exec',
+    async () => {
+      const now = await callJson<{ Running: boolean; ExitCode: number }>(
+        engine.socketPath,
+        'GET',
+        `/exec/${exec}/json`,
+      );
+      return !now.Running && now;
+    },
+    PATIENCE_MS,
+  );
+  assert.deepEqual([Running, ExitCode], [false, 137]);
+  await waitFor('the FIFOs to be gone', () => !existsSync(filesOf(id)), PATIENCE_MS);
+  await dockerOk(engine, ['rm', '-f', id]);
+});
+
+test('a daemon that was killed finds those of execs, and of containers that have ended, at its start', async () => {
+  const [running, ended] = [await run(), await run()];
+  for (const id of [running, ended]) await dockerOk(engine, ['exec', '-d', id, 'sleep', '100000']);
+  assert.deepEqual([execsOf(running).length, execsOf(ended).length], [1, 1]);
+  const { State } = await callJson<{ State: { Pid: number } }>(engine.socketPath, 'GET', `/containers/${ended}/json`);
+  await engine.stop('SIGKILL');
+  process.kill(State.Pid, 'SIGKILL');
+  await waitFor('the container to end', () => !existsSync(`/proc/${State.Pid}/exe`), PATIENCE_MS);
+  await engine.start();
+  assert.deepEqual(execsOf(running), []);
+  assert.ok(existsSync(join(filesOf(running), 'stdout')));
+  await waitFor('the files of the other to be gone', () => !existsSync(filesOf(ended)), PATIENCE_MS);
+  assert.equal(await dockerOk(engine, ['exec', running, 'echo', 'again']), 'again');
+  await dockerOk(engine, ['rm', '-f', running, ended]);
+  assert.deepEqual(readdirSync(join(engine.dir, 'exec', 'io')), []);
+});
