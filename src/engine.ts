@@ -3,6 +3,7 @@ import { createActor } from 'xstate';
 import type { LoadedRecords } from './actors/container/records.js';
 import { allDone } from './actors/container/life/undo.js';
 import { clearPlaces } from './actors/container/mounts/volume-use.js';
+import { ContainerViews } from './actors/container/views.js';
 import { createEngineMachine } from './actors/engine/engine.machine.js';
 import { rememberRecentExits } from './actors/engine/recent-exits.js';
 import { recoverContainers } from './actors/engine/recovery.js';
@@ -53,7 +54,8 @@ export async function startEngine(
   const listeners = new ApiListeners(live, manager, log);
   const base = await makeBase(live, roots, log);
   const { host, settings, temporary } = base;
-  const drivers = await openDrivers(base, () => lives.containers.list());
+  const views = new ContainerViews();
+  const drivers = await openDrivers(base, () => views.list());
   const {
     pool,
     events,
@@ -70,7 +72,7 @@ export async function startEngine(
     networkPlugins,
     archives,
   } = drivers;
-  const lives = await composeContainers(base, drivers);
+  const lives = await composeContainers(base, drivers, views);
   const { deps, containers, execs, healthChecks } = lives;
   const transfers = composeTransfers(base, drivers);
   const { pulls, pushes, partialBlobs, blobRecords, transferPool, pushPool, archivePool } = transfers;

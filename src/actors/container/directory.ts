@@ -1,11 +1,9 @@
 /**
- * The directory of containers: names, published views, and the actor behind each id. Reads are served from the views
+ * The directory of containers: the actor behind each id, next to the published views. Reads are served from the views
  * without a message; commands go to the actors. It is the containers' part of the root actor's public face.
  */
 import type { ActorRefFrom } from 'xstate';
 import { EngineError, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
-import type { Digest, LayerStore } from '../../ports/storage.js';
-import type { ImageStore } from '../../ports/images.js';
 import type { NetworkDriver } from '../../ports/network.js';
 import type { Logger } from '../../ports/logger.js';
 import type { ReplyOf, Unasked } from '../kit/commands.js';
@@ -15,11 +13,13 @@ import type { ContainerCommand, ContainerFact, WaitCondition, WaitResult } from 
 import type { createContainerMachine } from './container.machine.js';
 import type { TaskInfo } from '../../ports/supervisor.js';
 import type { ContainerInput } from './container.setup.js';
-import { isRunning, topLayersOf, type ContainerRecord } from './container.record.js';
+import { isRunning, type ContainerRecord } from './container.record.js';
 import type { CreateRequest } from './create/create-request.js';
 import { revived } from './life/reconcile.js';
 import { renamed } from './network/networks.js';
-import { Names, newContainerId } from './create/names.js';
+import { newContainerId } from './create/names.js';
+import type { LayerHolds } from './layer-holds.js';
+import type { ContainerViews } from './views.js';
 
 export type ContainerMachine = ReturnType<typeof createContainerMachine>;
 
@@ -29,8 +29,8 @@ export const EXIT_RETENTION_MS = 10 * 60_000;
 export interface DirectoryDeps {
   readonly replies: Replies;
   readonly log: Logger;
-  readonly images: ImageStore;
-  readonly layers: LayerStore;
+  readonly views: ContainerViews;
+  readonly holds: LayerHolds;
   readonly network: Pick<NetworkDriver, 'rename'>;
   /** Resolves when no effect of an actor that is gone is under way. */
   readonly settled: (id: string) => Promise<void>;
@@ -48,12 +48,7 @@ export interface DirectoryDeps {
 }
 
 export class ContainerDirectory {
-  readonly #views = new Map<string, ContainerRecord>();
-  #sorted: readonly ContainerRecord[] | undefined;
-  readonly #names = new Names();
   readonly #exits = new Map<string, WaitResult>();
-  /** The layers that each container keeps from being removed. */
-  readonly #layers = new Map<string, readonly Digest[]>();
   /** Resolves when exits of an earlier life of the daemon are known. */
   #exitsKnown: Promise<void> = Promise.resolve();
   readonly collection: Collection<ContainerMachine>;
@@ -71,6 +66,9 @@ export class ContainerDirectory {
       onCrash: (id, error, revived) =>
         deps.log.error({ err: error, container: id, revived }, 'container actor crashed'),
     });
+    deps.views.subscribe((id, record, before) => {
+      if (!record && before) this.rememberExit(id, { exitCode: before.state.exitCode }, EXIT_RETENTION_MS);
+    });
   }
 
   /** Called once the root actor runs: where spawn events go. */
@@ -80,9 +78,7 @@ export class ContainerDirectory {
 
   /** Newest first. The array is shared and replaced, never changed. */
   list(): readonly ContainerRecord[] {
-    return (this.#sorted ??= [...this.#views.values()].toSorted((a, b) =>
-      a.created < b.created ? 1 : a.created > b.created ? -1 : 0,
-    ));
+    return this.deps.views.list();
   }
 
   /** Only containers that may be doing something have an actor; those that merely exist have none. */
@@ -91,36 +87,23 @@ export class ContainerDirectory {
   }
 
   get(id: string): ContainerRecord | undefined {
-    return this.#views.get(id);
+    return this.deps.views.get(id);
   }
 
-  /**
-   * Full id, exact name with or without slash, or unique id prefix. Throws not-found `No such container: X`, invalid
-   * for an ambiguous prefix.
-   */
+  /** As `ContainerViews.find`. */
   find(reference: string): ContainerRecord {
-    if (reference === '') throw invalid('invalid name or ID supplied: ""');
-    const exact = this.#views.get(reference) ?? this.#views.get(this.#names.get(reference) ?? '');
-    if (exact) return exact;
-    let found: ContainerRecord | undefined;
-    for (const [id, record] of this.#views) {
-      if (!id.startsWith(reference)) continue;
-      if (found) throw invalid(`multiple IDs found with provided prefix: ${reference}`, { code: 'AMBIGUOUS_ID' });
-      found = record;
-    }
-    if (!found) throw notFound(`No such container: ${reference}`, { code: 'NO_SUCH_CONTAINER' });
-    return found;
+    return this.deps.views.find(reference);
   }
 
   /** Creates a container; resolves when it is durable. */
   async create(request: CreateRequest): Promise<{ record: ContainerRecord; warnings: readonly string[] }> {
     const id = newContainerId();
-    const name = request.name ? this.#names.reserve(request.name, id) : this.#names.generate(id);
+    const name = request.name ? this.deps.views.names.reserve(request.name, id) : this.deps.views.names.generate(id);
     let drafted: ContainerRecord | undefined;
     try {
       const { record, warnings } = this.deps.draft(request, id, name);
       drafted = record;
-      this.#retainLayers(record);
+      this.deps.holds.retain(record);
       this.#send({ type: 'collection.spawn', id, input: { phase: 'new', record } });
       return {
         record: await this.#ask<Extract<ContainerCommand, { type: 'container.settled' }>>(id, {
@@ -130,10 +113,10 @@ export class ContainerDirectory {
       };
     } catch (error) {
       // The actor crashed after the container was made: the container exists, so nothing is taken back.
-      if (this.#views.has(id)) throw error;
+      if (this.deps.views.has(id)) throw error;
       if (drafted && isEngineError(error, 'unavailable') && error.code === ACTOR_GONE) await this.#abandon(drafted);
-      this.#names.release(name, id);
-      await this.releaseLayers(id);
+      this.deps.views.names.release(name, id);
+      await this.deps.holds.release(id);
       throw error;
     }
   }
@@ -145,29 +128,13 @@ export class ContainerDirectory {
    */
   async adopt(inputs: readonly ContainerInput[]): Promise<void> {
     for (const { record } of inputs) {
-      this.#names.reserve(record.name, record.id);
-      this.#retainLayers(record);
-      this.publish(record.id, record);
+      this.deps.views.load(record);
+      this.deps.holds.retain(record);
     }
     const spawn = (input: ContainerInput): void => this.#send({ type: 'collection.spawn', id: input.record.id, input });
     inputs.filter(({ phase }) => phase === 'running').forEach(spawn);
     await this.settled();
     inputs.filter(({ phase }) => phase === 'exited' || phase === 'removing').forEach(spawn);
-  }
-
-  #retainLayers(record: ContainerRecord): void {
-    const layers = topLayersOf(record);
-    for (const layer of layers) this.deps.layers.retain(layer);
-    this.#layers.set(record.id, layers);
-  }
-
-  /**
-   * Lets go of the layers of a container that is removed. Idempotent, because a removal can be begun more than once.
-   */
-  async releaseLayers(id: string): Promise<void> {
-    const layers = this.#layers.get(id) ?? [];
-    this.#layers.delete(id);
-    for (const layer of layers) await this.deps.layers.release(layer);
   }
 
   /** Sends a command to the container that `reference` names. */
@@ -177,7 +144,7 @@ export class ContainerDirectory {
 
   /** Waits; the exit of a container that is removed already is answered for some minutes. */
   wait(reference: string, condition: WaitCondition, signal?: AbortSignal): Promise<WaitResult> {
-    const past = this.#views.has(reference) ? undefined : this.#exits.get(reference);
+    const past = this.deps.views.has(reference) ? undefined : this.#exits.get(reference);
     if (past) return Promise.resolve(past);
     return this.ask<Extract<ContainerCommand, { type: 'container.wait' }>>(
       reference,
@@ -194,7 +161,7 @@ export class ContainerDirectory {
       throw invalid('Renaming a container with the same name as its current name');
     let name: string;
     try {
-      name = this.#names.reserve(to, before.id);
+      name = this.deps.views.names.reserve(to, before.id);
     } catch (error) {
       throw isEngineError(error, 'conflict')
         ? new EngineError('conflict', `Error when allocating new name: ${error.message}`, { cause: error })
@@ -208,10 +175,10 @@ export class ContainerDirectory {
           for (const { endpoint } of Object.values(networks)) if (endpoint) this.deps.network.rename(id, endpoint);
         },
       });
-      this.#names.release(before.name, before.id);
+      this.deps.views.names.release(before.name, before.id);
       return { record, oldName: before.name };
     } catch (error) {
-      this.#names.release(name, before.id);
+      this.deps.views.names.release(name, before.id);
       throw error;
     }
   }
@@ -232,7 +199,7 @@ export class ContainerDirectory {
     await this.deps.settled(id);
     const [saved, task] = await Promise.all([this.deps.saved(id), this.deps.task(id)]);
     // The published record is read last, because it may change until then.
-    const view = this.#views.get(id);
+    const view = this.deps.views.get(id);
     return view && revived(view, saved, task, new Date());
   }
 
@@ -247,20 +214,6 @@ export class ContainerDirectory {
     });
   }
 
-  /** Replaces or drops a view: the hook of the machines. */
-  publish(id: string, record: ContainerRecord | undefined): void {
-    const before = this.#views.get(id);
-    if (before === record) return;
-    this.#sorted = undefined;
-    if (record) {
-      this.#views.set(id, record);
-    } else if (before) {
-      this.#views.delete(id);
-      this.#names.release(before.name, id);
-      this.rememberExit(id, { exitCode: before.state.exitCode }, EXIT_RETENTION_MS);
-    }
-  }
-
   /** Makes an exit known for so long, should its container be gone by then. */
   rememberExit(id: string, result: WaitResult, forMs: number): void {
     this.#exits.set(id, result);
@@ -269,7 +222,7 @@ export class ContainerDirectory {
 
   /** To be awaited before a `wait`, which can say what it knows only. */
   async knows(reference: string): Promise<void> {
-    if (!this.#views.has(reference)) await this.#exitsKnown;
+    if (!this.deps.views.has(reference)) await this.#exitsKnown;
   }
 
   /** Exits of an earlier life of the daemon are being learned. */
@@ -283,7 +236,7 @@ export class ContainerDirectory {
    * looked up.
    */
   #wake(id: string): ActorRefFrom<ContainerMachine> | undefined {
-    const record = this.#views.get(id);
+    const record = this.deps.views.get(id);
     if (record) this.#send({ type: 'collection.spawn', id, input: { phase: 'idle', record } });
     return this.collection.children.get(id);
   }

@@ -196,18 +196,12 @@ export class ContainerIo {
 /** The streams of all containers. */
 export class ContainerIoRegistry {
   readonly #ios = new Map<string, ContainerIo>();
-  #deps: ContainerDeps | undefined;
 
-  connect(deps: ContainerDeps): void {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: ContainerDeps) {}
 
   get(id: string): ContainerIo {
     let io = this.#ios.get(id);
-    if (!io) {
-      if (!this.#deps) throw new Error('container streams are used before they are connected');
-      this.#ios.set(id, (io = new ContainerIo(this.#deps)));
-    }
+    if (!io) this.#ios.set(id, (io = new ContainerIo(this.deps)));
     return io;
   }
 
