@@ -14,7 +14,10 @@ import { fileURLToPath } from 'node:url';
 export const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const POLICY = '/usr/sbin/policy-rc.d';
 
-/** Program -> Debian package. What the daemon runs is one list, which `engined check` reads, too. */
+/**
+ * Program -> Debian package. What the daemon runs is one list, which `engined check` reads, too. `a | b` is the first
+ * one that this release has, as in the dependencies of Debian: a program may have moved to another package.
+ */
 const REQUIREMENTS = JSON.parse(readFileSync(join(ROOT, 'packaging', 'requirements.json'), 'utf8'));
 const RUN = Object.fromEntries(REQUIREMENTS.map((requirement) => [requirement.program, requirement.package]));
 const QUICKSTART = { ...RUN, ip: 'iproute2', 'docker-registry': 'docker-registry', busybox: 'busybox-static' };
@@ -90,12 +93,24 @@ export function run(program, args, options = {}) {
 const aptEnvironment = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
 let listsAreFresh = false;
 
-/** Runs apt-get with `args`, after an update of its lists the first time. */
-export function apt(args, options = {}) {
-  const always = ['-o', 'DPkg::Lock::Timeout=300', '-o', 'Dpkg::Use-Pty=0'];
-  if (!listsAreFresh) run('apt-get', ['-qq', ...always, 'update'], { env: aptEnvironment });
+const APT_OPTIONS = ['-qq', '-o', 'DPkg::Lock::Timeout=300', '-o', 'Dpkg::Use-Pty=0'];
+
+/** Updates the lists of apt the first time. */
+function refreshLists() {
+  if (!listsAreFresh) run('apt-get', [...APT_OPTIONS, 'update'], { env: aptEnvironment });
   listsAreFresh = true;
-  run('apt-get', ['-qq', '-y', ...always, ...args], { env: aptEnvironment, ...options });
+}
+
+/** Runs apt-get with `args`, with fresh lists. */
+export function apt(args, options = {}) {
+  refreshLists();
+  run('apt-get', [...APT_OPTIONS, '-y', ...args], { env: aptEnvironment, ...options });
+}
+
+/** The first of the packages `a | b` that apt knows. */
+function availablePackage(alternatives) {
+  const names = alternatives.split(' | ');
+  return names.find((name) => spawnSync('apt-cache', ['show', name]).status === 0) ?? names.at(-1);
 }
 
 function missingPackages(programs) {
@@ -116,11 +131,14 @@ export function installPackages(programs) {
   const missing = missingPackages(programs);
   if (missing.length === 0) return;
   const wanted = `missing: ${missing.join(', ')}`;
-  const byHand = `apt-get install --no-install-recommends ${missing.join(' ')}`;
-  if (process.getuid?.() !== 0) fail(`${wanted}; run as root, or install them: ${byHand}`);
+  if (process.getuid?.() !== 0) {
+    const names = missing.map(availablePackage);
+    fail(`${wanted}; run as root, or install them: apt-get install --no-install-recommends ${names.join(' ')}`);
+  }
   if (findProgram('apt-get') === undefined)
     fail(`${wanted} (Debian package names), and there is no apt-get to install them with`);
-  installByName(missing);
+  refreshLists();
+  installByName(missing.map(availablePackage));
   const still = missingPackages(programs);
   if (still.length > 0) fail(`installed, but still not found: ${still.join(', ')}`);
 }

@@ -44,9 +44,10 @@ async function runFiles(files, concurrency) {
   const [log, summary] = [join(directory, `${id}.log`), join(directory, `${id}.json`)];
   const started = Date.now();
   const command = [process.execPath, RUN_FILE, summary, String(concurrency), ...files];
-  const status = await runInSandbox(command, { cwd: ROOT, log, timeoutMs: FILE_TIMEOUT_MS });
+  const { status, cpuSeconds } = await runInSandbox(command, { cwd: ROOT, log, timeoutMs: FILE_TIMEOUT_MS });
   const title = files.length === 1 ? relative(COMPILED, files[0]) : `${files.length} files`;
-  console.log(`# ${title} (${Math.round((Date.now() - started) / 1000)} s)`);
+  const seconds = Math.round((Date.now() - started) / 1000);
+  console.log(`# ${title} (${seconds} s, ${Math.round(cpuSeconds)} s of CPU)`);
   console.log(readFileSync(log, 'utf8').trimEnd());
   if (existsSync(summary)) return JSON.parse(readFileSync(summary, 'utf8'));
   console.log(`✖ ${title}: ${typeof status === 'number' ? `exit status ${status}` : status}`);

@@ -7,13 +7,15 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { closeSync, existsSync, mkdirSync, openSync, readdirSync, rmdirSync, rmSync } from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const CGROUPS = '/sys/fs/cgroup';
 const CLEANUP_TIMEOUT_MS = 60_000;
+/** The unit of times below /proc, the same on all Linux. */
+const TICKS_PER_SECOND = 100;
 
 /**
  * A new network namespace has nothing but a loopback that is down; some tests want an address as a machine has one.
@@ -34,12 +36,14 @@ const NETWORK = [
 const MOUNTS = 'mkdir -p /run/netns && mount -t tmpfs netns /run/netns';
 
 const running = new Map();
+let countedCpuSeconds = 0;
 /** Set once all are ended: nothing begins after that. */
 let isOver = false;
 
 /**
  * Runs a program of this repository in a new sandbox, its output in the file `log`. `timeoutMs` ends all of it.
- * Resolves, once everything is gone, with the exit code, or with a text that says how it ended otherwise.
+ * Resolves, once everything is gone, with `status`, the exit code or a text that says how it ended otherwise, and with
+ * the processor time that all its processes took.
  */
 export async function runInSandbox(command, { cwd, log, timeoutMs, env = {} }) {
   if (isOver) return new Promise(() => {});
@@ -81,13 +85,26 @@ export async function runInSandbox(command, { cwd, log, timeoutMs, env = {} }) {
   }, timeoutMs);
   try {
     const [code, signal] = await once(child, 'exit');
-    if (late) return `did not end within ${timeoutMs / 1000} s`;
-    return code ?? `ended by ${signal}`;
+    const cpuSeconds = newCpuSeconds();
+    if (late) return { status: `did not end within ${timeoutMs / 1000} s`, cpuSeconds };
+    return { status: code ?? `ended by ${signal}`, cpuSeconds };
   } finally {
     clearTimeout(timer);
     await clean(mark, temp);
     running.delete(child);
   }
+}
+
+/**
+ * The processor time of the children that have ended since the last call. A sandbox hands on the time of all its
+ * processes, because its first process collects them.
+ */
+function newCpuSeconds() {
+  const fields = readFileSync('/proc/self/stat', 'utf8').split(') ')[1].split(' ');
+  const all = (Number(fields[13]) + Number(fields[14])) / TICKS_PER_SECOND;
+  const added = all - countedCpuSeconds;
+  countedCpuSeconds = all;
+  return added;
 }
 
 /** Ends all sandboxes, for a run that is interrupted. */

@@ -21,8 +21,9 @@ export function runCheck(config: Config, print: (line: string) => void): number 
   const isNeeded = ({ need }: Requirement): boolean => need !== 'optional' && need !== 'init';
   for (const requirement of missing) {
     const { program, use } = requirement;
+    const packages = requirement.package.replace(' | ', ' or ');
     print(
-      `${isNeeded(requirement) ? 'missing' : 'missing, optional'}: ${program} (${use}); Debian package ${requirement.package}`,
+      `${isNeeded(requirement) ? 'missing' : 'missing, optional'}: ${program} (${use}); Debian package ${packages}`,
     );
   }
   if (missing.some(isNeeded)) return 1;

@@ -250,7 +250,8 @@ test('check: a machine that has everything, one that lacks programs, and what th
   try {
     const { code, stdout } = await check();
     assert.equal(code, 1);
-    for (const { program, package: name } of requirements) {
+    for (const { program, package: alternatives } of requirements) {
+      const name = alternatives.replace(' | ', ' or ');
       assert.match(stdout, new RegExp(`^missing(, optional)?: ${program} \\(.*Debian package ${name}$`, 'm'));
     }
     const without = await check('--supervisor', '/run/other.sock', '--iptables=false', '--ip6tables=false');
