@@ -1,0 +1,26 @@
+/** The collections of actors, by the names that they have below the root actor and in the state dump. */
+import type { AnyActorLogic, AnyActorRef } from 'xstate';
+import type { Containers } from './containers.js';
+import type { Transfers } from './transfers.js';
+
+/** A room's public face, which has one collection. */
+export interface HasCollection {
+  readonly collection: { readonly logic: AnyActorLogic; readonly children: ReadonlyMap<string, AnyActorRef> };
+  /** Called once the root actor runs: the collection gets its events there. */
+  connect(send: (event: unknown) => void): void;
+}
+
+export function collectionsOf(
+  { containers, execs, healthChecks }: Containers,
+  { pulls, pushes }: Transfers,
+): Readonly<Record<string, HasCollection>> {
+  return {
+    containers,
+    execs,
+    healthChecks,
+    sessions: pulls.sessions,
+    transfers: pulls.transfers,
+    pulls: pulls.pulls,
+    pushes,
+  };
+}

@@ -1,0 +1,107 @@
+/** Every part of the daemon, made from the configuration in the order in which they need each other. Nothing runs yet. */
+import { ContainerViews } from '../actors/container/views.js';
+import { ApiListeners } from '../api-listeners.js';
+import type { LiveConfig, ReloadResult } from '../config/live-config.js';
+import { messageOf } from '../errors/engine-error.js';
+import { AuditLog } from '../http/audit.js';
+import { createFront, type Front } from '../http/front.js';
+import type { Route } from '../http/route.js';
+import type { ImageGarbage } from '../images/garbage.js';
+import { AuthorizationPlugins } from '../plugins/authorization-plugins.js';
+import type { Logger } from '../ports/logger.js';
+import type { ServiceManager } from '../service-manager.js';
+import { PRODUCT_VERSION } from '../version.js';
+import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
+import { type Base, type Roots, makeBase } from './base.js';
+import { composeContainers, type Containers } from './containers.js';
+import { openDrivers, type Drivers } from './drivers.js';
+import { composeRoutes } from './routes.js';
+import { composeTransfers, type Transfers } from './transfers.js';
+
+export interface EngineParts {
+  readonly base: Base;
+  readonly drivers: Drivers;
+  readonly lives: Containers;
+  readonly transfers: Transfers;
+  readonly garbage: ImageGarbage;
+  readonly authorization: AuthorizationPlugins;
+  /** Parses large bodies of requests. */
+  readonly bodyPool: WorkerPool;
+  readonly front: Front;
+  readonly listeners: ApiListeners;
+}
+
+/** @throws EngineError for what is found to be wrong before anything is started. */
+export async function composeParts(
+  live: LiveConfig,
+  roots: Roots,
+  manager: ServiceManager,
+  log: Logger,
+): Promise<EngineParts> {
+  const listeners = new ApiListeners(live, manager, log);
+  const base = await makeBase(live, roots, log);
+  const views = new ContainerViews();
+  const drivers = await openDrivers(base, () => views.list());
+  const lives = await composeContainers(base, drivers, views);
+  const transfers = composeTransfers(base, drivers);
+  const { routes, garbage } = composeRoutes(base, drivers, lives, transfers, () => listeners.warnings);
+  const authorization = new AuthorizationPlugins();
+  // Parsing has a thread of its own: a client waits for its request, while the other threads are busy as long as a
+  // layer takes.
+  const bodyPool = createWorkerPool({ maxThreads: 1 });
+  const front = composeFront(base, drivers, { routes, authorization, bodyPool });
+  followReloads(base, drivers, authorization);
+  return { base, drivers, lives, transfers, garbage, authorization, bodyPool, front, listeners };
+}
+
+function composeFront(
+  { live, log }: Base,
+  { metrics }: Drivers,
+  {
+    routes,
+    authorization,
+    bodyPool,
+  }: Pick<EngineParts, 'authorization' | 'bodyPool'> & { readonly routes: readonly Route[] },
+): Front {
+  return createFront({
+    authorizer: authorization,
+    audit: new AuditLog(log, () => live.current.features['audit'] === true),
+    product: { version: PRODUCT_VERSION, experimental: live.fixed.experimental },
+    logger: log,
+    ...(metrics.requests === undefined ? {} : { observer: metrics.requests }),
+    jsonParser: (text) => bodyPool.run('parse-json', text, { transferList: [text.bytes.buffer as ArrayBuffer] }),
+    routes,
+  });
+}
+
+/** After a reload other plugins may decide, and an event tells what has changed. */
+function followReloads(
+  { live, log, settings, host }: Base,
+  { emit }: Drivers,
+  authorization: AuthorizationPlugins,
+): void {
+  live.onReload((result) => {
+    authorization
+      .use(live.current.authorizationPlugins)
+      .catch((error: unknown) => log.error({}, `${messageOf(error)}; it denies every request until it answers`));
+    if (result.ok)
+      emit('daemon', 'reload', settings.shown().id, {
+        name: host.hostname,
+        ...reloadOutcome(result),
+        ...live.reloadableSettings(),
+      });
+  });
+}
+
+/** Keys by what the reload did to them, for its event. */
+function reloadOutcome({ entries }: ReloadResult): Record<string, string> {
+  const keys = (...verdicts: readonly string[]): string =>
+    entries.flatMap(({ key, verdict }) => (verdicts.includes(verdict) ? [key] : [])).join(',');
+  return Object.fromEntries(
+    Object.entries({
+      applied: keys('applied'),
+      removed: keys('removed'),
+      'needs-restart': keys('needs-restart'),
+    }).filter(([, value]) => value !== ''),
+  );
+}

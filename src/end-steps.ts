@@ -1,0 +1,53 @@
+/** The steps of an end, in their order: nobody uses a part any more when it is ended. */
+import { stopContainers } from './actors/engine/shutdown.js';
+import type { EngineLife, Step } from './start-steps.js';
+import { removeTemporaryFiles } from './sys/files/temporary-directory.js';
+
+/** How long replies in flight may take once the daemon is asked to stop. */
+const LISTENER_CLOSE_MS = 2000;
+
+const END: readonly (readonly [what: string, end: Step])[] = [
+  ['memory', (life) => life.stopReleasing()],
+  [
+    'listeners',
+    ({ parts }) => Promise.all([parts.listeners, parts.drivers.metrics].map((it) => it.close(LISTENER_CLOSE_MS))),
+  ],
+  ['containers', stopAll],
+  ['garbage collection', ({ parts }) => parts.garbage.close()],
+  // Before recovery it does not know the containers of an earlier run, which may still need the bridge.
+  ['networks', ({ parts, hasRecovered }) => hasRecovered && parts.drivers.network.stop()],
+  ['supervisor', ({ parts }) => parts.drivers.supervisor.stop()],
+  ['authorization plugins', ({ parts }) => parts.authorization.close()],
+  ['events', ({ parts }) => parts.drivers.events.close()],
+  ['layers', ({ parts }) => parts.drivers.layers.close()],
+  ['workers', closeWorkers],
+  ['volume plugins', ({ parts }) => parts.drivers.volumePlugins.close()],
+  ['network plugins', ({ parts }) => parts.drivers.networkPlugins.close()],
+  ['temporary files', ({ parts }) => removeTemporaryFiles(parts.base.temporary)],
+  ['reserve', ({ parts }) => parts.base.reserve.close()],
+];
+
+/** A part that cannot be ended is left to the next start; the other parts must not be left with it. */
+export async function endEngine(life: EngineLife): Promise<void> {
+  for (const [what, end] of END) {
+    try {
+      await end(life);
+    } catch (error) {
+      life.parts.base.log.error({ err: error }, `${what}: not ended as they should be`);
+    }
+  }
+}
+
+/** After a failure, and with `live-restore`, containers are left as they are. */
+async function stopAll({ parts: { base, lives }, hasRecovered, failure }: EngineLife): Promise<void> {
+  const { live, log } = base;
+  if (!hasRecovered || failure || live.current.liveRestore) return;
+  await stopContainers(lives.containers, live.current.shutdownTimeoutSeconds, log);
+}
+
+async function closeWorkers({ parts: { drivers, transfers, bodyPool } }: EngineLife): Promise<void> {
+  const { pool, archives, volumes } = drivers;
+  const { transferPool, pushPool, archivePool } = transfers;
+  const all = [pool, transferPool.pool, pushPool, archivePool, bodyPool, archives, volumes];
+  await Promise.all(all.map((each) => each.close()));
+}

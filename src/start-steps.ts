@@ -1,0 +1,100 @@
+/** The steps of a start. engine.ts says in which order they are taken. */
+import type { LoadedRecords } from './actors/container/records.js';
+import { clearPlaces } from './actors/container/mounts/volume-use.js';
+import { rememberRecentExits } from './actors/engine/recent-exits.js';
+import { recoverContainers } from './actors/engine/recovery.js';
+import type { EngineParts } from './composition/parts.js';
+import type { Logger } from './ports/logger.js';
+import { releaseWhenIdle } from './sys/process/memory.js';
+
+/** The daemon between start and end: its parts, and what the steps leave for those after them. */
+export interface EngineLife {
+  readonly parts: EngineParts;
+  /** The records of containers that were found on disk. */
+  loaded: LoadedRecords;
+  /** Containers of an earlier run are known. */
+  hasRecovered: boolean;
+  failure: Error | undefined;
+  stopReleasing(): void;
+}
+
+export type Step = (life: EngineLife) => unknown;
+
+export const startSupervisor: Step = ({ parts }) => parts.drivers.supervisor.start();
+
+export const startNetworks: Step = ({ parts }) => parts.drivers.network.start();
+
+export const loadVolumes: Step = async ({ parts: { base, drivers } }) => {
+  const { removed, damaged } = await drivers.volumes.load();
+  reportRemoved(base.log, 'volumes', removed);
+  if (damaged.length > 0) base.log.error({ volumes: damaged }, 'volumes without a readable record are left alone');
+};
+
+export const loadContainerRecords: Step = async (life) => {
+  life.loaded = await life.parts.drivers.records.load();
+};
+
+/** Images need their layers, and what pulls have noted needs the images. */
+export const loadImages: Step = async ({ parts: { base, drivers, transfers } }) => {
+  const { layers, images } = drivers;
+  reportRemoved(base.log, 'layers', (await layers.load()).removed);
+  reportRemoved(base.log, 'images', (await images.load()).removed);
+  await transfers.partialBlobs.load();
+  await transfers.blobRecords.load(new Set(images.list().flatMap(({ config }) => config.rootfs.diff_ids)));
+};
+
+/** Reads them while the start goes on: only waits for containers that nobody knows are held up. */
+export const learnRecentExits: Step = ({ parts: { base, drivers, lives } }) => {
+  rememberRecentExits(drivers.events, lives.containers).catch((error: unknown) =>
+    base.log.error({ err: error }, 'exits of removed containers cannot be read from the events'),
+  );
+};
+
+export const bringBackContainers: Step = async (life) => {
+  const { base, drivers, lives } = life.parts;
+  const { tasks, layers, network } = drivers;
+  await recoverContainers({
+    log: base.log,
+    loaded: life.loaded,
+    containers: lives.containers,
+    tasks,
+    layers,
+    ioRoot: lives.deps.ioRoot,
+    network,
+  });
+  life.hasRecovered = true;
+};
+
+export const clearVolumePlaces: Step = ({ parts }) => clearPlaces(parts.lives.deps.placesRoot);
+
+/** Does it while the start goes on, after containers that still run have taken over their volumes. */
+export const unmountIdleVolumes: Step = ({ parts: { base, drivers, lives } }) => {
+  if (!drivers.volumes.hasIdle) return;
+  void lives.containers
+    .settled()
+    .then(() => drivers.volumes.unmountIdle())
+    .catch((error: unknown) => base.log.error({ err: error }, 'volumes stay mounted'));
+};
+
+export const collectLayers: Step = async ({ parts: { base, drivers } }) =>
+  reportRemoved(base.log, 'layers', await drivers.layers.collect());
+
+export const connectAuthorization: Step = ({ parts: { base, authorization } }) =>
+  authorization.use(base.live.current.authorizationPlugins);
+
+export const serveMetrics: Step = ({ parts }) => parts.drivers.metrics.listen();
+
+export const openListeners: Step = ({ parts }) => parts.listeners.open(parts.front);
+
+export const releaseMemoryWhenIdle: Step = (life) => {
+  const { drivers, transfers } = life.parts;
+  life.stopReleasing = releaseWhenIdle(() => drivers.pool.queued === 0 && transfers.transferPool.pool.queued === 0);
+};
+
+export const startGarbageCollection: Step = ({ parts }) => parts.garbage.start();
+
+export const keepReserve: Step = ({ parts }) => parts.base.reserve.keep();
+
+function reportRemoved(log: Logger, what: string, removed: readonly string[]): void {
+  if (removed.length > 0) log.warn({ removed }, `start-up removed unusable ${what}`);
+}
