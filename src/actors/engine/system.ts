@@ -1,4 +1,7 @@
-/** Answers `version` and `info` from views: no runtime is asked while a client waits. */
+/**
+ * The facts behind `version` and `info`, from views: no runtime is asked while a client waits. src/http/api makes JSON
+ * of them.
+ */
 import { LOG_DRIVERS } from '../../logs/options/log-options.js';
 import type { ContainerRecord } from '../container/container.record.js';
 import type { ImageStore } from '../../ports/images.js';
@@ -6,16 +9,13 @@ import type { LayerStore } from '../../ports/storage.js';
 import type { HostInfo } from './host.js';
 import type { ProcessFigures } from './process-figures.js';
 
-export const API_VERSION = '1.49';
-export const MIN_API_VERSION = '1.24';
-
 export interface ComponentVersion {
   readonly name: string;
   readonly version: string;
   readonly commit: string;
 }
 
-/** As `info` shows it. */
+/** How a runtime is called. Clients see it like this, too. */
 export interface RuntimeInfo {
   readonly path?: string;
   readonly runtimeType?: string;
@@ -63,13 +63,44 @@ export interface SystemSettings {
   };
 }
 
-export interface SystemDeps {
-  readonly build: {
-    readonly version: string;
-    readonly engineVersion: string;
-    readonly commit: string;
-    readonly time: string;
+/** Which build of the daemon this is. */
+export interface BuildFacts {
+  readonly version: string;
+  readonly engineVersion: string;
+  readonly commit: string;
+  readonly time: string;
+}
+
+export interface VersionFacts {
+  readonly build: BuildFacts;
+  readonly host: HostInfo;
+  readonly experimental: boolean;
+  /** Versions of supervisor, runtime and init, as far as they are known. */
+  readonly components: readonly ComponentVersion[];
+}
+
+export interface SystemFacts {
+  readonly engineVersion: string;
+  readonly host: HostInfo;
+  readonly settings: SystemSettings;
+  readonly figures: ProcessFigures;
+  readonly components: readonly ComponentVersion[];
+  /** A container that waits for its next start counts neither as running nor as paused, as in the metrics. */
+  readonly containers: { readonly total: number; readonly running: number; readonly paused: number };
+  readonly images: number;
+  readonly storage: Pick<LayerStore, 'driver' | 'driverStatus'>;
+  /** The drivers that can be used, by what they are for. */
+  readonly drivers: {
+    readonly volume: readonly string[];
+    readonly network: readonly string[];
+    readonly log: readonly string[];
   };
+  readonly eventListeners: number;
+  readonly warnings: readonly string[];
+}
+
+export interface SystemDeps {
+  readonly build: BuildFacts;
   readonly host: HostInfo;
   readonly containers: { list(): readonly ContainerRecord[] };
   readonly images: ImageStore;
@@ -91,195 +122,55 @@ export class SystemService {
 
   constructor(private readonly deps: SystemDeps) {}
 
-  #versions(): Promise<readonly ComponentVersion[]> {
+  async version(): Promise<VersionFacts> {
+    const { build, host } = this.deps;
+    const { experimental } = this.deps.settings();
+    return { build, host, experimental, components: await this.#knownVersions() };
+  }
+
+  async info(): Promise<SystemFacts> {
+    const { build, host, images, layers, plugins } = this.deps;
+    const settings = this.deps.settings();
+    const figures = await this.deps.figures();
+    const components = await this.#knownVersions();
+    const records = this.deps.containers.list();
+    const count = (status: string): number => records.filter(({ state }) => state.status === status).length;
+    return {
+      engineVersion: build.engineVersion,
+      host,
+      settings,
+      figures,
+      components,
+      containers: { total: records.length, running: count('running'), paused: count('paused') },
+      images: images.list().length,
+      storage: layers,
+      drivers: {
+        volume: ['local', ...plugins.volume()],
+        network: ['bridge', 'host', 'ipvlan', 'macvlan', 'null', ...plugins.network()],
+        log: LOG_DRIVERS,
+      },
+      eventListeners: this.deps.listeners(),
+      warnings: this.deps.warnings(),
+    };
+  }
+
+  /** The features that runtimes report, as JSON texts by their names. A runtime that reports none is left out. */
+  async runtimeFeatures(): Promise<ReadonlyMap<string, string>> {
+    const found = await Promise.all(
+      Object.entries(this.deps.settings().runtimes).map(async ([name, { path }]) => {
+        const features = path === undefined ? undefined : await this.deps.runtimeFeatures(path);
+        return features === undefined ? [] : [[name, features] as const];
+      }),
+    );
+    return new Map(found.flat());
+  }
+
+  /** Those of a supervisor that does not answer are not known. */
+  #knownVersions(): Promise<readonly ComponentVersion[]> {
     this.#components ??= this.deps.components().catch((error: unknown) => {
       this.#components = undefined;
       throw error;
     });
-    return this.#components;
+    return this.#components.catch(() => []);
   }
-
-  async version(): Promise<unknown> {
-    const { build, host } = this.deps;
-    const { experimental } = this.deps.settings();
-    const others = await this.#versions().catch(() => []);
-    const engine = {
-      ApiVersion: API_VERSION,
-      Arch: host.architecture,
-      BuildTime: build.time,
-      Experimental: String(experimental),
-      GitCommit: build.commit,
-      GoVersion: '',
-      KernelVersion: host.kernelVersion,
-      MinAPIVersion: MIN_API_VERSION,
-      Os: 'linux',
-    };
-    return {
-      Platform: { Name: `engined ${build.version}` },
-      Components: [
-        { Name: 'Engine', Version: build.engineVersion, Details: engine },
-        ...others.map(({ name, version, commit }) => ({
-          Name: name,
-          Version: version,
-          Details: { GitCommit: commit },
-        })),
-      ],
-      Version: build.engineVersion,
-      ApiVersion: API_VERSION,
-      MinAPIVersion: MIN_API_VERSION,
-      GitCommit: build.commit,
-      // Clients print it; there is no Go in this engine.
-      GoVersion: '',
-      Os: 'linux',
-      Arch: host.architecture,
-      KernelVersion: host.kernelVersion,
-      ...(experimental ? { Experimental: true } : {}),
-      BuildTime: build.time,
-    };
-  }
-
-  async info(atLeast: (major: number, minor: number) => boolean): Promise<unknown> {
-    const { host, images, layers, containers } = this.deps;
-    const settings = this.deps.settings();
-    const figures = await this.deps.figures();
-    const versions = new Map((await this.#versions().catch(() => [])).map((component) => [component.name, component]));
-    const records = containers.list();
-    const count = (status: string): number => records.filter(({ state }) => state.status === status).length;
-    const commit = (name: string): { ID: string; Expected?: string } => {
-      const component = versions.get(name);
-      // Some distributions build these programs without a commit.
-      const id = component?.commit || (component?.version ?? '');
-      return atLeast(1, 49) ? { ID: id } : { ID: id, Expected: id };
-    };
-    const runtimes = atLeast(1, 44) ? await this.#withStatus(settings.runtimes) : settings.runtimes;
-    const paused = count('paused');
-    // A container that waits for its next start counts as stopped, as in the metrics.
-    const running = count('running');
-    const warnings = this.deps.warnings();
-    return {
-      ID: settings.id,
-      Containers: records.length,
-      ContainersRunning: running,
-      ContainersPaused: paused,
-      ContainersStopped: records.length - running - paused,
-      Images: images.list().length,
-      Driver: layers.driver,
-      DriverStatus: layers.driverStatus,
-      Plugins: {
-        Volume: ['local', ...this.deps.plugins.volume()],
-        Network: ['bridge', 'host', 'ipvlan', 'macvlan', 'null', ...this.deps.plugins.network()],
-        Authorization: settings.authorizationPlugins.length > 0 ? settings.authorizationPlugins : null,
-        Log: LOG_DRIVERS,
-      },
-      MemoryLimit: settings.limits.memoryLimit,
-      SwapLimit: settings.limits.swapLimit,
-      CpuCfsPeriod: settings.limits.cpuQuota,
-      CpuCfsQuota: settings.limits.cpuQuota,
-      CPUShares: settings.limits.cpuShares,
-      CPUSet: settings.limits.cpuset !== undefined,
-      PidsLimit: settings.limits.pids,
-      IPv4Forwarding: figures.ipv4Forwarding,
-      BridgeNfIptables: host.bridgeNetfilter.iptables,
-      BridgeNfIp6tables: host.bridgeNetfilter.ip6tables,
-      Debug: settings.debug,
-      NFd: figures.fileDescriptors,
-      OomKillDisable: settings.limits.oomKillDisable,
-      NGoroutines: figures.activities,
-      SystemTime: new Date().toISOString(),
-      LoggingDriver: settings.logDriver,
-      CgroupDriver: settings.cgroupDriver,
-      CgroupVersion: settings.cgroupVersion,
-      NEventsListener: this.deps.listeners(),
-      KernelVersion: host.kernelVersion,
-      OperatingSystem: host.operatingSystem,
-      OSVersion: host.osVersion,
-      OSType: 'linux',
-      Architecture: host.machine,
-      IndexServerAddress: 'https://index.docker.io/v1/',
-      RegistryConfig: {
-        ...(atLeast(1, 47)
-          ? {}
-          : { AllowNondistributableArtifactsCIDRs: [], AllowNondistributableArtifactsHostnames: [] }),
-        InsecureRegistryCIDRs: ['::1/128', '127.0.0.0/8', ...settings.insecureCidrs],
-        IndexConfigs: {
-          'docker.io': { Name: 'docker.io', Mirrors: settings.registryMirrors, Secure: true, Official: true },
-          ...Object.fromEntries(
-            settings.insecureHosts.map((name) => [name, { Name: name, Mirrors: [], Secure: false, Official: false }]),
-          ),
-        },
-        Mirrors: settings.registryMirrors,
-      },
-      NCPU: host.cpuCount,
-      MemTotal: host.memoryBytes,
-      GenericResources: settings.genericResources.length === 0 ? null : settings.genericResources.map(genericResource),
-      DockerRootDir: settings.dataRoot,
-      HttpProxy: maskCredentials(settings.httpProxy),
-      HttpsProxy: maskCredentials(settings.httpsProxy),
-      NoProxy: settings.noProxy,
-      Name: host.hostname,
-      Labels: settings.labels,
-      ExperimentalBuild: settings.experimental,
-      ServerVersion: this.deps.build.engineVersion,
-      Runtimes: runtimes,
-      DefaultRuntime: settings.defaultRuntime,
-      Swarm: {
-        NodeID: '',
-        NodeAddr: '',
-        LocalNodeState: 'inactive',
-        ControlAvailable: false,
-        Error: '',
-        RemoteManagers: null,
-      },
-      LiveRestoreEnabled: settings.liveRestore,
-      Isolation: '',
-      InitBinary: settings.initBinary,
-      ContainerdCommit: commit('containerd'),
-      RuncCommit: commit('runc'),
-      InitCommit: commit('docker-init'),
-      // Clients before 1.25 know names alone.
-      SecurityOptions: atLeast(1, 25)
-        ? settings.securityOptions
-        : settings.securityOptions.map((option) => option.replace(/^name=([^,]*).*/, '$1')),
-      ...(settings.addressPools.length > 0
-        ? { DefaultAddressPools: settings.addressPools.map(({ base, size }) => ({ Base: base, Size: size })) }
-        : {}),
-      ...(atLeast(1, 46)
-        ? {
-            Containerd: {
-              Address: settings.supervisorAddress,
-              Namespaces: { Containers: settings.supervisorNamespace, Plugins: settings.pluginsNamespace },
-            },
-          }
-        : {}),
-      ...(atLeast(1, 49) ? { FirewallBackend: { Driver: 'iptables' } } : {}),
-      CDISpecDirs: settings.cdiSpecDirs,
-      Warnings: warnings.length === 0 ? null : warnings,
-    };
-  }
-
-  async #withStatus(runtimes: SystemSettings['runtimes']): Promise<Readonly<Record<string, unknown>>> {
-    const entries = Object.entries(runtimes).map(async ([name, runtime]) => {
-      const features = runtime.path === undefined ? undefined : await this.deps.runtimeFeatures(runtime.path);
-      return [
-        name,
-        features === undefined
-          ? runtime
-          : { ...runtime, status: { 'org.opencontainers.runtime-spec.features': features } },
-      ] as const;
-    });
-    return Object.fromEntries(await Promise.all(entries));
-  }
-}
-
-/** A count when the value is a number, else the name of one unit. */
-function genericResource(entry: string): unknown {
-  const [Kind = '', value = ''] = entry.split('=');
-  return /^\d+$/.test(value)
-    ? { DiscreteResourceSpec: { Kind, Value: Number(value) } }
-    : { NamedResourceSpec: { Kind, Value: value } };
-}
-
-/** Proxy URLs are shown without their credentials. */
-function maskCredentials(url: string): string {
-  return url.replace(/^([a-z]+:\/\/)[^@/]*@/i, '$1xxxxx:xxxxx@');
 }

@@ -1,4 +1,5 @@
 /** The body of POST /containers/create: decoded, defaulted and brought to the newest shape. */
+import type { AtLeast } from './at-least.js';
 import { invalid } from '../../errors/engine-error.js';
 import type { ContainerConfig, HostConfig, MountRequest } from '../../ports/container.js';
 import type { CreateRequest } from '../../actors/container/create/create-request.js';
@@ -212,7 +213,7 @@ export const configDecoder = object(configShape);
 export function decodeCreate(
   value: unknown,
   query: { name?: string; platform?: string },
-  atLeast: (major: number, minor: number) => boolean,
+  atLeast: AtLeast,
 ): CreateRequest {
   if (value === undefined || value === null) throw invalid('config cannot be empty in order to create a container');
   const { HostConfig: host, NetworkingConfig, ...given } = body.decode(value, '');
@@ -282,7 +283,7 @@ function withoutPriorities(endpoints: Endpoints): Endpoints {
 }
 
 /** A mount as older clients meant it: before 1.42 options of another type of mount were ignored. */
-function knownOptions(request: MountRequest, atLeast: (major: number, minor: number) => boolean): MountRequest {
+function knownOptions(request: MountRequest, atLeast: AtLeast): MountRequest {
   const { VolumeOptions, TmpfsOptions, BindOptions, ...others } = request;
   const { NonRecursive, CreateMountpoint, ...binding } = BindOptions ?? {};
   const bindOptions = {
@@ -300,7 +301,7 @@ function knownOptions(request: MountRequest, atLeast: (major: number, minor: num
 
 const MOUNT_TYPES = new Set(['bind', 'volume', 'tmpfs', 'image', 'npipe', 'cluster']);
 
-function checkMounts(mounts: readonly MountRequest[], atLeast: (major: number, minor: number) => boolean): void {
+function checkMounts(mounts: readonly MountRequest[], atLeast: AtLeast): void {
   for (const { Type, BindOptions, VolumeOptions, TmpfsOptions, ImageOptions } of mounts) {
     if (Type === 'image' && !atLeast(1, 48)) throw invalid('Mount type "Image" needs API v1.48 or newer');
     if (!MOUNT_TYPES.has(Type)) throw invalid(`invalid mount config for type "${Type}": mount type unknown`);

@@ -1,4 +1,5 @@
 /** The body of POST /containers/{id}/update. */
+import type { AtLeast } from './at-least.js';
 import type { HostConfig } from '../../ports/container.js';
 import { invalid } from '../../errors/engine-error.js';
 import { integer, object, optional, string } from './decode.js';
@@ -25,7 +26,7 @@ const FIXED: ReadonlySet<string> = new Set([
 ]);
 
 /** The settings that the client wants changed: zero, empty and null mean unchanged. */
-export function decodeUpdate(value: unknown, atLeast: (major: number, minor: number) => boolean): Partial<HostConfig> {
+export function decodeUpdate(value: unknown, atLeast: AtLeast): Partial<HostConfig> {
   if (value === undefined || value === null) throw invalid('invalid JSON: got EOF while reading request body');
   const { RestartPolicy, ...limits } = body.decode(value, '');
   // The known clients send a policy without a name when it is to stay.

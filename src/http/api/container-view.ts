@@ -1,4 +1,5 @@
 /** Containers as the Engine API shows them: list items and inspect. Texts are cached per immutable record. */
+import type { AtLeast } from './at-least.js';
 import type { ContainerRecord, NetworkAttachment } from '../../actors/container/container.record.js';
 import { isRunning } from '../../actors/container/container.record.js';
 import { effectiveHostConfig } from '../../actors/container/create/effective-host-config.js';
@@ -244,7 +245,7 @@ function healthView({ status, failingStreak, log }: HealthState): unknown {
 const inspected = new WeakMap<ContainerRecord, string>();
 
 /** A record without what came with later versions of the API. */
-export function asOf(record: ContainerRecord, atLeast: (major: number, minor: number) => boolean): ContainerRecord {
+export function asOf(record: ContainerRecord, atLeast: AtLeast): ContainerRecord {
   if (atLeast(1, 48)) return record;
   const { imageManifest: _newer, ...older } = record;
   return atLeast(1, 45) ? older : withOldAliases(older);

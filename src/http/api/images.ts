@@ -1,4 +1,5 @@
 /** Images as the Engine API writes them, for every version from 1.24 to 1.49. */
+import type { AtLeast } from './at-least.js';
 import type { HistoryStep } from '../../images/history.js';
 import type { PruneSelection } from '../../images/prune.js';
 import { createdMs, type ImageSelection, type SelectedImage } from '../../images/selection.js';
@@ -8,8 +9,6 @@ import { boolean, dictionary, emptyObject, list, nullable, object, optional, str
 import type { Filters } from './filters.js';
 import { parseInstant, untilOf } from './until.js';
 import { healthcheck } from './healthcheck.js';
-
-type AtLeast = (major: number, minor: number) => boolean;
 
 const LIST_FILTERS = ['dangling', 'label', 'before', 'since', 'reference', 'until'];
 const PRUNE_FILTERS = ['dangling', 'label', 'label!', 'until'];

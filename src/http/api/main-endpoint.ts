@@ -2,6 +2,7 @@
  * Older clients set the MAC address and parameters of `eth0` for the container as a whole; now they belong to an
  * endpoint.
  */
+import type { AtLeast } from './at-least.js';
 import { invalid } from '../../errors/engine-error.js';
 import type { EndpointRequest } from '../../actors/container/container.record.js';
 import { ownMember } from '../../text/own-member.js';
@@ -12,8 +13,6 @@ export interface Placed {
   readonly endpoints: Endpoints;
   readonly warnings: readonly string[];
 }
-
-type AtLeast = (major: number, minor: number) => boolean;
 
 const SYSCTLS = 'com.docker.network.endpoint.sysctls';
 
