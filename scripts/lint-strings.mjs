@@ -3,7 +3,7 @@
  * - A regular expression takes linear time for every text: see lint/ambiguity.mjs.
  * - A text becomes a regular expression in src/text/pattern.ts only, where its size is bounded.
  * - An object with free keys is asked by `ownMember` or `Object.hasOwn`, or is a Map: see lint/lookups.mjs.
- * What is allowed all the same is listed here, with the reason; an entry that is not needed any more is named.
+ * What is allowed all the same is listed here, with the reason; an entry that nothing needs any more is an error.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -28,9 +28,7 @@ const MAKERS = new Map([
 ]);
 
 /** Expressions that are not linear, by file. */
-const REGEXES = new Map([
-  // It finds the place of an error in a body that is no JSON.
-]);
+const REGEXES = new Map();
 
 const CONSTANT_NAMES = 'the names are constants of the source';
 const OWN_TEXT = 'the text is one of a few, from the kernel, Node or our own code';
@@ -100,9 +98,7 @@ export function problemsOf(sources) {
     ...[...code.matchAll(/\bRegExp\(/g)].flatMap(({ index }) =>
       MAKERS.has(path)
         ? []
-        : [
-            `src/${path}:${code.slice(0, index).split('\n').length}: a text becomes a regular expression: use src/text/pattern.ts`,
-          ],
+        : [`src/${path}:${lineOf(code, index)}: a text becomes a regular expression: use src/text/pattern.ts`],
     ),
     ...openLookups(code, members).flatMap(({ text, line }) =>
       LOOKUPS.get(path)?.texts.includes(text)
@@ -114,18 +110,25 @@ export function problemsOf(sources) {
   ]);
 }
 
+function lineOf(code, index) {
+  return code.slice(0, index).split('\n').length;
+}
+
 /** Entries of the lists above that no source needs. */
-function unneeded(sources) {
-  const codes = new Map(sources.map(([path, text]) => [path, scanSource(text)]));
+export function unneeded(sources) {
+  const scanned = new Map(sources.map(([path, text]) => [path, scanSource(text)]));
+  const members = new Set([...scanned.values()].flatMap(({ code }) => freeKeyed(code)));
+  const isLookedUp = (path, text) =>
+    openLookups(scanned.get(path)?.code ?? '', members).some((lookup) => lookup.text === text);
   return [
-    ...[...MAKERS.keys()].filter((path) => path !== 'text/pattern.ts' && !codes.get(path)?.code.includes('RegExp(')),
+    ...[...MAKERS.keys()].filter((path) => path !== 'text/pattern.ts' && !scanned.get(path)?.code.includes('RegExp(')),
     ...[...REGEXES].flatMap(([path, texts]) =>
       texts
-        .filter((text) => !codes.get(path)?.regexes.some(({ source }) => source === text))
+        .filter((text) => !scanned.get(path)?.regexes.some(({ source }) => source === text))
         .map((text) => `${path} /${text}/`),
     ),
     ...[...LOOKUPS].flatMap(([path, { texts }]) =>
-      texts.filter((text) => !codes.get(path)?.code.includes(text)).map((text) => `${path} ${text}`),
+      texts.filter((text) => !isLookedUp(path, text)).map((text) => `${path} ${text}`),
     ),
   ].map((entry) => `scripts/lint-strings.mjs: nothing needs ${entry} any more`);
 }
@@ -135,7 +138,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     .filter((path) => path.endsWith('.ts') && !path.endsWith('.test.ts') && !path.startsWith('supervisor/proto/'))
     .toSorted()
     .map((path) => [path, readFileSync(join(ROOT, 'src', path), 'utf8')]);
-  const problems = problemsOf(sources);
-  for (const text of [...problems, ...unneeded(sources)]) console.error(text);
+  const problems = [...problemsOf(sources), ...unneeded(sources)];
+  for (const text of problems) console.error(text);
   if (problems.length > 0) process.exitCode = 1;
 }

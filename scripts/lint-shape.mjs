@@ -1,0 +1,154 @@
+/**
+ * Rules about size, for src, test, bench and scripts. Part of `npm run lint`.
+ * - A line has at most 120 characters. A string, a template or a regular expression that begins and ends on the line
+ *   does not count when it is the only reason: such a text is not broken, because people search for it. The lines of
+ *   longer templates do count. So does a template that computes more than `${name}` or `${call(name)}`.
+ * - A function has at most 70 lines, without empty lines and comments, and at most 5 positional parameters. `describe`
+ *   may have more lines, because it is a table of tests; each test in it may not.
+ * - A file has at most 400 lines.
+ * What is allowed all the same is listed here, with the reason; an entry that nothing needs any more is an error.
+ */
+import { spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { scanSource } from './lint/scan-source.mjs';
+
+const ROOT = join(fileURLToPath(import.meta.url), '..', '..');
+const FOLDERS = ['src', 'test', 'bench', 'scripts'];
+const GENERATED = 'src/supervisor/proto/';
+const MAX_COLUMNS = 120;
+
+const TABLE = 'a table: one row is one line';
+
+/** Files with longer lines. */
+export const LONG_LINES = new Map([['src/config/options.ts', TABLE]]);
+
+/** Files with more lines, functions with more lines or parameters: `file` or `file#function`. */
+export const LARGE = new Map([]);
+
+/** Rooms that are being rebuilt: what they break is printed with `--pending` only. */
+const PENDING = [
+  'src/actors/',
+  'src/composition/',
+  'src/engine.ts',
+  'src/http/',
+  'src/images/',
+  'src/registry/',
+  'src/stats/',
+  'src/storage/',
+  'src/telemetry/',
+  'bench/',
+  'scripts/lint-strings.mjs',
+  'scripts/lint/',
+  'scripts/quickstart.mjs',
+  'src/api-listeners.ts',
+  'src/check.ts',
+  'src/config/',
+  'src/events/',
+  'src/logs/',
+  'src/network/',
+  'src/plugins/',
+  'src/runtime/',
+  'src/supervisor/',
+  'src/sys/',
+  'src/workers/',
+  'test/',
+];
+
+/** A name or a member, or one call of it with names. */
+const NAMES = /^[\w$.?!#]*(?:\([\w$.?!#, ]*\))?$/;
+
+/** A text for each line that is too long. @param sources pairs of a path and a text. */
+export function longLines(sources) {
+  return sources.flatMap(([path, text]) => {
+    const rows = text.split('\n');
+    if (!rows.some((row) => [...row].length > MAX_COLUMNS)) return [];
+    const uncounted = lengthsOfTexts(text);
+    return rows.flatMap((row, index) => {
+      const length = [...row].length;
+      const counted = length - (uncounted.get(index) ?? 0);
+      return length <= MAX_COLUMNS || counted <= MAX_COLUMNS
+        ? []
+        : [{ place: path, problem: `${path}:${index + 1}: the line has ${length} characters` }];
+    });
+  });
+}
+
+/** The length of the longest text of each line that has one. */
+function lengthsOfTexts(text) {
+  const lengths = new Map();
+  const { code, literals } = scanSource(text);
+  for (const { start, end } of literals) {
+    const literal = text.slice(start, end);
+    if (literal.includes('\n') || !hasNamesOnly(code.slice(start, end))) continue;
+    const line = text.slice(0, start).split('\n').length - 1;
+    lengths.set(line, Math.max(lengths.get(line) ?? 0, [...literal].length));
+  }
+  return lengths;
+}
+
+/** @param code a literal, of which only the expressions inside a template are left. */
+function hasNamesOnly(code) {
+  return code
+    .split('${')
+    .slice(1)
+    .every((part) => NAMES.test(part.slice(0, part.indexOf('}'))));
+}
+
+/** What oxlint finds about functions and files, without the callbacks of `describe`. */
+export function largeParts(paths, cwd = ROOT) {
+  const { stdout } = spawnSync(
+    process.execPath,
+    [
+      join(ROOT, 'node_modules/oxlint/bin/oxlint'),
+      ...['-c', join(ROOT, 'scripts/lint/shape.oxlintrc.json'), '-f', 'json', ...paths],
+    ],
+    { cwd, encoding: 'utf8', maxBuffer: 1 << 26 },
+  );
+  const sources = new Map();
+  return JSON.parse(stdout).diagnostics.flatMap(({ message, code, filename, labels }) => {
+    const { line, offset } = labels[0].span;
+    if (!sources.has(filename)) sources.set(filename, readFileSync(join(cwd, filename)));
+    const before = sources.get(filename).subarray(0, offset).toString();
+    const isFile = code.includes('(max-lines)');
+    if (!isFile && isTableOfTests(before)) return [];
+    const place = isFile ? filename : `${filename}#${nameOf(message, before)}`;
+    return [{ place, problem: `${filename}:${line}: ${message}` }];
+  });
+}
+
+/** @param before what stands before the function. */
+function isTableOfTests(before) {
+  return /^\s*describe\b/.test(before.slice(before.lastIndexOf('\n') + 1));
+}
+
+function nameOf(message, before) {
+  return /`(.+)`/.exec(message)?.[1] ?? /'(.+)'/.exec(message)?.[1] ?? /([\w$]+)\W*$/.exec(before)?.[1] ?? '';
+}
+
+/** The problems that no entry allows, and the entries that allow nothing. */
+export function judge(found, allowed, list) {
+  const places = new Set(found.map(({ place }) => place));
+  return [
+    ...found.filter(({ place }) => !allowed.has(place)),
+    ...[...allowed.keys()]
+      .filter((place) => !places.has(place))
+      .map((place) => ({ place: '', problem: `scripts/lint-shape.mjs: nothing needs ${place} in ${list} any more` })),
+  ];
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const sources = FOLDERS.flatMap((folder) =>
+    readdirSync(join(ROOT, folder), { recursive: true }).map((path) => `${folder}/${path}`),
+  )
+    .filter((path) => /\.(?:ts|mjs)$/.test(path) && !path.startsWith(GENERATED))
+    .toSorted()
+    .map((path) => [path, readFileSync(join(ROOT, path), 'utf8')]);
+  const large = largeParts(FOLDERS).filter(({ place }) => !place.startsWith(GENERATED));
+  const problems = [...judge(longLines(sources), LONG_LINES, 'LONG_LINES'), ...judge(large, LARGE, 'LARGE')];
+  const isPending = ({ place }) => PENDING.some((room) => place.startsWith(room));
+  const shown = process.argv.includes('--pending') ? problems : problems.filter((problem) => !isPending(problem));
+  for (const { problem } of shown) console.error(problem);
+  if (problems.some((problem) => !isPending(problem))) process.exitCode = 1;
+}
