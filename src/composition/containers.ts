@@ -97,7 +97,7 @@ function composeExecs(
       specs.buildExec({
         config: record.config,
         hostConfig: effectiveHostConfig(record),
-        rootfs: layers.graphData(record.id)['MergedDir'] ?? '',
+        rootfs: layers.rootOf(record.id),
         argv: exec.Cmd,
         env: exec.Env,
         user: exec.User,

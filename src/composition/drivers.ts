@@ -15,7 +15,8 @@ import type { EventType } from '../ports/events.js';
 import { loadSeccompProfile } from '../runtime/seccomp.js';
 import { createSpecBuilder } from '../runtime/spec-builder.js';
 import { ArchiveWorkers } from '../storage/archives.js';
-import { openOverlay2 } from '../storage/overlay2.js';
+import { storageDriver } from '../storage/drivers/index.js';
+import { openLayerStore } from '../storage/layers/layer-store.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
 import { Volumes } from '../storage/volumes.js';
 import { rootOwner } from '../sys/users/id-maps.js';
@@ -62,8 +63,10 @@ export async function openDrivers(
     },
   });
   const { tasks } = supervisor;
-  const layers = await openOverlay2({
-    root: inData('overlay2'),
+  const driver = storageDriver(config.storageDriver);
+  const layers = await openLayerStore({
+    root: inData(driver.name),
+    driver,
     workers: pool,
     log,
     storageOpts: config.storageOpts,

@@ -2,6 +2,8 @@
 import { existsSync } from 'node:fs';
 import { isAbsolute, win32 } from 'node:path';
 import { messageOf } from '../errors/engine-error.js';
+import type { DriverOption } from '../storage/drivers/driver.js';
+import { DEFAULT_STORAGE_DRIVER, STORAGE_DRIVERS } from '../storage/drivers/index.js';
 import { isDefaultUserMissing, readIdMaps } from '../sys/users/remapped-user.js';
 import { cgroupDriver } from './cgroup-driver.js';
 import { checkContainerDefaults, checkHost } from './check-host.js';
@@ -108,28 +110,32 @@ const FEATURES: ReadonlySet<string> = new Set([
   'windows-dns-proxy',
 ]);
 
-const STORAGE_DRIVERS = ['overlay2', 'fuse-overlayfs', 'btrfs', 'zfs'];
+/** Drivers and options that other daemons have: they are known, and refused with the reason. */
+const FOREIGN_DRIVERS = ['fuse-overlayfs', 'btrfs', 'zfs'];
+const FOREIGN_OPTIONS: readonly DriverOption[] = [
+  { name: 'zfs.fsname', value: 'any' },
+  { name: 'btrfs.min_space', value: 'size' },
+];
 
 function checkStorage({ storageDriver, storageOpts }: Values, report: Report): void {
   if (storageDriver === 'windowsfilter')
     report('storageDriver', 'storage driver windowsfilter is only available on Windows');
-  else if (storageDriver !== '' && !STORAGE_DRIVERS.includes(storageDriver))
+  else if (FOREIGN_DRIVERS.includes(storageDriver)) {
+    const names = STORAGE_DRIVERS.map(({ name }) => name).join(', ');
+    report('storageDriver', `storage-driver ${storageDriver}: this daemon has the storage driver ${names} only`);
+  } else if (storageDriver !== '' && !STORAGE_DRIVERS.some(({ name }) => name === storageDriver))
     report('storageDriver', `driver not supported: ${storageDriver}`);
-  else if (storageDriver !== '' && storageDriver !== 'overlay2') {
-    report('storageDriver', `storage-driver ${storageDriver}: this daemon has the storage driver overlay2 only`);
-  }
-  const driver = storageDriver || 'overlay2';
+  const driver = storageDriver || DEFAULT_STORAGE_DRIVER;
+  const options = [...STORAGE_DRIVERS.flatMap((row) => row.options), ...FOREIGN_OPTIONS];
   for (const entry of storageOpts) {
     const name = entry.slice(0, entry.indexOf('='));
     const value = entry.slice(entry.indexOf('=') + 1);
-    // Once needed for old kernels, without meaning since, and in many files.
-    if (name === 'overlay2.override_kernel_check' && driver === 'overlay2') continue;
+    const option = options.find((known) => known.name === name);
     if (name === 'size') report('storageOpts', 'storage option size is only available on Windows');
-    else if (!['zfs.fsname', 'btrfs.min_space', 'overlay2.size'].includes(name))
-      report('storageOpts', `unknown option ${name} of storage driver ${driver}`);
+    else if (!option) report('storageOpts', `unknown option ${name} of storage driver ${driver}`);
     else if (!name.startsWith(`${driver}.`))
       report('storageOpts', `storage option ${name} does not belong to storage driver ${driver}`);
-    else if (name !== 'zfs.fsname' && !/^\d+(\.\d+)? ?[kmgtp]?(i?b)?$/i.test(value))
+    else if (option.value === 'size' && !/^\d+(\.\d+)? ?[kmgtp]?(i?b)?$/i.test(value))
       report('storageOpts', `invalid size '${value}' of storage option ${name}`);
   }
 }

@@ -5,6 +5,7 @@
  */
 import { accessSync, constants, statSync } from 'node:fs';
 import { delimiter, isAbsolute, join } from 'node:path';
+import { STORAGE_DRIVERS } from '../storage/drivers/index.js';
 import type { OptionName, Values } from './options.js';
 import { OPTION_LIST } from './options.js';
 import { shimProgram } from './runtime-entries.js';
@@ -122,12 +123,16 @@ export const IDLE_OPTIONS: readonly Row[] = [
     isIdle: ({ logFormat }) => logFormat === 'json',
     reason: 'lines of the format json have full timestamps and no colours anyway',
   },
-  {
-    name: 'storageOpts',
-    when: '`overlay2.override_kernel_check`',
-    isIdle: ({ storageOpts }) => storageOpts.some((option) => option.startsWith('overlay2.override_kernel_check=')),
-    reason: 'overlay2.override_kernel_check was for kernels before 4.0',
-  },
+  ...STORAGE_DRIVERS.flatMap(({ options }) => options).flatMap(({ name, idle }) =>
+    idle === undefined
+      ? []
+      : {
+          name: 'storageOpts' as const,
+          when: `\`${name}\``,
+          isIdle: ({ storageOpts }: Values) => storageOpts.some((option) => option.startsWith(`${name}=`)),
+          reason: idle,
+        },
+  ),
 ];
 
 /** These members are in files for other daemons; the text tells why they have no effect here. */

@@ -4,7 +4,7 @@
  */
 import type { BigIntStats } from 'node:fs';
 import { toBytePath } from '../storage/byte-path.js';
-import { statOf } from '../storage/overlay2/merged-view.js';
+import { statOf } from '../storage/stat-of.js';
 import { walkTree, type WalkedEntry } from '../storage/walk-tree.js';
 
 const BLOCK_BYTES = 512n;

@@ -2,6 +2,7 @@
 import { dirname, join } from 'node:path';
 import type { Place, PlaceKind } from '../ports/inventory.js';
 import { syncDirectory } from '../sys/files/durable-file.js';
+import { STORE_PLACES } from '../storage/drivers/index.js';
 import type { WorkerPool } from '../workers/pool.js';
 import { type Finding, findOrphans, type Owners } from './orphans.js';
 
@@ -24,13 +25,14 @@ const DOUBT_MS = 1_000;
 
 /** @param repair deletes what nobody can miss; else nothing is changed. */
 export async function checkDataRoot({ dataRoot, pool, owners }: FsckDeps, repair: boolean): Promise<FsckReport> {
-  const places = await pool.run('take-inventory', { dataRoot, known: new Map() });
+  const places = await pool.run('take-inventory', { dataRoot, stores: STORE_PLACES, known: new Map() });
   let known = await owners();
   let findings = findOrphans(places, known);
   if (known.isRunning && findings.length > 0) {
     await new Promise((resolve) => setTimeout(resolve, DOUBT_MS));
     const again = await pool.run('take-inventory', {
       dataRoot,
+      stores: STORE_PLACES,
       known: new Map(places.map((place) => [place.path, place])),
     });
     known = await owners();

@@ -1,20 +1,14 @@
 /** Who there is on the disk of a data root that no daemon uses: what the next start would keep. */
 import { createHash } from 'node:crypto';
-import { readdir, readFile, readlink } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { chainOf } from '../images/chain.js';
 import { isDigest } from '../images/reference.js';
 import type { ImageConfigDocument } from '../ports/images.js';
 import type { Digest } from '../ports/storage.js';
-import { readRecord } from '../storage/record-store.js';
-import { isTemporary } from '../sys/files/durable-file.js';
+import { STORAGE_DRIVERS } from '../storage/drivers/index.js';
+import { type OfflineStore, readOfflineStore } from '../storage/layers/offline.js';
 import type { Owners } from './orphans.js';
-
-interface LayerRecord {
-  readonly shortId: string;
-  readonly chainId: Digest;
-  readonly parent: Digest | null;
-}
 
 const list = (path: string): Promise<string[]> =>
   readdir(path).catch((error: NodeJS.ErrnoException) => {
@@ -25,8 +19,8 @@ const hex = (digest: string): string => digest.slice('sha256:'.length);
 
 export async function readOwners(dataRoot: string): Promise<Owners> {
   const at = (...parts: string[]): string => join(dataRoot, ...parts);
-  const records = await layerRecords(at('overlay2/index'), new Set(await list(at('overlay2/layers'))));
-  const whole = new Map([...records].filter(([chainId]) => isWhole(chainId, records)));
+  const stores = await Promise.all(STORAGE_DRIVERS.map(({ name }) => readOfflineStore(at(name))));
+  const whole: OfflineStore['layers'] = new Map(stores.flatMap(({ layers }) => [...layers]));
   const images = await imagesOn(at('image/content'), whole);
   const [containers, volumes] = await Promise.all([
     recorded(at('containers'), 'container.json'),
@@ -39,10 +33,7 @@ export async function readOwners(dataRoot: string): Promise<Owners> {
       used.add(chain);
   };
   for (const { rootfs } of images.values()) use(chainOf(rootfs.diff_ids).at(-1));
-  for (const id of containers) {
-    const parent = await readlink(at('overlay2/writable', id, 'parent')).catch(() => undefined);
-    if (isDigest(parent)) use(parent);
-  }
+  for (const id of containers) for (const { parents } of stores) use(parents.get(id));
   const kept = [...whole.values()].filter(({ chainId }) => used.has(chainId));
   return {
     layers: new Set(kept.map(({ shortId }) => shortId)),
@@ -56,34 +47,8 @@ export async function readOwners(dataRoot: string): Promise<Owners> {
   };
 }
 
-async function layerRecords(dir: string, layers: ReadonlySet<string>): Promise<Map<Digest, LayerRecord>> {
-  const found = new Map<Digest, LayerRecord>();
-  for (const name of await list(dir)) {
-    if (isTemporary(name)) continue;
-    // One that cannot be read is none: the start removes it.
-    const record = (await readRecord(join(dir, name)).catch(() => undefined)) as LayerRecord | undefined;
-    if (record && isDigest(record.chainId) && name === `${hex(record.chainId)}.json` && layers.has(record.shortId))
-      found.set(record.chainId, record);
-  }
-  return found;
-}
-
-function isWhole(chainId: Digest, records: ReadonlyMap<Digest, LayerRecord>): boolean {
-  const seen = new Set<Digest>();
-  for (let chain: Digest | null = chainId; chain !== null;) {
-    const record = records.get(chain);
-    if (!record || seen.has(chain)) return false;
-    seen.add(chain);
-    chain = record.parent;
-  }
-  return true;
-}
-
 /** Images with a sound configuration whose layers are there. */
-async function imagesOn(
-  dir: string,
-  layers: ReadonlyMap<Digest, LayerRecord>,
-): Promise<Map<string, ImageConfigDocument>> {
+async function imagesOn(dir: string, layers: OfflineStore['layers']): Promise<Map<string, ImageConfigDocument>> {
   const found = new Map<string, ImageConfigDocument>();
   for (const name of await list(dir)) {
     if (!/^[0-9a-f]{64}$/.test(name)) continue;

@@ -1,14 +1,15 @@
 /** Worker task: every place below the data root with the bytes that it takes on the disk. */
 import { readdirSync } from 'node:fs';
 import { toBytePath, toText } from '../storage/byte-path.js';
-import { statOf } from '../storage/overlay2/merged-view.js';
+import { statOf } from '../storage/stat-of.js';
 import { isTemporary } from '../sys/files/durable-file.js';
 import type { Place, PlaceKind } from '../ports/inventory.js';
 import { BlockCounter } from './block-counter.js';
-import { ownMember } from '../text/own-member.js';
 
 export interface TakeInventoryInput {
   readonly dataRoot: string;
+  /** The stores of layers: their directories below the data root, and what is in each besides its shelves. */
+  readonly stores: readonly { readonly name: string; readonly ownPlaces: readonly string[] }[];
   /** Places in whose depths nothing changes, by path: one that is as old as then is not read again. */
   readonly known: ReadonlyMap<string, Pick<Place, 'bytes' | 'mtimeNs'>>;
 }
@@ -25,14 +26,17 @@ const hexRecord = (name: string): string | undefined =>
   HEX.test(name.replace(/\.json$/, '')) ? name.replace(/\.json$/, '') : undefined;
 const hexName = (name: string): string | undefined => (HEX.test(name) ? name : undefined);
 
-/** Directories whose entries are told apart. */
+/** Directories in a store of layers whose entries are told apart. */
+const STORE_SHELVES: readonly (readonly [name: string, shelf: Shelf])[] = [
+  ['layers', { kind: 'layer' }],
+  ['index', { kind: 'layer-record', owner: hexRecord }],
+  ['unsynced', { kind: 'layer-mark' }],
+  ['writable', { kind: 'writable' }],
+  ['staging', { kind: 'staging' }],
+  ['trash', { kind: 'trash' }],
+];
+/** The others, by their paths. */
 const SHELVES: Readonly<Record<string, Shelf>> = {
-  'overlay2/layers': { kind: 'layer' },
-  'overlay2/index': { kind: 'layer-record', owner: hexRecord },
-  'overlay2/unsynced': { kind: 'layer-mark' },
-  'overlay2/writable': { kind: 'writable' },
-  'overlay2/staging': { kind: 'staging' },
-  'overlay2/trash': { kind: 'trash' },
   'image/content': { kind: 'image', owner: hexName },
   'image/metadata': { kind: 'image-record', owner: hexRecord },
   'image/distribution': { kind: 'push-record', owner: hexRecord },
@@ -42,25 +46,31 @@ const SHELVES: Readonly<Record<string, Shelf>> = {
   tmp: { kind: 'temporary' },
 };
 /** Single things that the daemon keeps. */
-const ENGINE = new Set([
+const ENGINE: readonly string[] = [
   'engine-id.json',
   'reserve',
   'events',
   'network',
   'supervisor',
   'image/references.json',
-  'overlay2/empty',
-]);
+];
 /** Put aside for the operator, see `References.load`. */
 const PUT_ASIDE = /^image\/references\.json\.damaged-\d+$/;
 /** The data of a daemon that remaps users, see `dataRootFor`: a data root of its own. */
 const REMAPPED = /^\d+\.\d+$/;
 /** Directories that hold shelves. */
-const PARENTS = new Set(['', 'overlay2', 'image']);
+const PARENTS: readonly string[] = ['', 'image'];
 const UNFINISHED = /^\.(?:new|removed)-/;
 
 /** Places in no particular order. What vanishes meanwhile is left out. */
-export function takeInventory({ dataRoot, known }: TakeInventoryInput): Place[] {
+export function takeInventory({ dataRoot, stores, known }: TakeInventoryInput): Place[] {
+  const shelves = new Map(Object.entries(SHELVES));
+  for (const { name } of stores) for (const [shelf, what] of STORE_SHELVES) shelves.set(`${name}/${shelf}`, what);
+  const parents = new Set([...PARENTS, ...stores.map(({ name }) => name)]);
+  const engine = new Set([
+    ...ENGINE,
+    ...stores.flatMap(({ name, ownPlaces }) => ownPlaces.map((own) => `${name}/${own}`)),
+  ]);
   const root = toBytePath(dataRoot);
   const places: Place[] = [];
   const counter = new BlockCounter(statOf(root)?.dev ?? 0n);
@@ -78,12 +88,12 @@ export function takeInventory({ dataRoot, known }: TakeInventoryInput): Place[] 
     add(path, 'directory', '');
     for (const name of namesIn(path === '' ? root : `${root}/${toBytePath(path)}`)) {
       const below = path === '' ? name : `${path}/${name}`;
-      const shelf = ownMember(SHELVES, below);
+      const shelf = shelves.get(below);
       if (shelf) shelve(below, shelf);
-      else if (PARENTS.has(below)) visit(below);
+      else if (parents.has(below)) visit(below);
       else if (isTemporary(name)) add(below, 'leftover', '');
       else if (REMAPPED.test(below)) add(below, 'directory', '');
-      else add(below, ENGINE.has(below) || PUT_ASIDE.test(below) ? 'engine' : 'other', '');
+      else add(below, engine.has(below) || PUT_ASIDE.test(below) ? 'engine' : 'other', '');
     }
   };
   const shelve = (path: string, { kind, owner }: Shelf): void => {

@@ -22,7 +22,7 @@ export interface Change {
  * A directory being filled with one layer's difference. Either committed or discarded; a crash leaves it to start-up.
  */
 export interface StagedLayer {
-  /** Directory that receives the difference in the driver's own form (overlay whiteouts). */
+  /** Directory that receives the difference, with whiteouts as overlayfs has them. */
   readonly diffDir: string;
   /** File that receives the data needed to rebuild the exact tar later. */
   readonly tarSplitPath: string;
@@ -66,7 +66,10 @@ export interface LayerDirectories {
 }
 
 export interface LayerStore {
-  /** Driver name as clients see it: `overlay2`. */
+  /**
+   * Name of the driver as clients see it, such as `overlay2`. The store is in the directory of this name below the data
+   * root.
+   */
   readonly driver: string;
   /** Rows of `DriverStatus` in info. */
   readonly driverStatus: readonly (readonly [string, string])[];
@@ -113,6 +116,8 @@ export interface LayerStore {
   directories(): LayerDirectories;
   /** Ids of all writable layers on disk. */
   writableIds(): string[];
+  /** Directory where the root file system of a container is while it is mounted. */
+  rootOf(id: string): string;
   /** `GraphDriver.Data` of inspect. */
   graphData(id: string): Readonly<Record<string, string>>;
   changes(id: string): Promise<Change[]>;

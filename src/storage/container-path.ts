@@ -4,7 +4,7 @@ import type { PathStat } from '../ports/archives.js';
 import { closeFd } from '../sys/files/fd.js';
 import { O_PATH, openInRoot } from '../sys/files/open-in-root.js';
 import { fsPath, toText } from './byte-path.js';
-import { statOf } from './overlay2/merged-view.js';
+import { statOf } from './stat-of.js';
 import { withoutTrailing } from '../text/trailing.js';
 
 /** Links followed while a dangling link is resolved, as the kernel's limit. */

@@ -4,7 +4,7 @@ import { internal } from '../errors/engine-error.js';
 import { closeFd } from '../sys/files/fd.js';
 import { O_PATH, openUnmounted } from '../sys/files/open-in-root.js';
 import { fsPath, toText } from './byte-path.js';
-import { statOf } from './overlay2/merged-view.js';
+import { statOf } from './stat-of.js';
 
 /**
  * Removes what has a name (a byte string) in an open directory, a directory with all that is in it. Only names in open

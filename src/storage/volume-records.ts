@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { conflict, isEngineError } from '../errors/engine-error.js';
 import type { Owner } from '../ports/id-maps.js';
 import type { WorkerPool } from '../workers/pool.js';
-import { randomName } from './overlay2/layout.js';
+import { randomName } from './random-name.js';
 import { readRecord, writeRecord } from './record-store.js';
 import { syncDirectory } from '../sys/files/durable-file.js';
 import { storageError } from './storage-error.js';

@@ -14,7 +14,7 @@ import type { PluginVolume, VolumePlugins } from '../ports/volume-plugin.js';
 import type { WorkerPool } from '../workers/pool.js';
 import { checkVolumeOptions } from './local-mount.js';
 import { LocalVolumes } from './local-volumes.js';
-import { KeyedLock } from './overlay2/keyed-lock.js';
+import { KeyedLock } from './keyed-lock.js';
 import { PluginVolumes } from './plugin-volumes.js';
 import { LOCAL_DRIVER, type VolumeRecord, VolumeRecords } from './volume-records.js';
 

@@ -5,7 +5,7 @@
  */
 import { closeSync, constants, openSync, readdirSync, type BigIntStats } from 'node:fs';
 import { fsPath } from './byte-path.js';
-import { statOf } from './overlay2/merged-view.js';
+import { statOf } from './stat-of.js';
 
 export interface WalkedEntry {
   /** Byte string below the root. */

@@ -23,8 +23,9 @@ import { after, test } from 'node:test';
 import { isEngineError } from '../../src/errors/engine-error.js';
 import type { Logger } from '../../src/ports/logger.js';
 import type { Digest, LayerInfo } from '../../src/ports/storage.js';
-import { openOverlay2, type Overlay2Store } from '../../src/storage/overlay2.js';
-import { Durability } from '../../src/storage/overlay2/durability.js';
+import { storageDriver } from '../../src/storage/drivers/index.js';
+import { type DriverLayerStore, openLayerStore } from '../../src/storage/layers/layer-store.js';
+import { Durability } from '../../src/storage/layers/durability.js';
 import { LayerExtractor } from '../../src/storage/tar/layer-extractor.js';
 import { detachMount, mountFileSystem } from '../../src/sys/mount/mount.js';
 import { createWorkerPool } from '../../src/workers/pool.js';
@@ -34,7 +35,8 @@ import { randomLayers } from '../support/random-layers.js';
 
 const temp = mkdtempSync(join(tmpdir(), 'storage-'));
 const workers = createWorkerPool({ maxThreads: 2 });
-const stores: Overlay2Store[] = [];
+const driver = storageDriver('');
+const stores: DriverLayerStore[] = [];
 const log: Logger = {
   debug: () => undefined,
   info: () => undefined,
@@ -51,19 +53,19 @@ after(async () => {
   assert.equal(mounts.includes(temp), false, 'something stays mounted');
 });
 
-async function newStore(name: string): Promise<Overlay2Store> {
-  const store = await openOverlay2({ root: join(temp, name), workers, log });
+async function newStore(name: string): Promise<DriverLayerStore> {
+  const store = await openLayerStore({ driver, root: join(temp, name), workers, log });
   stores.push(store);
   await store.load();
   return store;
 }
 
-async function closeStore(store: Overlay2Store): Promise<void> {
+async function closeStore(store: DriverLayerStore): Promise<void> {
   for (const id of store.writableIds()) await store.removeWritable(id);
   await store.close();
 }
 
-async function addTar(store: Overlay2Store, parent: Digest | undefined, tar: Buffer): Promise<LayerInfo> {
+async function addTar(store: DriverLayerStore, parent: Digest | undefined, tar: Buffer): Promise<LayerInfo> {
   const staged = await store.stage();
   try {
     const extractor = new LayerExtractor(staged);
@@ -77,7 +79,7 @@ async function addTar(store: Overlay2Store, parent: Digest | undefined, tar: Buf
 }
 
 /** Adds layers from the lowest up and takes a reference on the top. */
-async function addLayers(store: Overlay2Store, layers: readonly (readonly LayerEntry[])[]): Promise<Digest> {
+async function addLayers(store: DriverLayerStore, layers: readonly (readonly LayerEntry[])[]): Promise<Digest> {
   let parent: Digest | undefined;
   for (const entries of layers) parent = (await addTar(store, parent, tarOf(entries))).chainId;
   assert.ok(parent);
@@ -86,7 +88,7 @@ async function addLayers(store: Overlay2Store, layers: readonly (readonly LayerE
 }
 
 async function mounted<T>(
-  store: Overlay2Store,
+  store: DriverLayerStore,
   id: string,
   parent: Digest | undefined,
   work: (root: string) => T | Promise<T>,
@@ -229,7 +231,7 @@ test('mounts are counted and survive a restart of the daemon', async () => {
   await store.unmount('c');
   assert.deepEqual(withoutInit(readdirSync(root)), ['a']);
   symlinkSync('counted', join(temp, 'other-name'));
-  const again = await openOverlay2({ root: join(temp, 'other-name'), workers, log });
+  const again = await openLayerStore({ driver, root: join(temp, 'other-name'), workers, log });
   await again.load();
   again.retain(top);
   assert.equal(await again.mount('c'), root);
@@ -288,7 +290,7 @@ test('of equal layers committed at once one stays, whoever wins', async () => {
   // A removal and a new arrival of the same layer, in every order that may happen.
   const [released] = await Promise.all([store.release(first.chainId), addTar(store, undefined, tar)]);
   assert.deepEqual(released, [first.chainId]);
-  const again = await openOverlay2({ root: join(temp, 'race'), workers, log });
+  const again = await openLayerStore({ driver, root: join(temp, 'race'), workers, log });
   assert.deepEqual((await again.load()).removed, []);
   assert.equal(again.find(first.chainId) !== undefined, store.find(first.chainId) !== undefined);
   await again.close();
@@ -320,7 +322,7 @@ test('what a crash leaves half made is removed and reported by the next load', a
   mkdirSync(join(root, 'trash/old/deep'), { recursive: true });
   writeFileSync(join(root, 'index/x.json.tmp-0123456789ab'), '{"ver');
   rmSync(join(root, 'index', `${lonely.slice(7)}.json`));
-  const again = await openOverlay2({ root, workers, log });
+  const again = await openLayerStore({ driver, root, workers, log });
   const { removed } = await again.load();
   assert.equal(removed.length, 5, removed.join(', '));
   assert.ok(again.find(base) && again.find(top));
@@ -330,7 +332,7 @@ test('what a crash leaves half made is removed and reported by the next load', a
   assert.equal(readdirSync(join(root, 'layers')).length, 2);
 
   rmSync(join(root, 'index', `${base.slice(7)}.json`));
-  const third = await openOverlay2({ root, workers, log });
+  const third = await openLayerStore({ driver, root, workers, log });
   assert.equal((await third.load()).removed.length, 3, 'a layer without its parent, and both directories');
   await third.close();
 });
@@ -346,7 +348,7 @@ test('after a power cut a layer that was torn is gone, one that is whole stays',
     writeFileSync(join(root, 'unsynced', name), 'another boot');
     if (existsSync(join(root, 'layers', name, 'diff/b'))) writeFileSync(join(root, 'layers', name, 'diff/b'), '');
   }
-  const again = await openOverlay2({ root, workers, log });
+  const again = await openLayerStore({ driver, root, workers, log });
   const { removed } = await again.load();
   assert.equal(removed.length, 2, removed.join());
   assert.ok(again.find(whole));

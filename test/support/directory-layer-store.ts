@@ -191,6 +191,10 @@ export class DirectoryLayerStore implements LayerStore {
     missing(id);
   }
 
+  rootOf(id: string): string {
+    return missing(id);
+  }
+
   graphData(): Readonly<Record<string, string>> {
     return {};
   }

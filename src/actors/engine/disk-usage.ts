@@ -2,6 +2,8 @@
 import { join } from 'node:path';
 import type { Place } from '../../ports/inventory.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
+import { STORE_PLACES } from '../../storage/drivers/index.js';
+import { storePath } from '../../storage/layers/layout.js';
 import type { WorkerPool } from '../../workers/pool.js';
 
 export interface DiskUsage {
@@ -57,40 +59,47 @@ export class DiskUsages {
 
   /** Bytes on the disk of a container: what it wrote, its logs and its record. */
   containerBytes(id: string): Promise<number> {
-    const { dataRoot, pool } = this.#deps;
-    return pool.run('block-size', {
-      paths: [join(dataRoot, 'overlay2/writable', id), join(dataRoot, 'containers', id)],
-    });
+    const { dataRoot, layers, pool } = this.#deps;
+    const places = [storePath(layers.driver, 'writable', id), join('containers', id)];
+    return pool.run('block-size', { paths: places.map((path) => join(dataRoot, path)) });
   }
 
   /** Bytes on the disk of a layer alone. */
   async layerBytes(chainIds: readonly Digest[]): Promise<ReadonlyMap<Digest, number>> {
     const wanted = new Set(chainIds);
-    const names = this.#deps.layers.directories().layers.filter(({ chainId }) => wanted.has(chainId));
-    if (names.some(({ name }) => !this.#layers.has(layerPath(name)))) return (await this.measure()).layers;
-    return new Map(names.map(({ chainId, name }) => [chainId, this.#layers.get(layerPath(name))?.bytes ?? 0]));
+    const names = this.#layerPaths().filter(({ chainId }) => wanted.has(chainId));
+    if (names.some(({ path }) => !this.#layers.has(path))) return (await this.measure()).layers;
+    return new Map(names.map(({ chainId, path }) => [chainId, this.#layers.get(path)?.bytes ?? 0]));
   }
 
   async #measure(): Promise<DiskUsage> {
     const { dataRoot, layers, pool } = this.#deps;
-    const places = await pool.run('take-inventory', { dataRoot, known: this.#layers });
+    const places = await pool.run('take-inventory', { dataRoot, stores: STORE_PLACES, known: this.#layers });
     const byPath = new Map(places.map((place) => [place.path, place]));
-    const directories = layers.directories().layers.flatMap(({ chainId, name }) => {
-      const place = byPath.get(layerPath(name));
+    const directories = this.#layerPaths().flatMap(({ chainId, path }) => {
+      const place = byPath.get(path);
       return place ? [{ chainId, place }] : [];
     });
     this.#layers = new Map(directories.map(({ place }) => [place.path, place]));
     return summary(places, new Map(directories.map(({ chainId, place }) => [chainId, place.bytes])), layers);
   }
-}
 
-const layerPath = (name: string): string => `overlay2/layers/${name}`;
+  /** Where each layer is below the data root. */
+  #layerPaths(): { readonly chainId: Digest; readonly path: string }[] {
+    const { layers } = this.#deps;
+    return layers
+      .directories()
+      .layers.map(({ chainId, name }) => ({ chainId, path: storePath(layers.driver, 'layers', name) }));
+  }
+}
 
 function summary(places: readonly Place[], layers: ReadonlyMap<Digest, number>, store: LayerStore): DiskUsage {
   const containers = new Map<string, number>();
   const volumes = new Map<string, number>();
   const partials = new Map<Digest, number>();
   const kinds = new Map<Place['kind'], { count: number; bytes: number }>();
+  /** Directories whose shelves hold images. */
+  const tops = new Set([store.driver, 'image']);
   let totalBytes = 0;
   let imageBytes = 0;
   for (const { path, kind, owner, bytes } of places) {
@@ -99,7 +108,8 @@ function summary(places: readonly Place[], layers: ReadonlyMap<Digest, number>, 
     kinds.set(kind, { count: sum.count + 1, bytes: sum.bytes + bytes });
     if (kind === 'container' || kind === 'writable') containers.set(owner, (containers.get(owner) ?? 0) + bytes);
     else if (kind === 'volume') volumes.set(owner, bytes);
-    else if (IMAGE_KINDS.has(kind) || (kind === 'directory' && /^(?:overlay2|image)\b/.test(path))) imageBytes += bytes;
+    else if (IMAGE_KINDS.has(kind) || (kind === 'directory' && tops.has(path.split('/', 1)[0] ?? '')))
+      imageBytes += bytes;
     if (kind === 'partial') {
       // The bytes of a blob and the record of them.
       const digest: Digest = `sha256:${owner.split('.json', 1)[0] ?? ''}`;

@@ -1,7 +1,7 @@
 /** The writable layer of a container as the tar of an image layer. Synchronous, for worker threads. */
 import type { IdMaps } from '../../ports/id-maps.js';
 import { toBytePath } from '../byte-path.js';
-import { isOpaque, isWhiteout } from '../overlay2/merged-view.js';
+import { isOpaque, isWhiteout } from '../layers/marks.js';
 import { walkTree } from '../walk-tree.js';
 import { commonFields, EntryWriter } from './entry-writer.js';
 import { encodeHeader, END_OF_ARCHIVE } from './header-writer.js';

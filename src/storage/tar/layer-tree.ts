@@ -21,15 +21,13 @@ import type { Owner } from '../../ports/id-maps.js';
 import { makeDevice, makeFifo, setTimes } from '../../sys/files/inode.js';
 import { setXattr } from '../../sys/files/xattr.js';
 import { fsPath, toBytePath } from '../byte-path.js';
-import { isWhiteout } from '../overlay2/merged-view.js';
+import { isWhiteout, makeOpaque, makeWhiteout } from '../layers/marks.js';
 import { DisplacedFiles } from './displaced-files.js';
 import { breakout } from './entry-name.js';
 import type { TarHeader } from './header.js';
 
 /** Links followed while one parent is resolved, as the kernel's limit. */
 const MAX_LINKS = 40;
-const OPAQUE = 'trusted.overlay.opaque';
-const YES = Buffer.from('y');
 
 /** What is set on a directory when the whole tar was read: entries that follow would change its times again. */
 interface Directory {
@@ -163,7 +161,7 @@ export class LayerTree {
     const own = this.#directories.get(path);
     if (own) own.opaque = own.isNew = true;
     if (own || this.#dangling.has(path) || lstatSync(this.at(path), { throwIfNoEntry: false })) return;
-    makeDevice(this.at(path), 'char', 0, 0);
+    makeWhiteout(this.#root + path);
     this.#whiteouts.add(path);
   }
 
@@ -179,7 +177,7 @@ export class LayerTree {
     const implicitDirs: string[] = [];
     for (const [path, directory] of this.#directories) {
       const at = this.at(path);
-      if (directory.opaque) setXattr(at, OPAQUE, YES);
+      if (directory.opaque) makeOpaque(this.#root + path);
       if (directory.uid !== 0 || directory.gid !== 0) lchownSync(at, directory.uid, directory.gid);
       chmodSync(at, directory.mode);
       if (!directory.named) {

@@ -24,7 +24,7 @@ import { makeDevice, makeFifo, setOpenFileTimes, setTimes } from '../../sys/file
 import { O_PATH, openInRoot } from '../../sys/files/open-in-root.js';
 import { fsPath, toText } from '../byte-path.js';
 import { withCapabilityRoot } from '../file-capabilities.js';
-import { statOf } from '../overlay2/merged-view.js';
+import { statOf } from '../stat-of.js';
 import { removeEntry } from '../remove-entry.js';
 import { storageError } from '../storage-error.js';
 import { cleanName } from './entry-name.js';

@@ -1,7 +1,8 @@
 /** Worker task: what a container changed in its image's files. */
 import type { Change } from '../../ports/storage.js';
 import { toBytePath, toText } from '../byte-path.js';
-import { isOpaque, isWhiteout, MergedView, type MergedEntry } from '../overlay2/merged-view.js';
+import { isOpaque, isWhiteout } from '../layers/marks.js';
+import { MergedView, type MergedEntry } from '../layers/merged-view.js';
 import { walkTree, type WalkedEntry } from '../walk-tree.js';
 
 export interface ChangesInput {

@@ -3,7 +3,7 @@ import { lchownSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import type { Owner } from '../../ports/id-maps.js';
 import { fsPath, toBytePath } from '../byte-path.js';
 import { copyAttributes, copyTimes } from '../copy-attributes.js';
-import { MergedView } from '../overlay2/merged-view.js';
+import { MergedView } from '../layers/merged-view.js';
 
 export interface InitLayerInput {
   /** An empty directory. */

@@ -2,7 +2,7 @@
 import { linkSync, mkdirSync, readdirSync, type BigIntStats } from 'node:fs';
 import { fsPath, toBytePath } from '../byte-path.js';
 import { copyAttributes, copyInode } from '../copy-attributes.js';
-import { resolveMerged } from '../overlay2/merged-view.js';
+import { resolveMerged } from '../layers/merged-view.js';
 import { storageError } from '../storage-error.js';
 import { walkTree } from '../walk-tree.js';
 

@@ -1,11 +1,11 @@
 /** Worker task: completes an unpacked layer with what only the layers below it know. */
 import { linkSync, mkdirSync, readdirSync, unlinkSync } from 'node:fs';
 import { invalid } from '../../errors/engine-error.js';
-import { makeDevice } from '../../sys/files/inode.js';
-import { setXattr } from '../../sys/files/xattr.js';
 import { fsPath, toBytePath, toText } from '../byte-path.js';
 import { copyAttributes, copyInode, copyTimes } from '../copy-attributes.js';
-import { isOpaque, isWhiteout, mergedChild, MergedView, resolveMerged, statOf } from '../overlay2/merged-view.js';
+import { isOpaque, isWhiteout, makeOpaque, makeWhiteout } from '../layers/marks.js';
+import { mergedChild, MergedView, resolveMerged } from '../layers/merged-view.js';
+import { statOf } from '../stat-of.js';
 import { storageError } from '../storage-error.js';
 
 export interface SettleLayerInput {
@@ -47,8 +47,8 @@ function hideLowers(diff: string, lowers: readonly string[]): void {
   for (const name of names) {
     if (!mergedChild(lowers, name)) continue;
     const own = statOf(`${diff}/${name}`);
-    if (!own) makeDevice(fsPath(`${diff}/${name}`), 'char', 0, 0);
-    else if (own.isDirectory()) setXattr(fsPath(`${diff}/${name}`), 'trusted.overlay.opaque', Buffer.from('y'));
+    if (!own) makeWhiteout(`${diff}/${name}`);
+    else if (own.isDirectory()) makeOpaque(`${diff}/${name}`);
   }
   if (before) copyTimes(before, diff);
 }

@@ -1,11 +1,11 @@
 /** Finds out whether overlayfs works on the data root's file system, and with which options. */
 import { access, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { messageOf, unavailable } from '../../errors/engine-error.js';
+import { messageOf, unavailable } from '../../../errors/engine-error.js';
 import type { BackingFileSystem } from './size-limits.js';
-import { detachMount, mountFileSystem } from '../../sys/mount/mount.js';
-import { tellsTypes } from '../../sys/files/directory-types.js';
-import { makeDirectories } from '../../sys/files/make-directories.js';
+import { detachMount, mountFileSystem } from '../../../sys/mount/mount.js';
+import { tellsTypes } from '../../../sys/files/directory-types.js';
+import { makeDirectories } from '../../../sys/files/make-directories.js';
 
 /**
  * The index and copied-up metadata would tie a layer to its inode numbers, redirects would make renamed directories

@@ -1,24 +1,29 @@
 /**
- * Where things are below `<data-root>/overlay2`:
+ * Where things are in the store of a driver, `<data-root>/<name of the driver>`:
  *
- *   layers/<short id>/{diff,tar-split,init}  read-only layers; `init` lies between one and the containers above it
- *   index/<64 hex of the chain ID>.json    what makes a read-only layer exist
- *   writable/<id>/{diff,work,merged,parent}  layers of containers; `parent` is a link whose text is the chain ID;
- * without
- *                                          an image `init` is here
- *   unsynced/<short id>                    layers whose data may not be on the disk yet (durability.ts)
- *   staging/<random>                       being filled; moved into one of the above when complete
- *   trash/<random>                         moved out of one of the above, being deleted
- *   empty                                  nothing, ever: the second directory of mounts that need two
+ *   layers/<short id>/{tar-split,init}  read-only layers, with what the driver keeps of them; `init` lies between one and
+ *                                       the containers above it
+ *   index/<64 hex of the chain ID>.json  the record that makes a read-only layer exist
+ *   writable/<id>/parent                layers of containers, with what the driver keeps of them; `parent` is a link
+ *                                       whose text is the chain ID; without an image `init` is here
+ *   unsynced/<short id>                 layers whose data may not be on the disk yet (durability.ts)
+ *   staging/<random>                    being filled; moved into one of the above when complete
+ *   trash/<random>                      moved out of one of the above, being deleted
  *
  * After a crash staging and trash hold nothing of value.
  */
 import { randomBytes } from 'node:crypto';
 import { basename, join } from 'node:path';
+import { randomName } from '../random-name.js';
 import type { Digest } from '../../ports/storage.js';
 
-/** Name of the directory that stays empty. */
-export const EMPTY = 'empty';
+/** Name of the directory in a staged layer that its difference is unpacked into. */
+export const DIFFERENCE = 'diff';
+
+/** Path below the data root of a layer (`layers`) or a container (`writable`). */
+export function storePath(driver: string, shelf: 'layers' | 'writable', name: string): string {
+  return `${driver}/${shelf}/${name}`;
+}
 
 export class Layout {
   readonly layers: string;
@@ -27,7 +32,6 @@ export class Layout {
   readonly staging: string;
   readonly trash: string;
   readonly unsynced: string;
-  readonly empty: string;
   readonly #staged = new Set<string>();
 
   constructor(readonly root: string) {
@@ -37,15 +41,15 @@ export class Layout {
     this.staging = join(root, 'staging');
     this.trash = join(root, 'trash');
     this.unsynced = join(root, 'unsynced');
-    this.empty = join(root, EMPTY);
   }
 
   layer(shortId: string): string {
     return join(this.layers, shortId);
   }
 
-  diff(shortId: string): string {
-    return join(this.layers, shortId, 'diff');
+  /** The directory of a container. */
+  container(id: string): string {
+    return join(this.writable, id);
   }
 
   init(shortId: string): string {
@@ -84,8 +88,4 @@ export class Layout {
  */
 export function shortId(): string {
   return randomBytes(8).readBigUInt64LE().toString(36).slice(-6).padStart(6, '0');
-}
-
-export function randomName(): string {
-  return randomBytes(12).toString('hex');
 }

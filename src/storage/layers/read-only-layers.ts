@@ -1,14 +1,15 @@
 /** The read-only layers: which there are, who holds them, and how one appears or disappears as a whole. */
-import { createHash } from 'node:crypto';
 import { readdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { internal, isEngineError, messageOf, notFound } from '../../errors/engine-error.js';
 import type { Digest, LayerInfo } from '../../ports/storage.js';
 import type { WorkerPool } from '../../workers/pool.js';
+import type { StorageDriver } from '../drivers/driver.js';
+import { KeyedLock } from '../keyed-lock.js';
+import type { AssembleInput } from '../tar/assemble.js';
 import { readRecord, removeRecord, writeRecord } from '../record-store.js';
 import { isTemporary } from '../../sys/files/durable-file.js';
 import type { Durability } from './durability.js';
-import { KeyedLock } from './keyed-lock.js';
 import { shortId, type Layout } from './layout.js';
 import type { Trash } from './trash.js';
 
@@ -29,7 +30,8 @@ export interface ReadOnlyLayer extends LayerInfo {
   isDoomed: boolean;
 }
 
-interface IndexRecord {
+/** What the index has of a layer. */
+export interface IndexRecord {
   readonly shortId: string;
   readonly chainId: Digest;
   readonly diffId: Digest;
@@ -37,10 +39,12 @@ interface IndexRecord {
   readonly sizeBytes: number;
 }
 
-/** Chain ID of a layer over `parent` (OCI image configuration, "Layer ChainID"). */
-export function chainIdOf(parent: Digest | undefined, diffId: Digest): Digest {
-  if (parent === undefined) return diffId;
-  return `sha256:${createHash('sha256').update(`${parent} ${diffId}`).digest('hex')}`;
+export interface ReadOnlyLayersDeps {
+  readonly layout: Layout;
+  readonly driver: StorageDriver;
+  readonly trash: Trash;
+  readonly durability: Durability;
+  readonly workers: WorkerPool;
 }
 
 export class ReadOnlyLayers {
@@ -50,12 +54,7 @@ export class ReadOnlyLayers {
   /** By chain ID: a layer must not be added again while its record is still being removed. */
   readonly #lock = new KeyedLock();
 
-  constructor(
-    private readonly layout: Layout,
-    private readonly trash: Trash,
-    private readonly durability: Durability,
-    private readonly workers: WorkerPool,
-  ) {}
+  constructor(private readonly deps: ReadOnlyLayersDeps) {}
 
   /**
    * Reads the index. Layers without a record, records without a layer or a parent, and layers that a power cut damaged
@@ -63,15 +62,15 @@ export class ReadOnlyLayers {
    */
   async load(): Promise<string[]> {
     const removed: string[] = [];
-    const names = new Set(await readdir(this.layout.layers));
-    const suspects = new Set(await this.durability.load());
+    const names = new Set(await readdir(this.deps.layout.layers));
+    const suspects = new Set(await this.deps.durability.load());
     const records = new Map<Digest, IndexRecord>();
-    for (const name of await readdir(this.layout.index)) {
-      const path = join(this.layout.index, name);
+    for (const name of await readdir(this.deps.layout.index)) {
+      const path = join(this.deps.layout.index, name);
       const record = isTemporary(name) ? undefined : await this.#read(path);
       const isWhole =
         record !== undefined &&
-        this.layout.indexRecord(record.chainId) === path &&
+        this.deps.layout.indexRecord(record.chainId) === path &&
         names.has(record.shortId) &&
         (!suspects.has(record.shortId) || (await this.#verify(record)));
       if (isWhole) records.set(record.chainId, record);
@@ -83,16 +82,16 @@ export class ReadOnlyLayers {
     for (const chainId of records.keys()) this.#adopt(chainId, records);
     for (const record of records.values()) {
       if (this.#layers.has(record.chainId)) continue;
-      await removeRecord(this.layout.indexRecord(record.chainId));
+      await removeRecord(this.deps.layout.indexRecord(record.chainId));
       removed.push(`layer ${record.chainId} without its parent`);
     }
     const known = new Set([...this.#layers.values()].map((layer) => layer.shortId));
     for (const name of names) {
       if (known.has(name)) continue;
-      await this.trash.take(this.layout.layer(name));
+      await this.deps.trash.take(this.deps.layout.layer(name));
       removed.push(`layer directory ${name}`);
     }
-    await this.durability.keepOnly(known);
+    await this.deps.durability.keepOnly(known);
     return removed;
   }
 
@@ -116,6 +115,16 @@ export class ReadOnlyLayers {
       at = layer.parent;
     }
     return chain;
+  }
+
+  /** Directories with the files of the layer and those below it, as `StorageDriver.directories`. */
+  directories(top: Digest | undefined): string[] {
+    return this.deps.driver.directories(this.chain(top).map(({ shortId: name }) => name));
+  }
+
+  /** What its tar can be rebuilt from. @throws EngineError not-found. */
+  tarSource(chainId: Digest): AssembleInput {
+    return this.#sourceOf(this.get(chainId).shortId);
   }
 
   /** Layers that have their place but not for certain a record. */
@@ -143,10 +152,10 @@ export class ReadOnlyLayers {
     try {
       const record: IndexRecord = { shortId: name, chainId, diffId, parent: parent ?? null, sizeBytes };
       try {
-        await this.durability.mark(name);
-        await writeRecord(this.layout.indexRecord(chainId), record);
+        await this.deps.durability.mark(name);
+        await writeRecord(this.deps.layout.indexRecord(chainId), record);
       } catch (error) {
-        await this.trash.take(this.layout.layer(name));
+        await this.deps.trash.take(this.deps.layout.layer(name));
         throw error;
       }
       if (parent !== undefined) this.retain(parent);
@@ -215,8 +224,8 @@ export class ReadOnlyLayers {
     }
     for (const { chainId, shortId: name } of unused) {
       await this.#lock.run(chainId, async () => {
-        await removeRecord(this.layout.indexRecord(chainId));
-        await this.trash.take(this.layout.layer(name));
+        await removeRecord(this.deps.layout.indexRecord(chainId));
+        await this.deps.trash.take(this.deps.layout.layer(name));
       });
     }
     return unused.map(({ chainId }) => chainId);
@@ -226,7 +235,7 @@ export class ReadOnlyLayers {
     for (;;) {
       const name = shortId();
       try {
-        await rename(directory, this.layout.layer(name));
+        await rename(directory, this.deps.layout.layer(name));
         return name;
       } catch (error) {
         const { code } = error as NodeJS.ErrnoException;
@@ -236,11 +245,12 @@ export class ReadOnlyLayers {
   }
 
   #verify({ shortId: name, diffId }: IndexRecord): Promise<boolean> {
-    return this.workers.run('verify-layer', {
-      diffDir: this.layout.diff(name),
-      tarSplitPath: this.layout.tarSplit(name),
-      diffId,
-    });
+    return this.deps.workers.run('verify-layer', { ...this.#sourceOf(name), diffId });
+  }
+
+  #sourceOf(name: string): AssembleInput {
+    const [diffDir = ''] = this.deps.driver.directories([name]);
+    return { diffDir, tarSplitPath: this.deps.layout.tarSplit(name) };
   }
 
   async #read(path: string): Promise<IndexRecord | undefined> {

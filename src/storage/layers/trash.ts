@@ -1,9 +1,8 @@
-/** Fast deletion: trees are renamed into the trash at once and deleted later in a worker. */
+/** Fast deletion: trees are renamed into the trash at once and deleted later. */
 import { readdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../ports/logger.js';
-import type { WorkerPool } from '../../workers/pool.js';
-import { randomName } from './layout.js';
+import { randomName } from '../random-name.js';
 
 /** Many small trees are deleted by one task: starting a thread costs more than deleting one of them. */
 const DELAY_MS = 1_000;
@@ -14,7 +13,8 @@ export class Trash {
 
   constructor(
     private readonly directory: string,
-    private readonly workers: WorkerPool,
+    /** Deletes trees, away from the main thread. */
+    private readonly remove: (paths: readonly string[]) => Promise<void>,
     private readonly log: Logger,
   ) {}
 
@@ -25,7 +25,7 @@ export class Trash {
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
       // A full disk may have no room for the new name either.
-      await this.workers.run('remove-trees', { paths: [path] });
+      await this.remove([path]);
       return true;
     }
     this.#timer ??= setTimeout(() => void this.empty(), DELAY_MS).unref();
@@ -43,8 +43,7 @@ export class Trash {
   async #deleteAll(): Promise<void> {
     try {
       const names = await readdir(this.directory);
-      if (names.length > 0)
-        await this.workers.run('remove-trees', { paths: names.map((name) => join(this.directory, name)) });
+      if (names.length > 0) await this.remove(names.map((name) => join(this.directory, name)));
     } catch (error) {
       this.log.warn({ err: error, dir: this.directory }, 'trash not emptied');
     }

@@ -4,10 +4,11 @@
  */
 import { closeSync, constants, openSync, readdirSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
-import { type EngineError, invalid, messageOf } from '../../errors/engine-error.js';
-import { joinProject, limitProject, projectOf } from '../../sys/mount/project-quota.js';
+import { type EngineError, invalid, messageOf } from '../../../errors/engine-error.js';
+import type { Layout } from '../../layers/layout.js';
+import { joinProject, limitProject, projectOf } from '../../../sys/mount/project-quota.js';
 
-const DEFAULT_OPTION = 'overlay2.size';
+export const SIZE_OPTION = 'overlay2.size';
 const SIZE = /^(\d+(?:\.\d+)?) ?([kmgtp]?)(?:i?b)?$/i;
 const OPEN_DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
 
@@ -19,39 +20,30 @@ export interface BackingFileSystem {
 }
 
 export class SizeLimits {
-  readonly #root: string;
+  readonly #layout: Layout;
   readonly #isPossible: boolean;
   #defaultBytes: number | undefined;
-  #nextProject = 1;
+  /** Undefined until the first limit: finding a free one means to look at every container. */
+  #nextProject: number | undefined;
 
   /**
    * @param storageOpts of the daemon, `name=value`.
    * @throws EngineError invalid for a size that this file system cannot keep.
    */
-  constructor(root: string, { type, options }: BackingFileSystem, storageOpts: readonly string[]) {
-    this.#root = root;
+  constructor(layout: Layout, { type, options }: BackingFileSystem, storageOpts: readonly string[]) {
+    this.#layout = layout;
     this.#isPossible = type === 'xfs' && options.some((option) => option === 'prjquota' || option === 'pquota');
-    const size = storageOpts
-      .findLast((entry) => entry.startsWith(`${DEFAULT_OPTION}=`))
-      ?.slice(DEFAULT_OPTION.length + 1);
+    const size = storageOpts.findLast((entry) => entry.startsWith(`${SIZE_OPTION}=`))?.slice(SIZE_OPTION.length + 1);
     if (size === undefined) return;
     if (type !== 'xfs')
       throw refused(
-        `Storage Option ${DEFAULT_OPTION} only supported for backingFS XFS. Found ${type === 'ext4' ? 'extfs' : type}`,
+        `Storage Option ${SIZE_OPTION} only supported for backingFS XFS. Found ${type === 'ext4' ? 'extfs' : type}`,
       );
     if (!this.#isPossible)
       throw refused(
-        `Storage option ${DEFAULT_OPTION} not supported. Filesystem does not support Project Quota: it must be mounted with the option pquota`,
+        `Storage option ${SIZE_OPTION} not supported. Filesystem does not support Project Quota: it must be mounted with the option pquota`,
       );
     this.#defaultBytes = this.#parse(size);
-  }
-
-  /** Finds the projects that are taken. Call when the writable layers that crashes left are gone. */
-  load(writable: string): void {
-    if (!this.#isPossible) return;
-    this.#nextProject = withDirectory(this.#root, projectOf) + 1;
-    for (const name of readdirSync(writable))
-      this.#nextProject = Math.max(this.#nextProject, withDirectory(join(writable, name), projectOf) + 1);
   }
 
   /**
@@ -69,9 +61,10 @@ export class SizeLimits {
     return bytes === 0 ? undefined : bytes;
   }
 
-  /** Limits what an empty directory will hold. */
+  /** Limits what will be made in a directory. */
   apply(directory: string, bytes: number): void {
-    const project = this.#nextProject++;
+    const project = this.#nextProject ?? this.#firstFreeProject();
+    this.#nextProject = project + 1;
     try {
       withDirectory(directory, (fd) => {
         limitProject(fd, project, bytes);
@@ -82,11 +75,18 @@ export class SizeLimits {
     }
   }
 
+  /** A number above those of all containers. */
+  #firstFreeProject(): number {
+    const { root, writable } = this.#layout;
+    const taken = readdirSync(writable).map((name) => withDirectory(join(writable, name), projectOf));
+    return Math.max(withDirectory(root, projectOf), ...taken) + 1;
+  }
+
   #parse(text: string): number {
     const match = SIZE.exec(text);
     if (!match) throw refused(`invalid size: '${text}'`);
     const bytes = Math.floor(Number(match[1]) * 1024 ** ('kmgtp'.indexOf((match[2] ?? '').toLowerCase() || ' ') + 1));
-    const { blocks, bsize } = statfsSync(this.#root);
+    const { blocks, bsize } = statfsSync(this.#layout.root);
     if (bytes > blocks * bsize)
       throw refused(`size ${text} is larger than the file system of the data root (${blocks * bsize} bytes)`);
     return bytes;

@@ -7,44 +7,46 @@ import { chmod, chown, lstat, mkdir, rename } from 'node:fs/promises';
 import type { Owner } from '../../ports/id-maps.js';
 import type { Digest } from '../../ports/storage.js';
 import type { WorkerPool } from '../../workers/pool.js';
-import { KeyedLock } from './keyed-lock.js';
+import { KeyedLock } from '../keyed-lock.js';
 import type { Layout } from './layout.js';
 import type { ReadOnlyLayers } from './read-only-layers.js';
 import type { Trash } from './trash.js';
 
+export interface InitLayersDeps {
+  readonly layout: Layout;
+  readonly readOnly: ReadOnlyLayers;
+  readonly trash: Trash;
+  readonly workers: WorkerPool;
+  /** This owner gets what no image has. */
+  readonly owner: Owner;
+}
+
 export class InitLayers {
   readonly #lock = new KeyedLock();
 
-  constructor(
-    private readonly layout: Layout,
-    private readonly readOnly: ReadOnlyLayers,
-    private readonly trash: Trash,
-    private readonly workers: WorkerPool,
-    /** Of what no image has. */
-    private readonly owner: Owner,
-  ) {}
+  constructor(private readonly deps: InitLayersDeps) {}
 
   /** Makes the one above `parent`, if it is not there yet. */
   ensure(parent: Digest): Promise<void> {
-    const { shortId } = this.readOnly.get(parent);
-    const path = this.layout.init(shortId);
+    const { shortId } = this.deps.readOnly.get(parent);
+    const path = this.deps.layout.init(shortId);
     if (existsSync(path)) return Promise.resolve();
     return this.#lock.run(shortId, async () => {
       if (existsSync(path)) return;
-      const staging = this.layout.newStaging();
-      const lowerDirs = this.readOnly.chain(parent).map((layer) => this.layout.diff(layer.shortId));
+      const staging = this.deps.layout.newStaging();
+      const lowerDirs = this.deps.readOnly.directories(parent);
       try {
         // The root directory that containers see is that of their topmost layer.
-        const root = await lstat(this.layout.diff(shortId));
+        const root = await lstat(lowerDirs[0] ?? '');
         await this.make(staging, lowerDirs);
         await chown(staging, root.uid, root.gid);
         await chmod(staging, root.mode & 0o7777);
         await rename(staging, path);
       } catch (error) {
-        await this.trash.take(staging);
+        await this.deps.trash.take(staging);
         throw error;
       } finally {
-        this.layout.leaveStaging(staging);
+        this.deps.layout.leaveStaging(staging);
       }
     });
   }
@@ -52,12 +54,12 @@ export class InitLayers {
   /** Fills a new directory with what `lowerDirs` lack. */
   async make(path: string, lowerDirs: readonly string[]): Promise<void> {
     await mkdir(path, { mode: 0o755 });
-    await this.workers.run('init-layer', { diffDir: path, lowerDirs, owner: this.owner });
+    await this.deps.workers.run('init-layer', { diffDir: path, lowerDirs, owner: this.deps.owner });
   }
 
-  /** Short id of the layer that has one above it; none for containers from before there were such layers. */
-  above(parent: Digest): string | undefined {
-    const { shortId } = this.readOnly.get(parent);
-    return existsSync(this.layout.init(shortId)) ? shortId : undefined;
+  /** Its directory in a list; an empty list for containers from before there were such layers. */
+  above(parent: Digest): string[] {
+    const path = this.deps.layout.init(this.deps.readOnly.get(parent).shortId);
+    return existsSync(path) ? [path] : [];
   }
 }

@@ -1,9 +1,10 @@
 /**
- * What a stack of difference directories looks like merged, seen without mounting it. Synchronous, for worker threads.
+ * The merged view of a stack of differences: what it looks like, without mounting it. Synchronous, for worker threads.
  */
-import { lstatSync, readlinkSync, type BigIntStats } from 'node:fs';
-import { getXattr } from '../../sys/files/xattr.js';
+import { readlinkSync, type BigIntStats } from 'node:fs';
 import { fsPath } from '../byte-path.js';
+import { statOf } from '../stat-of.js';
+import { isOpaque, isWhiteout } from './marks.js';
 
 /** A directory has its parts in all layers that contribute, the topmost first; anything else is in one layer. */
 export interface MergedEntry {
@@ -16,20 +17,6 @@ export interface MergedEntry {
 
 /** Links followed while a path is resolved, as the kernel's limit. */
 const MAX_LINKS = 40;
-
-export function isWhiteout(stat: { isCharacterDevice(): boolean; readonly rdev: number | bigint }): boolean {
-  return stat.isCharacterDevice() && Number(stat.rdev) === 0;
-}
-
-/** True for a directory that hides what the layers below have in it. */
-export function isOpaque(at: string): boolean {
-  return getXattr(fsPath(at), 'trusted.overlay.opaque')?.toString('latin1') === 'y';
-}
-
-/** lstat with times in nanoseconds; undefined when there is nothing. */
-export function statOf(at: string): BigIntStats | undefined {
-  return lstatSync(fsPath(at), { bigint: true, throwIfNoEntry: false });
-}
 
 /** The entry `name` of a directory with these parts. */
 export function mergedChild(parts: readonly string[], name: string): MergedEntry | undefined {

@@ -1,0 +1,105 @@
+/**
+ * The contract of storage drivers: how the files of layers are kept, and how a stack of layers becomes the root file
+ * system of a container. The store (`src/storage/layers`) does everything else once for all drivers: names and records
+ * of layers, references, durability, tars, what a crash left.
+ *
+ * Store and driver exchange *differences*. A difference is a directory with what one layer adds to the layers below it.
+ * A deletion is a character device 0:0 there, and a directory that hides what is below it carries the attribute
+ * `trusted.overlay.opaque` (`src/storage/layers/marks.ts`): the form that overlayfs mounts without any change. What
+ * becomes of these marks is the driver's strategy. A driver that stacks directories keeps them (*marked*). A driver
+ * that copies or snapshots the tree below carries them out: it removes the entries from its copy (*applied*).
+ *
+ * The life of a layer and of a container, as a driver sees it:
+ *
+ * 1. At the start the row of the driver (`DriverRow`) is opened; this tries out whether the host can do it. `recover`
+ *    tells which containers are still mounted from before.
+ * 2. A layer arrives. The store unpacks its tar into `<directory>/diff`, a difference, and completes it with what only
+ *    the layers below know. `apply` makes of it what the driver wants to keep in that directory. Then the store moves
+ *    the directory to its place and writes the record.
+ * 3. `directories` tells where the files of a stack of layers are, for everybody who reads them: the store makes tars
+ *    and looks up paths there.
+ * 4. A container is created: `createWritable` fills its directory. What is below it are the directories of the stack,
+ *    and above them an init layer, which is a difference with the mount points that every container needs.
+ * 5. It starts: `mount`. Its root file system is at `root` until `unmount`. `mountImage` is for files of an image that
+ *    nobody may change.
+ * 6. Somebody asks what it changed, how much that is, or commits it: `difference`.
+ * 7. Layers and containers end: the store moves them out of their places, and `remove` deletes them in its time.
+ *
+ * The store never calls two methods for the same container at once, and never passes a layer that may go meanwhile.
+ * Every driver passes the suite of `test/storage/drivers.test.ts`, which includes the end of the process at any moment.
+ */
+import type { Owner } from '../../ports/id-maps.js';
+import type { WorkerPool } from '../../workers/pool.js';
+import type { Layout } from '../layers/layout.js';
+
+/** A row of the table of drivers. */
+export interface DriverRow {
+  /** Its name for clients and in the configuration. Its data are in the directory of this name below the data root. */
+  readonly name: string;
+  /** Options of the daemon (`storage-opts`) that it has. */
+  readonly options: readonly DriverOption[];
+  /** Names of what it keeps in its directory besides the shelves of the store. */
+  readonly ownPlaces: readonly string[];
+  /**
+   * @throws EngineError unavailable when this host or the file system cannot do it, with the reason; invalid for options
+   * that it cannot fulfil.
+   */
+  open(context: DriverContext): Promise<StorageDriver>;
+}
+
+export interface DriverOption {
+  readonly name: string;
+  readonly value: 'size' | 'any';
+  /** Says why the option has no effect, for one that is accepted because it is in many files. */
+  readonly idle?: string;
+}
+
+export interface DriverContext {
+  /** The directories of the store exist. */
+  readonly layout: Layout;
+  readonly workers: WorkerPool;
+  /** Options of the daemon, `name=value`; those of other drivers are ignored. */
+  readonly storageOpts: readonly string[];
+  /** This owner gets directories that no image has. */
+  readonly owner: Owner;
+}
+
+export interface StorageDriver {
+  /** Rows of `DriverStatus` in info. */
+  readonly status: readonly (readonly [name: string, value: string])[];
+  /** IDs of the writable layers that are mounted. Called once, before everything else. */
+  recover(): Promise<readonly string[]>;
+  /**
+   * Makes of the complete difference `<directory>/diff` what the driver keeps of the layer, in `directory` too. `below`
+   * are the directories of the layers below it. A crash leaves the directory to the store, which removes it.
+   */
+  apply(directory: string, below: readonly string[]): Promise<void>;
+  /**
+   * Directories that, merged as differences, are the files of a stack of layers. `names` are those of the layers, the
+   * topmost first; so is the result, whose first directory has each file that is in the topmost layer's tar.
+   */
+  directories(names: readonly string[]): string[];
+  /**
+   * Fills an empty directory, which then becomes the one of a container. Its root has the attributes of the topmost
+   * directory of `below`.
+   * @throws EngineError invalid for options of the container that the driver or its file system does not have.
+   */
+  createWritable(directory: string, below: readonly string[], options: Readonly<Record<string, string>>): Promise<void>;
+  /** Where the root file system of a container is while it is mounted. */
+  root(id: string): string;
+  mount(id: string, below: readonly string[]): Promise<void>;
+  /** Idempotent. */
+  unmount(id: string): Promise<void>;
+  /** Shows the merged files of `below` in an empty directory, read-only. The caller unmounts it. */
+  mountImage(below: readonly string[], at: string): Promise<void>;
+  /**
+   * Returns the difference between a container and what is below it. A driver that keeps none makes it at `scratch`,
+   * where nothing is yet and which the store removes.
+   */
+  difference(id: string, below: readonly string[], scratch: string): Promise<string>;
+  /** `GraphDriver.Data` in inspect, of the layer or container whose directory this is. */
+  data(directory: string, below: readonly string[]): Readonly<Record<string, string>>;
+  /** Deletes directories that it filled. Idempotent. */
+  remove(paths: readonly string[]): Promise<void>;
+  close(): void;
+}

@@ -1,0 +1,331 @@
+/**
+ * The layer store: contract in ports/storage.ts, directories in layout.ts. How files are kept and mounted is the
+ * driver's part (drivers/driver.ts).
+ */
+import { closeSync, openSync } from 'node:fs';
+import { mkdir, readdir, realpath } from 'node:fs/promises';
+import { join } from 'node:path';
+import { dataLoss, invalid } from '../../errors/engine-error.js';
+import type { IdMaps } from '../../ports/id-maps.js';
+import type { Logger } from '../../ports/logger.js';
+import type {
+  Change,
+  Digest,
+  LayerDirectories,
+  LayerInfo,
+  LayerStore,
+  LayerTar,
+  StagedLayer,
+} from '../../ports/storage.js';
+import { makeDirectories } from '../../sys/files/make-directories.js';
+import { letPass } from '../../sys/users/id-access.js';
+import { rootOwner } from '../../sys/users/id-maps.js';
+import { markTopDirectory } from '../../sys/files/inode.js';
+import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
+import { toBytePath } from '../byte-path.js';
+import type { DriverRow, StorageDriver } from '../drivers/driver.js';
+import { storageError } from '../storage-error.js';
+import type { UnpackedTar } from '../tasks/unpack-tar.js';
+import { chainId } from '../../images/chain.js';
+import { Durability } from './durability.js';
+import { InitLayers } from './init-layers.js';
+import { DIFFERENCE, Layout } from './layout.js';
+import { isOpaque } from './marks.js';
+import { MAX_DEPTH, ReadOnlyLayers } from './read-only-layers.js';
+import { tarStream } from './tar-stream.js';
+import { Trash } from './trash.js';
+import { WritableLayers } from './writable-layers.js';
+
+export interface LayerStoreOptions {
+  /** `<data-root>/<name of the driver>`; created when missing. */
+  readonly root: string;
+  readonly driver: DriverRow;
+  readonly workers: WorkerPool;
+  readonly log: Logger;
+  /** `name=value`; those of other drivers are ignored. */
+  readonly storageOpts?: readonly string[];
+  /** Whom the owners of files in images stand for; undefined: themselves. */
+  readonly idMaps?: IdMaps | undefined;
+}
+
+/**
+ * Opens the store: makes its directories and opens the driver. `load` must be called next.
+ * @throws EngineError as `DriverRow.open`.
+ */
+export async function openLayerStore(options: LayerStoreOptions): Promise<DriverLayerStore> {
+  const { root, driver: row, workers, log, storageOpts = [], idMaps } = options;
+  await makeDirectories(root, { mode: 0o710 });
+  // The mount table names real paths.
+  const layout = new Layout(await realpath(root));
+  const owner = rootOwner(idMaps);
+  const { layers, index, writable, staging, unsynced } = layout;
+  for (const directory of [layers, index, writable, staging, layout.trash, unsynced])
+    await makeDirectories(directory, { mode: 0o710 });
+  await Promise.all([layout.root, layout.writable].map((directory) => letPass(directory, owner)));
+  spreadLayers(layout.staging);
+  const driver = await row.open({ layout, workers, storageOpts, owner });
+  return new DriverLayerStore({ name: row.name, driver, layout, workers, log, idMaps });
+}
+
+/**
+ * ext4 would put a new layer where an old one was just deleted, and there it searches past every inode that was freed
+ * in the last minutes: unpacking many small files took ten times as long.
+ */
+function spreadLayers(staging: string): void {
+  const fd = openSync(staging, 'r');
+  try {
+    markTopDirectory(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+const READER_THREADS = 2;
+const STREAMS_PER_THREAD = 32;
+
+type CommitRequest = Parameters<StagedLayer['commit']>[0];
+
+interface Parts {
+  readonly name: string;
+  readonly driver: StorageDriver;
+  readonly layout: Layout;
+  readonly workers: WorkerPool;
+  readonly log: Logger;
+  readonly idMaps: IdMaps | undefined;
+}
+
+export class DriverLayerStore implements LayerStore {
+  readonly driver: string;
+  readonly driverStatus: LayerStore['driverStatus'];
+  readonly #parts: Parts;
+  readonly #trash: Trash;
+  readonly #durability: Durability;
+  readonly #readOnly: ReadOnlyLayers;
+  readonly #writable: WritableLayers;
+  /** Threads of their own for streams: these last as long as their reader likes. */
+  readonly #readers = createWorkerPool({ maxThreads: READER_THREADS, tasksPerThread: STREAMS_PER_THREAD });
+
+  constructor(parts: Parts) {
+    const { name, driver, layout, workers, log, idMaps } = parts;
+    this.#parts = parts;
+    this.driver = name;
+    this.driverStatus = driver.status;
+    const owner = rootOwner(idMaps);
+    const trash = new Trash(layout.trash, (paths) => driver.remove(paths), log);
+    this.#trash = trash;
+    this.#durability = new Durability(layout.unsynced, workers, log);
+    const readOnly = new ReadOnlyLayers({ layout, driver, trash, durability: this.#durability, workers });
+    this.#readOnly = readOnly;
+    const inits = new InitLayers({ layout, readOnly, trash, workers, owner });
+    this.#writable = new WritableLayers({ layout, driver, readOnly, inits, trash, owner });
+  }
+
+  async load(): Promise<{ readonly removed: readonly string[] }> {
+    const removed = await this.#readOnly.load();
+    removed.push(...(await this.#writable.load()));
+    for (const name of await readdir(this.#parts.layout.staging)) {
+      await this.#trash.take(join(this.#parts.layout.staging, name));
+      removed.push(`unfinished layer ${name}`);
+    }
+    // In the background: what is in the trash was given up before, and may be large.
+    void this.#trash.empty();
+    return { removed };
+  }
+
+  /** Deletes what is in the trash and closes what is open. Mounted layers stay mounted. */
+  async close(): Promise<void> {
+    await this.#trash.empty();
+    await this.#durability.close();
+    await this.#readers.close();
+    this.#parts.driver.close();
+  }
+
+  find(chainId: Digest): LayerInfo | undefined {
+    return this.#readOnly.find(chainId);
+  }
+
+  async stage(): Promise<StagedLayer> {
+    const directory = this.#parts.layout.newStaging();
+    const diffDir = join(directory, DIFFERENCE);
+    await mkdir(directory, { mode: 0o710 });
+    await mkdir(diffDir, { mode: 0o755 });
+    return {
+      diffDir,
+      tarSplitPath: join(directory, 'tar-split'),
+      idMaps: this.#parts.idMaps,
+      commit: async (layer) => {
+        const info = await this.#commit(directory, layer);
+        this.#parts.layout.leaveStaging(directory);
+        return info;
+      },
+      discard: async () => {
+        await this.#trash.take(directory);
+        this.#parts.layout.leaveStaging(directory);
+      },
+    };
+  }
+
+  retain(chainId: Digest): void {
+    this.#readOnly.retain(chainId);
+  }
+
+  release(chainId: Digest): Promise<Digest[]> {
+    return this.#readOnly.release(chainId);
+  }
+
+  collect(): Promise<Digest[]> {
+    return this.#readOnly.collect();
+  }
+
+  tarStream(chainId: Digest): NodeJS.ReadableStream {
+    const { close, ...tar } = this.openTar(chainId);
+    const stream = tarStream(this.#readers, tar);
+    stream.once('close', close);
+    return stream;
+  }
+
+  openTar(chainId: Digest): LayerTar {
+    const { diffId } = this.#readOnly.get(chainId);
+    const unpin = this.#readOnly.pin(chainId);
+    return { ...this.#readOnly.tarSource(chainId), diffId, close: () => void unpin() };
+  }
+
+  async tarSize(chainId: Digest): Promise<number> {
+    const { tarSplitPath } = this.#readOnly.tarSource(chainId);
+    return this.#readOnly.pinned(chainId, () => this.#readers.run('tar-size', { tarSplitPath }));
+  }
+
+  async copyLayer(chainId: Digest, parent: Digest | undefined): Promise<LayerInfo> {
+    const { diffId } = this.#readOnly.get(chainId);
+    const from = this.#readOnly.tarSource(chainId);
+    return this.#stageFrom(parent, `copying layer ${chainId}`, ({ diffDir, tarSplitPath, idMaps }) =>
+      this.#readOnly.pinned(chainId, async () => {
+        const copied = await this.#parts.workers.run('copy-layer', { from, diffDir, tarSplitPath, idMaps });
+        if (copied.diffId !== diffId) throw dataLoss(`layer ${diffId} was changed on disk`, { code: 'LAYER_DAMAGED' });
+        return copied;
+      }),
+    );
+  }
+
+  layerData(chainId: Digest): Readonly<Record<string, string>> {
+    const { shortId, parent } = this.#readOnly.get(chainId);
+    const { driver, layout } = this.#parts;
+    return driver.data(layout.layer(shortId), this.#readOnly.directories(parent));
+  }
+
+  directories(): LayerDirectories {
+    const layers = [...this.#readOnly.all()].map(({ chainId, shortId }) => ({ chainId, name: shortId }));
+    return { layers, arriving: this.#readOnly.arriving(), staging: this.#parts.layout.staged() };
+  }
+
+  async createWritable(
+    id: string,
+    parent: Digest | undefined,
+    storageOpt: Readonly<Record<string, string>> = {},
+  ): Promise<void> {
+    await this.#writable.create(id, parent, storageOpt);
+  }
+
+  mount(id: string): Promise<string> {
+    return this.#writable.mount(id);
+  }
+
+  unmount(id: string): Promise<void> {
+    return this.#writable.unmount(id);
+  }
+
+  mountImage(chainId: Digest, at: string): Promise<void> {
+    return this.#parts.driver.mountImage(this.#readOnly.directories(chainId), at);
+  }
+
+  removeWritable(id: string): Promise<void> {
+    return this.#writable.remove(id);
+  }
+
+  writableIds(): string[] {
+    return this.#writable.ids();
+  }
+
+  rootOf(id: string): string {
+    return this.#parts.driver.root(id);
+  }
+
+  graphData(id: string): Readonly<Record<string, string>> {
+    const { driver, layout } = this.#parts;
+    return driver.data(layout.container(id), this.#writable.below(id));
+  }
+
+  changes(id: string): Promise<Change[]> {
+    return this.#writable.withDifference(id, (diffDir, lowerDirs) =>
+      this.#parts.workers.run('changes', { diffDir, lowerDirs }),
+    );
+  }
+
+  writableSize(id: string): Promise<number> {
+    return this.#writable.withDifference(id, (path) => this.#parts.workers.run('tree-size', { path }));
+  }
+
+  chainSize(chainId: Digest): number {
+    return this.#readOnly.get(chainId).chainBytes;
+  }
+
+  async commitWritable(id: string): Promise<LayerInfo> {
+    const parent = this.#writable.parentOf(id);
+    return this.#stageFrom(parent, `committing the changes of ${id}`, ({ diffDir, tarSplitPath, idMaps }) =>
+      this.#writable.withDifference(id, (upperDir) =>
+        this.#parts.workers.run('commit-diff', { upperDir, diffDir, tarSplitPath, idMaps }),
+      ),
+    );
+  }
+
+  async #stageFrom(
+    parent: Digest | undefined,
+    doing: string,
+    fill: (staged: StagedLayer) => Promise<UnpackedTar>,
+  ): Promise<LayerInfo> {
+    const staged = await this.stage();
+    try {
+      return await staged.commit({ parent, ...(await fill(staged)) });
+    } catch (error) {
+      await staged.discard();
+      throw storageError(error, doing);
+    }
+  }
+
+  async #commit(directory: string, layer: CommitRequest): Promise<LayerInfo> {
+    const { diffId, parent, sizeBytes } = layer;
+    const id = chainId(parent, diffId);
+    return this.#readOnly.exclusively(id, async () => {
+      const present = this.#readOnly.find(id);
+      if (present) {
+        await this.#trash.take(directory);
+        return present;
+      }
+      if (parent !== undefined && this.#readOnly.get(parent).depth >= MAX_DEPTH)
+        throw invalid('max depth exceeded', { code: 'LAYER_DEPTH' });
+      const add = async (): Promise<LayerInfo> => {
+        const below = this.#readOnly.directories(parent);
+        await this.#settle(join(directory, DIFFERENCE), below, layer);
+        await this.#parts.driver.apply(directory, below);
+        return this.#readOnly.add(directory, { chainId: id, diffId, parent, sizeBytes });
+      };
+      try {
+        return await (parent === undefined ? add() : this.#readOnly.pinned(parent, add));
+      } catch (error) {
+        throw storageError(error, 'storing layer');
+      }
+    });
+  }
+
+  async #settle(diffDir: string, lowerDirs: readonly string[], layer: CommitRequest): Promise<void> {
+    const { parent, implicitDirs, danglingLinks, whiteouts } = layer;
+    const hidesAll = parent !== undefined && isOpaque(toBytePath(diffDir));
+    const isComplete =
+      danglingLinks.length === 0 &&
+      whiteouts.length === 0 &&
+      (parent === undefined || implicitDirs.length === 0) &&
+      !hidesAll;
+    if (isComplete) return;
+    await this.#parts.workers.run('settle-layer', { diffDir, lowerDirs, implicitDirs, danglingLinks, whiteouts });
+  }
+}

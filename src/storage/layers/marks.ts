@@ -1,0 +1,28 @@
+/**
+ * The marks in a difference that tell what it hides of the layers below. They are those of overlayfs, which can mount a
+ * difference as it is. Synchronous, for worker threads. Paths are byte strings.
+ */
+import { makeDevice } from '../../sys/files/inode.js';
+import { getXattr, setXattr } from '../../sys/files/xattr.js';
+import { fsPath } from '../byte-path.js';
+
+const OPAQUE = 'trusted.overlay.opaque';
+const YES = Buffer.from('y');
+
+/** A whiteout stands for a name that is deleted. */
+export function isWhiteout(stat: { isCharacterDevice(): boolean; readonly rdev: number | bigint }): boolean {
+  return stat.isCharacterDevice() && Number(stat.rdev) === 0;
+}
+
+export function makeWhiteout(at: string): void {
+  makeDevice(fsPath(at), 'char', 0, 0);
+}
+
+/** True for a directory that hides what the layers below have in it. */
+export function isOpaque(at: string): boolean {
+  return getXattr(fsPath(at), OPAQUE)?.toString('latin1') === 'y';
+}
+
+export function makeOpaque(at: string): void {
+  setXattr(fsPath(at), OPAQUE, YES);
+}

@@ -1,0 +1,186 @@
+/** The writable layers of containers: which there are, what lies below each, and who has it mounted. */
+import { existsSync } from 'node:fs';
+import { mkdir, readdir, readlink, rename, symlink } from 'node:fs/promises';
+import { join } from 'node:path';
+import { conflict, internal, invalid, notFound } from '../../errors/engine-error.js';
+import type { Owner } from '../../ports/id-maps.js';
+import type { Digest } from '../../ports/storage.js';
+import { letPass } from '../../sys/users/id-access.js';
+import type { StorageDriver } from '../drivers/driver.js';
+import { KeyedLock } from '../keyed-lock.js';
+import { storageError } from '../storage-error.js';
+import type { InitLayers } from './init-layers.js';
+import type { Layout } from './layout.js';
+import { NO_PARENT, parentLink } from './parent-link.js';
+import type { ReadOnlyLayers } from './read-only-layers.js';
+import type { Trash } from './trash.js';
+
+interface WritableLayer {
+  readonly id: string;
+  readonly parent: Digest | undefined;
+  /** Calls of `mount` without their `unmount`. */
+  mounts: number;
+  /** Whether it is mounted; it may be from the time of an earlier daemon. */
+  isMounted: boolean;
+}
+
+export interface WritableLayersDeps {
+  readonly layout: Layout;
+  readonly driver: StorageDriver;
+  readonly readOnly: ReadOnlyLayers;
+  readonly inits: InitLayers;
+  readonly trash: Trash;
+  /** The root of containers, which must be able to pass through their directories. */
+  readonly owner: Owner;
+}
+
+export class WritableLayers {
+  readonly #layers = new Map<string, WritableLayer>();
+  readonly #lock = new KeyedLock();
+
+  constructor(private readonly deps: WritableLayersDeps) {}
+
+  /** Reads the directories and which of them are mounted; damaged ones go to the trash and are returned. */
+  async load(): Promise<string[]> {
+    const { layout, driver, trash } = this.deps;
+    const removed: string[] = [];
+    const mounted = new Set(await driver.recover());
+    for (const id of await readdir(layout.writable)) {
+      const parent = await readlink(parentLink(layout.container(id))).catch(() => undefined);
+      const isMounted = mounted.has(id);
+      if (parent !== undefined) {
+        this.#layers.set(id, {
+          id,
+          parent: parent === NO_PARENT ? undefined : (parent as Digest),
+          mounts: 0,
+          isMounted,
+        });
+        continue;
+      }
+      if (isMounted) await driver.unmount(id);
+      await trash.take(layout.container(id));
+      removed.push(`writable layer ${id}`);
+    }
+    return removed;
+  }
+
+  ids(): string[] {
+    return [...this.#layers.keys()];
+  }
+
+  /** The layer below a writable one. @throws EngineError not-found. */
+  parentOf(id: string): Digest | undefined {
+    return this.#get(id).parent;
+  }
+
+  /** Directories below a writable layer, the nearest first. @throws EngineError not-found. */
+  below(id: string): string[] {
+    const { parent } = this.#get(id);
+    if (parent !== undefined) return this.#above(parent);
+    const init = ownInit(this.deps.layout.container(id));
+    return existsSync(init) ? [init] : [];
+  }
+
+  /** Init layer, if there is one, and directories of the image. */
+  #above(parent: Digest): string[] {
+    return [...this.deps.inits.above(parent), ...this.deps.readOnly.directories(parent)];
+  }
+
+  create(id: string, parent: Digest | undefined, storageOpt: Readonly<Record<string, string>>): Promise<void> {
+    if (!/^[A-Za-z0-9][A-Za-z0-9_.-]*$/.test(id)) throw invalid(`invalid layer id ${JSON.stringify(id)}`);
+    const { layout, driver, trash, owner } = this.deps;
+    return this.#lock.run(id, async () => {
+      if (this.#layers.has(id)) throw conflict(`writable layer ${id} exists already`, { code: 'LAYER_EXISTS' });
+      const staging = layout.newStaging();
+      try {
+        await mkdir(staging, { mode: 0o710 });
+        await letPass(staging, owner);
+        await driver.createWritable(staging, await this.#makeBelow(staging, parent), storageOpt);
+        await symlink(parent ?? NO_PARENT, parentLink(staging));
+        await rename(staging, layout.container(id));
+      } catch (error) {
+        await trash.take(staging);
+        throw storageError(error, `creating the writable layer of ${id}`);
+      } finally {
+        layout.leaveStaging(staging);
+      }
+      this.#layers.set(id, { id, parent, mounts: 0, isMounted: false });
+    });
+  }
+
+  /** Makes the init layer where it is missing. Returns what will be below the container. */
+  async #makeBelow(staging: string, parent: Digest | undefined): Promise<string[]> {
+    const { inits } = this.deps;
+    if (parent !== undefined) {
+      await inits.ensure(parent);
+      return this.#above(parent);
+    }
+    const init = ownInit(staging);
+    await inits.make(init, []);
+    return [init];
+  }
+
+  mount(id: string): Promise<string> {
+    const { driver } = this.deps;
+    return this.#lock.run(id, async () => {
+      const layer = this.#get(id);
+      if (!layer.isMounted) {
+        await driver.mount(id, this.below(id));
+        layer.isMounted = true;
+      }
+      layer.mounts++;
+      return driver.root(id);
+    });
+  }
+
+  unmount(id: string): Promise<void> {
+    return this.#lock.run(id, async () => {
+      const layer = this.#layers.get(id);
+      if (!layer) return;
+      if (layer.mounts > 0) layer.mounts--;
+      if (layer.mounts > 0 || !layer.isMounted) return;
+      await this.#detach(layer);
+    });
+  }
+
+  remove(id: string): Promise<void> {
+    return this.#lock.run(id, async () => {
+      const layer = this.#layers.get(id);
+      if (!layer) return;
+      if (layer.isMounted) await this.#detach(layer);
+      await this.deps.trash.take(this.deps.layout.container(id));
+      this.#layers.delete(id);
+    });
+  }
+
+  /** Calls `work` with the difference between a writable layer and what is below it. @throws EngineError not-found. */
+  async withDifference<T>(id: string, work: (diffDir: string, below: readonly string[]) => Promise<T>): Promise<T> {
+    const { layout, driver, trash } = this.deps;
+    const below = this.below(id);
+    const scratch = layout.newStaging();
+    try {
+      return await work(await driver.difference(id, below, scratch), below);
+    } finally {
+      await trash.take(scratch);
+      layout.leaveStaging(scratch);
+    }
+  }
+
+  #get(id: string): WritableLayer {
+    const layer = this.#layers.get(id);
+    if (!layer) throw notFound(`writable layer ${id} does not exist`, { code: 'LAYER_NOT_FOUND' });
+    return layer;
+  }
+
+  async #detach(layer: WritableLayer): Promise<void> {
+    try {
+      await this.deps.driver.unmount(layer.id);
+    } catch (error) {
+      throw internal(`unmounting the file system of ${layer.id}`, { cause: error });
+    }
+    layer.isMounted = false;
+  }
+}
+
+/** The init layer of a container without an image. */
+const ownInit = (directory: string): string => join(directory, 'init');
