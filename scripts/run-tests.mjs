@@ -7,7 +7,7 @@
  * A file that fails is run once more, by itself, when all others are done: a fault shows again, a race between the
  * test and a busy machine mostly not. The report names each such file, and the race still wants mending.
  */
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { ROOT } from './ensure-packages.mjs';
@@ -16,11 +16,8 @@ import { endSandboxes, runInSandbox } from './sandbox.mjs';
 const FILE_TIMEOUT_MS = 15 * 60_000;
 const RUN_FILE = join(ROOT, 'scripts', 'run-file.mjs');
 const COMPILED = join(ROOT, 'dist');
-/**
- * These tests write as fast as they can, or fill the machine with processes. They run alone, because they disturb other
- * tests and are disturbed by them.
- */
-const ALONE = [];
+/** Half of the time a test waits for something: a container that starts, a timer, a disk. */
+const FILES_PER_PROCESSOR = 2;
 
 const named = process.argv.slice(2).filter((argument) => argument.endsWith('.js'));
 const parts = process.argv.slice(2).filter((argument) => !argument.endsWith('.js'));
@@ -59,15 +56,18 @@ async function work(queue, results) {
   for (let file = queue.shift(); file !== undefined; file = queue.shift()) results.set(file, await runFiles([file], 1));
 }
 
+/** The largest files first: they mostly take longest, and none of them shall begin when all others are done. */
+function largestFirst(files) {
+  return files.toSorted((a, b) => statSync(b).size - statSync(a).size);
+}
+
 async function runAll() {
   const units = testFiles('src');
-  const [alone, together] = partition([...named, ...testFiles('test')], (file) =>
-    ALONE.includes(relative(COMPILED, file)),
-  );
+  const queue = largestFirst([...named, ...testFiles('test')]);
   const results = new Map();
   if (units.length > 0) results.set(units, await runFiles(units, 2));
-  await Promise.all(Array.from({ length: availableParallelism() }, () => work(together, results)));
-  await work(alone, results);
+  const width = availableParallelism() * FILES_PER_PROCESSOR;
+  await Promise.all(Array.from({ length: width }, () => work(queue, results)));
   const again = [...results].filter(([, { failures }]) => failures.length > 0).map(([key]) => key);
   const recovered = [];
   for (const key of again) {
@@ -78,10 +78,6 @@ async function runAll() {
     if (second.failures.length === 0) recovered.push(...first.failures);
   }
   report([...results.values()], recovered);
-}
-
-function partition(items, test) {
-  return [items.filter((item) => test(item)), items.filter((item) => !test(item))];
 }
 
 function report(results, recovered) {

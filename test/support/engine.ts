@@ -97,6 +97,8 @@ export class Engine {
           throw new Error(
             `${this.name} ended at once (${child.exitCode ?? child.signalCode}): ${this.log.slice(-4000)}`,
           );
+        // A look costs far less than a request, and this looks often.
+        if (!existsSync(this.socketPath)) return false;
         const reply = await call(this.socketPath, 'GET', '/_ping').catch(() => undefined);
         return reply?.status === 200;
       },
