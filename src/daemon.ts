@@ -1,6 +1,6 @@
 /** The running daemon as a process: pidfile, locks, signals, its log, the exit code. */
 import { isEngineError, messageOf } from './errors/engine-error.js';
-import type { Roots } from './composition/base.js';
+import type { Roots } from './composition/roots.js';
 import { dataRootFor } from './composition/data-root.js';
 import { LiveConfig, type ReloadResult } from './config/live-config.js';
 import type { LoadedConfig } from './config/settings.js';

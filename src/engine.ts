@@ -3,7 +3,7 @@ import { createActor, type AnyActorRef } from 'xstate';
 import { allDone } from './actors/container/life/undo.js';
 import { createEngineMachine } from './actors/engine/engine.machine.js';
 import { describeCollections } from './actors/kit/describe.js';
-import type { Roots } from './composition/base.js';
+import type { Roots } from './composition/roots.js';
 import { collectionsOf } from './composition/collections.js';
 import { composeParts, type EngineParts } from './composition/parts.js';
 import type { LiveConfig } from './config/live-config.js';

@@ -4,28 +4,15 @@ import { join } from 'node:path';
 import { type HostInfo, readHostInfo } from '../actors/engine/host.js';
 import { Replies } from '../actors/kit/replies.js';
 import type { LiveConfig } from '../config/live-config.js';
-import type { IdMaps } from '../ports/id-maps.js';
 import type { Logger } from '../ports/logger.js';
 import { useProxies } from '../registry/proxy.js';
 import { parentCgroup } from '../runtime/cgroup-path.js';
 import { shareRealtime } from '../runtime/cpu-realtime.js';
 import { type HostFacts, readHostFacts } from '../runtime/host-facts.js';
 import { readRecord, writeRecord } from '../storage/record-store.js';
-import type { Reserve } from '../sys/files/reserve.js';
 import { makeTemporaryPlaces, type TemporaryPlaces } from '../sys/files/temporary-directory.js';
+import type { Roots } from './roots.js';
 import { type Settings, systemSettings } from './settings.js';
-
-/** The directories of this daemon, which exist and are its own. */
-export interface Roots {
-  readonly dataRoot: string;
-  readonly execRoot: string;
-  /** Where the supervisor remembers tasks, whoever their users are: those of other maps must be ended by it. */
-  readonly supervisorRoot: string;
-  /** Reserves space on the disk of the data root for writes that cannot wait. */
-  readonly reserve: Reserve;
-  /** Whom the users of containers are on this host; undefined: themselves. */
-  readonly idMaps: IdMaps | undefined;
-}
 
 /** Every part of the daemon is made from this. */
 export interface Base extends Roots {

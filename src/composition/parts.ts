@@ -12,9 +12,10 @@ import type { Logger } from '../ports/logger.js';
 import type { ServiceManager } from '../service-manager.js';
 import { PRODUCT_VERSION } from '../version.js';
 import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
-import { type Base, type Roots, makeBase } from './base.js';
+import { type Base, makeBase } from './base.js';
 import { composeContainers, type Containers } from './containers.js';
 import { openDrivers, type Drivers } from './drivers.js';
+import type { Roots } from './roots.js';
 import { composeRoutes } from './routes.js';
 import { composeTransfers, type Transfers } from './transfers.js';
 

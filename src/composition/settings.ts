@@ -11,7 +11,7 @@ import type { RuntimeEntry } from '../config/runtime-entries.js';
 import type { BridgeOptions } from '../network/default-bridge.js';
 import type { RuntimeChoice, TaskService } from '../ports/supervisor.js';
 import type { HostFacts } from '../runtime/host-facts.js';
-import type { Roots } from './base.js';
+import type { Roots } from './roots.js';
 import { chooseRuntime, RUNC_SHIM } from './runtime-choice.js';
 
 const INIT_BINARIES = ['docker-init', 'tini-static', 'tini'];

@@ -1,7 +1,7 @@
 /** The addresses of a network: of each family none, one or several subnets. */
 import { invalid } from '../errors/engine-error.js';
 import { AddressPool } from './address-pool.js';
-import type { Addresses } from './attachable-network.js';
+import type { Addresses, Lease } from './attachable-network.js';
 import { contains, familyOf, type Family, type Subnet } from './subnet.js';
 
 export interface AddressPlan {
@@ -14,14 +14,6 @@ export interface AddressPlan {
   readonly range: Subnet;
   /** Addresses in use by others. */
   readonly reserved: readonly string[];
-}
-
-export interface Lease {
-  /** '' where the network has none of the family. */
-  readonly address: string;
-  readonly prefixLength: number;
-  /** '' for nowhere. */
-  readonly gateway: string;
 }
 
 interface Space {

@@ -2,7 +2,6 @@
 import type { NetworkSummary } from '../ports/network.js';
 import type { PluginRoute } from '../ports/network-plugin.js';
 import type { Endpoint, PortRequest, PublishedPort } from '../ports/network.js';
-import type { Lease } from './address-space.js';
 import type { Family } from './subnet.js';
 
 /** The container's end of a link. */
@@ -34,6 +33,15 @@ export interface Publishing {
   readonly address: string;
   /** Families in which the containers' own ports are opened, and none of the host's. */
   readonly routed: readonly Family[];
+}
+
+/** An address of an endpoint. */
+export interface Lease {
+  /** '' where the network has none of the family. */
+  readonly address: string;
+  readonly prefixLength: number;
+  /** '' for nowhere. */
+  readonly gateway: string;
 }
 
 /** Addresses of a network, its own or another process's. */

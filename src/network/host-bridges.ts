@@ -7,17 +7,7 @@ import { randomBytes } from 'node:crypto';
 import type { Link, LinkAddress, Netlink } from '../sys/netlink/route-netlink.js';
 import { Bridge, type BridgePlan, hostAddresses } from './bridge.js';
 import type { NetworkRecords } from './network-records.js';
-
-/** Says to whom a bridge belongs. */
-export interface Ownership {
-  /**
-   * The MAC address of a bridge that the daemon makes. It is absent if an earlier version has noted only who owned the
-   * bridge.
-   */
-  readonly mac?: string;
-  /** The link existed before the network: it stays as it is. */
-  readonly foreign: boolean;
-}
+import type { Ownership } from './open-options.js';
 
 export class HostBridges {
   /** @param records returns the records on disk; it is called when a bridge is opened. */

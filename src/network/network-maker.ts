@@ -7,7 +7,7 @@ import { AddressSpace, type AddressPlan } from './address-space.js';
 import type { Addresses, AttachableNetwork } from './attachable-network.js';
 import { Bridge, type BridgePlan } from './bridge.js';
 import type { Firewall } from './firewall.js';
-import type { HostBridges, Ownership } from './host-bridges.js';
+import type { HostBridges } from './host-bridges.js';
 import { enableForwarding, routeLoopback } from './forwarding.js';
 import {
   addressPlans,
@@ -17,6 +17,7 @@ import {
   isPluginDriver,
   isPluginIpam,
 } from './network-plan.js';
+import type { OpenOptions } from './open-options.js';
 import { ParentLink, parentPlan } from './parent-link.js';
 import { PluginAddresses, type LeasedPool } from './plugin-addresses.js';
 import type { PluginDebts } from './plugin-debts.js';
@@ -35,13 +36,6 @@ export interface MakerOptions {
   readonly debts: PluginDebts;
   readonly sandboxes: Sandboxes;
   readonly bridges: HostBridges;
-}
-
-export interface OpenOptions extends Ownership {
-  /** A client has chosen the subnet, so that containers may choose addresses in it. */
-  readonly chosen: boolean;
-  /** By subnet, what another process calls the pool that it is from. */
-  readonly poolIds?: readonly string[];
 }
 
 export class NetworkMaker {

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { NetworkSummary } from '../ports/network.js';
 import type { Link, LinkAddress } from '../sys/netlink/route-netlink.js';
-import type { OpenOptions } from './network-maker.js';
+import type { OpenOptions } from './open-options.js';
 
 export interface RecordFile {
   read(): Promise<unknown>;

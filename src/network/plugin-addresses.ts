@@ -2,8 +2,7 @@
 import { forbidden, isEngineError, unavailable } from '../errors/engine-error.js';
 import type { AddressPlugin, NetworkPlugins } from '../ports/network-plugin.js';
 import type { NetworkRequest, NetworkSubnet, NetworkSummary } from '../ports/network.js';
-import type { Lease } from './address-space.js';
-import type { Addresses } from './attachable-network.js';
+import type { Addresses, Lease } from './attachable-network.js';
 import { type PluginDebts, unlessRefused } from './plugin-debts.js';
 import { contains, type Family, overlaps, parseSubnet, type Subnet } from './subnet.js';
 

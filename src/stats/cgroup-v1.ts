@@ -2,8 +2,8 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BLOCK_IO_COUNTERS, type BlockIoEntry, type BlockIoUsage } from '../ports/stats.js';
+import type { CgroupReader, CgroupUsage } from './cgroup-reader.js';
 import { namedNumbers, oneNumber, pick, ticksToNs } from './counters.js';
-import type { CgroupReader } from './reader.js';
 
 const MEMORY_STATS = [
   'cache',
@@ -44,93 +44,109 @@ const BLOCK_IO_FILES: Readonly<Record<(typeof BLOCK_IO_COUNTERS)[number], string
 const SCHEDULERS = ['blkio.', 'blkio.bfq.'];
 const THROTTLE = 'blkio.throttle.';
 
+type BlockIoFile = readonly [counter: (typeof BLOCK_IO_COUNTERS)[number], name: string];
+/** Reads a file of one group by the name of its controller; undefined when it is not there. */
+type GroupFile = (controller: string, name: string) => Promise<string | undefined>;
+
 /** `controllers` are the mount points. The group's path is asked of the kernel for each controller. */
 export async function openCgroupV1(controllers: ReadonlyMap<string, string>): Promise<CgroupReader> {
   const blkio = controllers.get('blkio');
   const names = new Set(blkio === undefined ? [] : await readdir(blkio));
-  const blockIoFiles = (prefixes: readonly string[]): [counter: (typeof BLOCK_IO_COUNTERS)[number], file: string][] =>
+  const blockIoFiles = (prefixes: readonly string[]): BlockIoFile[] =>
     BLOCK_IO_COUNTERS.flatMap((counter) =>
-      prefixes.map((prefix): [typeof counter, string] => [counter, `${prefix}${BLOCK_IO_FILES[counter]}_recursive`]),
+      prefixes.map((prefix): BlockIoFile => [counter, `${prefix}${BLOCK_IO_FILES[counter]}_recursive`]),
     ).filter(([, file]) => names.has(file));
   const ofSchedulers = blockIoFiles(SCHEDULERS);
   const ofThrottle = blockIoFiles([THROTTLE]);
-
   return {
     async read(group) {
-      const file = (controller: string, name: string): Promise<string | undefined> => {
+      const file: GroupFile = (controller, name) => {
         const [mount, path] = [controllers.get(controller), group(controller)];
         // A controller that is not there counts nothing; a group that is not there is found out below.
         return mount === undefined || path === undefined
           ? Promise.resolve(undefined)
           : readFile(join(mount, path, name), 'utf8').catch(() => undefined);
       };
-      const readBlockIo = async (
-        files: readonly [(typeof BLOCK_IO_COUNTERS)[number], string][],
-      ): Promise<BlockIoUsage> => {
-        const usage: Record<string, BlockIoEntry[]> = Object.fromEntries(
-          BLOCK_IO_COUNTERS.map((counter) => [counter, []]),
-        );
-        await Promise.all(
-          files.map(async ([counter, name]) => usage[counter]?.push(...parseBlockIo(await file('blkio', name)))),
-        );
-        return usage as unknown as BlockIoUsage;
-      };
-      const [
-        total,
-        perCpu,
-        cpuacct,
-        throttling,
-        memory,
-        usage,
-        maxUsage,
-        failcnt,
-        limit,
-        pids,
-        pidsLimit,
-        scheduled,
-        throttled,
-      ] = await Promise.all([
-        file('cpuacct', 'cpuacct.usage'),
-        file('cpuacct', 'cpuacct.usage_percpu'),
-        file('cpuacct', 'cpuacct.stat'),
-        file('cpu', 'cpu.stat'),
-        file('memory', 'memory.stat'),
-        file('memory', 'memory.usage_in_bytes'),
-        file('memory', 'memory.max_usage_in_bytes'),
-        file('memory', 'memory.failcnt'),
-        file('memory', 'memory.limit_in_bytes'),
-        file('pids', 'pids.current'),
-        file('pids', 'pids.max'),
-        readBlockIo(ofSchedulers),
-        readBlockIo(ofThrottle),
+      const [cpu, memory, pids, scheduled, throttled] = await Promise.all([
+        readCpu(file),
+        readMemory(file),
+        readPids(file),
+        readBlockIo(file, ofSchedulers),
+        readBlockIo(file, ofThrottle),
       ]);
-      if (total === undefined && usage === undefined) return undefined;
-      const ticks = namedNumbers(cpuacct);
-      const quota = namedNumbers(throttling);
+      if (!cpu.isThere && !memory.isThere) return undefined;
       return {
-        cpu: {
-          totalNs: oneNumber(total, 0n),
-          kernelNs: ticksToNs(ticks.get('system') ?? 0n),
-          userNs: ticksToNs(ticks.get('user') ?? 0n),
-          perCpuNs: (perCpu ?? '').trim().split(/\s+/).filter(Boolean).map(BigInt),
-          throttling: {
-            periods: quota.get('nr_periods') ?? 0n,
-            throttledPeriods: quota.get('nr_throttled') ?? 0n,
-            throttledNs: quota.get('throttled_time') ?? 0n,
-          },
-        },
-        memory: {
-          usage: oneNumber(usage, 0n),
-          maxUsage: oneNumber(maxUsage, 0n),
-          limit: oneNumber(limit, 0n),
-          failcnt: oneNumber(failcnt, 0n),
-          stats: pick(namedNumbers(memory), MEMORY_LINES),
-        },
+        cpu: cpu.usage,
+        memory: memory.usage,
         blockIo: Object.values(scheduled).some((entries) => entries?.length) ? scheduled : throttled,
-        pids: { current: oneNumber(pids, 0n), limit: oneNumber(pidsLimit, 0n) },
+        pids,
       };
     },
   };
+}
+
+/** What a controller counts, and whether it has the group at all. */
+interface Counted<Usage> {
+  readonly isThere: boolean;
+  readonly usage: Usage;
+}
+
+async function readCpu(file: GroupFile): Promise<Counted<CgroupUsage['cpu']>> {
+  const [total, perCpu, cpuacct, throttling] = await Promise.all([
+    file('cpuacct', 'cpuacct.usage'),
+    file('cpuacct', 'cpuacct.usage_percpu'),
+    file('cpuacct', 'cpuacct.stat'),
+    file('cpu', 'cpu.stat'),
+  ]);
+  const ticks = namedNumbers(cpuacct);
+  const quota = namedNumbers(throttling);
+  return {
+    isThere: total !== undefined,
+    usage: {
+      totalNs: oneNumber(total, 0n),
+      kernelNs: ticksToNs(ticks.get('system') ?? 0n),
+      userNs: ticksToNs(ticks.get('user') ?? 0n),
+      perCpuNs: (perCpu ?? '').trim().split(/\s+/).filter(Boolean).map(BigInt),
+      throttling: {
+        periods: quota.get('nr_periods') ?? 0n,
+        throttledPeriods: quota.get('nr_throttled') ?? 0n,
+        throttledNs: quota.get('throttled_time') ?? 0n,
+      },
+    },
+  };
+}
+
+async function readMemory(file: GroupFile): Promise<Counted<CgroupUsage['memory']>> {
+  const [stats, usage, maxUsage, failcnt, limit] = await Promise.all([
+    file('memory', 'memory.stat'),
+    file('memory', 'memory.usage_in_bytes'),
+    file('memory', 'memory.max_usage_in_bytes'),
+    file('memory', 'memory.failcnt'),
+    file('memory', 'memory.limit_in_bytes'),
+  ]);
+  return {
+    isThere: usage !== undefined,
+    usage: {
+      usage: oneNumber(usage, 0n),
+      maxUsage: oneNumber(maxUsage, 0n),
+      limit: oneNumber(limit, 0n),
+      failcnt: oneNumber(failcnt, 0n),
+      stats: pick(namedNumbers(stats), MEMORY_LINES),
+    },
+  };
+}
+
+async function readPids(file: GroupFile): Promise<CgroupUsage['pids']> {
+  const [current, limit] = await Promise.all([file('pids', 'pids.current'), file('pids', 'pids.max')]);
+  return { current: oneNumber(current, 0n), limit: oneNumber(limit, 0n) };
+}
+
+async function readBlockIo(file: GroupFile, files: readonly BlockIoFile[]): Promise<BlockIoUsage> {
+  const usage: Record<string, BlockIoEntry[]> = Object.fromEntries(BLOCK_IO_COUNTERS.map((counter) => [counter, []]));
+  await Promise.all(
+    files.map(async ([counter, name]) => usage[counter]?.push(...parseBlockIo(await file('blkio', name)))),
+  );
+  return usage as unknown as BlockIoUsage;
 }
 
 /** Lines of `major:minor operation number`, or without an operation; the sum over all devices is left out. */

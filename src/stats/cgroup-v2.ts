@@ -2,8 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BLOCK_IO_COUNTERS, type BlockIoEntry, type BlockIoUsage } from '../ports/stats.js';
+import type { CgroupReader } from './cgroup-reader.js';
 import { namedNumbers, oneNumber, pick } from './counters.js';
-import type { CgroupReader } from './reader.js';
 
 const NS_PER_US = 1000n;
 const UNLIMITED = 2n ** 64n - 1n;

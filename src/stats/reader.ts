@@ -2,23 +2,11 @@
 import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { notFound } from '../errors/engine-error.js';
-import type { ContainerUsage, CpuUsage, StatsReader } from '../ports/stats.js';
+import type { StatsReader } from '../ports/stats.js';
 import { wallClockNs } from '../sys/process/wall-clock.js';
 import { openCgroupV1 } from './cgroup-v1.js';
 import { openCgroupV2 } from './cgroup-v2.js';
 import { parseHostCpu, parseNetDev } from './counters.js';
-
-export interface CgroupUsage extends Omit<ContainerUsage, 'readAt' | 'cpu' | 'networks'> {
-  readonly cpu: Omit<CpuUsage, 'systemNs' | 'onlineCpus'>;
-}
-
-export interface CgroupReader {
-  /**
-   * `group` gives the path of the group in the hierarchy of a controller ('': the unified one). Undefined: the group is
-   * gone.
-   */
-  read(group: (controller: string) => string | undefined): Promise<CgroupUsage | undefined>;
-}
 
 export interface CgroupHierarchies {
   /** Mount point of each version 1 controller; none on a host with version 2 only. */

@@ -23,9 +23,9 @@ export interface MetricsOptions {
   readonly cpus: number;
   readonly memoryBytes: number;
   /** How many containers are in each state; asked when metrics are read. */
-  containerStates(): Readonly<Record<'running' | 'paused' | 'stopped', number>>;
+  readonly containerStates: () => Readonly<Record<'running' | 'paused' | 'stopped', number>>;
   /** How many subscribe to events; asked when metrics are read. */
-  eventSubscribers(): number;
+  readonly eventSubscribers: () => number;
 }
 
 const PULL_RESULTS = ['ok', 'failed', 'cancelled'] as const;
@@ -76,32 +76,53 @@ const START = { action: 'start' };
 /** Makes the metrics, with those of the process and of Node (event loop delay, heap, garbage collection) among them. */
 export function createMetrics(options: MetricsOptions): Metrics {
   const registry = new Registry();
-  const registers = [registry];
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: EVENT_LOOP_PRECISION_MS });
+  registerFigures(registry, options);
+  registerContainerStates(registry, options);
+  return {
+    ...actionMetrics(registry),
+    ...eventMetrics(registry),
+    ...pullMetrics(registry),
+    ...logMetrics(registry),
+    contentType: registry.contentType,
+    text: () => registry.metrics(),
+  };
+}
 
+/** Figures that are read when somebody asks for the metrics. */
+function registerFigures(registry: Registry, { identity, cpus, memoryBytes, eventSubscribers }: MetricsOptions): void {
+  const registers = [registry];
   const gauge = (name: string, help: string, read: () => number): void => {
     const metric: Gauge = new Gauge({ name, help, registers, collect: () => metric.set(read()) });
   };
-  const counter = (name: string, help: string): Counter => new Counter({ name, help, registers });
-
   new Gauge({
     name: 'engine_daemon_engine_info',
     help: 'The daemon',
     registers,
-    labelNames: Object.keys(options.identity),
-  }).set({ ...options.identity }, 1);
-  gauge('engine_daemon_engine_cpus_cpus', 'Processors of the host', () => options.cpus);
-  gauge('engine_daemon_engine_memory_bytes', 'Memory of the host', () => options.memoryBytes);
-  gauge('engine_daemon_events_subscribers_total', 'Current subscribers to events', () => options.eventSubscribers());
+    labelNames: Object.keys(identity),
+  }).set({ ...identity }, 1);
+  gauge('engine_daemon_engine_cpus_cpus', 'Processors of the host', () => cpus);
+  gauge('engine_daemon_engine_memory_bytes', 'Memory of the host', () => memoryBytes);
+  gauge('engine_daemon_events_subscribers_total', 'Current subscribers to events', () => eventSubscribers());
+}
+
+function registerContainerStates(registry: Registry, { containerStates }: MetricsOptions): void {
   const states = new Gauge({
     name: 'engine_daemon_container_states_containers',
     help: 'Containers by state',
-    registers,
+    registers: [registry],
     labelNames: ['state'],
     collect: () => {
-      for (const [state, count] of Object.entries(options.containerStates())) states.set({ state }, count);
+      for (const [state, count] of Object.entries(containerStates())) states.set({ state }, count);
     },
   });
+}
+
+type ActionMetrics = Pick<Metrics, 'httpRequest' | 'httpRefused' | 'networkAction' | 'containerStarted'>;
+
+/** Requests, and the actions that they or a restart policy began. */
+function actionMetrics(registry: Registry): ActionMetrics {
+  const registers = [registry];
   const requests = new Histogram({
     name: 'engine_http_request_duration_seconds',
     help: 'Time from a request to the end of its reply',
@@ -128,23 +149,6 @@ export function createMetrics(options: MetricsOptions): Metrics {
   for (const [object, action] of Object.values(ACTIONS)) actionsOf[object].zero({ action });
   for (const action of NETWORK_ACTIONS) actionsOf.network.zero({ action });
   actionsOf.container.zero(START);
-  const healthChecks = counter('engine_daemon_health_checks_total', 'Health checks that ran');
-  const failedHealthChecks = counter('engine_daemon_health_checks_failed_total', 'Health checks that failed');
-  const events = counter('engine_daemon_events_total', 'Events');
-  const pulls = new Counter({
-    name: 'engine_pulls_total',
-    help: 'Pulls of images that ended',
-    registers,
-    labelNames: ['result'],
-  });
-  for (const result of PULL_RESULTS) pulls.inc({ result }, 0);
-  const logWritten = counter('engine_log_written_bytes_total', 'Bytes written to the logs of containers');
-  const logDropped = counter('engine_log_dropped_lines_total', 'Lines that were not logged for want of room');
-  const logDamaged = counter('engine_log_damaged_bytes_total', 'Bytes of logs that readers had to leave out');
-  const logFailed = counter('logger_log_write_operations_failed_total', 'Operations on log files that failed');
-  const logReadFailed = counter('logger_log_read_operations_failed_total', 'Readings of logs that failed');
-  const pullReceived = counter('engine_pull_received_bytes_total', 'Bytes of complete layers received from registries');
-
   return {
     httpRequest(method, route, status, seconds, isWhole) {
       requests.observe({ method, route, code: status }, seconds);
@@ -153,21 +157,57 @@ export function createMetrics(options: MetricsOptions): Metrics {
       if (action) actionsOf[action[0]].observe({ action: action[1] }, seconds);
     },
     httpRefused: (status) => refused.inc({ code: status }),
-    event: () => events.inc(),
     networkAction: (action, seconds) => actionsOf.network.observe({ action }, seconds),
+    containerStarted: (seconds) => actionsOf.container.observe(START, seconds),
+  };
+}
+
+function eventMetrics(registry: Registry): Pick<Metrics, 'event' | 'healthCheck'> {
+  const healthChecks = counter(registry, 'engine_daemon_health_checks_total', 'Health checks that ran');
+  const failed = counter(registry, 'engine_daemon_health_checks_failed_total', 'Health checks that failed');
+  const events = counter(registry, 'engine_daemon_events_total', 'Events');
+  return {
+    event: () => events.inc(),
     healthCheck(isPassed) {
       healthChecks.inc();
-      if (!isPassed) failedHealthChecks.inc();
+      if (!isPassed) failed.inc();
     },
-    containerStarted: (seconds) => actionsOf.container.observe(START, seconds),
-    pullEnded: (result) => pulls.inc({ result }),
-    logWritten: (bytes) => logWritten.inc(bytes),
-    logDropped: (lines) => logDropped.inc(lines),
-    logDamaged: (bytes) => logDamaged.inc(bytes),
-    logFailed: () => logFailed.inc(),
-    logReadFailed: () => logReadFailed.inc(),
-    pullReceived: (bytes) => pullReceived.inc(bytes),
-    contentType: registry.contentType,
-    text: () => registry.metrics(),
   };
+}
+
+function pullMetrics(registry: Registry): Pick<Metrics, 'pullEnded' | 'pullReceived'> {
+  const pulls = new Counter({
+    name: 'engine_pulls_total',
+    help: 'Pulls of images that ended',
+    registers: [registry],
+    labelNames: ['result'],
+  });
+  for (const result of PULL_RESULTS) pulls.inc({ result }, 0);
+  const received = counter(
+    registry,
+    'engine_pull_received_bytes_total',
+    'Bytes of complete layers received from registries',
+  );
+  return { pullEnded: (result) => pulls.inc({ result }), pullReceived: (bytes) => received.inc(bytes) };
+}
+
+type LogMetrics = Pick<Metrics, 'logWritten' | 'logDropped' | 'logDamaged' | 'logFailed' | 'logReadFailed'>;
+
+function logMetrics(registry: Registry): LogMetrics {
+  const written = counter(registry, 'engine_log_written_bytes_total', 'Bytes written to the logs of containers');
+  const dropped = counter(registry, 'engine_log_dropped_lines_total', 'Lines that were not logged for want of room');
+  const damaged = counter(registry, 'engine_log_damaged_bytes_total', 'Bytes of logs that readers had to leave out');
+  const failed = counter(registry, 'logger_log_write_operations_failed_total', 'Operations on log files that failed');
+  const readFailed = counter(registry, 'logger_log_read_operations_failed_total', 'Readings of logs that failed');
+  return {
+    logWritten: (bytes) => written.inc(bytes),
+    logDropped: (lines) => dropped.inc(lines),
+    logDamaged: (bytes) => damaged.inc(bytes),
+    logFailed: () => failed.inc(),
+    logReadFailed: () => readFailed.inc(),
+  };
+}
+
+function counter(registry: Registry, name: string, help: string): Counter {
+  return new Counter({ name, help, registers: [registry] });
 }
