@@ -13,6 +13,7 @@ const END: readonly (readonly [what: string, end: Step])[] = [
     ({ parts }) => Promise.all([parts.listeners, parts.drivers.metrics].map((it) => it.close(LISTENER_CLOSE_MS))),
   ],
   ['containers', stopAll],
+  ['health checks', ({ parts }) => parts.lives.healthChecks.close()],
   ['garbage collection', ({ parts }) => parts.garbage.close()],
   // Before recovery it does not know the containers of an earlier run, which may still need the bridge.
   ['networks', ({ parts, hasRecovered }) => hasRecovered && parts.drivers.network.stop()],

@@ -125,7 +125,10 @@ function stateOf({ base, drivers, lives, transfers, listeners }: EngineParts): R
       archives: archivePool.queued,
     },
     supervisor: { pid: supervisor.pid },
-    actors: describeCollections(base.replies, Object.fromEntries(children)),
+    actors: {
+      ...describeCollections(base.replies, Object.fromEntries(children)),
+      healthChecks: lives.healthChecks.describe(),
+    },
   };
 }
 

@@ -11,13 +11,12 @@ export interface HasCollection {
 }
 
 export function collectionsOf(
-  { containers, execs, healthChecks }: Containers,
+  { containers, execs }: Containers,
   { pulls, pushes }: Transfers,
 ): Readonly<Record<string, HasCollection>> {
   return {
     containers,
     execs,
-    healthChecks,
     sessions: pulls.sessions,
     transfers: pulls.transfers,
     pulls: pulls.pulls,

@@ -17,9 +17,10 @@ import { ContainerServices } from '../actors/container/services.js';
 import { ContainerIoRegistry } from '../actors/container/streams/container-io.js';
 import type { ContainerViews } from '../actors/container/views.js';
 import { ExecDirectory } from '../actors/exec/directory.js';
-import { HealthChecks } from '../actors/health/directory.js';
+import { HealthChecks } from '../actors/health/health-checks.js';
 import { runProbe } from '../actors/health/probe.js';
 import { InFlight } from '../actors/kit/in-flight.js';
+import { Pace } from '../actors/kit/pace.js';
 import { StatsFeeds } from '../actors/stats/feeds.js';
 import { isDigest } from '../images/reference.js';
 import { buildResources } from '../runtime/resources.js';
@@ -126,7 +127,10 @@ function directoryDeps(
     },
     saved: (id) => records.read(id),
     task: (id) => tasks.get(id),
-    abandon: (record) => effects.remove({ record, options: { force: true, volumes: true } }),
+    abandon: (record) => {
+      const pace = new Pace('remove', () => undefined);
+      return effects.remove({ record, options: { force: true, volumes: true } }, pace).finally(() => pace.end());
+    },
   };
 }
 
@@ -175,13 +179,12 @@ function composeServices(
 }
 
 function composeHealthChecks(
-  { log, replies }: Base,
+  { log }: Base,
   { metrics }: Drivers,
   { views, containers, execs }: Pick<Containers, 'views' | 'containers' | 'execs'>,
 ): HealthChecks {
   return new HealthChecks({
     log,
-    replies,
     container: (id) => views.get(id),
     probe: async (container, plan, signal) => {
       const result = await runProbe(execs, container, plan, signal);

@@ -2,6 +2,7 @@
 import type { ContainerEffects } from '../actors/container/container.effects.types.js';
 import type { ContainerRecord } from '../actors/container/container.record.js';
 import type { InFlight } from '../actors/kit/in-flight.js';
+import { unavailable } from '../errors/engine-error.js';
 
 export interface EffectObserver {
   readonly started: (seconds: number) => void;
@@ -20,16 +21,31 @@ export function notedEffects(
     return result;
   };
   const note = <T>({ id }: ContainerRecord, work: Promise<T>): Promise<T> => inFlight.note(id, work);
+  const starts = new Set<string>();
+  /** A start that was given up takes back what it did when it goes on, and must not take back that of another. */
+  const alone = async (id: string, start: () => Promise<ContainerRecord>): Promise<ContainerRecord> => {
+    if (starts.has(id)) throw unavailable(`an earlier start of container ${id} has not ended yet`);
+    starts.add(id);
+    try {
+      return await start();
+    } finally {
+      starts.delete(id);
+    }
+  };
   return {
-    create: (record) => note(record, effects.create(record)),
-    start: (record) => note(record, timed(effects.start(record))),
+    create: (record, ...control) => note(record, effects.create(record, ...control)),
+    start: (record, ...control) =>
+      note(
+        record,
+        alone(record.id, () => timed(effects.start(record, ...control))),
+      ),
     adopt: (input) => note(input.record, effects.adopt(input)),
-    stop: (input, signal) => note(input.record, effects.stop(input, signal)),
-    pause: (record) => note(record, effects.pause(record)),
+    stop: (input, ...control) => note(input.record, effects.stop(input, ...control)),
+    pause: (record, signal) => note(record, effects.pause(record, signal)),
     unpause: (record) => note(record, effects.unpause(record)),
     drain: (record) => note(record, effects.drain(record)),
     release: (record) => note(record, effects.release(record)).finally(() => released(record)),
-    remove: (input) => note(input.record, effects.remove(input)),
+    remove: (input, pace) => note(input.record, effects.remove(input, pace)),
     rewire: (input) => note(input.record, effects.rewire(input)),
     save: (record) => effects.save(record),
   };

@@ -37,6 +37,7 @@ const kind = engined({
     FAULTS_COUNT: String(COUNT),
     FAULTS_SEED: String(SEED),
     FAULTS_KINDS: 'container,exec,health',
+    FAULTS_HANGS: '1',
     FAULTS_ARMED: armed,
   },
 });

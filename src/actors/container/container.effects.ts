@@ -5,6 +5,7 @@ import { ownsSandbox } from '../../runtime/namespaces.js';
 import { rootOwner } from '../../sys/users/id-maps.js';
 import type { ExitStatus, TaskInfo } from '../../ports/supervisor.js';
 import { TASK_GONE, type ContainerEffects, type StopInput } from './container.effects.types.js';
+import { type Pace, unlessAborted } from '../kit/pace.js';
 import { linkedContainers, linkEnvironment } from './network/legacy-links.js';
 import type { ContainerIoRegistry } from './streams/container-io.js';
 import { thaw, unpause, whileRunning } from './life/ended-task.js';
@@ -37,7 +38,7 @@ export function createContainerEffects(
 ): ContainerEffects {
   const { layers, network, tasks, records } = deps;
 
-  async function create(record: ContainerRecord): Promise<ContainerRecord> {
+  async function create(record: ContainerRecord, signal: AbortSignal, pace: Pace): Promise<ContainerRecord> {
     const undo = new Undo(deps.log);
     const pins = pinVolumes(deps);
     try {
@@ -45,9 +46,10 @@ export function createContainerEffects(
       undo.add('writable layer', () => layers.removeWritable(record.id));
       await allDone([
         records.createDir(record.id),
-        layers.createWritable(record.id, record.topLayer, record.hostConfig.StorageOpt),
+        pace.unlimited(layers.createWritable(record.id, record.topLayer, record.hostConfig.StorageOpt)),
       ]);
-      const made = await realizeMounts(deps, record, undo, pins);
+      const made = await pace.unlimited(realizeMounts(deps, record, undo, pins));
+      signal.throwIfAborted();
       await records.save(made);
       return made;
     } catch (error) {
@@ -58,7 +60,7 @@ export function createContainerEffects(
     }
   }
 
-  async function start(before: ContainerRecord): Promise<ContainerRecord> {
+  async function start(before: ContainerRecord, signal: AbortSignal, pace: Pace): Promise<ContainerRecord> {
     const undo = new Undo(deps.log);
     const id = before.id;
     const volumes = new VolumeUse(deps, before);
@@ -75,7 +77,7 @@ export function createContainerEffects(
         sandbox(starting, undo),
         ios.get(id).open(starting, undo),
         deps.writeFiles(starting),
-        volumes.open(),
+        pace.unlimited(volumes.open()),
         openSharedMemory(deps, starting),
       ]);
       const { spec } = await deps.specs.build({
@@ -102,6 +104,7 @@ export function createContainerEffects(
         userns,
         ...sharedNamespaces(starting),
       });
+      signal.throwIfAborted();
       const creating = tasks.create({
         id,
         spec,
@@ -123,7 +126,9 @@ export function createContainerEffects(
       await volumes.freePlaces();
       await io.started();
       await saved;
+      signal.throwIfAborted();
       await tasks.start(id);
+      signal.throwIfAborted();
       const running = withState(
         { ...attached, mounts: volumes.points, logPath: io.logPath },
         { status: 'running', pid, exitCode: 0 },
@@ -228,13 +233,13 @@ export function createContainerEffects(
     return withState(record, { status: status === 'paused' ? 'paused' : 'running', pid });
   }
 
-  async function stop({ record, signal, killAtMs }: StopInput, aborted: AbortSignal): Promise<ExitStatus> {
+  async function stop({ record, signal, killAtMs }: StopInput, aborted: AbortSignal, pace: Pace): Promise<ExitStatus> {
     if (!(await deliver(record, signal))) return untoldExit(record, aborted);
     if (record.state.status === 'paused') await thaw(tasks, record.id);
     if (signal !== SIGKILL) {
       // A timer holds less than what clients may ask for.
       for (let leftMs = killAtMs - performance.now(); leftMs > 0; leftMs = killAtMs - performance.now()) {
-        await sleep(Math.min(leftMs, MAX_TIMER_MS), undefined, { signal: aborted, ref: false });
+        await pace.unlimited(sleep(Math.min(leftMs, MAX_TIMER_MS), undefined, { signal: aborted, ref: false }));
       }
       await deliver(record, SIGKILL);
     }
@@ -311,11 +316,11 @@ export function createContainerEffects(
     start,
     adopt,
     stop,
-    pause: ({ id }) =>
+    pause: ({ id }, signal) =>
       whileRunning(
         tasks,
         id,
-        deps.pauseGate.pause(id, () => pause(id)),
+        deps.pauseGate.pause(id, () => unlessAborted(signal, pause(id))),
       ),
     unpause: ({ id }) => unpause(tasks, id),
     async drain({ id }) {
@@ -323,13 +328,13 @@ export function createContainerEffects(
     },
     release,
     rewire: ({ record, change }) => rewire(deps, record, change),
-    async remove({ record, options }) {
+    async remove({ record, options }, pace) {
       await records.remove(record.id);
       const results = await Promise.allSettled([
-        layers.removeWritable(record.id),
+        pace.unlimited(layers.removeWritable(record.id)),
         deps.releaseLayers(record.id),
         ios.remove(record.id).then(() => removeStreams(deps.ioRoot, record.id)),
-        options.volumes ? removeAnonymousVolumes(deps, record) : undefined,
+        options.volumes ? pace.unlimited(removeAnonymousVolumes(deps, record)) : undefined,
       ]);
       for (const result of results) {
         if (result.status === 'rejected')

@@ -1,6 +1,7 @@
 /** The container machine needs these effects. The implementation over drivers is `container.effects.ts`. */
 
 import type { ExitStatus } from '../../ports/supervisor.js';
+import type { Pace } from '../kit/pace.js';
 import type { ContainerRecord } from './container.record.js';
 import type { RemoveOptions } from './container.messages.js';
 import type { NetworkChange } from './network/network-change.js';
@@ -15,12 +16,20 @@ export interface StopInput {
   readonly killAtMs: number;
 }
 
-/** Slow work, each invoked by exactly one state. All throw EngineErrors and undo what they began. */
+export interface RemoveInput {
+  readonly record: ContainerRecord;
+  readonly options: RemoveOptions;
+}
+
+/**
+ * Slow work, each invoked by exactly one state. All throw EngineErrors and undo what they began, also when the signal
+ * aborts. `pace` is told of parts that may take any time.
+ */
 export interface ContainerEffects {
   /** Makes the writable layer, volumes and files, and writes the first record. */
-  create(record: ContainerRecord): Promise<ContainerRecord>;
+  create(record: ContainerRecord, signal: AbortSignal, pace: Pace): Promise<ContainerRecord>;
   /** Brings the task up and returns the record of the running container. */
-  start(record: ContainerRecord): Promise<ContainerRecord>;
+  start(record: ContainerRecord, signal: AbortSignal, pace: Pace): Promise<ContainerRecord>;
   /**
    * Takes over a task that survived the daemon, with its stdio, mounts and network. Where these are in place already it
    * only looks at the task.
@@ -32,8 +41,8 @@ export interface ContainerEffects {
    * resolves by itself when the supervisor knows of an exit that was never reported. Rejects when the container
    * outlives both signals.
    */
-  stop(input: StopInput, signal: AbortSignal): Promise<ExitStatus>;
-  pause(record: ContainerRecord): Promise<void>;
+  stop(input: StopInput, signal: AbortSignal, pace: Pace): Promise<ExitStatus>;
+  pause(record: ContainerRecord, signal: AbortSignal): Promise<void>;
   unpause(record: ContainerRecord): Promise<void>;
   /**
    * Waits (bounded) until all output of a dead task has been read and logged, and what was told of its stop is on disk.
@@ -42,7 +51,7 @@ export interface ContainerEffects {
   /** Writes the record of the exit, then frees task, network and mounts. */
   release(record: ContainerRecord): Promise<ContainerRecord>;
   /** Deletes everything of the container; the record goes first, so that a crash cannot bring half of it back. */
-  remove(input: { readonly record: ContainerRecord; readonly options: RemoveOptions }): Promise<void>;
+  remove(input: RemoveInput, pace: Pace): Promise<void>;
   /** Changes the networks of a running container. */
   rewire(input: { readonly record: ContainerRecord; readonly change: NetworkChange }): Promise<ContainerRecord>;
   save(record: ContainerRecord): Promise<void>;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createActor, type Actor } from 'xstate';
-import { conflict, internal, isEngineError, notFound } from '../../errors/engine-error.js';
+import { conflict, type EngineError, internal, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { ContainerConfig, HostConfig } from '../../ports/container.js';
 import type { Unasked } from '../kit/commands.js';
 import { Replies } from '../kit/replies.js';
@@ -84,7 +84,10 @@ function harness(input: ContainerInput, overrides: Partial<ContainerEffects & Co
     createContainerMachine(effects, hooks, replies),
     { input },
   );
-  actor.subscribe({ complete: () => replies.actorEnded(actor), error: () => undefined });
+  actor.subscribe({
+    complete: () => replies.actorEnded(actor),
+    error: (error) => replies.actorEnded(actor, error as EngineError),
+  });
   actor.start();
   const ask = <T = unknown>(command: Unasked<ContainerCommand>, signal?: AbortSignal): Promise<T> =>
     replies.ask<ContainerCommand>(actor, command, signal) as Promise<T>;
@@ -495,4 +498,29 @@ test('a change of networks that is refused leaves the container as it was', asyn
   await c.ask({ type: 'container.pause' });
   await assert.rejects(c.ask({ type: 'container.rewire', change: { type: 'disconnect', network: 'back' } }), /no/);
   assert.deepEqual(c.state(), { running: 'paused' });
+});
+
+test('an effect that hangs is given up: whoever waits is told, and copies may take any time', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const hangs = (): Promise<never> => new Promise(() => undefined);
+  const c = harness({ phase: 'idle', record }, { start: hangs });
+  const started = c.ask({ type: 'container.start' });
+  t.mock.timers.tick(10 * 60_000);
+  await assert.rejects(started, /has made no progress for 300 seconds/);
+  assert.equal(c.actor.getSnapshot().status, 'error');
+
+  const copying = harness(
+    { phase: 'idle', record },
+    { start: (_record, _signal, pace) => pace.unlimited(new Promise(() => undefined)) },
+  );
+  const slow = copying.ask({ type: 'container.start' });
+  const paused = copying.ask({ type: 'container.pause' });
+  t.mock.timers.tick(4 * 60_000);
+  const removed = copying.ask({ type: 'container.remove', options: { force: true, volumes: false } });
+  t.mock.timers.tick(2 * 60_000);
+  await assert.rejects(paused, /has been busy for 300 seconds/);
+  assert.equal(copying.state(), 'starting');
+  t.mock.timers.tick(3 * 60_000);
+  for (const asked of [slow, removed]) await assert.rejects(asked, /has been busy/);
+  assert.equal(copying.actor.getSnapshot().status, 'error');
 });

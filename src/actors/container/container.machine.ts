@@ -17,8 +17,9 @@
  *
  * Owner: the containers collection. Invariants: each command gets exactly one reply; no state is left while its effect
  * runs (except `stopping`, whose effect only waits); `rewiring` may be entered from any resting state and goes back
- * there; commands that arrive in a passing state are postponed to the next resting one, in order. The record in the
- * context is immutable and is what readers see.
+ * there; commands that arrive in a passing state are postponed to the next resting one, in order, and refused when that
+ * takes too long. An effect that makes no progress crashes the actor: the next one begins with what it finds. So does a
+ * stop, a kill or a forced removal that waits too long. The record in the context is immutable and is what readers see.
  */
 import { assign } from 'xstate';
 import { messageOf, notFound, type EngineError } from '../../errors/engine-error.js';
@@ -53,6 +54,8 @@ export function createContainerMachine(effects: ContainerEffects, hooks: Contain
       'amend.*': { actions: 'postponeAmends' },
       'task.exited': { actions: 'noteExit' },
       'task.oom': { actions: 'noteOom' },
+      'patience.over': { actions: 'refusePostponed' },
+      'effect.hung': { actions: 'crash' },
     },
     states: {
       booting: {

@@ -1,5 +1,6 @@
 /** Everything that can be said to a container actor. */
-import type { Command, RequestCancelled } from '../kit/commands.js';
+import type { Command, RequestCancelled, RequestId, Unasked } from '../kit/commands.js';
+import type { EffectHung } from '../kit/effect.js';
 import type { ExitStatus } from '../../ports/supervisor.js';
 import type { ProbeResult } from './life/health.js';
 import type { ContainerRecord } from './container.record.js';
@@ -66,4 +67,20 @@ export type ContainerFact =
   /** A probe of the run that began at `startedAt`. */
   | { readonly type: 'health.probed'; readonly startedAt: string; readonly result: ProbeResult };
 
-export type ContainerEvent = ContainerCommand | ContainerFact | AmendOutcome | RequestCancelled;
+/** A command has been postponed for as long as it may be. */
+export interface PatienceOver {
+  readonly type: 'patience.over';
+  readonly req: RequestId;
+}
+
+export type ContainerEvent =
+  ContainerCommand | ContainerFact | AmendOutcome | PatienceOver | EffectHung | RequestCancelled;
+
+/** Such a command is not to be held up by what it is to end. */
+export function isForceful(command: Unasked<ContainerCommand>): boolean {
+  return (
+    command.type === 'container.stop' ||
+    command.type === 'container.kill' ||
+    (command.type === 'container.remove' && command.options.force)
+  );
+}

@@ -3,21 +3,30 @@
  * in which state which of them happens.
  */
 import { assign, enqueueActions, setup } from 'xstate';
-import { type EngineError, isEngineError, notModified, unavailable } from '../../errors/engine-error.js';
-import { effect } from '../kit/effect.js';
+import { deadline, type EngineError, isEngineError, notModified, unavailable } from '../../errors/engine-error.js';
+import { limitedEffect } from '../kit/effect.js';
 import type { RequestId } from '../kit/commands.js';
 import type { Replies } from '../kit/replies.js';
 import type { ExitStatus } from '../../ports/supervisor.js';
-import { TASK_GONE, type ContainerEffects, type ContainerHooks, type StopInput } from './container.effects.types.js';
+import { silenceLimitMs } from '../kit/faults.js';
+import { inTime, NO_PROGRESS } from '../kit/pace.js';
+import {
+  TASK_GONE,
+  type ContainerEffects,
+  type ContainerHooks,
+  type RemoveInput,
+  type StopInput,
+} from './container.effects.types.js';
 import type { NetworkChange } from './network/network-change.js';
-import type {
-  AmendCommand,
-  AmendOutcome,
-  ContainerCommand,
-  ContainerEvent,
-  RemoveOptions,
-  StopOptions,
-  WaitCondition,
+import {
+  isForceful,
+  type AmendCommand,
+  type AmendOutcome,
+  type ContainerCommand,
+  type ContainerEvent,
+  type RemoveOptions,
+  type StopOptions,
+  type WaitCondition,
 } from './container.messages.js';
 import { withEndedHealth, withProbeResult, withStartingHealth } from './life/health.js';
 import { withState, type ContainerRecord } from './container.record.js';
@@ -75,6 +84,12 @@ export interface ContainerContext {
   readonly leaving: boolean;
 }
 
+/** What an action gets to see. */
+interface ActionInput {
+  readonly context: ContainerContext;
+  readonly event: ContainerEvent;
+}
+
 /** If the release of a container's resources fails, it is tried so many times. */
 const MOST_RELEASES = 5;
 /** Commands that one actor keeps for later; more are refused. */
@@ -101,7 +116,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
     });
 
   const answerWhenSaved = (record: ContainerRecord, req: RequestId, value?: unknown): void => {
-    effects.save(record).then(
+    inTime('save', effects.save(record)).then(
       () => replies.settle(req, value),
       (error: unknown) => replies.reject(req, error),
     );
@@ -122,11 +137,32 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       replies.reject(first.req, error);
       return writeFirst(others, base, self);
     }
-    effects.save(record).then(
+    inTime('save', effects.save(record)).then(
       () => self.send({ type: 'amend.saved', base, record }),
       (error: unknown) => self.send({ type: 'amend.failed', error }),
     );
     return amends;
+  };
+
+  const refuseOverload = ({ context, event }: ActionInput): void => {
+    if ('req' in event)
+      replies.reject(
+        event.req,
+        unavailable(`too many commands wait for container ${context.record.id}`, { code: 'OVERLOADED' }),
+      );
+  };
+
+  const refuseBusy = ({ context, event }: ActionInput): void => {
+    if ('req' in event) replies.reject(event.req, busy(context.record));
+  };
+
+  const refuseFirstAmend = ({ context, event }: ActionInput): void => {
+    const [first] = context.amends;
+    if (event.type === 'amend.failed' && first) replies.reject(first.req, event.error);
+  };
+
+  const giveUp = ({ context }: ActionInput): void => {
+    throw busy(context.record);
   };
 
   const machine = setup({
@@ -136,33 +172,46 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       input: {} as ContainerInput,
     },
     actors: {
-      create: effect((record: ContainerRecord) => effects.create(record)),
-      start: effect((record: ContainerRecord) => effects.start(record)),
-      adopt: effect((input: { record: ContainerRecord; isInPlace: boolean }) => effects.adopt(input)),
-      stop: effect((input: StopInput, signal) => effects.stop(input, signal)),
-      pause: effect((record: ContainerRecord) => effects.pause(record)),
-      unpause: effect((record: ContainerRecord) => effects.unpause(record)),
-      drain: effect((record: ContainerRecord) => effects.drain(record)),
-      release: effect((record: ContainerRecord) => effects.release(record)),
-      rewire: effect((input: { record: ContainerRecord; change: NetworkChange }) => effects.rewire(input)),
-      remove: effect((input: { record: ContainerRecord; options: RemoveOptions }) => effects.remove(input)),
+      create: limitedEffect((record: ContainerRecord, signal, pace) => effects.create(record, signal, pace)),
+      start: limitedEffect((record: ContainerRecord, signal, pace) => effects.start(record, signal, pace)),
+      adopt: limitedEffect((input: { record: ContainerRecord; isInPlace: boolean }) => effects.adopt(input)),
+      stop: limitedEffect((input: StopInput, signal, pace) => effects.stop(input, signal, pace)),
+      pause: limitedEffect((record: ContainerRecord, signal) => effects.pause(record, signal)),
+      unpause: limitedEffect((record: ContainerRecord) => effects.unpause(record)),
+      drain: limitedEffect((record: ContainerRecord) => effects.drain(record)),
+      release: limitedEffect((record: ContainerRecord) => effects.release(record)),
+      rewire: limitedEffect((input: { record: ContainerRecord; change: NetworkChange }) => effects.rewire(input)),
+      remove: limitedEffect((input: RemoveInput, _signal, pace) => effects.remove(input, pace)),
     },
     actions: {
-      postpone: assign(({ context, event }) => {
+      postpone: enqueueActions(({ context, event, enqueue }) => {
         const command = event as ContainerCommand;
-        if (context.postponed.length < POSTPONED_LIMIT) return { postponed: [...context.postponed, command] };
-        replies.reject(
-          command.req,
-          unavailable(`too many commands wait for container ${context.record.id}`, { code: 'OVERLOADED' }),
-        );
-        return {};
+        if (context.postponed.length >= POSTPONED_LIMIT) return enqueue(refuseOverload);
+        enqueue.assign({ postponed: [...context.postponed, command] });
+        enqueue.raise({ type: 'patience.over', req: command.req }, { delay: 'patience', id: patienceId(command) });
       }),
       /** In a resting state: take up what was postponed. */
       resume: enqueueActions(({ context, enqueue }) => {
         if (context.postponed.length === 0) return;
-        for (const command of context.postponed) enqueue.raise(command);
+        for (const command of context.postponed) {
+          enqueue.cancel(patienceId(command));
+          enqueue.raise(command);
+        }
         enqueue.assign({ postponed: [] });
       }),
+      /** A command that was postponed for too long is refused. */
+      refusePostponed: enqueueActions(({ context, event, enqueue }) => {
+        if (event.type !== 'patience.over') return;
+        const late = context.postponed.find(({ req }) => req === event.req);
+        if (!late) return;
+        // What it is to end may hang. The next actor finds out.
+        if (isForceful(late)) return enqueue(giveUp);
+        enqueue.assign({ postponed: context.postponed.filter(({ req }) => req !== event.req) });
+        enqueue(refuseBusy);
+      }),
+      crash: ({ event }) => {
+        if (event.type === 'effect.hung') throw event.error;
+      },
       wait: assign(({ context, event }) => {
         if (event.type !== 'container.wait') return {};
         return { waiters: [...context.waiters, { req: event.req, condition: event.condition }] };
@@ -242,7 +291,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         const waitsForExit = signal === SIGKILL;
         const staysDown = cancelsRestart(context.record, signal) && !context.record.manuallyStopped;
         const record = staysDown ? { ...context.record, manuallyStopped: true } : context.record;
-        Promise.all([hooks.kill(record, signal), staysDown ? effects.save(record) : undefined]).then(
+        inTime('kill', Promise.all([hooks.kill(record, signal), staysDown ? effects.save(record) : undefined])).then(
           () => waitsForExit || replies.settle(req, undefined),
           (error: unknown) => {
             self.send({ type: 'request.cancelled', req });
@@ -275,11 +324,13 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         return { amends: writeFirst(others, context.record, self) };
       }),
       /** The effect of a passing state makes a record of its own, so changes wait and are made to that record later. */
-      postponeAmends: assign(({ context, event }) => {
+      postponeAmends: enqueueActions(({ context, event, enqueue }) => {
         const [first, ...others] = context.amends;
-        if (event.type === 'amend.failed' && first) replies.reject(first.req, event.error);
+        if (event.type === 'amend.failed' && first) enqueue(refuseFirstAmend);
         const left = event.type === 'amend.failed' ? others : context.amends;
-        return { amends: [], postponed: [...left, ...context.postponed] };
+        for (const { req } of left)
+          enqueue.raise({ type: 'patience.over', req }, { delay: 'patience', id: patienceId({ req }) });
+        enqueue.assign({ amends: [], postponed: [...left, ...context.postponed] });
       }),
       answerSettled: ({ context, event }) => {
         if ('req' in event) replies.settle(event.req, context.record);
@@ -400,7 +451,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
       cancelsBackoff: ({ context, event }) =>
         event.type === 'container.kill' && cancelsRestart(context.record, event.signal),
     },
-    delays: { backoff: ({ context }) => context.delayMs },
+    delays: { backoff: ({ context }) => context.delayMs, patience: () => silenceLimitMs() },
   });
   return { machine, publish, settleAll, rejectAll, fire };
 }
@@ -444,6 +495,18 @@ export function waitResult(record: ContainerRecord): { exitCode: number; error?:
   return record.state.error === ''
     ? { exitCode: record.state.exitCode }
     : { exitCode: record.state.exitCode, error: record.state.error };
+}
+
+/** The timer of a postponed command has this name. */
+function patienceId({ req }: { readonly req: RequestId }): string {
+  return `patience.${req}`;
+}
+
+/** What a container is busy with has taken longer than a command waits. */
+function busy({ id }: ContainerRecord): EngineError {
+  return deadline(`container ${id} has been busy for ${Math.round(silenceLimitMs() / 1000)} seconds; try again later`, {
+    code: NO_PROGRESS,
+  });
 }
 
 function killError(record: ContainerRecord, error: unknown): unknown {

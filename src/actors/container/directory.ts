@@ -8,8 +8,15 @@ import type { NetworkDriver } from '../../ports/network.js';
 import type { Logger } from '../../ports/logger.js';
 import type { ReplyOf, Unasked } from '../kit/commands.js';
 import { createCollection, type Collection } from '../kit/collection.js';
+import { NO_PROGRESS } from '../kit/pace.js';
 import { ACTOR_GONE, type Replies } from '../kit/replies.js';
-import type { ContainerCommand, ContainerFact, WaitCondition, WaitResult } from './container.messages.js';
+import {
+  isForceful,
+  type ContainerCommand,
+  type ContainerFact,
+  type WaitCondition,
+  type WaitResult,
+} from './container.messages.js';
 import type { createContainerMachine } from './container.machine.js';
 import type { TaskInfo } from '../../ports/supervisor.js';
 import type { ContainerInput } from './container.setup.js';
@@ -114,7 +121,8 @@ export class ContainerDirectory {
     } catch (error) {
       // The actor crashed after the container was made: the container exists, so nothing is taken back.
       if (this.deps.views.has(id)) throw error;
-      if (drafted && isEngineError(error, 'unavailable') && error.code === ACTOR_GONE) await this.#abandon(drafted);
+      if (drafted && isEngineError(error) && (error.code === ACTOR_GONE || error.code === NO_PROGRESS))
+        await this.#abandon(drafted);
       this.deps.views.names.release(name, id);
       await this.deps.holds.release(id);
       throw error;
@@ -137,9 +145,15 @@ export class ContainerDirectory {
     inputs.filter(({ phase }) => phase === 'exited' || phase === 'removing').forEach(spawn);
   }
 
-  /** Sends a command to the container that `reference` names. */
+  /** Sends a command to the container that `reference` names. Throws at once when there is none. */
   ask<C extends ContainerCommand>(reference: string, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
-    return this.#ask(this.find(reference).id, command, signal);
+    const { id } = this.find(reference);
+    return this.#ask<C>(id, command, signal).catch((error: unknown) => {
+      const isGivenUp = isEngineError(error, 'deadline') && error.code === NO_PROGRESS;
+      // What held it up was given up.
+      if (isGivenUp && isForceful(command) && this.deps.views.has(id)) return this.#ask<C>(id, command, signal);
+      throw error;
+    });
   }
 
   /** Waits; the exit of a container that is removed already is answered for some minutes. */

@@ -12,9 +12,10 @@ import type { PauseGate } from '../container/life/pause-gate.js';
 import { SIGKILL } from '../container/life/signals.js';
 import type { ReplyOf, Unasked } from '../kit/commands.js';
 import { createCollection, type Collection } from '../kit/collection.js';
+import { unlessAborted } from '../kit/pace.js';
 import type { Replies } from '../kit/replies.js';
 import { Slots } from '../kit/slots.js';
-import { createExecMachine, type ExecEffects } from './exec.machine.js';
+import { createExecMachine, type ExecEffects, type ExecStart } from './exec.machine.js';
 import type { ExecCommand, TerminalSize } from './exec.messages.js';
 import type { ExecConfig, ExecRecord } from './exec.record.js';
 
@@ -240,9 +241,9 @@ export class ExecDirectory {
   #effects(): ExecEffects {
     const { tasks } = this.deps;
     return {
-      start: async (input) => {
-        const release = await this.#startsOf(input.record.containerId).take();
-        const starting = this.#start(input).finally(release);
+      start: async (input, signal, pace) => {
+        const release = await pace.unlimited(this.#startsOf(input.record.containerId).take(signal));
+        const starting = unlessAborted(signal, this.#start(input, signal)).finally(release);
         this.#started.set(
           input.record.id,
           starting.then(({ pid }) => ({ pid, running: true })),
@@ -273,7 +274,7 @@ export class ExecDirectory {
     return slots;
   }
 
-  async #start({ record, tty, size }: Parameters<ExecEffects['start']>[0]): Promise<{ pid: number }> {
+  async #start({ record, tty, size }: ExecStart, signal: AbortSignal): Promise<{ pid: number }> {
     const { tasks, stdio } = this.deps;
     const container = this.deps.container(record.containerId);
     if (!container) throw notFound(`No such container: ${record.containerId}`);
@@ -296,7 +297,14 @@ export class ExecDirectory {
       const process = await building;
       const { pid } = await this.deps.pauseGate.start(record.containerId, () => {
         requireRunning(this.deps.container(container.id) ?? container, container.id);
-        return tasks.exec(record.containerId, record.id, { process, stdio: opened.paths });
+        signal.throwIfAborted();
+        const executing = tasks.exec(record.containerId, record.id, { process, stdio: opened.paths });
+        // One that runs after it was given up is ended.
+        executing.then(
+          () => signal.aborted && this.#kill(record),
+          () => undefined,
+        );
+        return unlessAborted(signal, executing);
       });
       io.stdin = await opened.openStdin();
       io.stdin?.on('error', () => io.stdin?.destroy());

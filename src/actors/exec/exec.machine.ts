@@ -8,19 +8,22 @@
  */
 import { assign, setup } from 'xstate';
 import { conflict, invalid, type EngineError } from '../../errors/engine-error.js';
-import { effect } from '../kit/effect.js';
+import { limitedEffect } from '../kit/effect.js';
+import { inTime, type Pace } from '../kit/pace.js';
 import type { RequestId } from '../kit/commands.js';
 import type { Replies } from '../kit/replies.js';
 import type { ExecCommand, ExecEvent, TerminalSize } from './exec.messages.js';
 import type { ExecRecord } from './exec.record.js';
 
+export interface ExecStart {
+  readonly record: ExecRecord;
+  readonly tty: boolean;
+  readonly size: TerminalSize | undefined;
+}
+
 export interface ExecEffects {
-  /** Brings the process up and returns its host pid. On failure nothing is left. */
-  start(input: {
-    readonly record: ExecRecord;
-    readonly tty: boolean;
-    readonly size: TerminalSize | undefined;
-  }): Promise<{ pid: number }>;
+  /** Brings the process up and returns its host pid. When it fails, or the signal aborts, nothing is left. */
+  start(input: ExecStart, signal: AbortSignal, pace: Pace): Promise<{ pid: number }>;
   /** Reads output to its end (bounded) and forgets the process. */
   drain(record: ExecRecord): Promise<void>;
   resize(record: ExecRecord, size: TerminalSize): Promise<void>;
@@ -48,7 +51,7 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
     record: ExecRecord,
     { req, size }: { readonly req: RequestId; readonly size: TerminalSize },
   ): void => {
-    effects.resize(record, size).then(
+    inTime('resize', effects.resize(record, size)).then(
       () => replies.settle(req, undefined),
       (error: unknown) => replies.reject(req, error),
     );
@@ -56,10 +59,13 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
   return setup({
     types: { context: {} as ExecContext, events: {} as ExecEvent, input: {} as ExecRecord },
     actors: {
-      start: effect((input: Parameters<ExecEffects['start']>[0]) => effects.start(input)),
-      drain: effect((record: ExecRecord) => effects.drain(record)),
+      start: limitedEffect((input: ExecStart, signal, pace) => effects.start(input, signal, pace)),
+      drain: limitedEffect((record: ExecRecord) => effects.drain(record)),
     },
     actions: {
+      crash: ({ event }) => {
+        if (event.type === 'effect.hung') throw event.error;
+      },
       refuseStart: ({ context, event }) => {
         if ('req' in event)
           replies.reject(event.req, conflict(`Error: Exec command ${context.record.id} has already run`));
@@ -86,6 +92,7 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
       'exec.start': { actions: 'refuseStart' },
       'exec.resize': { actions: 'refuseResize' },
       'exec.exited': { actions: 'noteExit' },
+      'effect.hung': { actions: 'crash' },
     },
     states: {
       /** An earlier actor may have started the process, and the process may have ended. */

@@ -1,5 +1,6 @@
 /** Everything that can be said to an exec actor. */
 import type { Command, RequestCancelled } from '../kit/commands.js';
+import type { EffectHung } from '../kit/effect.js';
 import type { ExitStatus } from '../../ports/supervisor.js';
 
 export interface TerminalSize {
@@ -16,4 +17,4 @@ export type ExecCommand =
 
 export type ExecFact = { readonly type: 'exec.exited'; readonly exit: ExitStatus };
 
-export type ExecEvent = ExecCommand | ExecFact | RequestCancelled;
+export type ExecEvent = ExecCommand | ExecFact | EffectHung | RequestCancelled;

@@ -16,7 +16,9 @@ import {
   type InputFrom,
   type Snapshot,
 } from 'xstate';
+import { isEngineError } from '../../errors/engine-error.js';
 import { faultyLogic } from './faults.js';
+import { NO_PROGRESS } from './pace.js';
 import type { Replies } from './replies.js';
 
 export interface CollectionOptions<L extends AnyActorLogic> {
@@ -104,10 +106,12 @@ export function createCollection<L extends AnyActorLogic>(options: CollectionOpt
     return down;
   };
 
-  const forget = (id: string): ActorRefFrom<L> | undefined => {
+  const forget = (id: string, error?: unknown): ActorRefFrom<L> | undefined => {
     const child = children.get(id);
     children.delete(id);
-    if (child) options.replies.actorEnded(child);
+    // What was given up says so itself; of other crashes clients hear only that the actor is gone.
+    const isGivenUp = isEngineError(error) && error.code === NO_PROGRESS;
+    if (child) options.replies.actorEnded(child, isGivenUp ? error : undefined);
     return child;
   };
 
@@ -154,7 +158,7 @@ export function createCollection<L extends AnyActorLogic>(options: CollectionOpt
         }
         default: {
           const id = event.actorId;
-          forget(id);
+          forget(id, 'error' in event ? event.error : undefined);
           if ('output' in event) {
             crashes.delete(id);
             options.onDone?.(id, event.output);

@@ -2,6 +2,7 @@
 import { fromPromise } from 'xstate';
 import { EngineError, internal, messageOf } from '../../errors/engine-error.js';
 import { runEffect } from './faults.js';
+import { Pace } from './pace.js';
 
 /**
  * Promise logic that fails with EngineErrors only, so that machines and clients see one hierarchy. Whatever else is
@@ -13,6 +14,38 @@ export function effect<Output, Input>(run: (input: Input, signal: AbortSignal) =
       return await runEffect(self.id, () => run(input, signal));
     } catch (error) {
       throw asEngineError(error);
+    }
+  });
+}
+
+/** An effect tells this to its machine when it makes no progress any more. The machine is to crash with the error. */
+export interface EffectHung {
+  readonly type: 'effect.hung';
+  readonly error: EngineError;
+}
+
+/**
+ * An effect that is given up when it makes no progress. What a promise that never settles leaves is known by nobody, so
+ * this is no failure like others: the machine crashes, and the next one begins with what is found in the world. The
+ * signal aborts, so that an effect that goes on after all takes back what it did.
+ */
+export function limitedEffect<Output, Input>(run: (input: Input, signal: AbortSignal, pace: Pace) => Promise<Output>) {
+  return fromPromise<Output, Input>(async ({ input, signal, self }) => {
+    const over = new AbortController();
+    const abort = (): void => over.abort(signal.reason);
+    signal.addEventListener('abort', abort, { once: true });
+    const pace = new Pace(`${self.id.split('.').at(-1)}`, (error) => {
+      over.abort(error);
+      const event: EffectHung = { type: 'effect.hung', error };
+      self._parent?.send(event);
+    });
+    try {
+      return await runEffect(self.id, () => run(input, over.signal, pace));
+    } catch (error) {
+      throw asEngineError(error);
+    } finally {
+      pace.end();
+      signal.removeEventListener('abort', abort);
     }
   });
 }

@@ -8,15 +8,24 @@ export interface Faults {
    * This is called before and after each transition of an actor of a collection; if it throws, the actor has crashed.
    */
   transition(kind: string, state: unknown, event: string, when: 'before' | 'after'): void;
-  /** Runs an effect of an actor once, twice as long, or not at all. */
+  /** How long effects may be without progress. */
+  readonly silenceMs: number;
+  /** Runs an effect of an actor once, twice as long, or not at all. Its promise may stay unsettled for ever. */
   effect<T>(name: string, run: () => Promise<T>): Promise<T>;
 }
+
+/** Effects that have made no progress for so long are given up. */
+const SILENCE_MS = 5 * 60_000;
 
 let injected: Faults | undefined;
 
 /** This must be called before the first actor is made. */
 export function injectFaults(faults: Faults): void {
   injected = faults;
+}
+
+export function silenceLimitMs(): number {
+  return injected?.silenceMs ?? SILENCE_MS;
 }
 
 export function runEffect<T>(name: string, run: () => Promise<T>): Promise<T> {

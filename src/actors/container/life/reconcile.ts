@@ -68,7 +68,10 @@ export function revived(
     task !== undefined && saved !== undefined && isRunning(saved) && saved.state.startedAt !== state.startedAt;
   const record = saved === undefined ? view : { ...saved, restartCount, state: isNewRun ? saved.state : state };
   // The exit was published already, but the release that follows an exit was not finished.
-  if (!isLive && !isNewRun && (state.status === 'exited' || state.status === 'restarting')) {
+  const isEnded = state.status === 'exited' || state.status === 'restarting';
+  // Nobody knows what a start that was given up had made by then.
+  const isUnstarted = state.status === 'created' && task === undefined && saved?.state.status === 'starting';
+  if (!isLive && !isNewRun && (isEnded || isUnstarted)) {
     return { phase: 'ended', record: withState(record, { pid: 0 }) };
   }
   const input = reconcile(record, task, now);
