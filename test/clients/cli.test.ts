@@ -328,11 +328,12 @@ describe('containers in the background', () => {
       image,
       'sh',
       '-c',
-      'i=0; while [ $i -lt 8 ]; do echo tick $i; i=$((i+1)); sleep 0.2; done',
+      'echo tick 0; until [ -e /go ]; do sleep 0.05; done; for i in 1 2 3 4 5 6 7; do echo tick $i; sleep 0.05; done',
     );
     const session = new CliSession(engine, ['logs', '-f', 'counter']);
-    await session.output(/tick 1/);
+    await session.output(/tick 0/);
     assert.equal(await field('counter', '{{.State.Running}}'), 'true');
+    await ok('exec', 'counter', 'touch', '/go');
     const { status, stdout } = await session.ended();
     assert.equal(status, 0);
     assert.equal(stdout, Array.from({ length: 8 }, (_, index) => `tick ${index}\n`).join(''));
