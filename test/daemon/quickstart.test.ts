@@ -10,10 +10,10 @@ import { promisify } from 'node:util';
 
 /** This file is in dist/test. */
 const ROOT = fileURLToPath(new URL('../../..', import.meta.url));
-const NOT_COPIED = ['.git', 'dist', 'node_modules'].map((name) => join(ROOT, name));
+const NOT_COPIED = ['.git', 'node_modules'].map((name) => join(ROOT, name));
 
-/** A clone with its dependencies, but not built: quickstart builds, and a build here would disturb other tests. */
-function unbuiltCopy(): string {
+/** Quickstart builds anew, which would take the program away from the tests beside this one. */
+function copyOfThis(): string {
   const dir = mkdtempSync(join(tmpdir(), 'clone-'));
   cpSync(ROOT, dir, { recursive: true, filter: (path) => !NOT_COPIED.includes(path) });
   symlinkSync(join(ROOT, 'node_modules'), join(dir, 'node_modules'));
@@ -21,7 +21,7 @@ function unbuiltCopy(): string {
 }
 
 test('quickstart shows the nine operations and takes everything away again', async (t) => {
-  const copy = unbuiltCopy();
+  const copy = copyOfThis();
   t.after(() => rmSync(copy, { recursive: true }));
   const command = [join(copy, 'scripts', 'quickstart.mjs'), '--once'];
   const { stdout } = await promisify(execFile)(process.execPath, command, { timeout: 600_000 });

@@ -206,8 +206,10 @@ test('a socket left by a daemon that was killed is replaced; one that is served 
 test('a socket file that somebody put in place of ours survives our exit', async () => {
   const path = join(dir, 'replaced.sock');
   const engine = await Engine.start(engined({ args: ['-H', `unix://${path}`] }));
-  // It is opened after the socket that answers already.
-  await waitFor('the second socket', () => existsSync(path));
+  // It is opened after the socket that answers already, and recognized again only once it answers, too.
+  const answer = async (): Promise<boolean> =>
+    (await call(path, 'GET', '/_ping').catch(() => undefined))?.status === 200;
+  await waitFor('the second socket', answer);
   await rm(path);
   const other = createServer().listen(path);
   await once(other, 'listening');
