@@ -500,7 +500,7 @@ describe('files', () => {
       message,
     );
     assert.equal(await ok('images', '-aq'), images);
-    assert.match((await docker(engine, ['exec', '-u', '70000', 'plain', 'true'])).stdout, /unmapped user/);
+    assert.match((await docker(engine, ['exec', '-u', '70000', 'plain', 'true'])).stdout, /unmapped u(ser|id)/);
   });
 
   test(
