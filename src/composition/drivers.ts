@@ -2,6 +2,7 @@
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import type { ContainerRecord } from '../actors/container/container.record.js';
+import type { StdioFactory } from '../actors/container/deps.js';
 import { ContainerRecords } from '../actors/container/records.js';
 import { DiskUsages } from '../actors/engine/disk-usage.js';
 import { openEventLog } from '../events/event-log.js';
@@ -12,7 +13,9 @@ import type { RecordFile } from '../network/network-records.js';
 import { ProtocolNetworkPlugins } from '../plugins/network-plugins.js';
 import { ProtocolVolumePlugins } from '../plugins/volume-plugins.js';
 import type { EventType } from '../ports/events.js';
-import { loadSeccompProfile } from '../runtime/seccomp.js';
+import type { NetworkPlugins } from '../ports/network-plugin.js';
+import type { LayerStore } from '../ports/storage.js';
+import { loadSeccompProfile, type SeccompProfile } from '../runtime/seccomp.js';
 import { createSpecBuilder } from '../runtime/spec-builder.js';
 import { ArchiveWorkers } from '../storage/archives.js';
 import { storageDriver } from '../storage/drivers/index.js';
@@ -23,11 +26,11 @@ import { rootOwner } from '../sys/users/id-maps.js';
 import { inheritedLimits } from '../sys/process/limits.js';
 import { createStdio, reopenStdio } from '../supervisor/stdio.js';
 import { createSupervisor } from '../supervisor/supervisor.js';
-import { createWorkerPool } from '../workers/pool.js';
+import { createWorkerPool, type WorkerPool } from '../workers/pool.js';
 import { creationDefaults } from './settings.js';
 import { BUILD, PRODUCT_VERSION } from '../version.js';
 import type { Base } from './base.js';
-import { createEngineMetrics } from './metrics.js';
+import { createEngineMetrics, type EngineMetricsDeps } from './metrics.js';
 import { makeDirectories } from '../sys/files/make-directories.js';
 
 const MAX_WORKERS = 3;
@@ -35,22 +38,81 @@ const MAX_WORKERS = 3;
 export type Drivers = Awaited<ReturnType<typeof openDrivers>>;
 
 /** `containers` is asked when metrics are read. */
-export async function openDrivers(
-  { live, dataRoot, execRoot, supervisorRoot, reserve, idMaps, facts, host, settings, log }: Base,
-  containers: () => readonly ContainerRecord[],
-) {
+export async function openDrivers(base: Base, containers: () => readonly ContainerRecord[]) {
+  const { live, dataRoot, idMaps, facts, log } = base;
   const config = live.fixed;
-  const inData = (...parts: string[]): string => join(dataRoot, ...parts);
-  const seccomp =
-    config.seccompProfile === 'builtin' || config.seccompProfile === 'unconfined'
-      ? config.seccompProfile
-      : await loadSeccompProfile(config.seccompProfile);
+  const owner = rootOwner(idMaps);
+  const seccomp = await seccompProfile(config.seccompProfile);
   const pool = createWorkerPool({ maxThreads: Math.min(availableParallelism(), MAX_WORKERS) });
   const events = await openEventLog({
-    dir: inData('events'),
+    dir: join(dataRoot, 'events'),
     onFailure: (error) => log.error({ err: error }, 'events are not recorded'),
   });
-  const supervisor = createSupervisor({
+  const supervisor = composeSupervisor(base);
+  const layers = await openLayers(base, pool);
+  const images = new FileImageStore(dataRoot, layers, base.reserve.urgent);
+  const metrics = await createEngineMetrics({
+    ...metricsFacts(base, layers),
+    containers,
+    eventSubscribers: () => events.subscribers,
+  });
+  const emit = (type: EventType, action: string, id: string, attributes: Readonly<Record<string, string>>): void => {
+    events.emit(type, action, id, attributes);
+    metrics.event(type, action);
+  };
+  const networkPlugins = new ProtocolNetworkPlugins();
+  const network = composeNetworks(base, networkPlugins);
+  const logs = createLogDriver((container) => metrics.logObserver(container));
+  const records = new ContainerRecords(
+    join(dataRoot, 'containers'),
+    { write: writeRecord, read: readRecord, urgent: base.reserve.urgent },
+    owner,
+    creationDefaults(config),
+  );
+  const volumePlugins = new ProtocolVolumePlugins();
+  const volumes = new Volumes({ root: join(dataRoot, 'volumes'), workers: pool, plugins: volumePlugins, owner });
+  const archives = new ArchiveWorkers(idMaps);
+  const inherited = inheritedLimits();
+  const specs = createSpecBuilder(facts, () => ({
+    inherited,
+    seccomp,
+    cdiSpecDirs: live.current.features['cdi'] === true ? config.cdiSpecDirs : [],
+  }));
+  const stdio: StdioFactory = {
+    create: async (request) => createStdio(request),
+    reopen: async (paths) => reopenStdio(paths),
+  };
+  const usage = new DiskUsages({ dataRoot, layers, pool });
+  return {
+    usage,
+    pool,
+    events,
+    metrics,
+    emit,
+    supervisor,
+    tasks: supervisor.tasks,
+    layers,
+    images,
+    network,
+    logs,
+    records,
+    volumes,
+    volumePlugins,
+    networkPlugins,
+    archives,
+    specs,
+    stdio,
+  };
+}
+
+/** `builtin`, `unconfined`, or what the file of that name says. */
+async function seccompProfile(option: string): Promise<SeccompProfile | 'builtin' | 'unconfined'> {
+  return option === 'builtin' || option === 'unconfined' ? option : loadSeccompProfile(option);
+}
+
+function composeSupervisor({ live, execRoot, supervisorRoot, log }: Base) {
+  const config = live.fixed;
+  return createSupervisor({
     ...(config.supervisor === '' ? {} : { address: config.supervisor }),
     namespace: config.supervisorNamespace,
     execRoot,
@@ -62,19 +124,20 @@ export async function openDrivers(
       return live.current.debug;
     },
   });
-  const { tasks } = supervisor;
-  const driver = storageDriver(config.storageDriver);
-  const layers = await openLayerStore({
-    root: inData(driver.name),
-    driver,
-    workers: pool,
-    log,
-    storageOpts: config.storageOpts,
-    idMaps,
-  });
-  const images = new FileImageStore(dataRoot, layers, reserve.urgent);
-  const metrics = await createEngineMetrics({
-    address: config.metricsAddr,
+}
+
+function openLayers({ live, dataRoot, log, idMaps }: Base, pool: WorkerPool) {
+  const { storageDriver: name, storageOpts } = live.fixed;
+  const driver = storageDriver(name);
+  return openLayerStore({ root: join(dataRoot, driver.name), driver, workers: pool, log, storageOpts, idMaps });
+}
+
+function metricsFacts(
+  { live, host, settings, log }: Base,
+  layers: LayerStore,
+): Omit<EngineMetricsDeps, 'containers' | 'eventSubscribers'> {
+  return {
+    address: live.fixed.metricsAddr,
     cpus: host.cpuCount,
     identity: {
       version: PRODUCT_VERSION,
@@ -89,23 +152,21 @@ export async function openDrivers(
     },
     memoryBytes: host.memoryBytes,
     log,
-    containers,
-    eventSubscribers: () => events.subscribers,
-  });
-  const emit = (type: EventType, action: string, id: string, attributes: Readonly<Record<string, string>>): void => {
-    events.emit(type, action, id, attributes);
-    metrics.event(type, action);
   };
-  const networkFile = (name: string): RecordFile => ({
-    read: () => readRecord(inData('network', name)),
+}
+
+function composeNetworks({ live, dataRoot, execRoot, reserve, settings, log }: Base, plugins: NetworkPlugins) {
+  const config = live.fixed;
+  const directory = join(dataRoot, 'network');
+  const file = (name: string): RecordFile => ({
+    read: () => readRecord(join(directory, name)),
     write: async (value, urgent = false) => {
-      await makeDirectories(inData('network'), { mode: 0o710 });
-      const write = (): Promise<void> => writeRecord(inData('network', name), value);
+      await makeDirectories(directory, { mode: 0o710 });
+      const write = (): Promise<void> => writeRecord(join(directory, name), value);
       await (urgent ? reserve.urgent(write) : write());
     },
   });
-  const networkPlugins = new ProtocolNetworkPlugins();
-  const network = new HostNetworks({
+  return new HostNetworks({
     bridge: settings.bridge,
     iptables: config.iptables,
     ip6tables: config.ip6tables,
@@ -117,55 +178,9 @@ export async function openDrivers(
     nameservers: () => config.dns,
     publishIp: config.ip,
     netnsRoot: join(execRoot, 'netns'),
-    plugins: networkPlugins,
+    plugins,
     log,
-    identities: networkFile('predefined.json'),
-    pluginDebts: networkFile('plugin-debts.json'),
+    identities: file('predefined.json'),
+    pluginDebts: file('plugin-debts.json'),
   });
-  const logs = createLogDriver((container) => metrics.logObserver(container));
-  const records = new ContainerRecords(
-    inData('containers'),
-    { write: writeRecord, read: readRecord, urgent: reserve.urgent },
-    rootOwner(idMaps),
-    creationDefaults(config),
-  );
-  const volumePlugins = new ProtocolVolumePlugins();
-  const volumes = new Volumes({
-    root: inData('volumes'),
-    workers: pool,
-    plugins: volumePlugins,
-    owner: rootOwner(idMaps),
-  });
-  const archives = new ArchiveWorkers(idMaps);
-  const inherited = inheritedLimits();
-  const specs = createSpecBuilder(facts, () => ({
-    inherited,
-    seccomp,
-    cdiSpecDirs: live.current.features['cdi'] === true ? config.cdiSpecDirs : [],
-  }));
-  const stdio = {
-    create: async (request: Parameters<typeof createStdio>[0]) => createStdio(request),
-    reopen: async (paths: Parameters<typeof reopenStdio>[0]) => reopenStdio(paths),
-  };
-  const usage = new DiskUsages({ dataRoot, layers, pool });
-  return {
-    usage,
-    pool,
-    events,
-    metrics,
-    emit,
-    supervisor,
-    tasks,
-    layers,
-    images,
-    network,
-    logs,
-    records,
-    volumes,
-    volumePlugins,
-    networkPlugins,
-    archives,
-    specs,
-    stdio,
-  };
 }

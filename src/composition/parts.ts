@@ -1,4 +1,4 @@
-/** Every part of the daemon, made from the configuration in the order in which they need each other. Nothing runs yet. */
+/** Every part of the daemon, each made after those that it needs. Nothing runs yet. */
 import { ContainerViews } from '../actors/container/views.js';
 import { ApiListeners } from '../api-listeners.js';
 import type { LiveConfig, ReloadResult } from '../config/live-config.js';

@@ -4,9 +4,12 @@ import { CommitSource } from '../actors/container/mounts/commit-source.js';
 import { type ContainerRecord, imagesOf, isRunning } from '../actors/container/container.record.js';
 import { filesOwner } from '../actors/container/mounts/files.js';
 import { shownLinks } from '../actors/container/network/legacy-links.js';
+import type { ContainerRecords } from '../actors/container/records.js';
+import type { ContainerViews } from '../actors/container/views.js';
 import { presentOwners } from '../actors/engine/present-owners.js';
 import { readProcessFigures } from '../actors/engine/process-figures.js';
 import { SystemService } from '../actors/engine/system.js';
+import type { ViewContext } from '../http/api/container-view.js';
 import type { Route } from '../http/route.js';
 import { absentPartRoutes } from '../http/routes/absent-parts.js';
 import { archiveRoutes } from '../http/routes/archive.js';
@@ -17,7 +20,7 @@ import { engineConfigRoutes } from '../http/routes/engine-config.js';
 import { eventRoutes } from '../http/routes/events.js';
 import { execRoutes } from '../http/routes/exec.js';
 import { imageArchiveRoutes } from '../http/routes/image-archives.js';
-import { imageRoutes } from '../http/routes/images.js';
+import { imageRoutes, type ImageRouteDeps } from '../http/routes/images.js';
 import { networkRoutes } from '../http/routes/networks.js';
 import { pingRoutes } from '../http/routes/ping.js';
 import { registryRoutes } from '../http/routes/registry.js';
@@ -37,31 +40,66 @@ import type { Drivers } from './drivers.js';
 import { hostWarnings } from './host-warnings.js';
 import type { Transfers } from './transfers.js';
 
+/** The containers that use an image. */
+type ImageUsers = (id: string) => readonly { id: string; running: boolean }[];
+
 /** `alerts` are what listeners want `info` to say. */
 export function composeRoutes(
-  { live, dataRoot, facts, host, settings, log, temporary }: Base,
-  {
-    layers,
-    images,
-    network,
-    logs,
-    records,
-    volumes,
-    volumePlugins,
-    networkPlugins,
-    archives,
-    tasks,
-    events,
-    pool,
-    emit,
-    usage,
-  }: Drivers,
-  { deps, ios, hooks, containers, services, execs, statsFeeds }: Containers,
-  { pulls, pushes, partialBlobs, transferPool, archivePool }: Transfers,
+  base: Base,
+  drivers: Drivers,
+  lives: Containers,
+  transfers: Transfers,
   alerts: () => readonly string[],
 ): { readonly routes: Route[]; readonly garbage: ImageGarbage } {
-  const config = live.fixed;
-  const system = new SystemService({
+  const { live, dataRoot } = base;
+  const { layers, images, network, volumes, events, pool, usage, emit } = drivers;
+  const { containers } = lives;
+  const users: ImageUsers = (id) =>
+    containers
+      .list()
+      .filter((record) => imagesOf(record).includes(id))
+      .map((record) => ({ id: record.id, running: isRunning(record) }));
+  const garbage = composeGarbage(base, drivers, users);
+  const view = viewContext(drivers, lives);
+  const routes = [
+    ...pingRoutes({ builderVersion: '1', swarmState: () => 'inactive' }),
+    ...systemRoutes(systemService(base, drivers, lives, alerts)),
+    ...absentPartRoutes(),
+    ...allContainerRoutes(base, drivers, lives, view),
+    ...imageRoutes(imageDeps(base, drivers, lives, transfers, users)),
+    ...registryRoutes({ images, pushes: transfers.pushes, queries: transfers.pulls.queries }),
+    ...networkRoutes({ networks: network, containers, emit: (...event) => emit('network', ...event) }),
+    ...diskUsageRoutes({
+      usage,
+      images,
+      containers,
+      view,
+      volumes,
+      dataRoot,
+      fsck: (repair) =>
+        checkDataRoot({ dataRoot, pool, owners: () => presentOwners({ layers, images, volumes, containers }) }, repair),
+    }),
+    ...imageArchiveRoutes({
+      images,
+      layers,
+      pool: transfers.archivePool,
+      dataRoot,
+      emit: (...event) => emit('image', ...event),
+    }),
+    ...volumeRoutes({ volumes, containers, emit: (...event) => emit('volume', ...event) }),
+    ...eventRoutes(events),
+    ...engineConfigRoutes(live),
+  ];
+  return { routes, garbage };
+}
+
+function systemService(
+  { live, facts, host, settings }: Base,
+  { layers, images, volumePlugins, networkPlugins, tasks, events }: Drivers,
+  { containers }: Containers,
+  alerts: () => readonly string[],
+): SystemService {
+  return new SystemService({
     build: BUILD,
     figures: readProcessFigures,
     host,
@@ -71,43 +109,58 @@ export function composeRoutes(
     settings: settings.shown,
     components: () => settings.components(tasks),
     runtimeFeatures,
-    warnings: () => [...hostWarnings(facts, config), ...alerts()],
+    warnings: () => [...hostWarnings(facts, live.fixed), ...alerts()],
     listeners: () => events.subscribers,
     plugins: { volume: () => volumePlugins.known, network: () => networkPlugins.known },
   });
-  const users = (id: string): readonly { id: string; running: boolean }[] =>
-    containers
-      .list()
-      .filter((record) => imagesOf(record).includes(id))
-      .map((record) => ({ id: record.id, running: isRunning(record) }));
-  const garbage = new ImageGarbage({
+}
+
+function composeGarbage(
+  { live, dataRoot, log }: Base,
+  { images, usage, emit }: Drivers,
+  users: ImageUsers,
+): ImageGarbage {
+  const { imageGcHighPercent, imageGcLowPercent, imageGcMinAgeSeconds } = live.fixed;
+  return new ImageGarbage({
     dataRoot,
     rules: {
-      highPercent: config.imageGcHighPercent,
-      lowPercent: config.imageGcLowPercent,
-      minAgeSeconds: config.imageGcMinAgeSeconds,
+      highPercent: imageGcHighPercent,
+      lowPercent: imageGcLowPercent,
+      minAgeSeconds: imageGcMinAgeSeconds,
     },
     store: images,
     users,
-    emit: (action, id, attributes) => emit('image', action, id, attributes),
+    emit: (...event) => emit('image', ...event),
     layerBytes: (chainIds) => usage.layerBytes(chainIds),
     log,
   });
-  const filesDir = (record: ContainerRecord): string => records.dir(filesOwner(record, (id) => containers.get(id)));
-  const view = {
-    links: (record: ContainerRecord) => shownLinks(record, (id) => containers.get(id)),
-    imageStillNamed: (record: ContainerRecord) => images.stillNames(record.config.Image, record.image),
-    graphData: (id: string) => ({ Name: layers.driver, Data: layers.graphData(id) }),
-    filesDir,
-    sandboxKey: ({ id, hostConfig }: ContainerRecord) =>
+}
+
+/** What the JSON of a container shows beside its record. */
+function viewContext({ images, layers, network, records }: Drivers, { views, execs, ios }: Containers): ViewContext {
+  return {
+    links: (record) => shownLinks(record, (id) => views.get(id)),
+    imageStillNamed: (record) => images.stillNames(record.config.Image, record.image),
+    graphData: (id) => ({ Name: layers.driver, Data: layers.graphData(id) }),
+    filesDir: filesDirectories(records, views),
+    sandboxKey: ({ id, hostConfig }) =>
       hostConfig.NetworkMode === 'host' ? '/proc/1/ns/net' : network.sandboxPath(id),
-    execIds: (id: string) => execs.idsOf(id),
-    droppedLines: (id: string) => ios.droppedLines(id),
+    execIds: (id) => execs.idsOf(id),
+    droppedLines: (id) => ios.droppedLines(id),
   };
-  const routes = [
-    ...pingRoutes({ builderVersion: '1', swarmState: () => 'inactive' }),
-    ...systemRoutes(system),
-    ...absentPartRoutes(),
+}
+
+function filesDirectories(records: ContainerRecords, views: ContainerViews): (record: ContainerRecord) => string {
+  return (record) => records.dir(filesOwner(record, (id) => views.get(id)));
+}
+
+function allContainerRoutes(
+  { log, settings }: Base,
+  { images, layers, tasks, archives, volumes, logs, records }: Drivers,
+  { views, deps, ios, hooks, containers, services, execs, statsFeeds }: Containers,
+  view: ViewContext,
+): Route[] {
+  return [
     ...containerRoutes({
       containers,
       services,
@@ -126,58 +179,35 @@ export function composeRoutes(
         tasks,
         archives,
         volumes,
-        filesDir,
+        filesDir: filesDirectories(records, views),
         placesRoot: deps.placesRoot,
         lookUpUser: (rootfs, user) => lookUpUser(rootfs, user, []),
         emit: (action, record) => hooks.emit(action, record),
       }),
     ),
     ...execRoutes({ containers, services, execs }),
-    ...imageRoutes({
-      images,
-      layers,
-      pulls: pulls.pulls,
-      partials: partialBlobs,
-      users,
-      emit: (action, id, attributes) => emit('image', action, id, attributes),
-      containers: new CommitSource(containers, (action, record, attributes) => hooks.emit(action, record, attributes)),
-      importer: (request) =>
-        importImage({ images, layers, pool: transferPool.pool, tmpDir: temporary.tmpDir }, request),
-      architecture: host.architecture,
-      layerBytes: (chainIds) => usage.layerBytes(chainIds),
-    }),
-    ...registryRoutes({ images, pushes, queries: pulls.queries }),
-    ...networkRoutes({
-      networks: network,
-      containers,
-      emit: (action, id, attributes) => emit('network', action, id, attributes),
-    }),
-    ...diskUsageRoutes({
-      usage,
-      images,
-      containers,
-      view,
-      volumes,
-      dataRoot,
-      fsck: (repair) =>
-        checkDataRoot({ dataRoot, pool, owners: () => presentOwners({ layers, images, volumes, containers }) }, repair),
-    }),
-    ...imageArchiveRoutes({
-      images,
-      layers,
-      pool: archivePool,
-      dataRoot,
-      emit: (action, id, attributes) => emit('image', action, id, attributes),
-    }),
-    ...volumeRoutes({
-      volumes,
-      containers,
-      emit: (action, name, attributes) => emit('volume', action, name, attributes),
-    }),
-    ...eventRoutes(events),
-    ...engineConfigRoutes(live),
   ];
-  return { routes, garbage };
+}
+
+function imageDeps(
+  { host, temporary }: Base,
+  { images, layers, usage, emit }: Drivers,
+  { containers, hooks }: Containers,
+  { pulls, partialBlobs, transferPool }: Transfers,
+  users: ImageUsers,
+): ImageRouteDeps {
+  return {
+    images,
+    layers,
+    pulls: pulls.pulls,
+    partials: partialBlobs,
+    users,
+    emit: (...event) => emit('image', ...event),
+    containers: new CommitSource(containers, (action, record, attributes) => hooks.emit(action, record, attributes)),
+    importer: (request) => importImage({ images, layers, pool: transferPool.pool, tmpDir: temporary.tmpDir }, request),
+    architecture: host.architecture,
+    layerBytes: (chainIds) => usage.layerBytes(chainIds),
+  };
 }
 
 function imageIdOf(images: FileImageStore, reference: string): string | undefined {

@@ -57,68 +57,96 @@ export async function systemSettings(
   const config = current();
   const { cgroupDriver } = config;
   const initPath = config.initPath || (await firstOnPath(INIT_BINARIES));
-  const shown = (config: Config): SystemSettings => ({
-    id,
-    dataRoot: roots.dataRoot,
-    debug: config.debug,
-    labels: config.labels,
-    authorizationPlugins: config.authorizationPlugins,
-    experimental: config.experimental,
-    liveRestore: config.liveRestore,
-    defaultRuntime: config.defaultRuntime,
-    runtimes: Object.fromEntries(
-      [['io.containerd.runc.v2', { path: 'runc' }], ['runc', { path: 'runc' }], ...Object.entries(config.runtimes)].map(
-        ([name, value]) => [name, describe(value as RuntimeEntry)],
-      ),
-    ),
-    logDriver: config.logDriver,
-    cgroupDriver,
-    cgroupVersion: facts.cgroup.version === 2 ? '2' : '1',
-    registryMirrors: config.registryMirrors,
-    insecureCidrs: config.insecureRegistries.filter((value) => value.includes('/')),
-    insecureHosts: config.insecureRegistries.filter((value) => !value.includes('/')),
-    httpProxy: config.httpProxy,
-    httpsProxy: config.httpsProxy,
-    noProxy: config.noProxy,
-    // Without the feature no device can be asked for.
-    cdiSpecDirs: config.features['cdi'] === true ? config.cdiSpecDirs : [],
-    securityOptions: [
-      ...(facts.apparmor ? ['name=apparmor'] : []),
-      ...(facts.seccomp ? [`name=seccomp,profile=${config.seccompProfile}`] : []),
-      ...(roots.idMaps ? ['name=userns'] : []),
-      ...(facts.cgroup.namespaces && cgroupnsMode(config, facts) === 'private' ? ['name=cgroupns'] : []),
-      ...(config.noNewPrivileges ? ['name=no-new-privileges'] : []),
-    ],
-    supervisorAddress: config.supervisor || join(roots.execRoot, 'supervisor', 'supervisor.sock'),
-    supervisorNamespace: config.supervisorNamespace,
-    pluginsNamespace: config.supervisorPluginsNamespace,
-    initBinary: initPath === '' ? '' : (initPath.split('/').at(-1) ?? ''),
-    addressPools: config.defaultAddressPools,
-    genericResources: config.nodeGenericResources,
-    limits: facts.cgroup,
-  });
   return {
     bridge: config.bridge === 'none' ? undefined : bridgeOptions(config),
     cgroupDriver,
     initPath,
-    shown: () => shown(current()),
+    shown: () => ({
+      ...shownOptions(current()),
+      id,
+      dataRoot: roots.dataRoot,
+      cgroupDriver,
+      cgroupVersion: facts.cgroup.version === 2 ? '2' : '1',
+      securityOptions: securityOptions(current(), roots, facts),
+      supervisorAddress: config.supervisor || join(roots.execRoot, 'supervisor', 'supervisor.sock'),
+      initBinary: initPath === '' ? '' : (initPath.split('/').at(-1) ?? ''),
+      limits: facts.cgroup,
+    }),
     runtimeChoice: (name) =>
       chooseRuntime(current().runtimes, name, {
         systemdCgroup: cgroupDriver === 'systemd',
         noPivotRoot: config.noPivotRoot,
         wrappersDir: join(roots.execRoot, 'runtimes'),
       }),
-    components: async (tasks) => {
-      const containerd = await tasks.version();
-      return [
-        { name: 'containerd', version: containerd.version, commit: containerd.revision },
-        ...(await versionOf('runc', 'runc', ['--version'], /runc version (\S+)/, /commit: (\S+)/)),
-        ...(initPath === ''
-          ? []
-          : await versionOf('docker-init', initPath, ['--version'], /version (\S+)/, /git\.(\S+)/)),
-      ];
-    },
+    components: (tasks) => componentVersions(tasks, initPath),
   };
+}
+
+/** What `info` shows of the configuration as it is now. */
+function shownOptions(
+  config: Config,
+): Omit<
+  SystemSettings,
+  | 'id'
+  | 'dataRoot'
+  | 'cgroupDriver'
+  | 'cgroupVersion'
+  | 'securityOptions'
+  | 'supervisorAddress'
+  | 'initBinary'
+  | 'limits'
+> {
+  const isNetwork = (registry: string): boolean => registry.includes('/');
+  return {
+    debug: config.debug,
+    labels: config.labels,
+    authorizationPlugins: config.authorizationPlugins,
+    experimental: config.experimental,
+    liveRestore: config.liveRestore,
+    defaultRuntime: config.defaultRuntime,
+    runtimes: shownRuntimes(config),
+    logDriver: config.logDriver,
+    registryMirrors: config.registryMirrors,
+    insecureCidrs: config.insecureRegistries.filter(isNetwork),
+    insecureHosts: config.insecureRegistries.filter((registry) => !isNetwork(registry)),
+    httpProxy: config.httpProxy,
+    httpsProxy: config.httpsProxy,
+    noProxy: config.noProxy,
+    // Without the feature no device can be asked for.
+    cdiSpecDirs: config.features['cdi'] === true ? config.cdiSpecDirs : [],
+    supervisorNamespace: config.supervisorNamespace,
+    pluginsNamespace: config.supervisorPluginsNamespace,
+    addressPools: config.defaultAddressPools,
+    genericResources: config.nodeGenericResources,
+  };
+}
+
+function shownRuntimes({ runtimes }: Config): SystemSettings['runtimes'] {
+  const all: readonly (readonly [name: string, entry: RuntimeEntry])[] = [
+    [RUNC_SHIM, { path: 'runc' }],
+    ['runc', { path: 'runc' }],
+    ...Object.entries(runtimes),
+  ];
+  return Object.fromEntries(all.map(([name, entry]) => [name, describe(entry)]));
+}
+
+function securityOptions(config: Config, roots: Roots, facts: HostFacts): readonly string[] {
+  return [
+    ...(facts.apparmor ? ['name=apparmor'] : []),
+    ...(facts.seccomp ? [`name=seccomp,profile=${config.seccompProfile}`] : []),
+    ...(roots.idMaps ? ['name=userns'] : []),
+    ...(facts.cgroup.namespaces && cgroupnsMode(config, facts) === 'private' ? ['name=cgroupns'] : []),
+    ...(config.noNewPrivileges ? ['name=no-new-privileges'] : []),
+  ];
+}
+
+async function componentVersions(tasks: TaskService, initPath: string): Promise<ComponentVersion[]> {
+  const containerd = await tasks.version();
+  return [
+    { name: 'containerd', version: containerd.version, commit: containerd.revision },
+    ...(await versionOf('runc', 'runc', /runc version (\S+)/, /commit: (\S+)/)),
+    ...(initPath === '' ? [] : await versionOf('docker-init', initPath, /version (\S+)/, /git\.(\S+)/)),
+  ];
 }
 
 function bridgeOptions(config: FixedConfig): BridgeOptions {
@@ -162,15 +190,9 @@ async function firstOnPath(names: readonly string[]): Promise<string> {
   return '';
 }
 
-async function versionOf(
-  name: string,
-  command: string,
-  args: readonly string[],
-  version: RegExp,
-  commit: RegExp,
-): Promise<ComponentVersion[]> {
+async function versionOf(name: string, command: string, version: RegExp, commit: RegExp): Promise<ComponentVersion[]> {
   try {
-    const { stdout } = await promisify(execFile)(command, args);
+    const { stdout } = await promisify(execFile)(command, ['--version']);
     return [{ name, version: version.exec(stdout)?.[1] ?? 'unknown', commit: commit.exec(stdout)?.[1] ?? '' }];
   } catch {
     // Without the program there is no version to tell.

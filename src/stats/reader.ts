@@ -59,5 +59,6 @@ export function groupsOf(membership: string, id: string): (controller: string) =
 }
 
 function rfc3339(ns: bigint): string {
-  return `${new Date(Number(ns / 1_000_000n)).toISOString().slice(0, 19)}.${String(ns % 1_000_000_000n).padStart(9, '0')}Z`;
+  const seconds = new Date(Number(ns / 1_000_000n)).toISOString().slice(0, 19);
+  return `${seconds}.${String(ns % 1_000_000_000n).padStart(9, '0')}Z`;
 }

@@ -1,5 +1,5 @@
 /**
- * Keeps links (`HostConfig.Links`) true when a container begins to run: it reaches what it is linked to, and the running
+ * Keeps links (`HostConfig.Links`) true when a container begins to run: it reaches what it is linked to, and running
  * containers that are linked to it find its new address in their hosts files.
  */
 import type { Logger } from '../../../ports/logger.js';
