@@ -26,8 +26,13 @@ export class ApiVersion {
   }
 }
 
-export const MIN_API_VERSION = new ApiVersion('1.24');
-export const MAX_API_VERSION = new ApiVersion('1.49');
+const OLDEST_MINOR = 24;
+const NEWEST_MINOR = 49;
 
 /** Every version that is served, oldest first. */
-export const API_VERSIONS: readonly ApiVersion[] = Array.from({ length: 26 }, (_, i) => new ApiVersion(`1.${24 + i}`));
+export const API_VERSIONS: readonly ApiVersion[] = Array.from(
+  { length: NEWEST_MINOR - OLDEST_MINOR + 1 },
+  (_, index) => new ApiVersion(`1.${OLDEST_MINOR + index}`),
+);
+export const MIN_API_VERSION = new ApiVersion(`1.${OLDEST_MINOR}`);
+export const MAX_API_VERSION = new ApiVersion(`1.${NEWEST_MINOR}`);

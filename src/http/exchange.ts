@@ -26,7 +26,7 @@ export interface Exchange {
   readonly method: string;
   /** Decoded, without the version prefix. */
   readonly path: string;
-  /** The version that the client asked for (`1.49` when it named none), such as `1.41`. */
+  /** The version that the client asked for (the newest when it named none), such as `1.41`. */
   readonly version: string;
   /** True when the request's API version is at least this one. */
   atLeast(major: number, minor: number): boolean;

@@ -1,4 +1,4 @@
-/** Images as the Engine API writes them, for every version from 1.24 to 1.49. */
+/** Images as the Engine API writes them, for every version. */
 import type { AtLeast } from './at-least.js';
 import type { HistoryStep } from '../../images/history.js';
 import type { PruneSelection } from '../../images/prune.js';

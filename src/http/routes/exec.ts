@@ -1,13 +1,13 @@
 /** Exec: additional processes in running containers. */
-import { invalid, messageOf } from '../../errors/engine-error.js';
+import { messageOf } from '../../errors/engine-error.js';
 import type { ContainerDirectory } from '../../actors/container/directory.js';
 import { requireRunning, type ExecDirectory } from '../../actors/exec/directory.js';
 import type { ExecCommand, TerminalSize } from '../../actors/exec/exec.messages.js';
-import type { ExecRecord } from '../../actors/exec/exec.record.js';
 import type { ContainerServices } from '../../actors/container/services.js';
-import { DetachScanner, parseDetachKeys } from '../../logs/attach/detach-keys.js';
+import { DetachScanner } from '../../logs/attach/detach-keys.js';
 import { frame } from '../../logs/attach/stdcopy.js';
 import { boolean, list, nullable, object, string, unsigned } from '../api/decode.js';
+import { detachKeys, execView } from '../api/exec-view.js';
 import { copyInput } from '../copy-input.js';
 import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
@@ -123,38 +123,10 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
   }
 }
 
-function detachKeys(text: string): Buffer {
-  return parseDetachKeys(text, (bad) => invalid(`Invalid escape keys (${bad}) provided`));
-}
-
 function pair(values: readonly number[] | null): readonly [number, number] | null {
   return values && values.length >= 2 ? [values[0] ?? 0, values[1] ?? 0] : null;
 }
 
 function size(heightWidth: readonly [number, number] | null): TerminalSize | undefined {
   return heightWidth && heightWidth[0] > 0 ? { height: heightWidth[0], width: heightWidth[1] } : undefined;
-}
-
-function execView(record: ExecRecord): unknown {
-  const { config } = record;
-  const [entrypoint = '', ...args] = config.Cmd;
-  return {
-    ID: record.id,
-    Running: record.running,
-    ExitCode: record.exitCode,
-    ProcessConfig: {
-      tty: config.Tty,
-      entrypoint,
-      arguments: args,
-      privileged: config.Privileged,
-      ...(config.User ? { user: config.User } : {}),
-    },
-    OpenStdin: config.AttachStdin,
-    OpenStderr: config.AttachStderr,
-    OpenStdout: config.AttachStdout,
-    CanRemove: record.exitCode !== null,
-    ContainerID: record.containerId,
-    DetachKeys: config.DetachKeys === '' ? '' : detachKeys(config.DetachKeys).toString('base64'),
-    Pid: record.pid,
-  };
 }

@@ -1,6 +1,6 @@
 /** Networks as the Engine API shows them. */
 import type { ContainerCommand } from '../../actors/container/container.messages.js';
-import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
+import type { ContainerRecord } from '../../actors/container/container.record.js';
 import type { ContainerDirectory } from '../../actors/container/directory.js';
 import { isLive, type NetworkChange } from '../../actors/container/network/network-change.js';
 import { conflict, forbidden, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
@@ -8,6 +8,7 @@ import type { NetworkRequest, NetworkSummary } from '../../ports/network.js';
 import { decodeEndpoint } from '../api/container-create.js';
 import { anything, boolean, dictionary, ignored, list, nullable, object, optional, string } from '../api/decode.js';
 import { parseFilters } from '../api/filters.js';
+import { networkView } from '../api/network-view.js';
 import { untilOf } from '../api/until.js';
 import { route, type Route } from '../route.js';
 
@@ -205,52 +206,4 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
       }
     }),
   ];
-}
-
-function networkView(network: NetworkSummary, containers: readonly ContainerRecord[]): unknown {
-  const attached = containers.filter(isRunning).flatMap((record) => {
-    const endpoint = Object.values(record.networks).find(
-      (attachment) => attachment.endpoint?.networkId === network.id,
-    )?.endpoint;
-    if (!endpoint) return [];
-    const shown = {
-      Name: record.name.slice(1),
-      EndpointID: endpoint.endpointId,
-      MacAddress: endpoint.macAddress,
-      IPv4Address: endpoint.ipv4 === '' ? '' : `${endpoint.ipv4}/${endpoint.ipv4PrefixLength}`,
-      IPv6Address: endpoint.ipv6 === '' ? '' : `${endpoint.ipv6}/${endpoint.ipv6PrefixLength}`,
-    };
-    return [[record.id, shown] as const];
-  });
-  return {
-    Name: network.name,
-    Id: network.id,
-    Created: network.created,
-    Scope: 'local',
-    Driver: network.driver,
-    EnableIPv4: network.enableIpv4,
-    EnableIPv6: network.enableIpv6,
-    IPAM: {
-      Driver: network.ipam.driver,
-      Options: network.ipam.options,
-      Config: network.subnets.length === 0 ? null : network.subnets.map(subnetView),
-    },
-    Internal: network.internal,
-    Attachable: network.attachable,
-    Ingress: false,
-    ConfigFrom: { Network: network.configFrom },
-    ConfigOnly: network.configOnly,
-    Containers: Object.fromEntries(attached),
-    Options: network.options,
-    Labels: network.labels,
-  };
-}
-
-function subnetView({ subnet, ipRange, gateway, auxiliaryAddresses }: NetworkSummary['subnets'][number]): unknown {
-  return {
-    Subnet: subnet,
-    ...(ipRange === '' ? {} : { IPRange: ipRange }),
-    ...(gateway === '' ? {} : { Gateway: gateway }),
-    ...(Object.keys(auxiliaryAddresses).length === 0 ? {} : { AuxiliaryAddresses: auxiliaryAddresses }),
-  };
 }

@@ -3,20 +3,8 @@ import { conflict, isEngineError, unavailable } from '../../errors/engine-error.
 import type { ContainerRecord } from '../../actors/container/container.record.js';
 import { dictionary, nullable, object, optional, anything, string } from '../api/decode.js';
 import { parseFilters, type Filters } from '../api/filters.js';
+import { volumeView, type VolumeInfo } from '../api/volume-view.js';
 import { route, type Route } from '../route.js';
-
-/** A volume as the store knows it. */
-export interface VolumeInfo {
-  readonly name: string;
-  readonly driver: string;
-  readonly mountpoint: string;
-  readonly createdAt: string;
-  readonly labels: Readonly<Record<string, string>> | null;
-  readonly options: Readonly<Record<string, string>> | null;
-  readonly isAnonymous: boolean;
-  readonly scope?: 'global';
-  readonly status?: Readonly<Record<string, unknown>>;
-}
 
 export interface VolumeRouteDeps {
   readonly volumes: {
@@ -144,27 +132,4 @@ function matches(filters: Filters, { driver, labels }: VolumeInfo): boolean {
     filters.matchesLabels(labels) &&
     !(filters.has('label!') && filters.matchesLabels(labels, 'label!'))
   );
-}
-
-/** A volume as the API shows it. */
-export function volumeView({
-  createdAt,
-  driver,
-  labels,
-  mountpoint,
-  name,
-  options,
-  scope,
-  status,
-}: VolumeInfo): Readonly<Record<string, unknown>> {
-  return {
-    ...(createdAt === '' ? {} : { CreatedAt: createdAt }),
-    Driver: driver,
-    Labels: labels,
-    Mountpoint: mountpoint,
-    Name: name,
-    Options: options,
-    Scope: scope ?? 'local',
-    ...(status === undefined ? {} : { Status: status }),
-  };
 }

@@ -1,0 +1,116 @@
+/** The reply to GET /system/df. */
+import type { ContainerRecord } from '../../actors/container/container.record.js';
+import type { DiskUsage } from '../../actors/engine/disk-usage.js';
+import { chainOf } from '../../images/chain.js';
+import type { FileImageStore } from '../../images/store.js';
+import type { Digest } from '../../ports/storage.js';
+import type { AtLeast } from './at-least.js';
+import { listItemJson, type ViewContext } from './container-view.js';
+import { summaryJson } from './images.js';
+import { volumeView, type VolumeInfo } from './volume-view.js';
+
+/** What has something on the disk. */
+export interface DiskUsageSources {
+  readonly images: FileImageStore;
+  readonly containers: { list(): readonly ContainerRecord[] };
+  readonly view: ViewContext;
+  readonly volumes: { list(): readonly VolumeInfo[] };
+  readonly dataRoot: string;
+}
+
+/** @param wants says whether the client asked for a type of objects. */
+export function diskUsageJson(
+  sources: DiskUsageSources,
+  usage: DiskUsage,
+  wants: (type: string) => boolean,
+  atLeast: AtLeast,
+): string {
+  const members = [
+    `"LayersSize":${wants('image') ? usage.imageBytes : 0}`,
+    `"Images":${wants('image') ? JSON.stringify(imagesJson(sources, usage, atLeast)) : 'null'}`,
+    `"Containers":${wants('container') ? containersJson(sources, usage) : 'null'}`,
+    `"Volumes":${wants('volume') ? JSON.stringify(volumesJson(sources, usage)) : 'null'}`,
+    // The builder is what would have a cache.
+    `"BuildCache":${wants('build-cache') ? '[]' : 'null'}`,
+    ...(atLeast(1, 42) ? [] : ['"BuilderSize":0']),
+    `"DataRoot":${JSON.stringify(dataRootJson(sources.dataRoot, usage))}`,
+  ];
+  return `{${members.join(',')}}\n`;
+}
+
+/** Sizes on the disk, so that what images share and have alone sums up to `LayersSize` but for records. */
+function imagesJson(
+  { images, containers }: DiskUsageSources,
+  { layers }: DiskUsage,
+  atLeast: AtLeast,
+): readonly unknown[] {
+  const all = images.list();
+  const chains = new Map(all.map((image) => [image.id, chainOf(image.config.rootfs.diff_ids)]));
+  const owners = new Map<Digest, number>();
+  for (const chain of chains.values()) for (const layer of chain) owners.set(layer, (owners.get(layer) ?? 0) + 1);
+  const users = new Map<string, number>();
+  for (const { image } of containers.list()) users.set(image, (users.get(image) ?? 0) + 1);
+  const parents = new Set(all.map(({ parent }) => parent));
+  return all
+    .filter((image) => image.repoTags.length > 0 || image.repoDigests.length > 0 || !parents.has(image.id))
+    .map((image) => {
+      let size = 0;
+      let shared = 0;
+      for (const layer of chains.get(image.id) ?? []) {
+        const bytes = layers.get(layer) ?? 0;
+        size += bytes;
+        if ((owners.get(layer) ?? 0) > 1) shared += bytes;
+      }
+      const { repoTags, repoDigests } = image;
+      const summary = summaryJson(
+        { image, repoTags, repoDigests },
+        { sharedSize: shared, manifests: undefined },
+        atLeast,
+      );
+      return {
+        ...summary,
+        Size: size,
+        ...(atLeast(1, 44) ? {} : { VirtualSize: size }),
+        Containers: users.get(image.id) ?? 0,
+      };
+    });
+}
+
+function containersJson({ containers, view }: DiskUsageSources, usage: DiskUsage): string {
+  const nowMs = Date.now();
+  const items = containers.list().map((record) => {
+    const rw = usage.containers.get(record.id) ?? 0;
+    return listItemJson(record, view, 'annotated', nowMs, {
+      rw,
+      rootFs: rw + (record.topLayer ? usage.stackBytes(record.topLayer) : 0),
+    });
+  });
+  return `[${items.join(',')}]`;
+}
+
+function volumesJson({ volumes, containers }: DiskUsageSources, usage: DiskUsage): readonly unknown[] {
+  const users = new Map<string, number>();
+  for (const { mounts } of containers.list()) {
+    for (const name of new Set(
+      mounts.flatMap(({ Type, Name }) => (Type === 'volume' && Name !== undefined ? [Name] : [])),
+    ))
+      users.set(name, (users.get(name) ?? 0) + 1);
+  }
+  return volumes.list().map((volume) => ({
+    ...volumeView(volume),
+    UsageData: {
+      Size: volume.driver === 'local' ? (usage.volumes.get(volume.name) ?? 0) : -1,
+      RefCount: users.get(volume.name) ?? 0,
+    },
+  }));
+}
+
+/** Ours: the whole data root, by kinds of owners. */
+function dataRootJson(path: string, { totalBytes, kinds, partials }: DiskUsage): unknown {
+  return {
+    Path: path,
+    Size: totalBytes,
+    Kinds: [...kinds].map(([kind, { count, bytes }]) => ({ Kind: kind, Count: count, Size: bytes })),
+    Partials: [...partials].map(([digest, bytes]) => ({ Digest: digest, Size: bytes })),
+  };
+}
