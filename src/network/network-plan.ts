@@ -38,6 +38,8 @@ const MAX_LINK_NAME = 15;
 const DEFAULT_MTU = 1500;
 /** The engine's own; any other one is another process's. */
 const DRIVERS = new Set(['bridge', 'macvlan', 'ipvlan']);
+/** The names that clients see: users cannot make more networks of the last two. */
+export const NETWORK_DRIVERS: readonly string[] = [...DRIVERS, 'host', 'null'].toSorted();
 /** Address managers of the engine's own: `null` has no addresses, for drivers that bring theirs. */
 const ADDRESS_MANAGERS = new Set(['default', 'null']);
 

@@ -3,6 +3,7 @@
  * of them.
  */
 import { LOG_DRIVERS } from '../../logs/options/log-options.js';
+import { NETWORK_DRIVERS } from '../../network/network-plan.js';
 import type { ContainerRecord } from '../container/container.record.js';
 import type { ImageStore } from '../../ports/images.js';
 import type { LayerStore } from '../../ports/storage.js';
@@ -146,7 +147,7 @@ export class SystemService {
       storage: layers,
       drivers: {
         volume: ['local', ...plugins.volume()],
-        network: ['bridge', 'host', 'ipvlan', 'macvlan', 'null', ...plugins.network()],
+        network: [...NETWORK_DRIVERS, ...plugins.network()],
         log: LOG_DRIVERS,
       },
       eventListeners: this.deps.listeners(),
