@@ -110,7 +110,7 @@ async function inOrder(order: readonly Step[], life: EngineLife): Promise<void> 
 
 function stateOf({ base, drivers, lives, transfers, listeners }: EngineParts): Readonly<Record<string, unknown>> {
   const { pool, events, supervisor } = drivers;
-  const { transferPool, pushPool, archivePool } = transfers;
+  const { transferPool, pushPool, archivePool, pulls, pushes } = transfers;
   const children = Object.entries(collectionsOf(lives, transfers)).map(
     ([name, { collection }]) => [name, collection.children] as const,
   );
@@ -128,6 +128,9 @@ function stateOf({ base, drivers, lives, transfers, listeners }: EngineParts): R
     actors: {
       ...describeCollections(base.replies, Object.fromEntries(children)),
       healthChecks: lives.healthChecks.describe(),
+      pulls: pulls.pulls.describe(),
+      transfers: pulls.transfers.describe(),
+      pushes: pushes.describe(),
     },
   };
 }

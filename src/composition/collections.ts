@@ -12,14 +12,12 @@ export interface HasCollection {
 
 export function collectionsOf(
   { containers, execs }: Containers,
-  { pulls, pushes }: Transfers,
+  { pulls }: Transfers,
 ): Readonly<Record<string, HasCollection>> {
   return {
     containers,
     execs,
     sessions: pulls.sessions,
-    transfers: pulls.transfers,
     pulls: pulls.pulls,
-    pushes,
   };
 }

@@ -44,8 +44,6 @@ export function composeTransfers(
   });
   const pushPool = createPushPool(availableParallelism());
   const pushes = createPushSystem({
-    replies,
-    log,
     images,
     layers,
     records: blobRecords,

@@ -34,9 +34,11 @@ export type FetchLayerOutput = ExtractResult;
 
 /** From the task to the main thread, besides what every transfer reports. */
 export type FetchLayerReport =
-  | { readonly type: 'started' | 'verifying' }
-  /** Bytes of the blob; `extracting` begins when the whole blob has the right digest. */
-  | { readonly type: 'downloading' | 'extracting'; readonly bytes: number };
+  | { readonly type: 'verifying' }
+  /** Bytes of the blob. */
+  | { readonly type: 'downloading'; readonly bytes: number }
+  /** Begins when the whole blob has the right digest. */
+  | { readonly type: 'extracting'; readonly bytes: number };
 
 type Link = TaskLink<FetchLayerReport>;
 
@@ -49,7 +51,6 @@ export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutp
   const sink = new LayerSink(input);
   const partial = input.partial && (await PartialFile.open(input.partial, input).catch(() => undefined)); // the layer can do without
   try {
-    link.report({ type: 'started' });
     for (const chunk of partial?.replay() ?? []) {
       link.signal.throwIfAborted();
       await sink.write(chunk);

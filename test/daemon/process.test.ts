@@ -112,10 +112,10 @@ test('SIGUSR1 writes what the daemon is doing, and opens no debugger', async () 
   assert.deepEqual(Object.keys(state.actors), [
     'containers',
     'execs',
-    'healthChecks',
     'sessions',
-    'transfers',
     'pulls',
+    'healthChecks',
+    'transfers',
     'pushes',
   ]);
   const requests = state.requests[`unix://${engine.socketPath}`];

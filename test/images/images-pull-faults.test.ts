@@ -38,11 +38,7 @@ afterEach(async () => {
 });
 
 async function settled(): Promise<void> {
-  for (
-    let tries = 0;
-    harness.pulls.collection.children.size + harness.transfers.collection.children.size > 0;
-    tries++
-  ) {
+  for (let tries = 0; harness.pulls.collection.children.size + harness.transfers.size > 0; tries++) {
     assert.ok(tries < 100, 'all transfers end');
     await new Promise((resolve) => setTimeout(resolve, 20));
   }

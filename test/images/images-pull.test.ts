@@ -192,11 +192,7 @@ test('a pull that interests nobody any more is cancelled and leaves nothing', as
   await first.return?.();
   await third.next();
   await third.return?.();
-  for (
-    let tries = 0;
-    harness.pulls.collection.children.size + harness.transfers.collection.children.size > 0;
-    tries++
-  ) {
+  for (let tries = 0; harness.pulls.collection.children.size + harness.transfers.size > 0; tries++) {
     assert.ok(tries < 100, 'the pull ends soon');
     await new Promise((resolve) => setTimeout(resolve, 50));
   }

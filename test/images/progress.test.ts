@@ -1,7 +1,7 @@
 /** The progress of pulls, in both forms: what it promises to those who draw it holds for pulls of every kind. */
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, test } from 'node:test';
-import type { PullSubscription } from '../../src/actors/pull/pulls.js';
+import type { PullSubscription } from '../../src/actors/pull/pull-sequence.js';
 import { parseReference } from '../../src/images/reference.js';
 import { type FaultyServer, startFaultyServer } from '../support/faulty-registry.js';
 import { type BuiltImage, buildImage, type BuiltLayer, generatedLayer } from '../support/image-builder.js';

@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 /**
  * The daemon with faults in its actors. FAULTS_COUNT says how many, FAULTS_SEED which, and FAULTS_KINDS names the kinds
- * of actors. With FAULTS_HANGS some effects never end. They begin when the file FAULTS_ARMED exists, which gets a line for each.
+ * of actors. With FAULTS_HANGS, some effects never end. They begin when the file FAULTS_ARMED exists, which gets a line
+ * for each.
  */
 import { appendFileSync, existsSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -12,6 +12,8 @@ export interface CallOptions {
   readonly json?: unknown;
   /** Sent as it is; `headers` should say what it is. */
   readonly body?: string | Buffer;
+  /** Drops the connection. */
+  readonly signal?: AbortSignal;
 }
 
 export interface Reply {
@@ -33,7 +35,8 @@ function send(socketPath: string, method: string, path: string, options: CallOpt
     ...options.headers,
   };
   return new Promise((resolve, reject) => {
-    const outgoing = request({ socketPath, method, path, headers, agent: false }, resolve);
+    const { signal } = options;
+    const outgoing = request({ socketPath, method, path, headers, agent: false, signal }, resolve);
     outgoing.once('error', reject);
     outgoing.end(body);
   });

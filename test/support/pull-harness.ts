@@ -10,7 +10,7 @@ import {
   type PullSystem,
   type PullSystemDeps,
 } from '../../src/actors/pull/system.js';
-import type { PullSubscription } from '../../src/actors/pull/pulls.js';
+import type { PullSubscription } from '../../src/actors/pull/pull-sequence.js';
 import { parseReference, withDefaultTag } from '../../src/images/reference.js';
 import { FileImageStore } from '../../src/images/store.js';
 import type { Logger } from '../../src/ports/logger.js';
@@ -76,8 +76,8 @@ export async function startPullHarness(overrides: Partial<PullSystemDeps> = {}):
     retryDelayMs: 20,
     ...overrides,
   });
-  const { sessions, transfers, pulls } = system;
-  const collections = { sessions, transfers, pulls };
+  const { sessions, pulls } = system;
+  const collections = { sessions, pulls };
   const root = createActor(
     createMachine({
       invoke: Object.entries(collections).map(([id, { collection }]) => ({

@@ -34,7 +34,7 @@ export function describeCollections(
 }
 
 /** Names of sessions and jobs end in a hash that is also made from credentials, so the hash is cut off. */
-function shownId(id: string): string {
+export function shownId(id: string): string {
   const end = id.lastIndexOf('.');
   return end === -1 ? id : id.slice(0, end);
 }

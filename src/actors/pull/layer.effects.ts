@@ -1,77 +1,41 @@
 /**
- * The work behind a layer's transfer: a worker fetches and extracts, the layer store commits on top of the layer below.
+ * The transfer of one layer: a worker fetches and extracts it, the layer store commits it on top of the layer below.
  */
-import { statfs } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { cancelled, dataLoss, internal, isEngineError } from '../../errors/engine-error.js';
+import { dataLoss, isEngineError } from '../../errors/engine-error.js';
 import type { Digest, LayerStore, StagedLayer } from '../../ports/storage.js';
-import type { Grant, RegistryAccess } from '../../registry/access.js';
-import { blobUrl } from '../../registry/client.js';
+import type { RegistryAccess } from '../../registry/access.js';
 import type { Credentials } from '../../registry/credentials.js';
 import type { RegistryHost } from '../../registry/endpoint.js';
-import {
-  isFaultOfContent,
-  type PartialBlobs,
-  type PartialClaim,
-  type PartialPlace,
-} from '../../registry/partial-blobs.js';
-import { pullScope } from '../../registry/token.js';
-import type { FetchLayerOutput, FetchLayerReport } from '../../workers/fetch-layer.js';
-import type { WorkerPool } from '../../workers/pool.js';
-import type { Source } from '../../workers/task-link.js';
-import { openLink, type Progress } from '../kit/transfer-link.js';
-import type { LayerEffects } from './layer.machine.js';
-import type { LayerInput, LayerView } from './pull.messages.js';
+import { isFaultOfContent, type PartialBlobs, type PartialClaim } from '../../registry/partial-blobs.js';
+import type { FetchLayerOutput } from '../../workers/fetch-layer.js';
 import { Slots } from '../kit/slots.js';
+import { type LayerTaskDeps, runLayerTask } from './layer-task.js';
+import type { LayerView } from './layer-view.js';
+import type { LayerInput } from './pull.messages.js';
 
-export interface LayerEffectDeps {
+export interface LayerEffectDeps extends LayerTaskDeps {
   readonly layers: LayerStore;
   readonly partials: PartialBlobs;
-  readonly pool: WorkerPool;
   readonly access: (host: RegistryHost, credentials: Credentials | undefined) => RegistryAccess;
   /** Replaces what readers see of a transfer. */
   readonly publish: (chainId: Digest, view: LayerView) => void;
-  readonly maxAttempts: () => number;
   /** Layers of all pulls that are fetched at a time: as many tasks as the pool can run. */
   readonly maxTransfers: number;
-  readonly retryDelayMs: number;
-  /** Bytes of a blob that came from a registry, complete. */
-  readonly onReceived?: ((bytes: number) => void) | undefined;
 }
-
-/** Left free on the file system: this much, or this part of a small one. */
-const RESERVED_BYTES = 64 << 20;
-const RESERVED_PART = 1 / 20;
-/**
- * A layer may expand to this much, or to so many times its blob, before it counts as an attack. Deflate cannot exceed a
- * factor of 1032; honest layers that are mostly zeros get near it, but are small.
- */
-const GENEROUS_BYTES = 8 * 2 ** 30;
-const GENEROUS_FACTOR = 200;
 
 interface Fetched {
   readonly staged: StagedLayer;
   readonly output: FetchLayerOutput;
 }
 
-/** One transfer, from its begin until its reference on the layer is given back. */
-interface Transfer {
-  readonly abort: AbortController;
-  done: Promise<void>;
-  /** It has put the layer into the store and holds a reference on it. */
-  hasReference: boolean;
-  /** Its actor has crashed: nobody will give the reference back. */
-  isAbandoned: boolean;
-}
-
-/** How long a transfer waits for the end of the one before it, whose actor has crashed. */
+/** How long a transfer waits for the end of the one before it, which was given up. */
 const PREDECESSOR_LIMIT_MS = 30_000;
 
-export class LayerTransfers implements LayerEffects {
+export class LayerTransfers {
   readonly #deps: LayerEffectDeps;
   /** The newest transfer of each chain ID: a layer above waits for it. */
-  readonly #transfers = new Map<Digest, Transfer>();
-
+  readonly #newest = new Map<Digest, Promise<void>>();
   readonly #slots: Slots;
 
   constructor(deps: LayerEffectDeps) {
@@ -79,72 +43,25 @@ export class LayerTransfers implements LayerEffects {
     this.#slots = new Slots(deps.maxTransfers);
   }
 
-  transfer(input: LayerInput): Promise<void> {
+  /** Brings a layer into the store and takes one reference on it. Rejects after it has cleaned up. */
+  async transfer(input: LayerInput, signal: AbortSignal): Promise<void> {
     const { chainId } = input.layer;
-    const transfer: Transfer = {
-      abort: new AbortController(),
-      done: Promise.resolve(),
-      hasReference: false,
-      isAbandoned: false,
-    };
-    transfer.done = this.#run(input, transfer, this.#transfers.get(chainId));
-    this.#transfers.set(chainId, transfer);
-    return transfer.done;
-  }
-
-  cancel(chainId: Digest): void {
-    this.#transfers.get(chainId)?.abort.abort(cancelled('the layer is not wanted any more'));
-  }
-
-  /** Gives the transfer's own reference back, if it is still there. */
-  async release(chainId: Digest): Promise<void> {
-    const transfer = this.#transfers.get(chainId);
-    if (!transfer?.hasReference) return;
-    transfer.hasReference = false;
-    this.#transfers.delete(chainId);
-    await this.#deps.layers.release(chainId);
-  }
-
-  /** For an actor that has crashed: ends its transfer, which keeps no reference then. */
-  async abandon(chainId: Digest): Promise<void> {
-    const transfer = this.#transfers.get(chainId);
-    if (!transfer) return;
-    transfer.isAbandoned = true;
-    this.cancel(chainId);
-    await this.release(chainId);
-  }
-
-  async #run(input: LayerInput, transfer: Transfer, before: Transfer | undefined): Promise<void> {
-    const { layers } = this.#deps;
-    const { chainId } = input.layer;
-    const { signal } = transfer.abort;
+    const transfer = this.#run(input, this.#newest.get(chainId), signal);
+    this.#newest.set(chainId, transfer);
     try {
-      if (before) await settledOrLate(before.done, signal);
-      await this.#transfer(input, signal);
-      // It may have come too late to be cancelled.
-      if (transfer.isAbandoned) await layers.release(chainId);
-      else transfer.hasReference = true;
+      await transfer;
     } finally {
-      if (!transfer.hasReference && this.#transfers.get(chainId) === transfer) this.#transfers.delete(chainId);
+      if (this.#newest.get(chainId) === transfer) this.#newest.delete(chainId);
     }
   }
 
-  async #transfer(input: LayerInput, signal: AbortSignal): Promise<void> {
-    const { layers, partials, publish } = this.#deps;
-    const { chainId, diffId, parent, blob } = input.layer;
+  async #run(input: LayerInput, before: Promise<void> | undefined, signal: AbortSignal): Promise<void> {
+    const { layers, partials } = this.#deps;
+    const { chainId, blob } = input.layer;
+    if (before) await settledOrLate(before, signal);
     const claim = await partials.claim(blob.digest, blob.sizeBytes);
     try {
-      const { staged, output } = await this.#fetchFromAny(input, claim, signal);
-      try {
-        publish(chainId, { phase: 'extracted' });
-        if (parent !== undefined) await this.#below(parent, signal);
-        signal.throwIfAborted();
-        const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = output;
-        await staged.commit({ diffId, parent, sizeBytes, implicitDirs, danglingLinks, whiteouts });
-      } catch (error) {
-        await staged.discard();
-        throw error;
-      }
+      await this.#commit(input, await this.#fetch(input, claim, signal), signal);
     } catch (error) {
       // Where there is no room, what is kept would leave none for anything else.
       if (isEngineError(error) && error.code === 'ENOSPC') await claim?.discard();
@@ -155,168 +72,69 @@ export class LayerTransfers implements LayerEffects {
     await claim?.discard();
   }
 
-  /** Waits until the layer below is in the store. */
-  async #below(parent: Digest, signal: AbortSignal): Promise<void> {
-    const below = this.#transfers.get(parent)?.done;
-    if (below) await orAborted(below, signal);
-    if (!this.#deps.layers.find(parent))
-      throw dataLoss(`layer ${parent} is missing below a fetched layer`, { code: 'LAYER_MISSING' });
-  }
-
-  /** A mirror that fails in the middle is left for the next host. */
-  async #fetchFromAny(input: LayerInput, claim: PartialClaim | undefined, signal: AbortSignal): Promise<Fetched> {
-    for (const host of input.hosts) {
+  /** Fetches from the first host that can. A mirror that fails in the middle is left for the next host. */
+  async #fetch(input: LayerInput, claim: PartialClaim | undefined, signal: AbortSignal): Promise<Fetched> {
+    const hosts = [...input.hosts];
+    let isSecondTry = false;
+    for (let host = hosts.shift(); host; host = hosts.shift()) {
       try {
-        return await this.#fetchFrom(input, host, claim, signal);
+        return await this.#fetchFrom(host, input, claim, signal);
       } catch (error) {
-        if (!host.isMirror || signal.aborted) throw error;
+        // The bytes that were kept are worth nothing then; if they came from an earlier pull, they may be the reason.
+        if (isFaultOfContent(error)) await claim?.reset();
+        if (!isSecondTry && isEngineError(error) && error.code === 'PARTIAL_DAMAGED') hosts.unshift(host);
+        else if (!host.isMirror || signal.aborted) throw error;
+        isSecondTry = hosts[0] === host;
       }
     }
     throw dataLoss(`no host to fetch layer ${input.layer.blob.digest} from`, { code: 'NO_HOST' });
   }
 
   async #fetchFrom(
-    input: LayerInput,
     host: RegistryHost,
+    input: LayerInput,
     claim: PartialClaim | undefined,
     signal: AbortSignal,
   ): Promise<Fetched> {
-    try {
-      return await this.#fetchStaged(input, host, claim, signal);
-    } catch (error) {
-      // The bytes that were kept are worth nothing then; if they came from an earlier pull, they may be the reason.
-      if (isFaultOfContent(error)) await claim?.reset();
-      if (!isEngineError(error) || error.code !== 'PARTIAL_DAMAGED') throw error;
-      return this.#fetchStaged(input, host, claim, signal);
-    }
-  }
-
-  async #fetchStaged(
-    input: LayerInput,
-    host: RegistryHost,
-    claim: PartialClaim | undefined,
-    signal: AbortSignal,
-  ): Promise<Fetched> {
+    const access = this.#deps.access(host, host.isMirror ? undefined : input.credentials);
+    const show = (view: LayerView): void => this.#deps.publish(input.layer.chainId, view);
     const staged = await this.#deps.layers.stage();
     try {
-      return { staged, output: await this.#fetch(input, host, claim?.place, staged, signal) };
+      // Waiting here and not in the pool, where nothing would hear of a cancel.
+      const free = await this.#slots.take(signal);
+      try {
+        const task = { input, access, partial: claim?.place, staged, show, signal };
+        return { staged, output: await runLayerTask(this.#deps, task) };
+      } finally {
+        free();
+      }
     } catch (error) {
       await staged.discard();
       throw error;
     }
   }
 
-  async #fetch(
-    input: LayerInput,
-    host: RegistryHost,
-    partial: PartialPlace | undefined,
-    staged: StagedLayer,
-    signal: AbortSignal,
-  ): Promise<FetchLayerOutput> {
-    // Waiting here and not in the pool, where nothing would hear of a cancel.
-    const free = await this.#slots.take(signal);
+  async #commit({ layer }: LayerInput, { staged, output }: Fetched, signal: AbortSignal): Promise<void> {
+    const { chainId, diffId, parent } = layer;
     try {
-      return await this.#runTask(input, host, partial, staged, signal);
-    } finally {
-      free();
-    }
-  }
-
-  async #runTask(
-    input: LayerInput,
-    host: RegistryHost,
-    partial: PartialPlace | undefined,
-    staged: StagedLayer,
-    signal: AbortSignal,
-  ): Promise<FetchLayerOutput> {
-    const { pool, retryDelayMs, maxAttempts } = this.#deps;
-    const { layer, repository, credentials } = input;
-    const access = this.#deps.access(host, host.isMirror ? undefined : credentials);
-    const scope = pullScope(repository);
-    const grant = await access.grant(scope, signal);
-    const sourceOf = ({ endpoint, authorization }: Grant): Source => ({
-      url: blobUrl(endpoint, repository, layer.blob.digest),
-      headers: authorization === undefined ? {} : { authorization },
-      tls: endpoint.tls,
-    });
-    const extra: (() => void)[] = [];
-    const link = openLink<FetchLayerReport>({
-      access,
-      scope,
-      grant,
-      sourceOf,
-      signal,
-      report: (report) => this.#publish(layer.chainId, grant.endpoint.url, report),
-      more: (wanted) => {
-        const taken = Array.from({ length: wanted }, () => input.spare?.()).filter((free) => free !== undefined);
-        extra.push(...taken);
-        return taken.length;
-      },
-    });
-    const limit = await tarLimit(staged.diffDir, layer.blob.sizeBytes);
-    try {
+      this.#deps.publish(chainId, { type: 'extracted' });
+      if (parent !== undefined) await this.#below(parent, signal);
       signal.throwIfAborted();
-      const output = await pool.run(
-        'fetch-layer',
-        {
-          source: sourceOf(grant),
-          limits: access.limits,
-          digest: layer.blob.digest,
-          sizeBytes: layer.blob.sizeBytes,
-          diffId: layer.diffId,
-          maxTarBytes: limit.bytes,
-          maxAttempts: maxAttempts(),
-          retryDelayMs,
-          diffDir: staged.diffDir,
-          tarSplitPath: staged.tarSplitPath,
-          idMaps: staged.idMaps,
-          partial,
-          port: link.port,
-        },
-        { transferList: [link.port] },
-      );
-      this.#deps.onReceived?.(layer.blob.sizeBytes);
-      return output;
+      const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = output;
+      await staged.commit({ diffId, parent, sizeBytes, implicitDirs, danglingLinks, whiteouts });
     } catch (error) {
-      const isFull = limit.isDisk && isEngineError(error) && error.code === 'LAYER_TOO_LARGE';
-      throw isFull
-        ? internal(`layer ${layer.blob.digest}: no space left on device`, { code: 'ENOSPC', cause: error })
-        : error;
-    } finally {
-      link.close();
-      for (const free of extra) free();
+      await staged.discard();
+      throw error;
     }
   }
 
-  #publish(chainId: Digest, endpoint: string, report: FetchLayerReport | Progress): void {
-    const { publish } = this.#deps;
-    switch (report.type) {
-      case 'started':
-        return;
-      case 'verifying':
-        return publish(chainId, { phase: 'verifying' });
-      case 'retrying':
-        return publish(chainId, { phase: 'retrying', seconds: report.seconds, reason: report.reason, endpoint });
-      case 'downloading':
-        return publish(chainId, { phase: 'downloading', bytes: report.bytes, endpoint });
-      case 'extracting':
-        return publish(chainId, { phase: 'extracting', bytes: report.bytes });
-    }
+  /** Waits until the layer below is in the store. */
+  async #below(parent: Digest, signal: AbortSignal): Promise<void> {
+    const below = this.#newest.get(parent);
+    if (below) await orAborted(below, signal);
+    if (!this.#deps.layers.find(parent))
+      throw dataLoss(`layer ${parent} is missing below a fetched layer`, { code: 'LAYER_MISSING' });
   }
-}
-
-interface TarLimit {
-  readonly bytes: number;
-  /** True when the disk sets the limit, and not what an honest layer would need. */
-  readonly isDisk: boolean;
-}
-
-/** Bytes that the tar of a layer may have. */
-async function tarLimit(dir: string, blobBytes: number): Promise<TarLimit> {
-  const { bavail, blocks, bsize } = await statfs(dir);
-  const room = Math.max(0, bavail * bsize - Math.min(RESERVED_BYTES, blocks * bsize * RESERVED_PART));
-  const honest = Math.max(GENEROUS_BYTES, blobBytes * GENEROUS_FACTOR);
-  return { bytes: Math.min(room, honest), isDisk: room < honest };
 }
 
 /** Resolves when a transfer has ended, however it went, or when it takes too long; rejects when this one is aborted. */

@@ -1,97 +1,44 @@
-/** The directory of layer transfers: one actor per chain ID, and what readers see of each. */
-import { isEngineError, unavailable } from '../../errors/engine-error.js';
-import type { Digest } from '../../ports/storage.js';
+/** The layers that are being transferred: one job per chain ID, whichever pulls want it, and what readers see of it. */
 import type { Logger } from '../../ports/logger.js';
-import { type Collection, createCollection } from '../kit/collection.js';
-import type { Replies } from '../kit/replies.js';
-import type { LayerMachine } from './layer.machine.js';
-import type { LayerCommand, LayerInput, LayerView } from './pull.messages.js';
+import type { Digest, LayerStore } from '../../ports/storage.js';
+import type { ActorSummary } from '../kit/describe.js';
+import { SharedJobs } from '../kit/shared-jobs.js';
+import type { LayerTransfers } from './layer.effects.js';
+import type { LayerViews } from './layer-view.js';
+import type { LayerInput } from './pull.messages.js';
 
-type Send = (event: Parameters<Collection<LayerMachine>['logic']['transition']>[1]) => void;
-type Listener = (view: LayerView) => void;
+export class SharedLayers {
+  readonly watch: LayerViews['watch'];
+  readonly #jobs: SharedJobs<LayerInput, void>;
 
-export class LayerViews {
-  readonly #views = new Map<Digest, LayerView>();
-  readonly #listeners = new Map<Digest, Set<Listener>>();
-
-  publish(chainId: Digest, view: LayerView): void {
-    this.#views.set(chainId, view);
-    for (const listener of this.#listeners.get(chainId) ?? []) listener(view);
-  }
-
-  /** Calls back with the present view, if there is one, and with every later one. */
-  watch(chainId: Digest, listener: Listener): () => void {
-    const view = this.#views.get(chainId);
-    if (view) listener(view);
-    let set = this.#listeners.get(chainId);
-    if (!set) this.#listeners.set(chainId, (set = new Set()));
-    set.add(listener);
-    return () => {
-      set.delete(listener);
-      if (set.size === 0 && this.#listeners.get(chainId) === set) this.#listeners.delete(chainId);
-    };
-  }
-
-  forget(chainId: Digest): void {
-    this.#views.delete(chainId);
-  }
-}
-
-const ID_PREFIX = 'layer.';
-
-export class LayerDirectory {
-  readonly collection: Collection<LayerMachine>;
-  readonly #replies: Replies;
-  readonly #views: LayerViews;
-  #send: Send = () => undefined;
-
-  constructor(
-    replies: Replies,
-    log: Logger,
-    views: LayerViews,
-    machine: LayerMachine,
-    onCrash: (chainId: Digest) => void,
-  ) {
-    this.#replies = replies;
-    this.#views = views;
-    const ended = (id: string): Digest => id.slice(ID_PREFIX.length) as Digest;
-    this.collection = createCollection({
+  constructor(transfers: LayerTransfers, views: LayerViews, layers: LayerStore, log: Logger) {
+    this.watch = (chainId, listener) => views.watch(chainId, listener);
+    const release = (chainId: Digest): void =>
+      void layers
+        .release(chainId)
+        .catch((error: unknown) => log.error({ err: error, layer: chainId }, 'layer not released'));
+    this.#jobs = new SharedJobs({
       kind: 'layer',
-      logic: machine,
-      replies,
-      onCrash: (id, error) => {
-        log.error({ err: error, actor: id }, 'layer transfer crashed');
-        onCrash(ended(id));
-        views.forget(ended(id));
-      },
-      onDone: (id) => views.forget(ended(id)),
+      run: (input, { signal }) => transfers.transfer(input, signal).finally(() => views.forget(input.layer.chainId)),
+      // Each client gets a reference of its own; the one that the transfer took is given back at the end.
+      onAnswer: ({ layer }) => layers.retain(layer.chainId),
+      onSuccess: ({ layer }) => release(layer.chainId),
     });
   }
 
-  /** Called once the root actor runs: where spawn events go. */
-  connect(send: Send): void {
-    this.#send = send;
-  }
-
-  watch(chainId: Digest, listener: Listener): () => void {
-    return this.#views.watch(chainId, listener);
+  /** Number of transfers that are under way. */
+  get size(): number {
+    return this.#jobs.size;
   }
 
   /**
    * Resolves when the layer is in the store, with a reference that the caller releases. Aborting gives up the interest.
    */
   async join(input: LayerInput, signal: AbortSignal): Promise<void> {
-    const id = ID_PREFIX + input.layer.chainId;
-    for (let attempt = 1; ; attempt++) {
-      if (!this.collection.children.has(id)) this.#send({ type: 'collection.spawn', id, input });
-      const actor = this.collection.children.get(id);
-      if (!actor) throw unavailable('the layer transfers are not running', { code: 'NOT_RUNNING' });
-      try {
-        return await this.#replies.ask<LayerCommand>(actor, { type: 'layer.join' }, signal);
-      } catch (error) {
-        // It ended between the look-up and the question.
-        if (!isEngineError(error, 'unavailable') || error.code !== 'ACTOR_GONE' || attempt > 1) throw error;
-      }
-    }
+    await this.#jobs.join(input.layer.chainId, input, signal);
+  }
+
+  describe(): ActorSummary[] {
+    return this.#jobs.describe();
   }
 }

@@ -9,10 +9,11 @@ import type { BlobRecords } from '../../registry/blob-records.js';
 import { listTags } from '../../registry/client.js';
 import { explainFailure, resolveImage, type ResolvedLayer } from '../../registry/resolve.js';
 import { pullScope } from '../../registry/token.js';
-import type { LayerDirectory } from './layers.js';
-import type { LayerProgress, PullProgress } from './pull-progress.js';
-import type { PullEffects, PullJob } from './pull.machine.js';
-import type { LocatedImage, PullInput, PullRequest } from './pull.messages.js';
+import type { SharedLayers } from './layers.js';
+import type { LayerProgress } from './layer-progress.js';
+import type { PullProgress } from './pull-progress.js';
+import type { PullEffects } from './pull.machine.js';
+import type { LocatedImage, PullInput, PullJob, PullRequest } from './pull.messages.js';
 import { InFlight } from '../kit/in-flight.js';
 import { Slots } from '../kit/slots.js';
 
@@ -20,7 +21,7 @@ export interface PullEffectDeps {
   readonly images: FileImageStore;
   readonly layers: LayerStore;
   readonly records: BlobRecords;
-  readonly transfers: LayerDirectory;
+  readonly transfers: SharedLayers;
   readonly accessTo: (domain: string, credentials: PullInput['credentials']) => Promise<RegistryAccess[]>;
   readonly progress: (job: PullJob) => PullProgress;
   readonly emit: ImageEmit;
@@ -50,33 +51,8 @@ export class PullWork implements PullEffects {
     this.#aborts.get(id)?.abort(cancelled('the pull is not wanted any more'));
   }
 
-  resolve(pull: PullInput): Promise<LocatedImage> {
-    return this.#cancellable(pull.id, (signal) => this.#resolve(pull, signal));
-  }
-
-  fetch(job: PullJob): Promise<void> {
-    const fetched = this.#cancellable(job.pull.id, async (signal) => {
-      try {
-        await this.#fetch(job, signal);
-      } catch (error) {
-        await this.#release(job.pull.id);
-        throw error;
-      }
-    });
-    return this.#underWay.note(job.pull.id, fetched);
-  }
-
-  async #cancellable<T>(id: string, run: (signal: AbortSignal) => Promise<T>): Promise<T> {
-    const abort = new AbortController();
-    this.#aborts.set(id, abort);
-    try {
-      return await run(abort.signal);
-    } finally {
-      this.#aborts.delete(id);
-    }
-  }
-
-  async #resolve({ reference, platform, credentials }: PullInput, signal: AbortSignal): Promise<LocatedImage> {
+  /** Asks one host after the other. */
+  async resolve({ reference, platform, credentials }: PullInput, signal: AbortSignal): Promise<LocatedImage> {
     const { images } = this.#deps;
     const accesses = await this.#deps.accessTo(reference.domain, credentials);
     const wanted = {
@@ -121,6 +97,24 @@ export class PullWork implements PullEffects {
     throw explainFailure(failure, { familiarName: name, familiarString: name });
   }
 
+  fetch(job: PullJob): Promise<void> {
+    return this.#underWay.note(job.pull.id, this.#fetchOrRelease(job));
+  }
+
+  async #fetchOrRelease(job: PullJob): Promise<void> {
+    const { id } = job.pull;
+    const abort = new AbortController();
+    this.#aborts.set(id, abort);
+    try {
+      await this.#fetch(job, abort.signal);
+    } catch (error) {
+      await this.#release(id);
+      throw error;
+    } finally {
+      this.#aborts.delete(id);
+    }
+  }
+
   async #fetch(job: PullJob, signal: AbortSignal): Promise<void> {
     const { images, layers, transfers } = this.#deps;
     const { pull, located } = job;
@@ -138,10 +132,10 @@ export class PullWork implements PullEffects {
     const slots = new Slots(this.#deps.maxConcurrentDownloads());
 
     const bringIn = async (layer: ResolvedLayer, shown: LayerProgress): Promise<void> => {
-      const free = await slots.take(either, () => shown.show({ phase: 'waiting' }));
+      const free = await slots.take(either, () => shown.show({ type: 'waiting' }));
       const unwatch = transfers.watch(layer.chainId, (view) => {
         shown.show(view);
-        if (view.phase === 'extracted') free();
+        if (view.type === 'extracted') free();
       });
       try {
         const spare = (): (() => void) | undefined => slots.tryTake();

@@ -1,169 +1,127 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createActor } from 'xstate';
-import { cancelled, internal, isEngineError, notFound } from '../../errors/engine-error.js';
+import { createActor, initialTransition, transition } from 'xstate';
+import { cancelled, internal, isEngineError } from '../../errors/engine-error.js';
 import { parseReference } from '../../images/reference.js';
-import { Replies } from '../kit/replies.js';
-import { createLayerMachine } from './layer.machine.js';
-import type { PullProgress } from './pull-progress.js';
-import { createPullMachine } from './pull.machine.js';
-import type { LayerCommand, LayerInput, LocatedImage, PullCommand, PullInput } from './pull.messages.js';
-
-const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
-
-/** An effect that the test settles. */
-function gate<T>(): { readonly calls: { resolve(value: T): void; reject(error: unknown): void }[]; run(): Promise<T> } {
-  const calls: { resolve(value: T): void; reject(error: unknown): void }[] = [];
-  return { calls, run: () => new Promise<T>((resolve, reject) => calls.push({ resolve, reject })) };
-}
-
-function startPull() {
-  const replies = new Replies();
-  const resolve = gate<LocatedImage>();
-  const fetch = gate<void>();
-  const register = gate<void>();
-  const log: string[] = [];
-  const progress = {} as PullProgress;
-  const machine = createPullMachine(
-    { resolve: () => resolve.run(), fetch: () => fetch.run(), register: () => register.run() },
-    {
-      cancel: () => void log.push('cancel'),
-      progress: () => progress,
-      close: (_, error) => void log.push(error === undefined ? 'close' : `close ${(error as Error).message}`),
-    },
-    replies,
-  );
-  const input: PullInput = { id: 'p', reference: parseReference('a'), platform: undefined, credentials: undefined };
-  const actor = createActor(machine, { input }).start();
-  actor.subscribe({ error: () => undefined, complete: () => replies.actorEnded(actor) });
-  const join = (signal?: AbortSignal) => replies.ask<PullCommand>(actor, { type: 'pull.join' }, signal);
-  return { actor, join, resolve, fetch, register, log, state: () => JSON.stringify(actor.getSnapshot().value) };
-}
+import { createPullMachine, type PullContext } from './pull.machine.js';
+import type { LocatedImage, PullEvent, PullInput, PullOutcome } from './pull.messages.js';
 
 const located = { image: {}, hosts: [] } as unknown as LocatedImage;
+const input: PullInput = { id: 'p', reference: parseReference('a'), platform: undefined, credentials: undefined };
 
-test('joins before and after the resolution are answered, and the pull runs to its end', async () => {
-  const pull = startPull();
-  const joins = [pull.join(), pull.join()];
-  pull.resolve.calls[0]?.resolve(located);
-  const answers = await Promise.all(joins);
-  assert.equal(new Set(answers.map(({ interest }) => interest)).size, 2);
-  await pull.join();
-  pull.fetch.calls[0]?.resolve();
-  await turn();
-  await pull.join();
-  pull.register.calls[0]?.resolve();
-  await turn();
-  assert.equal(pull.state(), '"done"');
-  assert.deepEqual(pull.log, ['close']);
-});
+const never = (): never => assert.fail('nothing is executed');
+const pure = createPullMachine({ resolve: never, fetch: never, register: never }, { resolved: never, cancel: never });
 
-test('an image that cannot be resolved is told to everybody who waits', async () => {
-  const pull = startPull();
-  const joins = [pull.join(), pull.join()];
-  pull.resolve.calls[0]?.reject(notFound('no'));
-  for (const join of joins) await assert.rejects(join, (error) => isEngineError(error, 'not-found'));
-  assert.equal(pull.state(), '"failed"');
-});
+const PHASES = { resolve: 'resolving', fetch: 'fetching', register: 'registering' } as const;
+const STATES = ['resolving', 'fetching', 'registering', 'done', 'failed'] as const;
+const ended = (how: 'done' | 'error', effect: keyof typeof PHASES, value: object): PullEvent =>
+  ({ type: `xstate.${how}.actor.0.pull.${PHASES[effect]}`, ...value }) as unknown as PullEvent;
+const EVENTS = {
+  cancel: { type: 'pull.cancel' },
+  'resolve done': ended('done', 'resolve', { output: located }),
+  'resolve failed': ended('error', 'resolve', { error: internal('broken') }),
+  'fetch done': ended('done', 'fetch', { output: undefined }),
+  'fetch failed': ended('error', 'fetch', { error: internal('broken') }),
+  'register done': ended('done', 'register', { output: undefined }),
+  'register failed': ended('error', 'register', { error: internal('broken') }),
+} satisfies Record<string, PullEvent>;
 
-test('the last client that leaves cancels; one that comes meanwhile starts it over', async () => {
-  const pull = startPull();
-  const [one, two] = [new AbortController(), new AbortController()];
-  const joins = [pull.join(one.signal), pull.join(two.signal)];
-  one.abort();
-  assert.deepEqual(pull.log, []);
-  two.abort();
-  assert.deepEqual(pull.log, ['cancel']);
-  for (const join of joins) await assert.rejects(join, (error) => isEngineError(error, 'cancelled'));
-  const again = pull.join();
-  assert.equal(pull.resolve.calls.length, 1, 'the old effect has not ended');
-  pull.resolve.calls[0]?.reject(cancelled('not wanted'));
-  await turn();
-  assert.equal(pull.resolve.calls.length, 2);
-  pull.resolve.calls[1]?.resolve(located);
-  const { interest } = await again;
-  pull.actor.send({ type: 'pull.left', interest });
-  assert.equal(pull.state(), '{"fetching":"cancelling"}');
-  const once = pull.join();
-  pull.fetch.calls[0]?.reject(cancelled('not wanted'));
-  await turn();
-  assert.equal(pull.state(), '{"resolving":"wanted"}');
-  pull.resolve.calls[2]?.resolve(located);
-  await once;
-});
+/** The next state and the names of the actions; what is not here stays as it is and does nothing. */
+const TABLE: Partial<Record<string, readonly [string, ...string[]]>> = {
+  'resolving, cancel': ['failed', 'xstate.stopChild'],
+  'resolving, resolve done': ['fetching', 'xstate.stopChild', 'announce', 'xstate.spawnChild'],
+  'resolving, resolve failed': ['failed', 'xstate.stopChild'],
+  'fetching, cancel': ['fetching', 'cancelFetch'],
+  'fetching, fetch done': ['registering', 'xstate.stopChild', 'xstate.spawnChild'],
+  'fetching, fetch failed': ['failed', 'xstate.stopChild'],
+  'registering, register done': ['done', 'xstate.stopChild'],
+  'registering, register failed': ['failed', 'xstate.stopChild'],
+};
 
-test('nobody left ends the pull; layers that were complete anyway are registered', async () => {
-  const gone = startPull();
-  const abort = new AbortController();
-  const join = gone.join(abort.signal);
-  abort.abort();
-  await assert.rejects(join);
-  gone.resolve.calls[0]?.reject(cancelled('not wanted'));
-  await turn();
-  assert.equal(gone.state(), '"failed"');
-
-  const late = startPull();
-  const joined = late.join();
-  late.resolve.calls[0]?.resolve(located);
-  late.actor.send({ type: 'pull.left', interest: (await joined).interest });
-  late.fetch.calls[0]?.resolve();
-  await turn();
-  late.register.calls[0]?.resolve();
-  await turn();
-  assert.equal(late.state(), '"done"');
-});
-
-test('a failure after the first byte closes the board with it', async () => {
-  const pull = startPull();
-  const joined = pull.join();
-  pull.resolve.calls[0]?.resolve(located);
-  await joined;
-  pull.fetch.calls[0]?.reject(internal('broken'));
-  await turn();
-  assert.deepEqual(pull.log, ['close broken']);
-  await assert.rejects(pull.join(), (error) => isEngineError(error, 'unavailable'));
-});
-
-function startLayer() {
-  const replies = new Replies();
-  const transfer = gate<void>();
-  const log: string[] = [];
-  const machine = createLayerMachine(
-    { transfer: () => transfer.run() },
-    {
-      cancel: () => void log.push('cancel'),
-      retain: () => void log.push('retain'),
-      release: () => void log.push('release'),
-    },
-    replies,
-  );
-  const input = { layer: { chainId: 'sha256:1' } } as unknown as LayerInput;
-  const actor = createActor(machine, { input }).start();
-  actor.subscribe({ error: () => undefined, complete: () => replies.actorEnded(actor) });
-  const join = (signal?: AbortSignal) => replies.ask<LayerCommand>(actor, { type: 'layer.join' }, signal);
-  return { join, transfer, log, state: () => JSON.stringify(actor.getSnapshot().value) };
+for (const state of STATES) {
+  for (const [name, event] of Object.entries(EVENTS)) {
+    test(`${state}, ${name}`, () => {
+      const context: PullContext = {
+        pull: input,
+        located: state === 'resolving' ? undefined : located,
+        error: undefined,
+      };
+      const [next, actions] = transition(pure, pure.resolveState({ value: state, context }), event);
+      const types = actions.map(({ type }) => type);
+      assert.deepEqual([next.value, ...types], TABLE[`${state}, ${name}`] ?? [state]);
+      if (next.value === 'failed' && state !== 'failed')
+        assert.equal(isEngineError(next.context.error, 'cancelled'), name === 'cancel');
+    });
+  }
 }
 
-test('everybody who waits for a layer gets a reference of his own', async () => {
-  const layer = startLayer();
-  const joins = [layer.join(), layer.join()];
-  layer.transfer.calls[0]?.resolve();
-  await Promise.all(joins);
-  assert.deepEqual(layer.log, ['retain', 'retain', 'release']);
-  assert.equal(layer.state(), '"done"');
+test('a pull begins by resolving', () => {
+  const [first, actions] = initialTransition(pure, input);
+  assert.equal(first.value, 'resolving');
+  assert.deepEqual(
+    actions.map(({ type }) => type),
+    ['xstate.spawnChild'],
+  );
 });
 
-test('a transfer that nobody wants is cancelled, and taken up again for whoever comes meanwhile', async () => {
-  const layer = startLayer();
-  const abort = new AbortController();
-  const first = layer.join(abort.signal);
-  abort.abort();
-  await assert.rejects(first);
-  const second = layer.join();
-  layer.transfer.calls[0]?.reject(cancelled('not wanted'));
-  await turn();
-  assert.equal(layer.state(), '{"transferring":"wanted"}');
-  layer.transfer.calls[1]?.reject(internal('broken'));
-  await assert.rejects(second, { message: 'broken' });
-  assert.deepEqual(layer.log, ['cancel']);
+/** Runs a pull whose effects behave as given; what is not given never ends. */
+function start(effects: { resolve?: Promise<LocatedImage>; fetch?: Promise<void>; register?: Promise<void> }) {
+  const log: string[] = [];
+  const hangs = new Promise<never>(() => undefined);
+  const machine = createPullMachine(
+    {
+      resolve: (_, signal) => {
+        signal.addEventListener('abort', () => log.push('resolve aborted'));
+        return effects.resolve ?? hangs;
+      },
+      fetch: () => effects.fetch ?? hangs,
+      register: () => effects.register ?? hangs,
+    },
+    { resolved: () => void log.push('resolved'), cancel: (id) => void log.push(`cancel ${id}`) },
+  );
+  const actor = createActor(machine, { input });
+  const outcome = new Promise<PullOutcome>((resolve) => {
+    actor.subscribe((snapshot) => snapshot.status === 'done' && resolve(snapshot.output));
+  });
+  actor.start();
+  return { actor, log, outcome, state: () => actor.getSnapshot().value };
+}
+
+test('a pull runs to its end and says when the image is resolved', async () => {
+  const done = Promise.resolve();
+  const { log, outcome } = start({ resolve: Promise.resolve(located), fetch: done, register: done });
+  assert.deepEqual([await outcome, log], [{ error: undefined }, ['resolved']]);
+});
+
+test('a failure is the outcome', async () => {
+  const { outcome } = start({ resolve: Promise.resolve(located), fetch: Promise.reject(internal('broken')) });
+  assert.equal(((await outcome).error as Error).message, 'broken');
+});
+
+test('a cancelled pull ends at once while it resolves, and while it fetches when the fetch has ended', async () => {
+  const early = start({});
+  early.actor.send({ type: 'pull.cancel' });
+  assert.ok(isEngineError((await early.outcome).error, 'cancelled'));
+  assert.deepEqual(early.log, ['resolve aborted']);
+
+  let end: (error: unknown) => void = () => undefined;
+  const late = start({ resolve: Promise.resolve(located), fetch: new Promise((_, reject) => (end = reject)) });
+  while (late.state() !== 'fetching') await new Promise((resolve) => setImmediate(resolve));
+  late.actor.send({ type: 'pull.cancel' });
+  assert.deepEqual([late.state(), late.log], ['fetching', ['resolved', 'cancel p']]);
+  end(cancelled('not wanted'));
+  assert.ok(isEngineError((await late.outcome).error, 'cancelled'));
+});
+
+test('layers that were complete in spite of a cancel are registered', async () => {
+  let end: () => void = () => undefined;
+  const pull = start({
+    resolve: Promise.resolve(located),
+    fetch: new Promise((resolve) => (end = resolve)),
+    register: Promise.resolve(),
+  });
+  while (pull.state() !== 'fetching') await new Promise((resolve) => setImmediate(resolve));
+  pull.actor.send({ type: 'pull.cancel' });
+  end();
+  assert.equal((await pull.outcome).error, undefined);
 });

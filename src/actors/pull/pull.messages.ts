@@ -1,11 +1,9 @@
-/** The messages to the actors of a pull: the job of one reference, and the transfer of one layer. */
+/** What the actor of a pull is told, and what its effects tell each other. */
 import type { ImageReference } from '../../images/reference.js';
 import type { Credentials } from '../../registry/credentials.js';
 import type { RegistryHost } from '../../registry/endpoint.js';
 import type { Platform } from '../../registry/platform.js';
 import type { ResolvedImage, ResolvedLayer } from '../../registry/resolve.js';
-import type { PullProgress } from './pull-progress.js';
-import type { Command, RequestCancelled, RequestId } from '../kit/commands.js';
 
 /** These members identify a job: equal requests share one. */
 export interface PullRequest {
@@ -26,18 +24,18 @@ export interface LocatedImage {
   readonly hosts: readonly RegistryHost[];
 }
 
-export interface Joined {
-  /** Stands for the client's interest until `pull.left` names it. */
-  readonly interest: RequestId;
-  readonly progress: PullProgress;
+export interface PullJob {
+  readonly pull: PullInput;
+  readonly located: LocatedImage;
 }
 
-/** Answered when the image is resolved, that is before the first byte. */
-export type PullCommand = Command<'pull.join', Joined>;
+/** Nobody wants the image any more. */
+export type PullEvent = { readonly type: 'pull.cancel' };
 
-export type PullFact = { readonly type: 'pull.left'; readonly interest: RequestId };
-
-export type PullEvent = PullCommand | PullFact | RequestCancelled;
+/** The actor's last word: if the error is undefined, the image is registered. */
+export interface PullOutcome {
+  readonly error: unknown;
+}
 
 /** All that a transfer needs to know. */
 export interface LayerInput {
@@ -53,18 +51,3 @@ export interface LayerInput {
    */
   readonly spare?: () => (() => void) | undefined;
 }
-
-/** Answered when the layer is in the store and one reference on it was taken for the asker. */
-export type LayerCommand = Command<'layer.join'>;
-
-export type LayerEvent = LayerCommand | RequestCancelled;
-
-/** How far a transfer is; what readers see. */
-export type LayerView =
-  | { readonly phase: 'waiting' }
-  | { readonly phase: 'downloading'; readonly bytes: number; readonly endpoint: string }
-  | { readonly phase: 'retrying'; readonly seconds: number; readonly reason: string; readonly endpoint: string }
-  | { readonly phase: 'verifying' }
-  | { readonly phase: 'extracting'; readonly bytes: number }
-  /** Extracted; waits for the layer below. */
-  | { readonly phase: 'extracted' };

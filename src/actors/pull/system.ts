@@ -1,7 +1,7 @@
 /** Everything of pulls put together: sessions, layer transfers and jobs, over the drivers. */
 import type { FileImageStore } from '../../images/store.js';
 import type { ImageEmit } from '../../images/removal.js';
-import type { Digest, LayerStore } from '../../ports/storage.js';
+import type { LayerStore } from '../../ports/storage.js';
 import type { Logger } from '../../ports/logger.js';
 import type { BlobRecords } from '../../registry/blob-records.js';
 import type { PartialBlobs } from '../../registry/partial-blobs.js';
@@ -14,11 +14,11 @@ import { createSessionMachine } from '../registry-session/registry-session.machi
 import { RegistryQueries } from '../registry-session/queries.js';
 import { RegistrySessions } from '../registry-session/sessions.js';
 import { LayerTransfers } from './layer.effects.js';
-import { createLayerMachine } from './layer.machine.js';
-import { LayerDirectory, LayerViews } from './layers.js';
+import { LayerViews } from './layer-view.js';
+import { SharedLayers } from './layers.js';
+import { PullBoards } from './pull-boards.js';
 import { PullWork } from './pull.effects.js';
-import { createPullMachine, type PullHooks } from './pull.machine.js';
-import { PullBoards, Pulls } from './pulls.js';
+import { Pulls } from './pulls.js';
 
 export interface PullSystemDeps {
   readonly replies: Replies;
@@ -45,7 +45,7 @@ export interface PullSystemDeps {
 export interface PullSystem {
   readonly sessions: RegistrySessions;
   readonly queries: RegistryQueries;
-  readonly transfers: LayerDirectory;
+  readonly transfers: SharedLayers;
   readonly pulls: Pulls;
 }
 
@@ -58,7 +58,7 @@ export function createTransferPool(cores: number): { readonly pool: WorkerPool; 
   return { pool: createWorkerPool({ maxThreads, tasksPerThread }), maxTransfers: maxThreads * tasksPerThread };
 }
 
-/** The three collections are to be started as children of the root actor, and connected to it. */
+/** The two collections are to be started as children of the root actor, and connected to it. */
 export function createPullSystem(deps: PullSystemDeps): PullSystem {
   const { replies, log, images, layers, pool, emit } = deps;
   const limits = deps.limits ?? DEFAULT_LIMITS;
@@ -82,20 +82,7 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
     retryDelayMs: deps.retryDelayMs ?? RETRY_DELAY_MS,
     onReceived: deps.observer && ((bytes) => deps.observer?.received(bytes)),
   });
-  const notReleased = (chainId: Digest) => (error: unknown) =>
-    log.error({ err: error, layer: chainId }, 'layer not released');
-  const layerMachine = createLayerMachine(
-    transferring,
-    {
-      cancel: (chainId) => transferring.cancel(chainId),
-      retain: (chainId) => layers.retain(chainId),
-      release: (chainId) => void transferring.release(chainId).catch(notReleased(chainId)),
-    },
-    replies,
-  );
-  const abandonLayer = (chainId: Digest): void => void transferring.abandon(chainId).catch(notReleased(chainId));
-  const transfers = new LayerDirectory(replies, log, views, layerMachine, abandonLayer);
-
+  const transfers = new SharedLayers(transferring, views, layers, log);
   const boards = new PullBoards();
   const work = new PullWork({
     images,
@@ -107,20 +94,6 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
     emit,
     maxConcurrentDownloads: deps.maxConcurrentDownloads,
   });
-  const hooks: PullHooks = {
-    cancel: (id) => work.cancel(id),
-    progress: (job) => boards.progress(job),
-    close: (id, error) => {
-      boards.close(id, error);
-      if (error === undefined) return;
-      deps.observer?.failed(error);
-      work
-        .abandon(id)
-        .catch((failure: unknown) => log.error({ err: failure, pull: id }, 'layers of a pull that failed are kept'));
-    },
-  };
-  const pulls = new Pulls(replies, log, createPullMachine(work, hooks, replies), hooks, (request, signal) =>
-    work.listTags(request, signal),
-  );
+  const pulls = new Pulls({ replies, log, work, boards, onFailed: (error) => deps.observer?.failed(error) });
   return { sessions, transfers, pulls, queries: new RegistryQueries(sessions, deps.rules, limits) };
 }

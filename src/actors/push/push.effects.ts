@@ -29,8 +29,7 @@ import { finishUpload, headBlob, placeOf, putManifest, startUpload } from '../..
 import { bytesMessage, stateMessage } from '../pull/progress.js';
 import type { ProgressBoard } from '../pull/progress-board.js';
 import { Slots } from '../kit/slots.js';
-import type { PushEffects } from './push.machine.js';
-import type { PushInput } from './push.messages.js';
+import type { PushRequest } from './push-request.js';
 import {
   type LayerToPush,
   type UploadDeps,
@@ -43,14 +42,12 @@ export interface PushEffectDeps extends UploadDeps {
   readonly images: FileImageStore;
   /** The registry itself, never a mirror. */
   readonly accessTo: (domain: string, credentials: Credentials | undefined) => Promise<RegistryAccess>;
-  readonly board: (push: PushInput) => ProgressBoard;
   readonly emit: ImageEmit;
   readonly maxConcurrentUploads: () => number;
 }
 
-export class PushWork implements PushEffects {
+export class PushWork {
   readonly #deps: PushEffectDeps;
-  readonly #aborts = new Map<string, AbortController>();
   /** Uploads under way by repository and layer: a second one waits, and then finds the layer there. */
   readonly #uploading = new Map<string, Promise<unknown>>();
 
@@ -58,26 +55,17 @@ export class PushWork implements PushEffects {
     this.#deps = deps;
   }
 
-  cancel(id: string): void {
-    this.#aborts.get(id)?.abort(cancelled('the push is not wanted any more'));
-  }
-
-  async push(push: PushInput): Promise<void> {
-    const abort = new AbortController();
-    this.#aborts.set(push.id, abort);
-    const board = this.#deps.board(push);
+  /** Uploads everything and shows it on the board. Rejects after it has cleaned up. */
+  async push({ reference, credentials }: PushRequest, board: ProgressBoard, signal: AbortSignal): Promise<void> {
     try {
-      const { reference, credentials } = push;
       const references = this.#selected(reference);
       const access = await this.#deps.accessTo(reference.domain, credentials);
-      for (const one of references) await this.#pushTag(one, access, board, abort.signal);
+      for (const one of references) await this.#pushTag(one, access, board, signal);
       const [first] = references;
       const image = first && this.#imageOf(first);
       if (image) this.#deps.emit('push', familiarString(reference), eventAttributes(image, familiarName(reference)));
     } catch (error) {
-      throw abort.signal.aborted ? abort.signal.reason : error;
-    } finally {
-      this.#aborts.delete(push.id);
+      throw signal.aborted ? signal.reason : error;
     }
   }
 

@@ -1,19 +1,14 @@
 /** Everything of pushes put together. */
 import type { ImageEmit } from '../../images/removal.js';
 import type { FileImageStore } from '../../images/store.js';
-import type { Logger } from '../../ports/logger.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { BlobRecords } from '../../registry/blob-records.js';
 import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
-import type { Replies } from '../kit/replies.js';
 import type { RegistrySessions } from '../registry-session/sessions.js';
 import { PushWork } from './push.effects.js';
-import { createPushMachine, type PushHooks } from './push.machine.js';
-import { PushBoards, Pushes } from './pushes.js';
+import { Pushes } from './pushes.js';
 
 export interface PushSystemDeps {
-  readonly replies: Replies;
-  readonly log: Logger;
   readonly images: FileImageStore;
   readonly layers: LayerStore;
   readonly records: BlobRecords;
@@ -34,20 +29,12 @@ export function createPushPool(cores: number): WorkerPool {
   return createWorkerPool({ maxThreads: Math.min(Math.max(cores - 1, 1), 3), tasksPerThread: 5 });
 }
 
-/** The collection is to be started as a child of the root actor, and connected to it. */
 export function createPushSystem(deps: PushSystemDeps): Pushes {
-  const { replies, log, sessions } = deps;
-  const boards = new PushBoards();
-  const work = new PushWork({
-    ...deps,
-    retryDelayMs: deps.retryDelayMs ?? RETRY_DELAY_MS,
-    accessTo: (domain, credentials) => sessions.ownAccessTo(domain, credentials),
-    board: (push) => boards.board(push),
-  });
-  const hooks: PushHooks = {
-    cancel: (id) => work.cancel(id),
-    board: (push) => boards.board(push),
-    close: (id, error) => boards.close(id, error),
-  };
-  return new Pushes(replies, log, createPushMachine(work, hooks, replies), hooks);
+  return new Pushes(
+    new PushWork({
+      ...deps,
+      retryDelayMs: deps.retryDelayMs ?? RETRY_DELAY_MS,
+      accessTo: (domain, credentials) => deps.sessions.ownAccessTo(domain, credentials),
+    }),
+  );
 }

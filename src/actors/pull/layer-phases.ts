@@ -1,0 +1,65 @@
+/**
+ * The steps of a layer's transfer and how each is shown: one row a step, for both forms of a pull's progress. The
+ * classic stream has texts of its own for each; the typed one has phases, of which several steps can share one.
+ */
+import type { LayerView } from './layer-view.js';
+
+/** A layer's phases in the typed form. The last three are final. */
+export type LayerPhase = 'wait' | 'download' | 'verify' | 'extract' | 'cached' | 'done' | 'failed';
+
+export type Detail = Readonly<Record<string, unknown>>;
+
+/** A line of the classic stream: a newer line with the same status replaces it. */
+export interface ClassicLine {
+  readonly status: string;
+  /** If it is absent, the status is shown. */
+  readonly text?: string;
+  /** The line has a bar up to here. */
+  readonly bytes?: number;
+}
+
+export interface ShownStep {
+  readonly phase: LayerPhase;
+  readonly detail?: Detail;
+  /** Bytes of the blob that are here; absent: as many as before. */
+  readonly bytes?: number;
+  readonly lines: readonly ClassicLine[];
+}
+
+type Rows = {
+  readonly [Type in LayerView['type']]: (view: Extract<LayerView, { readonly type: Type }>, total: number) => ShownStep;
+};
+
+const ROWS: Rows = {
+  waiting: () => ({ phase: 'wait', lines: [{ status: 'Waiting' }] }),
+  downloading: ({ bytes, endpoint }) => ({
+    phase: 'download',
+    detail: { endpoint },
+    bytes,
+    lines: [{ status: 'Downloading', bytes }],
+  }),
+  retrying: ({ seconds, reason, endpoint }) => ({
+    phase: 'download',
+    detail: { endpoint, retry: { afterSeconds: seconds, reason } },
+    lines:
+      seconds === 0 ? [] : [{ status: 'Retrying', text: `Retrying in ${seconds} second${seconds === 1 ? '' : 's'}` }],
+  }),
+  // The last bytes and this can come as one: what is shown of a download ends with all of it.
+  verifying: (_, total) => ({
+    phase: 'verify',
+    bytes: total,
+    lines: [{ status: 'Downloading', bytes: total }, { status: 'Verifying Checksum' }],
+  }),
+  extracting: ({ bytes }, total) => ({
+    phase: 'extract',
+    bytes: total,
+    lines: [{ status: 'Download complete' }, { status: 'Extracting', bytes }],
+  }),
+  extracted: (_, total) => ({ phase: 'extract', bytes: total, lines: [] }),
+};
+
+/** @param total size of the blob. */
+export function showStep(view: LayerView, total: number): ShownStep {
+  const row = ROWS[view.type] as (view: LayerView, total: number) => ShownStep;
+  return row(view, total);
+}

@@ -1,0 +1,40 @@
+/** What readers see of the transfer of a layer: the newest step of each one that is under way. */
+import type { Digest } from '../../ports/storage.js';
+import type { FetchLayerReport } from '../../workers/fetch-layer.js';
+import type { Progress } from '../kit/transfer-link.js';
+
+/** How far a transfer is. What the worker reports is shown with the registry that it comes from. */
+export type LayerView =
+  | { readonly type: 'waiting' }
+  | ((FetchLayerReport | Progress) & { readonly endpoint: string })
+  /** Waits for the layer below. */
+  | { readonly type: 'extracted' };
+
+type Listener = (view: LayerView) => void;
+
+export class LayerViews {
+  readonly #views = new Map<Digest, LayerView>();
+  readonly #listeners = new Map<Digest, Set<Listener>>();
+
+  publish(chainId: Digest, view: LayerView): void {
+    this.#views.set(chainId, view);
+    for (const listener of this.#listeners.get(chainId) ?? []) listener(view);
+  }
+
+  /** Calls back with the present view, if there is one, and with every later one. */
+  watch(chainId: Digest, listener: Listener): () => void {
+    const view = this.#views.get(chainId);
+    if (view) listener(view);
+    let set = this.#listeners.get(chainId);
+    if (!set) this.#listeners.set(chainId, (set = new Set()));
+    set.add(listener);
+    return () => {
+      set.delete(listener);
+      if (set.size === 0 && this.#listeners.get(chainId) === set) this.#listeners.delete(chainId);
+    };
+  }
+
+  forget(chainId: Digest): void {
+    this.#views.delete(chainId);
+  }
+}
