@@ -5,7 +5,7 @@ import type { Digest } from '../ports/storage.js';
 import type { Grant } from './access.js';
 import type { Endpoint } from './endpoint.js';
 import { factsOf, statusError } from './failure.js';
-import { type HttpLimits, type HttpRequest, readBody, sendRequest } from './http.js';
+import { type HttpRequest, readBody, type RequestOptions, sendRequest } from './http.js';
 import { ACCEPTED_MANIFESTS } from './manifest.js';
 import { type AuthScheme, schemeOfHeader } from './token.js';
 
@@ -20,10 +20,7 @@ const MAX_MANIFEST_BYTES = 4 << 20;
 const MAX_CONFIG_BYTES = 16 << 20;
 const MAX_ERROR_BYTES = 64 << 10;
 
-export interface CallOptions {
-  readonly limits: HttpLimits;
-  readonly signal?: AbortSignal;
-}
+export type CallOptions = RequestOptions;
 
 /** `sha256:<hex>` of the bytes. */
 export function digestOf(bytes: Buffer): Digest {

@@ -32,6 +32,12 @@ export interface HttpLimits {
 
 export const DEFAULT_LIMITS: HttpLimits = { connectMs: 30_000, responseMs: 60_000, idleMs: 60_000 };
 
+/** How long a request may take, and who ends it early. */
+export interface RequestOptions {
+  readonly limits: HttpLimits;
+  readonly signal?: AbortSignal;
+}
+
 export interface HttpRequest {
   readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   readonly url: string;

@@ -25,7 +25,7 @@ export async function login(
   let identityToken = '';
   if (scheme.kind === 'bearer') {
     try {
-      const token = await fetchLoginToken(scheme, credentials, endpoint, options.limits, options.signal);
+      const token = await fetchLoginToken(scheme, credentials, endpoint, options);
       header = token.header;
       identityToken = token.identityToken;
     } catch (error) {

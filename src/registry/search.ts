@@ -40,8 +40,7 @@ export function parseSearchTerm(term: string): SearchTerm {
 /** Throws the registry's failures, with advice when it is not secure. */
 export async function searchIndex(
   host: RegistryHost,
-  text: string,
-  limit: number,
+  { text, limit }: { readonly text: string; readonly limit: number },
   credentials: Credentials | undefined,
   certsDir: string,
   options: CallOptions,

@@ -6,7 +6,7 @@ import { type Challenge, parseChallenges } from './challenge.js';
 import { basicAuthorization, type Credentials } from './credentials.js';
 import type { Endpoint } from './endpoint.js';
 import { statusError, transportError } from './failure.js';
-import { type HttpLimits, type HttpRequest, readBody, sendRequest } from './http.js';
+import { type HttpRequest, readBody, type RequestOptions, sendRequest } from './http.js';
 
 /** How a registry wants to be asked. */
 export type AuthScheme =
@@ -52,18 +52,29 @@ export function pushScope(path: string, from: readonly string[] = []): string {
   return [`repository:${path}:pull,push`, ...from.map(pullScope)].join(' ');
 }
 
+/** What a token is for. */
+export interface TokenRequest {
+  readonly endpoint: Endpoint;
+  readonly scheme: AuthScheme;
+  /** Several scopes are separated by spaces. */
+  readonly scope: string;
+  readonly credentials: Credentials | undefined;
+}
+
+type BearerScheme = Extract<AuthScheme, { kind: 'bearer' }>;
+
+/** Without a scope: the token of a login. */
+type BearerRequest = Omit<TokenRequest, 'scheme' | 'scope'> & {
+  readonly scheme: BearerScheme;
+  readonly scope?: string;
+};
+
 /**
- * Gets what the registry wants to see for a scope (several are separated by spaces). Throws `unauthorized` when the
- * credentials are refused or missing, and the errors of failure.ts when the token server fails.
+ * Gets what the registry wants to see for a scope. Throws `unauthorized` when the credentials are refused or missing,
+ * and the errors of failure.ts when the token server fails.
  */
-export async function authorize(
-  scheme: AuthScheme,
-  scope: string,
-  credentials: Credentials | undefined,
-  endpoint: Endpoint,
-  limits: HttpLimits,
-  signal?: AbortSignal,
-): Promise<Authorization> {
+export async function authorize(request: TokenRequest, options: RequestOptions): Promise<Authorization> {
+  const { scheme, credentials, endpoint } = request;
   if (credentials?.registryToken !== undefined)
     return { header: `Bearer ${credentials.registryToken}`, expiresAt: Infinity };
   if (scheme.kind === 'none') return { header: undefined, expiresAt: Infinity };
@@ -73,32 +84,28 @@ export async function authorize(
       throw unauthorized(`Get "${endpoint.url}/v2/": no basic auth credentials`, { code: 'NO_CREDENTIALS' });
     return { header, expiresAt: Infinity };
   }
-  return fetchToken(scheme, scope, credentials, endpoint, limits, signal);
+  return fetchToken({ ...request, scheme }, options);
 }
 
 /**
  * The token of a login: for no scope at all, with one that replaces user name and password if the server gives such.
  */
 export async function fetchLoginToken(
-  scheme: Extract<AuthScheme, { kind: 'bearer' }>,
+  scheme: BearerScheme,
   credentials: Credentials | undefined,
   endpoint: Endpoint,
-  limits: HttpLimits,
-  signal?: AbortSignal,
+  options: RequestOptions,
 ): Promise<{ readonly header: string | undefined; readonly identityToken: string }> {
-  const { header, identityToken } = await fetchToken(scheme, undefined, credentials, endpoint, limits, signal);
+  const { header, identityToken } = await fetchToken({ scheme, credentials, endpoint }, options);
   return { header, identityToken: identityToken ?? '' };
 }
 
 async function fetchToken(
-  { realm, service }: Extract<AuthScheme, { kind: 'bearer' }>,
-  /** Undefined for a login. */
-  scope: string | undefined,
-  credentials: Credentials | undefined,
-  endpoint: Endpoint,
-  limits: HttpLimits,
-  signal: AbortSignal | undefined,
+  wanted: BearerRequest,
+  options: RequestOptions,
 ): Promise<Authorization & { readonly identityToken: string | undefined }> {
+  const { credentials, endpoint } = wanted;
+  const { realm } = wanted.scheme;
   const url = URL.canParse(realm) ? new URL(realm) : undefined;
   if (!url || !['http:', 'https:'].includes(url.protocol))
     throw unauthorized(`invalid token server "${realm}"`, { code: 'BAD_REALM' });
@@ -108,7 +115,7 @@ async function fetchToken(
       { code: 'BAD_REALM' },
     );
   }
-  const request = tokenRequest(url, service, scope, credentials, endpoint, limits, signal);
+  const request = tokenRequest(url, wanted, options);
   const asked = Date.now();
   const response = await sendRequest(request);
   const body = await readBody(request, response, MAX_TOKEN_BYTES);
@@ -116,15 +123,9 @@ async function fetchToken(
   return parseToken(request, body, asked);
 }
 
-function tokenRequest(
-  url: URL,
-  service: string | undefined,
-  scope: string | undefined,
-  credentials: Credentials | undefined,
-  endpoint: Endpoint,
-  limits: HttpLimits,
-  signal: AbortSignal | undefined,
-): HttpRequest {
+function tokenRequest(url: URL, wanted: BearerRequest, { limits, signal }: RequestOptions): HttpRequest {
+  const { scheme, scope, credentials, endpoint } = wanted;
+  const { service } = scheme;
   const common = { tls: endpoint.tls, limits, signal };
   const parameters = new URLSearchParams({
     ...(service === undefined ? {} : { service }),

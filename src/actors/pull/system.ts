@@ -7,9 +7,10 @@ import type { BlobRecords } from '../../registry/blob-records.js';
 import type { PartialBlobs } from '../../registry/partial-blobs.js';
 import type { RegistryRules } from '../../registry/endpoint.js';
 import { DEFAULT_LIMITS, type HttpLimits } from '../../registry/http.js';
+import { probe } from '../../registry/probe.js';
+import { authorize } from '../../registry/token.js';
 import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
 import type { Replies } from '../kit/replies.js';
-import { createSessionEffects } from '../registry-session/registry-session.effects.js';
 import { createSessionMachine } from '../registry-session/registry-session.machine.js';
 import { RegistryQueries } from '../registry-session/queries.js';
 import { RegistrySessions } from '../registry-session/sessions.js';
@@ -65,7 +66,10 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
   const sessions = new RegistrySessions(
     { replies, log, limits, rules: deps.rules },
     createSessionMachine(
-      createSessionEffects(limits, () => deps.rules().certsDir),
+      {
+        probe: (host, signal) => probe(host, deps.rules().certsDir, { limits, signal }),
+        authorize: (request, signal) => authorize(request, { limits, signal }),
+      },
       replies,
     ),
   );

@@ -46,6 +46,15 @@ const MAX_MOUNTS = 3;
 /** This number is not an option, because `max-download-attempts` is for pulls. */
 const MAX_ATTEMPTS = 5;
 
+/** One upload, as the steps below see it. */
+interface Upload {
+  readonly deps: UploadDeps;
+  readonly layer: LayerToPush;
+  readonly target: UploadTarget;
+  readonly show: (view: UploadView) => void;
+  readonly signal: AbortSignal;
+}
+
 /** Resolves when the repository has the layer. */
 export async function uploadLayer(
   deps: UploadDeps,
@@ -55,22 +64,17 @@ export async function uploadLayer(
   signal: AbortSignal,
 ): Promise<PushedBlob> {
   const { records } = deps;
-  const { domain, path } = target;
-  const repository = `${domain}/${path}`;
+  const repository = `${target.domain}/${target.path}`;
+  const upload: Upload = { deps, layer, target, show, signal };
   const known = await records.of(layer.diffId);
-  const blob =
-    (await findBlob(deps, target, known, show, signal)) ?? (await sendLayer(deps, layer, target, known, show, signal));
+  const blob = (await findBlob(upload, known)) ?? (await sendLayer(upload, known));
   await records.add(layer.diffId, { ...blob, repository });
   return blob;
 }
 
 /** Asks again while the registry fails in a way that may pass, as the worker does with the bytes. */
-async function persistently<T>(
-  { retryDelayMs }: UploadDeps,
-  show: (view: UploadView) => void,
-  signal: AbortSignal,
-  ask: () => Promise<T>,
-): Promise<T> {
+async function persistently<T>({ deps, show, signal }: Upload, ask: () => Promise<T>): Promise<T> {
+  const { retryDelayMs } = deps;
   for (let attempt = 1; ; attempt++) {
     try {
       return await ask();
@@ -85,17 +89,13 @@ async function persistently<T>(
   }
 }
 
-async function findBlob(
-  deps: UploadDeps,
-  { access, domain, path }: UploadTarget,
-  known: readonly BlobRecord[],
-  show: (view: UploadView) => void,
-  signal: AbortSignal,
-): Promise<PushedBlob | undefined> {
+async function findBlob(upload: Upload, known: readonly BlobRecord[]): Promise<PushedBlob | undefined> {
+  const { show, signal } = upload;
+  const { access, domain, path } = upload.target;
   const here = known.filter(({ repository }) => repository === `${domain}/${path}`);
   const candidates = new Map([...here, ...known].map((record) => [record.digest, record]));
   for (const { digest, mediaType, sizeBytes } of [...candidates.values()].slice(0, MAX_CHECKS)) {
-    const found = await persistently(deps, show, signal, () =>
+    const found = await persistently(upload, () =>
       withGrant(access, pushScope(path), signal, (grant) =>
         headBlob(placeOf(grant, path), digest, { limits: access.limits, signal }),
       ),
@@ -107,18 +107,11 @@ async function findBlob(
   return undefined;
 }
 
-async function sendLayer(
-  deps: UploadDeps,
-  layer: LayerToPush,
-  target: UploadTarget,
-  known: readonly BlobRecord[],
-  show: (view: UploadView) => void,
-  signal: AbortSignal,
-): Promise<PushedBlob> {
-  const { access, domain, path } = target;
-  const prefix = `${domain}/`;
+async function sendLayer(upload: Upload, known: readonly BlobRecord[]): Promise<PushedBlob> {
+  const { target, show, signal } = upload;
+  const prefix = `${target.domain}/`;
   const elsewhere = known
-    .filter(({ repository }) => repository.startsWith(prefix) && repository !== prefix + path)
+    .filter(({ repository }) => repository.startsWith(prefix) && repository !== prefix + target.path)
     .slice(0, MAX_MOUNTS);
   let begun: UploadState | undefined;
   for (const record of elsewhere) {
@@ -130,7 +123,7 @@ async function sendLayer(
     }
     begun = answer;
   }
-  const blob = await runUpload(deps, layer, access, path, begun, show, signal);
+  const blob = await runUpload(upload, begun);
   show({ phase: 'pushed' });
   return { ...blob, mediaType: PUSHED_LAYER_TYPE };
 }
@@ -153,14 +146,11 @@ async function mount(
 }
 
 async function runUpload(
-  { layers, pool, retryDelayMs }: UploadDeps,
-  { chainId }: LayerToPush,
-  access: RegistryAccess,
-  path: string,
-  upload: UploadState | undefined,
-  show: (view: UploadView) => void,
-  signal: AbortSignal,
+  { deps, layer, target, show, signal }: Upload,
+  begun: UploadState | undefined,
 ): Promise<{ readonly digest: Digest; readonly sizeBytes: number }> {
+  const { layers, pool, retryDelayMs } = deps;
+  const { access, path } = target;
   const scope = pushScope(path);
   const grant = await access.grant(scope, signal);
   const sourceOf = (one: Grant): ReturnType<typeof placeOf> => placeOf(one, path);
@@ -177,7 +167,7 @@ async function runUpload(
           : { phase: 'pushing', bytes: report.bytes },
       ),
   });
-  const { close, ...tar } = layers.openTar(chainId);
+  const { close, ...tar } = layers.openTar(layer.chainId);
   try {
     return await pool.run(
       'push-layer',
@@ -185,7 +175,7 @@ async function runUpload(
         ...tar,
         source: sourceOf(grant),
         limits: access.limits,
-        upload,
+        upload: begun,
         maxAttempts: MAX_ATTEMPTS,
         retryDelayMs,
         port: link.port,

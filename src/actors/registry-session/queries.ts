@@ -40,7 +40,7 @@ export class RegistryQueries {
     const { domain, text } = parseSearchTerm(term);
     const rules = this.rules();
     const shown = credentialsFor(domain, credentials);
-    const found = await searchIndex(await indexOf(domain, rules), text, limit, shown, rules.certsDir, {
+    const found = await searchIndex(await indexOf(domain, rules), { text, limit }, shown, rules.certsDir, {
       limits: this.limits,
       signal,
     });

@@ -6,8 +6,7 @@ import type { Refusal } from '../../registry/access.js';
 import type { Authorization } from '../../registry/token.js';
 import { Replies } from '../kit/replies.js';
 import type { Place } from '../../registry/probe.js';
-import type { SessionEffects } from './registry-session.effects.js';
-import { createSessionMachine } from './registry-session.machine.js';
+import { createSessionMachine, type SessionEffects } from './registry-session.machine.js';
 import type { SessionCommand, SessionInput } from './registry-session.messages.js';
 
 const endpoint = { url: 'https://r', tls: { verify: true } };

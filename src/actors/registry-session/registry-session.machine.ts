@@ -14,94 +14,29 @@
  * is sent to it; at most one token is fetched at a time, and all who wait for its scope share it.
  */
 import { assign, fromCallback, setup } from 'xstate';
-import { EngineError } from '../../errors/engine-error.js';
-import { factsOf } from '../../registry/failure.js';
+import type { RegistryHost } from '../../registry/endpoint.js';
 import type { Place } from '../../registry/probe.js';
-import { schemeOfHeader, type Authorization } from '../../registry/token.js';
-import type { RequestId } from '../kit/commands.js';
+import type { Authorization, TokenRequest } from '../../registry/token.js';
 import { effect } from '../kit/effect.js';
 import type { Replies } from '../kit/replies.js';
-import type { AuthorizeInput, SessionEffects } from './registry-session.effects.js';
-import type { SessionCommand, SessionEvent, SessionInput } from './registry-session.messages.js';
+import type { SessionEvent, SessionInput } from './registry-session.messages.js';
+import { answered, authorized, failed, newSession, type SessionContext, taken } from './session-state.js';
 
-interface Waiting {
-  readonly req: RequestId;
-  readonly scope: string;
+/** The registry driver's part: both abort with the signal. */
+export interface SessionEffects {
+  /** Finds the endpoint to use. Throws the last endpoint's failure, with advice when the registry is not secure. */
+  probe(host: RegistryHost, signal: AbortSignal): Promise<Place>;
+  authorize(request: TokenRequest, signal: AbortSignal): Promise<Authorization>;
 }
 
-export interface SessionContext extends SessionInput {
-  readonly place: Place | undefined;
-  /** By scope. */
-  readonly tokens: ReadonlyMap<string, Authorization>;
-  readonly waiting: readonly Waiting[];
-  /** Milliseconds since the epoch until which nothing is sent. */
-  readonly quietUntilMs: number;
-  /** Times in a row that the registry asked for silence. */
-  readonly strikes: number;
-  /** Scope that is being authorized. */
-  readonly asking: string;
-}
-
-/** A registry that wants longer silence fails the pull instead: no client waits for hours. */
-export const MAX_SILENCE_MS = 60_000;
-const FIRST_SILENCE_MS = 1000;
-const MAX_STRIKES = 5;
 const IDLE_MS = 5 * 60_000;
-const MIN_TOKEN_LIFE_MS = 10_000;
 
-/** How long the registry wants to be left alone, undefined when that is no reason of the failure or takes too long. */
-function silenceMs(error: unknown, strikes: number): number | undefined {
-  const { status, retryAfterMs } = factsOf(error);
-  if (status !== 429 && status !== 503) return undefined;
-  const ms = retryAfterMs ?? FIRST_SILENCE_MS * 2 ** strikes;
-  if (strikes >= MAX_STRIKES || ms > MAX_SILENCE_MS) return undefined;
-  // Jitter, so that the waiting of several daemons does not end at the same moment.
-  return ms + Math.random() * Math.min(ms / 10, FIRST_SILENCE_MS);
-}
-
-/** Returns the changes after a refused grant; an error when nothing better can be had. */
-function judge(
-  context: SessionContext,
-  { scope, refusal }: SessionCommand,
-  nowMs: number,
-): Partial<SessionContext> | EngineError {
-  if (!refusal) return {};
-  const { error, grant } = refusal;
-  const quietMs = silenceMs(error, context.strikes);
-  if (quietMs !== undefined)
-    return { quietUntilMs: Math.max(context.quietUntilMs, nowMs + quietMs), strikes: context.strikes + 1 };
-  const { status, wwwAuthenticate } = factsOf(error);
-  const hopeless =
-    error instanceof EngineError ? error : new EngineError('internal', 'the registry refused', { cause: error });
-  if (status !== 401 || !context.place) return hopeless;
-  const held = context.tokens.get(scope)?.header;
-  // Another request renewed the token meanwhile.
-  if (held !== undefined && held !== grant.authorization) return {};
-  const { scheme } = context.place;
-  const offered = schemeOfHeader(wwwAuthenticate);
-  const canRenew =
-    context.credentials?.registryToken === undefined &&
-    (scheme.kind === 'bearer' || (scheme.kind === 'none' && offered.kind !== 'none'));
-  if (!canRenew) return hopeless;
-  const tokens = new Map(context.tokens);
-  tokens.delete(scope);
-  return { tokens, place: { ...context.place, scheme: offered.kind === 'none' ? scheme : offered } };
-}
-
-export function createSessionMachine(effects: SessionEffects, replies: Replies, now: () => number = Date.now) {
-  const valid = (context: SessionContext, scope: string): Authorization | undefined => {
-    const token = context.tokens.get(scope);
-    return token && token.expiresAt > now() ? token : undefined;
-  };
-  const reject = (waiting: readonly Waiting[], error: unknown): void => {
-    for (const { req } of waiting) replies.reject(req, error);
-  };
-
+function sessionSetup(effects: SessionEffects, replies: Replies, now: () => number) {
   return setup({
     types: { context: {} as SessionContext, events: {} as SessionEvent, input: {} as SessionInput },
     actors: {
       probe: effect<Place, SessionInput>(({ host }, signal) => effects.probe(host, signal)),
-      authorize: effect<Authorization, AuthorizeInput>((input, signal) => effects.authorize(input, signal)),
+      authorize: effect<Authorization, TokenRequest>((request, signal) => effects.authorize(request, signal)),
       // The session has its own timers, because delays of the actor system cost every other actor.
       silence: fromCallback<SessionEvent, number>(({ input, sendBack }) => {
         const timer = setTimeout(() => sendBack({ type: 'silence.over' }), Math.max(0, input - now()));
@@ -113,31 +48,22 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
       }),
     },
     actions: {
-      take: assign(({ context, event }) => {
-        if (event.type !== 'session.grant') return {};
-        const verdict = judge(context, event, now());
-        if (verdict instanceof EngineError) {
-          replies.reject(event.req, verdict);
-          return {};
-        }
-        return { ...verdict, waiting: [...context.waiting, { req: event.req, scope: event.scope }] };
-      }),
+      take: assign(({ context, event }) => (event.type === 'session.grant' ? taken(context, event, now()) : {})),
+      answer: assign(({ context }) => answered(context, now())),
       choose: assign(({ context }) => ({ asking: context.waiting[0]?.scope ?? '' })),
-      forget: assign(({ context, event }) => {
-        return event.type === 'request.cancelled'
-          ? { waiting: context.waiting.filter(({ req }) => req !== event.req) }
-          : {};
-      }),
-      answer: assign(({ context }) => {
-        const { place } = context;
-        if (!place || context.quietUntilMs > now()) return {};
-        const waiting = context.waiting.filter(({ req, scope }) => {
-          const token = valid(context, scope);
-          if (token) replies.settle(req, { endpoint: place.endpoint, authorization: token.header });
-          return !token;
-        });
-        return { waiting };
-      }),
+      forget: assign(({ context, event }) =>
+        event.type === 'request.cancelled' ? { waiting: context.waiting.filter(({ req }) => req !== event.req) } : {},
+      ),
+      failAll: assign(({ context, event }) => failed(context, errorOf(event), () => true, now())),
+      failAsking: assign(({ context, event }) =>
+        failed(context, errorOf(event), (scope) => scope === context.asking, now()),
+      ),
+      settle: ({ context }) => {
+        for (const answer of context.answers) {
+          if ('error' in answer) replies.reject(answer.req, answer.error);
+          else replies.settle(answer.req, answer.grant);
+        }
+      },
     },
     guards: {
       isQuiet: ({ context }) => context.waiting.length > 0 && context.quietUntilMs > now(),
@@ -149,20 +75,16 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
         event.type === 'request.cancelled' &&
         context.waiting.every(({ req, scope }) => req === event.req || scope !== context.asking),
     },
-  }).createMachine({
+  });
+}
+
+export function createSessionMachine(effects: SessionEffects, replies: Replies, now: () => number = Date.now) {
+  return sessionSetup(effects, replies, now).createMachine({
     id: 'registry-session',
-    context: ({ input }) => ({
-      ...input,
-      place: undefined,
-      tokens: new Map(),
-      waiting: [],
-      quietUntilMs: 0,
-      strikes: 0,
-      asking: '',
-    }),
+    context: ({ input }) => newSession(input),
     initial: 'ready',
     on: {
-      'session.grant': { actions: 'take' },
+      'session.grant': { actions: ['take', 'settle'] },
       'request.cancelled': { actions: 'forget' },
       'silence.over': {},
       'limit.idle': {},
@@ -171,12 +93,12 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
       ready: {
         invoke: { src: 'idleness' },
         on: {
-          'session.grant': { target: 'deciding', actions: 'take' },
+          'session.grant': { target: 'deciding', actions: ['take', 'settle'] },
           'limit.idle': 'expired',
         },
       },
       deciding: {
-        entry: 'answer',
+        entry: ['answer', 'settle'],
         always: [
           { guard: 'isQuiet', target: 'quiet' },
           { guard: 'nobodyWaits', target: 'ready' },
@@ -197,15 +119,7 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
           src: 'probe',
           input: ({ context: { host, credentials } }) => ({ host, credentials }),
           onDone: { target: 'deciding', actions: assign(({ event }) => ({ place: event.output, strikes: 0 })) },
-          onError: {
-            target: 'deciding',
-            actions: assign(({ context, event }) => {
-              const quietMs = silenceMs(event.error, context.strikes);
-              if (quietMs !== undefined) return { quietUntilMs: now() + quietMs, strikes: context.strikes + 1 };
-              reject(context.waiting, event.error);
-              return { waiting: [], strikes: 0 };
-            }),
-          },
+          onError: { target: 'deciding', actions: ['failAll', 'settle'] },
         },
       },
       authorizing: {
@@ -217,39 +131,26 @@ export function createSessionMachine(effects: SessionEffects, replies: Replies, 
         },
         invoke: {
           src: 'authorize',
-          input: ({ context }) => {
-            const { place, credentials, asking } = context;
-            if (!place) throw new Error('authorizing before an endpoint is known');
-            return { ...place, credentials, scope: asking };
-          },
+          input: ({ context }) => tokenRequest(context),
           onDone: {
             target: 'deciding',
-            actions: assign(({ context, event }) => {
-              // However short its life: those who wait now can use it.
-              const expiresAt = Math.max(event.output.expiresAt, now() + MIN_TOKEN_LIFE_MS);
-              return {
-                tokens: new Map(context.tokens).set(context.asking, { ...event.output, expiresAt }),
-                strikes: 0,
-              };
-            }),
+            actions: assign(({ context, event }) => authorized(context, event.output, now())),
           },
-          onError: {
-            target: 'deciding',
-            actions: assign(({ context, event }) => {
-              const quietMs = silenceMs(event.error, context.strikes);
-              if (quietMs !== undefined) return { quietUntilMs: now() + quietMs, strikes: context.strikes + 1 };
-              reject(
-                context.waiting.filter(({ scope }) => scope === context.asking),
-                event.error,
-              );
-              return { waiting: context.waiting.filter(({ scope }) => scope !== context.asking), strikes: 0 };
-            }),
-          },
+          onError: { target: 'deciding', actions: ['failAsking', 'settle'] },
         },
       },
       expired: { type: 'final' },
     },
   });
+}
+
+function errorOf(event: object): unknown {
+  return (event as { readonly error?: unknown }).error;
+}
+
+function tokenRequest({ place, credentials, asking }: SessionContext): TokenRequest {
+  if (!place) throw new Error('authorizing before an endpoint is known');
+  return { ...place, credentials, scope: asking };
 }
 
 export type SessionMachine = ReturnType<typeof createSessionMachine>;
