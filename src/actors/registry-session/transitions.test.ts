@@ -91,7 +91,7 @@ for (const [state, known] of Object.entries(CONTEXTS)) {
   for (const [name, event] of Object.entries(EVENTS)) {
     test(`${state}, ${name}`, () => {
       const context: SessionContext = { ...newSession(input), ...known };
-      const snapshot = machine.resolveState({ value: state as 'ready', context });
+      const snapshot = machine.resolveState({ value: state, context });
       const [next, actions] = transition(machine, snapshot, event);
       const types = actions.map(({ type }) => type);
       assert.deepEqual([next.value, ...types], TABLE[`${state}, ${name}`] ?? [state]);
