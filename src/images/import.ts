@@ -49,13 +49,9 @@ export async function importImage(
     await receive(request, blobPath);
     const { bavail, bsize } = await statfs(staged.diffDir);
     const { diffDir, tarSplitPath, idMaps } = staged;
-    const { diffId, ...extracted } = await pool.run('extract-layer', {
-      blobPath,
-      maxTarBytes: bavail * bsize,
-      diffDir,
-      tarSplitPath,
-      idMaps,
-    });
+    const { diffId, ...extracted } = await pool
+      .run('extract-layer', { blobPath, maxTarBytes: bavail * bsize, diffDir, tarSplitPath, idMaps })
+      .catch(refuseDamage);
     request.signal.throwIfAborted();
     const layer = await staged.commit({ ...extracted, diffId, parent: undefined });
     layers.retain(layer.chainId);
@@ -74,6 +70,13 @@ export async function importImage(
   } finally {
     await rm(blobPath, { force: true });
   }
+}
+
+/** What is damaged here came from the client; nothing that was stored is lost. */
+function refuseDamage(error: unknown): never {
+  throw isEngineError(error) && error.kind === 'data-loss'
+    ? invalid(error.message, { code: 'BAD_ARCHIVE', cause: error })
+    : error;
 }
 
 async function receive({ source, onProgress, signal }: ImportRequest, path: string): Promise<void> {

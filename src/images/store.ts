@@ -241,12 +241,12 @@ export class FileImageStore implements ImageStore {
     return entry;
   }
 
-  async tag(reference: string, id: Digest): Promise<void> {
+  async tag(references: string | readonly string[], id: Digest): Promise<void> {
     const entry = this.#entry(id);
-    const key = canonicalString(withDefaultTag(parseReference(reference)));
+    const keys = [references].flat().map((name) => canonicalString(withDefaultTag(parseReference(name))));
     // The name is written last, because the client is told about it.
     const described = this.#describe(entry, (metadata) => ({ ...metadata, lastTagTime: new Date().toISOString() }));
-    const previous = await this.#references.change(new Map([[key, id]]), described);
+    const previous = await this.#references.change(new Map(keys.map((key) => [key, id])), described);
     entry.lastUsedMs = Date.now();
     this.#changed(id, ...previous);
   }

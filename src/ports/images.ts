@@ -80,8 +80,8 @@ export interface ImageStore {
   resolve(reference: string): Image;
   /** Stores a config whose layers are all in the layer store. Idempotent. */
   create(configBytes: Buffer, options?: { readonly parent?: Digest }): Promise<Image>;
-  /** Points a `repo:tag` (normalised here) to an image, taking the tag away from another one. */
-  tag(reference: string, id: Digest): Promise<void>;
+  /** Points a `repo:tag` (normalised here), or many at once, to an image, taking it away from another one. */
+  tag(references: string | readonly string[], id: Digest): Promise<void>;
   /** Registers `repo@digest`. */
   addDigest(reference: string, id: Digest): Promise<void>;
   /** Familiar name of a reference that points to this image now, for list and inspect of containers. */

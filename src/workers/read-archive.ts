@@ -1,13 +1,17 @@
 /**
  * Task: an archive of images, in one pass from the client's bytes to unpacked layers. What an entry is shows only in
- * the manifest, which comes last in most archives: whatever looks like a layer is unpacked into a staged one, small
- * files are handed back, and the main thread puts them together. Nothing is written twice.
+ * the manifest, which comes last in most archives: whatever looks like a layer is unpacked into a staged one, and when
+ * all is there, the small files say what images there are. Nothing is written twice.
  */
 import { createHash, type Hash } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import { cancelled, invalid } from '../errors/engine-error.js';
+import type { ArchiveContents, ArchivedLayer } from '../images/archive/contents.js';
+import { ArchiveFiles } from '../images/archive/files.js';
+import { type PlannedImage, planLoad } from '../images/archive/plan.js';
 import type { IdMaps } from '../ports/id-maps.js';
 import type { Digest } from '../ports/storage.js';
+import type { Platform } from '../registry/platform.js';
 import { toText } from '../storage/byte-path.js';
 import { cleanName } from '../storage/tar/entry-name.js';
 import { BLOCK_SIZE, emptyHeader, isZeroBlock, readHeader } from '../storage/tar/header.js';
@@ -30,6 +34,9 @@ export interface ReadArchiveInput {
   readonly port: MessagePort;
   /** A layer whose plain tar is longer is refused. */
   readonly maxTarBytes: number;
+  /** Only images that this platform runs are wanted; undefined: all. */
+  readonly platform: Platform | undefined;
+  readonly host: Platform;
 }
 
 /** From the main thread; `chunk` null is the end of the archive. */
@@ -46,31 +53,23 @@ export type ArchiveReport =
   | { readonly type: 'layer'; readonly path: string }
   | { readonly type: 'progress'; readonly path: string; readonly bytes: number; readonly totalBytes: number };
 
-export interface ArchivedLayer {
-  readonly path: string;
-  /** `index` of its place. */
-  readonly place: number;
-  /** Digest of the file as it is in the archive. */
-  readonly blobDigest: Digest;
-  /** An UnpackedTar, or why unpacking failed: it matters only when a manifest names the layer. */
-  readonly result: Outcome;
-}
-
-export interface ArchiveContents {
-  readonly documents: readonly (readonly [path: string, bytes: Uint8Array])[];
-  readonly layers: readonly ArchivedLayer[];
-  /** Symbolic and hard links; the target as a path in the archive. */
-  readonly links: readonly (readonly [path: string, target: string])[];
-}
-
 /** Of one document, and of all together. */
 const MAX_DOCUMENT_BYTES = 8 << 20;
 const MAX_DOCUMENTS_BYTES = 64 << 20;
 const MAX_ENTRIES = 100_000;
 const REPORT_INTERVAL_MS = 100;
 
-/** @throws EngineError invalid for what is no archive or has names outside of it; data-loss; cancelled on order. */
-export async function readArchive({ port, maxTarBytes }: ReadArchiveInput): Promise<ArchiveContents> {
+/**
+ * Returns the images of the archive.
+ * @throws EngineError invalid for what is no archive or has names outside of it, and as `planLoad`; data-loss;
+ * cancelled on order.
+ */
+export async function readArchive({
+  port,
+  maxTarBytes,
+  platform,
+  host,
+}: ReadArchiveInput): Promise<readonly PlannedImage[]> {
   const link = new Link(port);
   const contents = new ContentsReader(link, maxTarBytes);
   const reader = new TarReader((header) => contents.visit(header));
@@ -80,7 +79,7 @@ export async function readArchive({ port, maxTarBytes }: ReadArchiveInput): Prom
       bufferDied(chunk.length);
     }
     reader.end();
-    return contents.finish();
+    return planLoad(new ArchiveFiles(contents.finish()), platform, host);
   } catch (error) {
     throw link.isCancelled ? cancelled('the archive is not wanted any more') : error;
   } finally {
@@ -232,7 +231,7 @@ class ContentsReader {
   }
 
   finish(): ArchiveContents {
-    return { documents: [...this.#documents], layers: this.#layers, links: [...this.#links] };
+    return { documents: this.#documents, layers: this.#layers, links: this.#links };
   }
 
   /** Closes what an archive that ended early left open. */

@@ -1,18 +1,17 @@
 /** Loads the images of an archive into the store. */
-import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import { unwrap } from '../../workers/outcome.js';
+import { type Outcome, unwrap } from '../../workers/outcome.js';
 import { dataLoss, internal, invalid } from '../../errors/engine-error.js';
 import type { Image, ImageHistory } from '../../ports/images.js';
 import type { Digest, LayerInfo } from '../../ports/storage.js';
-import { hostPlatform, type Platform } from '../../registry/platform.js';
-import type { ArchivedLayer } from '../../workers/read-archive.js';
+import type { Platform } from '../../registry/platform.js';
 import type { UnpackedTar } from '../../storage/tasks/unpack-tar.js';
 import { chainId } from '../chain.js';
 import { canonicalString, familiarString, parseReference } from '../reference.js';
 import { eventAttributes, type ImageEmit } from '../removal.js';
 import type { FileImageStore } from '../store.js';
-import { ArchiveFiles, planLoad, type PlannedImage } from './plan.js';
+import type { ArchivedLayer } from './contents.js';
+import type { PlannedImage } from './plan.js';
 import { type ReceiveDeps, type ReceivedArchive, receiveArchive } from './receive.js';
 
 export interface LoadDeps extends ReceiveDeps {
@@ -39,21 +38,15 @@ export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<
   const { signal, say } = request;
   const known = new Set<string>();
   for (const image of deps.images.list()) for (const diffId of image.config.rootfs.diff_ids) known.add(diffId.slice(7));
-  const archive = await receiveArchive(
-    deps,
-    request.source,
-    (path, bytes, totalBytes) => {
-      const name = nameOfLayer(path);
-      if (!known.has(name)) request.onProgress(name.slice(0, 12), bytes, totalBytes);
-    },
-    signal,
-  );
+  const archive = await receiveArchive(deps, request, (path, bytes, totalBytes) => {
+    const name = nameOfLayer(path);
+    if (!known.has(name)) request.onProgress(name.slice(0, 12), bytes, totalBytes);
+  });
   /** Kept until the end: layers that images of the archive share, and those of an image that fails. */
   const retained: Digest[] = [];
   try {
-    const files = new ArchiveFiles(archive.contents);
-    const plans = planLoad(files, request.platform, hostPlatform());
-    const loader = new Loader(deps, archive, files, retained);
+    const plans = archive.images;
+    const loader = new Loader(deps, archive, retained);
     const ids: Digest[] = [];
     for (const plan of plans) {
       signal.throwIfAborted();
@@ -103,31 +96,29 @@ class Loader {
   constructor(
     deps: LoadDeps,
     private readonly archive: ReceivedArchive,
-    private readonly files: ArchiveFiles,
     private readonly retained: Digest[],
   ) {
     this.#deps = deps;
   }
 
   async load(
-    { configBytes, config, layers: paths, names, published }: PlannedImage,
+    { id, configBytes, diffIds, layers: found, names, published }: PlannedImage,
     say: (line: string) => void,
   ): Promise<Digest> {
     const { images, layers, emit } = this.#deps;
-    const id: Digest = `sha256:${createHash('sha256').update(configBytes).digest('hex')}`;
     const letGo = images.hold(id);
     try {
       let below: Digest | undefined;
-      for (const [at, diffId] of (config.rootfs?.diff_ids ?? []).entries()) {
+      for (const [at, diffId] of diffIds.entries()) {
         const chain = chainId(below, diffId);
-        if (!layers.find(chain)) await this.#commit(paths[at] ?? '', at, diffId, below);
+        if (!layers.find(chain)) await this.#commit(found[at], at, diffId, below);
         layers.retain(chain);
         this.retained.push(chain);
         below = chain;
       }
-      const image = await images.create(configBytes);
+      const image = await images.create(Buffer.from(configBytes.buffer, configBytes.byteOffset, configBytes.length));
       if (published) await images.describe(image.id, published);
-      for (const name of names) await this.#name(name, image, say);
+      if (names.length > 0) await this.#name(names, image, say);
       emit('load', image.id, eventAttributes(image, image.id));
       return image.id;
     } finally {
@@ -135,8 +126,14 @@ class Loader {
     }
   }
 
-  async #commit(path: string, at: number, diffId: Digest, parent: Digest | undefined): Promise<LayerInfo> {
-    const layer = this.files.layer(path);
+  async #commit(
+    found: Outcome | undefined,
+    at: number,
+    diffId: Digest,
+    parent: Digest | undefined,
+  ): Promise<LayerInfo> {
+    if (found === undefined) throw dataLoss(`layer ${diffId} of the archive is gone`, { code: 'LAYER_MISSING' });
+    const layer = unwrap(found) as ArchivedLayer;
     const extracted = unpacked(layer);
     if (extracted.diffId !== diffId) {
       throw dataLoss(
@@ -160,14 +157,18 @@ class Loader {
     }
   }
 
-  async #name(name: string, image: Image, say: (line: string) => void): Promise<void> {
+  /** Gives an image all its names in one write: an archive may have thousands. */
+  async #name(names: readonly string[], image: Image, say: (line: string) => void): Promise<void> {
     const { images } = this.#deps;
-    const reference = parseReference(name);
-    const shown = familiarString(reference);
-    const previous = images.idOf(canonicalString(reference));
-    if (previous !== undefined && previous !== image.id)
-      say(`The image ${shown} already exists, renaming the old one with ID ${previous} to empty string\n`);
-    await images.tag(name, image.id);
-    say(`Loaded image: ${shown}\n`);
+    const references = names.map(parseReference);
+    for (const reference of references) {
+      const previous = images.idOf(canonicalString(reference));
+      if (previous !== undefined && previous !== image.id) {
+        const shown = familiarString(reference);
+        say(`The image ${shown} already exists, renaming the old one with ID ${previous} to empty string\n`);
+      }
+    }
+    await images.tag(names, image.id);
+    for (const reference of references) say(`Loaded image: ${familiarString(reference)}\n`);
   }
 }

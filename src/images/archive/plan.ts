@@ -1,23 +1,23 @@
 /**
  * What an archive says about its images: `manifest.json` of `docker save`, old and new, or the index of an OCI layout.
  */
-import { createHash } from 'node:crypto';
-import { dataLoss, type EngineError, invalid, isEngineError } from '../../errors/engine-error.js';
+import { isEngineError } from '../../errors/engine-error.js';
 import type { ImageConfigDocument } from '../../ports/images.js';
 import type { PublishedImage } from '../../ports/published-image.js';
 import type { Digest } from '../../ports/storage.js';
 import { bestManifest, canRun, formatPlatform, type Platform } from '../../registry/platform.js';
 import { type IndexManifest, parseManifest, publishedAs } from '../../registry/manifest.js';
-import { toBytePath, toText } from '../../storage/byte-path.js';
-import { cleanName } from '../../storage/tar/entry-name.js';
-import type { ArchiveContents, ArchivedLayer } from '../../workers/read-archive.js';
+import { failure, type Outcome } from '../../workers/outcome.js';
 import { isDigest, parseReference, withDefaultTag } from '../reference.js';
+import { type ArchiveFiles, badArchive as bad } from './files.js';
 
 export interface PlannedImage {
-  readonly configBytes: Buffer;
-  readonly config: ImageConfigDocument;
-  /** As many as the configuration has diff IDs, the lowest first. */
-  readonly layers: readonly string[];
+  /** The digest of the configuration. */
+  readonly id: Digest;
+  readonly configBytes: Uint8Array;
+  readonly diffIds: readonly Digest[];
+  /** For each diff ID an ArchivedLayer, or why the archive has none: it matters only when the store lacks the layer. */
+  readonly layers: readonly Outcome[];
   /** Names with a tag, as the archive writes them. */
   readonly names: readonly string[];
   readonly parent: Digest | undefined;
@@ -25,62 +25,21 @@ export interface PlannedImage {
   readonly published: PublishedImage | undefined;
 }
 
-const bad = (message: string, cause?: unknown): EngineError =>
-  invalid(message, { code: 'BAD_ARCHIVE', ...(cause === undefined ? {} : { cause }) });
+/** An image as the manifest describes it, with the parsed configuration. */
+interface Draft {
+  readonly configPath: string;
+  readonly config: ImageConfigDocument;
+  /** Paths in the archive. */
+  readonly layers: readonly string[];
+  readonly names: readonly string[];
+  readonly parent: Digest | undefined;
+  readonly published: PublishedImage | undefined;
+}
 
-/** Links in a row before they count as a circle, as in the kernel. */
-const MAX_LINKS = 40;
 const MAX_INDEX_DEPTH = 8;
-
-/** Files of an archive by their paths, links followed. */
-export class ArchiveFiles {
-  readonly #documents: ReadonlyMap<string, Uint8Array>;
-  readonly #links: ReadonlyMap<string, string>;
-  /** Of equal paths the last one counts, as when the archive is unpacked. */
-  readonly #layers: ReadonlyMap<string, ArchivedLayer>;
-
-  constructor({ documents, layers, links }: ArchiveContents) {
-    this.#documents = new Map(documents);
-    this.#links = new Map(links);
-    this.#layers = new Map(layers.map((layer) => [layer.path, layer]));
-  }
-
-  /** @throws EngineError invalid for a path out of the archive and for links in a circle. */
-  #resolve(text: string): string {
-    let path = cleanName(toBytePath(text));
-    for (let hops = 0; ; hops++) {
-      const target = this.#links.get(path);
-      if (target === undefined) return path;
-      if (hops === MAX_LINKS) throw bad(`too many links at ${JSON.stringify(text)} in the archive`);
-      path = target;
-    }
-  }
-
-  document(text: string): Buffer | undefined {
-    const path = this.#resolve(text);
-    const bytes = this.#documents.get(path);
-    if (!bytes) return undefined;
-    const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    checkBlob(path, digestOf(buffer));
-    return buffer;
-  }
-
-  /** @throws EngineError invalid when there is none, or a document in its place; the error of its unpacking. */
-  layer(text: string): ArchivedLayer {
-    const path = this.#resolve(text);
-    const layer = this.#layers.get(path);
-    if (!layer) throw bad(`the archive has no layer ${JSON.stringify(text)}`);
-    if (layer.result.ok) checkBlob(path, layer.blobDigest);
-    return layer;
-  }
-}
-
-/** Files in `blobs` are named by their digests. */
-function checkBlob(path: string, digest: Digest): void {
-  const named = /^blobs\/sha256\/([^/]*)$/.exec(path)?.[1];
-  if (named !== undefined && `sha256:${named}` !== digest)
-    throw dataLoss(`blob sha256:${toText(named)} in the archive has the digest ${digest}`, { code: 'DIGEST_MISMATCH' });
-}
+/** Each image and each name is written to the disk when it is loaded, so an archive may have so many. */
+const MAX_IMAGES = 10_000;
+const MAX_NAMES = 10_000;
 
 function json(bytes: Buffer, what: string): unknown {
   try {
@@ -101,12 +60,30 @@ export function planLoad(files: ArchiveFiles, platform: Platform | undefined, ho
   const all = manifest
     ? described(files, fromManifest(files, manifest))
     : fromLayout(files, index ?? Buffer.alloc(0), platform ?? host);
-  if (!platform) return all;
-  const suitable = all.filter(({ config }) =>
-    canRun(platform, { os: config.os, architecture: config.architecture, variant: config.variant ?? '' }),
+  const suitable = all.filter(
+    ({ config }) =>
+      !platform ||
+      canRun(platform, { os: config.os, architecture: config.architecture, variant: config.variant ?? '' }),
   );
-  if (suitable.length === 0) throw bad(`no image in the archive is of the platform ${formatPlatform(platform)}`);
-  return suitable;
+  if (platform && suitable.length === 0)
+    throw bad(`no image in the archive is of the platform ${formatPlatform(platform)}`);
+  return suitable.map((draft) => planned(files, draft));
+}
+
+function planned(files: ArchiveFiles, draft: Draft): PlannedImage {
+  const { configPath, config, layers, names, parent, published } = draft;
+  const [configBytes, id] = [files.document(configPath), files.digest(configPath)];
+  if (!configBytes || !id) throw bad(`the archive has no configuration ${JSON.stringify(configPath)}`);
+  const diffIds = config.rootfs?.diff_ids ?? [];
+  return { id, configBytes, diffIds, layers: layers.map((path) => found(files, path)), names, parent, published };
+}
+
+function found(files: ArchiveFiles, path: string): Outcome {
+  try {
+    return { ok: true, value: files.layer(path) };
+  } catch (error) {
+    return failure(error);
+  }
 }
 
 interface ManifestItem {
@@ -116,21 +93,25 @@ interface ManifestItem {
   readonly Parent?: unknown;
 }
 
-function fromManifest(files: ArchiveFiles, bytes: Buffer): PlannedImage[] {
+function fromManifest(files: ArchiveFiles, bytes: Buffer): Draft[] {
   const items = json(bytes, 'manifest.json');
   if (!Array.isArray(items)) throw bad('invalid manifest.json in the archive: not an array');
+  if (items.length > MAX_IMAGES) throw bad(`manifest.json in the archive has more than ${MAX_IMAGES} images`);
+  const configs = new Configurations(files);
+  let names = 0;
   return items.map((item: ManifestItem | null) => {
     const { Config: config, RepoTags: tags, Layers: layers, Parent: parent } = item ?? {};
     if (typeof config !== 'string' || config === '')
       throw bad('invalid manifest.json in the archive: an image without Config');
-    const configBytes = files.document(config);
-    if (!configBytes) throw bad(`the archive has no configuration ${JSON.stringify(config)}`);
-    return planned(
-      configBytes,
-      strings(layers, 'Layers'),
-      strings(tags, 'RepoTags').map(checkedName),
-      isDigest(parent) ? parent : undefined,
-    );
+    if (!files.document(config)) throw bad(`the archive has no configuration ${JSON.stringify(config)}`);
+    const own = strings(tags, 'RepoTags');
+    names += own.length;
+    if (names > MAX_NAMES) throw bad(`manifest.json in the archive has more than ${MAX_NAMES} names`);
+    return {
+      ...configs.draft(config, strings(layers, 'Layers')),
+      names: own.map(checkedName),
+      parent: isDigest(parent) ? parent : undefined,
+    };
   });
 }
 
@@ -150,21 +131,32 @@ function checkedName(name: string): string {
   throw bad(`invalid tag ${JSON.stringify(name)}`);
 }
 
-function planned(
-  configBytes: Buffer,
-  layers: readonly string[],
-  names: readonly string[],
-  parent: Digest | undefined,
-): PlannedImage {
-  const config = json(configBytes, 'image configuration') as ImageConfigDocument | null;
-  const diffIds = config?.rootfs?.diff_ids;
-  if (!config || !Array.isArray(diffIds ?? []) || !(diffIds ?? []).every(isDigest))
-    throw bad('invalid image configuration in the archive: no root file system');
-  if ((config.os ?? 'linux') !== 'linux') throw bad(`cannot load ${config.os} image on linux`);
-  const count = diffIds?.length ?? 0;
-  if (layers.length !== count)
-    throw bad(`invalid manifest, layers length mismatch: expected ${count}, got ${layers.length}`);
-  return { configBytes, config, layers, names, parent, published: undefined };
+/** Reads the configurations of images, each once, however many images have it. */
+class Configurations {
+  readonly #parsed = new Map<string, ImageConfigDocument>();
+
+  constructor(private readonly files: ArchiveFiles) {}
+
+  /** @throws EngineError invalid for a configuration that has not just these layers, or is of another system. */
+  draft(configPath: string, layers: readonly string[]): Draft {
+    const config = this.#parsed.get(configPath) ?? this.#parse(configPath);
+    const count = config.rootfs?.diff_ids?.length ?? 0;
+    if (layers.length !== count)
+      throw bad(`invalid manifest, layers length mismatch: expected ${count}, got ${layers.length}`);
+    return { configPath, config, layers, names: [], parent: undefined, published: undefined };
+  }
+
+  #parse(path: string): ImageConfigDocument {
+    const bytes = this.files.document(path);
+    if (!bytes) throw bad(`the archive has no configuration ${JSON.stringify(path)}`);
+    const config = json(bytes, 'image configuration') as ImageConfigDocument | null;
+    const diffIds = config?.rootfs?.diff_ids;
+    if (!config || !Array.isArray(diffIds ?? []) || !(diffIds ?? []).every(isDigest))
+      throw bad('invalid image configuration in the archive: no root file system');
+    if ((config.os ?? 'linux') !== 'linux') throw bad(`cannot load ${config.os} image on linux`);
+    this.#parsed.set(path, config);
+    return config;
+  }
 }
 
 interface LayoutEntry {
@@ -176,24 +168,25 @@ const REF_ANNOTATION = 'org.opencontainers.image.ref.name';
 const ATTESTATION_ANNOTATION = 'vnd.docker.reference.type';
 
 /** OCI image layout: every entry of `index.json` is an image, or an index of which the platform picks one. */
-function fromLayout(files: ArchiveFiles, bytes: Buffer, platform: Platform): PlannedImage[] {
+function fromLayout(files: ArchiveFiles, bytes: Buffer, platform: Platform): Draft[] {
   const index = parsed(bytes, 'index.json');
   if (index.kind !== 'index') throw bad('invalid index.json in the archive: not an index');
+  if (index.manifests.length > MAX_IMAGES) throw bad(`index.json in the archive has more than ${MAX_IMAGES} images`);
   const entries = (json(bytes, 'index.json') as { readonly manifests: readonly LayoutEntry[] }).manifests;
-  const images = new Map<Digest, { readonly plan: PlannedImage; readonly names: Set<string> }>();
+  const [manifests, configs] = [new Manifests(files), new Configurations(files)];
+  const images = new Map<string, { readonly draft: Draft; readonly names: Set<string> }>();
   for (const [at, { digest, platform: own }] of index.manifests.entries()) {
     const annotations = entries[at]?.annotations ?? {};
     if (ATTESTATION_ANNOTATION in annotations || own?.os === 'unknown') continue;
-    const plan = imageAt(files, digest, platform);
-    if (!plan) continue;
-    const id = digestOf(plan.configBytes);
-    const known = images.get(id) ?? { plan, names: new Set<string>() };
-    images.set(id, known);
+    const draft = imageAt(manifests, configs, digest, platform);
+    if (!draft) continue;
+    const known = images.get(draft.configPath) ?? { draft, names: new Set<string>() };
+    images.set(draft.configPath, known);
     const name = nameOf(annotations);
     if (name !== undefined) known.names.add(name);
   }
   if (images.size === 0) throw bad(`no image in the archive is of the platform ${formatPlatform(platform)}`);
-  return [...images.values()].map(({ plan, names }) => ({ ...plan, names: [...names] }));
+  return [...images.values()].map(({ draft, names }) => ({ ...draft, names: [...names] }));
 }
 
 function parsed(bytes: Buffer, name: string): ReturnType<typeof parseManifest> {
@@ -204,18 +197,47 @@ function parsed(bytes: Buffer, name: string): ReturnType<typeof parseManifest> {
   }
 }
 
-function imageAt(files: ArchiveFiles, digest: Digest, platform: Platform): PlannedImage | undefined {
-  const target = { digest, sizeBytes: blob(files, digest).length };
+type Manifest = ReturnType<typeof parseManifest> & { readonly sizeBytes: number };
+
+/** Reads manifests and indexes, each once, however many indexes name it. */
+class Manifests {
+  readonly #parsed = new Map<Digest, Manifest>();
+
+  constructor(private readonly files: ArchiveFiles) {}
+
+  /** @throws EngineError invalid for a blob that the archive lacks, or that is neither a manifest nor an index. */
+  at(digest: Digest): Manifest {
+    const bytes = this.files.document(blobPath(digest));
+    if (!bytes) throw bad(`the archive has no blob ${digest}`);
+    const manifest = this.#parsed.get(digest) ?? {
+      ...parsed(bytes, `manifest ${digest}`),
+      sizeBytes: bytes.length,
+    };
+    this.#parsed.set(digest, manifest);
+    return manifest;
+  }
+
+  /** As `at`; undefined for what cannot be read so. @throws EngineError invalid when the archive costs too much. */
+  find(digest: Digest): Manifest | undefined {
+    try {
+      return this.at(digest);
+    } catch (error) {
+      if (isEngineError(error) && error.code !== 'ARCHIVE_TOO_LARGE') return undefined;
+      throw error;
+    }
+  }
+}
+
+function imageAt(manifests: Manifests, configs: Configurations, digest: Digest, platform: Platform): Draft | undefined {
+  const target = { digest, sizeBytes: manifests.at(digest).sizeBytes };
   let own = digest;
   let index: IndexManifest | undefined;
   for (let depth = 0; depth <= MAX_INDEX_DEPTH; depth++) {
-    const manifest = parsed(blob(files, own), `manifest ${own}`);
+    const manifest = manifests.at(own);
     if (manifest.kind === 'image') {
       const layers = manifest.layers.map((layer) => blobPath(layer.digest));
-      return {
-        ...planned(blob(files, manifest.config.digest), layers, [], undefined),
-        published: publishedAs(target, index ?? manifest, own),
-      };
+      const draft = configs.draft(blobPath(manifest.config.digest), layers);
+      return { ...draft, published: publishedAs(target, index ?? manifest, own) };
     }
     const best = bestManifest(manifest.manifests, platform);
     if (!best) return undefined;
@@ -226,41 +248,37 @@ function imageAt(files: ArchiveFiles, digest: Digest, platform: Platform): Plann
 }
 
 /** Adds what an index beside `manifest.json` says of the images; they do without what cannot be read of it. */
-function described(files: ArchiveFiles, plans: readonly PlannedImage[]): PlannedImage[] {
-  const read = (path: string): (ReturnType<typeof parseManifest> & { readonly sizeBytes: number }) | undefined => {
-    try {
-      const bytes = files.document(path);
-      return bytes && { ...parsed(bytes, path), sizeBytes: bytes.length };
-    } catch (error) {
-      if (isEngineError(error)) return undefined; // also what is no image: attestations
-      throw error;
-    }
-  };
+function described(files: ArchiveFiles, drafts: readonly Draft[]): Draft[] {
+  const bytes = files.document('index.json');
+  const manifests = new Manifests(files);
   const published = new Map<Digest, PublishedImage>();
-  const index = read('index.json');
-  for (const { digest } of index?.kind === 'index' ? index.manifests : []) {
-    const target = read(blobPath(digest));
+  for (const { digest } of bytes === undefined ? [] : entriesOf(bytes)) {
+    const target = manifests.find(digest);
     for (const { digest: own } of target?.kind === 'index' ? target.manifests : [{ digest }]) {
-      const manifest = read(blobPath(own));
+      const manifest = manifests.find(own);
       if (target && manifest?.kind === 'image')
         published.set(manifest.config.digest, publishedAs({ digest, sizeBytes: target.sizeBytes }, target, own));
     }
   }
-  return plans.map((plan) => ({ ...plan, published: published.get(digestOf(plan.configBytes)) }));
+  return drafts.map((draft) => {
+    const id = files.digest(draft.configPath);
+    return { ...draft, published: id && published.get(id) };
+  });
 }
 
-function digestOf(bytes: Buffer): Digest {
-  return `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
+/** What an index names; nothing when it is none: some tools write attestations there. */
+function entriesOf(index: Buffer): readonly { readonly digest: Digest }[] {
+  try {
+    const manifest = parsed(index, 'index.json');
+    return manifest.kind === 'index' ? manifest.manifests : [];
+  } catch (error) {
+    if (isEngineError(error)) return [];
+    throw error;
+  }
 }
 
 function blobPath(digest: Digest): string {
   return `blobs/sha256/${digest.slice(7)}`;
-}
-
-function blob(files: ArchiveFiles, digest: Digest): Buffer {
-  const bytes = files.document(blobPath(digest));
-  if (!bytes) throw bad(`the archive has no blob ${digest}`);
-  return bytes;
 }
 
 /** The full name that containerd's tools write, else the reference when it says more than a tag. */

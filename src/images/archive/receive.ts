@@ -3,16 +3,24 @@ import { statfs } from 'node:fs/promises';
 import { MessageChannel } from 'node:worker_threads';
 import { cancelled } from '../../errors/engine-error.js';
 import type { LayerStore, StagedLayer } from '../../ports/storage.js';
+import { hostPlatform, type Platform } from '../../registry/platform.js';
 import { storageError } from '../../storage/storage-error.js';
 import { failure } from '../../workers/outcome.js';
 import type { WorkerPool } from '../../workers/pool.js';
-import type { ArchiveContents, ArchiveOrder, ArchivePlace, ArchiveReport } from '../../workers/read-archive.js';
+import type { ArchiveOrder, ArchivePlace, ArchiveReport } from '../../workers/read-archive.js';
+import type { PlannedImage } from './plan.js';
 
 export interface ReceiveDeps {
   readonly layers: LayerStore;
   readonly pool: WorkerPool;
   /** On the file system of the layers. */
   readonly dataRoot: string;
+}
+
+export interface ReceiveRequest {
+  readonly source: AsyncIterable<Buffer>;
+  readonly platform: Platform | undefined;
+  readonly signal: AbortSignal;
 }
 
 /** Bytes read of a layer file in the archive. */
@@ -26,7 +34,8 @@ const RESERVED_PART = 1 / 20;
 
 export class ReceivedArchive {
   constructor(
-    readonly contents: ArchiveContents,
+    /** In the order of the archive. */
+    readonly images: readonly PlannedImage[],
     private readonly staged: Map<number, StagedLayer>,
   ) {}
 
@@ -46,14 +55,13 @@ export class ReceivedArchive {
 }
 
 /**
- * Reads the archive to its end. Throws `invalid` for what is no archive, `data-loss` for a damaged one, `cancelled`
- * when the signal aborts; nothing is left then.
+ * Reads the archive to its end; only images that `platform` runs are wanted, when it is given. Throws `invalid` for
+ * what is no archive, `data-loss` for a damaged one, `cancelled` when the signal aborts; nothing is left then.
  */
 export async function receiveArchive(
   { layers, pool, dataRoot }: ReceiveDeps,
-  source: AsyncIterable<Buffer>,
+  { source, platform, signal }: ReceiveRequest,
   onProgress: ReceiveProgress,
-  signal: AbortSignal,
 ): Promise<ReceivedArchive> {
   const { port1: near, port2: far } = new MessageChannel();
   const staged = new Map<number, StagedLayer>();
@@ -109,9 +117,10 @@ export async function receiveArchive(
   try {
     const { bavail, blocks, bsize } = await statfs(dataRoot);
     const reserved = Math.min(RESERVED_BYTES, blocks * bsize * RESERVED_PART);
+    const maxTarBytes = Math.max(0, bavail * bsize - reserved);
     signal.throwIfAborted();
     const reading = pool
-      .run('read-archive', { port: far, maxTarBytes: Math.max(0, bavail * bsize - reserved) }, { transferList: [far] })
+      .run('read-archive', { port: far, maxTarBytes, platform, host: hostPlatform() }, { transferList: [far] })
       .finally(() => {
         flow.isOver = true;
         flow.wake();
@@ -121,17 +130,17 @@ export async function receiveArchive(
       cancel();
       throw error;
     });
-    const [contents] = await Promise.all([reading, fed]).catch(async (error: unknown) => {
+    const [images] = await Promise.all([reading, fed]).catch(async (error: unknown) => {
       await Promise.allSettled([reading]);
       throw error;
     });
     // The worker closed its end; what it said before is still on its way.
     await closed;
     await Promise.all(placing);
-    return new ReceivedArchive(contents, staged);
+    return new ReceivedArchive(images, staged);
   } catch (error) {
     await Promise.all(placing);
-    await new ReceivedArchive({ documents: [], layers: [], links: [] }, staged).close();
+    await new ReceivedArchive([], staged).close();
     throw signal.aborted
       ? cancelled('the client went away before the end of the archive', { cause: error })
       : storageError(error, 'loading images');

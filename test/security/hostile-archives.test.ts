@@ -1,0 +1,152 @@
+/**
+ * Archives that are made to cost much, given to `load` and to `import`: each is taken or refused while other clients
+ * are served, and in bounded memory.
+ */
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { after, before, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
+import { Cleanup } from '../support/cleanup.js';
+import { Engine } from '../support/engine.js';
+import { engined } from '../support/engined.js';
+import { call } from '../support/http.js';
+import { load, oldArchive } from '../support/image-archives.js';
+import { buildImage, buildLayer, busyboxEntries, type LayerEntry, sha256, tarOf } from '../support/image-builder.js';
+import { pingWhile } from '../support/ping.js';
+
+const MIB = 1 << 20;
+/** What a daemon may hold after all of this together; single archives below unpack to more. */
+const MAX_PEAK_BYTES = 900 * MIB;
+
+const cleanup = new Cleanup();
+const image = buildImage({ layers: [buildLayer(busyboxEntries())] });
+let engine: Engine;
+
+before(async () => {
+  engine = await Engine.start(engined());
+  cleanup.add(() => engine.close());
+});
+after(() => cleanup.run());
+
+const many = <T>(count: number, make: (index: number) => T): T[] => Array.from({ length: count }, (_, i) => make(i));
+const files = (count: number, prefix: string): LayerEntry[] =>
+  many(count, (i) => ({ path: `${prefix}${i}`, content: '' }));
+const ofLayer = (...entries: readonly LayerEntry[]): Buffer =>
+  tarOf(oldArchive(buildImage({ layers: [buildLayer(entries)] }), ['hostile:1']));
+const manifest = (items: readonly unknown[], ...others: readonly LayerEntry[]): Buffer =>
+  tarOf([...others, { path: 'manifest.json', content: JSON.stringify(items) }]);
+
+/** One configuration of 7 MiB under its digest, named by every image of the manifest. */
+function sameConfiguration(): Buffer {
+  const content = JSON.stringify({ os: 'linux', rootfs: { diff_ids: [] }, comment: 'x'.repeat(7 * MIB) });
+  const path = `blobs/sha256/${sha256(content).slice(7)}`;
+  return manifest(
+    many(5000, () => ({ Config: path, RepoTags: [], Layers: ['none'] })),
+    { path, content },
+  );
+}
+
+/** An index whose entries name one index, whose entries name one index again. */
+function indexesOfIndexes(): Buffer {
+  const blob = (document: object): LayerEntry & { readonly content: string } => {
+    const content = JSON.stringify(document);
+    return { path: `blobs/sha256/${sha256(content).slice(7)}`, content };
+  };
+  const indexOf = ({ content }: { readonly content: string }): object => ({
+    schemaVersion: 2,
+    mediaType: 'application/vnd.oci.image.index.v1+json',
+    manifests: many(1000, () => ({
+      mediaType: 'application/vnd.oci.image.index.v1+json',
+      digest: sha256(content),
+      size: content.length,
+    })),
+  });
+  const first = blob({ schemaVersion: 2, mediaType: 'application/vnd.oci.image.index.v1+json', manifests: [] });
+  const second = blob(indexOf(first));
+  const index = { path: 'index.json', content: JSON.stringify(indexOf(second)) };
+  return tarOf([...oldArchive(image, ['hostile:2']), first, second, index]);
+}
+
+/** A frame of zstd with this head, and blocks that say: 128 KiB of zeros. */
+function zstdOf(head: readonly number[], blocks: number): Buffer {
+  const size = ((128 << 10) << 3) | (1 << 1);
+  const block = Buffer.from([size & 255, (size >> 8) & 255, size >> 16, 0]);
+  return Buffer.concat([Buffer.from([0x28, 0xb5, 0x2f, 0xfd, ...head]), ...many(blocks, () => block)]);
+}
+
+/** Each archive with what `load` says in the end. */
+const ARCHIVES: Readonly<Record<string, readonly [make: () => Buffer, reply: RegExp]>> = {
+  'more files than an archive may have': [() => tarOf(files(100_001, 'f')), /more than 100000 entries/],
+  'many files that no image needs': [() => tarOf(files(50_000, 'f')), /holds no images/],
+  'more images than an archive may have': [
+    () => manifest(many(100_000, (i) => ({ Config: `c${i}`, RepoTags: [], Layers: [] }))),
+    /manifest.json in the archive has more than 10000 images/,
+  ],
+  'more names than an archive may have': [
+    () =>
+      tarOf(
+        oldArchive(
+          image,
+          many(10_001, (i) => `hostile:t${i}`),
+        ),
+      ),
+    /manifest.json in the archive has more than 10000 names/,
+  ],
+  'many names': [
+    () =>
+      tarOf(
+        oldArchive(
+          image,
+          many(10_000, (i) => `hostile:t${i}`),
+        ),
+      ),
+    /Loaded image: hostile:t9999/,
+  ],
+  'one large configuration for all images': [sameConfiguration, /layers length mismatch: expected 0, got 1/],
+  'indexes that multiply': [indexesOfIndexes, /the documents of the archive name more than 200000 files/],
+  'a manifest of brackets': [() => tarOf([{ path: 'manifest.json', content: '['.repeat(7 * MIB) }]), /not JSON/],
+  'a manifest that is too large': [
+    () => tarOf([{ path: 'manifest.json', content: `["${'x'.repeat(20 * MIB)}"]` }]),
+    /holds no images/,
+  ],
+  'a gigabyte of zeros': [() => gzipSync(Buffer.alloc(1000 * MIB), { level: 1 }), /holds no images/],
+  'zstd that says nothing but zeros': [() => zstdOf([0x00, 0x58], 4000), /holds no images|decompress/],
+  'zstd that asks for a window of terabytes': [() => zstdOf([0x00, 0xf8], 1), /decompress/],
+  'zstd that announces exabytes': [() => zstdOf([0xe0, ...many(8, () => 255)], 1), /decompress/],
+  'many whiteouts': [() => ofLayer(...files(20_000, 'd/.wh.')), /Loaded image/],
+  'attributes without end': [
+    () => ofLayer(...many(50, (i) => ({ path: `p${i}`, content: '', xattrs: { 'user.x': 'v'.repeat(MIB) } }))),
+    /./,
+  ],
+  'links in a row': [
+    () =>
+      ofLayer(...many(10_000, (i) => ({ path: `l${i}`, type: 'symlink' as const, target: `l${i + 1}` })), {
+        path: 'l0/x',
+        content: '',
+      }),
+    /./,
+  ],
+};
+
+for (const [name, [make, reply]] of Object.entries(ARCHIVES)) {
+  test(`load: ${name}`, async () => {
+    const archive = make();
+    const { lines, error } = await pingWhile(engine.socketPath, () => load(engine, archive));
+    assert.match(error ?? lines.join('\n'), reply);
+  });
+
+  test(`import: ${name}`, async () => {
+    const body = make();
+    const headers = { 'Content-Type': 'application/x-tar' };
+    const path = '/images/create?fromSrc=-&repo=hostile&tag=imported';
+    const { status } = await pingWhile(engine.socketPath, () =>
+      call(engine.socketPath, 'POST', path, { body, headers }),
+    );
+    assert.ok(status === 200 || (status >= 400 && status < 500), String(status));
+  });
+}
+
+test('the memory that all of them took has a bound', () => {
+  const peak = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${engine.pid}/status`, 'utf8'))?.[1];
+  assert.ok(Number(peak) * 1024 < MAX_PEAK_BYTES, `${peak} kB`);
+});
