@@ -111,7 +111,7 @@ class Loader {
       let below: Digest | undefined;
       for (const [at, diffId] of diffIds.entries()) {
         const chain = chainId(below, diffId);
-        if (!layers.find(chain)) await this.#commit(found[at], at, diffId, below);
+        if (!layers.find(chain)) await this.#commit(found.at(at), at, diffId, below);
         layers.retain(chain);
         this.retained.push(chain);
         below = chain;
