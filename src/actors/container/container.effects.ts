@@ -15,7 +15,7 @@ import { effectiveHostConfig } from './create/effective-host-config.js';
 import { pinVolumes, realizeMounts, removeAnonymousVolumes } from './mounts/mounts.js';
 import { adoptNetworks, joinNetworks, leaveNetworks, rewire } from './network/networks.js';
 import { closeSharedMemory, openSharedMemory, sharedMemoryPath } from './mounts/shared-memory.js';
-import { UNSEEN_EXIT_CODE } from './life/reconcile.js';
+import { UNSEEN_EXIT_CODE } from './life/unseen-exit.js';
 import { removeStreams } from './streams/stream-files.js';
 import { startError } from './life/start-error.js';
 import { SIGKILL } from './life/signals.js';

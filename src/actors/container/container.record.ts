@@ -1,5 +1,5 @@
 /** The durable truth about one container: what is on disk, and at the same time the view that reads are served from. */
-import type { HealthState } from './life/health.js';
+import type { HealthState } from './life/health-state.js';
 import type { ContainerConfig, HostConfig, MountPoint, Ulimit } from '../../ports/container.js';
 import type { Endpoint, EndpointNames, PublishedPort } from '../../ports/network.js';
 import type { OciDescriptor } from '../../ports/published-image.js';

@@ -39,7 +39,7 @@ import {
   removedNoStart,
   stillUp,
 } from './life/refusals.js';
-import { UNSEEN_EXIT_CODE } from './life/reconcile.js';
+import { UNSEEN_EXIT_CODE } from './life/unseen-exit.js';
 import { wantsRestart } from './life/restart-policy.js';
 import { SIGKILL } from './life/signals.js';
 import { cancelsRestart, stopInput } from './life/stop-input.js';

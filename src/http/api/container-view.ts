@@ -3,7 +3,7 @@ import type { AtLeast } from './at-least.js';
 import type { ContainerRecord, NetworkAttachment } from '../../actors/container/container.record.js';
 import { isRunning } from '../../actors/container/container.record.js';
 import { effectiveHostConfig } from '../../actors/container/create/effective-host-config.js';
-import type { HealthState } from '../../actors/container/life/health.js';
+import type { HealthState } from '../../actors/container/life/health-state.js';
 import type { MountPoint } from '../../ports/container.js';
 import type { PublishedPort } from '../../ports/network.js';
 import { ownMember } from '../../text/own-member.js';

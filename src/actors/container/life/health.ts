@@ -4,25 +4,9 @@
  */
 import type { ContainerConfig, HealthConfig } from '../../../ports/container.js';
 import type { ContainerRecord } from '../container.record.js';
+import type { HealthState, ProbeResult } from './health-state.js';
 
-export type HealthStatus = 'starting' | 'healthy' | 'unhealthy';
-
-export interface ProbeResult {
-  /** RFC 3339 with nanoseconds. */
-  readonly start: string;
-  readonly end: string;
-  /** -1: the probe could not be run to its end. */
-  readonly exitCode: number;
-  readonly output: string;
-}
-
-export interface HealthState {
-  readonly status: HealthStatus;
-  /** Failures in a row. */
-  readonly failingStreak: number;
-  /** The latest, oldest first. */
-  readonly log: readonly ProbeResult[];
-}
+export type { ProbeResult };
 
 /** A health check with its defaults filled in. */
 export interface ProbePlan {

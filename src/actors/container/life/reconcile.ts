@@ -3,9 +3,7 @@ import type { TaskInfo } from '../../../ports/supervisor.js';
 import type { ContainerInput } from '../container.setup.js';
 import { isRunning, withState, type ContainerRecord } from '../container.record.js';
 import { withoutPending } from '../network/network-change.js';
-
-/** The exit code of a container whose end nobody saw, as the known engine gives it after a reboot. */
-export const UNSEEN_EXIT_CODE = 255;
+import { UNSEEN_EXIT_CODE } from './unseen-exit.js';
 
 /** Where the actor of this container begins. The record wins on identity, the supervisor on what runs. */
 export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, now: Date): ContainerInput {
