@@ -1,5 +1,5 @@
 /** Everything that can be said to a container actor. */
-import type { Command, RequestCancelled, RequestId, Unasked } from '../kit/commands.js';
+import type { Command, RequestCancelled, RequestId } from '../kit/commands.js';
 import type { EffectHung } from '../kit/effect.js';
 import type { ExitStatus } from '../../ports/supervisor.js';
 import type { ProbeResult } from './life/health.js';
@@ -77,10 +77,13 @@ export type ContainerEvent =
   ContainerCommand | ContainerFact | AmendOutcome | PatienceOver | EffectHung | RequestCancelled;
 
 /** Such a command is not to be held up by what it is to end. */
-export function isForceful(command: Unasked<ContainerCommand>): boolean {
-  return (
-    command.type === 'container.stop' ||
-    command.type === 'container.kill' ||
-    (command.type === 'container.remove' && command.options.force)
-  );
+export function isForceful({
+  type,
+  options,
+}: {
+  readonly type: ContainerCommand['type'];
+  readonly options?: StopOptions | RemoveOptions;
+}): boolean {
+  const isForced = options !== undefined && 'force' in options && options.force;
+  return type === 'container.stop' || type === 'container.kill' || (type === 'container.remove' && isForced);
 }

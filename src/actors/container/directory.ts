@@ -2,18 +2,20 @@
  * The directory of containers: the actor behind each id, next to the published views. Reads are served from the views
  * without a message; commands go to the actors. It is the containers' part of the root actor's public face.
  */
-import type { ActorRefFrom } from 'xstate';
 import { EngineError, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { NetworkDriver } from '../../ports/network.js';
 import type { Logger } from '../../ports/logger.js';
-import type { ReplyOf, Unasked } from '../kit/commands.js';
-import { createCollection, type Collection } from '../kit/collection.js';
+import type { Collection, CollectionEvent } from '../kit/collection.js';
+import type { ReplyOf } from '../kit/commands.js';
+import { ActorDirectory, type FieldsOf } from '../kit/directory.js';
 import { NO_PROGRESS } from '../kit/pace.js';
 import { ACTOR_GONE, type Replies } from '../kit/replies.js';
 import {
   isForceful,
   type ContainerCommand,
   type ContainerFact,
+  type RemoveOptions,
+  type StopOptions,
   type WaitCondition,
   type WaitResult,
 } from './container.messages.js';
@@ -23,6 +25,7 @@ import type { ContainerInput } from './container.setup.js';
 import { isRunning, type ContainerRecord } from './container.record.js';
 import type { CreateRequest } from './create/create-request.js';
 import { revived } from './life/reconcile.js';
+import type { NetworkChange } from './network/network-change.js';
 import { renamed } from './network/networks.js';
 import { newContainerId } from './create/names.js';
 import type { LayerHolds } from './layer-holds.js';
@@ -58,17 +61,17 @@ export class ContainerDirectory {
   readonly #exits = new Map<string, WaitResult>();
   /** Resolves when exits of an earlier life of the daemon are known. */
   #exitsKnown: Promise<void> = Promise.resolve();
-  readonly collection: Collection<ContainerMachine>;
-  #send: (event: Parameters<Collection<ContainerMachine>['logic']['transition']>[1]) => void = () => undefined;
+  readonly #actors: ActorDirectory<ContainerMachine, ContainerCommand>;
 
   constructor(
     private readonly deps: DirectoryDeps,
     machine: ContainerMachine,
   ) {
-    this.collection = createCollection({
+    this.#actors = new ActorDirectory({
       kind: 'container',
       logic: machine,
       replies: deps.replies,
+      missing: (id) => notFound(`No such container: ${id}`),
       revive: (id) => this.#revive(id),
       onCrash: (id, error, revived) =>
         deps.log.error({ err: error, container: id, revived }, 'container actor crashed'),
@@ -78,9 +81,13 @@ export class ContainerDirectory {
     });
   }
 
+  get collection(): Collection<ContainerMachine> {
+    return this.#actors.collection;
+  }
+
   /** Called once the root actor runs: where spawn events go. */
-  connect(send: (event: Parameters<Collection<ContainerMachine>['logic']['transition']>[1]) => void): void {
-    this.#send = send;
+  connect(send: (event: CollectionEvent<ContainerMachine>) => void): void {
+    this.#actors.connect(send);
   }
 
   /** Newest first. The array is shared and replaced, never changed. */
@@ -90,7 +97,7 @@ export class ContainerDirectory {
 
   /** Only containers that may be doing something have an actor; those that merely exist have none. */
   active(): ContainerRecord[] {
-    return this.list().filter((record) => isRunning(record) || this.collection.children.has(record.id));
+    return this.list().filter((record) => isRunning(record) || this.#actors.has(record.id));
   }
 
   get(id: string): ContainerRecord | undefined {
@@ -111,11 +118,9 @@ export class ContainerDirectory {
       const { record, warnings } = this.deps.draft(request, id, name);
       drafted = record;
       this.deps.holds.retain(record);
-      this.#send({ type: 'collection.spawn', id, input: { phase: 'new', record } });
+      this.#actors.spawn(id, { phase: 'new', record });
       return {
-        record: await this.#ask<Extract<ContainerCommand, { type: 'container.settled' }>>(id, {
-          type: 'container.settled',
-        }),
+        record: await this.#ask(id, 'container.settled', {}),
         warnings,
       };
     } catch (error) {
@@ -139,32 +144,60 @@ export class ContainerDirectory {
       this.deps.views.load(record);
       this.deps.holds.retain(record);
     }
-    const spawn = (input: ContainerInput): void => this.#send({ type: 'collection.spawn', id: input.record.id, input });
+    const spawn = (input: ContainerInput): void => this.#actors.spawn(input.record.id, input);
     inputs.filter(({ phase }) => phase === 'running').forEach(spawn);
     await this.settled();
     inputs.filter(({ phase }) => phase === 'exited' || phase === 'removing').forEach(spawn);
   }
 
-  /** Sends a command to the container that `reference` names. Throws at once when there is none. */
-  ask<C extends ContainerCommand>(reference: string, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
-    const { id } = this.find(reference);
-    return this.#ask<C>(id, command, signal).catch((error: unknown) => {
-      const isGivenUp = isEngineError(error, 'deadline') && error.code === NO_PROGRESS;
-      // What held it up was given up.
-      if (isGivenUp && isForceful(command) && this.deps.views.has(id)) return this.#ask<C>(id, command, signal);
-      throw error;
-    });
+  start(reference: string): Promise<void> {
+    return this.#command(reference, 'container.start', {});
   }
 
-  /** Waits; the exit of a container that is removed already is answered for some minutes. */
+  stop(reference: string, options: StopOptions): Promise<void> {
+    return this.#command(reference, 'container.stop', { options });
+  }
+
+  /** A stop by the daemon's own shutdown: the restart policy brings the container back at the next start. */
+  shutDown(reference: string, options: StopOptions): Promise<void> {
+    return this.#command(reference, 'container.shutdown', { options });
+  }
+
+  restart(reference: string, options: StopOptions): Promise<void> {
+    return this.#command(reference, 'container.restart', { options });
+  }
+
+  kill(reference: string, signal: number): Promise<void> {
+    return this.#command(reference, 'container.kill', { signal });
+  }
+
+  pause(reference: string): Promise<void> {
+    return this.#command(reference, 'container.pause', {});
+  }
+
+  unpause(reference: string): Promise<void> {
+    return this.#command(reference, 'container.unpause', {});
+  }
+
+  remove(reference: string, options: RemoveOptions): Promise<void> {
+    return this.#command(reference, 'container.remove', { options });
+  }
+
+  /** Connects a container to a network or disconnects it. */
+  rewire(reference: string, change: NetworkChange): Promise<ContainerRecord> {
+    return this.#command(reference, 'container.rewire', { change });
+  }
+
+  /** Replaces parts of the record that clients may change at any time; see `AmendCommand`. */
+  amend(reference: string, change: FieldsOf<ContainerCommand, 'container.amend'>): Promise<ContainerRecord> {
+    return this.#command(reference, 'container.amend', change);
+  }
+
+  /** Waits; the exit of a container that is removed already is answered for some minutes. Throws at once for others. */
   wait(reference: string, condition: WaitCondition, signal?: AbortSignal): Promise<WaitResult> {
     const past = this.deps.views.has(reference) ? undefined : this.#exits.get(reference);
     if (past) return Promise.resolve(past);
-    return this.ask<Extract<ContainerCommand, { type: 'container.wait' }>>(
-      reference,
-      { type: 'container.wait', condition },
-      signal,
-    );
+    return this.#ask(this.find(reference).id, 'container.wait', { condition }, signal);
   }
 
   /** Renames; running containers too. */
@@ -182,8 +215,7 @@ export class ContainerDirectory {
         : error;
     }
     try {
-      const record = await this.#ask<Extract<ContainerCommand, { type: 'container.amend' }>>(before.id, {
-        type: 'container.amend',
+      const record = await this.amend(before.id, {
         amend: (current) => renamed(current, name),
         applied: ({ id, networks }) => {
           for (const { endpoint } of Object.values(networks)) if (endpoint) this.deps.network.rename(id, endpoint);
@@ -202,7 +234,7 @@ export class ContainerDirectory {
    * containers, and those at rest, are dropped.
    */
   tell(id: string, fact: ContainerFact): void {
-    this.collection.tell(id, fact);
+    this.#actors.tell(id, fact);
   }
 
   /**
@@ -245,37 +277,40 @@ export class ContainerDirectory {
     return learned;
   }
 
-  /**
-   * Makes the actor of a container that has rested since the daemon started: its record says everything, so nothing is
-   * looked up.
-   */
-  #wake(id: string): ActorRefFrom<ContainerMachine> | undefined {
-    const record = this.deps.views.get(id);
-    if (record) this.#send({ type: 'collection.spawn', id, input: { phase: 'idle', record } });
-    return this.collection.children.get(id);
-  }
-
   /** Resolves when every container rests: nothing is being created, settled or removed. */
   async settled(): Promise<void> {
-    const asks = [...this.collection.children.keys()].map((id) =>
-      this.#ask<Extract<ContainerCommand, { type: 'container.settled' }>>(id, { type: 'container.settled' }),
-    );
-    await Promise.allSettled(asks);
+    await Promise.allSettled(this.#actors.ids().map((id) => this.#ask(id, 'container.settled', {})));
   }
 
-  async #askLater<C extends ContainerCommand>(
+  /** Sends a command to the container that `reference` names. */
+  #command<T extends ContainerCommand['type']>(
+    reference: string,
+    type: T,
+    fields: FieldsOf<ContainerCommand, T>,
+  ): Promise<ReplyOf<Extract<ContainerCommand, { type: T }>>> {
+    const { id } = this.find(reference);
+    return this.#ask(id, type, fields).catch((error: unknown) => {
+      const isGivenUp = isEngineError(error, 'deadline') && error.code === NO_PROGRESS;
+      // What held it up was given up.
+      if (isGivenUp && isForceful({ type, ...fields }) && this.deps.views.has(id)) return this.#ask(id, type, fields);
+      throw error;
+    });
+  }
+
+  /**
+   * The actor of a container that has rested since the daemon started is made now: its record says everything, so
+   * nothing is looked up.
+   */
+  #ask<T extends ContainerCommand['type']>(
     id: string,
-    command: Unasked<C>,
+    type: T,
+    fields: FieldsOf<ContainerCommand, T>,
     signal?: AbortSignal,
-  ): Promise<ReplyOf<C>> {
-    await this.collection.awake(id);
-    return this.#ask<C>(id, command, signal);
-  }
-
-  #ask<C extends ContainerCommand>(id: string, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
-    if (this.collection.isDown(id)) return this.#askLater<C>(id, command, signal);
-    const actor = this.collection.children.get(id) ?? this.#wake(id);
-    if (!actor) return Promise.reject(notFound(`No such container: ${id}`));
-    return this.deps.replies.ask<C>(actor, command, signal);
+  ): Promise<ReplyOf<Extract<ContainerCommand, { type: T }>>> {
+    const begin = (): ContainerInput | undefined => {
+      const record = this.deps.views.get(id);
+      return record && { phase: 'idle', record };
+    };
+    return this.#actors.ask(id, type, fields, { signal, begin });
   }
 }

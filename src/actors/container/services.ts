@@ -5,7 +5,7 @@
 import { conflict, notFound } from '../../errors/engine-error.js';
 import type { HostConfig } from '../../ports/container.js';
 import type { Change, LayerStore } from '../../ports/storage.js';
-import type { ContainerCommand, WaitCondition, WaitResult } from './container.messages.js';
+import type { WaitCondition, WaitResult } from './container.messages.js';
 import { whileRunning } from './life/ended-task.js';
 import { isRunning, type ContainerRecord } from './container.record.js';
 import { withoutLink } from './network/legacy-links.js';
@@ -73,8 +73,7 @@ export class ContainerServices {
 
   /** Takes a link away, from the hosts file of a running container too. */
   async unlink(record: ContainerRecord, alias: string): Promise<void> {
-    const amended = await this.deps.containers.ask<Extract<ContainerCommand, { type: 'container.amend' }>>(record.id, {
-      type: 'container.amend',
+    const amended = await this.deps.containers.amend(record.id, {
       amend: (current) => withoutLink(current, alias),
     });
     if (isRunning(amended)) await this.deps.writeFiles(amended);
@@ -90,10 +89,7 @@ export class ContainerServices {
       for (const record of this.deps.containers.list().filter(selected)) {
         const bytes = await this.deps.diskBytes(record.id).catch(() => 0);
         try {
-          await this.deps.containers.ask<Extract<ContainerCommand, { type: 'container.remove' }>>(record.id, {
-            type: 'container.remove',
-            options: { force: false, volumes: false },
-          });
+          await this.deps.containers.remove(record.id, { force: false, volumes: false });
           ids.push(record.id);
           reclaimedBytes += bytes;
         } catch {

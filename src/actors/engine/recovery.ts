@@ -3,7 +3,6 @@ import type { Logger } from '../../ports/logger.js';
 import type { NetworkDriver } from '../../ports/network.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { TaskService } from '../../ports/supervisor.js';
-import type { ContainerCommand } from '../container/container.messages.js';
 import type { ContainerDirectory } from '../container/directory.js';
 import type { LoadedRecords } from '../container/records.js';
 import { reconcile } from '../container/life/reconcile.js';
@@ -83,7 +82,7 @@ export async function recoverContainers({
   for (const record of found) {
     if (!idle.has(record.id) || !wantsStartAtBoot(record)) continue;
     containers
-      .ask<Extract<ContainerCommand, { type: 'container.start' }>>(record.id, { type: 'container.start' })
+      .start(record.id)
       .catch((error: unknown) =>
         log.error({ err: error, container: record.id }, 'restart policy could not start the container'),
       );

@@ -2,7 +2,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../ports/logger.js';
 import { isRunning, type ContainerRecord } from '../container/container.record.js';
-import type { ContainerCommand } from '../container/container.messages.js';
 import type { ContainerDirectory } from '../container/directory.js';
 
 /** Resources are freed after a SIGKILL, too, and that takes some time. */
@@ -38,9 +37,5 @@ export async function stopContainers(
 }
 
 function stop(containers: ContainerDirectory, { id, config }: ContainerRecord, timeoutSeconds: number): Promise<void> {
-  const options = { timeoutSeconds: config.StopTimeout ?? timeoutSeconds };
-  return containers.ask<Extract<ContainerCommand, { type: 'container.shutdown' }>>(id, {
-    type: 'container.shutdown',
-    options,
-  });
+  return containers.shutDown(id, { timeoutSeconds: config.StopTimeout ?? timeoutSeconds });
 }

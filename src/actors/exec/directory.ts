@@ -10,8 +10,8 @@ import type { ContainerRecord } from '../container/container.record.js';
 import type { StdioFactory } from '../container/deps.js';
 import type { PauseGate } from '../container/life/pause-gate.js';
 import { SIGKILL } from '../container/life/signals.js';
-import type { ReplyOf, Unasked } from '../kit/commands.js';
-import { createCollection, type Collection } from '../kit/collection.js';
+import type { Collection, CollectionEvent } from '../kit/collection.js';
+import { ActorDirectory, type FieldsOf } from '../kit/directory.js';
 import { unlessAborted } from '../kit/pace.js';
 import type { Replies } from '../kit/replies.js';
 import { Slots } from '../kit/slots.js';
@@ -20,7 +20,6 @@ import type { ExecCommand, TerminalSize } from './exec.messages.js';
 import type { ExecConfig, ExecRecord } from './exec.record.js';
 
 type ExecMachine = ReturnType<typeof createExecMachine>;
-type Send = (event: Parameters<Collection<ExecMachine>['logic']['transition']>[1]) => void;
 
 export interface ExecDeps {
   readonly log: Logger;
@@ -74,8 +73,7 @@ export class ExecDirectory {
   readonly #started = new Map<string, Promise<ExecOutcome>>();
   /** This tells when the run of the container began that an exec belongs to. */
   readonly #runs = new Map<string, string>();
-  readonly collection: Collection<ExecMachine>;
-  #send: Send = () => undefined;
+  readonly #actors: ActorDirectory<ExecMachine, ExecCommand>;
 
   constructor(private readonly deps: ExecDeps) {
     const machine = createExecMachine(
@@ -83,23 +81,29 @@ export class ExecDirectory {
       { publish: (record) => this.#publish(record), emit: (action, record) => this.#emit(action, record) },
       deps.replies,
     );
-    this.collection = createCollection({
+    this.#actors = new ActorDirectory({
       kind: 'exec',
       logic: machine,
       replies: deps.replies,
+      missing: noSuchExec,
       revive: (id) => this.#revive(id),
       onCrash: (id, error, revived) => deps.log.error({ err: error, exec: id, revived }, 'exec actor crashed'),
     });
   }
 
-  connect(send: Send): void {
-    this.#send = send;
+  get collection(): Collection<ExecMachine> {
+    return this.#actors.collection;
+  }
+
+  /** Called once the root actor runs: where spawn events go. */
+  connect(send: (event: CollectionEvent<ExecMachine>) => void): void {
+    this.#actors.connect(send);
   }
 
   /** Throws not-found `No such exec instance: X`. Ids are never abbreviated. */
   find(id: string): ExecRecord {
     const record = this.#views.get(id);
-    if (!record) throw notFound(`No such exec instance: ${id}`, { code: 'NO_SUCH_EXEC' });
+    if (!record) throw noSuchExec(id);
     return record;
   }
 
@@ -118,20 +122,27 @@ export class ExecDirectory {
     const record: ExecRecord = { id, containerId: container.id, config, running: false, exitCode: null, pid: 0 };
     this.#views.set(id, record);
     this.#ios.set(id, { hub: new AttachHub(), stdio: undefined, stdin: undefined });
-    this.#send({ type: 'collection.spawn', id, input: record });
+    this.#actors.spawn(id, record);
     this.deps.emit(`exec_create: ${config.Cmd.join(' ')}`, container, { execID: id });
     return record;
   }
 
-  async ask<C extends ExecCommand>(id: string, command: Unasked<C>, signal?: AbortSignal): Promise<ReplyOf<C>> {
-    if (this.collection.isDown(id)) await this.collection.awake(id);
-    const actor = this.collection.children.get(this.find(id).id);
-    if (!actor) throw notFound(`No such exec instance: ${id}`);
-    return this.deps.replies.ask<C>(actor, command, signal);
+  /** Resolves when the process runs. */
+  async start(id: string, terminal: FieldsOf<ExecCommand, 'exec.start'>, signal?: AbortSignal): Promise<void> {
+    return this.#actors.ask(this.find(id).id, 'exec.start', terminal, { signal });
+  }
+
+  /** Resolves with the exit code when the process has ended and its output was read. */
+  async wait(id: string, signal?: AbortSignal): Promise<number> {
+    return this.#actors.ask(this.find(id).id, 'exec.wait', {}, { signal });
+  }
+
+  async resize(id: string, size: TerminalSize): Promise<void> {
+    return this.#actors.ask(this.find(id).id, 'exec.resize', { size });
   }
 
   exited(id: string, exit: ExitStatus): void {
-    this.collection.tell(id, { type: 'exec.exited', exit });
+    this.#actors.tell(id, { type: 'exec.exited', exit });
   }
 
   hub(id: string): AttachHub {
@@ -161,7 +172,7 @@ export class ExecDirectory {
       if (record.running) this.#kill(record);
     }
     // Rejected when the container was removed meanwhile, and the exec with it.
-    await this.ask<Extract<ExecCommand, { type: 'exec.wait' }>>(id, { type: 'exec.wait' }).catch(() => undefined);
+    await this.wait(id).catch(() => undefined);
     this.#remove(id);
   }
 
@@ -200,7 +211,7 @@ export class ExecDirectory {
 
   #io(id: string): ExecIo {
     const io = this.#ios.get(id);
-    if (!io) throw notFound(`No such exec instance: ${id}`);
+    if (!io) throw noSuchExec(id);
     return io;
   }
 
@@ -227,7 +238,7 @@ export class ExecDirectory {
     this.#ios.delete(id);
     io?.hub.end();
     void io?.stdio?.close();
-    this.#send({ type: 'collection.stop', id });
+    this.#actors.stop(id);
   }
 
   #emit(action: 'exec_start' | 'exec_die', record: ExecRecord): void {
@@ -314,6 +325,10 @@ export class ExecDirectory {
       throw execError(error);
     }
   }
+}
+
+function noSuchExec(id: string): EngineError {
+  return notFound(`No such exec instance: ${id}`, { code: 'NO_SUCH_EXEC' });
 }
 
 function pump(stdio: ProcessStdio, hub: AttachHub): void {

@@ -5,12 +5,9 @@ import type { ContainerRecord } from '../container/container.record.js';
 import type { ProbePlan, ProbeResult } from '../container/life/health.js';
 import { now } from '../container/streams/timestamps.js';
 import type { ExecDirectory } from '../exec/directory.js';
-import type { ExecCommand } from '../exec/exec.messages.js';
 
 const OUTPUT_BYTES = 4096;
 const FAILED = -1;
-
-type Ask<T extends ExecCommand['type']> = Extract<ExecCommand, { type: T }>;
 
 /**
  * Runs the plan's command with the container's user, directory and environment. Whatever goes wrong is a result with
@@ -43,14 +40,12 @@ export async function runProbe(
     }).id;
     execs.hub(id).subscribe({ stdout: true, stderr: true, multiplexed: false }, output);
     // The time that the start takes is the engine's, not the probe's.
-    await execs.ask<Ask<'exec.start'>>(id, { type: 'exec.start', tty: false, size: undefined }, signal);
+    await execs.start(id, { tty: false, size: undefined }, signal);
     const timeout = AbortSignal.timeout(plan.timeoutMs);
-    const exitCode = await execs
-      .ask<Ask<'exec.wait'>>(id, { type: 'exec.wait' }, AbortSignal.any([signal, timeout]))
-      .catch((error: unknown) => {
-        if (timeout.aborted && !signal.aborted) return undefined;
-        throw error;
-      });
+    const exitCode = await execs.wait(id, AbortSignal.any([signal, timeout])).catch((error: unknown) => {
+      if (timeout.aborted && !signal.aborted) return undefined;
+      throw error;
+    });
     if (exitCode !== undefined) return result(exitCode, output.text);
     const text = output.text;
     return result(

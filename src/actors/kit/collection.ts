@@ -35,7 +35,7 @@ export interface CollectionOptions<L extends AnyActorLogic> {
   readonly onDone?: (id: string, output: unknown) => void;
 }
 
-type CollectionEvent<L extends AnyActorLogic> =
+export type CollectionEvent<L extends AnyActorLogic> =
   | { readonly type: 'collection.spawn'; readonly id: string; readonly input: InputFrom<L> }
   | { readonly type: 'collection.stop'; readonly id: string }
   | { readonly type: 'xstate.stop' }

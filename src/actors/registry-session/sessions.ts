@@ -1,17 +1,16 @@
 /** The directory of registry sessions: one per host and credentials, made when first asked for. */
 import { createHash } from 'node:crypto';
-import { isEngineError, unavailable } from '../../errors/engine-error.js';
+import { unavailable } from '../../errors/engine-error.js';
 import type { Logger } from '../../ports/logger.js';
-import type { Grant, RegistryAccess } from '../../registry/access.js';
+import type { RegistryAccess } from '../../registry/access.js';
 import { type Credentials, credentialsFor, credentialsKey } from '../../registry/credentials.js';
 import { hostsFor, registryOf, type RegistryHost, type RegistryRules } from '../../registry/endpoint.js';
 import type { HttpLimits } from '../../registry/http.js';
-import { type Collection, createCollection } from '../kit/collection.js';
+import type { Collection, CollectionEvent } from '../kit/collection.js';
+import { ActorDirectory } from '../kit/directory.js';
 import type { Replies } from '../kit/replies.js';
 import type { SessionMachine } from './registry-session.machine.js';
 import type { SessionCommand } from './registry-session.messages.js';
-
-type Send = (event: Parameters<Collection<SessionMachine>['logic']['transition']>[1]) => void;
 
 export interface SessionsDeps {
   readonly replies: Replies;
@@ -22,23 +21,27 @@ export interface SessionsDeps {
 }
 
 export class RegistrySessions {
-  readonly collection: Collection<SessionMachine>;
+  readonly #actors: ActorDirectory<SessionMachine, SessionCommand>;
   readonly #deps: SessionsDeps;
-  #send: Send = () => undefined;
 
   constructor(deps: SessionsDeps, machine: SessionMachine) {
     this.#deps = deps;
-    this.collection = createCollection({
+    this.#actors = new ActorDirectory({
       kind: 'registry-session',
       logic: machine,
       replies: deps.replies,
+      missing: () => unavailable('the registry sessions are not running', { code: 'NOT_RUNNING' }),
       onCrash: (id, error) => deps.log.error({ err: error, actor: id }, 'registry session crashed'),
     });
   }
 
+  get collection(): Collection<SessionMachine> {
+    return this.#actors.collection;
+  }
+
   /** Called once the root actor runs: where spawn events go. */
-  connect(send: Send): void {
-    this.#send = send;
+  connect(send: (event: CollectionEvent<SessionMachine>) => void): void {
+    this.#actors.connect(send);
   }
 
   /**
@@ -65,26 +68,8 @@ export class RegistrySessions {
       host,
       limits: this.#deps.limits,
       grant: (scope, signal, refusal) =>
-        this.#ask(id, { host, credentials }, { type: 'session.grant', scope, refusal }, signal),
+        // A session that has expired just now is followed by another, which starts afresh.
+        this.#actors.ask(id, 'session.grant', { scope, refusal }, { signal, begin: () => ({ host, credentials }) }),
     };
-  }
-
-  async #ask(
-    id: string,
-    input: { readonly host: RegistryHost; readonly credentials: Credentials | undefined },
-    command: Omit<SessionCommand, 'req'>,
-    signal: AbortSignal,
-  ): Promise<Grant> {
-    for (let attempt = 1; ; attempt++) {
-      if (!this.collection.children.has(id)) this.#send({ type: 'collection.spawn', id, input });
-      const actor = this.collection.children.get(id);
-      if (!actor) throw unavailable('the registry sessions are not running', { code: 'NOT_RUNNING' });
-      try {
-        return await this.#deps.replies.ask<SessionCommand>(actor, command, signal);
-      } catch (error) {
-        // The session expired just now: the next one starts afresh.
-        if (!isEngineError(error, 'unavailable') || error.code !== 'ACTOR_GONE' || attempt > 1) throw error;
-      }
-    }
   }
 }

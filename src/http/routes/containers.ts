@@ -1,7 +1,7 @@
 /** Container operations of the Engine API: requests become messages, views become answers. */
 import { conflict, EngineError, invalid, isEngineError, messageOf, notImplemented } from '../../errors/engine-error.js';
 import type { ContainerDirectory } from '../../actors/container/directory.js';
-import type { ContainerCommand, StopOptions, WaitCondition } from '../../actors/container/container.messages.js';
+import type { StopOptions, WaitCondition } from '../../actors/container/container.messages.js';
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
 import { parseSignal } from '../../actors/container/life/signals.js';
 import type { ContainerServices } from '../../actors/container/services.js';
@@ -13,8 +13,6 @@ import { decodeUpdate } from '../api/container-update.js';
 import { untilOf } from '../api/until.js';
 import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
-
-type Ask<T extends ContainerCommand['type']> = Extract<ContainerCommand, { type: T }>;
 
 export interface ContainerRouteDeps {
   readonly containers: ContainerDirectory;
@@ -36,8 +34,8 @@ function noCheckpoint(isExperimental: boolean): EngineError {
 export function containerRoutes(deps: ContainerRouteDeps): Route[] {
   const { containers, services, view } = deps;
   const named = (x: Exchange): ContainerRecord => containers.find(x.param('name'));
-  const tell = async <T extends ContainerCommand['type']>(x: Exchange, command: Omit<Ask<T>, 'req'>): Promise<void> => {
-    await containers.ask(named(x).id, command as never);
+  const done = async (x: Exchange, work: Promise<unknown>): Promise<void> => {
+    await work;
     x.sendEmpty(204);
   };
 
@@ -97,20 +95,15 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
         );
       }
       if (x.query.text('checkpoint')) throw noCheckpoint(deps.isExperimental());
-      return tell<'container.start'>(x, { type: 'container.start' });
+      return done(x, containers.start(named(x).id));
     }),
 
-    route('POST', '/containers/{name...}/stop', (x) =>
-      tell<'container.stop'>(x, { type: 'container.stop', options: stopOptions(x) }),
-    ),
+    route('POST', '/containers/{name...}/stop', (x) => done(x, containers.stop(named(x).id, stopOptions(x)))),
 
     route('POST', '/containers/{name...}/restart', async (x) => {
       const record = named(x);
       try {
-        await containers.ask<Ask<'container.restart'>>(record.id, {
-          type: 'container.restart',
-          options: stopOptions(x),
-        });
+        await containers.restart(record.id, stopOptions(x));
       } catch (error) {
         throw new EngineError('internal', `Cannot restart container ${x.param('name')}: ${messageOf(error)}`, {
           cause: error,
@@ -121,10 +114,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
 
     route('POST', '/containers/{name...}/kill', async (x) => {
       try {
-        await tell<'container.kill'>(x, {
-          type: 'container.kill',
-          signal: parseSignal(x.query.text('signal') || 'SIGKILL'),
-        });
+        await done(x, containers.kill(named(x).id, parseSignal(x.query.text('signal') || 'SIGKILL')));
       } catch (error) {
         throw isEngineError(error)
           ? new EngineError(error.kind, `cannot kill container: ${x.param('name')}: ${error.message}`, { cause: error })
@@ -132,8 +122,8 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
       }
     }),
 
-    route('POST', '/containers/{name...}/pause', (x) => tell<'container.pause'>(x, { type: 'container.pause' })),
-    route('POST', '/containers/{name...}/unpause', (x) => tell<'container.unpause'>(x, { type: 'container.unpause' })),
+    route('POST', '/containers/{name...}/pause', (x) => done(x, containers.pause(named(x).id))),
+    route('POST', '/containers/{name...}/unpause', (x) => done(x, containers.unpause(named(x).id))),
 
     route('POST', '/containers/{name...}/wait', async (x) => {
       const reference = x.param('name');
@@ -191,10 +181,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
         await services.unlink(containers.find(parent), alias);
         return x.sendEmpty(204);
       }
-      return tell<'container.remove'>(x, {
-        type: 'container.remove',
-        options: { force: x.query.flag('force'), volumes: x.query.flag('v') },
-      });
+      return done(x, containers.remove(named(x).id, { force: x.query.flag('force'), volumes: x.query.flag('v') }));
     }),
 
     route('POST', '/containers/prune', async (x) => {

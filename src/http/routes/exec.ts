@@ -2,7 +2,7 @@
 import { messageOf } from '../../errors/engine-error.js';
 import type { ContainerDirectory } from '../../actors/container/directory.js';
 import { requireRunning, type ExecDirectory } from '../../actors/exec/directory.js';
-import type { ExecCommand, TerminalSize } from '../../actors/exec/exec.messages.js';
+import type { TerminalSize } from '../../actors/exec/exec.messages.js';
 import type { ContainerServices } from '../../actors/container/services.js';
 import { DetachScanner } from '../../logs/attach/detach-keys.js';
 import { frame } from '../../logs/attach/stdcopy.js';
@@ -13,8 +13,6 @@ import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
 import { streamType } from './container-streams.js';
 import { dimensions } from './containers.js';
-
-type Ask<T extends ExecCommand['type']> = Extract<ExecCommand, { type: T }>;
 
 const createBody = object({
   AttachStdin: boolean(),
@@ -58,7 +56,7 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
       const size = dimensions(x);
       const container = containers.find(execs.find(x.param('id')).containerId);
       requireRunning(container, container.id);
-      await execs.ask<Ask<'exec.resize'>>(x.param('id'), { type: 'exec.resize', size });
+      await execs.resize(x.param('id'), size);
       x.sendEmpty(200);
     }),
 
@@ -71,13 +69,12 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
     const container = containers.find(record.containerId);
     requireRunning(container, container.id);
     const tty = record.config.Tty;
-    const command = {
-      type: 'exec.start' as const,
+    const terminal = {
       tty,
       size: size((x.atLeast(1, 42) && body.Tty ? pair(body.ConsoleSize) : null) ?? record.config.ConsoleSize),
     };
     if (body.Detach) {
-      await execs.ask<Ask<'exec.start'>>(record.id, command);
+      await execs.start(record.id, terminal);
       x.sendEmpty(200);
       return;
     }
@@ -94,7 +91,7 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
       );
     socket.once('close', leave);
     try {
-      await execs.ask<Ask<'exec.start'>>(record.id, command);
+      await execs.start(record.id, terminal);
     } catch (error) {
       // The head is out: what went wrong can only be told inside the stream.
       leave();

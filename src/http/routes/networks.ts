@@ -1,5 +1,4 @@
 /** Networks as the Engine API shows them. */
-import type { ContainerCommand } from '../../actors/container/container.messages.js';
 import type { ContainerRecord } from '../../actors/container/container.record.js';
 import type { ContainerDirectory } from '../../actors/container/directory.js';
 import { isLive, type NetworkChange } from '../../actors/container/network/network-change.js';
@@ -19,7 +18,7 @@ export interface NetworkRouteDeps {
     create(request: NetworkRequest): Promise<NetworkSummary>;
     remove(reference: string): Promise<NetworkSummary>;
   };
-  readonly containers: Pick<ContainerDirectory, 'list' | 'find' | 'ask'>;
+  readonly containers: Pick<ContainerDirectory, 'list' | 'find' | 'rewire'>;
   readonly emit: (action: string, id: string, attributes: Readonly<Record<string, string>>) => void;
 }
 
@@ -60,10 +59,7 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
     return removed;
   };
   const rewire = (container: string, change: NetworkChange): Promise<ContainerRecord> =>
-    containers.ask<Extract<ContainerCommand, { type: 'container.rewire' }>>(container, {
-      type: 'container.rewire',
-      change,
-    });
+    containers.rewire(container, change);
   /** A container may still be on a network that is gone: with `lenient` the name is taken as it is then. */
   const networkNamed = (reference: string, lenient: boolean): string => {
     try {

@@ -4,7 +4,6 @@ import type { HostConfig } from '../../../ports/container.js';
 import type { TaskService } from '../../../ports/supervisor.js';
 import { setBlockIo } from '../../../runtime/block-io.js';
 import type { OciResources } from '../../../runtime/oci-types.js';
-import type { AmendCommand } from '../container.messages.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDirectory } from '../directory.js';
 import { whileRunning } from './ended-task.js';
@@ -41,15 +40,13 @@ export async function updateContainer(
     ...current,
     hostConfig: { ...current.hostConfig, ...change },
   });
-  const updated = await containers
-    .ask<AmendCommand>(record.id, { type: 'container.amend', amend })
-    .catch(async (error: unknown) => {
-      // If the change cannot be written to disk, the kernel must not keep it either. If the container has ended, there
-      // is nothing to put back.
-      if (isLive(record))
-        await apply(tasks, record, (await deps.resources(record.hostConfig)).linux).catch(() => undefined);
-      throw error;
-    });
+  const updated = await containers.amend(record.id, { amend }).catch(async (error: unknown) => {
+    // If the change cannot be written to disk, the kernel must not keep it either. If the container has ended, there
+    // is nothing to put back.
+    if (isLive(record))
+      await apply(tasks, record, (await deps.resources(record.hostConfig)).linux).catch(() => undefined);
+    throw error;
+  });
   // Started meanwhile, with the limits of before.
   if (isLive(updated) && updated.state.startedAt !== record.state.startedAt) await apply(tasks, updated, linux);
   return { updated, warnings };

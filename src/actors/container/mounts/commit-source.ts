@@ -1,7 +1,6 @@
 /** Containers as the source of commits: held still while their changes are read. */
 import { conflict, isEngineError } from '../../../errors/engine-error.js';
 import type { ContainerConfig } from '../../../ports/container.js';
-import type { ContainerCommand } from '../container.messages.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDirectory } from '../directory.js';
 
@@ -29,9 +28,7 @@ export class CommitSource {
     const source = { id, config, image };
     if (!pause || state.status !== 'running') return use(source);
     try {
-      await this.containers.ask<Extract<ContainerCommand, { type: 'container.pause' }>>(id, {
-        type: 'container.pause',
-      });
+      await this.containers.pause(id);
     } catch (error) {
       // It has ended meanwhile, or somebody else holds it still: either way nothing moves.
       if (isEngineError(error, 'conflict') && this.containers.find(id).state.status !== 'running') return use(source);
@@ -41,9 +38,7 @@ export class CommitSource {
       return await use(source);
     } finally {
       // It may have been ended or resumed by somebody else meanwhile; both leave nothing to resume.
-      await this.containers
-        .ask<Extract<ContainerCommand, { type: 'container.unpause' }>>(id, { type: 'container.unpause' })
-        .catch(() => undefined);
+      await this.containers.unpause(id).catch(() => undefined);
     }
   }
 
