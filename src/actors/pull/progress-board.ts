@@ -15,7 +15,8 @@ export class ProgressBoard {
   readonly #newest = new Map<string, string>();
   /** The newest of each subject and status with its number, the latest last. */
   readonly #messages = new Map<string, { readonly number: number; readonly text: string }>();
-  readonly #readers = new Set<BoardReader>();
+  /** With what is called when a reader needs nothing more. */
+  readonly #readers = new Map<BoardReader, () => void>();
   #lines = 0;
   #count = 0;
   #outcome: Outcome | undefined;
@@ -41,12 +42,12 @@ export class ProgressBoard {
   }
 
   #wake(): void {
-    if (this.#readers.size <= PROMPT_READERS) for (const reader of this.#readers) reader.wake();
+    if (this.#readers.size <= PROMPT_READERS) for (const reader of this.#readers.keys()) reader.wake();
     else
       this.#timer ??= setTimeout(
         () => {
           this.#timer = undefined;
-          for (const reader of this.#readers) reader.wake();
+          for (const reader of this.#readers.keys()) reader.wake();
         },
         Math.min(this.#readers.size, MAX_DELAY_MS),
       );
@@ -62,11 +63,15 @@ export class ProgressBoard {
   end(outcome: Outcome = 'done'): void {
     this.#outcome = outcome;
     clearTimeout(this.#timer);
-    for (const reader of this.#readers) reader.finish(outcome);
+    const readers = [...this.#readers];
     this.#readers.clear();
+    for (const [reader, onClose] of readers) {
+      reader.finish(outcome);
+      onClose();
+    }
   }
 
-  /** Starts with the newest of everything. `onClose` is called once when the reader stops before the end. */
+  /** Starts with the newest of everything. `onClose` is called once, when the reader stops or nothing more will come. */
   read(onClose: () => void): BoardReader {
     this.#opening ??= [...this.#newest.values()].join('');
     const reader: BoardReader = new BoardReader(
@@ -76,8 +81,11 @@ export class ProgressBoard {
         if (this.#readers.delete(reader)) onClose();
       },
     );
-    if (this.#outcome !== undefined) reader.finish(this.#outcome);
-    else this.#readers.add(reader);
+    if (this.#outcome === undefined) this.#readers.set(reader, onClose);
+    else {
+      reader.finish(this.#outcome);
+      onClose();
+    }
     return reader;
   }
 

@@ -46,9 +46,11 @@ const read = async (reader: AsyncIterable<string>): Promise<string[]> => {
 
 test('a reader that keeps up gets everything, a slow one the newest of each status, a late one the newest of each layer', async () => {
   const board = new ProgressBoard();
+  let closed = 0;
+  const onClose = (): number => closed++;
   board.say({ status: 'begin' });
-  const fast = board.read(() => assert.fail('never left'));
-  const slow = board.read(() => assert.fail('never left'));
+  const fast = board.read(onClose);
+  const slow = board.read(onClose);
   const seen: string[] = [];
   const reading = (async () => {
     for await (const piece of fast) seen.push(...piece.split('\r\n').filter((line) => line !== ''));
@@ -58,14 +60,17 @@ test('a reader that keeps up gets everything, a slow one the newest of each stat
     await new Promise((resolve) => setImmediate(resolve));
   }
   board.publish('layer', 'Done', { status: 'Done' });
-  const late = read(board.read(() => assert.fail('never left')));
+  const late = read(board.read(onClose));
   board.say({ status: 'end' });
+  assert.equal(closed, 0, 'all of them still read');
   board.end();
+  assert.equal(closed, 3);
   await reading;
   assert.equal(seen.length, 103);
   assert.deepEqual(await read(slow), ['begin', 'Downloading 99', 'Done', 'end']);
   assert.deepEqual(await late, ['begin', 'Done', 'end']);
-  assert.deepEqual(await read(board.read(() => undefined)), ['begin', 'Done', 'end']);
+  assert.deepEqual(await read(board.read(onClose)), ['begin', 'Done', 'end']);
+  assert.equal(closed, 4);
 });
 
 test('returning a reader settles its pending read and tells the owner once', async () => {
