@@ -32,12 +32,14 @@ export function ratioChart(title: string, bars: readonly Bar[]): string {
     return [
       `<text x="${LEFT - 10}" y="${y + 16}" text-anchor="end">${escaped(label)}</text>`,
       `<rect x="${begin.toFixed(1)}" y="${y + 4}" width="${(end - begin).toFixed(1)}" height="16" fill="${colour}"/>`,
-      `<line x1="${x(target).toFixed(1)}" x2="${x(target).toFixed(1)}" y1="${y + 1}" y2="${y + 23}" stroke="#1a202c" stroke-dasharray="2 2"/>`,
+      `<line x1="${x(target).toFixed(1)}" x2="${x(target).toFixed(1)}" y1="${y + 1}" y2="${y + 23}" ` +
+        'stroke="#1a202c" stroke-dasharray="2 2"/>',
       `<text x="${(Math.max(end, x(target)) + 8).toFixed(1)}" y="${y + 16}">${escaped(note)}</text>`,
     ].join('\n');
   });
   return [
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${LEFT + WIDTH + RIGHT}" height="${height}" font-family="sans-serif" font-size="12" fill="#1a202c">`,
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${LEFT + WIDTH + RIGHT}" height="${height}" ` +
+      'font-family="sans-serif" font-size="12" fill="#1a202c">',
     `<rect width="100%" height="100%" fill="#ffffff"/>`,
     `<text x="${LEFT}" y="22" font-size="15" font-weight="bold">${escaped(title)}</text>`,
     `<text x="${LEFT}" y="40" fill="#4a5568">times better than dockerd (logarithmic); dashed: target</text>`,

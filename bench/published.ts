@@ -72,16 +72,19 @@ async function probe(ports: readonly number[]): Promise<{ stop(): Promise<number
     const ports = ${JSON.stringify(ports)}; let failed = 0, open = 0, next = 0, done = 0;
     const ask = () => {
       open++;
-      const socket = require('node:net').connect(ports[next++ % ports.length], '${HOST}', () => socket.write('GET / HTTP/1.0\\r\\n\\r\\n'));
+      const socket = require('node:net').connect(ports[next++ % ports.length], '${HOST}');
+      socket.on('connect', () => socket.write('GET / HTTP/1.0\\r\\n\\r\\n'));
       let isAnswered = false;
-      socket.setTimeout(${PROBE_TIMEOUT_MS}, () => socket.destroy()).on('error', () => 0).on('data', () => (isAnswered = true)).on('close', () => {
+      socket.setTimeout(${PROBE_TIMEOUT_MS}, () => socket.destroy()).on('error', () => 0);
+      socket.on('data', () => (isAnswered = true)).on('close', () => {
         open--;
         if (!isAnswered) failed++;
         if (++done === ports.length) console.log('ready');
       });
     };
     const timer = setInterval(ask, ${PROBES_EVERY_MS});
-    process.on('SIGTERM', () => { clearInterval(timer); setInterval(() => { if (open === 0) { console.log('failed ' + failed); process.exit(); } }, 10); });`;
+    const end = () => { if (open === 0) { console.log('failed ' + failed); process.exit(); } };
+    process.on('SIGTERM', () => { clearInterval(timer); setInterval(end, 10); });`;
   const child = startInside(outside.path, process.execPath, '-e', program);
   let output = '';
   child.stdout.on('data', (data) => (output += String(data)));

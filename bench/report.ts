@@ -48,7 +48,8 @@ function table(results: readonly MetricResult[], comparisons: readonly Compariso
       medians[engine] === undefined ? '' : `${medians[engine].toFixed(unit === 'times' ? 2 : 1)} ${unit}`,
     ),
     ratio === undefined ? '' : `${ratio.toFixed(2)}x`,
-    `${results[index]?.metric.moreIsBetter === true ? 'at least' : 'at most'} ${target}${results[index]?.metric.isAbsolute === true ? ` ${unit}` : 'x'}`,
+    (results[index]?.metric.moreIsBetter === true ? 'at least ' : 'at most ') +
+      `${target}${results[index]?.metric.isAbsolute === true ? ` ${unit}` : 'x'}`,
     isReached === undefined ? '' : isReached ? 'reached' : 'MISSED',
   ]);
   const all = [['', ...engines, 'ratio', 'target', ''], ...rows];
@@ -86,7 +87,8 @@ export function report(
   const bars = comparisons.flatMap(({ name, unit, medians, ratio, target }, index) => {
     if (ratio === undefined) return [];
     const moreIsBetter = results[index]?.metric.moreIsBetter === true;
-    const note = `${(moreIsBetter ? ratio : 1 / ratio).toFixed(2)} (${medians['engined']?.toFixed(0)} against ${medians['dockerd']?.toFixed(0)} ${unit})`;
+    const values = `${medians['engined']?.toFixed(0)} against ${medians['dockerd']?.toFixed(0)} ${unit}`;
+    const note = `${(moreIsBetter ? ratio : 1 / ratio).toFixed(2)} (${values})`;
     return [
       { label: name, advantage: moreIsBetter ? ratio : 1 / ratio, target: moreIsBetter ? target : 1 / target, note },
     ];

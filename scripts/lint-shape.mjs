@@ -24,8 +24,45 @@ const TABLE = 'a table: one row is one line';
 /** Files with longer lines. */
 export const LONG_LINES = new Map([['src/config/options.ts', TABLE]]);
 
-/** Files with more lines, functions with more lines or parameters: `file` or `file#function`. */
-export const LARGE = new Map([]);
+const UNSPLIT = 'not split yet';
+const HOT = 'called for each record of a log: an object for the parameters would cost';
+
+/**
+ * Files with more lines, functions with more lines or parameters: `file` or `file#function`, where a test is named by the
+ * last word before it.
+ */
+export const LARGE = new Map([
+  ['src/logs/drivers/json-encoder.ts#encode', HOT],
+  ['src/logs/drivers/local-record.ts#encode', HOT],
+  ['src/logs/writing/log-writer.ts#record', HOT],
+  ['test/compare/bad-values.ts', TABLE],
+  ['test/compare/effects.ts', TABLE],
+  // They were within the limits before lines were wrapped: to be split.
+  ['scripts/lint/regex-syntax.mjs#parseRegex', UNSPLIT],
+  ['src/config/config.test.ts', UNSPLIT],
+  ['test/clients/cli.test.ts', UNSPLIT],
+  ['test/containers/container-list.test.ts#order', UNSPLIT],
+  ['test/containers/cycles.test.ts#240_000', UNSPLIT],
+  ['test/containers/userns.test.ts', UNSPLIT],
+  ['test/daemon/reload.test.ts', UNSPLIT],
+  ['test/http/api-versions.test.ts#version', UNSPLIT],
+  ['test/http/tls.test.ts', UNSPLIT],
+  ['test/images/images-pull-faults.test.ts', UNSPLIT],
+  ['test/images/save-load.test.ts', UNSPLIT],
+  ['test/images/save-load.test.ts#nothing', UNSPLIT],
+  ['test/network/endpoint-options.test.ts#made', UNSPLIT],
+  ['test/network/network-flags.test.ts', UNSPLIT],
+  ['test/network/published-ports.test.ts#proxy', UNSPLIT],
+  ['test/network/user-networks.test.ts#nothing', UNSPLIT],
+  ['test/security/authorization.test.ts', UNSPLIT],
+  ['test/security/bad-input.test.ts', UNSPLIT],
+  ['test/storage/storage.test.ts', UNSPLIT],
+  ['test/storage/volumes.test.ts', UNSPLIT],
+  ['test/storage/volumes.test.ts#onDockerd', UNSPLIT],
+  ['test/streams/logs-remote.test.ts', UNSPLIT],
+  ['test/support/cutting-proxy.ts#startCuttingProxy', UNSPLIT],
+  ['test/support/pull-harness.ts#startPullHarness', UNSPLIT],
+]);
 
 /** Rooms that are being rebuilt: what they break is printed with `--pending` only. */
 const PENDING = [
@@ -38,22 +75,6 @@ const PENDING = [
   'src/stats/',
   'src/storage/',
   'src/telemetry/',
-  'bench/',
-  'scripts/lint-strings.mjs',
-  'scripts/lint/',
-  'scripts/quickstart.mjs',
-  'src/api-listeners.ts',
-  'src/check.ts',
-  'src/config/',
-  'src/events/',
-  'src/logs/',
-  'src/network/',
-  'src/plugins/',
-  'src/runtime/',
-  'src/supervisor/',
-  'src/sys/',
-  'src/workers/',
-  'test/',
 ];
 
 /** A name or a member, or one call of it with names. */

@@ -31,7 +31,8 @@ function hint(method, path, json) {
 function bar({ current = 0, total = 0 }) {
   if (total === 0) return '';
   const full = Math.round((Math.min(current, total) / total) * BAR_WIDTH);
-  return `[${'='.repeat(full)}${' '.repeat(BAR_WIDTH - full)}] ${(current / 1e6).toFixed(1)}/${(total / 1e6).toFixed(1)} MB`;
+  const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
+  return `[${'='.repeat(full)}${' '.repeat(BAR_WIDTH - full)}] ${megabytes(current)}/${megabytes(total)} MB`;
 }
 
 /** Shows pull progress: on a terminal one line a layer, redrawn in place; elsewhere each new phase once. */

@@ -138,7 +138,8 @@ export class ApiListeners {
     );
     for (const host of hosts) {
       this.#warnings.push(
-        `API is accessible on ${this.#tls ? 'https' : 'http'}://${host.replace(/^tcp:\/\//, '')} ${this.#tls ? 'without TLS client verification' : 'without encryption'}. ${CONSEQUENCE}`,
+        `API is accessible on ${this.#tls ? 'https' : 'http'}://${host.replace(/^tcp:\/\//, '')} ` +
+          `${this.#tls ? 'without TLS client verification' : 'without encryption'}. ${CONSEQUENCE}`,
       );
     }
     this.#log.warn({ hosts }, `Listening without --tlsverify: ${CONSEQUENCE}`);

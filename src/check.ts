@@ -22,9 +22,8 @@ export function runCheck(config: Config, print: (line: string) => void): number 
   for (const requirement of missing) {
     const { program, use } = requirement;
     const packages = requirement.package.replace(' | ', ' or ');
-    print(
-      `${isNeeded(requirement) ? 'missing' : 'missing, optional'}: ${program} (${use}); Debian package ${packages}`,
-    );
+    const state = isNeeded(requirement) ? 'missing' : 'missing, optional';
+    print(`${state}: ${program} (${use}); Debian package ${packages}`);
   }
   if (missing.some(isNeeded)) return 1;
   print('this machine has what the daemon needs');

@@ -4,10 +4,19 @@ import { JsonEncoder } from '../../src/logs/drivers/json-encoder.js';
 const CHUNK_BYTES = 64 * 1024;
 const ROUNDS = 4000;
 
+const EVENT = {
+  level: 'info',
+  msg: 'request done',
+  path: '/v1/things',
+  status: 200,
+  durationMs: 12.5,
+  id: 'a'.repeat(32),
+};
+
 const lines: Readonly<Record<string, string>> = {
   'ascii, 100 bytes': `${'x'.repeat(20)} the quick brown fox jumps over the lazy dog 0123456789 ${'y'.repeat(22)}\n`,
   'ascii, 1000 bytes': `${'0123456789'.repeat(100)}\n`,
-  'json, 130 bytes': `${JSON.stringify({ level: 'info', msg: 'request done', path: '/v1/things', status: 200, durationMs: 12.5, id: 'a'.repeat(32) })}\n`,
+  'json, 130 bytes': `${JSON.stringify(EVENT)}\n`,
   'utf-8, 110 bytes': `${'Größe: 12 µm, Straße 5 — '.repeat(4)}\n`,
 };
 

@@ -1,7 +1,7 @@
 /**
  * The command line, in the forms of the pflag library: `--a=b`, `--a b`, `-a b`, `-ab`, `-a=b`, `-abc` for switches.
  */
-import { invalid, isEngineError } from '../errors/engine-error.js';
+import { invalid, isEngineError, type EngineError } from '../errors/engine-error.js';
 import { OPTION_LIST, type NamedOption, type OptionName } from './options.js';
 
 export interface CommandLine {
@@ -47,88 +47,7 @@ const HINT = "\nSee 'engined --help'.";
 
 /** @throws EngineError invalid: an unknown flag, a missing or wrong value, an argument that is no flag. */
 export function parseArgv(argv: readonly string[]): CommandLine {
-  const values = new Map<OptionName, unknown>();
-  const switches: CommandLineSwitches = { help: false, version: false, validate: false, 'print-config-schema': false };
-  let platform: CommandLine['platform'] = 'linux';
-  const rest = [...argv];
-
-  const set = (option: NamedOption, spelling: string, value: string): void => {
-    try {
-      values.set(option.name, option.type.fromFlag(value, values.get(option.name)));
-    } catch (error) {
-      if (!isEngineError(error)) throw error;
-      throw invalid(
-        `invalid argument ${JSON.stringify(option.credentials ? '***' : value)} for "${spelling}" flag: ${error.message}`,
-        { code: 'INVALID_FLAG', cause: error },
-      );
-    }
-  };
-  const following = (spelling: string): string => {
-    const value = rest.shift();
-    if (value === undefined) throw invalid(`flag needs an argument: ${spelling}${HINT}`, { code: 'INVALID_FLAG' });
-    return value;
-  };
-  const turnOn = (flag: keyof CommandLineSwitches, value: string | undefined): void => {
-    if (value !== undefined && !['true', 'false', '1', '0'].includes(value))
-      throw invalid(`invalid argument ${JSON.stringify(value)} for "--${flag}" flag: must be true or false`, {
-        code: 'INVALID_FLAG',
-      });
-    switches[flag] = value === undefined || value === 'true' || value === '1';
-  };
-
-  const long = (word: string): void => {
-    const at = word.indexOf('=');
-    const [flag, value] = at === -1 ? [word.slice(2), undefined] : [word.slice(2, at), word.slice(at + 1)];
-    const command = COMMANDS.find((candidate) => candidate.flag === flag);
-    if (command) return turnOn(command.flag, value);
-    if (flag === 'platform') {
-      const wanted = value ?? following('--platform');
-      if (wanted !== 'linux' && wanted !== 'windows')
-        throw invalid(`invalid argument ${JSON.stringify(wanted)} for "--platform" flag: must be linux or windows`, {
-          code: 'INVALID_FLAG',
-        });
-      platform = wanted;
-      return undefined;
-    }
-    const option = BY_FLAG.get(flag);
-    if (!option) throw invalid(`unknown flag: --${flag}${HINT}`, { code: 'UNKNOWN_FLAG' });
-    return set(option, spellingOf(option), value ?? (option.type.label === '' ? 'true' : following(`--${flag}`)));
-  };
-
-  const short = (word: string): void => {
-    for (let index = 1; index < word.length; index++) {
-      const letter = word[index] ?? '';
-      const remaining = word.slice(index + 1);
-      const command = COMMAND_BY_SHORT.get(letter);
-      if (command) {
-        turnOn(command, undefined);
-        continue;
-      }
-      const option = BY_SHORT.get(letter);
-      if (!option) throw invalid(`unknown shorthand flag: '${letter}' in ${word}${HINT}`, { code: 'UNKNOWN_FLAG' });
-      if (remaining.startsWith('=')) return set(option, spellingOf(option), remaining.slice(1));
-      if (option.type.label === '') {
-        set(option, spellingOf(option), 'true');
-        continue;
-      }
-      return set(option, spellingOf(option), remaining === '' ? following(`'${letter}' in ${word}`) : remaining);
-    }
-    return undefined;
-  };
-
-  for (let word = rest.shift(); word !== undefined; word = rest.shift()) {
-    if (word === '--') break;
-    if (word.startsWith('--')) long(word);
-    else if (word.startsWith('-') && word !== '-') short(word);
-    else
-      throw invalid(`"engined" accepts no arguments, found ${JSON.stringify(word)}.${HINT}`, {
-        code: 'UNKNOWN_ARGUMENT',
-      });
-  }
-  if (rest.length > 0)
-    throw invalid(`"engined" accepts no arguments, found ${JSON.stringify(rest[0])}.${HINT}`, {
-      code: 'UNKNOWN_ARGUMENT',
-    });
+  const { values, switches, platform } = new ArgvReader(argv);
   dropEmptyHosts(values);
   return {
     values,
@@ -138,6 +57,104 @@ export function parseArgv(argv: readonly string[]): CommandLine {
     printConfigSchema: switches['print-config-schema'],
     platform,
   };
+}
+
+/** Reads the words one after another; some flags take the next word as their value. */
+class ArgvReader {
+  readonly values = new Map<OptionName, unknown>();
+  readonly switches: CommandLineSwitches = {
+    help: false,
+    version: false,
+    validate: false,
+    'print-config-schema': false,
+  };
+  platform: CommandLine['platform'] = 'linux';
+  readonly #rest: string[];
+
+  constructor(argv: readonly string[]) {
+    this.#rest = [...argv];
+    for (let word = this.#rest.shift(); word !== undefined; word = this.#rest.shift()) {
+      if (word === '--') break;
+      if (word.startsWith('--')) this.#long(word);
+      else if (word.startsWith('-') && word !== '-') this.#short(word);
+      else throw noFlag(word);
+    }
+    if (this.#rest[0] !== undefined) throw noFlag(this.#rest[0]);
+  }
+
+  #long(word: string): void {
+    const at = word.indexOf('=');
+    const [flag, value] = at === -1 ? [word.slice(2), undefined] : [word.slice(2, at), word.slice(at + 1)];
+    const command = COMMANDS.find((candidate) => candidate.flag === flag);
+    if (command) return this.#turnOn(command.flag, value);
+    if (flag === 'platform') {
+      this.platform = platformNamed(value ?? this.#following('--platform'));
+      return undefined;
+    }
+    const option = BY_FLAG.get(flag);
+    if (!option) throw invalid(`unknown flag: --${flag}${HINT}`, { code: 'UNKNOWN_FLAG' });
+    return this.#set(option, value ?? (option.type.label === '' ? 'true' : this.#following(`--${flag}`)));
+  }
+
+  #short(word: string): void {
+    for (let index = 1; index < word.length; index++) {
+      const letter = word[index] ?? '';
+      const remaining = word.slice(index + 1);
+      const command = COMMAND_BY_SHORT.get(letter);
+      if (command) {
+        this.#turnOn(command, undefined);
+        continue;
+      }
+      const option = BY_SHORT.get(letter);
+      if (!option) throw invalid(`unknown shorthand flag: '${letter}' in ${word}${HINT}`, { code: 'UNKNOWN_FLAG' });
+      if (remaining.startsWith('=')) return this.#set(option, remaining.slice(1));
+      if (option.type.label === '') {
+        this.#set(option, 'true');
+        continue;
+      }
+      return this.#set(option, remaining === '' ? this.#following(`'${letter}' in ${word}`) : remaining);
+    }
+    return undefined;
+  }
+
+  #set(option: NamedOption, value: string): void {
+    try {
+      this.values.set(option.name, option.type.fromFlag(value, this.values.get(option.name)));
+    } catch (error) {
+      if (!isEngineError(error)) throw error;
+      const shown = JSON.stringify(option.credentials ? '***' : value);
+      throw invalid(`invalid argument ${shown} for "${spellingOf(option)}" flag: ${error.message}`, {
+        code: 'INVALID_FLAG',
+        cause: error,
+      });
+    }
+  }
+
+  #turnOn(flag: keyof CommandLineSwitches, value: string | undefined): void {
+    if (value !== undefined && !['true', 'false', '1', '0'].includes(value))
+      throw invalid(`invalid argument ${JSON.stringify(value)} for "--${flag}" flag: must be true or false`, {
+        code: 'INVALID_FLAG',
+      });
+    this.switches[flag] = value === undefined || value === 'true' || value === '1';
+  }
+
+  #following(spelling: string): string {
+    const value = this.#rest.shift();
+    if (value === undefined) throw invalid(`flag needs an argument: ${spelling}${HINT}`, { code: 'INVALID_FLAG' });
+    return value;
+  }
+}
+
+function platformNamed(name: string): CommandLine['platform'] {
+  if (name !== 'linux' && name !== 'windows')
+    throw invalid(`invalid argument ${JSON.stringify(name)} for "--platform" flag: must be linux or windows`, {
+      code: 'INVALID_FLAG',
+    });
+  return name;
+}
+
+function noFlag(word: string): EngineError {
+  return invalid(`"engined" accepts no arguments, found ${JSON.stringify(word)}.${HINT}`, { code: 'UNKNOWN_ARGUMENT' });
 }
 
 function spellingOf({ flag, short }: NamedOption): string {

@@ -147,7 +147,8 @@ function checkPaths(values: Values, given: (name: OptionName) => boolean, platfo
     if (path !== '' && given(name) && !absolute(path))
       report(
         name,
-        `${OPTION_LIST.find((option) => option.name === name)?.title} must be an absolute path, not ${JSON.stringify(path)}`,
+        `${OPTION_LIST.find((option) => option.name === name)?.title} must be an absolute path, ` +
+          `not ${JSON.stringify(path)}`,
       );
   }
   // Files of another platform's daemon are on another machine.

@@ -109,7 +109,8 @@ function configError(path: string, file: ConfigFile, problems: readonly Problem[
   const lines: string[] = [];
   if (unknown.length > 0) {
     lines.push(
-      `${prefix}the following directives don't match any configuration option: ${unknown.map(({ key }) => key).join(', ')}`,
+      `${prefix}the following directives don't match any configuration option: ` +
+        unknown.map(({ key }) => key).join(', '),
     );
     lines.push(
       ...unknown.flatMap(({ key, message, position }) =>
@@ -121,7 +122,8 @@ function configError(path: string, file: ConfigFile, problems: readonly Problem[
   }
   if (conflicting.length > 0) {
     lines.push(
-      `${prefix}the following directives are specified both as a flag and in the configuration file: ${conflicting.map(({ key, message }) => `${key}: ${message}`).join(', ')}`,
+      `${prefix}the following directives are specified both as a flag and in the configuration file: ` +
+        conflicting.map(({ key, message }) => `${key}: ${message}`).join(', '),
     );
     lines.push(...conflicting.map(({ key, position }) => `  ${key} ${where(position)} of ${path}`));
   }

@@ -52,7 +52,9 @@ test('events are shown as the API shows them, with increasing times', async (t) 
   assert.ok(a < b);
   assert.equal(
     shown[0]?.json,
-    `{"status":"die","id":"abc","from":"busybox","Type":"container","Action":"die","Actor":{"ID":"abc","Attributes":{"exitCode":"0","image":"busybox","name":"web"}},"scope":"local","time":${a / 1_000_000_000n},"timeNano":${a}}`,
+    `{"status":"die","id":"abc","from":"busybox","Type":"container","Action":"die",` +
+      `"Actor":{"ID":"abc","Attributes":{"exitCode":"0","image":"busybox","name":"web"}},` +
+      `"scope":"local","time":${a / 1_000_000_000n},"timeNano":${a}}`,
   );
   assert.ok(Math.abs(Number(first?.['time']) - Date.now() / 1000) < 10);
   assert.deepEqual([second?.['status'], second?.['id'], second?.['from']], ['tag', 'sha256:1', undefined]);

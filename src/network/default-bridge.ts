@@ -39,17 +39,24 @@ interface Own {
   readonly subnet: Subnet;
 }
 
+/** The host on which the bridge is planned, and how the bridge treats frames. */
+export interface BridgeSite {
+  readonly netlink: Netlink;
+  readonly pools: readonly PoolOption[];
+  /** The link that has the bridge's name already. */
+  readonly existing: Link | undefined;
+  readonly networkId: string;
+  /** The bridge may send frames back where they came from. */
+  readonly hairpin: boolean;
+}
+
 /**
  * Where nothing is said, the addresses that the bridge has already stay; else the first block that nobody uses.
  * @throws EngineError invalid naming the option; conflict when the subnet is in use on this host.
  */
 export async function planDefaultBridge(
   options: BridgeOptions,
-  pools: readonly PoolOption[],
-  netlink: Netlink,
-  existing: Link | undefined,
-  networkId: string,
-  hairpin: boolean,
+  { netlink, pools, existing, networkId, hairpin }: BridgeSite,
 ): Promise<BridgePlan> {
   const host = await hostSubnets(netlink, existing?.index);
   const others = [...host.addresses, ...host.routes];
@@ -75,10 +82,11 @@ export async function planDefaultBridge(
   for (const { subnet } of plans) {
     // A route may be wide and this network a part of it that was set aside; an address of the host is in use.
     const clash = host.addresses.find((other) => overlaps(other, subnet));
-    if (clash)
-      throw conflict(
-        `the subnet ${formatSubnet(subnet)} of bridge ${options.name} overlaps with ${formatSubnet(clash)} of this host; choose another one with --${subnet.family === 4 ? 'bip' : 'bip6'}`,
-      );
+    if (!clash) continue;
+    const flag = subnet.family === 4 ? '--bip' : '--bip6';
+    throw conflict(
+      `the subnet ${formatSubnet(subnet)} of bridge ${options.name} overlaps with ${formatSubnet(clash)} of this host; choose another one with ${flag}`,
+    );
   }
   return {
     link: options.name,
@@ -110,7 +118,8 @@ function parseBip(bip: string, field: string, family: Family): Own | undefined {
   const address = bip.split('/')[0] ?? '';
   if (toNumber(address) === subnet.base)
     throw invalid(
-      `invalid ${field}: ${bip} is the network's own address; give the bridge one inside it, such as ${firstAddress(subnet)}/${subnet.prefixLength}`,
+      `invalid ${field}: ${bip} is the network's own address; give the bridge one inside it, ` +
+        `such as ${firstAddress(subnet)}/${subnet.prefixLength}`,
     );
   return { address, subnet };
 }

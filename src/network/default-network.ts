@@ -33,14 +33,13 @@ export async function openDefaultBridge(
     throw invalid(`bridge ${wanted.name}: there is a link of this name that is not a bridge`);
   const mac = records.ownBridge(wanted.name, existing) ?? randomMac();
   const ownership = { mac, foreign: false };
-  const plan = await planDefaultBridge(
-    wanted,
-    addressPools,
+  const plan = await planDefaultBridge(wanted, {
     netlink,
+    pools: addressPools,
     existing,
-    records.identity('bridge').id,
-    !userlandProxy,
-  );
+    networkId: records.identity('bridge').id,
+    hairpin: !userlandProxy,
+  });
   if (existing && isForeignBridge(existing, ownership))
     checkAddresses(plan, existing, await netlink.addresses(), records.lent(existing));
   else await records.noteBridge(wanted.name, mac);

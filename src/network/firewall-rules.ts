@@ -92,10 +92,17 @@ function reachesLoopback(userlandProxy: boolean, family: Family): boolean {
   return !userlandProxy && family === 4;
 }
 
+/** A bridge with what one family has of it. */
+interface BridgeHere extends BridgeRules {
+  readonly subnet: string;
+  readonly mode: GatewayMode;
+}
+
 /** Our chains and their contents for one family. */
-export function chainsOf({ tag, userlandProxy, bridged, bridges, ports, links }: Ruleset, family: Family): Chain[] {
+export function chainsOf(ruleset: Ruleset, family: Family): Chain[] {
+  const { tag, userlandProxy, bridged, bridges, ports } = ruleset;
   const names = chainNames(tag);
-  const here = bridges.flatMap((rules) =>
+  const here = bridges.flatMap((rules): BridgeHere[] =>
     rules.subnets[family] === undefined ? [] : [{ ...rules, subnet: rules.subnets[family], mode: rules.modes[family] }],
   );
   const routed = new Set(here.filter(({ mode }) => mode === 'routed').map(({ bridge }) => bridge));
@@ -117,19 +124,7 @@ export function chainsOf({ tag, userlandProxy, bridged, bridges, ports, links }:
         ...here
           .filter(({ internal }) => !internal)
           .map(({ bridge }) => `-o ${bridge} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`),
-        ...here.flatMap(({ bridge, interContainer, internal, mode }) => [
-          ...new Set(
-            links.filter((link) => link.bridge === bridge && isIPv4(link.to) === (family === 4)).map(linkRule),
-          ),
-          `-i ${bridge} -o ${bridge} -j ${interContainer ? 'ACCEPT' : 'DROP'}`,
-          ...(internal
-            ? []
-            : mode === 'routed'
-              ? openings(bridge, allPorts, family)
-              : [`-o ${bridge} -m conntrack --ctstate DNAT -j ACCEPT`]),
-          // What was not published is not reachable, whatever the policy of the host's FORWARD chain is.
-          `-o ${bridge} -j ${mode === 'nat-unprotected' && !internal ? 'ACCEPT' : 'DROP'}`,
-        ]),
+        ...here.flatMap((bridge) => inRules(bridge, ruleset, allPorts, family)),
       ],
     },
     ...(reachesLoopback(userlandProxy, family)
@@ -155,23 +150,49 @@ export function chainsOf({ tag, userlandProxy, bridged, bridges, ports, links }:
       rules: [
         ...here
           .filter(({ bridge }) => !routed.has(bridge))
-          .flatMap(({ bridge, subnet, masquerade, sources, internal }) => [
-            ...(masquerade && !internal
-              ? [
-                  `-s ${subnet} ! -o ${bridge} -j ${sources[family] === undefined ? 'MASQUERADE' : `SNAT --to-source ${sources[family]}`}`,
-                ]
-              : []),
-            // A container that reaches itself or a neighbour through the host's port must see answers from there.
-            ...(internal || keepers.has(bridge)
-              ? []
-              : [`-s ${subnet} -o ${bridge} -m conntrack --ctstate DNAT -j MASQUERADE`]),
-            ...(userlandProxy || internal || family === 6
-              ? []
-              : [`-o ${bridge} -m addrtype --src-type LOCAL -j MASQUERADE`]),
-          ]),
+          .flatMap((rules) => maskRules(rules, { userlandProxy, isKeeper: keepers.has(rules.bridge), family })),
         ...new Set(portsHere.filter(({ bridge }) => keepers.has(bridge)).map(selfRule)),
       ],
     },
+  ];
+}
+
+/** What may reach the containers of a bridge. */
+function inRules(
+  { bridge, interContainer, internal, mode }: BridgeHere,
+  { links }: Ruleset,
+  ports: readonly PortRule[],
+  family: Family,
+): string[] {
+  return [
+    ...new Set(links.filter((link) => link.bridge === bridge && isIPv4(link.to) === (family === 4)).map(linkRule)),
+    `-i ${bridge} -o ${bridge} -j ${interContainer ? 'ACCEPT' : 'DROP'}`,
+    ...(internal
+      ? []
+      : mode === 'routed'
+        ? openings(bridge, ports, family)
+        : [`-o ${bridge} -m conntrack --ctstate DNAT -j ACCEPT`]),
+    // What was not published is not reachable, whatever the policy of the host's FORWARD chain is.
+    `-o ${bridge} -j ${mode === 'nat-unprotected' && !internal ? 'ACCEPT' : 'DROP'}`,
+  ];
+}
+
+/** The addresses that the containers of a bridge are seen with elsewhere. */
+function maskRules(
+  { bridge, subnet, masquerade, sources, internal }: BridgeHere,
+  {
+    userlandProxy,
+    isKeeper,
+    family,
+  }: { readonly userlandProxy: boolean; readonly isKeeper: boolean; readonly family: Family },
+): string[] {
+  const source = sources[family];
+  const mask = source === undefined ? 'MASQUERADE' : `SNAT --to-source ${source}`;
+  return [
+    ...(masquerade && !internal ? [`-s ${subnet} ! -o ${bridge} -j ${mask}`] : []),
+    // A container that reaches itself or a neighbour through the host's port must see answers from there.
+    ...(internal || isKeeper ? [] : [`-s ${subnet} -o ${bridge} -m conntrack --ctstate DNAT -j MASQUERADE`]),
+    ...(userlandProxy || internal || family === 6 ? [] : [`-o ${bridge} -m addrtype --src-type LOCAL -j MASQUERADE`]),
   ];
 }
 
@@ -183,9 +204,10 @@ function linkRule({ bridge, from, to, protocol, port }: LinkRule): string {
 /** What reaches the containers of a routed network: their published ports, and what tells how the way to them is. */
 function openings(bridge: string, ports: readonly PortRule[], family: Family): string[] {
   const own = ports.filter((port) => port.bridge === bridge);
+  const bits = family === 4 ? 32 : 128;
   const rules = own.map(
     ({ protocol, containerIp, containerPort }) =>
-      `-d ${containerIp}/${family === 4 ? 32 : 128} -o ${bridge} -p ${protocol} -m ${protocol} --dport ${containerPort} -j ACCEPT`,
+      `-d ${containerIp}/${bits} -o ${bridge} -p ${protocol} -m ${protocol} --dport ${containerPort} -j ACCEPT`,
   );
   return [...new Set(rules), `-o ${bridge} -p ${family === 4 ? 'icmp' : 'ipv6-icmp'} -j ACCEPT`];
 }
@@ -206,9 +228,8 @@ function portRule(
   const isAny = hostIp === '0.0.0.0' || hostIp === '::';
   const destination = isAny ? '' : `-d ${hostIp}/${isIPv4(hostIp) ? 32 : 128} `;
   const target = isIPv4(containerIp) ? `${containerIp}:${containerPort}` : `[${containerIp}]:${containerPort}`;
-  return [
-    `${destination}${userlandProxy ? `! -i ${bridge} ` : ''}-p ${protocol} -m ${protocol} --dport ${hostPort} -j DNAT --to-destination ${target}`,
-  ];
+  const from = userlandProxy ? `! -i ${bridge} ` : '';
+  return [`${destination}${from}-p ${protocol} -m ${protocol} --dport ${hostPort} -j DNAT --to-destination ${target}`];
 }
 
 /** The ways from the kernel's chains into ours. */

@@ -1,5 +1,5 @@
 /** The networks of this host: the default bridge, `host`, `none`, and those that users make. */
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { forbidden, internal } from '../errors/engine-error.js';
 import type {
   AttachRequest,
@@ -21,20 +21,18 @@ import type { BridgeOptions } from './default-bridge.js';
 import { openDefaultBridge } from './default-network.js';
 import { Endpoints, type EndpointOptions } from './endpoints.js';
 import { Firewall } from './firewall.js';
-import { hostSubnets, type PoolOption } from './free-subnet.js';
-import { HostBridges, isForeignBridge, randomMac } from './host-bridges.js';
+import type { PoolOption } from './free-subnet.js';
+import { HostBridges, isForeignBridge } from './host-bridges.js';
 import { readHostDns, type HostDns } from './host-dns.js';
 import { NetworkDirectory } from './network-directory.js';
 import { type MakerOptions, NetworkMaker, poolsOf } from './network-maker.js';
-import { checkRequest, settleNetwork } from './network-plan.js';
-import { NetworkRecords, type RecordFile, type UserNetwork } from './network-records.js';
-import type { LeasedPool } from './plugin-addresses.js';
+import { NetworkRecords, type RecordFile } from './network-records.js';
 import { PluginDebts } from './plugin-debts.js';
 import { PluginNetworks } from './plugin-networks.js';
-import { endpointWithoutLink, isLinkless, linklessNames, PREDEFINED, predefined } from './predefined.js';
-import { parseSubnet, type Family } from './subnet.js';
+import { endpointWithoutLink, isLinkless, linklessNames, predefined } from './predefined.js';
+import type { Family } from './subnet.js';
+import { UserNetworks } from './user-networks.js';
 import { type Candidate, compareWaysOut } from './ways-out.js';
-import { ownMember } from '../text/own-member.js';
 
 export interface NetworkOptions extends Omit<
   EndpointOptions & MakerOptions,
@@ -57,13 +55,6 @@ export interface NetworkOptions extends Omit<
 
 const DNS_CACHE_MS = 2000;
 
-/** A network that is being removed. */
-interface Withdrawn {
-  readonly summary: NetworkSummary;
-  readonly network: AttachableNetwork | undefined;
-  readonly record: UserNetwork | undefined;
-}
-
 export class HostNetworks implements NetworkDriver {
   readonly #netlink = new Netlink();
   readonly #firewall: Firewall;
@@ -76,9 +67,8 @@ export class HostNetworks implements NetworkDriver {
   readonly #plugged: PluginNetworks;
   readonly #debts: PluginDebts;
   readonly #links: ContainerLinks;
+  readonly #users: UserNetworks;
   #records: NetworkRecords | undefined;
-  /** Networks are made and removed one after another: each looks at what the others have. */
-  #turn: Promise<unknown> = Promise.resolve();
   #hostAddresses: readonly string[] = [];
   #dns: { readonly at: number; readonly value: Promise<HostDns> } | undefined;
 
@@ -102,6 +92,16 @@ export class HostNetworks implements NetworkDriver {
       debts: this.#debts,
       sandboxes: this.#endpoints.sandboxes,
       bridges: this.#bridges,
+    });
+    this.#users = new UserNetworks({
+      options,
+      netlink: this.#netlink,
+      directory: this.#directory,
+      attachable: this.#attachable,
+      endpoints: this.#endpoints,
+      maker: this.#maker,
+      plugged: this.#plugged,
+      records: () => this.#loaded(),
     });
   }
 
@@ -168,158 +168,17 @@ export class HostNetworks implements NetworkDriver {
     return this.#directory.resolve(nameOrId);
   }
 
-  async create(wanted: NetworkRequest): Promise<NetworkSummary> {
-    if (PREDEFINED.has(wanted.name))
-      throw forbidden(`operation is not permitted on predefined ${wanted.name} network `, {
-        code: 'PREDEFINED_NETWORK',
-      });
-    const request = wanted.configFrom === '' ? wanted : this.#directory.configured(wanted);
-    checkRequest(request);
-    this.#directory.checkName(request);
-    // A plugin may take its time: nobody else waits for it.
-    const leased = await this.#plugged.prepare(request);
-    try {
-      const { network, opened } = await this.#admit(request, leased);
-      if (opened) await this.#finish(network, opened);
-      return network.summary;
-    } catch (error) {
-      await this.#plugged.release(request, leased ?? []);
-      throw error;
-    }
+  create(wanted: NetworkRequest): Promise<NetworkSummary> {
+    return this.#users.create(wanted);
   }
 
-  /** Settles what a new network is, keeps it, and makes what is the engine's own of it. */
-  #admit(
-    request: NetworkRequest,
-    leased: readonly LeasedPool[] | undefined,
-  ): Promise<{ readonly network: UserNetwork; readonly opened?: AttachableNetwork }> {
-    return this.#inTurn(async () => {
-      this.#directory.checkName(request);
-      const id = randomBytes(32).toString('hex');
-      const created = new Date().toISOString();
-      const chosen = request.subnets.some(({ subnet }) => subnet !== '');
-      if (request.configOnly) {
-        const summary = { ...request, driver: 'null', id, created, hasNames: false };
-        const network = { summary, chosen, foreign: false };
-        await this.#note(network);
-        return { network };
-      }
-      const host = await hostSubnets(this.#netlink);
-      const others = this.list().filter(({ configOnly }) => !configOnly);
-      const summary = settleNetwork(request, id, created, {
-        pools: this.options.addressPools,
-        networks: others.flatMap(({ subnets }) => subnets.map(({ subnet }) => parseSubnet(subnet, 'subnet'))),
-        host: [...host.addresses, ...host.routes],
-        defaultOptions: ownMember(this.options.defaultNetworkOptions, request.driver) ?? {},
-        leased,
-      });
-      const links = await this.#netlink.links();
-      const network: UserNetwork = {
-        summary,
-        chosen,
-        foreign: this.#maker.isForeign(summary, links, others),
-        ...(request.driver === 'bridge' ? { mac: randomMac() } : {}),
-        ...(leased ? { poolIds: leased.map((pool) => pool.id) } : {}),
-        ...(this.#plugged.has(summary) ? { isPending: true } : {}),
-      };
-      await this.#note(network);
-      try {
-        return { network, opened: await this.#maker.open(summary, network, links, true) };
-      } catch (error) {
-        await this.#forget(id);
-        throw error;
-      }
-    });
-  }
-
-  /** Has another process make its part of a network, and lets containers be attached to it. */
-  async #finish(network: UserNetwork, opened: AttachableNetwork): Promise<void> {
-    const { summary, isPending, ...rest } = network;
-    try {
-      if (isPending) {
-        await this.#plugged.make(summary);
-        await this.#loaded().replace({ ...rest, summary });
-      }
-    } catch (error) {
-      await this.#maker.close(opened, false);
-      await this.#forget(summary.id);
-      throw error;
-    }
-    this.#attachable.set(summary.id, opened);
-  }
-
-  async #forget(id: string): Promise<void> {
-    await this.#loaded().remove(id);
-    this.#directory.delete(id);
-  }
-
-  async #note(network: UserNetwork): Promise<void> {
-    await this.#loaded().add(network);
-    this.#directory.add(network.summary);
-  }
-
-  async remove(nameOrId: string): Promise<NetworkSummary> {
-    const withdrawn = await this.#inTurn(async () => {
-      const found = this.#withdraw(nameOrId);
-      if (!this.#plugged.has(found.summary)) await this.#discard(found);
-      return found;
-    });
-    const { summary, network, record } = withdrawn;
-    if (!record || !this.#plugged.has(summary)) return summary;
-    try {
-      await this.#loaded().replace({ ...record, isPending: true });
-      await this.#plugged.unmake(summary, poolsOf(summary, record));
-    } catch (error) {
-      await this.#loaded().replace(record);
-      if (network) this.#attachable.set(summary.id, network);
-      throw error;
-    }
-    await this.#inTurn(() => this.#discard(withdrawn));
-    return summary;
-  }
-
-  /** Takes away what is the engine's own of a network, and its record. */
-  async #discard({ summary, network, record }: Withdrawn): Promise<void> {
-    if (network) {
-      const isShared = [...this.#attachable.values()].some(({ link }) => link === network.link);
-      await this.#maker.close(network, isShared);
-    }
-    try {
-      await this.#forget(summary.id);
-    } catch (error) {
-      // The network exists as long as it is on disk, and containers can use it.
-      if (network && record)
-        this.#attachable.set(summary.id, await this.#maker.open(summary, record, await this.#netlink.links()));
-      throw error;
-    }
-  }
-
-  /** Takes a network that may be removed away from containers: nobody is attached while it goes. */
-  #withdraw(nameOrId: string): Withdrawn {
-    const summary = this.resolve(nameOrId);
-    if (PREDEFINED.has(summary.name))
-      throw forbidden(`${summary.name} is a pre-defined network and cannot be removed`, { code: 'PREDEFINED_NETWORK' });
-    if (this.#endpoints.of(summary.id).length > 0)
-      throw forbidden(`error while removing network: network ${summary.name} id ${summary.id} has active endpoints`, {
-        code: 'NETWORK_IN_USE',
-      });
-    const user = this.list().find(({ configFrom }) => configFrom === summary.name);
-    if (summary.configOnly && user)
-      throw forbidden(`configuration network "${summary.name}" is in use`, { code: 'NETWORK_IN_USE' });
-    const network = this.#attachable.get(summary.id);
-    this.#attachable.delete(summary.id);
-    return { summary, network, record: this.#loaded().find(summary.id) };
+  remove(nameOrId: string): Promise<NetworkSummary> {
+    return this.#users.remove(nameOrId);
   }
 
   #loaded(): NetworkRecords {
     if (!this.#records) throw internal('networks are used before they are started');
     return this.#records;
-  }
-
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const run = this.#turn.then(work);
-    this.#turn = run.catch(() => undefined);
-    return run;
   }
 
   sandboxIds(): string[] {

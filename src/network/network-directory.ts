@@ -23,12 +23,12 @@ export class NetworkDirectory {
     const all = [...this.#summaries.values()];
     const found = this.#summaries.get(nameOrId) ?? all.find(({ name }) => name === nameOrId);
     if (found) return found;
-    const [first, second] = nameOrId === '' ? [] : all.filter(({ id }) => id.startsWith(nameOrId));
-    if (second)
-      throw conflict(
-        `network ${nameOrId} is ambiguous (${all.filter(({ id }) => id.startsWith(nameOrId)).length} matches found based on ID prefix)`,
-        { code: 'AMBIGUOUS_NETWORK' },
-      );
+    const matches = nameOrId === '' ? [] : all.filter(({ id }) => id.startsWith(nameOrId));
+    if (matches.length > 1)
+      throw conflict(`network ${nameOrId} is ambiguous (${matches.length} matches found based on ID prefix)`, {
+        code: 'AMBIGUOUS_NETWORK',
+      });
+    const [first] = matches;
     if (!first) throw notFound(`network ${nameOrId} not found`, { code: 'NO_SUCH_NETWORK' });
     return first;
   }

@@ -139,7 +139,8 @@ function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined, isolate
   const range = config?.ipRange ? parseSubnet(config.ipRange, 'ip-range', subnet.family) : undefined;
   if (range && !covers(subnet, range))
     throw invalid(
-      `invalid network config:\ninvalid ip-range ${config?.ipRange ?? ''}: parent subnet ${text} doesn't contain ip-range`,
+      `invalid network config:\ninvalid ip-range ${config?.ipRange ?? ''}: ` +
+        `parent subnet ${text} doesn't contain ip-range`,
     );
   const gateway =
     config?.gateway || isolated

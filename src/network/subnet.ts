@@ -25,7 +25,8 @@ export function parseSubnet(text: string, field: string, family?: Family): Subne
     prefixLength > bitsOf(found);
   if (isWrong)
     throw invalid(
-      `invalid ${field}: ${text} is not an ${family === undefined ? 'IP' : `IPv${family}`} subnet such as ${family === 6 ? 'fd00:1::/64' : '172.20.0.0/16'}`,
+      `invalid ${field}: ${text} is not an ${family === undefined ? 'IP' : `IPv${family}`} subnet ` +
+        `such as ${family === 6 ? 'fd00:1::/64' : '172.20.0.0/16'}`,
     );
   return subnetAround(address, prefixLength);
 }

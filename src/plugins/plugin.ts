@@ -84,7 +84,8 @@ export class Plugin {
       const kinds = implementedBy(manifest);
       if (!kinds.includes(this.#capability))
         throw notImplemented(
-          `plugin ${JSON.stringify(this.id)} does not implement ${this.#capability}, only ${kinds.join(', ') || 'nothing'}`,
+          `plugin ${JSON.stringify(this.id)} does not implement ${this.#capability}, ` +
+            `only ${kinds.join(', ') || 'nothing'}`,
           { code: 'PLUGIN' },
         );
     } catch (error) {

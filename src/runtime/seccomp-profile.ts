@@ -25,59 +25,63 @@ const s390 = ['s390', 's390x'];
 
 const EVERYBODY = [
   // Files and directories.
-  `access chdir chmod chown chown32 close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2 fadvise64
-   fadvise64_64 fallocate fanotify_mark fchdir fchmod fchmodat fchmodat2 fchown fchown32 fchownat fcntl fcntl64 fdatasync flock
-   fstat fstat64 fstatat64 fstatfs fstatfs64 fsync ftruncate ftruncate64 futimesat getcwd getdents getdents64 inotify_add_watch
-   inotify_init inotify_init1 inotify_rm_watch ioctl lchown lchown32 link linkat listmount _llseek lseek lstat lstat64 mkdir
-   mkdirat mknod mknodat name_to_handle_at newfstatat open openat openat2 pipe pipe2 pread64 preadv preadv2 pwrite64 pwritev
-   pwritev2 read readahead readlink readlinkat readv rename renameat renameat2 rmdir sendfile sendfile64 splice stat stat64
-   statfs statfs64 statmount statx symlink symlinkat sync sync_file_range syncfs tee truncate truncate64 umask unlink unlinkat
-   utime utimensat utimensat_time64 utimes vmsplice write writev`,
+  `access chdir chmod chown chown32 close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2
+    fadvise64 fadvise64_64 fallocate fanotify_mark fchdir fchmod fchmodat fchmodat2 fchown fchown32 fchownat fcntl
+    fcntl64 fdatasync flock fstat fstat64 fstatat64 fstatfs fstatfs64 fsync ftruncate ftruncate64 futimesat getcwd
+    getdents getdents64 inotify_add_watch inotify_init inotify_init1 inotify_rm_watch ioctl lchown lchown32 link
+    linkat listmount _llseek lseek lstat lstat64 mkdir mkdirat mknod mknodat name_to_handle_at newfstatat open
+    openat openat2 pipe pipe2 pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead readlink readlinkat
+    readv rename renameat renameat2 rmdir sendfile sendfile64 splice stat stat64 statfs statfs64 statmount statx
+    symlink symlinkat sync sync_file_range syncfs tee truncate truncate64 umask unlink unlinkat utime utimensat
+    utimensat_time64 utimes vmsplice write writev`,
   // Extended attributes.
-  `fgetxattr flistxattr fremovexattr fsetxattr getxattr getxattrat lgetxattr listxattr listxattrat llistxattr lremovexattr
-   lsetxattr removexattr removexattrat setxattr setxattrat`,
+  `fgetxattr flistxattr fremovexattr fsetxattr getxattr getxattrat lgetxattr listxattr listxattrat llistxattr
+    lremovexattr lsetxattr removexattr removexattrat setxattr setxattrat`,
   // Waiting for descriptors, asynchronous input and output.
-  `epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_pwait epoll_pwait2 epoll_wait epoll_wait_old eventfd eventfd2
-   io_cancel io_destroy io_getevents io_pgetevents io_pgetevents_time64 io_setup io_submit _newselect poll ppoll ppoll_time64
-   pselect6 pselect6_time64 select`,
+  `epoll_create epoll_create1 epoll_ctl epoll_ctl_old epoll_pwait epoll_pwait2 epoll_wait epoll_wait_old eventfd
+    eventfd2 io_cancel io_destroy io_getevents io_pgetevents io_pgetevents_time64 io_setup io_submit _newselect poll
+    ppoll ppoll_time64 pselect6 pselect6_time64 select`,
   // Sockets. socket(2) itself has a rule of its own.
-  `accept accept4 bind connect getpeername getsockname getsockopt listen recv recvfrom recvmmsg recvmmsg_time64 recvmsg send
-   sendmmsg sendmsg sendto setsockopt shutdown socketcall socketpair`,
+  `accept accept4 bind connect getpeername getsockname getsockopt listen recv recvfrom recvmmsg recvmmsg_time64
+    recvmsg send sendmmsg sendmsg sendto setsockopt shutdown socketcall socketpair`,
   // Memory.
   `brk cachestat madvise map_shadow_stack membarrier memfd_create memfd_secret mincore mlock mlock2 mlockall mmap
-   mmap2 mprotect mremap mseal msync munlock munlockall munmap pkey_alloc pkey_free pkey_mprotect process_mrelease
-   remap_file_pages`,
+    mmap2 mprotect mremap mseal msync munlock munlockall munmap pkey_alloc pkey_free pkey_mprotect process_mrelease
+    remap_file_pages`,
   // Processes and threads. clone(2) has rules of its own.
-  `arch_prctl capget capset execve execveat exit exit_group fork getcpu getpgid getpgrp getpid getppid getpriority get_robust_list
-   getsid get_thread_area gettid ioprio_get ioprio_set kill pause pidfd_open pidfd_send_signal prctl restart_syscall rseq
-   sched_getaffinity sched_getattr sched_getparam sched_get_priority_max sched_get_priority_min sched_getscheduler
-   sched_rr_get_interval sched_rr_get_interval_time64 sched_setaffinity sched_setattr sched_setparam sched_setscheduler
-   sched_yield setpgid setpriority set_robust_list setsid set_thread_area set_tid_address tgkill tkill vfork wait4 waitid
-   waitpid`,
+  `arch_prctl capget capset execve execveat exit exit_group fork getcpu getpgid getpgrp getpid getppid getpriority
+    get_robust_list getsid get_thread_area gettid ioprio_get ioprio_set kill pause pidfd_open pidfd_send_signal
+    prctl restart_syscall rseq sched_getaffinity sched_getattr sched_getparam sched_get_priority_max
+    sched_get_priority_min sched_getscheduler sched_rr_get_interval sched_rr_get_interval_time64 sched_setaffinity
+    sched_setattr sched_setparam sched_setscheduler sched_yield setpgid setpriority set_robust_list setsid
+    set_thread_area set_tid_address tgkill tkill vfork wait4 waitid waitpid`,
   // Users, groups and limits.
-  `getegid getegid32 geteuid geteuid32 getgid getgid32 getgroups getgroups32 getresgid getresgid32 getresuid getresuid32
-   getrlimit getrusage getuid getuid32 prlimit64 setfsgid setfsgid32 setfsuid setfsuid32 setgid setgid32 setgroups setgroups32
-   setregid setregid32 setresgid setresgid32 setresuid setresuid32 setreuid setreuid32 setrlimit setuid setuid32 ugetrlimit`,
+  `getegid getegid32 geteuid geteuid32 getgid getgid32 getgroups getgroups32 getresgid getresgid32 getresuid
+    getresuid32 getrlimit getrusage getuid getuid32 prlimit64 setfsgid setfsgid32 setfsuid setfsuid32 setgid
+    setgid32 setgroups setgroups32 setregid setregid32 setresgid setresgid32 setresuid setresuid32 setreuid
+    setreuid32 setrlimit setuid setuid32 ugetrlimit`,
   // Security modules that a program restricts itself with.
-  `landlock_add_rule landlock_create_ruleset landlock_restrict_self lsm_get_self_attr lsm_list_modules lsm_set_self_attr seccomp`,
+  `landlock_add_rule landlock_create_ruleset landlock_restrict_self lsm_get_self_attr lsm_list_modules
+    lsm_set_self_attr seccomp`,
   // Signals.
-  `rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait rt_sigtimedwait_time64
-   rt_tgsigqueueinfo sigaltstack signalfd signalfd4 sigprocmask sigreturn uretprobe`,
+  `rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait
+    rt_sigtimedwait_time64 rt_tgsigqueueinfo sigaltstack signalfd signalfd4 sigprocmask sigreturn uretprobe`,
   // Time.
-  `adjtimex alarm clock_adjtime clock_adjtime64 clock_getres clock_getres_time64 clock_gettime clock_gettime64 clock_nanosleep
-   clock_nanosleep_time64 getitimer gettimeofday nanosleep setitimer time timer_create timer_delete timer_getoverrun
-   timer_gettime timer_gettime64 timer_settime timer_settime64 timerfd_create timerfd_gettime timerfd_gettime64 timerfd_settime
-   timerfd_settime64 times`,
+  `adjtimex alarm clock_adjtime clock_adjtime64 clock_getres clock_getres_time64 clock_gettime clock_gettime64
+    clock_nanosleep clock_nanosleep_time64 getitimer gettimeofday nanosleep setitimer time timer_create timer_delete
+    timer_getoverrun timer_gettime timer_gettime64 timer_settime timer_settime64 timerfd_create timerfd_gettime
+    timerfd_gettime64 timerfd_settime timerfd_settime64 times`,
   // Locks, queues, semaphores, shared memory.
-  `futex futex_requeue futex_time64 futex_wait futex_waitv futex_wake ipc mq_getsetattr mq_notify mq_open mq_timedreceive
-   mq_timedreceive_time64 mq_timedsend mq_timedsend_time64 mq_unlink msgctl msgget msgrcv msgsnd semctl semget semop semtimedop
-   semtimedop_time64 shmat shmctl shmdt shmget`,
+  `futex futex_requeue futex_time64 futex_wait futex_waitv futex_wake ipc mq_getsetattr mq_notify mq_open
+    mq_timedreceive mq_timedreceive_time64 mq_timedsend mq_timedsend_time64 mq_unlink msgctl msgget msgrcv msgsnd
+    semctl semget semop semtimedop semtimedop_time64 shmat shmctl shmdt shmget`,
   // The rest.
   `getrandom sysinfo uname process_vm_readv process_vm_writev ptrace`,
 ].join(' ');
 
-const ADMINISTRATOR = `bpf clone clone3 fanotify_init fsconfig fsmount fsopen fspick lookup_dcookie mount mount_setattr move_mount
-  open_tree perf_event_open quotactl quotactl_fd setdomainname sethostname setns syslog umount umount2 unshare`;
+const ADMINISTRATOR = `bpf clone clone3 fanotify_init fsconfig fsmount fsopen fspick lookup_dcookie mount
+  mount_setattr move_mount open_tree perf_event_open quotactl quotactl_fd setdomainname
+  sethostname setns syslog umount umount2 unshare`;
 
 const namespacelessClone = (argument: number, rest: Pick<SeccompRule, 'includes' | 'excludes'>): SeccompRule =>
   allow('clone', {

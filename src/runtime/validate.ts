@@ -104,7 +104,8 @@ export function checkRestartPolicy({
     case 'no':
       if (MaximumRetryCount !== 0) {
         throw invalid(
-          `invalid restart policy: maximum retry count can only be used with 'on-failure'${MaximumRetryCount < 0 ? ' and cannot be negative' : ''}`,
+          `invalid restart policy: maximum retry count can only be used with 'on-failure'` +
+            (MaximumRetryCount < 0 ? ' and cannot be negative' : ''),
         );
       }
       return;

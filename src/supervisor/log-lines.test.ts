@@ -22,7 +22,8 @@ function collect(): { lines: LogLines; seen: string[] } {
 
 test('lines keep their level and fields, however they are cut into chunks', () => {
   const { lines, seen } = collect();
-  const text = `${JSON.stringify({ level: 'warning', msg: 'schräg', time: 'now', id: 'x' })}\n{"level":"fatal","msg":"b"}\n`;
+  const first = JSON.stringify({ level: 'warning', msg: 'schräg', time: 'now', id: 'x' });
+  const text = `${first}\n{"level":"fatal","msg":"b"}\n`;
   for (const byte of Buffer.from(text)) lines.push(Buffer.of(byte));
   assert.deepEqual(seen, ['warn|schräg|{"id":"x"}', 'error|b|{}']);
 });

@@ -49,7 +49,8 @@ type Link = TaskLink<FetchLayerReport>;
 export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutput> {
   const link: Link = new TaskLink(input.port);
   const sink = new LayerSink(input);
-  const partial = input.partial && (await PartialFile.open(input.partial, input).catch(() => undefined)); // the layer can do without
+  // The layer can do without.
+  const partial = input.partial && (await PartialFile.open(input.partial, input).catch(() => undefined));
   try {
     for (const chunk of partial?.replay() ?? []) {
       link.signal.throwIfAborted();

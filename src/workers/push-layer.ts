@@ -175,7 +175,8 @@ class LayerPush {
   /** So that the registry need not keep what nobody will complete. */
   async abandon(): Promise<void> {
     if (!this.#upload) return;
-    await cancelUpload(this.#place, this.#upload, { limits: CANCEL_LIMITS }).catch(() => undefined); // registries clear it away in time themselves
+    // Registries clear it away in time themselves.
+    await cancelUpload(this.#place, this.#upload, { limits: CANCEL_LIMITS }).catch(() => undefined);
   }
 }
 
@@ -229,7 +230,8 @@ class CompressedLayer {
 
   async *bytes(): Bytes {
     const gzip = createGzip({ level: GZIP_LEVEL, chunkSize: OUTPUT_BYTES, memLevel: 9 });
-    pipeline(Readable.from(this.#tar(), { highWaterMark: 2 }), gzip, () => undefined); // a failure ends the reading below
+    // A failure ends the reading below.
+    pipeline(Readable.from(this.#tar(), { highWaterMark: 2 }), gzip, () => undefined);
     for await (const chunk of gzip as AsyncIterable<Buffer>) {
       this.#hash.update(chunk);
       this.sizeBytes += chunk.length;

@@ -16,6 +16,7 @@ export interface Effect {
   readonly why?: string;
 }
 
+const THROTTLES = ['read_bps', 'write_bps', 'read_iops', 'write_iops'].map((limit) => `blkio.throttle.${limit}_device`);
 /** Of the control group, whichever version: `cgroup memory memory.limit_in_bytes`. */
 const cgroup = (controller: string, ...files: string[]): string =>
   files.map((file) => `cat /sys/fs/cgroup/${controller}/${file}`).join('; ');
@@ -40,7 +41,9 @@ const CPU = cgroup('cpu', 'cpu.shares', 'cpu.cfs_quota_us', 'cpu.cfs_period_us')
 
 export const EFFECTS: Readonly<Record<string, Effect>> = {
   defaults: {
-    script: `${status('Cap|NoNewPrivs|Seccomp:')}; ${CPU}; ${MEMORY}; ${cgroup('pids', 'pids.max')}; ${cgroup('cpuset', 'cpuset.cpus', 'cpuset.mems')}; ulimit -a; cat /proc/self/oom_score_adj`,
+    script:
+      `${status('Cap|NoNewPrivs|Seccomp:')}; ${CPU}; ${MEMORY}; ${cgroup('pids', 'pids.max')}; ` +
+      `${cgroup('cpuset', 'cpuset.cpus', 'cpuset.mems')}; ulimit -a; cat /proc/self/oom_score_adj`,
   },
   'default mounts': {
     script: `sed -E 's/(lowerdir|upperdir|workdir)=[^, ]*(,uuid=on)?/\\1/g' /proc/mounts | cut -d' ' -f2- | grep -v '/etc/\\|^/proc/\\|^/sys/f' | sort; ls -l /dev | awk '{print $1, $3, $4, $NF}'; cat /proc/self/uid_map`,
@@ -154,7 +157,9 @@ export const EFFECTS: Readonly<Record<string, Effect>> = {
   'OOM score': { host: { OomScoreAdj: 300 }, script: 'cat /proc/self/oom_score_adj', expected: '300' },
   'read-only root': {
     host: { ReadonlyRootfs: true, Tmpfs: { '/run': '' } },
-    script: `touch /x 2>&1; touch /run/x /dev/shm/x && echo ok; (echo x > /etc/hosts) 2>&1; ${mountsOf('/', '/run', '/etc/hosts', '/dev', '/dev/pts', '/sys', '/dev/mqueue', '/sys/fs/cgroup')}`,
+    script:
+      `touch /x 2>&1; touch /run/x /dev/shm/x && echo ok; (echo x > /etc/hosts) 2>&1; ` +
+      `${mountsOf('/', '/run', '/etc/hosts', '/dev', '/dev/pts', '/sys', '/dev/mqueue', '/sys/fs/cgroup')}`,
   },
   'extra hosts': {
     host: { ExtraHosts: ['a.example:192.0.2.7', 'b:fd00::1'] },
@@ -212,7 +217,9 @@ export const EFFECTS: Readonly<Record<string, Effect>> = {
   },
   devices: {
     host: { Devices: [{ PathOnHost: '/dev/zero', PathInContainer: '/dev/nothing', CgroupPermissions: 'r' }] },
-    script: `ls -l /dev/nothing | cut -c1-10; head -c1 /dev/nothing | wc -c; (echo > /dev/nothing) 2>&1; ${cgroup('devices', 'devices.list')}`,
+    script:
+      `ls -l /dev/nothing | cut -c1-10; head -c1 /dev/nothing | wc -c; ` +
+      `(echo > /dev/nothing) 2>&1; ${cgroup('devices', 'devices.list')}`,
   },
   'device rules': { host: { DeviceCgroupRules: ['c 42:* rmw', 'b 7:0 r'] }, script: cgroup('devices', 'devices.list') },
   sysctls: {
@@ -400,7 +407,9 @@ export const EFFECTS: Readonly<Record<string, Effect>> = {
       BlkioDeviceReadIOps: [{ Path: '{disk}', Rate: 40 }],
       BlkioDeviceWriteIOps: [{ Path: '{disk}', Rate: 50 }],
     },
-    script: `(${cgroup('blkio', 'blkio.throttle.read_bps_device', 'blkio.throttle.write_bps_device', 'blkio.throttle.read_iops_device', 'blkio.throttle.write_iops_device')}) | cut -d' ' -f2; cat /sys/fs/cgroup/blkio/blkio.bfq.weight 2>/dev/null || echo 300`,
+    script:
+      `(${cgroup('blkio', ...THROTTLES)}) | cut -d' ' -f2; ` +
+      'cat /sys/fs/cgroup/blkio/blkio.bfq.weight 2>/dev/null || echo 300',
     expected: '2000000\n3000000\n40\n50\n300',
     why: 'dockerd changes no limits of devices, and discards the weight.',
   },

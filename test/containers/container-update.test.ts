@@ -190,7 +190,8 @@ describe('restart policies', () => {
       await call(
         lives.engine.socketPath,
         'GET',
-        `/events?since=${since}&until=${(Date.now() / 1000).toFixed(3)}&filters=${encodeURIComponent(JSON.stringify({ container: [id], event: ['start', 'die'] }))}`,
+        `/events?since=${since}&until=${(Date.now() / 1000).toFixed(3)}` +
+          `&filters=${encodeURIComponent(JSON.stringify({ container: [id], event: ['start', 'die'] }))}`,
       )
     ).text
       .trim()

@@ -110,7 +110,8 @@ test(`${CYCLES} lives, ${WIDTH} at a time (seed ${SEED})`, { timeout: 60_000 + C
   await Promise.all(Array.from({ length: WIDTH }, lane));
   const perSecond = (CYCLES * 1000) / (performance.now() - startedMs);
   t.diagnostic(
-    `${perSecond.toFixed(1)} lives per second; memory ${beforeMib.toFixed(0)} MiB before, ${residentMib().toFixed(0)} MiB after`,
+    `${perSecond.toFixed(1)} lives per second; ` +
+      `memory ${beforeMib.toFixed(0)} MiB before, ${residentMib().toFixed(0)} MiB after`,
   );
   // A removal whose client left may still be under way.
   const listed = (): Promise<unknown[]> => callJson<unknown[]>(engine.socketPath, 'GET', '/containers/json?all=1');

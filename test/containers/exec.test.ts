@@ -188,11 +188,12 @@ test('events of an exec', async () => {
   const since = Math.floor(Date.now() / 1000) - 1;
   const container = await ok('run', '-d', '--name', 'web', image, 'sleep', '1000');
   await docker(engine, ['exec', 'web', 'sh', '-c', 'exit 5']);
+  const filters = JSON.stringify({ event: ['exec_create', 'exec_start', 'exec_die'], container: [container] });
   const told = (
     await call(
       engine.socketPath,
       'GET',
-      `/events?since=${since}&until=${(Date.now() / 1000).toFixed(3)}&filters=${encodeURIComponent(`{"event":["exec_create","exec_start","exec_die"],"container":["${container}"]}`)}`,
+      `/events?since=${since}&until=${(Date.now() / 1000).toFixed(3)}&filters=${encodeURIComponent(filters)}`,
     )
   ).text;
   const events = told

@@ -84,7 +84,9 @@ async function say(method: string, path: string, json?: unknown): Promise<Reply>
       () =>
         reject(
           new Error(
-            `no answer to ${line}; faults:\n${faults().slice(-30).join('\n')}\ncommands:\n${history.slice(-40).join('\n')}\nits log ends:\n${engine.log.slice(-6000)}`,
+            `no answer to ${line}; faults:\n${faults().slice(-30).join('\n')}\n` +
+              `commands:\n${history.slice(-40).join('\n')}\n` +
+              `its log ends:\n${engine.log.slice(-6000)}`,
           ),
         ),
       ANSWER_MS,

@@ -142,7 +142,8 @@ test('layers are rebuilt bit by bit, and the image comes back with its ID', asyn
   const events = await call(
     engine.socketPath,
     'GET',
-    `/events?since=${since}&until=${Math.ceil(Date.now() / 1000) + 1}&filters=${encodeURIComponent('{"event":["push"]}')}`,
+    `/events?since=${since}&until=${Math.ceil(Date.now() / 1000) + 1}` +
+      `&filters=${encodeURIComponent('{"event":["push"]}')}`,
   );
   const event = JSON.parse(events.text.split('\n')[0] ?? '') as {
     Actor: { ID: string; Attributes: Record<string, string> };

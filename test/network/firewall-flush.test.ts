@@ -65,7 +65,8 @@ function startTraffic(): { readonly answeredSince: (at: number) => boolean; read
   const program = `
     const ask = () => {
       const at = Date.now();
-      const socket = require('node:net').connect(${PORT}, '${HOST}').on('error', () => 0).on('data', (data) => String(data).includes('${OUTSIDE}') && console.log(at));
+      const socket = require('node:net').connect(${PORT}, '${HOST}').on('error', () => 0)
+      .on('data', (data) => String(data).includes('${OUTSIDE}') && console.log(at));
       setTimeout(() => socket.destroy(), 400);
     };
     setInterval(ask, 25);`;

@@ -69,24 +69,35 @@ const attach = (
 
 /** What Node's own resolver inside the sandbox makes of a call, as JSON. */
 async function lookup(sandbox: Sandbox, call: string): Promise<unknown> {
-  const program = `const { Resolver } = require('node:dns/promises'); const resolver = new Resolver({ timeout: 5000, tries: 1 }); resolver.setServers(['127.0.0.11']);
-    resolver.${call}.then((result) => console.log(JSON.stringify(result)), (error) => console.log(JSON.stringify(error.code)))`;
+  const program = `const { Resolver } = require('node:dns/promises'); 
+      const resolver = new Resolver({ timeout: 5000, tries: 1 }); resolver.setServers(['127.0.0.11']);
+    resolver.${call}.then((result) => console.log(JSON.stringify(result)), 
+      (error) => console.log(JSON.stringify(error.code)))`;
   return JSON.parse(await outputInside(sandbox.path, process.execPath, '-e', program));
 }
 
 /** A program that asks for an IPv4 address over a stream and prints it. */
 function overStream(name: string): string {
-  return `const name = Buffer.concat('${name}'.split('.').map((label) => Buffer.from(String.fromCharCode(label.length) + label)));
-    const query = Buffer.concat([Buffer.from([0, 16 + name.length + 1, 0, 23, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]), name, Buffer.from([0, 0, 1, 0, 1])]);
-    const socket = require('node:net').connect(53, '127.0.0.11', () => socket.write(query)); socket.on('data', (data) => { console.log(data.subarray(-4).join('.')); socket.destroy(); })`;
+  return `const name = Buffer.concat('${name}'.split('.')
+      .map((label) => Buffer.from(String.fromCharCode(label.length) + label)));
+    const query = Buffer.concat([Buffer.from([0, 16 + name.length + 1, 0, 23, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0]), 
+      name, Buffer.from([0, 0, 1, 0, 1])]);
+    const socket = require('node:net').connect(53, '127.0.0.11', () => socket.write(query)); 
+      socket.on('data', (data) => { console.log(data.subarray(-4).join('.')); socket.destroy(); })`;
 }
 
 /** A server in a sandbox that answers every A question with 192.0.2.7, over both transports. */
 async function upstreamIn(sandbox: Sandbox): Promise<void> {
   const program = `
-    const answer = (query) => { const end = query.indexOf(0, 12) + 5; const reply = Buffer.concat([query.subarray(0, end), Buffer.from([0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 192, 0, 2, 7])]); reply.writeUInt16BE(0x8180, 2); reply.writeUInt16BE(1, 6); reply.writeUInt16BE(0, 10); return reply; };
-    const socket = require('node:dgram').createSocket('udp4'); socket.on('message', (query, peer) => socket.send(answer(query), peer.port, peer.address));
-    require('node:net').createServer((client) => client.on('data', (data) => { const reply = answer(data.subarray(2)); client.write(Buffer.from([reply.length >> 8, reply.length & 255])); client.write(reply); })).listen(53, '0.0.0.0', () => socket.bind(53, '0.0.0.0', () => console.log('ready')));`;
+    const answer = (query) => { const end = query.indexOf(0, 12) + 5; 
+      const reply = Buffer.concat([query.subarray(0, end), 
+      Buffer.from([0xc0, 0x0c, 0, 1, 0, 1, 0, 0, 0, 9, 0, 4, 192, 0, 2, 7])]); 
+      reply.writeUInt16BE(0x8180, 2); reply.writeUInt16BE(1, 6); reply.writeUInt16BE(0, 10); return reply; };
+    const socket = require('node:dgram').createSocket('udp4'); 
+      socket.on('message', (query, peer) => socket.send(answer(query), peer.port, peer.address));
+    require('node:net').createServer((client) => client.on('data', (data) => { 
+      const reply = answer(data.subarray(2)); client.write(Buffer.from([reply.length >> 8, reply.length & 255])); 
+      client.write(reply); })).listen(53, '0.0.0.0', () => socket.bind(53, '0.0.0.0', () => console.log('ready')));`;
   const child = startInside(sandbox.path, process.execPath, '-e', program);
   cleanup.add(() => endProcess(child));
   await once(child.stdout, 'data');
@@ -146,7 +157,9 @@ test('other names are asked of the servers that the container names, in order; l
   );
   // A server that stays silent: questions to it pile up, own names are answered meanwhile.
   const stuck = await attach(networks, 'back', ['stuck'], { nameservers: ['192.0.2.1'] });
-  const query = `const query = (id, name) => Buffer.concat([Buffer.from([id >> 8, id & 255, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, name.length]), Buffer.from(name), Buffer.from([0, 0, 1, 0, 1])]);
+  const query = `const query = (id, name) => Buffer.concat([
+      Buffer.from([id >> 8, id & 255, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, name.length]),
+      Buffer.from(name), Buffer.from([0, 0, 1, 0, 1])]);
     const socket = require('node:dgram').createSocket('udp4');`;
   const load = startInside(
     stuck.path,
@@ -154,13 +167,15 @@ test('other names are asked of the servers that the container names, in order; l
     '-e',
     `${query} let failed = 0, id = 0;
     socket.on('message', (reply) => { if ((reply[3] & 15) === 2 && ++failed === 100) console.log('refused'); });
-    setInterval(() => { for (let count = 0; count < 25 && id < 5000; count++) socket.send(query(++id, 'dead' + id), 53, '127.0.0.11'); }, 2);`,
+    setInterval(() => { for (let count = 0; count < 25 && id < 5000; count++) 
+      socket.send(query(++id, 'dead' + id), 53, '127.0.0.11'); }, 2);`,
   );
   cleanup.add(() => endProcess(load));
   // What finds no room is refused at once, not left without an answer.
   await once(load.stdout, 'data');
   const probe = `${query} const sent = new Map(); let id = 0, answered = 0;
-    socket.on('message', (reply) => { if ((reply[3] & 15) === 0 && sent.delete(reply.readUInt16BE(0)) && ++answered === 200) { console.log('answered'); process.exit(); } });
+    socket.on('message', (reply) => { if ((reply[3] & 15) === 0 && 
+      sent.delete(reply.readUInt16BE(0)) && ++answered === 200) { console.log('answered'); process.exit(); } });
     setInterval(() => { sent.set(++id, performance.now()); socket.send(query(id, 'stuck'), 53, '127.0.0.11'); }, 2);`;
   assert.equal((await outputInside(stuck.path, process.execPath, '-e', probe)).trim(), 'answered');
   for (const sandbox of [upstream, client, stuck]) await detachSandbox(networks, sandbox);

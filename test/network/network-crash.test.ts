@@ -85,7 +85,8 @@ async function check(): Promise<void> {
   const namespaces = join(engine.dir, 'exec', 'netns');
   await waitFor(
     () =>
-      `no link and namespace but those of ${running.length} containers: ${linksOf(bridge)} and ${linksOf('engkuser')} links, ${listNetns(namespaces).length} namespaces`,
+      `no link and namespace but those of ${running.length} containers: ` +
+      `${linksOf(bridge)} and ${linksOf('engkuser')} links, ${listNetns(namespaces).length} namespaces`,
     () => linksOf(bridge) + linksOf('engkuser') === running.length && listNetns(namespaces).length === running.length,
     30_000,
   );

@@ -123,7 +123,8 @@ test('a published port is reached from the host', async () => {
 });
 
 for (const userlandProxy of [true, false]) {
-  test(`a published port is reached from a neighbour and from the container itself, ${userlandProxy ? 'with' : 'without'} a proxy`, async () => {
+  const way = userlandProxy ? 'with a proxy' : 'without a proxy';
+  test(`a published port is reached from a neighbour and from the container itself, ${way}`, async () => {
     const { networks } = await startNetworks({ userlandProxy });
     const [server, client] = await Promise.all([attachSandbox(networks, [tcp(80)]), attachSandbox(networks)]);
     const port = server.ports[0]?.hostPort ?? 0;

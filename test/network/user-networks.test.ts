@@ -138,7 +138,8 @@ test('networks are apart from each other; a published port is the way between th
     a.path,
     process.execPath,
     '-e',
-    `require('node:net').connect(${c.ports[0]?.hostPort ?? 0}, '${a.endpoint.gateway}').on('error', (error) => console.log(error.code))`,
+    `require('node:net').connect(${c.ports[0]?.hostPort ?? 0}, '${a.endpoint.gateway}')
+      .on('error', (error) => console.log(error.code))`,
   );
   assert.equal(refused.trim(), 'ECONNREFUSED');
   for (const sandbox of [a, b, c]) await detachSandbox(networks, sandbox);

@@ -42,7 +42,10 @@ function report(): string {
   const lines = slowest
     .slice(0, SHOWN)
     .map(({ target, recipe, ms }) => `${ms.toFixed(1).padStart(8)} ms  ${target.name}: ${JSON.stringify(recipe)}`);
-  return `${CASES} cases, seed ${SEED}; the slowest at their limits:\n${lines.join('\n')}\nlongest wait of _ping: ${longestPing().toFixed(0)} ms\n`;
+  return (
+    `${CASES} cases, seed ${SEED}; the slowest at their limits:\n${lines.join('\n')}\n` +
+    `longest wait of _ping: ${longestPing().toFixed(0)} ms\n`
+  );
 }
 
 test(`${CASES} cases in this process`, () => {

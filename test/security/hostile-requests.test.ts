@@ -53,8 +53,12 @@ const HEADS: Readonly<Record<string, string>> = {
   'many short lines': `${LINE}${Array.from({ length: 900 }, (_, i) => `A${i}: \x01\r\n`).join('')}\r\n`,
   'a target of slashes': `POST ${'/a'.repeat(3500)}/archive HTTP/1.1\r\nHost: x\r\nA:  \x01\r\n\r\n`,
   'an upload': `PUT /containers/x/archive?path=/ HTTP/1.1\r\nHost: x\r\nX:${' '.repeat(7500)}\x01\r\n\r\n`,
-  'a media type': `POST /containers/create HTTP/1.1\r\nHost: x\r\nContent-Type: a/b${'; '.repeat(20_000)}"\r\nContent-Length: 2\r\n\r\n{}`,
-  'a media type with a quote that stays open': `POST /containers/create HTTP/1.1\r\nHost: x\r\nContent-Type: a/b;c="${'\\"'.repeat(20_000)}\r\nContent-Length: 2\r\n\r\n{}`,
+  'a media type':
+    `POST /containers/create HTTP/1.1\r\nHost: x\r\n` +
+    `Content-Type: a/b${'; '.repeat(20_000)}"\r\nContent-Length: 2\r\n\r\n{}`,
+  'a media type with a quote that stays open':
+    `POST /containers/create HTTP/1.1\r\nHost: x\r\n` +
+    `Content-Type: a/b;c="${'\\"'.repeat(20_000)}\r\nContent-Length: 2\r\n\r\n{}`,
   'a host of colons': `GET /version HTTP/1.1\r\nHost: ${':1'.repeat(20_000)}x\r\n\r\n`,
   'an escaped version': `GET /v${'1.'.repeat(20_000)}/version HTTP/1.1\r\nHost: x\r\n\r\n`,
 };

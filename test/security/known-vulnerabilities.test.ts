@@ -184,7 +184,8 @@ test('libraries of the container in a copy (CVE-2019-14271)', async () => {
   const libraries = ['/lib/x86_64-linux-gnu', '/lib/aarch64-linux-gnu', '/lib', '/usr/lib', '/lib64'];
   // A program that opens a pipe to read it waits for ever.
   const id = await running(
-    `for d in ${libraries.join(' ')}; do mkdir -p $d; mkfifo $d/libnss_files.so.2 $d/libnss_compat.so.2; done; mkdir -p /etc; rm -f /etc/nsswitch.conf; mkfifo /etc/nsswitch.conf; touch /ready; sleep 1000`,
+    `for d in ${libraries.join(' ')}; do mkdir -p $d; mkfifo $d/libnss_files.so.2 $d/libnss_compat.so.2; done; ` +
+      `mkdir -p /etc; rm -f /etc/nsswitch.conf; mkfifo /etc/nsswitch.conf; touch /ready; sleep 1000`,
   );
   for (;;) if ((await archive('GET', id, '/ready')).status === 200) break;
   const tar = tarOf([{ path: 'copied', content: Buffer.from('x') }]);

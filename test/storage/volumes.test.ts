@@ -311,7 +311,8 @@ describe('users', () => {
     const told = await call(
       engine.socketPath,
       'GET',
-      `/events?since=0&until=${Date.now() / 1000}&filters=${encodeURIComponent(JSON.stringify({ type: ['volume'], event: ['prune'] }))}`,
+      `/events?since=0&until=${Date.now() / 1000}` +
+        `&filters=${encodeURIComponent(JSON.stringify({ type: ['volume'], event: ['prune'] }))}`,
     );
     assert.match(told.text.trim().split('\n').at(-1) ?? '', /"Attributes":\{"reclaimed":"\d+"\}/);
     for (const [method, path] of [

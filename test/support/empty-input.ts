@@ -1,5 +1,6 @@
 /**
- * npm run empty-input: the forms of test/streams/empty-input.test.ts, many times, several at a time and so under load. Prints
+ * npm run empty-input: the forms of test/streams/empty-input.test.ts, many times, several at a time and so under load.
+ * Prints
  * how often each was run, how long the slowest took, and what failed. To be run in a network namespace of its own.
  */
 import { execFileSync } from 'node:child_process';

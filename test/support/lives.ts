@@ -80,7 +80,8 @@ export class Lives extends FileEngine {
       await call(
         this.engine.socketPath,
         'GET',
-        `/events?since=${since}&until=${(Date.now() / 1000).toFixed(3)}&filters=${encodeURIComponent(JSON.stringify({ container: [id] }))}`,
+        `/events?since=${since}&until=${(Date.now() / 1000).toFixed(3)}` +
+          `&filters=${encodeURIComponent(JSON.stringify({ container: [id] }))}`,
       )
     ).text;
     return text

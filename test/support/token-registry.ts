@@ -55,7 +55,10 @@ export async function startTokenRegistry(): Promise<TokenRegistry> {
     const held = tokens.get(incoming.headers.authorization?.replace('Bearer ', '') ?? '');
     const allows = held !== undefined && (scope === undefined || held.some((one) => one.startsWith(scope)));
     if (!allows) {
-      const challenge = `Bearer realm="http://${incoming.headers.host}/token",service="gate"${scope === undefined ? '' : `,scope="${scope}"`}${held ? ',error="insufficient_scope"' : ''}`;
+      const challenge =
+        `Bearer realm="http://${incoming.headers.host}/token",service="gate"` +
+        `${scope === undefined ? '' : `,scope="${scope}"`}` +
+        `${held ? ',error="insufficient_scope"' : ''}`;
       return json(
         401,
         { errors: [{ code: 'UNAUTHORIZED', message: 'authentication required' }] },

@@ -33,7 +33,8 @@ test('special characters are written as Go writes them, and read back as they we
   );
   await log.close();
   const text = await readFile(path, 'utf8');
-  const expected = String.raw`{"log":"\u0000\u0001\u0009\r\u0008\u000c\"\\/\u003c\u003e\u0026\u001f${'\u007f'} é € 😀 \u2028\u2029 \ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\n",`;
+  const DELETE = '\u007f';
+  const expected = String.raw`{"log":"\u0000\u0001\u0009\r\u0008\u000c\"\\/\u003c\u003e\u0026\u001f${DELETE} é € 😀 \u2028\u2029 \ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\n",`;
   assert.equal(text.slice(0, expected.length), expected);
   assert.equal((await readAll(await open())).toString(), `${line}${'\ufffd'.repeat(9)}\n`);
 });
@@ -141,7 +142,8 @@ test('tail, since and until over all records', async (t) => {
   const lines = Array.from(
     { length: 40_000 },
     (_, i) =>
-      `{"log":"line ${i}\\n","stream":"${i % 3 ? 'stdout' : 'stderr'}","time":"${new Date(1_700_000_000_000 + i * 10).toISOString()}"}\n`,
+      `{"log":"line ${i}\\n","stream":"${i % 3 ? 'stdout' : 'stderr'}",` +
+      `"time":"${new Date(1_700_000_000_000 + i * 10).toISOString()}"}\n`,
   );
   await writeFile(path, lines.join(''));
   const at = (i: number): bigint => BigInt(1_700_000_000_000 + i * 10) * 1_000_000n;

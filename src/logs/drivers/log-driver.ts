@@ -148,9 +148,13 @@ async function openFileLog(
     (error, what) => observer.failed(error, what),
   );
   const lastTimeNs = await lastTime(file.segment, file.segment.size, driver.format);
-  const options = { attrs, lastTimeNs, maxBufferBytes: bufferLimit(container.options) };
-  const log: FileLog = new FileLog(driver.isPathShown ? path : '', file, driver.format, observer, options, () => {
-    if (openLogs.get(path) === log) openLogs.delete(path);
+  const log: FileLog = new FileLog(driver.isPathShown ? path : '', file, driver.format, observer, {
+    attrs,
+    lastTimeNs,
+    maxBufferBytes: bufferLimit(container.options),
+    onClosed: () => {
+      if (openLogs.get(path) === log) openLogs.delete(path);
+    },
   });
   openLogs.set(path, log);
   return log;

@@ -95,7 +95,8 @@ test('json-file: a torn record before a whole one, and a lost newline', async (t
   const record = (text: string): string => `{"log":"${text}\\n","stream":"stdout","time":"2025-01-02T03:04:05Z"}`;
   await writeFile(
     path,
-    `${record('a')}\n${record('torn').slice(0, 20)}${record('b')}\n${record('c')}${record('d')}\n{"x":1}\nnull\n[]\n"s"\n${record('e')}\n`,
+    `${record('a')}\n${record('torn').slice(0, 20)}${record('b')}\n${record('c')}${record('d')}\n` +
+      `{"x":1}\nnull\n[]\n"s"\n${record('e')}\n`,
   );
   assert.equal((await readStopped()).toString(), 'a\nb\nc\nd\ne\n');
 });

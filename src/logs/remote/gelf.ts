@@ -89,7 +89,8 @@ function createEncoder(container: LoggedContainer): (record: RemoteRecord) => st
   const rest = JSON.stringify(Object.fromEntries([...extra].sort(([a], [b]) => (a < b ? -1 : 1)))).slice(1);
   const host = JSON.stringify(hostname());
   return ({ stream, timeNs, line }) =>
-    `{"version":"1.1","host":${host},"short_message":${JSON.stringify(line.toString())},"timestamp":${Number(timeNs / 1_000_000n) / 1000},"level":${LEVEL[stream]},${rest}`;
+    `{"version":"1.1","host":${host},"short_message":${JSON.stringify(line.toString())},` +
+    `"timestamp":${Number(timeNs / 1_000_000n) / 1000},"level":${LEVEL[stream]},${rest}`;
 }
 
 function createCompression(options: LogOptions): (message: string) => Buffer {

@@ -247,7 +247,8 @@ const two = (value: number): string => String(value).padStart(2, '0');
 /** `Jan  2 15:04:05`, local time. */
 function stamp(timeNs: bigint): string {
   const time = new Date(Number(timeNs / 1_000_000n));
-  return `${MONTHS[time.getMonth()]} ${String(time.getDate()).padStart(2)} ${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}`;
+  const clock = [time.getHours(), time.getMinutes(), time.getSeconds()].map(two).join(':');
+  return `${MONTHS[time.getMonth()]} ${String(time.getDate()).padStart(2)} ${clock}`;
 }
 
 /** `2006-01-02T15:04:05+02:00`, local time, with microseconds where asked for. */

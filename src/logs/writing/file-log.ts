@@ -34,6 +34,7 @@ export class FileLog implements ContainerLog, LiveLog {
   readonly #drops: DropReport;
   #closing: Promise<void> | undefined;
   #isClosed = false;
+  readonly #onClosed: () => void;
 
   constructor(
     /** As inspect shows it. */
@@ -45,9 +46,10 @@ export class FileLog implements ContainerLog, LiveLog {
       readonly attrs: Readonly<Record<string, string>>;
       readonly lastTimeNs: bigint | undefined;
       readonly maxBufferBytes: number | undefined;
+      readonly onClosed: () => void;
     },
-    private readonly onClosed: () => void,
   ) {
+    this.#onClosed = options.onClosed;
     this.#newest = file.segment;
     this.#drops = new DropReport(observer);
     this.#writer = new LogWriter(
@@ -118,7 +120,7 @@ export class FileLog implements ContainerLog, LiveLog {
     this.#isClosed = true;
     this.#advanced();
     await this.file.settled();
-    this.onClosed();
+    this.#onClosed();
   }
 
   async #snapshot(): Promise<LogSnapshot> {

@@ -23,7 +23,8 @@ export async function lockDirectory(option: string, given: string): Promise<Lock
     await handle.close();
     const holder = await holderOf(path);
     throw conflict(
-      `${option} ${given} is in use by ${holder === undefined ? 'another daemon' : `process ${holder}`}: stop it, or give this daemon a ${option} of its own`,
+      `${option} ${given} is in use by ${holder === undefined ? 'another daemon' : `process ${holder}`}: ` +
+        `stop it, or give this daemon a ${option} of its own`,
       { code: 'DIRECTORY_IN_USE' },
     );
   }

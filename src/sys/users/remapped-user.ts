@@ -95,7 +95,8 @@ function run(program: string, args: readonly string[]): void {
   if (status !== 0)
     throw refused(
       'default',
-      `making the user ${DEFAULT_USER}: ${program} failed: ${error ? messageOf(error) : stderr.trim()}; make the user and its ranges in /etc/subuid and /etc/subgid by hand`,
+      `making the user ${DEFAULT_USER}: ${program} failed: ${error ? messageOf(error) : stderr.trim()}; ` +
+        'make the user and its ranges in /etc/subuid and /etc/subgid by hand',
     );
 }
 
