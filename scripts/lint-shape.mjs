@@ -28,7 +28,7 @@ const UNSPLIT = 'not split yet';
 const HOT = 'called for each record of a log: an object for the parameters would cost';
 
 /**
- * Files with more lines, functions with more lines or parameters: `file` or `file#function`, where a test is named by the
+ * Files with more lines, functions with more lines or parameters: `file` or `file#function`. A test is named by the
  * last word before it.
  */
 export const LARGE = new Map([
