@@ -159,7 +159,7 @@ export const EFFECTS: Readonly<Record<string, Effect>> = {
     host: { ReadonlyRootfs: true, Tmpfs: { '/run': '' } },
     script:
       `touch /x 2>&1; touch /run/x /dev/shm/x && echo ok; (echo x > /etc/hosts) 2>&1; ` +
-      `${mountsOf('/', '/run', '/etc/hosts', '/dev', '/dev/pts', '/sys', '/dev/mqueue', '/sys/fs/cgroup')}`,
+      mountsOf('/', '/run', '/etc/hosts', '/dev', '/dev/pts', '/sys', '/dev/mqueue', '/sys/fs/cgroup'),
   },
   'extra hosts': {
     host: { ExtraHosts: ['a.example:192.0.2.7', 'b:fd00::1'] },

@@ -119,13 +119,13 @@ const MAKERS: Readonly<Record<string, Maker>> = {
     `${Array.from({ length: 1 + r.below(3) }, () => `Content-Length: ${r.of(LENGTHS)}\r\n`).join('')}\r\n{}${SMUGGLED}`,
   'several encodings': (r, t) =>
     `${line(r, t)}${json}` +
-    `${Array.from({ length: 1 + r.below(3) }, () => `Transfer-Encoding: ${r.of(TOKENS)}\r\n`).join('')}` +
+    Array.from({ length: 1 + r.below(3) }, () => `Transfer-Encoding: ${r.of(TOKENS)}\r\n`).join('') +
     `\r\n2\r\n{}\r\n0\r\n\r\n${SMUGGLED}`,
   'bad chunks': (r, t) =>
     `${line(r, t)}${json}Transfer-Encoding: chunked\r\n\r\n` +
     `${Array.from({ length: 1 + r.below(4) }, () => chunk(r)).join('')}0\r\n\r\n${SMUGGLED}`,
   'header flood': (r, t) =>
-    `${line(r, t)}` +
+    line(r, t) +
     `${Array.from({ length: 50 + r.below(400) }, (_, i) => `X-${i}: ${'v'.repeat(r.below(50))}\r\n`).join('')}\r\n`,
   'giant header': (r, t) => `${line(r, t)}X-Large: ${'v'.repeat(1000 + r.below(200_000))}\r\n\r\n`,
   'giant url': (r) => `GET /${'a/'.repeat(r.below(60_000))}?${'b'.repeat(r.below(30_000))} HTTP/1.1\r\nHost: x\r\n\r\n`,
@@ -159,8 +159,8 @@ const MAKERS: Readonly<Record<string, Maker>> = {
   upgrade: (r, t) =>
     `${line(r, t)}Connection: ${r.of(CONNECTIONS)}` +
     `\r\nUpgrade: ${r.of(UPGRADES)}\r\n` +
-    `${r.chance(0.5) ? 'Sec-WebSocket-Key: AA==\r\nSec-WebSocket-Version: 13\r\n' : ''}` +
-    `${r.chance(0.3) ? 'Content-Length: 2\r\n' : ''}` +
+    (r.chance(0.5) ? 'Sec-WebSocket-Key: AA==\r\nSec-WebSocket-Version: 13\r\n' : '') +
+    (r.chance(0.3) ? 'Content-Length: 2\r\n' : '') +
     `\r\n{}${r.bytes(r.below(200)).toString('latin1')}`,
   noise: (r) => r.bytes(1 + r.below(3000)).toString('latin1'),
   'TLS hello': (r) => `\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03${r.bytes(300).toString('latin1')}`,

@@ -86,7 +86,7 @@ const credentials = (user: string): Record<string, string> => ({
 /** A transfer, which comes to an end that its client can tell, unless the client leaves before. */
 async function transfer(path: string, user: string, leaveMs: number | undefined): Promise<void> {
   const line =
-    `${new Date().toISOString()} ${path} as ${user}` + `${leaveMs === undefined ? '' : `, leaves after ${leaveMs} ms`}`;
+    `${new Date().toISOString()} ${path} as ${user}` + (leaveMs === undefined ? '' : `, leaves after ${leaveMs} ms`);
   const begun = Date.now();
   const signal = AbortSignal.timeout(leaveMs ?? PATIENCE_MS);
   let reply: OpenReply | undefined;

@@ -57,8 +57,8 @@ export async function startTokenRegistry(): Promise<TokenRegistry> {
     if (!allows) {
       const challenge =
         `Bearer realm="http://${incoming.headers.host}/token",service="gate"` +
-        `${scope === undefined ? '' : `,scope="${scope}"`}` +
-        `${held ? ',error="insufficient_scope"' : ''}`;
+        (scope === undefined ? '' : `,scope="${scope}"`) +
+        (held ? ',error="insufficient_scope"' : '');
       return json(
         401,
         { errors: [{ code: 'UNAUTHORIZED', message: 'authentication required' }] },
