@@ -1,6 +1,6 @@
 /**
- * Requests that are sent together with one that hijacks the connection, and with the bytes that belong to whoever hijacks
- * it: each gets its reply, and no byte is lost, wherever the network cuts what the client has sent.
+ * Requests that are sent together with one that hijacks the connection, and with the bytes that belong to whoever
+ * hijacks it: each gets its reply, and no byte is lost, wherever the network cuts what the client has sent.
  */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
