@@ -1,20 +1,22 @@
 /**
- * npm run bench [-- --only NAME,... --engine NAME --rounds N]: installs what is missing, builds, and compares the
+ * npm run bench [-- --only NAME,... --engine NAME --rounds N --peer VERSION]: installs what is missing, builds, and compares the
  * engine with dockerd.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { ROOT } from './ensure-packages.mjs';
+import { peerOf } from './peers.mjs';
 import { command, prepare } from './prepare.mjs';
 
 await command('npm run bench', async () => {
   if (process.getuid() !== 0) throw new Error('the bench runs real containers: run it as root');
-  prepare('bench');
+  const { peer, rest } = peerOf(process.argv.slice(2));
+  prepare('bench', peer);
   // Both engines change bridges and firewall rules: in a network namespace that goes with this process.
   const child = spawn(
     'unshare',
-    ['--net', '--mount', process.execPath, join(ROOT, 'dist', 'bench', 'run.js'), ...process.argv.slice(2)],
+    ['--net', '--mount', process.execPath, join(ROOT, 'dist', 'bench', 'run.js'), ...rest],
     { cwd: ROOT, stdio: 'inherit' },
   );
   for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => child.kill(signal));

@@ -40,8 +40,6 @@ const TEST = {
 };
 const BENCH = { ...TEST, wrk: 'wrk', dnsperf: 'dnsperf' };
 const PURPOSES = { run: RUN, quickstart: QUICKSTART, test: TEST, bench: BENCH };
-/** dockerd loads it; the other libraries that it needs are on every Debian. */
-const DEVMAPPER = { file: 'libdevmapper.so.1.02.1', package: 'libdevmapper1.02.1' };
 
 /** The daemons live in sbin, which is not on every PATH. */
 const SEARCH = [...(process.env.PATH ?? '').split(delimiter), '/usr/local/sbin', '/usr/sbin', '/sbin'];
@@ -74,10 +72,6 @@ function isStatic(path) {
     elf.readUInt32LE(headers + index * elf.readUInt16LE(54)),
   );
   return !types.includes(3);
-}
-
-function hasLibrary(file) {
-  return spawnSync('/sbin/ldconfig', ['-p'], { encoding: 'utf8' }).stdout?.includes(file) ?? false;
 }
 
 function fail(reason) {
@@ -159,7 +153,6 @@ function installByName(packages) {
 /** Installs the missing packages of a purpose. Throws an Error that says what is missing and why it could not. */
 export function ensurePackages(purpose) {
   installPackages(PURPOSES[purpose]);
-  if ((purpose === 'test' || purpose === 'bench') && !hasLibrary(DEVMAPPER.file)) installByName([DEVMAPPER.package]);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

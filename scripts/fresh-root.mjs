@@ -8,26 +8,14 @@
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  realpathSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { existsSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { copy, makeDebianRoot } from './debian-root.mjs';
 import { findProgram, installPackages, ROOT } from './ensure-packages.mjs';
 import { command } from './prepare.mjs';
 
 const RELEASES = ['bookworm', 'trixie', 'sid'];
 const HOME = '/root/engined';
-const APT_SETTINGS = '/etc/apt/apt.conf.d';
-/** Old snapshots of a release count as valid: what is tried here is this repository, not how new the packages are. */
-const APT = 'Acquire::Check-Valid-Until "false";\nAcquire::Languages "none";\n';
 /** Variables that say how this machine reaches others; all else is as on a machine where nobody has set anything. */
 const TAKEN_ALONG = /^(CI|TERM|NODE_EXTRA_CA_CERTS|SSL_CERT_FILE|(https?|no|all)_proxy)$/i;
 
@@ -51,26 +39,6 @@ umount -l /old
 exec sh -c "$2"
 `;
 
-/** Files of this machine that a program needs to reach the network. */
-function settings() {
-  const npm = (name) => execFileSync('npm', ['config', 'get', name], { encoding: 'utf8', cwd: '/' }).trim();
-  const certificates = ['NODE_EXTRA_CA_CERTS', 'SSL_CERT_FILE'].map((name) => process.env[name]);
-  const own = existsSync(APT_SETTINGS) ? readdirSync(APT_SETTINGS).filter((name) => name.startsWith('99')) : [];
-  return [
-    '/etc/resolv.conf',
-    '/etc/ssl/certs/ca-certificates.crt',
-    npm('globalconfig'),
-    npm('userconfig'),
-    ...certificates,
-    ...own.map((name) => join(APT_SETTINGS, name)),
-  ].filter((path) => path !== undefined && existsSync(path));
-}
-
-function copy(from, to) {
-  mkdirSync(dirname(to), { recursive: true });
-  cpSync(realpathSync(from), to, { recursive: true, verbatimSymlinks: true });
-}
-
 /** Node and npm as a package or an archive of Node lays them out: npm is a directory beside, reached by links. */
 function installNode(root) {
   const npm = dirname(dirname(realpathSync(findProgram('npm'))));
@@ -92,13 +60,7 @@ function copyRepository(root) {
 }
 
 function makeRoot(release, root) {
-  console.error(`making a root of ${release}`);
-  // It reports on its output; the errors alone are of interest.
-  execFileSync('debootstrap', ['--variant=minbase', '--include=ca-certificates', release, root], {
-    stdio: ['ignore', 'ignore', 'inherit'],
-  });
-  for (const path of settings()) copy(path, join(root, path));
-  writeFileSync(join(root, APT_SETTINGS, '98-snapshot'), APT);
+  makeDebianRoot(release, root);
   installNode(root);
   copyRepository(root);
 }

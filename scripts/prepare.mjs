@@ -23,11 +23,11 @@ function dependenciesAreInstalled() {
   );
 }
 
-/** Installs Debian packages and npm dependencies where they are missing, and compiles. */
-export function prepare(purpose) {
+/** Installs Debian packages and npm dependencies where they are missing, and compiles. `peer` is a version of dockerd. */
+export function prepare(purpose, peer) {
   ensurePackages(purpose);
   if (!dependenciesAreInstalled()) step('npm', ['ci', '--no-audit', '--no-fund']);
-  if (purpose === 'test' || purpose === 'bench') ensurePeers();
+  if (purpose === 'test' || purpose === 'bench') ensurePeers(peer);
   step('npm', ['run', '--silent', 'build']);
 }
 

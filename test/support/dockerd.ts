@@ -1,16 +1,20 @@
 /**
- * Runs Debian's dockerd, the peer of compatibility tests and of the bench, and the docker CLI: both unpacked packages.
+ * Runs Debian's dockerd, the peer of compatibility tests and of the bench, in a root directory of the release that has
+ * it; and the docker CLI, an unpacked package.
  */
-import { spawnSync } from 'node:child_process';
 import { accessSync, constants, mkdirSync, writeFileSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { EngineKind } from './engine.js';
 import { isMachineNetwork } from './leftovers.js';
 
-/** Where scripts/peers.mjs unpacks them. This file is in dist/test/support. */
-const PEER_DIR = fileURLToPath(new URL('../../../node_modules/.cache/docker.io/', import.meta.url));
-const CLI = fileURLToPath(new URL('../../../node_modules/.cache/docker-cli/usr/bin/docker', import.meta.url));
+/** Where scripts/peers.mjs puts them. This file is in dist/test/support. */
+const CACHE = fileURLToPath(new URL('../../../node_modules/.cache/', import.meta.url));
+/** The version is that of `npm run compare -- --peer VERSION`. */
+const PEER_ROOT = join(CACHE, `dockerd-${process.env['ENGINE_PEER'] ?? '28.5'}`);
+const ENTER_ROOT = fileURLToPath(new URL('../../../scripts/enter-root.sh', import.meta.url));
+const CLI = join(CACHE, 'docker-cli/usr/bin/docker');
 
 function isExecutable(path: string): boolean {
   try {
@@ -30,9 +34,7 @@ export function dockerCli(): string {
 /** Why tests that compare with dockerd cannot run here; false when they can. */
 export function whyNoDockerd(): string | false {
   if (isMachineNetwork()) return 'needs a network of its own: npm test';
-  return spawnSync(join(PEER_DIR, 'usr/sbin/dockerd'), ['--version']).status === 0
-    ? false
-    : 'dockerd is not unpacked, or lacks a library';
+  return isExecutable(join(PEER_ROOT, 'usr/sbin/dockerd')) ? false : 'needs dockerd: node scripts/peers.mjs';
 }
 
 /**
@@ -45,22 +47,28 @@ export function dockerd(options: { readonly args?: readonly string[] } = {}): En
       'dockerd would change the network of the machine: run this under `unshare --net --mount`, as npm test and npm run bench do',
     );
   }
-  const sbin = join(PEER_DIR, 'usr/sbin');
-  const program = join(sbin, 'dockerd');
-  if (!isExecutable(program)) throw new Error('dockerd is not unpacked: run node scripts/peers.mjs');
+  const missing = whyNoDockerd();
+  if (missing !== false) throw new Error(missing);
   return {
     name: 'dockerd',
     isTidy: false,
     mark: 'docker',
-    // For its helper docker-proxy.
-    env: { PATH: `${sbin}${delimiter}${process.env['PATH'] ?? ''}` },
+    env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin' },
     command(dir, socketPath) {
       mkdirSync(dir, { recursive: true });
       const configFile = join(dir, 'daemon.json');
       // It writes this key below /etc otherwise.
       writeFileSync(configFile, JSON.stringify({ 'deprecated-key-path': join(dir, 'key.json') }));
       return [
-        program,
+        'unshare',
+        '--mount',
+        '--propagation',
+        'private',
+        'sh',
+        ENTER_ROOT,
+        PEER_ROOT,
+        tmpdir(),
+        'dockerd',
         '--config-file',
         configFile,
         '--host',
