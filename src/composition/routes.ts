@@ -140,6 +140,7 @@ function composeGarbage(
 function viewContext({ images, layers, network, records }: Drivers, { views, execs, ios }: Containers): ViewContext {
   return {
     links: (record) => shownLinks(record, (id) => views.get(id)),
+    linkNames: (id) => views.linkNames(id),
     imageStillNamed: (record) => images.stillNames(record.config.Image, record.image),
     graphData: (id) => ({ Name: layers.driver, Data: layers.graphData(id) }),
     filesDir: filesDirectories(records, views),

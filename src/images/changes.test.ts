@@ -22,6 +22,8 @@ test('instructions change the configuration as a Dockerfile would', () => {
     ['LABEL a=b "c d"="e f"', { Labels: { a: 'b', 'c d': 'e f' } }],
     ['ONBUILD RUN make', { OnBuild: ['RUN make'] }],
     ['STOPSIGNAL SIGQUIT', { StopSignal: 'SIGQUIT' }],
+    [['ENV S=9', 'STOPSIGNAL $S'], { Env: ['S=9'], StopSignal: '9' }],
+    [['CMD ["a"]', 'ENTRYPOINT ["/init"]'], { Entrypoint: ['/init'], Cmd: ['a'] }],
     ['USER 1000:1000', { User: '1000:1000' }],
     ['VOLUME /a /b', { Volumes: { '/a': {}, '/b': {} } }],
     ['VOLUME ["/c d"]', { Volumes: { '/c d': {} } }],
@@ -72,7 +74,7 @@ test('the given configuration is not changed', () => {
 
 test('what cannot be applied is refused by name', () => {
   const table: readonly (readonly [string, RegExp])[] = [
-    ['RUN x', /^run is not a valid change command$/],
+    ['RUN x', /^RUN is not a valid change command$/],
     ['ENV', /ENV requires at least one argument/],
     ['ENV A', /ENV must have two arguments/],
     ['ENV A=1 B', /can't find = in "B"/],
@@ -82,6 +84,9 @@ test('what cannot be applied is refused by name', () => {
     ['EXPOSE 99999', /invalid containerPort/],
     ['ONBUILD FROM x', /FROM isn't allowed/],
     ['SHELL bash', /JSON form/],
+    ['STOPSIGNAL', /^STOPSIGNAL requires exactly one argument$/],
+    ['STOPSIGNAL nosuch', /^invalid signal: nosuch$/],
+    ['USER', /^USER requires exactly one argument$/],
     ['HEALTHCHECK x', /Unknown type "x"/],
     ['HEALTHCHECK --interval=x CMD y', /invalid duration/],
     ['HEALTHCHECK --bogus=1 CMD y', /Unknown flag: bogus/],

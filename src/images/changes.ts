@@ -3,6 +3,7 @@ import { invalid, type EngineError } from '../errors/engine-error.js';
 import type { HealthConfig } from '../ports/container.js';
 import type { ImageRuntimeConfig } from '../ports/images.js';
 import { expandVariables } from './expand-variables.js';
+import { signalNumber } from '../text/signals.js';
 import { ownMember } from '../text/own-member.js';
 
 const bad = (message: string): EngineError => invalid(message, { code: 'INVALID_CHANGE' });
@@ -184,6 +185,13 @@ function need(instruction: string, apply: Apply): Apply {
   };
 }
 
+function needOne(instruction: string, apply: Apply): Apply {
+  return (config, text) => {
+    if (text === '') throw bad(`${instruction} requires exactly one argument`);
+    return apply(config, text);
+  };
+}
+
 /** Replaces the names of variables by their values in the environment so far. */
 function expanded(apply: Apply): Apply {
   return (config, text) => apply(config, text.startsWith('[') ? text : expandVariables(text, config.Env ?? []));
@@ -222,8 +230,14 @@ const INSTRUCTIONS: Readonly<Record<string, Apply>> = {
     if (!shell || shell.length === 0) throw bad('SHELL requires the arguments to be in JSON form');
     return { ...config, Shell: shell };
   }),
-  STOPSIGNAL: need('STOPSIGNAL', (config, text) => ({ ...config, StopSignal: text })),
-  USER: need(
+  STOPSIGNAL: needOne(
+    'STOPSIGNAL',
+    expanded((config, text) => {
+      if (signalNumber(text) === undefined) throw bad(`invalid signal: ${text}`);
+      return { ...config, StopSignal: text };
+    }),
+  ),
+  USER: needOne(
     'USER',
     expanded((config, text) => ({ ...config, User: words(text)[0] ?? '' })),
   ),
@@ -240,12 +254,17 @@ const INSTRUCTIONS: Readonly<Record<string, Apply>> = {
 /** Applies the instructions in order to a copy. Throws `invalid` naming the instruction that cannot be applied. */
 export function applyChanges(config: ImageRuntimeConfig, changes: readonly string[]): ImageRuntimeConfig {
   let result = config;
+  const applied = new Set<string>();
   for (const line of changes.flatMap((change) => change.split('\n'))) {
     const [, name = '', text = ''] = /^\s*(\S+)\s*(.*)$/s.exec(line.trimEnd()) ?? [];
     if (name === '' || name.startsWith('#')) continue;
     const apply = ownMember(INSTRUCTIONS, name.toUpperCase());
-    if (!apply) throw bad(`${name.toLowerCase()} is not a valid change command`);
+    if (!apply) throw bad(`${name.toUpperCase()} is not a valid change command`);
     result = apply(result, text);
+    applied.add(name.toUpperCase());
   }
-  return result;
+  if (!applied.has('ENTRYPOINT') || applied.has('CMD')) return result;
+  // What is left of the command were arguments of another program.
+  const { Cmd: _old, ...rest } = result;
+  return rest;
 }

@@ -21,7 +21,7 @@ interface Space {
   readonly pool: AddressPool;
 }
 
-const NO_LEASE: Lease = { address: '', prefixLength: 0, gateway: '' };
+export const NO_LEASE: Lease = { address: '', prefixLength: 0, gateway: '' };
 
 export class AddressSpace implements Addresses {
   readonly #spaces: readonly Space[];

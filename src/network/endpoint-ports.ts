@@ -9,6 +9,8 @@ import type { Firewall } from './firewall.js';
 import { holdPort, type HeldPort } from './port-holder.js';
 import { type Family, familyOf } from './subnet.js';
 
+/** Every address of the host. */
+const ANY = { 4: '0.0.0.0', 6: '::' } as const;
 const PROTOCOL_NUMBERS = { udp: 17, sctp: 132 } as const;
 
 export interface PortsOptions {
@@ -107,18 +109,21 @@ export class EndpointPorts implements Ports {
     const isWanted = (family: Family): boolean => port.hostIp === '' || familyOf(port.hostIp) === family;
     const direct = (
       [
-        [4, ipv4, '0.0.0.0'],
-        [6, ipv6, '::'],
+        [4, ipv4],
+        [6, ipv6],
       ] as const
-    ).flatMap(([family, containerIp, any]) =>
+    ).flatMap(([family, containerIp]) =>
       routed.includes(family) && containerIp !== '' && isWanted(family)
-        ? [openPort(port, port.hostIp || any, containerIp)]
+        ? [openPort(port, ANY[family], containerIp)]
         : [],
     );
     const target = { ipv4: routed.includes(4) ? '' : ipv4, ipv6: routed.includes(6) ? '' : ipv6 };
     const families = ([4, 6] as const).filter((family) => isWanted(family) && !routed.includes(family));
     if (families.length === 0 || (target.ipv4 === '' && target.ipv6 === '')) return direct;
-    return [...direct, ...holdPort(port, target, this.options.userlandProxy)];
+    // Where the other family is open at the container itself, this one is held alone.
+    const [family] = families;
+    const hostIp = port.hostIp === '' && direct.length > 0 && family ? ANY[family] : port.hostIp;
+    return [...direct, ...holdPort({ ...port, hostIp }, target, this.options.userlandProxy)];
   }
 
   /** Holds every wanted port or none. */

@@ -11,6 +11,7 @@ import type {
   PublishedPort,
 } from '../ports/network.js';
 import type { LinkAddress, Netlink } from '../sys/netlink/route-netlink.js';
+import { NO_LEASE } from './address-space.js';
 import type { AttachableNetwork, Ports } from './attachable-network.js';
 import { HOST_LINK } from './bridge.js';
 import { linkParameters, wantedLinkName } from './endpoint-options.js';
@@ -91,7 +92,7 @@ export class Endpoints {
       const mac = request.macAddress ?? ((await space.needsMac()) ? macFor('') : undefined);
       const ipv4 = await space.lease(4, request.ipv4, mac);
       undo.push(() => space.release(ipv4.address));
-      const ipv6 = await space.lease(6, request.ipv6, mac);
+      const ipv6 = request.withoutIpv6 ? NO_LEASE : await space.lease(6, request.ipv6, mac);
       undo.push(() => space.release(ipv6.address));
       const draft: Endpoint = {
         networkId: summary.id,
@@ -156,11 +157,12 @@ export class Endpoints {
   /** Makes the link and configures the container's end. */
   async #plug(
     { containerId, endpoint, network: { medium, plugin } }: Attachment,
-    { options = {}, linkLocalAddresses = [] }: AttachRequest,
+    { options = {}, linkLocalAddresses: wanted = [], withoutIpv6 = false }: AttachRequest,
   ): Promise<void> {
     const { endpointId, interfaceName: name } = endpoint;
     if (name === '') return;
     const parameters = linkParameters(options);
+    const linkLocalAddresses = wanted.filter((ip) => !withoutIpv6 || familyOf(ip) === 4);
     const hasIpv6 = [endpoint.ipv6, ...linkLocalAddresses].some((ip) => familyOf(ip) === 6);
     const routes = plugin?.routes(endpointId) ?? [];
     await this.sandboxes.within(containerId, async (inside, netnsFd) => {

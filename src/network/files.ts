@@ -9,21 +9,24 @@ export interface HostsInput {
   /** `name:address`, where the address may be `host-gateway`. */
   readonly extraHosts: readonly string[];
   readonly hostGatewayIps: readonly string[];
+  /** Whether names of IPv6 are of use. */
+  readonly hasIpv6: boolean;
   /** Containers that it was linked to. */
   readonly linked: readonly { readonly address: string; readonly names: readonly string[] }[];
 }
 
-const LOCAL_HOSTS = [
-  '127.0.0.1\tlocalhost',
+const LOCAL_HOST = '127.0.0.1\tlocalhost';
+const LOCAL_HOSTS_IPV6 = [
   '::1\tlocalhost ip6-localhost ip6-loopback',
-  'fe00::0\tip6-localnet',
-  'ff00::0\tip6-mcastprefix',
+  'fe00::\tip6-localnet',
+  'ff00::\tip6-mcastprefix',
   'ff02::1\tip6-allnodes',
   'ff02::2\tip6-allrouters',
 ];
 
-export function hostsFile({ hostname, domainname, addresses, extraHosts, hostGatewayIps, linked }: HostsInput): string {
-  const lines = [...LOCAL_HOSTS];
+export function hostsFile(input: HostsInput): string {
+  const { hostname, domainname, addresses, extraHosts, hostGatewayIps, hasIpv6, linked } = input;
+  const lines = [LOCAL_HOST, ...(hasIpv6 ? LOCAL_HOSTS_IPV6 : [])];
   for (const entry of extraHosts) {
     const separator = entry.search(/[:=]/);
     const name = entry.slice(0, separator);

@@ -12,6 +12,7 @@ import type {
   NetworkSummary,
   PortRequest,
   PublishedPort,
+  WantedNetwork,
 } from '../ports/network.js';
 import { Netlink } from '../sys/netlink/route-netlink.js';
 import type { AttachableNetwork } from './attachable-network.js';
@@ -168,7 +169,7 @@ export class HostNetworks implements NetworkDriver {
     return this.#directory.resolve(nameOrId);
   }
 
-  create(wanted: NetworkRequest): Promise<NetworkSummary> {
+  create(wanted: WantedNetwork): Promise<NetworkSummary> {
     return this.#users.create(wanted);
   }
 
@@ -198,12 +199,16 @@ export class HostNetworks implements NetworkDriver {
     return Promise.resolve();
   }
 
-  wayOut(networks: readonly Candidate[]): string | undefined {
-    const isWay = ({ name }: Candidate): boolean => {
+  wayOut(networks: readonly Omit<Candidate, 'isDual'>[]): string | undefined {
+    const isWay = ({ name }: Omit<Candidate, 'isDual'>): boolean => {
       const { id, internal } = this.resolve(name);
       return !internal && this.#attachable.has(id);
     };
-    return networks.filter(isWay).sort(compareWaysOut)[0]?.name;
+    const candidates = networks.filter(isWay).map((candidate) => {
+      const { enableIpv4, enableIpv6 } = this.resolve(candidate.name);
+      return { ...candidate, isDual: enableIpv4 && enableIpv6 };
+    });
+    return candidates.sort(compareWaysOut)[0]?.name;
   }
 
   nameEndpoint(containerId: string, network: string, options: Readonly<Record<string, string>>): EndpointNames {

@@ -1,6 +1,16 @@
 /** The networks that there are: found by ID and name. */
-import { conflict, forbidden, notFound } from '../errors/engine-error.js';
-import type { NetworkRequest, NetworkSummary } from '../ports/network.js';
+import { conflict, type EngineError, forbidden, notFound } from '../errors/engine-error.js';
+import type { Endpoint, NetworkRequest, NetworkSummary } from '../ports/network.js';
+
+/** Says which containers keep a network from being removed. */
+export function inUse({ name }: NetworkSummary, endpoints: readonly Endpoint[]): EngineError {
+  const names = endpoints.map(
+    ({ dnsNames, endpointId }) => `name:${JSON.stringify(dnsNames[0] ?? '')} id:"${endpointId.slice(0, 12)}"`,
+  );
+  return forbidden(`error while removing network: network ${name} has active endpoints (${names.join(', ')})`, {
+    code: 'NETWORK_IN_USE',
+  });
+}
 
 export class NetworkDirectory {
   /** By ID: the predefined ones first. */

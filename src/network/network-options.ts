@@ -1,7 +1,7 @@
 /** Options of networks as clients write them, under either engine's names. */
 import { isIP } from 'node:net';
 import { invalid } from '../errors/engine-error.js';
-import type { NetworkSummary } from '../ports/network.js';
+import type { NetworkRequest, NetworkSummary, WantedNetwork } from '../ports/network.js';
 import type { Family } from './subnet.js';
 
 const PREFIXES = ['com.docker.network.', 'com.engine.network.'];
@@ -25,6 +25,32 @@ export function withoutNamed(
         ) === undefined,
     ),
   );
+}
+
+/**
+ * The request with its address families settled. Those of the request itself count, then the driver options
+ * `enable_ipv4` and `enable_ipv6`; an option that the request overrules is dropped. @throws EngineError invalid.
+ */
+export function withFamilies(wanted: WantedNetwork, defaults: Readonly<Record<string, string>>): NetworkRequest {
+  const overruled = ([4, 6] as const).filter((family) => wanted[`enableIpv${family}`] !== undefined);
+  const names = new Set(overruled.flatMap((family) => PREFIXES.map((prefix) => `${prefix}enable_ipv${family}`)));
+  const options = Object.fromEntries(Object.entries(wanted.options).filter(([name]) => !names.has(name)));
+  const given = { options: { ...withoutNamed(defaults, options), ...options } };
+  return {
+    ...wanted,
+    options,
+    enableIpv4: wanted.enableIpv4 ?? familyOption(given, 4) ?? true,
+    enableIpv6: wanted.enableIpv6 ?? familyOption(given, 6) ?? false,
+  };
+}
+
+function familyOption(record: Pick<NetworkSummary, 'options'>, family: Family): boolean | undefined {
+  const value = option(record, `enable_ipv${family}`);
+  if (value === undefined) return undefined;
+  const isOn = /^(1|t|true)$/i.test(value);
+  if (!isOn && !/^(0|f|false)$/i.test(value))
+    throw invalid(`driver-opt "com.docker.network.enable_ipv${family}" is not a valid bool`);
+  return isOn;
 }
 
 /** '' where it is not given. @throws EngineError invalid. */

@@ -259,7 +259,9 @@ test('files of a container', () => {
     extraHosts: ['db:10.9.9.9', 'host:host-gateway', 'six:[::1]'],
     linked: [],
     hostGatewayIps: ['10.1.0.1'],
+    hasIpv6: true,
   });
+  assert.match(hosts, /\nfe00::\tip6-localnet\nff00::\tip6-mcastprefix\n/);
   assert.match(hosts, /^127\.0\.0\.1\tlocalhost\n/);
   assert.match(hosts, /10\.9\.9\.9\tdb\n10\.1\.0\.1\thost\n::1\tsix\n10\.1\.0\.2\tweb\.example\.org web\n$/);
   assert.equal(

@@ -1,15 +1,16 @@
 /** Networks that users make and remove: the order of the steps, and what is undone when one of them fails. */
 import { randomBytes } from 'node:crypto';
 import { forbidden } from '../errors/engine-error.js';
-import type { NetworkRequest, NetworkSummary } from '../ports/network.js';
+import type { NetworkRequest, NetworkSummary, WantedNetwork } from '../ports/network.js';
 import type { Netlink } from '../sys/netlink/route-netlink.js';
 import { ownMember } from '../text/own-member.js';
 import type { AttachableNetwork } from './attachable-network.js';
 import type { Endpoints } from './endpoints.js';
 import { hostSubnets, type PoolOption } from './free-subnet.js';
 import { randomMac } from './host-bridges.js';
-import type { NetworkDirectory } from './network-directory.js';
+import { inUse, type NetworkDirectory } from './network-directory.js';
 import { type NetworkMaker, poolsOf } from './network-maker.js';
+import { withFamilies } from './network-options.js';
 import { checkRequest, settleNetwork } from './network-plan.js';
 import type { NetworkRecords, UserNetwork } from './network-records.js';
 import type { LeasedPool } from './plugin-addresses.js';
@@ -49,7 +50,8 @@ export class UserNetworks {
     this.#deps = deps;
   }
 
-  async create(wanted: NetworkRequest): Promise<NetworkSummary> {
+  async create(client: WantedNetwork): Promise<NetworkSummary> {
+    const wanted = withFamilies(client, ownMember(this.#deps.options.defaultNetworkOptions, client.driver) ?? {});
     if (PREDEFINED.has(wanted.name))
       throw forbidden(`operation is not permitted on predefined ${wanted.name} network `, {
         code: 'PREDEFINED_NETWORK',
@@ -183,10 +185,8 @@ export class UserNetworks {
     const summary = this.#deps.directory.resolve(nameOrId);
     if (PREDEFINED.has(summary.name))
       throw forbidden(`${summary.name} is a pre-defined network and cannot be removed`, { code: 'PREDEFINED_NETWORK' });
-    if (this.#deps.endpoints.of(summary.id).length > 0)
-      throw forbidden(`error while removing network: network ${summary.name} id ${summary.id} has active endpoints`, {
-        code: 'NETWORK_IN_USE',
-      });
+    const endpoints = this.#deps.endpoints.of(summary.id).map(({ endpoint }) => endpoint);
+    if (endpoints.length > 0) throw inUse(summary, endpoints);
     const user = this.#deps.directory.list().find(({ configFrom }) => configFrom === summary.name);
     if (summary.configOnly && user)
       throw forbidden(`configuration network "${summary.name}" is in use`, { code: 'NETWORK_IN_USE' });

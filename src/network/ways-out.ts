@@ -7,6 +7,8 @@ export interface Candidate {
   /** Of the network. */
   readonly name: string;
   readonly gatewayPriority: number;
+  /** It has addresses of both families. */
+  readonly isDual: boolean;
 }
 
 /** The default route of one family. */
@@ -23,16 +25,13 @@ interface Attached {
 
 /** Of several candidates the first one in this order is taken. */
 export function compareWaysOut(a: Candidate, b: Candidate): number {
-  return b.gatewayPriority - a.gatewayPriority || (a.name < b.name ? -1 : 1);
+  return b.gatewayPriority - a.gatewayPriority || Number(b.isDual) - Number(a.isDual) || (a.name < b.name ? -1 : 1);
 }
 
 /** For each family that has one, given all attachments of a container. */
 export function waysOut(attachments: readonly Attached[]): WayOut[] {
   const ranked = attachments.toSorted(({ endpoint: a }, { endpoint: b }) =>
-    compareWaysOut(
-      { name: a.networkName, gatewayPriority: a.gatewayPriority },
-      { name: b.networkName, gatewayPriority: b.gatewayPriority },
-    ),
+    compareWaysOut(candidateOf(a), candidateOf(b)),
   );
   return ([4, 6] as const).flatMap((family) => {
     for (const { endpoint, network } of ranked) {
@@ -41,6 +40,10 @@ export function waysOut(attachments: readonly Attached[]): WayOut[] {
     }
     return [];
   });
+}
+
+function candidateOf({ networkName, gatewayPriority, ipv4, ipv6 }: Endpoint): Candidate {
+  return { name: networkName, gatewayPriority, isDual: ipv4 !== '' && ipv6 !== '' };
 }
 
 /** '' for nowhere. */

@@ -23,7 +23,8 @@ export interface Endpoint {
   /** Other names, for this container alone, of containers on the network: alias to name. */
   readonly links: Readonly<Record<string, string>>;
   /**
-   * The endpoint with the highest one is the container's way out; of equals the one whose network's name comes first.
+   * The endpoint with the highest one is the container's way out; of equals one with
+   * both address families, then the one whose network's name comes first.
    */
   readonly gatewayPriority: number;
 }
@@ -64,6 +65,8 @@ export interface AttachRequest {
   readonly links?: Readonly<Record<string, string>>;
   /** Name servers that the container or the daemon names; without, those of the host are asked. */
   readonly nameservers?: readonly string[];
+  /** The container has no IPv6, whatever the network has. */
+  readonly withoutIpv6?: boolean;
   /** Addresses of the link besides those of the network. */
   readonly linkLocalAddresses?: readonly string[];
   /** `DriverOpts` of the endpoint. */
@@ -113,6 +116,12 @@ export interface NetworkSummary {
 /** A network to be made. A subnet may leave everything '' (any free one of its family is taken then). */
 export type NetworkRequest = Omit<NetworkSummary, 'id' | 'created' | 'hasNames'>;
 
+/** A network as a client asks for it. Families that it leaves open are those of the driver options. */
+export type WantedNetwork = Omit<NetworkRequest, 'enableIpv4' | 'enableIpv6'> & {
+  readonly enableIpv4: boolean | undefined;
+  readonly enableIpv6: boolean | undefined;
+};
+
 export interface NetworkDriver {
   /** Makes the default bridge, forwarding and firewall rules as configured; adopts what is there. */
   start(): Promise<void>;
@@ -123,7 +132,7 @@ export interface NetworkDriver {
    * Makes a network and keeps its record. Throws conflict for a name that exists, forbidden for a predefined one or a
    * subnet in use, not-found for an unknown driver, invalid for anything else that is wrong; nothing is left then.
    */
-  create(request: NetworkRequest): Promise<NetworkSummary>;
+  create(request: WantedNetwork): Promise<NetworkSummary>;
   /**
    * Removes a network and says what it was. Throws not-found, forbidden for predefined ones and those with endpoints.
    */

@@ -46,6 +46,12 @@ test('variables, names, a new address after a restart, removal of the link', asy
   );
   await ok('run', '-d', '--name', 'web', '--link', 'db:my-db', image, 'sleep', '1000');
   assert.deepEqual(await linksOf('web'), ['/db:/web/my-db']);
+  const names = async (): Promise<string[] | undefined> =>
+    (await callJson<{ Names: string[] }[]>(engine.socketPath, 'GET', '/containers/json'))
+      .map(({ Names }) => Names)
+      .find((own) => own.includes('/db'));
+  assert.deepEqual(await names(), ['/db', '/web/my-db']);
+  assert.equal(await ok('inspect', '-f', '{{.Name}}', 'web/my-db'), '/db');
   const address = await ok('inspect', '-f', '{{.NetworkSettings.IPAddress}}', 'db');
   const environment = (await ok('exec', 'web', 'cat', '/proc/1/environ'))
     .split('\0')
@@ -77,6 +83,7 @@ test('variables, names, a new address after a restart, removal of the link', asy
 
   await ok('rm', '--link', 'web/my-db');
   assert.equal(await linksOf('web'), null);
+  assert.deepEqual(await names(), ['/db']);
   assert.equal(await hosts(), undefined);
   await ok('rm', '-f', 'web', 'other', 'db');
 });

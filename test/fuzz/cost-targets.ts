@@ -345,6 +345,7 @@ export const COST_TARGETS: readonly CostTarget[] = [
         addresses: [],
         extraHosts: [text],
         hostGatewayIps: [],
+        hasIpv6: true,
         linked: [],
       }),
       resolvConfFile({ nameservers: [], search: [text], options: [text] }),

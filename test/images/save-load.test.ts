@@ -198,7 +198,9 @@ describe('other tools', () => {
     'the original loads what was saved here, and the reverse, as the same image',
     { skip: whyNoDockerd() },
     async () => {
-      const original = await Engine.start(dockerd({ args: ['--bridge', 'none', '--iptables=false'] }));
+      const original = await Engine.start(
+        dockerd({ args: ['--bridge', 'none', '--iptables=false', '--ip6tables=false'] }),
+      );
       try {
         const image = buildImage({
           layers: [

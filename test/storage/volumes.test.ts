@@ -375,6 +375,19 @@ describe('mounts', () => {
     await ok('volume', 'rm', 'parts');
   });
 
+  test('an empty subpath of a volume takes what the image has in its place, unless it is not to', async () => {
+    await ok('run', '--rm', '-v', 'parts:/p', image, 'sh', '-c', 'mkdir -p /p/a /p/b /p/c; touch /p/c/own');
+    const seen = (subpath: string, ...more: string[]): Promise<string> => {
+      const mount = ['type=volume', 'src=parts', 'dst=/etc', `volume-subpath=${subpath}`, ...more].join(',');
+      return ok('run', '--rm', '--network', 'none', '--mount', mount, image, 'ls', '/etc');
+    };
+    assert.match(await seen('a'), /^motd$/m);
+    assert.doesNotMatch(await seen('b', 'volume-nocopy'), /motd/);
+    assert.doesNotMatch(await seen('c'), /motd/);
+    assert.match(await ok('run', '--rm', '-v', 'parts:/p', image, 'ls', '/p/a'), /^motd$/m);
+    await ok('volume', 'rm', 'parts');
+  });
+
   test('tmpfs options, and volumes with labels and options of their own', async () => {
     const seen = await ok(
       'run',

@@ -18,7 +18,7 @@ import { closeSharedMemory, openSharedMemory, sharedMemoryPath } from './mounts/
 import { UNSEEN_EXIT_CODE } from './life/unseen-exit.js';
 import { removeStreams } from './streams/stream-files.js';
 import { startError } from './life/start-error.js';
-import { SIGKILL } from './life/signals.js';
+import { SIGKILL } from '../../text/signals.js';
 import { now } from './streams/timestamps.js';
 import { allDone, Undo } from './life/undo.js';
 import { sharedUserns, usernsMaps } from './mounts/userns.js';

@@ -41,7 +41,7 @@ import {
 } from './life/refusals.js';
 import { UNSEEN_EXIT_CODE } from './life/unseen-exit.js';
 import { wantsRestart } from './life/restart-policy.js';
-import { SIGKILL } from './life/signals.js';
+import { SIGKILL } from '../../text/signals.js';
 import { cancelsRestart, stopInput } from './life/stop-input.js';
 
 /** Where an incarnation of the actor begins. */

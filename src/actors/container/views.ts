@@ -5,6 +5,7 @@
 import { invalid, notFound } from '../../errors/engine-error.js';
 import type { ContainerRecord } from './container.record.js';
 import { Names } from './create/names.js';
+import { linkNames } from './network/legacy-links.js';
 
 /** Is told of a new record of a container, and of the one before it; a record that is undefined means it is gone. */
 export type ViewListener = (
@@ -17,6 +18,7 @@ export class ContainerViews {
   readonly names = new Names();
   readonly #records = new Map<string, ContainerRecord>();
   #sorted: readonly ContainerRecord[] | undefined;
+  #linkNames: ReadonlyMap<string, readonly string[]> | undefined;
   readonly #listeners: ViewListener[] = [];
 
   /** Newest first. The array is shared and replaced, never changed. */
@@ -35,12 +37,13 @@ export class ContainerViews {
   }
 
   /**
-   * Full id, exact name with or without slash, or unique id prefix. Throws not-found `No such container: X`, invalid
-   * for an ambiguous prefix.
+   * Full id, exact name with or without slash, `name/alias` of a link, or unique id prefix. Throws not-found
+   * `No such container: X`, invalid for an ambiguous prefix.
    */
   find(reference: string): ContainerRecord {
     if (reference === '') throw invalid('invalid name or ID supplied: ""');
-    const exact = this.#records.get(reference) ?? this.#records.get(this.names.get(reference) ?? '');
+    const exact =
+      this.#records.get(reference) ?? this.#records.get(this.names.get(reference) ?? '') ?? this.#linked(reference);
     if (exact) return exact;
     let found: ContainerRecord | undefined;
     for (const [id, record] of this.#records) {
@@ -50,6 +53,20 @@ export class ContainerViews {
     }
     if (!found) throw notFound(`No such container: ${reference}`, { code: 'NO_SUCH_CONTAINER' });
     return found;
+  }
+
+  #linked(reference: string): ContainerRecord | undefined {
+    const slash = reference.indexOf('/', 1);
+    if (slash < 0) return undefined;
+    const owner = this.#records.get(this.names.get(reference.slice(0, slash)) ?? '');
+    const link = owner?.links?.find(({ alias }) => alias === reference.slice(slash + 1));
+    return link && this.#records.get(link.id);
+  }
+
+  /** The other names of a container, by links to it. */
+  linkNames(id: string): readonly string[] {
+    this.#linkNames ??= linkNames(this.list());
+    return this.#linkNames.get(id) ?? [];
   }
 
   /** The listener is called with every record that an actor publishes. Listeners are called in this order. */
@@ -73,6 +90,7 @@ export class ContainerViews {
     const before = this.#records.get(id);
     if (before === record) return before;
     this.#sorted = undefined;
+    this.#linkNames = undefined;
     if (record) {
       this.#records.set(id, record);
     } else if (before) {

@@ -9,7 +9,7 @@ import type { Logger } from '../../ports/logger.js';
 import type { ContainerRecord } from '../container/container.record.js';
 import type { StdioFactory } from '../container/deps.js';
 import type { PauseGate } from '../container/life/pause-gate.js';
-import { SIGKILL } from '../container/life/signals.js';
+import { SIGKILL } from '../../text/signals.js';
 import type { Collection, CollectionEvent } from '../kit/collection.js';
 import { ActorDirectory, type FieldsOf } from '../kit/directory.js';
 import { unlessAborted } from '../kit/pace.js';

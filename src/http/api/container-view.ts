@@ -21,6 +21,8 @@ export interface ViewContext {
   droppedLines(id: string): number;
   /** Links to other containers of the default bridge. */
   readonly links: (record: ContainerRecord) => readonly string[] | null;
+  /** The other names of a container, by links to it. */
+  linkNames(id: string): readonly string[];
   /** Execs that have not ended. */
   execIds(id: string): readonly string[];
 }
@@ -96,11 +98,14 @@ export function listItemJson(
   size?: { rw: number; rootFs: number },
 ): string {
   let parts = items[members].get(record);
-  // Whether the tag still points to the image may change without the record: such items are not cached.
+  // Whether the tag still points to the image, and who links to it, may change without the record: such items are not
+  // cached.
   const named = context.imageStillNamed(record);
-  if (!parts || !named) {
-    parts = itemParts(record, named, members);
-    if (named) items[members].set(record, parts);
+  const others = context.linkNames(record.id);
+  const isPlain = named && others.length === 0;
+  if (!parts || !isPlain) {
+    parts = itemParts(record, named, others, members);
+    if (isPlain) items[members].set(record, parts);
   }
   const sizes = size ? `${size.rw === 0 ? '' : `"SizeRw":${size.rw},`}"SizeRootFs":${size.rootFs},` : '';
   return `${parts.head}${sizes}"Status":${JSON.stringify(statusText(record, nowMs))}${parts.tail}`;
@@ -110,11 +115,16 @@ function mountObject({ Spec: _spec, TopLayer: _topLayer, ...shown }: MountPoint)
   return shown;
 }
 
-function itemParts(record: ContainerRecord, named: boolean, members: ItemMembers): ItemParts {
+function itemParts(
+  record: ContainerRecord,
+  named: boolean,
+  linkNames: readonly string[],
+  members: ItemMembers,
+): ItemParts {
   const { imageManifest, hostConfig } = record;
   const head = JSON.stringify({
     Id: record.id,
-    Names: [record.name],
+    Names: [record.name, ...linkNames],
     Image: named ? record.config.Image : record.image,
     ImageID: record.image,
     ...(imageManifest && members === 'full' ? { ImageManifestDescriptor: imageManifest } : {}),

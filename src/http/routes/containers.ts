@@ -3,7 +3,7 @@ import { conflict, EngineError, invalid, isEngineError, messageOf, notImplemente
 import type { ContainerDirectory } from '../../actors/container/directory.js';
 import type { StopOptions, WaitCondition } from '../../actors/container/container.messages.js';
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
-import { parseSignal } from '../../actors/container/life/signals.js';
+import { parseSignal } from '../../text/signals.js';
 import type { ContainerServices } from '../../actors/container/services.js';
 import { decodeCreate } from '../api/container-create.js';
 import { selectContainers } from '../api/container-filters.js';

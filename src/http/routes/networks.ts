@@ -3,7 +3,7 @@ import type { ContainerRecord } from '../../actors/container/container.record.js
 import type { ContainerDirectory } from '../../actors/container/directory.js';
 import { isLive, type NetworkChange } from '../../actors/container/network/network-change.js';
 import { conflict, forbidden, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
-import type { NetworkRequest, NetworkSummary } from '../../ports/network.js';
+import type { WantedNetwork, NetworkSummary } from '../../ports/network.js';
 import { decodeEndpoint } from '../api/container-create.js';
 import { anything, boolean, dictionary, ignored, list, nullable, object, optional, string } from '../api/decode.js';
 import { parseFilters } from '../api/filters.js';
@@ -15,7 +15,7 @@ export interface NetworkRouteDeps {
   readonly networks: {
     list(): readonly NetworkSummary[];
     resolve(reference: string): NetworkSummary;
-    create(request: NetworkRequest): Promise<NetworkSummary>;
+    create(request: WantedNetwork): Promise<NetworkSummary>;
     remove(reference: string): Promise<NetworkSummary>;
   };
   readonly containers: Pick<ContainerDirectory, 'list' | 'find' | 'rewire'>;
@@ -131,8 +131,8 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
         driver: wanted.Driver || 'bridge',
         internal: wanted.Internal,
         attachable: wanted.Attachable,
-        enableIpv4: (x.atLeast(1, 48) ? wanted.EnableIPv4 : undefined) ?? true,
-        enableIpv6: wanted.EnableIPv6 ?? false,
+        enableIpv4: x.atLeast(1, 48) ? wanted.EnableIPv4 : undefined,
+        enableIpv6: wanted.EnableIPv6,
         ipam: { driver: wanted.IPAM?.Driver || 'default', options: wanted.IPAM?.Options ?? null },
         subnets: (wanted.IPAM?.Config ?? []).map(({ Subnet, IPRange, Gateway, AuxiliaryAddresses }) => ({
           subnet: Subnet,

@@ -20,7 +20,7 @@ import { mergeImageConfig } from './image-config.js';
 import { planLegacyLinks } from '../network/legacy-links.js';
 import { inheritedMounts, planMounts } from '../mounts/mount-plan.js';
 import { checkEndpoint, checkLinkNames } from '../network/network-change.js';
-import { parseSignal } from '../life/signals.js';
+import { parseSignal } from '../../../text/signals.js';
 import { now } from '../streams/timestamps.js';
 import { ownMember } from '../../../text/own-member.js';
 

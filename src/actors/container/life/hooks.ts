@@ -4,7 +4,7 @@ import type { ContainerIoRegistry } from '../streams/container-io.js';
 import type { ContainerRecord } from '../container.record.js';
 import { thaw, whileRunning } from './ended-task.js';
 import type { ContainerDeps } from '../deps.js';
-import { parseSignal, SIGKILL, signalNumber } from './signals.js';
+import { parseSignal, SIGKILL, signalNumber } from '../../../text/signals.js';
 import { now } from '../streams/timestamps.js';
 
 /** Attributes that every container event carries: labels, image and name. */

@@ -4,7 +4,7 @@
 import type { StopInput } from '../container.effects.types.js';
 import type { StopOptions } from '../container.messages.js';
 import type { ContainerRecord } from '../container.record.js';
-import { SIGKILL, SIGTERM, signalNumber } from './signals.js';
+import { SIGKILL, SIGTERM, signalNumber } from '../../../text/signals.js';
 
 const DEFAULT_STOP_SECONDS = 10;
 

@@ -1,5 +1,5 @@
 /** The files that the daemon keeps for a container: hostname, hosts and resolver configuration. */
-import { chown, writeFile } from 'node:fs/promises';
+import { chown, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { behindResolver, hostsFile, resolvConfFile, hostnameFile } from '../../../network/files.js';
 import { internal } from '../../../errors/engine-error.js';
@@ -7,6 +7,7 @@ import type { Owner } from '../../../ports/id-maps.js';
 import type { NetworkDriver } from '../../../ports/network.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerFiles } from '../deps.js';
+import { refusesIpv6 } from '../network/networks.js';
 import { linkedContainers, linkHosts } from '../network/legacy-links.js';
 
 export interface FilesDeps {
@@ -29,6 +30,15 @@ export function filesOwner(record: ContainerRecord, find: FilesDeps['find']): st
   if (!mode.startsWith('container:')) return record.id;
   const donor = find(mode.slice('container:'.length));
   return donor ? filesOwner(donor, find) : record.id;
+}
+
+/**
+ * The machine's own hosts file, for a container that shares its network and names no hosts; undefined for any other
+ * container, and where the machine has none.
+ */
+async function hostsOfMachine({ hostConfig }: ContainerRecord): Promise<string | undefined> {
+  if (hostConfig.NetworkMode !== 'host' || hostConfig.ExtraHosts?.length) return undefined;
+  return readFile('/etc/hosts', 'utf8').catch(() => undefined);
 }
 
 /** Writes (in place, for the files may be mounted already) what the record says now; not those of others. */
@@ -62,14 +72,16 @@ export async function writeContainerFiles(deps: FilesDeps, record: ContainerReco
     writeFile(files.hostname, hostnameFile(config.Hostname)),
     writeFile(
       files.hosts,
-      hostsFile({
-        hostname: config.Hostname,
-        domainname: config.Domainname,
-        addresses: endpoints.flatMap(({ ipv4, ipv6 }) => [ipv4, ipv6].filter(Boolean)),
-        linked: linkHosts(linkedContainers(record, deps.find)),
-        extraHosts: hostConfig.ExtraHosts ?? [],
-        hostGatewayIps: settings.hostGatewayIps,
-      }),
+      (await hostsOfMachine(record)) ??
+        hostsFile({
+          hostname: config.Hostname,
+          domainname: config.Domainname,
+          addresses: endpoints.flatMap(({ ipv4, ipv6 }) => [ipv4, ipv6].filter(Boolean)),
+          linked: linkHosts(linkedContainers(record, deps.find)),
+          extraHosts: hostConfig.ExtraHosts ?? [],
+          hostGatewayIps: settings.hostGatewayIps,
+          hasIpv6: !refusesIpv6(record),
+        }),
     ),
     writeFile(files.resolvConf, resolvConfFile(hasNames ? behindResolver(resolver) : resolver)),
   ]);

@@ -1,8 +1,8 @@
 /** Makes the planned mounts of a new container real: volumes, and what the image has in their place. */
-import { closeSync, constants, fstatSync, openSync } from 'node:fs';
-import { chown, readdir, stat } from 'node:fs/promises';
+import { closeSync, constants, fstatSync, openSync, readdirSync } from 'node:fs';
+import { chown, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { invalid, messageOf } from '../../../errors/engine-error.js';
+import { invalid, isEngineError, messageOf } from '../../../errors/engine-error.js';
 import type { MountPoint } from '../../../ports/container.js';
 import type { Owner } from '../../../ports/id-maps.js';
 import { closeFd } from '../../../sys/files/fd.js';
@@ -32,6 +32,8 @@ interface CopyUp {
   readonly name: string;
   readonly mountpoint: string;
   readonly destination: string;
+  /** The part of the volume that is mounted; '' for all of it. */
+  readonly subpath: string;
   /** The content does not exist before the mount is made. */
   readonly needsMount: boolean;
 }
@@ -75,11 +77,12 @@ export async function realizeMounts(
         });
       }
     }
-    if (isOwn && !request?.NoCopy && !request?.Subpath && !point.Mode.split(',').includes('nocopy')) {
+    if (isOwn && !request?.NoCopy && !point.Mode.split(',').includes('nocopy')) {
       copies.push({
         name,
         mountpoint: volume.mountpoint,
         destination: point.Destination,
+        subpath: request?.Subpath ?? '',
         needsMount: volume.options !== null || volume.driver !== 'local',
       });
     }
@@ -91,36 +94,73 @@ export async function realizeMounts(
 
 async function copyUp(deps: ContainerDeps, record: ContainerRecord, copies: readonly CopyUp[]): Promise<void> {
   const wanted: CopyUp[] = [];
-  for (const copy of copies) if (copy.needsMount || (await readdir(copy.mountpoint)).length === 0) wanted.push(copy);
+  for (const copy of copies) if (copy.needsMount || isFillable(copy.mountpoint, copy.subpath)) wanted.push(copy);
   if (wanted.length === 0) return;
   const rootfs = await deps.layers.mount(record.id);
   try {
-    for (const { name, mountpoint, destination, needsMount } of wanted) {
+    for (const copy of wanted) {
+      const { mountpoint, destination, needsMount } = copy;
       const found = typeOf(rootfs, destination);
       if (found === 'other')
         throw invalid(`cannot mount volume over existing file, file exists ${destination}`, {
           code: 'VOLUME_OVER_FILE',
         });
-      if (!needsMount) await deps.volumes.populate(mountpoint, rootfs, destination);
-      else if (found === 'directory') await populateMounted(deps, { name, destination }, rootfs, record.id);
+      if (!needsMount) await fill(deps, copy, mountpoint, rootfs);
+      else if (found === 'directory') await populateMounted(deps, copy, rootfs, record.id);
     }
   } finally {
     await deps.layers.unmount(record.id);
   }
 }
 
-async function populateMounted(
-  deps: ContainerDeps,
-  { name, destination }: Pick<CopyUp, 'name' | 'destination'>,
-  rootfs: string,
-  id: string,
-): Promise<void> {
+async function populateMounted(deps: ContainerDeps, copy: CopyUp, rootfs: string, id: string): Promise<void> {
   const user = `copy-up ${id}`;
-  const mountpoint = await deps.volumes.open(name, user);
+  const mountpoint = await deps.volumes.open(copy.name, user);
   try {
-    await deps.volumes.populate(mountpoint, rootfs, destination);
+    await fill(deps, copy, mountpoint, rootfs);
   } finally {
-    await deps.volumes.closeUse(name, user);
+    await deps.volumes.closeUse(copy.name, user);
+  }
+}
+
+/** Fills the part of a volume that is mounted. Links in the volume lead nowhere outside. */
+async function fill(
+  deps: ContainerDeps,
+  { destination, subpath }: CopyUp,
+  mountpoint: string,
+  rootfs: string,
+): Promise<void> {
+  if (subpath === '') return deps.volumes.populate(mountpoint, rootfs, destination);
+  const fd = openDirectory(mountpoint, subpath);
+  if (fd === undefined) return;
+  try {
+    await deps.volumes.populate(`/proc/self/fd/${fd}/.`, rootfs, destination);
+  } finally {
+    closeFd(fd);
+  }
+}
+
+/** Whether that part of a volume is an empty directory. One that does not exist is told of when the container starts. */
+function isFillable(mountpoint: string, subpath: string): boolean {
+  const fd = openDirectory(mountpoint, subpath || '.');
+  if (fd === undefined) return false;
+  try {
+    return readdirSync(`/proc/self/fd/${fd}`).length === 0;
+  } finally {
+    closeFd(fd);
+  }
+}
+
+/** Undefined for anything that is no directory. */
+function openDirectory(mountpoint: string, subpath: string): number | undefined {
+  const root = openSync(mountpoint, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    return openInRoot(root, subpath, constants.O_RDONLY | constants.O_DIRECTORY);
+  } catch (error) {
+    if (isEngineError(error) && ['ENOENT', 'ENOTDIR'].includes(error.code ?? '')) return undefined;
+    throw error;
+  } finally {
+    closeSync(root);
   }
 }
 

@@ -54,6 +54,14 @@ export function shownLinks(
   return shown.length === 0 ? null : shown;
 }
 
+/** The names that containers have by links to them, by id: `/name/alias` for each. */
+export function linkNames(records: readonly ContainerRecord[]): Map<string, string[]> {
+  const names = new Map<string, string[]>();
+  for (const { name, links } of records)
+    for (const { id, alias } of links ?? []) names.set(id, [...(names.get(id) ?? []), `${name}/${alias}`]);
+  return names;
+}
+
 interface LinkedContainer {
   readonly alias: string;
   readonly target: ContainerRecord;

@@ -180,6 +180,11 @@ function lost({ log }: NetworksDeps, { id, ports }: ContainerRecord, error: unkn
   return [];
 }
 
+/** Whether a kernel parameter of the container disables IPv6 on all its links. */
+export function refusesIpv6({ hostConfig }: ContainerRecord): boolean {
+  return hostConfig.Sysctls?.['net.ipv6.conf.all.disable_ipv6'] === '1';
+}
+
 function asksForName({ request }: NetworkAttachment): boolean {
   return wantedLinkName(request.DriverOpts ?? {}) !== undefined;
 }
@@ -199,6 +204,7 @@ function attachRequest(
       (name) => name !== '',
     ),
     links: Object.fromEntries((request.Links ?? []).map(parseLink)),
+    withoutIpv6: refusesIpv6(record),
     ports,
     ...optional('macAddress', request.MacAddress || undefined),
     ...optional('ipv4', request.IPAMConfig?.IPv4Address || undefined),

@@ -1,6 +1,6 @@
 /** Linux signal names and numbers as clients write them. */
 import { constants } from 'node:os';
-import { invalid } from '../../../errors/engine-error.js';
+import { invalid } from '../errors/engine-error.js';
 
 export const SIGKILL = 9;
 export const SIGTERM = 15;
