@@ -1,8 +1,8 @@
 /**
  * node scripts/peers.mjs [VERSION]: fetches the programs of others that tests and benches use beside ours. They are not
- * installed, as an installation would start a daemon. The docker CLI of today, which Debian has in its development suite
- * only, is unpacked; dockerd gets a root directory of the Debian release that has it, with the containerd, runc and
- * iptables of that release. Plain Node.
+ * installed, as an installation would start a daemon. The docker CLI of today, which Debian has in its development
+ * suite only, is unpacked. dockerd gets a root directory of the Debian release that has it, with the containerd, runc
+ * and iptables of that release. Plain Node.
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';

@@ -23,7 +23,9 @@ function dependenciesAreInstalled() {
   );
 }
 
-/** Installs Debian packages and npm dependencies where they are missing, and compiles. `peer` is a version of dockerd. */
+/**
+ * Installs Debian packages and npm dependencies where they are missing, and compiles. `peer` is a version of dockerd.
+ */
 export function prepare(purpose, peer) {
   ensurePackages(purpose);
   if (!dependenciesAreInstalled()) step('npm', ['ci', '--no-audit', '--no-fund']);
