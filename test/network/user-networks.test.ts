@@ -115,7 +115,7 @@ test('a network is made as asked for, found by name and ID, and removed', async 
     networks.remove('web_net'),
     fails(
       'forbidden',
-      /^error while removing network: network web_net has active endpoints \(name:\"[^\"]*\" id:\"[0-9a-f]{12}\"\)$/,
+      /^error while removing network: network web_net has active endpoints \(name:"[^"]*" id:"[0-9a-f]{12}"\)$/,
     ),
   );
   await detachSandbox(networks, sandbox);
