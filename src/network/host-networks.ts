@@ -8,7 +8,6 @@ import type {
   EndpointNames,
   LinkTarget,
   NetworkDriver,
-  NetworkRequest,
   NetworkSummary,
   PortRequest,
   PublishedPort,
