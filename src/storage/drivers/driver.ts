@@ -26,7 +26,7 @@
  * 7. Layers and containers end: the store moves them out of their places, and `remove` deletes them in its time.
  *
  * The store never calls two methods for the same container at once, and never passes a layer that may go meanwhile.
- * Every driver passes the suite of `test/storage/drivers.test.ts`, which includes the end of the process at any moment.
+ * Every driver passes `test/support/driver-contract`, which includes the end of the process at any moment.
  */
 import type { Owner } from '../../ports/id-maps.js';
 import type { WorkerPool } from '../../workers/pool.js';
@@ -41,8 +41,8 @@ export interface DriverRow {
   /** Names of what it keeps in its directory besides the shelves of the store. */
   readonly ownPlaces: readonly string[];
   /**
-   * @throws EngineError unavailable when this host or the file system cannot do it, with the reason; invalid for options
-   * that it cannot fulfil.
+   * @throws EngineError unavailable when this host or the file system cannot do it, with the reason; invalid for
+   * options that it cannot fulfil.
    */
   open(context: DriverContext): Promise<StorageDriver>;
 }
@@ -94,7 +94,7 @@ export interface StorageDriver {
   mountImage(below: readonly string[], at: string): Promise<void>;
   /**
    * Returns the difference between a container and what is below it. A driver that keeps none makes it at `scratch`,
-   * where nothing is yet and which the store removes.
+   * where nothing is yet and which the store removes. While nothing changes, it is the same each time.
    */
   difference(id: string, below: readonly string[], scratch: string): Promise<string>;
   /** `GraphDriver.Data` in inspect, of the layer or container whose directory this is. */

@@ -1,8 +1,8 @@
 /**
  * Where things are in the store of a driver, `<data-root>/<name of the driver>`:
  *
- *   layers/<short id>/{tar-split,init}  read-only layers, with what the driver keeps of them; `init` lies between one and
- *                                       the containers above it
+ *   layers/<short id>/{tar-split,init}  read-only layers, with what the driver keeps of them; `init` lies between one
+ *                                       and the containers above it
  *   index/<64 hex of the chain ID>.json  the record that makes a read-only layer exist
  *   writable/<id>/parent                layers of containers, with what the driver keeps of them; `parent` is a link
  *                                       whose text is the chain ID; without an image `init` is here

@@ -1,0 +1,5 @@
+/** The contract of storage drivers, kept by a driver of plain directories: the seam is one. */
+import { directoryDriver } from '../support/directory-driver.js';
+import { testDriver } from '../support/driver-contract/contract.js';
+
+testDriver(directoryDriver);

@@ -1,0 +1,38 @@
+/** A process that adds, mounts, commits and removes layers until it is killed: `busy-store.js DRIVER DIRECTORY`. */
+import { basename, dirname, join } from 'node:path';
+import { writeFileSync } from 'node:fs';
+import { storageDriver } from '../../../src/storage/drivers/index.js';
+import { directoryDriver } from '../directory-driver.js';
+import { tarOf } from '../image-builder.js';
+import { DriverHarness } from './harness.js';
+
+const [, , driverName = '', root = ''] = process.argv;
+const driver = driverName === directoryDriver.name ? directoryDriver : storageDriver(driverName);
+const harness = new DriverHarness(driver, dirname(root));
+const store = await harness.newStore(basename(root));
+process.send?.('ready');
+for (let round = 0; ; round++) {
+  const content = `${process.pid} ${round}`;
+  const base = await harness.addTar(
+    store,
+    undefined,
+    tarOf([
+      { path: 'a', content },
+      { path: 'b', content },
+    ]),
+  );
+  const top = await harness.addTar(store, base.chainId, tarOf([{ path: 'c', content }, { path: '.wh.b' }]));
+  const id = `${process.pid}-${round}`;
+  // A container has a reference on its image's layers.
+  store.retain(top.chainId);
+  await store.createWritable(id, top.chainId);
+  writeFileSync(join(await store.mount(id), 'written'), content);
+  const commit = await store.commitWritable(id);
+  store.retain(commit.chainId);
+  await store.unmount(id);
+  if (round % 3 > 0) {
+    await store.removeWritable(id);
+    await store.release(top.chainId);
+  }
+  if (round % 2 > 0) await store.release(commit.chainId);
+}

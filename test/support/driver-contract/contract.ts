@@ -1,0 +1,16 @@
+/** The contract of storage drivers as tests: a test file calls this with a row of the table, and all of it must pass. */
+import { after, describe, it } from 'node:test';
+import type { DriverRow } from '../../../src/storage/drivers/driver.js';
+import { FILE_TESTS } from './files.js';
+import { DriverHarness } from './harness.js';
+import { KILL_TESTS } from './kills.js';
+import { LIFE_TESTS } from './life.js';
+
+export function testDriver(driver: DriverRow): void {
+  describe(`storage driver ${driver.name}`, () => {
+    const harness = new DriverHarness(driver);
+    after(() => harness.close());
+    for (const [name, run] of Object.entries({ ...FILE_TESTS, ...LIFE_TESTS, ...KILL_TESTS }))
+      it(name, () => run(harness));
+  });
+}

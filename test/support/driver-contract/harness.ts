@@ -1,0 +1,94 @@
+/** Stores of one driver below a temporary directory, and what tests of drivers do with them. Needs root. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Logger } from '../../../src/ports/logger.js';
+import type { Digest, LayerInfo } from '../../../src/ports/storage.js';
+import type { DriverRow } from '../../../src/storage/drivers/driver.js';
+import { type DriverLayerStore, openLayerStore } from '../../../src/storage/layers/layer-store.js';
+import { LayerExtractor } from '../../../src/storage/tar/layer-extractor.js';
+import { createWorkerPool } from '../../../src/workers/pool.js';
+import { type LayerEntry, sha256, tarOf } from '../image-builder.js';
+
+export class DriverHarness {
+  readonly workers = createWorkerPool({ maxThreads: 2 });
+  readonly log: Logger = {
+    debug: () => undefined,
+    info: () => undefined,
+    warn: assert.fail,
+    error: assert.fail,
+    child: () => this.log,
+  };
+  readonly #stores: DriverLayerStore[] = [];
+
+  constructor(
+    readonly driver: DriverRow,
+    readonly temp = mkdtempSync(join(tmpdir(), 'storage-')),
+  ) {}
+
+  /** Opens the store of a name, as a start of the daemon does. The caller loads and closes it. */
+  open(name: string): Promise<DriverLayerStore> {
+    return openLayerStore({ driver: this.driver, root: join(this.temp, name), workers: this.workers, log: this.log });
+  }
+
+  /** A loaded store that `close` closes. */
+  async newStore(name: string): Promise<DriverLayerStore> {
+    const store = await this.open(name);
+    this.#stores.push(store);
+    await store.load();
+    return store;
+  }
+
+  async close(): Promise<void> {
+    for (const store of this.#stores) {
+      for (const id of store.writableIds()) await store.removeWritable(id);
+      await store.close();
+    }
+    await this.workers.close();
+    const mounts = readFileSync('/proc/self/mounts', 'utf8');
+    rmSync(this.temp, { recursive: true });
+    assert.equal(mounts.includes(this.temp), false, 'something stays mounted');
+  }
+
+  async addTar(store: DriverLayerStore, parent: Digest | undefined, tar: Buffer): Promise<LayerInfo> {
+    const staged = await store.stage();
+    try {
+      const extractor = new LayerExtractor(staged);
+      extractor.write(tar);
+      const { sizeBytes, implicitDirs, danglingLinks, whiteouts } = extractor.finish();
+      return await staged.commit({ diffId: sha256(tar), parent, sizeBytes, implicitDirs, danglingLinks, whiteouts });
+    } catch (error) {
+      await staged.discard();
+      throw error;
+    }
+  }
+
+  /** Adds layers from the lowest up and takes a reference on the top. */
+  async addLayers(store: DriverLayerStore, layers: readonly (readonly LayerEntry[])[]): Promise<Digest> {
+    let parent: Digest | undefined;
+    for (const entries of layers) parent = (await this.addTar(store, parent, tarOf(entries))).chainId;
+    assert.ok(parent);
+    store.retain(parent);
+    return parent;
+  }
+
+  /** Calls `work` with the root of a container, which is made when it is not there. */
+  async mounted<T>(
+    store: DriverLayerStore,
+    id: string,
+    parent: Digest | undefined,
+    work: (root: string) => T | Promise<T>,
+  ): Promise<T> {
+    if (!store.writableIds().includes(id)) await store.createWritable(id, parent);
+    const root = await store.mount(id);
+    try {
+      return await work(root);
+    } finally {
+      await store.unmount(id);
+    }
+  }
+}
+
+/** Tests by their names. */
+export type DriverTests = Readonly<Record<string, (harness: DriverHarness) => Promise<void>>>;
