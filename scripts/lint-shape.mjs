@@ -56,7 +56,6 @@ export const LARGE = new Map([
   ['test/network/user-networks.test.ts#nothing', UNSPLIT],
   ['test/security/authorization.test.ts', UNSPLIT],
   ['test/security/bad-input.test.ts', UNSPLIT],
-  ['test/storage/storage.test.ts', UNSPLIT],
   ['test/storage/volumes.test.ts', UNSPLIT],
   ['test/storage/volumes.test.ts#onDockerd', UNSPLIT],
   ['test/streams/logs-remote.test.ts', UNSPLIT],

@@ -25,7 +25,9 @@ import {
 /** The heads that are looked for are far smaller. */
 const PEEK_BYTES = 8192;
 
-/** A request that has begun to arrive is waited for this long; then the parser goes on with it, at the client's pace. */
+/**
+ * A request that has begun to arrive is waited for this long; then the parser goes on with it, at the client's pace.
+ */
 const WHOLE_MS = 5_000;
 
 /** Apps are made freely up to this number (of 27 KB each); beyond it idle connections give theirs up when they can. */

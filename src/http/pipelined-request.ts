@@ -1,7 +1,8 @@
 /**
  * Serves a request that has further bytes behind it. The HTTP parser would take all of them at once, also those that
  * belong to whoever hijacks the connection by a later request, and it refuses a request that comes before the reply to
- * the one before. So the request is taken off the socket alone, and what is behind it waits in the kernel for the reply.
+ * the one before. So the request is taken off the socket alone, and what is behind it waits in the kernel for the
+ * reply.
  */
 import { Socket } from 'node:net';
 import { duplicateFd, endConnection, onceEnded, takeFromSocket } from '../sys/files/fd.js';

@@ -62,8 +62,8 @@ export class ActorDirectory<L extends AnyActorLogic, C extends AnyCommand> {
   }
 
   /**
-   * Asks the actor behind an id. One that is down is begun first, and `begin` makes one that is missing. If that one has
-   * ended between the look-up and the question, another is made, once.
+   * Asks the actor behind an id. One that is down is begun first, and `begin` makes one that is missing. If that one
+   * has ended between the look-up and the question, another is made, once.
    */
   ask<T extends C['type']>(
     id: string,

@@ -71,7 +71,9 @@ export class ProgressBoard {
     }
   }
 
-  /** Starts with the newest of everything. `onClose` is called once, when the reader stops or nothing more will come. */
+  /**
+   * Starts with the newest of everything. `onClose` is called once, when the reader stops or nothing more will come.
+   */
   read(onClose: () => void): BoardReader {
     this.#opening ??= [...this.#newest.values()].join('');
     const reader: BoardReader = new BoardReader(

@@ -118,7 +118,9 @@ export function authorized(context: SessionContext, token: Authorization, nowMs:
   return { tokens: new Map(context.tokens).set(context.asking, { ...token, expiresAt }), strikes: 0 };
 }
 
-/** The registry failed: it is left alone if it asks for that, else those whom the failure is about have their answer. */
+/**
+ * The registry failed: it is left alone if it asks for that, else those whom the failure is about have their answer.
+ */
 export function failed(
   context: SessionContext,
   error: unknown,

@@ -1,4 +1,6 @@
-/** The contract of storage drivers as tests: a test file calls this with a row of the table, and all of it must pass. */
+/**
+ * The contract of storage drivers as tests: a test file calls this with a row of the table, and all of it must pass.
+ */
 import { after, describe, it } from 'node:test';
 import type { DriverRow } from '../../../src/storage/drivers/driver.js';
 import { FILE_TESTS } from './files.js';

@@ -140,7 +140,9 @@ async function fill(
   }
 }
 
-/** Whether that part of a volume is an empty directory. One that does not exist is told of when the container starts. */
+/**
+ * Whether that part of a volume is an empty directory. One that does not exist is told of when the container starts.
+ */
 function isFillable(mountpoint: string, subpath: string): boolean {
   const fd = openDirectory(mountpoint, subpath || '.');
   if (fd === undefined) return false;
