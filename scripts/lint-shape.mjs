@@ -32,6 +32,8 @@ const HOT = 'called for each record of a log: an object for the parameters would
  * last word before it.
  */
 export const LARGE = new Map([
+  ['src/http/http-exchange.ts', UNSPLIT],
+  ['src/http/uws-connection.ts', UNSPLIT],
   ['src/logs/drivers/json-encoder.ts#encode', HOT],
   ['src/logs/drivers/local-record.ts#encode', HOT],
   ['src/logs/writing/log-writer.ts#record', HOT],
@@ -68,7 +70,6 @@ const PENDING = [
   'src/actors/',
   'src/composition/',
   'src/engine.ts',
-  'src/http/',
   'src/images/',
   'src/registry/',
   'src/stats/',

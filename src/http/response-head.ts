@@ -60,7 +60,8 @@ export class ResponseHeads {
   }
 
   #lines(contentType: string | undefined, headers: Headers): string {
-    return `${this.#common}${contentType === undefined ? '' : `\r\nContent-Type: ${contentType}`}${headerLines(headers)}`;
+    const type = contentType === undefined ? '' : `\r\nContent-Type: ${contentType}`;
+    return `${this.#common}${type}${headerLines(headers)}`;
   }
 }
 

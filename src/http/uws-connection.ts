@@ -372,9 +372,8 @@ export class UwsConnection implements Transport {
    */
   #recount(req: HttpRequest): number {
     const query = req.getQuery();
-    let length =
-      `${req.getCaseSensitiveMethod()} ${req.getUrl()}${query === undefined || query === '' ? '' : `?${query}`} HTTP/1.1\r\n\r\n`
-        .length;
+    const target = query === undefined || query === '' ? req.getUrl() : `${req.getUrl()}?${query}`;
+    let length = `${req.getCaseSensitiveMethod()} ${target} HTTP/1.1\r\n\r\n`.length;
     req.forEach((name, value) => (length += name.length + value.length + ': \r\n'.length));
     const total = this.#requestBytes + length;
     return countedBytes(this.#fd) === total ? total : 0;

@@ -34,36 +34,9 @@ function noCheckpoint(isExperimental: boolean): EngineError {
 export function containerRoutes(deps: ContainerRouteDeps): Route[] {
   const { containers, services, view } = deps;
   const named = (x: Exchange): ContainerRecord => containers.find(x.param('name'));
-  const done = async (x: Exchange, work: Promise<unknown>): Promise<void> => {
-    await work;
-    x.sendEmpty(204);
-  };
 
   return [
-    route('GET', '/containers/json', async (x) => {
-      const size = x.query.flag('size');
-      const records = selectContainers(
-        containers.list(),
-        {
-          all: x.query.flag('all'),
-          limit: x.query.integer('limit') ?? 0,
-          filters: parseFilters(x.query.text('filters')),
-        },
-        {
-          find: (reference) => containers.find(reference),
-          imageId: (reference) => deps.imageId(reference),
-          isAncestor: (image, ancestor) => deps.isAncestor(image, ancestor),
-        },
-      );
-      const nowMs = Date.now();
-      const members = x.atLeast(1, 48) ? 'full' : x.atLeast(1, 46) ? 'annotated' : 'plain';
-      const items = size
-        ? await sizedItems(records, async (record) =>
-            listItemJson(record, view, members, nowMs, await services.sizes(record)),
-          )
-        : records.map((record) => listItemJson(record, view, members, nowMs));
-      x.sendRenderedJson(200, `[${items.join(',')}]\n`);
-    }),
+    route('GET', '/containers/json', (x) => listContainers(x, deps)),
 
     route('POST', '/containers/create', async (x) => {
       const request = decodeCreate(
@@ -88,65 +61,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
       );
     }),
 
-    route('POST', '/containers/{name...}/start', (x) => {
-      if (x.bodyLength > 7 || x.bodyLength < 0) {
-        throw invalid(
-          'starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24',
-        );
-      }
-      if (x.query.text('checkpoint')) throw noCheckpoint(deps.isExperimental());
-      return done(x, containers.start(named(x).id));
-    }),
-
-    route('POST', '/containers/{name...}/stop', (x) => done(x, containers.stop(named(x).id, stopOptions(x)))),
-
-    route('POST', '/containers/{name...}/restart', async (x) => {
-      const record = named(x);
-      try {
-        await containers.restart(record.id, stopOptions(x));
-      } catch (error) {
-        throw new EngineError('internal', `Cannot restart container ${x.param('name')}: ${messageOf(error)}`, {
-          cause: error,
-        });
-      }
-      x.sendEmpty(204);
-    }),
-
-    route('POST', '/containers/{name...}/kill', async (x) => {
-      try {
-        await done(x, containers.kill(named(x).id, parseSignal(x.query.text('signal') || 'SIGKILL')));
-      } catch (error) {
-        throw isEngineError(error)
-          ? new EngineError(error.kind, `cannot kill container: ${x.param('name')}: ${error.message}`, { cause: error })
-          : error;
-      }
-    }),
-
-    route('POST', '/containers/{name...}/pause', (x) => done(x, containers.pause(named(x).id))),
-    route('POST', '/containers/{name...}/unpause', (x) => done(x, containers.unpause(named(x).id))),
-
-    route('POST', '/containers/{name...}/wait', async (x) => {
-      const reference = x.param('name');
-      // Before 1.30 the condition was not known and headers came with the body.
-      const early = x.atLeast(1, 30);
-      await containers.knows(reference);
-      const result = services.wait(
-        reference,
-        early ? waitCondition(x.query.text('condition')) : 'not-running',
-        x.signal,
-      );
-      if (!early) {
-        x.sendJson(200, waitBody(await result));
-        return;
-      }
-      // The Go client does not call start before it has these headers.
-      const stream = x.stream(200, { 'Content-Type': 'application/json' });
-      try {
-        stream.write(`${JSON.stringify(waitBody(await result))}\n`);
-      } finally {
-        stream.end();
-      }
-    }),
+    ...lifeRoutes(deps),
 
     route('POST', '/containers/{name...}/rename', async (x) => {
       const { record, oldName } = await containers.rename(x.param('name'), x.query.text('name') ?? '');
@@ -184,18 +99,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
       return done(x, containers.remove(named(x).id, { force: x.query.flag('force'), volumes: x.query.flag('v') }));
     }),
 
-    route('POST', '/containers/prune', async (x) => {
-      const filters = parseFilters(x.query.text('filters')).allow(['label', 'label!', 'until']);
-      const untilMs = untilOf(filters, Date.now());
-      const { ids, reclaimedBytes } = await services.prune(
-        (record) =>
-          !isRunning(record) &&
-          (untilMs === undefined || Date.parse(record.created) < untilMs) &&
-          filters.matchesLabels(record.config.Labels) &&
-          !(filters.has('label!') && filters.matchesLabels(record.config.Labels, 'label!')),
-      );
-      x.sendJson(200, { ContainersDeleted: ids.length === 0 ? null : ids, SpaceReclaimed: reclaimedBytes });
-    }),
+    route('POST', '/containers/prune', (x) => prune(x, deps)),
   ];
 }
 
@@ -258,4 +162,113 @@ function dimension(x: Exchange, name: 'h' | 'w'): number {
   if (!/^\d+$/.test(text) || value > 0xffff_ffff)
     throw invalid(`invalid resize ${name === 'h' ? 'height' : 'width'} "${text}": invalid syntax`);
   return value;
+}
+
+/** What starts, ends and holds the processes of containers, and waits for their end. */
+function lifeRoutes(deps: ContainerRouteDeps): Route[] {
+  const { containers } = deps;
+  const named = (x: Exchange): ContainerRecord => containers.find(x.param('name'));
+  return [
+    route('POST', '/containers/{name...}/start', (x) => {
+      if (x.bodyLength > 7 || x.bodyLength < 0) {
+        throw invalid(
+          'starting container with non-empty request body was deprecated since API v1.22 and removed in v1.24',
+        );
+      }
+      if (x.query.text('checkpoint')) throw noCheckpoint(deps.isExperimental());
+      return done(x, containers.start(named(x).id));
+    }),
+
+    route('POST', '/containers/{name...}/stop', (x) => done(x, containers.stop(named(x).id, stopOptions(x)))),
+
+    route('POST', '/containers/{name...}/restart', async (x) => {
+      const record = named(x);
+      try {
+        await containers.restart(record.id, stopOptions(x));
+      } catch (error) {
+        throw new EngineError('internal', `Cannot restart container ${x.param('name')}: ${messageOf(error)}`, {
+          cause: error,
+        });
+      }
+      x.sendEmpty(204);
+    }),
+
+    route('POST', '/containers/{name...}/kill', async (x) => {
+      try {
+        await done(x, containers.kill(named(x).id, parseSignal(x.query.text('signal') || 'SIGKILL')));
+      } catch (error) {
+        throw isEngineError(error)
+          ? new EngineError(error.kind, `cannot kill container: ${x.param('name')}: ${error.message}`, { cause: error })
+          : error;
+      }
+    }),
+
+    route('POST', '/containers/{name...}/pause', (x) => done(x, containers.pause(named(x).id))),
+    route('POST', '/containers/{name...}/unpause', (x) => done(x, containers.unpause(named(x).id))),
+
+    route('POST', '/containers/{name...}/wait', (x) => wait(x, deps)),
+  ];
+}
+
+async function done(x: Exchange, work: Promise<unknown>): Promise<void> {
+  await work;
+  x.sendEmpty(204);
+}
+
+async function listContainers(x: Exchange, deps: ContainerRouteDeps): Promise<void> {
+  const { containers, services, view } = deps;
+  const size = x.query.flag('size');
+  const records = selectContainers(
+    containers.list(),
+    {
+      all: x.query.flag('all'),
+      limit: x.query.integer('limit') ?? 0,
+      filters: parseFilters(x.query.text('filters')),
+    },
+    {
+      find: (reference) => containers.find(reference),
+      imageId: (reference) => deps.imageId(reference),
+      isAncestor: (image, ancestor) => deps.isAncestor(image, ancestor),
+    },
+  );
+  const nowMs = Date.now();
+  const members = x.atLeast(1, 48) ? 'full' : x.atLeast(1, 46) ? 'annotated' : 'plain';
+  const items = size
+    ? await sizedItems(records, async (record) =>
+        listItemJson(record, view, members, nowMs, await services.sizes(record)),
+      )
+    : records.map((record) => listItemJson(record, view, members, nowMs));
+  x.sendRenderedJson(200, `[${items.join(',')}]\n`);
+}
+
+async function wait(x: Exchange, { containers, services }: ContainerRouteDeps): Promise<void> {
+  const reference = x.param('name');
+  // Before 1.30 the condition was not known and headers came with the body.
+  const early = x.atLeast(1, 30);
+  await containers.knows(reference);
+  const result = services.wait(reference, early ? waitCondition(x.query.text('condition')) : 'not-running', x.signal);
+  if (!early) {
+    x.sendJson(200, waitBody(await result));
+    return;
+  }
+  // The Go client does not call start before it has these headers.
+  const stream = x.stream(200, { 'Content-Type': 'application/json' });
+  try {
+    stream.write(`${JSON.stringify(waitBody(await result))}\n`);
+  } finally {
+    stream.end();
+  }
+}
+
+async function prune(x: Exchange, { services }: ContainerRouteDeps): Promise<void> {
+  const filters = parseFilters(x.query.text('filters')).allow(['label', 'label!', 'until']);
+  const untilMs = untilOf(filters, Date.now());
+  const { ids, reclaimedBytes } = await services.prune(
+    (record) =>
+      !isRunning(record) &&
+      (untilMs === undefined || Date.parse(record.created) < untilMs) &&
+      filters.matchesLabels(record.config.Labels) &&
+      !(filters.has('label!') && filters.matchesLabels(record.config.Labels, 'label!')),
+  );
+  x.sendJson(200, { ContainersDeleted: ids.length === 0 ? null : ids, SpaceReclaimed: reclaimedBytes });
 }

@@ -36,7 +36,8 @@ export interface ExecRouteDeps {
   readonly execs: ExecDirectory;
 }
 
-export function execRoutes({ containers, services, execs }: ExecRouteDeps): Route[] {
+export function execRoutes(deps: ExecRouteDeps): Route[] {
+  const { containers, execs } = deps;
   return [
     route('POST', '/containers/{name...}/exec', async (x) => {
       const body = createBody.decode(await x.json<unknown>(), '');
@@ -50,7 +51,7 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
       x.sendJson(201, { Id: record.id });
     }),
 
-    route('POST', '/exec/{id}/start', (x) => start(x), { hijack: 'after-body' }),
+    route('POST', '/exec/{id}/start', (x) => start(x, deps), { hijack: 'after-body' }),
 
     route('POST', '/exec/{id}/resize', async (x) => {
       const size = dimensions(x);
@@ -62,62 +63,59 @@ export function execRoutes({ containers, services, execs }: ExecRouteDeps): Rout
 
     route('GET', '/exec/{id}/json', (x) => x.sendJson(200, execView(execs.find(x.param('id'))))),
   ];
+}
 
-  async function start(x: Exchange): Promise<void> {
-    const body = startBody.decode((await x.optionalJson<unknown>()) ?? {}, '');
-    const record = execs.find(x.param('id'));
-    const container = containers.find(record.containerId);
-    requireRunning(container, container.id);
-    const tty = record.config.Tty;
-    const terminal = {
-      tty,
-      size: size((x.atLeast(1, 42) && body.Tty ? pair(body.ConsoleSize) : null) ?? record.config.ConsoleSize),
-    };
-    if (body.Detach) {
-      await execs.start(record.id, terminal);
-      x.sendEmpty(200);
-      return;
-    }
-    const keys = detachKeys(record.config.DetachKeys);
-    // The client that reads says whether it takes the output as it is; it may not be the one that made the exec.
-    const isRaw = body.Tty;
-    const socket = await x.hijack({ contentType: streamType(x, isRaw), commonHeaders: true });
-    socket.on('error', () => socket.destroy());
-    const leave = execs
-      .hub(record.id)
-      .subscribe(
-        { stdout: record.config.AttachStdout, stderr: record.config.AttachStderr, multiplexed: !isRaw },
-        socket,
-      );
-    socket.once('close', leave);
-    try {
-      await execs.start(record.id, terminal);
-    } catch (error) {
-      // The head is out: what went wrong can only be told inside the stream.
+async function start(x: Exchange, { containers, services, execs }: ExecRouteDeps): Promise<void> {
+  const body = startBody.decode((await x.optionalJson<unknown>()) ?? {}, '');
+  const record = execs.find(x.param('id'));
+  const container = containers.find(record.containerId);
+  requireRunning(container, container.id);
+  const tty = record.config.Tty;
+  const terminal = {
+    tty,
+    size: size((x.atLeast(1, 42) && body.Tty ? pair(body.ConsoleSize) : null) ?? record.config.ConsoleSize),
+  };
+  if (body.Detach) {
+    await execs.start(record.id, terminal);
+    x.sendEmpty(200);
+    return;
+  }
+  const keys = detachKeys(record.config.DetachKeys);
+  // The client that reads says whether it takes the output as it is; it may not be the one that made the exec.
+  const isRaw = body.Tty;
+  const socket = await x.hijack({ contentType: streamType(x, isRaw), commonHeaders: true });
+  socket.on('error', () => socket.destroy());
+  const leave = execs
+    .hub(record.id)
+    .subscribe({ stdout: record.config.AttachStdout, stderr: record.config.AttachStderr, multiplexed: !isRaw }, socket);
+  socket.once('close', leave);
+  try {
+    await execs.start(record.id, terminal);
+  } catch (error) {
+    // The head is out: what went wrong can only be told inside the stream.
+    leave();
+    const text = Buffer.from(`${messageOf(error)}\r\n`);
+    socket.end(isRaw ? text : Buffer.concat(frame('stdout', text)));
+    return;
+  }
+  const stdin = record.config.AttachStdin ? execs.stdin(record.id) : undefined;
+  if (!stdin) {
+    socket.resume();
+    return;
+  }
+  copyInput(socket, stdin, tty ? new DetachScanner(keys) : undefined, {
+    onDetach: () => {
+      services.emit('exec_detach', container, { execID: record.id });
       leave();
-      const text = Buffer.from(`${messageOf(error)}\r\n`);
-      socket.end(isRaw ? text : Buffer.concat(frame('stdout', text)));
-      return;
-    }
-    const stdin = record.config.AttachStdin ? execs.stdin(record.id) : undefined;
-    if (!stdin) {
-      socket.resume();
-      return;
-    }
-    copyInput(socket, stdin, tty ? new DetachScanner(keys) : undefined, {
-      onDetach: () => {
-        services.emit('exec_detach', container, { execID: record.id });
+      socket.end();
+    },
+    onEnd: () => {
+      if (tty) {
         leave();
         socket.end();
-      },
-      onEnd: () => {
-        if (tty) {
-          leave();
-          socket.end();
-        } else void execs.closeStdin(record);
-      },
-    });
-  }
+      } else void execs.closeStdin(record);
+    },
+  });
 }
 
 function pair(values: readonly number[] | null): readonly [number, number] | null {

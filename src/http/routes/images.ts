@@ -80,49 +80,11 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
   let isPruning = false;
 
   return [
-    route('GET', '/images/json', (x) => {
-      const filters = x.query.text('filters');
-      const selection = decodeSelection(parseFilters(filters), x.query.flag('all'), Date.now());
-      const legacy = x.atLeast(1, 41) ? '' : x.query.text('filter');
-      const selected = selectImages(
-        images,
-        legacy === '' ? selection : { ...selection, reference: [...selection.reference, legacy] },
-      );
-      const shared = x.atLeast(1, 42) && x.query.flag('shared-size') ? sharedSizes(images.list(), layers) : undefined;
-      const manifestsOf =
-        x.atLeast(1, 47) && x.query.flag('manifests') ? new ImageManifests(images.list(), users) : undefined;
-      const items = selected.map((one) => {
-        const { image } = one;
-        return summaryJson(
-          one,
-          { sharedSize: shared?.get(image.id), manifests: manifestsOf?.of(image) },
-          (major, minor) => x.atLeast(major, minor),
-        );
-      });
-      x.sendJson(200, items);
-    }),
+    route('GET', '/images/json', (x) => listImages(x, deps)),
 
     route('POST', '/images/create', (x) => createImage(x, deps), { body: 'archive' }),
 
-    route('GET', '/images/{name...}/json', (x) => {
-      const platform = x.query.text('platform');
-      const withManifests = x.atLeast(1, 48) && x.query.flag('manifests');
-      if (platform !== '' && withManifests) {
-        throw invalid('conflicting options: manifests and platform options cannot both be set', {
-          code: 'CONFLICTING_OPTIONS',
-        });
-      }
-      const image = images.resolve(x.param('name'));
-      if (platform !== '' && x.atLeast(1, 49)) requirePlatform(image, platformObject(platform), x.param('name'));
-      // It speaks the newest version that it is offered, but cannot recreate a container without what went with 1.45.
-      const isCompose1 = x.header('user-agent')?.startsWith('docker-compose/1.') === true;
-      const driver = { Name: layers.driver, Data: image.topLayer ? layers.layerData(image.topLayer) : null };
-      const manifests = withManifests ? new ImageManifests(images.list(), users).of(image) : undefined;
-      x.sendJson(
-        200,
-        inspectJson(image, driver, manifests, (major, minor) => x.atLeast(major, minor) && !isCompose1),
-      );
-    }),
+    route('GET', '/images/{name...}/json', (x) => inspectImage(x, deps)),
 
     route('GET', '/images/{name...}/history', (x) => {
       const image = images.resolve(x.param('name'));
@@ -175,6 +137,46 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
 
     route('POST', '/commit', (x) => commit(x, deps)),
   ];
+}
+
+function listImages(x: Exchange, { images, layers, users }: ImageRouteDeps): void {
+  const filters = x.query.text('filters');
+  const selection = decodeSelection(parseFilters(filters), x.query.flag('all'), Date.now());
+  const legacy = x.atLeast(1, 41) ? '' : x.query.text('filter');
+  const selected = selectImages(
+    images,
+    legacy === '' ? selection : { ...selection, reference: [...selection.reference, legacy] },
+  );
+  const shared = x.atLeast(1, 42) && x.query.flag('shared-size') ? sharedSizes(images.list(), layers) : undefined;
+  const manifestsOf =
+    x.atLeast(1, 47) && x.query.flag('manifests') ? new ImageManifests(images.list(), users) : undefined;
+  const items = selected.map((one) => {
+    const { image } = one;
+    return summaryJson(one, { sharedSize: shared?.get(image.id), manifests: manifestsOf?.of(image) }, (major, minor) =>
+      x.atLeast(major, minor),
+    );
+  });
+  x.sendJson(200, items);
+}
+
+function inspectImage(x: Exchange, { images, layers, users }: ImageRouteDeps): void {
+  const platform = x.query.text('platform');
+  const withManifests = x.atLeast(1, 48) && x.query.flag('manifests');
+  if (platform !== '' && withManifests) {
+    throw invalid('conflicting options: manifests and platform options cannot both be set', {
+      code: 'CONFLICTING_OPTIONS',
+    });
+  }
+  const image = images.resolve(x.param('name'));
+  if (platform !== '' && x.atLeast(1, 49)) requirePlatform(image, platformObject(platform), x.param('name'));
+  // It speaks the newest version that it is offered, but cannot recreate a container without what went with 1.45.
+  const isCompose1 = x.header('user-agent')?.startsWith('docker-compose/1.') === true;
+  const driver = { Name: layers.driver, Data: image.topLayer ? layers.layerData(image.topLayer) : null };
+  const manifests = withManifests ? new ImageManifests(images.list(), users).of(image) : undefined;
+  x.sendJson(
+    200,
+    inspectJson(image, driver, manifests, (major, minor) => x.atLeast(major, minor) && !isCompose1),
+  );
 }
 
 async function createImage(x: Exchange, deps: ImageRouteDeps): Promise<void> {

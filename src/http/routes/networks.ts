@@ -1,7 +1,6 @@
 /** Networks as the Engine API shows them. */
-import type { ContainerRecord } from '../../actors/container/container.record.js';
 import type { ContainerDirectory } from '../../actors/container/directory.js';
-import { isLive, type NetworkChange } from '../../actors/container/network/network-change.js';
+import { isLive } from '../../actors/container/network/network-change.js';
 import { conflict, forbidden, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
 import type { WantedNetwork, NetworkSummary } from '../../ports/network.js';
 import { decodeEndpoint } from '../api/container-create.js';
@@ -9,6 +8,7 @@ import { anything, boolean, dictionary, ignored, list, nullable, object, optiona
 import { parseFilters } from '../api/filters.js';
 import { networkView } from '../api/network-view.js';
 import { untilOf } from '../api/until.js';
+import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
 
 export interface NetworkRouteDeps {
@@ -52,62 +52,13 @@ const body = object({
 const connectBody = object({ Container: string(), EndpointConfig: anything() });
 const disconnectBody = object({ Container: string(), Force: boolean() });
 
-export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps): Route[] {
-  const remove = async (reference: string): Promise<NetworkSummary> => {
-    const removed = await networks.remove(reference);
-    emit('destroy', removed.id, { name: removed.name, type: removed.driver });
-    return removed;
-  };
-  const rewire = (container: string, change: NetworkChange): Promise<ContainerRecord> =>
-    containers.rewire(container, change);
-  /** A container may still be on a network that is gone: with `lenient` the name is taken as it is then. */
-  const networkNamed = (reference: string, lenient: boolean): string => {
-    try {
-      return networks.resolve(reference).name;
-    } catch (error) {
-      if (lenient && isEngineError(error, 'not-found')) return reference;
-      throw error;
-    }
-  };
+export function networkRoutes(deps: NetworkRouteDeps): Route[] {
+  const { networks, containers, emit } = deps;
   let isPruning = false;
 
   return [
     // Clients that join the path to an empty name get the list, too.
-    ...['/networks', '/networks/'].map((path) =>
-      route('GET', path, (x) => {
-        const filters = parseFilters(x.query.text('filters')).allow([
-          'dangling',
-          'driver',
-          'id',
-          'label',
-          'name',
-          'scope',
-          'type',
-        ]);
-        for (const type of filters.get('type'))
-          if (type !== 'builtin' && type !== 'custom')
-            throw invalid(`invalid filter 'type=[${type}]'`, { code: 'INVALID_FILTER' });
-        const dangling = filters.flag('dangling');
-        const selected = networks
-          .list()
-          .filter(
-            (network) =>
-              filters.matchesExactly('driver', network.driver) &&
-              filters.matchesPattern('id', network.id) &&
-              filters.matchesPattern('name', network.name) &&
-              filters.matchesLabels(network.labels) &&
-              filters.matchesExactly('scope', 'local') &&
-              filters.matchesExactly('type', PREDEFINED.has(network.name) ? 'builtin' : 'custom') &&
-              (dangling === undefined || dangling === !PREDEFINED.has(network.name)),
-          );
-        // Since 1.28 a list tells of no containers.
-        const shown = x.atLeast(1, 28) ? [] : containers.list();
-        x.sendJson(
-          200,
-          selected.map((network) => networkView(network, shown)),
-        );
-      }),
-    ),
+    ...['/networks', '/networks/'].map((path) => route('GET', path, (x) => listNetworks(x, deps))),
     route('GET', '/networks/{name...}', (x) => {
       const verbose = x.query.text('verbose') ?? '';
       if (!/^(|1|t|true|0|f|false)$/i.test(verbose))
@@ -126,25 +77,7 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
         throw forbidden(`cannot create a ${wanted.Scope} scoped network when swarm is not active`, {
           code: 'NO_SWARM',
         });
-      const made = await networks.create({
-        name: wanted.Name,
-        driver: wanted.Driver || 'bridge',
-        internal: wanted.Internal,
-        attachable: wanted.Attachable,
-        enableIpv4: x.atLeast(1, 48) ? wanted.EnableIPv4 : undefined,
-        enableIpv6: wanted.EnableIPv6,
-        ipam: { driver: wanted.IPAM?.Driver || 'default', options: wanted.IPAM?.Options ?? null },
-        subnets: (wanted.IPAM?.Config ?? []).map(({ Subnet, IPRange, Gateway, AuxiliaryAddresses }) => ({
-          subnet: Subnet,
-          ipRange: IPRange,
-          gateway: Gateway,
-          auxiliaryAddresses: AuxiliaryAddresses ?? {},
-        })),
-        options: wanted.Options ?? {},
-        labels: wanted.Labels ?? {},
-        configOnly: wanted.ConfigOnly,
-        configFrom: wanted.ConfigFrom.Network,
-      });
+      const made = await networks.create(wantedNetwork(wanted, x.atLeast(1, 48)));
       emit('create', made.id, { name: made.name, type: made.driver });
       x.sendJson(201, { Id: made.id, Warning: '' });
     }),
@@ -152,7 +85,7 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
     route('POST', '/networks/{name...}/connect', async (x) => {
       const { Container, EndpointConfig } = connectBody.decode(await x.json<unknown>(), '');
       const network = networks.resolve(x.param('name')).name;
-      await rewire(Container, {
+      await containers.rewire(Container, {
         type: 'connect',
         network,
         request: decodeEndpoint(EndpointConfig ?? {}, 'EndpointConfig'),
@@ -162,15 +95,15 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
 
     route('POST', '/networks/{name...}/disconnect', async (x) => {
       const { Container, Force } = disconnectBody.decode(await x.json<unknown>(), '');
-      await rewire(Container, {
+      await containers.rewire(Container, {
         type: 'disconnect',
-        network: networkNamed(x.param('name'), Force || !isLive(containers.find(Container))),
+        network: networkNamed(deps, x.param('name'), Force || !isLive(containers.find(Container))),
       });
       x.sendEmpty(200);
     }),
 
     route('DELETE', '/networks/{name...}', async (x) => {
-      await remove(x.param('name'));
+      await remove(deps, x.param('name'));
       x.sendEmpty(204);
     }),
 
@@ -180,21 +113,11 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
       if (isPruning) throw conflict('a prune operation is already running');
       isPruning = true;
       try {
-        const used = new Set(containers.list().flatMap((record) => Object.keys(record.networks)));
-        const deleted: string[] = [];
-        for (const network of networks.list()) {
-          const isWanted =
-            filters.matchesLabels(network.labels) &&
-            !(filters.has('label!') && filters.matchesLabels(network.labels, 'label!')) &&
-            (until === undefined || Date.parse(network.created) <= until);
-          if (PREDEFINED.has(network.name) || used.has(network.name) || !isWanted) continue;
-          try {
-            deleted.push((await remove(network.id)).name);
-          } catch (error) {
-            // Somebody has begun to use it, or has removed it meanwhile.
-            if (!isEngineError(error, 'forbidden') && !isEngineError(error, 'not-found')) throw error;
-          }
-        }
+        const isWanted = (network: NetworkSummary): boolean =>
+          filters.matchesLabels(network.labels) &&
+          !(filters.has('label!') && filters.matchesLabels(network.labels, 'label!')) &&
+          (until === undefined || Date.parse(network.created) <= until);
+        const deleted = await prune(deps, isWanted);
         emit('prune', '', { reclaimed: '0' });
         x.sendJson(200, { NetworksDeleted: deleted.length > 0 ? deleted : null });
       } finally {
@@ -202,4 +125,96 @@ export function networkRoutes({ networks, containers, emit }: NetworkRouteDeps):
       }
     }),
   ];
+}
+
+function listNetworks(x: Exchange, { networks, containers }: NetworkRouteDeps): void {
+  const filters = parseFilters(x.query.text('filters')).allow([
+    'dangling',
+    'driver',
+    'id',
+    'label',
+    'name',
+    'scope',
+    'type',
+  ]);
+  for (const type of filters.get('type'))
+    if (type !== 'builtin' && type !== 'custom')
+      throw invalid(`invalid filter 'type=[${type}]'`, { code: 'INVALID_FILTER' });
+  const dangling = filters.flag('dangling');
+  const selected = networks
+    .list()
+    .filter(
+      (network) =>
+        filters.matchesExactly('driver', network.driver) &&
+        filters.matchesPattern('id', network.id) &&
+        filters.matchesPattern('name', network.name) &&
+        filters.matchesLabels(network.labels) &&
+        filters.matchesExactly('scope', 'local') &&
+        filters.matchesExactly('type', PREDEFINED.has(network.name) ? 'builtin' : 'custom') &&
+        (dangling === undefined || dangling === !PREDEFINED.has(network.name)),
+    );
+  // Since 1.28 a list tells of no containers.
+  const shown = x.atLeast(1, 28) ? [] : containers.list();
+  x.sendJson(
+    200,
+    selected.map((network) => networkView(network, shown)),
+  );
+}
+
+/** A container may still be on a network that is gone: with `lenient` the name is taken as it is then. */
+function networkNamed({ networks }: NetworkRouteDeps, reference: string, lenient: boolean): string {
+  try {
+    return networks.resolve(reference).name;
+  } catch (error) {
+    if (lenient && isEngineError(error, 'not-found')) return reference;
+    throw error;
+  }
+}
+
+/** @param hasIpv4Switch whether the client's version of the API knows `EnableIPv4`. */
+function wantedNetwork(wanted: ReturnType<typeof body.decode>, hasIpv4Switch: boolean): WantedNetwork {
+  return {
+    name: wanted.Name,
+    driver: wanted.Driver || 'bridge',
+    internal: wanted.Internal,
+    attachable: wanted.Attachable,
+    enableIpv4: hasIpv4Switch ? wanted.EnableIPv4 : undefined,
+    enableIpv6: wanted.EnableIPv6,
+    ipam: { driver: wanted.IPAM?.Driver || 'default', options: wanted.IPAM?.Options ?? null },
+    subnets: (wanted.IPAM?.Config ?? []).map(({ Subnet, IPRange, Gateway, AuxiliaryAddresses }) => ({
+      subnet: Subnet,
+      ipRange: IPRange,
+      gateway: Gateway,
+      auxiliaryAddresses: AuxiliaryAddresses ?? {},
+    })),
+    options: wanted.Options ?? {},
+    labels: wanted.Labels ?? {},
+    configOnly: wanted.ConfigOnly,
+    configFrom: wanted.ConfigFrom.Network,
+  };
+}
+
+async function remove({ networks, emit }: NetworkRouteDeps, reference: string): Promise<NetworkSummary> {
+  const removed = await networks.remove(reference);
+  emit('destroy', removed.id, { name: removed.name, type: removed.driver });
+  return removed;
+}
+
+/** Removes the networks that no container is on. Returns their names. */
+async function prune(
+  deps: NetworkRouteDeps,
+  isWanted: (network: NetworkSummary) => boolean,
+): Promise<readonly string[]> {
+  const used = new Set(deps.containers.list().flatMap((record) => Object.keys(record.networks)));
+  const deleted: string[] = [];
+  for (const network of deps.networks.list()) {
+    if (PREDEFINED.has(network.name) || used.has(network.name) || !isWanted(network)) continue;
+    try {
+      deleted.push((await remove(deps, network.id)).name);
+    } catch (error) {
+      // Somebody has begun to use it, or has removed it meanwhile.
+      if (!isEngineError(error, 'forbidden') && !isEngineError(error, 'not-found')) throw error;
+    }
+  }
+  return deleted;
 }

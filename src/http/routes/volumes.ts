@@ -33,11 +33,9 @@ const body = object({
   ClusterVolumeSpec: optional(anything()),
 });
 
-export function volumeRoutes({ volumes, containers, emit }: VolumeRouteDeps): Route[] {
-  const users = (name: string): string[] =>
-    containers
-      .list()
-      .flatMap(({ id, mounts }) => (mounts.some(({ Type, Name }) => Type === 'volume' && Name === name) ? [id] : []));
+export function volumeRoutes(deps: VolumeRouteDeps): Route[] {
+  const { volumes, containers, emit } = deps;
+  const users = (name: string): string[] => usersOf(containers.list(), name);
   let isPruning = false;
 
   return [
@@ -101,29 +99,43 @@ export function volumeRoutes({ volumes, containers, emit }: VolumeRouteDeps): Ro
       if (isPruning) throw conflict('a prune operation is already running');
       isPruning = true;
       try {
-        const deleted: string[] = [];
-        let reclaimed = 0;
-        for (const volume of volumes.list()) {
-          if (
-            volume.driver !== 'local' ||
-            (!named && !volume.isAnonymous) ||
-            volume.options !== null ||
-            users(volume.name).length > 0 ||
-            !matches(filters, volume)
-          )
-            continue;
-          const size = await volumes.size(volume.name);
-          emit('destroy', volume.name, { driver: await volumes.remove(volume.name) });
-          deleted.push(volume.name);
-          reclaimed += size;
-        }
-        emit('prune', '', { reclaimed: String(reclaimed) });
-        x.sendJson(200, { VolumesDeleted: deleted, SpaceReclaimed: reclaimed });
+        const isUnused = (volume: VolumeInfo): boolean =>
+          volume.driver === 'local' &&
+          (named || volume.isAnonymous) &&
+          volume.options === null &&
+          users(volume.name).length === 0 &&
+          matches(filters, volume);
+        x.sendJson(200, await prune(deps, isUnused));
       } finally {
         isPruning = false;
       }
     }),
   ];
+}
+
+/** The ids of the containers that have a volume. */
+function usersOf(containers: readonly ContainerRecord[], name: string): string[] {
+  return containers.flatMap(({ id, mounts }) =>
+    mounts.some(({ Type, Name }) => Type === 'volume' && Name === name) ? [id] : [],
+  );
+}
+
+/** Removes volumes one after another, each if nobody has begun to use it meanwhile. */
+async function prune(
+  { volumes, emit }: VolumeRouteDeps,
+  isUnused: (volume: VolumeInfo) => boolean,
+): Promise<{ readonly VolumesDeleted: readonly string[]; readonly SpaceReclaimed: number }> {
+  const deleted: string[] = [];
+  let reclaimed = 0;
+  for (const volume of volumes.list()) {
+    if (!isUnused(volume)) continue;
+    const size = await volumes.size(volume.name);
+    emit('destroy', volume.name, { driver: await volumes.remove(volume.name) });
+    deleted.push(volume.name);
+    reclaimed += size;
+  }
+  emit('prune', '', { reclaimed: String(reclaimed) });
+  return { VolumesDeleted: deleted, SpaceReclaimed: reclaimed };
 }
 
 function matches(filters: Filters, { driver, labels }: VolumeInfo): boolean {

@@ -57,11 +57,19 @@ export function readTlsCredentials(files: TlsFiles, now = Date.now()): TlsCreden
   ];
   return {
     context,
-    summary: `${own.subject.replaceAll('\n', ', ')}, valid until ${own.validTo}, SHA-256 ${own.fingerprint256}${ca === undefined ? '' : `; authorities: ${authorities.map((one) => one.fingerprint256).join(', ')}`}`,
+    summary: summaryOf(own, authorities),
     warnings: expired
       .filter(({ certificate }) => Date.parse(certificate.validTo) < now)
       .map(({ option, path, certificate }) => `${option} ${path}: the certificate expired on ${certificate.validTo}`),
   };
+}
+
+function summaryOf(own: X509Certificate, authorities: readonly X509Certificate[]): string {
+  const fingerprints = authorities.map((one) => one.fingerprint256).join(', ');
+  return [
+    `${own.subject.replaceAll('\n', ', ')}, valid until ${own.validTo}, SHA-256 ${own.fingerprint256}`,
+    ...(authorities.length === 0 ? [] : [`authorities: ${fingerprints}`]),
+  ].join('; ');
 }
 
 function readOption(option: string, path: string): string {
