@@ -43,13 +43,12 @@ export function volumeRoutes(deps: VolumeRouteDeps): Route[] {
       const filters = parseFilters(x.query.text('filters')).allow(['dangling', 'name', 'driver', 'label']);
       const dangling = filters.flag('dangling');
       const all = await volumes.listAll();
-      const selected = all.volumes.filter(
-        (volume) =>
-          matches(filters, volume) &&
-          filters.matchesPattern('name', volume.name) &&
-          (dangling === undefined || dangling === (users(volume.name).length === 0)),
-      );
-      x.sendJson(200, { Volumes: selected.map(volumeView), Warnings: all.warnings.length > 0 ? all.warnings : null });
+      const isWanted = (volume: VolumeInfo): boolean =>
+        matches(filters, volume) &&
+        filters.matchesPattern('name', volume.name) &&
+        (dangling === undefined || dangling === (users(volume.name).length === 0));
+      const Warnings = all.warnings.length > 0 ? all.warnings : null;
+      x.sendJson(200, { Volumes: all.volumes.filter(isWanted).map(volumeView), Warnings });
     }),
 
     route('POST', '/volumes/create', async (x) => {
@@ -79,8 +78,7 @@ export function volumeRoutes(deps: VolumeRouteDeps): Route[] {
     }),
 
     route('DELETE', '/volumes/{name}', async (x) => {
-      const name = x.param('name');
-      const force = x.query.flag('force');
+      const [name, force] = [x.param('name'), x.query.flag('force')];
       const inUse = users(name);
       if (inUse.length > 0)
         throw conflict(`remove ${name}: volume is in use - [${inUse.join(', ')}]`, { code: 'VOLUME_IN_USE' });
