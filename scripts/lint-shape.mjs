@@ -65,17 +65,8 @@ export const LARGE = new Map([
   ['test/support/pull-harness.ts#startPullHarness', UNSPLIT],
 ]);
 
-/** Rooms that are being rebuilt: what they break is printed with `--pending` only. */
-const PENDING = [
-  'src/actors/',
-  'src/composition/',
-  'src/engine.ts',
-  'src/images/',
-  'src/registry/',
-  'src/stats/',
-  'src/storage/',
-  'src/telemetry/',
-];
+/** Files that are not split yet, by the beginning of their path: what they break is printed with `--pending` only. */
+const PENDING = ['src/actors/container/container.', 'src/actors/exec/exec.machine.ts'];
 
 /** A name or a member, or one call of it with names. */
 const NAMES = /^[\w$.?!#]*(?:\([\w$.?!#, ]*\))?$/;

@@ -11,8 +11,9 @@ function platformOf({ config: { os, architecture, variant } }: Image): Platform 
 /** A line for who runs an image without saying for which platform, when it is for another one than the host's. */
 export function foreignPlatformWarning(image: Image): string | undefined {
   const own = platformOf(image);
-  if (canRun(hostPlatform(), own)) return undefined;
-  return `The requested image's platform (${formatPlatform(own)}) does not match the detected host platform (${formatPlatform(hostPlatform())}) and no specific platform was requested`;
+  const host = hostPlatform();
+  if (canRun(host, own)) return undefined;
+  return `The requested image's platform (${formatPlatform(own)}) does not match the detected host platform (${formatPlatform(host)}) and no specific platform was requested`;
 }
 
 /** @throws EngineError not-found for an image that the platform cannot run. */

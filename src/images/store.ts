@@ -13,31 +13,11 @@ import { chainOf } from './chain.js';
 import type { Urgent } from '../sys/files/reserve.js';
 import { parseConfig } from './config-document.js';
 import { ImageContent, type ImageMetadata } from './content.js';
-import {
-  canonicalName,
-  canonicalString,
-  familiarString,
-  type ImageReference,
-  isDigest,
-  parseReference,
-  withDefaultTag,
-} from './reference.js';
+import { ImageHolds } from './holds.js';
+import { type ImageEntry, imageOf, lastUseOf } from './image-entry.js';
+import { fullId, ImageLookup } from './lookup.js';
+import { canonicalName, canonicalString, familiarString, parseReference, withDefaultTag } from './reference.js';
 import { References } from './references.js';
-
-/** This is held in memory for each image, besides its names. */
-interface Entry {
-  readonly id: Digest;
-  readonly config: ImageConfigDocument;
-  readonly topLayer: Digest | undefined;
-  readonly sizeBytes: number;
-  readonly configSizeBytes: number;
-  metadata: ImageMetadata;
-  lastUsedMs: number;
-  /** The metadata are being written. A removal waits for that, so that the record is not written after it. */
-  saving?: Promise<void>;
-  /** The published value; made anew when names or metadata change. */
-  image: Image | undefined;
-}
 
 /** Uses of an image within this time are one on the disk. */
 const SAVE_USE_MS = 60_000;
@@ -46,12 +26,12 @@ export class FileImageStore implements ImageStore {
   readonly #layers: LayerStore;
   readonly #content: ImageContent;
   readonly #references: References;
-  readonly #entries = new Map<Digest, Entry>();
+  readonly #lookup: ImageLookup;
+  readonly #entries = new Map<Digest, ImageEntry>();
   /** Images by the image that they were made from. */
   readonly #children = new Map<string, Set<Digest>>();
-  /** Images that must not be removed now, with the number of reasons. */
-  readonly #holds = new Map<Digest, number>();
-  readonly #creating = new Map<Digest, Promise<Entry>>();
+  readonly #holds = new ImageHolds();
+  readonly #creating = new Map<Digest, Promise<ImageEntry>>();
   readonly #listeners = new Set<() => void>();
 
   /** Keeps everything below `<dataRoot>/image`. */
@@ -60,6 +40,7 @@ export class FileImageStore implements ImageStore {
     this.#layers = layers;
     this.#content = new ImageContent(root);
     this.#references = new References(root, urgent);
+    this.#lookup = new ImageLookup(this.#references, this.#entries);
   }
 
   async load(): Promise<{ readonly removed: readonly string[] }> {
@@ -106,7 +87,7 @@ export class FileImageStore implements ImageStore {
     configSizeBytes: number,
     topLayer: Digest | undefined,
     metadata: ImageMetadata,
-  ): Entry {
+  ): ImageEntry {
     if (topLayer !== undefined) this.#layers.retain(topLayer);
     const sizeBytes = topLayer === undefined ? 0 : this.#layers.chainSize(topLayer);
     return {
@@ -121,7 +102,7 @@ export class FileImageStore implements ImageStore {
     };
   }
 
-  #publish(entry: Entry): void {
+  #publish(entry: ImageEntry): void {
     this.#entries.set(entry.id, entry);
     const { parent } = entry.metadata;
     if (parent === '') return;
@@ -130,7 +111,7 @@ export class FileImageStore implements ImageStore {
     else this.#children.set(parent, new Set([entry.id]));
   }
 
-  #withdraw({ id, metadata: { parent } }: Entry): void {
+  #withdraw({ id, metadata: { parent } }: ImageEntry): void {
     this.#entries.delete(id);
     const siblings = this.#children.get(parent);
     siblings?.delete(id);
@@ -156,55 +137,18 @@ export class FileImageStore implements ImageStore {
     const image = id && this.get(id);
     if (image) return image;
     const shown =
-      isDigest(reference) || /^[a-f0-9]{64}$/.test(reference)
-        ? reference
-        : familiarString(withDefaultTag(parseReference(reference)));
+      fullId(reference) === undefined ? familiarString(withDefaultTag(parseReference(reference))) : reference;
     throw notFound(`No such image: ${shown}`, { code: 'NO_SUCH_IMAGE' });
   }
 
-  /**
-   * ID of what a reference names: a name first, then an ID or its unique prefix. Throws `invalid` for a malformed one.
-   */
+  /** Returns the ID of what a reference names. Throws `invalid` for a malformed one. */
   idOf(reference: string): Digest | undefined {
-    const full = isDigest(reference)
-      ? reference
-      : /^[a-f0-9]{64}$/.test(reference)
-        ? (`sha256:${reference}` as const)
-        : undefined;
-    if (full !== undefined) return this.#entries.has(full) ? full : undefined;
-    return this.#named(parseReference(reference)) ?? this.#byPrefix(reference);
+    return this.#lookup.find(reference);
   }
 
   /** True when the text found its image as an ID and not as a name. */
   isIdReference(reference: string): boolean {
-    return (
-      isDigest(reference) || /^[a-f0-9]{64}$/.test(reference) || this.#named(parseReference(reference)) === undefined
-    );
-  }
-
-  #named(reference: ImageReference): Digest | undefined {
-    const { digest } = reference;
-    // A digest says more than the tag beside it.
-    if (digest === undefined) return this.#references.get(canonicalString(withDefaultTag(reference)));
-    const name = canonicalName(reference);
-    const direct = this.#references.get(`${name}@${digest}`);
-    if (direct !== undefined) return direct;
-    const isOurs = [...this.#references.of(digest)].some(
-      (key) => key.startsWith(`${name}:`) || key.startsWith(`${name}@`),
-    );
-    return isOurs ? digest : undefined;
-  }
-
-  #byPrefix(text: string): Digest | undefined {
-    const prefix = text.startsWith('sha256:') ? text : `sha256:${text}`;
-    if (!/^sha256:[a-f0-9]+$/.test(prefix)) return undefined;
-    let found: Digest | undefined;
-    for (const id of this.#entries.keys()) {
-      if (!id.startsWith(prefix)) continue;
-      if (found !== undefined) return undefined;
-      found = id;
-    }
-    return found;
+    return this.#lookup.isId(reference);
   }
 
   async create(configBytes: Buffer, options: { readonly parent?: Digest } = {}): Promise<Image> {
@@ -219,7 +163,7 @@ export class FileImageStore implements ImageStore {
     return this.#imageOf(await creating);
   }
 
-  async #create(id: Digest, bytes: Buffer, parent: string): Promise<Entry> {
+  async #create(id: Digest, bytes: Buffer, parent: string): Promise<ImageEntry> {
     const config = parseConfig(bytes);
     const topLayer = chainOf(config.rootfs.diff_ids).at(-1);
     if (topLayer !== undefined && !this.#layers.find(topLayer)) {
@@ -255,7 +199,7 @@ export class FileImageStore implements ImageStore {
    * Changes the metadata of an image, one change after the other. Memory changes when the change is on disk, and not at
    * all when that fails.
    */
-  #describe(entry: Entry, change: (metadata: ImageMetadata) => ImageMetadata): Promise<void> {
+  #describe(entry: ImageEntry, change: (metadata: ImageMetadata) => ImageMetadata): Promise<void> {
     const write = async (): Promise<void> => {
       const metadata = change(entry.metadata);
       await this.#content.writeMetadata(entry.id, metadata);
@@ -350,15 +294,7 @@ export class FileImageStore implements ImageStore {
 
   /** Keeps an image (which need not be here yet) from being removed until the returned function is called. */
   hold(id: Digest): () => void {
-    this.#holds.set(id, (this.#holds.get(id) ?? 0) + 1);
-    let isHeld = true;
-    return () => {
-      if (!isHeld) return;
-      isHeld = false;
-      const left = (this.#holds.get(id) ?? 1) - 1;
-      if (left === 0) this.#holds.delete(id);
-      else this.#holds.set(id, left);
-    };
+    return this.#holds.take(id);
   }
 
   /** True while someone holds the image. */
@@ -393,28 +329,14 @@ export class FileImageStore implements ImageStore {
     return bytes;
   }
 
-  #entry(id: Digest): Entry {
+  #entry(id: Digest): ImageEntry {
     const entry = this.#entries.get(id);
     if (!entry) throw notFound(`No such image: ${id}`, { code: 'NO_SUCH_IMAGE' });
     return entry;
   }
 
-  #imageOf(entry: Entry): Image {
-    if (entry.image) return entry.image;
-    const { id, config, topLayer, sizeBytes, configSizeBytes, metadata } = entry;
-    const names = this.namesOf(id).map(parseReference);
-    entry.image = Object.freeze({
-      id,
-      config,
-      topLayer,
-      sizeBytes,
-      configSizeBytes,
-      repoTags: names.filter((name) => name.digest === undefined).map(familiarString),
-      repoDigests: names.filter((name) => name.digest !== undefined).map(familiarString),
-      parent: metadata.parent,
-      lastTagTime: metadata.lastTagTime,
-      published: metadata.published,
-    });
+  #imageOf(entry: ImageEntry): Image {
+    entry.image ??= imageOf(entry, this.namesOf(entry.id));
     return entry.image;
   }
 
@@ -426,8 +348,4 @@ export class FileImageStore implements ImageStore {
     }
     for (const listener of this.#listeners) listener();
   }
-}
-
-function lastUseOf({ lastTagTime, lastUsed }: ImageMetadata): number {
-  return Math.max(Date.parse(lastTagTime ?? '') || 0, Date.parse(lastUsed ?? '') || 0);
 }

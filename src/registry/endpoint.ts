@@ -114,7 +114,8 @@ async function matchesInsecure(
   if (insecure.includes(domain)) return true;
   const networks = networksOf([...LOOPBACK, ...insecure]);
   const host = domain.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1');
-  const addresses = isIP(host) ? [host] : await resolve(host).catch(() => []); // unknown hosts fail later, with a better text
+  // An unknown host fails later, with a better text.
+  const addresses = isIP(host) ? [host] : await resolve(host).catch(() => []);
   return addresses.some((address) => networks.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4'));
 }
 

@@ -94,9 +94,8 @@ export function mountLocal({ device, target, type, options }: LocalMount): void 
     if ((flags & (MS_BIND | MS_RDONLY)) === (MS_BIND | MS_RDONLY)) mountNow('', target, '', flags | MS_REMOUNT, '');
   } catch (error) {
     const reason = messageOf(error).replace(/^mount: (.*) \(\w+\)$/, '$1');
-    throw internal(
-      `failed to mount local volume: mount ${device}:${target}, flags: 0x${flags.toString(16)}${data.length > 0 ? `, data: ${data.join(',')}` : ''}: ${reason}`,
-      { cause: error },
-    );
+    const call = `mount ${device}:${target}, flags: 0x${flags.toString(16)}`;
+    const withData = data.length > 0 ? `${call}, data: ${data.join(',')}` : call;
+    throw internal(`failed to mount local volume: ${withData}: ${reason}`, { cause: error });
   }
 }

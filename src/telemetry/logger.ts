@@ -82,7 +82,13 @@ function levelName(level: number): string {
 
 /** `level`, `msg` and `time` first, other members after them, so that lines are read by eye as well. */
 function jsonLine(record: Record_): string {
-  return `${JSON.stringify({ level: levelName(record.level), msg: masked(record.msg), time: record.time.toISOString(), ...fieldsOf(record) })}\n`;
+  const line = {
+    level: levelName(record.level),
+    msg: masked(record.msg),
+    time: record.time.toISOString(),
+    ...fieldsOf(record),
+  };
+  return `${JSON.stringify(line)}\n`;
 }
 
 function textLine(record: Record_, colours: boolean): string {
@@ -93,7 +99,8 @@ function textLine(record: Record_, colours: boolean): string {
   if (!colours)
     return `time=${quoted(record.time.toISOString())} level=${name} msg=${quoted(masked(record.msg))}${fields}\n`;
   const time = record.time.toISOString().slice(11, 23);
-  return `\u001b[${COLOURS[name] ?? 37}m${name.toUpperCase().padEnd(5)}\u001b[0m ${time} ${masked(record.msg)}\u001b[2m${fields}\u001b[0m\n`;
+  const level = `\u001b[${COLOURS[name] ?? 37}m${name.toUpperCase().padEnd(5)}\u001b[0m`;
+  return `${level} ${time} ${masked(record.msg)}\u001b[2m${fields}\u001b[0m\n`;
 }
 
 function fieldsOf(record: Record_): Record<string, unknown> {

@@ -17,6 +17,8 @@ import {
   type Snapshot,
 } from 'xstate';
 import { isEngineError } from '../../errors/engine-error.js';
+import { CrashBudget } from './crash-budget.js';
+import { DownChildren } from './down-children.js';
 import { faultyLogic } from './faults.js';
 import { NO_PROGRESS } from './pace.js';
 import type { Replies } from './replies.js';
@@ -43,24 +45,12 @@ export type CollectionEvent<L extends AnyActorLogic> =
   | { readonly type: `xstate.error.actor.${string}`; readonly actorId: string; readonly error: unknown };
 
 type CollectionSnapshot = Snapshot<undefined>;
-
-/** Crashes that one child may have in the window before it stays down. */
-const CRASH_BUDGET = 5;
-const CRASH_WINDOW_MS = 60_000;
-const FIRST_BACKOFF_MS = 100;
-const MOST_BACKOFF_MS = 5_000;
-/** So many facts are kept for one child; more are not worth the memory. */
-const KEPT_FACTS = 1000;
-
-/** This child has crashed and is not back yet. */
-interface Down<L extends AnyActorLogic> {
-  readonly facts: EventFromLogic<L>[];
-  timer?: NodeJS.Timeout;
-  attempt: Promise<void> | undefined;
-}
+type Logic<L extends AnyActorLogic> = ActorLogic<CollectionSnapshot, CollectionEvent<L>, undefined>;
+type Send<L extends AnyActorLogic> = (event: CollectionEvent<L>) => void;
+type Scope<L extends AnyActorLogic> = Parameters<Logic<L>['transition']>[2];
 
 export interface Collection<L extends AnyActorLogic> {
-  readonly logic: ActorLogic<CollectionSnapshot, CollectionEvent<L>, undefined>;
+  readonly logic: Logic<L>;
   /** The live children by id: the registry through which commands find their actor. */
   readonly children: ReadonlyMap<string, ActorRefFrom<L>>;
   /** Tells a child a fact, at once or when it is back. Returns false when there is no such child. */
@@ -72,38 +62,26 @@ export interface Collection<L extends AnyActorLogic> {
 }
 
 export function createCollection<L extends AnyActorLogic>(options: CollectionOptions<L>): Collection<L> {
-  const childLogic = faultyLogic(options.kind, options.logic);
+  const { kind, replies, revive, onCrash } = options;
+  const childLogic = faultyLogic(kind, options.logic);
   const children = new Map<string, ActorRefFrom<L>>();
-  const crashes = new Map<string, number[]>();
-  const downs = new Map<string, Down<L>>();
-  let send: (event: CollectionEvent<L>) => void = () => undefined;
+  const crashes = new CrashBudget();
+  let send: Send<L> = () => undefined;
+  const downs = new DownChildren<InputFrom<L>, EventFromLogic<L>>({
+    revive: (id) => revive?.(id),
+    spawn: (id, input) => send({ type: 'collection.spawn', id, input }),
+    onFailure: (id, error) => onCrash(id, error, true),
+  });
 
-  /** Begins a child that is down. */
-  const begin = (id: string, down: Down<L>): Promise<void> => {
-    const attempt = async (): Promise<void> => {
-      const input = await options.revive?.(id);
-      if (downs.get(id) !== down) return;
-      if (input === undefined) drop(id);
-      else send({ type: 'collection.spawn', id, input });
-    };
-    down.attempt ??= attempt().finally(() => (down.attempt = undefined));
-    return down.attempt;
-  };
-
-  const beginLater = (id: string, down: Down<L>, delayMs: number): void => {
-    down.timer = setTimeout(() => {
-      begin(id, down).catch((error: unknown) => {
-        options.onCrash(id, error, true);
-        if (downs.get(id) === down) beginLater(id, down, Math.min(delayMs * 2, MOST_BACKOFF_MS));
-      });
-    }, delayMs).unref();
-  };
-
-  const drop = (id: string): Down<L> | undefined => {
-    const down = downs.get(id);
-    clearTimeout(down?.timer);
-    downs.delete(id);
-    return down;
+  const spawn = (id: string, input: InputFrom<L>, scope: Scope<L>): void => {
+    if (children.has(id)) return;
+    const child = createActor(childLogic, { id, input, parent: scope.self });
+    children.set(id, child as unknown as ActorRefFrom<L>);
+    const facts = downs.take(id);
+    scope.defer(() => {
+      child.start();
+      for (const fact of facts) child.send(fact);
+    });
   };
 
   const forget = (id: string, error?: unknown): ActorRefFrom<L> | undefined => {
@@ -111,86 +89,72 @@ export function createCollection<L extends AnyActorLogic>(options: CollectionOpt
     children.delete(id);
     // What was given up says so itself; of other crashes clients hear only that the actor is gone.
     const isGivenUp = isEngineError(error) && error.code === NO_PROGRESS;
-    if (child) options.replies.actorEnded(child, isGivenUp ? error : undefined);
+    if (child) replies.actorEnded(child, isGivenUp ? error : undefined);
     return child;
   };
 
-  /** Milliseconds to wait before the next incarnation, undefined when the budget is spent. */
-  const backoff = (id: string): number | undefined => {
-    const now = Date.now();
-    const recent = (crashes.get(id) ?? []).filter((at) => now - at < CRASH_WINDOW_MS);
-    recent.push(now);
-    crashes.set(id, recent);
-    return recent.length > CRASH_BUDGET ? undefined : FIRST_BACKOFF_MS * 2 ** (recent.length - 1);
+  const stop = (id: string, scope: Scope<L>): void => {
+    downs.take(id);
+    const child = forget(id);
+    if (child) scope.stopChild(child);
   };
 
-  const logic: Collection<L>['logic'] = {
+  const stopAll = (scope: Scope<L>): void => {
+    downs.clear();
+    for (const child of children.values()) scope.stopChild(child);
+  };
+
+  const ended = (id: string, output: unknown): void => {
+    forget(id);
+    crashes.forget(id);
+    options.onDone?.(id, output);
+  };
+
+  const crashed = (id: string, error: unknown): void => {
+    forget(id, error);
+    const delayMs = revive && crashes.spend(id);
+    onCrash(id, error, delayMs !== undefined);
+    if (revive) downs.add(id, delayMs);
+  };
+
+  return {
+    logic: logicOf({ begin: (sender) => (send = sender), spawn, stop, stopAll, ended, crashed }),
+    children,
+    tell(id, fact) {
+      const child = children.get(id);
+      if (!child) return downs.keep(id, fact);
+      (child as unknown as { send(fact: EventFromLogic<L>): void }).send(fact);
+      return true;
+    },
+    isDown: (id) => downs.has(id),
+    awake: (id) => downs.begin(id),
+  };
+}
+
+/** What the collection does for each of its events. */
+interface Handlers<L extends AnyActorLogic> {
+  begin(send: Send<L>): void;
+  spawn(id: string, input: InputFrom<L>, scope: Scope<L>): void;
+  stop(id: string, scope: Scope<L>): void;
+  stopAll(scope: Scope<L>): void;
+  ended(id: string, output: unknown): void;
+  crashed(id: string, error: unknown): void;
+}
+
+function logicOf<L extends AnyActorLogic>(handlers: Handlers<L>): Logic<L> {
+  return {
     getInitialSnapshot: (scope) => {
-      send = (event) => scope.self.send(event);
+      handlers.begin((event) => scope.self.send(event));
       return { status: 'active', output: undefined, error: undefined };
     },
     getPersistedSnapshot: (snapshot) => snapshot,
     transition(snapshot, event, scope) {
-      switch (event.type) {
-        case 'collection.spawn': {
-          const { id, input } = event;
-          if (children.has(id)) return snapshot;
-          const child = createActor(childLogic, { id, input, parent: scope.self });
-          children.set(id, child as unknown as ActorRefFrom<L>);
-          const { facts = [] } = drop(id) ?? {};
-          scope.defer(() => {
-            child.start();
-            for (const fact of facts) child.send(fact);
-          });
-          return snapshot;
-        }
-        case 'collection.stop': {
-          const { id } = event;
-          drop(id);
-          const child = forget(id);
-          if (child) scope.stopChild(child);
-          return snapshot;
-        }
-        case 'xstate.stop': {
-          for (const id of downs.keys()) drop(id);
-          for (const child of children.values()) scope.stopChild(child);
-          return { status: 'stopped', output: undefined, error: undefined };
-        }
-        default: {
-          const id = event.actorId;
-          forget(id, 'error' in event ? event.error : undefined);
-          if ('output' in event) {
-            crashes.delete(id);
-            options.onDone?.(id, event.output);
-            return snapshot;
-          }
-          const delayMs = options.revive && backoff(id);
-          options.onCrash(id, event.error, delayMs !== undefined);
-          if (!options.revive) return snapshot;
-          const down: Down<L> = { facts: [], attempt: undefined };
-          downs.set(id, down);
-          if (delayMs !== undefined) beginLater(id, down, delayMs);
-          return snapshot;
-        }
-      }
-    },
-  };
-  return {
-    logic,
-    children,
-    tell(id, fact) {
-      const child = children.get(id);
-      const down = downs.get(id);
-      if (child) (child as unknown as { send(fact: EventFromLogic<L>): void }).send(fact);
-      else if (down && down.facts.length < KEPT_FACTS) down.facts.push(fact);
-      // The budget of this child is spent, so it is begun only now, because there is a fact for it.
-      if (down && down.timer === undefined) beginLater(id, down, 0);
-      return child !== undefined || down !== undefined;
-    },
-    isDown: (id) => downs.has(id),
-    async awake(id) {
-      const down = downs.get(id);
-      if (down) await begin(id, down);
+      if (event.type === 'collection.spawn') handlers.spawn(event.id, event.input, scope);
+      else if (event.type === 'collection.stop') handlers.stop(event.id, scope);
+      else if (event.type === 'xstate.stop') handlers.stopAll(scope);
+      else if ('output' in event) handlers.ended(event.actorId, event.output);
+      else handlers.crashed(event.actorId, event.error);
+      return event.type === 'xstate.stop' ? { status: 'stopped', output: undefined, error: undefined } : snapshot;
     },
   };
 }

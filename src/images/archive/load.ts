@@ -59,7 +59,7 @@ export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<
     if ((plans.at(-1)?.names.length ?? 0) === 0) for (const id of ids) say(`Loaded image ID: ${id}\n`);
   } finally {
     for (const layer of retained.toReversed()) await layers.release(layer);
-    await archive.close();
+    await archive.staged.discard();
   }
 }
 
@@ -141,7 +141,7 @@ class Loader {
         { code: 'DIFF_ID_MISMATCH' },
       );
     }
-    const staged = this.archive.take(layer.place);
+    const staged = this.archive.staged.take(layer.place);
     const before = this.#committed.get(layer.path);
     if (!staged) {
       if (before === undefined) throw dataLoss(`layer ${diffId} of the archive is gone`, { code: 'LAYER_MISSING' });

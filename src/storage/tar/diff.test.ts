@@ -30,10 +30,15 @@ test('GNU tar unpacks the tar of a difference to the same tree', () => {
     [
       '-ec',
       `mkdir -p d/${'deep/'.repeat(30)} d/sticky; echo hello > d/file; : > d/empty; head -c 3000000 /dev/urandom > d/big
-       echo x > d/${'n'.repeat(200)}; ln -s ${'t/'.repeat(80)}t d/long-target; echo x > 'd/ümläut'; echo x > "$(printf 'd/\\377\\376')"
-       ln d/file d/hard; ln -s file d/soft; ln d/soft d/hard-to-soft; mkfifo d/fifo; mknod d/null c 1 3; mknod d/disk b 259 70000
-       chown 3000000:4000000 d/big; chown -h 5:6 d/soft; chmod 1777 d/sticky; chmod 4755 d/file; setcap cap_net_raw+ep d/empty
-       touch -d '1960-01-01 UTC' d/empty; touch -d '2500-01-01 UTC' d/sticky; find . -newermt 2024-01-01 -not -newermt 2400-01-01 -exec touch -h -d '2024-01-02 03:04:05' {} +`,
+       echo x > d/${'n'.repeat(200)}; ln -s ${'t/'.repeat(80)}t d/long-target
+       echo x > 'd/ümläut'; echo x > "$(printf 'd/\\377\\376')"
+       ln d/file d/hard; ln -s file d/soft; ln d/soft d/hard-to-soft
+       mkfifo d/fifo; mknod d/null c 1 3; mknod d/disk b 259 70000
+       chown 3000000:4000000 d/big; chown -h 5:6 d/soft
+       chmod 1777 d/sticky; chmod 4755 d/file; setcap cap_net_raw+ep d/empty
+       touch -d '1960-01-01 UTC' d/empty; touch -d '2500-01-01 UTC' d/sticky
+       now='-newermt 2024-01-01 -not -newermt 2400-01-01'
+       find . $now -exec touch -h -d '2024-01-02 03:04:05' {} +`,
     ],
     { cwd: root },
   );

@@ -40,12 +40,11 @@ export function checkEndpoint(
     if (isIP(address) === 0) malformed.push(`invalid link-local IP address: ${address}`);
   malformed.push(...endpointOptionProblems(DriverOpts ?? {}));
   const [first, ...others] = [...misplaced, ...malformed];
-  const isPlain = others.length === 0 && misplaced.length > 0;
-  if (first !== undefined)
-    throw invalid(
-      `${isPlain ? '' : 'invalid endpoint settings:\n'}${others.length === 0 ? first : `* ${[first, ...others].join('\n* ')}`}`,
-      { code: 'ENDPOINT' },
-    );
+  if (first !== undefined) {
+    const isPlain = others.length === 0 && misplaced.length > 0;
+    const problems = others.length === 0 ? first : `* ${[first, ...others].join('\n* ')}`;
+    throw invalid(isPlain ? problems : `invalid endpoint settings:\n${problems}`, { code: 'ENDPOINT' });
+  }
   if (MacAddress && !MAC_ADDRESS.test(MacAddress))
     throw invalid(`invalid MAC address: ${MacAddress}`, { code: 'MAC_ADDRESS' });
 }

@@ -1,0 +1,44 @@
+/** Sends an archive to the worker that reads it, in chunks, as fast as the worker takes them. */
+import type { ArchiveOrder } from '../../workers/read-archive.js';
+
+/** Chunks on their way to the worker at once. */
+const WINDOW = 8;
+
+export class ChunkFeed {
+  #credit = WINDOW;
+  #isOver = false;
+  #wake = (): void => undefined;
+
+  constructor(private readonly order: (order: ArchiveOrder, transfer?: ArrayBuffer[]) => void) {}
+
+  /** True when the worker reads no more. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** The worker has taken a chunk. */
+  taken(): void {
+    this.#credit++;
+    this.#wake();
+  }
+
+  /** The worker reads no more. */
+  end(): void {
+    this.#isOver = true;
+    this.#wake();
+  }
+
+  /** Resolves when the last chunk is sent, or the worker reads no more. */
+  async sendAll(source: AsyncIterable<Buffer>): Promise<void> {
+    for await (const chunk of source) {
+      // Memory that is the chunk's alone moves; a piece of a pool must be copied.
+      const isWhole = chunk.byteLength === chunk.buffer.byteLength && chunk.buffer instanceof ArrayBuffer;
+      const bytes = isWhole ? chunk : Uint8Array.from(chunk);
+      this.order({ type: 'chunk', chunk: bytes }, [bytes.buffer as ArrayBuffer]);
+      this.#credit--;
+      while (this.#credit <= 0 && !this.#isOver) await new Promise<void>((resolve) => (this.#wake = resolve));
+      if (this.#isOver) return;
+    }
+    this.order({ type: 'chunk', chunk: null });
+  }
+}

@@ -1,0 +1,23 @@
+/** Images that must not be removed now, with the number of reasons. */
+import type { Digest } from '../ports/storage.js';
+
+export class ImageHolds {
+  readonly #counts = new Map<Digest, number>();
+
+  has(id: Digest): boolean {
+    return this.#counts.has(id);
+  }
+
+  /** Adds a reason, until the returned function is called. */
+  take(id: Digest): () => void {
+    this.#counts.set(id, (this.#counts.get(id) ?? 0) + 1);
+    let isHeld = true;
+    return () => {
+      if (!isHeld) return;
+      isHeld = false;
+      const left = (this.#counts.get(id) ?? 1) - 1;
+      if (left === 0) this.#counts.delete(id);
+      else this.#counts.set(id, left);
+    };
+  }
+}
