@@ -1,6 +1,6 @@
 /** Serves accepted connections: decides who reads them, and keeps what served ended ones for the next. */
-import { watchArrivals } from '../sys/files/arrivals.js';
 import { closeFd, onceReadable, peekSocket } from '../sys/files/fd.js';
+import { watchArrivals } from '../sys/net/arrivals.js';
 import { startCounting, writableBytes } from '../sys/net/socket-progress.js';
 import { readDirectRequest, type DirectRequest } from './direct-request.js';
 import { messageBody } from './error-status.js';

@@ -1,12 +1,15 @@
 /** Authorization plugins: a plugin process of the test decides what a real daemon serves. */
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
+import { deferred } from '../../src/supervisor/deferred.js';
 import { AuthorizationPlugin, type Behaviour, type Question } from '../support/authorization-plugin.js';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { Authority, type Certificate } from '../support/certificates.js';
@@ -389,6 +392,77 @@ test('the daemon does not start without its plugins', async () => {
     Engine.start(engined({ args: ['--authorization-plugin', 'no-such-plugin'] })),
     /plugin no-such-plugin failed with error: plugin \\?"no-such-plugin\\?" not found/,
   );
+});
+
+/** A plugin that answers its greeting when it is told to, and allows everything. */
+async function slowToGreet(socketPath: string) {
+  const told = deferred();
+  const calls: (string | undefined)[] = [];
+  const server = createServer(({ url }, response) => {
+    calls.push(url);
+    void told.promise.then(() => response.end(JSON.stringify({ Implements: ['authz'], Allow: true })));
+  }).listen(socketPath);
+  await once(server, 'listening');
+  return { calls, tell: () => told.resolve(), close: () => server.close() };
+}
+
+test('a reload during the start decides who is asked, from the first request on', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'authorization-start-'));
+  const [hold, held] = [join(dir, 'hold'), join(dir, 'held')];
+  // The daemon's supervisor starts when the file is gone.
+  const script = [`if [ -e ${hold} ]; then : > ${held}; fi`, `while [ -e ${hold} ]; do sleep 0.05; done`];
+  await writeFile(
+    join(dir, 'containerd'),
+    ['#!/bin/sh', `PATH=\${PATH#*:}`, ...script, 'exec containerd "$@"', ''].join('\n'),
+    { mode: 0o755 },
+  );
+  const slow = await slowToGreet(join(dir, 'slow.sock'));
+  const file: Record<string, unknown> = {};
+  const starting = await Engine.start(engined({ env: { PATH: `${dir}:${process.env['PATH']}` }, file }));
+  const isHeld = (): boolean => existsSync(held);
+  const isGreeted = (): boolean => slow.calls.length > 0;
+  const letGo = (): void => rmSync(hold, { force: true });
+  const cases = [
+    { at: 'the supervisor starts, no plugin before', before: [], reached: isHeld, goOn: letGo },
+    { at: 'the supervisor starts', before: [plugin.socketPath], reached: isHeld, goOn: letGo },
+    { at: 'a plugin is greeted', before: [join(dir, 'slow.sock')], reached: isGreeted, goOn: slow.tell },
+  ];
+  try {
+    for (const { at, before, reached, goOn } of cases) {
+      await starting.stop();
+      await plugin.set({});
+      await second.set({ deny: [{ uri: '/version' }] });
+      await rm(held, { force: true });
+      if (reached === isHeld) await writeFile(hold, '');
+      file['authorization-plugins'] = before;
+      const from = starting.log.length;
+      const started = starting.start();
+      await Promise.race([started, waitFor(at, reached)]);
+      await writeFile(
+        join(starting.dir, 'daemon.json'),
+        JSON.stringify({ 'authorization-plugins': [second.socketPath] }),
+      );
+      process.kill(starting.pid, 'SIGHUP');
+      await waitFor('the reload', () => starting.log.slice(from).includes('configuration reloaded'));
+      assert.ok(!starting.log.slice(from).includes('API listens'), at);
+      goOn();
+      await started;
+      assert.equal((await call(starting.socketPath, 'GET', '/version')).text, denial(second), at);
+      assert.equal((await call(starting.socketPath, 'GET', '/info')).status, 200, at);
+      const requests = (await asked(second)).filter(({ phase }) => phase === 'request');
+      // The first ones are the `_ping`s that wait for the start.
+      const uris = [...new Set(requests.map(({ fields }) => fields['RequestUri']))];
+      assert.deepEqual(uris, ['/_ping', '/version', '/info'], at);
+      assert.deepEqual(await asked(plugin), [], at);
+    }
+    assert.deepEqual(slow.calls, ['/Plugin.Activate']);
+  } finally {
+    letGo();
+    slow.tell();
+    await starting.close();
+    slow.close();
+    await rm(dir, { recursive: true });
+  }
 });
 
 test('over TLS the user is the common name of the certificate, which can be denied', async () => {

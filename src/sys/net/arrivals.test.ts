@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { writeSync } from 'node:fs';
 import { test } from 'node:test';
-import { socketPair } from '../net/socket-pair.js';
+import { closeFd, endConnection, peekSocket } from '../files/fd.js';
 import { watchArrivals } from './arrivals.js';
-import { closeFd, endConnection, peekSocket } from './fd.js';
+import { socketPair } from './socket-pair.js';
 
 const turns = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 30));
 

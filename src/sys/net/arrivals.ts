@@ -3,7 +3,7 @@
  * report the earlier ones again and again, so the sockets are watched by an epoll instance of ours, edge-triggered.
  */
 import { libc } from '../ffi/libc.js';
-import { watchReadable, type ReadableWatch } from './fd.js';
+import { watchReadable, type ReadableWatch } from '../files/fd.js';
 
 // linux/eventpoll.h; the same on every architecture that we have binaries for.
 const EPOLL_CLOEXEC = 0x80000;
