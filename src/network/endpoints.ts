@@ -49,6 +49,7 @@ export class Endpoints {
   readonly #resolvers = new Resolvers();
   /** Host sides of links whose sandbox was removed. */
   #leaving: string[] = [];
+  #sweep: NodeJS.Timeout | undefined;
 
   constructor(private readonly options: EndpointOptions) {
     this.sandboxes = new Sandboxes(options.netnsRoot);
@@ -246,7 +247,8 @@ export class Endpoints {
     network.space.release(endpoint.ipv6);
     // Nobody waits for the rules.
     void this.#closePorts(containerId, ports);
-    if (this.#leaving.push(hostLink(endpointId)) === 1) setTimeout(() => this.#sweepLeaving(), TEARDOWN_MS).unref();
+    if (this.#leaving.push(hostLink(endpointId)) === 1)
+      this.#sweep = setTimeout(() => this.#sweepLeaving(), TEARDOWN_MS).unref();
   }
 
   async #closePorts(containerId: string, ports: Ports): Promise<void> {
@@ -340,6 +342,8 @@ export class Endpoints {
 
   /** Releases what is this process's own; containers keep their links. */
   close(): void {
+    clearTimeout(this.#sweep);
+    if (this.#leaving.length > 0) this.#sweepLeaving();
     for (const { ports } of this.#attachments.values()) ports.release();
     this.sandboxes.close();
     this.#resolvers.close();

@@ -322,15 +322,17 @@ test('a container that lives through a crash of the daemon is probed on', async 
   await runChecked('web', '--health-cmd', 'test ! -e /tmp/down', '--health-interval', '200ms', '--health-retries', '1');
   await until('web', 'healthy');
   const { Pid } = await state('web');
+  // It is shown at once and written a moment later.
+  const record = join(engine.dir, 'data', 'containers', await ok('inspect', '-f', '{{.Id}}', 'web'), 'container.json');
+  const written = async (status: string): Promise<boolean> => (await readFile(record, 'utf8')).includes(`"${status}"`);
+  await waitFor('the record', () => written('healthy'));
   await engine.stop('SIGKILL');
   await engine.start();
   const found = await state('web');
   assert.deepEqual({ pid: found.Pid, health: found.Health?.Status }, { pid: Pid, health: 'healthy' });
   await ok('exec', 'web', 'touch', '/tmp/down');
   await until('web', 'unhealthy');
-  // It is shown at once and written a moment later.
-  const record = join(engine.dir, 'data', 'containers', await ok('inspect', '-f', '{{.Id}}', 'web'), 'container.json');
-  await waitFor('the record', async () => (await readFile(record, 'utf8')).includes('"unhealthy"'));
+  await waitFor('the record', () => written('unhealthy'));
   await engine.stop('SIGKILL');
   await engine.start();
   assert.equal((await health('web')).Status, 'unhealthy');

@@ -2,7 +2,7 @@
  * Netlink sockets. The kernel does its work inside send(2), which may take milliseconds where it waits for its lock
  * over all links, so requests are sent from libuv's pool; the answers are there when send returns.
  */
-import type { EngineError } from '../../errors/engine-error.js';
+import { type EngineError, internal } from '../../errors/engine-error.js';
 import { closeFd } from '../files/fd.js';
 import { libc, syscallError } from '../ffi/libc.js';
 import {
@@ -58,6 +58,7 @@ export class NetlinkSocket {
   #sequence = 1;
   #busy: Promise<unknown> = Promise.resolve();
   #isClosed = false;
+  #isDone = false;
 
   constructor(protocol: number) {
     this.fd = socket(AF_NETLINK, SOCK_RAW_CLOEXEC, protocol);
@@ -67,7 +68,10 @@ export class NetlinkSocket {
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
-    void this.#busy.then(() => closeFd(this.fd));
+    void this.#busy.then(() => {
+      this.#isDone = true;
+      closeFd(this.fd);
+    });
   }
 
   /**
@@ -77,6 +81,7 @@ export class NetlinkSocket {
   request(messages: readonly NetlinkMessage[]): Promise<NetlinkAnswer[]> {
     const run = line.then(async () => {
       for (let attempt = 1; ; attempt++) {
+        this.#requireOpen();
         const { data, open } = this.#pack(messages);
         await sendLater(this.fd, data, data.length, 0);
         const answers = this.#receive(open);
@@ -95,6 +100,7 @@ export class NetlinkSocket {
    */
   transact(begin: NetlinkMessage, messages: readonly NetlinkMessage[], end: NetlinkMessage): Promise<NetlinkAnswer[]> {
     const run = line.then(async () => {
+      this.#requireOpen();
       const first = packMessage(begin, this.#sequence++, true);
       const { data, open } = this.#pack(messages);
       const whole = Buffer.concat([first, data, packMessage(end, this.#sequence++, true)]);
@@ -108,9 +114,15 @@ export class NetlinkSocket {
 
   /** As `request`, on this thread: only for what waits for no lock. Not while a request is under way on this socket. */
   requestNow(messages: readonly NetlinkMessage[]): NetlinkAnswer[] {
+    this.#requireOpen();
     const { data, open } = this.#pack(messages);
     send(this.fd, data, data.length, 0);
     return this.#receive(open);
+  }
+
+  /** @throws EngineError internal: the number of a descriptor that is closed may be that of another file by now. */
+  #requireOpen(): void {
+    if (this.#isDone) throw internal('the netlink socket is closed', { code: 'EBADF' });
   }
 
   #pack(messages: readonly NetlinkMessage[]): { readonly data: Buffer; readonly open: Set<number> } {
