@@ -86,7 +86,7 @@ export class CliSession {
   }
 
   /** Resolves when the command has ended; kills it and throws when it takes too long. */
-  async ended(timeoutMs = 60_000): Promise<CliResult> {
+  async ended(timeoutMs = 180_000): Promise<CliResult> {
     const timeUp = Symbol('time is up');
     let timer: NodeJS.Timeout | undefined;
     const winner = await Promise.race([
