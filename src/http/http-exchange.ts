@@ -38,13 +38,6 @@ export interface ExchangeServices {
   readonly jsonParser?: JsonParser;
 }
 
-/** A request for which the router has found a route. */
-export interface RoutedRequest {
-  readonly found: RouteMatch;
-  readonly method: string;
-  readonly head: RequestHead;
-}
-
 let lastId = 0;
 
 export class HttpExchange implements Exchange, PendingExchange {
@@ -73,13 +66,20 @@ export class HttpExchange implements Exchange, PendingExchange {
   #abortController: AbortController | undefined;
   #closeCallbacks: (() => void)[] | undefined;
 
-  constructor(services: ExchangeServices, gate: Gate, transport: Transport, { found, method, head }: RoutedRequest) {
+  constructor(
+    services: ExchangeServices,
+    gate: Gate,
+    transport: Transport,
+    match: RouteMatch,
+    method: string,
+    request: RequestHead,
+  ) {
     this.#services = services;
     this.#gate = gate;
     this.#transport = transport;
-    this.#match = found;
+    this.#match = match;
     this.method = method;
-    this.#request = head;
+    this.#request = request;
     gate.enter();
   }
 

@@ -65,7 +65,7 @@ test('a container that disables IPv6 has no address of it, no names, and nobody 
 test("who shares the machine's network has its names, unless it names hosts of its own", async () => {
   const hosts = (...more: string[]): Promise<string> =>
     ok('run', '--rm', '--network', 'host', ...more, image, 'cat', '/etc/hosts');
-  assert.equal(await hosts(), readFileSync('/etc/hosts', 'utf8').trim());
+  assert.equal((await hosts()).trim(), readFileSync('/etc/hosts', 'utf8').trim());
   assert.match(await hosts('--add-host', 'other:192.0.2.9'), /^127\.0\.0\.1\tlocalhost\n[^]*\n192\.0\.2\.9\tother$/);
 });
 
