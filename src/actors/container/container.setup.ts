@@ -84,7 +84,7 @@ export interface ContainerContext {
   readonly leaving: boolean;
 }
 
-/** What an action gets to see. */
+/** XState gives every action these. */
 interface ActionInput {
   readonly context: ContainerContext;
   readonly event: ContainerEvent;
@@ -204,7 +204,7 @@ export function containerSetup(effects: ContainerEffects, hooks: ContainerHooks,
         if (event.type !== 'patience.over') return;
         const late = context.postponed.find(({ req }) => req === event.req);
         if (!late) return;
-        // What it is to end may hang. The next actor finds out.
+        // This command has to end what hangs: the effect is given up, and the next actor finds out how the container is.
         if (isForceful(late)) return enqueue(giveUp);
         enqueue.assign({ postponed: context.postponed.filter(({ req }) => req !== event.req) });
         enqueue(refuseBusy);
@@ -502,7 +502,7 @@ function patienceId({ req }: { readonly req: RequestId }): string {
   return `patience.${req}`;
 }
 
-/** What a container is busy with has taken longer than a command waits. */
+/** A command is refused with this error when it has waited too long for an earlier one. */
 function busy({ id }: ContainerRecord): EngineError {
   return deadline(`container ${id} has been busy for ${Math.round(silenceLimitMs() / 1000)} seconds; try again later`, {
     code: NO_PROGRESS,

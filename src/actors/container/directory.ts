@@ -291,7 +291,7 @@ export class ContainerDirectory {
     const { id } = this.find(reference);
     return this.#ask(id, type, fields).catch((error: unknown) => {
       const isGivenUp = isEngineError(error, 'deadline') && error.code === NO_PROGRESS;
-      // What held it up was given up.
+      // The effect that held the command up was given up, so the command is tried once more.
       if (isGivenUp && isForceful({ type, ...fields }) && this.deps.views.has(id)) return this.#ask(id, type, fields);
       throw error;
     });

@@ -67,7 +67,10 @@ export class HealthChecks {
         if (!signal.aborted) this.deps.report(id, check.startedAt, result);
       } catch (error) {
         // What a probe could not do is a result. This is for other faults, which must not end the probing.
-        if (!signal.aborted) this.deps.log.error({ err: error, container: id }, 'health check failed');
+        if (signal.aborted) return;
+        this.deps.log.error({ err: error, container: id }, 'health check failed');
+        // Nothing was reported, so the next probe is due at once: a fault that stays must not keep the daemon busy.
+        await sleep(plan.intervalMs, undefined, { signal, ref: false }).catch(() => undefined);
       }
     }
   }

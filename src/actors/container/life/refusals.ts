@@ -1,5 +1,6 @@
 /**
- * What a command is answered with in a state that does not allow it, in the words that clients of the Engine API know.
+ * Commands in a state that does not allow them are refused with these errors, in the words that clients of the Engine
+ * API know.
  */
 import { conflict, EngineError } from '../../../errors/engine-error.js';
 import type { ContainerRecord } from '../container.record.js';

@@ -6,7 +6,7 @@ import { ownsSandbox } from '../../../runtime/namespaces.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
 
-/** Of a container's own user namespace; undefined for one that has the host's. */
+/** Returns the id maps of a container's own user namespace; undefined for a container that has the host's. */
 export function usernsMaps(
   { idMaps }: Pick<ContainerDeps, 'idMaps'>,
   { hostConfig }: ContainerRecord,
