@@ -29,33 +29,80 @@ export interface ExecEffects {
   resize(record: ExecRecord, size: TerminalSize): Promise<void>;
 }
 
+/** Quick calls; none of them throws. */
 export interface ExecHooks {
   publish(record: ExecRecord): void;
   emit(action: 'exec_start' | 'exec_die', record: ExecRecord): void;
 }
 
-interface ExecContext {
+export interface ExecContext {
   readonly record: ExecRecord;
   readonly start: Extract<ExecCommand, { type: 'exec.start' }> | undefined;
   readonly waiters: readonly RequestId[];
-  readonly resizes: readonly Extract<ExecCommand, { type: 'exec.resize' }>[];
+  readonly resizes: readonly ResizeCommand[];
   readonly exitCode: number | undefined;
 }
 
-export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replies: Replies) {
-  const publish = (record: ExecRecord): ExecRecord => {
-    hooks.publish(record);
-    return record;
-  };
-  const resize = (
-    record: ExecRecord,
-    { req, size }: { readonly req: RequestId; readonly size: TerminalSize },
-  ): void => {
+type ResizeCommand = Extract<ExecCommand, { type: 'exec.resize' }>;
+
+/** This is the exit code of a process whose end nobody told. */
+const UNTOLD_EXIT_CODE = 137;
+/** This is the exit code of a process that could not be started for a reason that has no code of its own. */
+const NOT_STARTED_EXIT_CODE = 126;
+
+/** XState gives every action these. */
+interface ActionInput {
+  readonly context: ExecContext;
+  readonly event: ExecEvent;
+}
+
+/** The actions that others see, by name. They change nothing in the machine; those that do are `assign` only. */
+function outwardActions(effects: ExecEffects, hooks: ExecHooks, replies: Replies) {
+  const resize = ({ record }: ExecContext, { req, size }: ResizeCommand): void => {
     inTime('resize', effects.resize(record, size)).then(
       () => replies.settle(req, undefined),
       (error: unknown) => replies.reject(req, error),
     );
   };
+  return {
+    publish: ({ context }: ActionInput) => hooks.publish(context.record),
+    emitStart: ({ context }: ActionInput) => hooks.emit('exec_start', context.record),
+    emitDie: ({ context }: ActionInput) => hooks.emit('exec_die', context.record),
+    settleStart: ({ context }: ActionInput) => {
+      if (context.start) replies.settle(context.start.req, undefined);
+    },
+    settleWait: ({ context, event }: ActionInput) => {
+      if (event.type === 'exec.wait') replies.settle(event.req, exitCodeOf(context));
+    },
+    settleWaiters: ({ context }: ActionInput) => {
+      for (const req of context.waiters) replies.settle(req, exitCodeOf(context));
+    },
+    resize: ({ context, event }: ActionInput) => {
+      if (event.type === 'exec.resize') resize(context, event);
+    },
+    resizePostponed: ({ context }: ActionInput) => {
+      for (const command of context.resizes) resize(context, command);
+    },
+    refuseStart: ({ context, event }: ActionInput) => {
+      if ('req' in event)
+        replies.reject(event.req, conflict(`Error: Exec command ${context.record.id} has already run`));
+    },
+    failStart: ({ context, event }: ActionInput) => {
+      if (context.start) replies.reject(context.start.req, errorOf(event));
+    },
+    refuseResize: ({ event }: ActionInput) => {
+      if ('req' in event) replies.reject(event.req, notStarted());
+    },
+    refusePostponed: ({ context }: ActionInput) => {
+      for (const { req } of context.resizes) replies.reject(req, notStarted());
+    },
+    crash: ({ event }: ActionInput) => {
+      if (event.type === 'effect.hung') throw event.error;
+    },
+  };
+}
+
+function execSetup(effects: ExecEffects, hooks: ExecHooks, replies: Replies) {
   return setup({
     types: { context: {} as ExecContext, events: {} as ExecEvent, input: {} as ExecRecord },
     actors: {
@@ -63,32 +110,46 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
       drain: limitedEffect((record: ExecRecord) => effects.drain(record)),
     },
     actions: {
-      crash: ({ event }) => {
-        if (event.type === 'effect.hung') throw event.error;
-      },
-      refuseStart: ({ context, event }) => {
-        if ('req' in event)
-          replies.reject(event.req, conflict(`Error: Exec command ${context.record.id} has already run`));
-      },
-      refuseResize: ({ event }) => {
-        if ('req' in event) replies.reject(event.req, invalid('exec process is not started'));
-      },
+      noteStart: assign(({ event }) => (event.type === 'exec.start' ? { start: event } : {})),
+      noteStarted: assign(({ context }, { pid }: { readonly pid: number }) => ({
+        record: { ...context.record, running: true, pid },
+      })),
+      noteFailedStart: assign(({ context, event }) => ({
+        record: { ...context.record, exitCode: failedStartCode(errorOf(event)) },
+      })),
+      noteEnd: assign(({ context }) => ({
+        record: { ...context.record, running: false, exitCode: context.exitCode ?? UNTOLD_EXIT_CODE },
+      })),
+      noteWaiter: assign(({ context, event }) =>
+        event.type === 'exec.wait' ? { waiters: [...context.waiters, event.req] } : {},
+      ),
+      noteResize: assign(({ context, event }) =>
+        event.type === 'exec.resize' ? { resizes: [...context.resizes, event] } : {},
+      ),
       noteExit: assign(({ event }) => (event.type === 'exec.exited' ? { exitCode: event.exit.exitCode } : {})),
+      forgetWaiter: assign(({ context, event }) =>
+        event.type === 'request.cancelled' ? { waiters: context.waiters.filter((req) => req !== event.req) } : {},
+      ),
+      forgetWaiters: assign({ waiters: [] }),
+      forgetResizes: assign({ resizes: [] }),
+      ...outwardActions(effects, hooks, replies),
     },
     guards: {
       hasExit: ({ context }) => context.exitCode !== undefined,
       isOver: ({ context }) => context.record.exitCode !== null,
       isRunning: ({ context }) => context.record.running,
     },
-  }).createMachine({
+  });
+}
+
+export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replies: Replies) {
+  return execSetup(effects, hooks, replies).createMachine({
     id: 'exec',
-    context: ({ input }) => ({ record: input, start: undefined, waiters: [], resizes: [], exitCode: undefined }),
+    context: ({ input }) => newExec(input),
     initial: 'booting',
     on: {
-      'request.cancelled': {
-        actions: assign(({ context, event }) => ({ waiters: context.waiters.filter((req) => req !== event.req) })),
-      },
-      'exec.wait': { actions: assign(({ context, event }) => ({ waiters: [...context.waiters, event.req] })) },
+      'request.cancelled': { actions: 'forgetWaiter' },
+      'exec.wait': { actions: 'noteWaiter' },
       'exec.start': { actions: 'refuseStart' },
       'exec.resize': { actions: 'refuseResize' },
       'exec.exited': { actions: 'noteExit' },
@@ -107,66 +168,63 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
       closing: {
         invoke: { src: 'drain', input: ({ context }) => context.record, onDone: 'exited', onError: 'exited' },
       },
-      created: { on: { 'exec.start': { target: 'starting', actions: assign(({ event }) => ({ start: event })) } } },
+      created: { on: { 'exec.start': { target: 'starting', actions: 'noteStart' } } },
       starting: {
         invoke: {
           src: 'start',
-          input: ({ context }) => ({
-            record: context.record,
-            tty: context.start?.tty ?? false,
-            size: context.start?.size,
-          }),
+          input: ({ context: { record, start } }) => ({ record, tty: start?.tty ?? false, size: start?.size }),
           onDone: {
             target: 'running',
-            actions: assign(({ context, event }) => {
-              const record = publish({ ...context.record, running: true, pid: event.output.pid });
-              hooks.emit('exec_start', record);
-              if (context.start) replies.settle(context.start.req, undefined);
-              for (const command of context.resizes) resize(record, command);
-              return { record, resizes: [] };
-            }),
+            actions: [
+              { type: 'noteStarted', params: ({ event }) => event.output },
+              'publish',
+              'emitStart',
+              'settleStart',
+              'resizePostponed',
+              'forgetResizes',
+            ],
           },
           onError: {
             target: 'exited',
-            actions: assign(({ context, event }) => {
-              const error = event.error as EngineError;
-              const exitCode = typeof error.details['exitCode'] === 'number' ? error.details['exitCode'] : 126;
-              if (context.start) replies.reject(context.start.req, error);
-              for (const { req } of context.resizes) replies.reject(req, invalid('exec process is not started'));
-              for (const req of context.waiters) replies.settle(req, exitCode);
-              return { record: publish({ ...context.record, exitCode }), waiters: [], resizes: [] };
-            }),
+            actions: ['noteFailedStart', 'publish', 'failStart', 'refusePostponed', 'forgetResizes'],
           },
         },
-        on: { 'exec.resize': { actions: assign(({ context, event }) => ({ resizes: [...context.resizes, event] })) } },
+        on: { 'exec.resize': { actions: 'noteResize' } },
       },
       running: {
         always: { guard: 'hasExit', target: 'draining' },
-        on: { 'exec.resize': { actions: ({ context, event }) => resize(context.record, event) } },
+        on: { 'exec.resize': { actions: 'resize' } },
       },
       draining: {
         // Clients look at the exit code as soon as the stream ends: it must be there before.
-        entry: assign(({ context }) => {
-          const record = publish({ ...context.record, running: false, exitCode: context.exitCode ?? 137 });
-          hooks.emit('exec_die', record);
-          return { record };
-        }),
-        invoke: {
-          src: 'drain',
-          input: ({ context }) => context.record,
-          onDone: 'exited',
-          onError: 'exited',
-        },
+        entry: ['noteEnd', 'publish', 'emitDie'],
+        invoke: { src: 'drain', input: ({ context }) => context.record, onDone: 'exited', onError: 'exited' },
       },
       exited: {
-        entry: assign(({ context }) => {
-          for (const req of context.waiters) replies.settle(req, context.record.exitCode ?? 137);
-          return { waiters: [] };
-        }),
-        on: {
-          'exec.wait': { actions: ({ context, event }) => replies.settle(event.req, context.record.exitCode ?? 137) },
-        },
+        entry: ['settleWaiters', 'forgetWaiters'],
+        on: { 'exec.wait': { actions: 'settleWait' } },
       },
     },
   });
+}
+
+export function newExec(record: ExecRecord): ExecContext {
+  return { record, start: undefined, waiters: [], resizes: [], exitCode: undefined };
+}
+
+function exitCodeOf({ record }: ExecContext): number {
+  return record.exitCode ?? UNTOLD_EXIT_CODE;
+}
+
+function failedStartCode(error: unknown): number {
+  const { exitCode } = (error as EngineError).details;
+  return typeof exitCode === 'number' ? exitCode : NOT_STARTED_EXIT_CODE;
+}
+
+function errorOf(event: object): unknown {
+  return (event as { readonly error?: unknown }).error;
+}
+
+function notStarted(): EngineError {
+  return invalid('exec process is not started');
 }

@@ -3,13 +3,13 @@ import { test } from 'node:test';
 import { createActor, initialTransition, transition } from 'xstate';
 import { cancelled, internal, isEngineError } from '../../errors/engine-error.js';
 import { parseReference } from '../../images/reference.js';
+import { never } from '../../../test/support/no-replies.js';
 import { createPullMachine, type PullContext } from './pull.machine.js';
 import type { LocatedImage, PullEvent, PullInput, PullOutcome } from './pull.messages.js';
 
 const located = { image: {}, hosts: [] } as unknown as LocatedImage;
 const input: PullInput = { id: 'p', reference: parseReference('a'), platform: undefined, credentials: undefined };
 
-const never = (): never => assert.fail('nothing is executed');
 const pure = createPullMachine({ resolve: never, fetch: never, register: never }, { resolved: never, cancel: never });
 
 const PHASES = { resolve: 'resolving', fetch: 'fetching', register: 'registering' } as const;

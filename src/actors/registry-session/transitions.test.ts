@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { transition } from 'xstate';
 import { internal, unavailable } from '../../errors/engine-error.js';
 import type { Place } from '../../registry/probe.js';
-import { Replies } from '../kit/replies.js';
+import { never, NoReplies } from '../../../test/support/no-replies.js';
 import { createSessionMachine } from './registry-session.machine.js';
 import type { SessionEvent, SessionInput } from './registry-session.messages.js';
 import { newSession, type SessionContext } from './session-state.js';
@@ -20,16 +20,6 @@ const input: SessionInput = {
   credentials: undefined,
 };
 
-class NoReplies extends Replies {
-  override settle(): void {
-    assert.fail('nothing is executed');
-  }
-
-  override reject(): void {
-    assert.fail('nothing is executed');
-  }
-}
-const never = (): never => assert.fail('nothing is executed');
 const machine = createSessionMachine({ probe: never, authorize: never }, new NoReplies(), () => NOW);
 
 const waiting = [{ req: 1, scope: 'a' }];
