@@ -42,6 +42,11 @@ export function containerdPaths(execRoot: string, dataRoot: string): ContainerdP
   };
 }
 
+/** The directories in which containerd keeps one for each task of a namespace. */
+export function taskDirs({ state, root }: ContainerdPaths, namespace: string): string[] {
+  return [state, root].map((dir) => join(dir, 'io.containerd.runtime.v2.task', namespace));
+}
+
 // Image storage is ours, so containerd's goes; one snapshotter stays, since its database insists on one. Statistics and
 // out-of-memory events come from the shims; the monitor would send the latter a second time.
 const unusedByEngine = [

@@ -1,6 +1,6 @@
 /** gRPC status to EngineError. The only place that knows either gRPC codes or containerd's error texts. */
 import { status as Status, type ServiceError } from '@grpc/grpc-js';
-import { EngineError, internal, messageOf, type ErrorKind } from '../errors/engine-error.js';
+import { EngineError, internal, isEngineError, messageOf, type ErrorKind } from '../errors/engine-error.js';
 
 // FAILED_PRECONDITION is containerd's "not in this state", which the Engine API calls a conflict.
 const kinds: Partial<Record<Status, ErrorKind>> = {
@@ -45,6 +45,11 @@ export function fromGrpc(error: unknown, method: string): EngineError {
     cause: error,
     details: { method, grpcCode: error.code, ...(isRuntimeError && { runtimeError: true }) },
   });
+}
+
+/** Says whether the connection broke during a call: then nobody knows how far containerd came with it. */
+export function isBrokenOff(error: unknown): boolean {
+  return isEngineError(error, 'unavailable') && error.details?.['grpcCode'] === Status.UNAVAILABLE;
 }
 
 function isServiceError(error: unknown): error is ServiceError {

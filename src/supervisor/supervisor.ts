@@ -2,12 +2,11 @@
  * The container supervisor: a containerd of our own that is watched and restarted, or the external one that the
  * configuration names. Its tasks are `ready` while the stream of their events is in force and nothing was missed.
  */
-import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isEngineError, messageOf, unavailable } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
 import type { SupervisorProcess, TaskService } from '../ports/supervisor.js';
-import { containerdConfig, containerdPaths, type ContainerdPaths } from './containerd-config.js';
+import { containerdConfig, containerdPaths, taskDirs, type ContainerdPaths } from './containerd-config.js';
 import {
   adoptContainerd,
   forgetContainerd,
@@ -18,7 +17,7 @@ import {
 import { deferred } from './deferred.js';
 import { openEventStream } from './event-stream.js';
 import { GrpcConnection } from './grpc-connection.js';
-import { deleteOrphanStates, endOrphanShims } from './orphan-shims.js';
+import { findTraces, removeOrphans, type Realm } from './orphans.js';
 import { Namespaces } from './proto/gen/namespaces_pb.js';
 import { Version } from './proto/gen/version_pb.js';
 import { ShimWitness } from './shim-witness.js';
@@ -58,13 +57,13 @@ class Supervisor implements SupervisorProcess {
   readonly #options: SupervisorOptions;
   readonly #logger: Logger;
   readonly #paths: ContainerdPaths;
+  readonly #realm: Realm;
   readonly #connection: GrpcConnection;
   readonly #tasks: ContainerdTasks;
   readonly #listeners = new Set<(state: State, reason?: string) => void>();
   #child: Containerd | undefined;
   /** The process that is asked whether it can be taken over. */
   #candidate: Containerd | undefined;
-  #hasAdopted = false;
   /** Listens to shims until containerd is back. */
   #witness: ShimWitness | undefined;
   #keeper: Promise<void> | undefined;
@@ -77,12 +76,13 @@ class Supervisor implements SupervisorProcess {
     this.#options = options;
     this.#logger = options.logger.child({ component: 'supervisor' });
     this.#paths = containerdPaths(execRoot, dataRoot);
-    this.#connection = new GrpcConnection(address ?? this.#paths.socket, namespace, () => this.#isComing);
-    this.#tasks = new ContainerdTasks({
-      connection: this.#connection,
-      logger: this.#logger,
-      runcRoot: this.#paths.runcRoot,
-    });
+    const { runcRoot, socket } = this.#paths;
+    this.#realm =
+      address === undefined
+        ? { socket, namespace, runcRoot, taskDirs: taskDirs(this.#paths, namespace) }
+        : { socket: address, namespace, runcRoot };
+    this.#connection = new GrpcConnection(this.#realm.socket, namespace, () => this.#isComing);
+    this.#tasks = new ContainerdTasks({ connection: this.#connection, logger: this.#logger, realm: this.#realm });
     this.tasks = this.#tasks;
   }
 
@@ -102,7 +102,7 @@ class Supervisor implements SupervisorProcess {
         this.#keeper = this.#keepUp(this.#child);
       }
       const stream = await this.#insist(() => this.#subscribe());
-      if (this.#hasAdopted) await this.#endOrphans();
+      if (this.#options.address === undefined) await this.#endOrphans();
       void this.#follow(stream);
     } catch (error) {
       const tail = this.#child?.tail();
@@ -154,7 +154,6 @@ class Supervisor implements SupervisorProcess {
         this.#candidate = undefined;
       }
     });
-    this.#hasAdopted = adopted !== undefined;
     if (adopted) this.#logger.info({ pid: adopted.pid }, 'took over the running containerd');
     return adopted ?? this.#launch();
   }
@@ -167,19 +166,19 @@ class Supervisor implements SupervisorProcess {
     return launchContainerd(this.#containerdOptions());
   }
 
-  /** The daemon before this one was killed: what it had begun to delete may be half gone. */
+  /** The daemon before this one was killed, perhaps together with containerd: what they had begun may be half done. */
   async #endOrphans(): Promise<void> {
     const known = new Set((await this.tasks.list()).map(({ id }) => id));
-    const ended = await endOrphanShims(this.#paths.socket, this.#options.namespace, known);
-    if (ended.length > 0) this.#logger.warn({ shims: ended.map(({ id }) => id) }, 'ended shims of tasks that are gone');
-    const forgotten = await deleteOrphanStates(join(this.#paths.runcRoot, this.#options.namespace), known).catch(
-      (error: unknown) => {
-        this.#logger.error({ err: error }, 'what the runtime keeps of tasks that are gone is not removed');
-        return [];
-      },
-    );
-    if (forgotten.length > 0)
-      this.#logger.warn({ containers: forgotten }, 'the runtime has forgotten tasks that are gone');
+    const isOrphan = (id: string): boolean => !known.has(id);
+    try {
+      // containerd may know the shim of a task that it does not list, and then clears up better than anybody else.
+      for (const id of (await findTraces(this.#realm)).filter(isOrphan))
+        await this.tasks.delete(id).catch((error: unknown) => this.#logger.debug({ id, err: error }, 'not deleted'));
+      const removed = await removeOrphans(this.#realm, isOrphan);
+      if (removed.length > 0) this.#logger.warn({ tasks: removed }, 'removed what was left of tasks that are gone');
+    } catch (error) {
+      this.#logger.error({ err: error }, 'what is left of tasks that are gone is not removed');
+    }
   }
 
   #containerdOptions(): ContainerdOptions {

@@ -8,8 +8,10 @@ import { packOci } from './any.js';
 import { deferred, type Deferred } from './deferred.js';
 import { exitStatus, UNKNOWN_EXIT_CODE } from './exit-status.js';
 import { ExitWatch, type ProcessRef } from './exit-watch.js';
+import { isBrokenOff } from './grpc-error.js';
 import type { GrpcConnection, UnaryClient } from './grpc-connection.js';
 import { decodeMetrics, hadOomKill, type CgroupMetrics } from './metrics.js';
+import { removeOrphans, removeShimSockets, type Realm } from './orphans.js';
 import { Containers } from './proto/gen/containers_pb.js';
 import { Status, type Process } from './proto/gen/task_types_pb.js';
 import { Tasks } from './proto/gen/tasks_pb.js';
@@ -39,8 +41,8 @@ const statuses: Record<Status, TaskStatus> = {
 export interface TaskServiceOptions {
   readonly connection: GrpcConnection;
   readonly logger: Logger;
-  /** State directory of the runc shim's runtime. Default: the shim's own. */
-  readonly runcRoot?: string;
+  /** The shims of these tasks are found by it, and their runtime keeps its state where it says. */
+  readonly realm: Realm;
 }
 
 /** The port's tasks. Whoever owns the event stream feeds `report` and, after each new subscription, `reconcile`. */
@@ -49,7 +51,7 @@ export class ContainerdTasks implements TaskService {
   readonly #tasks: UnaryClient<typeof Tasks>;
   readonly #version: UnaryClient<typeof Version>;
   readonly #logger: Logger;
-  readonly #runcRoot: string | undefined;
+  readonly #realm: Realm;
   readonly #listeners = new Set<(event: TaskEvent) => void>();
   readonly #exits = new ExitWatch();
   readonly #cgroupMoves = new CgroupMoves();
@@ -59,20 +61,22 @@ export class ContainerdTasks implements TaskService {
   readonly #unstarted = new Map<string, Deferred<void>>();
   /** Containers whose creation broke off with the connection: removed after the next one is up. */
   readonly #leftovers = new Set<string>();
-
+  /** Removals of such containers that are under way. */
+  readonly #discards = new Map<string, Promise<void>>();
   /** Shims reported these exits while there was no containerd. */
   #witness: ShimWitness | undefined;
 
-  constructor({ connection, logger, runcRoot }: TaskServiceOptions) {
+  constructor({ connection, logger, realm }: TaskServiceOptions) {
     this.#containers = connection.unary(Containers);
     this.#tasks = connection.unary(Tasks);
     this.#version = connection.unary(Version);
     this.#logger = logger;
-    this.#runcRoot = runcRoot;
+    this.#realm = realm;
   }
 
   async create(request: CreateTask): Promise<{ pid: number }> {
     const { id, stdio } = request;
+    if (this.#leftovers.has(id) || this.#discards.has(id)) await this.#discard(id);
     await this.#createContainer(request);
     this.#witness?.forget(id);
     try {
@@ -80,6 +84,7 @@ export class ContainerdTasks implements TaskService {
       this.#unstarted.set(id, deferred());
       return { pid };
     } catch (error) {
+      if (isBrokenOff(error)) this.#leftovers.add(id);
       await this.#discard(id);
       throw error;
     }
@@ -149,9 +154,20 @@ export class ContainerdTasks implements TaskService {
   }
 
   async delete(id: string): Promise<void> {
+    try {
+      await this.#delete(id);
+    } catch (error) {
+      if (!isBrokenOff(error)) throw error;
+      await this.#delete(id, { isBroken: true });
+    }
+  }
+
+  /** @param isBroken says that containerd died over this task, and may have forgotten it. */
+  async #delete(id: string, { isBroken = false } = {}): Promise<void> {
     await this.#endUnstarted(id);
     // containerd would let the container go first, and its task could then be reached by nobody.
-    await unlessNotFound(this.#tasks.delete({ containerId: id }));
+    const deleted = await unlessNotFound(this.#tasks.delete({ containerId: id }));
+    if (deleted === undefined) await this.#removeForgotten(id, isBroken);
     await unlessNotFound(this.#containers.delete({ id }));
     this.#witness?.forget(id);
     this.#exits.remove({ id, execId: '' });
@@ -249,9 +265,7 @@ export class ContainerdTasks implements TaskService {
    * falls between the two. A task that cannot be asked is left to its later events.
    */
   async reconcile(): Promise<void> {
-    const leftovers = [...this.#leftovers];
-    this.#leftovers.clear();
-    for (const id of leftovers) await this.#discard(id);
+    for (const id of Array.from(this.#leftovers)) await this.#discard(id);
     const { tasks } = await this.#tasks.list({}, READ);
     const inits = new Map(tasks.map((process) => [process.id, process]));
     const missed = this.#exits.awaited().map(async (process) => {
@@ -269,7 +283,7 @@ export class ContainerdTasks implements TaskService {
   }
 
   async #createContainer({ id, spec, runtime, labels, ioOwner }: CreateTask): Promise<void> {
-    const options = packRuntimeOptions(runtime, this.#runcRoot, ioOwner);
+    const options = packRuntimeOptions(runtime, this.#realm.runcRoot, ioOwner);
     const container = {
       id,
       labels: { ...labels },
@@ -303,13 +317,31 @@ export class ContainerdTasks implements TaskService {
    * Removes whatever a failed creation left. A failed Create of a task leaves none; a broken connection may leave a
    * created one, which can be deleted. A running task is not of our making, and refuses.
    */
-  async #discard(id: string): Promise<void> {
+  #discard(id: string): Promise<void> {
+    const discard = this.#discards.get(id) ?? this.#discardOnce(id).finally(() => this.#discards.delete(id));
+    this.#discards.set(id, discard);
+    return discard;
+  }
+
+  async #discardOnce(id: string): Promise<void> {
+    const isBroken = this.#leftovers.delete(id);
     try {
-      await this.delete(id);
+      await this.#delete(id, { isBroken });
     } catch (error) {
       if (isEngineError(error, 'unavailable')) this.#leftovers.add(id);
       else this.#logger.warn({ id, reason: messageOf(error) }, 'cannot remove what a failed creation left');
     }
+  }
+
+  /**
+   * Removes what is left of a task that containerd does not know. A shim that was started in vain answers nobody; only
+   * where containerd died there can be one, so that other deletions need not look at all processes.
+   */
+  async #removeForgotten(id: string, isBroken: boolean): Promise<void> {
+    if (!isBroken) return removeShimSockets(this.#realm, id);
+    const found = await removeOrphans(this.#realm, (other) => other === id);
+    await removeShimSockets(this.#realm, id);
+    if (found.length > 0) this.#logger.info({ id }, 'removed what containerd had forgotten of a task');
   }
 
   /** A caller that is told about a living task will also be told about its exit. */

@@ -21,7 +21,7 @@ before(() => supervisor.start());
 after(async () => {
   await harness.endAll(supervisor);
   await supervisor.stop();
-  harness.cleanUp();
+  await harness.cleanUp();
 });
 
 test('a process that ends at once is reported with its exit code and its output to the last byte', async () => {

@@ -6,12 +6,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Logger } from '../../src/ports/logger.js';
 import type { ExitStatus, ProcessStdio, SupervisorProcess, TaskEvent } from '../../src/ports/supervisor.js';
+import { findShims, shimSockets } from '../../src/supervisor/orphans.js';
 import { createStdio } from '../../src/supervisor/stdio.js';
 import { createSupervisor, type SupervisorOptions } from '../../src/supervisor/supervisor.js';
 import { makeRootfs, ociSpec } from './oci-bundle.js';
 
 const NAMESPACE = 'engine';
 const CGROUPS = '/sys/fs/cgroup';
+const TASKS = 'io.containerd.runtime.v2.task';
 const RUNC = { type: 'io.containerd.runc.v2' };
 
 export interface RunRequest {
@@ -37,7 +39,8 @@ export class SupervisorHarness {
   readonly dir: string;
   readonly log: string[] = [];
   readonly #parent: string;
-  readonly #ids: string[] = [];
+  /** Of the containers that were made here, or in a process that this one follows up. */
+  readonly ids: string[] = [];
   readonly #ios: ProcessStdio[] = [];
 
   /** @param dir an existing harness's directory, to follow it up in another process. */
@@ -69,8 +72,15 @@ export class SupervisorHarness {
 
   newId(): string {
     const id = randomBytes(32).toString('hex');
-    this.#ids.push(id);
+    this.ids.push(id);
     return id;
+  }
+
+  /** The directories that containerd keeps for tasks. */
+  bundles(): string[] {
+    return [join(this.dir, 'exec/supervisor/state'), join(this.dir, 'data/supervisor')]
+      .map((dir) => join(dir, TASKS, NAMESPACE))
+      .flatMap((dir) => (existsSync(dir) ? readdirSync(dir) : []));
   }
 
   spec(id: string, request: RunRequest): Record<string, unknown> {
@@ -138,32 +148,31 @@ export class SupervisorHarness {
   }
 
   /**
-   * Removes all files; fails when a container left a cgroup, a FIFO or its shim's socket. A runtime that was killed in
-   * the middle of a creation leaves empty cgroups which it has not noted anywhere.
+   * Removes all files; fails when a container left a cgroup, a FIFO, its shim or what this keeps. A runtime that was
+   * killed in the middle of a creation leaves empty cgroups which it has not noted anywhere.
    */
-  cleanUp({ runtimeKilled = false } = {}): void {
+  async cleanUp({ runtimeKilled = false } = {}): Promise<void> {
     const io = join(this.dir, 'io');
     const fifos = existsSync(io) ? readdirSync(io) : [];
-    const sockets = this.#ids
-      .map((id) =>
-        createHash('sha256')
-          .update(join(this.socket, NAMESPACE, id))
-          .digest('hex'),
-      )
-      .map((name) => join('/run/containerd/s', name))
-      .filter((path) => existsSync(path));
+    const realm = { socket: this.socket, namespace: NAMESPACE };
+    const sockets = this.ids.flatMap((id) => shimSockets(realm, id)).filter((path) => existsSync(path));
     for (const socket of sockets) rmSync(socket);
+    const shims = await findShims(realm);
+    for (const { pid } of shims) process.kill(pid, 'SIGKILL');
+    const bundles = this.bundles();
+    const runtimeStates = join(this.dir, 'exec/runtime-runc', NAMESPACE);
+    const states = existsSync(runtimeStates) ? readdirSync(runtimeStates) : [];
     const parents = readdirSync(CGROUPS)
       .map((controller) => join(CGROUPS, controller, this.#parent))
       .filter((path) => existsSync(path));
     const cgroups = parents.flatMap((parent) =>
-      this.#ids.map((id) => join(parent, id)).filter((path) => existsSync(path)),
+      this.ids.map((id) => join(parent, id)).filter((path) => existsSync(path)),
     );
     for (const cgroup of [...cgroups, ...parents]) rmdirSync(cgroup);
     rmSync(this.dir, { recursive: true });
     assert.deepEqual(
-      { fifos, sockets, cgroups: runtimeKilled ? [] : cgroups },
-      { fifos: [], sockets: [], cgroups: [] },
+      { fifos, sockets, shims, bundles, states, cgroups: runtimeKilled ? [] : cgroups },
+      { fifos: [], sockets: [], shims: [], bundles: [], states: [], cgroups: [] },
     );
   }
 

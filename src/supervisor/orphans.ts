@@ -1,0 +1,141 @@
+/**
+ * What is left of tasks that containerd does not know: their shims with sockets and files, and what the runtime keeps.
+ * A daemon that is killed breaks off its calls, and a containerd that is killed forgets the task that it was about to
+ * create; neither ends the shim, and nobody else ever would.
+ */
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { readdir, readFile, rm, rmdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { runProgram } from '../sys/process/spawn.js';
+
+/** Shared by every containerd of the host. */
+const SHIM_SOCKETS = '/run/containerd/s';
+/** A killed process is gone within milliseconds, unless the kernel holds it. */
+const KILL_MS = 5_000;
+const KILL_CHECK_MS = 10;
+
+/** The tasks of one containerd in one of its namespaces. */
+export interface Realm {
+  /** Path of containerd's socket, as its shims were told it. */
+  readonly socket: string;
+  readonly namespace: string;
+  /** The runtime's directory, with one directory per namespace below. */
+  readonly runcRoot: string;
+  /** Directories in which containerd keeps one for each task. Default: nobody knows those of an external one. */
+  readonly taskDirs?: readonly string[];
+}
+
+/** What the shims of a realm are told by. */
+type ShimRealm = Pick<Realm, 'socket' | 'namespace'>;
+
+export interface ShimProcess {
+  readonly pid: number;
+  /** Of the container that it was started for. */
+  readonly id: string;
+}
+
+/** Shims that serve a realm, as their command lines say, and processes that are about to start such a shim. */
+export async function findShims({ socket, namespace }: ShimRealm): Promise<ShimProcess[]> {
+  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
+  const shims = await Promise.all(
+    pids.map(async (pid) => {
+      // A process that ended meanwhile, like a kernel thread, has no command line.
+      const args = (await readFile(join('/proc', pid, 'cmdline'), 'utf8').catch(() => '')).split('\0');
+      const option = (name: string): string | undefined => args[args.indexOf(name) + 1];
+      if (
+        !args[0]?.includes('containerd-shim') ||
+        !args.includes('-id') ||
+        option('-address') !== socket ||
+        option('-namespace') !== namespace
+      )
+        return [];
+      return [{ pid: Number(pid), id: option('-id') ?? '' }];
+    }),
+  );
+  return shims.flat();
+}
+
+/** Returns the names that containerd computes for a shim's socket and, since 2.0, for the one that debugs it. */
+export function shimSockets({ socket, namespace }: ShimRealm, id: string): string[] {
+  const task = join(socket, namespace, id);
+  return [task, join(task, 'debug')].map((path) => join(SHIM_SOCKETS, createHash('sha256').update(path).digest('hex')));
+}
+
+/** Removes the sockets of a task's shim, which must have ended: one that was killed has left them. */
+export async function removeShimSockets(realm: Realm, id: string): Promise<void> {
+  await Promise.all(shimSockets(realm, id).map((path) => rm(path, { force: true })));
+}
+
+/** Finds the tasks of which there are shims or files. */
+export async function findTraces({ taskDirs = [], ...realm }: Realm): Promise<string[]> {
+  const shims = await findShims(realm);
+  const files = await Promise.all(taskDirs.map(namesIn));
+  return [...new Set([...shims.map(({ id }) => id), ...files.flat()])];
+}
+
+/**
+ * Removes what is left of tasks that containerd does not know, and returns their IDs. No such task may be created
+ * meanwhile. The runtime would refuse to make the container again, and so would an older containerd.
+ */
+export async function removeOrphans(realm: Realm, isOrphan: (id: string) => boolean): Promise<string[]> {
+  const ended = await endShims(realm, isOrphan);
+  const states = await deleteStates(realm, isOrphan);
+  const dirs = await removeTaskDirs(realm, isOrphan);
+  await Promise.all(ended.map((id) => removeShimSockets(realm, id)));
+  return [...new Set([...ended, ...states, ...dirs])];
+}
+
+/** It looks again until there is no such shim, because one that is just being started may not be visible yet. */
+async function endShims(realm: ShimRealm, isOrphan: (id: string) => boolean): Promise<string[]> {
+  const ended = new Set<string>();
+  const end = performance.now() + KILL_MS;
+  for (;;) {
+    const orphans = (await findShims(realm)).filter(({ id }) => isOrphan(id));
+    for (const { pid, id } of orphans) {
+      ended.add(id);
+      try {
+        process.kill(pid, 'SIGKILL');
+      } catch (error) {
+        if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+      }
+    }
+    if (orphans.length === 0 || performance.now() > end) return [...ended];
+    await delay(KILL_CHECK_MS);
+  }
+}
+
+/** Has the runtime forget containers, and end what runs of them. */
+async function deleteStates({ runcRoot, namespace }: Realm, isOrphan: (id: string) => boolean): Promise<string[]> {
+  const root = join(runcRoot, namespace);
+  const orphans = (await namesIn(root)).filter(isOrphan);
+  for (const id of orphans) {
+    // Each runtime can read its own files only; runc also knows what to do without any.
+    const runtime = existsSync(join(root, id, 'status')) ? 'crun' : 'runc';
+    await runProgram(runtime, ['--root', root, 'delete', '--force', id]);
+  }
+  return orphans;
+}
+
+async function removeTaskDirs({ taskDirs = [] }: Realm, isOrphan: (id: string) => boolean): Promise<string[]> {
+  const removed: string[] = [];
+  for (const dir of taskDirs) {
+    for (const id of (await namesIn(dir)).filter(isOrphan)) {
+      // Nobody mounts anything there; if somebody did, this fails before any of his files is lost.
+      await rmdir(join(dir, id, 'rootfs')).catch(ignoreAbsence);
+      await rm(join(dir, id), { recursive: true, force: true });
+      removed.push(id);
+    }
+  }
+  return removed;
+}
+
+/** Such a directory is made with the first task. */
+async function namesIn(dir: string): Promise<string[]> {
+  return (await readdir(dir).catch(ignoreAbsence)) ?? [];
+}
+
+function ignoreAbsence(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOENT') throw error;
+}
