@@ -1,4 +1,5 @@
 /** Contract of the layer store: read-only layers addressed by chain ID, and one writable layer per container. */
+import type { Readable } from 'node:stream';
 import type { IdMaps } from './id-maps.js';
 
 /** `sha256:<64 hex>`. */
@@ -88,7 +89,7 @@ export interface LayerStore {
    */
   collect(): Promise<Digest[]>;
   /** Rebuilds the layer's exact tar, whose sha256 is its diff ID. */
-  tarStream(chainId: Digest): NodeJS.ReadableStream;
+  tarStream(chainId: Digest): Readable;
   /** As `tarStream`, for a worker that does more with the tar. Throws not-found. */
   openTar(chainId: Digest): LayerTar;
   /** Bytes of that tar. Reads as much of the disk as the layer has files. */

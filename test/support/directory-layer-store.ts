@@ -1,6 +1,7 @@
 /** A layer store of plain directories, for tests of what stands on the port: no mounts, index in memory. */
 import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { chainId } from '../../src/images/chain.js';
 import type {
   Change,
@@ -156,7 +157,7 @@ export class DirectoryLayerStore implements LayerStore {
     return [...this.#writables.keys()];
   }
 
-  tarStream(chain: Digest): NodeJS.ReadableStream {
+  tarStream(chain: Digest): Readable {
     return missing(chain);
   }
 

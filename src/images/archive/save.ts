@@ -6,11 +6,11 @@ import { createHash } from 'node:crypto';
 import type { ImageEmit } from '../removal.js';
 import { eventAttributes } from '../removal.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
-import { encodeHeader, END_OF_ARCHIVE, padding } from '../../storage/tar/header-writer.js';
 import { chainOf } from '../chain.js';
 import { familiarName, familiarString, parseReference } from '../reference.js';
 import { createdMs } from '../selection.js';
 import type { FileImageStore } from '../store.js';
+import { ImageTar } from './image-tar.js';
 import type { SavedImage } from './select.js';
 
 const LAYER_TYPE = 'application/vnd.oci.image.layer.v1.tar';
@@ -139,33 +139,29 @@ async function prepare({ images, layers }: SaveDeps, selected: readonly SavedIma
 
 async function* write(
   layers: LayerStore,
-  { blobs, files }: Prepared,
+  prepared: Prepared,
   release: () => Promise<void>,
 ): AsyncGenerator<Uint8Array> {
+  const archive = new ImageTar();
+  const filled = fill(archive, layers, prepared).catch((error: unknown) => archive.destroy(error as Error));
   try {
-    yield directory('blobs/');
-    yield directory('blobs/sha256/');
-    for (const { digest, sizeBytes, mtimeSeconds, content } of blobs) {
-      yield encodeHeader({ ...OWNER, type: '0', name: blobPath(digest), mode: 0o644, sizeBytes, mtimeSeconds });
-      if (Buffer.isBuffer(content)) yield content;
-      else yield* layers.tarStream(content.layer) as unknown as AsyncIterable<Uint8Array>;
-      yield padding(sizeBytes);
-    }
-    for (const [name, bytes] of files) {
-      yield encodeHeader({ ...OWNER, type: '0', name, mode: 0o644, sizeBytes: bytes.length, mtimeSeconds: 0 });
-      yield bytes;
-      yield padding(bytes.length);
-    }
-    yield END_OF_ARCHIVE;
+    yield* archive.chunks;
   } finally {
+    archive.destroy();
+    await filled;
     await release();
   }
 }
 
-const OWNER = { uid: 0, gid: 0 };
-
-function directory(name: string): Buffer {
-  return encodeHeader({ ...OWNER, type: '5', name, mode: 0o755, sizeBytes: 0, mtimeSeconds: 0 });
+async function fill(archive: ImageTar, layers: LayerStore, { blobs, files }: Prepared): Promise<void> {
+  await archive.directory('blobs');
+  await archive.directory('blobs/sha256');
+  for (const { digest, sizeBytes, mtimeSeconds, content } of blobs) {
+    const bytes = Buffer.isBuffer(content) ? content : layers.tarStream(content.layer);
+    await archive.file(blobPath(digest), { sizeBytes, mtimeSeconds }, bytes);
+  }
+  for (const [name, bytes] of files) await archive.file(name, { sizeBytes: bytes.length, mtimeSeconds: 0 }, bytes);
+  archive.end();
 }
 
 function blobPath(digest: Digest): string {

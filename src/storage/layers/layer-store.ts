@@ -5,6 +5,7 @@
 import { closeSync, openSync } from 'node:fs';
 import { mkdir, readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { dataLoss, invalid } from '../../errors/engine-error.js';
 import type { IdMaps } from '../../ports/id-maps.js';
 import type { Logger } from '../../ports/logger.js';
@@ -177,7 +178,7 @@ export class DriverLayerStore implements LayerStore {
     return this.#readOnly.collect();
   }
 
-  tarStream(chainId: Digest): NodeJS.ReadableStream {
+  tarStream(chainId: Digest): Readable {
     const { close, ...tar } = this.openTar(chainId);
     const stream = tarStream(this.#readers, tar);
     stream.once('close', close);
