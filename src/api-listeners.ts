@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isLoopbackHost, parseHost, type ListenAddress } from './config/hosts.js';
 import type { FixedConfig } from './config/config.js';
+import { tlsFiles } from './config/resolve.js';
 import { parseAccessRule } from './config/scoped-sockets.js';
 import type { LiveConfig } from './config/live-config.js';
 import { EngineError, invalid, isEngineError } from './errors/engine-error.js';
@@ -19,8 +20,6 @@ import { groupId } from './sys/users/group.js';
 const CONSEQUENCE = 'everybody who reaches that address has the rights of root on this machine';
 /** Addresses that are open to everybody, although no option says that they should be, are held back this long. */
 const EXPOSURE_PAUSE_MS = 5000;
-
-const MIN_VERSIONS = { '1.0': 'TLSv1', '1.1': 'TLSv1.1', '1.2': 'TLSv1.2', '1.3': 'TLSv1.3' } as const;
 
 export class ApiListeners {
   readonly #live: LiveConfig;
@@ -64,18 +63,12 @@ export class ApiListeners {
 
   /** @throws EngineError as `Front.listen`; not-found for a group that the operator named and the host lacks. */
   async open(front: Front): Promise<void> {
-    const gid = await groupId(this.#config.group).catch((error: unknown) => {
-      if (this.#config.groupNamed) throw error;
-      this.#log.warn({ group: this.#config.group }, 'the group does not exist: only root can use the unix socket');
-      return undefined;
-    });
+    const gid = this.#groupOfSockets();
     // A group that is missing ends the start before anything is served.
-    const scoped = await Promise.all(
-      this.#config.sockets.map(async ({ host, group, allow }) => ({
-        spec: this.#listenSpec(scopedAddress(host, this.#config.tls), group === '' ? undefined : await groupId(group)),
-        policy: accessPolicy(allow.map(parseAccessRule)),
-      })),
-    );
+    const scoped = this.#config.sockets.map(({ host, group, allow }) => ({
+      spec: this.#listenSpec(scopedAddress(host, this.#config.tls), group === '' ? undefined : groupId(group)),
+      policy: accessPolicy(allow.map(parseAccessRule)),
+    }));
     const plans: Plan[] = [
       ...this.#activated.map((socket) => ({ spec: this.#activatedSpec(socket) })),
       ...this.#addresses.map((address) => ({ spec: this.#listenSpec(address, gid) })),
@@ -96,6 +89,16 @@ export class ApiListeners {
 
   async #listen(front: Front, { spec, policy }: Plan): Promise<void> {
     if (!this.#closing.signal.aborted) this.#listeners.push(await front.listen(spec, policy));
+  }
+
+  #groupOfSockets(): number | undefined {
+    try {
+      return groupId(this.#config.group);
+    } catch (error) {
+      if (this.#config.groupNamed) throw error;
+      this.#log.warn({ group: this.#config.group }, 'the group does not exist: only root can use the unix socket');
+      return undefined;
+    }
   }
 
   #listenSpec(address: SocketAddress, gid: number | undefined): ListenSpec {
@@ -192,21 +195,8 @@ function chooseActivated(
   }
 }
 
-function tlsIdentity({
-  tls,
-  tlsVerify,
-  tlsCaCert,
-  tlsCert,
-  tlsKey,
-  tlsMinVersion,
-}: FixedConfig): TlsIdentity | undefined {
-  if (!tls) return undefined;
-  return new TlsIdentity({
-    cert: tlsCert,
-    key: tlsKey,
-    ca: tlsVerify ? tlsCaCert : undefined,
-    minVersion: MIN_VERSIONS[tlsMinVersion],
-  });
+function tlsIdentity(config: FixedConfig): TlsIdentity | undefined {
+  return config.tls ? new TlsIdentity(tlsFiles(config)) : undefined;
 }
 
 function followReloads(live: LiveConfig, identity: TlsIdentity, log: Logger): void {

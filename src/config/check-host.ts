@@ -3,13 +3,15 @@
  * only at a start.
  */
 import { readFileSync } from 'node:fs';
-import { isEngineError, messageOf } from '../errors/engine-error.js';
+import { type EngineError, isEngineError, messageOf } from '../errors/engine-error.js';
 import { validateLogOptions } from '../logs/options/log-options.js';
 import { parseSeccompProfile } from '../runtime/seccomp.js';
 import { namedCgroupDriver } from './cgroup-driver.js';
 import type { Host } from './host.js';
 import { logDriverProblems } from './log-driver-options.js';
 import type { OptionName, Values } from './options.js';
+import { certificatePaths, tlsFiles } from './resolve.js';
+import type { Environment } from './settings.js';
 
 type Report = (name: OptionName, message: string) => void;
 type IsGiven = (name: OptionName) => boolean;
@@ -59,11 +61,45 @@ export function checkContainerDefaults(values: Values, report: Report, isGiven: 
   refuseIfThrown(() => parseSeccompProfile(text), refuse);
 }
 
-function refuseIfThrown(check: () => void, refuse: (message: string) => void): void {
+const TLS_OPTIONS = { tlscert: 'tlsCert', tlskey: 'tlsKey', tlscacert: 'tlsCaCert' } as const;
+
+/** Refuses what names something that the host does not have: a group, usable certificates, quotas of a file system. */
+export function checkNamed(
+  values: Values,
+  { lookUp }: Host,
+  environment: Environment,
+  report: Report,
+  isGiven: IsGiven,
+): void {
+  const { group, sockets, storageDriver, storageOpts } = values;
+  if (isGiven('group'))
+    refuseIfThrown(
+      () => lookUp.group(group),
+      (message) => report('group', message),
+    );
+  for (const { host, group: named } of sockets.filter((socket) => socket.group !== ''))
+    refuseIfThrown(
+      () => lookUp.group(named),
+      (message) => report('sockets', `sockets: host ${host}: ${message}`),
+    );
+  if (storageOpts.length > 0)
+    refuseIfThrown(
+      () => lookUp.storageOpts(storageDriver, values.dataRoot, storageOpts),
+      (message) => report('storageOpts', `storage-opts ${storageOpts.join(', ')}: ${message}`),
+    );
+  if (!values.tls && !values.tlsVerify) return;
+  refuseIfThrown(
+    () => lookUp.tlsFiles(tlsFiles({ ...values, ...certificatePaths(values, environment) })),
+    (message, { option }) => report(TLS_OPTIONS[option as keyof typeof TLS_OPTIONS], message),
+  );
+}
+
+/** @param refuse is called with the words of an error of ours. */
+function refuseIfThrown(check: () => void, refuse: (message: string, details: EngineError['details']) => void): void {
   try {
     check();
   } catch (error) {
     if (!isEngineError(error)) throw error;
-    refuse(error.message);
+    refuse(error.message, error.details);
   }
 }

@@ -6,13 +6,13 @@ import type { DriverOption } from '../storage/drivers/driver.js';
 import { DEFAULT_STORAGE_DRIVER, STORAGE_DRIVERS } from '../storage/drivers/index.js';
 import { isDefaultUserMissing, readIdMaps } from '../sys/users/remapped-user.js';
 import { cgroupDriver } from './cgroup-driver.js';
-import { checkContainerDefaults, checkHost } from './check-host.js';
+import { checkContainerDefaults, checkHost, checkNamed } from './check-host.js';
 import type { Host } from './host.js';
 import { logDriverProblems } from './log-driver-options.js';
 import { OPTION_LIST, type OptionName, type Values } from './options.js';
 import { contains, covers, parseSubnet, subnetAround, toNumber } from '../network/subnet.js';
 import { isShim } from './runtime-entries.js';
-import type { Problem, Setting } from './settings.js';
+import type { Environment, Problem, Setting } from './settings.js';
 import { suggestFeature } from './suggest.js';
 
 type Platform = 'linux' | 'windows';
@@ -23,7 +23,7 @@ export function checkValues(
   values: Values,
   settings: ReadonlyMap<OptionName, Setting>,
   platform: Platform,
-  host: Host,
+  { host, environment }: { readonly host: Host; readonly environment: Environment },
 ): Problem[] {
   const problems: Problem[] = [];
   const report: Report = (name, message) => {
@@ -41,6 +41,13 @@ export function checkValues(
     checkHost(values, host, report);
     checkCgroupParent(values, host, report);
     checkContainerDefaults(values, report, given);
+    const isSound = (prefix: string): boolean => !problems.some(({ key }) => key.startsWith(prefix));
+    const checked = {
+      ...values,
+      ...(isSound('tls') ? {} : { tls: false, tlsVerify: false }),
+      ...(isSound('storage-') ? {} : { storageOpts: [] }),
+    };
+    checkNamed(checked, host, environment, report, given);
   } else {
     const named = given('logOpts') ? 'logOpts' : 'logDriver';
     for (const message of logDriverProblems(values.logDriver, values.logOpts, platform)) report(named, message);

@@ -33,7 +33,13 @@ function file(content: unknown): string {
 }
 
 /** On this host every option can be used. */
-const HOST: Host = { systemd: true, cgroupVersion: 1, cpuRealtime: true, isInitialUserNamespace: false };
+const HOST: Host = {
+  systemd: true,
+  cgroupVersion: 1,
+  cpuRealtime: true,
+  isInitialUserNamespace: false,
+  lookUp: { group: () => undefined, tlsFiles: () => undefined, storageOpts: () => undefined },
+};
 
 const load = (
   content: unknown,

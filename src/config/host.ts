@@ -2,9 +2,12 @@
  * The facts of the host that decide what an option can mean. They are read synchronously, because `--validate` and each
  * reload need them too.
  */
-import { existsSync, readFileSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, readFileSync, realpathSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { storageDriver } from '../storage/drivers/index.js';
+import { readTlsCredentials, type TlsFiles } from '../sys/net/tls-credentials.js';
 import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
+import { groupId } from '../sys/users/group.js';
 
 export interface Host {
   /** The host was booted with systemd. */
@@ -14,6 +17,15 @@ export interface Host {
   readonly cpuRealtime: boolean;
   /** The user ids of this process are those of the machine: no launcher made a user namespace for it. */
   readonly isInitialUserNamespace: boolean;
+  readonly lookUp: HostLookUps;
+}
+
+/** Looks up what options name and the host may lack. Each throws an EngineError with the reason. */
+export interface HostLookUps {
+  group(name: string): void;
+  /** The option of a file that is wrong is in the error's `details`. */
+  tlsFiles(files: TlsFiles): void;
+  storageOpts(driver: string, dataRoot: string, storageOpts: readonly string[]): void;
 }
 
 /** In the initial user namespace /proc/self/uid_map has this mapping and no other. */
@@ -29,5 +41,16 @@ export function readHost(): Host {
     cgroupVersion: controllers.size === 0 ? 2 : 1,
     cpuRealtime: cpu !== undefined && existsSync(join(cpu, 'cpu.rt_runtime_us')),
     isInitialUserNamespace: WHOLE_RANGE.test(readFileSync('/proc/self/uid_map', 'utf8')),
+    lookUp: {
+      group: groupId,
+      tlsFiles: readTlsCredentials,
+      storageOpts: (driver, dataRoot, storageOpts) =>
+        storageDriver(driver).check?.(nearestDirectory(dataRoot), storageOpts),
+    },
   };
+}
+
+/** A data root that is to be made will be in this directory, whose path has no link. */
+function nearestDirectory(path: string): string {
+  return existsSync(path) ? realpathSync(path) : nearestDirectory(dirname(path));
 }

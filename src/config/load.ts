@@ -28,7 +28,7 @@ export function loadMerged(commandLine: CommandLine, environment: Environment, h
   const problems: Problem[] = [...file.faults.map(toProblem), ...conflicts(file, commandLine)];
   const settings = merge(commandLine, file, environment, problems);
   const values = valuesOf(settings);
-  problems.push(...checkValues(values, settings, commandLine.platform, host));
+  problems.push(...checkValues(values, settings, commandLine.platform, { host, environment }));
   if (problems.length > 0) throw configError(path, file, problems);
   const { idleKeys } = file;
   const notices = noticesOf(values, settings, environment, idleKeys);

@@ -6,7 +6,35 @@ import type { Config } from './config.js';
 import type { Host } from './host.js';
 import { DEFAULT_HOST } from './hosts.js';
 import type { OptionName, Values } from './options.js';
+import type { TlsFiles } from '../sys/net/tls-credentials.js';
 import type { Environment, Setting } from './settings.js';
+
+/** Finds where the certificates of TLS are: where options say, or in the directory of certificates. */
+export function certificatePaths(
+  { certPath, tlsCaCert, tlsCert, tlsKey }: Values,
+  environment: Environment,
+): Pick<Values, 'tlsCaCert' | 'tlsCert' | 'tlsKey'> {
+  const directory = certPath || join(environment['HOME'] || homedir(), '.engine');
+  return {
+    tlsCaCert: tlsCaCert || join(directory, 'ca.pem'),
+    tlsCert: tlsCert || join(directory, 'cert.pem'),
+    tlsKey: tlsKey || join(directory, 'key.pem'),
+  };
+}
+
+const MIN_VERSIONS = { '1.0': 'TLSv1', '1.1': 'TLSv1.1', '1.2': 'TLSv1.2', '1.3': 'TLSv1.3' } as const;
+
+/** Says which files a TLS listener reads, from paths that are resolved. */
+export function tlsFiles(
+  config: Pick<Values, 'tlsVerify' | 'tlsCaCert' | 'tlsCert' | 'tlsKey' | 'tlsMinVersion'>,
+): TlsFiles {
+  return {
+    cert: config.tlsCert,
+    key: config.tlsKey,
+    ca: config.tlsVerify ? config.tlsCaCert : undefined,
+    minVersion: MIN_VERSIONS[config.tlsMinVersion],
+  };
+}
 
 /** Frozen, with all that is in it. */
 export function resolveConfig(
@@ -15,8 +43,7 @@ export function resolveConfig(
   environment: Environment,
   host: Host,
 ): Config {
-  const { certPath, defaultUlimits, hosts, tlsCaCert, tlsCert, tlsKey, ...rest } = values;
-  const certificates = certPath || join(environment['HOME'] || homedir(), '.engine');
+  const { certPath: _, defaultUlimits, hosts, ...rest } = values;
   return freeze({
     ...rest,
     hosts: hosts.length === 0 ? [DEFAULT_HOST] : hosts,
@@ -25,9 +52,7 @@ export function resolveConfig(
     defaultCgroupnsMode: settings.get('defaultCgroupnsMode')?.source === 'default' ? '' : values.defaultCgroupnsMode,
     tls: values.tls || values.tlsVerify,
     tlsNamed: [settings.get('tls'), settings.get('tlsVerify')].some((setting) => setting?.source !== 'default'),
-    tlsCaCert: tlsCaCert || join(certificates, 'ca.pem'),
-    tlsCert: tlsCert || join(certificates, 'cert.pem'),
-    tlsKey: tlsKey || join(certificates, 'key.pem'),
+    ...certificatePaths(values, environment),
     // Without rules of its own the daemon cannot masquerade.
     ipMasq: values.ipMasq && values.iptables,
     defaultUlimits: Object.values(defaultUlimits),

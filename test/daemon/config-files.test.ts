@@ -16,7 +16,13 @@ const directory = (kind: string): string => fileURLToPath(new URL(`../../../test
 const files = (kind: string): string[] => readdirSync(directory(kind)).map((name) => `${directory(kind)}${name}`);
 
 /** The host that the guides speak of. */
-const HOST: Host = { systemd: true, cgroupVersion: 1, cpuRealtime: false, isInitialUserNamespace: true };
+const HOST: Host = {
+  systemd: true,
+  cgroupVersion: 1,
+  cpuRealtime: false,
+  isInitialUserNamespace: true,
+  lookUp: { group: () => undefined, tlsFiles: () => undefined, storageOpts: () => undefined },
+};
 
 for (const file of files('good')) {
   test(`good: ${basename(file)}`, () => {

@@ -122,11 +122,7 @@ for (const [what, args, message] of [
     ['--host', 'fd://'],
     'engined cannot run: failed to load listeners: no sockets found via socket activation: make sure the service was started by systemd',
   ],
-  [
-    'a group that does not exist',
-    ['--group', 'nobody-has-this'],
-    'engined cannot run: group nobody-has-this not found',
-  ],
+  ['a group that does not exist', ['--group', 'nobody-has-this'], 'group nobody-has-this not found'],
   [
     'a storage driver that is not there',
     ['--storage-driver', 'btrfs'],

@@ -115,6 +115,20 @@ const REFUSED: readonly (readonly [content: object, ...texts: readonly string[]]
     'failed to set log opts: Invalid syslog format',
   ],
   [{ 'default-ulimits': { nofiles: { Soft: 1, Hard: 1 } } }, 'invalid ulimit type: nofiles'],
+  [{ group: 'no-such-group' }, 'group no-such-group not found (group at line 1'],
+  [
+    { sockets: [{ host: 'unix:///run/x.sock', group: 'no-such-group', allow: [] }] },
+    'sockets: host unix:///run/x.sock: group no-such-group not found (sockets at line 1',
+  ],
+  [
+    { tls: true, tlscert: '/etc/passwd', tlskey: '/etc/passwd' },
+    'tlscert /etc/passwd holds no PEM certificate (tlscert',
+  ],
+  [
+    { 'storage-driver': 'overlay2', 'storage-opts': ['overlay2.size=1G'] },
+    'storage-opts overlay2.size=1G: Storage Option overlay2.size only supported for backingFS XFS. Found ',
+    '(storage-opts at line 1',
+  ],
   ...(hasSystemd
     ? []
     : ([

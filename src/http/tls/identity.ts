@@ -1,6 +1,6 @@
 /** What TLS listeners show and trust now: read again on a reload, for connections that come afterwards. */
 import type { SecureContextOptions } from 'node:tls';
-import { readTlsCredentials, type TlsCredentials, type TlsFiles } from './credentials.js';
+import { readTlsCredentials, type TlsCredentials, type TlsFiles } from '../../sys/net/tls-credentials.js';
 
 export class TlsIdentity {
   readonly #files: TlsFiles;

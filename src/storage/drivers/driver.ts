@@ -41,6 +41,12 @@ export interface DriverRow {
   /** Names of what it keeps in its directory besides the shelves of the store. */
   readonly ownPlaces: readonly string[];
   /**
+   * Checks options of the daemon against the file system of a directory, before anything is made there. Default: what
+   * is wrong with them is wrong on every host.
+   * @throws EngineError invalid for options that the driver cannot fulfil there.
+   */
+  check?(directory: string, storageOpts: readonly string[]): void;
+  /**
    * @throws EngineError unavailable when this host or the file system cannot do it, with the reason; invalid for
    * options that it cannot fulfil.
    */

@@ -6,10 +6,13 @@ import { test } from 'node:test';
 import { isEngineError } from '../../errors/engine-error.js';
 import { groupId } from './group.js';
 
-test('a group is found by number, in the file, and where the name service has it', async () => {
-  assert.equal(await groupId('4711'), 4711);
-  assert.equal(await groupId('root'), 0);
-  await assert.rejects(groupId('no-such-group'), (error) => isEngineError(error, 'not-found'));
+test('a group is found by number, in the file, and where the name service has it', () => {
+  assert.equal(groupId('4711'), 4711);
+  assert.equal(groupId('root'), 0);
+  assert.throws(
+    () => groupId('no-such-group'),
+    (error) => isEngineError(error, 'not-found'),
+  );
   // A directory service on the network answers through the same program.
   const dir = mkdtempSync(join(tmpdir(), 'getent-'));
   const path = process.env['PATH'];
@@ -20,8 +23,11 @@ test('a group is found by number, in the file, and where the name service has it
       { mode: 0o755 },
     );
     process.env['PATH'] = `${dir}:${path ?? ''}`;
-    assert.equal(await groupId('remote'), 70001);
-    await assert.rejects(groupId('--help'), (error) => isEngineError(error, 'not-found'));
+    assert.equal(groupId('remote'), 70001);
+    assert.throws(
+      () => groupId('--help'),
+      (error) => isEngineError(error, 'not-found'),
+    );
   } finally {
     process.env['PATH'] = path;
     rmSync(dir, { recursive: true });

@@ -16,7 +16,7 @@ import type { WorkerPool } from '../../../workers/pool.js';
 import { DIFFERENCE, type Layout } from '../../layers/layout.js';
 import type { DriverContext, DriverRow, StorageDriver } from '../driver.js';
 import { fileSystemOf, probeOverlay, untriedOptions } from './probe.js';
-import { SIZE_OPTION, SizeLimits } from './size-limits.js';
+import { defaultSize, SIZE_OPTION, SizeLimits } from './size-limits.js';
 
 const EMPTY = 'empty';
 const NAME = 'overlay2';
@@ -32,13 +32,14 @@ export const overlay2: DriverRow = {
     },
   ],
   ownPlaces: [EMPTY],
+  check: (directory, storageOpts) => void defaultSize(directory, fileSystemOf(directory), storageOpts),
   open: openOverlay,
 };
 
 async function openOverlay({ layout, workers, storageOpts, owner }: DriverContext): Promise<StorageDriver> {
   await makeDirectories(join(layout.root, EMPTY), { mode: 0o710 });
   const mountOptions = await probed(layout);
-  const backing = await fileSystemOf(layout.root);
+  const backing = fileSystemOf(layout.root);
   const sizes = new SizeLimits(layout, backing, storageOpts);
   return new OverlayDriver({ layout, workers, sizes, owner, mountOptions, backing: backing.type });
 }

@@ -1,5 +1,6 @@
 /** Finds out whether overlayfs works on the data root's file system, and with which options. */
-import { access, readFile, writeFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { access, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf, unavailable } from '../../../errors/engine-error.js';
 import type { BackingFileSystem } from './size-limits.js';
@@ -22,7 +23,7 @@ export async function probeOverlay(directory: string): Promise<string> {
   for (const name of ['lower', 'upper', 'work', 'merged']) await makeDirectories(at(name));
   await writeFile(at('lower/file'), '');
   if (!tellsTypes(directory)) {
-    const type = await fileSystemType(directory);
+    const type = fileSystemType(directory);
     throw unavailable(
       `storage driver overlay2: the file system of the data root (${type}) was made without d_type support (xfs: mkfs.xfs -n ftype=1)`,
       { code: 'OVERLAY_UNSUPPORTED' },
@@ -58,23 +59,25 @@ async function tryMount(target: string, options: string, directory: string): Pro
   try {
     await mountFileSystem('overlay', target, 'overlay', options);
   } catch (error) {
-    throw unavailable(await explain(error, directory), { code: 'OVERLAY_UNSUPPORTED', cause: error });
+    throw unavailable(explain(error, directory), { code: 'OVERLAY_UNSUPPORTED', cause: error });
   }
   await detachMount(target);
 }
 
-async function explain(error: unknown, directory: string): Promise<string> {
+function explain(error: unknown, directory: string): string {
   const { code } = error as NodeJS.ErrnoException;
   if (code === 'ENODEV') return 'storage driver overlay2: this kernel has no overlay file system';
   if (code === 'EPERM')
     return 'storage driver overlay2: mounting is not permitted (the daemon must run as root with CAP_SYS_ADMIN)';
-  const type = await fileSystemType(directory);
+  const type = fileSystemType(directory);
   return `storage driver overlay2: the file system of the data root (${type}) cannot hold the upper layer of an overlay: ${messageOf(error)}`;
 }
 
 /** The file system that holds a path, as in the mount table. */
-export async function fileSystemOf(path: string): Promise<BackingFileSystem> {
-  const lines = (await readFile('/proc/self/mounts', 'utf8')).split('\n').map((line) => line.split(' '));
+export function fileSystemOf(path: string): BackingFileSystem {
+  const lines = readFileSync('/proc/self/mounts', 'utf8')
+    .split('\n')
+    .map((line) => line.split(' '));
   let found: BackingFileSystem = { type: 'unknown', options: [] };
   let longest = -1;
   for (const [, point = '', type = '', options = ''] of lines) {
@@ -88,8 +91,8 @@ export async function fileSystemOf(path: string): Promise<BackingFileSystem> {
 }
 
 /** Its type alone. */
-export async function fileSystemType(path: string): Promise<string> {
-  return (await fileSystemOf(path)).type;
+export function fileSystemType(path: string): string {
+  return fileSystemOf(path).type;
 }
 
 async function exists(path: string): Promise<boolean> {

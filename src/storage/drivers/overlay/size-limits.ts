@@ -19,10 +19,44 @@ export interface BackingFileSystem {
   readonly options: readonly string[];
 }
 
+/**
+ * Finds the size that the daemon's options give to every container.
+ * @throws EngineError invalid for one that the file system of `root` cannot keep.
+ */
+export function defaultSize(
+  root: string,
+  backing: BackingFileSystem,
+  storageOpts: readonly string[],
+): number | undefined {
+  const size = storageOpts.findLast((entry) => entry.startsWith(`${SIZE_OPTION}=`))?.slice(SIZE_OPTION.length + 1);
+  if (size === undefined) return undefined;
+  const type = backing.type === 'ext4' ? 'extfs' : backing.type;
+  if (type !== 'xfs') throw refused(`Storage Option ${SIZE_OPTION} only supported for backingFS XFS. Found ${type}`);
+  if (!keepsSizes(backing))
+    throw refused(
+      `Storage option ${SIZE_OPTION} not supported. Filesystem does not support Project Quota: it must be mounted with the option pquota`,
+    );
+  return parseSize(size, root);
+}
+
+function keepsSizes({ type, options }: BackingFileSystem): boolean {
+  return type === 'xfs' && options.some((option) => option === 'prjquota' || option === 'pquota');
+}
+
+function parseSize(text: string, root: string): number {
+  const match = SIZE.exec(text);
+  if (!match) throw refused(`invalid size: '${text}'`);
+  const bytes = Math.floor(Number(match[1]) * 1024 ** ('kmgtp'.indexOf((match[2] ?? '').toLowerCase() || ' ') + 1));
+  const { blocks, bsize } = statfsSync(root);
+  if (bytes > blocks * bsize)
+    throw refused(`size ${text} is larger than the file system of the data root (${blocks * bsize} bytes)`);
+  return bytes;
+}
+
 export class SizeLimits {
   readonly #layout: Layout;
   readonly #isPossible: boolean;
-  #defaultBytes: number | undefined;
+  readonly #defaultBytes: number | undefined;
   /** Undefined until the first limit: finding a free one means to look at every container. */
   #nextProject: number | undefined;
 
@@ -30,20 +64,10 @@ export class SizeLimits {
    * @param storageOpts of the daemon, `name=value`.
    * @throws EngineError invalid for a size that this file system cannot keep.
    */
-  constructor(layout: Layout, { type, options }: BackingFileSystem, storageOpts: readonly string[]) {
+  constructor(layout: Layout, backing: BackingFileSystem, storageOpts: readonly string[]) {
     this.#layout = layout;
-    this.#isPossible = type === 'xfs' && options.some((option) => option === 'prjquota' || option === 'pquota');
-    const size = storageOpts.findLast((entry) => entry.startsWith(`${SIZE_OPTION}=`))?.slice(SIZE_OPTION.length + 1);
-    if (size === undefined) return;
-    if (type !== 'xfs')
-      throw refused(
-        `Storage Option ${SIZE_OPTION} only supported for backingFS XFS. Found ${type === 'ext4' ? 'extfs' : type}`,
-      );
-    if (!this.#isPossible)
-      throw refused(
-        `Storage option ${SIZE_OPTION} not supported. Filesystem does not support Project Quota: it must be mounted with the option pquota`,
-      );
-    this.#defaultBytes = this.#parse(size);
+    this.#isPossible = keepsSizes(backing);
+    this.#defaultBytes = defaultSize(layout.root, backing, storageOpts);
   }
 
   /**
@@ -56,7 +80,7 @@ export class SizeLimits {
       if (name.toLowerCase() !== 'size') throw refused(`Unknown option ${name}`);
       if (!this.#isPossible)
         throw refused("--storage-opt is supported only for overlay over xfs with 'pquota' mount option");
-      bytes = this.#parse(value);
+      bytes = parseSize(value, this.#layout.root);
     }
     return bytes === 0 ? undefined : bytes;
   }
@@ -80,16 +104,6 @@ export class SizeLimits {
     const { root, writable } = this.#layout;
     const taken = readdirSync(writable).map((name) => withDirectory(join(writable, name), projectOf));
     return Math.max(withDirectory(root, projectOf), ...taken) + 1;
-  }
-
-  #parse(text: string): number {
-    const match = SIZE.exec(text);
-    if (!match) throw refused(`invalid size: '${text}'`);
-    const bytes = Math.floor(Number(match[1]) * 1024 ** ('kmgtp'.indexOf((match[2] ?? '').toLowerCase() || ' ') + 1));
-    const { blocks, bsize } = statfsSync(this.#layout.root);
-    if (bytes > blocks * bsize)
-      throw refused(`size ${text} is larger than the file system of the data root (${blocks * bsize} bytes)`);
-    return bytes;
   }
 }
 

@@ -1,4 +1,4 @@
-/** The files that a TLS listener shows and trusts, read whole and checked before any of it is used. */
+/** The files that a TLS listener shows and trusts are read whole here and checked before any of it is used. */
 import { createPrivateKey, X509Certificate, type KeyObject } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createSecureContext, type SecureContextOptions, type SecureVersion } from 'node:tls';
