@@ -156,7 +156,7 @@ export const EFFECTS: Readonly<Record<string, Effect>> = {
   },
   'OOM score': { host: { OomScoreAdj: 300 }, script: 'cat /proc/self/oom_score_adj', expected: '300' },
   'read-only root': {
-    host: { ReadonlyRootfs: true, Tmpfs: { '/run': '' } },
+    host: { ReadonlyRootfs: true, Tmpfs: { '/run': 'mode=755' } },
     script:
       `touch /x 2>&1; touch /run/x /dev/shm/x && echo ok; (echo x > /etc/hosts) 2>&1; ` +
       mountsOf('/', '/run', '/etc/hosts', '/dev', '/dev/pts', '/sys', '/dev/mqueue', '/sys/fs/cgroup'),
@@ -173,12 +173,12 @@ export const EFFECTS: Readonly<Record<string, Effect>> = {
       DnsOptions: ['ndots:3', 'timeout:1'],
       NetworkMode: 'bridge',
     },
-    script: 'grep -v "^#" /etc/resolv.conf | sort',
+    script: 'grep -Ev "^(#|$)" /etc/resolv.conf | sort',
     expected: 'nameserver 192.0.2.53\nnameserver 192.0.2.54\noptions ndots:3 timeout:1\nsearch example.com b.c',
   },
   'no search': {
     host: { DnsSearch: ['.'], Dns: ['192.0.2.53'], NetworkMode: 'bridge' },
-    script: 'grep -v "^#" /etc/resolv.conf | sort',
+    script: 'grep -Ev "^(#|$)" /etc/resolv.conf | sort',
     expected: 'nameserver 192.0.2.53',
   },
   'name servers of a network': {

@@ -1,8 +1,9 @@
 /**
  * Requests with values that make no sense, one at a time: who takes them, and what is left of those that are refused.
  */
+import { messageOf } from '../../src/errors/engine-error.js';
 import type { Engine } from '../support/engine.js';
-import { call, callJson } from '../support/http.js';
+import { call, callJson, type Reply } from '../support/http.js';
 import { BODIES, WRONG, withField } from './bad-fields.js';
 import { QUERIES } from './bad-queries.js';
 import { CONFIG_VALUES, ENDPOINT_VALUES, HOST_VALUES, type Values } from './bad-values.js';
@@ -146,14 +147,24 @@ export class Sweep {
     return sizes.join();
   }
 
-  #call(method: string, path: string, json?: unknown): ReturnType<typeof call> {
-    return call(this.engine.socketPath, method, `/v1.41${path}`, json === undefined ? {} : { json });
+  /** An engine that drops the connection has answered with status 0. */
+  #call(method: string, path: string, json?: unknown): Promise<Pick<Reply, 'status' | 'text'>> {
+    return call(this.engine.socketPath, method, `/v1.41${path}`, json === undefined ? {} : { json }).catch(
+      (error: unknown) => ({ status: 0, text: messageOf(error) }),
+    );
   }
 }
 
 function judge(status: number, text: string): Outcome {
   return {
-    verdict: status < 400 ? 'taken' : status < 500 || status === 501 || status === 503 ? 'refused' : 'failed',
+    verdict:
+      status === 0
+        ? 'failed'
+        : status < 400
+          ? 'taken'
+          : status < 500 || status === 501 || status === 503
+            ? 'refused'
+            : 'failed',
     text: `${status} ${text.trim().slice(0, 300)}`,
   };
 }

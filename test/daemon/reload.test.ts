@@ -45,7 +45,7 @@ interface Info {
   readonly DefaultRuntime: string;
   readonly Runtimes: Readonly<Record<string, unknown>>;
   readonly CDISpecDirs: readonly string[];
-  readonly RegistryConfig: { readonly Mirrors: readonly string[] };
+  readonly RegistryConfig: { readonly Mirrors: readonly string[] | null };
 }
 
 const cleanup = new Cleanup();
@@ -128,7 +128,7 @@ test('SIGHUP: what the daemon says about itself follows, and nothing stays when 
       back.RegistryConfig.Mirrors,
       back.CDISpecDirs,
     ],
-    [false, [], false, 'runc', [], []],
+    [false, [], false, 'runc', null, []],
   );
   assert.equal(back.Runtimes['other'], undefined);
 });

@@ -108,7 +108,7 @@ test('kinds that were not asked for are null, unknown ones are refused', async (
   const reply = await call(engine.socketPath, 'GET', '/v1.49/system/df?type=everything');
   assert.deepEqual([reply.status, reply.text.trim()], [400, '{"message":"unknown object type: everything"}']);
   const old = await callJson<Record<string, unknown>>(engine.socketPath, 'GET', '/v1.41/system/df?type=everything');
-  assert.equal(old['BuilderSize'], 0);
+  assert.equal('BuilderSize' in old, false);
 });
 
 test('the client shows it, short and long', async () => {

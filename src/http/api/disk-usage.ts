@@ -32,7 +32,6 @@ export function diskUsageJson(
     `"Volumes":${wants('volume') ? JSON.stringify(volumesJson(sources, usage)) : 'null'}`,
     // The builder is what would have a cache.
     `"BuildCache":${wants('build-cache') ? '[]' : 'null'}`,
-    ...(atLeast(1, 42) ? [] : ['"BuilderSize":0']),
     `"DataRoot":${JSON.stringify(dataRootJson(sources.dataRoot, usage))}`,
   ];
   return `{${members.join(',')}}\n`;

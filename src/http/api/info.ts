@@ -80,7 +80,9 @@ function hostJson({ settings, host }: SystemFacts, atLeast: AtLeast): object {
 
 function registriesJson({ insecureCidrs, insecureHosts, registryMirrors }: SystemSettings, atLeast: AtLeast): object {
   return {
-    ...(atLeast(1, 47) ? {} : { AllowNondistributableArtifactsCIDRs: [], AllowNondistributableArtifactsHostnames: [] }),
+    ...(atLeast(1, 47)
+      ? {}
+      : { AllowNondistributableArtifactsCIDRs: null, AllowNondistributableArtifactsHostnames: null }),
     InsecureRegistryCIDRs: ['::1/128', '127.0.0.0/8', ...insecureCidrs],
     IndexConfigs: {
       'docker.io': { Name: 'docker.io', Mirrors: registryMirrors, Secure: true, Official: true },
@@ -88,7 +90,7 @@ function registriesJson({ insecureCidrs, insecureHosts, registryMirrors }: Syste
         insecureHosts.map((name) => [name, { Name: name, Mirrors: [], Secure: false, Official: false }]),
       ),
     },
-    Mirrors: registryMirrors,
+    Mirrors: registryMirrors.length === 0 ? null : registryMirrors,
   };
 }
 
