@@ -395,12 +395,12 @@ test('the daemon does not start without its plugins', async () => {
 });
 
 /** A plugin that answers its greeting when it is told to, and allows everything. */
-async function slowToGreet(socketPath: string) {
+async function slowToGreet(socketPath: string, greeting: object = { Implements: ['authz'], Allow: true }) {
   const told = deferred();
   const calls: (string | undefined)[] = [];
   const server = createServer(({ url }, response) => {
     calls.push(url);
-    void told.promise.then(() => response.end(JSON.stringify({ Implements: ['authz'], Allow: true })));
+    void told.promise.then(() => response.end(JSON.stringify(greeting)));
   }).listen(socketPath);
   await once(server, 'listening');
   return { calls, tell: () => told.resolve(), close: () => server.close() };
@@ -417,15 +417,23 @@ test('a reload during the start decides who is asked, from the first request on'
     { mode: 0o755 },
   );
   const slow = await slowToGreet(join(dir, 'slow.sock'));
+  const useless = await slowToGreet(join(dir, 'useless.sock'), { Implements: [] });
   const file: Record<string, unknown> = {};
   const starting = await Engine.start(engined({ env: { PATH: `${dir}:${process.env['PATH']}` }, file }));
   const isHeld = (): boolean => existsSync(held);
   const isGreeted = (): boolean => slow.calls.length > 0;
+  const isUselessGreeted = (): boolean => useless.calls.length > 0;
   const letGo = (): void => rmSync(hold, { force: true });
   const cases = [
     { at: 'the supervisor starts, no plugin before', before: [], reached: isHeld, goOn: letGo },
     { at: 'the supervisor starts', before: [plugin.socketPath], reached: isHeld, goOn: letGo },
     { at: 'a plugin is greeted', before: [join(dir, 'slow.sock')], reached: isGreeted, goOn: slow.tell },
+    {
+      at: 'a plugin is greeted that will turn out to be none',
+      before: [join(dir, 'useless.sock')],
+      reached: isUselessGreeted,
+      goOn: useless.tell,
+    },
   ];
   try {
     for (const { at, before, reached, goOn } of cases) {
@@ -459,8 +467,10 @@ test('a reload during the start decides who is asked, from the first request on'
   } finally {
     letGo();
     slow.tell();
+    useless.tell();
     await starting.close();
     slow.close();
+    useless.close();
     await rm(dir, { recursive: true });
   }
 });
