@@ -68,7 +68,7 @@ export const LARGE = new Map([
 ]);
 
 /** Files that are not split yet, by the beginning of their path: what they break is printed with `--pending` only. */
-const PENDING = ['src/actors/container/container.'];
+const PENDING = ['src/actors/container/container.machine', 'src/actors/container/container.setup.ts'];
 
 /** A name or a member, or one call of it with names. */
 const NAMES = /^[\w$.?!#]*(?:\([\w$.?!#, ]*\))?$/;

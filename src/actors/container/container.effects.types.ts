@@ -73,5 +73,4 @@ export interface ContainerHooks {
   released(id: string): void;
   /** Saves in the background; a failure is logged. */
   saveLater(record: ContainerRecord): void;
-  now(): string;
 }

@@ -77,7 +77,6 @@ function harness(input: ContainerInput, overrides: Partial<ContainerEffects & Co
     exited: () => undefined,
     released: () => undefined,
     saveLater: () => undefined,
-    now: () => new Date().toISOString(),
     ...overrides,
   };
   const actor: Actor<ReturnType<typeof createContainerMachine>> = createActor(

@@ -5,7 +5,6 @@ import type { ContainerRecord } from '../container.record.js';
 import { thaw, whileRunning } from './ended-task.js';
 import type { ContainerDeps } from '../deps.js';
 import { parseSignal, SIGKILL, signalNumber } from '../../../text/signals.js';
-import { now } from '../streams/timestamps.js';
 
 /** Attributes that every container event carries: labels, image and name. */
 export function eventAttributes(record: ContainerRecord): Record<string, string> {
@@ -39,6 +38,5 @@ export function createContainerHooks(
         .save(record)
         .catch((error: unknown) => deps.log.error({ err: error, container: record.id }, 'record not saved'));
     },
-    now,
   };
 }

@@ -1,0 +1,35 @@
+/** A task that survived the daemon or its actor is taken over. */
+import { internal } from '../../../errors/engine-error.js';
+import type { TaskInfo } from '../../../ports/supervisor.js';
+import { TASK_GONE } from '../container.effects.types.js';
+import { withState, type ContainerRecord } from '../container.record.js';
+import type { ContainerDeps } from '../deps.js';
+import { VolumeUse } from '../mounts/volume-use.js';
+import { adoptNetworks } from '../network/networks.js';
+import type { EffectTools } from './tools.js';
+
+/** Takes over a running task with its networks, mounts and streams; where these are in place it only looks. */
+export async function adoptContainer(
+  { deps, ios }: EffectTools,
+  { record: found, isInPlace }: { readonly record: ContainerRecord; readonly isInPlace: boolean },
+): Promise<ContainerRecord> {
+  if (isInPlace) return seen(found, await taskOf(deps, found.id));
+  // First: what is not taken over of networks is taken away, whatever else fails.
+  const record = await adoptNetworks(deps, found);
+  const task = await taskOf(deps, record.id);
+  await deps.layers.mount(record.id);
+  await new VolumeUse(deps, record).adopt();
+  await ios.get(record.id).reopen(record, task.stdio);
+  return seen(record, task);
+}
+
+/** Returns the task of a container that should have one. @throws EngineError with the code TASK_GONE. */
+async function taskOf({ tasks }: ContainerDeps, id: string): Promise<TaskInfo> {
+  const task = await tasks.get(id);
+  if (!task || task.status === 'stopped') throw internal(`task ${id} is gone`, { code: TASK_GONE });
+  return task;
+}
+
+function seen(record: ContainerRecord, { status, pid }: TaskInfo): ContainerRecord {
+  return withState(record, { status: status === 'paused' ? 'paused' : 'running', pid });
+}

@@ -1,0 +1,48 @@
+/** What a run of a container leaves behind: its last output, then all that it held. */
+import type { ContainerRecord } from '../container.record.js';
+import { closeSharedMemory } from '../mounts/shared-memory.js';
+import { VolumeUse } from '../mounts/volume-use.js';
+import { leaveNetworks } from '../network/networks.js';
+import { removeStreams } from '../streams/stream-files.js';
+import { logFailures, type EffectTools } from './tools.js';
+
+/** How long output of a dead container may take to arrive: something outside its pid namespace holds its pipe. */
+const DRAIN_LIMIT_MS = 5000;
+
+/** Waits until the output of a dead task is logged, and what was told of its stop is on disk. */
+export async function drainContainer({ deps, ios }: EffectTools, { id }: ContainerRecord): Promise<void> {
+  await Promise.all([ios.get(id).drained(DRAIN_LIMIT_MS), deps.records.written(id)]);
+}
+
+/** Writes the record of the exit, then frees networks, task and mounts; a part that fails does not keep the others. */
+export async function releaseContainer(tools: EffectTools, record: ContainerRecord): Promise<ContainerRecord> {
+  const { deps } = tools;
+  const released: ContainerRecord = {
+    ...record,
+    ports: [],
+    networks: Object.fromEntries(Object.entries(record.networks).map(([name, { request }]) => [name, { request }])),
+  };
+  // The exit status must be durable before the supervisor forgets it; addresses may go meanwhile.
+  const networkGone = deps.counted('release', () => leaveNetworks(deps, record));
+  networkGone.catch(() => undefined);
+  await deps.records
+    .save(released, true)
+    .catch((error: unknown) =>
+      deps.log.error({ err: error, container: record.id }, 'the end of a container is not on disk'),
+    );
+  const results = await Promise.allSettled([
+    networkGone,
+    deps.tasks.delete(record.id).then(() => freeStreams(tools, record.id)),
+    deps.layers.unmount(record.id),
+    new VolumeUse(deps, record).close(),
+    closeSharedMemory(deps, record),
+  ]);
+  logFailures(deps, record.id, 'releasing a stopped container', results);
+  return released;
+}
+
+/** This also removes FIFOs of execs that a killed shim left behind. */
+async function freeStreams({ deps, ios }: EffectTools, id: string): Promise<void> {
+  await ios.get(id).close();
+  await removeStreams(deps.ioRoot, id);
+}

@@ -1,0 +1,22 @@
+/** A container is removed with all that belongs to it. */
+import type { Pace } from '../../kit/pace.js';
+import type { RemoveInput } from '../container.effects.types.js';
+import { removeAnonymousVolumes } from '../mounts/mounts.js';
+import { removeStreams } from '../streams/stream-files.js';
+import { logFailures, type EffectTools } from './tools.js';
+
+/** Deletes everything of a container; the record goes first, so that a crash cannot bring half of it back. */
+export async function removeContainer(
+  { deps, ios }: EffectTools,
+  { record, options }: RemoveInput,
+  pace: Pace,
+): Promise<void> {
+  await deps.records.remove(record.id);
+  const results = await Promise.allSettled([
+    pace.unlimited(deps.layers.removeWritable(record.id)),
+    deps.releaseLayers(record.id),
+    ios.remove(record.id).then(() => removeStreams(deps.ioRoot, record.id)),
+    options.volumes ? pace.unlimited(removeAnonymousVolumes(deps, record)) : undefined,
+  ]);
+  logFailures(deps, record.id, 'removing a container', results);
+}

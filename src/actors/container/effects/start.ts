@@ -1,0 +1,121 @@
+/** The start of a container: what its task needs is opened at the same time, then the task is made and started. */
+import type { SpecInput } from '../../../ports/runtime.js';
+import { rootOwner } from '../../../sys/users/id-maps.js';
+import type { Pace } from '../../kit/pace.js';
+import { withState, type ContainerRecord } from '../container.record.js';
+import { effectiveHostConfig } from '../create/effective-host-config.js';
+import type { ContainerDeps } from '../deps.js';
+import { startError } from '../life/start-error.js';
+import { allDone, Undo } from '../life/undo.js';
+import { closeSharedMemory, openSharedMemory } from '../mounts/shared-memory.js';
+import { usernsMaps } from '../mounts/userns.js';
+import { VolumeUse } from '../mounts/volume-use.js';
+import { linkedContainers, linkEnvironment } from '../network/legacy-links.js';
+import { joinNetworks } from '../network/networks.js';
+import { now } from '../streams/timestamps.js';
+import { keepSandbox, openSandbox, sharedNamespaces } from './namespaces.js';
+import { optional, type EffectTools } from './tools.js';
+
+/** Brings the task up; a failure takes everything back and says what clients are to see. */
+export async function startContainer(
+  { deps, ios }: EffectTools,
+  before: ContainerRecord,
+  signal: AbortSignal,
+  pace: Pace,
+): Promise<ContainerRecord> {
+  const { records, tasks } = deps;
+  const undo = new Undo(deps.log);
+  const id = before.id;
+  const volumes = new VolumeUse(deps, before);
+  const userns = usernsMaps(deps, before);
+  try {
+    const starting = withState(before, { status: 'starting', startedAt: now(), error: '', oomKilled: false });
+    const saved = records.save(starting);
+    // Marked as handled: its failure is thrown where it is awaited below.
+    saved.catch(() => undefined);
+    undo.add('volumes', () => volumes.close());
+    undo.add('shared memory', () => closeSharedMemory(deps, starting));
+    const [rootfs, netnsPath, io, files, mounts] = await allDone([
+      mountRoot(deps, id, undo),
+      openSandbox(deps, starting, undo),
+      ios.get(id).open(starting, undo),
+      deps.writeFiles(starting),
+      pace.unlimited(volumes.open()),
+      openSharedMemory(deps, starting),
+    ]);
+    const { spec } = await deps.specs.build(specInput(deps, starting, { rootfs, netnsPath, files, mounts, userns }));
+    signal.throwIfAborted();
+    const creating = tasks.create({
+      id,
+      spec,
+      runtime: deps.runtimeFor(starting),
+      stdio: io.paths,
+      labels: {},
+      ...optional('ioOwner', userns && rootOwner(userns)),
+    });
+    undo.add('task', () => tasks.delete(id));
+    const ownSandbox =
+      userns && netnsPath === undefined ? creating.then(({ pid }) => keepSandbox(deps, id, pid, undo)) : undefined;
+    const [{ pid }, attached] = await allDone([creating, join(deps, starting, undo, ownSandbox)]);
+    await volumes.freePlaces();
+    await io.started();
+    await saved;
+    signal.throwIfAborted();
+    await tasks.start(id);
+    signal.throwIfAborted();
+    const running = withState(
+      { ...attached, mounts: volumes.points, logPath: io.logPath },
+      { status: 'running', pid, exitCode: 0 },
+    );
+    void records
+      .save(running)
+      .catch((error: unknown) => deps.log.error({ err: error, container: id }, 'record not saved'));
+    return running;
+  } catch (error) {
+    await undo.run();
+    throw startError(error);
+  }
+}
+
+async function mountRoot({ layers }: ContainerDeps, id: string, undo: Undo): Promise<string> {
+  const rootfs = await layers.mount(id);
+  undo.add('root filesystem', () => layers.unmount(id));
+  return rootfs;
+}
+
+/** The parts of the specification that are made for this start. */
+type Opened = Pick<SpecInput, 'rootfs' | 'netnsPath' | 'files' | 'mounts' | 'userns'>;
+
+function specInput(deps: ContainerDeps, starting: ContainerRecord, opened: Opened): SpecInput {
+  const linked = linkedContainers(starting, (other) => deps.find(other));
+  return {
+    id: starting.id,
+    name: starting.name.slice(1),
+    argv: [starting.path, ...starting.args],
+    config: {
+      ...starting.config,
+      Env: [...linkEnvironment(starting, linked), ...(starting.config.Env ?? [])],
+    },
+    hostConfig: effectiveHostConfig(starting),
+    ...opened,
+    cgroupsPath: deps.cgroupsPathFor(starting),
+    ...optional('initPath', deps.initPathFor(starting)),
+    ...sharedNamespaces(deps, starting),
+  };
+}
+
+/**
+ * Joins the networks while the runtime works. After a crash, what the container got is known of whatever was started.
+ * @param ready the network namespace that the runtime makes; undefined: the container has one already.
+ */
+async function join(
+  deps: ContainerDeps,
+  starting: ContainerRecord,
+  undo: Undo,
+  ready: Promise<void> | undefined,
+): Promise<ContainerRecord> {
+  if (ready) await ready;
+  const joined = await deps.counted('allocate', () => joinNetworks(deps, starting, undo));
+  if (Object.keys(joined.networks).length > 0) await Promise.all([deps.writeFiles(joined), deps.records.save(joined)]);
+  return joined;
+}
