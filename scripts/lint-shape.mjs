@@ -67,9 +67,6 @@ export const LARGE = new Map([
   ['test/support/pull-harness.ts#startPullHarness', UNSPLIT],
 ]);
 
-/** Files that are not split yet, by the beginning of their path: what they break is printed with `--pending` only. */
-const PENDING = ['src/actors/container/container.machine', 'src/actors/container/container.setup.ts'];
-
 /** A name or a member, or one call of it with names. */
 const NAMES = /^[\w$.?!#]*(?:\([\w$.?!#, ]*\))?$/;
 
@@ -161,8 +158,6 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
     .map((path) => [path, readFileSync(join(ROOT, path), 'utf8')]);
   const large = largeParts(FOLDERS).filter(({ place }) => !place.startsWith(GENERATED));
   const problems = [...judge(longLines(sources), LONG_LINES, 'LONG_LINES'), ...judge(large, LARGE, 'LARGE')];
-  const isPending = ({ place }) => PENDING.some((room) => place.startsWith(room));
-  const shown = process.argv.includes('--pending') ? problems : problems.filter((problem) => !isPending(problem));
-  for (const { problem } of shown) console.error(problem);
-  if (problems.some((problem) => !isPending(problem))) process.exitCode = 1;
+  for (const { problem } of problems) console.error(problem);
+  if (problems.length > 0) process.exitCode = 1;
 }

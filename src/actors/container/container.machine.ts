@@ -21,16 +21,14 @@
  * takes too long. An effect that makes no progress crashes the actor: the next one begins with what it finds. So does a
  * stop, a kill or a forced removal that waits too long. The record in the context is immutable and is what readers see.
  */
-import { assign } from 'xstate';
-import { messageOf, notFound, type EngineError } from '../../errors/engine-error.js';
+import type { EngineError } from '../../errors/engine-error.js';
 import type { Replies } from '../kit/replies.js';
+import { containerActs } from './container.acts.js';
+import { initialContext } from './container.context.js';
 import type { ContainerEffects, ContainerHooks } from './container.effects.types.js';
 import type { ContainerCommand } from './container.messages.js';
-import { withEndedHealth, withKeptHealth } from './life/health.js';
-import { NEVER, withState } from './container.record.js';
-import { containerSetup, initialContext, waitResult } from './container.setup.js';
+import { containerActors, containerSetup } from './container.setup.js';
 import { stopInput } from './life/stop-input.js';
-import { nextDelayMs } from './life/restart-policy.js';
 
 /** These handlers belong to states in which nothing else changes the record. */
 const AMENDING = {
@@ -41,400 +39,350 @@ const AMENDING = {
 
 type RewireCommand = Extract<ContainerCommand, { type: 'container.rewire' }>;
 
+const containerChart = containerSetup.createMachine({
+  id: 'container',
+  context: ({ input }) => initialContext(input),
+  initial: 'booting',
+  on: {
+    'request.cancelled': { actions: 'forgetRequest' },
+    'container.wait': { actions: 'wait' },
+    'container.*': { actions: 'postpone' },
+    'amend.*': { actions: 'postponeAmends' },
+    'task.exited': { actions: 'noteExit' },
+    'task.oom': { actions: 'noteOom' },
+    'patience.over': { actions: 'refusePostponed' },
+    'effect.hung': { actions: { type: 'crash', params: ({ event }) => ({ error: event.error }) } },
+  },
+  states: {
+    booting: {
+      always: [
+        { guard: 'isNew', target: 'creating' },
+        { guard: 'hasExit', target: 'draining' },
+        { guard: 'wasRunning', target: 'adopting' },
+        { guard: 'hasEnded', target: 'releasing' },
+        { guard: 'wasRemoving', target: 'removing' },
+        { target: 'idle' },
+      ],
+    },
+    creating: {
+      invoke: {
+        src: 'create',
+        input: ({ context }) => context.record,
+        onDone: {
+          target: 'idle',
+          actions: { type: 'created', params: ({ event }) => event.output },
+        },
+        onError: {
+          target: 'gone',
+          actions: { type: 'notCreated', params: ({ event }) => event.error as EngineError },
+        },
+      },
+    },
+    adopting: {
+      invoke: {
+        src: 'adopt',
+        input: ({ context: { record, isInPlace } }) => ({ record, isInPlace }),
+        onDone: [
+          {
+            guard: 'hasExit',
+            target: 'draining',
+            actions: { type: 'adopted', params: ({ event }) => event.output },
+          },
+          {
+            guard: 'isPaused',
+            target: 'running.paused',
+            actions: { type: 'adopted', params: ({ event }) => event.output },
+          },
+          { target: 'running', actions: { type: 'adopted', params: ({ event }) => event.output } },
+        ],
+        onError: [
+          { guard: 'hasExit', target: 'draining' },
+          {
+            guard: { type: 'isTaskGone', params: ({ event }) => event.error as EngineError },
+            target: 'draining',
+            actions: 'noteUnseenExit',
+          },
+          {
+            target: 'running',
+            actions: { type: 'blame', params: ({ event }) => event.error as EngineError },
+          },
+        ],
+      },
+    },
+    idle: {
+      entry: 'resume',
+      on: {
+        'container.settled': { actions: 'answerSettled' },
+        ...AMENDING,
+        'container.rewire': { target: 'rewiring', actions: 'noteStopper' },
+        'container.start': { target: 'starting', actions: 'noteStarter' },
+        'container.restart': { target: 'starting', actions: 'noteRestarter' },
+        'container.stop': { actions: 'refuseNotModified' },
+        'container.shutdown': { actions: 'refuseNotModified' },
+        'container.kill': { actions: 'refuseNotRunning' },
+        'container.pause': { actions: 'refuseNotRunning' },
+        'container.unpause': { actions: 'refuseNotRunning' },
+        'container.wait': [{ guard: 'waitsForNotRunning', actions: 'answerWait' }, { actions: 'wait' }],
+        'container.remove': { target: 'removing', actions: 'noteRemoval' },
+      },
+    },
+    starting: {
+      entry: 'prepareStart',
+      invoke: {
+        src: 'start',
+        input: ({ context }) => context.record,
+        onDone: [
+          {
+            guard: 'hasExit',
+            target: 'draining',
+            actions: { type: 'announceStart', params: ({ event }) => event.output },
+          },
+          { target: 'running', actions: { type: 'announceStart', params: ({ event }) => event.output } },
+        ],
+        onError: {
+          target: 'startFailed',
+          actions: { type: 'startFailed', params: ({ event }) => event.error as EngineError },
+        },
+      },
+    },
+    startFailed: {
+      always: [{ guard: 'removalWanted', target: 'removing' }, { target: 'idle' }],
+    },
+    running: {
+      initial: 'active',
+      entry: 'resume',
+      on: {
+        'task.exited': { target: 'draining', actions: 'noteExit' },
+        'health.probed': { actions: 'noteProbe' },
+        'container.settled': { actions: 'answerSettled' },
+        ...AMENDING,
+        'container.start': { actions: 'refuseNotModified' },
+        'container.kill': { actions: 'kill' },
+        'container.stop': { target: '.stopping', actions: ['noteStopper', 'planStop'] },
+        'container.shutdown': { target: '.stopping', actions: ['noteStopper', 'planStop'] },
+        'container.restart': { target: '.stopping', actions: ['noteRestarter', 'planStop'] },
+        'container.pause': { target: '.pausing', actions: 'notePauser' },
+        'container.unpause': { actions: 'refuseNotPaused' },
+        'container.remove': [
+          { guard: 'forced', target: '.stopping', actions: ['noteRemoval', 'planStop'] },
+          { actions: 'refuseStillUp' },
+        ],
+      },
+      states: {
+        active: { entry: 'resume', on: { 'container.rewire': { target: '#rewiring', actions: 'noteStopper' } } },
+        pausing: {
+          invoke: {
+            src: 'pause',
+            input: ({ context }) => context.record,
+            onDone: {
+              target: 'paused',
+              actions: 'announcePause',
+            },
+            onError: {
+              target: 'active',
+              actions: { type: 'rejectPausers', params: ({ event }) => event.error as EngineError },
+            },
+          },
+          on: { 'container.*': { actions: 'postpone' } },
+        },
+        paused: {
+          entry: 'resume',
+          on: {
+            'container.start': { actions: 'refuseStartOfPaused' },
+            'container.pause': { actions: 'refuseAlreadyPaused' },
+            'container.unpause': { target: 'unpausing', actions: 'notePauser' },
+            'task.resumed': { target: 'active', actions: 'noteResumed' },
+            'container.rewire': { target: '#rewiring', actions: 'noteStopper' },
+          },
+        },
+        unpausing: {
+          invoke: {
+            src: 'unpause',
+            input: ({ context }) => context.record,
+            onDone: {
+              target: 'active',
+              actions: 'announceUnpause',
+            },
+            onError: {
+              target: 'paused',
+              actions: { type: 'rejectPausers', params: ({ event }) => event.error as EngineError },
+            },
+          },
+          on: { 'container.*': { actions: 'postpone' } },
+        },
+        stopping: {
+          invoke: {
+            src: 'stop',
+            input: ({ context }) => context.stop ?? stopInput(context.record, {}),
+            // The exit event leaves the whole `running` state; this transition is for an exit that was never
+            // reported.
+            onDone: {
+              target: '#container.draining',
+              actions: { type: 'noteUntoldExit', params: ({ event }) => event.output },
+            },
+            // The container outlived SIGKILL.
+            onError: {
+              target: 'active',
+              actions: { type: 'stopFailed', params: ({ event }) => event.error as EngineError },
+            },
+          },
+          on: {
+            // Each gives its signal anew and brings forward the end; the grace of the first does not bind the others.
+            'container.stop': { target: 'stopping', reenter: true, actions: ['noteStopper', 'planStop'] },
+            'container.shutdown': { target: 'stopping', reenter: true, actions: ['noteStopper', 'planStop'] },
+            'container.restart': { target: 'stopping', reenter: true, actions: ['noteRestarter', 'planStop'] },
+            'container.pause': { actions: 'postpone' },
+            'container.unpause': { actions: 'postpone' },
+            'task.resumed': { actions: 'noteResumed' },
+            'container.remove': [
+              // A forced removal does not wait for the grace of a stop under way.
+              { guard: 'forced', target: 'stopping', reenter: true, actions: ['noteRemoval', 'planStop'] },
+              { actions: 'postpone' },
+            ],
+          },
+        },
+      },
+    },
+    rewiring: {
+      id: 'rewiring',
+      invoke: {
+        src: 'rewire',
+        input: ({ context, event }) => ({ record: context.record, change: (event as RewireCommand).change }),
+        onDone: { target: 'rewired', actions: { type: 'announceRewired', params: ({ event }) => event.output } },
+        onError: {
+          target: 'rewired',
+          actions: { type: 'refuseRewired', params: ({ event }) => event.error as EngineError },
+        },
+      },
+    },
+    /** Back to where the change came in, unless the container has ended meanwhile. */
+    rewired: {
+      always: [
+        { guard: 'hasExit', target: 'draining' },
+        { guard: 'isPaused', target: 'running.paused' },
+        { guard: 'isUp', target: 'running' },
+        { guard: 'isBackingOff', target: 'backoff' },
+        { target: 'idle' },
+      ],
+    },
+    draining: {
+      invoke: {
+        src: 'drain',
+        input: ({ context }) => context.record,
+        onDone: { target: 'releasing', actions: 'settleExit' },
+        onError: { target: 'releasing', actions: 'settleExit' },
+      },
+      on: { 'container.kill': { actions: 'refuseNotRunning' } },
+    },
+    releasing: {
+      invoke: {
+        src: 'release',
+        input: ({ context }) => context.record,
+        onDone: { target: 'deciding', actions: { type: 'noteReleased', params: ({ event }) => event.output } },
+        onError: [
+          // Resources of a task must not be left to the next start of the container, nor to its removal, so the
+          // release is tried again.
+          {
+            guard: 'canReleaseAgain',
+            target: 'releasing',
+            reenter: true,
+            actions: 'noteFailedRelease',
+          },
+          {
+            target: 'deciding',
+            actions: { type: 'blame', params: ({ event }) => event.error as EngineError },
+          },
+        ],
+      },
+      on: {
+        'container.wait': [{ guard: 'waitsForThisExit', actions: 'answerWait' }, { actions: 'wait' }],
+        // A container that its policy brings back is stopped by not starting it again.
+        'container.kill': [{ guard: 'isBackingOff', actions: 'postpone' }, { actions: 'refuseNotRunning' }],
+        'container.stop': [{ guard: 'isBackingOff', actions: 'postpone' }, { actions: 'refuseNotModified' }],
+      },
+    },
+    deciding: {
+      entry: { type: 'endStreams', params: ({ context }) => ({ id: context.record.id }) },
+      always: [
+        { guard: 'removalWanted', target: 'removing' },
+        { guard: 'restartAsked', target: 'starting' },
+        { guard: 'isBackingOff', target: 'backoff' },
+        { target: 'idle' },
+      ],
+    },
+    backoff: {
+      entry: ['lengthenDelay', 'resume'],
+      after: { backoff: { target: 'starting' } },
+      on: {
+        'container.settled': { actions: 'answerSettled' },
+        ...AMENDING,
+        'container.rewire': { target: 'rewiring', actions: 'noteStopper' },
+        'container.start': { target: 'starting', actions: 'noteStarter' },
+        'container.restart': { target: 'starting', actions: 'noteRestarter' },
+        'container.stop': { target: 'idle', actions: 'giveUpRestart' },
+        'container.shutdown': { target: 'idle', actions: 'restBackoff' },
+        'container.kill': [
+          { guard: 'cancelsBackoff', target: 'idle', actions: 'giveUpRestart' },
+          { actions: { type: 'settle', params: ({ event }) => ({ reqs: [event.req] }) } },
+        ],
+        'container.pause': { actions: 'refuseNotRunning' },
+        'container.unpause': { actions: 'refuseNotRunning' },
+        'container.remove': [
+          { guard: 'forced', target: 'removing', actions: 'noteRemoval' },
+          { actions: 'refuseStillUp' },
+        ],
+      },
+    },
+    removing: {
+      entry: ['announceRemoval', 'resume'],
+      invoke: {
+        src: 'remove',
+        input: ({ context }) => ({
+          record: context.record,
+          options: context.removal?.options ?? { force: true, volumes: true },
+        }),
+        onDone: {
+          target: 'gone',
+          actions: 'removed',
+        },
+        onError: {
+          target: 'dead',
+          actions: { type: 'removalFailed', params: ({ event }) => event.error as EngineError },
+        },
+      },
+      on: {
+        'container.remove': { actions: 'refuseRemovalUnderWay' },
+        // How it ends can be told only at the end.
+        'container.settled': { actions: 'postpone' },
+        'container.start': { actions: 'refuseStartOfRemoved' },
+        'container.restart': { actions: 'refuseStartOfRemoved' },
+        'container.stop': { actions: 'refuseNotModified' },
+        'container.shutdown': { actions: 'refuseNotModified' },
+        'container.wait': [{ guard: 'waitsForNotRunning', actions: 'answerWait' }, { actions: 'wait' }],
+        'container.*': { actions: 'refuseNotRunning' },
+      },
+    },
+    dead: {
+      entry: 'resume',
+      on: {
+        'container.settled': { actions: 'answerSettled' },
+        ...AMENDING,
+        'container.start': { actions: 'refuseStartOfRemoved' },
+        'container.restart': { actions: 'refuseStartOfRemoved' },
+        'container.stop': { actions: 'refuseNotModified' },
+        'container.remove': { target: 'removing', actions: 'noteRemoval' },
+        'container.wait': [{ guard: 'waitsForNotRunning', actions: 'answerWait' }, { actions: 'wait' }],
+        'container.*': { actions: 'refuseNotRunning' },
+      },
+    },
+    gone: { type: 'final' },
+  },
+});
+
+/** The machine of every container: the chart with the effects and acts that it names. */
 export function createContainerMachine(effects: ContainerEffects, hooks: ContainerHooks, replies: Replies) {
-  const { machine, publish, settleAll, rejectAll, fire } = containerSetup(effects, hooks, replies);
-  return machine.createMachine({
-    id: 'container',
-    context: ({ input }) => initialContext(input),
-    initial: 'booting',
-    on: {
-      'request.cancelled': { actions: 'forgetRequest' },
-      'container.wait': { actions: 'wait' },
-      'container.*': { actions: 'postpone' },
-      'amend.*': { actions: 'postponeAmends' },
-      'task.exited': { actions: 'noteExit' },
-      'task.oom': { actions: 'noteOom' },
-      'patience.over': { actions: 'refusePostponed' },
-      'effect.hung': { actions: 'crash' },
-    },
-    states: {
-      booting: {
-        always: [
-          { guard: 'isNew', target: 'creating' },
-          { guard: 'hasExit', target: 'draining' },
-          { guard: 'wasRunning', target: 'adopting' },
-          { guard: 'hasEnded', target: 'releasing' },
-          { guard: 'wasRemoving', target: 'removing' },
-          { target: 'idle' },
-        ],
-      },
-      creating: {
-        invoke: {
-          src: 'create',
-          input: ({ context }) => context.record,
-          onDone: {
-            target: 'idle',
-            actions: assign(({ event }) => {
-              const record = publish(event.output);
-              hooks.emit('create', record);
-              return { record };
-            }),
-          },
-          onError: {
-            target: 'gone',
-            actions: ({ context, event }) => {
-              hooks.publish(context.record.id, undefined);
-              for (const command of context.postponed) replies.reject(command.req, event.error);
-            },
-          },
-        },
-      },
-      adopting: {
-        invoke: {
-          src: 'adopt',
-          input: ({ context: { record, isInPlace } }) => ({ record, isInPlace }),
-          onDone: [
-            {
-              guard: 'hasExit',
-              target: 'draining',
-              actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })),
-            },
-            {
-              guard: 'isPaused',
-              target: 'running.paused',
-              actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })),
-            },
-            { target: 'running', actions: assign(({ event }) => ({ record: publish(withKeptHealth(event.output)) })) },
-          ],
-          onError: [
-            { guard: 'hasExit', target: 'draining' },
-            { guard: 'isTaskGone', target: 'draining', actions: 'noteUnseenExit' },
-            {
-              target: 'running',
-              actions: assign(({ context, event }) => ({
-                record: publish(withState(context.record, { error: messageOf(event.error) })),
-              })),
-            },
-          ],
-        },
-      },
-      idle: {
-        entry: 'resume',
-        on: {
-          'container.settled': { actions: 'answerSettled' },
-          ...AMENDING,
-          'container.rewire': { target: 'rewiring', actions: 'noteStopper' },
-          'container.start': { target: 'starting', actions: 'noteStarter' },
-          'container.restart': { target: 'starting', actions: 'noteRestarter' },
-          'container.stop': { actions: 'refuseNotModified' },
-          'container.shutdown': { actions: 'refuseNotModified' },
-          'container.kill': { actions: 'refuseNotRunning' },
-          'container.pause': { actions: 'refuseNotRunning' },
-          'container.unpause': { actions: 'refuseNotRunning' },
-          'container.wait': [{ guard: 'waitsForNotRunning', actions: 'answerWait' }, { actions: 'wait' }],
-          'container.remove': { target: 'removing', actions: 'noteRemoval' },
-        },
-      },
-      starting: {
-        entry: assign(({ context }) => ({
-          record: {
-            ...context.record,
-            manuallyStopped: false,
-            restartCount: context.starters.length + context.restarters.length > 0 ? 0 : context.record.restartCount,
-          },
-          delayMs: context.starters.length + context.restarters.length > 0 ? 0 : context.delayMs,
-          exit: undefined,
-        })),
-        invoke: {
-          src: 'start',
-          input: ({ context }) => context.record,
-          onDone: [
-            { guard: 'hasExit', target: 'draining', actions: 'announceStart' },
-            { target: 'running', actions: 'announceStart' },
-          ],
-          onError: {
-            target: 'startFailed',
-            actions: assign(({ context, event }) => {
-              const error = event.error as EngineError;
-              rejectAll([...context.starters, ...context.restarters], error);
-              const exitCode = typeof error.details['exitCode'] === 'number' ? error.details['exitCode'] : 128;
-              const status = context.record.state.startedAt === NEVER ? 'created' : 'exited';
-              const record = publish(withState(context.record, { status, pid: 0, exitCode, error: error.message }));
-              hooks.saveLater(record);
-              return {
-                record,
-                starters: [],
-                restarters: [],
-                waiters: fire(context.waiters, ['not-running', 'next-exit', 'exit'], record),
-              };
-            }),
-          },
-        },
-      },
-      startFailed: {
-        always: [{ guard: 'removalWanted', target: 'removing' }, { target: 'idle' }],
-      },
-      running: {
-        initial: 'active',
-        entry: 'resume',
-        on: {
-          'task.exited': { target: 'draining', actions: 'noteExit' },
-          'health.probed': { actions: 'noteProbe' },
-          'container.settled': { actions: 'answerSettled' },
-          ...AMENDING,
-          'container.start': { actions: 'refuseNotModified' },
-          'container.kill': { actions: 'kill' },
-          'container.stop': { target: '.stopping', actions: ['noteStopper', 'planStop'] },
-          'container.shutdown': { target: '.stopping', actions: ['noteStopper', 'planStop'] },
-          'container.restart': { target: '.stopping', actions: ['noteRestarter', 'planStop'] },
-          'container.pause': { target: '.pausing', actions: 'notePauser' },
-          'container.unpause': { actions: 'refuseNotPaused' },
-          'container.remove': [
-            { guard: 'forced', target: '.stopping', actions: ['noteRemoval', 'planStop'] },
-            { actions: 'refuseStillUp' },
-          ],
-        },
-        states: {
-          active: { entry: 'resume', on: { 'container.rewire': { target: '#rewiring', actions: 'noteStopper' } } },
-          pausing: {
-            invoke: {
-              src: 'pause',
-              input: ({ context }) => context.record,
-              onDone: {
-                target: 'paused',
-                actions: assign(({ context }) => {
-                  const record = publish(withState(withEndedHealth(context.record), { status: 'paused' }));
-                  hooks.saveLater(record);
-                  hooks.emit('pause', record);
-                  settleAll(context.pausers);
-                  return { record, pausers: [] };
-                }),
-              },
-              onError: { target: 'active', actions: 'rejectPausers' },
-            },
-            on: { 'container.*': { actions: 'postpone' } },
-          },
-          paused: {
-            entry: 'resume',
-            on: {
-              'container.start': { actions: 'refuseStartOfPaused' },
-              'container.pause': { actions: 'refuseAlreadyPaused' },
-              'container.unpause': { target: 'unpausing', actions: 'notePauser' },
-              'task.resumed': { target: 'active', actions: 'noteResumed' },
-              'container.rewire': { target: '#rewiring', actions: 'noteStopper' },
-            },
-          },
-          unpausing: {
-            invoke: {
-              src: 'unpause',
-              input: ({ context }) => context.record,
-              onDone: {
-                target: 'active',
-                actions: assign(({ context }) => {
-                  const record = publish(withState(context.record, { status: 'running' }));
-                  hooks.saveLater(record);
-                  hooks.emit('unpause', record);
-                  settleAll(context.pausers);
-                  return { record, pausers: [] };
-                }),
-              },
-              onError: { target: 'paused', actions: 'rejectPausers' },
-            },
-            on: { 'container.*': { actions: 'postpone' } },
-          },
-          stopping: {
-            invoke: {
-              src: 'stop',
-              input: ({ context }) => context.stop ?? stopInput(context.record, {}),
-              // The exit event leaves the whole `running` state; this transition is for an exit that was never
-              // reported.
-              onDone: { target: '#container.draining', actions: assign({ exit: ({ event }) => event.output }) },
-              // The container outlived SIGKILL.
-              onError: {
-                target: 'active',
-                actions: assign(({ context, event }) => {
-                  rejectAll(
-                    [...context.stoppers, ...context.restarters, ...(context.removal?.reqs ?? [])],
-                    event.error,
-                  );
-                  return { stoppers: [], restarters: [], removal: undefined, stop: undefined };
-                }),
-              },
-            },
-            on: {
-              // Each gives its signal anew and brings forward the end; the grace of the first does not bind the others.
-              'container.stop': { target: 'stopping', reenter: true, actions: ['noteStopper', 'planStop'] },
-              'container.shutdown': { target: 'stopping', reenter: true, actions: ['noteStopper', 'planStop'] },
-              'container.restart': { target: 'stopping', reenter: true, actions: ['noteRestarter', 'planStop'] },
-              'container.pause': { actions: 'postpone' },
-              'container.unpause': { actions: 'postpone' },
-              'task.resumed': { actions: 'noteResumed' },
-              'container.remove': [
-                // A forced removal does not wait for the grace of a stop under way.
-                { guard: 'forced', target: 'stopping', reenter: true, actions: ['noteRemoval', 'planStop'] },
-                { actions: 'postpone' },
-              ],
-            },
-          },
-        },
-      },
-      rewiring: {
-        id: 'rewiring',
-        invoke: {
-          src: 'rewire',
-          input: ({ context, event }) => ({ record: context.record, change: (event as RewireCommand).change }),
-          onDone: { target: 'rewired', actions: 'announceRewired' },
-          onError: { target: 'rewired', actions: 'refuseRewired' },
-        },
-      },
-      /** Back to where the change came in, unless the container has ended meanwhile. */
-      rewired: {
-        always: [
-          { guard: 'hasExit', target: 'draining' },
-          { guard: 'isPaused', target: 'running.paused' },
-          { guard: 'isUp', target: 'running' },
-          { guard: 'isBackingOff', target: 'backoff' },
-          { target: 'idle' },
-        ],
-      },
-      draining: {
-        invoke: {
-          src: 'drain',
-          input: ({ context }) => context.record,
-          onDone: { target: 'releasing', actions: 'settleExit' },
-          onError: { target: 'releasing', actions: 'settleExit' },
-        },
-        on: { 'container.kill': { actions: 'refuseNotRunning' } },
-      },
-      releasing: {
-        invoke: {
-          src: 'release',
-          input: ({ context }) => context.record,
-          onDone: { target: 'deciding', actions: assign(({ event }) => ({ record: publish(event.output) })) },
-          onError: [
-            // Resources of a task must not be left to the next start of the container, nor to its removal, so the
-            // release is tried again.
-            {
-              guard: 'canReleaseAgain',
-              target: 'releasing',
-              reenter: true,
-              actions: assign({ releases: ({ context }) => context.releases + 1 }),
-            },
-            {
-              target: 'deciding',
-              actions: assign(({ context, event }) => ({
-                record: publish(withState(context.record, { error: messageOf(event.error) })),
-              })),
-            },
-          ],
-        },
-        on: {
-          'container.wait': [{ guard: 'waitsForThisExit', actions: 'answerWait' }, { actions: 'wait' }],
-          // A container that its policy brings back is stopped by not starting it again.
-          'container.kill': [{ guard: 'isBackingOff', actions: 'postpone' }, { actions: 'refuseNotRunning' }],
-          'container.stop': [{ guard: 'isBackingOff', actions: 'postpone' }, { actions: 'refuseNotModified' }],
-        },
-      },
-      deciding: {
-        entry: ({ context }) => hooks.released(context.record.id),
-        always: [
-          { guard: 'removalWanted', target: 'removing' },
-          { guard: 'restartAsked', target: 'starting' },
-          { guard: 'isBackingOff', target: 'backoff' },
-          { target: 'idle' },
-        ],
-      },
-      backoff: {
-        entry: [assign(({ context }) => ({ delayMs: nextDelayMs(context.delayMs, context.ranMs) })), 'resume'],
-        after: { backoff: { target: 'starting' } },
-        on: {
-          'container.settled': { actions: 'answerSettled' },
-          ...AMENDING,
-          'container.rewire': { target: 'rewiring', actions: 'noteStopper' },
-          'container.start': { target: 'starting', actions: 'noteStarter' },
-          'container.restart': { target: 'starting', actions: 'noteRestarter' },
-          'container.stop': { target: 'idle', actions: 'giveUpRestart' },
-          'container.shutdown': { target: 'idle', actions: 'restBackoff' },
-          'container.kill': [
-            { guard: 'cancelsBackoff', target: 'idle', actions: 'giveUpRestart' },
-            { actions: ({ event }) => replies.settle(event.req, undefined) },
-          ],
-          'container.pause': { actions: 'refuseNotRunning' },
-          'container.unpause': { actions: 'refuseNotRunning' },
-          'container.remove': [
-            { guard: 'forced', target: 'removing', actions: 'noteRemoval' },
-            { actions: 'refuseStillUp' },
-          ],
-        },
-      },
-      removing: {
-        entry: [
-          assign(({ context }) => ({ record: publish(withState(context.record, { status: 'removing' })) })),
-          'refuseRestarters',
-          'resume',
-        ],
-        invoke: {
-          src: 'remove',
-          input: ({ context }) => ({
-            record: context.record,
-            options: context.removal?.options ?? { force: true, volumes: true },
-          }),
-          onDone: {
-            target: 'gone',
-            actions: ({ context }) => {
-              hooks.publish(context.record.id, undefined);
-              // Whatever went wrong before, the removal did not.
-              fire(
-                context.waiters,
-                ['not-running', 'next-exit', 'exit', 'removed'],
-                withState(context.record, { error: '' }),
-              );
-              hooks.emit('destroy', context.record);
-              settleAll(context.removal?.reqs ?? []);
-              rejectAll(
-                [...context.postponed, ...context.amends].map(({ req }) => req),
-                notFound(`No such container: ${context.record.id}`, { code: 'NO_SUCH_CONTAINER' }),
-              );
-            },
-          },
-          onError: {
-            target: 'dead',
-            actions: assign(({ context, event }) => {
-              const record = publish(withState(context.record, { status: 'dead', error: messageOf(event.error) }));
-              rejectAll(context.removal?.reqs ?? [], event.error);
-              hooks.saveLater(record);
-              for (const { req } of context.waiters)
-                replies.settle(req, { ...waitResult(record), error: messageOf(event.error) });
-              return { record, removal: undefined, waiters: [] };
-            }),
-          },
-        },
-        on: {
-          'container.remove': { actions: 'refuseRemovalUnderWay' },
-          // How it ends can be told only at the end.
-          'container.settled': { actions: 'postpone' },
-          'container.start': { actions: 'refuseStartOfRemoved' },
-          'container.restart': { actions: 'refuseStartOfRemoved' },
-          'container.stop': { actions: 'refuseNotModified' },
-          'container.shutdown': { actions: 'refuseNotModified' },
-          'container.wait': [{ guard: 'waitsForNotRunning', actions: 'answerWait' }, { actions: 'wait' }],
-          'container.*': { actions: 'refuseNotRunning' },
-        },
-      },
-      dead: {
-        entry: 'resume',
-        on: {
-          'container.settled': { actions: 'answerSettled' },
-          ...AMENDING,
-          'container.start': { actions: 'refuseStartOfRemoved' },
-          'container.restart': { actions: 'refuseStartOfRemoved' },
-          'container.stop': { actions: 'refuseNotModified' },
-          'container.remove': { target: 'removing', actions: 'noteRemoval' },
-          'container.wait': [{ guard: 'waitsForNotRunning', actions: 'answerWait' }, { actions: 'wait' }],
-          'container.*': { actions: 'refuseNotRunning' },
-        },
-      },
-      gone: { type: 'final' },
-    },
+  return containerChart.provide({
+    actors: containerActors(effects),
+    actions: containerActs(effects, hooks, replies),
   });
 }

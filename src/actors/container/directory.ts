@@ -21,7 +21,7 @@ import {
 } from './container.messages.js';
 import type { createContainerMachine } from './container.machine.js';
 import type { TaskInfo } from '../../ports/supervisor.js';
-import type { ContainerInput } from './container.setup.js';
+import type { ContainerInput } from './container.context.js';
 import { isRunning, type ContainerRecord } from './container.record.js';
 import type { CreateRequest } from './create/create-request.js';
 import { revived } from './life/reconcile.js';

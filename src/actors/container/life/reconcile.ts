@@ -1,6 +1,6 @@
 /** After a restart of the daemon: what a record and the supervisor's task together say about a container. Pure. */
 import type { TaskInfo } from '../../../ports/supervisor.js';
-import type { ContainerInput } from '../container.setup.js';
+import type { ContainerInput } from '../container.context.js';
 import { isRunning, withState, type ContainerRecord } from '../container.record.js';
 import { withoutPending } from '../network/network-change.js';
 import { UNSEEN_EXIT_CODE } from './unseen-exit.js';

@@ -1,0 +1,76 @@
+/** What the container machine knows: the record, who waits for what, and how far the life of the container is. */
+import type { ExitStatus } from '../../ports/supervisor.js';
+import type { RequestId } from '../kit/commands.js';
+import type { StopInput } from './container.effects.types.js';
+import type { AmendCommand, ContainerCommand, RemoveOptions, WaitCondition } from './container.messages.js';
+import type { ContainerRecord } from './container.record.js';
+
+/** Where an incarnation of the actor begins. */
+export type ContainerInput =
+  | { readonly phase: 'new' | 'idle' | 'ended' | 'removing'; readonly record: ContainerRecord }
+  /** `isInPlace` is true when an earlier actor in the same daemon had started the task or taken it over. */
+  | { readonly phase: 'running'; readonly record: ContainerRecord; readonly isInPlace?: boolean }
+  | { readonly phase: 'exited'; readonly record: ContainerRecord; readonly exit: ExitStatus };
+
+export interface Waiter {
+  readonly req: RequestId;
+  readonly condition: WaitCondition | 'exit';
+}
+
+export interface ContainerContext {
+  readonly record: ContainerRecord;
+  readonly phase: ContainerInput['phase'];
+  readonly isInPlace: boolean;
+  readonly waiters: readonly Waiter[];
+  /** These requests wait for the start that is under way. */
+  readonly starters: readonly RequestId[];
+  /** These requests wait for the stop that is under way; those of a restart are here until its start. */
+  readonly stoppers: readonly RequestId[];
+  /** These requests wait for the pause or unpause that is under way. */
+  readonly pausers: readonly RequestId[];
+  /** These requests asked for a restart: after the exit they become starters. */
+  readonly restarters: readonly RequestId[];
+  readonly stop: StopInput | undefined;
+  readonly removal: { readonly reqs: readonly RequestId[]; readonly options: RemoveOptions } | undefined;
+  readonly postponed: readonly ContainerCommand[];
+  /** These are the requested changes of the record in their order; the first is being written to disk. */
+  readonly amends: readonly AmendCommand[];
+  /** An exit that was reported, not yet settled. It can beat the reply of a start. */
+  readonly exit: ExitStatus | undefined;
+  /** This counts how often the release of this run has failed. */
+  readonly releases: number;
+  readonly delayMs: number;
+  readonly ranMs: number;
+  /** The daemon is going down: no restart follows. */
+  readonly leaving: boolean;
+}
+
+export function initialContext(input: ContainerInput): ContainerContext {
+  const { record, phase } = input;
+  const exit = phase === 'exited' ? input.exit : undefined;
+  return {
+    record,
+    phase,
+    isInPlace: phase === 'running' && input.isInPlace === true,
+    waiters: [],
+    starters: [],
+    stoppers: [],
+    pausers: [],
+    restarters: [],
+    stop: undefined,
+    removal:
+      phase === 'removing' ? { reqs: [], options: { force: true, volumes: record.hostConfig.AutoRemove } } : undefined,
+    postponed: [],
+    amends: [],
+    exit,
+    releases: 0,
+    delayMs: 0,
+    leaving: false,
+    ranMs: exit ? ranMs(record, exit) : 0,
+  };
+}
+
+/** How long the run took that ended so. */
+export function ranMs(record: ContainerRecord, exit: ExitStatus): number {
+  return Math.max(0, exit.exitedAt.getTime() - Date.parse(record.state.startedAt));
+}

@@ -1,0 +1,120 @@
+/**
+ * Every event in every state of a container: the next state and the acts, by name and in their order. Nothing is
+ * executed: effects, hooks and replies that are only touched fail the test.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { initialTransition, transition, type AnyStateNode, type ExecutableActionObject, type StateValue } from 'xstate';
+import { isEngineError } from '../../errors/engine-error.js';
+import { Replies } from '../kit/replies.js';
+import { initialContext, type ContainerInput } from './container.context.js';
+import type { ContainerEffects, ContainerHooks } from './container.effects.types.js';
+import { createContainerMachine } from './container.machine.js';
+import { record } from './machine-fixture.js';
+import type { ActParams } from './steps/step.js';
+import { CASES, eventsFor } from './transition-cases.js';
+import { BEGINNINGS, TRANSITIONS } from './transition-table.js';
+
+class NoReplies extends Replies {
+  override settle(): void {
+    assert.fail('nothing is executed');
+  }
+
+  override reject(): void {
+    assert.fail('nothing is executed');
+  }
+}
+
+/** Has every member that is asked for: it may be taken, not called. */
+const never = new Proxy({} as ContainerEffects & ContainerHooks, {
+  get: () => () => assert.fail('nothing is executed'),
+});
+const machine = createContainerMachine(never, never, new NoReplies());
+
+function pathOf(value: StateValue): string {
+  if (typeof value === 'string') return value;
+  return Object.entries(value)
+    .map(([state, inner]) => `${state}.${pathOf(inner ?? '')}`)
+    .join();
+}
+
+/** An act with the part of its parameters that tells it from others of its name. */
+function told({ type, params }: ExecutableActionObject): string {
+  const { record: view, action, reqs, error, event, delay, src } = (params ?? {}) as unknown as Told;
+  if (type === 'publish') return `publish ${view?.state.status}`;
+  if (type === 'emit') return `emit ${action}`;
+  if (type === 'settle') return `settle ${reqs?.join(' ')}`;
+  if (type === 'reject') return `reject ${reqs?.join(' ')} ${isEngineError(error) ? error.kind : ''}`;
+  if (type === 'xstate.spawnChild') return `invoke ${src}`;
+  if (type === 'xstate.stopChild') return 'end';
+  if (type !== 'xstate.raise') return type.replace('xstate.', '');
+  if (event?.req === undefined) return 'delay';
+  return `${delay === undefined ? 'take up' : 'postpone'} ${event.req}`;
+}
+
+/** The parameters of our acts and of those of the library, as far as they are shown. */
+interface Told extends Partial<
+  Pick<ActParams['publish'] & ActParams['emit'] & ActParams['reject'], 'record' | 'action' | 'reqs' | 'error'>
+> {
+  readonly event?: { readonly req?: number };
+  readonly delay?: unknown;
+  readonly src?: string;
+}
+
+function row(before: string, value: StateValue, actions: readonly ExecutableActionObject[]): string {
+  const next = pathOf(value);
+  return `${next === before ? '=' : next}: ${actions.map(told).join(', ')}`.replace(/: $/, '');
+}
+
+for (const [name, { state, context }] of Object.entries(CASES)) {
+  test(name, () => {
+    const expected = new Map(
+      Object.entries(TRANSITIONS[name] ?? {}).flatMap(([events, result]) =>
+        events.split(', ').map((event) => [event, result] as const),
+      ),
+    );
+    const path = pathOf(state);
+    const events = eventsFor(path, context);
+    const rows = Object.entries(events).map(([event, sent]) => {
+      const [next, actions] = transition(machine, machine.resolveState({ value: state, context }), sent);
+      return [event, row(path, next.value, actions)];
+    });
+    assert.deepEqual(
+      Object.fromEntries(rows),
+      Object.fromEntries(Object.keys(events).map((event) => [event, expected.get(event) ?? '='])),
+    );
+    assert.deepEqual(
+      [...expected.keys()].filter((event) => !(event in events)),
+      [],
+    );
+  });
+}
+
+for (const [phase, expected] of Object.entries(BEGINNINGS)) {
+  test(`begins as ${phase}`, () => {
+    const exit = { exitCode: 0, exitedAt: new Date() };
+    const [first, actions] = initialTransition(machine, { record, phase, exit } as ContainerInput);
+    assert.equal(row('', first.value, actions), expected);
+  });
+}
+
+test('commands are refused when too many wait already', () => {
+  const postponed = Array.from({ length: 1000 }, () => ({ type: 'container.pause', req: 4 }) as const);
+  const context = { ...initialContext({ phase: 'new', record }), postponed };
+  const [next, actions] = transition(machine, machine.resolveState({ value: 'creating', context }), {
+    type: 'container.start',
+    req: 9,
+  });
+  assert.equal(row('creating', next.value, actions), '=: reject 9 unavailable');
+});
+
+test('the tables know every state in which a container can stay', () => {
+  const tabled = new Set(Object.values(CASES).map(({ state }) => pathOf(state)));
+  assert.deepEqual(leavesOf(machine.root).toSorted(), [...tabled].toSorted());
+});
+
+function leavesOf({ path, states, type, always = [] }: AnyStateNode): string[] {
+  const inner = Object.values(states);
+  if (inner.length > 0) return inner.flatMap(leavesOf);
+  return type === 'final' || always.length > 0 ? [] : [path.join('.')];
+}

@@ -1,0 +1,88 @@
+/** A run has ended. */
+import type { ExitStatus } from '../../../ports/supervisor.js';
+import { ranMs, type ContainerContext } from '../container.context.js';
+import type { ContainerFact } from '../container.messages.js';
+import { withState, type ContainerRecord } from '../container.record.js';
+import { withEndedHealth } from '../life/health.js';
+import { notRunning } from '../life/refusals.js';
+import { nextDelayMs, wantsRestart } from '../life/restart-policy.js';
+import { UNSEEN_EXIT_CODE } from '../life/unseen-exit.js';
+import { emit, publish, reject, settle, type Step } from './step.js';
+import { AT_THE_END, wake } from './waits.js';
+
+export function noteExit(
+  { record }: ContainerContext,
+  { exit }: Extract<ContainerFact, { type: 'task.exited' }>,
+): Step {
+  return { change: { exit, ranMs: ranMs(record, exit) } };
+}
+
+/** The exit was never reported; the supervisor told of it when it was asked. */
+export function noteUntoldExit(_context: ContainerContext, exit: ExitStatus): Step {
+  return { change: { exit } };
+}
+
+/** The exit happened while no daemon or actor listened, so nothing is known about it. */
+export function noteUnseenExit(): Step {
+  return { change: { exit: { exitCode: UNSEEN_EXIT_CODE, exitedAt: new Date() } } };
+}
+
+/** The exit is known and all output is out: tell everybody. */
+export function settleExit(context: ContainerContext): Step {
+  const { restarters, stoppers, pausers } = context;
+  const exit = context.exit ?? { exitCode: 137, exitedAt: new Date() };
+  const ended = withState(withEndedHealth(context.record), {
+    status: 'exited',
+    pid: 0,
+    exitCode: exit.exitCode,
+    finishedAt: exit.exitedAt.toISOString(),
+  });
+  // A container that its policy brings back is never seen as exited: a polling client would think it ended.
+  const record = comesBack(context, ended) ? withRestart(ended) : ended;
+  const execDuration = String(Math.floor(context.ranMs / 1000));
+  const woken = wake(context.waiters, AT_THE_END, record);
+  return {
+    change: {
+      record,
+      exit: undefined,
+      releases: 0,
+      stop: undefined,
+      stoppers: [],
+      pausers: [],
+      waiters: woken.waiters,
+    },
+    acts: [
+      publish(record),
+      { type: 'partStreams', params: { id: record.id } },
+      emit('die', record, { exitCode: String(exit.exitCode), execDuration }),
+      // A forced removal stops it, too, but is no stop to those who watch.
+      ...(stoppers.length + restarters.length > 0 ? [emit('stop', record)] : []),
+      ...settle(stoppers),
+      ...reject(pausers, notRunning(record)),
+      ...woken.acts,
+    ],
+  };
+}
+
+/** Whether the restart policy brings a container back after this end, and no request makes it the last one. */
+function comesBack({ removal, restarters, leaving }: ContainerContext, ended: ContainerRecord): boolean {
+  const isLast = removal !== undefined || ended.hostConfig.AutoRemove || restarters.length > 0 || leaving;
+  return !isLast && wantsRestart(ended);
+}
+
+function withRestart(ended: ContainerRecord): ContainerRecord {
+  return { ...withState(ended, { status: 'restarting' }), restartCount: ended.restartCount + 1 };
+}
+
+/** The networks and mounts of the run are free. */
+export function noteReleased(_context: ContainerContext, record: ContainerRecord): Step {
+  return { change: { record }, acts: [publish(record)] };
+}
+
+export function noteFailedRelease({ releases }: ContainerContext): Step {
+  return { change: { releases: releases + 1 } };
+}
+
+export function lengthenDelay(context: ContainerContext): Step {
+  return { change: { delayMs: nextDelayMs(context.delayMs, context.ranMs) } };
+}
