@@ -71,6 +71,9 @@ export interface ContainerHooks {
    * streams now.
    */
   released(id: string): void;
-  /** Saves in the background; a failure is logged. */
+  /**
+   * Writes what readers see already, a moment later and after earlier writes of this container; a failure is logged. It
+   * is for what containerd or the next health check can say again after a crash, and for what is awaited elsewhere.
+   */
   saveLater(record: ContainerRecord): void;
 }

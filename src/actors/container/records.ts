@@ -60,8 +60,9 @@ export class ContainerRecords {
   }
 
   /**
-   * Resolves when this record, or a newer one, is durable. An `urgent` write may use reserved space when the disk is
-   * full.
+   * Resolves when this record, or a newer one, is durable. A record that is shown before that may be ahead of the disk
+   * after a crash, but an older one is never written after a newer one. An `urgent` write may use reserved space when
+   * the disk is full.
    */
   save(record: ContainerRecord, urgent = false): Promise<void> {
     let write = this.#writes.get(record.id);
