@@ -1,7 +1,10 @@
 /** A disk without a byte left: what is refused has not happened, the daemon starts, and the operator can make room. */
 import assert from 'node:assert/strict';
+import { rmSync, statSync } from 'node:fs';
+import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { Reserve } from '../../src/sys/files/reserve.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
@@ -9,6 +12,9 @@ import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson, type Reply } from '../support/http.js';
 import { SmallDisk } from '../support/small-disk.js';
+
+/** More than there are pieces in the reserve. */
+const TAGS = 40;
 
 const cleanup = new Cleanup();
 let disk: SmallDisk;
@@ -109,6 +115,14 @@ test('an end is on disk whatever is left, the daemon starts, and everything can 
     assert.equal(await exitCode(), 7);
   }
   assert.match(engine.log, /the disk of the data root is full/);
+  // Each removal of a name needs room to be written down and gives none, and others take what is free at once.
+  disk.free();
+  for (let tag = 1; tag <= TAGS; tag++)
+    assert.equal((await post(`/images/${image}/tag?repo=many&tag=${tag}`)).status, 201);
+  for (let tag = 1; tag <= TAGS; tag++) {
+    disk.fill();
+    await dockerOk(engine, ['rmi', `many:${tag}`]);
+  }
   disk.fill();
   await dockerOk(engine, ['rmi', 'second:1']);
   await dockerOk(engine, ['network', 'rm', 'net']);
@@ -123,4 +137,30 @@ test('an end is on disk whatever is left, the daemon starts, and everything can 
   await dockerOk(engine, ['volume', 'create', 'vol']);
   await dockerOk(engine, ['volume', 'rm', 'vol']);
   disk.free();
+});
+
+test('the reserve lasts for any number of removals, takes back what it gave, and gives up when its file is gone', async () => {
+  const full = SmallDisk.make(cleanup, 16);
+  const reserve = new Reserve(full.path);
+  const [path, record] = [join(full.path, 'reserve'), join(full.path, 'record')];
+  const whole = 2 << 20;
+  await reserve.open();
+  await reserve.close();
+  assert.equal(statSync(path).size, whole);
+  const write = (content: string) => async (): Promise<void> => {
+    await writeFile(`${record}.tmp`, content);
+    await rename(`${record}.tmp`, record);
+  };
+  for (let i = 0; i < 100; i++) {
+    full.fill();
+    await reserve.urgent(write(`${i}`.repeat(5000)));
+  }
+  assert.ok(statSync(path).size > whole / 2, `${statSync(path).size} bytes are left`);
+  full.free();
+  await reserve.close();
+  assert.equal(statSync(path).size, whole);
+  full.fill();
+  rmSync(path);
+  full.fill();
+  await assert.rejects(reserve.urgent(write('x'.repeat(100_000))), /ENOSPC/);
 });

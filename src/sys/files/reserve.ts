@@ -10,6 +10,8 @@ const NAME = 'reserve';
 const FULL_BYTES = 2 << 20;
 /** One urgent write gets so many bytes. */
 const PIECE_BYTES = 64 << 10;
+/** This part of the reserve stays when the daemon starts on a full disk. */
+const KEPT_AT_START = 1 / 4;
 /** After this interval the reserve is filled again if there is room. */
 const REFILL_MS = 30_000;
 
@@ -19,20 +21,27 @@ export type Urgent = <T>(write: () => Promise<T>) => Promise<T>;
 export class Reserve {
   readonly #path: string;
   #bytes = 0;
+  /** The size that it had before parts of it were given up: so much is taken back when it is free. */
+  #due = 0;
+  #last: Promise<unknown> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(private readonly directory: string) {
     this.#path = join(directory, NAME);
   }
 
-  /** Gives up the whole reserve when the daemon starts on a full disk. Returns whether that was necessary. */
+  /**
+   * Gives up most of the reserve when the daemon starts on a full disk; the rest is for removals, also if others take
+   * what is given up. Returns whether that was necessary.
+   */
   async open(): Promise<boolean> {
     this.#bytes = await stat(this.#path).then(
       ({ size }) => size,
       () => 0,
     );
+    this.#due = this.#bytes;
     if ((await this.#available()) >= FULL_BYTES || this.#bytes === 0) return false;
-    await this.#shrink(0);
+    await this.#shrink(Math.floor(this.#bytes * KEPT_AT_START));
     return true;
   }
 
@@ -47,39 +56,65 @@ export class Reserve {
     return this.#refill();
   }
 
-  /** Makes a write that cannot wait for room on the disk, such as the record of a removal or an end. */
+  /**
+   * Makes a write that cannot wait for room on the disk, such as the record of a removal or an end. A record replaces
+   * the one before, so most of the space is free again afterwards, and taken back before others use it up.
+   */
   readonly urgent: Urgent = async (write) => {
-    for (;;) {
-      try {
-        return await write();
-      } catch (error) {
-        const { code } = error as NodeJS.ErrnoException;
-        if ((code !== 'ENOSPC' && code !== 'EDQUOT') || this.#bytes === 0) throw error;
-        await this.#shrink(Math.max(0, this.#bytes - PIECE_BYTES));
+    let isLent = false;
+    try {
+      for (;;) {
+        try {
+          return await write();
+        } catch (error) {
+          const { code } = error as NodeJS.ErrnoException;
+          if ((code !== 'ENOSPC' && code !== 'EDQUOT') || this.#bytes === 0) throw error;
+          isLent = true;
+          // Without its file there is nothing to give.
+          const shrink = (): Promise<void> => this.#shrink(Math.max(0, this.#bytes - PIECE_BYTES));
+          await this.#alone(shrink).catch(() => (this.#bytes = 0));
+        }
       }
+    } finally {
+      if (isLent) await this.#alone(() => this.#grow(this.#due)).catch(() => undefined);
     }
   };
 
-  /** On a disk that is nearly full the reserve takes half of the free space, because the next start needs it most. */
+  /**
+   * Takes back what was given up. Beyond that, on a disk that is nearly full, the reserve takes half of the free space,
+   * because the next start needs it most.
+   */
   async #refill(): Promise<void> {
-    if (this.#bytes >= FULL_BYTES) return;
-    try {
+    const refilled = this.#alone(async () => {
+      await this.#grow(this.#due);
       const available = await this.#available();
       const room = available > 4 * FULL_BYTES ? available : Math.floor(available / 2);
-      const wanted = Math.min(FULL_BYTES, this.#bytes + room - (room % PIECE_BYTES));
-      if (wanted <= this.#bytes) return;
-      const file = await open(this.#path, 'a', 0o600);
-      try {
-        // File systems that compress do not shrink these bytes.
-        await file.writeFile(randomBytes(wanted - this.#bytes));
-        await file.sync();
-        this.#bytes = (await file.stat()).size;
-      } finally {
-        await file.close();
-      }
-    } catch {
-      // Another program took the space first; this is tried again later.
+      await this.#grow(this.#bytes + room - (room % PIECE_BYTES));
+    });
+    await refilled.catch(() => undefined);
+  }
+
+  /** Makes the reserve larger, as far as there is room; what is missing is tried again later. */
+  async #grow(wanted: number): Promise<void> {
+    const missing = Math.min(FULL_BYTES, wanted) - this.#bytes;
+    if (missing <= 0) return;
+    const file = await open(this.#path, 'a', 0o600);
+    try {
+      // File systems that compress do not shrink these bytes.
+      await file.writeFile(randomBytes(missing)).catch(() => undefined);
+      await file.sync();
+      this.#bytes = (await file.stat()).size;
+      this.#due = Math.max(this.#due, this.#bytes);
+    } finally {
+      await file.close();
     }
+  }
+
+  /** Changes of the file come one after another. */
+  #alone(change: () => Promise<void>): Promise<void> {
+    const done = this.#last.then(change);
+    this.#last = done.catch(() => undefined);
+    return done;
   }
 
   async #shrink(bytes: number): Promise<void> {
