@@ -1,6 +1,6 @@
 /**
- * Runs the compiled tests: those beside the sources in one sandbox, then each file of test/, which start real daemons,
- * in a sandbox of its own, several at a time. What a file made goes with its sandbox, so a failing file stays alone.
+ * Runs the compiled tests: those beside the sources in one sandbox, each file of test/, which start real daemons, in a
+ * sandbox of its own, several at a time. What a file made goes with its sandbox, so a failing file stays alone.
  *
  *   node scripts/run-tests.mjs [part-of-a-path | compiled-file.js ...]
  *
@@ -16,8 +16,10 @@ import { endSandboxes, runInSandbox } from './sandbox.mjs';
 const FILE_TIMEOUT_MS = 15 * 60_000;
 const RUN_FILE = join(ROOT, 'scripts', 'run-file.mjs');
 const COMPILED = join(ROOT, 'dist');
-/** Half of the time a test waits for something: a container that starts, a timer, a disk. */
-const FILES_PER_PROCESSOR = 2;
+/** Most of the time a test waits for something: a container that starts, a timer, a disk. */
+const FILES_PER_PROCESSOR = 3;
+/** Files that take longest, though they are not the largest ones. */
+const LONG = /\/(resume|isolation|quickstart|published-ports|fsck|hostile-archives|streams|empty-input)\.test\.js$/;
 
 const named = process.argv.slice(2).filter((argument) => argument.endsWith('.js'));
 const parts = process.argv.slice(2).filter((argument) => !argument.endsWith('.js'));
@@ -56,18 +58,21 @@ async function work(queue, results) {
   for (let file = queue.shift(); file !== undefined; file = queue.shift()) results.set(file, await runFiles([file], 1));
 }
 
-/** The largest files first: they mostly take longest, and none of them shall begin when all others are done. */
-function largestFirst(files) {
-  return files.toSorted((a, b) => statSync(b).size - statSync(a).size);
+/** The long files first, then the largest: none that takes long shall begin when all others are done. */
+function longestFirst(files) {
+  return files
+    .toSorted((a, b) => statSync(b).size - statSync(a).size)
+    .toSorted((a, b) => Number(LONG.test(b)) - Number(LONG.test(a)));
 }
 
 async function runAll() {
   const units = testFiles('src');
-  const queue = largestFirst([...named, ...testFiles('test')]);
+  const queue = longestFirst([...named, ...testFiles('test')]);
   const results = new Map();
-  if (units.length > 0) results.set(units, await runFiles(units, 2));
   const width = availableParallelism() * FILES_PER_PROCESSOR;
-  await Promise.all(Array.from({ length: width }, () => work(queue, results)));
+  const workers = Array.from({ length: width }, () => work(queue, results));
+  if (units.length > 0) workers.push(runFiles(units, 2).then((result) => results.set(units, result)));
+  await Promise.all(workers);
   const again = [...results].filter(([, { failures }]) => failures.length > 0).map(([key]) => key);
   const recovered = [];
   for (const key of again) {
