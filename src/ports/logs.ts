@@ -30,6 +30,11 @@ export interface ContainerLog {
   write(stream: StreamName, chunk: Buffer): boolean;
   /** Calls back once when `write` may be called again. */
   onceDrained(callback: () => void): void;
+  /**
+   * Resolves when all lines until now are where they outlive this process, or were refused there. Undefined when they
+   * are, and in non-blocking mode, which waits for nothing.
+   */
+  written(): Promise<void> | undefined;
   /** Writes a pending partial line and waits until everything is on its way to the disk. Followers end. */
   close(): Promise<void>;
   /**

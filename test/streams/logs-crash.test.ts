@@ -1,6 +1,7 @@
 /** Logs as daemons come and go: their defaults, and containers that outlive them. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -101,5 +102,33 @@ test('a daemon whose default log driver could serve no container does not start;
     });
   } finally {
     await other.close();
+  }
+});
+
+test('what an attached client has read is in the log after a kill of the daemon, also of a flood', async () => {
+  for (let round = 0; round < 3; round++) {
+    await dockerOk(engine, ['create', '--name', 'flood', '--log-opt', 'max-size=1g', image, 'seq', '1', '999999999']);
+    const client = spawn('docker', ['-H', `unix://${engine.socketPath}`, 'start', '-a', 'flood'], {
+      stdio: ['ignore', 'pipe', 'ignore'],
+    });
+    let bytes = 0;
+    let tail = '';
+    client.stdout.on('data', (chunk: Buffer) => {
+      bytes += chunk.length;
+      tail = (tail + chunk.toString()).slice(-100);
+    });
+    const left = once(client, 'close');
+    await waitFor('a flood', () => bytes > 4 << 20, 60_000, 1);
+    await engine.stop('SIGKILL');
+    await left;
+    await engine.start();
+    await dockerOk(engine, ['kill', 'flood']);
+    const seen = Number(tail.slice(0, tail.lastIndexOf('\n')).split('\n').at(-1));
+    const path = await dockerOk(engine, ['inspect', '-f', '{{.LogPath}}', 'flood']);
+    const lines = execFileSync('grep', ['-c', '-m', `${seen}`, '', path], { encoding: 'utf8' });
+    assert.equal(Number(lines), seen, 'the log is too short');
+    const line = execFileSync('sed', ['-n', `${seen}{p;q}`, path], { encoding: 'utf8' });
+    assert.equal((JSON.parse(line) as { log: string }).log, `${seen}\n`);
+    await dockerOk(engine, ['rm', 'flood']);
   }
 });

@@ -166,6 +166,7 @@ const noLog: ContainerLog = {
   droppedLines: 0,
   write: () => true,
   onceDrained: (callback) => callback(),
+  written: () => undefined,
   close: () => Promise.resolve(),
   read() {
     throw unreadable();

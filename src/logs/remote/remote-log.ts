@@ -88,6 +88,11 @@ export class RemoteLog implements ContainerLog {
     else this.#onDrained.push(ready);
   }
 
+  /** What is on its way to the remote side is lost with this process. */
+  written(): Promise<void> | undefined {
+    return this.#cache?.written();
+  }
+
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;

@@ -78,6 +78,10 @@ export class FileLog implements ContainerLog, LiveLog {
     this.#writer.onceDrained(callback);
   }
 
+  written(): Promise<void> | undefined {
+    return this.#writer.written();
+  }
+
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;

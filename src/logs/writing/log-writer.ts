@@ -91,6 +91,12 @@ export class LogWriter {
     else this.#onDrained.push(callback);
   }
 
+  /** As `ContainerLog.written`. */
+  written(): Promise<void> | undefined {
+    const isOver = this.#maxBufferBytes !== undefined || this.#settledBytes >= this.#acceptedBytes;
+    return isOver ? undefined : this.flushed();
+  }
+
   /** Resolves when everything that was accepted until now is in the file, or was refused by it. */
   flushed(): Promise<void> {
     if (this.#settledBytes >= this.#acceptedBytes) return Promise.resolve();

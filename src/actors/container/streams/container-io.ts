@@ -94,21 +94,27 @@ export class ContainerIo {
     if (stdio.stderr) this.#pump('stderr', stdio.stderr, log);
   }
 
-  /** Log and attached clients both get every byte; whoever is behind stops the reading, so that nothing is lost. */
+  /**
+   * Log and attached clients both get every byte; whoever is behind stops the reading, so that nothing is lost. Clients
+   * get no line before the log has it, because it would be missing there if the daemon were killed in between.
+   */
   #pump(stream: StreamName, source: Socket, log: ContainerLog): void {
-    source.on('data', (chunk: Buffer) => {
-      const logBehind = !log.write(stream, chunk);
-      const clientBehind = !this.hub.write(stream, chunk);
-      if (!logBehind && !clientBehind) return;
+    let behind = 0;
+    const waitFor = (whoever: { onceDrained(callback: () => void): void }): void => {
+      behind++;
       source.pause();
-      let open = 0;
-      const ready = (): void => {
-        if (--open === 0) source.resume();
-      };
-      if (logBehind) open++;
-      if (clientBehind) open++;
-      if (logBehind) log.onceDrained(ready);
-      if (clientBehind) this.hub.onceDrained(ready);
+      whoever.onceDrained(() => {
+        if (--behind === 0) source.resume();
+      });
+    };
+    const pass = (chunk: Buffer): void => {
+      if (!this.hub.write(stream, chunk)) waitFor(this.hub);
+    };
+    source.on('data', (chunk: Buffer) => {
+      if (!log.write(stream, chunk)) waitFor(log);
+      const written = log.written();
+      if (written === undefined) pass(chunk);
+      else void written.then(() => pass(chunk));
     });
     source.on('error', (error) => this.deps.log.warn({ err: error, stream }, 'container stream failed'));
   }
