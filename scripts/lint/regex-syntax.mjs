@@ -44,100 +44,122 @@ export function complement(ranges) {
 }
 
 export const ANY = [[0, MAX_CODE]];
+const CLASSES = {
+  d: DIGIT,
+  D: complement(DIGIT),
+  w: WORD,
+  W: complement(WORD),
+  s: SPACE,
+  S: complement(SPACE),
+};
 
 /** @throws Error for syntax that this reader does not know. */
 export function parseRegex(source, flags) {
-  let at = 0;
-  const fail = (what) => {
-    throw new Error(`${what} at ${at} of /${source}/`);
-  };
-  const folded = (ranges) => (flags.includes('i') ? [...ranges, ...ranges.flatMap(otherCase)] : ranges);
-  const set = (ranges) => ({ kind: 'set', ranges: folded(ranges) });
-
-  const escape = (inSet) => {
-    const char = source[at++];
-    if (char === 'd') return DIGIT;
-    if (char === 'D') return complement(DIGIT);
-    if (char === 'w') return WORD;
-    if (char === 'W') return complement(WORD);
-    if (char === 's') return SPACE;
-    if (char === 'S') return complement(SPACE);
-    if (char === 'b' && inSet) return [[8, 8]];
-    if (char in CONTROL) return one(CONTROL[char]);
-    const hex = /^(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]+)\})/.exec(source.slice(at - 1));
-    if (hex) {
-      at += hex[0].length - 1;
-      return one(Number.parseInt(hex[1] ?? hex[2] ?? hex[3], 16));
-    }
-    if (/[pPkcxu1-9]/.test(char)) fail(`\\${char} is not understood`);
-    return one(char.codePointAt(0));
-  };
-  const oneOf = () => {
-    const isNegated = source[at] === '^';
-    if (isNegated) at++;
-    const ranges = [];
-    const member = () => (source[at] === '\\' ? (at++, escape(true)) : one(source.codePointAt(at++)));
-    while (source[at] !== ']') {
-      if (at >= source.length) fail('the set has no end');
-      const low = member();
-      if (source[at] === '-' && source[at + 1] !== ']') {
-        at++;
-        ranges.push([low[0][0], member()[0][1]]);
-      } else ranges.push(...low);
-    }
-    at++;
-    const all = folded(ranges);
-    return { kind: 'set', ranges: isNegated ? complement(all) : all };
-  };
-  const group = () => {
-    const special = /^\?(?:[:]|<?[=!]|<\w+>)/.exec(source.slice(at))?.[0] ?? '';
-    at += special.length;
-    const inner = choice();
-    if (source[at++] !== ')') fail('the group has no end');
-    return /[=!]$/.test(special) ? { kind: 'assertion', inner } : inner;
-  };
-  const atom = () => {
-    const char = source[at++];
-    if (char === '(') return group();
-    if (char === '[') return oneOf();
-    if (char === '.') return { kind: 'set', ranges: flags.includes('s') ? ANY : complement(NEWLINE) };
-    if (char === '^') return { kind: 'assertion', isStart: !flags.includes('m') };
-    if (char === '$') return { kind: 'assertion', isEnd: !flags.includes('m') };
-    if (char === '\\' && /[bB]/.test(source[at])) return (at++, { kind: 'assertion' });
-    if (char === '\\') return set(escape(false));
-    return set(one(char.codePointAt(0)));
-  };
-  const repeated = (item) => {
-    const bounds = /^(?:[*+?]|\{(\d+)(,?)(\d*)\})/.exec(source.slice(at));
-    if (!bounds) return item;
-    at += bounds[0].length;
-    if (source[at] === '?') at++;
-    const { 0: text, 1: from, 2: comma, 3: to } = bounds;
-    const min = from === undefined ? (text === '+' ? 1 : 0) : Number(from);
-    const max =
-      from === undefined ? (text === '?' ? 1 : Infinity) : comma === '' ? min : to === '' ? Infinity : Number(to);
-    return { kind: 'repeat', item, min: Math.min(min, 2), max: max > MANY ? Infinity : Math.min(max, 2) };
-  };
-  const sequence = () => {
-    const items = [];
-    while (at < source.length && source[at] !== '|' && source[at] !== ')') {
-      const item = repeated(atom());
-      // Behind a repetition of any character the end is always reached.
-      if (!(item.isEnd && takesAll(items.at(-1)))) items.push(item);
-    }
-    return { kind: 'sequence', items };
-  };
-  const choice = () => {
-    const items = [sequence()];
-    while (source[at] === '|') {
-      at++;
-      items.push(sequence());
-    }
-    return items.length === 1 ? items[0] : { kind: 'choice', items };
-  };
-  const tree = choice();
-  if (at < source.length) fail('unexpected )');
+  const reader = { source, flags, at: 0 };
+  const tree = readChoice(reader);
+  if (reader.at < source.length) fail(reader, 'unexpected )');
   return tree;
+}
+
+function fail({ source, at }, what) {
+  throw new Error(`${what} at ${at} of /${source}/`);
+}
+
+function readChoice(reader) {
+  const items = [readSequence(reader)];
+  while (reader.source[reader.at] === '|') {
+    reader.at++;
+    items.push(readSequence(reader));
+  }
+  return items.length === 1 ? items[0] : { kind: 'choice', items };
+}
+
+function readSequence(reader) {
+  const { source } = reader;
+  const items = [];
+  while (reader.at < source.length && source[reader.at] !== '|' && source[reader.at] !== ')') {
+    const item = readRepeated(reader, readAtom(reader));
+    // Behind a repetition of any character the end is always reached.
+    if (!(item.isEnd && takesAll(items.at(-1)))) items.push(item);
+  }
+  return { kind: 'sequence', items };
+}
+
+function readRepeated(reader, item) {
+  const bounds = /^(?:[*+?]|\{(\d+)(,?)(\d*)\})/.exec(reader.source.slice(reader.at));
+  if (!bounds) return item;
+  reader.at += bounds[0].length;
+  if (reader.source[reader.at] === '?') reader.at++;
+  const { 0: text, 1: from, 2: comma, 3: to } = bounds;
+  const min = from === undefined ? (text === '+' ? 1 : 0) : Number(from);
+  const max =
+    from === undefined ? (text === '?' ? 1 : Infinity) : comma === '' ? min : to === '' ? Infinity : Number(to);
+  return { kind: 'repeat', item, min: Math.min(min, 2), max: max > MANY ? Infinity : Math.min(max, 2) };
+}
+
+function readAtom(reader) {
+  const { source, flags } = reader;
+  const char = source[reader.at++];
+  if (char === '(') return readGroup(reader);
+  if (char === '[') return readSet(reader);
+  if (char === '.') return { kind: 'set', ranges: flags.includes('s') ? ANY : complement(NEWLINE) };
+  if (char === '^') return { kind: 'assertion', isStart: !flags.includes('m') };
+  if (char === '$') return { kind: 'assertion', isEnd: !flags.includes('m') };
+  if (char === '\\' && /[bB]/.test(source[reader.at])) return (reader.at++, { kind: 'assertion' });
+  const ranges = char === '\\' ? readEscape(reader, false) : one(char.codePointAt(0));
+  return { kind: 'set', ranges: folded(ranges, flags) };
+}
+
+function readGroup(reader) {
+  const special = /^\?(?:[:]|<?[=!]|<\w+>)/.exec(reader.source.slice(reader.at))?.[0] ?? '';
+  reader.at += special.length;
+  const inner = readChoice(reader);
+  if (reader.source[reader.at++] !== ')') fail(reader, 'the group has no end');
+  return /[=!]$/.test(special) ? { kind: 'assertion', inner } : inner;
+}
+
+function readSet(reader) {
+  const { source, flags } = reader;
+  const isNegated = source[reader.at] === '^';
+  if (isNegated) reader.at++;
+  const ranges = [];
+  while (source[reader.at] !== ']') {
+    if (reader.at >= source.length) fail(reader, 'the set has no end');
+    const low = readMember(reader);
+    if (source[reader.at] === '-' && source[reader.at + 1] !== ']') {
+      reader.at++;
+      ranges.push([low[0][0], readMember(reader)[0][1]]);
+    } else ranges.push(...low);
+  }
+  reader.at++;
+  const all = folded(ranges, flags);
+  return { kind: 'set', ranges: isNegated ? complement(all) : all };
+}
+
+function readMember(reader) {
+  const { source } = reader;
+  if (source[reader.at] !== '\\') return one(source.codePointAt(reader.at++));
+  reader.at++;
+  return readEscape(reader, true);
+}
+
+function readEscape(reader, inSet) {
+  const char = reader.source[reader.at++];
+  if (char in CLASSES) return CLASSES[char];
+  if (char === 'b' && inSet) return [[8, 8]];
+  if (char in CONTROL) return one(CONTROL[char]);
+  const hex = /^(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|u\{([0-9a-fA-F]+)\})/.exec(reader.source.slice(reader.at - 1));
+  if (hex) {
+    reader.at += hex[0].length - 1;
+    return one(Number.parseInt(hex[1] ?? hex[2] ?? hex[3], 16));
+  }
+  if (/[pPkcxu1-9]/.test(char)) fail(reader, `\\${char} is not understood`);
+  return one(char.codePointAt(0));
+}
+
+/** Adds the other case of letters where the flags ignore case. */
+function folded(ranges, flags) {
+  return flags.includes('i') ? [...ranges, ...ranges.flatMap(otherCase)] : ranges;
 }
 
 function takesAll(node) {

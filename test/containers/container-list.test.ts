@@ -9,6 +9,85 @@ import { waitFor } from '../support/wait.js';
 
 const lives = new Lives();
 
+interface Item {
+  readonly Names: string[];
+  readonly SizeRw?: number;
+  readonly SizeRootFs?: number;
+  readonly Command: string;
+  readonly State: string;
+}
+
+/** Filters, and which of the three containers they find. */
+const FILTERS = [
+  ['name=ir', 'third first'],
+  ['name=^/second$', 'second'],
+  ['label=tier', 'second first'],
+  ['label=tier=back', 'first'],
+  ['status=created', 'first'],
+  ['status=exited', 'third'],
+  ['exited=4', 'third'],
+  ['exited=0', ''],
+  ['before=second', 'first'],
+  ['since=second', 'third'],
+  ['ancestor=nothing', ''],
+  ['volume=/srv/data', 'first'],
+  ['network=none', 'third'],
+  ['network=bridge', 'second first'],
+  ['publish=80', ''],
+  ['publish=1024-65535', 'second'],
+  ['publish=1024-65535/udp', ''],
+  ['expose=80', 'second'],
+  ['expose=60-90', 'second'],
+  ['expose=70/udp', ''],
+  ['is-task=false', 'third second first'],
+  ['health=none', 'third second first'],
+] as const;
+
+async function refusesWrongFilters(): Promise<void> {
+  for (const filter of [
+    '{"nope":["1"]}',
+    '{"status":["gone"]}',
+    '{"exited":["x"]}',
+    '{"is-task":["maybe"]}',
+    'nonsense',
+  ]) {
+    const { status, text } = await call(
+      lives.engine.socketPath,
+      'GET',
+      `/containers/json?filters=${encodeURIComponent(filter)}`,
+    );
+    assert.ok(status === 400 || (lives.engine.name === 'dockerd' && status === 500), `${filter}: ${status} ${text}`);
+  }
+  // The original of this age has another status for it.
+  for (const filter of lives.engine.name === 'engined' ? ['before', 'since'] : [])
+    await refused(
+      call(
+        lives.engine.socketPath,
+        'GET',
+        `/containers/json?filters=${encodeURIComponent(`{"${filter}":["nobody"]}`)}`,
+      ),
+      404,
+      /No such container: nobody/,
+    );
+}
+
+async function tellsSizes(): Promise<void> {
+  const sized = (await callJson<Item[]>(lives.engine.socketPath, 'GET', '/containers/json?size=1')).find(
+    ({ Names }) => Names[0] === '/second',
+  );
+  assert.equal(sized?.SizeRw, 9);
+  assert.ok((sized?.SizeRootFs ?? 0) > 500_000);
+  const plain = await callJson<Item[]>(lives.engine.socketPath, 'GET', '/containers/json');
+  assert.deepEqual([plain[0]?.SizeRw, plain[0]?.SizeRootFs], [undefined, undefined]);
+  const whole = await callJson<{ SizeRw?: number; SizeRootFs?: number }>(
+    lives.engine.socketPath,
+    'GET',
+    '/containers/second/json?size=1',
+  );
+  assert.deepEqual([whole.SizeRw, whole.SizeRootFs], [sized?.SizeRw, sized?.SizeRootFs]);
+  assert.equal((await callJson<Item[]>(lives.engine.socketPath, 'GET', '/containers/json?limit=-1&all=1')).length, 3);
+}
+
 describe('list', () => {
   test('filters, limits, sizes and order', async () => {
     const first = await lives.ok(
@@ -41,84 +120,19 @@ describe('list', () => {
     assert.equal(await names(), 'second');
     assert.equal(await names('-n', '2'), 'third second');
     assert.equal(await names('-l'), 'third');
-    for (const [filter, wanted] of [
+    const own = [
       ['id=' + first.slice(0, 12), 'first'],
-      ['name=ir', 'third first'],
-      ['name=^/second$', 'second'],
-      ['label=tier', 'second first'],
-      ['label=tier=back', 'first'],
-      ['status=created', 'first'],
-      ['status=exited', 'third'],
-      ['exited=4', 'third'],
-      ['exited=0', ''],
-      ['before=second', 'first'],
-      ['since=second', 'third'],
       ['ancestor=' + lives.image, 'third second first'],
       ['ancestor=' + lives.registry.image.id, 'third second first'],
-      ['ancestor=nothing', ''],
-      ['volume=/srv/data', 'first'],
-      ['network=none', 'third'],
-      ['network=bridge', 'second first'],
-      ['publish=80', ''],
-      ['publish=1024-65535', 'second'],
-      ['publish=1024-65535/udp', ''],
-      ['expose=80', 'second'],
-      ['expose=60-90', 'second'],
-      ['expose=70/udp', ''],
-      ['is-task=false', 'third second first'],
-      ['health=none', 'third second first'],
-    ] as const) {
+    ] as const;
+    for (const [filter, wanted] of [...FILTERS, ...own]) {
       const found = await names('-a', '--filter', filter);
       assert.equal(found, wanted, filter);
     }
     assert.equal(await names('-a', '--filter', 'label=tier', '--filter', 'label=old'), 'first');
     assert.equal(await names('-a', '--filter', 'status=created', '--filter', 'status=exited'), 'third first');
-    for (const filter of [
-      '{"nope":["1"]}',
-      '{"status":["gone"]}',
-      '{"exited":["x"]}',
-      '{"is-task":["maybe"]}',
-      'nonsense',
-    ]) {
-      const { status, text } = await call(
-        lives.engine.socketPath,
-        'GET',
-        `/containers/json?filters=${encodeURIComponent(filter)}`,
-      );
-      assert.ok(status === 400 || (lives.engine.name === 'dockerd' && status === 500), `${filter}: ${status} ${text}`);
-    }
-    // The original of this age has another status for it.
-    for (const filter of lives.engine.name === 'engined' ? ['before', 'since'] : [])
-      await refused(
-        call(
-          lives.engine.socketPath,
-          'GET',
-          `/containers/json?filters=${encodeURIComponent(`{"${filter}":["nobody"]}`)}`,
-        ),
-        404,
-        /No such container: nobody/,
-      );
-    interface Item {
-      readonly Names: string[];
-      readonly SizeRw?: number;
-      readonly SizeRootFs?: number;
-      readonly Command: string;
-      readonly State: string;
-    }
-    const sized = (await callJson<Item[]>(lives.engine.socketPath, 'GET', '/containers/json?size=1')).find(
-      ({ Names }) => Names[0] === '/second',
-    );
-    assert.equal(sized?.SizeRw, 9);
-    assert.ok((sized?.SizeRootFs ?? 0) > 500_000);
-    const plain = await callJson<Item[]>(lives.engine.socketPath, 'GET', '/containers/json');
-    assert.deepEqual([plain[0]?.SizeRw, plain[0]?.SizeRootFs], [undefined, undefined]);
-    const whole = await callJson<{ SizeRw?: number; SizeRootFs?: number }>(
-      lives.engine.socketPath,
-      'GET',
-      '/containers/second/json?size=1',
-    );
-    assert.deepEqual([whole.SizeRw, whole.SizeRootFs], [sized?.SizeRw, sized?.SizeRootFs]);
-    assert.equal((await callJson<Item[]>(lives.engine.socketPath, 'GET', '/containers/json?limit=-1&all=1')).length, 3);
+    await refusesWrongFilters();
+    await tellsSizes();
   });
 });
 

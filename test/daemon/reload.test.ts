@@ -11,42 +11,15 @@ import { dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
-import { startFaultyServer, type FaultyServer } from '../support/faulty-registry.js';
+import { publishImage, startFaultyServer } from '../support/faulty-registry.js';
 import { call, callJson, jsonLines, open } from '../support/http.js';
 import { buildImage, generatedLayer, type BuiltImage } from '../support/image-builder.js';
 import { pull } from '../support/pulls.js';
 import { waitFor } from '../support/wait.js';
+import { reloadsOf, type Result } from '../support/reloads.js';
 
 /** Reloads under load. */
 const RELOADS = 1000;
-
-interface Entry {
-  readonly key: string;
-  readonly verdict: string;
-  readonly before?: string;
-  readonly after?: string;
-}
-
-interface Result {
-  readonly ok: boolean;
-  readonly message: string;
-  readonly entries: readonly Entry[];
-}
-
-interface View {
-  readonly settings: Readonly<Record<string, { readonly value: unknown; readonly source: string }>>;
-  readonly lastReload: (Result & { readonly time: string }) | null;
-}
-
-interface Info {
-  readonly Debug: boolean;
-  readonly Labels: readonly string[];
-  readonly LiveRestoreEnabled: boolean;
-  readonly DefaultRuntime: string;
-  readonly Runtimes: Readonly<Record<string, unknown>>;
-  readonly CDISpecDirs: readonly string[];
-  readonly RegistryConfig: { readonly Mirrors: readonly string[] | null };
-}
 
 const cleanup = new Cleanup();
 let engine: Engine;
@@ -60,33 +33,9 @@ before(async () => {
 });
 after(() => cleanup.run());
 
+const { write, view, info, request, reload, hangUp } = reloadsOf(() => engine);
 // Each test starts from the defaults.
 beforeEach(() => reload({}));
-
-const write = (content: unknown): Promise<void> =>
-  writeFile(join(engine.dir, 'daemon.json'), typeof content === 'string' ? content : JSON.stringify(content));
-const view = (): Promise<View> => callJson<View>(engine.socketPath, 'GET', '/engine/config');
-const info = (): Promise<Info> => callJson<Info>(engine.socketPath, 'GET', '/info');
-
-async function request(query = ''): Promise<Result> {
-  return callJson<Result>(engine.socketPath, 'POST', `/engine/config/reload${query}`, {}, 200, 400);
-}
-
-async function reload(content: unknown): Promise<Result> {
-  await write(content);
-  return request();
-}
-
-/** As `reload`, by the signal. */
-async function hangUp(content: unknown): Promise<NonNullable<View['lastReload']>> {
-  const before = (await view()).lastReload?.time;
-  await write(content);
-  process.kill(engine.pid, 'SIGHUP');
-  return waitFor('the reload', async () => {
-    const { lastReload } = await view();
-    return lastReload !== null && lastReload.time !== before && lastReload;
-  });
-}
 
 test('SIGHUP: what the daemon says about itself follows, and nothing stays when its key goes', async () => {
   const runtimes = { other: { path: '/usr/bin/crun' } };
@@ -253,7 +202,7 @@ test('default-runtime and runtimes: the next container uses them', async () => {
 test('registry-mirrors: the next pull asks them', async () => {
   const mirror = await startFaultyServer();
   try {
-    publish(mirror, oneLayer(1), 'library/mirrored');
+    publishImage(mirror, oneLayer(1), 'library/mirrored');
     await reload({ 'registry-mirrors': [mirror.url] });
     assert.equal((await pull(engine, 'mirrored:latest')).error, undefined);
     assert.ok(
@@ -275,7 +224,7 @@ test(
     const server = await startFaultyServer('0.0.0.0');
     try {
       const host = `${outside}:${server.host.split(':')[1]}`;
-      publish(server, oneLayer(2), 'app');
+      publishImage(server, oneLayer(2), 'app');
       assert.notEqual((await pull(engine, `${host}/app:latest`)).error, undefined);
       await reload({ 'insecure-registries': [`${outside}/32`] });
       assert.equal((await pull(engine, `${host}/app:latest`)).error, undefined);
@@ -307,7 +256,7 @@ test('max-concurrent-downloads: so many layers at once', async () => {
       const image = buildImage({
         layers: [0, 1, 2, 3].map((n) => generatedLayer({ root: `d${n}`, bytes: 1000, files: 1, seed: seed + n })),
       });
-      publish(server, image, `many${limit}`);
+      publishImage(server, image, `many${limit}`);
       for (const { digest } of image.layers) layerPaths.add(`/v2/many${limit}/blobs/${digest}`);
       await reload({ 'max-concurrent-downloads': limit });
       most = 0;
@@ -323,7 +272,7 @@ test('max-download-attempts: so often, then no more', async () => {
   const server = await startFaultyServer();
   try {
     const image = oneLayer(3);
-    publish(server, image, 'poor');
+    publishImage(server, image, 'poor');
     const path = `/v2/poor/blobs/${image.layers[0]?.digest}`;
     server.documents.set(path, { body: Buffer.from('not the layer') });
     for (const attempts of [1, 2]) {
@@ -419,15 +368,4 @@ test(`${RELOADS} reloads under load drop no request and leak nothing`, async () 
 /** Other seeds make other layers, which no earlier pull has brought. */
 function oneLayer(seed: number): BuiltImage {
   return buildImage({ layers: [generatedLayer({ root: 'd', bytes: 1000, files: 1, seed })] });
-}
-
-function publish(server: FaultyServer, image: BuiltImage, name: string): void {
-  server.documents.set(`/v2/${name}/manifests/latest`, {
-    body: image.manifest,
-    type: image.mediaType,
-    headers: { 'docker-content-digest': image.digest },
-  });
-  server.documents.set(`/v2/${name}/manifests/${image.digest}`, { body: image.manifest, type: image.mediaType });
-  server.documents.set(`/v2/${name}/blobs/${image.id}`, { body: image.config });
-  for (const layer of image.layers) server.documents.set(`/v2/${name}/blobs/${layer.digest}`, { body: layer.blob });
 }

@@ -27,36 +27,40 @@ afterEach(async () => {
 const isOriginal = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
 const versions = ['1.25', '1.41', '1.44', '1.49'].filter((version) => !isOriginal || Number(version.slice(2)) <= 41);
 
+const WEB_FLAGS = [
+  '--network',
+  'own',
+  '--network-alias',
+  'site',
+  '-p',
+  '127.0.0.1::80',
+  '-v',
+  'kept:/kept',
+  '--tmpfs',
+  '/run',
+  '-m',
+  '64m',
+  '--cpu-quota',
+  '50000',
+];
+const WEB = 'echo up; trap exit TERM; while :; do sleep 0.1; done';
+
+async function shownOf(run: (...args: string[]) => Promise<string>): Promise<object> {
+  const [shown] = JSON.parse(await run('inspect', 'web')) as {
+    NetworkSettings: { Networks: Record<string, { Aliases: string[] }> };
+    HostConfig: Record<string, unknown>;
+  }[];
+  const limits = ['Memory', 'MemorySwap', 'CpuQuota'].map((name) => shown?.HostConfig[name]);
+  return { Aliases: shown?.NetworkSettings.Networks['own']?.Aliases, limits };
+}
+
 describe('a day with the CLI', () => {
   for (const version of versions) {
     test(`of API ${version}`, async () => {
       process.env['DOCKER_API_VERSION'] = version;
       const run = async (...args: string[]): Promise<string> => (await dockerOk(engine, args)).trim();
       assert.equal(await run('version', '--format', '{{.Client.APIVersion}}'), version);
-      const id = await run(
-        'run',
-        '-d',
-        '--name',
-        'web',
-        '--network',
-        'own',
-        '--network-alias',
-        'site',
-        '-p',
-        '127.0.0.1::80',
-        '-v',
-        'kept:/kept',
-        '--tmpfs',
-        '/run',
-        '-m',
-        '64m',
-        '--cpu-quota',
-        '50000',
-        registry.reference,
-        'sh',
-        '-c',
-        'echo up; trap exit TERM; while :; do sleep 0.1; done',
-      );
+      const id = await run('run', '-d', '--name', 'web', ...WEB_FLAGS, registry.reference, 'sh', '-c', WEB);
       assert.match(
         await run('ps', '--format', '{{.ID}} {{.Status}} {{.Ports}}'),
         new RegExp(`^${id.slice(0, 12)} Up .* 127.0.0.1:\\d+->80/tcp$`),
@@ -77,18 +81,10 @@ describe('a day with the CLI', () => {
         ),
         'reached',
       );
-      const [shown] = JSON.parse(await run('inspect', 'web')) as {
-        NetworkSettings: { Networks: Record<string, { Aliases: string[] }> };
-        HostConfig: Record<string, unknown>;
-      }[];
-      assert.deepEqual(
-        shown?.NetworkSettings.Networks['own']?.Aliases,
-        Number(version.slice(2)) < 45 ? ['site', id.slice(0, 12)] : ['site'],
-      );
-      assert.deepEqual(
-        [shown.HostConfig['Memory'], shown.HostConfig['MemorySwap'], shown.HostConfig['CpuQuota']],
-        [67_108_864, 134_217_728, 50_000],
-      );
+      assert.deepEqual(await shownOf(run), {
+        Aliases: Number(version.slice(2)) < 45 ? ['site', id.slice(0, 12)] : ['site'],
+        limits: [67_108_864, 134_217_728, 50_000],
+      });
       await run('update', '--memory', '70m', '--memory-swap', '140m', 'web');
       await run('stop', '-t', '1', 'web');
       assert.equal(await run('wait', 'web'), await run('inspect', '--format', '{{.State.ExitCode}}', 'web'));

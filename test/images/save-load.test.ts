@@ -1,7 +1,7 @@
 /** `docker save` and `docker load`: against the original, against skopeo, and against archives that mean harm. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { connect } from 'node:net';
+import type { Socket } from 'node:net';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ import { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson } from '../support/http.js';
-import { archiveOf, load, ociLayout, oldArchive } from '../support/image-archives.js';
+import { archiveOf, beginLoad, load, ociLayout, oldArchive } from '../support/image-archives.js';
 import {
   buildImage,
   buildLayer,
@@ -27,6 +27,7 @@ import {
 } from '../support/image-builder.js';
 import { pullOk } from '../support/pulls.js';
 import { waitFor } from '../support/wait.js';
+import { damagedArchives } from '../support/damaged-archives.js';
 
 const cleanup = new Cleanup();
 let engine: Engine;
@@ -333,116 +334,8 @@ describe('archives', () => {
   });
 
   test('that are damaged or mean harm are refused and leave nothing', async () => {
-    const entries = (edit?: (manifest: Record<string, unknown>) => void): ReturnType<typeof oldArchive> =>
-      oldArchive(small, ['small:1'], edit);
-    const good = archiveOf(entries());
-    const layerPath = entries().find(({ path }) => path.endsWith('layer.tar'))?.path ?? '';
-    const replaced = (path: string, content: Buffer | string): Buffer =>
-      archiveOf(entries().map((entry) => (entry.path === path ? { ...entry, content } : entry)));
-    const linked = (...links: { path: string; target: string; type?: 'link' | 'symlink' }[]): Buffer =>
-      archiveOf([
-        ...entries((manifest) => (manifest['Layers'] = [links[0]?.path, layerPath])),
-        ...links.map((link) => ({ type: 'symlink' as const, ...link })),
-      ]);
-    const layout = ociLayout(small, {});
-    const table: readonly (readonly [string, Buffer, RegExp])[] = [
-      ['no tar', Buffer.from('this is no archive. '.repeat(100)), /tar header/],
-      ['nothing', Buffer.alloc(0), /unexpected end of tar/],
-      ['cut off', good.subarray(0, 2000), /unexpected end of tar/],
-      ['cut off in the compression', gzipSync(good).subarray(0, 300), /unexpected end of file/],
-      [
-        'bad xz',
-        Buffer.concat([Buffer.from([0xfd, 0x37, 0x7a, 0x58, 0x5a, 0x00]), Buffer.alloc(600, 7)]),
-        /decompressing/,
-      ],
-      ['no manifest', archiveOf([{ path: 'a', content: 'b' }]), /neither manifest\.json nor index\.json/],
-      ['no JSON', replaced('manifest.json', '[{'), /not JSON/],
-      ['not a list', replaced('manifest.json', '{}'), /not an array/],
-      ['null', replaced('manifest.json', '[null]'), /without Config/],
-      [
-        'no configuration',
-        archiveOf(entries((manifest) => (manifest['Config'] = 'other.json'))),
-        /no configuration "other.json"/,
-      ],
-      [
-        'a path out of it',
-        archiveOf(entries((manifest) => (manifest['Config'] = '../../etc/passwd'))),
-        /is outside of the archive's root|out of the archive/,
-      ],
-      [
-        'an entry out of it',
-        archiveOf([{ path: '../../evil', content: 'x' }, ...entries()]),
-        /is outside of the archive's root/,
-      ],
-      [
-        'a link out of it',
-        linked({ path: 'evil/layer.tar', target: '../../../../etc/shadow' }),
-        /is outside of the archive's root/,
-      ],
-      ['an absolute link', linked({ path: 'evil/layer.tar', target: '/etc/shadow' }), /points out of the archive/],
-      [
-        'links in a circle',
-        linked({ path: 'x/layer.tar', target: '../y/layer.tar' }, { path: 'y/layer.tar', target: '../x/layer.tar' }),
-        /too many links/,
-      ],
-      [
-        'a layer that is missing',
-        archiveOf(entries((manifest) => (manifest['Layers'] = ['gone', layerPath]))),
-        /no layer "gone"/,
-      ],
-      [
-        'too few layers',
-        archiveOf(entries((manifest) => (manifest['Layers'] = [layerPath]))),
-        /layers length mismatch: expected 2, got 1/,
-      ],
-      [
-        'layers in the wrong order',
-        archiveOf(entries((manifest) => (manifest['Layers'] = [...(manifest['Layers'] as string[])].reverse()))),
-        /invalid diffID for layer 0/,
-      ],
-      [
-        'another layer',
-        replaced(layerPath, archiveOf([{ path: 'a', content: 'evil' }])),
-        /invalid diffID for layer 0: expected/,
-      ],
-      [
-        'a layer that breaks out',
-        replaced(layerPath, archiveOf([{ path: '../../../../evil', content: 'evil' }])),
-        /is outside of the archive's root/,
-      ],
-      ['a bad name', archiveOf(entries((manifest) => (manifest['RepoTags'] = ['A B:c']))), /invalid tag "A B:c"/],
-      [
-        'a name without a tag',
-        archiveOf(entries((manifest) => (manifest['RepoTags'] = ['small']))),
-        /invalid tag "small"/,
-      ],
-      [
-        'a wrong blob digest',
-        archiveOf(
-          layout.map((entry) =>
-            entry.path === `blobs/sha256/${small.id.slice(7)}`
-              ? { ...entry, content: '{"rootfs":{"diff_ids":[]}}' }
-              : entry,
-          ),
-        ),
-        /has the digest/,
-      ],
-      [
-        'a missing blob',
-        archiveOf(layout.filter(({ path }) => path !== `blobs/sha256/${small.digest.slice(7)}`)),
-        /has no blob/,
-      ],
-      [
-        'another system',
-        replaced(
-          `${small.id.slice(7)}.json`,
-          JSON.stringify({ os: 'windows', rootfs: { type: 'layers', diff_ids: [] } }),
-        ),
-        /cannot load windows image/,
-      ],
-    ];
     const [before, layersBefore] = [await ids(), layerCount()];
-    for (const [what, archive, message] of table) {
+    for (const [what, archive, message] of damagedArchives(small, ['small:1'])) {
       const { error, lines } = await load(engine, archive);
       assert.match(error ?? 'no error', message, what);
       assert.deepEqual(lines, [], what);
@@ -463,16 +356,7 @@ describe('an interrupted load leaves nothing', () => {
   });
   const archive = archiveOf(oldArchive(image, ['interrupted:1']));
 
-  /** Sends the first bytes and leaves the connection open. */
-  function begin(bytes: number, of = archive): ReturnType<typeof connect> {
-    const socket = connect(engine.socketPath);
-    socket.on('error', () => undefined);
-    socket.write(
-      `POST /images/load HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-tar\r\nContent-Length: ${of.length}\r\n\r\n`,
-    );
-    socket.write(of.subarray(0, bytes));
-    return socket;
-  }
+  const begin = (bytes: number, of = archive): Socket => beginLoad(engine, of, bytes);
 
   test('when the client goes away', async () => {
     const layers = layerCount();

@@ -111,52 +111,54 @@ test('links have the names, parameters and addresses that are asked for, at the 
   await remove('router');
 });
 
-test('what an endpoint cannot have is refused, and nothing is made', async () => {
-  const opts = (...all: Record<string, string>[]) => ({
-    HostConfig: { NetworkMode: 'front' },
-    NetworkingConfig: {
-      EndpointsConfig: Object.fromEntries(all.map((DriverOpts, index) => [['front', 'back'][index], { DriverOpts }])),
+const opts = (...all: Record<string, string>[]) => ({
+  HostConfig: { NetworkMode: 'front' },
+  NetworkingConfig: {
+    EndpointsConfig: Object.fromEntries(all.map((DriverOpts, index) => [['front', 'back'][index], { DriverOpts }])),
+  },
+});
+const UNRECOGNISED =
+  /^invalid endpoint settings:\nunrecognised network interface sysctl '.*'; represent 'net\.X\.Y\.ethN\.Z=V' as 'net\.X\.Y\.IFNAME\.Z=V', 'X' must be 'ipv4', 'ipv6' or 'mpls'$/;
+/** What endpoints cannot have, and how it is refused. */
+const REFUSED: readonly [body: object, message: RegExp][] = [
+  [opts({ [SYSCTLS]: 'net.ipv4.conf.eth0.forwarding=1' }), UNRECOGNISED],
+  [opts({ [SYSCTLS]: 'net.core.conf.IFNAME.x=1' }), UNRECOGNISED],
+  [opts({ [SYSCTLS]: 'net.ipv4.conf.IFNAME./../../../kernel/hostname=x' }), UNRECOGNISED],
+  [opts({ [SYSCTLS]: 'a,b' }), /^invalid endpoint settings:\n\* unrecognised .*'a'.*\n\* unrecognised .*'b'/],
+  [
+    opts({ [SYSCTLS]: 'net.ipv4.conf.IFNAME.forwarding' }),
+    /^invalid endpoint settings:\nexpected sysctl 'net\.ipv4\.conf\.IFNAME\.forwarding' to have format name=value$/,
+  ],
+  [opts({ [NAME]: 'far-too-long-a-name' }), /invalid interface name 'far-too-long-a-name'/],
+  [opts({ [NAME]: '../x' }), /invalid interface name/],
+  [opts({ [NAME]: 'lo' }), /invalid interface name/],
+  [opts({ [NAME]: 'same' }, { [NAME]: 'same' }), /several endpoints ask for the interface name 'same'/],
+  [
+    {
+      HostConfig: { NetworkMode: 'front' },
+      NetworkingConfig: { EndpointsConfig: { front: { IPAMConfig: { LinkLocalIPs: ['x'] } } } },
     },
-  });
-  const unrecognised =
-    /^invalid endpoint settings:\nunrecognised network interface sysctl '.*'; represent 'net\.X\.Y\.ethN\.Z=V' as 'net\.X\.Y\.IFNAME\.Z=V', 'X' must be 'ipv4', 'ipv6' or 'mpls'$/;
-  const cases: [body: object, message: RegExp][] = [
-    [opts({ [SYSCTLS]: 'net.ipv4.conf.eth0.forwarding=1' }), unrecognised],
-    [opts({ [SYSCTLS]: 'net.core.conf.IFNAME.x=1' }), unrecognised],
-    [opts({ [SYSCTLS]: 'net.ipv4.conf.IFNAME./../../../kernel/hostname=x' }), unrecognised],
-    [opts({ [SYSCTLS]: 'a,b' }), /^invalid endpoint settings:\n\* unrecognised .*'a'.*\n\* unrecognised .*'b'/],
-    [
-      opts({ [SYSCTLS]: 'net.ipv4.conf.IFNAME.forwarding' }),
-      /^invalid endpoint settings:\nexpected sysctl 'net\.ipv4\.conf\.IFNAME\.forwarding' to have format name=value$/,
-    ],
-    [opts({ [NAME]: 'far-too-long-a-name' }), /invalid interface name 'far-too-long-a-name'/],
-    [opts({ [NAME]: '../x' }), /invalid interface name/],
-    [opts({ [NAME]: 'lo' }), /invalid interface name/],
-    [opts({ [NAME]: 'same' }, { [NAME]: 'same' }), /several endpoints ask for the interface name 'same'/],
-    [
-      {
-        HostConfig: { NetworkMode: 'front' },
-        NetworkingConfig: { EndpointsConfig: { front: { IPAMConfig: { LinkLocalIPs: ['x'] } } } },
+    /^invalid endpoint settings:\ninvalid link-local IP address: x$/,
+  ],
+  [
+    {
+      HostConfig: { NetworkMode: 'front' },
+      NetworkingConfig: { EndpointsConfig: { front: { IPAMConfig: { IPv4Address: '0.0.0.0', IPv6Address: '::' } } } },
+    },
+    /^invalid endpoint settings:\n\* invalid IPv4 address: 0\.0\.0\.0\n\* invalid IPv6 address: ::$/,
+  ],
+  [
+    {
+      NetworkingConfig: {
+        EndpointsConfig: { bridge: { Aliases: ['x'], IPAMConfig: { IPv4Address: '172.17.0.9' } } },
       },
-      /^invalid endpoint settings:\ninvalid link-local IP address: x$/,
-    ],
-    [
-      {
-        HostConfig: { NetworkMode: 'front' },
-        NetworkingConfig: { EndpointsConfig: { front: { IPAMConfig: { IPv4Address: '0.0.0.0', IPv6Address: '::' } } } },
-      },
-      /^invalid endpoint settings:\n\* invalid IPv4 address: 0\.0\.0\.0\n\* invalid IPv6 address: ::$/,
-    ],
-    [
-      {
-        NetworkingConfig: {
-          EndpointsConfig: { bridge: { Aliases: ['x'], IPAMConfig: { IPv4Address: '172.17.0.9' } } },
-        },
-      },
-      /^invalid endpoint settings:\n\* user specified IP address .*\n\* network-scoped alias /,
-    ],
-  ];
-  for (const [body, message] of cases) {
+    },
+    /^invalid endpoint settings:\n\* user specified IP address .*\n\* network-scoped alias /,
+  ],
+];
+
+test('what an endpoint cannot have is refused, and nothing is made', async () => {
+  for (const [body, message] of REFUSED) {
     const answer = await create('/containers/create', body);
     assert.equal(answer.status, 400, JSON.stringify(body));
     assert.match(answer.message ?? '', message);

@@ -4,83 +4,15 @@ import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
-import { after, before, test } from 'node:test';
-import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
-import { Cleanup } from '../support/cleanup.js';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
 import { docker, dockerOk } from '../support/cli.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
-import { pullOk } from '../support/pulls.js';
+import { FlaggedDaemons } from '../support/flagged-daemons.js';
+import { ip, links, rules, withSwitch } from '../support/kernel-network.js';
 
-const cleanup = new Cleanup();
-let registry: SeededRegistry;
-
-before(async () => {
-  registry = await startSeededRegistry();
-  cleanup.add(() => registry.stop());
-});
-after(() => cleanup.run());
-
-/** A test looks at this: the daemon, and the kernel through the programs that operators use. */
-class Scene {
-  constructor(
-    readonly engine: Engine,
-    readonly bridge: string,
-  ) {}
-
-  run(name: string, ...options: readonly string[]): Promise<string> {
-    return dockerOk(this.engine, ['run', '-d', '--name', name, ...options, registry.reference, 'sleep', '600']);
-  }
-
-  inside(name: string, ...command: readonly string[]): Promise<string> {
-    return dockerOk(this.engine, ['exec', name, ...command]);
-  }
-}
-
-const ip = (...args: readonly string[]): string => execFileSync('ip', args, { encoding: 'utf8' });
-const rules = (program: 'iptables' | 'ip6tables'): string =>
-  execFileSync(`${program}-save`, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
-    .split('\n')
-    .filter((line) => !line.startsWith('#'))
-    .map((line) => line.replace(/ \[\d+:\d+\]$/, ''))
-    .join('\n');
-const links = (): string[] =>
-  ip('-o', 'link')
-    .split('\n')
-    .map((line) => line.split(': ')[1] ?? '');
-
-/** Flags that some test here has started a daemon with. */
-const tried = new Set<string>();
-
-/** Runs `body` with a daemon of these flags, which must leave nothing behind. */
-async function withFlags(args: readonly string[], body: (scene: Scene) => Promise<void>): Promise<void> {
-  for (const flag of args) if (flag.startsWith('--')) tried.add(flag.replace(/^--|=.*$/g, ''));
-  const bridge = `engf${randomBytes(3).toString('hex')}`;
-  const engine = await Engine.start(
-    engined({ args: [...(args.includes('--bridge') ? [] : ['--bridge', bridge]), ...args] }),
-  );
-  try {
-    await pullOk(engine, registry.reference);
-    await body(new Scene(engine, bridge));
-    for (const id of (await dockerOk(engine, ['ps', '-aq'])).split('\n').filter(Boolean))
-      await dockerOk(engine, ['rm', '-f', id]);
-    await engine.close();
-  } finally {
-    await engine.discard();
-  }
-}
-
-/** Runs `body` with a switch of the kernel set, and puts it back. */
-async function withSwitch(path: string, value: string, body: () => Promise<void>): Promise<void> {
-  const before = readFileSync(path, 'utf8');
-  writeFileSync(path, value);
-  try {
-    await body();
-  } finally {
-    writeFileSync(path, before);
-  }
-}
+const daemons = new FlaggedDaemons();
 
 /** The name that a DNS query asks for. */
 function nameIn(query: Buffer): string {
@@ -95,7 +27,7 @@ const IPV6_FORWARD = '/proc/sys/net/ipv6/conf/all/forwarding';
 
 test('bip, bip6, fixed-cidr, default-gateway, mtu and ipv6 are the addresses of bridge and containers', () =>
   withSwitch(IPV6_FORWARD, '1', () =>
-    withFlags(
+    daemons.with(
       [
         '--bip',
         '10.218.0.1/16',
@@ -135,7 +67,7 @@ test('bip, bip6, fixed-cidr, default-gateway, mtu and ipv6 are the addresses of 
   ));
 
 test('icc: without it containers of the default bridge do not reach each other, the host reaches them', () =>
-  withFlags(['--icc=false'], async (scene) => {
+  daemons.with(['--icc=false'], async (scene) => {
     for (const name of ['one', 'two']) await scene.run(name);
     const address = /inet (\S+)\//.exec(await scene.inside('two', 'ip', '-o', '-4', 'addr', 'show', 'eth0'))?.[1] ?? '';
     assert.match(ip('-d', 'link', 'show', 'master', scene.bridge), /isolated on/);
@@ -149,8 +81,8 @@ test('icc: without it containers of the default bridge do not reach each other, 
 
 test('ip-masq: without it containers leave with their own address', async () => {
   const masks = (bridge: string): boolean => rules('iptables').includes(`! -o ${bridge} -j MASQUERADE`);
-  await withFlags([], (scene) => Promise.resolve(assert.equal(masks(scene.bridge), true)));
-  await withFlags(['--ip-masq=false'], (scene) => Promise.resolve(assert.equal(masks(scene.bridge), false)));
+  await daemons.with([], (scene) => Promise.resolve(assert.equal(masks(scene.bridge), true)));
+  await daemons.with(['--ip-masq=false'], (scene) => Promise.resolve(assert.equal(masks(scene.bridge), false)));
 });
 
 test('ip-forward and ip-forward-no-drop: who switches forwarding on refuses what no rule lets through, unless told not to', async () => {
@@ -164,7 +96,7 @@ test('ip-forward and ip-forward-no-drop: who switches forwarding on refuses what
     [[], '1', true, 'ACCEPT'],
   ] as const) {
     await withSwitch(IPV4_FORWARD, initially, () =>
-      withFlags(args, () => {
+      daemons.with(args, () => {
         assert.deepEqual([isForwarding(), policy()], [forwards, wanted], args.join(' '));
         return Promise.resolve();
       }),
@@ -184,17 +116,17 @@ test('ip-forward and ip-forward-no-drop: who switches forwarding on refuses what
 test('iptables and ip6tables: switched off, no rule is touched; ports are served by the proxy', async () => {
   const [four, six] = [rules('iptables'), rules('ip6tables')];
   await withSwitch(IPV6_FORWARD, '1', async () => {
-    await withFlags(['--iptables=false', '--ipv6'], async (scene) => {
+    await daemons.with(['--iptables=false', '--ipv6'], async (scene) => {
       await scene.run('one', '-p', '8081:80');
       assert.deepEqual([rules('iptables'), rules('ip6tables')], [four, six]);
       assert.match(execFileSync('ss', ['-Hltn', 'sport', '=', ':8081'], { encoding: 'utf8' }), /0\.0\.0\.0:8081/);
     });
-    await withFlags(['--ip6tables=false', '--ipv6'], async (scene) => {
+    await daemons.with(['--ip6tables=false', '--ipv6'], async (scene) => {
       await scene.run('one', '-p', '8081:80');
       assert.ok(rules('iptables').includes(scene.bridge));
       assert.equal(rules('ip6tables'), six);
     });
-    await withFlags(['--ipv6'], (scene) => Promise.resolve(assert.ok(rules('ip6tables').includes(scene.bridge))));
+    await daemons.with(['--ipv6'], (scene) => Promise.resolve(assert.ok(rules('ip6tables').includes(scene.bridge))));
   });
 });
 
@@ -204,7 +136,7 @@ test('bridge: one that is there is used as it is and stays; with none there is n
   try {
     ip('addr', 'add', '10.218.20.1/24', 'dev', name);
     ip('link', 'set', name, 'up');
-    await withFlags(['--bridge', name], async (scene) => {
+    await daemons.with(['--bridge', name], async (scene) => {
       await scene.run('one');
       assert.match(await scene.inside('one', 'ip', '-o', '-4', 'addr', 'show', 'eth0'), /10\.218\.20\.\d+\/24/);
       assert.match(ip('-o', 'link', 'show', 'master', name), /veth/);
@@ -214,7 +146,7 @@ test('bridge: one that is there is used as it is and stays; with none there is n
     ip('link', 'del', name);
   }
   const before = links();
-  await withFlags(['--bridge', 'none'], async (scene) => {
+  await daemons.with(['--bridge', 'none'], async (scene) => {
     assert.deepEqual(links(), before);
     assert.doesNotMatch(await dockerOk(scene.engine, ['network', 'ls', '--format', '{{.Name}}']), /bridge/);
     const gateway = await docker(scene.engine, [
@@ -222,7 +154,7 @@ test('bridge: one that is there is used as it is and stays; with none there is n
       '--rm',
       '--add-host',
       'above:host-gateway',
-      registry.reference,
+      scene.image,
       'true',
     ]);
     assert.match(
@@ -241,7 +173,7 @@ test('bridge: one that is there is used as it is and stays; with none there is n
 });
 
 test('userland-proxy: without it loopback addresses are routed to the bridge and nobody listens', () =>
-  withFlags(['--userland-proxy=false'], async (scene) => {
+  daemons.with(['--userland-proxy=false'], async (scene) => {
     assert.equal(readFileSync(`/proc/sys/net/ipv4/conf/${scene.bridge}/route_localnet`, 'utf8').trim(), '1');
     await scene.run('one', '-p', '8082:80');
     assert.ok(rules('iptables').includes(`-p tcp -m tcp --dport 8082 -j DNAT`));
@@ -249,7 +181,7 @@ test('userland-proxy: without it loopback addresses are routed to the bridge and
   }));
 
 test('ip: where ports of the default bridge are published that name no address', () =>
-  withFlags(['--ip', '127.0.0.1'], async (scene) => {
+  daemons.with(['--ip', '127.0.0.1'], async (scene) => {
     await scene.run('one', '-p', '8083:80');
     assert.equal(await dockerOk(scene.engine, ['port', 'one']), '80/tcp -> 127.0.0.1:8083');
     assert.doesNotMatch(execFileSync('ss', ['-Hltn', 'sport', '=', ':8083'], { encoding: 'utf8' }), /0\.0\.0\.0:8083/);
@@ -270,7 +202,7 @@ test('ip: where ports of the default bridge are published that name no address',
   }));
 
 test('default-address-pool and default-network-opt: what new networks get', () =>
-  withFlags(
+  daemons.with(
     [
       '--bip',
       '10.218.40.1/24',
@@ -310,7 +242,7 @@ test('default-address-pool and default-network-opt: what new networks get', () =
   ));
 
 test('default-address-pool of IPv6 alone: it is for IPv6, and IPv4 has the pools that are built in', () =>
-  withFlags(['--ipv6', '--default-address-pool', 'base=fd00:219::/63,size=64'], async (scene) => {
+  daemons.with(['--ipv6', '--default-address-pool', 'base=fd00:219::/63,size=64'], async (scene) => {
     const addresses = (link: string): string => ip('-o', 'addr', 'show', link);
     assert.match(addresses(scene.bridge), /inet6 fd00:219::1\/64 /);
     assert.match(addresses(scene.bridge), /inet (?:172|192)\./);
@@ -333,7 +265,7 @@ test('default-address-pool of IPv6 alone: it is for IPv6, and IPv4 has the pools
   }));
 
 test('dns, dns-search, dns-opt: who is asked, and for what', () =>
-  withFlags(
+  daemons.with(
     [
       '--bip',
       '10.218.50.1/24',
@@ -386,7 +318,7 @@ test('dns, dns-search, dns-opt: who is asked, and for what', () =>
 
 test('host-gateway-ip: what host-gateway stands for is an address of the host', () =>
   withSwitch(IPV6_FORWARD, '1', async () => {
-    await withFlags(
+    await daemons.with(
       ['--bip', '10.218.51.1/24', '--default-gateway', '10.218.51.9', '--ipv6', '--bip6', 'fd00:218:51::1/64'],
       async (scene) => {
         await scene.run('one', '--add-host', 'above:host-gateway');
@@ -396,7 +328,7 @@ test('host-gateway-ip: what host-gateway stands for is an address of the host', 
         ]);
       },
     );
-    await withFlags(
+    await daemons.with(
       ['--bip', '10.218.51.1/24', '--host-gateway-ip', '10.218.52.1', '--host-gateway-ip', 'fd00:218:52::1'],
       async (scene) => {
         ip('addr', 'add', '10.218.52.1/32', 'dev', 'lo');
@@ -418,7 +350,7 @@ test('host-gateway-ip: what host-gateway stands for is an address of the host', 
   }));
 
 test('network-control-plane-mtu and userland-proxy-path are for clusters and for a proxy in another program: links and ports are as without them', () =>
-  withFlags(['--network-control-plane-mtu', '1400', '--userland-proxy-path', '/bin/false'], async (scene) => {
+  daemons.with(['--network-control-plane-mtu', '1400', '--userland-proxy-path', '/bin/false'], async (scene) => {
     assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
     await scene.run('one', '-p', '127.0.0.1:8086:80');
     assert.match(
@@ -444,38 +376,6 @@ test('values that cannot be are refused at the start with the name of the flag',
   }
 });
 
-/** Those of the daemon's flags that are about networks. */
-const NETWORK_FLAGS = [
-  'bip',
-  'bip6',
-  'bridge',
-  'default-address-pool',
-  'default-gateway',
-  'default-gateway-v6',
-  'default-network-opt',
-  'dns',
-  'dns-opt',
-  'dns-search',
-  'fixed-cidr',
-  'fixed-cidr-v6',
-  'host-gateway-ip',
-  'icc',
-  'ip',
-  'ip-forward',
-  'ip-forward-no-drop',
-  'ip-masq',
-  'ip6tables',
-  'iptables',
-  'ipv6',
-  'mtu',
-  'network-control-plane-mtu',
-  'userland-proxy',
-  'userland-proxy-path',
-];
-
 test('no flag is left out', () => {
-  assert.deepEqual(
-    NETWORK_FLAGS.filter((flag) => !tried.has(flag)),
-    [],
-  );
+  assert.deepEqual(daemons.untried, []);
 });

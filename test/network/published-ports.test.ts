@@ -179,86 +179,90 @@ test('a client that goes on sending datagrams reaches the container that has the
   await engine.close();
 });
 
+/** One server with published ports, and who is around it. */
+interface Scene {
+  readonly proxy: boolean;
+  readonly network: 'bridge' | 'user';
+  readonly family: 4 | 6;
+  readonly server: Peer;
+  readonly neighbour: Peer;
+  readonly elsewhere: Peer;
+}
+
+const PUBLISHED = ['8080:80', '8080:80/udp', '8091-8092:91-92', '[::1]:8070:80', '127.0.0.1:8070:80'].flatMap(
+  (port) => ['-p', port],
+);
+const PORTS: readonly [what: string, protocol: Protocol, port: number, inside: number][] = [
+  ['tcp', 'tcp', 8080, 80],
+  ['udp', 'udp', 8080, 80],
+  ['range', 'tcp', 8092, 92],
+  ['loopback', 'tcp', 8070, 80],
+];
+
+/** Asks from everywhere, and tells what is not as expected. */
+async function wrongAnswers(engine: Engine, scene: Scene): Promise<string[]> {
+  const { proxy, network, family, server, neighbour, elsewhere } = scene;
+  const names: Readonly<Record<string, string>> = {
+    [HOST[family]]: 'host',
+    [OUTSIDE[family]]: 'outside',
+    [BRIDGES[network][family]]: 'gateway',
+    [server.address[family]]: 'server',
+    [neighbour.address[family]]: 'neighbour',
+    [elsewhere.address[family]]: 'elsewhere',
+    // The proxy reaches a container over IPv4 that was asked for over IPv6 where it listens on that alone.
+    [BRIDGES[network][4]]: 'gateway',
+  };
+  const loopback = family === 4 ? '127.0.0.1' : '::1';
+  const ways: [from: string, netns: string | undefined, to: string, address: string][] = [
+    ['host', undefined, 'loopback', loopback],
+    ['host', undefined, 'host', HOST[family]],
+    ['outside', outside.path, 'host', HOST[family]],
+    ['server', server.netns, 'host', HOST[family]],
+    ['server', server.netns, 'gateway', BRIDGES[network][family]],
+    ['neighbour', neighbour.netns, 'host', HOST[family]],
+    ['neighbour', neighbour.netns, 'gateway', BRIDGES[network][family]],
+    ['elsewhere', elsewhere.netns, 'host', HOST[family]],
+  ];
+  const answers = await Promise.all(
+    ways.map(async ([from, netns, to, host]) => {
+      const said = await askEcho(
+        netns,
+        PORTS.map(([, protocol, port]) => ({ protocol, host, port })),
+      );
+      return PORTS.flatMap(([what, , , inside], index) => {
+        const [answered, source] = said[index]?.split(' ') ?? [];
+        if (engine.name === 'dockerd' && peerReachesLess(proxy, family, what, from)) return [];
+        if (source !== undefined) assert.equal(Number(answered), inside, `${what} leads to its own port`);
+        const shown = source === undefined ? '-' : (names[source] ?? source);
+        const wanted = expected(proxy, family, what, from, to);
+        return shown === wanted
+          ? []
+          : [`${network} IPv${family} ${what} from ${from} to ${to}: ${shown}, not ${wanted}`];
+      });
+    }),
+  );
+  // What is not published is not reachable from outside, whatever routes there are.
+  if (engine.name === 'engined')
+    assert.match(
+      (await askEcho(outside.path, [{ protocol: 'tcp', host: server.address[family], port: 80 }], 800))[0] ?? '',
+      /timeout|E[A-Z]+/,
+      'unpublished',
+    );
+  return answers.flat();
+}
+
 for (const proxy of [true, false]) {
   test(`${proxy ? 'with' : 'without'} the userland proxy`, async () => {
     const engine = await start(proxy);
     const wrong: string[] = [];
     for (const network of ['bridge', 'user'] as const) {
-      const server = await run(
-        engine,
-        `server-${network}`,
-        network,
-        '-p',
-        '8080:80',
-        '-p',
-        '8080:80/udp',
-        '-p',
-        '8091-8092:91-92',
-        '-p',
-        '[::1]:8070:80',
-        '-p',
-        '127.0.0.1:8070:80',
-      );
+      const server = await run(engine, `server-${network}`, network, ...PUBLISHED);
       const neighbour = await run(engine, `neighbour-${network}`, network);
       const elsewhere = await run(engine, `elsewhere-${network}`, network === 'user' ? 'bridge' : 'user');
       const stop = await startEchoServer(server.netns, [80, 91, 92], [80]);
       try {
-        for (const family of [4, 6] as const) {
-          const names: Readonly<Record<string, string>> = {
-            [HOST[family]]: 'host',
-            [OUTSIDE[family]]: 'outside',
-            [BRIDGES[network][family]]: 'gateway',
-            [server.address[family]]: 'server',
-            [neighbour.address[family]]: 'neighbour',
-            [elsewhere.address[family]]: 'elsewhere',
-            // The proxy reaches a container over IPv4 that was asked for over IPv6 where it listens on that alone.
-            [BRIDGES[network][4]]: 'gateway',
-          };
-          const loopback = family === 4 ? '127.0.0.1' : '::1';
-          const ways: [from: string, netns: string | undefined, to: string, address: string][] = [
-            ['host', undefined, 'loopback', loopback],
-            ['host', undefined, 'host', HOST[family]],
-            ['outside', outside.path, 'host', HOST[family]],
-            ['server', server.netns, 'host', HOST[family]],
-            ['server', server.netns, 'gateway', BRIDGES[network][family]],
-            ['neighbour', neighbour.netns, 'host', HOST[family]],
-            ['neighbour', neighbour.netns, 'gateway', BRIDGES[network][family]],
-            ['elsewhere', elsewhere.netns, 'host', HOST[family]],
-          ];
-          const ports: [what: string, protocol: Protocol, port: number, inside: number][] = [
-            ['tcp', 'tcp', 8080, 80],
-            ['udp', 'udp', 8080, 80],
-            ['range', 'tcp', 8092, 92],
-            ['loopback', 'tcp', 8070, 80],
-          ];
-          const answers = await Promise.all(
-            ways.map(async ([from, netns, to, host]) => {
-              const said = await askEcho(
-                netns,
-                ports.map(([, protocol, port]) => ({ protocol, host, port })),
-              );
-              return ports.flatMap(([what, , , inside], index) => {
-                const [answered, source] = said[index]?.split(' ') ?? [];
-                if (engine.name === 'dockerd' && peerReachesLess(proxy, family, what, from)) return [];
-                if (source !== undefined) assert.equal(Number(answered), inside, `${what} leads to its own port`);
-                const shown = source === undefined ? '-' : (names[source] ?? source);
-                const wanted = expected(proxy, family, what, from, to);
-                return shown === wanted
-                  ? []
-                  : [`${network} IPv${family} ${what} from ${from} to ${to}: ${shown}, not ${wanted}`];
-              });
-            }),
-          );
-          wrong.push(...answers.flat());
-          // What is not published is not reachable from outside, whatever routes there are.
-          if (engine.name === 'engined')
-            assert.match(
-              (await askEcho(outside.path, [{ protocol: 'tcp', host: server.address[family], port: 80 }], 800))[0] ??
-                '',
-              /timeout|E[A-Z]+/,
-              'unpublished',
-            );
-        }
+        for (const family of [4, 6] as const)
+          wrong.push(...(await wrongAnswers(engine, { proxy, network, family, server, neighbour, elsewhere })));
       } finally {
         await stop();
       }

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { type ErrorKind, isEngineError } from '../../src/errors/engine-error.js';
-import type { NetworkRequest, NetworkSubnet } from '../../src/ports/network.js';
+import type { NetworkRequest } from '../../src/ports/network.js';
 import { Cleanup } from '../support/cleanup.js';
 import {
   attachSandbox,
@@ -17,6 +17,7 @@ import {
   outputInside,
   runInside,
 } from '../support/host-networks.js';
+import { request, someSubnet, subnet } from '../support/network-requests.js';
 import { silentLog } from '../support/silent-log.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'user-networks-'));
@@ -35,38 +36,6 @@ async function start(identities: { value: unknown } = { value: undefined }, plan
     await networks.stop();
   });
   return { plan, networks };
-}
-
-/** Unique on this machine. */
-function someSubnet(): string {
-  const [a = 0, b = 0] = randomBytes(2);
-  return `10.${a}.${b}.0/24`;
-}
-
-const subnet = (changes: Partial<NetworkSubnet>): NetworkSubnet => ({
-  subnet: '',
-  gateway: '',
-  ipRange: '',
-  auxiliaryAddresses: {},
-  ...changes,
-});
-
-function request(name: string, changes: Partial<NetworkRequest> = {}): NetworkRequest {
-  return {
-    name,
-    driver: 'bridge',
-    internal: false,
-    attachable: false,
-    enableIpv4: true,
-    enableIpv6: false,
-    ipam: { driver: 'default', options: {} },
-    subnets: [subnet({ subnet: someSubnet() })],
-    options: {},
-    labels: {},
-    configOnly: false,
-    configFrom: '',
-    ...changes,
-  };
 }
 
 const fails = (kind: ErrorKind, pattern: RegExp) => (error: unknown) => {
@@ -217,16 +186,11 @@ test('several networks on one container: the highest priority is the way out, an
   await networks.removeSandbox(sandbox.id);
 });
 
-test('bad requests are refused and leave nothing', async () => {
-  const { plan, networks } = await start(
-    { value: undefined },
-    networkPlan(directory, { addressPools: [{ base: someSubnet(), size: 25 }] }),
-  );
-  const taken = plan.bip.replace(/1\/24$/, '0/25');
-  const own = someSubnet();
-  const base = own.replace(/0\/24$/, '');
-  await networks.create(request('there', { subnets: [] }));
-  const bad: [NetworkRequest, ErrorKind, RegExp][] = [
+/** A request that is refused, and how. */
+type Bad = readonly [request: NetworkRequest, kind: ErrorKind, message: RegExp];
+
+function badKinds(): readonly Bad[] {
+  return [
     [request('there'), 'conflict', /^network with name there already exists$/],
     [request('bridge'), 'forbidden', /^operation is not permitted on predefined bridge network/],
     [request(''), 'invalid', /name is empty/],
@@ -255,20 +219,18 @@ test('bad requests are refused and leave nothing', async () => {
       'invalid',
       /^requested ipvlan mode 'l4' is not valid/,
     ],
+  ];
+}
+
+/** @param taken is the subnet of the default bridge. */
+function badSubnets(taken: string): readonly Bad[] {
+  const own = someSubnet();
+  const base = own.replace(/0\/24$/, '');
+  return [
     [
       request('x', { subnets: [subnet({ subnet: own, gateway: `${base}9`, auxiliaryAddresses: { a: `${base}9` } })] }),
       'forbidden',
       /^failed to allocate secondary ip address \(a:/,
-    ],
-    [
-      request('x', { options: { 'com.engine.network.bridge.host_binding_ipv4': 'nonsense' } }),
-      'invalid',
-      /host_binding_ipv4 value: nonsense/,
-    ],
-    [
-      request('x', { options: { 'com.engine.network.container_iface_prefix': '0/' } }),
-      'invalid',
-      /container_iface_prefix/,
     ],
     [
       request('x', { subnets: [subnet({ subnet: taken })] }),
@@ -297,6 +259,22 @@ test('bad requests are refused and leave nothing', async () => {
       'invalid',
       /invalid subnet : invalid CIDR block notation/,
     ],
+  ];
+}
+
+/** @param bridge is the name of the default bridge. */
+function badOptions(bridge: string): readonly Bad[] {
+  return [
+    [
+      request('x', { options: { 'com.engine.network.bridge.host_binding_ipv4': 'nonsense' } }),
+      'invalid',
+      /host_binding_ipv4 value: nonsense/,
+    ],
+    [
+      request('x', { options: { 'com.engine.network.container_iface_prefix': '0/' } }),
+      'invalid',
+      /container_iface_prefix/,
+    ],
     [request('x', { options: { 'com.docker.network.bridge.enable_icc': 'maybe' } }), 'invalid', /enable_icc/],
     [
       request('x', { options: { 'com.docker.network.bridge.name': 'much-too-long-for-a-link' } }),
@@ -305,7 +283,7 @@ test('bad requests are refused and leave nothing', async () => {
     ],
     [request('x', { options: { 'com.docker.network.driver.mtu': '10' } }), 'invalid', /driver\.mtu/],
     [
-      request('x', { options: { 'com.docker.network.bridge.name': plan.bridge } }),
+      request('x', { options: { 'com.docker.network.bridge.name': bridge } }),
       'forbidden',
       /networks have same bridge name$/,
     ],
@@ -315,6 +293,16 @@ test('bad requests are refused and leave nothing', async () => {
       /^existing interface lo is not a bridge$/,
     ],
   ];
+}
+
+test('bad requests are refused and leave nothing', async () => {
+  const { plan, networks } = await start(
+    { value: undefined },
+    networkPlan(directory, { addressPools: [{ base: someSubnet(), size: 25 }] }),
+  );
+  const taken = plan.bip.replace(/1\/24$/, '0/25');
+  await networks.create(request('there', { subnets: [] }));
+  const bad = [...badKinds(), ...badSubnets(taken), ...badOptions(plan.bridge)];
   // Names alone: links that were just made may still be coming up.
   const links = (): string[] =>
     execFileSync('ip', ['-o', 'link'], { encoding: 'utf8' })

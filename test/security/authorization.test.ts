@@ -1,21 +1,14 @@
 /** Authorization plugins: a plugin process of the test decides what a real daemon serves. */
 import assert from 'node:assert/strict';
-import { X509Certificate } from 'node:crypto';
-import { once } from 'node:events';
-import { existsSync, readFileSync, rmSync } from 'node:fs';
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:http';
-import { request as httpsRequest } from 'node:https';
-import { tmpdir } from 'node:os';
+import { existsSync } from 'node:fs';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
-import { deferred } from '../../src/supervisor/deferred.js';
-import { AuthorizationPlugin, type Behaviour, type Question } from '../support/authorization-plugin.js';
+import { AuthorizationPlugin, type Behaviour } from '../support/authorization-plugin.js';
 import type { SeededRegistry } from '../support/busybox-image.js';
-import { Authority, type Certificate } from '../support/certificates.js';
 import { Cleanup } from '../support/cleanup.js';
 import { CliSession, docker, dockerOk } from '../support/cli.js';
-import { Engine } from '../support/engine.js';
+import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { tarOf } from '../support/image-builder.js';
 import { engined } from '../support/engined.js';
@@ -59,13 +52,6 @@ async function configure(config: unknown): Promise<void> {
 
 const create = (body: unknown, headers: Record<string, string> = {}) =>
   call(engine.socketPath, 'POST', '/v1.41/containers/create', { json: body, headers });
-const denial = (by: AuthorizationPlugin): string =>
-  `{"message":"authorization denied by plugin ${by.socketPath}: not for you"}\n`;
-
-async function asked(by = plugin): Promise<readonly Pick<Question, 'phase' | 'fields'>[]> {
-  return (await by.questions()).map(({ phase, fields }) => ({ phase, fields }));
-}
-
 test('a plugin is asked about the request and about its reply, in the fields of the protocol', async () => {
   await plugin.set({});
   const body = { Image: registry.reference, Cmd: ['true'] };
@@ -99,11 +85,11 @@ test('requests are denied by path, by method and by body, and have no effect', a
     deny: [{ uri: '^(/v[0-9.]+)?/images/json' }, { method: '^DELETE$' }, { body: '"Privileged":\\s*true' }],
   });
   const images = await call(engine.socketPath, 'GET', '/images/json');
-  assert.deepEqual([images.status, images.text], [403, denial(plugin)]);
+  assert.deepEqual([images.status, images.text], [403, plugin.denial]);
   assert.equal(images.headers['content-type'], 'application/json');
   assert.equal(
     (await create({ Image: registry.reference, HostConfig: { Privileged: true } }, { 'X-N': '1' })).text,
-    denial(plugin),
+    plugin.denial,
   );
   const name = 'kept-by-denial';
   await callJson(
@@ -128,13 +114,13 @@ test('replies are denied, whole ones and streams, before any of them is sent', a
       { phase: 'reply', uri: '/attach' },
     ],
   });
-  assert.equal((await call(engine.socketPath, 'GET', '/info')).text, denial(plugin));
+  assert.equal((await call(engine.socketPath, 'GET', '/info')).text, plugin.denial);
   assert.equal((await call(engine.socketPath, 'GET', '/version')).status, 200);
   const absent = await call(engine.socketPath, 'GET', '/containers/absent/json');
-  assert.deepEqual([absent.status, absent.text], [403, denial(plugin)]);
+  assert.deepEqual([absent.status, absent.text], [403, plugin.denial]);
   const id = (await dockerOk(engine, ['run', '-d', registry.reference, 'sh', '-c', 'echo secret; sleep 1000'])).trim();
   const logs = await call(engine.socketPath, 'GET', `/containers/${id}/logs?stdout=1&follow=1`);
-  assert.deepEqual([logs.status, logs.text], [403, denial(plugin)]);
+  assert.deepEqual([logs.status, logs.text], [403, plugin.denial]);
   const connection = await RawConnection.open(engine.socketPath);
   connection.write(
     `POST /containers/${id}/attach?stream=1&stdout=1&logs=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n`,
@@ -159,11 +145,11 @@ test('streams and hijacked connections work when they are allowed', async () => 
   const first: IteratorResult<Buffer> = await logs.message[Symbol.asyncIterator]().next();
   assert.match(String(first.value), /one\n/);
   logs.close();
-  const execs = (await asked()).filter(
+  const execs = (await plugin.asked()).filter(
     ({ phase, fields }) => phase === 'request' && /exec\/[^/]+\/start/.test(String(fields['RequestUri'])),
   );
   assert.match(String(execs[0]?.fields['RequestBody']), /"Detach":false/);
-  const replies = (await asked()).filter(
+  const replies = (await plugin.asked()).filter(
     ({ phase, fields }) => phase === 'reply' && /\/attach/.test(String(fields['RequestUri'])),
   );
   assert.equal(replies[0]?.fields['ResponseStatusCode'], 101);
@@ -200,7 +186,7 @@ test('the body that a handler gets is the one that was shown, however it is fram
     connection.close();
     assert.equal(await count(), before, framing);
   }
-  const shown = (await asked()).filter(
+  const shown = (await plugin.asked()).filter(
     ({ fields }) => fields['RequestMethod'] === 'POST' && fields['RequestBody'] !== undefined,
   );
   assert.ok(shown.some(({ fields }) => String(fields['RequestBody']).length > 2 * MIB));
@@ -232,7 +218,7 @@ test('a body that is too large to be shown is refused before a plugin is asked',
     assert.match(await connection.readThrough('\r\n\r\nOK'), /^HTTP\/1\.1 200 OK/);
     connection.close();
   }
-  const questions = (await asked()).filter(({ fields }) => fields['RequestMethod'] === 'POST');
+  const questions = (await plugin.asked()).filter(({ fields }) => fields['RequestMethod'] === 'POST');
   assert.deepEqual(questions, []);
 });
 
@@ -244,7 +230,7 @@ test('an archive is not shown, its request is', async () => {
     headers: { 'Content-Type': 'application/x-tar' },
   });
   assert.equal(imported.status, 200, imported.text);
-  const [requested] = await asked();
+  const [requested] = await plugin.asked();
   assert.equal(requested?.fields['RequestUri'], '/images/create?fromSrc=-&repo=imported');
   assert.equal(requested.fields['RequestBody'], undefined);
   const loaded = await call(engine.socketPath, 'POST', '/images/load', { body: archive });
@@ -252,7 +238,7 @@ test('an archive is not shown, its request is', async () => {
   await plugin.set({});
   const login = { username: 'u', password: 'hunter2', serveraddress: '127.0.0.1:1' };
   await call(engine.socketPath, 'POST', '/auth', { json: login });
-  assert.equal((await asked()).length, 2);
+  assert.equal((await plugin.asked()).length, 2);
   assert.doesNotMatch(JSON.stringify(await plugin.questions()), /hunter2|aHVudGVyMg/);
   await plugin.set({ deny: [{ uri: 'fromSrc=' }] });
   const denied = await call(engine.socketPath, 'POST', '/images/create?fromSrc=-&repo=denied', { body: archive });
@@ -279,12 +265,12 @@ test('every plugin must allow, in order: the first denial counts', async () => {
   await use(plugin, second);
   await plugin.set({});
   await second.set({ deny: [{ uri: '/info' }] });
-  assert.equal((await call(engine.socketPath, 'GET', '/info')).text, denial(second));
-  assert.equal((await asked()).length, 1);
+  assert.equal((await call(engine.socketPath, 'GET', '/info')).text, second.denial);
+  assert.equal((await plugin.asked()).length, 1);
   await plugin.set({ deny: [{ uri: '/info' }] });
   await second.set({});
-  assert.equal((await call(engine.socketPath, 'GET', '/info')).text, denial(plugin));
-  assert.deepEqual(await asked(second), []);
+  assert.equal((await call(engine.socketPath, 'GET', '/info')).text, plugin.denial);
+  assert.deepEqual(await second.asked(), []);
   await plugin.set({});
   const info = await callJson<{ Plugins: { Authorization: string[] } }>(engine.socketPath, 'GET', '/info');
   assert.deepEqual(info.Plugins.Authorization, [plugin.socketPath, second.socketPath]);
@@ -317,7 +303,7 @@ test('a client that leaves while a plugin thinks leaves nothing behind', async (
   connection.write(
     'POST /containers/create?name=of-nobody HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}',
   );
-  await waitFor('the question', async () => (await asked()).length > 0);
+  await waitFor('the question', async () => (await plugin.asked()).length > 0);
   connection.close();
   await plugin.set({});
   assert.equal((await call(engine.socketPath, 'GET', '/containers/of-nobody/json')).status, 404);
@@ -383,165 +369,6 @@ test('plugins are found by name where other engines look for them', async () => 
   await writeFile(spec, JSON.stringify({ Name: 'named', Addr: `unix://${plugin.socketPath}` }));
   await configure({ 'authorization-plugins': [spec] });
   assert.equal((await call(engine.socketPath, 'GET', '/version')).status, 200);
-  assert.notEqual((await asked()).length, 0);
+  assert.notEqual((await plugin.asked()).length, 0);
   await use(plugin);
-});
-
-test('the daemon does not start without its plugins', async () => {
-  await assert.rejects(
-    Engine.start(engined({ args: ['--authorization-plugin', 'no-such-plugin'] })),
-    /plugin no-such-plugin failed with error: plugin \\?"no-such-plugin\\?" not found/,
-  );
-});
-
-/** A plugin that answers its greeting when it is told to, and allows everything. */
-async function slowToGreet(socketPath: string, greeting: object = { Implements: ['authz'], Allow: true }) {
-  const told = deferred();
-  const calls: (string | undefined)[] = [];
-  const server = createServer(({ url }, response) => {
-    calls.push(url);
-    void told.promise.then(() => response.end(JSON.stringify(greeting)));
-  }).listen(socketPath);
-  await once(server, 'listening');
-  return { calls, tell: () => told.resolve(), close: () => server.close() };
-}
-
-test('a reload during the start decides who is asked, from the first request on', async () => {
-  const dir = await mkdtemp(join(tmpdir(), 'authorization-start-'));
-  const [hold, held] = [join(dir, 'hold'), join(dir, 'held')];
-  // The daemon's supervisor starts when the file is gone.
-  const script = [`if [ -e ${hold} ]; then : > ${held}; fi`, `while [ -e ${hold} ]; do sleep 0.05; done`];
-  await writeFile(
-    join(dir, 'containerd'),
-    ['#!/bin/sh', `PATH=\${PATH#*:}`, ...script, 'exec containerd "$@"', ''].join('\n'),
-    { mode: 0o755 },
-  );
-  const slow = await slowToGreet(join(dir, 'slow.sock'));
-  const useless = await slowToGreet(join(dir, 'useless.sock'), { Implements: [] });
-  const file: Record<string, unknown> = {};
-  const starting = await Engine.start(engined({ env: { PATH: `${dir}:${process.env['PATH']}` }, file }));
-  const isHeld = (): boolean => existsSync(held);
-  const isGreeted = (): boolean => slow.calls.length > 0;
-  const isUselessGreeted = (): boolean => useless.calls.length > 0;
-  const letGo = (): void => rmSync(hold, { force: true });
-  const cases = [
-    { at: 'the supervisor starts, no plugin before', before: [], reached: isHeld, goOn: letGo },
-    { at: 'the supervisor starts', before: [plugin.socketPath], reached: isHeld, goOn: letGo },
-    { at: 'a plugin is greeted', before: [join(dir, 'slow.sock')], reached: isGreeted, goOn: slow.tell },
-    {
-      at: 'a plugin is greeted that will turn out to be none',
-      before: [join(dir, 'useless.sock')],
-      reached: isUselessGreeted,
-      goOn: useless.tell,
-    },
-  ];
-  try {
-    for (const { at, before, reached, goOn } of cases) {
-      await starting.stop();
-      await plugin.set({});
-      await second.set({ deny: [{ uri: '/version' }] });
-      await rm(held, { force: true });
-      if (reached === isHeld) await writeFile(hold, '');
-      file['authorization-plugins'] = before;
-      const from = starting.log.length;
-      const started = starting.start();
-      await Promise.race([started, waitFor(at, reached)]);
-      await writeFile(
-        join(starting.dir, 'daemon.json'),
-        JSON.stringify({ 'authorization-plugins': [second.socketPath] }),
-      );
-      process.kill(starting.pid, 'SIGHUP');
-      await waitFor('the reload', () => starting.log.slice(from).includes('configuration reloaded'));
-      assert.ok(!starting.log.slice(from).includes('API listens'), at);
-      goOn();
-      await started;
-      assert.equal((await call(starting.socketPath, 'GET', '/version')).text, denial(second), at);
-      assert.equal((await call(starting.socketPath, 'GET', '/info')).status, 200, at);
-      const requests = (await asked(second)).filter(({ phase }) => phase === 'request');
-      // The first ones are the `_ping`s that wait for the start.
-      const uris = [...new Set(requests.map(({ fields }) => fields['RequestUri']))];
-      assert.deepEqual(uris, ['/_ping', '/version', '/info'], at);
-      assert.deepEqual(await asked(plugin), [], at);
-    }
-    assert.deepEqual(slow.calls, ['/Plugin.Activate']);
-  } finally {
-    letGo();
-    slow.tell();
-    useless.tell();
-    await starting.close();
-    slow.close();
-    useless.close();
-    await rm(dir, { recursive: true });
-  }
-});
-
-test('over TLS the user is the common name of the certificate, which can be denied', async () => {
-  const dir = await mkdtemp(join(tmpdir(), 'authorization-tls-'));
-  const ca = new Authority(dir, 'ca');
-  const [server, alice, mallory] = [ca.issueServer(), ca.issue('alice'), ca.issue('mallory')];
-  const tls = await Engine.start(
-    engined({
-      args: [
-        '-H',
-        'tcp://127.0.0.1:0',
-        '--tlsverify',
-        '--tlscacert',
-        ca.cert,
-        '--tlscert',
-        server.cert,
-        '--tlskey',
-        server.key,
-        '--feature',
-        'audit',
-      ],
-      file: { 'authorization-plugins': [plugin.socketPath] },
-    }),
-  );
-  try {
-    const port = await tls.tcpPort();
-    const versionAs = (
-      { cert, key }: Certificate,
-      method = 'GET',
-      path = '/version',
-    ): Promise<{ status: number; text: string }> =>
-      new Promise((resolve, reject) => {
-        const outgoing = httpsRequest(
-          {
-            host: '127.0.0.1',
-            port,
-            method,
-            path,
-            ca: readFileSync(ca.cert),
-            cert: readFileSync(cert),
-            key: readFileSync(key),
-            agent: false,
-          },
-          (reply) => {
-            let text = '';
-            reply.on('data', (chunk: Buffer) => (text += chunk.toString()));
-            reply.once('end', () => resolve({ status: reply.statusCode ?? 0, text }));
-          },
-        );
-        outgoing.once('error', reject);
-        outgoing.end();
-      });
-    await plugin.set({ deny: [{ user: '^mallory$' }] });
-    assert.equal((await versionAs(alice)).status, 200);
-    assert.deepEqual(await versionAs(mallory), { status: 403, text: denial(plugin) });
-    const [question] = await asked();
-    assert.equal(question?.fields['User'], 'alice');
-    assert.equal(question.fields['UserAuthNMethod'], 'TLS');
-    const [pem] = question.fields['RequestPeerCertificates'] as string[];
-    assert.equal(
-      new X509Certificate(Buffer.from(pem ?? '', 'base64')).fingerprint256,
-      new X509Certificate(readFileSync(alice.cert)).fingerprint256,
-    );
-    await versionAs(mallory, 'POST', '/containers/absent/start');
-    await waitFor('the audit line', () =>
-      /msg=audit .*user=mallory method=POST path=\/containers\/absent\/start status=403 result=refused/.test(tls.log),
-    );
-  } finally {
-    await tls.close();
-    await rm(dir, { recursive: true });
-  }
 });

@@ -1,18 +1,29 @@
 /**
  * Archives that are made to cost much, given to `load` and to `import`: each is taken or refused while other clients
- * are served, and in bounded memory.
+ * are served, and in bounded memory. Layers that are made to write where they must not.
  */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { after, before, test } from 'node:test';
+import { existsSync, readFileSync } from 'node:fs';
+import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { Cleanup } from '../support/cleanup.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
-import { call } from '../support/http.js';
+import { call, callJson } from '../support/http.js';
 import { load, oldArchive } from '../support/image-archives.js';
-import { buildImage, buildLayer, busyboxEntries, type LayerEntry, sha256, tarOf } from '../support/image-builder.js';
+import {
+  buildImage,
+  buildLayer,
+  busyboxEntries,
+  layerOfTar,
+  type LayerEntry,
+  pushImage,
+  sha256,
+  tarOf,
+} from '../support/image-builder.js';
 import { pingWhile } from '../support/ping.js';
+import { pull } from '../support/pulls.js';
+import { startRegistry } from '../support/registry.js';
 
 const MIB = 1 << 20;
 /** What a daemon may hold after all of this together; single archives below unpack to more. */
@@ -23,7 +34,8 @@ const image = buildImage({ layers: [buildLayer(busyboxEntries())] });
 let engine: Engine;
 
 before(async () => {
-  engine = await Engine.start(engined());
+  // The pauses between attempts grow by seconds: one attempt is enough to see a failure.
+  engine = await Engine.start(engined({ args: ['--max-download-attempts', '1'] }));
   cleanup.add(() => engine.close());
 });
 after(() => cleanup.run());
@@ -150,6 +162,82 @@ for (const [name, [make, reply]] of Object.entries(ARCHIVES)) {
     assert.ok(status === 200 || (status >= 400 && status < 500), String(status));
   });
 }
+
+describe('layers that mean harm', () => {
+  const outside = `/tmp/engined-escape-${process.pid}`;
+
+  /**
+   * Pushes the entries as an image and pulls it. Success or refusal is told by the caller; escapes are never allowed.
+   */
+  async function outcome(entries: readonly LayerEntry[]): Promise<string | undefined> {
+    const hostile = await startRegistry();
+    try {
+      const name = `${hostile.host}/hostile/layer:1`;
+      await pushImage(hostile.url, 'hostile/layer', '1', buildImage({ layers: [buildLayer(entries)] }));
+      const { error } = await pull(engine, name);
+      assert.equal(existsSync(outside), false, 'nothing is written outside');
+      if (error === undefined) await callJson(engine.socketPath, 'DELETE', `/images/${name}`);
+      return error;
+    } finally {
+      await hostile.stop();
+    }
+  }
+
+  const images = (): Promise<unknown> => callJson(engine.socketPath, 'GET', '/images/json?all=1');
+  let before: unknown;
+  beforeEach(async () => {
+    before = await images();
+  });
+  afterEach(async () => assert.deepEqual(await images(), before, 'no half-made image'));
+
+  test('a path that climbs out', async () => {
+    await outcome([{ path: `../../../../../../../../../../../..${outside}`, content: 'x' }]);
+  });
+
+  test('an absolute path stays below the root', async () => {
+    await outcome([{ path: outside, content: 'x' }]);
+  });
+
+  test('a file below a symbolic link that points out', async () => {
+    await outcome([
+      { path: 'link', type: 'symlink', target: '/tmp' },
+      { path: `link/${outside.slice(5)}`, content: 'x' },
+    ]);
+    await outcome([
+      { path: 'link', type: 'symlink', target: '../../../../../../../../../../../tmp' },
+      { path: `link/${outside.slice(5)}`, content: 'x' },
+    ]);
+  });
+
+  test('a hard link that climbs out or has no target', async () => {
+    assert.ok(
+      (await outcome([{ path: 'hard', type: 'link', target: '../../../../../../../../../../etc/passwd' }])) !==
+        undefined,
+    );
+    assert.ok((await outcome([{ path: 'hard', type: 'link', target: 'no/such/file' }])) !== undefined);
+  });
+
+  test('a layer that is no archive, and one that ends in the middle of a file', async () => {
+    const hostile = await startRegistry();
+    try {
+      const whole = tarOf([{ path: 'file', content: 'z'.repeat(10_000) }]);
+      const layers = {
+        noise: layerOfTar(Buffer.from('this is no tar at all'.repeat(100))),
+        torn: layerOfTar(whole.subarray(0, 4096)),
+        plain: { ...layerOfTar(whole, 'none'), compression: 'gzip' as const },
+      };
+      for (const [name, layer] of Object.entries(layers)) {
+        await pushImage(hostile.url, `hostile/${name}`, '1', buildImage({ layers: [layer] }));
+        const { error } = await pull(engine, `${hostile.host}/hostile/${name}:1`);
+        if (name === 'plain' && error === undefined)
+          await callJson(engine.socketPath, 'DELETE', `/images/${hostile.host}/hostile/${name}:1`);
+        else assert.ok(error !== undefined, name);
+      }
+    } finally {
+      await hostile.stop();
+    }
+  });
+});
 
 test('the memory that all of them took has a bound', () => {
   const peak = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${engine.pid}/status`, 'utf8'))?.[1];

@@ -1,17 +1,22 @@
 /** A disk without a byte left: what is refused has not happened, the daemon starts, and the operator can make room. */
 import assert from 'node:assert/strict';
-import { rmSync, statSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, rmSync, statSync } from 'node:fs';
 import { rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Reserve } from '../../src/sys/files/reserve.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
-import type { Engine } from '../support/engine.js';
+import { Engine, type EngineKind } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
 import { call, callJson, type Reply } from '../support/http.js';
 import { SmallDisk } from '../support/small-disk.js';
+import { mountsBelow } from '../support/leftovers.js';
+import { buildImage, generatedLayer, pushImage } from '../support/image-builder.js';
+import { pull, pullOk } from '../support/pulls.js';
+import { startRegistry } from '../support/registry.js';
 
 /** More than there are pieces in the reserve. */
 const TAGS = 40;
@@ -163,4 +168,51 @@ test('the reserve lasts for any number of removals, takes back what it gave, and
   rmSync(path);
   full.fill();
   await assert.rejects(reserve.urgent(write('x'.repeat(100_000))), /ENOSPC/);
+});
+
+/** The engine with its data on a file system of a few megabytes. */
+function onSmallDisk(kind: EngineKind, megabytes: number): EngineKind {
+  return {
+    ...kind,
+    command(dir, socketPath) {
+      const data = join(dir, 'data');
+      mkdirSync(data, { recursive: true });
+      if (!mountsBelow(dir).includes(data))
+        execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${megabytes}m`, 'small', data]);
+      return kind.command(dir, socketPath);
+    },
+  };
+}
+
+test('a full disk: the pull fails and says why, what there was stays, and there is room again', async () => {
+  const small = await Engine.start(onSmallDisk(engined({ args: ['--max-download-attempts', '1'] }), 60));
+  try {
+    await pullOk(small, image);
+    const big = await startRegistry();
+    try {
+      await pushImage(
+        big.url,
+        'too/big',
+        '1',
+        buildImage({ layers: [generatedLayer({ root: 'srv', bytes: 80_000_000, files: 100, seed: 9 })] }),
+      );
+      for (let attempt = 0; attempt < 2; attempt++) {
+        const { error } = await pull(small, `${big.host}/too/big:1`);
+        assert.match(error ?? '', /no space left on device/i);
+      }
+    } finally {
+      await big.stop();
+    }
+    const images = await callJson<{ RepoTags: string[] }[]>(small.socketPath, 'GET', '/images/json?all=1');
+    assert.deepEqual(
+      images.flatMap(({ RepoTags }) => RepoTags),
+      [image],
+    );
+    assert.equal(await dockerOk(small, ['run', '--rm', image, 'echo', 'still here']), 'still here');
+    await small.stop();
+    execFileSync('umount', [join(small.dir, 'data')]);
+    await small.close();
+  } finally {
+    await small.discard();
+  }
 });

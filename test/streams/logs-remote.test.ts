@@ -1,6 +1,6 @@
 /** Remote log drivers: what receivers on real sockets get of a container's output. */
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { hostname, tmpdir } from 'node:os';
@@ -12,24 +12,19 @@ import { docker, dockerOk } from '../support/cli.js';
 import { Engine } from '../support/engine.js';
 import { dockerd } from '../support/dockerd.js';
 import { engined } from '../support/engined.js';
-import { gelfMessages, httpReceiver, streamReceiver, udpReceiver, unpackAll } from '../support/log-receivers.js';
+import {
+  gelfMessages,
+  hasJournalField,
+  httpReceiver,
+  streamReceiver,
+  udpReceiver,
+  unpackAll,
+} from '../support/log-receivers.js';
 import { waitFor } from '../support/wait.js';
+import { BOTH, DEFAULTS, logFlags, runLogged } from '../support/remote-logs.js';
+import { Authority } from '../support/certificates.js';
 
 const isPeer = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
-const DEFAULTS = [
-  '--log-opt',
-  'env=TIER',
-  '--log-opt',
-  'labels=team',
-  '--log-opt',
-  'tag={{.Name}}/{{.ImageName}}',
-  '-e',
-  'TIER=front',
-  '--label',
-  'team=blue',
-];
-const BOTH = 'echo to stdout; sleep 0.2; echo to stderr >&2';
-
 const cleanup = new Cleanup();
 let engine: Engine;
 let image: string;
@@ -49,19 +44,8 @@ before(async () => {
 after(() => cleanup.run());
 
 /** Runs a container whose output goes to `driver`, with options `name=value`. */
-async function run(
-  driver: string,
-  options: readonly string[],
-  script: string,
-  ...flags: readonly string[]
-): Promise<{ readonly name: string; readonly id: string }> {
-  const name = `c${Math.random().toString(36).slice(2, 8)}`;
-  const logFlags = ['--log-driver', driver, ...options.flatMap((option) => ['--log-opt', option])];
-  await dockerOk(engine, ['run', '--name', name, ...logFlags, ...flags, image, 'sh', '-c', script]);
-  const id = await dockerOk(engine, ['inspect', '-f', '{{.Id}}', name]);
-  cleanup.add(async () => void (await docker(engine, ['rm', '-f', name])));
-  return { name, id };
-}
+const run = (driver: string, options: readonly string[], script: string, ...flags: readonly string[]) =>
+  runLogged({ engine, image, cleanup }, [...logFlags(driver, options), ...flags], script);
 
 const lines = (bytes: Buffer): string[] =>
   bytes
@@ -111,31 +95,11 @@ test('syslog over tcp in the formats of RFC 3164 and 5424', async () => {
 });
 
 test('syslog over tls counts octets, verifies the server, and can be told not to', async () => {
-  const [key, cert] = [join(dir, 'key.pem'), join(dir, 'cert.pem')];
-  execFileSync(
-    'openssl',
-    [
-      'req',
-      '-x509',
-      '-newkey',
-      'rsa:2048',
-      '-nodes',
-      '-keyout',
-      key,
-      '-out',
-      cert,
-      '-days',
-      '2',
-      '-subj',
-      '/CN=127.0.0.1',
-      '-addext',
-      'subjectAltName=IP:127.0.0.1',
-    ],
-    { stdio: 'ignore' },
-  );
+  const authority = new Authority(dir, 'ca');
+  const { key, cert } = authority.issueServer();
   const receiver = await streamReceiver({ tls: { key: await readFile(key), cert: await readFile(cert) } });
   const address = `syslog-address=tcp+tls://127.0.0.1:${receiver.port}`;
-  await run('syslog', [address, 'syslog-format=rfc5424', `syslog-tls-ca-cert=${cert}`], 'echo verified');
+  await run('syslog', [address, 'syslog-format=rfc5424', `syslog-tls-ca-cert=${authority.cert}`], 'echo verified');
   await run('syslog', [address, 'syslog-tls-skip-verify=1'], 'echo trusting');
   await waitFor('both lines', () => lines(receiver.received()).length === 2);
   const [counted = '', plain = ''] = lines(receiver.received());
@@ -356,15 +320,7 @@ test('splunk: verified, in batches, compressed, in each format', async () => {
   assert.equal(raw?.event, 'raw');
   assert.deepEqual(none, []);
   receiver.status = 403;
-  const refused = await docker(engine, [
-    'run',
-    '--rm',
-    '--log-driver',
-    'splunk',
-    ...options.flatMap((option) => ['--log-opt', option]),
-    image,
-    'true',
-  ]);
+  const refused = await docker(engine, ['run', '--rm', ...logFlags('splunk', options), image, 'true']);
   assert.match(refused.stderr, /failed to initialize logging driver: splunk: failed to verify connection - 403/);
   await receiver.close();
 });
@@ -382,18 +338,11 @@ test(
     try {
       await waitFor('the socket', () => existsSync(`${JOURNAL}/socket`));
       const { id, name } = await run('journald', [], BOTH, ...DEFAULTS);
-      const value = (field: string, text: string): Buffer => {
-        const length = Buffer.alloc(8);
-        length.writeBigUInt64LE(BigInt(Buffer.byteLength(text)));
-        return Buffer.concat([Buffer.from(`${field}\n`), length, Buffer.from(`${text}\n`)]);
-      };
       const received = await waitFor('both entries', async () => {
         const bytes = await readFile(output).catch(() => Buffer.alloc(0));
         return bytes.includes('to stderr') ? bytes : undefined;
       });
-      // Simple values may also be sent as `NAME=value`, which the original does.
-      const has = (field: string, text: string): boolean =>
-        received.includes(value(field, text)) || received.includes(`${field}=${text}\n`);
+      const has = (field: string, text: string): boolean => hasJournalField(received, field, text);
       const expected = {
         MESSAGE: 'to stdout',
         PRIORITY: '6',
@@ -426,24 +375,9 @@ test(
     receiver.stall();
     const count = 500_000;
     const name = 'stalled';
-    await dockerOk(engine, [
-      'run',
-      '-d',
-      '--name',
-      name,
-      '--log-driver',
-      'syslog',
-      '--log-opt',
-      `syslog-address=unix://${path}`,
-      '--log-opt',
-      'mode=non-blocking',
-      '--log-opt',
-      'max-buffer-size=64k',
-      image,
-      'sh',
-      '-c',
-      `seq ${count}; sleep 1; echo done >&2; exec sleep 1000`,
-    ]);
+    const options = logFlags('syslog', [`syslog-address=unix://${path}`, 'mode=non-blocking', 'max-buffer-size=64k']);
+    const script = `seq ${count}; sleep 1; echo done >&2; exec sleep 1000`;
+    await dockerOk(engine, ['run', '-d', '--name', name, ...options, image, 'sh', '-c', script]);
     const dropped = async (): Promise<number> =>
       Number(await dockerOk(engine, ['inspect', '-f', '{{.LogDroppedLines}}', name]).catch(() => '0'));
     await waitFor('the container to be done', async () =>

@@ -66,6 +66,16 @@ export class AuthorizationPlugin {
     return answer.kind === 'questions' ? answer.questions : [];
   }
 
+  /** The questions without headers. */
+  async asked(): Promise<readonly Pick<Question, 'phase' | 'fields'>[]> {
+    return (await this.questions()).map(({ phase, fields }) => ({ phase, fields }));
+  }
+
+  /** The body of a reply that this plugin denied. */
+  get denial(): string {
+    return `{"message":"authorization denied by plugin ${this.socketPath}: not for you"}\n`;
+  }
+
   get isRunning(): boolean {
     return this.#child.exitCode === null && this.#child.signalCode === null;
   }

@@ -27,63 +27,25 @@ export interface CuttingOptions {
   readonly downPerSecond?: number;
 }
 
-export async function startCuttingProxy(
-  registry: string,
-  { down = Infinity, up = Infinity, maxCuts = Infinity, downPerSecond = Infinity }: CuttingOptions,
-): Promise<CuttingProxy> {
+interface Totals {
+  down: number;
+  cuts: number;
+  connections: number;
+}
+
+export async function startCuttingProxy(registry: string, options: CuttingOptions): Promise<CuttingProxy> {
+  const limits = { down: Infinity, up: Infinity, maxCuts: Infinity, downPerSecond: Infinity, ...options };
   const [host = '', port = ''] = registry.split(':');
   const sockets = new Set<Socket>();
-  const totals = { down: 0, cuts: 0, connections: 0 };
+  const totals: Totals = { down: 0, cuts: 0, connections: 0 };
   const server = createServer((client) => {
     const upstream = connect(Number(port), host);
-    const both = [client, upstream];
     totals.connections++;
-    let [sentDown, sentUp] = [0, 0];
-    for (const socket of both) {
+    for (const socket of [client, upstream]) {
       sockets.add(socket);
-      socket.on('error', () => undefined);
-      socket.once('close', () => {
-        sockets.delete(socket);
-        if (socket === client) upstream.destroy();
-        else client.end();
-      });
+      socket.once('close', () => sockets.delete(socket));
     }
-    const begin = performance.now();
-    /** Holds the registry back until the client may have what it was sent. */
-    const slowDown = (): void => {
-      const aheadMs = (sentDown / downPerSecond) * 1000 - (performance.now() - begin);
-      if (aheadMs < 1) return;
-      upstream.pause();
-      setTimeout(() => upstream.resume(), aheadMs);
-    };
-    const relay = (from: Socket, to: Socket, chunk: Buffer): void => {
-      if (!to.write(chunk)) {
-        from.pause();
-        to.once('drain', () => from.resume());
-      }
-    };
-    upstream.on('data', (chunk) => {
-      if (client.destroyed) return;
-      const passed = totals.cuts < maxCuts ? chunk.subarray(0, Math.max(0, down - sentDown)) : chunk;
-      sentDown += passed.length;
-      totals.down += passed.length;
-      relay(upstream, client, passed);
-      slowDown();
-      if (passed.length < chunk.length) {
-        totals.cuts++;
-        // What was passed on arrives: only so is it counted rightly.
-        client.end();
-        upstream.destroy();
-      }
-    });
-    client.on('data', (chunk) => {
-      sentUp += chunk.length;
-      if (sentUp > up && totals.cuts < maxCuts) {
-        totals.cuts++;
-        client.resetAndDestroy();
-        upstream.destroy();
-      } else relay(client, upstream, chunk);
-    });
+    relayAndCut(client, upstream, limits, totals);
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -107,4 +69,48 @@ export async function startCuttingProxy(
       await closed;
     },
   };
+}
+
+/** Relays one connection, until its share of the limits is used up. */
+function relayAndCut(client: Socket, upstream: Socket, limits: Required<CuttingOptions>, totals: Totals): void {
+  let [sentDown, sentUp] = [0, 0];
+  for (const socket of [client, upstream]) socket.on('error', () => undefined);
+  client.once('close', () => upstream.destroy());
+  upstream.once('close', () => client.end());
+  const begin = performance.now();
+  /** Holds the registry back until the client may have what it was sent. */
+  const slowDown = (): void => {
+    const aheadMs = (sentDown / limits.downPerSecond) * 1000 - (performance.now() - begin);
+    if (aheadMs < 1) return;
+    upstream.pause();
+    setTimeout(() => upstream.resume(), aheadMs);
+  };
+  upstream.on('data', (chunk: Buffer) => {
+    if (client.destroyed) return;
+    const passed = totals.cuts < limits.maxCuts ? chunk.subarray(0, Math.max(0, limits.down - sentDown)) : chunk;
+    sentDown += passed.length;
+    totals.down += passed.length;
+    relay(upstream, client, passed);
+    slowDown();
+    if (passed.length < chunk.length) {
+      totals.cuts++;
+      // What was passed on arrives: only so is it counted rightly.
+      client.end();
+      upstream.destroy();
+    }
+  });
+  client.on('data', (chunk: Buffer) => {
+    sentUp += chunk.length;
+    if (sentUp > limits.up && totals.cuts < limits.maxCuts) {
+      totals.cuts++;
+      client.resetAndDestroy();
+      upstream.destroy();
+    } else relay(client, upstream, chunk);
+  });
+}
+
+function relay(from: Socket, to: Socket, chunk: Buffer): void {
+  if (to.write(chunk)) return;
+  from.pause();
+  to.once('drain', () => from.resume());
 }

@@ -1,6 +1,7 @@
 /** A server that serves blobs and manifests from memory and misbehaves as a test tells it to. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import type { BuiltImage } from './image-builder.js';
 
 export interface FaultyServer {
   /** `127.0.0.1:port`. */
@@ -77,4 +78,13 @@ export async function startFaultyServer(address = '127.0.0.1'): Promise<FaultySe
     },
   };
   return faulty;
+}
+
+/** Has an image answered for by its tag and by its digest. */
+export function publishImage(server: FaultyServer, image: BuiltImage, name: string, tag = 'latest'): void {
+  const manifest = { body: image.manifest, type: image.mediaType, headers: { 'docker-content-digest': image.digest } };
+  server.documents.set(`/v2/${name}/manifests/${tag}`, manifest);
+  server.documents.set(`/v2/${name}/manifests/${image.digest}`, manifest);
+  server.documents.set(`/v2/${name}/blobs/${image.id}`, { body: image.config });
+  for (const layer of image.layers) server.documents.set(`/v2/${name}/blobs/${layer.digest}`, { body: layer.blob });
 }

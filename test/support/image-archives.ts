@@ -2,6 +2,7 @@
 import type { Engine } from './engine.js';
 import { call } from './http.js';
 import { type BuiltImage, type LayerEntry, sha256, tarOf } from './image-builder.js';
+import { connect, type Socket } from 'node:net';
 import { gunzipSync } from 'node:zlib';
 
 export interface LoadReply {
@@ -87,4 +88,15 @@ export function ociLayout(image: BuiltImage, annotations: Readonly<Record<string
 
 export function archiveOf(entries: readonly LayerEntry[]): Buffer {
   return tarOf(entries);
+}
+
+/** Sends the first bytes of an archive to be loaded, and leaves the connection open. */
+export function beginLoad(engine: Engine, archive: Buffer, bytes: number): Socket {
+  const socket = connect(engine.socketPath);
+  socket.on('error', () => undefined);
+  socket.write(
+    `POST /images/load HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-tar\r\nContent-Length: ${archive.length}\r\n\r\n`,
+  );
+  socket.write(archive.subarray(0, bytes));
+  return socket;
 }

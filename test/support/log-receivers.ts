@@ -239,3 +239,13 @@ export function unpackAll(bytes: Buffer): unknown[] {
   for (let item = unpack(bytes); item; item = unpack(bytes, item.end)) values.push(item.value);
   return values;
 }
+
+/** Whether a datagram to the journal has a field: with its length, or as `NAME=value`, which simple ones may be. */
+export function hasJournalField(datagrams: Buffer, field: string, text: string): boolean {
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(Buffer.byteLength(text)));
+  return (
+    datagrams.includes(Buffer.concat([Buffer.from(`${field}\n`), length, Buffer.from(`${text}\n`)])) ||
+    datagrams.includes(`${field}=${text}\n`)
+  );
+}

@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createActor, createMachine } from 'xstate';
+import { type Actor, type AnyStateMachine, createActor, createMachine } from 'xstate';
 import { Replies } from '../../src/actors/kit/replies.js';
 import {
   createPullSystem,
@@ -41,13 +41,7 @@ export interface PullHarness extends PullSystem {
 export async function startPullHarness(overrides: Partial<PullSystemDeps> = {}): Promise<PullHarness> {
   const dir = await mkdtemp(join(tmpdir(), 'engined-pull-'));
   const errors: unknown[] = [];
-  const log: Logger = {
-    debug: () => undefined,
-    info: () => undefined,
-    warn: () => undefined,
-    error: (fields) => void errors.push(fields),
-    child: () => log,
-  };
+  const log = logOf(errors);
   const replies = new Replies();
   const layers = new DirectoryLayerStore(join(dir, 'layers'));
   await layers.load();
@@ -76,7 +70,34 @@ export async function startPullHarness(overrides: Partial<PullSystemDeps> = {}):
     retryDelayMs: 20,
     ...overrides,
   });
-  const { sessions, pulls } = system;
+  const root = runRoot(system);
+  return {
+    ...system,
+    dir,
+    images,
+    layers,
+    pool,
+    events,
+    errors,
+    start: (name, { platform, credentials, signal } = {}) =>
+      system.pulls.pull(
+        {
+          reference: withDefaultTag(parseReference(name)),
+          platform: platform === undefined ? undefined : parsePlatform(platform),
+          credentials,
+        },
+        signal ?? new AbortController().signal,
+      ),
+    stop: async () => {
+      root.stop();
+      await pool.close();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** The actor above those of pulls and sessions, which spawns them. */
+function runRoot({ sessions, pulls }: PullSystem): Actor<AnyStateMachine> {
   const collections = { sessions, pulls };
   const root = createActor(
     createMachine({
@@ -92,29 +113,19 @@ export async function startPullHarness(overrides: Partial<PullSystemDeps> = {}):
     const actor = root.system.get(id as never) as { send(event: unknown): void };
     directory.connect((event) => actor.send(event));
   }
-  return {
-    ...system,
-    dir,
-    images,
-    layers,
-    pool,
-    events,
-    errors,
-    start: (name, { platform, credentials, signal } = {}) =>
-      pulls.pull(
-        {
-          reference: withDefaultTag(parseReference(name)),
-          platform: platform === undefined ? undefined : parsePlatform(platform),
-          credentials,
-        },
-        signal ?? new AbortController().signal,
-      ),
-    stop: async () => {
-      root.stop();
-      await pool.close();
-      await rm(dir, { recursive: true, force: true });
-    },
+  return root as Actor<AnyStateMachine>;
+}
+
+/** A log that keeps what it is told of errors. */
+function logOf(errors: unknown[]): Logger {
+  const log: Logger = {
+    debug: () => undefined,
+    info: () => undefined,
+    warn: () => undefined,
+    error: (fields) => void errors.push(fields),
+    child: () => log,
   };
+  return log;
 }
 
 export interface Line {

@@ -1,0 +1,46 @@
+/** Configurations from files of a private directory, which is removed after the tests of the file. */
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after } from 'node:test';
+import { isEngineError } from '../../src/errors/engine-error.js';
+import type { Host } from '../../src/config/host.js';
+import { loadConfig } from '../../src/config/load.js';
+import type { LoadedConfig } from '../../src/config/settings.js';
+
+const dir = mkdtempSync(join(tmpdir(), 'engined-config-'));
+let count = 0;
+after(() => rmSync(dir, { recursive: true, force: true }));
+
+export function file(content: unknown): string {
+  const path = join(dir, `${count++}.json`);
+  writeFileSync(path, typeof content === 'string' || Buffer.isBuffer(content) ? content : JSON.stringify(content));
+  return path;
+}
+
+/** On this host every option can be used. */
+export const HOST: Host = {
+  systemd: true,
+  cgroupVersion: 1,
+  cpuRealtime: true,
+  isInitialUserNamespace: false,
+  lookUp: { group: () => undefined, tlsFiles: () => undefined, storageOpts: () => undefined },
+};
+
+export const load = (
+  content: unknown,
+  argv: readonly string[] = [],
+  environment: Record<string, string> = {},
+  host: Host = HOST,
+): LoadedConfig => loadConfig(['--config-file', file(content), ...argv], environment, host);
+/** The message that a configuration is refused with. */
+export const refused = (call: () => unknown): string => {
+  try {
+    call();
+  } catch (error) {
+    assert.ok(isEngineError(error, 'invalid'), String(error));
+    return error.message;
+  }
+  return assert.fail('was accepted');
+};

@@ -1,0 +1,109 @@
+/** A daemon with remapped users for the tests of a file, an image of all kinds of files, and what tests ask of both. */
+import { execFileSync } from 'node:child_process';
+import { chmodSync, lstatSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before } from 'node:test';
+import { Cleanup } from './cleanup.js';
+import { dockerOk } from './cli.js';
+import { dockerd } from './dockerd.js';
+import { Engine, type EngineKind } from './engine.js';
+import { engined } from './engined.js';
+import { callJson } from './http.js';
+import { archiveOf, load, oldArchive } from './image-archives.js';
+import { buildImage, buildLayer, busyboxEntries, everyFileType } from './image-builder.js';
+import { hostGid, hostUid, makeRemapper } from './remapper.js';
+
+const onDockerd = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
+export const image = buildImage({
+  layers: [
+    buildLayer(busyboxEntries()),
+    buildLayer([
+      ...everyFileType(),
+      { path: 'implied/by/this', content: 'its directories have no entries\n' },
+      { path: 'content/', type: 'directory', mode: 0o750, uid: 1500, gid: 50 },
+      { path: 'content/own', content: 'of 1500\n', uid: 1500, gid: 50 },
+      { path: 'content/root', content: 'of root\n' },
+    ]),
+  ],
+});
+/** The name of the image. */
+export const IMAGE = 'test/userns:1';
+
+interface Inspection {
+  readonly State: { readonly Pid: number; readonly Health?: { readonly Status: string } };
+  readonly GraphDriver: {
+    readonly Data: { readonly UpperDir: string; readonly LowerDir: string; readonly MergedDir: string };
+  };
+  readonly Mounts: readonly { readonly Source: string }[];
+}
+
+/** To be made once, at the top of a test file. */
+export class RemappedEngine {
+  engine!: Engine;
+  /** Whether the next start of the engine remaps users. */
+  isRemapping = true;
+  readonly temp = mkdtempSync(join(tmpdir(), 'userns-test-'));
+  readonly #cleanup = new Cleanup();
+
+  constructor() {
+    before(() => this.#start());
+    after(() => this.#cleanup.run());
+  }
+
+  readonly ok = (...args: string[]): Promise<string> => dockerOk(this.engine, args);
+  readonly run = (...args: string[]): Promise<string> => this.ok('run', '--rm', ...args);
+  readonly inspect = (name: string): Promise<Inspection> =>
+    callJson<Inspection>(this.engine.socketPath, 'GET', `/containers/${name}/json`);
+  readonly pidOf = async (name: string): Promise<number> => (await this.inspect(name)).State.Pid;
+
+  async #start(): Promise<void> {
+    this.#cleanup.add(async () => rmSync(this.temp, { recursive: true, force: true }));
+    makeRemapper(this.temp, this.#cleanup);
+    // crun refuses hosts that have control groups of both versions: it is not shown those of version 2.
+    writeFileSync(
+      join(this.temp, 'crun'),
+      '#!/bin/sh\nexec unshare --mount sh -c \'umount -l /sys/fs/cgroup/unified 2>/dev/null; exec crun "$@"\' sh "$@"\n',
+      { mode: 0o755 },
+    );
+    this.engine = await Engine.start(this.#remapping('--add-runtime', `crun=${this.temp}/crun`));
+    this.#cleanup.add(() => this.engine.close());
+    this.#cleanup.add(async () => {
+      const all = await callJson<{ Id: string }[]>(this.engine.socketPath, 'GET', '/containers/json?all=1');
+      for (const { Id } of all) await callJson(this.engine.socketPath, 'DELETE', `/containers/${Id}?force=1&v=1`);
+    });
+    await load(this.engine, archiveOf(oldArchive(image, [IMAGE])));
+  }
+
+  /** Its directory lets the containers' root pass, which those of `mkdtemp` do not. */
+  #remapping(...args: string[]): EngineKind {
+    const options = { args: ['--live-restore', ...args] };
+    const plain = onDockerd ? dockerd(options) : engined(options);
+    return {
+      ...plain,
+      command: (dir, socketPath) => {
+        chmodSync(dir, 0o711);
+        return [...plain.command(dir, socketPath), ...(this.isRemapping ? ['--userns-remap', 'remapper'] : [])];
+      },
+    };
+  }
+}
+
+export const owner = (path: string): string => {
+  const { uid, gid } = lstatSync(path);
+  return `${uid}:${gid}`;
+};
+export const hostOwner = (uid: number, gid: number): string => `${hostUid(uid)}:${hostGid(gid)}`;
+export const idsOf = (pid: number): string =>
+  /^Uid:\t(\d+)[^]*^Gid:\t(\d+)/m
+    .exec(readFileSync(`/proc/${pid}/status`, 'utf8'))
+    ?.slice(1, 3)
+    .join(':') ?? '';
+/** `name uid:gid` of the entries of a tar. */
+export const owners = (tar: Buffer): string[] =>
+  execFileSync('tar', ['--numeric-owner', '-tvf', '-'], { input: tar, encoding: 'utf8', maxBuffer: 1 << 26 })
+    .split('\n')
+    .flatMap((line) => {
+      const [, ids = '', , , , name = ''] = line.split(/ +/);
+      return name === '' ? [] : [`${name} ${ids.replace('/', ':')}`];
+    });

@@ -1,0 +1,31 @@
+/** What tests of volumes do with an engine, which may start later. */
+import { readFileSync } from 'node:fs';
+import { docker, dockerOk, type CliResult } from './cli.js';
+import type { Engine } from './engine.js';
+import { call, callJson, type Reply } from './http.js';
+
+export interface VolumeJson {
+  readonly Name: string;
+  readonly Mountpoint: string;
+  readonly Labels: Record<string, string> | null;
+  readonly Options: Record<string, string> | null;
+}
+
+export function volumeCalls(engine: () => Engine) {
+  const ok = (...args: string[]): Promise<string> => dockerOk(engine(), args);
+  const cli = (...args: string[]): Promise<CliResult> => docker(engine(), args);
+  const create = (json: unknown): Promise<Reply> => call(engine().socketPath, 'POST', '/volumes/create', { json });
+  const listed = async (filters?: unknown, version = ''): Promise<string[]> => {
+    const query = filters === undefined ? '' : `?filters=${encodeURIComponent(JSON.stringify(filters))}`;
+    const { Volumes } = await callJson<{ Volumes: VolumeJson[] }>(
+      engine().socketPath,
+      'GET',
+      `${version}/volumes${query}`,
+    );
+    return Volumes.map(({ Name }) => Name).toSorted();
+  };
+  const inspect = (name: string): Promise<VolumeJson> => callJson(engine().socketPath, 'GET', `/volumes/${name}`);
+  const isMounted = (path: string): boolean =>
+    readFileSync(`/proc/${engine().pid}/mounts`, 'utf8').includes(` ${path} `);
+  return { ok, cli, create, listed, inspect, isMounted };
+}
