@@ -6,7 +6,15 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { call } from './http.js';
-import { leftovers, networkState, removeCgroups, sweep, type NetworkState } from './leftovers.js';
+import {
+  leftovers,
+  mountsBelow,
+  networkState,
+  processesOf,
+  removeCgroups,
+  sweep,
+  type NetworkState,
+} from './leftovers.js';
 import { waitFor } from './wait.js';
 
 const START_TIMEOUT_MS = 120_000;
@@ -147,7 +155,7 @@ export class Engine {
     await this.stop('SIGKILL');
     await waitFor('the processes to be gone', () => {
       sweep(this.dir);
-      return this.leftovers().every((item) => !item.startsWith('process') && !item.startsWith('mount'));
+      return processesOf(this.dir).length === 0 && mountsBelow(this.dir).length === 0;
     });
     if (this.#kind.isTidy) await waitFor('the control groups to be empty', () => removeCgroups(this.#kind.mark));
     await rm(this.dir, { recursive: true, force: true });
