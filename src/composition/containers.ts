@@ -24,6 +24,7 @@ import { Pace } from '../actors/kit/pace.js';
 import { StatsFeeds } from '../actors/stats/feeds.js';
 import { isDigest } from '../images/reference.js';
 import { buildResources } from '../runtime/resources.js';
+import { lookUpUser } from '../runtime/user-lookup.js';
 import { applyHostLimits } from '../runtime/validate-resources.js';
 import { checkRestartPolicy, validateContainer } from '../runtime/validate.js';
 import { createStatsReader } from '../stats/reader.js';
@@ -107,6 +108,7 @@ function composeExecs(
         privileged: exec.Privileged,
         ...(size ? { consoleSize: [size.height, size.width] as const } : {}),
       }),
+    checkUser: async (record, user) => void (await lookUpUser(layers.rootOf(record.id), user, [])),
     emit: (action, record, attributes) => hooks.emit(action, record, attributes),
   });
 }

@@ -138,7 +138,7 @@ export class EndpointPorts implements Ports {
       for (const port of held) port.release();
       throw new EngineError(
         'internal',
-        `failed to set up container networking: driver failed programming external connectivity on endpoint ` +
+        `driver failed programming external connectivity on endpoint ` +
           `${dnsNames[0] ?? ''} (${endpointId}): ${messageOf(error)}`,
         {
           cause: error,

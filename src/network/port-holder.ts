@@ -28,8 +28,8 @@ const PAIR_ATTEMPTS = 16;
 
 /**
  * Binds what was asked for: a port, the first free one of a range, or (0) any; on both families when no address is
- * said. Throws internal with the Engine API's text `Bind for A:P failed: port is already allocated`; nothing is held
- * then.
+ * said. Throws internal with the Engine API's text `Bind for A:P failed: port is already allocated`, or `failed to bind
+ * host port for …` when it is not another one that has the port; nothing is held then.
  */
 export function holdPort(wanted: PortRequest, target: PortTarget, userlandProxy: boolean): HeldPort[] {
   const addresses = wanted.hostIp === '' ? anyAddress(target, userlandProxy) : [wanted.hostIp];
@@ -69,6 +69,16 @@ function holdOnAll(
   }
 }
 
+/** Texts that clients of the Engine API know. */
+const REASONS: ReadonlyMap<string, string> = new Map([
+  ['EADDRNOTAVAIL', 'cannot assign requested address'],
+  ['EACCES', 'permission denied'],
+]);
+
+function bracketed(ip: string): string {
+  return isIPv4(ip) ? ip : `[${ip}]`;
+}
+
 function holdOne(
   { protocol, containerPort }: PortRequest,
   hostIp: string,
@@ -90,9 +100,13 @@ function holdOne(
     // A kernel without SCTP sockets still translates it: the rules alone publish it.
     if (protocol === 'sctp' && (code === 'EPROTONOSUPPORT' || code === 'ESOCKTNOSUPPORT'))
       return held(hostPort || containerPort, () => undefined);
-    const reason = code === 'EADDRINUSE' ? 'port is already allocated' : messageOf(error);
-    throw internal(`Bind for ${isIPv4(hostIp) ? hostIp : `[${hostIp}]`}:${hostPort} failed: ${reason}`, {
-      code: code === 'EADDRINUSE' ? 'PORT_IN_USE' : 'PORT_UNAVAILABLE',
+    const place = `${bracketed(hostIp)}:${hostPort}`;
+    if (code === 'EADDRINUSE')
+      throw internal(`Bind for ${place} failed: port is already allocated`, { code: 'PORT_IN_USE', cause: error });
+    const target = `${bracketed(containerIp)}:${containerPort}/${protocol}`;
+    const reason = REASONS.get(code ?? '') ?? messageOf(error);
+    throw internal(`failed to bind host port for ${place}:${target}: ${reason}`, {
+      code: 'PORT_UNAVAILABLE',
       cause: error,
     });
   }

@@ -117,6 +117,11 @@ const refusals: [host: Partial<HostConfig>, message: string | RegExp, config?: P
   [{ ExtraHosts: ['x'] }, 'bad format for add-host: "x"'],
   [{ ExtraHosts: ['x:999.1.1.1'] }, 'invalid IP address in add-host: "999.1.1.1"'],
   [{ NetworkMode: 'container:x', Dns: ['1.1.1.1'] }, 'conflicting options: dns and the network mode'],
+  [{ Dns: ['1.1.1.1', '::1', 'x'] }, 'bad nameserver address x: unable to parse IP'],
+  [
+    { RestartPolicy: { Name: '', MaximumRetryCount: 1 } },
+    "invalid restart policy: maximum retry count can only be used with 'on-failure'",
+  ],
   [
     { NetworkMode: 'container:x', PublishAllPorts: true },
     'conflicting options: port publishing and the container type network mode',

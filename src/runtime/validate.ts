@@ -102,6 +102,7 @@ export function checkRestartPolicy({
     case 'always':
     case 'unless-stopped':
     case 'no':
+    case '':
       if (MaximumRetryCount !== 0) {
         throw invalid(
           `invalid restart policy: maximum retry count can only be used with 'on-failure'` +
@@ -111,8 +112,6 @@ export function checkRestartPolicy({
       return;
     case 'on-failure':
       if (MaximumRetryCount < 0) throw invalid('invalid restart policy: maximum retry count cannot be negative');
-      return;
-    case '':
       return;
     default:
       throw invalid(
@@ -160,6 +159,8 @@ function checkNetworkMode(host: HostConfig): void {
   if (shares && has(host.Dns)) throw invalid('conflicting options: dns and the network mode');
   if (shares && has(host.ExtraHosts))
     throw invalid('conflicting options: custom host-to-IP mapping and the network mode');
+  const bad = host.Dns?.find((address) => isIP(address) === 0);
+  if (bad !== undefined) throw invalid(`bad nameserver address ${bad}: unable to parse IP`);
   if (shares && (host.PublishAllPorts || Object.keys(host.PortBindings ?? {}).length > 0)) {
     throw invalid('conflicting options: port publishing and the container type network mode');
   }

@@ -134,6 +134,16 @@ test('environment, user, groups, directory and privileges, inherited or its own'
   const nobody = await docker(engine, ['exec', '--user', 'stranger', 'web', 'true']);
   assert.notEqual(nobody.status, 0);
   assert.match(nobody.stderr + nobody.stdout, /unable to find user stranger: no matching entries in passwd file/);
+  for (const [user, text] of [
+    ['stranger', 'unable to find user stranger: no matching entries in passwd file'],
+    ['root:strangers', 'unable to find group strangers: no matching entries in group file'],
+    ['-1', 'uids and gids must be in range 0-2147483647'],
+  ] as const) {
+    const reply = await call(engine.socketPath, 'POST', '/containers/web/exec', {
+      json: { Cmd: ['true'], User: user },
+    });
+    assert.deepEqual([reply.status, JSON.parse(reply.text)], [400, { message: text }]);
+  }
 });
 
 test('inspect before, during and after', async () => {

@@ -9,7 +9,7 @@ import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
-import { call } from '../support/http.js';
+import { call, callJson } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
 
 const cleanup = new Cleanup();
@@ -42,6 +42,42 @@ async function greeting(port: number): Promise<string> {
       }),
   );
 }
+
+test('a start on a network that is gone says what failed, and is not found', async () => {
+  await dockerOk(engine, ['network', 'create', 'gone']);
+  await dockerOk(engine, ['create', '--name', 'lost', '--network', 'gone', registry.reference, 'true']);
+  await dockerOk(engine, ['network', 'rm', 'gone']);
+  const reply = await call(engine.socketPath, 'POST', '/containers/lost/start');
+  const message = 'failed to set up container networking: network gone not found';
+  assert.deepEqual([reply.status, JSON.parse(reply.text)], [404, { message }]);
+  const { State } = await callJson<{ State: { Error: string; ExitCode: number } }>(
+    engine.socketPath,
+    'GET',
+    '/containers/lost/json',
+  );
+  assert.deepEqual([State.Error, State.ExitCode], [message, 128]);
+  await dockerOk(engine, ['rm', 'lost']);
+});
+
+test('exposed ports are shown on networks that the host leads to', async () => {
+  for (const [network, ports] of [
+    ['front', { '81/tcp': null }],
+    ['inner', {}],
+    ['none', {}],
+    ['host', {}],
+  ] as const) {
+    await run(`on-${network}`, '--network', network, '--expose', '81');
+    const { NetworkSettings } = await callJson<{ NetworkSettings: { Ports: object } }>(
+      engine.socketPath,
+      'GET',
+      `/containers/on-${network}/json`,
+    );
+    assert.deepEqual(NetworkSettings.Ports, ports, network);
+    const shown = await dockerOk(engine, ['ps', '--filter', `name=on-${network}`, '--format', '{{.Ports}}']);
+    assert.equal(shown.trim(), Object.keys(ports).join());
+    await dockerOk(engine, ['rm', '-f', `on-${network}`]);
+  }
+});
 
 test('a running container joins and leaves networks: links, names, hosts and the way out follow', async () => {
   await run('db', '--network', 'back');

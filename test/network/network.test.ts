@@ -167,6 +167,19 @@ test('a port that is taken is refused with the known text, and nothing stays', a
   await detachSandbox(networks, holder);
 });
 
+test('a port on an address that the host lacks is refused with the known text', async () => {
+  const { networks } = await startNetworks();
+  for (const [hostIp, shown] of [
+    ['192.0.2.77', '192\\.0\\.2\\.77'],
+    ['2001:db8::77', '\\[2001:db8::77\\]'],
+  ] as const) {
+    await assert.rejects(
+      attachSandbox(networks, [{ ...tcp(80, 8080), hostIp }]),
+      new RegExp(`: failed to bind host port for ${shown}:8080:[\\d.]+:80/tcp: cannot assign requested address$`),
+    );
+  }
+});
+
 test(
   'without inter-container communication neighbours are cut off, the gateway is not',
   { skip: !existsSync('/proc/sys/net/bridge/bridge-nf-call-iptables') },

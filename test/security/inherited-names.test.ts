@@ -171,7 +171,12 @@ test('containers, networks and volumes with such names', async () => {
       ),
       [name],
     );
-    await refused(404, new RegExp(`network ${name} not found`), 'POST', `/containers/${id}/start`);
+    await refused(
+      404,
+      new RegExp(`failed to set up container networking: network ${name} not found`),
+      'POST',
+      `/containers/${id}/start`,
+    );
   }
 });
 

@@ -39,7 +39,7 @@ async function refusesImageMounts(): Promise<void> {
     assert.notEqual(status, 0);
     assert.match(stderr, text);
   };
-  await refused('mounted:1', 'missing', /cannot access path .*missing: no such file or directory/);
+  await refused('mounted:1', 'missing', /cannot access path .*missing: lstat .*missing: no such file or directory/);
   await refused('mounted:1', '../up', /subpath must be a relative path/);
   const missing = await call(engine.socketPath, 'POST', '/containers/create', {
     json: { Image: image, HostConfig: { Mounts: [{ Type: 'image', Source: 'no-such:1', Target: '/i' }] } },
@@ -87,11 +87,24 @@ describe('mounts', () => {
     assert.equal(await ok('run', ...at('link/b'), image, 'cat', '/s/f'), 'deep');
     const { Mountpoint } = await inspect('parts');
     symlinkSync(temp, join(Mountpoint, 'absolute'));
-    for (const path of ['out', 'absolute', 'missing']) {
+    for (const [path, first] of [
+      ['out', 'out'],
+      ['absolute', 'absolute'],
+      ['missing', 'missing'],
+      ['a/none/of/them', 'a/none'],
+      ['a/b/c/d/e', 'a/b/c'],
+    ] as const) {
       const { status, stderr } = await cli('run', ...at(path), image, 'ls', '/s');
       assert.notEqual(status, 0, path);
-      assert.match(stderr, new RegExp(`cannot access path ${Mountpoint}/${path}: no such file or directory`));
+      const reason = `lstat ${Mountpoint}/${first}: no such file or directory`;
+      assert.match(stderr, new RegExp(`cannot access path ${Mountpoint}/${path}: ${reason}`));
     }
+    const mounts = [{ Type: 'volume', Source: 'parts', Target: '/s', VolumeOptions: { Subpath: 'missing' } }];
+    const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
+      json: { Image: image, HostConfig: { Mounts: mounts } },
+    });
+    assert.equal((await call(engine.socketPath, 'POST', `/containers/${Id}/start`)).status, 404);
+    await ok('rm', Id);
     for (const path of ['../up', '/abs'])
       assert.match(
         (await cli('run', ...at(path), image, 'true')).stderr,

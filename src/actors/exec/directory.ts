@@ -36,6 +36,8 @@ export interface ExecDeps {
     tty: boolean,
     size: TerminalSize | undefined,
   ) => Promise<Record<string, unknown>>;
+  /** Throws invalid for a user that the container's files do not know. */
+  readonly checkUser: (container: ContainerRecord, user: string) => Promise<void>;
   readonly emit: (action: string, container: ContainerRecord, attributes: Readonly<Record<string, string>>) => void;
 }
 
@@ -112,6 +114,11 @@ export class ExecDirectory {
     return [...this.#views.values()]
       .filter((record) => record.containerId === containerId && record.exitCode === null)
       .map(({ id }) => id);
+  }
+
+  /** @throws EngineError invalid `unable to find user X: no matching entries in passwd file`. */
+  async checkUser(container: ContainerRecord, user: string): Promise<void> {
+    if (user !== '') await this.deps.checkUser(container, user);
   }
 
   /** Registers an exec in a running container. */

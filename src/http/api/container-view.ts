@@ -173,13 +173,21 @@ export function portList(record: ContainerRecord): PortItem[] {
     Type: port.protocol as string,
   }));
   const taken = new Set(published.map((port) => `${port.PrivatePort}/${port.Type}`));
-  const exposed = Object.keys(record.config.ExposedPorts ?? {})
+  const exposed = exposedPorts(record)
     .filter((key) => !taken.has(key))
     .map((key) => {
       const [port = '0', type = 'tcp'] = key.split('/');
       return { PrivatePort: Number(port), Type: type };
     });
   return [...published, ...exposed];
+}
+
+/** What the host could reach: nothing on networks without a gateway, or in the network of somebody else. */
+function exposedPorts({ config, networks }: ContainerRecord): string[] {
+  const isReachable = Object.values(networks).some(
+    ({ endpoint }) => endpoint && (endpoint.gateway !== '' || endpoint.ipv6Gateway !== ''),
+  );
+  return isReachable ? Object.keys(config.ExposedPorts ?? {}) : [];
 }
 
 function shownIp(port: PublishedPort): string {
@@ -190,7 +198,7 @@ function shownIp(port: PublishedPort): string {
 function portMap(record: ContainerRecord): Record<string, { HostIp: string; HostPort: string }[] | null> {
   if (!isRunning(record)) return {};
   const map = new Map<string, { HostIp: string; HostPort: string }[] | null>();
-  for (const key of Object.keys(record.config.ExposedPorts ?? {})) map.set(key, null);
+  for (const key of exposedPorts(record)) map.set(key, null);
   for (const port of record.ports) {
     const key = `${port.containerPort}/${port.protocol}`;
     map.set(key, [

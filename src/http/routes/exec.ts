@@ -44,6 +44,7 @@ export function execRoutes(deps: ExecRouteDeps): Route[] {
       detachKeys(body.DetachKeys);
       const container = containers.find(x.param('name'));
       requireRunning(container, x.param('name'));
+      await execs.checkUser(container, body.User);
       const record = execs.create(container, {
         ...body,
         ConsoleSize: x.atLeast(1, 42) ? pair(body.ConsoleSize) : null,

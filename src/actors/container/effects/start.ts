@@ -5,7 +5,7 @@ import type { Pace } from '../../kit/pace.js';
 import { withState, type ContainerRecord } from '../container.record.js';
 import { effectiveHostConfig } from '../create/effective-host-config.js';
 import type { ContainerDeps } from '../deps.js';
-import { startError } from '../life/start-error.js';
+import { networkingFailed, startError } from '../life/start-error.js';
 import { allDone, Undo } from '../life/undo.js';
 import { closeSharedMemory, openSharedMemory } from '../mounts/shared-memory.js';
 import { usernsMaps } from '../mounts/userns.js';
@@ -39,7 +39,7 @@ export async function startContainer(
       mountRoot(deps, id, undo),
       openSandbox(deps, starting, undo),
       ios.get(id).open(starting, undo),
-      deps.writeFiles(starting),
+      deps.writeFiles(starting).catch(networkingFailed),
       pace.unlimited(volumes.open()),
       openSharedMemory(deps, starting),
     ]);
@@ -115,7 +115,7 @@ async function join(
   ready: Promise<void> | undefined,
 ): Promise<ContainerRecord> {
   if (ready) await ready;
-  const joined = await deps.counted('allocate', () => joinNetworks(deps, starting, undo));
+  const joined = await deps.counted('allocate', () => joinNetworks(deps, starting, undo).catch(networkingFailed));
   if (Object.keys(joined.networks).length > 0) await Promise.all([deps.writeFiles(joined), deps.records.save(joined)]);
   return joined;
 }

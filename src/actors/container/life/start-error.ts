@@ -7,6 +7,17 @@ const REFUSED_SETTING =
   /invalid argument|numerical result out of range|value too large|no such device|is not a valid (?:action|arch|operator)|failed to resolve runtime path/;
 const NOT_EXECUTABLE = /permission denied|is a directory|not a directory|exec format error/;
 
+/** Rethrows a failure of the networks at a start with the words that clients look for. */
+export function networkingFailed(error: unknown): never {
+  if (!isEngineError(error) || error.kind === 'cancelled') throw error;
+  const { kind, message, code, details } = error;
+  throw new EngineError(kind, `failed to set up container networking: ${message}`, {
+    cause: error,
+    details,
+    ...(code === undefined ? {} : { code }),
+  });
+}
+
 /** Gives a runtime failure its exit code (127 command missing, 126 not executable, else 128) and its error kind. */
 export function startError(error: unknown): EngineError {
   if (!isEngineError(error)) return internal(messageOf(error), { cause: error, details: { exitCode: 128 } });

@@ -54,7 +54,7 @@ export async function writeContainerFiles(deps: FilesDeps, record: ContainerReco
   const { hostConfig, config } = record;
   const settings = deps.settings();
   if (settings.hostGatewayIps.length === 0 && hostConfig.ExtraHosts?.some((entry) => /[:=]host-gateway$/.test(entry))) {
-    throw internal('failed to set up container networking: unable to derive the IP value for host-gateway', {
+    throw internal('unable to derive the IP value for host-gateway', {
       code: 'NO_HOST_GATEWAY',
     });
   }

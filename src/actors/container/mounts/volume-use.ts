@@ -2,7 +2,7 @@
 import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 import { mkdir, realpath, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { invalid, messageOf } from '../../../errors/engine-error.js';
+import { invalid, messageOf, notFound } from '../../../errors/engine-error.js';
 import type { MountPoint } from '../../../ports/container.js';
 import { closeFd } from '../../../sys/files/fd.js';
 import { detachMount, mountFileSystem, mountPointsBelow } from '../../../sys/mount/mount.js';
@@ -137,14 +137,35 @@ function openSubpath(mountpoint: string, subpath: string): number {
   try {
     return openInRoot(root, subpath, O_PATH);
   } catch (error) {
-    const reason = (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'no such file or directory' : messageOf(error);
-    throw invalid(`cannot access path ${join(mountpoint, subpath)}: ${reason}`, {
+    const isMissing = (error as NodeJS.ErrnoException).code === 'ENOENT';
+    const reason = isMissing
+      ? `lstat ${join(mountpoint, missingPart(root, subpath))}: no such file or directory`
+      : messageOf(error);
+    throw (isMissing ? notFound : invalid)(`cannot access path ${join(mountpoint, subpath)}: ${reason}`, {
       code: 'VOLUME_SUBPATH',
       cause: error,
     });
   } finally {
     closeSync(root);
   }
+}
+
+/** The path without what comes after the first name that is not there. */
+function missingPart(root: number, subpath: string): string {
+  const names = subpath.split('/');
+  const part = (count: number): string => names.slice(0, count).join('/');
+  // By halves: a client may write thousands of names.
+  let [there, missing] = [0, names.length];
+  while (missing - there > 1) {
+    const middle = (there + missing) >> 1;
+    try {
+      closeFd(openInRoot(root, part(middle), O_PATH));
+      there = middle;
+    } catch {
+      missing = middle;
+    }
+  }
+  return part(missing);
 }
 
 /** Takes away what a daemon that was killed left of `placesRoot`. */
