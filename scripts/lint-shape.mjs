@@ -32,9 +32,7 @@ const HOT = 'called for each record of a log: an object for the parameters would
  * last word before it.
  */
 export const LARGE = new Map([
-  ['src/http/hijack-request.ts#runOnRawSocket', UNSPLIT],
   ['src/http/http-exchange.ts', UNSPLIT],
-  ['src/http/http-exchange.ts#constructor', UNSPLIT],
   ['src/http/uws-connection.ts', UNSPLIT],
   ['src/logs/drivers/json-encoder.ts#encode', HOT],
   ['src/logs/drivers/local-record.ts#encode', HOT],

@@ -23,14 +23,8 @@ export function serveChunked(
   takeFromSocket(fd, Buffer.alloc(headBytes), headBytes);
   const socket = new RawSocket(fd);
   const framing = new ChunkedBody();
-  const exchange = new HttpExchange(
-    services,
-    gate,
-    new ChunkedTransport(socket, peer, framing),
-    found,
-    found.route.method,
-    head,
-  );
+  const transport = new ChunkedTransport(socket, peer, framing);
+  const exchange = new HttpExchange(services, gate, transport, { found, method: found.route.method, head });
   socket.on('close', () => exchange.settle(true));
   exchange.run();
   if (exchange.over) return;

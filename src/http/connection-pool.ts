@@ -1,24 +1,37 @@
 /** Serves accepted connections: decides who reads them, and keeps what served ended ones for the next. */
 import { closeFd, onceReadable, peekSocket } from '../sys/files/fd.js';
-import { startCounting, unsentBytes } from '../sys/net/socket-progress.js';
+import { watchArrivals } from '../sys/net/arrivals.js';
+import { startCounting, writableBytes } from '../sys/net/socket-progress.js';
 import { readDirectRequest, type DirectRequest } from './direct-request.js';
 import { messageBody } from './error-status.js';
-import { statesOneFraming, UNKNOWN_FRAMING, UNKNOWN_FRAMING_MESSAGE } from './framing.js';
+import { statedBody, UNKNOWN_FRAMING, UNKNOWN_FRAMING_MESSAGE } from './framing.js';
 import type { Gate } from './gate.js';
 import { serveChunked } from './chunked-request.js';
+import { HEAD_END, mayBecomeHead } from './header-lines.js';
 import { serveHijackRequest } from './hijack-request.js';
+import { onNextPoll } from './next-poll.js';
 import { peerOf, type Peer } from './peer.js';
+import { readPipelinedRequest, servePipelined, type PipelinedRequest } from './pipelined-request.js';
 import { RawSocket, RawTransport } from './raw-reply.js';
 import { serveUpload } from './upload-request.js';
-import { UwsConnection, type ConnectionOwner, type ConnectionServices } from './uws-connection.js';
+import {
+  SMALL_REPLY_BYTES,
+  UwsConnection,
+  type ConnectionOwner,
+  type ConnectionServices,
+  type ParkedConnection,
+} from './uws-connection.js';
 
 /** The heads that are looked for are far smaller. */
 const PEEK_BYTES = 8192;
 
+/**
+ * A request that has begun to arrive is waited for this long; then the parser goes on with it, at the client's pace.
+ */
+const WHOLE_MS = 5_000;
+
 /** Apps are made freely up to this number (of 27 KB each); beyond it idle connections give theirs up when they can. */
 const MANY_APPS = 1024;
-
-const HEAD_END = '\r\n\r\n';
 
 export class ConnectionPool {
   readonly #services: ConnectionServices;
@@ -49,7 +62,25 @@ export class ConnectionPool {
    * the descriptor. @param peer who is behind the socket when that is not its other end, as with TLS.
    */
   serve(fd: number, gate: Gate, peer?: Peer): void {
-    if (this.#serveReceived(fd, gate, peer)) return;
+    this.#serve({ fd, gate, peer, answered: 0 });
+  }
+
+  #serve(connection: ParkedConnection): void {
+    const { fd, gate } = connection;
+    if (gate.closing) return closeFd(fd);
+    try {
+      const serve = this.#judge(connection, true);
+      if (serve === 'nothing') this.#awaitRequest(connection);
+      else if (serve === 'part') this.#awaitWhole(connection);
+      else serve();
+    } catch (error) {
+      this.#giveUp(fd, error);
+    }
+  }
+
+  /** Waits for the first byte of a request. */
+  #awaitRequest(connection: ParkedConnection): void {
+    const { fd, gate } = connection;
     const waiting = {
       idle: true,
       close: () => {
@@ -61,57 +92,98 @@ export class ConnectionPool {
     gate.connections.add(waiting);
     const readable = onceReadable(fd, () => {
       gate.connections.delete(waiting);
-      this.serve(fd, gate, peer);
+      this.#serve(connection);
     });
   }
 
-  /** False when nothing has arrived. A connection that cannot be served ends; the daemon does not. */
-  #serveReceived(fd: number, gate: Gate, peer: Peer | undefined): boolean {
-    try {
-      const count = peekSocket(fd, this.#peeked);
-      if (count === undefined) return false;
-      const received = this.#peeked.subarray(0, count);
-      if (!this.#isFramed(received)) return this.#refuseFraming(fd, peer);
-      const direct = readDirectRequest(received, this.#services.router, gate, () => peer ?? peerOf(fd));
-      if (count === 0) closeFd(fd);
-      else if (direct === undefined) this.#app().adopt(fd, gate, peer, this.#countRequest(fd, count));
-      else serverOf(direct)(this.#services, gate, fd, peer ?? peerOf(fd), direct);
-    } catch (err) {
-      this.#services.logger.warn({ err }, 'a connection could not be served');
-      closeFd(fd);
-    }
-    return true;
+  /** Waits for the rest of a small request, so that it is known what is behind it before anybody takes it. */
+  #awaitWhole(connection: ParkedConnection): void {
+    const { fd, gate } = connection;
+    const stop = (): void => {
+      arrivals.close();
+      clearTimeout(timer);
+      gate.connections.delete(waiting);
+    };
+    const look = (isLast: boolean): void => {
+      try {
+        const serve = this.#judge(connection, !isLast);
+        if (typeof serve === 'string') return;
+        stop();
+        serve();
+      } catch (error) {
+        stop();
+        this.#giveUp(fd, error);
+      }
+    };
+    const waiting = {
+      idle: true,
+      close: () => {
+        stop();
+        closeFd(fd);
+      },
+    };
+    const arrivals = watchArrivals(fd, look);
+    const timer = setTimeout(() => look(true), WHOLE_MS);
+    gate.connections.add(waiting);
   }
 
-  /** False for a bad head. The library refuses it too, but bytes behind the head would take the place of its reply. */
-  #isFramed(received: Buffer): boolean {
-    const end = received.indexOf(HEAD_END);
-    return end < 0 || statesOneFraming(received.toString('latin1', 0, end));
-  }
-
-  #refuseFraming(fd: number, peer: Peer | undefined): true {
-    new RawTransport(new RawSocket(fd), peer ?? peerOf(fd)).reply(
-      UNKNOWN_FRAMING,
-      messageBody(UNKNOWN_FRAMING_MESSAGE),
-    );
-    return true;
+  /** A connection that cannot be served ends; the daemon does not. */
+  #giveUp(fd: number, err: unknown): void {
+    this.#services.logger.warn({ err }, 'a connection could not be served');
+    closeFd(fd);
   }
 
   /**
-   * Length of what has been received when that is exactly one request without a body, and when what the library reads
-   * is counted from now on; otherwise 0.
+   * Looks at what a socket has received and says who serves it: `nothing` when no byte is there, `part` when more of
+   * the request must arrive first. @param mayWait false when there is no more waiting for that.
    */
-  #countRequest(fd: number, count: number): number {
-    const isOneHead =
-      count < PEEK_BYTES && this.#peeked.subarray(0, count).indexOf(HEAD_END) === count - HEAD_END.length;
-    return isOneHead && unsentBytes(fd) === 0 && startCounting(fd) ? count : 0;
+  #judge(connection: ParkedConnection, mayWait: boolean): 'nothing' | 'part' | (() => void) {
+    const { fd, gate } = connection;
+    const count = peekSocket(fd, this.#peeked);
+    if (count === undefined) return 'nothing';
+    if (count === 0) return () => closeFd(fd);
+    const parse = (requestBytes: number) => () => this.#app().adopt(connection, requestBytes);
+    const received = this.#peeked.toString('latin1', 0, count);
+    const end = received.indexOf(HEAD_END);
+    if (end < 0) return mayWait && count < PEEK_BYTES && mayBecomeHead(received) ? 'part' : parse(0);
+    const head = received.slice(0, end);
+    const body = statedBody(head);
+    // The library refuses it too, but bytes behind the head would take the place of its reply.
+    if (body === 'ambiguous') return () => this.#refuseFraming(connection);
+    const { router } = this.#services;
+    const direct = readDirectRequest(head, router, gate, () => connection.peer ?? peerOf(fd));
+    if (direct !== undefined)
+      return () => serverOf(direct)(this.#services, gate, fd, connection.peer ?? peerOf(fd), direct);
+    if (body === 'open') return parse(0);
+    const length = end + HEAD_END.length + body;
+    if (count < length && length <= PEEK_BYTES && mayWait) return 'part';
+    if (count === length && count < PEEK_BYTES) return parse(this.#isCounted(fd) ? count : 0);
+    const pipelined = readPipelinedRequest(head, body, fd, gate, router);
+    return pipelined === undefined ? parse(0) : () => this.#servePipelined(connection, pipelined);
+  }
+
+  #servePipelined(connection: ParkedConnection, request: PipelinedRequest): void {
+    const { fd, gate, peer = peerOf(fd), answered } = connection;
+    // Others get their turn between the requests, however many a client has sent at once.
+    servePipelined(this.#services, { fd, gate, peer }, request, (again) =>
+      onNextPoll(() => this.#serve({ fd: again, gate, peer, answered })),
+    );
+  }
+
+  /** Returns true when what the library reads is counted from now on, and a small reply leaves its buffers at once. */
+  #isCounted(fd: number): boolean {
+    return writableBytes(fd) >= 4 * SMALL_REPLY_BYTES && startCounting(fd);
+  }
+
+  #refuseFraming({ fd, peer = peerOf(fd) }: ParkedConnection): void {
+    new RawTransport(new RawSocket(fd), peer).reply(UNKNOWN_FRAMING, messageBody(UNKNOWN_FRAMING_MESSAGE));
   }
 
   /** Looks at what an idle connection brings next before anybody reads it, if that is still possible. */
   #takeBack(connection: UwsConnection): void {
     this.#parkable.delete(connection);
     const parked = connection.park();
-    if (parked !== undefined) this.serve(parked.fd, parked.gate, parked.peer);
+    if (parked !== undefined) this.#serve(parked);
   }
 
   /** One to serve a connection with: an unused one, one that an idle connection can do without, or a new one. */

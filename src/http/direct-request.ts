@@ -4,7 +4,7 @@
  * those with a body in chunks, with which the parser is too lenient.
  */
 import type { Gate } from './gate.js';
-import { readHeaderLines } from './header-lines.js';
+import { HEAD_END, readHeaderLines, readRequestLine } from './header-lines.js';
 import type { Peer } from './peer.js';
 import { KeptHead } from './request-head.js';
 import type { RouteMatch, Router } from './router.js';
@@ -21,31 +21,24 @@ export interface DirectRequest {
 }
 
 /**
- * Reads the head of such a request. Undefined for everything else and for whatever is unusual, incomplete or wrong: the
- * parser of all other requests judges that.
+ * Reads the head of such a request, from its text without the empty line. Returns undefined for everything else and for
+ * whatever is unusual or wrong: the parser of all other requests judges that.
  */
 export function readDirectRequest(
-  received: Buffer,
+  text: string,
   router: Router,
   gate: Gate,
   peer: () => Peer,
 ): DirectRequest | undefined {
-  const method = ['POST', 'PUT'].find((name) => received.toString('latin1', 0, name.length + 1) === `${name} `);
-  if (method === undefined) return undefined;
-  const end = received.indexOf('\r\n\r\n');
-  if (end < 0) return undefined;
-  const text = received.toString('latin1', 0, end);
-  const [line = '', ...headerLines] = text.split('\r\n');
-  const target = /^[A-Z]+ (\/[!-~]*) HTTP\/1\.1$/.exec(line)?.[1];
-  if (target === undefined) return undefined;
-  const queryStart = target.indexOf('?');
-  const path = queryStart < 0 ? target : target.slice(0, queryStart);
-  const found = gate.resolve(router, method, path);
+  if (!text.startsWith('POST ') && !text.startsWith('PUT ')) return undefined;
+  const line = readRequestLine(text);
+  if (line === undefined) return undefined;
+  const found = gate.resolve(router, line.method, line.path);
   if (found.kind !== 'route') return undefined;
   const isPlain = found.route.hijack === undefined && found.route.upload !== 'takes';
   if (isPlain && !/\r\ntransfer-encoding:/i.test(text)) return undefined;
 
-  const headers = readHeaderLines(headerLines);
+  const headers = readHeaderLines(text.split('\r\n').slice(1));
   if (headers === undefined || !headers.has('host') || headers.has('expect')) return undefined;
   const length = headers.get('content-length');
   if (length !== undefined && !/^\d{1,15}$/.test(length)) return undefined;
@@ -59,7 +52,12 @@ export function readDirectRequest(
       return undefined;
     if (isPlain && !isChunked) return undefined;
   }
-  const head = new KeptHead(headers, path, queryStart < 0 ? undefined : target.slice(queryStart + 1));
+  const head = new KeptHead(headers, line.path, line.query);
   if (gate.objection(head, peer) !== undefined) return undefined;
-  return { found, head, headBytes: end + 4, bodyBytes: encoding === undefined ? Number(length ?? 0) : undefined };
+  return {
+    found,
+    head,
+    headBytes: text.length + HEAD_END.length,
+    bodyBytes: encoding === undefined ? Number(length ?? 0) : undefined,
+  };
 }

@@ -27,12 +27,19 @@ export function hasBody(head: FramingHead): boolean {
   return (length !== '' && length !== '0') || head.getHeader('transfer-encoding') !== '';
 }
 
-/** Does the same as `isKnownFraming`, for the text of a head. */
-export function statesOneFraming(head: string): boolean {
-  let count = 0;
-  for (const [, name = '', value = ''] of head.matchAll(/\r\n(content-length|transfer-encoding):([^\r]*)/gi)) {
-    if (++count > 1 || (name.length > 'content-length'.length && value.trim().toLowerCase() !== 'chunked'))
-      return false;
+/**
+ * What the text of a head says about its body: its length in bytes, 0 without one; `open` when only the body itself
+ * tells where it ends, or when the length is no number; `ambiguous` where `isKnownFraming` returns false.
+ */
+export type StatedBody = number | 'open' | 'ambiguous';
+
+export function statedBody(head: string): StatedBody {
+  let stated: StatedBody | undefined;
+  for (const [, name = '', text = ''] of head.matchAll(/\r\n(content-length|transfer-encoding):([^\r]*)/gi)) {
+    const value = text.trim();
+    const isEncoding = name.length > 'content-length'.length;
+    if (stated !== undefined || (isEncoding && value.toLowerCase() !== 'chunked')) return 'ambiguous';
+    stated = !isEncoding && /^\d{1,15}$/.test(value) ? Number(value) : 'open';
   }
-  return true;
+  return stated ?? 0;
 }

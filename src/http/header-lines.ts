@@ -1,7 +1,37 @@
 /**
- * The header lines of a request whose head is read without the HTTP parser. They are split at an index: a pattern that
- * describes the whole line would try each way to divide a run of blanks, and a client chooses how long that run is.
+ * Reads the head of a request without the HTTP parser. Header lines are split at an index: a pattern that describes the
+ * whole line would try each way to divide a run of blanks, and a client chooses how long that run is.
  */
+
+/** The last line end of a head, and the empty line after it. */
+export const HEAD_END = '\r\n\r\n';
+
+export interface RequestLine {
+  readonly method: string;
+  readonly path: string;
+  readonly query: string | undefined;
+}
+
+/** Reads the first line of a head; returns undefined for anything but a plain request of HTTP 1.1. */
+export function readRequestLine(head: string): RequestLine | undefined {
+  const [, method, target] = /^([A-Z]+) (\/[!-~]*) HTTP\/1\.1(?:\r\n|$)/.exec(head) ?? [];
+  if (method === undefined || target === undefined) return undefined;
+  const mark = target.indexOf('?');
+  if (mark < 0) return { method, path: target, query: undefined };
+  return { method, path: target.slice(0, mark), query: target.slice(mark + 1) };
+}
+
+/**
+ * Returns false for bytes that can't become a well-formed head, whatever follows them. It may also return true for
+ * some of those: then the parser says so when the head is complete.
+ */
+export function mayBecomeHead(received: string): boolean {
+  if (!/^[A-Z]{1,7}(?: |$)/.test(received)) return false;
+  const lines = received.split('\r\n');
+  // The last one may lack the second half of its end.
+  const last = lines.pop()?.replace(/\r$/, '') ?? '';
+  return lines.every((line) => VALUE.test(line)) && VALUE.test(last);
+}
 
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const VALUE = /^[\t -~\x80-\xff]*$/;

@@ -2,11 +2,9 @@
 import { takeFromSocket } from '../sys/files/fd.js';
 import type { DirectRequest } from './direct-request.js';
 import type { Gate } from './gate.js';
-import { HttpExchange, type ExchangeServices } from './http-exchange.js';
+import { HttpExchange, type ExchangeServices, type RoutedRequest } from './http-exchange.js';
 import type { Peer } from './peer.js';
 import { RawSocket, RawTransport } from './raw-reply.js';
-import type { RequestHead } from './request-head.js';
-import type { RouteMatch } from './router.js';
 
 /** Takes the request off the socket and runs its handler. The descriptor is given away unless this throws. */
 export function serveHijackRequest(
@@ -27,7 +25,7 @@ export function serveHijackRequest(
     if (body === null) return;
     socket.removeListener('readable', start);
     gate.connections.delete(connection);
-    runOnRawSocket(services, gate, socket, peer, found, 'POST', head, body);
+    runOnRawSocket(services, gate, { socket, peer }, { found, method: 'POST', head, body });
   };
   if (bodyBytes > 0) {
     socket.on('readable', start);
@@ -37,19 +35,20 @@ export function serveHijackRequest(
   start();
 }
 
+/** A request whose body is all there. */
+export interface WholeRequest extends RoutedRequest {
+  readonly body: Buffer;
+}
+
 /** Runs a handler on a connection that no longer has a parser. */
 export function runOnRawSocket(
   services: ExchangeServices,
   gate: Gate,
-  socket: RawSocket,
-  peer: Peer,
-  found: RouteMatch,
-  method: string,
-  head: RequestHead,
-  body: Buffer,
+  { socket, peer }: { readonly socket: RawSocket; readonly peer: Peer },
+  request: WholeRequest,
 ): void {
-  const exchange = new HttpExchange(services, gate, new RawTransport(socket, peer), found, method, head);
-  exchange.body.push(body, true);
+  const exchange = new HttpExchange(services, gate, new RawTransport(socket, peer), request);
+  exchange.body.push(request.body, true);
   socket.on('close', () => exchange.settle(true));
   exchange.run();
 }

@@ -38,6 +38,13 @@ export interface ExchangeServices {
   readonly jsonParser?: JsonParser;
 }
 
+/** A request for which the router has found a route. */
+export interface RoutedRequest {
+  readonly found: RouteMatch;
+  readonly method: string;
+  readonly head: RequestHead;
+}
+
 let lastId = 0;
 
 export class HttpExchange implements Exchange, PendingExchange {
@@ -66,20 +73,13 @@ export class HttpExchange implements Exchange, PendingExchange {
   #abortController: AbortController | undefined;
   #closeCallbacks: (() => void)[] | undefined;
 
-  constructor(
-    services: ExchangeServices,
-    gate: Gate,
-    transport: Transport,
-    match: RouteMatch,
-    method: string,
-    request: RequestHead,
-  ) {
+  constructor(services: ExchangeServices, gate: Gate, transport: Transport, { found, method, head }: RoutedRequest) {
     this.#services = services;
     this.#gate = gate;
     this.#transport = transport;
-    this.#match = match;
+    this.#match = found;
     this.method = method;
-    this.#request = request;
+    this.#request = head;
     gate.enter();
   }
 

@@ -69,11 +69,7 @@ export class RawTransport implements Transport {
   }
 
   #send(head: ReplyHead, body: string | Uint8Array | undefined): void {
-    const bytes = typeof body === 'string' ? Buffer.from(body) : (body ?? new Uint8Array(0));
-    const length = isBodiless(head.status) ? '' : `Content-Length: ${bytes.length}\r\n`;
-    this.#socket.write(renderHead(head, length));
-    if (!isBodiless(head.status)) this.#socket.write(bytes);
-    this.#socket.end();
+    this.#socket.end(renderReply(head, body, { closing: true }));
     linger(this.#socket);
   }
 
@@ -101,7 +97,7 @@ export class RawResponseStream implements ResponseStream {
 
   constructor(head: ReplyHead, owner: StreamOwner) {
     this.#state = new StreamState(owner);
-    this.#early = [renderHead(head, 'Transfer-Encoding: chunked\r\n')];
+    this.#early = [renderHead(head, 'Transfer-Encoding: chunked\r\n', true)];
   }
 
   get closed(): boolean {
@@ -212,9 +208,22 @@ export class RawResponseStream implements ResponseStream {
   }
 }
 
-function renderHead(head: ReplyHead, framing: string): string {
+/** Renders a complete reply. @param options say whether its body is left out, and whether the connection ends. */
+export function renderReply(
+  head: ReplyHead,
+  body: string | Uint8Array | undefined,
+  { closing, isHead = false }: { readonly closing: boolean; readonly isHead?: boolean },
+): Buffer {
+  const bytes = typeof body === 'string' ? Buffer.from(body) : (body ?? new Uint8Array(0));
+  const isEmpty = isBodiless(head.status);
+  const text = renderHead(head, isEmpty ? '' : `Content-Length: ${bytes.length}\r\n`, closing);
+  return Buffer.concat([Buffer.from(text), isEmpty || isHead ? new Uint8Array(0) : bytes]);
+}
+
+function renderHead(head: ReplyHead, framing: string, closing: boolean): string {
   const date = new Date().toUTCString();
-  return `HTTP/1.1 ${statusLine(head.status)}\r\n${head.name}: ${head.value}\r\nDate: ${date}\r\n${framing}Connection: close\r\n\r\n`;
+  const end = closing ? 'Connection: close\r\n\r\n' : '\r\n';
+  return `HTTP/1.1 ${statusLine(head.status)}\r\n${head.name}: ${head.value}\r\nDate: ${date}\r\n${framing}${end}`;
 }
 
 /** Frees a socket whose sending side has ended, also when the client never closes its own. */

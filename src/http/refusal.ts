@@ -10,8 +10,19 @@ export interface Refusal {
   readonly body: string | undefined;
 }
 
-/** @param found what the router said; a route is refused because too many requests are in flight. */
-export function refuse(found: Resolution, query: string | undefined, heads: ResponseHeads): Refusal {
+/**
+ * The reply to a request that is not served.
+ * @param found what the router said; a route is refused because too many requests are in flight.
+ * @param objection why the request may not even be looked at, if that is so.
+ */
+export function refuse(
+  found: Resolution,
+  objection: string | undefined,
+  query: string | undefined,
+  heads: ResponseHeads,
+): Refusal {
+  if (objection !== undefined)
+    return { head: heads.render(403, 'application/json', undefined), body: messageBody(objection) };
   switch (found.kind) {
     case 'options':
       return { head: heads.render(200, undefined, undefined), body: undefined };
@@ -39,11 +50,6 @@ export function refuse(found: Resolution, query: string | undefined, heads: Resp
         body: messageBody('too many requests are in flight'),
       };
   }
-}
-
-/** For requests that may not even be looked at. */
-export function refuseForbidden(message: string, heads: ResponseHeads): Refusal {
-  return { head: heads.render(403, 'application/json', undefined), body: messageBody(message) };
 }
 
 /** For requests that failed before they had a handler. */

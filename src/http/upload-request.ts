@@ -21,7 +21,8 @@ export function serveUpload(
   { found, head, headBytes, bodyBytes }: DirectRequest,
 ): void {
   takeFromSocket(fd, Buffer.alloc(headBytes), headBytes);
-  new HttpExchange(services, gate, new UploadTransport(fd, peer, bodyBytes), found, found.route.method, head).run();
+  const transport = new UploadTransport(fd, peer, bodyBytes);
+  new HttpExchange(services, gate, transport, { found, method: found.route.method, head }).run();
 }
 
 /** Does not touch the socket before the reply, with which the connection ends. */

@@ -14,7 +14,7 @@ import { onNextPoll } from './next-poll.js';
 import { peerOf, type Peer } from './peer.js';
 import { messageBody } from './error-status.js';
 import { RawResponseStream, RawSocket, RawTransport } from './raw-reply.js';
-import { NOT_SERVED, refuse, refuseForbidden } from './refusal.js';
+import { NOT_SERVED, refuse } from './refusal.js';
 import { KeptHead } from './request-head.js';
 import { isBodiless, type ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
@@ -49,10 +49,18 @@ export interface ParkedConnection {
   readonly fd: number;
   readonly gate: Gate;
   readonly peer: Peer | undefined;
+  /** Requests that the parser has answered. */
+  readonly answered: number;
 }
 
-/** A reply up to this size fits into any send buffer that is empty. */
-const SMALL_REPLY_BYTES = 8 * 1024;
+/**
+ * After so many replies the connection is looked at again before the parser reads on, since what comes next may hijack
+ * and have bytes behind it. One that goes on is of a client with many small requests, which should be fast.
+ */
+const LOOKED_AT_AGAIN = 4;
+
+/** A reply up to this size is out of the library's buffers at once, where four times as much can be written. */
+export const SMALL_REPLY_BYTES = 8 * 1024;
 
 export class UwsConnection implements Transport {
   readonly #services: ConnectionServices;
@@ -78,6 +86,7 @@ export class UwsConnection implements Transport {
   #requestBytes = 0;
   #isParkable = false;
   #precedesUpload = false;
+  #answered = 0;
 
   constructor(services: ConnectionServices, owner: ConnectionOwner) {
     this.#services = services;
@@ -101,16 +110,23 @@ export class UwsConnection implements Transport {
     return this.#isUnreadable || this.#gate?.closing === true;
   }
 
+  /** The next request is looked at before the parser gets it, if nothing of it is read by then. */
+  get #isLookedAtNext(): boolean {
+    return this.#precedesUpload || this.#answered < LOOKED_AT_AGAIN;
+  }
+
   get peer(): Peer {
     return (this.#peer ??= peerOf(this.#fd));
   }
 
   /**
-   * Serves a connected socket. The descriptor is given away unless this throws. @param peer as `ConnectionPool.serve`.
-   * @param requestBytes length of the first request, when nothing else has arrived and bytes are counted; otherwise 0.
+   * Serves a connected socket. The descriptor is given away unless this throws.
+   * @param requestBytes length of the next request, when it has arrived as a whole and nothing else has, and bytes are
+   * counted; otherwise 0.
    */
-  adopt(fd: number, gate: Gate, peer: Peer | undefined, requestBytes: number): void {
+  adopt({ fd, gate, peer, answered }: ParkedConnection, requestBytes: number): void {
     this.#app.adoptSocket(fd);
+    this.#answered = answered;
     this.#fd = fd;
     this.#peer = peer;
     this.#isUnreadable = false;
@@ -129,7 +145,7 @@ export class UwsConnection implements Transport {
       return undefined;
     const fd = duplicateFd(this.#fd);
     stopCounting(fd);
-    const parked = { fd, gate, peer: this.#peer };
+    const parked = { fd, gate, peer: this.#peer, answered: this.#answered };
     // Closes the library's descriptor only: nothing is sent and the connection lives on in the duplicate.
     this.#app.close();
     return parked;
@@ -235,10 +251,10 @@ export class UwsConnection implements Transport {
     this.#precedesUpload = found.kind === 'route' && found.route.upload === 'precedes';
     if (this.#isParkable) {
       this.#isParkable = false;
-      this.#requestBytes = this.#precedesUpload || this.#owner.isCrowded() ? this.#recount(req) : 0;
+      const mayBeParked = this.#isLookedAtNext || this.#owner.isCrowded();
+      this.#requestBytes = mayBeParked && !hasBody(req) ? this.#recount(req) : 0;
       this.#owner.busy(this);
     }
-    if (this.#requestBytes > 0 && hasBody(req)) this.#requestBytes = 0;
     const wasUnreadable = this.#isUnreadable;
     // The library takes trailers for a next request and does not check line ends in chunks.
     this.#isUnreadable ||= req.getHeader('transfer-encoding') !== '';
@@ -252,10 +268,7 @@ export class UwsConnection implements Transport {
       this.#mayStillSend = false;
       this.#writeReply(res, UNKNOWN_FRAMING, messageBody(UNKNOWN_FRAMING_MESSAGE), true);
     } else if (found.kind !== 'route' || objection !== undefined || gate.full) {
-      const { head, body } =
-        objection === undefined
-          ? refuse(found, req.getQuery(), this.#services.heads)
-          : refuseForbidden(objection, this.#services.heads);
+      const { head, body } = refuse(found, objection, req.getQuery(), this.#services.heads);
       this.reply(head, body);
       this.#services.observer?.refused(head.status);
     } else if (found.route.hijack === undefined) {
@@ -266,7 +279,7 @@ export class UwsConnection implements Transport {
   }
 
   #serve(res: HttpResponse, req: HttpRequest, method: string, found: RouteMatch, gate: Gate): void {
-    const exchange = new HttpExchange(this.#services, gate, this, found, method, req);
+    const exchange = new HttpExchange(this.#services, gate, this, { found, method, head: req });
     this.#exchange = exchange;
     exchange.run();
     if (exchange.over) return;
@@ -290,7 +303,7 @@ export class UwsConnection implements Transport {
     const head = KeptHead.copy(req);
     const start = (body: Buffer): void => {
       const { peer } = this;
-      runOnRawSocket(this.#services, gate, this.#detach(), peer, found, method, head, body);
+      runOnRawSocket(this.#services, gate, { socket: this.#detach(), peer }, { found, method, head, body });
     };
     const chunked = head.getHeader('transfer-encoding') !== '';
     if (Number(head.getHeader('content-length')) === 0 && (!chunked || found.route.hijack === 'after-head')) {
@@ -374,8 +387,10 @@ export class UwsConnection implements Transport {
     }
     this.#isParkable = true;
     this.#owner.parkable(this);
+    const isLookedAt = this.#isLookedAtNext;
+    this.#answered++;
     // The library has yet to leave the callback, or to send what it holds.
-    if (this.#precedesUpload) onNextPoll(() => this.#owner.takeBack(this));
+    if (isLookedAt) onNextPoll(() => this.#owner.takeBack(this));
   }
 
   /** Before the last bytes of a reply, after which `res` is no longer valid. */

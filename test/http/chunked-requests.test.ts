@@ -86,10 +86,12 @@ test('a stream begins while the chunks still come, and a client that leaves ends
     '2\r\nde\r\n0\r\n\r\n',
   ]);
   assert.match(reply, /^HTTP\/1\.1 200 OK\r\n[^]*\{"bytes":5\}\n\r\n0\r\n\r\n$/);
-  // Behind another request the parser reads the body; the reply is whole there, too.
+  // Behind many requests the parser reads the body; the reply is whole there, too.
   const second = await RawConnection.open(at.path);
-  second.write(PING);
-  await second.readThrough('\r\n\r\nOK', 60_000);
+  for (let i = 0; i < 6; i++) {
+    second.write(PING);
+    await second.readThrough('\r\n\r\nOK', 60_000);
+  }
   second.write('POST /load HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n');
   await new Promise((resolve) => setImmediate(resolve));
   second.write('2\r\nde\r\n0\r\n\r\n');

@@ -68,6 +68,15 @@ export function onceReadable(fd: number, callback: () => void): { cancel(): void
   return { cancel: () => handle.close() };
 }
 
+/** Calls back once when the other side of a socket sends no more, or is gone, unless it is cancelled before. */
+export function onceEnded(fd: number, callback: () => void): { cancel(): void } {
+  const handle = koffi.node.poll(fd, { disconnect: true }, () => {
+    handle.close();
+    callback();
+  });
+  return { cancel: () => handle.close() };
+}
+
 /** Calls back whenever a descriptor can be read, in every turn of the event loop until it cannot. */
 export interface ReadableWatch {
   pause(): void;

@@ -6,6 +6,7 @@ const SOL_SOCKET = 1;
 const SO_SNDBUF = 7;
 const SO_PEEK_OFF = 42;
 const TIOCOUTQ = 0x5411;
+const FIONREAD = 0x541b;
 /** Far more than is ever read before the next `startCounting`. */
 const START = 1 << 30;
 
@@ -49,9 +50,21 @@ export function limitUnread(fd: number, bytes: number): void {
   setsockopt(fd, SOL_SOCKET, SO_SNDBUF, Int32Array.of(bytes), 4);
 }
 
-/** Bytes that were written and that the other side has not got yet. @throws EngineError code EBADF. */
-export function unsentBytes(fd: number): number {
+/** Bytes that have arrived and that nobody has taken. @throws EngineError code EBADF. */
+export function untakenBytes(fd: number): number {
   const value = new Int32Array(1);
-  ioctl(fd, BigInt(TIOCOUTQ), value);
+  ioctl(fd, BigInt(FIONREAD), value);
   return value[0] ?? 0;
+}
+
+/**
+ * About how many bytes can be written before the other side has to read; the kernel counts its own overhead in.
+ * @throws EngineError code EBADF.
+ */
+export function writableBytes(fd: number): number {
+  const limit = new Int32Array(1);
+  getsockopt(fd, SOL_SOCKET, SO_SNDBUF, limit, Uint32Array.of(4));
+  const unread = new Int32Array(1);
+  ioctl(fd, BigInt(TIOCOUTQ), unread);
+  return (limit[0] ?? 0) - (unread[0] ?? 0);
 }
