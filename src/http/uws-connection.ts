@@ -20,8 +20,9 @@ import { isBodiless, type ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
 import type { RouteMatch, Router } from './router.js';
 import type { StreamOwner, Transport } from './transport.js';
+import { UwsRoom } from './uws-room.js';
 import { UwsResponseStream } from './uws-stream.js';
-import { createUwsApp, writeHead, type HttpRequest, type HttpResponse, type UwsApp } from './uws.js';
+import { createUwsApp, headBytes, writeHead, type HttpRequest, type HttpResponse, type UwsApp } from './uws.js';
 
 /** How long a connection may be without a request, and a request's head may take. */
 const IDLE_S = 300;
@@ -87,6 +88,7 @@ export class UwsConnection implements Transport {
   #isParkable = false;
   #precedesUpload = false;
   #answered = 0;
+  readonly #room = new UwsRoom();
 
   constructor(services: ConnectionServices, owner: ConnectionOwner) {
     this.#services = services;
@@ -154,12 +156,24 @@ export class UwsConnection implements Transport {
   reply(head: ReplyHead, body: string | Uint8Array | undefined): void {
     const res = this.#res;
     if (res === undefined) return;
-    if (this.#mayStillSend && this.#exchange?.body.complete !== true) this.#replyAndLinger(head, body);
-    else if (this.#inCallback) this.#writeReply(res, head, body);
-    else res.cork(() => this.#writeReply(res, head, body));
+    const size = body === undefined || this.#isHead ? 0 : Buffer.byteLength(body);
+    const isLarge = size > SMALL_REPLY_BYTES;
+    const write = (): void => {
+      if (isLarge) this.#writeLargeReply(res, head, Buffer.from(body ?? ''));
+      else this.#writeReply(res, head, body);
+    };
+    if ((this.#mayStillSend && this.#exchange?.body.complete !== true) || (isLarge && this.#closing))
+      this.#replyAndLinger(head, body);
+    else if (!this.#room.take(headBytes(head) + (isLarge ? 0 : size)))
+      onNextPoll(() => void (this.#res === res && res.cork(write)));
+    else if (this.#inCallback) write();
+    else res.cork(write);
   }
 
-  /** Replies over the raw socket before the body has ended: the library would cut off a client that still sends. */
+  /**
+   * Replies over the raw socket. The library would cut off a client that still sends its body, and it does not end a
+   * connection behind a large reply.
+   */
   #replyAndLinger(head: ReplyHead, body: string | Uint8Array | undefined): void {
     const { peer } = this;
     this.#whenFlushed(() => new RawTransport(this.#detach(), peer).reply(head, body));
@@ -175,6 +189,7 @@ export class UwsConnection implements Transport {
           // The library would put this header into the body when a stream ends.
           if (this.#closing) res.writeHeader('Connection', 'close');
         },
+        takesInCallback: (bytes: number) => this.#room.take(headBytes(head) + bytes),
         end: (res: HttpResponse) => {
           this.#finish();
           res.end();
@@ -364,6 +379,20 @@ export class UwsConnection implements Transport {
     else if (this.#isHead) res.endWithoutBody(Buffer.byteLength(body), closing);
     else res.end(body, closing);
     if (this.#requestBytes > 0 && !closing) this.#offer(body);
+  }
+
+  /** Writes a reply of which the socket may not take all at once; the rest follows when the client has read. */
+  #writeLargeReply(res: HttpResponse, head: ReplyHead, body: Buffer): void {
+    // Unread bytes of the request's body must flow again, or the next request never comes through.
+    this.resume();
+    writeHead(res, head);
+    this.#requestBytes = 0;
+    const write = (offset: number): boolean => {
+      const [isTaken, isDone] = res.tryEnd(body.subarray(offset), body.length);
+      if (isDone && this.#res === res) this.#forget();
+      return isTaken;
+    };
+    if (!write(0) && this.#res === res) res.onWritable(write);
   }
 
   /**

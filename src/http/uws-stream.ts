@@ -2,6 +2,7 @@
  * A streamed reply on a connection that uWebSockets.js serves, for requests whose body is still arriving. The library
  * cannot send a head by itself: it goes out with the first piece, which does not matter to a client that is sending.
  */
+import { onNextPoll } from './next-poll.js';
 import type { ResponseStream } from './response-stream.js';
 import { MAX_BEHIND_BYTES, StreamState } from './stream-state.js';
 import type { StreamOwner } from './transport.js';
@@ -13,7 +14,15 @@ export interface UwsStreamHost {
   writeHead(res: HttpResponse): void;
   /** Ends the reply. */
   end(res: HttpResponse): void;
+  /** Returns false when so many bytes must not be written in a callback of the library. */
+  takesInCallback(bytes: number): boolean;
 }
+
+/** The library frames a piece, and its end, with no more than this. */
+const FRAME_BYTES = 64;
+
+/** The library collects this much whatever the head is. */
+const PART_BYTES = 8 * 1024;
 
 export class UwsResponseStream implements ResponseStream {
   readonly #res: HttpResponse;
@@ -21,14 +30,17 @@ export class UwsResponseStream implements ResponseStream {
   readonly #state: StreamState;
   #headWritten = false;
   #behindBytes = 0;
+  /** These pieces wait for the next poll. */
+  #waiting: (string | Uint8Array)[] | undefined;
 
   constructor(res: HttpResponse, host: UwsStreamHost, owner: StreamOwner) {
     this.#res = res;
     this.#host = host;
     this.#state = new StreamState(owner);
     res.onWritable(() => {
-      this.#behindBytes = 0;
-      this.#state.drained();
+      // The library sends what it holds only with a further write; an empty one is enough.
+      res.cork(() => undefined);
+      if (this.#waiting === undefined) this.#caughtUp();
       return true;
     });
   }
@@ -41,10 +53,16 @@ export class UwsResponseStream implements ResponseStream {
     if (this.closed) return false;
     if (chunk.length === 0) return true;
     let more = false;
-    this.#res.cork(() => {
-      this.#writeHead();
-      more = this.#res.write(chunk);
-    });
+    // A character has at most three bytes.
+    const most = FRAME_BYTES + (typeof chunk === 'string' ? 3 * chunk.length : chunk.length);
+    if (this.#waiting !== undefined || !this.#host.takesInCallback(most)) {
+      this.#wait().push(chunk);
+    } else {
+      this.#res.cork(() => {
+        this.#writeHead();
+        more = this.#res.write(chunk);
+      });
+    }
     if (more) return true;
     this.#behindBytes += chunk.length;
     this.#state.fallBehind();
@@ -63,11 +81,9 @@ export class UwsResponseStream implements ResponseStream {
 
   end(): void {
     if (this.closed) return;
-    this.#res.cork(() => {
-      this.#writeHead();
-      this.#host.end(this.#res);
-    });
+    if (this.#waiting === undefined && !this.#host.takesInCallback(FRAME_BYTES)) this.#wait();
     this.#state.close(false);
+    if (this.#waiting === undefined) this.#finish();
   }
 
   abort(): void {
@@ -89,5 +105,46 @@ export class UwsResponseStream implements ResponseStream {
     if (this.#headWritten) return;
     this.#headWritten = true;
     this.#host.writeHead(this.#res);
+  }
+
+  #caughtUp(): void {
+    this.#behindBytes = 0;
+    this.#state.drained();
+  }
+
+  #finish(): void {
+    this.#res.cork(() => {
+      this.#writeHead();
+      this.#host.end(this.#res);
+    });
+  }
+
+  #wait(): (string | Uint8Array)[] {
+    if (this.#waiting === undefined) {
+      this.#waiting = [];
+      onNextPoll(() => this.#writeWaiting());
+    }
+    return this.#waiting;
+  }
+
+  /** Writes in parts, each of which the library sends at once, or keeps. */
+  #writeWaiting(): void {
+    const pieces = this.#waiting ?? [];
+    this.#waiting = undefined;
+    let more = true;
+    for (const piece of pieces) {
+      const bytes = typeof piece === 'string' ? Buffer.from(piece) : piece;
+      for (let at = 0; at < bytes.length; at += PART_BYTES) {
+        // The library ends the connection when the client has left.
+        if (this.#state.gone) return;
+        this.#res.cork(() => {
+          this.#writeHead();
+          more = this.#res.write(bytes.subarray(at, at + PART_BYTES));
+        });
+      }
+    }
+    if (this.#state.gone) return;
+    if (this.closed) this.#finish();
+    else if (more) this.#caughtUp();
   }
 }

@@ -31,3 +31,8 @@ export function writeHead(res: HttpResponse, head: ReplyHead): void {
   if (head.status !== 200) res.writeStatus(statusLine(head.status));
   res.writeHeader(head.name, head.value);
 }
+
+/** About how many bytes the head of a reply has, with what the library adds; not less. */
+export function headBytes(head: ReplyHead): number {
+  return 256 + head.name.length + head.value.length;
+}
