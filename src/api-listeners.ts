@@ -32,7 +32,7 @@ export class ApiListeners {
   readonly #warnings: string[] = [];
   readonly #closing = new AbortController();
 
-  /** Opens nothing yet. @throws EngineError for addresses and TLS files that cannot be used. */
+  /** Checks the addresses and TLS files; opens nothing yet. @throws EngineError for those that cannot be used. */
   constructor(live: LiveConfig, manager: ServiceManager, log: Logger) {
     const config = live.fixed;
     this.#live = live;
@@ -61,7 +61,10 @@ export class ApiListeners {
     return this.#warnings;
   }
 
-  /** @throws EngineError as `Front.listen`; not-found for a group that the operator named and the host lacks. */
+  /**
+   * Opens all addresses. @throws EngineError as `Front.listen`; not-found for a group that the operator named and the
+   * host lacks.
+   */
   async open(front: Front): Promise<void> {
     const gid = this.#groupOfSockets();
     // A group that is missing ends the start before anything is served.
@@ -81,7 +84,7 @@ export class ApiListeners {
     for (const plan of exposed) await this.#listen(front, plan);
   }
 
-  /** As `Listener.close`, for all. */
+  /** Closes all listeners, each as `Listener.close` does. */
   async close(limitMs: number): Promise<void> {
     this.#closing.abort();
     await Promise.all(this.#listeners.map((listener) => listener.close(limitMs)));
@@ -125,7 +128,7 @@ export class ApiListeners {
     };
   }
 
-  /** Whether other machines get in without a certificate. */
+  /** Tells whether other machines can use this address without a certificate. */
   #isExposed(spec: ListenSpec): boolean {
     if (spec.kind === 'unix' || this.#tls?.verifies) return false;
     if (spec.kind === 'tcp') return !isLoopbackHost(spec.host);
@@ -172,7 +175,9 @@ function scopedAddress(host: string, tls: boolean): SocketAddress {
   return address;
 }
 
-/** @throws EngineError invalid when `fd://` is asked for and the service manager passed nothing that it could mean. */
+/**
+ * Returns the sockets that `fd://` means. @throws EngineError invalid when the service manager passed no such socket.
+ */
 function chooseActivated(
   addresses: readonly ListenAddress[],
   sockets: readonly ActivationSocket[],

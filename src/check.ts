@@ -9,7 +9,7 @@ import type { Config } from './config/config.js';
 
 type Requirement = (typeof requirements)[number];
 
-/** Any of these will do for `docker run --init`. */
+/** Any of these programs can be the init of `docker run --init`. */
 const INITS = ['docker-init', 'tini-static', 'tini'];
 
 /**
@@ -30,7 +30,7 @@ export function runCheck(config: Config, print: (line: string) => void): number 
   return 0;
 }
 
-/** Whether a program is missing that this configuration would use. */
+/** Tells whether a program is missing that this configuration would use. */
 function isMissing({ program, need }: Requirement, config: Config): boolean {
   if (need === 'supervisor' && config.supervisor !== '') return false;
   if (need === 'firewall' && !config.iptables && !config.ip6tables) return false;

@@ -7,7 +7,7 @@ import { BUILD } from './version.js';
 
 const versionText = BUILD.commit === '' ? BUILD.version : `${BUILD.version}, build ${BUILD.commit}`;
 
-/** Does what the command line asks for, to its end. Returns the exit code. */
+/** Does what the command line asks for, and returns the exit code. */
 export async function runCommandLine(argv: readonly string[]): Promise<number> {
   const [command, ...flags] = argv;
   const isFsck = command === 'fsck';

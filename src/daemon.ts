@@ -17,10 +17,10 @@ import { createLogger, type LogLevel } from './telemetry/logger.js';
 import { StateDump } from './telemetry/state-dump.js';
 import { BUILD } from './version.js';
 
-/** Asked this often to stop, the daemon ends at once. */
+/** After so many requests to stop, the daemon ends at once. */
 const IMPATIENT_SIGNALS = 3;
 
-/** Runs until the daemon is told to stop. Returns the exit code; what went wrong is the last line of the log. */
+/** Runs until the daemon is told to stop, and returns the exit code. The last line of the log says what went wrong. */
 export async function runDaemon(loaded: LoadedConfig): Promise<number> {
   const config = new LiveConfig(loaded);
   const { logFormat, pidfile, rawLogs } = config.fixed;
@@ -91,7 +91,7 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
   }
 }
 
-/** The two directories of the daemon, locked; as a reload cannot change them, they are read once. */
+/** Locks the two directories of the daemon. They are read once, because a reload cannot change them. */
 async function lockRoots(config: LiveConfig, locks: LockedDirectory[], log: Logger): Promise<Roots> {
   const { dataRoot, execRoot } = config.fixed;
   const data = await lockDirectory('data-root', dataRoot);

@@ -1,9 +1,9 @@
-/** The steps of an end, in their order: nobody uses a part any more when it is ended. */
+/** The steps of an end, in this order: a part is ended when nobody uses it any more. */
 import { stopContainers } from './actors/engine/shutdown.js';
 import type { EngineLife, Step } from './start-steps.js';
 import { removeTemporaryFiles } from './sys/files/temporary-directory.js';
 
-/** How long replies in flight may take once the daemon is asked to stop. */
+/** Replies in flight may take this long after the daemon was asked to stop. */
 const LISTENER_CLOSE_MS = 2000;
 
 const END: readonly (readonly [what: string, end: Step])[] = [
@@ -28,7 +28,9 @@ const END: readonly (readonly [what: string, end: Step])[] = [
   ['reserve', ({ parts }) => parts.base.reserve.close()],
 ];
 
-/** A part that cannot be ended is left to the next start; the other parts must not be left with it. */
+/**
+ * Takes all steps. A part that cannot be ended is left to the next start, and the other parts are ended all the same.
+ */
 export async function endEngine(life: EngineLife): Promise<void> {
   for (const [what, end] of END) {
     try {
@@ -39,7 +41,7 @@ export async function endEngine(life: EngineLife): Promise<void> {
   }
 }
 
-/** After a failure, and with `live-restore`, containers are left as they are. */
+/** Stops all containers, but leaves them as they are after a failure and with `live-restore`. */
 async function stopAll({ parts: { base, lives }, hasRecovered, failure }: EngineLife): Promise<void> {
   const { live, log } = base;
   if (!hasRecovered || failure || live.current.liveRestore) return;

@@ -9,13 +9,13 @@ import { lockDirectory } from './sys/files/directory-lock.js';
 import { readIdMaps } from './sys/users/remapped-user.js';
 import { createWorkerPool } from './workers/pool.js';
 
-/** As fsck(8) counts. */
+/** These are the exit codes of fsck(8). */
 const FOUND_NOTHING = 0;
 const REPAIRED = 1;
 const LEFT = 4;
 const FAILED = 8;
 
-/** Prints what it finds, a line each. Returns the exit code. */
+/** Checks the data root and prints each finding on a line. Returns the exit code. */
 export async function runFsck(
   { config }: LoadedConfig,
   options: { readonly repair: boolean },
@@ -24,7 +24,7 @@ export async function runFsck(
 ): Promise<number> {
   const pool = createWorkerPool({ maxThreads: 1 });
   try {
-    // Locking would make the directory that a slip of the pen names.
+    // This is asked first, because locking would make a directory that the operator named by mistake.
     await access(config.dataRoot);
     const lock = await lockDirectory('data-root', config.dataRoot);
     try {

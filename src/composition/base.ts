@@ -25,7 +25,7 @@ export interface Base extends Roots {
   readonly temporary: TemporaryPlaces;
 }
 
-/** @throws EngineError for what this host or this daemon cannot do. */
+/** Finds out these facts. @throws EngineError for what this host or this daemon cannot do. */
 export async function makeBase(live: LiveConfig, roots: Roots, log: Logger): Promise<Base> {
   const { dataRoot } = roots;
   const config = live.fixed;
@@ -43,7 +43,7 @@ export async function makeBase(live: LiveConfig, roots: Roots, log: Logger): Pro
   return { ...roots, live, facts, host, settings, log, replies: new Replies(), temporary };
 }
 
-/** The daemon's identity: made once, kept with its data. */
+/** Returns the identity of the daemon, which is made once and kept with its data. */
 async function engineId(path: string): Promise<string> {
   const stored = await readRecord(path);
   if (typeof stored === 'string') return stored;

@@ -6,7 +6,7 @@ import type { Transfers } from './transfers.js';
 /** A room's public face, which has one collection. */
 export interface HasCollection {
   readonly collection: { readonly logic: AnyActorLogic; readonly children: ReadonlyMap<string, AnyActorRef> };
-  /** Called once the root actor runs: the collection gets its events there. */
+  /** Gives the collection the way to its events; called once, when the root actor runs. */
   connect(send: (event: unknown) => void): void;
 }
 

@@ -43,7 +43,7 @@ export function containerDeps(base: Base, drivers: Drivers, views: ContainerView
   };
 }
 
-/** The containers that have a volume. */
+/** Returns the containers that have a volume. */
 function volumeUsers(views: ContainerViews, name: string): readonly string[] {
   return views
     .list()
@@ -85,7 +85,7 @@ function filesWriter(
     );
 }
 
-/** @throws EngineError invalid when there is none. */
+/** Returns the path of the init program. @throws EngineError invalid when there is none. */
 function installedInit(path: string): string {
   if (path === '')
     throw invalid(

@@ -1,6 +1,6 @@
 /**
- * Containers with all that belongs to their lives: execs, health checks, statistics. Each part is made from those above
- * it. What has to hear of changes follows the views; see `followViews` and `followTasks`, which come last.
+ * Makes containers and all that belongs to their lives: execs, health checks, statistics. Each part is made from those
+ * above it. `followViews` and `followTasks` come last, because they tell all parts of changes.
  */
 import { readFile } from 'node:fs/promises';
 import { createContainerEffects } from '../actors/container/container.effects.js';
@@ -197,7 +197,7 @@ function composeHealthChecks(
   });
 }
 
-/** Tells each part that follows containers of a new record. The order is that of the calls. */
+/** Tells each part that follows containers of every new record, in the order of the calls here. */
 function followViews(
   { log }: Base,
   { network, images }: Drivers,
@@ -218,7 +218,7 @@ function followViews(
   });
 }
 
-/** Hands what the supervisor says of tasks to the actors. */
+/** Tells the actors what the supervisor reports about tasks. */
 function followTasks({ log }: Base, { tasks }: Drivers, { containers, execs }: Containers): void {
   tasks.onEvent((event) => {
     switch (event.type) {
@@ -230,7 +230,7 @@ function followTasks({ log }: Base, { tasks }: Drivers, { containers, execs }: C
         containers.tell(event.id, { type: 'task.oom' });
         break;
       case 'resumed':
-        // It may be paused again by now: events come behind the replies.
+        // The task may be paused again by now, because an event can arrive later than the replies.
         tasks.get(event.id).then(
           (task) => task?.status === 'running' && containers.tell(event.id, { type: 'task.resumed' }),
           (error: unknown) =>

@@ -9,8 +9,9 @@ import { rootOwner } from '../sys/users/id-maps.js';
 import { makeDirectories } from '../sys/files/make-directories.js';
 
 /**
- * The directory for these maps, which the root of containers can get to; `dataRoot` itself without maps.
- * @throws EngineError invalid when a directory above keeps it from that.
+ * Returns the data root for these maps, and lets the root user of containers pass through it; without maps it is
+ * `dataRoot` itself.
+ * @throws EngineError invalid when that user cannot pass through a directory above it.
  */
 export async function dataRootFor(dataRoot: string, idMaps: IdMaps | undefined): Promise<string> {
   if (!idMaps) return dataRoot;
@@ -21,7 +22,7 @@ export async function dataRootFor(dataRoot: string, idMaps: IdMaps | undefined):
   return path;
 }
 
-/** Its name alone, whether it is there or not. */
+/** Returns the path of the data root for these maps, whether it exists or not. */
 export function remappedDataRoot(dataRoot: string, idMaps: IdMaps): string {
   const { uid, gid } = rootOwner(idMaps);
   return join(dataRoot, `${uid}.${gid}`);

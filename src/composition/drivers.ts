@@ -37,7 +37,7 @@ const MAX_WORKERS = 3;
 
 export type Drivers = Awaited<ReturnType<typeof openDrivers>>;
 
-/** `containers` is asked when metrics are read. */
+/** Opens the drivers. `containers` is asked when metrics are read. */
 export async function openDrivers(base: Base, containers: () => readonly ContainerRecord[]) {
   const { live, dataRoot, idMaps, facts, log } = base;
   const config = live.fixed;
@@ -105,7 +105,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   };
 }
 
-/** `builtin`, `unconfined`, or what the file of that name says. */
+/** Returns `builtin`, `unconfined`, or the profile in the file that the option names. */
 async function seccompProfile(option: string): Promise<SeccompProfile | 'builtin' | 'unconfined'> {
   return option === 'builtin' || option === 'unconfined' ? option : loadSeccompProfile(option);
 }

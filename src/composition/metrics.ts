@@ -1,5 +1,5 @@
 /**
- * From what happens in the daemon to its metrics. Without an address that serves them none of it is loaded or counted.
+ * Turns what happens in the daemon into metrics. Without an address to serve them, nothing of it is loaded or counted.
  */
 import type { ContainerRecord } from '../actors/container/container.record.js';
 import type { NetworkAction } from '../actors/container/deps.js';
@@ -28,7 +28,7 @@ export interface EngineMetricsDeps {
 }
 
 export interface EngineMetrics {
-  /** Undefined where nobody counts. */
+  /** Counts requests; undefined when there are no metrics. */
   readonly requests: RequestObserver | undefined;
   readonly pulls: { received(bytes: number): void; failed(error: unknown): void } | undefined;
   event(type: EventType, action: string): void;
@@ -37,10 +37,11 @@ export interface EngineMetrics {
   healthCheck(isPassed: boolean): void;
   /** A client or a restart policy has started a container. */
   containerStarted(seconds: number): void;
-  /** Tells the daemon's log, and counts, what happens to the log of one container. */
+  /** Writes what happens to the log of one container into the daemon's log, and counts it. */
   logObserver(container: string): LogObserver;
   /**
-   * Serves the metrics, when there is an address. @throws EngineError that names the option, when it cannot be used.
+   * Serves the metrics if there is an address. @throws EngineError that names the option when the address cannot be
+   * used.
    */
   listen(): Promise<void>;
   close(limitMs: number): Promise<void>;

@@ -22,7 +22,10 @@ export function notedEffects(
   };
   const note = <T>({ id }: ContainerRecord, work: Promise<T>): Promise<T> => inFlight.note(id, work);
   const starts = new Set<string>();
-  /** A start that was given up takes back what it did when it goes on, and must not take back that of another. */
+  /**
+   * A start that was given up may go on later and take back what it did. It must not take back the work of a newer
+   * start.
+   */
   const alone = async (id: string, start: () => Promise<ContainerRecord>): Promise<ContainerRecord> => {
     if (starts.has(id)) throw unavailable(`an earlier start of container ${id} has not ended yet`);
     starts.add(id);

@@ -1,4 +1,4 @@
-/** Every part of the daemon, each made after those that it needs. Nothing runs yet. */
+/** Makes every part of the daemon, each after those that it needs. Nothing runs yet. */
 import { ContainerViews } from '../actors/container/views.js';
 import { ApiListeners } from '../api-listeners.js';
 import type { LiveConfig, ReloadResult } from '../config/live-config.js';
@@ -32,7 +32,7 @@ export interface EngineParts {
   readonly listeners: ApiListeners;
 }
 
-/** @throws EngineError for what is found to be wrong before anything is started. */
+/** Makes the parts. @throws EngineError for what is found to be wrong before anything is started. */
 export async function composeParts(
   live: LiveConfig,
   roots: Roots,
@@ -47,8 +47,7 @@ export async function composeParts(
   const transfers = composeTransfers(base, drivers);
   const { routes, garbage } = composeRoutes(base, drivers, lives, transfers, () => listeners.warnings);
   const authorization = new AuthorizationPlugins();
-  // Parsing has a thread of its own: a client waits for its request, while the other threads are busy as long as a
-  // layer takes.
+  // Parsing has a thread of its own, because a client waits for it, and the other threads may be busy with a layer.
   const bodyPool = createWorkerPool({ maxThreads: 1 });
   const front = composeFront(base, drivers, { routes, authorization, bodyPool });
   followReloads(base, drivers, authorization);
@@ -75,7 +74,7 @@ function composeFront(
   });
 }
 
-/** After a reload other plugins may decide, and an event tells what has changed. */
+/** After a reload, applies the new list of plugins and emits an event with the changes. */
 function followReloads(
   { live, log, settings, host }: Base,
   { emit }: Drivers,
@@ -94,7 +93,7 @@ function followReloads(
   });
 }
 
-/** Keys by what the reload did to them, for its event. */
+/** Groups the keys of the configuration by what the reload did to them, for its event. */
 function reloadOutcome({ entries }: ReloadResult): Record<string, string> {
   const keys = (...verdicts: readonly string[]): string =>
     entries.flatMap(({ key, verdict }) => (verdicts.includes(verdict) ? [key] : [])).join(',');

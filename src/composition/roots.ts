@@ -6,10 +6,13 @@ import type { Reserve } from '../sys/files/reserve.js';
 export interface Roots {
   readonly dataRoot: string;
   readonly execRoot: string;
-  /** Where the supervisor remembers tasks, whoever their users are: those of other maps must be ended by it. */
+  /**
+   * The supervisor keeps its tasks in this directory, which is the same for all user maps: tasks of other maps must be
+   * ended, too.
+   */
   readonly supervisorRoot: string;
   /** Reserves space on the disk of the data root for writes that cannot wait. */
   readonly reserve: Reserve;
-  /** Whom the users of containers are on this host; undefined: themselves. */
+  /** Maps the users of containers to users of this host; undefined: they are the same. */
   readonly idMaps: IdMaps | undefined;
 }

@@ -1,4 +1,4 @@
-/** Everything that the API serves, and the views and services behind it. */
+/** Composes everything that the API serves, and the views and services behind it. */
 import { ContainerArchives } from '../actors/container/mounts/archives.js';
 import { CommitSource } from '../actors/container/mounts/commit-source.js';
 import { type ContainerRecord, imagesOf, isRunning } from '../actors/container/container.record.js';
@@ -40,10 +40,10 @@ import type { Drivers } from './drivers.js';
 import { hostWarnings } from './host-warnings.js';
 import type { Transfers } from './transfers.js';
 
-/** The containers that use an image. */
+/** Returns the containers that use an image. */
 type ImageUsers = (id: string) => readonly { id: string; running: boolean }[];
 
-/** `alerts` are what listeners want `info` to say. */
+/** Makes the routes. `alerts` returns the warnings of listeners for `info`. */
 export function composeRoutes(
   base: Base,
   drivers: Drivers,
@@ -136,7 +136,7 @@ function composeGarbage(
   });
 }
 
-/** What the JSON of a container shows beside its record. */
+/** Returns what the JSON of a container shows besides its record. */
 function viewContext({ images, layers, network, records }: Drivers, { views, execs, ios }: Containers): ViewContext {
   return {
     links: (record) => shownLinks(record, (id) => views.get(id)),

@@ -5,17 +5,20 @@ import { invalid } from '../errors/engine-error.js';
 import type { RuncOptions, RuntimeChoice } from '../ports/supervisor.js';
 import { wrapRuntime } from '../runtime/runtime-wrapper.js';
 
-/** The shim of the reference runtime and of the drop-ins for it. */
+/** This is the shim of the reference runtime and of its drop-in replacements. */
 export const RUNC_SHIM = 'io.containerd.runc.v2';
 
 export interface RuntimeHost {
   readonly systemdCgroup: boolean;
   readonly noPivotRoot: boolean;
-  /** Where programs are kept that call a runtime with its arguments. */
+  /** Directory of the small programs that call a runtime with its arguments. */
   readonly wrappersDir: string;
 }
 
-/** @throws EngineError invalid for a name that is neither registered (any more) nor that of a shim. */
+/**
+ * Returns the runtime of a name. @throws EngineError invalid when the name is neither registered (any more) nor that of
+ * a shim.
+ */
 export function chooseRuntime(runtimes: ReloadableConfig['runtimes'], name: string, host: RuntimeHost): RuntimeChoice {
   const { options = {}, path, runtimeArgs = [], runtimeType } = entryOf(runtimes, name);
   if (runtimeType !== undefined && !isRuncShim(runtimeType)) return { type: runtimeType, options };

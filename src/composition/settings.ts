@@ -1,4 +1,6 @@
-/** From the configuration to what actors and routes ask: defaults of containers, runtimes, and what `info` shows. */
+/**
+ * Derives from the configuration what actors and routes need: defaults of containers, runtimes, and what `info` shows.
+ */
 import { execFile } from 'node:child_process';
 import { access } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
@@ -82,7 +84,7 @@ export async function systemSettings(
   };
 }
 
-/** What `info` shows of the configuration as it is now. */
+/** Returns what `info` shows of the present configuration. */
 function shownOptions(
   config: Config,
 ): Omit<
@@ -112,7 +114,7 @@ function shownOptions(
     httpProxy: config.httpProxy,
     httpsProxy: config.httpsProxy,
     noProxy: config.noProxy,
-    // Without the feature no device can be asked for.
+    // Without this feature no container can ask for CDI devices.
     cdiSpecDirs: config.features['cdi'] === true ? config.cdiSpecDirs : [],
     supervisorNamespace: config.supervisorNamespace,
     pluginsNamespace: config.supervisorPluginsNamespace,
@@ -195,7 +197,7 @@ async function versionOf(name: string, command: string, version: RegExp, commit:
     const { stdout } = await promisify(execFile)(command, ['--version']);
     return [{ name, version: version.exec(stdout)?.[1] ?? 'unknown', commit: commit.exec(stdout)?.[1] ?? '' }];
   } catch {
-    // Without the program there is no version to tell.
+    // The program is missing, so there is no version to show.
     return [];
   }
 }

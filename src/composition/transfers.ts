@@ -1,4 +1,4 @@
-/** Pulls and pushes, with the threads and the records that they share. */
+/** Makes pulls and pushes, with the threads and the records that they share. */
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { createPullSystem, createTransferPool } from '../actors/pull/system.js';
@@ -18,7 +18,7 @@ export function composeTransfers(
   { layers, images, metrics, emit }: Drivers,
 ) {
   const inData = (...parts: string[]): string => join(dataRoot, ...parts);
-  // Threads of its own: a client that sends slowly holds its task as long as it likes.
+  // Archives have threads of their own, because a client that sends slowly holds its task as long as it likes.
   const archivePool = createWorkerPool({ maxThreads: 2, tasksPerThread: 16 });
   const transferPool = createTransferPool(availableParallelism());
   const blobRecords = new BlobRecords(inData('image', 'distribution'));

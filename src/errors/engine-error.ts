@@ -3,7 +3,7 @@
  * into it at the edge that meets them; `src/http/error-status.ts` is the only place that knows HTTP statuses.
  */
 
-/** What went wrong, as a closed set. The HTTP front maps each kind to exactly one status. */
+/** The kinds of errors, a closed set. The HTTP front maps each kind to exactly one status. */
 export type ErrorKind =
   | 'invalid'
   | 'unauthorized'
@@ -65,7 +65,7 @@ export function isEngineError(error: unknown, kind?: ErrorKind): error is Engine
   return error instanceof EngineError && (kind === undefined || error.kind === kind);
 }
 
-/** The message of anything that can be thrown. */
+/** Returns the message of anything that can be thrown. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

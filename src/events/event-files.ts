@@ -34,7 +34,7 @@ export class EventFiles {
     readonly last: StoredEvent | undefined,
   ) {}
 
-  /** Opens the directory, creating it; an unfinished line at the end is cut off. */
+  /** Opens the directory, which is made if it is missing, and cuts off an unfinished line at the end. */
   static async open(dir: string, limits: FileLimits): Promise<EventFiles> {
     await makeDirectories(dir, { mode: 0o700 });
     const files: EventFile[] = [];
@@ -57,12 +57,12 @@ export class EventFiles {
     return new EventFiles(dir, limits, files, last);
   }
 
-  /** The oldest event that is kept; undefined when there is none. */
+  /** Returns the oldest event that is kept; undefined when there is none. */
   get oldest(): Pick<EventFile, 'first' | 'firstNs'> | undefined {
     return this.files[0];
   }
 
-  /** The number of an event at or before the first one since that time, less than a file away from it. */
+  /** Returns the number of an event that is not after the first one since that time, and at most one file before it. */
   findSince(sinceNs: bigint): number | undefined {
     return (this.files.findLast(({ firstNs }) => firstNs < sinceNs) ?? this.files[0])?.first;
   }
@@ -77,7 +77,7 @@ export class EventFiles {
     const { file, handle } = await this.#fileFor(first);
     let text = '';
     let count = 0;
-    // Characters for bytes: the limit need not be exact.
+    // Characters are counted as bytes here, because the limit need not be exact.
     for (const event of events) {
       if (count > 0 && file.bytes + text.length >= this.limits.fileBytes) break;
       text += `${renderLine(event)}\n`;
@@ -103,7 +103,7 @@ export class EventFiles {
     }
   }
 
-  /** A reader that begins with the event `from`, or the oldest after it that is kept. */
+  /** Returns a reader that begins with the event `from`, or with the oldest event after it that is kept. */
   reader(from: number): EventFileReader {
     return new EventFileReader(this.files, from);
   }
@@ -140,13 +140,13 @@ export class EventFileReader {
     private readonly from: number,
   ) {}
 
-  /** The next events; [] when all that is on disk was read. */
+  /** Returns the next events; [] when everything on disk was read. */
   async read(): Promise<StoredEvent[]> {
     for (;;) {
       if (!this.#handle && !(await this.#openNext())) return [];
       const events = await this.#readBlock();
       if (events.length > 0) return events;
-      // The newest file may grow yet.
+      // The newest file may still grow.
       if (this.#file === this.files.at(-1)) return [];
       await this.close();
     }
@@ -171,7 +171,7 @@ export class EventFileReader {
         this.#handle = await open(next.path, 'r');
         return true;
       } catch (error) {
-        // Removed meanwhile: the reader sees from the numbers that something is missing.
+        // The file was removed meanwhile: the reader sees from the numbers that events are missing.
         if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
       }
     }

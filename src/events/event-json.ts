@@ -29,17 +29,17 @@ export function makeEvent(
   return { ...withoutEmpty(deprecated), Type: type, Action: action, Actor: { ID: id, Attributes }, scope: 'local' };
 }
 
-/** The text of an event. Its nanoseconds are beyond what a number can hold, so they are put in as text. */
+/** Returns the text of an event. A JavaScript number cannot hold its nanoseconds, so they are put in as text. */
 export function renderEvent(event: EngineEvent, timeNs: bigint): string {
   return `${JSON.stringify(event).slice(0, -1)},"time":${timeNs / NS_PER_SECOND},"timeNano":${timeNs}}`;
 }
 
-/** A line of the log on disk, without its newline. */
+/** Returns a line of the log on disk, without its newline. */
 export function renderLine({ sequence, json }: StoredEvent): string {
   return `${sequence} ${json}`;
 }
 
-/** The event of a line; undefined for a damaged one. */
+/** Returns the event of a line; undefined for a damaged line. */
 export function parseLine(line: string): StoredEvent | undefined {
   const match = LINE.exec(line);
   if (!match) return undefined;

@@ -1,6 +1,6 @@
 /**
- * The daemon's events: numbered, kept on disk for a while and the latest in memory. A slow subscriber costs nothing,
- * loses nothing that is still kept, and is told how much it missed beyond that.
+ * The daemon's events: they are numbered, kept on disk for a while, and the latest are in memory. A slow subscriber
+ * costs nothing. It gets every event that is still kept, and is told how many it missed.
  */
 import type { EventItem, EventLog, EventSubscription, EventType } from '../ports/events.js';
 import { wallClockNs } from '../sys/process/wall-clock.js';
@@ -8,11 +8,11 @@ import { EventFiles } from './event-files.js';
 import { makeEvent, renderEvent, type StoredEvent } from './event-json.js';
 import { EventSubscriber, type EventSource } from './event-subscriber.js';
 
-/** Events in memory; more only while they wait for the disk. */
+/** So many events are in memory; there are more only while they wait for the disk. */
 const RECENT = 1024;
-/** When the disk takes none, events beyond this are given up. */
+/** When the disk takes no events, those beyond this number are given up. */
 const MAX_WAITING = 65_536;
-/** Each subscriber costs a write to its socket. */
+/** So many subscribers are woken in one turn, because each costs a write to its socket. */
 const WOKEN_PER_TURN = 16;
 const FILE_BYTES = 4 << 20;
 const TOTAL_BYTES = 64 << 20;
@@ -23,7 +23,7 @@ export interface EventLogOptions {
   /** Size at which a new file is begun, 4 MiB by default, and of all files together, 64 MiB by default. */
   readonly fileBytes?: number;
   readonly totalBytes?: number;
-  /** Hears of a disk that takes no events. */
+  /** Called when the disk does not take an event. */
   readonly onFailure: (error: unknown) => void;
 }
 
@@ -40,9 +40,9 @@ class StoredEventLog implements EventLog, EventSource {
   readonly recent: StoredEvent[] = [];
   isClosed = false;
   readonly #subscribers = new Set<EventSubscriber>();
-  /** These subscribers have yet to be told of the latest events, when that takes several turns. */
+  /** These subscribers still have to be told of the latest events. */
   #round: EventSubscriber[] | undefined;
-  /** New events have come that the first subscribers of this round were not told of. */
+  /** True when new events have come after the first subscribers of this round were told. */
   #isRoundOutdated = false;
   #next: number;
   #lastNs: bigint;
@@ -118,7 +118,7 @@ class StoredEventLog implements EventLog, EventSource {
   }
 
   async #write(): Promise<void> {
-    // Whatever else is emitted in the same turn goes into the same write.
+    // Events that are emitted in the same turn go into the same write.
     await Promise.resolve();
     while (this.#unwritten < this.#next) {
       const waiting = this.recent.slice(Math.max(0, this.#unwritten - this.#oldest()));
@@ -128,7 +128,7 @@ class StoredEventLog implements EventLog, EventSource {
       } catch (error) {
         this.onFailure(error);
         if (this.recent.length > MAX_WAITING) this.recent.splice(0, this.recent.length - MAX_WAITING);
-        // The next event tries again.
+        // The next event starts another attempt.
         break;
       }
       const surplus = Math.min(this.recent.length - RECENT, this.#unwritten - this.#oldest());
@@ -137,7 +137,7 @@ class StoredEventLog implements EventLog, EventSource {
     this.#writing = undefined;
   }
 
-  /** The number of the oldest event in memory. */
+  /** Returns the number of the oldest event in memory. */
   #oldest(): number {
     return this.recent[0]?.sequence ?? this.#next;
   }

@@ -10,7 +10,7 @@ import type { StoredEvent } from './event-json.js';
 const BATCH = 256;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
-/** What a subscriber reads from. */
+/** A subscriber reads events from this. */
 export interface EventSource {
   /** The latest events, in order and without gaps. */
   readonly recent: readonly StoredEvent[];
@@ -51,7 +51,7 @@ export class EventSubscriber implements AsyncIterableIterator<readonly EventItem
     return this.#run.return(undefined);
   }
 
-  /** There is something new, or nothing more to come. */
+  /** Tells the subscriber that there are new events, or that no more will come. */
   wake(): void {
     const onWake = this.#onWake;
     this.#onWake = undefined;
@@ -66,7 +66,7 @@ export class EventSubscriber implements AsyncIterableIterator<readonly EventItem
         if (missed > 0) yield [{ kind: 'gap', missed }];
       }
       for (;;) {
-        // Asked before reading on: events of a time that has passed are all known by now.
+        // The clock is read before the events, so that all events up to `untilNs` are known when it has passed.
         const isOver = untilNs !== undefined && wallClockNs() > untilNs;
         while (this.#position < this.source.next && !this.#isStopped) {
           const events = await this.#take();
@@ -84,7 +84,9 @@ export class EventSubscriber implements AsyncIterableIterator<readonly EventItem
     }
   }
 
-  /** Goes to the first event that may be wanted; returns how many may have been wanted that are no longer kept. */
+  /**
+   * Goes to the first event that may be wanted. Returns how many events that may have been wanted are no longer kept.
+   */
   #seek(sinceNs: bigint): number {
     const { files, recent } = this.source;
     const [first] = recent;
@@ -93,11 +95,11 @@ export class EventSubscriber implements AsyncIterableIterator<readonly EventItem
       return 0;
     }
     this.#position = files.findSince(sinceNs) ?? this.source.next;
-    // Who asks for the beginning of time wants all that there is, and misses nothing.
+    // A client that asks for the beginning of time wants all events that there are, so it misses nothing.
     return files.oldest && sinceNs > 0n && files.oldest.firstNs > sinceNs ? files.oldest.first - 1 : 0;
   }
 
-  /** The next events, from memory or, as long as it is behind, from disk. */
+  /** Returns the next events, from memory or, while the subscriber is behind, from disk. */
   async #take(): Promise<readonly StoredEvent[]> {
     const first = this.source.recent[0]?.sequence ?? this.source.next;
     if (this.#reader || this.#position < first) {
@@ -107,7 +109,7 @@ export class EventSubscriber implements AsyncIterableIterator<readonly EventItem
       await this.#reader.close();
       this.#reader = undefined;
     }
-    // What is neither on disk nor in memory any more is lost, and the numbers tell.
+    // Events that are neither on disk nor in memory are lost; the numbers show how many.
     const { recent } = this.source;
     const index = Math.max(0, this.#position - (recent[0]?.sequence ?? 0));
     return recent.slice(index, index + BATCH);

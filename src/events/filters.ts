@@ -7,7 +7,7 @@ export interface FilterValues {
   get(key: string): readonly string[];
 }
 
-/** Actions that carry more after a colon: a filter for the bare name means all of them. */
+/** These actions have details after a colon. A filter for the bare name matches all of them. */
 const PREFIX_ACTIONS: ReadonlySet<string> = new Set(['health_status', 'exec_create', 'exec_start']);
 const NAMED_KEYS = [
   'daemon',
@@ -21,7 +21,7 @@ const NAMED_KEYS = [
   'config',
 ] as const;
 
-/** A predicate of events. All keys must match; the values of one key are alternatives, except those of `label`. */
+/** Returns a test of events. All keys must match; one of the values of a key must match, but all values of `label`. */
 export function eventFilter(filters: FilterValues): (event: EngineEvent) => boolean {
   const named = NAMED_KEYS.map((key) => filters.get(key)).filter((values) => values.length > 0);
   const [types, scopes, actions, images, labels] = [
@@ -51,7 +51,7 @@ function startsWithAny(values: readonly string[], actual: string): boolean {
   return values.length === 0 || values.some((value) => actual.startsWith(value));
 }
 
-/** Images by id or name, and containers by their image, with or without the tag. */
+/** Matches images by ID or name, and containers by their image, with or without the tag. */
 function matchesImage(images: readonly string[], { Type, Actor }: EngineEvent): boolean {
   if (images.length === 0) return true;
   const name = Actor.Attributes[Type === 'image' ? 'name' : 'image'] ?? '';
@@ -64,7 +64,7 @@ function matchesLabel(label: string, attributes: Readonly<Record<string, string>
   return ownMember(attributes, label.slice(0, equals)) === label.slice(equals + 1);
 }
 
-/** `docker.io/library/busybox:1@sha256:…` → `busybox`. */
+/** Cuts `docker.io/library/busybox:1@sha256:…` down to `busybox`. */
 function withoutTag(reference: string): string {
   const name = (reference.split('@')[0] ?? '').replace(/:[^:/]*$/, '');
   return name.replace(/^(?:index\.)?docker\.io\/(?:library\/)?/, '');

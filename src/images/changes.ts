@@ -43,7 +43,8 @@ function closingQuote(text: string, start: number): number {
 }
 
 /**
- * Parts of an instruction's arguments by shell-like rules: quotes group, a backslash takes the next character as it is.
+ * Splits an instruction's arguments by shell-like rules: quotes group, and a backslash takes the next character as it
+ * is.
  */
 function words(text: string): string[] {
   const found: string[] = [];
@@ -66,7 +67,7 @@ function unquoted(text: string): string {
     .join('');
 }
 
-/** `["a","b"]` as a list, undefined when the text is not in that form. */
+/** Parses `["a","b"]`; returns undefined when the text is not in that form. */
 function jsonList(text: string): string[] | undefined {
   if (!text.startsWith('[')) return undefined;
   try {
@@ -83,7 +84,7 @@ function commandOf(text: string, config: ImageRuntimeConfig): string[] {
   return jsonList(text) ?? (text === '' ? [] : [...(config.Shell ?? DEFAULT_SHELL), text]);
 }
 
-/** `K=V K2="V 2"`, or the old `K V`. */
+/** Parses `K=V K2="V 2"`, or the old `K V`. */
 function pairs(instruction: string, text: string): [string, string][] {
   const first = /^\S+/.exec(text)?.[0] ?? '';
   if (text !== '' && !first.includes('=')) {
@@ -116,7 +117,7 @@ function withVariables(
 
 const UNITS: Readonly<Record<string, number>> = { ns: 1, us: 1e3, '\u00b5s': 1e3, ms: 1e6, s: 1e9, m: 60e9, h: 3600e9 };
 
-/** Nanoseconds of a Go duration: `1m30s`. */
+/** Returns the nanoseconds of a Go duration such as `1m30s`. */
 function duration(flag: string, text: string): number {
   if (!/^(?:\d+(?:\.\d+)?(?:ns|us|\u00b5s|ms|s|m|h))+$/.test(text))
     throw bad(`time: invalid duration ${JSON.stringify(text)} for ${flag}`);
@@ -192,7 +193,7 @@ function needOne(instruction: string, apply: Apply): Apply {
   };
 }
 
-/** Replaces the names of variables by their values in the environment so far. */
+/** Wraps an instruction so that variables in its arguments are replaced by their values in the environment so far. */
 function expanded(apply: Apply): Apply {
   return (config, text) => apply(config, text.startsWith('[') ? text : expandVariables(text, config.Env ?? []));
 }
@@ -264,7 +265,7 @@ export function applyChanges(config: ImageRuntimeConfig, changes: readonly strin
     applied.add(name.toUpperCase());
   }
   if (!applied.has('ENTRYPOINT') || applied.has('CMD')) return result;
-  // What is left of the command were arguments of another program.
+  // The old command was made for another entrypoint.
   const { Cmd: _old, ...rest } = result;
   return rest;
 }

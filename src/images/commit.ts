@@ -4,16 +4,16 @@ import type { Image, ImageConfigDocument, ImageHistory, ImageRuntimeConfig, Imag
 import type { Digest, LayerInfo, LayerStore } from '../ports/storage.js';
 import { applyChanges } from './changes.js';
 
-/** Diff ID of a tar without entries: such a layer is left out of an image. */
+/** The diff ID of a tar without entries; an image leaves such a layer out. */
 const EMPTY_DIFF_ID: Digest = 'sha256:5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef';
 
 export interface CommitRequest {
-  /** Container: its ID is also that of its writable layer. */
+  /** ID of the container, which is also that of its writable layer. */
   readonly containerId: string;
   readonly containerConfig: ContainerConfig;
   /** Image that the container was made from, undefined when it is gone. */
   readonly image: Image | undefined;
-  /** Replaces the container's own configuration where it says something. */
+  /** Where it is set, this replaces the container's own configuration. */
   readonly config: ImageRuntimeConfig | undefined;
   /** Dockerfile instructions. */
   readonly changes: readonly string[];
@@ -26,7 +26,7 @@ export interface CommitRequest {
 
 /**
  * Commits the writable layer and registers the image. Throws `invalid` for bad changes before anything is written. The
- * caller keeps the container from changing meanwhile.
+ * caller must keep the container from changing meanwhile.
  */
 export async function commitImage(
   deps: { readonly images: ImageStore; readonly layers: LayerStore },
@@ -44,12 +44,12 @@ export async function commitImage(
     if (reference !== undefined) await images.tag(reference, committed.id);
     return images.get(committed.id) ?? committed;
   } finally {
-    // The image holds the layer now, or nothing does.
+    // From here on the image holds the layer, or nothing does.
     await layers.release(layer.chainId);
   }
 }
 
-/** What of a container's configuration belongs into an image. */
+/** Returns the part of a container's configuration that belongs into an image. */
 function runtimeConfigOf(config: ContainerConfig): ImageRuntimeConfig {
   const {
     User,
@@ -106,7 +106,10 @@ function inherit(given: ImageRuntimeConfig, own: ImageRuntimeConfig): ImageRunti
   };
 }
 
-/** Diff IDs under a layer, lowest first. Asked of the layers, because the image may be gone. */
+/**
+ * Returns the diff IDs of a layer and those below it, lowest first. The layers are asked, because the image may be
+ * gone.
+ */
 function stackBelow({ parent }: LayerInfo, layers: LayerStore): Digest[] {
   const found: Digest[] = [];
   for (let below = parent && layers.find(parent); below; below = below.parent && layers.find(below.parent))

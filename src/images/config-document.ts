@@ -3,7 +3,7 @@ import { dataLoss } from '../errors/engine-error.js';
 import type { ImageConfigDocument } from '../ports/images.js';
 import { isDigest } from './reference.js';
 
-/** @throws EngineError data-loss when the document is no configuration of an image. */
+/** Parses the document. @throws EngineError data-loss when it is no configuration of an image. */
 export function parseConfig(bytes: Buffer): ImageConfigDocument {
   let config: ImageConfigDocument;
   try {

@@ -8,13 +8,13 @@ import { readRecord, removeRecord, writeRecord } from '../storage/record-store.j
 import { isTemporary, replaceFile, syncDirectory } from '../sys/files/durable-file.js';
 import { makeDirectories } from '../sys/files/make-directories.js';
 
-/** The metadata are not in the configuration itself. */
+/** What the daemon knows about an image beyond its configuration. */
 export interface ImageMetadata {
   /** ID of the image that this one was made from here, '' otherwise. */
   readonly parent: string;
   /** RFC 3339, undefined while it never had a tag. */
   readonly lastTagTime: string | undefined;
-  /** RFC 3339, of the last container; absent in records of older versions. */
+  /** RFC 3339, of the last use by a container; records of older versions lack it. */
   readonly lastUsed?: string;
   /** Absent for an image that had no manifest yet. */
   readonly published?: PublishedImage;
@@ -23,7 +23,7 @@ export interface ImageMetadata {
 const HEX = /^[a-f0-9]{64}$/;
 const NO_METADATA: ImageMetadata = { parent: '', lastTagTime: undefined };
 
-/** `<root>/content/<hex>` holds the bytes, `<root>/metadata/<hex>.json` a record. */
+/** Stores the bytes in `<root>/content/<hex>` and a record in `<root>/metadata/<hex>.json`. */
 export class ImageContent {
   readonly #content: string;
   readonly #metadata: string;
@@ -49,7 +49,7 @@ export class ImageContent {
     return names.filter((name) => HEX.test(name)).map((name): Digest => `sha256:${name}`);
   }
 
-  /** The bytes, undefined when there are none or they do not have the digest that they are stored under. */
+  /** Returns the bytes; undefined when there are none, or when they do not have the digest that is their name. */
   async read(id: Digest): Promise<Buffer | undefined> {
     const bytes = await readFile(join(this.#content, id.slice(7))).catch((error: NodeJS.ErrnoException) => {
       if (error.code === 'ENOENT') return undefined;
@@ -58,7 +58,7 @@ export class ImageContent {
     return bytes && createHash('sha256').update(bytes).digest('hex') === id.slice(7) ? bytes : undefined;
   }
 
-  /** Durable when it resolves. Idempotent. */
+  /** Writes the bytes; durable when the promise resolves. Idempotent. */
   async write(id: Digest, bytes: Buffer): Promise<void> {
     await replaceFile(join(this.#content, id.slice(7)), bytes);
   }
@@ -72,7 +72,7 @@ export class ImageContent {
     await writeRecord(this.#metadataPath(id), metadata);
   }
 
-  /** Idempotent. */
+  /** Removes the bytes and the record. Idempotent. */
   async remove(id: Digest): Promise<void> {
     await rm(join(this.#content, id.slice(7)), { force: true });
     await syncDirectory(this.#content);

@@ -2,8 +2,7 @@
 import { invalid } from '../errors/engine-error.js';
 
 /**
- * The result of one instruction has this limit, because lines that double a variable again and again would grow without
- * end.
+ * The result of one instruction has this limit, because lines that double a variable again and again grow without end.
  */
 const MAX_EXPANDED_CHARS = 32 * 1024;
 const NAME = /[A-Za-z_][A-Za-z0-9_]*/y;
@@ -37,7 +36,10 @@ export function expandVariables(text: string, env: readonly string[]): string {
   return expanded;
 }
 
-/** The value of the variable that begins at `at`, and where its text ends; a dollar without a name is one. */
+/**
+ * Returns the value of the variable that begins at `at`, and where its text ends. A dollar without a name stands for
+ * itself.
+ */
 function variable(
   text: string,
   at: number,

@@ -7,23 +7,26 @@ import type { Digest } from '../ports/storage.js';
 import { type RemovalDeps, removeImage } from './removal.js';
 
 export interface GarbageRules {
-  /** Of the file system of the data root in use: where a collection begins, 0: never, and where it ends. */
+  /**
+   * A collection begins at this use of the data root's file system, in percent (0: never), and goes on down to
+   * `lowPercent`.
+   */
   readonly highPercent: number;
   readonly lowPercent: number;
-  /** An image that was used since is kept: it may be about to get its container. */
+  /** An image that was used within this time is kept, because it may be about to get its container. */
   readonly minAgeSeconds: number;
 }
 
 export interface GarbageDeps extends RemovalDeps {
   readonly dataRoot: string;
   readonly rules: GarbageRules;
-  /** Bytes on the disk of each layer. */
+  /** Returns the bytes on the disk of each layer. */
   readonly layerBytes: (chainIds: readonly Digest[]) => Promise<ReadonlyMap<string, number>>;
   readonly log: Logger;
 }
 
 const INTERVAL_MS = 60_000;
-/** After a change of the images. */
+/** A look follows a change of the images after this time. */
 const DELAY_MS = 1_000;
 
 export class ImageGarbage {
@@ -34,7 +37,7 @@ export class ImageGarbage {
 
   constructor(private readonly deps: GarbageDeps) {}
 
-  /** Looks every minute, and soon after images have changed. Does nothing without a high watermark. */
+  /** Looks every minute, and soon after images have changed. Without a high watermark it does nothing. */
   start(): void {
     if (this.deps.rules.highPercent === 0) return;
     this.#stopWatching = this.deps.store.onChange(() => this.#schedule(DELAY_MS));
@@ -67,7 +70,7 @@ export class ImageGarbage {
     const { dataRoot, rules, store, log } = this.deps;
     const { blocks, bfree, bavail, bsize } = await statfs(dataRoot);
     const used = (blocks - bfree) * bsize;
-    // As df(1) counts: what is reserved for root is nobody's.
+    // This counts as df(1) does: blocks that are reserved for root belong to nobody.
     const size = used + bavail * bsize;
     if (used * 100 < size * rules.highPercent) return;
     let excess = used - (size * rules.lowPercent) / 100;
@@ -90,10 +93,10 @@ export class ImageGarbage {
       );
   }
 
-  /** Bytes that came free; undefined when the image stays. */
+  /** Removes an image. Returns the bytes that came free; undefined when the image stays. */
   async #remove(image: Image): Promise<number | undefined> {
     const { store, users } = this.deps;
-    // The rules of removal are asked once more: this only spares the images that are plainly in use.
+    // The removal checks its own rules again; this check only skips images that are plainly in use.
     if (users(image.id).length > 0 || store.childrenOf(image.id).length > 0 || store.isHeld(image.id)) return undefined;
     const bytes = await this.deps.layerBytes(store.layersOf(image.id));
     let freed = 0;
@@ -107,7 +110,7 @@ export class ImageGarbage {
           freed += bytes.get(item.Deleted) ?? 0;
         }
       } catch (error) {
-        // Taken into use, or gone with another name.
+        // The image was taken into use, or is gone with another name.
         if (!isEngineError(error, 'conflict') && !isEngineError(error, 'not-found')) throw error;
         this.deps.log.debug({ image: image.id, reason: messageOf(error) }, 'image kept');
       }

@@ -1,11 +1,11 @@
-/** How an image came about, step by step. */
+/** Tells step by step how an image was made. */
 import { dataLoss } from '../errors/engine-error.js';
 import type { Image, ImageStore } from '../ports/images.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
 import { chainOf } from './chain.js';
 
 export interface HistoryStep {
-  /** Image ID where one is known here, else `<missing>`. */
+  /** ID of the image where this host knows it, else `<missing>`. */
   readonly id: string;
   /** Seconds since the epoch. */
   readonly created: number;
@@ -15,7 +15,7 @@ export interface HistoryStep {
   readonly sizeBytes: number;
 }
 
-/** Newest step first. Throws data-loss when the configuration tells of more layers than there are. */
+/** Returns the steps, newest first. Throws data-loss when the configuration tells of more layers than there are. */
 export function historyOf(image: Image, store: ImageStore, layers: LayerStore): HistoryStep[] {
   const chain = chainOf(image.config.rootfs.diff_ids);
   let layer = 0;

@@ -1,4 +1,4 @@
-/** Images that must not be removed now, with the number of reasons. */
+/** Counts the reasons for which images must not be removed now. */
 import type { Digest } from '../ports/storage.js';
 
 export class ImageHolds {
@@ -8,7 +8,7 @@ export class ImageHolds {
     return this.#counts.has(id);
   }
 
-  /** Adds a reason, until the returned function is called. */
+  /** Adds a reason, which lasts until the returned function is called. */
   take(id: Digest): () => void {
     this.#counts.set(id, (this.#counts.get(id) ?? 0) + 1);
     let isHeld = true;

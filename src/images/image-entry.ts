@@ -1,4 +1,4 @@
-/** An image as the store holds it in memory, and the value that is published of it. */
+/** An image as the store holds it in memory, and the value that other parts get of it. */
 import type { Image, ImageConfigDocument } from '../ports/images.js';
 import type { Digest } from '../ports/storage.js';
 import type { ImageMetadata } from './content.js';
@@ -13,13 +13,13 @@ export interface ImageEntry {
   readonly configSizeBytes: number;
   metadata: ImageMetadata;
   lastUsedMs: number;
-  /** The metadata are being written. A removal waits for that, so that the record is not written after it. */
+  /** Set while the metadata are being written. A removal waits for it, so that the record is not written afterwards. */
   saving?: Promise<void>;
   /** The published value; made anew when names or metadata change. */
   image: Image | undefined;
 }
 
-/** @param canonicalNames in the order in which clients see them. */
+/** Makes the value of an image. @param canonicalNames in the order in which clients see them. */
 export function imageOf(entry: ImageEntry, canonicalNames: readonly string[]): Image {
   const { id, config, topLayer, sizeBytes, configSizeBytes, metadata } = entry;
   const names = canonicalNames.map(parseReference);
@@ -37,7 +37,7 @@ export function imageOf(entry: ImageEntry, canonicalNames: readonly string[]): I
   });
 }
 
-/** When something was last done with an image, as far as the disk says. Milliseconds since the epoch. */
+/** Returns the last use of an image, as far as the disk says, in milliseconds since the epoch. */
 export function lastUseOf({ lastTagTime, lastUsed }: ImageMetadata): number {
   return Math.max(Date.parse(lastTagTime ?? '') || 0, Date.parse(lastUsed ?? '') || 0);
 }

@@ -1,4 +1,4 @@
-/** An image of one layer from an archive of a file system. */
+/** Makes an image of one layer from an archive of a file system. */
 import { randomUUID } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { rm, statfs } from 'node:fs/promises';
@@ -17,7 +17,7 @@ export interface ImportDeps {
   readonly images: ImageStore;
   readonly layers: LayerStore;
   readonly pool: WorkerPool;
-  /** For the archive until it is unpacked. */
+  /** Directory for the archive until it is unpacked. */
   readonly tmpDir: string;
 }
 
@@ -29,14 +29,14 @@ export interface ImportRequest {
   /** Dockerfile instructions. */
   readonly changes: readonly string[];
   readonly platform: Platform;
-  /** Told of the bytes read so far, at every piece. */
+  /** Called at every piece with the bytes read so far. */
   readonly onProgress: (bytes: number) => void;
   readonly signal: AbortSignal;
 }
 
 /**
  * Reads the archive (plain, gzip or zstd) and registers the image. Throws `invalid` for bad changes before anything is
- * read and for what is no archive, `cancelled` when the signal aborts.
+ * read, and for bytes that are no archive; `cancelled` when the signal aborts.
  */
 export async function importImage(
   { images, layers, pool, tmpDir }: ImportDeps,
@@ -72,7 +72,7 @@ export async function importImage(
   }
 }
 
-/** What is damaged here came from the client; nothing that was stored is lost. */
+/** Turns damage of the archive into `invalid`: it came from the client, and nothing that was stored is lost. */
 function refuseDamage(error: unknown): never {
   throw isEngineError(error) && error.kind === 'data-loss'
     ? invalid(error.message, { code: 'BAD_ARCHIVE', cause: error })
@@ -114,7 +114,7 @@ function documentOf(
   };
 }
 
-/** The archive at a URL. Throws `invalid` for what is no http(s) URL and for any status but 200. */
+/** Opens the archive at a URL. Throws `invalid` for a text that is no http(s) URL and for any status but 200. */
 export async function openUrl(
   text: string,
   signal: AbortSignal,

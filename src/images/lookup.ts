@@ -10,7 +10,7 @@ import {
 } from './reference.js';
 import type { References } from './references.js';
 
-/** Reads a text that can only be an ID, with or without `sha256:`. */
+/** Returns the ID that a text is, with or without `sha256:`; undefined when it can be something else. */
 export function fullId(text: string): Digest | undefined {
   if (isDigest(text)) return text;
   return /^[a-f0-9]{64}$/.test(text) ? `sha256:${text}` : undefined;
@@ -25,21 +25,24 @@ export class ImageLookup {
     this.#images = images;
   }
 
-  /** A name first, then an ID or its unique prefix. Throws `invalid` for a malformed reference. */
+  /**
+   * Finds an image by its full ID, by its name, or by a unique prefix of its ID. Throws `invalid` for a malformed
+   * reference.
+   */
   find(reference: string): Digest | undefined {
     const full = fullId(reference);
     if (full !== undefined) return this.#images.has(full) ? full : undefined;
     return this.#named(parseReference(reference)) ?? this.#byPrefix(reference);
   }
 
-  /** True when the text is no name of an image, so that only an ID can have found one. */
+  /** True when the text names no image, so that an image found by it was found by ID. */
   isId(reference: string): boolean {
     return fullId(reference) !== undefined || this.#named(parseReference(reference)) === undefined;
   }
 
   #named(reference: ImageReference): Digest | undefined {
     const { digest } = reference;
-    // A digest says more than the tag beside it.
+    // If there is a digest, it decides and the tag is ignored.
     if (digest === undefined) return this.#references.get(canonicalString(withDefaultTag(reference)));
     const name = canonicalName(reference);
     const direct = this.#references.get(`${name}@${digest}`);

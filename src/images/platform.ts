@@ -1,14 +1,14 @@
-/** Whether an image is what a client means who names a platform. */
+/** Tells whether an image is for the platform that a client names. */
 import { notFound } from '../errors/engine-error.js';
 import type { Image } from '../ports/images.js';
 import { canRun, formatPlatform, hostPlatform, type Platform } from '../registry/platform.js';
 
-/** What the configuration says; an old one that says nothing means the host's. */
+/** Returns the platform in the configuration; an old image that names none is for the host's. */
 function platformOf({ config: { os, architecture, variant } }: Image): Platform {
   return architecture ? { os: os || 'linux', architecture, variant: variant ?? '' } : hostPlatform();
 }
 
-/** A line for who runs an image without saying for which platform, when it is for another one than the host's. */
+/** Returns a warning when an image is for another platform than the host's and the client did not name one. */
 export function foreignPlatformWarning(image: Image): string | undefined {
   const own = platformOf(image);
   const host = hostPlatform();
@@ -16,7 +16,7 @@ export function foreignPlatformWarning(image: Image): string | undefined {
   return `The requested image's platform (${formatPlatform(own)}) does not match the detected host platform (${formatPlatform(host)}) and no specific platform was requested`;
 }
 
-/** @throws EngineError not-found for an image that the platform cannot run. */
+/** Checks that the platform can run an image. @throws EngineError not-found when it cannot. */
 export function requirePlatform(image: Image, wanted: Platform, name: string): void {
   const own = platformOf(image);
   if (canRun(wanted, own)) return;

@@ -5,7 +5,7 @@ import { type RemovalDeps, type RemovedItem, removeImage } from './removal.js';
 import { createdMs } from './selection.js';
 
 export interface PruneSelection {
-  /** False: every image without containers, tagged or not. */
+  /** If false, all images without containers are removed, tagged or not. */
   readonly danglingOnly: boolean;
   readonly untilMs: number | undefined;
   readonly matchesLabels: (labels: Readonly<Record<string, string>> | null | undefined) => boolean;
@@ -18,7 +18,7 @@ export interface PruneResult {
 
 export interface PruneDeps extends RemovalDeps {
   readonly layers: LayerStore;
-  /** Bytes on the disk of each layer. */
+  /** Returns the bytes on the disk of each layer. */
   readonly layerBytes: (chainIds: readonly Digest[]) => Promise<ReadonlyMap<Digest, number>>;
 }
 
@@ -61,7 +61,7 @@ async function removeUnused(deps: RemovalDeps, name: string): Promise<RemovedIte
   try {
     return await removeImage(deps, name, { force: false, pruneParents: true });
   } catch (error) {
-    // In use, or gone with another name of the same image.
+    // The image is in use, or gone with another name.
     if (isEngineError(error, 'conflict') || isEngineError(error, 'not-found')) return [];
     throw error;
   }

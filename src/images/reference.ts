@@ -1,6 +1,6 @@
 /**
- * Image references as the distribution grammar has them, in the normalised form that registries and clients agree on:
- * a name without a host belongs to docker.io, a name without a namespace there to `library`.
+ * Parses image references by the distribution grammar, and normalises them as registries and clients do: a name without
+ * a host belongs to docker.io, a name without a namespace there to `library`.
  */
 import { invalid, type EngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
@@ -50,7 +50,9 @@ export function parseReference(text: string): ImageReference {
   return parseCanonical(`${domain}/${remainder}`);
 }
 
-/** The domain is what stands before the first slash when it cannot be a namespace of the default registry. */
+/**
+ * Splits off the domain, which is the part before the first slash if it cannot be a namespace of the default registry.
+ */
 function splitDomain(text: string): { domain: string; remainder: string } {
   const slash = text.indexOf('/');
   if (slash < 0) return { domain: DEFAULT_DOMAIN, remainder: OFFICIAL_PREFIX + text };
@@ -102,7 +104,7 @@ export function isTag(text: string): boolean {
   return TAG_ONLY.test(text);
 }
 
-/** `latest` is meant when neither tag nor digest was written. */
+/** Adds `latest` when neither tag nor digest was written. */
 export function withDefaultTag(reference: ImageReference): ImageReference {
   return reference.tag === undefined && reference.digest === undefined ? { ...reference, tag: DEFAULT_TAG } : reference;
 }
@@ -118,17 +120,17 @@ export function withTagOrDigest(reference: ImageReference, tagOrDigest: string):
   return { domain, path, tag: tagOrDigest };
 }
 
-/** `docker.io/library/alpine`: the key of a repository. */
+/** Returns `docker.io/library/alpine`, the key of a repository. */
 export function canonicalName(reference: ImageReference): string {
   return `${reference.domain}/${reference.path}`;
 }
 
-/** `docker.io/library/alpine:3`: the key of a tag or digest in the image store. */
+/** Returns `docker.io/library/alpine:3`, the key of a tag or digest in the image store. */
 export function canonicalString(reference: ImageReference): string {
   return canonicalName(reference) + suffix(reference);
 }
 
-/** The name as users write it: `alpine`, `team/app`, `localhost:5000/app`. */
+/** Returns the name as users write it: `alpine`, `team/app`, `localhost:5000/app`. */
 export function familiarName(reference: ImageReference): string {
   const { domain, path } = reference;
   if (domain !== DEFAULT_DOMAIN) return `${domain}/${path}`;
@@ -136,7 +138,7 @@ export function familiarName(reference: ImageReference): string {
   return official !== undefined && !official.includes('/') ? official : path;
 }
 
-/** The familiar name with tag and digest: `alpine:3`, `alpine@sha256:…`. */
+/** Returns the familiar name with tag and digest: `alpine:3`, `alpine@sha256:…`. */
 export function familiarString(reference: ImageReference): string {
   return familiarName(reference) + suffix(reference);
 }

@@ -1,4 +1,7 @@
-/** Which image every tag and digest names. One record on disk, replaced as a whole; reads are from memory. */
+/**
+ * Knows which image every tag and digest names. It keeps one record on disk, which is replaced as a whole, and reads
+ * from memory.
+ */
 import { readdir, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { isEngineError } from '../errors/engine-error.js';
@@ -15,7 +18,7 @@ export class References {
   readonly #path: string;
   #ids = new Map<string, Digest>();
   #names = new Map<Digest, Set<string>>();
-  /** Changes are written one after the other, each with all that was changed before. */
+  /** Changes are written one after the other, each together with all changes before it. */
   #last: Promise<unknown> = Promise.resolve();
 
   constructor(
@@ -26,7 +29,9 @@ export class References {
     this.#path = join(root, 'references.json');
   }
 
-  /** Reads the record. A damaged one is put aside, for tags are lost but images are not; its new path is returned. */
+  /**
+   * Reads the record. If it is damaged, it is renamed and the new path returned: tags are lost then, images are not.
+   */
   async load(): Promise<string | undefined> {
     const dir = dirname(this.#path);
     for (const name of await readdir(dir)) if (isTemporary(name)) await rm(join(dir, name), { force: true });
@@ -50,12 +55,12 @@ export class References {
     return this.#ids.get(key);
   }
 
-  /** Keys that name the image, in the order they were given. */
+  /** Returns the keys that name an image, in the order in which they were given. */
   of(id: Digest): ReadonlySet<string> {
     return this.#names.get(id) ?? NONE;
   }
 
-  /** IDs that have a name, for the check at start. */
+  /** Returns the IDs that have a name, for the check at start. */
   ids(): Iterable<Digest> {
     return this.#names.keys();
   }
@@ -78,12 +83,12 @@ export class References {
         else next.set(key, id);
       }
       const write = (): Promise<void> => writeRecord(this.#path, Object.fromEntries(next));
-      // If a name could not be removed on a full disk, nothing could be removed to make room.
+      // The removal of a name must not need free space: on a full disk it is what makes room.
       await ([...changes.values()].every((id) => id === undefined) ? this.urgent(write) : write());
       this.#replace(next);
       return before;
     };
-    // A failure of `ready` belongs to this change alone, also when it comes before the turn of this change.
+    // If `ready` fails, only this change fails, even if it fails before the turn of this change.
     ready?.catch(() => undefined);
     const done = this.#last.then(apply, apply);
     this.#last = done.catch(() => undefined); // the caller hears of it; the next change starts afresh

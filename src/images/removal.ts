@@ -11,13 +11,13 @@ export interface ImageUser {
   readonly running: boolean;
 }
 
-/** Containers made from an image. */
+/** Returns the containers made from an image. */
 export type ImageUsers = (id: Digest) => readonly ImageUser[];
 
-/** Told of what happened to an image; `name` is its name at that moment or its ID. */
+/** Called with what happened to an image; `name` is its name at that moment, or its ID. */
 export type ImageEmit = (action: string, id: string, attributes: Readonly<Record<string, string>>) => void;
 
-/** As the API lists it; layers are listed as deleted chain IDs. */
+/** A removed item as the API lists it; for a layer this is its chain ID. */
 export type RemovedItem = { readonly Untagged: string } | { readonly Deleted: string };
 
 export interface RemovalDeps {
@@ -28,20 +28,20 @@ export interface RemovalDeps {
 
 export interface RemovalOptions {
   readonly force: boolean;
-  /** Also remove parents that nothing names or uses any more. */
+  /** If true, parents that nothing names or uses any more are removed, too. */
   readonly pruneParents: boolean;
 }
 
 const short = (id: string): string => id.replace(/^sha256:/, '').slice(0, 12);
 
-/** Attributes of image events: the labels and a name. */
+/** Returns the attributes of image events: the labels and a name. */
 export function eventAttributes(image: Image, name: string): Record<string, string> {
   return { ...image.config.config?.Labels, name };
 }
 
 /**
- * Removes a name or, when nothing else names it, the image. Throws not-found; or conflict with texts that name the user
- * of the image, and then nothing was changed.
+ * Removes a name or, when nothing else names it, the image. Throws not-found; or conflict with a text that says what
+ * uses the image. Nothing has changed then.
  */
 export async function removeImage(
   deps: RemovalDeps,
@@ -82,7 +82,7 @@ function namesOneRepository(names: readonly string[]): boolean {
   return names.length <= 1 || (tags.length <= 1 && new Set(parsed.map(canonicalName)).size === 1);
 }
 
-/** Digests that no tag of their repository would stand beside any more once `key` is gone: they go with it. */
+/** Returns the digests that go along with `key`: no other tag of their repository would be left. */
 function strandedDigests(names: readonly string[], key: string, keyIsDigest: boolean): string[] {
   if (keyIsDigest) return [];
   const repository = canonicalName(parseReference(key));
@@ -105,7 +105,7 @@ async function untag(
   }
 }
 
-/** Throws the first reason against deleting; soft reasons give way to force. */
+/** Throws the first reason against a removal; `force` overrules soft reasons. */
 function checkConflict(
   { store, users }: RemovalDeps,
   id: Digest,
@@ -128,7 +128,9 @@ function checkConflict(
   if (stopped) throw refuse(false, true, `image is being used by stopped container ${short(stopped.id)}`);
 }
 
-/** @param isConsequence the image lost its last name or child: reasons to keep it are then no errors. */
+/**
+ * Deletes an image. @param isConsequence the image lost its last name or child; a reason to keep it is then no error.
+ */
 async function deleteImage(
   deps: RemovalDeps,
   id: Digest,

@@ -1,4 +1,4 @@
-/** Which images a list or a prune is about. */
+/** Selects the images that a list or a prune is about. */
 import type { Image } from '../ports/images.js';
 import { compileGlob, type Glob } from '../text/glob.js';
 import { WorkBudget } from '../text/work-budget.js';
@@ -6,13 +6,13 @@ import { familiarName, familiarString, parseReference } from './reference.js';
 import type { FileImageStore } from './store.js';
 
 export interface ImageSelection {
-  /** Also untagged images that others were made from. */
+  /** If true, untagged images that others were made from are listed, too. */
   readonly all: boolean;
   readonly dangling: boolean | undefined;
   /** Names of images to compare creation times with. */
   readonly before: readonly string[];
   readonly since: readonly string[];
-  /** Milliseconds since the epoch: only images created before. */
+  /** Milliseconds since the epoch: only images that were created before are selected. */
   readonly untilMs: number | undefined;
   /** Shell patterns for familiar names. */
   readonly reference: readonly string[];
@@ -26,13 +26,13 @@ export interface SelectedImage {
   readonly repoDigests: readonly string[];
 }
 
-/** Milliseconds since the epoch, 0 for an image without a date. */
+/** Returns milliseconds since the epoch; 0 for an image without a date. */
 export function createdMs({ config }: Image): number {
   const at = config.created === undefined ? Number.NaN : Date.parse(config.created);
   return Number.isNaN(at) ? 0 : at;
 }
 
-/** Newest first. Throws not-found when `before` or `since` name no image. */
+/** Returns the selected images, newest first. Throws not-found when `before` or `since` name no image. */
 export function selectImages(store: FileImageStore, selection: ImageSelection): SelectedImage[] {
   const before = Math.min(...selection.before.map((name) => createdMs(store.resolve(name))));
   const since = Math.max(...selection.since.map((name) => createdMs(store.resolve(name))));

@@ -19,7 +19,7 @@ import { fullId, ImageLookup } from './lookup.js';
 import { canonicalName, canonicalString, familiarString, parseReference, withDefaultTag } from './reference.js';
 import { References } from './references.js';
 
-/** Uses of an image within this time are one on the disk. */
+/** Uses of an image within this time are written to the disk as one. */
 const SAVE_USE_MS = 60_000;
 
 export class FileImageStore implements ImageStore {
@@ -80,7 +80,7 @@ export class FileImageStore implements ImageStore {
     }
   }
 
-  /** Takes the image's reference on its layers. */
+  /** Makes the entry of an image, and takes its reference on the layers. */
   #entryOver(
     id: Digest,
     config: ImageConfigDocument,
@@ -122,7 +122,7 @@ export class FileImageStore implements ImageStore {
     return [...this.#entries.values()].map((entry) => this.#imageOf(entry));
   }
 
-  /** IDs of all images, also of those that are being written. */
+  /** Returns the IDs of all images, including those that are being written. */
   ids(): Digest[] {
     return [...this.#entries.keys(), ...this.#creating.keys()];
   }
@@ -170,7 +170,7 @@ export class FileImageStore implements ImageStore {
       throw dataLoss(`image ${id} needs layer ${topLayer}, which is not here`, { code: 'LAYER_MISSING' });
     }
     const metadata: ImageMetadata = { parent, lastTagTime: undefined };
-    // Taken before the first wait, so that no removal can come between.
+    // The entry is made before the first wait, so that no removal can come between.
     const entry = this.#entryOver(id, config, bytes.length, topLayer, metadata);
     entry.lastUsedMs = Date.now();
     try {
@@ -188,7 +188,7 @@ export class FileImageStore implements ImageStore {
   async tag(references: string | readonly string[], id: Digest): Promise<void> {
     const entry = this.#entry(id);
     const keys = [references].flat().map((name) => canonicalString(withDefaultTag(parseReference(name))));
-    // The name is written last, because the client is told about it.
+    // The name is written last, because it is what the client is told.
     const described = this.#describe(entry, (metadata) => ({ ...metadata, lastTagTime: new Date().toISOString() }));
     const previous = await this.#references.change(new Map(keys.map((key) => [key, id])), described);
     entry.lastUsedMs = Date.now();
@@ -256,24 +256,26 @@ export class FileImageStore implements ImageStore {
     return () => void this.#listeners.delete(listener);
   }
 
-  /** Canonical names of an image, tags and digests, in the order of their characters. */
+  /** Returns the canonical names of an image, tags and digests, in alphabetical order. */
   namesOf(id: Digest): readonly string[] {
     return [...this.#references.of(id)].sort();
   }
 
-  /** Chain IDs of the layers of an image, the lowest first; none for an unknown one. */
+  /** Returns the chain IDs of the layers of an image, the lowest first; none for an unknown image. */
   layersOf(id: Digest): readonly Digest[] {
     return chainOf(this.#entries.get(id)?.config.rootfs.diff_ids ?? []);
   }
 
-  /** When something was last done with the image: a name, a container. Milliseconds since the epoch; 0: never here. */
+  /**
+   * Returns when the image was last used (named, or by a container), in milliseconds since the epoch; 0: never here.
+   */
   lastUsedMs(id: Digest): number {
     return this.#entries.get(id)?.lastUsedMs ?? 0;
   }
 
   /**
-   * Notes that a container of the image does something. On disk at the latest with the next use after a minute: a crash
-   * makes an image older than it is by that at most.
+   * Notes a use of the image by a container. The disk gets it at the latest with the next use after a minute, so after
+   * a crash the image may seem older by that time.
    */
   used(id: Digest): void {
     const entry = this.#entries.get(id);
@@ -281,13 +283,13 @@ export class FileImageStore implements ImageStore {
     entry.lastUsedMs = Date.now();
     const saved = Date.parse(entry.metadata.lastUsed ?? '') || 0;
     if (entry.lastUsedMs - saved < SAVE_USE_MS) return;
-    // Only the order of a collection depends on it.
+    // A failure may be ignored, because only the order of a collection depends on it.
     this.#describe(entry, (metadata) => ({ ...metadata, lastUsed: new Date(entry.lastUsedMs).toISOString() })).catch(
       () => undefined,
     );
   }
 
-  /** Images that were made from this one here. */
+  /** Returns the images that were made from this one here. */
   childrenOf(id: Digest): readonly Digest[] {
     return [...(this.#children.get(id) ?? [])];
   }
@@ -309,7 +311,7 @@ export class FileImageStore implements ImageStore {
     this.#changed(...ids);
   }
 
-  /** Deletes an image, its names and the layers that nothing else holds; returns the deleted layers, top first. */
+  /** Deletes an image, its names and the layers that nothing else holds. Returns the deleted layers, top first. */
   async delete(id: Digest): Promise<Digest[]> {
     const entry = this.#entry(id);
     const names = this.namesOf(id);
@@ -322,7 +324,7 @@ export class FileImageStore implements ImageStore {
     return deleted;
   }
 
-  /** The configuration byte for byte. Throws not-found for an unknown image. */
+  /** Returns the configuration byte for byte. Throws not-found for an unknown image. */
   async configBytes(id: Digest): Promise<Buffer> {
     const bytes = this.#entries.has(id) ? await this.#content.read(id) : undefined;
     if (!bytes) throw notFound(`No such image: ${id}`, { code: 'NO_SUCH_IMAGE' });
@@ -340,7 +342,7 @@ export class FileImageStore implements ImageStore {
     return entry.image;
   }
 
-  /** Publishes a change; images named here get new values. */
+  /** Tells listeners of a change; the images named here get new values. */
   #changed(...ids: readonly (Digest | undefined)[]): void {
     for (const id of ids) {
       const entry = id && this.#entries.get(id);

@@ -1,6 +1,6 @@
 /**
- * How many bytes trees take on the disk, as du(1) counts: blocks, a file with several names once, one file system.
- * Synchronous, for worker threads.
+ * Counts the bytes that trees take on the disk, as du(1) does: in blocks, a file with several names once, and within
+ * one file system. Synchronous, for worker threads.
  */
 import type { BigIntStats } from 'node:fs';
 import { toBytePath } from '../storage/byte-path.js';
@@ -12,15 +12,15 @@ const BLOCK_BYTES = 512n;
 export class BlockCounter {
   readonly #seen = new Set<bigint>();
 
-  /** @param device whose files count. */
+  /** @param device only files on this device count. */
   constructor(private readonly device: bigint) {}
 
-  /** Of a file or directory alone. */
+  /** Counts one file or directory, without what is in it. */
   own({ blocks }: BigIntStats): number {
     return Number(blocks * BLOCK_BYTES);
   }
 
-  /** Of a path (a byte string) with these attributes, and everything below. */
+  /** Counts a path (a byte string) that has these attributes, and everything below it. */
   tree(path: string, stat: BigIntStats): number {
     let total = this.#count(stat);
     if (stat.isDirectory() && stat.dev === this.device)
@@ -32,7 +32,7 @@ export class BlockCounter {
     try {
       yield* walkTree(path, (below) => below.dev === this.device);
     } catch (error) {
-      // Removed since it was listed.
+      // The entry was removed after it was listed.
       if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
     }
   }
@@ -47,7 +47,7 @@ export class BlockCounter {
   }
 }
 
-/** Worker task: bytes on the disk of some paths together; one that is not there has none. */
+/** Worker task: returns the bytes on the disk of all paths together; a path that does not exist has none. */
 export function blockSize({ paths }: { readonly paths: readonly string[] }): number {
   let total = 0;
   for (const path of paths.map(toBytePath)) {

@@ -1,4 +1,4 @@
-/** The check of a data root: every byte has an owner, or is a finding. */
+/** Checks a data root: every byte has an owner, or is a finding. */
 import { dirname, join } from 'node:path';
 import type { Place, PlaceKind } from '../ports/inventory.js';
 import { syncDirectory } from '../sys/files/durable-file.js';
@@ -8,7 +8,7 @@ import { type Finding, findOrphans, type Owners } from './orphans.js';
 
 export interface FsckReport {
   readonly dataRoot: string;
-  /** On the disk, before a repair. */
+  /** Bytes on the disk before a repair. */
   readonly bytes: number;
   readonly kinds: readonly { readonly kind: PlaceKind; readonly count: number; readonly bytes: number }[];
   readonly findings: readonly (Finding & { readonly outcome: 'repaired' | 'kept' })[];
@@ -20,10 +20,13 @@ export interface FsckDeps {
   readonly owners: () => Promise<Owners> | Owners;
 }
 
-/** What is being made looks like an orphan for a moment: with a daemon running, a finding must be one for this long. */
+/**
+ * While a daemon runs, something that is being made looks like an orphan for a moment. So a finding must last this
+ * long.
+ */
 const DOUBT_MS = 1_000;
 
-/** @param repair deletes what nobody can miss; else nothing is changed. */
+/** Checks the data root. @param repair if true, findings that nobody can miss are deleted; else nothing is changed. */
 export async function checkDataRoot({ dataRoot, pool, owners }: FsckDeps, repair: boolean): Promise<FsckReport> {
   const places = await pool.run('take-inventory', { dataRoot, stores: STORE_PLACES, known: new Map() });
   let known = await owners();
@@ -56,7 +59,7 @@ export async function checkDataRoot({ dataRoot, pool, owners }: FsckDeps, repair
   };
 }
 
-/** Records go before what they tell of, so that a repair that is interrupted leaves nothing worse than it found. */
+/** Removes findings. Records go before what they describe, so that an interrupted repair makes nothing worse. */
 async function remove(dataRoot: string, pool: Pick<WorkerPool, 'run'>, findings: readonly Finding[]): Promise<void> {
   const isRecord = ({ kind }: Finding): boolean => kind.endsWith('-record') || kind === 'image';
   for (const batch of [findings.filter(isRecord), findings.filter((finding) => !isRecord(finding))]) {

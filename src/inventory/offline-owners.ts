@@ -1,4 +1,4 @@
-/** Who there is on the disk of a data root that no daemon uses: what the next start would keep. */
+/** Finds the owners in a data root that no daemon uses: all that the next start would keep. */
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -47,7 +47,7 @@ export async function readOwners(dataRoot: string): Promise<Owners> {
   };
 }
 
-/** Images with a sound configuration whose layers are there. */
+/** Returns the images with a sound configuration whose layers exist. */
 async function imagesOn(dir: string, layers: OfflineStore['layers']): Promise<Map<string, ImageConfigDocument>> {
   const found = new Map<string, ImageConfigDocument>();
   for (const name of await list(dir)) {
@@ -70,7 +70,7 @@ function parsed(bytes: Buffer): ImageConfigDocument | undefined {
   }
 }
 
-/** Names of directories with a record, also a damaged one: what is in them may be dear to somebody. */
+/** Returns the names of directories with a record, even a damaged one, because somebody may want what is in them. */
 async function recorded(dir: string, record: string): Promise<Set<string>> {
   const found = new Set<string>();
   for (const name of await list(dir)) if ((await list(join(dir, name))).includes(record)) found.add(name);

@@ -1,21 +1,21 @@
-/** Which places below the data root belong to nobody. */
+/** Finds the places below the data root that belong to nobody. */
 import type { Place, PlaceKind } from '../ports/inventory.js';
 
-/** Who there is. Digests are their hex digits. */
+/** All owners of places. Digests are written as their hex digits. */
 export interface Owners {
   /** Short IDs of layers. */
   readonly layers: ReadonlySet<string>;
   /** Chain IDs. */
   readonly chains: ReadonlySet<string>;
   readonly images: ReadonlySet<string>;
-  /** Containers, and whose record cannot be read but must not be lost. */
+  /** IDs of containers, including those whose record cannot be read but must not be lost. */
   readonly containers: ReadonlySet<string>;
   /** IDs that a writable layer may have. */
   readonly writables: ReadonlySet<string>;
   readonly volumes: ReadonlySet<string>;
   /** Names of staged layers. */
   readonly staging: ReadonlySet<string>;
-  /** True: a daemon runs, so temporary files and what is in the trash are its business. */
+  /** If true, a daemon runs, and temporary files and the trash are left to it. */
   readonly isRunning: boolean;
 }
 
@@ -25,7 +25,7 @@ export interface Finding {
   readonly kind: PlaceKind;
   readonly reason: string;
   readonly bytes: number;
-  /** False for what somebody may miss: it is reported and left alone. */
+  /** False for a place that somebody may miss: it is reported and left alone. */
   readonly isRepairable: boolean;
 }
 
@@ -38,14 +38,14 @@ const JUDGES: Readonly<Record<PlaceKind, Judge>> = {
   layer: (id, { layers }) => unless(layers.has(id), 'a layer without a record, or one that nothing uses'),
   'layer-record': (hex, { chains }) =>
     unless(chains.has(hex), 'a record of a layer that is not there or that nothing uses'),
-  // The next sync of the file system takes it away, also that of a layer that is gone.
+  // The next sync of the file system removes a mark, even if its layer is gone.
   'layer-mark': () => undefined,
   writable: (id, { writables }) => unless(writables.has(id), 'a writable layer of no container'),
   staging: (name, { staging }) => unless(staging.has(name), 'an unfinished layer'),
   trash: (_, { isRunning }) => unless(isRunning, 'a deletion that was interrupted'),
   image: (hex, { images }) => unless(images.has(hex), 'a configuration of no image'),
   'image-record': (hex, { images }) => unless(images.has(hex), 'a record of no image'),
-  // Hints for pushes; of layers that are gone the next start forgets them.
+  // These records are hints for pushes; the next start removes those of layers that are gone.
   'push-record': () => undefined,
   partial: () => undefined,
   container: (id, { containers, isRunning }) => unless(containers.has(id), 'a directory of no container', !isRunning),

@@ -1,4 +1,4 @@
-/** Worker task: every place below the data root with the bytes that it takes on the disk. */
+/** Worker task: lists every place below the data root with the bytes that it takes on the disk. */
 import { readdirSync } from 'node:fs';
 import { toBytePath, toText } from '../storage/byte-path.js';
 import { statOf } from '../storage/stat-of.js';
@@ -10,14 +10,17 @@ export interface TakeInventoryInput {
   readonly dataRoot: string;
   /** The stores of layers: their directories below the data root, and what is in each besides its shelves. */
   readonly stores: readonly { readonly name: string; readonly ownPlaces: readonly string[] }[];
-  /** Places in whose depths nothing changes, by path: one that is as old as then is not read again. */
+  /** Places that change only at their top, by path. One whose time is still the same is not read again. */
   readonly known: ReadonlyMap<string, Pick<Place, 'bytes' | 'mtimeNs'>>;
 }
 
-/** Says what kind the entries of a directory are. Undefined: the directory is not looked into and counts as a whole. */
+/**
+ * Tells of which kind the entries of a directory are. Undefined: the directory is not looked into and counts as a
+ * whole.
+ */
 interface Shelf {
   readonly kind: PlaceKind;
-  /** The owner from the name of an entry. Undefined: it does not belong there. */
+  /** Returns the owner from the name of an entry. Undefined: the entry does not belong there. */
   readonly owner?: (name: string) => string | undefined;
 }
 
@@ -26,7 +29,7 @@ const hexRecord = (name: string): string | undefined =>
   HEX.test(name.replace(/\.json$/, '')) ? name.replace(/\.json$/, '') : undefined;
 const hexName = (name: string): string | undefined => (HEX.test(name) ? name : undefined);
 
-/** Directories in a store of layers whose entries are told apart. */
+/** Directories in a store of layers whose entries are listed one by one. */
 const STORE_SHELVES: readonly (readonly [name: string, shelf: Shelf])[] = [
   ['layers', { kind: 'layer' }],
   ['index', { kind: 'layer-record', owner: hexRecord }],
@@ -35,7 +38,7 @@ const STORE_SHELVES: readonly (readonly [name: string, shelf: Shelf])[] = [
   ['staging', { kind: 'staging' }],
   ['trash', { kind: 'trash' }],
 ];
-/** The others, by their paths. */
+/** The other directories of this kind, by their paths. */
 const SHELVES: Readonly<Record<string, Shelf>> = {
   'image/content': { kind: 'image', owner: hexName },
   'image/metadata': { kind: 'image-record', owner: hexRecord },
@@ -45,7 +48,7 @@ const SHELVES: Readonly<Record<string, Shelf>> = {
   volumes: { kind: 'volume' },
   tmp: { kind: 'temporary' },
 };
-/** Single things that the daemon keeps. */
+/** Single files and directories that the daemon keeps. */
 const ENGINE: readonly string[] = [
   'engine-id.json',
   'reserve',
@@ -54,15 +57,15 @@ const ENGINE: readonly string[] = [
   'supervisor',
   'image/references.json',
 ];
-/** Put aside for the operator, see `References.load`. */
+/** Damaged records that `References.load` has kept for the operator. */
 const PUT_ASIDE = /^image\/references\.json\.damaged-\d+$/;
-/** The data of a daemon that remaps users, see `dataRootFor`: a data root of its own. */
+/** Data roots of daemons that remap users, see `dataRootFor`. */
 const REMAPPED = /^\d+\.\d+$/;
 /** Directories that hold shelves. */
 const PARENTS: readonly string[] = ['', 'image'];
 const UNFINISHED = /^\.(?:new|removed)-/;
 
-/** Places in no particular order. What vanishes meanwhile is left out. */
+/** Returns all places, in no particular order. A place that vanishes meanwhile is left out. */
 export function takeInventory({ dataRoot, stores, known }: TakeInventoryInput): Place[] {
   const shelves = new Map(Object.entries(SHELVES));
   for (const { name } of stores) for (const [shelf, what] of STORE_SHELVES) shelves.set(`${name}/${shelf}`, what);

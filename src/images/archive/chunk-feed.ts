@@ -1,7 +1,7 @@
 /** Sends an archive to the worker that reads it, in chunks, as fast as the worker takes them. */
 import type { ArchiveOrder } from '../../workers/read-archive.js';
 
-/** Chunks on their way to the worker at once. */
+/** At most so many chunks are on their way to the worker at once. */
 const WINDOW = 8;
 
 export class ChunkFeed {
@@ -11,27 +11,27 @@ export class ChunkFeed {
 
   constructor(private readonly order: (order: ArchiveOrder, transfer?: ArrayBuffer[]) => void) {}
 
-  /** True when the worker reads no more. */
+  /** True when the worker takes no more chunks. */
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  /** The worker has taken a chunk. */
+  /** Notes that the worker has taken a chunk. */
   taken(): void {
     this.#credit++;
     this.#wake();
   }
 
-  /** The worker reads no more. */
+  /** Notes that the worker takes no more chunks. */
   end(): void {
     this.#isOver = true;
     this.#wake();
   }
 
-  /** Resolves when the last chunk is sent, or the worker reads no more. */
+  /** Sends all chunks. Resolves when the last one is sent, or when the worker takes no more. */
   async sendAll(source: AsyncIterable<Buffer>): Promise<void> {
     for await (const chunk of source) {
-      // Memory that is the chunk's alone moves; a piece of a pool must be copied.
+      // A chunk with memory of its own is moved; one that is part of a pool must be copied.
       const isWhole = chunk.byteLength === chunk.buffer.byteLength && chunk.buffer instanceof ArrayBuffer;
       const bytes = isWhole ? chunk : Uint8Array.from(chunk);
       this.order({ type: 'chunk', chunk: bytes }, [bytes.buffer as ArrayBuffer]);

@@ -1,4 +1,4 @@
-/** What a worker found in an archive of images. */
+/** The findings of a worker in an archive of images. */
 import type { Digest } from '../../ports/storage.js';
 import type { Outcome } from '../../workers/outcome.js';
 
@@ -9,7 +9,7 @@ export interface ArchivedLayer {
   readonly place: number;
   /** Digest of the file as it is in the archive. */
   readonly blobDigest: Digest;
-  /** An UnpackedTar, or why unpacking failed: it matters only when a manifest names the layer. */
+  /** An UnpackedTar, or the failure of unpacking, which matters only when a manifest names the layer. */
   readonly result: Outcome;
 }
 

@@ -9,9 +9,9 @@ import { toBytePath, toText } from '../../storage/byte-path.js';
 import { cleanName } from '../../storage/tar/entry-name.js';
 import type { ArchiveContents, ArchivedLayer } from './contents.js';
 
-/** Links in a row before they count as a circle, as in the kernel. */
+/** After so many links in a row they count as a circle, as in the kernel. */
 const MAX_LINKS = 40;
-/** A thousand images of a hundred layers stay far below it. */
+/** The number of look-ups has this limit, far above what a thousand images of a hundred layers need. */
 const MAX_LOOKUPS = 200_000;
 
 /** Makes the error for an archive that cannot be loaded as it is. */
@@ -22,7 +22,7 @@ export function badArchive(message: string, cause?: unknown): EngineError {
 export class ArchiveFiles {
   readonly #documents: ReadonlyMap<string, Buffer>;
   readonly #links: ReadonlyMap<string, string>;
-  /** Of equal paths the last one counts, as when the archive is unpacked. */
+  /** If two layers have the same path, the last one counts, as when the archive is unpacked. */
   readonly #layers: ReadonlyMap<string, ArchivedLayer>;
   readonly #digests = new Map<string, Digest>();
   #lookups = 0;
@@ -33,7 +33,10 @@ export class ArchiveFiles {
     this.#layers = new Map(layers.map((layer) => [layer.path, layer]));
   }
 
-  /** The document at a path, links followed. @throws EngineError data-loss when it is no blob of its name's digest. */
+  /**
+   * Returns the document at a path; links are followed. @throws EngineError data-loss when it does not have the digest
+   * that is its name.
+   */
   document(text: string): Buffer | undefined {
     const path = this.#resolve(text);
     const bytes = this.#documents.get(path);
@@ -41,13 +44,16 @@ export class ArchiveFiles {
     return bytes;
   }
 
-  /** The digest of the document at a path. @throws EngineError as `document`. */
+  /** Returns the digest of the document at a path. @throws EngineError as `document`. */
   digest(text: string): Digest | undefined {
     const bytes = this.document(text);
     return bytes && this.#digestOf(this.#resolve(text), bytes);
   }
 
-  /** @throws EngineError invalid when there is none, or a document in its place; the error of its unpacking. */
+  /**
+   * Returns the layer at a path. @throws EngineError invalid when there is none, or a document instead; the error of
+   * its unpacking.
+   */
   layer(text: string): ArchivedLayer {
     const path = this.#resolve(text);
     const layer = this.#layers.get(path);
@@ -56,7 +62,10 @@ export class ArchiveFiles {
     return layer;
   }
 
-  /** @throws EngineError invalid for a path out of the archive and for links in a circle. */
+  /**
+   * Follows the links of a path. @throws EngineError invalid for a path that leads out of the archive, and for links in
+   * a circle.
+   */
   #resolve(text: string): string {
     let path = cleanName(toBytePath(text));
     for (let hops = 0; ; hops++) {
@@ -82,7 +91,7 @@ export class ArchiveFiles {
   }
 }
 
-/** Files in `blobs` are named by their digests. */
+/** Checks a file in `blobs`, whose name must be its digest. */
 function checkBlob(path: string, digest: Digest): void {
   const named = /^blobs\/sha256\/([^/]*)$/.exec(path)?.[1];
   if (named !== undefined && `sha256:${named}` !== digest)

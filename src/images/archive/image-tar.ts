@@ -1,22 +1,22 @@
 /**
- * The tar around the files of saved images. tar-stream writes it: names are ours, short and plain, and nobody has the
- * digest of its headers and padding, as they have of the layers inside.
+ * Writes the tar of saved images with the library tar-stream. That is enough here, because the names are ours, short
+ * and plain, and no digest covers the headers and the padding, as it does for layers.
  */
 import type { Readable } from 'node:stream';
 import { pack, type Pack } from 'tar-stream';
 
-/** tar-stream computes times with 32 bits; others go into an extended header. */
+/** tar-stream computes times with 32 bits; a later time goes into an extended header. */
 const MAX_SECONDS = 2 ** 31 - 1;
 
 type Header = Parameters<Pack['entry']>[0];
 
 interface FileFacts {
   readonly sizeBytes: number;
-  /** Since the epoch. */
+  /** Seconds since the epoch. */
   readonly mtimeSeconds: number;
 }
 
-/** Entries are added one after the other; each is taken as fast as the chunks are read, so that nothing is kept. */
+/** Takes entries one after the other, each as fast as the chunks are read, so that nothing collects in memory. */
 export class ImageTar {
   readonly #pack = pack();
 
@@ -30,7 +30,7 @@ export class ImageTar {
     return this.#add({ name, type: 'directory', mode: 0o755, mtime: new Date(0) });
   }
 
-  /** Adds a file. Rejects when its content fails or has another size, and when the archive is read no more. */
+  /** Adds a file. Rejects when its content fails or has another size, and when nobody reads the archive any more. */
   file(name: string, { sizeBytes, mtimeSeconds }: FileFacts, content: Buffer | Readable): Promise<void> {
     return this.#add({ name, type: 'file', mode: 0o644, size: sizeBytes, ...timeOf(mtimeSeconds) }, content);
   }
@@ -40,7 +40,7 @@ export class ImageTar {
     this.#pack.finalize();
   }
 
-  /** Gives the archive up where it is; an archive that has ended stays as it is. */
+  /** Breaks the archive off; one that has ended stays as it is. */
   destroy(error?: Error): void {
     this.#pack.destroy(error);
   }
@@ -57,10 +57,10 @@ export class ImageTar {
   }
 }
 
-/** Pipes until either of them ends; then the other one does, too. */
+/** Pipes until one side ends, and then ends the other. */
 function pour(content: Readable, entry: ReturnType<Pack['entry']>): void {
   content.once('error', (error) => entry.destroy(error));
-  // Whoever waits for the entry is told of its error.
+  // The code that waits for the entry gets its error.
   entry.on('error', () => undefined);
   entry.once('close', () => content.destroy());
   content.pipe(entry);

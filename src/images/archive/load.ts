@@ -23,14 +23,14 @@ export interface LoadRequest {
   readonly source: AsyncIterable<Buffer>;
   readonly platform: Platform | undefined;
   readonly signal: AbortSignal;
-  /** Bytes read of a layer; `id` names it in progress lines. */
+  /** Called with the bytes read of a layer; `id` names it in progress lines. */
   readonly onProgress: (id: string, bytes: number, totalBytes: number) => void;
-  /** Lines for the user. */
+  /** Sends a line to the user. */
   readonly say: (line: string) => void;
 }
 
 /**
- * Each image appears as a whole, in the order of the archive. An error leaves those before it.
+ * Loads the images. Each appears as a whole, in the order of the archive; after an error the images before it stay.
  * @throws EngineError as `receiveArchive`; invalid or data-loss for images that do not fit together.
  */
 export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<void> {
@@ -42,7 +42,10 @@ export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<
     const name = nameOfLayer(path);
     if (!known.has(name)) request.onProgress(name.slice(0, 12), bytes, totalBytes);
   });
-  /** Kept until the end: layers that images of the archive share, and those of an image that fails. */
+  /**
+   * These layers are kept until the end: images of the archive share them, and an image that fails must not remove
+   * them.
+   */
   const retained: Digest[] = [];
   try {
     const plans = archive.images;
@@ -63,15 +66,18 @@ export async function loadImages(deps: LoadDeps, request: LoadRequest): Promise<
   }
 }
 
-/** @throws EngineError as the unpacking did; internal when the disk was too small. */
+/** Returns the unpacked layer. @throws EngineError as the unpacking did; internal when the disk was too small. */
 function unpacked({ result }: ArchivedLayer): UnpackedTar {
-  // The limit is the room that there was.
+  // The limit was the free space of the disk.
   if (!result.ok && result.code === 'LAYER_TOO_LARGE')
     throw internal('loading a layer: no space left on device', { code: 'ENOSPC' });
   return unwrap(result) as UnpackedTar;
 }
 
-/** @throws EngineError invalid when the image does not go on from where the parent ends. */
+/**
+ * Sets the parent of an image. @throws EngineError invalid unless the history of the image is that of the parent and
+ * one more step.
+ */
 async function setParent(images: FileImageStore, id: Digest, parent: Digest): Promise<void> {
   const history = (of: Digest): readonly ImageHistory[] => images.get(of)?.config.history ?? [];
   const [own, its] = [history(id), history(parent)];
@@ -82,7 +88,10 @@ async function setParent(images: FileImageStore, id: Digest, parent: Digest): Pr
   await images.setParent(id, parent);
 }
 
-/** For progress lines: `<hex>/layer.tar`, `<hex>.tar` and `blobs/sha256/<hex>` are named by their digits. */
+/**
+ * Returns the short name of a layer in progress lines: the digits of `<hex>/layer.tar`, `<hex>.tar` or
+ * `blobs/sha256/<hex>`.
+ */
 function nameOfLayer(path: string): string {
   const place = path.endsWith('/layer.tar') ? path.slice(0, -'/layer.tar'.length) : path;
   return /[0-9a-f]{64}/.exec(place.slice(place.lastIndexOf('/') + 1))?.[0] ?? path.slice(path.lastIndexOf('/') + 1);
@@ -90,7 +99,7 @@ function nameOfLayer(path: string): string {
 
 class Loader {
   readonly #deps: LoadDeps;
-  /** Where a layer of the archive went that was committed already: the same file may be needed in another place. */
+  /** The chain ID of each layer that was committed already, because the same file may be needed in another place. */
   readonly #committed = new Map<string, Digest>();
 
   constructor(
@@ -157,7 +166,7 @@ class Loader {
     }
   }
 
-  /** Gives an image all its names in one write: an archive may have thousands. */
+  /** Gives an image all its names in one write, because an archive may have thousands. */
   async #name(names: readonly string[], image: Image, say: (line: string) => void): Promise<void> {
     const { images } = this.#deps;
     const references = names.map(parseReference);

@@ -1,5 +1,6 @@
 /**
- * What an archive says about its images: `manifest.json` of `docker save`, old and new, or the index of an OCI layout.
+ * Reads what an archive says about its images: `manifest.json` of `docker save`, old and new, or the index of an OCI
+ * layout.
  */
 import { isEngineError } from '../../errors/engine-error.js';
 import type { ImageConfigDocument } from '../../ports/images.js';
@@ -16,7 +17,10 @@ export interface PlannedImage {
   readonly id: Digest;
   readonly configBytes: Uint8Array;
   readonly diffIds: readonly Digest[];
-  /** For each diff ID an ArchivedLayer, or why the archive has none: it matters only when the store lacks the layer. */
+  /**
+   * For each diff ID an ArchivedLayer, or the reason why the archive has none, which matters only when the store lacks
+   * the layer.
+   */
   readonly layers: readonly Outcome[];
   /** Names with a tag, as the archive writes them. */
   readonly names: readonly string[];
@@ -37,7 +41,7 @@ interface Draft {
 }
 
 const MAX_INDEX_DEPTH = 8;
-/** Each image and each name is written to the disk when it is loaded, so an archive may have so many. */
+/** An archive may have so many images and names, because each is written to the disk. */
 const MAX_IMAGES = 10_000;
 const MAX_NAMES = 10_000;
 
@@ -50,7 +54,7 @@ function json(bytes: Buffer, what: string): unknown {
 }
 
 /**
- * The images to load. A platform leaves out those that it cannot run.
+ * Returns the images to load. With a platform, images that it cannot run are left out.
  * @throws EngineError invalid for an archive without a manifest, with a malformed one, or without the platform.
  */
 export function planLoad(files: ArchiveFiles, platform: Platform | undefined, host: Platform): PlannedImage[] {
@@ -131,13 +135,15 @@ function checkedName(name: string): string {
   throw bad(`invalid tag ${JSON.stringify(name)}`);
 }
 
-/** Reads the configurations of images, each once, however many images have it. */
+/** Reads the configurations of images, each only once, even if several images have it. */
 class Configurations {
   readonly #parsed = new Map<string, ImageConfigDocument>();
 
   constructor(private readonly files: ArchiveFiles) {}
 
-  /** @throws EngineError invalid for a configuration that has not just these layers, or is of another system. */
+  /**
+   * Describes an image. @throws EngineError invalid when its configuration has other layers, or is for another system.
+   */
   draft(configPath: string, layers: readonly string[]): Draft {
     const config = this.#parsed.get(configPath) ?? this.#parse(configPath);
     const count = config.rootfs?.diff_ids?.length ?? 0;
@@ -167,7 +173,9 @@ const NAME_ANNOTATION = 'io.containerd.image.name';
 const REF_ANNOTATION = 'org.opencontainers.image.ref.name';
 const ATTESTATION_ANNOTATION = 'vnd.docker.reference.type';
 
-/** OCI image layout: every entry of `index.json` is an image, or an index of which the platform picks one. */
+/**
+ * Reads an OCI image layout: every entry of `index.json` is an image, or an index from which the platform picks one.
+ */
 function fromLayout(files: ArchiveFiles, bytes: Buffer, platform: Platform): Draft[] {
   const index = parsed(bytes, 'index.json');
   if (index.kind !== 'index') throw bad('invalid index.json in the archive: not an index');
@@ -199,13 +207,13 @@ function parsed(bytes: Buffer, name: string): ReturnType<typeof parseManifest> {
 
 type Manifest = ReturnType<typeof parseManifest> & { readonly sizeBytes: number };
 
-/** Reads manifests and indexes, each once, however many indexes name it. */
+/** Reads manifests and indexes, each only once, even if several indexes name it. */
 class Manifests {
   readonly #parsed = new Map<Digest, Manifest>();
 
   constructor(private readonly files: ArchiveFiles) {}
 
-  /** @throws EngineError invalid for a blob that the archive lacks, or that is neither a manifest nor an index. */
+  /** Reads a manifest or index. @throws EngineError invalid for a blob that the archive lacks, or that is neither. */
   at(digest: Digest): Manifest {
     const bytes = this.files.document(blobPath(digest));
     if (!bytes) throw bad(`the archive has no blob ${digest}`);
@@ -217,7 +225,10 @@ class Manifests {
     return manifest;
   }
 
-  /** As `at`; undefined for what cannot be read so. @throws EngineError invalid when the archive costs too much. */
+  /**
+   * Reads as `at` does, but returns undefined for a blob that cannot be read so. @throws EngineError invalid when the
+   * archive costs too much.
+   */
   find(digest: Digest): Manifest | undefined {
     try {
       return this.at(digest);
@@ -247,7 +258,7 @@ function imageAt(manifests: Manifests, configs: Configurations, digest: Digest, 
   throw bad('the indexes in the archive are nested too deeply');
 }
 
-/** Adds what an index beside `manifest.json` says of the images; they do without what cannot be read of it. */
+/** Adds what an index beside `manifest.json` says about the images. Parts of it that cannot be read are left out. */
 function described(files: ArchiveFiles, drafts: readonly Draft[]): Draft[] {
   const bytes = files.document('index.json');
   const manifests = new Manifests(files);
@@ -266,7 +277,7 @@ function described(files: ArchiveFiles, drafts: readonly Draft[]): Draft[] {
   });
 }
 
-/** What an index names; nothing when it is none: some tools write attestations there. */
+/** Returns the entries of an index; none when it is not an index, because some tools write attestations there. */
 function entriesOf(index: Buffer): readonly { readonly digest: Digest }[] {
   try {
     const manifest = parsed(index, 'index.json');
@@ -281,7 +292,7 @@ function blobPath(digest: Digest): string {
   return `blobs/sha256/${digest.slice(7)}`;
 }
 
-/** The full name that containerd's tools write, else the reference when it says more than a tag. */
+/** Returns the full name that containerd's tools write, or else the reference if it is more than a tag. */
 function nameOf(annotations: Readonly<Record<string, string>>): string | undefined {
   const written = annotations[NAME_ANNOTATION] ?? annotations[REF_ANNOTATION];
   if (typeof written !== 'string' || (annotations[NAME_ANNOTATION] === undefined && !/[:/]/.test(written)))

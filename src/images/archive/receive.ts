@@ -1,4 +1,4 @@
-/** Takes an archive of images from a client: a worker reads it, every layer in it is staged. */
+/** Takes an archive of images from a client: a worker reads it and unpacks every layer into a staged one. */
 import { statfs } from 'node:fs/promises';
 import { MessageChannel } from 'node:worker_threads';
 import { cancelled } from '../../errors/engine-error.js';
@@ -14,7 +14,7 @@ import { StagedPlaces } from './staged-places.js';
 export interface ReceiveDeps {
   readonly layers: LayerStore;
   readonly pool: WorkerPool;
-  /** On the file system of the layers. */
+  /** A directory on the file system of the layers. */
   readonly dataRoot: string;
 }
 
@@ -24,22 +24,22 @@ export interface ReceiveRequest {
   readonly signal: AbortSignal;
 }
 
-/** Bytes read of a layer file in the archive. */
+/** Called with the bytes read of a layer file in the archive. */
 export type ReceiveProgress = (path: string, bytes: number, totalBytes: number) => void;
 
-/** Left free on the file system: this much, or this part of a small one. */
+/** So much is left free on the file system, or this part of it when it is small. */
 const RESERVED_BYTES = 64 << 20;
 const RESERVED_PART = 1 / 20;
 
 export interface ReceivedArchive {
-  /** In the order of the archive. */
+  /** The images in the order of the archive. */
   readonly images: readonly PlannedImage[];
   readonly staged: StagedPlaces;
 }
 
 /**
- * Reads the archive to its end; only images that `platform` runs are wanted, when it is given. Throws `invalid` for
- * what is no archive, `data-loss` for a damaged one, `cancelled` when the signal aborts; nothing is left then.
+ * Reads the archive to its end; with a platform, only images that it can run are wanted. Throws `invalid` for bytes
+ * that are no archive, `data-loss` for a damaged one, `cancelled` when the signal aborts; nothing is left then.
  */
 export async function receiveArchive(
   { layers, pool, dataRoot }: ReceiveDeps,
@@ -53,7 +53,7 @@ export async function receiveArchive(
   near.on('message', (report: ArchiveReport) => {
     if (report.type === 'taken') feed.taken();
     else if (report.type === 'progress') onProgress(report.path, report.bytes, report.totalBytes);
-    // A wish that the end of its reading overtook would be granted to nobody.
+    // When the reading has ended, nobody waits for a place any more.
     else if (!feed.isOver) staged.make(order);
   });
   const closed = new Promise<void>((resolve) => near.once('close', resolve));
@@ -66,7 +66,7 @@ export async function receiveArchive(
     const reading = pool
       .run('read-archive', { port: far, maxTarBytes, platform, host: hostPlatform() }, { transferList: [far] })
       .finally(() => feed.end());
-    // A client that breaks off must end the worker's waiting.
+    // When the client breaks off, the worker must stop waiting.
     const fed = feed.sendAll(source).catch((error: unknown) => {
       cancel();
       throw error;
@@ -75,7 +75,7 @@ export async function receiveArchive(
       await Promise.allSettled([reading]);
       throw error;
     });
-    // The worker closed its end; what it said before is still on its way.
+    // The worker has closed its end, but its last messages are still on their way.
     await closed;
     await staged.settled();
     return { images, staged };
@@ -91,7 +91,7 @@ export async function receiveArchive(
   }
 }
 
-/** How many bytes an archive may put on the file system of a path. */
+/** Returns how many bytes an archive may take on the file system of a path. */
 async function usableBytes(path: string): Promise<number> {
   const { bavail, blocks, bsize } = await statfs(path);
   const reserved = Math.min(RESERVED_BYTES, blocks * bsize * RESERVED_PART);

@@ -40,9 +40,9 @@ interface Blob {
   readonly content: Buffer | { readonly layer: Digest };
 }
 
-/** The archive of what was selected: nothing is read of the layers before their turn. */
+/** The archive of the selected images. A layer is read only when its turn comes. */
 export interface SavedArchive {
-  /** The tar. Ends the holds on the images when it ends, however it ends. */
+  /** The bytes of the tar. When they end, for whatever reason, the images are no longer held. */
   readonly chunks: AsyncGenerator<Uint8Array>;
 }
 

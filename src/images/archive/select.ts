@@ -1,4 +1,4 @@
-/** Which images, under which names, a save is about. */
+/** Finds the images and names that a save is about. */
 import { invalid, notFound } from '../../errors/engine-error.js';
 import type { Image } from '../../ports/images.js';
 import type { Digest } from '../../ports/storage.js';
@@ -14,8 +14,8 @@ export interface SavedImage {
 }
 
 /**
- * A name without a tag stands for all tags of the repository. Images come in the order of the names.
- * @throws EngineError not-found, with the texts of the Docker engine; invalid for a malformed name or none at all.
+ * Finds the images. A name without a tag stands for all tags of the repository. Images come in the order of the names.
+ * @throws EngineError not-found, with the texts of the Docker engine; invalid for a malformed name or for no name.
  */
 export function selectSaved(
   store: FileImageStore,

@@ -1,4 +1,4 @@
-/** The layers of an archive that are staged: the worker that reads it asks for a place for each. */
+/** Stages the layers of an archive: the worker that reads it asks for a place for each. */
 import type { LayerStore, StagedLayer } from '../../ports/storage.js';
 import { failure } from '../../workers/outcome.js';
 import type { ArchiveOrder } from '../../workers/read-archive.js';
@@ -31,19 +31,19 @@ export class StagedPlaces {
     }
   }
 
-  /** Resolves when no place is being made. */
+  /** Resolves when no place is being made any more. */
   async settled(): Promise<void> {
     await Promise.all(this.#making);
   }
 
-  /** Gives a staged layer away, once: the caller commits or discards it. */
+  /** Gives a staged layer to the caller, who commits or discards it. */
   take(index: number): StagedLayer | undefined {
     const layer = this.#staged.get(index);
     this.#staged.delete(index);
     return layer;
   }
 
-  /** Discards what nobody took. */
+  /** Discards the layers that nobody took. */
   async discard(): Promise<void> {
     const rest = [...this.#staged.values()];
     this.#staged.clear();
