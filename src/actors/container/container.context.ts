@@ -5,7 +5,7 @@ import type { StopInput } from './container.effects.types.js';
 import type { AmendCommand, ContainerCommand, RemoveOptions, WaitCondition } from './container.messages.js';
 import type { ContainerRecord } from './container.record.js';
 
-/** Where an incarnation of the actor begins. */
+/** An incarnation of the actor begins with this. */
 export type ContainerInput =
   | { readonly phase: 'new' | 'idle' | 'ended' | 'removing'; readonly record: ContainerRecord }
   /** `isInPlace` is true when an earlier actor in the same daemon had started the task or taken it over. */
@@ -35,7 +35,7 @@ export interface ContainerContext {
   readonly postponed: readonly ContainerCommand[];
   /** These are the requested changes of the record in their order; the first is being written to disk. */
   readonly amends: readonly AmendCommand[];
-  /** An exit that was reported, not yet settled. It can beat the reply of a start. */
+  /** This exit was reported and is not settled yet. It can arrive before the reply to a start. */
   readonly exit: ExitStatus | undefined;
   /** This counts how often the release of this run has failed. */
   readonly releases: number;
@@ -70,7 +70,7 @@ export function initialContext(input: ContainerInput): ContainerContext {
   };
 }
 
-/** How long the run took that ended so. */
+/** Returns how many milliseconds the run took that ended with this exit. */
 export function ranMs(record: ContainerRecord, exit: ExitStatus): number {
   return Math.max(0, exit.exitedAt.getTime() - Date.parse(record.state.startedAt));
 }

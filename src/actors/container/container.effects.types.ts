@@ -12,7 +12,7 @@ export const TASK_GONE = 'TASK_GONE';
 export interface StopInput {
   readonly record: ContainerRecord;
   readonly signal: number;
-  /** When SIGKILL follows, on the clock of `performance.now()`; Infinity: never. */
+  /** SIGKILL follows at this time on the clock of `performance.now()`; Infinity: never. */
   readonly killAtMs: number;
 }
 
@@ -22,8 +22,8 @@ export interface RemoveInput {
 }
 
 /**
- * Slow work, each invoked by exactly one state. All throw EngineErrors and undo what they began, also when the signal
- * aborts. `pace` is told of parts that may take any time.
+ * The slow work of a container; exactly one state invokes each effect. All of them throw EngineErrors and undo what
+ * they began, also when the signal aborts. `pace` is told of parts that may take any time.
  */
 export interface ContainerEffects {
   /** Makes the writable layer, volumes and files, and writes the first record. */
@@ -44,9 +44,7 @@ export interface ContainerEffects {
   stop(input: StopInput, signal: AbortSignal, pace: Pace): Promise<ExitStatus>;
   pause(record: ContainerRecord, signal: AbortSignal): Promise<void>;
   unpause(record: ContainerRecord): Promise<void>;
-  /**
-   * Waits (bounded) until all output of a dead task has been read and logged, and what was told of its stop is on disk.
-   */
+  /** Waits, up to a limit, until all output of a dead task is logged and the record that notes its stop is on disk. */
   drain(record: ContainerRecord): Promise<void>;
   /** Writes the record of the exit, then frees task, network and mounts. */
   release(record: ContainerRecord): Promise<ContainerRecord>;
@@ -59,7 +57,7 @@ export interface ContainerEffects {
 
 /** Quick calls that machines make from actions. None of them throws. */
 export interface ContainerHooks {
-  /** Replaces what readers see; undefined: the container is gone. */
+  /** Replaces the record that readers see; undefined: the container is gone. */
   publish(id: string, record: ContainerRecord | undefined): void;
   emit(action: string, record: ContainerRecord, attributes?: Readonly<Record<string, string>>): void;
   /** Sends a signal; the promise tells how it went. */
@@ -72,8 +70,9 @@ export interface ContainerHooks {
    */
   released(id: string): void;
   /**
-   * Writes what readers see already, a moment later and after earlier writes of this container; a failure is logged. It
-   * is for what containerd or the next health check can say again after a crash, and for what is awaited elsewhere.
+   * Writes a record that readers see already, a moment later and after earlier writes of this container. A failure is
+   * logged. It is for facts that containerd or the next health check can tell again after a crash, and for records
+   * whose write is awaited elsewhere.
    */
   saveLater(record: ContainerRecord): void;
 }

@@ -227,7 +227,8 @@ const containerChart = containerSetup.createMachine({
             },
           },
           on: {
-            // Each gives its signal anew and brings forward the end; the grace of the first does not bind the others.
+            // Each further stop sends its own signal and may bring the end forward; the grace of the first does not
+            // bind it.
             'container.stop': { target: 'stopping', reenter: true, actions: ['noteStopper', 'planStop'] },
             'container.shutdown': { target: 'stopping', reenter: true, actions: ['noteStopper', 'planStop'] },
             'container.restart': { target: 'stopping', reenter: true, actions: ['noteRestarter', 'planStop'] },
@@ -255,7 +256,7 @@ const containerChart = containerSetup.createMachine({
         },
       },
     },
-    /** Back to where the change came in, unless the container has ended meanwhile. */
+    /** This leads back to the state in which the change came, unless the container has ended meanwhile. */
     rewired: {
       always: [
         { guard: 'hasExit', target: 'draining' },
@@ -352,7 +353,7 @@ const containerChart = containerSetup.createMachine({
       },
       on: {
         'container.remove': { actions: 'refuseRemovalUnderWay' },
-        // How it ends can be told only at the end.
+        // How the container ends is known only at the end.
         'container.settled': { actions: 'postpone' },
         'container.start': { actions: 'refuseStartOfRemoved' },
         'container.restart': { actions: 'refuseStartOfRemoved' },
@@ -379,7 +380,7 @@ const containerChart = containerSetup.createMachine({
   },
 });
 
-/** The machine of every container: the chart with the effects and acts that it names. */
+/** Creates the machine of every container: the chart with the effects and acts that it names. */
 export function createContainerMachine(effects: ContainerEffects, hooks: ContainerHooks, replies: Replies) {
   return containerChart.provide({
     actors: containerActors(effects),

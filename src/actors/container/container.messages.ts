@@ -27,11 +27,11 @@ export interface StopOptions {
 }
 
 export type ContainerCommand =
-  /** Answered in the next resting state: after a create, a stop or a release under way. */
+  /** This is answered in the next resting state: after a create, a stop or a release that is under way. */
   | Command<'container.settled', ContainerRecord>
   | Command<'container.start'>
   | (Command<'container.stop'> & { readonly options: StopOptions })
-  /** A stop by the daemon's own shutdown: the restart policy brings the container back at the next start. */
+  /** The daemon's own shutdown stops the container: the restart policy brings it back at the next start. */
   | (Command<'container.shutdown'> & { readonly options: StopOptions })
   | (Command<'container.restart'> & { readonly options: StopOptions })
   | (Command<'container.kill'> & { readonly signal: number })
@@ -62,9 +62,9 @@ export type AmendOutcome =
 export type ContainerFact =
   | { readonly type: 'task.exited'; readonly exit: ExitStatus }
   | { readonly type: 'task.oom' }
-  /** Also when we did not ask for it, as after a signal that ends a paused container. */
+  /** This also comes unasked, for example after a signal that ends a paused container. */
   | { readonly type: 'task.resumed' }
-  /** A probe of the run that began at `startedAt`. */
+  /** A probe has ended; it belongs to the run that began at `startedAt`. */
   | { readonly type: 'health.probed'; readonly startedAt: string; readonly result: ProbeResult };
 
 /** A command has been postponed for as long as it may be. */
@@ -76,7 +76,7 @@ export interface PatienceOver {
 export type ContainerEvent =
   ContainerCommand | ContainerFact | AmendOutcome | PatienceOver | EffectHung | RequestCancelled;
 
-/** Such a command is not to be held up by what it is to end. */
+/** Returns true for a command that must not wait for the work that it is meant to end. */
 export function isForceful({
   type,
   options,

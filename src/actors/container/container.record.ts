@@ -58,7 +58,7 @@ export interface CreationDefaults {
 export interface ContainerRecord {
   readonly version: 1;
   readonly id: string;
-  /** With the leading slash. */
+  /** Name with the leading slash. */
   readonly name: string;
   /** RFC 3339 with nanoseconds. */
   readonly created: string;
@@ -66,42 +66,42 @@ export interface ContainerRecord {
   readonly args: readonly string[];
   readonly image: Digest;
   readonly topLayer: Digest | undefined;
-  /** Descriptor of the image's manifest, where it came from a registry. */
+  /** Descriptor of the image's manifest; absent unless the image came from a registry. */
   readonly imageManifest?: OciDescriptor;
   readonly config: ContainerConfig;
   /** This is the configuration as the client gave it; `effectiveHostConfig` returns the one in force. */
   readonly hostConfig: HostConfig;
   readonly defaults?: CreationDefaults;
-  /** By network name. Empty for host mode and `container:` mode. */
+  /** Attachments by network name; empty for host mode and `container:` mode. */
   readonly networks: Readonly<Record<string, NetworkAttachment>>;
   /** Containers of the default bridge that this one knows by names of its own. */
   readonly links?: readonly { readonly id: string; readonly alias: string }[];
   readonly mounts: readonly MountPoint[];
-  /** These ports are really bound, while the container runs. */
+  /** Ports that are really bound while the container runs. */
   readonly ports: readonly PublishedPort[];
   readonly state: ContainerState;
   readonly restartCount: number;
-  /** Stopped by a user: `unless-stopped` stays down at the next start of the daemon. */
+  /** A user stopped the container: with `unless-stopped` it stays down at the next start of the daemon. */
   readonly manuallyStopped: boolean;
   readonly logPath: string;
 }
 
-/** True while processes of the container may run. */
+/** Returns true while processes of the container may run. */
 export function isRunning(record: ContainerRecord): boolean {
   return record.state.status === 'running' || record.state.status === 'paused' || record.state.status === 'restarting';
 }
 
-/** A copy with parts of the state changed. */
+/** Returns a copy with parts of the state changed. */
 export function withState(record: ContainerRecord, state: Partial<ContainerState>): ContainerRecord {
   return { ...record, state: { ...record.state, ...state } };
 }
 
-/** Images that a container is made of: its own, and those mounted in it. */
+/** Returns the images that a container is made of: its own, and those mounted in it. */
 export function imagesOf({ image, mounts }: Pick<ContainerRecord, 'image' | 'mounts'>): string[] {
   return [image, ...mounts.flatMap(({ Type, Source }) => (Type === 'image' ? [Source] : []))];
 }
 
-/** The topmost layer of each of them. */
+/** Returns the topmost layer of each image that a container is made of. */
 export function topLayersOf({ topLayer, mounts }: Pick<ContainerRecord, 'topLayer' | 'mounts'>): Digest[] {
   return [topLayer, ...mounts.map(({ TopLayer }) => TopLayer)].filter((layer) => layer !== undefined);
 }

@@ -45,14 +45,14 @@ import { type Act, NOTHING, reject, settle, type Step } from './steps/step.js';
 import { giveUpRestart, kill, noteRestarter, noteStopper, planStop, restBackoff, stopFailed } from './steps/stop.js';
 import { answerWait, forgetRequest, wait } from './steps/waits.js';
 
-/** If the release of a container's resources fails, it is tried so many times. */
+/** The release of a container's resources is tried at most this often. */
 const MOST_RELEASES = 5;
 
 const notGiven = (): never => {
   throw new Error('this machine only computes: it has no effects');
 };
 
-/** What is known changes first, then the acts are done in their order. */
+/** Makes the action of a step: first the context changes, then the acts are done in their order. */
 function step<Params = undefined>(compute: (context: ContainerContext, params: Params, event: ContainerEvent) => Step) {
   return enqueueActions<ContainerContext, ContainerEvent, Params, ContainerEvent, never, Act, never, never, never>(
     ({ context, event, enqueue }, params) => {
@@ -63,7 +63,7 @@ function step<Params = undefined>(compute: (context: ContainerContext, params: P
   );
 }
 
-/** A step that only this event leads to. */
+/** Makes the action of a step that only this event leads to. */
 function on<T extends ContainerEvent['type']>(
   type: T,
   compute: (context: ContainerContext, event: Extract<ContainerEvent, { type: T }>) => Step,
@@ -72,7 +72,7 @@ function on<T extends ContainerEvent['type']>(
   return step((context, _params, event) => (isMeant(event) ? compute(context, event) : NOTHING));
 }
 
-/** A step that a command leads to, whichever. */
+/** Makes the action of a step that any command may lead to. */
 function asked(compute: (context: ContainerContext, req: RequestId) => Step) {
   return step((context, _params, event) => ('req' in event ? compute(context, event.req) : NOTHING));
 }
@@ -81,7 +81,7 @@ function refuse(reason: (record: ContainerRecord) => EngineError) {
   return asked(({ record }, req) => ({ acts: reject([req], reason(record)) }));
 }
 
-/** The effects as the machine invokes them. */
+/** Returns the effects as the machine invokes them. */
 export function containerActors(effects: ContainerEffects) {
   return {
     create: limitedEffect((record: ContainerRecord, signal, pace) => effects.create(record, signal, pace)),

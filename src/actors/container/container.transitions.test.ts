@@ -25,7 +25,7 @@ class NoReplies extends Replies {
   }
 }
 
-/** Has every member that is asked for: it may be taken, not called. */
+/** Every member can be read from this object, but none can be called. */
 const never = new Proxy({} as ContainerEffects & ContainerHooks, {
   get: () => () => assert.fail('nothing is executed'),
 });
@@ -38,7 +38,7 @@ function pathOf(value: StateValue): string {
     .join();
 }
 
-/** An act with the part of its parameters that tells it from others of its name. */
+/** Returns the name of an act, with the parameters that distinguish it from other acts of that name. */
 function told({ type, params }: ExecutableActionObject): string {
   const { record: view, action, reqs, error, event, delay, src } = (params ?? {}) as unknown as Told;
   if (type === 'publish') return `publish ${view?.state.status}`;

@@ -49,9 +49,9 @@ export interface ContainerDeps {
   readonly ioRoot: string;
   /** Directory for mounts of subpaths of volumes while containers are being started. */
   readonly placesRoot: string;
-  /** Whom the users of containers with a user namespace of their own are; undefined: no container has one. */
+  /** Maps users of containers that have a user namespace of their own; undefined: no container has one. */
   readonly idMaps: IdMaps | undefined;
-  /** Directory for what containers that share their memory have as /dev/shm. */
+  /** Directory for the /dev/shm of containers that share theirs. */
   readonly shmRoot: string;
   runtimeFor(record: ContainerRecord): RuntimeChoice;
   cgroupsPathFor(record: ContainerRecord): string;
@@ -70,7 +70,7 @@ export interface ContainerDeps {
     attributes: Readonly<Record<string, string>>,
   ): void;
   readonly volumes: VolumeService;
-  /** Containers that have a volume. */
+  /** Returns the ids of the containers that have a volume. */
   volumeUsers(name: string): readonly string[];
 }
 
@@ -92,17 +92,21 @@ export interface VolumeService {
   /** Lets a volume that was pinned by `ensure` be removed again. */
   unpin(name: string): void;
   /**
-   * Makes its files be at the directory that is returned, mounting what its options say, until each user has closed.
+   * Makes the files of a volume available and returns their directory. If its options name a file system, that is
+   * mounted until each user has closed the volume.
    */
   open(name: string, user: string): Promise<string>;
-  /** As `open`, for a container that outlived a daemon. */
+  /** Does the same as `open` for a container that outlived a daemon. */
   adopt(name: string, user: string): Promise<void>;
   closeUse(name: string, user: string): Promise<void>;
-  /** Copies what the image has at `destination` into an empty volume, attributes kept; links stay inside `rootfs`. */
+  /**
+   * Copies the files that the image has at `destination` into an empty volume and keeps their attributes. Links stay
+   * inside `rootfs`.
+   */
   populate(mountpoint: string, rootfs: string, destination: string): Promise<void>;
-  /** True for a volume that got its name from the daemon. */
+  /** Returns true for a volume that got its name from the daemon. */
   isAnonymous(name: string): boolean;
-  /** Returns the driver that it was of. */
+  /** Removes a volume and returns the name of its driver. */
   remove(name: string): Promise<string>;
 }
 

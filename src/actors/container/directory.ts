@@ -44,7 +44,7 @@ export interface DirectoryDeps {
   readonly network: Pick<NetworkDriver, 'rename'>;
   /** Resolves when no effect of an actor that is gone is under way. */
   readonly settled: (id: string) => Promise<void>;
-  /** The record on disk, undefined for none. */
+  /** Returns the record on disk; undefined when there is none. */
   readonly saved: (id: string) => Promise<ContainerRecord | undefined>;
   readonly task: (id: string) => Promise<TaskInfo | undefined>;
   /** Removes everything that was made for a container whose creation failed, because no client will hear of it. */
@@ -85,17 +85,17 @@ export class ContainerDirectory {
     return this.#actors.collection;
   }
 
-  /** Called once the root actor runs: where spawn events go. */
+  /** This must be called when the root actor runs: `send` takes spawn events to it. */
   connect(send: (event: CollectionEvent<ContainerMachine>) => void): void {
     this.#actors.connect(send);
   }
 
-  /** Newest first. The array is shared and replaced, never changed. */
+  /** Returns all containers, newest first. The array is shared and replaced, never changed. */
   list(): readonly ContainerRecord[] {
     return this.deps.views.list();
   }
 
-  /** Only containers that may be doing something have an actor; those that merely exist have none. */
+  /** Returns the containers that run or have an actor; the others merely exist. */
   active(): ContainerRecord[] {
     return this.list().filter((record) => isRunning(record) || this.#actors.has(record.id));
   }
@@ -104,7 +104,7 @@ export class ContainerDirectory {
     return this.deps.views.get(id);
   }
 
-  /** As `ContainerViews.find`. */
+  /** Finds a container as `ContainerViews.find` does. */
   find(reference: string): ContainerRecord {
     return this.deps.views.find(reference);
   }
@@ -136,8 +136,8 @@ export class ContainerDirectory {
 
   /**
    * Takes in the containers found on disk; resolves when those that still run are taken over. The others come after
-   * them, for nobody may be given an address or a port that a running container has. One that rests gets its actor with
-   * its first command: a start must not take longer for each container that merely exists.
+   * them, so that none of them is given an address or a port that a running container has. A container that rests gets
+   * its actor with its first command: a start must not take longer for each container that merely exists.
    */
   async adopt(inputs: readonly ContainerInput[]): Promise<void> {
     for (const { record } of inputs) {
@@ -158,7 +158,7 @@ export class ContainerDirectory {
     return this.#command(reference, 'container.stop', { options });
   }
 
-  /** A stop by the daemon's own shutdown: the restart policy brings the container back at the next start. */
+  /** Stops a container for the daemon's own shutdown: the restart policy brings it back at the next start. */
   shutDown(reference: string, options: StopOptions): Promise<void> {
     return this.#command(reference, 'container.shutdown', { options });
   }
@@ -193,14 +193,17 @@ export class ContainerDirectory {
     return this.#command(reference, 'container.amend', change);
   }
 
-  /** Waits; the exit of a container that is removed already is answered for some minutes. Throws at once for others. */
+  /**
+   * Waits for a condition. For some minutes it also answers with the exit of a container that is removed already.
+   * Throws at once for an unknown container.
+   */
   wait(reference: string, condition: WaitCondition, signal?: AbortSignal): Promise<WaitResult> {
     const past = this.deps.views.has(reference) ? undefined : this.#exits.get(reference);
     if (past) return Promise.resolve(past);
     return this.#ask(this.find(reference).id, 'container.wait', { condition }, signal);
   }
 
-  /** Renames; running containers too. */
+  /** Renames a container, also while it runs. */
   async rename(reference: string, to: string): Promise<{ record: ContainerRecord; oldName: string }> {
     const before = this.find(reference);
     if (to === '') throw invalid('Neither old nor new names may be empty');
@@ -260,18 +263,20 @@ export class ContainerDirectory {
     });
   }
 
-  /** Makes an exit known for so long, should its container be gone by then. */
+  /** Keeps an exit for `forMs`, for waits that come when the container is gone. */
   rememberExit(id: string, result: WaitResult, forMs: number): void {
     this.#exits.set(id, result);
     setTimeout(() => this.#exits.get(id) === result && this.#exits.delete(id), forMs).unref();
   }
 
-  /** To be awaited before a `wait`, which can say what it knows only. */
+  /**
+   * Resolves when `wait` can answer for this container. Exits of an earlier life of the daemon are not known at once.
+   */
   async knows(reference: string): Promise<void> {
     if (!this.deps.views.has(reference)) await this.#exitsKnown;
   }
 
-  /** Exits of an earlier life of the daemon are being learned. */
+  /** Lets `knows` wait until the exits of an earlier life of the daemon are learned. */
   learnExits(learned: Promise<void>): Promise<void> {
     this.#exitsKnown = learned.catch(() => undefined);
     return learned;
@@ -298,8 +303,8 @@ export class ContainerDirectory {
   }
 
   /**
-   * The actor of a container that has rested since the daemon started is made now: its record says everything, so
-   * nothing is looked up.
+   * Asks the actor of a container. A container that has rested since the daemon started gets its actor now: its record
+   * says everything, so nothing is looked up.
    */
   #ask<T extends ContainerCommand['type']>(
     id: string,

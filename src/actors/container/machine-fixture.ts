@@ -1,4 +1,4 @@
-/** A container actor for tests of the machine: over effects that do nothing, and with all that it tells in lists. */
+/** A container actor for tests of the machine. Its effects do nothing, and lists keep all that it tells. */
 import { createActor, type Actor } from 'xstate';
 import type { EngineError } from '../../errors/engine-error.js';
 import type { ContainerConfig, HostConfig } from '../../ports/container.js';
@@ -37,7 +37,7 @@ export const withHost = (host: Partial<HostConfig>): ContainerRecord => ({
 export const tick = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /**
- * A container actor over effects that succeed at once unless a test replaces them; nothing here pretends to be a
+ * Begins a container actor whose effects succeed at once unless a test replaces them; nothing here pretends to be a
  * driver.
  */
 export function harness(input: ContainerInput, overrides: Partial<ContainerEffects & ContainerHooks> = {}) {

@@ -46,12 +46,15 @@ export class ContainerRecords {
     private readonly defaults?: CreationDefaults,
   ) {}
 
-  /** The directory of a container: record, log and mounted files. */
+  /** Returns the directory of a container, which has its record, log and mounted files. */
   dir(id: string): string {
     return join(this.root, id);
   }
 
-  /** Creates the directory; readable by root only, for logs and records may hold secrets. */
+  /**
+   * Creates the directory. Only root can read it, because logs and records may hold secrets; the root of containers can
+   * pass it.
+   */
   async createDir(id: string): Promise<string> {
     const dir = this.dir(id);
     await makeDirectories(dir, { mode: 0o710 });
@@ -110,7 +113,10 @@ export class ContainerRecords {
     await rm(trash, { recursive: true, force: true });
   }
 
-  /** All records; what a crash left half removed or half made is deleted and reported, unreadable ones are reported. */
+  /**
+   * Reads all records. What a crash left half removed or half made is deleted and reported; unreadable ones are
+   * reported.
+   */
   async load(): Promise<LoadedRecords> {
     await makeDirectories(this.root, { mode: 0o710 });
     await letPass(this.root, this.owner);

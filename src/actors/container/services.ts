@@ -16,9 +16,9 @@ export interface ServiceDeps extends UpdateDeps {
   readonly layers: LayerStore;
   writeFiles(record: ContainerRecord): Promise<unknown>;
   emit(action: string, record: ContainerRecord, attributes?: Readonly<Record<string, string>>): void;
-  /** Bytes on the disk of what the container wrote, its logs and its record. */
+  /** Returns the bytes on the disk of what the container wrote, its logs and its record. */
   diskBytes(id: string): Promise<number>;
-  /** Tells that containers were pruned, and how many bytes that gave. */
+  /** Announces that containers were pruned, and how many bytes that freed. */
   emitPrune(reclaimedBytes: number): void;
 }
 
@@ -35,7 +35,7 @@ export class ContainerServices {
     return this.deps.containers.wait(reference, condition, signal);
   }
 
-  /** Bytes of the writable layer, and of the whole root filesystem. */
+  /** Returns the bytes of the writable layer, and of the whole root filesystem. */
   async sizes(record: ContainerRecord): Promise<{ rw: number; rootFs: number }> {
     const rw = await this.#whileThere(record, this.deps.layers.writableSize(record.id));
     return { rw, rootFs: rw + (record.topLayer ? this.deps.layers.chainSize(record.topLayer) : 0) };
@@ -47,7 +47,9 @@ export class ContainerServices {
     );
   }
 
-  /** What fails because the container is being removed is a container that is not there. */
+  /**
+   * Awaits work on a container. If it fails because the container is being removed, the error says that there is none.
+   */
   async #whileThere<T>({ id }: ContainerRecord, work: Promise<T>): Promise<T> {
     try {
       return await work;
@@ -71,7 +73,7 @@ export class ContainerServices {
     return warnings.length === 0 ? null : warnings;
   }
 
-  /** Takes a link away, from the hosts file of a running container too. */
+  /** Takes a link away, also from the hosts file of a running container. */
   async unlink(record: ContainerRecord, alias: string): Promise<void> {
     const amended = await this.deps.containers.amend(record.id, {
       amend: (current) => withoutLink(current, alias),
@@ -93,7 +95,7 @@ export class ContainerServices {
           ids.push(record.id);
           reclaimedBytes += bytes;
         } catch {
-          // Started or removed by somebody else meanwhile: it is not ours to prune any more.
+          // Somebody else has started or removed the container meanwhile, so it is not pruned.
         }
       }
       this.deps.emitPrune(reclaimedBytes);
@@ -103,7 +105,7 @@ export class ContainerServices {
     }
   }
 
-  /** `ps` of the container's processes as seen from the host: titles and rows, the last column joined. */
+  /** Returns `ps` of the container's processes as seen from the host: titles and rows, the last column joined. */
   async top(record: ContainerRecord, psArgs: string): Promise<{ Titles: string[]; Processes: string[][] }> {
     const pids = await whileRunning(this.deps.tasks, record.id, this.deps.tasks.pids(record.id));
     const rows = await runPs(pids, psArgs);

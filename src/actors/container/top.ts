@@ -27,13 +27,13 @@ export async function runPs(
   return { Titles: titles, Processes: processes };
 }
 
-/** What the program itself says of its failure. */
+/** Returns what the program itself says of its failure. */
 function firstLine(error: unknown): string {
   const stderr = error instanceof Error && 'stderr' in error && typeof error.stderr === 'string' ? error.stderr : '';
   return stderr.split('\n').find((line) => line !== '') ?? messageOf(error);
 }
 
-/** Columns of one row; what is left over belongs to the last one. */
+/** Splits a row into columns; what is left over belongs to the last one. */
 function splitRow(line: string, columns: number): string[] {
   const words = line.trim().split(/\s+/);
   return words.length <= columns ? words : [...words.slice(0, columns - 1), words.slice(columns - 1).join(' ')];

@@ -1,4 +1,6 @@
-/** What the tables of transitions are about: every event a container can get, and what it knows in each state. */
+/**
+ * The tables of transitions are made of these: every event that a container can get, and what it knows in each state.
+ */
 import assert from 'node:assert/strict';
 import type { StateValue } from 'xstate';
 import { conflict, deadline, internal } from '../../errors/engine-error.js';
@@ -34,7 +36,7 @@ function inStatus(status: ContainerStatus, base: ContainerRecord = probed): Cont
   return withState(base, { status, startedAt: STARTED, ...(status === 'running' ? { pid: 7, health } : {}) });
 }
 
-/** The effect of a state has ended. */
+/** Returns the event that tells of the end of a state's effect. */
 function ended(how: 'done' | 'error', state: string, value: object): ContainerEvent {
   const id = state === 'rewiring' ? state : `container.${state}`;
   return { type: `xstate.${how}.actor.0.${id}`, ...value } as unknown as ContainerEvent;
@@ -45,7 +47,10 @@ function outputOf(state: string, { record: before }: ContainerContext): unknown 
   return state === 'starting' ? inStatus('running', before) : before;
 }
 
-/** Every event by the name that it has in the tables. @param state the path of the state that the event meets. */
+/**
+ * Returns every event by the name that it has in the tables.
+ * @param state the path of the state that the event meets.
+ */
 export function eventsFor(state: string, context: ContainerContext): Record<string, ContainerEvent> {
   const commands: Record<string, ContainerCommand> = {
     settled: { type: 'container.settled', req: COMING },
@@ -114,7 +119,7 @@ const returning = inStatus('restarting', withHost({ RestartPolicy: { Name: 'alwa
 const always = inStatus('running', withHost({ RestartPolicy: { Name: 'always', MaximumRetryCount: 0 } }));
 const passing = inStatus('running', withHost({ AutoRemove: true }));
 
-/** By the name in the tables, which begins with the state. */
+/** The cases by their names in the tables, which begin with the state. */
 export const CASES: Record<string, Case> = {
   creating: { state: 'creating', context: { ...idle('created'), phase: 'new' } },
   'creating, with commands': { state: 'creating', context: idle('created', { postponed }) },

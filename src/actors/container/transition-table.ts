@@ -5,7 +5,7 @@
  * and `take up` about a command that has to wait.
  */
 
-/** How an actor begins, by where its container was. */
+/** These are the first states of an actor, by where its container was. */
 export const BEGINNINGS = {
   new: 'creating: invoke create',
   idle: 'idle',
@@ -21,7 +21,7 @@ const HELD = {
     '=: postpone 9',
 } as const;
 
-/** Waits, too. */
+/** Here waits are held back, too. */
 const HELD_WITH_WAITS = {
   'settled, start, stop, shutdown, restart, signal, kill, pause, unpause, wait, wait for next, remove, force remove, rewire, amend, bad amend':
     '=: postpone 9',

@@ -1,13 +1,16 @@
 /**
  * The published records of containers, their names, and everybody who follows them. Reads are served from here without
- * a message to an actor. It knows no actor, so that whatever reads or follows containers is made after it.
+ * a message to an actor. This class knows no actor, so it can be made before whatever reads or follows containers.
  */
 import { invalid, notFound } from '../../errors/engine-error.js';
 import type { ContainerRecord } from './container.record.js';
 import { Names } from './create/names.js';
 import { linkNames } from './network/legacy-links.js';
 
-/** Is told of a new record of a container, and of the one before it; a record that is undefined means it is gone. */
+/**
+ * A listener is told of a new record of a container, and of the one before it; if the record is undefined, the
+ * container is gone.
+ */
 export type ViewListener = (
   id: string,
   record: ContainerRecord | undefined,
@@ -21,7 +24,7 @@ export class ContainerViews {
   #linkNames: ReadonlyMap<string, readonly string[]> | undefined;
   readonly #listeners: ViewListener[] = [];
 
-  /** Newest first. The array is shared and replaced, never changed. */
+  /** Returns all records, newest first. The array is shared and replaced, never changed. */
   list(): readonly ContainerRecord[] {
     return (this.#sorted ??= [...this.#records.values()].toSorted((a, b) =>
       a.created < b.created ? 1 : a.created > b.created ? -1 : 0,
@@ -37,8 +40,8 @@ export class ContainerViews {
   }
 
   /**
-   * Full id, exact name with or without slash, `name/alias` of a link, or unique id prefix. Throws not-found
-   * `No such container: X`, invalid for an ambiguous prefix.
+   * Finds a record by full id, exact name with or without slash, `name/alias` of a link, or unique id prefix. Throws
+   * not-found `No such container: X`, invalid for an ambiguous prefix.
    */
   find(reference: string): ContainerRecord {
     if (reference === '') throw invalid('invalid name or ID supplied: ""');
@@ -63,13 +66,16 @@ export class ContainerViews {
     return link && this.#records.get(link.id);
   }
 
-  /** The other names of a container, by links to it. */
+  /** Returns the other names of a container, which links give it. */
   linkNames(id: string): readonly string[] {
     this.#linkNames ??= linkNames(this.list());
     return this.#linkNames.get(id) ?? [];
   }
 
-  /** The listener is called with every record that an actor publishes. Listeners are called in this order. */
+  /**
+   * Calls the listener with every record that an actor publishes. Listeners are called in the order of their
+   * subscription.
+   */
   subscribe(listener: ViewListener): void {
     this.#listeners.push(listener);
   }

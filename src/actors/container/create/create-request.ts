@@ -3,15 +3,15 @@ import type { EndpointRequest } from '../container.record.js';
 
 /** What a client asked for, decoded and defaulted, before the image was looked at. */
 export interface CreateRequest {
-  /** With or without the leading slash; undefined or '': a name is made up. */
+  /** Name with or without the leading slash; undefined or '': the daemon makes one up. */
   readonly name: string | undefined;
   /** `os/arch[/variant]`. */
   readonly platform: string | undefined;
   readonly config: ContainerConfig;
   readonly hostConfig: HostConfig;
-  /** What is mounted below a read-only bind stays as it is, unless the request says otherwise. */
+  /** Mounts below a read-only bind stay as they are, unless the request says otherwise. */
   readonly keepsSubmountsWritable: boolean;
   readonly endpoints: Readonly<Record<string, EndpointRequest>>;
-  /** About what the client should say otherwise. */
+  /** Each warning names something that the client should write differently. */
   readonly warnings: readonly string[];
 }

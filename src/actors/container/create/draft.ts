@@ -147,14 +147,17 @@ function imageManifest({
     : {};
 }
 
-/** The image that has the name now is mounted. @throws EngineError not-found. */
+/** Gives a mount the image that has its name now. @throws EngineError not-found. */
 function withImage(images: ImageStore, point: MountPoint): MountPoint {
   if (point.Type !== 'image' || point.Source !== '' || point.Name === undefined) return point;
   const { id, topLayer } = images.resolve(point.Name);
   return { ...point, Source: id, TopLayer: topLayer };
 }
 
-/** Options of the daemon's default driver mean nothing to another one, but for those of the local copy. */
+/**
+ * Returns the daemon's log options for a container. They are meant for the daemon's default driver; another driver
+ * takes only those of the local copy (`cache-…`).
+ */
 function defaultLogOptions(
   logType: string,
   { logDriver, logOptions }: ContainerDefaults,
@@ -185,15 +188,15 @@ const DEFAULT_MASKED_PATHS = [
 ];
 const DEFAULT_READONLY_PATHS = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger'];
 
-/** A mode that names a container has its ID: names change. */
+/** Replaces the container's name in a mode by its ID, because names change. */
 function byId(mode: string, deps: DraftDeps): string {
   const reference = mode.startsWith('container:') ? mode.slice('container:'.length) : '';
   return reference === '' ? mode : `container:${named(deps, reference).id}`;
 }
 
 /**
- * A container that the request names. Clients take a 404 for a missing image and pull it: a name that does not exist is
- * a bad parameter instead.
+ * Returns the container that the request names. Clients take a 404 for a missing image and pull it: a name that does
+ * not exist is a bad parameter instead.
  */
 function named(deps: DraftDeps, reference: string): ContainerRecord {
   try {
@@ -214,7 +217,7 @@ function planNetworks(
   const plan = new Map<string, NetworkAttachment>();
   const add = (nameOrId: string, request: EndpointRequest): void => {
     const network = findNetwork(deps.network, nameOrId);
-    // A daemon without a default network: loopback alone.
+    // The daemon has no default network, so the container gets loopback alone.
     if (!network && nameOrId === 'bridge') return;
     if (network) checkEndpoint(network, request);
     plan.set(network?.name ?? nameOrId, { request });
@@ -226,8 +229,8 @@ function planNetworks(
 }
 
 /**
- * Undefined for one that is not there: clients take a "not found" at this point for a missing image, so it is said at
- * the start.
+ * Returns undefined for a network that does not exist. Clients take a "not found" at this point for a missing image, so
+ * the start reports it.
  */
 function findNetwork(networks: NetworkDriver, reference: string): NetworkSummary | undefined {
   try {

@@ -38,12 +38,12 @@ export function mergeImageConfig(
   return { config, path, args };
 }
 
-/** One that is not absolute is refused later, as it is. */
+/** Cleans an absolute path. Another path stays as it is and is refused later. */
 function cleanPath(path: string): string {
   return isAbsolute(path) ? normalize(path).replace(/(.)\/$/, '$1') : path;
 }
 
-/** The client's variables first, then those of the image that it did not set. */
+/** Returns the client's variables, then those of the image that the client did not set. */
 function mergeEnv(given: readonly string[] | null, image: readonly string[] | null | undefined): string[] | null {
   if (!given && !image) return null;
   const own = given ?? [];

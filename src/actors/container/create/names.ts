@@ -13,7 +13,9 @@ const SURNAMES =
     ' ',
   );
 
-/** `/name` → container id. Reservations are synchronous, so two creates can never both get a name. */
+/**
+ * Reserves names (`/name`) for container ids. Reservations are synchronous, so two creates can never both get a name.
+ */
 export class Names {
   readonly #ids = new Map<string, string>();
 
@@ -39,7 +41,9 @@ export class Names {
     return full;
   }
 
-  /** A fresh `adjective_surname`, with a digit when the first tries are taken, at last the short id. */
+  /**
+   * Reserves a new `adjective_surname`. A digit follows when the first one is taken; the short id is the last choice.
+   */
   generate(id: string): string {
     for (let attempt = 0; attempt < 6; attempt++) {
       const name = `/${pick(ADJECTIVES)}_${pick(SURNAMES)}${attempt === 0 ? '' : randomInt(10)}`;
@@ -54,7 +58,10 @@ export class Names {
   }
 }
 
-/** 64 hex digits whose 12-digit short form is never a plain number, which hostnames and old clients stumble over. */
+/**
+ * Returns a new id of 64 hex digits. Its short form of 12 digits is never a plain number, because hostnames and old
+ * clients cannot handle one.
+ */
 export function newContainerId(): string {
   for (;;) {
     const id = randomBytes(32).toString('hex');

@@ -1,4 +1,4 @@
-/** A task that survived the daemon or its actor is taken over. */
+/** Takes over a task that survived the daemon or its actor. */
 import { internal } from '../../../errors/engine-error.js';
 import type { TaskInfo } from '../../../ports/supervisor.js';
 import { TASK_GONE } from '../container.effects.types.js';
@@ -14,7 +14,7 @@ export async function adoptContainer(
   { record: found, isInPlace }: { readonly record: ContainerRecord; readonly isInPlace: boolean },
 ): Promise<ContainerRecord> {
   if (isInPlace) return seen(found, await taskOf(deps, found.id));
-  // First: what is not taken over of networks is taken away, whatever else fails.
+  // This comes first: networks that are not taken over are removed, whatever else fails.
   const record = await adoptNetworks(deps, found);
   const task = await taskOf(deps, record.id);
   await deps.layers.mount(record.id);

@@ -9,8 +9,8 @@ import { sharedUserns, usernsMaps } from '../mounts/userns.js';
 import { optional } from './tools.js';
 
 /**
- * Returns the paths of namespaces of other containers, by way of their init process; with the IPC namespace goes its
- * /dev/shm.
+ * Returns the paths of other containers' namespaces, through their init processes. A container that joins an IPC
+ * namespace also gets its /dev/shm.
  */
 export function sharedNamespaces(
   deps: ContainerDeps,
@@ -37,7 +37,10 @@ function runningDonor(deps: ContainerDeps, mode: string, kind: string): Containe
   return donor;
 }
 
-/** Returns where a running container's network is, who may have it from another one; undefined for the host's. */
+/**
+ * Returns the path of the network namespace that a running container uses, its own or another one's; undefined for the
+ * host's.
+ */
 function sandboxOf(deps: ContainerDeps, record: ContainerRecord): string | undefined {
   if (ownsSandbox(record)) return deps.network.sandboxPath(record.id);
   const { NetworkMode: mode } = record.hostConfig;
@@ -51,7 +54,7 @@ export async function openSandbox(
   undo: Undo,
 ): Promise<string | undefined> {
   if (!ownsSandbox(record)) return sandboxOf(deps, record);
-  // It must belong to the user namespace, which is the runtime's to make.
+  // The network namespace must belong to the user namespace, which only the runtime makes.
   if (usernsMaps(deps, record)) return undefined;
   const path = await deps.network.createSandbox(record.id);
   undo.add('network namespace', () => deps.network.removeSandbox(record.id));

@@ -1,4 +1,4 @@
-/** A container's processes are frozen. */
+/** Freezes the processes of a container. */
 import type { TaskService } from '../../../ports/supervisor.js';
 import { unlessAborted } from '../../kit/pace.js';
 import type { ContainerDeps } from '../deps.js';
@@ -6,7 +6,7 @@ import { whileRunning } from '../life/ended-task.js';
 
 const PAUSE_TRIES = 3;
 
-/** Freezes a running container, when no other one is being frozen that must not be. */
+/** Freezes a running container after the starts of execs that are under way. */
 export function pauseContainer(
   { tasks, pauseGate }: Pick<ContainerDeps, 'tasks' | 'pauseGate'>,
   id: string,
@@ -16,7 +16,7 @@ export function pauseContainer(
   return whileRunning(tasks, id, paused);
 }
 
-/** Runtimes give up freezing cgroup v1 when the host is busy; another try is all it takes. */
+/** Freezes a task. Runtimes give up freezing cgroup v1 when the host is busy, so it is tried again. */
 async function pause(tasks: TaskService, id: string): Promise<void> {
   for (let triesLeft = PAUSE_TRIES; ;) {
     try {

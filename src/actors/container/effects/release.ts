@@ -6,10 +6,13 @@ import { leaveNetworks } from '../network/networks.js';
 import { removeStreams } from '../streams/stream-files.js';
 import { logFailures, type EffectTools } from './tools.js';
 
-/** How long output of a dead container may take to arrive: something outside its pid namespace holds its pipe. */
+/**
+ * The output of a dead container may take this long to end, because a process outside its pid namespace may hold the
+ * pipe.
+ */
 const DRAIN_LIMIT_MS = 5000;
 
-/** Waits until the output of a dead task is logged, and what was told of its stop is on disk. */
+/** Waits until the output of a dead task is logged and the record that notes its stop is on disk. */
 export async function drainContainer({ deps, ios }: EffectTools, { id }: ContainerRecord): Promise<void> {
   await Promise.all([ios.get(id).drained(DRAIN_LIMIT_MS), deps.records.written(id)]);
 }
@@ -41,7 +44,7 @@ export async function releaseContainer(tools: EffectTools, record: ContainerReco
   return released;
 }
 
-/** This also removes FIFOs of execs that a killed shim left behind. */
+/** Closes the streams of the run, and removes FIFOs of execs that a killed shim left behind. */
 async function freeStreams({ deps, ios }: EffectTools, id: string): Promise<void> {
   await ios.get(id).close();
   await removeStreams(deps.ioRoot, id);

@@ -1,4 +1,4 @@
-/** A container is removed with all that belongs to it. */
+/** Removes a container with all that belongs to it. */
 import type { Pace } from '../../kit/pace.js';
 import type { RemoveInput } from '../container.effects.types.js';
 import { removeAnonymousVolumes } from '../mounts/mounts.js';

@@ -31,7 +31,7 @@ export async function startContainer(
   try {
     const starting = withState(before, { status: 'starting', startedAt: now(), error: '', oomKilled: false });
     const saved = records.save(starting);
-    // Marked as handled: its failure is thrown where it is awaited below.
+    // This marks a failure as handled; it is thrown where `saved` is awaited below.
     saved.catch(() => undefined);
     undo.add('volumes', () => volumes.close());
     undo.add('shared memory', () => closeSharedMemory(deps, starting));
@@ -105,7 +105,8 @@ function specInput(deps: ContainerDeps, starting: ContainerRecord, opened: Opene
 }
 
 /**
- * Joins the networks while the runtime works. After a crash, what the container got is known of whatever was started.
+ * Joins the networks while the runtime works, and saves the record with them, so that after a crash it is known what
+ * the container got.
  * @param ready the network namespace that the runtime makes; undefined: the container has one already.
  */
 async function join(

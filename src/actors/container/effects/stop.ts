@@ -1,4 +1,4 @@
-/** A container is stopped: the stop signal, the grace period, SIGKILL, and at last the question whether it is gone. */
+/** Stops a container: the stop signal, the grace period, SIGKILL, and at last the question whether it is gone. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { internal, isEngineError } from '../../../errors/engine-error.js';
 import type { ExitStatus, TaskService } from '../../../ports/supervisor.js';
@@ -28,7 +28,7 @@ export async function stopContainer(
   if (!(await deliver(tools, record, signal))) return untoldExit(tools, record, aborted);
   if (record.state.status === 'paused') await thaw(tools.tasks, record.id);
   if (signal !== SIGKILL) {
-    // A timer holds less than what clients may ask for.
+    // Clients may ask for a longer time than one timer can hold.
     for (let leftMs = killAtMs - performance.now(); leftMs > 0; leftMs = killAtMs - performance.now()) {
       await pace.unlimited(sleep(Math.min(leftMs, MAX_TIMER_MS), undefined, { signal: aborted, ref: false }));
     }
@@ -37,7 +37,7 @@ export async function stopContainer(
   return untoldExit(tools, record, aborted);
 }
 
-/** The exit event is expected soon and ends the wait. If it does not come, the supervisor is asked. */
+/** Waits for the exit event, which ends this effect. If it does not come, the supervisor is asked. */
 async function untoldExit({ tasks }: StopTools, { id }: ContainerRecord, aborted: AbortSignal): Promise<ExitStatus> {
   await sleep(KILL_LIMIT_MS, undefined, { signal: aborted, ref: false });
   const task = await tasks.get(id);
@@ -45,7 +45,7 @@ async function untoldExit({ tasks }: StopTools, { id }: ContainerRecord, aborted
   throw internal(`cannot stop container: ${id}: tried to kill container, but did not receive an exit event`);
 }
 
-/** Returns false when there was nothing left to signal: the exit is on its way. */
+/** Sends a signal. Returns false when there was no process left: the exit is on its way. */
 async function deliver({ tasks, emitKill }: StopTools, record: ContainerRecord, signal: number): Promise<boolean> {
   emitKill(record, signal);
   try {

@@ -1,4 +1,4 @@
-/** What the effects of containers work with. */
+/** The effects of containers work with these tools. */
 import type { ContainerDeps } from '../deps.js';
 import type { ContainerIoRegistry } from '../streams/container-io.js';
 
@@ -7,12 +7,14 @@ export interface EffectTools {
   readonly ios: ContainerIoRegistry;
 }
 
-/** An object with the key when there is a value, else without it: optional members are absent, never undefined. */
+/**
+ * Returns an object that has the key only when there is a value, because optional members are absent, never undefined.
+ */
 export function optional<K extends string, V>(key: K, value: V | undefined): { [P in K]?: V } {
   return value === undefined ? {} : ({ [key]: value } as { [P in K]?: V });
 }
 
-/** Logs what failed of several steps that are made whatever becomes of the others. */
+/** Logs the failures of several steps, each of which was made whatever became of the others. */
 export function logFailures(
   { log }: Pick<ContainerDeps, 'log'>,
   id: string,

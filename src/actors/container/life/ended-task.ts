@@ -1,8 +1,14 @@
-/** Calls on a task that may end under way: whatever the runtime makes of that, to clients it is one thing. */
+/**
+ * Calls on a task that may end during the call. Runtimes report that in several ways; clients always get the same
+ * error.
+ */
 import { conflict, isEngineError, type EngineError } from '../../../errors/engine-error.js';
 import type { TaskService } from '../../../ports/supervisor.js';
 
-/** `call` on the task of a container. @throws EngineError conflict when it fails because the container has ended. */
+/**
+ * Awaits a call on the task of a container.
+ * @throws EngineError conflict when it fails because the container has ended.
+ */
 export async function whileRunning<T>(tasks: TaskService, id: string, call: Promise<T>): Promise<T> {
   try {
     return await call;
@@ -12,10 +18,11 @@ export async function whileRunning<T>(tasks: TaskService, id: string, call: Prom
   }
 }
 
-/** Lets a paused task go on. One that was thawed by somebody else, or has ended, is fine. */
+/** Lets a paused task go on. It is no failure when somebody else has thawed it, or when it has ended. */
 export async function thaw(tasks: TaskService, id: string): Promise<void> {
   await tasks.resume(id).catch(async (error: unknown) => {
-    // The runtime itself thaws what it sends SIGKILL to; the shim takes it for paused until it has seen the end.
+    // The runtime itself thaws a task to which it sends SIGKILL. The shim takes the task for paused until it has seen
+    // its end.
     if (isEngineError(error, 'conflict')) return;
     const task = await tasks.get(id);
     if (task?.status === 'paused' || task?.status === 'pausing') throw error;
@@ -23,8 +30,8 @@ export async function thaw(tasks: TaskService, id: string): Promise<void> {
 }
 
 /**
- * As a client asks for it. One that somebody else has thawed meanwhile is what the client wants. @throws EngineError
- * conflict as `whileRunning`.
+ * Lets a paused task go on for a client. It is no failure when somebody else has thawed it meanwhile.
+ * @throws EngineError conflict as `whileRunning`.
  */
 export function unpause(tasks: TaskService, id: string): Promise<void> {
   const resumed = tasks.resume(id).catch(async (error: unknown) => {
@@ -33,13 +40,13 @@ export function unpause(tasks: TaskService, id: string): Promise<void> {
   return whileRunning(tasks, id, resumed);
 }
 
-/** False also when the supervisor cannot be asked. */
+/** Returns true when a task has ended; false also when the supervisor cannot be asked. */
 async function hasEnded(tasks: TaskService, id: string): Promise<boolean> {
   try {
     const task = await tasks.get(id);
     return task === undefined || task.status === 'stopped';
   } catch {
-    // It is the first failure that counts.
+    // The caller throws the failure that came first.
     return false;
   }
 }

@@ -6,7 +6,7 @@ export interface ProbeResult {
   /** RFC 3339 with nanoseconds. */
   readonly start: string;
   readonly end: string;
-  /** -1: the probe could not be run to its end. */
+  /** The exit code; -1: the probe could not be run to its end. */
   readonly exitCode: number;
   readonly output: string;
 }
@@ -15,6 +15,6 @@ export interface HealthState {
   readonly status: HealthStatus;
   /** Failures in a row. */
   readonly failingStreak: number;
-  /** The latest, oldest first. */
+  /** The latest results, oldest first. */
   readonly log: readonly ProbeResult[];
 }

@@ -11,7 +11,10 @@ function started(Healthcheck: HealthConfig): ContainerRecord {
   return withStartingHealth({ config, state: { startedAt: STARTED } } as ContainerRecord);
 }
 
-/** The record after probes with these exit codes, a second apart, the first one a second after the start. */
+/**
+ * Returns the record after probes with these exit codes. They are a second apart, the first one a second after the
+ * start.
+ */
 function after(record: ContainerRecord, ...exitCodes: number[]): ContainerRecord {
   return exitCodes.reduce((current, exitCode, index) => {
     const at = new Date(Date.parse(STARTED) + 1000 * (index + 1)).toISOString();

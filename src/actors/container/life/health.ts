@@ -54,31 +54,31 @@ function probeCommand(
   return undefined;
 }
 
-/** The record of a container that was just started: its probes begin anew, the log of earlier ones stays. */
+/** Returns the record of a container that was just started: its probes begin anew, the log of earlier ones stays. */
 export function withStartingHealth(record: ContainerRecord): ContainerRecord {
   if (!probePlan(record.config)) return record;
   return withHealth(record, { status: 'starting', failingStreak: 0, log: record.state.health?.log ?? [] });
 }
 
-/** The record of a container that ran on while the daemon was away: its health is what it was. */
+/** Returns the record of a container that ran on while the daemon was away: its health is what it was. */
 export function withKeptHealth(record: ContainerRecord): ContainerRecord {
   return record.state.health ? record : withStartingHealth(record);
 }
 
-/** The record of a container that is not probed any more: it ended, or it is paused. */
+/** Returns the record of a container that is not probed any more, because it has ended or is paused. */
 export function withEndedHealth(record: ContainerRecord): ContainerRecord {
   const { health } = record.state;
   return health ? withHealth(record, { ...health, status: 'unhealthy' }) : record;
 }
 
-/** The record after a probe of the running container. */
+/** Returns the record after a probe of the running container. */
 export function withProbeResult(record: ContainerRecord, result: ProbeResult): ContainerRecord {
   const plan = probePlan(record.config);
   const { health, startedAt } = record.state;
   if (!plan || !health) return record;
   const log = [...health.log, result].slice(-LOG_ENTRIES);
   if (result.exitCode === 0) return withHealth(record, { status: 'healthy', failingStreak: 0, log });
-  // Until it was healthy once, a container may fail as long as its start period lasts.
+  // A container that was never healthy in this run may fail as long as its start period lasts.
   if (health.status === 'starting' && Date.parse(result.start) - Date.parse(startedAt) < plan.startPeriodMs)
     return withHealth(record, { ...health, log });
   const failingStreak = health.failingStreak + 1;
@@ -89,7 +89,7 @@ export function withProbeResult(record: ContainerRecord, result: ProbeResult): C
   });
 }
 
-/** Milliseconds from the end of a probe, or from the start of the container, to the next probe. */
+/** Returns the milliseconds from the end of a probe, or from the start of the container, to the next probe. */
 export function probeDelayMs(plan: ProbePlan, { health, startedAt }: ContainerRecord['state'], nowMs: number): number {
   const isStarting = health?.status === 'starting' && nowMs - Date.parse(startedAt) < plan.startPeriodMs;
   return isStarting ? plan.startIntervalMs : plan.intervalMs;

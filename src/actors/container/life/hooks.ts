@@ -6,7 +6,7 @@ import { thaw, whileRunning } from './ended-task.js';
 import type { ContainerDeps } from '../deps.js';
 import { parseSignal, SIGKILL, signalNumber } from '../../../text/signals.js';
 
-/** Attributes that every container event carries: labels, image and name. */
+/** Returns the attributes that every container event carries: labels, image and name. */
 export function eventAttributes(record: ContainerRecord): Record<string, string> {
   return { ...record.config.Labels, image: record.config.Image, name: record.name.slice(1) };
 }
@@ -22,7 +22,7 @@ export function createContainerHooks(
     publish,
     emit,
     async kill(record, signal) {
-      // Told before, because the end that it brings must not be told first.
+      // The event of the signal comes before the signal, so that it also comes before the event of the end.
       emit('kill', record, { signal: String(signal) });
       await whileRunning(deps.tasks, record.id, deps.tasks.kill(record.id, signal));
       const stopSignal = signalNumber(record.config.StopSignal ?? '') ?? parseSignal('TERM');

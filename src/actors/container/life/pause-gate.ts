@@ -7,11 +7,11 @@ export class PauseGate {
   readonly #starts = new Map<string, Set<Promise<unknown>>>();
   readonly #pauses = new Map<string, Promise<unknown>>();
 
-  /** Runs the start of an exec, after a pause under way. */
+  /** Runs the start of an exec after a pause that is under way. */
   async start<T>(containerId: string, work: () => Promise<T>): Promise<T> {
     for (let pause = this.#pauses.get(containerId); pause; pause = this.#pauses.get(containerId)) {
       await pause.catch(() => undefined);
-      // Until the container says that it is paused.
+      // The container shows only in a later turn that it is paused.
       await new Promise((resolve) => setImmediate(resolve));
     }
     const starts = this.#starts.get(containerId) ?? new Set();
@@ -26,7 +26,7 @@ export class PauseGate {
     }
   }
 
-  /** Runs a pause, after the starts under way. A container has one at a time. */
+  /** Runs a pause after the starts that are under way. A container has one pause at a time. */
   async pause<T>(containerId: string, work: () => Promise<T>): Promise<T> {
     const paused = Promise.allSettled(this.#starts.get(containerId) ?? new Set<Promise<unknown>>()).then(work);
     this.#pauses.set(containerId, paused);

@@ -1,11 +1,14 @@
-/** After a restart of the daemon: what a record and the supervisor's task together say about a container. Pure. */
+/**
+ * Decides after a restart of the daemon, from a container's record and the supervisor's task, how the container is.
+ * Pure.
+ */
 import type { TaskInfo } from '../../../ports/supervisor.js';
 import type { ContainerInput } from '../container.context.js';
 import { isRunning, withState, type ContainerRecord } from '../container.record.js';
 import { withoutPending } from '../network/network-change.js';
 import { UNSEEN_EXIT_CODE } from './unseen-exit.js';
 
-/** Where the actor of this container begins. The record wins on identity, the supervisor on what runs. */
+/** Returns how the actor of this container begins. The record wins on identity, the supervisor on what runs. */
 export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, now: Date): ContainerInput {
   const { status } = found.state;
   if (
@@ -28,7 +31,7 @@ export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, no
     return { phase: 'exited', record, exit: task.exit ?? { exitCode: UNSEEN_EXIT_CODE, exitedAt: now } };
   }
   if (task) {
-    // Created, never started: the daemon died in the middle of a start.
+    // The container was never started: the daemon died in the middle of its start.
     return {
       phase: 'exited',
       record: withState(record, { error: 'the daemon stopped while the container was starting' }),
@@ -41,8 +44,8 @@ export function reconcile(found: ContainerRecord, task: TaskInfo | undefined, no
 }
 
 /**
- * The container was waiting for a restart that has not been made, so it must not count as one of those that the policy
- * allows.
+ * Returns the restart count. If the container was waiting for a restart, that was counted but not made, so it is taken
+ * back: it must not count as one of those that the policy allows.
  */
 function restartCount({ state, restartCount }: ContainerRecord, task: TaskInfo | undefined): number {
   const isOwed = state.status === 'restarting' && (task === undefined || task.status === 'stopped');

@@ -25,7 +25,7 @@ export function removedNoStart(): EngineError {
   return conflict('container is marked for removal and cannot be started');
 }
 
-/** For a removal that is not forced. */
+/** Refuses a removal that is not forced. */
 export function stillUp({ name, state }: ContainerRecord): EngineError {
   const is =
     state.status === 'paused'

@@ -17,7 +17,10 @@ export function stopInput(record: ContainerRecord, options: StopOptions): StopIn
   };
 }
 
-/** Whether a signal is a wish that the container stays down: SIGKILL, its stop signal, or any when it names none. */
+/**
+ * Returns whether a signal means that the container shall stay down: SIGKILL, its stop signal, or any signal when it
+ * names none.
+ */
 export function cancelsRestart(record: ContainerRecord, signal: number): boolean {
   if (signal === SIGKILL || !record.config.StopSignal) return true;
   return signal === signalNumber(record.config.StopSignal);

@@ -10,7 +10,7 @@ export class Undo {
     this.#steps.push({ what, run });
   }
 
-  /** Runs every step even when some fail: a failure is logged, for start-up repairs what it leaves. */
+  /** Runs every step even when some fail. A failure is logged, because start-up repairs what is left. */
   async run(): Promise<void> {
     for (const step of this.#steps.toReversed()) {
       await step.run().catch((error: unknown) => this.log.error({ err: error, step: step.what }, 'undo failed'));
@@ -18,7 +18,7 @@ export class Undo {
   }
 }
 
-/** Awaits all, so that none is in flight when a failure is undone, then throws the first rejection. */
+/** Awaits all promises, so that none is in flight when a failure is undone, then throws the first rejection. */
 export async function allDone<T extends readonly unknown[] | []>(
   promises: T,
 ): Promise<{ -readonly [P in keyof T]: Awaited<T[P]> }> {

@@ -1,4 +1,4 @@
-/** POST /containers/{id}/update: limits and restart policy changed, of a running container at once. */
+/** POST /containers/{id}/update changes limits and restart policy, at once when the container runs. */
 import { conflict, EngineError, isEngineError } from '../../../errors/engine-error.js';
 import type { HostConfig } from '../../../ports/container.js';
 import type { TaskService } from '../../../ports/supervisor.js';
@@ -14,11 +14,13 @@ export interface UpdateDeps {
   readonly tasks: TaskService;
   /** Checks merged limits and returns them as OCI `LinuxResources`, with warnings. */
   resources(host: HostConfig): Promise<{ readonly linux: OciResources; readonly warnings: readonly string[] }>;
-  /** @throws EngineError invalid. */
+  /** Checks a restart policy. @throws EngineError invalid. */
   checkRestartPolicy(host: HostConfig): void;
 }
 
-/** Only what changes is in `change`. Returns the new record and warnings. Nothing has changed when it throws. */
+/**
+ * Changes the settings that `change` names. Returns the new record and warnings. Nothing has changed when it throws.
+ */
 export async function updateContainer(
   deps: UpdateDeps,
   record: ContainerRecord,
@@ -47,7 +49,7 @@ export async function updateContainer(
       await apply(tasks, record, (await deps.resources(record.hostConfig)).linux).catch(() => undefined);
     throw error;
   });
-  // Started meanwhile, with the limits of before.
+  // The container was started meanwhile, with the old limits.
   if (isLive(updated) && updated.state.startedAt !== record.state.startedAt) await apply(tasks, updated, linux);
   return { updated, warnings };
 }

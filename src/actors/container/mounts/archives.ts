@@ -23,14 +23,17 @@ export interface ContainerArchivesDeps {
   readonly volumes: Pick<VolumeService, 'open' | 'closeUse'>;
   /** Directory of a container's own files. */
   filesDir(record: ContainerRecord): string;
-  /** Directory for mounts of images that containers have which do not run. */
+  /** Directory in which the images in the mounts of stopped containers are mounted. */
   readonly placesRoot: string;
-  /** Numbers of a user (`name:group` as in the container's configuration) by the files below `rootfs`. */
+  /** Returns the numbers of a user (`name:group` as in the container's configuration) by the files below `rootfs`. */
   lookUpUser(rootfs: string, user: string): Promise<{ readonly uid: number; readonly gid: number }>;
   emit(action: string, record: ContainerRecord): void;
 }
 
-/** How often a copy begins anew because the container ended just then, and how long it waits for that to be known. */
+/**
+ * A copy begins anew this often when the container ends under it; before each attempt the daemon has this long to
+ * notice.
+ */
 const ATTEMPTS = 50;
 const RETRY_DELAY_MS = 20;
 const FILES = ['/etc/resolv.conf', '/etc/hostname', '/etc/hosts'] as const;
@@ -50,7 +53,7 @@ export class ContainerArchives {
     });
   }
 
-  /** The file or directory at a path as a tar. Throws as `stat`. */
+  /** Returns the file or directory at a path as a tar. Throws as `stat`. */
   read(reference: string, path: string): Promise<TarOutput & { readonly stat: PathStat }> {
     return this.#retried(reference, path, async (record) => {
       const { view, close } = await this.#openView(record);
@@ -92,7 +95,8 @@ export class ContainerArchives {
   }
 
   /**
-   * The root file system, without what is mounted in it, as a tar. Throws conflict for a container that is going away.
+   * Returns the root file system as a tar, without what is mounted in it. Throws conflict for a container that is going
+   * away.
    */
   async export(reference: string): Promise<TarOutput> {
     const record = this.deps.containers.find(reference);
@@ -106,7 +110,7 @@ export class ContainerArchives {
     return output;
   }
 
-  /** The client has its answer by then. */
+  /** Closes a view at the end of a copy. A failure is only logged, because the client has its answer by then. */
   #after(ended: Promise<void>, close: () => Promise<void>): void {
     ended.then(close).catch((error: unknown) => this.deps.log.error({ err: error }, 'closing a view of a container'));
   }
@@ -135,7 +139,7 @@ export class ContainerArchives {
     const rootfs = await layers.mount(record.id);
     let proc: FileHandle | undefined;
     const volumes = new Map<string, string>();
-    /** By destination. */
+    /** Places where images are mounted, by destination. */
     const images = new Map<string, string>();
     const user = `copy ${randomUUID()}`;
     const places = join(this.deps.placesRoot, user);
@@ -143,7 +147,7 @@ export class ContainerArchives {
       await proc?.close();
       for (const place of images.values()) await detachMount(place);
       if (images.size > 0) await rm(places, { recursive: true });
-      // A volume whose driver fails must not keep the others, nor the copy that was made.
+      // A volume whose driver fails must not keep the other volumes in use, nor make the finished copy fail.
       for (const name of volumes.keys())
         await this.deps.volumes
           .closeUse(name, user)
@@ -192,7 +196,10 @@ export class ContainerArchives {
     }
   }
 
-  /** An open `/proc/<pid>` that certainly is the container's: its process is asked for after the opening. */
+  /**
+   * Opens `/proc/<pid>` of a container. The container's process is asked for after the opening, so that it certainly is
+   * the one that was opened.
+   */
   async #openProcess(record: ContainerRecord): Promise<FileHandle | undefined> {
     const { pid } = record.state;
     if (pid === 0) return undefined;
@@ -209,7 +216,7 @@ export class ContainerArchives {
     return undefined;
   }
 
-  /** The files that the daemon keeps for a container; they are there from its first start. */
+  /** Returns the files that the daemon keeps for a container; they exist from its first start on. */
   async #ownFiles(record: ContainerRecord): Promise<ContainerView['mounts'][number][]> {
     const found = await Promise.all(
       FILES.map(async (destination) => {
@@ -226,7 +233,7 @@ export class ContainerArchives {
 
 const depth = (path: string): number => path.split('/').length;
 
-/** Absolute and without `.`, `..` and double slashes, but with a `/` or `/.` at the end when it was there. */
+/** Makes a path absolute, without `.`, `..` and double slashes. A `/` or `/.` at its end stays. */
 function cleanPath(path: string): string {
   const kept: string[] = [];
   for (const part of path.split('/')) {

@@ -30,14 +30,14 @@ export class CommitSource {
     try {
       await this.containers.pause(id);
     } catch (error) {
-      // It has ended meanwhile, or somebody else holds it still: either way nothing moves.
+      // The container has ended meanwhile, or somebody else has paused it: either way nothing moves.
       if (isEngineError(error, 'conflict') && this.containers.find(id).state.status !== 'running') return use(source);
       throw error;
     }
     try {
       return await use(source);
     } finally {
-      // It may have been ended or resumed by somebody else meanwhile; both leave nothing to resume.
+      // Somebody else may have ended or resumed the container meanwhile; then there is nothing to resume.
       await this.containers.unpause(id).catch(() => undefined);
     }
   }

@@ -24,7 +24,7 @@ export interface FilesDeps {
   };
 }
 
-/** The container whose files another one has: who shares a network shares its names. */
+/** Returns the id of the container whose files this one has: who shares a network shares its names. */
 export function filesOwner(record: ContainerRecord, find: FilesDeps['find']): string {
   const mode = record.hostConfig.NetworkMode;
   if (!mode.startsWith('container:')) return record.id;
@@ -33,15 +33,18 @@ export function filesOwner(record: ContainerRecord, find: FilesDeps['find']): st
 }
 
 /**
- * The machine's own hosts file, for a container that shares its network and names no hosts; undefined for any other
- * container, and where the machine has none.
+ * Returns the machine's own hosts file for a container that shares its network and names no hosts; undefined for any
+ * other container, and where the machine has none.
  */
 async function hostsOfMachine({ hostConfig }: ContainerRecord): Promise<string | undefined> {
   if (hostConfig.NetworkMode !== 'host' || hostConfig.ExtraHosts?.length) return undefined;
   return readFile('/etc/hosts', 'utf8').catch(() => undefined);
 }
 
-/** Writes (in place, for the files may be mounted already) what the record says now; not those of others. */
+/**
+ * Writes the files as the record says now, in place because they may be mounted already. Another container's files stay
+ * as they are.
+ */
 export async function writeContainerFiles(deps: FilesDeps, record: ContainerRecord): Promise<ContainerFiles> {
   const owner = filesOwner(record, deps.find);
   const dir = deps.dir(owner);

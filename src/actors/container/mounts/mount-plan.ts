@@ -23,9 +23,9 @@ export interface MountContext {
 }
 
 /**
- * The mounts of a container, one per destination: binds win over mounts of others' volumes, which win over volumes of
- * the image. Volumes have no source yet, and no driver but the one that
- * was asked for; anonymous ones get their name here.
+ * Returns the mounts of a container, one per destination: binds win over mounts of others' volumes, which win over
+ * volumes of the image. Volumes have no source yet, and no driver but the one that was asked for; anonymous ones get
+ * their name here.
  */
 export function planMounts(
   config: ContainerConfig,
@@ -68,14 +68,14 @@ function withWritableSubmounts(point: MountPoint): MountPoint {
   return { ...point, Spec: { ...spec, BindOptions: { ...spec.BindOptions, ReadOnlyNonRecursive: true } } };
 }
 
-/** 64 hex digits: what an anonymous volume is called. */
+/** Returns a name for an anonymous volume: 64 hex digits. */
 export function newVolumeName(): string {
   return randomBytes(32).toString('hex');
 }
 
 function parseBind(text: string, driver: string): MountPoint {
   const parts = text.split(':');
-  // A place alone is one for a volume without a name.
+  // A path without a colon is the place of an anonymous volume.
   if (parts.length === 1 && text !== '')
     return volumePoint(newVolumeName(), checkTarget(text, `invalid volume specification: '${text}'`), '', true, driver);
   const [source = '', target = '', mode = ''] = parts;
@@ -183,7 +183,7 @@ function checkRecursion(where: string, { ReadOnly, BindOptions }: MountRequest):
   }
 }
 
-/** Those that the API lets pass, besides the ones that have fields of their own. */
+/** Refuses options that the API does not let pass. Others have fields of their own. */
 function checkTmpfsOptions(where: string, options: readonly (readonly string[])[]): void {
   for (const option of options) {
     if (option.length < 1 || option.length > 2) throw invalid(`${where}: invalid option array length`);
@@ -204,7 +204,7 @@ function volumePoint(name: string, destination: string, mode: string, writable: 
   };
 }
 
-/** @param refused how a refusal begins. */
+/** Returns the destination of a mount, normalised. @param refused how a refusal begins. @throws EngineError invalid. */
 function checkTarget(target: string, refused?: string): string {
   const start = refused === undefined ? '' : `${refused}: `;
   if (!isAbsolute(target)) throw invalid(`${start}invalid mount path: '${target}' mount path must be absolute`);
@@ -220,7 +220,10 @@ function parseMode(mode: string): string[] {
   return options;
 }
 
-/** The mounts of others that `VolumesFrom` names: `container[:mode]`. `find` gives those of a container. */
+/**
+ * Returns the mounts of the containers that `VolumesFrom` names: `container[:mode]`. `find` gives those of one
+ * container.
+ */
 export function inheritedMounts(
   volumesFrom: readonly string[],
   find: (reference: string) => readonly MountPoint[],

@@ -22,19 +22,19 @@ export function pinVolumes({ volumes }: Pick<ContainerDeps, 'volumes'>): VolumeP
   const names: string[] = [];
   return {
     add: (name) => void names.push(name),
-    // The record is published in the turn that ends the creation.
+    // The record is published in the turn that ends the creation, so the volumes stay pinned until the next one.
     release: () => void (names.length > 0 && setImmediate(() => names.forEach((name) => volumes.unpin(name)))),
   };
 }
 
-/** A volume that takes what the image has in its place, if it is empty. */
+/** A volume that gets the image's files of its place, if it is empty. */
 interface CopyUp {
   readonly name: string;
   readonly mountpoint: string;
   readonly destination: string;
   /** The part of the volume that is mounted; '' for all of it. */
   readonly subpath: string;
-  /** The content does not exist before the mount is made. */
+  /** The content does not exist before the volume is mounted. */
   readonly needsMount: boolean;
 }
 
@@ -54,7 +54,7 @@ export async function realizeMounts(
       mounts.push(point);
       continue;
     }
-    // One that came from another container is that one's to fill.
+    // A volume that came from another container is not filled here.
     const isOwn = point.Source === '';
     const request = isOwn ? point.Spec?.VolumeOptions : undefined;
     const name = point.Name;
@@ -141,7 +141,8 @@ async function fill(
 }
 
 /**
- * Whether that part of a volume is an empty directory. One that does not exist is told of when the container starts.
+ * Returns whether that part of a volume is an empty directory. If it does not exist, the start of the container says
+ * so.
  */
 function isFillable(mountpoint: string, subpath: string): boolean {
   const fd = openDirectory(mountpoint, subpath || '.');
@@ -153,7 +154,7 @@ function isFillable(mountpoint: string, subpath: string): boolean {
   }
 }
 
-/** Undefined for anything that is no directory. */
+/** Opens a directory of a volume; undefined for anything that is no directory. */
 function openDirectory(mountpoint: string, subpath: string): number | undefined {
   const root = openSync(mountpoint, constants.O_RDONLY | constants.O_DIRECTORY);
   try {
@@ -200,7 +201,11 @@ async function checkBindSource(point: MountPoint): Promise<void> {
   });
 }
 
-/** @param owner of what is made. @throws EngineError invalid naming the path. */
+/**
+ * Makes the directory of a bind source if it is missing and may be made.
+ * @param owner gets what is made.
+ * @throws EngineError invalid naming the path.
+ */
 export async function makeBindSource(point: MountPoint, { uid, gid }: Owner): Promise<void> {
   if (!isMadeAtStart(point)) return;
   try {

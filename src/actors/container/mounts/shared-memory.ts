@@ -1,5 +1,5 @@
 /**
- * Where /dev/shm of a container is that shares it: a file system of its own on the host, since what is mounted in one
+ * A container that shares its /dev/shm has it as a file system of its own on the host, because what is mounted in one
  * container cannot be bound into another one.
  */
 import { rmdir } from 'node:fs/promises';
@@ -18,14 +18,14 @@ const MS_NOEXEC = 8;
 
 type Deps = Pick<ContainerDeps, 'shmRoot' | 'idMaps'>;
 
-/** For a container that starts, and may be a donor: mounts what it shares. */
+/** Mounts the shared memory of a container that starts and may be a donor. */
 export async function openSharedMemory(deps: Deps, record: ContainerRecord): Promise<void> {
   const {
     id,
     hostConfig: { IpcMode, ShmSize },
   } = record;
   if (IpcMode !== 'shareable') return;
-  // A start that a crash cut short may have left one.
+  // A start that a crash cut short may have left a mount.
   await closeSharedMemory(deps, record);
   const dir = join(deps.shmRoot, id);
   await makeDirectories(dir, { mode: 0o700 });
@@ -39,7 +39,7 @@ export async function openSharedMemory(deps: Deps, record: ContainerRecord): Pro
   );
 }
 
-/** Those who share it keep it until they end. Idempotent. */
+/** Unmounts the shared memory of a container. Containers that share it keep it until they end. Idempotent. */
 export async function closeSharedMemory(
   { shmRoot }: Pick<ContainerDeps, 'shmRoot'>,
   { id, hostConfig: { IpcMode } }: ContainerRecord,
@@ -48,7 +48,7 @@ export async function closeSharedMemory(
 }
 
 /**
- * Directory that becomes /dev/shm of a container; undefined for a file system that nobody else sees.
+ * Returns the directory that becomes /dev/shm of a container; undefined for a file system that nobody else sees.
  * @param donorOf gives the container that a mode names.
  * @throws EngineError invalid when the donor shares nothing.
  */

@@ -15,9 +15,9 @@ export function usernsMaps(
 }
 
 /**
- * The user namespace of the containers whose other namespaces are joined, which belong to it; undefined when none is.
+ * Returns the user namespace to which the joined namespaces of other containers belong; undefined when none is joined.
  * @param donorOf gives the running container that a mode names.
- * @throws EngineError conflict when that is the host's, or when there are several.
+ * @throws EngineError conflict when it is the host's, or when there are several.
  */
 export function sharedUserns(
   deps: Pick<ContainerDeps, 'idMaps'>,

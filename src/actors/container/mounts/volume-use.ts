@@ -16,7 +16,7 @@ import { makeDirectories } from '../../../sys/files/make-directories.js';
 export class VolumeUse {
   readonly #deps: Pick<ContainerDeps, 'volumes' | 'layers' | 'emit' | 'placesRoot' | 'idMaps'>;
   readonly #record: ContainerRecord;
-  /** Has a mount for each subpath until the runtime has made its own of it. */
+  /** This directory has a mount for each subpath until the runtime has made its own mount. */
   readonly #placesDir: string;
   #places = 0;
   /** The container's mounts with the sources that its volumes have while they are open. */
@@ -33,8 +33,8 @@ export class VolumeUse {
   }
 
   /**
-   * Opens all volumes; returns the container's mounts as the runtime takes them. Throws invalid for a subpath that is
-   * not there, or a host directory that cannot be made.
+   * Opens all volumes; returns the container's mounts as the runtime takes them. Throws not-found for a subpath that is
+   * not there, and invalid for a host directory that cannot be made.
    */
   async open(): Promise<MountPoint[]> {
     const mounts: MountPoint[] = [];
@@ -61,12 +61,12 @@ export class VolumeUse {
     return mounts;
   }
 
-  /** For a container that runs already. */
+  /** Takes over the volumes of a container that runs already. */
   async adopt(): Promise<void> {
     for (const name of this.#names()) await this.#deps.volumes.adopt(name, this.#record.id);
   }
 
-  /** Ends the use of all volumes, also of those that a start failed with. */
+  /** Ends the use of all volumes, also after a start that failed. */
   async close(): Promise<void> {
     await this.freePlaces();
     for (const point of this.#record.mounts) {
@@ -82,7 +82,7 @@ export class VolumeUse {
     for (const result of results) if (result.status === 'rejected') throw result.reason;
   }
 
-  /** Once the runtime has made the mounts, or has failed. Idempotent. */
+  /** Unmounts the places. It must be called when the runtime has made the mounts, or has failed. Idempotent. */
   async freePlaces(): Promise<void> {
     if (this.#places === 0) return;
     for (; this.#places > 0; this.#places--) await detachMount(join(this.#placesDir, String(this.#places)));
@@ -105,7 +105,10 @@ export class VolumeUse {
     }
   }
 
-  /** The files of an image, for the runtime to mount: the mount that the container gets keeps them. */
+  /**
+   * Mounts the files of an image and returns the place for the runtime. The mount that the container gets keeps the
+   * files.
+   */
   async #placeImage({ TopLayer, Spec }: MountPoint): Promise<string> {
     const place = await this.#newPlace(true);
     // An image without layers has no files.
@@ -131,7 +134,7 @@ export class VolumeUse {
 const MS_BIND = 4096;
 const MS_REC = 16384;
 
-/** Links lead nowhere outside the volume. */
+/** Opens a place inside a volume. Links lead nowhere outside the volume. */
 function openSubpath(mountpoint: string, subpath: string): number {
   const root = openSync(mountpoint, constants.O_RDONLY | constants.O_DIRECTORY);
   try {
@@ -150,11 +153,11 @@ function openSubpath(mountpoint: string, subpath: string): number {
   }
 }
 
-/** The path without what comes after the first name that is not there. */
+/** Returns the path up to the first name that is not there, and including it. */
 function missingPart(root: number, subpath: string): string {
   const names = subpath.split('/');
   const part = (count: number): string => names.slice(0, count).join('/');
-  // By halves: a client may write thousands of names.
+  // The search halves its range, because a client may write thousands of names.
   let [there, missing] = [0, names.length];
   while (missing - there > 1) {
     const middle = (there + missing) >> 1;
@@ -168,7 +171,7 @@ function missingPart(root: number, subpath: string): string {
   return part(missing);
 }
 
-/** Takes away what a daemon that was killed left of `placesRoot`. */
+/** Unmounts and removes what a killed daemon left below `placesRoot`. */
 export async function clearPlaces(placesRoot: string): Promise<void> {
   const root = await realpath(placesRoot).catch(() => undefined);
   if (root === undefined) return;

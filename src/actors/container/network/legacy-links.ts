@@ -13,7 +13,8 @@ export interface LegacyLink {
 }
 
 /**
- * The containers that the request links to. On networks of users a link is one of the endpoint, not of the container.
+ * Returns the containers that the request links to. On user-defined networks a link belongs to the endpoint, not to the
+ * container.
  * @throws EngineError invalid when there is no such container, conflict when it has the host's network.
  */
 export function planLegacyLinks(
@@ -42,7 +43,7 @@ export function planLegacyLinks(
   return NetworkMode === 'bridge' ? links : [];
 }
 
-/** As inspect shows them: `/target:/name/alias`. */
+/** Returns the links as inspect shows them: `/target:/name/alias`. */
 export function shownLinks(
   record: ContainerRecord,
   find: (id: string) => ContainerRecord | undefined,
@@ -54,7 +55,7 @@ export function shownLinks(
   return shown.length === 0 ? null : shown;
 }
 
-/** The names that containers have by links to them, by id: `/name/alias` for each. */
+/** Returns the names that containers have by links to them, by id: `/name/alias` for each. */
 export function linkNames(records: readonly ContainerRecord[]): Map<string, string[]> {
   const names = new Map<string, string[]>();
   for (const { name, links } of records)
@@ -68,7 +69,10 @@ interface LinkedContainer {
   readonly address: string;
 }
 
-/** The linked containers that run; those of a container that starts all have to. @throws EngineError conflict. */
+/**
+ * Returns the linked containers that run. When the container starts, all of them have to.
+ * @throws EngineError conflict.
+ */
 export function linkedContainers(
   record: ContainerRecord,
   find: (id: string) => ContainerRecord | undefined,
@@ -86,7 +90,7 @@ export function linkedContainers(
   });
 }
 
-/** Address and names of each link, for the hosts file. */
+/** Returns the address and the names of each link, for the hosts file. */
 export function linkHosts(links: readonly LinkedContainer[]): { address: string; names: string[] }[] {
   return links.map(({ alias, target, address }) => ({
     address,
@@ -94,7 +98,9 @@ export function linkHosts(links: readonly LinkedContainer[]): { address: string;
   }));
 }
 
-/** Opens to a container what the ones expose that it is linked to; closes what it is linked to no more. */
+/**
+ * Lets a container reach the exposed ports of the containers that it is linked to, and no longer those of former links.
+ */
 export async function openLinks(
   network: Pick<NetworkDriver, 'link'>,
   record: ContainerRecord,
@@ -118,10 +124,12 @@ function exposedPorts({
   });
 }
 
-/** Not handed on: they are every container's own. */
+/** These variables are not handed on, because every container has its own. */
 const OWN_VARIABLES = new Set(['HOME', 'PATH']);
 
-/** `DB_NAME`, `DB_PORT_5432_TCP_ADDR`, `DB_ENV_…`, as programs from before there were networks of users expect them. */
+/**
+ * Returns `DB_NAME`, `DB_PORT_5432_TCP_ADDR`, `DB_ENV_…`, as programs from before user-defined networks expect them.
+ */
 export function linkEnvironment(record: ContainerRecord, links: readonly LinkedContainer[]): string[] {
   return links.flatMap(({ alias, target, address }) => {
     const prefix = alias.toUpperCase().replaceAll('-', '_');
@@ -152,7 +160,7 @@ export function linkEnvironment(record: ContainerRecord, links: readonly LinkedC
   });
 }
 
-/** The record without the link. @throws EngineError not-found. */
+/** Returns the record without the link. @throws EngineError not-found. */
 export function withoutLink(record: ContainerRecord, alias: string): ContainerRecord {
   const links = record.links ?? [];
   if (!links.some((link) => link.alias === alias))

@@ -16,7 +16,7 @@ export interface LinkRefreshDeps {
   readonly log: Logger;
 }
 
-/** To be called when `record` has begun to run, or has changed while it runs. */
+/** Refreshes the links. This must be called when `record` has begun to run, or has changed while it runs. */
 export function refreshLinks({ network, views, writeFiles, log }: LinkRefreshDeps, record: ContainerRecord): void {
   const open = (linked: ContainerRecord): void =>
     void openLinks(network, linked, (id) => views.get(id)).catch((error: unknown) =>

@@ -9,14 +9,17 @@ import type { NetworkSummary } from '../../../ports/network.js';
 import type { ContainerRecord, EndpointRequest } from '../container.record.js';
 import { checkOneLine } from '../../../runtime/one-line.js';
 
-/** `network` is a name. */
+/** A change of one network; `network` is its name. */
 export type NetworkChange =
   | { readonly type: 'connect'; readonly network: string; readonly request: EndpointRequest }
   | { readonly type: 'disconnect'; readonly network: string };
 
 const MAC_ADDRESS = /^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i;
 
-/** @throws EngineError invalid for what the network cannot give to an endpoint: for everything, not just the first. */
+/**
+ * Checks what a client asks of an endpoint.
+ * @throws EngineError invalid naming everything that the network cannot give, not just the first.
+ */
 export function checkEndpoint(
   { hasNames }: NetworkSummary,
   { IPAMConfig, Aliases, Links, MacAddress, DriverOpts }: EndpointRequest,
@@ -49,7 +52,7 @@ export function checkEndpoint(
     throw invalid(`invalid MAC address: ${MacAddress}`, { code: 'MAC_ADDRESS' });
 }
 
-/** @throws EngineError invalid where two endpoints of a container ask for one name of their links. */
+/** Checks the names of links. @throws EngineError invalid where two endpoints of a container ask for the same one. */
 export function checkLinkNames(requests: readonly EndpointRequest[]): void {
   const names = requests.flatMap(({ DriverOpts }) => wantedLinkName(DriverOpts ?? {}) ?? []);
   const twice = names.find((name, index) => names.indexOf(name) !== index);
@@ -59,14 +62,14 @@ export function checkLinkNames(requests: readonly EndpointRequest[]): void {
     });
 }
 
-/** Networks but those that a container was just joining or leaving when the daemon died. */
+/** Returns the networks without those that a container was just joining or leaving when the daemon died. */
 export function withoutPending(networks: ContainerRecord['networks']): ContainerRecord['networks'] {
   const entries = Object.entries(networks);
   const settled = entries.filter(([, { pending }]) => pending === undefined);
   return settled.length === entries.length ? networks : Object.fromEntries(settled);
 }
 
-/** True while there is a sandbox to change: a container that waits for its next start has none. */
+/** Returns true while there is a sandbox to change: a container that waits for its next start has none. */
 export function isLive({ state }: ContainerRecord): boolean {
   return state.status === 'running' || state.status === 'paused';
 }
@@ -109,7 +112,7 @@ export function checkChange(
     });
 }
 
-/** The record of a container that does not run, changed. */
+/** Returns the changed record of a container that does not run. */
 export function withChange(record: ContainerRecord, change: NetworkChange): ContainerRecord {
   if (change.type === 'connect')
     return { ...record, networks: { ...record.networks, [change.network]: { request: change.request } } };

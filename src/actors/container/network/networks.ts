@@ -21,7 +21,7 @@ export async function joinNetworks(deps: NetworksDeps, record: ContainerRecord, 
   const networks = new Map<string, NetworkAttachment>();
   const outward = wayOut(deps.network, record.networks);
   let ports: readonly PublishedPort[] = [];
-  // Links are numbered around the names that others ask for.
+  // Links get numbers that avoid the names that other endpoints ask for.
   const inOrder = Object.entries(record.networks).sort(
     ([, a], [, b]) => Number(asksForName(b)) - Number(asksForName(a)),
   );
@@ -104,8 +104,8 @@ async function connect(
 ): Promise<ContainerRecord> {
   const { network, records } = deps;
   const old = outwardEndpoint(network, before.networks);
-  // Published ports move to the new way out: nobody else can take them meanwhile, for the daemon does one thing at a
-  // time here.
+  // Published ports move to the new way out. Nobody else can take them meanwhile, because the daemon does one thing at
+  // a time here.
   const moves = wayOut(network, { ...before.networks, [name]: { request } }) === name;
   const names = network.nameEndpoint(before.id, name, request.DriverOpts ?? {});
   const undo = new Undo(deps.log);
@@ -134,7 +134,7 @@ async function connect(
   }
 }
 
-/** The record and the files that the container sees. */
+/** Writes the record, and the files that the container sees. */
 async function store(deps: NetworksDeps, record: ContainerRecord): Promise<void> {
   await deps.writeFiles(record);
   await deps.records.save(record);
@@ -147,7 +147,7 @@ async function disconnect(deps: NetworksDeps, before: ContainerRecord, name: str
   if (gone?.endpoint) {
     const { endpointId, interfaceName } = gone.endpoint;
     const hadPorts = wayOut(deps.network, before.networks) === name;
-    // From here on it is finished, if need be by the next daemon.
+    // From here on the change will be finished, if need be by the next daemon.
     await deps.records.save({
       ...before,
       networks: { ...networks, [name]: { request: gone.request, pending: { endpointId, interfaceName } } },
@@ -180,7 +180,7 @@ function lost({ log }: NetworksDeps, { id, ports }: ContainerRecord, error: unkn
   return [];
 }
 
-/** Whether a kernel parameter of the container disables IPv6 on all its links. */
+/** Returns whether a kernel parameter of the container disables IPv6 on all its links. */
 export function refusesIpv6({ hostConfig }: ContainerRecord): boolean {
   return hostConfig.Sysctls?.['net.ipv6.conf.all.disable_ipv6'] === '1';
 }
@@ -216,13 +216,13 @@ function attachRequest(
   };
 }
 
-/** `name:alias`, or a name that is its own alias. */
+/** Splits `name:alias`; a name without alias is its own alias. */
 function parseLink(link: string): [alias: string, name: string] {
   const [name = '', alias = name] = link.split(':');
   return [alias.toLowerCase(), name];
 }
 
-/** The network that published ports belong to: where the container is reached from outside. */
+/** Returns the network that published ports belong to: the container is reached from outside through it. */
 function wayOut(network: NetworkDriver, networks: Attachments): string | undefined {
   return network.wayOut(
     Object.entries(networks).map(([name, { request }]) => ({ name, gatewayPriority: request.GwPriority ?? 0 })),
@@ -233,7 +233,9 @@ function outwardEndpoint(network: NetworkDriver, networks: Attachments): Endpoin
   return ownMember(networks, wayOut(network, networks) ?? '')?.endpoint;
 }
 
-/** Published ports keep their numbers; on a routed network there are none. */
+/**
+ * Returns the published ports with the numbers that they have; on a routed network they have none, so the wanted ones.
+ */
 function keptPorts(record: ContainerRecord): readonly PortRequest[] {
   return record.ports.length > 0 && record.ports.every(({ hostPort }) => hostPort !== 0)
     ? record.ports

@@ -14,13 +14,13 @@ export function notCreated({ record, postponed }: ContainerContext, error: Engin
   return { acts: [withdraw(record), ...reject(reqs, error)] };
 }
 
-/** The task of a container was taken over. */
+/** Notes that the task of a container was taken over. */
 export function adopted(_context: ContainerContext, found: ContainerRecord): Step {
   const record = withKeptHealth(found);
   return { change: { record }, acts: [publish(record)] };
 }
 
-/** The container goes on although something failed: clients can read what. */
+/** Notes a failure after which the container goes on: clients can read what failed. */
 export function blame(context: ContainerContext, error: EngineError): Step {
   const record = withState(context.record, { error: messageOf(error) });
   return { change: { record }, acts: [publish(record)] };

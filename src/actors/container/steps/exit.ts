@@ -1,4 +1,4 @@
-/** A run has ended. */
+/** A run ends: the exit is noted, settled and told, and the resources are released. */
 import type { ExitStatus } from '../../../ports/supervisor.js';
 import { ranMs, type ContainerContext } from '../container.context.js';
 import type { ContainerFact } from '../container.messages.js';
@@ -17,17 +17,17 @@ export function noteExit(
   return { change: { exit, ranMs: ranMs(record, exit) } };
 }
 
-/** The exit was never reported; the supervisor told of it when it was asked. */
+/** Notes an exit that was never reported; the supervisor told of it when it was asked. */
 export function noteUntoldExit(_context: ContainerContext, exit: ExitStatus): Step {
   return { change: { exit } };
 }
 
-/** The exit happened while no daemon or actor listened, so nothing is known about it. */
+/** Notes an exit that happened while no daemon or actor listened, so nothing is known about it. */
 export function noteUnseenExit(): Step {
   return { change: { exit: { exitCode: UNSEEN_EXIT_CODE, exitedAt: new Date() } } };
 }
 
-/** The exit is known and all output is out: tell everybody. */
+/** Tells everybody of the exit; all output has been read by then. */
 export function settleExit(context: ContainerContext): Step {
   const { restarters, stoppers, pausers } = context;
   const exit = context.exit ?? { exitCode: 137, exitedAt: new Date() };
@@ -55,7 +55,7 @@ export function settleExit(context: ContainerContext): Step {
       publish(record),
       { type: 'partStreams', params: { id: record.id } },
       emit('die', record, { exitCode: String(exit.exitCode), execDuration }),
-      // A forced removal stops it, too, but is no stop to those who watch.
+      // A forced removal stops the container, too, but watchers get no stop event for it.
       ...(stoppers.length + restarters.length > 0 ? [emit('stop', record)] : []),
       ...settle(stoppers),
       ...reject(pausers, notRunning(record)),
@@ -64,7 +64,10 @@ export function settleExit(context: ContainerContext): Step {
   };
 }
 
-/** Whether the restart policy brings a container back after this end, and no request makes it the last one. */
+/**
+ * Returns whether the restart policy brings a container back after this end, and no request makes this end the last
+ * one.
+ */
 function comesBack({ removal, restarters, leaving }: ContainerContext, ended: ContainerRecord): boolean {
   const isLast = removal !== undefined || ended.hostConfig.AutoRemove || restarters.length > 0 || leaving;
   return !isLast && wantsRestart(ended);
@@ -74,7 +77,7 @@ function withRestart(ended: ContainerRecord): ContainerRecord {
   return { ...withState(ended, { status: 'restarting' }), restartCount: ended.restartCount + 1 };
 }
 
-/** The networks and mounts of the run are free. */
+/** Notes that the networks and mounts of the run are free. */
 export function noteReleased(_context: ContainerContext, record: ContainerRecord): Step {
   return { change: { record }, acts: [publish(record)] };
 }

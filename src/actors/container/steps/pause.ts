@@ -1,4 +1,4 @@
-/** A container is frozen and goes on. */
+/** Steps of a container that is frozen and goes on again. */
 import type { EngineError } from '../../../errors/engine-error.js';
 import type { RequestId } from '../../kit/commands.js';
 import type { ContainerContext } from '../container.context.js';
@@ -30,7 +30,7 @@ export function rejectPausers({ pausers }: ContainerContext, error: EngineError)
   return { change: { pausers: [] }, acts: reject(pausers, error) };
 }
 
-/** The task goes on, and this actor did not ask for it. */
+/** Notes that the task goes on although this actor did not ask for it. */
 export function noteResumed(context: ContainerContext): Step {
   if (context.record.state.status !== 'paused') return NOTHING;
   const record = withState(context.record, { status: 'running' });

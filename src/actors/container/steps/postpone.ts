@@ -12,7 +12,7 @@ import { isForceful, type ContainerCommand, type ContainerEvent } from '../conta
 import type { ContainerRecord } from '../container.record.js';
 import { reject, type Act } from './step.js';
 
-/** Commands that one actor keeps for later; more are refused. */
+/** One actor keeps at most this many commands for later; more are refused. */
 const POSTPONED_LIMIT = 1000;
 
 type Collect = Parameters<
@@ -40,7 +40,10 @@ export const postpone = steps(({ context, event, enqueue }) => {
   enqueue.raise({ type: 'patience.over', req: command.req }, { delay: 'patience', id: patienceId(command) });
 });
 
-/** The effect of a passing state makes a record of its own, so changes wait and are made to that record later. */
+/**
+ * Changes of the record wait for the end of a passing state, because its effect makes a record of its own. They are
+ * made to that record.
+ */
 export const postponeAmends = steps(({ context, event, enqueue }) => {
   const [first, ...others] = context.amends;
   if (event.type === 'amend.failed' && first) reject([first.req], event.error).forEach((act) => enqueue(act));
@@ -50,7 +53,7 @@ export const postponeAmends = steps(({ context, event, enqueue }) => {
   enqueue.assign({ amends: [], postponed: [...left, ...context.postponed] });
 });
 
-/** In a resting state: take up what was postponed. */
+/** Takes up what was postponed; called in a resting state. */
 export const resume = steps(({ context, enqueue }) => {
   if (context.postponed.length === 0) return;
   for (const command of context.postponed) {
@@ -60,7 +63,7 @@ export const resume = steps(({ context, enqueue }) => {
   enqueue.assign({ postponed: [] });
 });
 
-/** A command that was postponed for too long is refused. */
+/** Refuses a command that was postponed for too long. */
 export const refusePostponed = steps(({ context, event, enqueue }) => {
   if (event.type !== 'patience.over') return;
   const late = context.postponed.find(({ req }) => req === event.req);
@@ -72,12 +75,12 @@ export const refusePostponed = steps(({ context, event, enqueue }) => {
   reject([event.req], error).forEach((act) => enqueue(act));
 });
 
-/** The timer of a postponed command has this name. */
+/** Returns the name of the timer of a postponed command. */
 function patienceId({ req }: { readonly req: RequestId }): string {
   return `patience.${req}`;
 }
 
-/** A command is refused with this error when it has waited too long for an earlier one. */
+/** Returns the error for a command that has waited too long for an earlier one. */
 function busy({ id }: ContainerRecord): EngineError {
   return deadline(`container ${id} has been busy for ${Math.round(silenceLimitMs() / 1000)} seconds; try again later`, {
     code: NO_PROGRESS,

@@ -27,7 +27,7 @@ export function removed({ record, waiters, removal, postponed, amends }: Contain
   return {
     acts: [
       withdraw(record),
-      // Whatever went wrong before, the removal did not.
+      // The removal succeeded, whatever went wrong before.
       ...wake(waiters, AT_THE_REMOVAL, withState(record, { error: '' })).acts,
       emit('destroy', record),
       ...settle(removal?.reqs ?? []),

@@ -4,7 +4,7 @@ import type { ContainerContext } from '../container.context.js';
 import type { ContainerRecord } from '../container.record.js';
 import { publish, reject, settle, type Step } from './step.js';
 
-/** Events during the effect (such as an OOM) are not lost, because the current record is the base. */
+/** Takes the new networks into the current record, so that events during the effect (such as an OOM) are not lost. */
 export function announceRewired(context: ContainerContext, { networks, ports }: ContainerRecord): Step {
   const record = { ...context.record, networks, ports };
   return { change: { record, stoppers: [] }, acts: [publish(record), ...settle(context.stoppers, record)] };

@@ -11,7 +11,7 @@ export function noteStarter({ starters }: ContainerContext, req: RequestId): Ste
   return { change: { starters: [...starters, req] } };
 }
 
-/** A start that a client asked for forgets how often the policy has restarted the container. */
+/** Prepares a start. One that a client asked for forgets how often the policy has restarted the container. */
 export function prepareStart({ record, starters, restarters, delayMs }: ContainerContext): Step {
   const isAsked = starters.length + restarters.length > 0;
   return {

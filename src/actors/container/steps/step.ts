@@ -41,7 +41,7 @@ export interface SignalParams {
   readonly req: RequestId;
   readonly record: ContainerRecord;
   readonly signal: number;
-  /** The container stays down by this signal, which has to be on disk before the answer. */
+  /** The container stays down after this signal, which has to be on disk before the answer. */
   readonly staysDown: boolean;
   /** The end of the container is the answer, unless the signal cannot be sent. */
   readonly waitsForExit: boolean;

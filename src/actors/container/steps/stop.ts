@@ -17,7 +17,7 @@ export function noteRestarter({ restarters }: ContainerContext, req: RequestId):
   return { change: { restarters: [...restarters, req] } };
 }
 
-/** A forced removal stops by SIGKILL at once, the others as they say. */
+/** Plans a stop: a forced removal stops by SIGKILL at once, the others as they say. */
 export function planStop(context: ContainerContext, event: ContainerEvent): Step {
   const options: StopOptions =
     'options' in event && event.type !== 'container.remove' ? event.options : { signal: SIGKILL, timeoutSeconds: 0 };
@@ -30,7 +30,7 @@ export function planStop(context: ContainerContext, event: ContainerEvent): Step
   return { change: { stop, record }, acts: [saveLater(record)] };
 }
 
-/** The container outlived SIGKILL. */
+/** Answers those who wait for a stop when the container outlived SIGKILL. */
 export function stopFailed({ stoppers, restarters, removal }: ContainerContext, error: EngineError): Step {
   return {
     change: { stoppers: [], restarters: [], removal: undefined, stop: undefined },
@@ -38,7 +38,7 @@ export function stopFailed({ stoppers, restarters, removal }: ContainerContext, 
   };
 }
 
-/** Signals without a change of state; SIGKILL is answered when the exit is settled. */
+/** Sends a signal, without a change of state. SIGKILL is answered when the exit is settled. */
 export function kill(
   context: ContainerContext,
   { req, signal }: Extract<ContainerCommand, { type: 'container.kill' }>,
@@ -52,13 +52,13 @@ export function kill(
   };
 }
 
-/** The daemon goes down while the container waits for its restart, which comes with the next daemon. */
+/** Ends the wait for a restart because the daemon goes down: the restart comes with the next daemon. */
 export function restBackoff({ record: before }: ContainerContext, req: RequestId): Step {
   const record = withState(before, { status: 'exited' });
   return { change: { record }, acts: [publish(record), { type: 'settleWhenSaved', params: { req, record } }] };
 }
 
-/** A client ends the restarts of the policy. */
+/** Ends the restarts of the policy because a client wants that. */
 export function giveUpRestart(context: ContainerContext, req: RequestId): Step {
   const record = withState({ ...context.record, manuallyStopped: true }, { status: 'exited' });
   const woken = wake(context.waiters, AT_THE_END, record);

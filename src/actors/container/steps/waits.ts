@@ -7,7 +7,7 @@ import { type Act, settle, type Step } from './step.js';
 
 type WaitCommand = Extract<ContainerCommand, { type: 'container.wait' }>;
 
-/** These wake when a run has ended, or has not come about. */
+/** Waits for these conditions are answered when a run has ended, or has not come about. */
 export const AT_THE_END: readonly Waiter['condition'][] = ['not-running', 'next-exit', 'exit'];
 export const AT_THE_REMOVAL: readonly Waiter['condition'][] = [...AT_THE_END, 'removed'];
 
@@ -23,7 +23,7 @@ export function answerWait({ record }: ContainerContext, { req }: WaitCommand): 
   return { acts: settle([req], waitResult(record)) };
 }
 
-/** Only waits end with their client: a stop or a removal that was asked for goes on. */
+/** Forgets the wait of a client that has left. Stops and removals that were asked for go on. */
 export function forgetRequest({ waiters }: ContainerContext, cancelled: RequestCancelled): Step {
   return { change: { waiters: waiters.filter(({ req }) => req !== cancelled.req) } };
 }

@@ -14,7 +14,7 @@ import type { Undo } from '../life/undo.js';
 export interface OpenedIo {
   readonly paths: StdioPaths;
   readonly logPath: string;
-  /** Call when the task exists: opens stdin for whoever is attached. */
+  /** Opens stdin for whoever is attached; call it when the task exists. */
   started(): Promise<void>;
 }
 
@@ -121,7 +121,7 @@ export class ContainerIo {
 
   async #openStdin(stdio: ProcessStdio): Promise<void> {
     this.#stdin = await stdio.openStdin();
-    // A container that closes its stdin makes our writes fail: that is its right and no error of ours.
+    // A container that closes its stdin makes our writes fail: that is allowed and no error of the daemon.
     this.#stdin?.on('error', () => this.#stdin?.destroy());
     this.#settleStdin(this.#stdin);
   }
@@ -131,7 +131,10 @@ export class ContainerIo {
     this.#stdinWaiters.clear();
   }
 
-  /** The write end of stdin: now, or once the container starts. Undefined when it has none or `signal` aborts first. */
+  /**
+   * Resolves with the write end of stdin, now or once the container starts; undefined when it has none or `signal`
+   * aborts first.
+   */
   stdin(signal: AbortSignal): Promise<Socket | undefined> {
     if (this.#stdin) return Promise.resolve(this.#stdin);
     return new Promise((resolve) => {
@@ -148,7 +151,7 @@ export class ContainerIo {
     await this.deps.tasks.closeStdin(id).catch(() => undefined);
   }
 
-  /** Waits until output is read to its end (bounded), then ends the log. Attached clients have all of it then. */
+  /** Waits, up to a limit, until output is read to its end, then ends the log. Attached clients have all of it then. */
   async drained(timeoutMs: number): Promise<void> {
     await this.#stdio?.drained(timeoutMs);
     const log = this.#log;
@@ -158,7 +161,7 @@ export class ContainerIo {
     if (log) await this.#end(log);
   }
 
-  /** The exit was published: clients that attach from now on wait for the next run. */
+  /** Parts the streams when the exit is published: clients that attach from now on wait for the next run. */
   part(): void {
     this.endParted();
     this.#endParted = this.hub.part();
@@ -190,7 +193,7 @@ export class ContainerIo {
     if (log) await this.#end(log);
   }
 
-  /** The container is gone: so are its clients. */
+  /** Ends the streams of all clients, because the container is gone. */
   async dispose(): Promise<void> {
     this.#settleStdin(undefined);
     this.endParted();
@@ -211,7 +214,7 @@ export class ContainerIoRegistry {
     return io;
   }
 
-  /** As `ContainerIo.droppedLines`. */
+  /** Returns how many lines of the latest run were not logged. */
   droppedLines(id: string): number {
     return this.#ios.get(id)?.droppedLines ?? 0;
   }

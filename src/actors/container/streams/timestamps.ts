@@ -2,7 +2,7 @@
 import { performance } from 'node:perf_hooks';
 import { withoutTrailing } from '../../../text/trailing.js';
 
-/** A UTC instant as `2026-01-02T03:04:05.123456789Z`, trailing zeros trimmed as Go's RFC3339Nano does. */
+/** Renders a UTC instant as `2026-01-02T03:04:05.123456789Z`, trailing zeros trimmed as Go's RFC3339Nano does. */
 export function rfc3339Nano(epochNs: bigint): string {
   // The fraction counts forward for instants before the epoch, too.
   const nanoseconds = ((epochNs % 1_000_000_000n) + 1_000_000_000n) % 1_000_000_000n;
@@ -14,7 +14,7 @@ export function rfc3339Nano(epochNs: bigint): string {
 
 const originNs = BigInt(Math.round(performance.timeOrigin * 1e6));
 
-/** Nanoseconds since the epoch, strictly increasing within this process. */
+/** Returns nanoseconds since the epoch, strictly increasing within this process. */
 export function nowNs(): bigint {
   const now = originNs + BigInt(Math.round(performance.now() * 1e6));
   last = now > last ? now : last + 1n;
@@ -23,6 +23,7 @@ export function nowNs(): bigint {
 
 let last = 0n;
 
+/** Returns the time of now as RFC 3339 text with nanoseconds, later than any that was returned before. */
 export function now(): string {
   return rfc3339Nano(nowNs());
 }
