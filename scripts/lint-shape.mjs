@@ -24,7 +24,6 @@ const TABLE = 'a table: one row is one line';
 /** Files with longer lines. */
 export const LONG_LINES = new Map([['src/config/options.ts', TABLE]]);
 
-const UNSPLIT = 'not split yet';
 const HOT = 'called for each record of a log: an object for the parameters would cost';
 
 /**
@@ -32,8 +31,6 @@ const HOT = 'called for each record of a log: an object for the parameters would
  * last word before it.
  */
 export const LARGE = new Map([
-  ['src/http/http-exchange.ts', UNSPLIT],
-  ['src/http/uws-connection.ts', UNSPLIT],
   ['src/logs/drivers/json-encoder.ts#encode', HOT],
   ['src/logs/drivers/local-record.ts#encode', HOT],
   ['src/logs/writing/log-writer.ts#record', HOT],

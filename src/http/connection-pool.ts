@@ -14,13 +14,8 @@ import { peerOf, type Peer } from './peer.js';
 import { readPipelinedRequest, servePipelined, type PipelinedRequest } from './pipelined-request.js';
 import { RawSocket, RawTransport } from './raw-reply.js';
 import { serveUpload } from './upload-request.js';
-import {
-  SMALL_REPLY_BYTES,
-  UwsConnection,
-  type ConnectionOwner,
-  type ConnectionServices,
-  type ParkedConnection,
-} from './uws-connection.js';
+import { UwsConnection, type ConnectionOwner, type ConnectionServices } from './uws-connection.js';
+import { SMALL_REPLY_BYTES, type Parkable, type ParkedConnection } from './uws-parking.js';
 
 /** The heads that are looked for are far smaller. */
 const PEEK_BYTES = 8192;
@@ -38,7 +33,7 @@ export class ConnectionPool {
   /** Their Apps cannot be given back to the system, so they are used again. */
   readonly #free: UwsConnection[] = [];
   /** Between requests, the longest idle first, and as far as is known without anything in the library's buffers. */
-  readonly #parkable = new Set<UwsConnection>();
+  readonly #parkable = new Set<Parkable>();
   #apps = 0;
   readonly #owner: ConnectionOwner;
   readonly #peeked = Buffer.alloc(PEEK_BYTES);
@@ -180,7 +175,7 @@ export class ConnectionPool {
   }
 
   /** Looks at what an idle connection brings next before anybody reads it, if that is still possible. */
-  #takeBack(connection: UwsConnection): void {
+  #takeBack(connection: Parkable): void {
     this.#parkable.delete(connection);
     const parked = connection.park();
     if (parked !== undefined) this.#serve(parked);

@@ -2,7 +2,8 @@
 import { takeFromSocket } from '../sys/files/fd.js';
 import type { DirectRequest } from './direct-request.js';
 import type { Gate } from './gate.js';
-import { HttpExchange, type ExchangeServices, type RoutedRequest } from './http-exchange.js';
+import { HttpExchange, type ExchangeServices } from './http-exchange.js';
+import type { RoutedRequest } from './incoming-request.js';
 import type { Peer } from './peer.js';
 import { RawSocket, RawTransport } from './raw-reply.js';
 

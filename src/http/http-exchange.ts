@@ -1,8 +1,6 @@
-/** The Exchange that handlers get, over any transport. */
+/** The Exchange that handlers get, over any transport: how the request that they read is answered. */
 import type { Socket } from 'node:net';
-import type { Readable } from 'node:stream';
-import { EngineError, internal, isEngineError, messageOf } from '../errors/engine-error.js';
-import type { ArchiveSource } from '../ports/archives.js';
+import { EngineError, isEngineError, messageOf } from '../errors/engine-error.js';
 import type { AuthorizedRequest, Authorizer } from '../ports/authorization.js';
 import type { Logger } from '../ports/logger.js';
 import type { AuditLog } from './audit.js';
@@ -11,16 +9,13 @@ import { errorBody, statusOf } from './error-status.js';
 import type { Exchange, Headers, HijackOptions } from './exchange.js';
 import type { Gate, PendingExchange, RequestSummary } from './gate.js';
 import { HeldStream } from './held-stream.js';
-import { readJson, requireJsonType, type JsonParser } from './json-body.js';
+import { IncomingRequest, type RoutedRequest } from './incoming-request.js';
+import type { JsonParser } from './json-body.js';
 import type { Peer } from './peer.js';
-import { Query } from './query.js';
-import { RequestBody } from './request-body.js';
 import { CLIENT_LEFT, type RequestObserver } from './request-observer.js';
-import { KeptHead, type RequestHead } from './request-head.js';
 import { statusLine, type ReplyHead, type ResponseHeads } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
 import { runAll } from './stream-state.js';
-import type { RouteMatch } from './router.js';
 import type { StreamOwner, Transport } from './transport.js';
 
 const RAW_STREAM = 'application/vnd.docker.raw-stream';
@@ -38,29 +33,16 @@ export interface ExchangeServices {
   readonly jsonParser?: JsonParser;
 }
 
-/** A request for which the router has found a route. */
-export interface RoutedRequest {
-  readonly found: RouteMatch;
-  readonly method: string;
-  readonly head: RequestHead;
-}
-
 let lastId = 0;
 
-export class HttpExchange implements Exchange, PendingExchange {
-  readonly method: string;
+export class HttpExchange extends IncomingRequest implements Exchange, PendingExchange {
   readonly #number = ++lastId;
   readonly #services: ExchangeServices;
   readonly #gate: Gate;
-  readonly #match: RouteMatch;
-  readonly #transport: Transport;
   #stream: ResponseStream | undefined;
   /** A stream that may not be sent yet. */
   #held: HeldStream | undefined;
   #authorized: AuthorizedRequest | undefined;
-  #request: RequestHead;
-  #query: Query | undefined;
-  #body: RequestBody | undefined;
   /** `open` until a reply is begun, `over` when it is complete or the client is gone. */
   #phase: 'open' | 'begun' | 'over' = 'open';
   #gone = false;
@@ -73,13 +55,10 @@ export class HttpExchange implements Exchange, PendingExchange {
   #abortController: AbortController | undefined;
   #closeCallbacks: (() => void)[] | undefined;
 
-  constructor(services: ExchangeServices, gate: Gate, transport: Transport, { found, method, head }: RoutedRequest) {
+  constructor(services: ExchangeServices, gate: Gate, transport: Transport, request: RoutedRequest) {
+    super(request, transport, services.jsonParser);
     this.#services = services;
     this.#gate = gate;
-    this.#transport = transport;
-    this.#match = found;
-    this.method = method;
-    this.#request = head;
     gate.enter();
   }
 
@@ -87,36 +66,12 @@ export class HttpExchange implements Exchange, PendingExchange {
     return `r${this.#number}`;
   }
 
-  get path(): string {
-    return this.#match.path;
-  }
-
-  get version(): string {
-    return this.#match.version.text;
-  }
-
   get over(): boolean {
     return this.#phase === 'over';
   }
 
-  atLeast(major: number, minor: number): boolean {
-    return this.#match.version.atLeast(major, minor);
-  }
-
-  param(name: string): string {
-    const value = this.#match.params.get(name);
-    if (value === undefined) throw new Error(`route ${this.#match.route.pattern} has no parameter ${name}`);
-    return value;
-  }
-
-  get query(): Query {
-    this.#query ??= new Query(this.#request.getQuery() ?? '');
-    return this.#query;
-  }
-
-  header(name: string): string | undefined {
-    const value = this.#request.getHeader(name);
-    return value === '' ? undefined : value;
+  protected get isAuthorized(): boolean {
+    return this.#authorized !== undefined;
   }
 
   get signal(): AbortSignal {
@@ -128,46 +83,6 @@ export class HttpExchange implements Exchange, PendingExchange {
   onClose(callback: () => void): void {
     if (this.over) callback();
     else (this.#closeCallbacks ??= []).push(callback);
-  }
-
-  get bodyLength(): number {
-    if (this.#request.getHeader('transfer-encoding') !== '') return -1;
-    const length = this.#request.getHeader('content-length');
-    return length === '' ? 0 : Number(length);
-  }
-
-  async json<T>(): Promise<T> {
-    this.#requireShownBody();
-    const type = this.header('content-type');
-    if (type !== undefined || this.bodyLength !== 0) requireJsonType(type);
-    return (await readJson(this.body, this.bodyLength, this.#match.route, this.#services.jsonParser)) as T;
-  }
-
-  async optionalJson<T>(): Promise<T | undefined> {
-    if (this.bodyLength !== 0) return this.json<T>();
-    const type = this.header('content-type');
-    if (type !== undefined) requireJsonType(type);
-    return undefined;
-  }
-
-  bodyStream(): Readable {
-    return this.body.stream();
-  }
-
-  bodySource(): ArchiveSource {
-    return this.#transport.upload ?? this.body;
-  }
-
-  /** For the transport, which fills it, and the readers above. */
-  get body(): RequestBody {
-    if (this.#body === undefined) {
-      this.#body = new RequestBody({
-        pause: () => void (this.over || this.#transport.pause()),
-        resume: () => void (this.over || this.#transport.resume()),
-      });
-      if (this.bodyLength === 0) this.#body.push(Buffer.alloc(0), true);
-    }
-    return this.#body;
   }
 
   sendJson(status: number, value: unknown, headers?: Headers): void {
@@ -199,12 +114,12 @@ export class HttpExchange implements Exchange, PendingExchange {
     this.#begin(status);
     this.#gate.pending.add(this);
     const open = (owner: StreamOwner): ResponseStream =>
-      this.#transport.stream(head, owner, this.bodyLength !== 0 && !this.body.complete, unreadBytes);
+      this.transport.stream(head, owner, this.bodyLength !== 0 && !this.body.complete, unreadBytes);
     if (this.#authorized === undefined) {
       this.#stream = open(this);
       return this.#stream;
     }
-    const held = new HeldStream(this, () => this.#transport.abort());
+    const held = new HeldStream(this, () => this.transport.abort());
     this.#held = held;
     this.#stream = held;
     this.#whenAllowed(this.#authorized, head, undefined, () => held.release(open));
@@ -230,7 +145,7 @@ export class HttpExchange implements Exchange, PendingExchange {
     const common = this.#services.heads.render(status, undefined, undefined);
     await this.#authorized?.authorizeReply(authorizationReply(common, undefined));
     this.#begin(status);
-    const socket = this.#transport.takeSocket();
+    const socket = this.transport.takeSocket();
     const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
     if (commonHeaders) lines.push(`${common.name}: ${common.value}`);
     socket.write(`HTTP/1.1 ${status} ${reason}\r\n${lines.join('\r\n')}\r\n\r\n`);
@@ -242,7 +157,7 @@ export class HttpExchange implements Exchange, PendingExchange {
     const head = { status: statusOf(error), name: 'Content-Type', value: RAW_STREAM };
     this.#begin(head.status);
     const send = (): void => {
-      const socket = this.#transport.takeSocket();
+      const socket = this.transport.takeSocket();
       socket.end(`HTTP/1.1 ${statusLine(head.status)}\r\n${head.name}: ${head.value}\r\n\r\n${messageOf(error)}\r\n`);
       socket.resume();
       this.settle(false);
@@ -256,9 +171,9 @@ export class HttpExchange implements Exchange, PendingExchange {
   run(): void {
     try {
       const { audit, authorizer } = this.#services;
-      if (audit?.covers(this.#match.route) === true) this.#auditedPeer = this.#transport.peer;
-      this.#gate.requireAllowed(this.method, this.#match);
-      const pending = authorizer?.active === true ? this.#runAuthorized(authorizer) : this.#match.route.handler(this);
+      if (audit?.covers(this.match.route) === true) this.#auditedPeer = this.transport.peer;
+      this.#gate.requireAllowed(this.method, this.match);
+      const pending = authorizer?.active === true ? this.#runAuthorized(authorizer) : this.match.route.handler(this);
       if (pending === undefined) {
         this.#requireReply();
       } else {
@@ -273,11 +188,6 @@ export class HttpExchange implements Exchange, PendingExchange {
     }
   }
 
-  /** Copies what the request lends, because it is about to be taken away. For the transport. */
-  keepRequest(): void {
-    this.#request = KeptHead.copy(this.#request);
-  }
-
   /** The exchange is over; `gone` when the client left before that. Idempotent. For the transport. */
   settle(gone: boolean): void {
     if (this.over) return;
@@ -288,16 +198,16 @@ export class HttpExchange implements Exchange, PendingExchange {
     this.#report(this.#status, (performance.now() - this.#startedMs) / 1000);
     if (gone) {
       this.#held?.gone();
-      this.#body?.fail();
+      this.failBody();
       this.#abortController?.abort();
     }
     if (this.#closeCallbacks !== undefined) runAll(this.#closeCallbacks, (error) => this.report(error));
   }
 
   #report(status: number, seconds: number): void {
-    this.#services.observer?.answered(this.method, this.#match.route.pattern, status, seconds, !this.#hasFailed);
+    this.#services.observer?.answered(this.method, this.match.route.pattern, status, seconds, !this.#hasFailed);
     if (this.#auditedPeer === undefined) return;
-    const query = this.#request.getQuery() ?? '';
+    const query = this.head.getQuery() ?? '';
     this.#services.audit?.record({
       id: this.id,
       peer: this.#auditedPeer,
@@ -311,7 +221,7 @@ export class HttpExchange implements Exchange, PendingExchange {
 
   summary(): RequestSummary {
     const seconds = (performance.now() - this.#startedMs) / 1000;
-    return { id: this.id, method: this.method, route: this.#match.route.pattern, phase: this.#phase, seconds };
+    return { id: this.id, method: this.method, route: this.match.route.pattern, phase: this.#phase, seconds };
   }
 
   report(error: unknown): void {
@@ -322,7 +232,7 @@ export class HttpExchange implements Exchange, PendingExchange {
   abort(): void {
     if (this.over) return;
     // A stream may have left the transport, which then serves somebody else.
-    if (this.#stream === undefined) this.#transport.abort();
+    if (this.#stream === undefined) this.transport.abort();
     else this.#stream.abort();
     this.settle(true);
   }
@@ -339,38 +249,29 @@ export class HttpExchange implements Exchange, PendingExchange {
     this.#begin(status);
     if (this.#authorized === undefined) return this.#send(head, body, false);
     this.#gate.pending.add(this);
-    this.#whenAllowed(this.#authorized, head, this.#match.route.body === 'secret' ? undefined : body, () =>
+    this.#whenAllowed(this.#authorized, head, this.match.route.body === 'secret' ? undefined : body, () =>
       this.#send(head, body, false),
     );
   }
 
   /** @param gone true when the handler does not know that this is the end. */
   #send(head: ReplyHead, body: string | Uint8Array | undefined, gone: boolean): void {
-    this.#transport.reply(head, body);
+    this.transport.reply(head, body);
     this.settle(gone);
   }
 
   /** Shows the request to those who authorize, then runs the handler on exactly what they saw. */
   async #runAuthorized(authorizer: Authorizer): Promise<void> {
-    const { peer } = this.#transport;
+    const { peer } = this.transport;
     const ask = async (body: Buffer | undefined): Promise<void> => {
       this.#authorized = await authorizer.authorize(
-        authorizationRequest(this.method, this.path, this.#request, peer, body),
+        authorizationRequest(this.method, this.path, this.head, peer, body),
       );
-      if (body !== undefined) this.#body = RequestBody.of(body);
+      if (body !== undefined) this.replaceBody(body);
     };
-    if (this.#match.route.body === 'json' && this.bodyLength !== 0)
-      await withShownBody(this.body, this.bodyLength, ask);
+    if (this.match.route.body === 'json' && this.bodyLength !== 0) await withShownBody(this.body, this.bodyLength, ask);
     else await ask(undefined);
-    if (!this.#gone) await this.#match.route.handler(this);
-  }
-
-  /** Only bodies that were shown may tell a handler what to do. */
-  #requireShownBody(): void {
-    if (this.#authorized === undefined || this.#match.route.body !== 'archive' || this.bodyLength === 0) return;
-    throw internal(
-      `${this.method} ${this.#match.route.pattern} reads JSON from a body that is declared to be an archive`,
-    );
+    if (!this.#gone) await this.match.route.handler(this);
   }
 
   /** Runs `send` when the reply may be sent; otherwise its refusal takes its place. */
@@ -396,7 +297,7 @@ export class HttpExchange implements Exchange, PendingExchange {
 
   #begin(status: number): void {
     if (this.#gone) throw new EngineError('cancelled', 'the client closed the connection');
-    if (this.#phase !== 'open') throw new Error(`${this.method} ${this.#match.route.pattern} was answered twice`);
+    if (this.#phase !== 'open') throw new Error(`${this.method} ${this.match.route.pattern} was answered twice`);
     this.#phase = 'begun';
     this.#status = status;
   }
@@ -412,7 +313,7 @@ export class HttpExchange implements Exchange, PendingExchange {
       return;
     }
     // A handler that reads the body from the socket is the first to see that the client has left.
-    if (this.#transport.upload !== undefined && isEngineError(error, 'cancelled')) return this.abort();
+    if (this.transport.upload !== undefined && isEngineError(error, 'cancelled')) return this.abort();
     const status = statusOf(error);
     if (status >= 500 || this.#phase !== 'open') this.#log(error, 'request failed');
     if (this.#phase !== 'open') this.abort();

@@ -4,7 +4,7 @@
  */
 import type { Socket } from 'node:net';
 import { duplicateFd } from '../sys/files/fd.js';
-import { countedBytes, stopCounting } from '../sys/net/socket-progress.js';
+import { stopCounting } from '../sys/net/socket-progress.js';
 import type { Gate } from './gate.js';
 import { MAX_HIJACK_BODY_BYTES } from './direct-request.js';
 import { hasBody, isKnownFraming, UNKNOWN_FRAMING, UNKNOWN_FRAMING_MESSAGE } from './framing.js';
@@ -16,13 +16,21 @@ import { messageBody } from './error-status.js';
 import { RawResponseStream, RawSocket, RawTransport } from './raw-reply.js';
 import { NOT_SERVED, refuse } from './refusal.js';
 import { KeptHead } from './request-head.js';
-import { isBodiless, type ReplyHead } from './response-head.js';
+import type { ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
 import type { RouteMatch, Router } from './router.js';
 import type { StreamOwner, Transport } from './transport.js';
+import {
+  SMALL_REPLY_BYTES,
+  UwsParking,
+  type Parkable,
+  type ParkedConnection,
+  type ParkingOwner,
+} from './uws-parking.js';
+import { headBytes, writeHead, writeWhole } from './uws-reply.js';
 import { UwsRoom } from './uws-room.js';
 import { UwsResponseStream } from './uws-stream.js';
-import { createUwsApp, headBytes, writeHead, type HttpRequest, type HttpResponse, type UwsApp } from './uws.js';
+import { createUwsApp, type HttpRequest, type HttpResponse, type UwsApp } from './uws.js';
 
 /** How long a connection may be without a request, and a request's head may take. */
 const IDLE_S = 300;
@@ -32,38 +40,12 @@ export interface ConnectionServices extends ExchangeServices {
 }
 
 /** The owner hands out connections. */
-export interface ConnectionOwner {
-  /** There are so many connections that `park` is worth some work at each request. */
-  isCrowded(): boolean;
-  /** It has answered all that was read, and `park` may succeed until `busy`. */
-  parkable(connection: UwsConnection): void;
-  /** The next request is better looked at before the library has it. */
-  takeBack(connection: UwsConnection): void;
-  /** A further request has arrived. */
-  busy(connection: UwsConnection): void;
+export interface ConnectionOwner extends ParkingOwner {
   /** The connection is over; this object can serve another one. */
   ended(connection: UwsConnection): void;
 }
 
-/** A connection between requests that nobody reads from. */
-export interface ParkedConnection {
-  readonly fd: number;
-  readonly gate: Gate;
-  readonly peer: Peer | undefined;
-  /** Requests that the parser has answered. */
-  readonly answered: number;
-}
-
-/**
- * After so many replies the connection is looked at again before the parser reads on, since what comes next may hijack
- * and have bytes behind it. One that goes on is of a client with many small requests, which should be fast.
- */
-const LOOKED_AT_AGAIN = 4;
-
-/** A reply up to this size is out of the library's buffers at once, where four times as much can be written. */
-export const SMALL_REPLY_BYTES = 8 * 1024;
-
-export class UwsConnection implements Transport {
+export class UwsConnection implements Transport, Parkable {
   readonly #services: ConnectionServices;
   readonly #owner: ConnectionOwner;
   readonly #app: UwsApp;
@@ -83,16 +65,13 @@ export class UwsConnection implements Transport {
   #isUnreadable = false;
   /** The request has a body and the connection ends with the reply, but the client may go on sending. */
   #mayStillSend = false;
-  /** Length of all requests so far, 0 when that is not known. */
-  #requestBytes = 0;
-  #isParkable = false;
-  #precedesUpload = false;
-  #answered = 0;
   readonly #room = new UwsRoom();
+  readonly #parking: UwsParking;
 
   constructor(services: ConnectionServices, owner: ConnectionOwner) {
     this.#services = services;
     this.#owner = owner;
+    this.#parking = new UwsParking(this, owner);
     this.#app = createUwsApp();
     // Clients that stall while they read a reply are not cut off: only their own connection waits.
     this.#app.setResponseTimeout(0).setIdleTimeout(IDLE_S);
@@ -112,42 +91,30 @@ export class UwsConnection implements Transport {
     return this.#isUnreadable || this.#gate?.closing === true;
   }
 
-  /** The next request is looked at before the parser gets it, if nothing of it is read by then. */
-  get #isLookedAtNext(): boolean {
-    return this.#precedesUpload || this.#answered < LOOKED_AT_AGAIN;
-  }
-
   get peer(): Peer {
     return (this.#peer ??= peerOf(this.#fd));
   }
 
   /**
    * Serves a connected socket. The descriptor is given away unless this throws.
-   * @param requestBytes length of the next request, when it has arrived as a whole and nothing else has, and bytes are
-   * counted; otherwise 0.
+   * @param requestBytes as `UwsParking.begin`.
    */
   adopt({ fd, gate, peer, answered }: ParkedConnection, requestBytes: number): void {
     this.#app.adoptSocket(fd);
-    this.#answered = answered;
     this.#fd = fd;
     this.#peer = peer;
     this.#isUnreadable = false;
     this.#gate = gate;
-    this.#requestBytes = requestBytes;
+    this.#parking.begin(answered, requestBytes);
     gate.connections.add(this);
   }
 
-  /**
-   * Takes an idle connection back from the library, which has read all of its requests and not a byte more.
-   * Undefined when it has: then it goes on as it is.
-   */
   park(): ParkedConnection | undefined {
     const gate = this.#gate;
-    if (gate === undefined || this.#res !== undefined || countedBytes(this.#fd) !== this.#requestBytes)
-      return undefined;
+    if (gate === undefined || this.#res !== undefined || !this.#parking.hasReadNoMore(this.#fd)) return undefined;
     const fd = duplicateFd(this.#fd);
     stopCounting(fd);
-    const parked = { fd, gate, peer: this.#peer, answered: this.#answered };
+    const parked = { fd, gate, peer: this.#peer, answered: this.#parking.answered };
     // Closes the library's descriptor only: nothing is sent and the connection lives on in the duplicate.
     this.#app.close();
     return parked;
@@ -263,13 +230,7 @@ export class UwsConnection implements Transport {
     this.#isHead = method === 'HEAD';
     const found = gate.resolve(this.#services.router, method, req.getUrl());
     const objection = gate.objection(req, () => this.peer);
-    this.#precedesUpload = found.kind === 'route' && found.route.upload === 'precedes';
-    if (this.#isParkable) {
-      this.#isParkable = false;
-      const mayBeParked = this.#isLookedAtNext || this.#owner.isCrowded();
-      this.#requestBytes = mayBeParked && !hasBody(req) ? this.#recount(req) : 0;
-      this.#owner.busy(this);
-    }
+    this.#parking.requested(req, this.#fd, found.kind === 'route' && found.route.upload === 'precedes');
     const wasUnreadable = this.#isUnreadable;
     // The library takes trailers for a next request and does not check line ends in chunks.
     this.#isUnreadable ||= req.getHeader('transfer-encoding') !== '';
@@ -372,13 +333,8 @@ export class UwsConnection implements Transport {
     closing = this.#closing,
   ): void {
     this.#finish();
-    writeHead(res, head);
-    // An explicit undefined would be rendered as a length.
-    if (isBodiless(head.status)) res.endWithoutBody();
-    else if (body === undefined) res.endWithoutBody(0, closing);
-    else if (this.#isHead) res.endWithoutBody(Buffer.byteLength(body), closing);
-    else res.end(body, closing);
-    if (this.#requestBytes > 0 && !closing) this.#offer(body);
+    writeWhole(res, head, body, this.#isHead, closing);
+    if (!closing) this.#parking.replied(body);
   }
 
   /** Writes a reply of which the socket may not take all at once; the rest follows when the client has read. */
@@ -386,40 +342,13 @@ export class UwsConnection implements Transport {
     // Unread bytes of the request's body must flow again, or the next request never comes through.
     this.resume();
     writeHead(res, head);
-    this.#requestBytes = 0;
+    this.#parking.keepWithLibrary();
     const write = (offset: number): boolean => {
       const [isTaken, isDone] = res.tryEnd(body.subarray(offset), body.length);
       if (isDone && this.#res === res) this.#forget();
       return isTaken;
     };
     if (!write(0) && this.#res === res) res.onWritable(write);
-  }
-
-  /**
-   * Length of all requests with a further one, 0 when more or less has been read: headers are counted as every usual
-   * client writes them.
-   */
-  #recount(req: HttpRequest): number {
-    const query = req.getQuery();
-    const target = query === undefined || query === '' ? req.getUrl() : `${req.getUrl()}?${query}`;
-    let length = `${req.getCaseSensitiveMethod()} ${target} HTTP/1.1\r\n\r\n`.length;
-    req.forEach((name, value) => (length += name.length + value.length + ': \r\n'.length));
-    const total = this.#requestBytes + length;
-    return countedBytes(this.#fd) === total ? total : 0;
-  }
-
-  /** After a reply: what is small has left the library's buffers. */
-  #offer(body: string | Uint8Array | undefined): void {
-    if (body !== undefined && body.length > SMALL_REPLY_BYTES) {
-      this.#requestBytes = 0;
-      return;
-    }
-    this.#isParkable = true;
-    this.#owner.parkable(this);
-    const isLookedAt = this.#isLookedAtNext;
-    this.#answered++;
-    // The library has yet to leave the callback, or to send what it holds.
-    if (isLookedAt) onNextPoll(() => this.#owner.takeBack(this));
   }
 
   /** Before the last bytes of a reply, after which `res` is no longer valid. */
@@ -447,8 +376,7 @@ export class UwsConnection implements Transport {
     this.#gate?.connections.delete(this);
     this.#gate = undefined;
     this.#fd = -1;
-    this.#requestBytes = 0;
-    this.#isParkable = false;
+    this.#parking.end();
     this.#owner.ended(this);
     if (stream !== undefined) stream.gone();
     else exchange?.settle(true);

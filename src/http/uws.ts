@@ -1,6 +1,5 @@
 /** The one place that loads uWebSockets.js, and declares what its binary offers beyond its index.d.ts. */
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
-import { statusLine, type ReplyHead } from './response-head.js';
 
 export type { HttpRequest, HttpResponse };
 
@@ -24,15 +23,4 @@ delete process.env['UWS_HTTP_MAX_HEADERS_SIZE'];
 /** A plain HTTP app without listeners. Costs about 29 KB that are not given back: reuse it. */
 export function createUwsApp(): UwsApp {
   return App() as UwsApp;
-}
-
-/** Sends status and headers, which come before the body. */
-export function writeHead(res: HttpResponse, head: ReplyHead): void {
-  if (head.status !== 200) res.writeStatus(statusLine(head.status));
-  res.writeHeader(head.name, head.value);
-}
-
-/** About how many bytes the head of a reply has, with what the library adds; not less. */
-export function headBytes(head: ReplyHead): number {
-  return 256 + head.name.length + head.value.length;
 }
