@@ -40,6 +40,8 @@ export interface ContainerContext {
   /** This counts how often the release of this run has failed. */
   readonly releases: number;
   readonly delayMs: number;
+  /** A container that backs off is started again at this time, in milliseconds since 1970. */
+  readonly restartsAt: number;
   readonly ranMs: number;
   /** The daemon is going down: no restart follows. */
   readonly leaving: boolean;
@@ -65,6 +67,7 @@ export function initialContext(input: ContainerInput): ContainerContext {
     exit,
     releases: 0,
     delayMs: 0,
+    restartsAt: 0,
     leaving: false,
     ranMs: exit ? ranMs(record, exit) : 0,
   };

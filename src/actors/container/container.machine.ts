@@ -82,19 +82,7 @@ const containerChart = containerSetup.createMachine({
       invoke: {
         src: 'adopt',
         input: ({ context: { record, isInPlace } }) => ({ record, isInPlace }),
-        onDone: [
-          {
-            guard: 'hasExit',
-            target: 'draining',
-            actions: { type: 'adopted', params: ({ event }) => event.output },
-          },
-          {
-            guard: 'isPaused',
-            target: 'running.paused',
-            actions: { type: 'adopted', params: ({ event }) => event.output },
-          },
-          { target: 'running', actions: { type: 'adopted', params: ({ event }) => event.output } },
-        ],
+        onDone: { target: 'adopted', actions: { type: 'adopted', params: ({ event }) => event.output } },
         onError: [
           { guard: 'hasExit', target: 'draining' },
           {
@@ -103,11 +91,19 @@ const containerChart = containerSetup.createMachine({
             actions: 'noteUnseenExit',
           },
           {
-            target: 'running',
+            target: 'adopted',
             actions: { type: 'blame', params: ({ event }) => event.error as EngineError },
           },
         ],
       },
+    },
+    /** What the record says of the task holds, also when something else of the container could not be taken over. */
+    adopted: {
+      always: [
+        { guard: 'hasExit', target: 'draining' },
+        { guard: 'isPaused', target: 'running.paused' },
+        { target: 'running' },
+      ],
     },
     idle: {
       entry: 'resume',
@@ -307,12 +303,13 @@ const containerChart = containerSetup.createMachine({
       always: [
         { guard: 'removalWanted', target: 'removing' },
         { guard: 'restartAsked', target: 'starting' },
-        { guard: 'isBackingOff', target: 'backoff' },
+        { guard: 'isBackingOff', target: 'backoff', actions: 'lengthenDelay' },
         { target: 'idle' },
       ],
     },
+    /** A rewiring comes back here: the restart is then due when it was before. */
     backoff: {
-      entry: ['lengthenDelay', 'resume'],
+      entry: 'resume',
       after: { backoff: { target: 'starting' } },
       on: {
         'container.settled': { actions: 'answerSettled' },

@@ -33,6 +33,7 @@ import {
   noteReleased,
   noteUnseenExit,
   noteUntoldExit,
+  restartsInMs,
   settleExit,
 } from './steps/exit.js';
 import { noteOom, noteProbe } from './steps/facts.js';
@@ -215,5 +216,5 @@ export const containerSetup = setup({
     cancelsBackoff: ({ context, event }) =>
       event.type === 'container.kill' && cancelsRestart(context.record, event.signal),
   },
-  delays: { backoff: ({ context }) => context.delayMs, patience: () => silenceLimitMs() },
+  delays: { backoff: ({ context }) => restartsInMs(context), patience: () => silenceLimitMs() },
 });

@@ -3,7 +3,7 @@
  * executed: effects, hooks and replies that are only touched fail the test.
  */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { mock, test } from 'node:test';
 import { initialTransition, transition, type AnyStateNode, type ExecutableActionObject, type StateValue } from 'xstate';
 import { isEngineError } from '../../errors/engine-error.js';
 import { Replies } from '../kit/replies.js';
@@ -12,8 +12,10 @@ import type { ContainerEffects, ContainerHooks } from './container.effects.types
 import { createContainerMachine } from './container.machine.js';
 import { record } from './machine-fixture.js';
 import type { ActParams } from './steps/step.js';
-import { CASES, eventsFor } from './transition-cases.js';
+import { CASES, eventsFor, NOW } from './transition-cases.js';
 import { BEGINNINGS, TRANSITIONS } from './transition-table.js';
+
+mock.timers.enable({ apis: ['Date'], now: NOW });
 
 class NoReplies extends Replies {
   override settle(): void {
@@ -48,7 +50,7 @@ function told({ type, params }: ExecutableActionObject): string {
   if (type === 'xstate.spawnChild') return `invoke ${src}`;
   if (type === 'xstate.stopChild') return 'end';
   if (type !== 'xstate.raise') return type.replace('xstate.', '');
-  if (event?.req === undefined) return 'delay';
+  if (event?.req === undefined) return `delay ${String(delay)}`;
   return `${delay === undefined ? 'take up' : 'postpone'} ${event.req}`;
 }
 

@@ -12,6 +12,8 @@ import { withState, type ContainerRecord, type ContainerStatus } from './contain
 import { record, withHost } from './machine-fixture.js';
 import { planStop } from './steps/stop.js';
 
+/** The time at which every event comes. */
+export const NOW = Date.parse('2026-01-01T00:00:30Z');
 const STARTED = '2026-01-01T00:00:10Z';
 const exit = { exitCode: 3, exitedAt: new Date('2026-01-01T00:00:20Z') };
 const health = { status: 'starting', failingStreak: 0, log: [] } as const;
@@ -148,13 +150,19 @@ export const CASES: Record<string, Case> = {
   rewiring: { state: 'rewiring', context: idle('exited', { stoppers: [1] }) },
   'rewiring, running': { state: 'rewiring', context: idle('running', { stoppers: [1] }) },
   'rewiring, paused': { state: 'rewiring', context: idle('paused', { stoppers: [1] }) },
-  'rewiring, coming back': { state: 'rewiring', context: idle('restarting', { stoppers: [1] }) },
+  'rewiring, coming back': {
+    state: 'rewiring',
+    context: idle('restarting', { stoppers: [1], delayMs: 400, restartsAt: NOW + 300 }),
+  },
   'rewiring, ended': { state: 'rewiring', context: idle('running', { stoppers: [1], exit }) },
   draining: { state: 'draining', context: idle('running', { exit, waiters, stoppers: [1], pausers: [2] }) },
   'draining, coming back': { state: 'draining', context: { ...idle('running', { exit }), record: always } },
   releasing: { state: 'releasing', context: idle('exited') },
   'releasing, given up': { state: 'releasing', context: idle('exited', { releases: 5 }) },
-  'releasing, coming back': { state: 'releasing', context: { ...idle('restarting'), record: returning } },
+  'releasing, coming back': {
+    state: 'releasing',
+    context: { ...idle('restarting', { delayMs: 400 }), record: returning },
+  },
   'releasing, restarted': { state: 'releasing', context: idle('exited', { restarters: [2] }) },
   'releasing, removed': { state: 'releasing', context: idle('exited', { removal, restarters: [2] }) },
   backoff: { state: 'backoff', context: { ...idle('restarting', { waiters }), record: returning } },

@@ -69,8 +69,7 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     ...HELD,
     oom: '=: emit oom, publish paused',
     hung: '=: crash',
-    done: 'running.paused: end, publish paused',
-    failed: 'running.active: end, publish paused',
+    'done, failed': 'running.paused: end, publish paused',
     'task gone': 'draining: end, invoke drain',
   },
   'adopting, ended': {
@@ -250,8 +249,8 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     ...HELD,
     oom: '=: emit oom, publish restarting',
     hung: '=: crash',
-    done: 'backoff: end, publish restarting, settle 1, delay',
-    'failed, task gone': 'backoff: end, reject 1 internal, delay',
+    done: 'backoff: end, publish restarting, settle 1, delay 300',
+    'failed, task gone': 'backoff: end, reject 1 internal, delay 300',
   },
   'rewiring, ended': {
     ...HELD,
@@ -290,7 +289,7 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     ...HELD,
     oom: '=: emit oom, publish restarting',
     hung: '=: crash',
-    done: 'backoff: end, publish restarting, endStreams, delay',
+    done: 'backoff: end, publish restarting, endStreams, delay 800',
     'failed, task gone': '=: end, invoke release',
   },
   'releasing, restarted': {

@@ -31,5 +31,7 @@ async function taskOf({ tasks }: ContainerDeps, id: string): Promise<TaskInfo> {
 }
 
 function seen(record: ContainerRecord, { status, pid }: TaskInfo): ContainerRecord {
-  return withState(record, { status: status === 'paused' ? 'paused' : 'running', pid });
+  // The shim does not answer, so the container counts as it did before.
+  if (status === 'unknown') return withState(record, { pid });
+  return withState(record, { status: status === 'paused' || status === 'pausing' ? 'paused' : 'running', pid });
 }

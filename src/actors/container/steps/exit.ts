@@ -87,5 +87,11 @@ export function noteFailedRelease({ releases }: ContainerContext): Step {
 }
 
 export function lengthenDelay(context: ContainerContext): Step {
-  return { change: { delayMs: nextDelayMs(context.delayMs, context.ranMs) } };
+  const delayMs = nextDelayMs(context.delayMs, context.ranMs);
+  return { change: { delayMs, restartsAt: Date.now() + delayMs } };
+}
+
+/** What is left of the delay before the restart. A clock that is set back does not make it longer. */
+export function restartsInMs({ delayMs, restartsAt }: ContainerContext): number {
+  return Math.min(delayMs, Math.max(0, restartsAt - Date.now()));
 }
