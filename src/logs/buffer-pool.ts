@@ -1,12 +1,12 @@
-/** Large buffers for reading and writing logs, shared by all of them: a log that rests holds none. */
+/** Large buffers for reading and writing logs, shared by all logs, so that an idle log holds none. */
 
 export const POOLED_BYTES = 256 * 1024;
-/** What is kept for reuse; a burst beyond it is left to the garbage collector. */
+/** At most so many buffers are kept for reuse; the garbage collector takes the others. */
 const KEPT = 16;
 
 const free: Buffer[] = [];
 
-/** A buffer of POOLED_BYTES with anything in it. */
+/** Returns a buffer of POOLED_BYTES with arbitrary content. */
 export function takeBuffer(): Buffer {
   return free.pop() ?? Buffer.allocUnsafeSlow(POOLED_BYTES);
 }

@@ -1,4 +1,4 @@
-/** For the tests of logs: a log in a directory of its own, and what comes out of it. */
+/** Helps the tests of logs: opens a log in a directory of its own, and reads it. */
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ export const ALL: LogReadOptions = {
   multiplexed: false,
 };
 
-/** Opens logs of one container; the directory goes with the test. */
+/** Opens logs of one container in a directory that is deleted with the test. */
 export async function logFixture(t: TestContext, driverName = 'json-file') {
   const dir = await mkdtemp(join(tmpdir(), 'logs-'));
   t.after(() => rm(dir, { recursive: true, force: true }));
@@ -78,7 +78,7 @@ export function seededRandom(seed: number): () => number {
   };
 }
 
-/** Writes as a container's reader does: waits when it is asked to. */
+/** Writes as the reader of a container's output does: it waits when it is asked to. */
 export async function writeAll(
   log: ContainerLog,
   stream: 'stdout' | 'stderr',

@@ -4,22 +4,20 @@ import { withoutTrailing } from '../text/trailing.js';
 const NS_PER_SECOND = 1_000_000_000n;
 const TEXT = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?(Z|[+-]\d\d:\d\d)$/;
 
-/**
- * `2006-01-02T15:04:05.123Z`: as many fractional digits as there are before trailing zeros, none for a whole second.
- */
+/** Formats `2006-01-02T15:04:05.123Z`, without trailing zeros; a whole second has no fraction. */
 export function formatTime(ns: bigint): string {
   const [second, fraction] = split(ns);
   if (fraction === 0) return `${secondText(second)}Z`;
   return `${secondText(second)}.${withoutTrailing(String(fraction).padStart(9, '0'), '0')}Z`;
 }
 
-/** `2006-01-02T15:04:05.123000000Z`: always nine digits, as a prefix of lines has it. */
+/** Formats `2006-01-02T15:04:05.123000000Z`, always with nine digits, for the prefix of lines. */
 export function formatTimeFixed(ns: bigint): string {
   const [second, fraction] = split(ns);
   return `${secondText(second)}.${String(fraction).padStart(9, '0')}Z`;
 }
 
-/** Nanoseconds since the epoch; undefined for a text that is no time. */
+/** Returns nanoseconds since the epoch; undefined for a text that is no time. */
 export function parseTime(text: string): bigint | undefined {
   const match = TEXT.exec(text);
   if (!match) return undefined;

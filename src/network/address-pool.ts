@@ -1,6 +1,6 @@
 /**
- * Addresses of one subnet. The search goes on from the last one given out, so that an address is not used again soon
- * after its container left: peers still have the old one in their caches.
+ * Addresses of one subnet. The search goes on from the last address given out, so that an address is not used again
+ * soon after its container left: peers still have the old container in their caches.
  */
 import { forbidden, invalid, unavailable } from '../errors/engine-error.js';
 import { contains, formatSubnet, sizeOf, toAddress, toNumber, type Subnet } from './subnet.js';
@@ -11,15 +11,14 @@ export class AddressPool {
   readonly #last: bigint;
   #next: bigint;
 
-  /** `range` limits what is given out to a part of the subnet. */
+  /** Makes the pool. `range` is the part of the subnet that addresses are given out from. */
   constructor(
     readonly subnet: Subnet,
     range: Subnet = subnet,
   ) {
     const size = sizeOf(subnet);
     const end = subnet.base + size - 1n;
-    // Network and broadcast addresses are nobody's, except where there is no room for them; nor is IPv6's router
-    // anycast.
+    // Nobody gets the network and broadcast addresses, except in a tiny subnet, nor IPv6's router anycast address.
     const isTiny = size <= 2n;
     const lowest = subnet.base + (isTiny ? 0n : 1n);
     const highest = end - (isTiny || subnet.family === 6 ? 0n : 1n);
@@ -35,9 +34,9 @@ export class AddressPool {
     return BigInt(used) < this.#last - this.#first + 1n;
   }
 
-  /** The next free address. Throws unavailable when there is none. */
+  /** Returns the next free address. Throws unavailable when there is none. */
   allocate(): string {
-    // Only what is taken is passed over: the walk is as long as the pool is full, not as the subnet is large.
+    // Only taken addresses are passed over, so the search is as long as they are many, whatever the size of the subnet.
     const count = this.#last - this.#first + 1n;
     for (let tries = 0n; tries < count; tries++) {
       const candidate = this.#next;

@@ -1,4 +1,4 @@
-/** The addresses of a network: of each family none, one or several subnets. */
+/** The addresses of a network: each family has none, one or several subnets. */
 import { invalid } from '../errors/engine-error.js';
 import { AddressPool } from './address-pool.js';
 import type { Addresses, Lease } from './attachable-network.js';
@@ -6,13 +6,13 @@ import { contains, familyOf, type Family, type Subnet } from './subnet.js';
 
 export interface AddressPlan {
   readonly subnet: Subnet;
-  /** The host's own on the network; '' for none. */
+  /** The host's own address on the network; '' for none. */
   readonly hostAddress: string;
-  /** Where containers send what is for others; '' for nowhere. */
+  /** The address that containers send packets for others to; '' for none. */
   readonly gateway: string;
-  /** What containers get addresses from. */
+  /** The range that containers get addresses from. */
   readonly range: Subnet;
-  /** Addresses in use by others. */
+  /** Addresses that others use. */
   readonly reserved: readonly string[];
 }
 
@@ -40,7 +40,7 @@ export class AddressSpace implements Addresses {
   }
 
   /**
-   * An address, the wanted one or any; of several subnets the first that has one. Throws unavailable, invalid or
+   * Takes the wanted address, or any; of several subnets the first that has a free one. Throws unavailable, invalid or
    * forbidden.
    */
   lease(family: Family, wanted: string | undefined): Lease {

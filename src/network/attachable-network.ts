@@ -1,4 +1,4 @@
-/** What containers are attached to, whatever driver the network has. */
+/** A network that containers can be attached to, whatever its driver. */
 import type { NetworkSummary } from '../ports/network.js';
 import type { PluginRoute } from '../ports/network-plugin.js';
 import type { Endpoint, PortRequest, PublishedPort } from '../ports/network.js';
@@ -7,11 +7,11 @@ import type { Family } from './subnet.js';
 /** The container's end of a link. */
 export interface ContainerEnd {
   readonly endpointId: string;
-  /** Of the link on the host's side, where there is one. */
+  /** Name of the link on the host's side, if there is one. */
   readonly hostName: string;
-  /** Of the link in the container's namespace. */
+  /** Name of the link in the container's namespace. */
   readonly name: string;
-  /** Empty: the link keeps the one that it has. */
+  /** MAC address; empty: the link keeps the one that it has. */
   readonly mac: Buffer;
   /** Open descriptor of that namespace. */
   readonly netnsFd: number;
@@ -19,59 +19,62 @@ export interface ContainerEnd {
 
 /** How containers get their links. */
 export interface Medium {
-  /** Of the links that it makes, in bytes. */
+  /** MTU of the links that it makes, in bytes. */
   readonly mtu: number;
-  /** Makes a link whose end is in the container's namespace, not up yet. @throws EngineError code of the errno. */
+  /**
+   * Makes a link whose end is in the container's namespace and is not up yet. @throws EngineError with the errno's name
+   * as code.
+   */
   plug(end: ContainerEnd): Promise<void>;
 }
 
 /** How ports of containers are published. */
 export interface Publishing {
-  /** Bridge that the containers are behind. */
+  /** The bridge that the containers are connected to. */
   readonly link: string;
-  /** Host address of ports that name none; '' is every one. */
+  /** Host address of ports that name none; '' means every address. */
   readonly address: string;
-  /** Families in which the containers' own ports are opened, and none of the host's. */
+  /** In these families, ports are opened at the containers themselves and not on the host. */
   readonly routed: readonly Family[];
 }
 
 /** An address of an endpoint. */
 export interface Lease {
-  /** '' where the network has none of the family. */
+  /** '' if the network has no address of the family. */
   readonly address: string;
   readonly prefixLength: number;
-  /** '' for nowhere. */
+  /** '' for none. */
   readonly gateway: string;
 }
 
-/** Addresses of a network, its own or another process's. */
+/** The addresses of a network, given by the engine or by another process. */
 export interface Addresses {
-  /** The MAC address is to be known before an address is asked for. */
+  /** Tells whether a MAC address must be passed to `lease`. */
   needsMac(): boolean | Promise<boolean>;
-  /** An address, the wanted one or any. Throws unavailable, invalid or forbidden. */
+  /** Takes the wanted address, or any. Throws unavailable, invalid or forbidden. */
   lease(family: Family, wanted: string | undefined, macAddress?: string): Lease | Promise<Lease>;
   /** Takes over an address that is in use. Throws as `lease` does. */
   adopt(family: Family, address: string): unknown;
-  /** Takes an address back; '' is none. */
+  /** Takes an address back; '' means none. */
   release(address: string): void;
 }
 
 /** The published ports of an endpoint. */
 export interface Ports {
   readonly list: readonly PublishedPort[];
-  /** All or none. */
+  /** Publishes all ports or none. */
   open(ports: readonly PortRequest[]): Promise<void>;
   adopt(ports: readonly PublishedPort[], containerId: string): Promise<void>;
   close(): Promise<void>;
-  /** Gives up what is this process's own. */
+  /** Gives up what belongs to this process, such as sockets. */
   release(): void;
 }
 
-/** What another process does for the endpoints of a network. */
+/** The part of another process in the endpoints of a network. */
 export interface EndpointPlugin {
   /**
-   * Makes the endpoint; gives it back as the plugin completed it, without a link's name where there is no link. Nothing
-   * is left when it fails.
+   * Makes the endpoint, and returns it as the plugin completed it; the link's name is absent if there is no link.
+   * Nothing is left when it fails.
    */
   connect(
     draft: Endpoint,
@@ -82,9 +85,9 @@ export interface EndpointPlugin {
       readonly nameLink: (prefix: string) => string;
     },
   ): Promise<Endpoint>;
-  /** Ends it. Never fails: what cannot be done now is made up for. */
+  /** Ends the endpoint. Never fails: what cannot be done now is done later. */
   disconnect(containerId: string, endpoint: Endpoint): Promise<void>;
-  /** Takes over one that is in use. */
+  /** Takes over an endpoint that is in use. */
   adopt(endpoint: Endpoint): void;
   routes(endpointId: string): readonly PluginRoute[];
   ports(endpoint: Endpoint): Ports;
@@ -92,20 +95,20 @@ export interface EndpointPlugin {
 
 export interface AttachableNetwork {
   readonly summary: NetworkSummary;
-  /** Link on the host that its containers are connected through; '' where another process makes it. */
+  /** Link on the host that connects its containers; '' if another process makes it. */
   readonly link: string;
   readonly space: Addresses;
   readonly medium: Medium;
-  /** Absent where the engine makes the endpoints by itself. */
+  /** Absent if the engine makes the endpoints itself. */
   readonly plugin?: EndpointPlugin;
-  /** Containers may choose their address: a client has chosen the subnet. */
+  /** Containers may choose their address, because a client has chosen the subnet. */
   readonly staticAddresses: boolean;
-  /** Undefined where no port is published: nobody gets in, or everybody is there without. */
+  /** Undefined if no port is published, because nobody gets in, or everybody does without that. */
   readonly publishing: Publishing | undefined;
-  /** The link itself is the way out: there is no gateway to go through. */
+  /** Containers leave by the link itself, without a gateway. */
   readonly onLink: boolean;
   /** Links of this medium have no MAC address of their own. */
   readonly sharesMac: boolean;
-  /** Of the names of links inside containers: `eth`. */
+  /** Beginning of the names of links inside containers: `eth`. */
   readonly interfacePrefix: string;
 }

@@ -9,7 +9,7 @@ import type { BridgeRules } from './firewall-rules.js';
 import { guardHostLink, refuseAdvertisements } from './link-parameters.js';
 import { formatSubnet, type Family } from './subnet.js';
 
-/** The host's ends of containers' links. */
+/** Matches the host's ends of containers' links. */
 export const HOST_LINK = /^veth[0-9a-f]{7}$/;
 
 export interface BridgePlan {
@@ -17,9 +17,9 @@ export interface BridgePlan {
   readonly mtu: number;
   readonly interContainer: boolean;
   readonly masquerade: boolean;
-  /** Source address of what leaves, by family, in place of the one that the kernel chooses. */
+  /** Source address of packets that leave, by family, instead of the one that the kernel chooses. */
   readonly sources: Readonly<Partial<Record<Family, string>>>;
-  /** No way in or out. */
+  /** True if packets can neither enter nor leave. */
   readonly internal: boolean;
   /** The bridge may send frames back where they came from. */
   readonly hairpin: boolean;
@@ -28,7 +28,7 @@ export interface BridgePlan {
   readonly addresses: readonly AddressPlan[];
 }
 
-/** The host has this on the bridge of a plan. */
+/** Returns the addresses that the host has on the bridge of a plan. */
 export function hostAddresses({ addresses }: BridgePlan): LinkAddress[] {
   return addresses.flatMap(({ hostAddress, subnet }) =>
     hostAddress === '' ? [] : [{ ip: hostAddress, prefixLength: subnet.prefixLength }],
@@ -41,12 +41,12 @@ export class Bridge implements Medium {
     readonly plan: BridgePlan,
     readonly index: number,
     private readonly netlink: Netlink,
-    /** Somebody else has made the bridge. */
+    /** True if somebody else has made the bridge. */
     readonly isForeign: boolean,
   ) {}
 
   /**
-   * Makes the bridge or takes the one that exists. Old addresses and the MTU of the daemon's own bridge are changed; a
+   * Makes the bridge or takes the existing one. On the daemon's own bridge, old addresses and the MTU are changed; a
    * foreign bridge keeps all that it has.
    */
   static async open(
@@ -72,7 +72,8 @@ export class Bridge implements Medium {
     }
     if (!isForeign) guardHostLink(plan.link, hasIpv6);
     else if (!(await hasOtherPorts(index, netlink))) refuseAdvertisements(plan.link);
-    // A search for duplicates of its own address would keep a new bridge from finding containers for a second or two.
+    // Without this, a new bridge could not find containers for a second or two, while it looks for duplicates of its
+    // own address.
     if (!existing && hasIpv6) await writeFile(`/proc/sys/net/ipv6/conf/${plan.link}/accept_dad`, '0');
     await netlink.configure(index, { addresses: wanted, gateways: [] });
     return new Bridge(plan, index, netlink, isForeign);
@@ -116,7 +117,8 @@ export class Bridge implements Medium {
 }
 
 /**
- * Whether somebody else has plugged links into a bridge: the host may need to listen to a router behind such a link.
+ * Tells whether somebody else has plugged links into a bridge: the host may need to listen to a router behind such a
+ * link.
  */
 async function hasOtherPorts(index: number, netlink: Netlink): Promise<boolean> {
   return (await netlink.links()).some(({ master, name }) => master === index && !HOST_LINK.test(name));

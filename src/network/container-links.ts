@@ -1,6 +1,7 @@
 /**
- * Links between containers of a bridge that keeps its containers apart: what the one exposes is open to the other. The
- * bridge itself separates their ports; linked ones are let go of, and the packet filter alone keeps the rest away.
+ * Links between containers of a bridge that keeps its containers apart: the ports that one container exposes are open
+ * to the other. The bridge separates its ports; those of linked containers are released from that, and only the packet
+ * filter keeps other traffic away.
  */
 import { isEngineError } from '../errors/engine-error.js';
 import type { Logger } from '../ports/logger.js';
@@ -24,13 +25,13 @@ interface Linked {
 }
 
 export class ContainerLinks {
-  /** By the endpoint that others are open to. */
+  /** Links by the endpoint that may use them. */
   readonly #links = new Map<string, Linked>();
   #isFiltered: Promise<boolean> | undefined;
 
   constructor(private readonly options: Options) {}
 
-  /** Makes these all links of an endpoint. */
+  /** Sets the links of an endpoint, in place of those before. */
   async set(bridge: string, owner: Endpoint, targets: readonly LinkTarget[]): Promise<void> {
     const rules = targets.flatMap(({ endpoint, ports }) =>
       ports.flatMap((port) => rulesOf(bridge, owner, endpoint, port)),
@@ -49,11 +50,11 @@ export class ContainerLinks {
     await this.#isolate(this.#links.get(owner.endpointId)?.endpointIds ?? [], false);
   }
 
-  /** An endpoint is gone: so are all links from it and to it. */
+  /** Removes all links from and to an endpoint that is gone. */
   async drop(endpointId: string): Promise<void> {
     for (const [ownerId, { endpointIds, rules }] of this.#links) {
       if (!endpointIds.includes(endpointId)) continue;
-      // Its address may be another container's next; links to others stay.
+      // Another container may get its address next; links to other endpoints stay.
       const others = rules.filter((rule) => rule.toEndpoint !== endpointId);
       const kept =
         ownerId === endpointId || others.length === 0
@@ -65,7 +66,7 @@ export class ContainerLinks {
     }
   }
 
-  /** Returns the endpoints that have no link any more. */
+  /** Replaces the links of an endpoint. Returns the endpoints that have no link any more. */
   #replace(ownerId: string, linked: Linked | undefined): string[] {
     const before = this.#links.get(ownerId)?.endpointIds ?? [];
     if (linked) this.#links.set(ownerId, linked);
@@ -77,7 +78,7 @@ export class ContainerLinks {
   async #isolate(endpointIds: readonly string[], isolated: boolean): Promise<void> {
     for (const id of endpointIds) {
       await this.options.netlink.isolatePort(hostLink(id), isolated).catch((error: unknown) => {
-        // It has just gone with its container.
+        // The port has just gone with its container.
         if (!isEngineError(error) || error.code !== 'ENODEV') throw error;
       });
     }
@@ -102,7 +103,7 @@ function rulesOf(
   target: Endpoint,
   { protocol, port }: LinkTarget['ports'][number],
 ): LinkRule[] {
-  // The default bridge names containers by their IPv4 addresses alone.
+  // Links exist on the default bridge only, and use IPv4 addresses alone.
   if (owner.ipv4 === '' || target.ipv4 === '') return [];
   return [{ bridge, from: owner.ipv4, to: target.ipv4, protocol, port, toEndpoint: target.endpointId }];
 }

@@ -1,4 +1,4 @@
-/** The default bridge: from the daemon's options, and what the host has, to a plan. */
+/** Plans the default bridge from the daemon's options and what the host has. */
 import { isIP } from 'node:net';
 import { conflict, invalid } from '../errors/engine-error.js';
 import { IPV6_MIN_MTU, type Link, type Netlink } from '../sys/netlink/route-netlink.js';
@@ -43,7 +43,7 @@ interface Own {
 export interface BridgeSite {
   readonly netlink: Netlink;
   readonly pools: readonly PoolOption[];
-  /** The link that has the bridge's name already. */
+  /** The link that already has the bridge's name. */
   readonly existing: Link | undefined;
   readonly networkId: string;
   /** The bridge may send frames back where they came from. */
@@ -51,7 +51,8 @@ export interface BridgeSite {
 }
 
 /**
- * Where nothing is said, the addresses that the bridge has already stay; else the first block that nobody uses.
+ * Plans the bridge. Without options, the addresses that the bridge has already stay; else it gets the first block that
+ * nobody uses.
  * @throws EngineError invalid naming the option; conflict when the subnet is in use on this host.
  */
 export async function planDefaultBridge(
@@ -80,7 +81,8 @@ export async function planDefaultBridge(
     plans.push(addressPlan(own6, 'fixed-cidr-v6', options.fixedCidrV6, 'default-gateway-v6', options.defaultGatewayV6));
   }
   for (const { subnet } of plans) {
-    // A route may be wide and this network a part of it that was set aside; an address of the host is in use.
+    // A route is no clash, because it may be wide with this network set aside as a part of it. An address of the host
+    // is in use.
     const clash = host.addresses.find((other) => overlaps(other, subnet));
     if (!clash) continue;
     const flag = subnet.family === 4 ? '--bip' : '--bip6';
@@ -101,7 +103,7 @@ export async function planDefaultBridge(
   };
 }
 
-/** Without a bip, a fixed-cidr that is in no pool says which subnet is meant. */
+/** Finds the subnet when there is no bip: a fixed-cidr that is in no pool names it. */
 function fixedSubnet({ fixedCidr }: BridgeOptions, others: readonly Subnet[]): Subnet | undefined {
   if (fixedCidr === '') return undefined;
   const fixed = parseSubnet(fixedCidr, 'fixed-cidr', 4);

@@ -1,4 +1,4 @@
-/** The default network: its bridge on the host, and the data that clients see of it. */
+/** Makes the default network: its bridge on the host, and the data that clients see of it. */
 import { invalid } from '../errors/engine-error.js';
 import type { NetworkSummary } from '../ports/network.js';
 import type { Link, LinkAddress, Netlink } from '../sys/netlink/route-netlink.js';
@@ -60,8 +60,8 @@ export async function openDefaultBridge(
 }
 
 /**
- * Refuses to give a second address to somebody else's bridge that has one in the family. `lent` are addresses that the
- * daemon gave it and may take back.
+ * Refuses a second address in a family for somebody else's bridge. `lent` are addresses that the daemon gave it and may
+ * take back.
  */
 function checkAddresses(
   plan: BridgePlan,

@@ -1,4 +1,4 @@
-/** Options of a container's endpoint as clients write them (`DriverOpts`), under either engine's names. */
+/** Reads the options of a container's endpoint as clients write them (`DriverOpts`), under either engine's names. */
 import { option } from './network-options.js';
 
 /** `DriverOpts` of an endpoint. */
@@ -6,26 +6,27 @@ export type EndpointOptions = Readonly<Record<string, string>>;
 
 /** A kernel parameter of a link. */
 export interface LinkParameter {
-  /** Below `/proc/sys/net`, without the link: `ipv4/conf` and `forwarding`. */
+  /** Path below `/proc/sys/net`, without the link: `ipv4/conf` and `forwarding`. */
   readonly directory: string;
   readonly name: string;
   readonly value: string;
 }
 
 /**
- * Only names of parameters: no path leads elsewhere. Clients of the command line write the placeholder in lower case.
+ * Matches names of parameters only, so that no path leads elsewhere. The command line client writes the placeholder in
+ * lower case.
  */
 const PARAMETER = /^net\.((?:ipv4|ipv6|mpls)\.[a-z0-9_]+)\.(?:IFNAME|ifname)\.([a-z0-9_]+)(?:=(.*))?$/s;
 
-/** What the kernel takes for the name of a link, which has at most 15 bytes. */
+/** Matches names that the kernel allows for a link, which have at most 15 bytes. */
 const LINK_NAME = /^(?!\.{1,2}$)(?!lo$)[!-.0-9;-~]{1,15}$/;
 
-/** Name of the link inside the container; undefined where the client has no wish. */
+/** Returns the name of the link inside the container; undefined if the client asks for none. */
 export function wantedLinkName(options: EndpointOptions): string | undefined {
   return option({ options }, 'endpoint.ifname') || undefined;
 }
 
-/** Those to be set before the link is up, in the order in which they are written. */
+/** Returns the parameters to set before the link is up, in the order in which they are written. */
 export function linkParameters(options: EndpointOptions): LinkParameter[] {
   return entries(options).flatMap((entry) => {
     const [, directory, name, value] = PARAMETER.exec(entry) ?? [];
@@ -35,7 +36,7 @@ export function linkParameters(options: EndpointOptions): LinkParameter[] {
   });
 }
 
-/** What is wrong with the options, in words for the client; empty for nothing. */
+/** Returns what is wrong with the options, in words for the client; empty if nothing is. */
 export function endpointOptionProblems(options: EndpointOptions): string[] {
   const problems = entries(options).flatMap((entry) => {
     const found = PARAMETER.exec(entry);

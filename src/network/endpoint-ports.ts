@@ -9,7 +9,7 @@ import type { Firewall } from './firewall.js';
 import { holdPort, type HeldPort } from './port-holder.js';
 import { type Family, familyOf } from './subnet.js';
 
-/** Every address of the host. */
+/** These addresses stand for every address of the host. */
 const ANY = { 4: '0.0.0.0', 6: '::' } as const;
 const PROTOCOL_NUMBERS = { udp: 17, sctp: 132 } as const;
 
@@ -24,28 +24,31 @@ export class EndpointPorts implements Ports {
   #held: readonly HeldPort[] = [];
   #rules: readonly PortRule[] = [];
 
-  /** `publishing` is undefined on networks that publish nothing: `open` and `adopt` do nothing then. */
+  /**
+   * Makes the ports of an endpoint. On networks that publish nothing, `publishing` is undefined, and `open` and `adopt`
+   * do nothing.
+   */
   constructor(
     private readonly options: PortsOptions,
     private readonly endpoint: Endpoint,
     private readonly publishing: Publishing | undefined,
   ) {}
 
-  /** As really bound. */
+  /** The ports as they are really bound. */
   get list(): readonly PublishedPort[] {
     return this.#held.map(({ port }) => port);
   }
 
   /**
-   * Publishes all of them or none. @throws EngineError internal, code PORT_IN_USE; FIREWALL, and then `close` is to be
-   * called.
+   * Publishes all ports or none. @throws EngineError internal with code PORT_IN_USE or FIREWALL; after FIREWALL,
+   * `close` must be called.
    */
   async open(ports: readonly PortRequest[]): Promise<void> {
     if (!this.publishing || ports.length === 0) return;
     await this.#publish(this.#hold(this.publishing, ports), this.publishing);
   }
 
-  /** Takes over what was published by the daemon before; one that somebody took meanwhile is reported and left out. */
+  /** Takes over ports of an earlier run of the daemon. A port that somebody took meanwhile is reported and left out. */
   async adopt(ports: readonly PublishedPort[], containerId: string): Promise<void> {
     if (!this.publishing) return;
     const held: HeldPort[] = [];
@@ -62,7 +65,7 @@ export class EndpointPorts implements Ports {
     await this.#publish(held, this.publishing);
   }
 
-  /** Idempotent. */
+  /** Closes the ports. Idempotent. */
   async close(): Promise<void> {
     const rules = this.#rules;
     this.release();
@@ -71,7 +74,7 @@ export class EndpointPorts implements Ports {
     await this.#forget(rules);
   }
 
-  /** Gives up the sockets alone. */
+  /** Closes the sockets only; the rules stay. */
   release(): void {
     for (const port of this.#held) port.release();
     this.#held = [];
@@ -84,7 +87,7 @@ export class EndpointPorts implements Ports {
     await this.#forget(this.#rules);
   }
 
-  /** Who goes on sending without a connection of its own would be led where the port led before. */
+  /** Forgets flows to these ports: otherwise a sender of datagrams would still reach the old target of the port. */
   async #forget(rules: readonly PortRule[]): Promise<void> {
     if (!this.options.iptables) return;
     for (const family of [4, 6] as const) {
@@ -103,7 +106,7 @@ export class EndpointPorts implements Ports {
     }
   }
 
-  /** What a port needs of the host: its sockets, but none in families that are routed. */
+  /** Holds one port on the host by its sockets; families that are routed need none. */
   #holdOne({ routed }: Publishing, port: PortRequest): HeldPort[] {
     const { ipv4, ipv6 } = this.endpoint;
     const isWanted = (family: Family): boolean => port.hostIp === '' || familyOf(port.hostIp) === family;
@@ -120,7 +123,7 @@ export class EndpointPorts implements Ports {
     const target = { ipv4: routed.includes(4) ? '' : ipv4, ipv6: routed.includes(6) ? '' : ipv6 };
     const families = ([4, 6] as const).filter((family) => isWanted(family) && !routed.includes(family));
     if (families.length === 0 || (target.ipv4 === '' && target.ipv6 === '')) return direct;
-    // Where the other family is open at the container itself, this one is held alone.
+    // The other family is open at the container itself, so only this family is held.
     const [family] = families;
     const hostIp = port.hostIp === '' && direct.length > 0 && family ? ANY[family] : port.hostIp;
     return [...direct, ...holdPort({ ...port, hostIp }, target, this.options.userlandProxy)];
@@ -149,12 +152,12 @@ export class EndpointPorts implements Ports {
   }
 }
 
-/** A port of the container itself that is open: the host has no part in it. */
+/** Describes an open port of the container itself, which the host has no part in. */
 function openPort({ protocol, containerPort }: PortRequest, hostIp: string, containerIp: string): HeldPort {
   return { port: { protocol, containerPort, hostIp, hostPort: 0 }, containerIp, release: () => undefined };
 }
 
-/** Translations of the ports that the kernel can translate: both addresses of one family. */
+/** Returns the translations for the ports that the kernel can translate: both addresses are of one family. */
 function rulesOf(held: readonly HeldPort[], link: string): PortRule[] {
   return held
     .filter(({ port, containerIp }) => port.hostIp.includes(':') === containerIp.includes(':'))

@@ -1,4 +1,4 @@
-/** Endpoints of containers on networks: addresses, links, names and published ports together. */
+/** Attaches containers to networks: addresses, links, names and published ports together. */
 import { randomBytes } from 'node:crypto';
 import { conflict, type EngineError, internal, invalid } from '../errors/engine-error.js';
 import type {
@@ -37,14 +37,14 @@ interface Attachment {
 
 type Undo = () => void | Promise<void>;
 
-/** How long the kernel may take for a namespace that is gone until its links are looked for. */
+/** After this time the kernel has removed a namespace, and its links are looked for. */
 const TEARDOWN_MS = 2000;
-/** RFC 3927 and RFC 4291. */
+/** Prefix lengths of link-local addresses (RFC 3927 and RFC 4291). */
 const LINK_LOCAL_PREFIX = { 4: 16, 6: 64 } as const;
 
 export class Endpoints {
   readonly sandboxes: Sandboxes;
-  /** By endpoint ID, in the order in which they were attached. */
+  /** Attachments by endpoint ID, in the order in which they were made. */
   readonly #attachments = new Map<string, Attachment>();
   readonly #resolvers = new Resolvers();
   /** Host sides of links whose sandbox was removed. */
@@ -59,7 +59,7 @@ export class Endpoints {
     return this.#attachments.size === 0;
   }
 
-  /** Endpoints of a network. */
+  /** Returns the endpoints of a network. */
   of(networkId: string): { readonly containerId: string; readonly endpoint: Endpoint }[] {
     return [...this.#attachments.values()].filter(({ endpoint }) => endpoint.networkId === networkId);
   }
@@ -122,14 +122,14 @@ export class Endpoints {
           })
         : draft;
       if (plugin) undo.push(() => plugin.disconnect(containerId, endpoint));
-      // Its own default routes go with its link.
+      // The routes over its own link go with the link.
       undo.push(() => this.sandboxes.route(containerId, this.#waysOut(containerId)));
       const attachment = this.#admit(containerId, endpoint, network);
       undo.push(() => void this.#attachments.delete(endpoint.endpointId));
       const isWayOut = this.#waysOut(containerId).some((way) => way.endpoint === endpoint);
       const published = isWayOut || request.ports.length > 0 ? attachment.ports.open(request.ports) : undefined;
       undo.push(() => attachment.ports.close());
-      // The rules are made while the link is; whichever fails, both have ended before anything is undone.
+      // Rules, names and link are made at the same time. If one fails, all have ended before anything is undone.
       const named = summary.hasNames ? this.#join(attachment, request.nameservers ?? []) : undefined;
       undo.push(() => this.#resolvers.leave(containerId, endpoint));
       undo.push(() => this.sandboxes.unplug(containerId, endpoint.interfaceName));
@@ -245,7 +245,7 @@ export class Endpoints {
     }
     network.space.release(endpoint.ipv4);
     network.space.release(endpoint.ipv6);
-    // Nobody waits for the rules.
+    // The rules are removed in the background.
     void this.#closePorts(containerId, ports);
     if (this.#leaving.push(hostLink(endpointId)) === 1)
       this.#sweep = setTimeout(() => this.#sweepLeaving(), TEARDOWN_MS).unref();
@@ -260,8 +260,8 @@ export class Endpoints {
   }
 
   /**
-   * A namespace lives on while a process of another container shares it: its links must not keep addresses that are
-   * free.
+   * Removes links of sandboxes that are gone. A namespace lives on while a process of another container shares it, and
+   * its links must not keep addresses that are free.
    */
   #sweepLeaving(): void {
     const names = this.#leaving.filter((name) => this.options.netlink.indexOf(name) !== undefined);
@@ -271,7 +271,7 @@ export class Endpoints {
       .catch((error: unknown) => this.options.log.error({ err: error }, 'links of containers that are gone'));
   }
 
-  /** As `detach`, from a sandbox that stays. */
+  /** Does the same as `detach` in a sandbox that stays. */
   async disconnect(containerId: string, endpoint: Endpoint): Promise<void> {
     const before = this.#waysOut(containerId);
     await this.detach(containerId, endpoint);
@@ -282,7 +282,8 @@ export class Endpoints {
   }
 
   /**
-   * Addresses and ports of a dead daemon are free; the link is what stays, and default routes may have gone with it.
+   * Removes the endpoint of a daemon that died. Its addresses and ports are free; its link is left, and default routes
+   * may have gone with it.
    */
   async discard(containerId: string, { endpointId, interfaceName }: EndpointNames): Promise<void> {
     await this.options.netlink.deleteLinks([hostLink(endpointId)]);
@@ -290,7 +291,7 @@ export class Endpoints {
     await this.sandboxes.route(containerId, this.#waysOut(containerId));
   }
 
-  /** Takes over what a container that survived the daemon has. */
+  /** Takes over the endpoint of a container that survived the daemon. */
   async adopt(
     network: AttachableNetwork,
     containerId: string,
@@ -328,7 +329,7 @@ export class Endpoints {
     ]);
   }
 
-  /** Deletes links in these bridges that are nobody's: their containers ended while no daemon ran. */
+  /** Deletes links in these bridges that nobody owns: their containers ended while no daemon ran. */
   async sweep(bridges: ReadonlySet<string>): Promise<void> {
     const owned = new Set([...this.#attachments.keys()].map(hostLink));
     const links = await this.options.netlink.links();
@@ -340,7 +341,7 @@ export class Endpoints {
     );
   }
 
-  /** Releases what is this process's own; containers keep their links. */
+  /** Releases what belongs to this process; containers keep their links. */
   close(): void {
     clearTimeout(this.#sweep);
     if (this.#leaving.length > 0) this.#sweepLeaving();
@@ -363,12 +364,12 @@ function addressOf({ family, base, prefixLength }: Subnet): LinkAddress {
   return { ip: toAddress(family, base), prefixLength };
 }
 
-/** The end of an endpoint's link that stays on the host. */
+/** Returns the name of the end of an endpoint's link that stays on the host. */
 export function hostLink(endpointId: string): string {
   return `veth${endpointId.slice(0, 7)}`;
 }
 
-/** The locally administered address that belongs to an IPv4 address: peers' ARP caches stay right when it is reused. */
+/** Returns the MAC address that belongs to an IPv4 address, so that peers' ARP caches stay right when it is reused. */
 function macFor(address: string): string {
   const bytes = address === '' ? randomBytes(4) : Buffer.from(address.split('.').map(Number));
   return `02:42:${bytes.toString('hex').replaceAll(/(..)(?=.)/g, '$1:')}`;

@@ -1,4 +1,4 @@
-/** Contents of the network files of a container. Pure. */
+/** Makes the contents of the network files of a container. Pure. */
 import { RESOLVER_ADDRESS } from '../ports/network.js';
 
 export interface HostsInput {
@@ -9,9 +9,9 @@ export interface HostsInput {
   /** `name:address`, where the address may be `host-gateway`. */
   readonly extraHosts: readonly string[];
   readonly hostGatewayIps: readonly string[];
-  /** Whether names of IPv6 are of use. */
+  /** True if the names of the host itself have IPv6 addresses, too. */
   readonly hasIpv6: boolean;
-  /** Containers that it was linked to. */
+  /** Containers that this one is linked to. */
   readonly linked: readonly { readonly address: string; readonly names: readonly string[] }[];
 }
 
@@ -50,7 +50,8 @@ export interface ResolvConfInput {
 }
 
 /**
- * Where our own name server asks the others. Names without a dot are those of neighbours, so they are asked for first.
+ * Returns the contents for a container with our own name server. It is asked first for names without a dot, because
+ * these are names of neighbours.
  */
 export function behindResolver({ search, options }: ResolvConfInput): ResolvConfInput {
   return {
@@ -62,7 +63,7 @@ export function behindResolver({ search, options }: ResolvConfInput): ResolvConf
 
 export function resolvConfFile({ nameservers, search, options }: ResolvConfInput): string {
   const lines = nameservers.map((server) => `nameserver ${server}`);
-  // A single dot is how a client says that it wants no search domain at all.
+  // A client writes a single dot when it wants no search domain at all.
   const domains = search.filter((domain) => domain !== '.');
   if (domains.length > 0) lines.push(`search ${domains.join(' ')}`);
   if (options.length > 0) lines.push(`options ${options.join(' ')}`);

@@ -1,6 +1,6 @@
 /**
- * The firewall as data: what stands in our chains, in the words of `iptables-save`, so that it can be compared with
- * what the kernel has. The chains carry the daemon's tag, so daemons on one host do not meet.
+ * The firewall as data: the contents of our chains, in the words of `iptables-save`, so that they can be compared with
+ * the kernel's. The names of the chains contain the daemon's tag, so several daemons can share a host.
  */
 import { isIPv4 } from 'node:net';
 import type { GatewayMode } from './gateway-mode.js';
@@ -11,14 +11,17 @@ export type Table = 'filter' | 'nat';
 /** One bridge as the firewall sees it in one family. */
 export interface BridgeRules {
   readonly bridge: string;
-  /** CIDR by family. */
+  /** Subnets (CIDR) by family. */
   readonly subnets: Readonly<Partial<Record<Family, string>>>;
   readonly masquerade: boolean;
-  /** Source addresses of what leaves, by family; without, the one of the link that it leaves by. */
+  /**
+   * Source addresses of packets that leave, by family; without one, packets get the address of the link that they leave
+   * by.
+   */
   readonly sources: Readonly<Partial<Record<Family, string>>>;
   /** Containers on it may reach each other. */
   readonly interContainer: boolean;
-  /** No way in or out. */
+  /** True if packets can neither enter nor leave. */
   readonly internal: boolean;
   readonly modes: Readonly<Record<Family, GatewayMode>>;
 }
@@ -29,7 +32,7 @@ export interface BridgeRules {
 export interface PortRule {
   readonly bridge: string;
   readonly protocol: 'tcp' | 'udp' | 'sctp';
-  /** An unspecified address is every one of the host. */
+  /** An unspecified address means every address of the host. */
   readonly hostIp: string;
   readonly hostPort: number;
   readonly containerIp: string;
@@ -41,7 +44,7 @@ export interface LinkRule {
   readonly bridge: string;
   readonly from: string;
   readonly to: string;
-  /** Of `to`. */
+  /** Endpoint ID of `to`. */
   readonly toEndpoint: string;
   readonly protocol: 'tcp' | 'udp' | 'sctp';
   readonly port: number;
@@ -49,9 +52,9 @@ export interface LinkRule {
 
 export interface Ruleset {
   readonly tag: string;
-  /** Connections from the bridge's own containers and from loopback are served by a proxy, not by translation. */
+  /** If true, a proxy serves connections from the bridge's own containers and from loopback, instead of translation. */
   readonly userlandProxy: boolean;
-  /** Families of which the packet filter sees what goes from port to port of a bridge. */
+  /** In these families the packet filter sees what goes from port to port of a bridge. */
   readonly bridged: readonly Family[];
   readonly bridges: readonly BridgeRules[];
   readonly ports: readonly PortRule[];
@@ -65,14 +68,14 @@ export interface Chain {
   readonly rules: readonly string[];
 }
 
-/** Rules of ours in chains that are not: in this order, before what else is there. */
+/** Our rules in chains of others; in this order, they come before the rules that are there. */
 export interface Jumps {
   readonly table: Table;
   readonly chain: string;
   readonly rules: readonly string[];
 }
 
-/** Where operators put rules of their own; seen before ours, never written by us. */
+/** Operators put their own rules here. This chain comes before ours, and we never write to it. */
 export const USER_CHAIN = 'ENGINE-USER';
 
 export function dnatChain(tag: string): string {
@@ -87,18 +90,21 @@ const chainNames = (tag: string) => ({
   snat: `ENGINE-SNAT-${tag}`,
 });
 
-/** Without a proxy the bridges route loopback addresses: containers must not reach the host's services by them. */
+/**
+ * Tells whether bridges route loopback addresses, as they do without a proxy: then containers must not reach the host's
+ * services by them.
+ */
 function reachesLoopback(userlandProxy: boolean, family: Family): boolean {
   return !userlandProxy && family === 4;
 }
 
-/** A bridge with what one family has of it. */
+/** A bridge with its settings of one family. */
 interface BridgeHere extends BridgeRules {
   readonly subnet: string;
   readonly mode: GatewayMode;
 }
 
-/** Our chains and their contents for one family. */
+/** Returns our chains and their contents for one family. */
 export function chainsOf(ruleset: Ruleset, family: Family): Chain[] {
   const { tag, userlandProxy, bridged, bridges, ports } = ruleset;
   const names = chainNames(tag);
@@ -108,8 +114,8 @@ export function chainsOf(ruleset: Ruleset, family: Family): Chain[] {
   const routed = new Set(here.filter(({ mode }) => mode === 'routed').map(({ bridge }) => bridge));
   const allPorts = ports.filter((port) => isIPv4(port.containerIp) === (family === 4));
   const portsHere = allPorts.filter(({ bridge }) => !routed.has(bridge));
-  // Where the packet filter sees the answers of neighbours on their way over the bridge, nobody needs a mask but for
-  // himself.
+  // On these bridges the packet filter sees the answers between neighbours. So only a container that reaches itself
+  // needs a mask.
   const keepers = new Set(
     userlandProxy || !bridged.includes(family)
       ? []
@@ -157,7 +163,7 @@ export function chainsOf(ruleset: Ruleset, family: Family): Chain[] {
   ];
 }
 
-/** What may reach the containers of a bridge. */
+/** Returns the rules for packets to the containers of a bridge. */
 function inRules(
   { bridge, interContainer, internal, mode }: BridgeHere,
   { links }: Ruleset,
@@ -172,12 +178,12 @@ function inRules(
       : mode === 'routed'
         ? openings(bridge, ports, family)
         : [`-o ${bridge} -m conntrack --ctstate DNAT -j ACCEPT`]),
-    // What was not published is not reachable, whatever the policy of the host's FORWARD chain is.
+    // A port that was not published cannot be reached, whatever the policy of the host's FORWARD chain is.
     `-o ${bridge} -j ${mode === 'nat-unprotected' && !internal ? 'ACCEPT' : 'DROP'}`,
   ];
 }
 
-/** The addresses that the containers of a bridge are seen with elsewhere. */
+/** Returns the rules that set the source addresses of packets from the containers of a bridge. */
 function maskRules(
   { bridge, subnet, masquerade, sources, internal }: BridgeHere,
   {
@@ -190,7 +196,7 @@ function maskRules(
   const mask = source === undefined ? 'MASQUERADE' : `SNAT --to-source ${source}`;
   return [
     ...(masquerade && !internal ? [`-s ${subnet} ! -o ${bridge} -j ${mask}`] : []),
-    // A container that reaches itself or a neighbour through the host's port must see answers from there.
+    // A container that reaches itself or a neighbour through the host's port must get the answers from there.
     ...(internal || isKeeper ? [] : [`-s ${subnet} -o ${bridge} -m conntrack --ctstate DNAT -j MASQUERADE`]),
     ...(userlandProxy || internal || family === 6 ? [] : [`-o ${bridge} -m addrtype --src-type LOCAL -j MASQUERADE`]),
   ];
@@ -201,7 +207,9 @@ function linkRule({ bridge, from, to, protocol, port }: LinkRule): string {
   return `-s ${from}/${length} -d ${to}/${length} -i ${bridge} -o ${bridge} -p ${protocol} -m ${protocol} --dport ${port} -j ACCEPT`;
 }
 
-/** What reaches the containers of a routed network: their published ports, and what tells how the way to them is. */
+/**
+ * Returns the rules for a routed network: published ports are open, and so is ICMP, which tells about the way to them.
+ */
 function openings(bridge: string, ports: readonly PortRule[], family: Family): string[] {
   const own = ports.filter((port) => port.bridge === bridge);
   const bits = family === 4 ? 32 : 128;
@@ -212,13 +220,13 @@ function openings(bridge: string, ports: readonly PortRule[], family: Family): s
   return [...new Set(rules), `-o ${bridge} -p ${family === 4 ? 'icmp' : 'ipv6-icmp'} -j ACCEPT`];
 }
 
-/** Masks a container that reaches itself by way of the host: it would take the answer for its own. */
+/** Masks a container that reaches itself by way of the host; otherwise it would get packets from its own address. */
 function selfRule({ containerIp, protocol, containerPort }: PortRule): string {
   const itself = `${containerIp}/${isIPv4(containerIp) ? 32 : 128}`;
   return `-s ${itself} -d ${itself} -p ${protocol} -m ${protocol} --dport ${containerPort} -j MASQUERADE`;
 }
 
-/** The translation of one port; none where only the proxy can serve. */
+/** Returns the translation of one port; none if only the proxy can serve it. */
 function portRule(
   { bridge, protocol, hostIp, hostPort, containerIp, containerPort }: PortRule,
   userlandProxy: boolean,
@@ -232,7 +240,7 @@ function portRule(
   return [`${destination}${from}-p ${protocol} -m ${protocol} --dport ${hostPort} -j DNAT --to-destination ${target}`];
 }
 
-/** The ways from the kernel's chains into ours. */
+/** Returns the jumps from the kernel's chains to ours. */
 export function jumpsOf({ tag, userlandProxy }: Ruleset, family: Family): Jumps[] {
   const names = chainNames(tag);
   const local = '-m addrtype --dst-type LOCAL';

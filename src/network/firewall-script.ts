@@ -1,10 +1,15 @@
-/** From what the kernel has to what should be there, as the shortest script for `iptables-restore --noflush`. Pure. */
+/**
+ * Makes the shortest script for `iptables-restore --noflush` that turns the kernel's rules into the wanted ones. Pure.
+ */
 import { USER_CHAIN, type Chain, type Jumps, type Table } from './firewall-rules.js';
 
 /** Chains of one family by table, each with its rules without `-A NAME`. */
 export type Tables = ReadonlyMap<string, ReadonlyMap<string, readonly string[]>>;
 
-/** What stages of several daemons have in common: all ways in are looked at before any way out. */
+/**
+ * The common beginning of several daemons' jumps for incoming packets: all of these come before any jump for outgoing
+ * ones.
+ */
 const IN_STAGE = /^-j ENGINE-IN-/;
 
 /** Parses the output of `iptables-save`. */
@@ -22,7 +27,7 @@ export function parseTables(saved: string): Tables {
   return tables;
 }
 
-/** The script that leads to `chains` and `jumps`; '' when nothing is to do. */
+/** Returns the script that leads to `chains` and `jumps`; '' when there is nothing to do. */
 export function restoreScript(current: Tables, chains: readonly Chain[], jumps: readonly Jumps[]): string {
   return script((table) => {
     const here = current.get(table);
@@ -33,7 +38,7 @@ export function restoreScript(current: Tables, chains: readonly Chain[], jumps: 
       .filter((chain) => chain.table === table)
       .map(({ name, rules }) => chainEdit(name, here?.get(name), rules));
     return [
-      // Not declared, for that would empty it if somebody had made it meanwhile.
+      // The chain is not declared, because that would empty it if somebody had made it meanwhile.
       ...(needsUserChain ? [`-N ${USER_CHAIN}`] : []),
       ...edits.flatMap(({ declare }) => declare),
       ...edits.flatMap(({ lines }) => lines),
@@ -42,7 +47,10 @@ export function restoreScript(current: Tables, chains: readonly Chain[], jumps: 
   });
 }
 
-/** The script that removes chains and jumps. The users' chain stays while it has rules or another daemon uses it. */
+/**
+ * Returns the script that removes chains and jumps. The users' chain stays while it has rules or another daemon uses
+ * it.
+ */
 export function removalScript(current: Tables, chains: readonly Chain[], jumps: readonly Jumps[]): string {
   return script((table) => {
     const here = current.get(table);
@@ -78,7 +86,8 @@ function script(linesOf: (table: Table) => string[]): string {
 }
 
 /**
- * Rules that go are deleted and new ones appended where that is enough; else the chain is written anew, in one step.
+ * Returns the lines that change one chain. Where it is enough, old rules are deleted and new ones appended; else the
+ * chain is written anew, in one step.
  */
 function chainEdit(
   name: string,
@@ -102,13 +111,14 @@ function chainEdit(
 }
 
 /**
- * Puts our jumps in front of foreign rules, but behind the ways in of other daemons; nothing when they stand already.
+ * Puts our jumps before foreign rules, but after other daemons' jumps for incoming packets. Returns nothing if they are
+ * there already.
  */
 function jumpEdit(chain: string, current: readonly string[], wanted: readonly string[]): string[] {
   const places = wanted.map((rule) => current.indexOf(rule));
   const isOrdered = places.every((place, index) => place >= 0 && (index === 0 || place > (places[index - 1] ?? 0)));
   if (isOrdered) return [];
-  // The users' jump belongs to every daemon: it stays where it is.
+  // All daemons share the jump to the users' chain, so it stays where it is.
   const ours = wanted.filter((rule) => rule !== `-j ${USER_CHAIN}`);
   const lines = current.filter((rule) => ours.includes(rule)).map((rule) => `-D ${chain} ${rule}`);
   const list = current.filter((rule) => !ours.includes(rule));
@@ -119,7 +129,7 @@ function jumpEdit(chain: string, current: readonly string[], wanted: readonly st
       at = existing + 1;
       continue;
     }
-    // Whoever goes out last must not be let out before another daemon's bridge could refuse.
+    // A packet must not be accepted here before another daemon's bridge could refuse it.
     if (rule.startsWith('-j ENGINE-OUT-')) at = Math.max(at, list.findLastIndex((other) => IN_STAGE.test(other)) + 1);
     list.splice(at, 0, rule);
     at++;

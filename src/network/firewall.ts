@@ -1,6 +1,6 @@
 /**
- * Keeps the kernel's packet filter as the networks want it. Changes that come together are applied in one batch; what
- * somebody else has flushed is put back.
+ * Keeps the kernel's packet filter as the networks want it. Changes that come together are applied in one batch. If
+ * somebody else flushes rules, they are put back.
  */
 import type { Logger } from '../ports/logger.js';
 import { RulesetWatch } from '../sys/netlink/netfilter.js';
@@ -21,23 +21,26 @@ import { applyScript, isLegacy, readTables } from './iptables.js';
 import type { Family } from './subnet.js';
 
 export interface FirewallOptions {
-  /** Part of the chains' names: the daemon's own, at most 15 characters. */
+  /** Part of the chains' names that belongs to the daemon, at most 15 characters. */
   readonly tag: string;
-  /** The families to write rules for; with none, nothing is touched. */
+  /** The families to write rules for; without any, nothing is touched. */
   readonly families: readonly Family[];
   readonly userlandProxy: boolean;
   readonly log: Logger;
 }
 
-/** How often somebody else's changes are looked for. */
+/** Changes by others are looked for this often. */
 const WATCH_MS = 1000;
-/** Ours and theirs at the very same time look like ours: how many looks until the kernel is asked in any case. */
+/**
+ * A change by others at the same time as ours cannot be told from it. So after this many looks, the kernel is asked in
+ * any case.
+ */
 const LOOKS_TO_FULL_CHECK = 30;
 
 interface Change {
   readonly apply: () => void;
   readonly revert: () => void;
-  /** The kernel is to be looked at first. */
+  /** True if the kernel's rules must be read first. */
   readonly isCheck?: boolean;
 }
 
@@ -49,9 +52,9 @@ interface Waiting extends Change {
 export class Firewall {
   readonly #bridges = new Map<string, BridgeRules>();
   readonly #ports = new Set<PortRule>();
-  /** By the endpoint that others are open to. */
+  /** Links by the endpoint that may use them. */
   readonly #links = new Map<string, readonly LinkRule[]>();
-  /** Translations of a run before this one's, whose containers may still be taken over. */
+  /** Translations of an earlier run, whose containers may still be taken over. */
   #inherited: readonly string[] = [];
   /** The kernel has these rules, as far as the daemon knows. */
   readonly #known = new Map<Family, Tables>();
@@ -61,13 +64,13 @@ export class Firewall {
   #isWorking = false;
   #watch: RulesetWatch | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** The kernel's rules as we left them. */
+  /** Identifies the kernel's rules as we left them. */
   #fingerprint = '';
   #looks = 0;
 
   constructor(private readonly options: FirewallOptions) {}
 
-  /** Looks what is there. Ports of an earlier run stay open until they are claimed or `disown` is called. */
+  /** Reads the kernel's rules. Ports of an earlier run stay open until they are claimed or `disown` is called. */
   async open(): Promise<void> {
     if (this.options.families.length === 0) return;
     const { families, userlandProxy } = this.options;
@@ -102,7 +105,7 @@ export class Firewall {
     await this.#change({ apply: () => this.#bridges.delete(bridge), revert: () => undefined });
   }
 
-  /** Opens ports: all or none. */
+  /** Opens all ports or none. */
   async publish(ports: readonly PortRule[]): Promise<void> {
     if (ports.length === 0) return;
     await this.#change({
@@ -129,7 +132,7 @@ export class Firewall {
     });
   }
 
-  /** Makes these the links of an endpoint. */
+  /** Sets the links of an endpoint, in place of those before. */
   async setLinks(owner: string, links: readonly LinkRule[]): Promise<void> {
     const before = this.#links.get(owner);
     const put = (rules: readonly LinkRule[] | undefined): void =>
@@ -145,16 +148,16 @@ export class Firewall {
     );
   }
 
-  /** Lets the rules stand as they are. */
+  /** Stops watching; the rules stay as they are. */
   close(): void {
     clearInterval(this.#timer);
     this.#watch?.close();
     this.#watch = undefined;
   }
 
-  /** Takes away all that is ours, when all changes are done. */
+  /** Removes all our rules, after the changes under way. */
   async remove(): Promise<void> {
-    // A look in the middle of this would put back what is being taken away.
+    // Otherwise the watch could put back what is being removed.
     this.close();
     while (this.#isWorking) await this.#work;
     await this.#read();
@@ -186,13 +189,13 @@ export class Firewall {
       const failure = await this.#perform(batch);
       if (failure === undefined) for (const { resolve } of batch) resolve();
       else if (batch.length === 1) batch[0]?.reject(failure.error);
-      // One of them is refused: the others must not suffer for it.
+      // One of them is refused; each is tried alone, so that the others do not fail with it.
       else for (const change of batch) settle(change, await this.#perform([change]));
     }
     this.#isWorking = false;
   }
 
-  /** Makes the changes, all or none. */
+  /** Makes all changes or none. */
   async #perform(batch: readonly Waiting[]): Promise<{ readonly error: unknown } | undefined> {
     for (const { apply } of batch) apply();
     const isCheck = batch.some((change) => change.isCheck);
@@ -219,7 +222,7 @@ export class Firewall {
     }
   }
 
-  /** Returns whether anything had to be done. */
+  /** Writes the wanted rules. Returns whether there was anything to do. */
   async #write(): Promise<boolean> {
     let hasWritten = false;
     for (const family of this.options.families) {
@@ -230,7 +233,7 @@ export class Firewall {
       if (script === '') continue;
       await applyScript(family, script);
       hasWritten = true;
-      // The kernel has taken all of it: what is wanted is what is there.
+      // The kernel has taken all of it, so the wanted rules are the kernel's.
       const tables = new Map<string, Map<string, readonly string[]>>([
         ['filter', new Map([[USER_CHAIN, []]])],
         ['nat', new Map()],
@@ -249,14 +252,14 @@ export class Firewall {
         try {
           this.#known.set(family, await readTables(family));
         } catch (error) {
-          // A host without IPv6 rules is in order as long as no network has IPv6.
+          // A host without IPv6 rules is all right as long as no network has IPv6.
           if (this.#isUsed(family) || family === 4) throw error;
         }
       }),
     );
   }
 
-  /** Where there is no network there are no chains, unless some are left to be emptied. */
+  /** Tells whether a family needs chains: it has a network, or chains are left to be emptied. */
   #isUsed(family: Family): boolean {
     const hasChains = this.#known.get(family)?.get('nat')?.has(dnatChain(this.options.tag)) === true;
     return hasChains || [...this.#bridges.values()].some(({ subnets }) => subnets[family] !== undefined);

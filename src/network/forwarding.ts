@@ -1,4 +1,4 @@
-/** What the host does with packets that are not its own. */
+/** Sets how the host treats packets that are not its own. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { applyScript } from './iptables.js';
 import type { Family } from './subnet.js';
@@ -9,8 +9,8 @@ const SWITCH: Readonly<Record<Family, string>> = {
 };
 
 /**
- * Switches forwarding on. Whoever had it off did not expect his host to route: with `refuseOthers` what no rule lets
- * through is refused from then on, before the first packet could pass.
+ * Switches forwarding on. A host that had it off was not expected to route: so with `refuseOthers`, packets that no
+ * rule accepts are refused from then on, before the first one can pass.
  */
 export async function enableForwarding(family: Family, refuseOthers: boolean): Promise<void> {
   if ((await readFile(SWITCH[family], 'utf8')).trim() === '1') return;
@@ -18,7 +18,7 @@ export async function enableForwarding(family: Family, refuseOthers: boolean): P
   await writeFile(SWITCH[family], '1');
 }
 
-/** Lets translated connections from the host's loopback addresses out to a bridge. */
+/** Lets translated connections from the host's loopback addresses pass to a bridge. */
 export async function routeLoopback(link: string): Promise<void> {
   await writeFile(`/proc/sys/net/ipv4/conf/${link}/route_localnet`, '1');
 }

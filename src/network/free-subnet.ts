@@ -1,11 +1,11 @@
-/** Choosing subnets for networks that name none. */
+/** Chooses subnets for networks that name none. */
 import { unavailable } from '../errors/engine-error.js';
 import type { Netlink } from '../sys/netlink/route-netlink.js';
 import { overlaps, parseSubnet, sizeOf, subnetAround, toAddress, type Family, type Subnet } from './subnet.js';
 
 export interface PoolOption {
   readonly base: string;
-  /** Prefix length of the networks cut from it. */
+  /** Prefix length of the networks that are cut from the pool. */
   readonly size: number;
 }
 
@@ -56,7 +56,7 @@ function firstFree(pool: Subnet, prefixLength: number, taken: readonly Subnet[])
   return undefined;
 }
 
-/** The unique local subnet that belongs to a network's ID (RFC 4193: 40 random bits). */
+/** Returns the unique local subnet that belongs to a network's ID (RFC 4193: 40 random bits). */
 export function localSubnet(networkId: string): Subnet {
   const groups = [`fd${networkId.slice(0, 2)}`, networkId.slice(2, 6), networkId.slice(6, 10)];
   return parseSubnet(`${groups.join(':')}::/64`, 'subnet', 6);
@@ -71,7 +71,7 @@ export interface HostSubnets {
   readonly routes: readonly Subnet[];
 }
 
-/** Subnets of the host's addresses and routes, those over the link `except` left out. */
+/** Returns the subnets of the host's addresses and routes, except those over the link `except`. */
 export async function hostSubnets(netlink: Netlink, except?: number): Promise<HostSubnets> {
   const [addresses, routes] = await Promise.all([netlink.addresses(), netlink.routes()]);
   return {

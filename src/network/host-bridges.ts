@@ -29,10 +29,7 @@ export class HostBridges {
     for (const { plan, isForeign } of bridges) if (isForeign) await this.#takeBack(plan.link);
   }
 
-  /**
-   * Notes the addresses that somebody else's bridge gets, before it gets them; addresses of an earlier run may be
-   * removed.
-   */
+  /** Notes the addresses for somebody else's bridge before it gets them; addresses of an earlier run may be removed. */
   async #lend(link: Link, wanted: readonly LinkAddress[]): Promise<void> {
     const before = this.records().lent(link);
     const there = (await this.netlink.addresses()).filter(({ linkIndex }) => linkIndex === link.index);
@@ -59,7 +56,7 @@ export function isForeignBridge(existing: Link | undefined, { mac, foreign }: Ow
   return mac === undefined ? foreign : existing.mac !== mac;
 }
 
-/** The address is locally administered and belongs to one station. */
+/** Returns a random address that is locally administered and belongs to one station. */
 export function randomMac(): string {
   return Buffer.concat([Buffer.of(0x02, 0x42), randomBytes(4)])
     .toString('hex')

@@ -1,4 +1,4 @@
-/** The host's resolver configuration as a container can use it. */
+/** Reads the host's resolver configuration as a container can use it. */
 import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 
@@ -12,7 +12,10 @@ export interface HostDns {
 const PUBLIC_SERVERS = ['8.8.8.8', '8.8.4.4'];
 const STUB_SERVER = '127.0.0.53';
 
-/** Reads the host's file; behind a systemd-resolved stub the real servers are taken, loopback ones are dropped. */
+/**
+ * Reads the host's file. If it points to the stub of systemd-resolved, its real servers are read; loopback servers are
+ * dropped.
+ */
 export async function readHostDns(
   path = '/etc/resolv.conf',
   behindStub = '/run/systemd/resolve/resolv.conf',
@@ -26,7 +29,7 @@ export async function readHostDns(
   return { ...dns, nameservers: nameservers.length > 0 ? nameservers : PUBLIC_SERVERS };
 }
 
-/** The servers that the host itself asks, those at loopback addresses included. */
+/** Returns the servers that the host itself asks, including those at loopback addresses. */
 export async function readHostServers(path = '/etc/resolv.conf'): Promise<readonly string[]> {
   const { nameservers } = parseResolvConf(await readFile(path, 'utf8').catch(() => ''));
   const valid = nameservers.filter((server) => isIP(server) !== 0);

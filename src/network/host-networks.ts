@@ -1,4 +1,4 @@
-/** The networks of this host: the default bridge, `host`, `none`, and those that users make. */
+/** The networks of this host: the default bridge, `host`, `none`, and the networks of users. */
 import { createHash } from 'node:crypto';
 import { forbidden, internal } from '../errors/engine-error.js';
 import type {
@@ -38,18 +38,18 @@ export interface NetworkOptions extends Omit<
   EndpointOptions & MakerOptions,
   'netlink' | 'firewall' | 'debts' | 'sandboxes' | 'bridges'
 > {
-  /** Undefined: no default bridge (`--bridge none`). */
+  /** Undefined if there is no default bridge (`--bridge none`). */
   readonly bridge: BridgeOptions | undefined;
   /** Host address of ports on the default bridge that name none. */
   readonly publishIp: string;
   readonly addressPools: readonly PoolOption[];
-  /** Options of new networks by driver. */
+  /** Options of new networks, by driver. */
   readonly defaultNetworkOptions: Readonly<Record<string, Readonly<Record<string, string>>>>;
-  /** Name servers for containers that name none; empty: those of the host. Read at each use. */
+  /** Returns name servers for containers that name none; empty: those of the host. Called at each use. */
   readonly nameservers: () => readonly string[];
-  /** Where the records of the networks are kept. */
+  /** Keeps the records of the networks. */
   readonly identities: RecordFile;
-  /** Where is noted what plugins have given. */
+  /** Keeps what plugins have given and must get back. */
   readonly pluginDebts: RecordFile;
 }
 
@@ -62,7 +62,7 @@ export class HostNetworks implements NetworkDriver {
   readonly #maker: NetworkMaker;
   readonly #bridges: HostBridges;
   readonly #directory = new NetworkDirectory();
-  /** Those that containers get links to, by network ID. */
+  /** Networks that containers get links to, by network ID. */
   readonly #attachable = new Map<string, AttachableNetwork>();
   readonly #plugged: PluginNetworks;
   readonly #debts: PluginDebts;
@@ -260,7 +260,7 @@ export class HostNetworks implements NetworkDriver {
       medium instanceof Bridge && !medium.isForeign ? [link] : [],
     );
     await Promise.all([this.#firewall.disown(), this.#endpoints.sweep(new Set(own))]);
-    // Plugins may take their time, or be started later.
+    // The start does not wait, because plugins may be slow, or be started later.
     void this.#settlePlugins().catch((error: unknown) =>
       this.options.log.error({ err: error }, 'what plugins have given to an earlier run is not given back'),
     );
@@ -296,7 +296,7 @@ export class HostNetworks implements NetworkDriver {
   }
 
   hostDns(): Promise<HostDns> {
-    // A start must not wait for a file that hardly ever changes, nor use one that changed a while ago.
+    // The file hardly ever changes, so it is read at most once in this time.
     if (!this.#dns || performance.now() - this.#dns.at > DNS_CACHE_MS)
       this.#dns = { at: performance.now(), value: readHostDns() };
     return this.#dns.value;

@@ -4,22 +4,24 @@ import { runProgram } from '../sys/process/spawn.js';
 import { parseTables, type Tables } from './firewall-script.js';
 import type { Family } from './subnet.js';
 
-/** How long to wait for others that hold the lock of the legacy back end. */
+/** The commands wait this long for others that hold the lock of the legacy back end. */
 const LOCK_SECONDS = '10';
 
 const prefix = (family: Family): string => (family === 4 ? 'iptables' : 'ip6tables');
 
-/** Reads all tables that there are. Throws internal, code FIREWALL. */
+/** Reads all tables that exist. Throws internal, code FIREWALL. */
 export async function readTables(family: Family): Promise<Tables> {
   return parseTables(await run(`${prefix(family)}-save`, [], ''));
 }
 
-/** Applies a script: all of a table or nothing of it. Throws internal, code FIREWALL, with what iptables said. */
+/**
+ * Applies a script: each table as a whole or not at all. Throws internal, code FIREWALL, with the message of iptables.
+ */
 export async function applyScript(family: Family, script: string): Promise<void> {
   if (script !== '') await run(`${prefix(family)}-restore`, ['--wait', LOCK_SECONDS, '--noflush'], script);
 }
 
-/** Whether the commands write to the tables of the kernel's old packet filter. Throws internal, code FIREWALL. */
+/** Tells whether the commands write to the tables of the kernel's old packet filter. Throws internal, code FIREWALL. */
 export async function isLegacy(): Promise<boolean> {
   return (await run('iptables', ['--version'], '')).includes('legacy');
 }

@@ -1,13 +1,13 @@
-/** Kernel parameters of links, in the network namespace that the thread is in. */
+/** Sets kernel parameters of links, in the network namespace that the thread is in. */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { internal, messageOf } from '../errors/engine-error.js';
 
 const ipv6File = (link: string, name: string): string => `/proc/sys/net/ipv6/conf/${link}/${name}`;
 
-/** @throws EngineError internal naming the file: such a parameter does not exist, or has no such value. */
+/** Sets a parameter. @throws EngineError internal naming the file: it does not exist, or cannot have the value. */
 export function setParameter(file: string, value: string): void {
   try {
-    // If the file cannot be written, its present value may be the wanted one.
+    // If the file cannot be written, it may already have the wanted value.
     if (readFileSync(file, 'utf8').trim() !== value) writeFileSync(file, value, { flag: 'r+' });
   } catch (error) {
     const reason = isMissing(error)
@@ -31,12 +31,12 @@ export function guardHostLink(link: string, hasIpv6: boolean): void {
   setIpv6(link, hasIpv6);
 }
 
-/** The host takes no address and no route from advertisements on this link. */
+/** Makes the host take no address and no route from advertisements on this link. */
 export function refuseAdvertisements(link: string): void {
   setIpv6Parameter(link, 'accept_ra', '0');
 }
 
-/** A link has no such parameter when the kernel has no IPv6, or when the link's MTU is too small for it. */
+/** Sets a parameter of IPv6, if it exists: without IPv6 in the kernel, or with a small MTU, a link has none. */
 function setIpv6Parameter(link: string, name: string, value: string): void {
   const file = ipv6File(link, name);
   try {

@@ -1,8 +1,8 @@
-/** The networks that there are: found by ID and name. */
+/** Knows the existing networks, and finds them by ID and name. */
 import { conflict, type EngineError, forbidden, notFound } from '../errors/engine-error.js';
 import type { Endpoint, NetworkRequest, NetworkSummary } from '../ports/network.js';
 
-/** Says which containers keep a network from being removed. */
+/** Makes the error that says which containers keep a network from being removed. */
 export function inUse({ name }: NetworkSummary, endpoints: readonly Endpoint[]): EngineError {
   const names = endpoints.map(
     ({ dnsNames, endpointId }) => `name:${JSON.stringify(dnsNames[0] ?? '')} id:"${endpointId.slice(0, 12)}"`,
@@ -13,7 +13,7 @@ export function inUse({ name }: NetworkSummary, endpoints: readonly Endpoint[]):
 }
 
 export class NetworkDirectory {
-  /** By ID: the predefined ones first. */
+  /** Summaries by ID, the predefined networks first. */
   readonly #summaries = new Map<string, NetworkSummary>();
 
   add(summary: NetworkSummary): void {
@@ -28,7 +28,10 @@ export class NetworkDirectory {
     return [...this.#summaries.values()];
   }
 
-  /** Full ID, then name, then ID prefix. @throws EngineError not-found, conflict for a prefix of several. */
+  /**
+   * Finds a network by full ID, then name, then ID prefix. @throws EngineError not-found; conflict for a prefix of
+   * several.
+   */
   resolve(nameOrId: string): NetworkSummary {
     const all = [...this.#summaries.values()];
     const found = this.#summaries.get(nameOrId) ?? all.find(({ name }) => name === nameOrId);
@@ -43,15 +46,15 @@ export class NetworkDirectory {
     return first;
   }
 
-  /** @throws EngineError conflict for a name that exists. */
+  /** Checks that a name is free. @throws EngineError conflict when it exists. */
   checkName({ name }: NetworkRequest): void {
     if (this.list().some((network) => network.name === name))
       throw conflict(`network with name ${name} already exists`, { code: 'NETWORK_EXISTS' });
   }
 
   /**
-   * A request with the configuration that it takes over from another network. @throws EngineError not-found, forbidden
-   * for one with its own.
+   * Returns a request with the configuration that it takes over from another network. @throws EngineError not-found;
+   * forbidden for a request with a configuration of its own.
    */
   configured(request: NetworkRequest): NetworkRequest {
     const source = this.list().find(

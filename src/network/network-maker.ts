@@ -1,4 +1,4 @@
-/** Makes on the host what the record of a network asks for, and takes it away again. */
+/** Makes on the host what the record of a network asks for, and removes it again. */
 import { forbidden, invalid } from '../errors/engine-error.js';
 import type { NetworkPlugins } from '../ports/network-plugin.js';
 import type { NetworkSummary } from '../ports/network.js';
@@ -41,7 +41,10 @@ export interface MakerOptions {
 export class NetworkMaker {
   constructor(private readonly options: MakerOptions) {}
 
-  /** The link that a network needs on the host. @throws EngineError invalid for options that cannot be. */
+  /**
+   * Returns the name of the link that a network needs on the host. @throws EngineError invalid for options that cannot
+   * be fulfilled.
+   */
   linkOf(summary: NetworkSummary): string {
     interfacePrefix(summary);
     if (isPluginDriver(summary.driver)) return '';
@@ -51,8 +54,8 @@ export class NetworkMaker {
   }
 
   /**
-   * Whether the link is there already, which it may be. @throws EngineError where it is of no use, or another
-   * network's.
+   * Tells whether the link exists already, which is allowed. @throws EngineError if it cannot be used or belongs to
+   * another network.
    */
   isForeign(summary: NetworkSummary, links: readonly Link[], others: readonly NetworkSummary[]): boolean {
     const name = this.linkOf(summary);
@@ -70,7 +73,7 @@ export class NetworkMaker {
     return true;
   }
 
-  /** `isFresh`: it is made now, not made again at the start of the daemon. */
+  /** Makes a network on the host. `isFresh`: it is new, and not opened again at the start of the daemon. */
   async open(
     summary: NetworkSummary,
     open: OpenOptions,
@@ -103,7 +106,7 @@ export class NetworkMaker {
     return new PluginAddresses(summary, poolsOf(summary, open), this.options.plugins, this.options.debts, isFresh);
   }
 
-  /** A network on a bridge; nothing is left when it fails. */
+  /** Makes a network on a bridge; nothing is left when it fails. */
   async #openBridge(
     summary: NetworkSummary,
     plan: BridgePlan,
@@ -129,7 +132,7 @@ export class NetworkMaker {
     const { firewall, userlandProxy, iptables, ip6tables, ipForward, ipForwardNoDrop } = this.options;
     const { link, internal, addresses } = bridge.plan;
     await firewall.setBridge(bridge.rules);
-    // After the rules that keep containers away from the host's own services.
+    // This comes after the rules that keep containers away from the host's own services.
     if (!userlandProxy && iptables && !internal) await routeLoopback(link);
     if (ipForward)
       for (const family of bridge.families)
@@ -159,7 +162,7 @@ export class NetworkMaker {
     const plan = parentPlan(summary);
     const { isolated, routed, parent, kind } = plan;
     const medium = await ParentLink.open(plan, this.options.netlink, links, foreign);
-    // The host is not on such a network: its gateway is a router outside.
+    // The host has no address on such a network: its gateway is a router outside.
     const addresses = addressPlans(summary, isolated || routed).map((each) => ({
       ...each,
       hostAddress: isolated || routed ? '' : each.hostAddress,
@@ -193,7 +196,7 @@ export class NetworkMaker {
   }
 }
 
-/** The subnets of a network as the process knows them that has given them. */
+/** Returns the subnets of a network as they are known to the process that has given them. */
 export function poolsOf({ subnets }: NetworkSummary, { poolIds = [] }: Pick<OpenOptions, 'poolIds'>): LeasedPool[] {
   return subnets.map((subnet, index) => ({ id: poolIds[index] ?? '', subnet }));
 }

@@ -1,4 +1,4 @@
-/** Options of networks as clients write them, under either engine's names. */
+/** Reads options of networks as clients write them, under either engine's names. */
 import { isIP } from 'node:net';
 import { invalid } from '../errors/engine-error.js';
 import type { NetworkRequest, NetworkSummary, WantedNetwork } from '../ports/network.js';
@@ -6,12 +6,12 @@ import type { Family } from './subnet.js';
 
 const PREFIXES = ['com.docker.network.', 'com.engine.network.'];
 
-/** The value of an option under either engine's name. */
+/** Returns the value of an option under either engine's name. */
 export function option({ options }: Pick<NetworkSummary, 'options'>, name: string): string | undefined {
   return PREFIXES.map((prefix) => options[prefix + name]).find((value) => value !== undefined);
 }
 
-/** Defaults that a request does not overrule, under either engine's name. */
+/** Returns the defaults that a request does not overrule, under either engine's name. */
 export function withoutNamed(
   defaults: Readonly<Record<string, string>>,
   options: Readonly<Record<string, string>>,
@@ -28,8 +28,8 @@ export function withoutNamed(
 }
 
 /**
- * The request with its address families settled. Those of the request itself count, then the driver options
- * `enable_ipv4` and `enable_ipv6`; an option that the request overrules is dropped. @throws EngineError invalid.
+ * Returns the request with its address families decided: by the request itself, else by the driver options
+ * `enable_ipv4` and `enable_ipv6`. An option that the request overrules is dropped. @throws EngineError invalid.
  */
 export function withFamilies(wanted: WantedNetwork, defaults: Readonly<Record<string, string>>): NetworkRequest {
   const overruled = ([4, 6] as const).filter((family) => wanted[`enableIpv${family}`] !== undefined);
@@ -53,7 +53,7 @@ function familyOption(record: Pick<NetworkSummary, 'options'>, family: Family): 
   return isOn;
 }
 
-/** '' where it is not given. @throws EngineError invalid. */
+/** Returns the address in an option; '' if it is not given. @throws EngineError invalid. */
 export function addressOption(record: Pick<NetworkSummary, 'options'>, name: string, family: Family): string {
   const address = option(record, name) ?? '';
   if (address !== '' && isIP(address) !== family)
@@ -61,7 +61,7 @@ export function addressOption(record: Pick<NetworkSummary, 'options'>, name: str
   return address;
 }
 
-/** @throws EngineError invalid. */
+/** Returns the boolean in an option. @throws EngineError invalid. */
 export function booleanOption(record: NetworkSummary, name: string, fallback: boolean): boolean {
   const value = option(record, name);
   if (value === undefined || value === '') return fallback;
@@ -70,7 +70,7 @@ export function booleanOption(record: NetworkSummary, name: string, fallback: bo
   throw invalid(`invalid value for option ${name}: ${value} is not true or false`);
 }
 
-/** @throws EngineError invalid. */
+/** Returns the number in an option. @throws EngineError invalid. */
 export function numberOption(record: NetworkSummary, name: string, fallback: number): number {
   const value = option(record, name);
   if (value === undefined || value === '') return fallback;

@@ -1,4 +1,7 @@
-/** From a request for a bridge network to its record and the plan of its bridge. Pure, but for what is in `host`. */
+/**
+ * Turns a request for a bridge network into its record and the plan of its bridge. Pure, except for what `host`
+ * returns.
+ */
 import { isIP } from 'node:net';
 import { forbidden, invalid, unavailable } from '../errors/engine-error.js';
 import type { NetworkRequest, NetworkSubnet, NetworkSummary } from '../ports/network.js';
@@ -23,9 +26,9 @@ import {
 
 export interface HostPlan {
   readonly pools: readonly PoolOption[];
-  /** Subnets of the other networks: nobody may have them twice. */
+  /** Subnets of the other networks; no network may overlap them. */
   readonly networks: readonly Subnet[];
-  /** Subnets of addresses and routes of the host: not chosen, but taken when they are asked for. */
+  /** Subnets of addresses and routes of the host. They are not chosen, but a client may ask for them. */
   readonly host: readonly Subnet[];
   readonly defaultOptions: Readonly<Record<string, string>>;
   /** Another process has given these addresses for the network. */
@@ -34,13 +37,13 @@ export interface HostPlan {
 
 /** IFNAMSIZ without the final NUL. */
 const MAX_LINK_NAME = 15;
-/** The daemon's --mtu is for the default bridge only. */
+/** The daemon's --mtu applies to the default bridge only; this is for the others. */
 const DEFAULT_MTU = 1500;
-/** The engine's own; any other one is another process's. */
+/** The engine's own drivers; any other name is that of a plugin. */
 const DRIVERS = new Set(['bridge', 'macvlan', 'ipvlan']);
-/** The names that clients see: users cannot make more networks of the last two. */
+/** The names that clients see. Users cannot make networks of `host` and `null`. */
 export const NETWORK_DRIVERS: readonly string[] = [...DRIVERS, 'host', 'null'].toSorted();
-/** Address managers of the engine's own: `null` has no addresses, for drivers that bring theirs. */
+/** The engine's own address managers. `null` has no addresses, for drivers that bring theirs. */
 const ADDRESS_MANAGERS = new Set(['default', 'null']);
 
 export function isPluginDriver(driver: string): boolean {
@@ -69,7 +72,10 @@ export function checkRequest({ name, driver, ipam, enableIpv4, enableIpv6, confi
     );
 }
 
-/** The record with every subnet settled. @throws EngineError invalid, forbidden when a subnet overlaps, unavailable. */
+/**
+ * Returns the record with every subnet decided. @throws EngineError invalid, forbidden when a subnet overlaps,
+ * unavailable.
+ */
 export function settleNetwork(request: NetworkRequest, id: string, created: string, host: HostPlan): NetworkSummary {
   const options = { ...withoutNamed(host.defaultOptions, request.options), ...request.options };
   const settled = { ...request, id, created, hasNames: true, options };
@@ -78,7 +84,7 @@ export function settleNetwork(request: NetworkRequest, id: string, created: stri
     checkPools(host.leased, host.networks);
     return { ...settled, subnets: host.leased.map(({ subnet }) => subnet) };
   }
-  // Gateways and ranges belong to a subnet that is said.
+  // Gateways and ranges need a subnet that is given.
   if (request.subnets.some(({ subnet }) => subnet === ''))
     throw invalid('invalid network config:\ninvalid subnet : invalid CIDR block notation');
   const given = request.subnets.map((config) => ({ config, subnet: parseSubnet(config.subnet, 'subnet') }));
@@ -113,7 +119,7 @@ export function settleNetwork(request: NetworkRequest, id: string, created: stri
   return { ...settled, subnets };
 }
 
-/** `isolated`: nobody needs a gateway. */
+/** Decides a subnet. `isolated`: nobody needs a gateway. */
 function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined, isolated: boolean): NetworkSubnet {
   const text = formatSubnet(subnet);
   const given = config?.subnet.split('/')[0];
@@ -146,7 +152,7 @@ function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined, isolate
     config?.gateway || isolated
       ? (config?.gateway ?? '')
       : firstFree(subnet, range, Object.values(config?.auxiliaryAddresses ?? {}));
-  // An IPv6 address can be written in many ways: clients see it as they wrote it.
+  // An IPv6 address can be written in many ways, and clients must see it as they wrote it.
   return {
     subnet: subnet.family === 6 ? (config?.subnet ?? text) : text,
     gateway,
@@ -155,7 +161,7 @@ function settleSubnet(subnet: Subnet, config: NetworkSubnet | undefined, isolate
   };
 }
 
-/** The first address of the range that nobody else uses. */
+/** Returns the first address of the range that nobody else uses. */
 function firstFree(subnet: Subnet, range: Subnet | undefined, taken: readonly string[]): string {
   const first = range && range.base > subnet.base ? range.base : subnet.base + 1n;
   for (let value = first; ; value++) {
@@ -198,7 +204,9 @@ export function bridgePlan(record: NetworkSummary, hairpin: boolean): BridgePlan
   };
 }
 
-/** The addresses of a record. `isolated`: nobody leaves; the gateway of an internal bridge is still the bridge. */
+/**
+ * Returns the addresses of a record. `isolated`: nobody leaves. The gateway of an internal bridge is still the bridge.
+ */
 export function addressPlans({ subnets }: NetworkSummary, isolated: boolean): AddressPlan[] {
   return subnets.map(({ subnet, gateway, ipRange, auxiliaryAddresses }) => {
     const parsed = parseSubnet(subnet, 'subnet');
@@ -212,13 +220,13 @@ export function addressPlans({ subnets }: NetworkSummary, isolated: boolean): Ad
   });
 }
 
-/** Host address of published ports that name none; '' is every one. @throws EngineError invalid. */
+/** Returns the host address of published ports that name none; '' means every address. @throws EngineError invalid. */
 export function bindingAddress(record: Pick<NetworkSummary, 'options'>): string {
   const address = addressOption(record, 'bridge.host_binding_ipv4', 4);
   return address === '0.0.0.0' ? '' : address;
 }
 
-/** First part of the names of links inside containers. @throws EngineError invalid. */
+/** Returns the beginning of the names of links inside containers. @throws EngineError invalid. */
 export function interfacePrefix(record: Pick<NetworkSummary, 'options'>): string {
   const prefix = option(record, 'container_iface_prefix') || 'eth';
   if (!/^[a-zA-Z][a-zA-Z0-9_.-]{0,11}$/.test(prefix))

@@ -7,7 +7,7 @@ import type { OpenOptions } from './open-options.js';
 
 export interface RecordFile {
   read(): Promise<unknown>;
-  /** Resolves when the record is durable. An `urgent` write may use reserved space when the disk is full. */
+  /** Writes the record; durable when it resolves. An `urgent` write may use reserved space when the disk is full. */
   write(value: unknown, urgent?: boolean): Promise<void>;
 }
 
@@ -19,12 +19,12 @@ export interface Identity {
 /** A network that a user made. */
 export interface UserNetwork extends OpenOptions {
   readonly summary: NetworkSummary;
-  /** Another process is being asked to make it, or to take it away. */
+  /** True while another process is being asked to make the network or to remove it. */
   readonly isPending?: boolean;
 }
 
 interface Lent {
-  /** Name of the bridge, and what tells it from others of that name: when the kernel made it. */
+  /** Name of the bridge. `made` tells it from others of that name by the time at which the kernel made it. */
   readonly link: string;
   readonly made: string;
   readonly addresses: readonly LinkAddress[];
@@ -33,7 +33,7 @@ interface Lent {
 type Stored = Readonly<Record<'bridge' | 'host' | 'none', Identity>> & {
   /** Name of the default bridge that an earlier version of the daemon made. */
   readonly made?: string;
-  /** The default bridge that this daemon makes and must take away again, also after a crash. */
+  /** The default bridge that this daemon makes and must remove again, also after a crash. */
   readonly ownBridge?: { readonly name: string; readonly mac: string };
   /** Addresses that were given to bridges of others. */
   readonly lent?: readonly Lent[];
@@ -48,7 +48,7 @@ export class NetworkRecords {
     private stored: Stored,
   ) {}
 
-  /** Reads them; a first start gives the predefined networks their identities. */
+  /** Reads the records; a first start gives the predefined networks their identities. */
   static async open(file: RecordFile): Promise<NetworkRecords> {
     const found = (await file.read()) as Stored | undefined;
     if (found) return new NetworkRecords(file, found);
@@ -70,17 +70,20 @@ export class NetworkRecords {
   }
 
   /**
-   * The MAC address of the default bridge of this name, if this daemon makes it; `existing` may be one that an earlier
-   * version made.
+   * Returns the MAC address of the default bridge of this name if this daemon makes it; `existing` may be one that an
+   * earlier version made.
    */
   ownBridge(name: string, existing: Link | undefined): string | undefined {
     const { ownBridge, made } = this.stored;
     if (ownBridge?.name === name) return ownBridge.mac;
-    // The addresses of those versions had only their beginning in common.
+    // The addresses that those versions gave had only their beginning in common.
     return made === name && existing?.mac.startsWith('02:42:') === true ? existing.mac : undefined;
   }
 
-  /** To be called before it is made: a crash in between must not leave a bridge that nobody owns. */
+  /**
+   * Notes the default bridge. Call it before the bridge is made, so that a crash in between leaves no bridge without an
+   * owner.
+   */
   async noteBridge(name: string, mac: string): Promise<void> {
     const { ownBridge } = this.stored;
     if (ownBridge?.name !== name || ownBridge.mac !== mac)
@@ -106,12 +109,12 @@ export class NetworkRecords {
     }));
   }
 
-  /** To be called before it is made. */
+  /** Adds a network. Call it before the network is made. */
   add(network: UserNetwork): Promise<void> {
     return this.#save((stored) => ({ ...stored, networks: [...(stored.networks ?? []), network] }));
   }
 
-  /** In the place of the one with the same ID. */
+  /** Replaces the network with the same ID. */
   replace(network: UserNetwork): Promise<void> {
     const isSame = ({ summary }: UserNetwork): boolean => summary.id === network.summary.id;
     return this.#save((stored) => ({
@@ -125,7 +128,7 @@ export class NetworkRecords {
     return this.#save((stored) => ({ ...stored, networks: (stored.networks ?? []).filter(isOther) }), true);
   }
 
-  /** Changes are made one after another, each to the result of the one before. */
+  /** Changes the records; each change is made to the result of the one before. */
   #save(change: (stored: Stored) => Stored, urgent = false): Promise<void> {
     const saved = this.#saved.then(async () => {
       const stored = change(this.stored);
@@ -138,7 +141,8 @@ export class NetworkRecords {
 }
 
 /**
- * The MAC address of a bridge may follow its ports; the kernel gives no number twice until the machine starts again.
+ * Identifies a link by its index: a bridge's MAC address may follow its ports, but the kernel uses no index twice until
+ * the machine restarts.
  */
 function madeOf({ index }: Link): string {
   return `${readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()} ${index}`;

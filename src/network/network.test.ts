@@ -169,7 +169,7 @@ test('the way from the kernel to what is wanted', () => {
     first,
     /-I FORWARD 1 -j ENGINE-USER\n-I FORWARD 2 -j ENGINE-IN-e1\n-I FORWARD 3 -j ENGINE-OUT-e1\nCOMMIT\n\*nat\n/,
   );
-  // iptables-save would print this after that.
+  // iptables-save would print these rules after the change.
   const saved = (tag: string, forward: readonly string[], extra: readonly string[] = []): string =>
     [
       '*filter',
@@ -195,7 +195,7 @@ test('the way from the kernel to what is wanted', () => {
     ].join('\n');
   const ours = ['-j ENGINE-USER', '-j ENGINE-IN-e1', '-j ENGINE-OUT-e1'];
   assert.equal(restoreScript(parseTables(saved('e1', [...ours, '-j REJECT'])), chains, jumps), '');
-  // Another daemon's way in stays before our way out, foreign rules behind.
+  // Another daemon's jump for incoming packets stays before ours for outgoing ones, foreign rules after them.
   assert.match(
     restoreScript(
       parseTables(saved('e1', ['-j ENGINE-USER', '-j ENGINE-IN-e2', '-j ENGINE-OUT-e2', '-j REJECT'])),

@@ -1,4 +1,4 @@
-/** What is noted about a network beside its summary, and decides how it is opened again after a restart. */
+/** What is noted about a network besides its summary; it decides how the network is opened again after a restart. */
 
 /** Says to whom a bridge belongs. */
 export interface Ownership {
@@ -7,13 +7,13 @@ export interface Ownership {
    * bridge.
    */
   readonly mac?: string;
-  /** The link existed before the network: it stays as it is. */
+  /** True if the link existed before the network, and stays as it is. */
   readonly foreign: boolean;
 }
 
 export interface OpenOptions extends Ownership {
-  /** A client has chosen the subnet, so that containers may choose addresses in it. */
+  /** True if a client has chosen the subnet, so that containers may choose addresses in it. */
   readonly chosen: boolean;
-  /** By subnet, what another process calls the pool that it is from. */
+  /** For each subnet, the name that another process has for its pool. */
   readonly poolIds?: readonly string[];
 }

@@ -16,19 +16,19 @@ export interface ParentPlan {
   readonly kind: StackKind;
   /** Name of the link that containers' links are stacked on. */
   readonly parent: string;
-  /** How to make the parent where it is not there: a VLAN of another link, or a link to nowhere. */
+  /** How to make the parent if it is missing: as a VLAN of another link, or as a link to nowhere. */
   readonly recipe: { readonly base: string; readonly vlan: number } | 'dummy' | undefined;
   readonly mode: number;
   readonly flag: number;
-  /** Nobody gets out. */
+  /** True if nobody gets out. */
   readonly isolated: boolean;
-  /** Containers leave without a gateway: the host routes (ipvlan's layer 3 modes). */
+  /** True if containers leave without a gateway, because the host routes (ipvlan's layer 3 modes). */
   readonly routed: boolean;
 }
 
 const VLAN_NAME = /^(.+)\.(\d{1,4})$/;
 
-/** @throws EngineError invalid for options that cannot be. */
+/** Plans the parent of a network. @throws EngineError invalid for options that cannot be fulfilled. */
 export function parentPlan({ id, driver, internal, options }: NetworkSummary): ParentPlan {
   const kind = driver as StackKind;
   const given = options['parent'] ?? '';
@@ -65,13 +65,13 @@ export class ParentLink implements Medium {
     private readonly index: number,
     readonly mtu: number,
     private readonly netlink: Netlink,
-    /** The parent link existed before the network. */
+    /** True if the parent link existed before the network. */
     readonly isForeign: boolean,
   ) {}
 
   /**
    * Finds or makes the parent.
-   * @throws EngineError invalid naming the parent; code EOPNOTSUPP where the kernel lacks a driver.
+   * @throws EngineError invalid naming the parent; code EOPNOTSUPP if the kernel lacks a driver.
    */
   static async open(
     plan: ParentPlan,
@@ -105,7 +105,7 @@ export class ParentLink implements Medium {
   }
 }
 
-/** The known engine says no more than that it is not supported. */
+/** Explains a failure; the known engine only says that it is not supported. */
 function explain(kind: string): (error: unknown) => never {
   return (error) => {
     if (isEngineError(error) && (error.code === 'ENOTSUP' || error.code === 'EOPNOTSUPP'))

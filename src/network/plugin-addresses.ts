@@ -15,7 +15,7 @@ export interface LeasedPool {
 const NO_SUBNET: NetworkSubnet = { subnet: '', gateway: '', ipRange: '', auxiliaryAddresses: {} };
 const NO_LEASE: Lease = { address: '', prefixLength: 0, gateway: '' };
 
-/** Asks for all subnets of a network with their gateways; nothing stays asked for when it fails. */
+/** Asks for all subnets of a network and their gateways; if that fails, all are given back. */
 export async function leasePools(
   plugin: AddressPlugin,
   { subnets, enableIpv4, enableIpv6, ipam }: NetworkRequest,
@@ -51,7 +51,7 @@ export async function leasePools(
   }
 }
 
-/** Gives subnets back with what the network itself has of them. */
+/** Gives subnets back, and the network's own addresses in them. */
 export async function releasePools(plugin: AddressPlugin, pools: readonly LeasedPool[]): Promise<void> {
   for (const { id, subnet } of pools) {
     for (const address of [subnet.gateway, ...Object.values(subnet.auxiliaryAddresses)])
@@ -60,7 +60,7 @@ export async function releasePools(plugin: AddressPlugin, pools: readonly Leased
   }
 }
 
-/** @throws EngineError forbidden for a subnet that another network has. */
+/** Checks subnets. @throws EngineError forbidden for one that another network has. */
 export function checkPools(pools: readonly LeasedPool[], others: readonly Subnet[]): void {
   for (const { subnet } of pools) {
     if (others.some((other) => overlaps(other, parseSubnet(subnet.subnet, 'subnet'))))
@@ -80,7 +80,7 @@ export class PluginAddresses implements Addresses {
   readonly #spaces: readonly Space[];
   #prepared: Promise<{ readonly plugin: AddressPlugin; readonly requiresMac: boolean }> | undefined;
 
-  /** `isFresh`: the pools were asked for in this run of the daemon. */
+  /** Makes the addresses of a network. `isFresh`: the pools were asked for in this run of the daemon. */
   constructor(
     private readonly summary: NetworkSummary,
     private readonly pools: readonly LeasedPool[],
@@ -144,7 +144,7 @@ export class PluginAddresses implements Addresses {
     return { kind: 'address', driver: this.summary.ipam.driver, poolId, address } as const;
   }
 
-  /** Once in a run of the daemon; tried again after a failure. */
+  /** Prepares the manager, once in a run of the daemon; a failure is tried again. */
   #prepare(): Promise<{ readonly plugin: AddressPlugin; readonly requiresMac: boolean }> {
     this.#prepared ??= this.#open().catch((error: unknown) => {
       this.#prepared = undefined;
@@ -160,7 +160,7 @@ export class PluginAddresses implements Addresses {
     return { plugin, requiresMac };
   }
 
-  /** A manager that keeps nothing is told what it gave. One that refuses has not forgotten. */
+  /** Tells a manager that keeps nothing what it gave. A manager that refuses has not forgotten it. */
   async #replay(plugin: AddressPlugin): Promise<void> {
     const addressSpace = await plugin.addressSpace();
     for (const [index, { subnet }] of this.pools.entries()) {
@@ -186,7 +186,7 @@ export class PluginAddresses implements Addresses {
   }
 }
 
-/** An address without its prefix length. */
+/** Returns an address without its prefix length. */
 function plain(cidr: string): string {
   return cidr.split('/')[0] ?? '';
 }

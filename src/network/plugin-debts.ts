@@ -1,6 +1,6 @@
 /**
  * Plugins give addresses and endpoints for containers, and must be told to take them back. These debts outlive the
- * daemon, so each is on disk from before the container has the address until it was given back.
+ * daemon. So each is on disk before the container gets the address, and until it was given back.
  */
 import { isEngineError } from '../errors/engine-error.js';
 import type { NetworkPlugins } from '../ports/network-plugin.js';
@@ -30,7 +30,7 @@ export class PluginDebts {
     this.#inherited = new Set(this.#debts.keys());
   }
 
-  /** On disk when it resolves. */
+  /** Adds a debt; it is on disk when the promise resolves. */
   async add(debt: Debt): Promise<void> {
     this.#inherited.delete(keyOf(debt));
     this.#debts.set(keyOf(debt), debt);
@@ -40,12 +40,12 @@ export class PluginDebts {
     });
   }
 
-  /** A container has it since before the daemon started. */
+  /** Claims a debt of an earlier run, for a container that still uses it. */
   claim(debt: Debt): void {
     this.#inherited.delete(keyOf(debt));
   }
 
-  /** Gives it back. What a plugin cannot take now is tried again when the daemon starts. Never fails. */
+  /** Gives a debt back. If the plugin cannot take it now, the next start of the daemon tries again. Never fails. */
   async pay(debt: Debt): Promise<void> {
     try {
       await this.#giveBack(debt);
@@ -56,7 +56,7 @@ export class PluginDebts {
     }
   }
 
-  /** Gives back what nobody has claimed. */
+  /** Gives back the debts of an earlier run that nobody has claimed. */
   async settle(): Promise<void> {
     const keys = [...this.#inherited];
     this.#inherited.clear();
@@ -86,7 +86,7 @@ function keyOf(debt: Debt): string {
   return debt.kind === 'address' ? `${debt.driver} ${debt.poolId} ${debt.address}` : debt.endpointId;
 }
 
-/** A plugin that refuses has answered: it knows of no such thing. */
+/** Ignores a refusal: the plugin has answered that it does not know of this. */
 export function unlessRefused(error: unknown): void {
   if (!isEngineError(error) || error.code !== PLUGIN_REFUSED) throw error;
 }

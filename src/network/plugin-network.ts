@@ -17,7 +17,7 @@ export interface PluginNetworkOptions {
 
 export class PluginNetwork implements Medium, EndpointPlugin {
   readonly mtu = 1500;
-  /** What the driver answered, by endpoint. */
+  /** The driver's answers, by endpoint. */
   readonly #joined = new Map<string, PluginJoin>();
 
   constructor(
@@ -74,7 +74,8 @@ export class PluginNetwork implements Medium, EndpointPlugin {
   async disconnect(containerId: string, { endpointId, interfaceName }: Endpoint): Promise<void> {
     const link = this.#joined.get(endpointId)?.link ?? '';
     this.#joined.delete(endpointId);
-    // The driver made it and looks for it where it was. Whatever it does not delete goes with the sandbox.
+    // The driver made the link and looks for it in its old place. If it does not delete the link, the link goes with
+    // the sandbox.
     if (link !== '') await this.options.sandboxes.eject(containerId, interfaceName, link).catch(() => undefined);
     await this.options.debts.pay(this.#debt(endpointId));
   }
@@ -97,7 +98,8 @@ export class PluginNetwork implements Medium, EndpointPlugin {
 }
 
 /**
- * Ports that the driver of the network publishes; it is told also without any, for the endpoint is the way out then.
+ * Ports that the driver of the network publishes. The driver is told even if there are none, because the endpoint is
+ * the way out then.
  */
 class PluginPorts implements Ports {
   list: readonly PublishedPort[] = [];
@@ -138,7 +140,10 @@ class PluginPorts implements Ports {
   }
 }
 
-/** @throws EngineError not-found for a driver that is not there, forbidden for one that needs a cluster. */
+/**
+ * Checks the driver of a network. @throws EngineError not-found for a missing driver, forbidden for one that needs a
+ * cluster.
+ */
 export async function checkNetworkDriver(plugins: NetworkPlugins, name: string): Promise<void> {
   const scope = await (await plugins.network(name)).scope();
   if (scope !== 'local') throw scopeRefused(scope);
@@ -148,7 +153,7 @@ function scopeRefused(scope: string): EngineError {
   return forbidden(`datastore for scope ${JSON.stringify(scope)} is not initialized`, { code: 'NO_SWARM' });
 }
 
-/** What the driver is told of a new network. */
+/** Returns what the driver is told of a new network. */
 export function networkRequest(
   { id, options, internal: isInternal, enableIpv4, enableIpv6, subnets }: NetworkSummary,
   addressSpace: string,

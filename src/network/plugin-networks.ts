@@ -1,4 +1,4 @@
-/** What networks need of plugins from their creation to their removal. */
+/** What networks need of plugins, from their creation to their removal. */
 import type { NetworkPlugins } from '../ports/network-plugin.js';
 import type { Logger } from '../ports/logger.js';
 import type { NetworkRequest, NetworkSummary } from '../ports/network.js';
@@ -7,7 +7,7 @@ import { type LeasedPool, leasePools, releasePools } from './plugin-addresses.js
 import { unlessRefused } from './plugin-debts.js';
 import { checkNetworkDriver, networkRequest } from './plugin-network.js';
 
-/** How the known engine calls the address space of its own manager. */
+/** The known engine has this name for the address space of its own manager. */
 const OWN_ADDRESS_SPACE = 'LocalDefault';
 
 export class PluginNetworks {
@@ -16,14 +16,14 @@ export class PluginNetworks {
     private readonly log: Logger,
   ) {}
 
-  /** Whether a network is anybody else's in any part. */
+  /** Tells whether a plugin has a part in a network. */
   has(network: Pick<NetworkSummary, 'driver' | 'ipam' | 'configOnly'>): boolean {
     return !network.configOnly && (isPluginDriver(network.driver) || isPluginIpam(network));
   }
 
   /**
-   * Finds whoever a new network needs and asks for its subnets. @throws EngineError not-found for a plugin that is not
-   * there.
+   * Finds the plugins that a new network needs, and asks for its subnets. @throws EngineError not-found for a missing
+   * plugin.
    */
   async prepare(request: NetworkRequest): Promise<LeasedPool[] | undefined> {
     if (request.configOnly) return undefined;
@@ -31,7 +31,7 @@ export class PluginNetworks {
     return isPluginIpam(request) ? leasePools(await this.plugins.addresses(request.ipam.driver), request) : undefined;
   }
 
-  /** Has the network made by its driver. */
+  /** Asks the driver of a network to make it. */
   async make(summary: NetworkSummary): Promise<void> {
     if (!isPluginDriver(summary.driver)) return;
     const addressSpace = isPluginIpam(summary)
@@ -41,7 +41,8 @@ export class PluginNetworks {
   }
 
   /**
-   * Has it taken away. @throws EngineError of a driver that does not answer; of a manager of addresses is only told.
+   * Asks for the removal of a network. @throws EngineError of a driver that does not answer; failures of an address
+   * manager are only logged.
    */
   async unmake(summary: NetworkSummary, pools: readonly LeasedPool[]): Promise<void> {
     if (isPluginDriver(summary.driver)) {

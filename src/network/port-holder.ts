@@ -1,7 +1,6 @@
 /**
- * Published ports on the host's side. A real socket holds each port before success is reported, so a clash is found by
- * the kernel. The holder also serves what rules cannot: connections to loopback addresses are passed on to the
- * container.
+ * Holds published ports on the host. A real socket holds each port before success is reported, so the kernel finds a
+ * clash. The holder also serves what rules cannot: it passes connections to loopback addresses on to the container.
  */
 import { isIPv4 } from 'node:net';
 import { internal, isEngineError, messageOf } from '../errors/engine-error.js';
@@ -12,24 +11,27 @@ import { proxyTcp, proxyUdp } from './userland-proxy.js';
 
 export interface HeldPort {
   readonly port: PublishedPort;
-  /** The container's address that it leads to; of another family than the host's where only the proxy can serve. */
+  /**
+   * The container's address that the port leads to. Its family may differ from the host's; then only the proxy can
+   * serve.
+   */
   readonly containerIp: string;
   release(): void;
 }
 
-/** Addresses of the container; '' where it has none. */
+/** Addresses of the container; '' if it has none. */
 export interface PortTarget {
   readonly ipv4: string;
   readonly ipv6: string;
 }
 
-/** Both families shall have one number: how often the kernel may choose one that is taken in the other. */
+/** Both families must get one number. The kernel may choose so often one that is taken in the other family. */
 const PAIR_ATTEMPTS = 16;
 
 /**
- * Binds what was asked for: a port, the first free one of a range, or (0) any; on both families when no address is
- * said. Throws internal with the Engine API's text `Bind for A:P failed: port is already allocated`, or `failed to bind
- * host port for …` when it is not another one that has the port; nothing is held then.
+ * Binds the wanted port: a certain one, the first free one of a range, or (0) any; without an address, in both
+ * families. Throws internal with the Engine API's text `Bind for A:P failed: port is already allocated`, or `failed to
+ * bind host port for …` if the port is not simply taken; nothing is held then.
  */
 export function holdPort(wanted: PortRequest, target: PortTarget, userlandProxy: boolean): HeldPort[] {
   const addresses = wanted.hostIp === '' ? anyAddress(target, userlandProxy) : [wanted.hostIp];
@@ -50,7 +52,7 @@ export function holdPort(wanted: PortRequest, target: PortTarget, userlandProxy:
   throw failure;
 }
 
-/** One number on every address. */
+/** Holds one number on every address. */
 function holdOnAll(
   wanted: PortRequest,
   addresses: readonly string[],
@@ -69,7 +71,7 @@ function holdOnAll(
   }
 }
 
-/** Texts that clients of the Engine API know. */
+/** Clients of the Engine API know these texts. */
 const REASONS: ReadonlyMap<string, string> = new Map([
   ['EADDRNOTAVAIL', 'cannot assign requested address'],
   ['EACCES', 'permission denied'],
@@ -97,7 +99,7 @@ function holdOne(
     socket = bindPort(protocol, hostIp, hostPort);
   } catch (error) {
     const code = isEngineError(error) ? error.code : undefined;
-    // A kernel without SCTP sockets still translates it: the rules alone publish it.
+    // A kernel without SCTP sockets still translates SCTP, so the rules alone publish the port.
     if (protocol === 'sctp' && (code === 'EPROTONOSUPPORT' || code === 'ESOCKTNOSUPPORT'))
       return held(hostPort || containerPort, () => undefined);
     const place = `${bracketed(hostIp)}:${hostPort}`;
@@ -118,7 +120,10 @@ function holdOne(
   return held(socket.port, () => closeFd(socket.fd));
 }
 
-/** IPv6 is left out where nothing could serve it: the container has no such address, and there is no proxy. */
+/**
+ * Returns the address that stands for all. IPv6 is left out if nothing can serve it: the container has no such address,
+ * and there is no proxy.
+ */
 function anyAddress(target: PortTarget, userlandProxy: boolean): string[] {
   return [
     ...(target.ipv4 === '' ? [] : ['0.0.0.0']),
@@ -131,7 +136,7 @@ function hostHasIpv6(): boolean {
     closeFd(bindPort('udp', '::1', 0).fd);
     return true;
   } catch {
-    // Switched off in the kernel or for loopback: there is nobody to serve.
+    // IPv6 is switched off, in the kernel or for loopback, so nobody needs to be served.
     return false;
   }
 }

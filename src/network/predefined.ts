@@ -1,12 +1,12 @@
-/** The networks that are always there: `bridge`, `host` and `none`. */
+/** The networks that always exist: `bridge`, `host` and `none`. */
 import { randomBytes } from 'node:crypto';
 import type { AttachRequest, Endpoint, EndpointNames, NetworkSummary } from '../ports/network.js';
 import type { BridgeOptions } from './default-bridge.js';
 import type { Identity } from './network-records.js';
 
-/** Names that users cannot give. */
+/** Users cannot give these names to networks. */
 export const PREDEFINED: ReadonlySet<string> = new Set(['bridge', 'host', 'none', 'default']);
-/** Drivers of networks that give a container nothing of its own. */
+/** Networks of these drivers give a container nothing of its own. */
 const LINKLESS: ReadonlySet<string> = new Set(['host', 'null']);
 
 export function isLinkless({ driver }: NetworkSummary): boolean {

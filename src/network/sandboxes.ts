@@ -1,4 +1,4 @@
-/** Network namespaces of containers, and what is configured inside them. */
+/** Makes network namespaces for containers, and configures them. */
 import { closeSync, openSync } from 'node:fs';
 import { join } from 'node:path';
 import { createNetns, inNetns, keepNetns, listNetns, removeNetns } from '../sys/process/netns.js';
@@ -10,10 +10,10 @@ import type { WayOut } from './ways-out.js';
 const LOOPBACK_INDEX = 1;
 
 export class Sandboxes {
-  /** Sockets inside sandboxes whose first endpoint is still to be configured. */
+  /** Sockets inside new sandboxes, whose first endpoint is still to be configured. */
   readonly #fresh = new Map<string, Netlink>();
 
-  /** @param root directory of the namespaces' mounts, each named after its container. */
+  /** @param root directory of the namespaces' mounts; each has the name of its container. */
   constructor(private readonly root: string) {}
 
   ids(): string[] {
@@ -24,7 +24,9 @@ export class Sandboxes {
     return join(this.root, containerId);
   }
 
-  /** Makes one with loopback up, or takes the one of a process, in place of any that is there. Returns its path. */
+  /**
+   * Makes a sandbox with loopback up, or takes the namespace of a process, and replaces an old one. Returns its path.
+   */
   async create(containerId: string, pid?: number): Promise<string> {
     const path = this.path(containerId);
     this.remove(containerId);
@@ -47,7 +49,7 @@ export class Sandboxes {
     removeNetns(this.path(containerId));
   }
 
-  /** Runs `work` with a socket inside a sandbox and, for links to be put there, a descriptor of it. */
+  /** Runs `work` with a socket inside a sandbox, and with a descriptor of the sandbox, to put links there. */
   async within<T>(containerId: string, work: (inside: Netlink, netnsFd: number) => Promise<T>): Promise<T> {
     const path = this.path(containerId);
     const netnsFd = openSync(path, 'r');
@@ -63,8 +65,8 @@ export class Sandboxes {
   }
 
   /**
-   * Sets kernel parameters of a link: whether it has IPv6, then those that a client wants.
-   * @throws EngineError internal naming the file: such a parameter does not exist, or has no such value.
+   * Sets kernel parameters of a link: whether it has IPv6, then the ones that a client wants.
+   * @throws EngineError internal naming the file: it does not exist, or cannot have the value.
    */
   setParameters(containerId: string, link: string, hasIpv6: boolean, parameters: readonly LinkParameter[]): void {
     // /proc/sys/net shows the namespace of the thread that opens its files.
@@ -75,12 +77,12 @@ export class Sandboxes {
     });
   }
 
-  /** Deletes a link, and so its other end. */
+  /** Deletes a link, which deletes its other end, too. */
   async unplug(containerId: string, interfaceName: string): Promise<void> {
     if (interfaceName !== '') await this.within(containerId, (inside) => inside.deleteLinks([interfaceName]));
   }
 
-  /** Moves a link out into the daemon's namespace under another name; one that is gone is left out. */
+  /** Moves a link into the daemon's namespace under another name; a missing link is ignored. */
   async eject(containerId: string, interfaceName: string, name: string): Promise<void> {
     const home = openSync('/proc/self/ns/net', 'r');
     try {
@@ -93,7 +95,7 @@ export class Sandboxes {
     }
   }
 
-  /** Makes these the default routes. */
+  /** Sets the default routes of a sandbox. */
   async route(containerId: string, ways: readonly WayOut[]): Promise<void> {
     if (ways.length === 0) return;
     await this.within(containerId, async (inside) => {
@@ -104,7 +106,7 @@ export class Sandboxes {
     });
   }
 
-  /** Sandboxes stay. */
+  /** Closes the sockets; the sandboxes stay. */
   close(): void {
     for (const inside of this.#fresh.values()) inside.close();
   }

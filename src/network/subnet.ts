@@ -1,4 +1,4 @@
-/** IP subnets in CIDR form. Addresses are big integers here, for IPv6 has no smaller ones. */
+/** IP subnets in CIDR form. Addresses are big integers here, because IPv6 addresses need 128 bits. */
 import { isIP } from 'node:net';
 import { invalid } from '../errors/engine-error.js';
 import { addressBytes, addressText } from '../sys/net/ip-address.js';
@@ -7,7 +7,7 @@ export type Family = 4 | 6;
 
 export interface Subnet {
   readonly family: Family;
-  /** Network address. */
+  /** The first address of the network, as a number. */
   readonly base: bigint;
   readonly prefixLength: number;
 }
@@ -31,7 +31,7 @@ export function parseSubnet(text: string, field: string, family?: Family): Subne
   return subnetAround(address, prefixLength);
 }
 
-/** The subnet of this size that an address is in. */
+/** Returns the subnet of this size that contains an address. */
 export function subnetAround(address: string, prefixLength: number): Subnet {
   const family = familyOf(address);
   return { family, base: toNumber(address) & maskOf(family, prefixLength), prefixLength };
@@ -45,7 +45,7 @@ export function familyOf(address: string): Family {
   return isIP(address) === 6 ? 6 : 4;
 }
 
-/** `address` must be valid (node:net isIP). */
+/** Returns an address as a number. It must be valid (node:net isIP). */
 export function toNumber(address: string): bigint {
   return BigInt(`0x${addressBytes(address).toString('hex')}`);
 }
@@ -72,7 +72,7 @@ export function overlaps(a: Subnet, b: Subnet): boolean {
   return (a.base & mask) === (b.base & mask);
 }
 
-/** Number of addresses, those of the network and for broadcasts included. */
+/** Returns the number of addresses, including those of the network and for broadcasts. */
 export function sizeOf({ family, prefixLength }: Subnet): bigint {
   return 1n << BigInt(bitsOf(family) - prefixLength);
 }

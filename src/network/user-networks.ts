@@ -1,4 +1,4 @@
-/** Networks that users make and remove: the order of the steps, and what is undone when one of them fails. */
+/** Makes and removes networks of users: the order of the steps, and what is undone when one of them fails. */
 import { randomBytes } from 'node:crypto';
 import { forbidden } from '../errors/engine-error.js';
 import type { NetworkRequest, NetworkSummary, WantedNetwork } from '../ports/network.js';
@@ -21,12 +21,12 @@ import { parseSubnet } from './subnet.js';
 interface UserNetworkDeps {
   readonly options: {
     readonly addressPools: readonly PoolOption[];
-    /** Options of new networks by driver. */
+    /** Options of new networks, by driver. */
     readonly defaultNetworkOptions: Readonly<Record<string, Readonly<Record<string, string>>>>;
   };
   readonly netlink: Netlink;
   readonly directory: NetworkDirectory;
-  /** Those that containers get links to, by network ID. */
+  /** Networks that containers get links to, by network ID. */
   readonly attachable: Map<string, AttachableNetwork>;
   readonly endpoints: Endpoints;
   readonly maker: NetworkMaker;
@@ -43,7 +43,7 @@ interface Withdrawn {
 
 export class UserNetworks {
   readonly #deps: UserNetworkDeps;
-  /** Networks are made and removed one after another: each looks at what the others have. */
+  /** Networks are made and removed one after another, because each depends on what the others have. */
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor(deps: UserNetworkDeps) {
@@ -59,7 +59,7 @@ export class UserNetworks {
     const request = wanted.configFrom === '' ? wanted : this.#deps.directory.configured(wanted);
     checkRequest(request);
     this.#deps.directory.checkName(request);
-    // A plugin may take its time: nobody else waits for it.
+    // A plugin may be slow, and nobody else has to wait for it.
     const leased = await this.#deps.plugged.prepare(request);
     try {
       const { network, opened } = await this.#admit(request, leased);
@@ -71,7 +71,7 @@ export class UserNetworks {
     }
   }
 
-  /** Settles what a new network is, keeps it, and makes what is the engine's own of it. */
+  /** Decides the settings of a new network, writes its record, and makes the engine's own part of it. */
   #admit(
     request: NetworkRequest,
     leased: readonly LeasedPool[] | undefined,
@@ -115,7 +115,7 @@ export class UserNetworks {
     });
   }
 
-  /** Has another process make its part of a network, and lets containers be attached to it. */
+  /** Asks another process to make its part of a network, and then lets containers be attached to it. */
   async #finish(network: UserNetwork, opened: AttachableNetwork): Promise<void> {
     const { summary, isPending, ...rest } = network;
     try {
@@ -161,7 +161,7 @@ export class UserNetworks {
     return summary;
   }
 
-  /** Takes away what is the engine's own of a network, and its record. */
+  /** Removes the engine's own part of a network, and its record. */
   async #discard({ summary, network, record }: Withdrawn): Promise<void> {
     if (network) {
       const isShared = [...this.#deps.attachable.values()].some(({ link }) => link === network.link);
@@ -170,7 +170,7 @@ export class UserNetworks {
     try {
       await this.#forget(summary.id);
     } catch (error) {
-      // The network exists as long as it is on disk, and containers can use it.
+      // As long as its record is on disk, the network exists and containers can use it.
       if (network && record)
         this.#deps.attachable.set(
           summary.id,
@@ -180,7 +180,7 @@ export class UserNetworks {
     }
   }
 
-  /** Takes a network that may be removed away from containers: nobody is attached while it goes. */
+  /** Withdraws a network that may be removed, so that no container is attached while it goes. */
   #withdraw(nameOrId: string): Withdrawn {
     const summary = this.#deps.directory.resolve(nameOrId);
     if (PREDEFINED.has(summary.name))

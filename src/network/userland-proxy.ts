@@ -9,10 +9,10 @@ export interface ProxyTarget {
 
 /** An idle UDP peer is forgotten after this time. */
 const UDP_SESSION_MS = 90_000;
-/** Peers beyond are dropped like any datagram that finds no room. */
+/** Datagrams of further peers are dropped. */
 const MAX_UDP_SESSIONS = 1024;
 
-/** Serves a listening socket, which it owns. Returns what stops it; connections under way go on. */
+/** Serves a listening socket, which it owns. Returns a function that stops it; connections under way go on. */
 export function proxyTcp(fd: number, _hostIp: string, target: ProxyTarget): () => void {
   const server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (client) => {
     const upstream = connect({ ...target, allowHalfOpen: true });
@@ -25,13 +25,13 @@ export function proxyTcp(fd: number, _hostIp: string, target: ProxyTarget): () =
     client.on('close', () => upstream.destroy());
     upstream.on('close', () => client.destroy());
   });
-  // Out of descriptors, for instance: this client is lost, the next may be luckier.
+  // A failure, such as too many open descriptors, loses this client only.
   server.on('error', () => undefined);
   server.listen({ fd });
   return () => void server.close();
 }
 
-/** Serves a datagram socket, which it owns; each peer has a socket of its own towards the container. */
+/** Serves a datagram socket, which it owns; each peer has its own socket to the container. */
 export function proxyUdp(fd: number, hostIp: string, target: ProxyTarget): () => void {
   const server = createSocket(isIPv4(hostIp) ? 'udp4' : 'udp6');
   const sessions = new Map<string, { readonly socket: UdpSocket; readonly timer: NodeJS.Timeout }>();
@@ -51,7 +51,7 @@ export function proxyUdp(fd: number, hostIp: string, target: ProxyTarget): () =>
         session?.timer.refresh();
         server.send(answer, peer.port, peer.address, () => undefined);
       });
-      // Nobody listens there: a datagram may be lost.
+      // Nobody listens there, and a datagram may be lost.
       socket.on('error', () => undefined);
     }
     session.timer.refresh();

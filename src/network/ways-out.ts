@@ -1,20 +1,20 @@
-/** Over which of its endpoints a container leaves. Pure. */
+/** Decides over which of its endpoints a container leaves. Pure. */
 import type { Endpoint } from '../ports/network.js';
 import type { AttachableNetwork } from './attachable-network.js';
 import type { Family } from './subnet.js';
 
 export interface Candidate {
-  /** Of the network. */
+  /** Name of the network. */
   readonly name: string;
   readonly gatewayPriority: number;
-  /** It has addresses of both families. */
+  /** True if it has addresses of both families. */
   readonly isDual: boolean;
 }
 
 /** The default route of one family. */
 export interface WayOut {
   readonly endpoint: Endpoint;
-  /** An address, or the unspecified one for the link itself. */
+  /** An address; an unspecified one means the link itself. */
   readonly gateway: string;
 }
 
@@ -23,12 +23,12 @@ interface Attached {
   readonly network: Pick<AttachableNetwork, 'onLink'>;
 }
 
-/** Of several candidates the first one in this order is taken. */
+/** Orders candidates: the first one is taken. */
 export function compareWaysOut(a: Candidate, b: Candidate): number {
   return b.gatewayPriority - a.gatewayPriority || Number(b.isDual) - Number(a.isDual) || (a.name < b.name ? -1 : 1);
 }
 
-/** For each family that has one, given all attachments of a container. */
+/** Returns the way out of each family that has one, given all attachments of a container. */
 export function waysOut(attachments: readonly Attached[]): WayOut[] {
   const ranked = attachments.toSorted(({ endpoint: a }, { endpoint: b }) =>
     compareWaysOut(candidateOf(a), candidateOf(b)),
@@ -46,7 +46,7 @@ function candidateOf({ networkName, gatewayPriority, ipv4, ipv6 }: Endpoint): Ca
   return { name: networkName, gatewayPriority, isDual: ipv4 !== '' && ipv6 !== '' };
 }
 
-/** '' for nowhere. */
+/** Returns the gateway of an endpoint; '' if it leads nowhere. */
 function gatewayOf({ gateway, ipv4, ipv6, ipv6Gateway }: Endpoint, onLink: boolean, family: Family): string {
   const [own, next, unspecified] = family === 4 ? [ipv4, gateway, '0.0.0.0'] : [ipv6, ipv6Gateway, '::'];
   return next === '' && own !== '' && onLink ? unspecified : next;

@@ -1,15 +1,15 @@
 /**
- * Live output of one process, fanned out to attached clients. Attach is lossless: a client that falls more than a
- * bounded number of bytes behind makes `write` return false, and the process's output is not read until it caught up
- * or left. Memory per client is bounded by that queue; readers of the log never slow anybody.
+ * Live output of one process, fanned out to attached clients. Attach loses nothing: when a client is too many bytes
+ * behind, `write` returns false, and the process's output is not read until the client has caught up or left. So memory
+ * per client is bounded. Readers of the log never slow anybody.
  */
 import type { Writable } from 'node:stream';
 import type { StreamName } from '../../ports/logs.js';
 import { frameHeader } from './stdcopy.js';
 
-/** How far a client may be behind before reading stops. */
+/** A client that is further behind than this stops the reading. */
 const QUEUE_LIMIT_BYTES = 1 << 20;
-/** Largest payload of a frame: what the known clients were built with. */
+/** Largest payload of a frame; the known clients were built with this size. */
 const FRAME_LIMIT_BYTES = 32 << 10;
 
 interface Subscriber {
@@ -28,7 +28,10 @@ export class AttachHub {
     return this.#subscribers.size;
   }
 
-  /** Attaches a client from now on. Returns what detaches it; a closed socket detaches itself. */
+  /**
+   * Attaches a client from now on. Returns a function that detaches it; a client whose socket closes is detached by
+   * itself.
+   */
   subscribe(
     wants: { readonly stdout: boolean; readonly stderr: boolean; readonly multiplexed: boolean },
     socket: Writable,
@@ -47,7 +50,7 @@ export class AttachHub {
     return leave;
   }
 
-  /** Passes output on. False: somebody is behind; do not write before `onceDrained` calls back. */
+  /** Passes output on. False: a client is behind; do not write before `onceDrained` calls back. */
   write(stream: StreamName, chunk: Buffer): boolean {
     let ready = true;
     for (const { socket, multiplexed, [stream]: wanted } of this.#subscribers) {
@@ -59,7 +62,7 @@ export class AttachHub {
     return ready;
   }
 
-  /** Calls back once when nobody is behind any more. */
+  /** Calls back once when no client is behind any more. */
   onceDrained(callback: () => void): void {
     const before = this.#waiting;
     this.#waiting = before
@@ -71,7 +74,7 @@ export class AttachHub {
     this.#settle();
   }
 
-  /** The output is over: every client gets what is queued for it, then the end. */
+  /** Ends the output: every client gets what is queued for it, then the end. */
   end(): void {
     this.part()();
   }

@@ -4,8 +4,8 @@ const DEFAULT_KEYS = 'ctrl-p,ctrl-q';
 const CONTROL_SYMBOLS = '@abcdefghijklmnopqrstuvwxyz[\\]^_';
 
 /**
- * Parses `ctrl-p,ctrl-q`, `a,b`, `DEL` into byte values; undefined and '' are the default keys. Throws what `refuse`
- * makes of the text when it is malformed.
+ * Parses `ctrl-p,ctrl-q`, `a,b`, `DEL` into byte values; undefined and '' are the default keys. For a malformed text it
+ * throws the error that `refuse` makes of it.
  */
 export function parseDetachKeys(text: string | undefined, refuse: (text: string) => Error): Buffer {
   const keys = text === undefined || text === '' ? DEFAULT_KEYS : text;
@@ -21,19 +21,19 @@ export function parseDetachKeys(text: string | undefined, refuse: (text: string)
   );
 }
 
-/** Finds the sequence in what a client types, also across chunks, and swallows it. */
+/** Finds the sequence in what a client types, even if it spans chunks, and removes it. */
 export class DetachScanner {
   #matched = 0;
 
   constructor(private readonly keys: Buffer) {}
 
-  /** What is to be passed on, and whether the sequence was completed; then nothing after it is passed on. */
+  /** Returns the bytes to pass on, and whether the sequence was completed; nothing after it is passed on. */
   push(chunk: Buffer): { readonly data: Buffer; readonly detached: boolean } {
     if (this.#matched === 0 && !chunk.includes(this.keys[0] ?? 0)) return { data: chunk, detached: false };
     const held = this.#matched;
     const typed = Buffer.concat([this.keys.subarray(0, held), chunk]);
     for (let at = held; at < typed.length; at++) {
-      // As long as the byte does not continue it, the sequence may still have begun later in what was held back.
+      // If the byte does not continue the sequence, a later beginning of it may still be in what was held back.
       while (this.#matched > 0 && typed[at] !== this.keys[this.#matched]) this.#matched = this.#shorter(this.#matched);
       if (typed[at] === this.keys[this.#matched]) this.#matched++;
       if (this.#matched === this.keys.length)
@@ -42,7 +42,10 @@ export class DetachScanner {
     return { data: typed.subarray(0, typed.length - this.#matched), detached: false };
   }
 
-  /** The longest beginning of the sequence that ends its first `length` bytes, and is not all of them. */
+  /**
+   * Returns the length of the longest beginning of the sequence that ends its first `length` bytes without being all of
+   * them.
+   */
   #shorter(length: number): number {
     let shorter = length - 1;
     while (!this.keys.subarray(0, shorter).equals(this.keys.subarray(length - shorter, length))) shorter--;

@@ -2,14 +2,14 @@
 import { dataLoss } from '../../errors/engine-error.js';
 import type { StreamName } from '../../ports/logs.js';
 
-/** `systemerr` carries an error of the daemon's own; clients fail with it. */
+/** `systemerr` carries an error of the daemon itself; clients fail with it. */
 export type FramedStream = StreamName | 'systemerr';
 
 const STREAM_IDS: Readonly<Record<FramedStream, number>> = { stdout: 1, stderr: 2, systemerr: 3 };
 const STREAMS: readonly (FramedStream | undefined)[] = ['stdout', 'stdout', 'stderr', 'systemerr'];
 export const HEADER_BYTES = 8;
 
-/** The header of a frame. */
+/** Returns the header of a frame. */
 export function frameHeader(stream: FramedStream, length: number): Buffer {
   const header = Buffer.alloc(HEADER_BYTES);
   header[0] = STREAM_IDS[stream];
@@ -17,7 +17,7 @@ export function frameHeader(stream: FramedStream, length: number): Buffer {
   return header;
 }
 
-/** Header and payload, for a vectored write: the payload is not copied. */
+/** Returns header and payload for a vectored write, so that the payload is not copied. */
 export function frame(stream: FramedStream, payload: Buffer): [Buffer, Buffer] {
   return [frameHeader(stream, payload.length), payload];
 }
@@ -36,7 +36,10 @@ export class FrameDecoder {
     return this.#rest.length === 0;
   }
 
-  /** The frames that are complete now. @throws EngineError data-loss for what is no frame. */
+  /**
+   * Takes the next bytes and returns the frames that are complete now. @throws EngineError data-loss for bytes that are
+   * no frame.
+   */
   push(piece: Buffer): Frame[] {
     const bytes = this.#rest.length === 0 ? piece : Buffer.concat([this.#rest, piece]);
     const frames: Frame[] = [];

@@ -1,7 +1,7 @@
 /**
- * Reads back what json-encoder.ts wrote, into bytes for the wire. Nearly every record of a log has the same shape, so
- * the text is unescaped in one pass, and what follows it is compared with what followed the record before. Anything
- * else goes through JSON.parse; what that refuses is damaged, and costs only itself.
+ * Reads what json-encoder.ts wrote, into bytes for the wire. Nearly all records of a log have the same shape, so the
+ * text is unescaped in one pass, and what follows it is compared with the same part of the record before. Other records
+ * go through JSON.parse. A record that it refuses is damaged; only this one is lost.
  */
 import type { StreamName } from '../../ports/logs.js';
 import type { OnDamage, OutputOptions, RecordDecoder } from './record-format.js';
@@ -13,18 +13,18 @@ const TIME_BYTES = 30;
 const TIME_PREFIX_BYTES = TIME_BYTES + 1;
 /** These bytes end the time and the record. */
 const CLOSE = Buffer.from('Z"}\n');
-/** Where `","stream":"stdout"` and `","stream":"stderr"` differ. */
+/** At this place `","stream":"stdout"` and `","stream":"stderr"` differ. */
 const STREAM_LETTER_AT = 15;
 const LETTER_O = 0x6f;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 const NEWLINE = 0x0a;
 
-/** 1 for each byte that is not text as it is. */
+/** 1 for each byte that does not stand for itself. */
 const SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte < 0x20 || byte === QUOTE || byte === BACKSLASH ? 1 : 0,
 );
-/** Maps the character after a backslash to its meaning; 0: it has none. */
+/** Maps the character after a backslash to its meaning; 0 for a character without one. */
 const UNESCAPED = Uint8Array.from({ length: 256 }, (_, byte) => {
   const at = '"\\/bfnrt'.indexOf(String.fromCharCode(byte));
   return at < 0 ? 0 : '"\\/\b\f\n\r\t'.charCodeAt(at);
@@ -32,7 +32,7 @@ const UNESCAPED = Uint8Array.from({ length: 256 }, (_, byte) => {
 const HEX_VALUE = Int8Array.from({ length: 256 }, (_, byte) =>
   '0123456789abcdef'.indexOf(String.fromCharCode(byte).toLowerCase()),
 );
-/** The shape of `2006-01-02T15:04:05`: 0 for a digit. */
+/** The shape of `2006-01-02T15:04:05`, with 0 for each digit. */
 const TIME_SHAPE = Buffer.from('0000-00-00T00:00:00').map((byte) => (byte === 0x30 ? 0 : byte));
 
 /** These bytes stand between the text and the time in the records of one stream. */
@@ -60,7 +60,7 @@ export class JsonDecoder implements RecordDecoder {
   readonly #until: Buffer | undefined;
   #stdout: Middle;
   #stderr: Middle;
-  /** The last time as it stands in the file, with what closes the record, and as it is sent. */
+  /** The last time: as it stands in the file, with the end of the record, and as it is sent. */
   readonly #timeRaw = Buffer.alloc(48);
   #timeRawLength = 0;
   readonly #time = Buffer.from('2006-01-02T15:04:05.000000000Z ');
@@ -80,7 +80,8 @@ export class JsonDecoder implements RecordDecoder {
   }
 
   decode(block: Buffer, length: number): Buffer {
-    // Escapes and frames of the file outweigh what is added for the wire, but for details, which grow up to threefold.
+    // The file's escapes and frames take more space than the wire's additions, except for details, which grow up to
+    // threefold.
     this.#out = Buffer.allocUnsafeSlow((this.#options.details ? length * 3 : length) + 256);
     this.#outWords = words(this.#out);
     this.#end = 0;
@@ -110,7 +111,10 @@ export class JsonDecoder implements RecordDecoder {
     return bytes;
   }
 
-  /** Decodes the record at `start` when it has the usual shape; returns its end, 0 when it has not or is incomplete. */
+  /**
+   * Decodes the record at `start` when it has the usual shape. Returns its end; 0 when it has another shape or is
+   * incomplete.
+   */
   #record(block: Buffer, blockWords: DataView, start: number): number {
     const length = block.length;
     if (length - start < 48) return 0;
@@ -148,7 +152,7 @@ export class JsonDecoder implements RecordDecoder {
           i += 2;
         } else {
           const code = escaped === 0x75 ? hex4(block, i + 2) : -1;
-          // Halves of surrogate pairs, too, are left to JSON.parse.
+          // Halves of surrogate pairs are left to JSON.parse, too.
           if (code < 0 || (code >= 0xd800 && code < 0xe000)) return 0;
           o = writeRune(out, o, code);
           i += 6;
@@ -175,7 +179,7 @@ export class JsonDecoder implements RecordDecoder {
     return end;
   }
 
-  /** Puts header, time and details before the text that stands at its place in the output already. */
+  /** Puts header, time and details before the text, which is at its place in the output already. */
   #frame(isStdout: boolean, middle: Middle, textStart: number, textEnd: number): void {
     let o = this.#end;
     let end = textEnd;
@@ -206,7 +210,7 @@ export class JsonDecoder implements RecordDecoder {
     this.#end = end;
   }
 
-  /** Reads the time at `at` and the end of the record; returns where that is, 0 when it is not well formed. */
+  /** Reads the time at `at` and the end of the record. Returns where that is; 0 when the time is not well formed. */
   #readTime(block: Buffer, at: number): number {
     const raw = this.#timeRaw;
     const rawLength = this.#timeRawLength;
@@ -251,8 +255,8 @@ export class JsonDecoder implements RecordDecoder {
       this.#learn(line, record);
       return this.#emit(record);
     }
-    // Where a newline was lost, or a torn record precedes a whole one, the whole ones are still there: their beginning
-    // cannot occur within a text, where quotes are escaped.
+    // Where a newline was lost, or a torn record precedes a whole one, the whole records are still found: their
+    // beginning cannot occur within a text, because quotes are escaped there.
     let damaged = line.length;
     let from = line.indexOf(PREFIX);
     while (from >= 0 && !this.isFinished) {
@@ -269,7 +273,7 @@ export class JsonDecoder implements RecordDecoder {
     this.#onDamage(damaged);
   }
 
-  /** Remembers what stands between text and time, for the records to come. */
+  /** Remembers what stands between text and time, for the next records. */
   #learn(line: Buffer, { stream, attrs }: JsonRecord): void {
     const text = line.toString('latin1');
     const match =
@@ -301,7 +305,7 @@ export class JsonDecoder implements RecordDecoder {
     this.#frame(stream === 'stdout', middle, textStart, textStart + text.length);
   }
 
-  /** Where the text of the next record goes, if its details are as long as those before. */
+  /** Returns where the text of the next record goes if its details are as long as those of the last one. */
   #textStart(): number {
     return (
       this.#end + this.#headerBytes + (this.#options.timestamps ? TIME_PREFIX_BYTES : 0) + this.#stdout.details.length
@@ -317,13 +321,13 @@ export class JsonDecoder implements RecordDecoder {
   }
 }
 
-/** The record that a line is; undefined when it is none. */
+/** Returns the record in a line; undefined when the line is none. */
 export function parseRecord(line: Buffer): JsonRecord | undefined {
   let value: unknown;
   try {
     value = JSON.parse(line.toString());
   } catch {
-    // The caller reports what is damaged.
+    // The caller reports the damage.
     return undefined;
   }
   if (typeof value !== 'object' || value === null) return undefined;
@@ -340,7 +344,7 @@ export function parseRecord(line: Buffer): JsonRecord | undefined {
   };
 }
 
-/** `key=value,key2=value2`, sorted and escaped as a query. */
+/** Returns the details as `key=value,key2=value2`, sorted and escaped as in a query. */
 function renderDetails(attrs: Readonly<Record<string, unknown>>): string {
   const escape = (text: string): string =>
     encodeURIComponent(text.replaceAll(/[\ud800-\udfff]/gu, '\ufffd'))

@@ -1,5 +1,5 @@
 /**
- * Records of the json-file driver, byte for byte as Go's encoder in the known engine writes them:
+ * Writes records of the json-file driver, byte for byte as Go's encoder in the known engine:
  * `{"log":"…\n","stream":"stdout","attrs":{…},"time":"…"}` and a newline.
  */
 import type { StreamName } from '../../ports/logs.js';
@@ -9,10 +9,10 @@ import { formatTime } from '../record-time.js';
 const NEWLINE = 10;
 const HEX = Buffer.from('0123456789abcdef', 'latin1');
 const PREFIX = Buffer.from('{"log":"', 'latin1');
-/** `\u00XX` or `\ufffd` for one byte is the worst case. */
+/** The worst case is `\u00XX` or `\ufffd` for one byte. */
 const WORST_GROWTH = 6;
 
-/** 1 for each byte that is not copied as it is. HTML's special characters are escaped, as Go does by default. */
+/** 1 for each byte that cannot be copied as it is. HTML's special characters are escaped, as Go does by default. */
 const SPECIAL = Uint8Array.from({ length: 256 }, (_, byte) =>
   byte < 0x20 || byte >= 0x80 || '"\\<>&'.includes(String.fromCharCode(byte)) ? 1 : 0,
 );
@@ -77,7 +77,7 @@ export class JsonEncoder implements RecordEncoder {
     o += PREFIX.length;
     let lineLimit = Math.min(size, lineStart + MAX_LINE_BYTES);
     for (;;) {
-      // Four bytes at a time as long as none of them is special: this loop is what the throughput of logs hangs on.
+      // Takes four bytes at a time while none of them is special: the throughput of logs depends on this loop.
       const lastWhole = lineLimit - 4;
       while (
         i <= lastWhole &&
@@ -91,7 +91,7 @@ export class JsonEncoder implements RecordEncoder {
         i += 4;
         o += 4;
       }
-      // An incomplete or an overlong line: not here.
+      // The caller handles incomplete and overlong lines.
       if (i >= lineLimit) return lineStart;
       const byte = source[i] as number;
       if (SPECIAL[byte] === 0) {
@@ -128,7 +128,7 @@ function words(buffer: Buffer): DataView {
   return new DataView(buffer.buffer, buffer.byteOffset, buffer.length);
 }
 
-/** Length of the well-formed UTF-8 sequence at `at` (Unicode, table 3-7), 0 when there is none. */
+/** Returns the length of the well-formed UTF-8 sequence at `at` (Unicode, table 3-7); 0 when there is none. */
 function runeLength(source: Buffer, at: number, end: number): number {
   const first = source[at] as number;
   if (first < 0x80) return 1;
@@ -143,7 +143,7 @@ function runeLength(source: Buffer, at: number, end: number): number {
   return length;
 }
 
-/** Writes the special character of `length` bytes (0: an invalid byte) at `at`; returns the end in `out`. */
+/** Writes the special character of `length` bytes (0: an invalid byte) at `at`. Returns the end in `out`. */
 function escape(source: Buffer, at: number, length: number, out: Buffer, start: number): number {
   let o = start;
   const byte = source[at] as number;
@@ -170,7 +170,7 @@ function escape(source: Buffer, at: number, length: number, out: Buffer, start: 
   return o;
 }
 
-/** A JSON string as Go's encoder writes it. */
+/** Returns a JSON string as Go's encoder writes it. */
 function quote(text: string): string {
   return JSON.stringify(text).replaceAll(
     /[<>&\u2028\u2029]/g,

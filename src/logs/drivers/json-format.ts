@@ -36,8 +36,8 @@ export const jsonFormat: RecordFormat = {
 };
 
 /**
- * Goes back from `end` over `count` newlines. Returns the offset behind the last one found, 0 when there are fewer, and
- * how many lines there are between it and `end`, of which an unfinished one at the end does not count.
+ * Goes back from `end` over `count` newlines. Returns the offset behind the last one found (0 when there are fewer),
+ * and the number of lines between it and `end`; an unfinished line at the end does not count.
  */
 async function beginningOfLines(
   segment: Segment,

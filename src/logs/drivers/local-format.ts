@@ -21,7 +21,7 @@ export const localFormat: RecordFormat = {
       found += step.found;
       if (step.offset < offset) offset = step.offset;
       else {
-        // Damage, or an unfinished record at the end: go on before it.
+        // The end is damaged or an unfinished record: go on before it.
         offset = await lastEnd(segment, offset - 1);
         if (offset === 0) break;
       }
@@ -51,7 +51,7 @@ class LocalDecoder implements RecordDecoder {
 
   decode(block: Buffer, length: number): Buffer {
     const record = this.#record;
-    // With a time or a header a short line grows; no record takes more than its own size and these.
+    // A time or a header makes a short line longer; no record needs more than twice its size and 256 bytes.
     const out = Buffer.allocUnsafeSlow(length * 2 + 256);
     let end = 0;
     let at = 0;
@@ -63,7 +63,7 @@ class LocalDecoder implements RecordDecoder {
         continue;
       }
       if (state === 'incomplete' && at > 0) break;
-      // At the start of a block all that there is was read: what does not end is damaged as well, if anything follows.
+      // A record at the start of a block that does not end in it is damaged if another one follows.
       const next = nextRecord(block, length, at + 1, record);
       if (next < 0 && state === 'incomplete') break;
       const resumed = next < 0 ? Math.max(at, length - MAX_LOCAL_RECORD_BYTES) : next;
@@ -75,7 +75,7 @@ class LocalDecoder implements RecordDecoder {
     return out.subarray(0, end);
   }
 
-  /** A block without any record is damaged throughout, but for a record that its end may have begun. */
+  /** A block without any record is damaged as a whole, except for a record that may begin at its end. */
   skip(block: Buffer): number {
     const bytes = block.length - MAX_LOCAL_RECORD_BYTES;
     this.onDamage(bytes);
@@ -92,7 +92,7 @@ class LocalDecoder implements RecordDecoder {
     if ((options.sinceNs !== undefined && timeNs < options.sinceNs) || !options[stream]) return start;
     let at = start + (options.multiplexed ? HEADER_BYTES : 0);
     if (options.timestamps) at += out.write(this.#prefix(timeNs), at, 'latin1');
-    // The format has no attributes: details are empty.
+    // The format has no attributes, so the details are empty.
     if (options.details) out[at++] = 0x20;
     at += block.copy(out, at, lineStart, lineEnd);
     if (hasNewline) out[at++] = NEWLINE;
@@ -112,7 +112,7 @@ class LocalDecoder implements RecordDecoder {
   }
 }
 
-/** The next place at or after `from` where a whole record is, -1 when there is none in the block. */
+/** Returns the next place at or after `from` where a whole record is; -1 when the block has none. */
 function nextRecord(block: Buffer, length: number, from: number, record: LocalRecord): number {
   const bytes = block.subarray(0, length);
   for (let at = bytes.indexOf(MESSAGE_START, from + LENGTH_BYTES); at >= 0; at = bytes.indexOf(MESSAGE_START, at + 1)) {
@@ -146,7 +146,7 @@ async function backOverBlock(
   }
 }
 
-/** Where the last whole record that ends at or before `limit` ends; 0 when there is none. */
+/** Returns where the last whole record before `limit` ends; 0 when there is none. */
 async function lastEnd(segment: Segment, limit: number): Promise<number> {
   const block = takeBuffer();
   try {

@@ -8,9 +8,9 @@ import { MAX_LINE_BYTES, type Piece, type RecordEncoder } from './record-format.
 
 const NEWLINE = 10;
 export const LENGTH_BYTES = 4;
-/** A larger length is none: lines have at most 16 KiB. */
+/** No length is larger than this, because a line has at most 16 KiB. */
 export const MAX_LOCAL_RECORD_BYTES = 64 * 1024;
-/** Where a message begins: field 1, six letters, of which the first three are the same for both streams. */
+/** A message begins with field 1, six letters, of which the first three are the same for both streams. */
 export const MESSAGE_START = Buffer.from('\n\u0006std', 'latin1');
 const SOURCES = {
   stdout: Buffer.from('\n\u0006stdout', 'latin1'),
@@ -110,7 +110,7 @@ function writePiece(out: Buffer, start: number, { id, ordinal, isLast }: Piece):
 
 /** A record that was found in a block. */
 export class LocalRecord {
-  /** Where it ends in the block. */
+  /** The end of the record in the block. */
   end = 0;
   stream: StreamName = 'stdout';
   lineStart = 0;
@@ -119,8 +119,8 @@ export class LocalRecord {
   timeNs = 0n;
 
   /**
-   * Reads the record at `at`. 'incomplete' when the block ends before it does, 'damaged' for anything that the encoder
-   * does not write.
+   * Reads the record at `at`. Returns 'incomplete' when the block ends before the record does, and 'damaged' for
+   * anything that the encoder does not write.
    */
   read(block: Buffer, length: number, at: number): 'whole' | 'incomplete' | 'damaged' {
     if (length - at < LENGTH_BYTES) return 'incomplete';
@@ -158,7 +158,7 @@ export class LocalRecord {
   }
 
   #time(block: Buffer, start: number): number {
-    // Seven bits a byte: the low 49 and the high ones fit into doubles.
+    // Each byte has seven bits: the low 49 and the high ones each fit into a double.
     let low = 0;
     let high = 0;
     let at = start;

@@ -1,4 +1,4 @@
-/** The log drivers: json-file, local, none, and those of remote logs with their local copy. */
+/** The log drivers: json-file, local, none, and the drivers of remote logs with their local copy. */
 import { dirname, join } from 'node:path';
 import { invalid, messageOf, notImplemented, EngineError } from '../../errors/engine-error.js';
 import type { ContainerLog, LogDriver } from '../../ports/logs.js';
@@ -58,7 +58,7 @@ const CACHE: FileDriver = {
   policy: cachePolicy,
 };
 
-/** @param observe who is told of what happens to one container's log. */
+/** Makes the drivers. @param observe returns the observer of one container's log. */
 export function createLogDriver(observe: (containerId: string) => LogObserver): LogDriver {
   /** Logs being written, by the path of their file. */
   const openLogs = new Map<string, FileLog>();
@@ -67,7 +67,8 @@ export function createLogDriver(observe: (containerId: string) => LogObserver): 
 
     async open(container) {
       try {
-        // They were good when it was started; that its server's socket file is gone since then is dealt with below.
+        // The options were valid when the container was started. If the socket file of its server is gone since then,
+        // LateSink waits for it.
         if (!container.isRunning) validateLogOptions(container.driver, container.options);
         const file = ownMember(FILE_DRIVERS, container.driver);
         if (file) return await openFileLog(file, container, logAttributes(container), observe(container.id), openLogs);
@@ -89,7 +90,7 @@ export function createLogDriver(observe: (containerId: string) => LogObserver): 
         ownMember(FILE_DRIVERS, name) ?? (ownMember(REMOTE_DRIVERS, name) && isCached(logOptions) ? CACHE : undefined);
       if (driver) {
         const path = driver.path(dir, id);
-        // A log that is just being closed may have output that is not in its file yet.
+        // A log that is being closed may have output that is not in its file yet.
         return (
           openLogs.get(path)?.read({ ...options, follow: false }) ??
           readFiles(path, driver.format, options, observe(id))
@@ -114,7 +115,7 @@ async function openRemoteLog(
       )
     : await driver.open(container, new AbortController().signal);
   try {
-    // A line that is missing in the copy only is not lost.
+    // A line that is missing only in the copy is not lost.
     const copyObserver: LogObserver = {
       ...observer,
       dropped: (lines) => observer.failed(undefined, `${lines} lines are missing in the local copy of the log`),
@@ -138,7 +139,7 @@ async function openFileLog(
 ): Promise<ContainerLog> {
   const policy = driver.policy(container.options);
   const path = driver.path(container.dir, container.id);
-  // One writer at a time: the log of the container's last run may still be compressing.
+  // There is one writer at a time, and the log of the container's last run may still be compressing.
   await openLogs.get(path)?.close();
   await makeDirectories(dirname(path), { mode: 0o700 });
   const file = await LogFile.open(
@@ -160,7 +161,7 @@ async function openFileLog(
   return log;
 }
 
-/** Driver `none`: output is for attached clients only. */
+/** The driver `none`: only attached clients get the output. */
 const noLog: ContainerLog = {
   path: '',
   droppedLines: 0,

@@ -7,7 +7,7 @@ import { renderTag } from './log-tag.js';
 
 type LoggedContainer = Parameters<LogDriver['open']>[0];
 
-/** Attributes for files: by the options of `extraAttributes`, and `tag`, when there is one. Throws invalid. */
+/** Returns the attributes for files: those of `extraAttributes`, and `tag` if it is set. Throws invalid. */
 export function logAttributes(container: LoggedContainer): Record<string, string> {
   const attributes = extraAttributes(container);
   const tag = renderTag(container.options['tag'] ?? '', container);
@@ -15,8 +15,8 @@ export function logAttributes(container: LoggedContainer): Record<string, string
 }
 
 /**
- * Labels and variables by the options `labels`, `labels-regex`, `env` and `env-regex`. Throws invalid for a bad
- * pattern.
+ * Returns the labels and variables that the options `labels`, `labels-regex`, `env` and `env-regex` select. Throws
+ * invalid for a bad pattern.
  */
 export function extraAttributes({ options, labels, env: entries }: LoggedContainer): Record<string, string> {
   const env = entries.flatMap((entry): [string, string][] => {

@@ -1,4 +1,4 @@
-/** Log drivers' options, checked with the texts that the Engine API's clients know. */
+/** Checks the options of log drivers, with the texts that the Engine API's clients know. */
 import { invalid } from '../../errors/engine-error.js';
 import type { RotationPolicy } from '../writing/log-file.js';
 import { REMOTE_DRIVERS } from '../remote/remote-drivers.js';
@@ -28,7 +28,7 @@ export const LOG_DRIVERS: readonly string[] = [
   ...Object.keys(REMOTE_DRIVERS),
 ].sort();
 
-/** As `LogDriver.validate`: names of drivers and options, and the options that all drivers have. */
+/** Does `LogDriver.validate`: checks the names of drivers and options, and the options that all drivers have. */
 export function validateLogOptions(driver: string, options: LogOptions): void {
   if (driver === 'none') return;
   bufferLimit(options);
@@ -50,7 +50,7 @@ export function validateLogOptions(driver: string, options: LogOptions): void {
   }
 }
 
-/** Bytes that may wait in non-blocking mode; undefined in blocking mode. */
+/** Returns how many bytes may wait in non-blocking mode; undefined in blocking mode. */
 export function bufferLimit(options: LogOptions): number | undefined {
   const { mode = '', 'max-buffer-size': size } = options;
   if (!['', 'blocking', 'non-blocking'].includes(mode)) throw badOption(`logger: logging mode not supported: ${mode}`);
@@ -65,7 +65,7 @@ export function isCached(options: LogOptions): boolean {
   return !parseBoolean(options['cache-disabled'] || 'false');
 }
 
-/** When the local copy of a remote log begins a new file. */
+/** Says when the local copy of a remote log begins a new file. */
 export function cachePolicy(options: LogOptions): RotationPolicy {
   const named = ['max-size', 'max-file', 'compress'].flatMap((name) => {
     const value = options[`cache-${name}`];
@@ -74,7 +74,7 @@ export function cachePolicy(options: LogOptions): RotationPolicy {
   return localPolicy(Object.fromEntries(named));
 }
 
-/** When json-file begins a new file: by default never. */
+/** Says when json-file begins a new file: by default never. */
 export function jsonFilePolicy(options: LogOptions): RotationPolicy {
   const maxBytes = options['max-size'] === undefined ? Number.POSITIVE_INFINITY : parseSize(options['max-size'], 1000);
   if (maxBytes <= 0) throw badOption('max-size must be a positive number');
@@ -87,7 +87,7 @@ export function jsonFilePolicy(options: LogOptions): RotationPolicy {
   return { maxBytes, maxFiles, compress };
 }
 
-/** When the local driver begins a new file. */
+/** Says when the local driver begins a new file. */
 export function localPolicy(options: LogOptions): RotationPolicy {
   const { 'max-size': size, 'max-file': count, compress: compression } = options;
   const maxBytes =

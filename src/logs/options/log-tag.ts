@@ -7,7 +7,7 @@ import { ownMember } from '../../text/own-member.js';
 type LoggedContainer = Parameters<LogDriver['open']>[0];
 type Fields = Readonly<Record<string, string | undefined>>;
 
-/** A tag has this limit, because it is in every record, and it may name a long command or make much text with `pad`. */
+/** A tag is limited because it is in every record, and `pad` or the name of a long command can make it long. */
 const MAX_TAG_LENGTH = 65_536;
 
 /** The existing engine uses this tag where a driver needs one and none is given. */
@@ -26,7 +26,7 @@ function blanks(count: string): string {
   return ' '.repeat(Math.min(Number(count), MAX_TAG_LENGTH));
 }
 
-/** The tag of a container for drivers that always send one. Throws invalid. */
+/** Returns the tag of a container, for drivers that always send one. Throws invalid. */
 export function tagOf(container: LoggedContainer): string {
   return renderTag(container.options['tag'] || DEFAULT_TAG, container);
 }
@@ -50,7 +50,7 @@ export function renderTag(template: string, container: LoggedContainer): string 
   return text + template.slice(at);
 }
 
-/** @param whole an action with its braces, and with the dashes that trim blanks. */
+/** Renders one action. @param whole includes its braces, and the dashes that trim blanks. */
 function render(whole: string, fields: Fields): string {
   const action = whole.slice(whole[2] === '-' ? 3 : 2, whole.at(-3) === '-' ? -3 : -2);
   const [first = '', ...rest] = action.split('|').map((command) => command.trim());

@@ -1,4 +1,4 @@
-/** Values of log options, read as Go's libraries read them, with their texts for what is wrong. */
+/** Reads values of log options as Go's libraries do, with their error texts. */
 import { invalid } from '../../errors/engine-error.js';
 import { ownMember } from '../../text/own-member.js';
 
@@ -19,7 +19,7 @@ const UNIT_MS: Readonly<Record<string, number>> = {
   h: 3_600_000,
 };
 
-/** An error about a log option. */
+/** Makes the error for a bad log option. */
 export function badOption(message: string, cause?: unknown): Error {
   return invalid(message, { code: 'LOG_OPTION', ...(cause === undefined ? {} : { cause }) });
 }
@@ -28,7 +28,7 @@ export function isBoolean(text: string): boolean {
   return BOOLEANS.has(text);
 }
 
-/** @param context what the error's text begins with. */
+/** Parses a boolean. Throws invalid. @param context begins the text of the error. */
 export function parseBoolean(text: string, context = ''): boolean {
   const value = BOOLEANS.get(text);
   if (value === undefined)
@@ -36,7 +36,7 @@ export function parseBoolean(text: string, context = ''): boolean {
   return value;
 }
 
-/** @param context what the error's text begins with. */
+/** Parses an integer. Throws invalid. @param context begins the text of the error. */
 export function parseInteger(text: string, context = '', name = 'Atoi'): number {
   const isWellFormed = name === 'ParseUint' ? /^\d+$/.test(text) : /^[+-]?\d+$/.test(text);
   if (!isWellFormed) throw badOption(`${context}strconv.${name}: parsing ${JSON.stringify(text)}: invalid syntax`);
@@ -46,7 +46,7 @@ export function parseInteger(text: string, context = '', name = 'Atoi'): number 
   return value;
 }
 
-/** Bytes of `10m`, `1.5 GB`, `64KiB`; the unit's prefix means powers of `base`. */
+/** Returns the bytes of `10m`, `1.5 GB`, `64KiB`; the prefix of the unit means powers of `base`. */
 export function parseSize(text: string, base: 1000 | 1024, context = ''): number {
   const match = /^(.*[\d. ])([^\d. ]*)$/s.exec(text);
   if (!match) throw badOption(`${context}invalid size: '${text}'`);
@@ -61,7 +61,7 @@ export function parseSize(text: string, base: 1000 | 1024, context = ''): number
   return Math.trunc(value * base ** ('kmgtp'.indexOf(unit[1] ?? '?') + 1));
 }
 
-/** Milliseconds of `1.5s`, `2m30s`, `100ms`. */
+/** Returns the milliseconds of `1.5s`, `2m30s`, `100ms`. */
 export function parseDurationMs(text: string): number {
   const quoted = JSON.stringify(text);
   if (/^[+-]?0$/.test(text)) return 0;

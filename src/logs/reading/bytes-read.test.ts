@@ -5,10 +5,10 @@ import type { LogReadOptions } from '../../ports/logs.js';
 import { readAll, logFixture, writeAll } from '../log-fixture.js';
 
 const LINES = 200_000;
-/** What finding a place in a file may cost, whatever its size: some blocks. */
+/** Finding a place in a file may read so many bytes (some blocks), whatever the size of the file. */
 const FEW_BYTES = 4 << 20;
 
-/** Bytes that this process has read so far. */
+/** Returns the bytes that this process has read so far. */
 async function bytesRead(): Promise<number> {
   return Number(/rchar: (\d+)/.exec(await readFile('/proc/self/io', 'utf8'))?.[1]);
 }

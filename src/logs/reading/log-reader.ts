@@ -1,4 +1,4 @@
-/** Reads a log as it is, and on as it grows. */
+/** Reads a log from its files and, if asked to follow, goes on as it grows. */
 import type { LogReadOptions } from '../../ports/logs.js';
 import { giveBuffer, takeBuffer } from '../buffer-pool.js';
 import { findStart, type LogSnapshot } from './log-start.js';
@@ -6,26 +6,26 @@ import type { LogObserver } from '../observer.js';
 import { MAX_RECORD_BYTES, type RecordDecoder, type RecordFormat } from '../drivers/record-format.js';
 import type { Segment } from './segment.js';
 
-/** One step of reading yields this. */
+/** The result of one step of reading. */
 export interface Block {
   readonly output: Buffer;
-  /** Where the next step begins; not beyond the start when there is no whole record. */
+  /** The offset of the next step; it is the same as before when there is no whole record. */
   readonly next: number;
   readonly isFinished: boolean;
 }
 
-/** Somebody who waits for a log to grow. */
+/** A reader that waits for a log to grow. */
 export interface Follower {
-  /** Set while he waits. */
+  /** Wakes the reader; set while it waits. */
   wake: (() => void) | undefined;
 }
 
 /** A log that is being written offers this to its readers. */
 export interface LiveLog {
-  /** Counts a follower in until it is removed. */
+  /** Adds a follower, which counts until it is removed. */
   addFollower(follower: Follower): void;
   removeFollower(follower: Follower): void;
-  /** The block at this place for these options: from whoever produced it first. */
+  /** Returns the block at this place for these options; the first reader that asks produces it for the others. */
   share(segment: Segment, offset: number, options: string, produce: () => Promise<Block>): Promise<Block>;
 }
 
@@ -69,7 +69,7 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
     return this.#run.next();
   }
 
-  /** Frees everything; a pending `next` is settled. */
+  /** Frees everything and settles a pending `next`. */
   async return(): Promise<IteratorResult<Buffer, undefined>> {
     this.#isStopped = true;
     this.#follower.wake?.();
@@ -116,7 +116,7 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
   async *#blocks(segment: Segment, from: number, to: number): AsyncGenerator<Buffer, undefined> {
     for (let offset = from; offset < to && !this.#isDone;) {
       const block = await this.#block(segment, offset, to);
-      // The end of the file is an unfinished record: not ours to tell.
+      // An unfinished record at the end of the file is not reported here.
       if (block.next === offset) return;
       offset = block.next;
       if (block.output.length > 0) yield block.output;
@@ -124,7 +124,7 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
     }
   }
 
-  /** Takes over the caller's hold of the segment. */
+  /** Follows a log that grows. It takes over the caller's hold of the segment. */
   async *#follow(live: LiveLog, from: Segment, start: number): AsyncGenerator<Buffer, undefined> {
     let segment = from;
     let offset = start;
@@ -165,7 +165,7 @@ export class LogReader implements AsyncIterableIterator<Buffer> {
         if (this.#decoder.consumed > 0)
           return { output, next: offset + this.#decoder.consumed, isFinished: this.#decoder.isFinished };
         if (length < buffer.length) return { output, next: offset, isFinished: false };
-        // A record that is larger than the buffer, or no record at all.
+        // This is a record that is larger than the buffer, or no record at all.
         if (buffer.length >= MAX_RECORD_BYTES) offset += this.#decoder.skip(buffer);
         else buffer = Buffer.allocUnsafeSlow(MAX_RECORD_BYTES);
       }

@@ -1,4 +1,4 @@
-/** Finds where in the files of a log a reader begins, without reading what it does not want. */
+/** Finds where in the files of a log a reader begins, and reads as little as possible for that. */
 import { giveBuffer, POOLED_BYTES, takeBuffer } from '../buffer-pool.js';
 import type { LogSource } from '../writing/log-files.js';
 import type { RecordFormat } from '../drivers/record-format.js';
@@ -6,11 +6,11 @@ import type { Segment } from './segment.js';
 
 /** The files of a log as they were at one moment. */
 export interface LogSnapshot {
-  /** Rotated away, oldest first. */
+  /** Files that were rotated away, oldest first. */
   readonly rotated: readonly LogSource[];
-  /** The newest file, held for the reader. Undefined when there is none. */
+  /** The newest file, which is held for the reader. Undefined when there is none. */
   readonly segment: Segment | undefined;
-  /** How far the newest file is part of the snapshot. */
+  /** The length of the newest file that belongs to the snapshot. */
   readonly end: number;
 }
 
@@ -20,7 +20,7 @@ export interface LogPosition {
   readonly offset: number;
 }
 
-/** The last `tail` records, or all; of these from about `sinceNs` on, where older ones can be left out cheaply. */
+/** Returns where the last `tail` records (or all) begin. Records before `sinceNs` are skipped where that is cheap. */
 export async function findStart(
   snapshot: LogSnapshot,
   format: RecordFormat,
@@ -59,19 +59,19 @@ async function findSince(
     if (last === undefined) break;
     if (last < sinceNs) continue;
     const first = await timeAt(file.segment, offset, file.end, format);
-    // A clock that was set back by much leaves records out of order: such a file is read from the start.
+    // If a clock was set back by much, records are out of order; such a file is read from the start.
     if (first !== undefined && first <= last) offset = await bisect(file.segment, offset, file.end, format, sinceNs);
     break;
   }
   return index > snapshot.rotated.length ? { index: index - 1, offset: snapshot.end } : { index, offset };
 }
 
-/** The time of the last record before `end`; undefined when that is damaged, or there is none. */
+/** Returns the time of the last record before `end`; undefined when that record is damaged or missing. */
 export async function lastTime(segment: Segment, end: number, format: RecordFormat): Promise<bigint | undefined> {
   return timeAt(segment, (await format.findTail(segment, end, 1)).offset, end, format);
 }
 
-/** An offset before the first record at or after `sinceNs`, by less than two blocks. */
+/** Returns an offset before the first record at or after `sinceNs`, less than two blocks away from it. */
 async function bisect(
   segment: Segment,
   from: number,

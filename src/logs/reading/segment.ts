@@ -1,4 +1,4 @@
-/** One file of a log, open for reading as long as somebody needs it, whatever happens to its name. */
+/** One file of a log. It is open for reading as long as a holder needs it, whatever happens to its name. */
 import { close, read } from 'node:fs';
 import { promisify } from 'node:util';
 
@@ -6,13 +6,13 @@ const readFd = promisify(read);
 const closeFd = promisify(close);
 
 export class Segment {
-  /** The file that continues this one, once it was rotated away. Whoever holds a segment holds its successors. */
+  /** The file that continues this one after a rotation. A holder of a segment also holds its successors. */
   #next: Segment | undefined;
   #holders = 1;
 
   /**
    * @param size bytes of whole records in it; grows while it is written.
-   * @param isSealed nothing will be added.
+   * @param isSealed true when nothing will be added any more.
    */
   constructor(
     readonly fd: number,
@@ -24,18 +24,18 @@ export class Segment {
     return this.#next;
   }
 
-  /** Ends the segment. */
+  /** Marks the file as complete; `next` continues it. */
   seal(next?: Segment): void {
     this.isSealed = true;
     this.#next = next?.acquire();
   }
 
-  /** True while somebody needs it. */
+  /** True while there are holders. */
   get isHeld(): boolean {
     return this.#holders > 0;
   }
 
-  /** Lets go of all files between this one, which is sealed, and a later one; returns their size. */
+  /** Releases all files between this one, which is sealed, and a later one. Returns their size. */
   skipTo(later: Segment): number {
     let bytes = 0;
     for (let segment = this.#next; segment && segment !== later; segment = segment.#next) bytes += segment.size;
@@ -45,7 +45,7 @@ export class Segment {
     return bytes;
   }
 
-  /** Every holder releases once. */
+  /** Adds a holder, which must call `release` once. */
   acquire(): this {
     this.#holders++;
     return this;
@@ -53,12 +53,12 @@ export class Segment {
 
   release(): void {
     if (--this.#holders > 0) return;
-    // Nobody is left who could be told, and nothing is lost: all was read, or nobody wants it.
+    // A failure may be ignored: nobody is left to be told, and nobody wants the data any more.
     closeFd(this.fd).catch(() => undefined);
     this.#next?.release();
   }
 
-  /** Reads up to `length` bytes at `position` into the start of `into`; returns how many there were. */
+  /** Reads up to `length` bytes at `position` to the start of `into`. Returns how many there were. */
   async read(into: Buffer, length: number, position: number): Promise<number> {
     let filled = 0;
     while (filled < length) {

@@ -3,7 +3,7 @@ import { badOption } from '../options/option-values.js';
 
 const TRANSPORTS = ['tcp://', 'tcp+tls://', 'udp://', 'unix://', 'unixgram://'];
 
-/** `url`: everything behind the scheme is split at its first slash. */
+/** `url`: the part after the scheme, split at its first slash. */
 export interface TransportUrl {
   readonly scheme: string;
   readonly host: string;
@@ -12,7 +12,7 @@ export interface TransportUrl {
 
 export interface HostPort {
   readonly host: string;
-  /** Undefined when the address names none. */
+  /** Undefined when the address has no port. */
   readonly port: string | undefined;
 }
 
@@ -20,7 +20,7 @@ export function isTransportUrl(address: string): boolean {
   return TRANSPORTS.some((prefix) => address.startsWith(prefix) && address.length > prefix.length);
 }
 
-/** Throws invalid, with the texts of Go's `net/url`. */
+/** Parses an address. Throws invalid, with the texts of Go's `net/url`. */
 export function parseTransportUrl(address: string): TransportUrl {
   const [, scheme = '', host = '', path = ''] = /^([a-z+]+):\/\/([^/?#]*)([^?#]*)/.exec(address) ?? [];
   const fault = (what: string): Error => badOption(`parse ${JSON.stringify(address)}: ${what}`);
@@ -31,7 +31,7 @@ export function parseTransportUrl(address: string): TransportUrl {
   return { scheme, host, path };
 }
 
-/** Splits `host:port`; throws invalid, with the texts of Go's `net`, for what is neither that nor a host alone. */
+/** Splits `host:port`; a host alone is allowed. Throws invalid, with the texts of Go's `net`, for anything else. */
 export function splitHostPort(address: string): HostPort {
   const fault = (what: string): Error => badOption(`address ${address}: ${what}`);
   if (address.startsWith('[')) {

@@ -1,11 +1,11 @@
-/** Connections to remote logs, with the error texts that users know from the existing engine. */
+/** Connects to remote logs, with the error texts that users know from the existing engine. */
 import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { lookup } from 'node:dns/promises';
 import { connect, isIPv6, type Socket } from 'node:net';
 import { connect as connectTls, type ConnectionOptions } from 'node:tls';
 import { internal, messageOf } from '../../errors/engine-error.js';
 
-/** Longer than any server that is there takes. */
+/** A server that works answers within this time. */
 const CONNECT_MS = 10_000;
 
 const TEXTS: Readonly<Record<string, string>> = {
@@ -23,7 +23,7 @@ export type StreamTarget =
   | { readonly network: 'tcp'; readonly host: string; readonly port: number; readonly tls?: ConnectionOptions }
   | { readonly network: 'unix'; readonly path: string };
 
-/** Opens a stream. @throws EngineError internal `dial tcp 127.0.0.1:514: connect: connection refused`. */
+/** Opens a stream. @throws EngineError internal, such as `dial tcp 127.0.0.1:514: connect: connection refused`. */
 export function dialStream(target: StreamTarget, signal: AbortSignal): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const isTls = target.network === 'tcp' && target.tls !== undefined;
@@ -49,7 +49,7 @@ export function dialStream(target: StreamTarget, signal: AbortSignal): Promise<S
       clearTimeout(timer);
       signal.removeEventListener('abort', onAbort);
       socket.removeListener('error', fail);
-      // Errors after this are told by the close that follows them.
+      // A close follows every later error and reports it.
       socket.on('error', () => undefined);
     };
     const timer = setTimeout(onTimeout, CONNECT_MS);
@@ -62,7 +62,7 @@ export function dialStream(target: StreamTarget, signal: AbortSignal): Promise<S
   });
 }
 
-/** Opens a UDP socket that is connected to its target, so that it hears of a port where nobody listens. */
+/** Opens a UDP socket and connects it to its target, so that it gets an error when nobody listens on the port. */
 export async function dialUdp(host: string, port: number): Promise<UdpSocket> {
   const where = { network: 'udp', host, port } as const;
   const { address } = await lookup(host === '' ? 'localhost' : host).catch((error: Error) => {

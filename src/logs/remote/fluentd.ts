@@ -33,10 +33,10 @@ const OPTIONS = [
 const LOG_KEY = packString('log');
 const DEFAULT_PORT = 24224;
 const DEFAULT_RETRY_MS = 1000;
-/** Each further attempt waits so much longer, up to a minute. */
+/** The wait before each further attempt grows by this factor, up to a minute. */
 const RETRY_GROWTH = 1.5;
 const MAX_RETRY_MS = 60_000;
-/** A server that has everything and says nothing is asked again on another connection. */
+/** A server that acknowledges nothing for so long is asked again on another connection. */
 const ACK_MS = 30_000;
 
 export const fluentdDriver: RemoteDriver = {
@@ -66,7 +66,7 @@ export const fluentdDriver: RemoteDriver = {
         const bytes = Buffer.concat(records.flatMap((record, index) => encode(record, chunks[index])));
         return connection.deliver(async (socket) => {
           const acknowledged = wantsAck ? acks(socket, new Set(chunks), signal) : undefined;
-          // Its failure is waited for below, also when the write fails first.
+          // The code below waits for its failure, even if the write fails first.
           acknowledged?.catch(() => undefined);
           await writeAll(socket, bytes, signal);
           await acknowledged;
@@ -78,7 +78,7 @@ export const fluentdDriver: RemoteDriver = {
 };
 
 interface Config {
-  /** The name of a network that the protocol does not go over: only a start refuses it. */
+  /** A string names a network that the protocol cannot use; only a start refuses it. */
   readonly target: StreamTarget | string;
   readonly isAsync: boolean;
   readonly isAsyncConnect: boolean;
@@ -130,7 +130,10 @@ function parseAddress(text: string): StreamTarget | string {
   }
 }
 
-/** Encodes records as messages; what is the same for all is packed once. `chunk` asks for an acknowledgement. */
+/**
+ * Encodes records as messages; the parts that are the same for all are packed once. `chunk` asks for an
+ * acknowledgement.
+ */
 function createEncoder(
   container: LoggedContainer,
   isPrecise: boolean,

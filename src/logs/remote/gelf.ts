@@ -13,13 +13,13 @@ import { ATTRIBUTE_OPTIONS, type LoggedContainer, type RemoteDriver } from './re
 import { DEFAULT_BATCH, type RemoteRecord, type RemoteSink } from './remote-sink.js';
 import { UdpSender } from './udp-sender.js';
 
-/** Bytes of a datagram that pass nearly every network in one piece. */
+/** A datagram of so many bytes passes nearly every network in one piece. */
 const CHUNK_BYTES = 1420;
 const CHUNK_HEADER_BYTES = 12;
 const CHUNK_DATA_BYTES = CHUNK_BYTES - CHUNK_HEADER_BYTES;
 const MAX_CHUNKS = 128;
 const LEVEL = { stderr: 3, stdout: 6 } as const;
-/** Compression costs time with every line: little of it by default. */
+/** The default level is low, because compression costs time with every line. */
 const DEFAULT_LEVEL = 1;
 
 export const gelfDriver: RemoteDriver = {
@@ -73,7 +73,7 @@ function parseAddress(text: string): { readonly scheme: 'udp' | 'tcp'; readonly 
   return { scheme, host, port: Number(port) };
 }
 
-/** JSON of a record; the fields that are the same for all are rendered once. */
+/** Renders records as JSON; the fields that are the same for all are rendered once. */
 function createEncoder(container: LoggedContainer): (record: RemoteRecord) => string {
   const extra = new Map<string, unknown>([
     ['_container_id', container.id],
@@ -112,7 +112,7 @@ function udp(
 ): RemoteSink {
   return {
     ...DEFAULT_BATCH,
-    // One that fails is one line lost, and not all that go with it.
+    // With one record at a time, a failure loses one line and not a batch.
     batchRecords: 1,
     async send(records) {
       // The server takes no empty messages.
@@ -123,7 +123,7 @@ function udp(
   };
 }
 
-/** One datagram, or numbered pieces with an ID in common. */
+/** Returns one datagram, or numbered pieces that share an ID. */
 function chunks(message: Buffer): Buffer[] {
   if (message.length <= CHUNK_BYTES) return [message];
   const count = Math.ceil(message.length / CHUNK_DATA_BYTES);

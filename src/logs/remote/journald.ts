@@ -44,7 +44,7 @@ export const journaldDriver: RemoteDriver = {
             await socket.send(entry, signal);
           } catch (error) {
             signal.throwIfAborted();
-            // A journal that was restarted has a new socket.
+            // A journal that was restarted has a new socket, so this one is closed.
             socket.close();
             socket = reopen(error);
             await socket.send(entry, signal);
@@ -80,7 +80,10 @@ function fieldsOf({ stream, timeNs, line, piece }: RemoteRecord): Buffer[] {
   ];
 }
 
-/** `NAME`, newline, 64-bit length, value, newline: good for every value (systemd's JOURNAL_NATIVE_PROTOCOL). */
+/**
+ * Encodes a field as `NAME`, newline, 64-bit length, value, newline, which suits every value (systemd's
+ * JOURNAL_NATIVE_PROTOCOL).
+ */
 function field(name: string, value: string | Buffer): Buffer {
   const bytes = Buffer.from(value);
   const head = Buffer.alloc(name.length + 1 + 8);
@@ -89,7 +92,7 @@ function field(name: string, value: string | Buffer): Buffer {
   return Buffer.concat([head, bytes, Buffer.from('\n')]);
 }
 
-/** Upper-case letters, digits and underscores, of which none begins the name. */
+/** Turns a name into upper-case letters, digits and underscores, and drops underscores at its beginning. */
 function fieldName(name: string): string {
   return name
     .toUpperCase()

@@ -1,6 +1,6 @@
 /**
- * A sink for a container that runs already, when the daemon comes back: that its server cannot be reached is no reason
- * to refuse the container. It connects by itself; until then lines wait, as many as have room.
+ * A sink for a container that runs already when the daemon comes back. Such a container must not fail because its log
+ * server cannot be reached. The sink connects by itself; until then lines wait, as many as have room.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { DEFAULT_BATCH, type RemoteRecord, type RemoteSink } from './remote-sink.js';
@@ -14,7 +14,7 @@ export class LateSink implements RemoteSink {
 
   /**
    * @param open connects, and throws when that fails.
-   * @param onFailure hears of the first failure.
+   * @param onFailure is called with the first failure.
    */
   constructor(
     private readonly open: (signal: AbortSignal) => Promise<RemoteSink>,
@@ -33,14 +33,17 @@ export class LateSink implements RemoteSink {
     return this.#sink?.queueBytes ?? DEFAULT_BATCH.queueBytes;
   }
 
-  /** Nobody knows when the server comes: the container does not wait for that. */
+  /**
+   * Until it is connected, lines without room are dropped: the container must not wait for a server that may never
+   * come.
+   */
   get isLossy(): boolean {
     return this.#sink?.isLossy ?? true;
   }
 
   async send(records: readonly RemoteRecord[], signal: AbortSignal): Promise<void> {
     const sink = this.#sink ?? (await this.#connect(signal));
-    // What was taken before it was known what the driver takes at once.
+    // These records may be more than one batch of the sink, because its limit was not known when they were taken.
     for (let at = 0; at < records.length; at += sink.batchRecords)
       await sink.send(records.slice(at, at + sink.batchRecords), signal);
   }

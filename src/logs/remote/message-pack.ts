@@ -1,9 +1,9 @@
-/** As much of MessagePack as fluentd's forward protocol needs. */
+/** The part of MessagePack that fluentd's forward protocol needs. */
 
-/** Sub-second time as fluentd defines it: extension type 0. */
+/** fluentd's time with nanoseconds: extension type 0. */
 const EVENT_TIME = Buffer.from([0xd7, 0x00]);
 
-/** The head of an array of so many items, at most 15, which follow it. */
+/** Packs the head of an array; its items, at most 15, must follow. */
 export function packArrayHead(count: number): Buffer {
   return Buffer.from([0x90 | count]);
 }
@@ -22,17 +22,17 @@ export function packString(text: string | Buffer): Buffer {
   return Buffer.concat([head, bytes]);
 }
 
-/** The head of a map of so many entries, at most 65535, which follow it. */
+/** Packs the head of a map; its entries, at most 65535, must follow. */
 export function packMapHead(count: number): Buffer {
   return count < 16 ? Buffer.from([0x80 | count]) : Buffer.from([0xde, count >> 8, count & 0xff]);
 }
 
-/** Entries of a map, whose values are text. */
+/** Packs entries of a map whose values are text. */
 export function packEntries(values: Readonly<Record<string, string>>): Buffer {
   return Buffer.concat(Object.entries(values).flatMap(([key, value]) => [packString(key), packString(value)]));
 }
 
-/** Whole seconds, or with nanoseconds as an EventTime. */
+/** Packs a time as whole seconds or, if `isPrecise`, as an EventTime with nanoseconds. */
 export function packTime(timeNs: bigint, isPrecise: boolean): Buffer {
   const seconds = Number(timeNs / 1_000_000_000n);
   if (!isPrecise) {
@@ -48,7 +48,8 @@ export function packTime(timeNs: bigint, isPrecise: boolean): Buffer {
 }
 
 /**
- * The acknowledged chunk of `{"ack": "..."}` at the start of `bytes`, and its length; undefined while it is incomplete.
+ * Reads `{"ack": "..."}` at the start of `bytes`: the acknowledged chunk, and the length; undefined while it is
+ * incomplete.
  * @throws Error for anything else.
  */
 export function unpackAck(bytes: Buffer): { readonly chunk: string; readonly length: number } | undefined {

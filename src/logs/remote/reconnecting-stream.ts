@@ -3,12 +3,12 @@ import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { cancelled, unavailable } from '../../errors/engine-error.js';
 
-/** After all attempts have failed there is one a second, so that nobody waits for a server that is down. */
+/** After all attempts have failed there is one a second, so that no delivery waits for a server that is down. */
 const DOWN_MS = 1_000;
 
 export interface ReconnectOptions {
   dial(signal: AbortSignal): Promise<Socket>;
-  /** How long to wait before the n-th further attempt to deliver something, n from 0; undefined: it is lost. */
+  /** Returns the wait before the n-th further attempt to deliver something, n from 0; undefined: it is given up. */
   retryDelayMs(attempt: number): number | undefined;
 }
 
@@ -30,15 +30,15 @@ export class ReconnectingStream {
       if (this.#socket === socket) this.#socket = undefined;
       socket.destroy();
     };
-    // What the server says is of interest only to who waits for it.
+    // What the server sends is dropped here; only listeners of their own need it.
     socket.on('close', lost).on('end', lost).resume();
     this.#socket = socket;
     return socket;
   }
 
   /**
-   * Delivers by `use`, which hands everything to the connection it is given and rejects when that breaks; then once
-   * more on another connection. @throws the last failure when there is no further attempt.
+   * Delivers by `use`, which sends everything over the connection that it gets, and rejects when that breaks. After a
+   * failure it is called again with another connection. @throws the last failure when there is no further attempt.
    */
   async deliver(use: (socket: Socket) => Promise<void>, signal: AbortSignal): Promise<void> {
     const isDown = this.#socket === undefined && this.#downUntilMs > 0;
@@ -63,13 +63,16 @@ export class ReconnectingStream {
 
   close(): void {
     this.#isClosed = true;
-    // What was written is still to be sent.
+    // Data that were written before are still sent.
     this.#socket?.end();
     this.#socket = undefined;
   }
 }
 
-/** Resolves when the kernel has all of it; rejects when the connection breaks or the signal aborts before. */
+/**
+ * Writes the data. Resolves when the kernel has all of it; rejects when the connection breaks or the signal aborts
+ * before.
+ */
 export function writeAll(socket: Socket, data: Buffer, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => void socket.destroy(cancelled('the log is closed'));

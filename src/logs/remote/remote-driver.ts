@@ -1,4 +1,4 @@
-/** One kind of remote log: its options, and how it is opened. */
+/** One kind of remote log: checks its options and opens it. */
 import type { LogDriver } from '../../ports/logs.js';
 import { badOption, type LogOptions } from '../options/option-values.js';
 import type { RemoteSink } from './remote-sink.js';
@@ -8,14 +8,14 @@ export type LoggedContainer = Parameters<LogDriver['open']>[0];
 export interface RemoteDriver {
   /** Checks the options at create: throws invalid with the texts of the existing engine. */
   validate(options: LogOptions): void;
-  /** Connects. A start is refused with what it throws. `signal` aborts when the log is closed. */
+  /** Connects. If it throws, the start of the container is refused. `signal` aborts when the log is closed. */
   open(container: LoggedContainer, signal: AbortSignal): Promise<RemoteSink>;
 }
 
 /** Options that most drivers take. */
 export const ATTRIBUTE_OPTIONS = ['labels', 'labels-regex', 'env', 'env-regex', 'tag'] as const;
 
-/** Throws for the first option that the driver does not know. */
+/** Throws an error for the first option that the driver does not know. */
 export function refuseUnknown(driver: string, options: LogOptions, known: readonly string[]): void {
   const unknown = Object.keys(options)
     .sort()

@@ -1,7 +1,7 @@
 /**
- * The log of one running container that goes to a remote place, and, unless that is disabled, to a local cache from
- * which it can be read. What waits for the remote side is bounded: the container has to wait, or, where the mode or the
- * driver says so, lines are dropped and counted.
+ * The log of one running container that goes to a remote place and, unless that is disabled, to a local cache from
+ * which it can be read. The queue for the remote side is bounded: when it is full, the container has to wait or, where
+ * the mode or the driver says so, lines are dropped and counted.
  */
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { notImplemented } from '../../errors/engine-error.js';
@@ -13,18 +13,21 @@ import type { LogObserver } from '../observer.js';
 import type { Piece } from '../drivers/record-format.js';
 import type { RemoteRecord, RemoteSink } from './remote-sink.js';
 
-/** How long a container that has ended waits for the remote side to take the rest. */
+/** When a container has ended, the remote side has this long to take the rest. */
 const CLOSE_MS = 5_000;
-/** What a socket takes at once is reported in the same turn of the event loop, in which others want to run, too. */
+/**
+ * A socket that takes data at once reports that in the same turn of the event loop. So sending pauses after this time,
+ * to let others run.
+ */
 const SLICE_MS = 1;
-/** About what a record costs in memory besides its line. */
+/** A record costs about so much memory besides its line. */
 const RECORD_BYTES = 200;
 
 export interface RemoteLogOptions {
   readonly sink: RemoteSink;
-  /** Everything is written here, too, and read from here. */
+  /** Everything is written to this log, too, and read from it. */
   readonly cache: ContainerLog | undefined;
-  /** Largest amount waiting in non-blocking mode; undefined in blocking mode. */
+  /** Bytes that may wait in non-blocking mode; undefined in blocking mode. */
   readonly maxBufferBytes: number | undefined;
   readonly observer: LogObserver;
 }
@@ -40,14 +43,14 @@ export class RemoteLog implements ContainerLog {
   readonly #cache: ContainerLog | undefined;
   readonly #observer: LogObserver;
   readonly #drops: DropReport;
-  /** Largest amount waiting in non-blocking mode. */
+  /** Bytes that may wait in non-blocking mode. */
   readonly #maxBufferBytes: number | undefined;
   readonly #streams: Readonly<Record<StreamName, StreamState>> = {
     stdout: { splitter: new LineSplitter(), longLineNs: 0n },
     stderr: { splitter: new LineSplitter(), longLineNs: 0n },
   };
   #queue: RemoteRecord[] = [];
-  /** Of the queue and of what is being sent. */
+  /** Bytes in the queue, and of what is being sent. */
   #pendingBytes = 0;
   #sending: Promise<void> | undefined;
   #isFailing = false;
@@ -88,7 +91,7 @@ export class RemoteLog implements ContainerLog {
     else this.#onDrained.push(ready);
   }
 
-  /** What is on its way to the remote side is lost with this process. */
+  /** Waits for the local cache only: what is on its way to the remote side is lost with this process. */
   written(): Promise<void> | undefined {
     return this.#cache?.written();
   }
@@ -119,10 +122,10 @@ export class RemoteLog implements ContainerLog {
   #add(stream: StreamName, state: StreamState, line: Buffer, piece: Piece | undefined, now: bigint): void {
     if (piece?.ordinal === 1) state.longLineNs = now;
     const bytes = line.length + RECORD_BYTES;
-    // The newest is dropped, unless it would be the only one.
+    // The newest line is dropped, unless it would be the only one.
     if (this.#isLossy && this.#pendingBytes > 0 && this.#pendingBytes + bytes > this.#limitBytes)
       return this.#drops.add(1);
-    // The chunk is the reader's, and much larger than a line.
+    // The line is copied, because the chunk belongs to the reader and is much larger.
     this.#queue.push({ stream, timeNs: piece ? state.longLineNs : now, line: Buffer.from(line), piece });
     this.#pendingBytes += bytes;
   }
@@ -170,7 +173,7 @@ export class RemoteLog implements ContainerLog {
         this.#add(stream, state, source.subarray(from, to), piece, wallClockNs()),
       );
     }
-    // Whoever follows the log need not wait for the remote side.
+    // The cache is closed at once, so that followers of the log need not wait for the remote side.
     await Promise.all([this.#cache?.close(), this.#finish()]);
   }
 

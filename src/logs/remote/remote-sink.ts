@@ -1,4 +1,4 @@
-/** What the drivers of remote logs have in common. */
+/** The contract of the drivers of remote logs. */
 import type { StreamName } from '../../ports/logs.js';
 import type { Piece } from '../drivers/record-format.js';
 
@@ -10,24 +10,24 @@ export interface RemoteRecord {
   readonly piece: Piece | undefined;
 }
 
-/** Where the records of one container go. */
+/** Takes the records of one container. */
 export interface RemoteSink {
-  /** So many records at most go together. */
+  /** At most so many records are sent together. */
   readonly batchRecords: number;
   /** An incomplete batch waits this long for more. */
   readonly lingerMs: number;
-  /** Bytes that may wait before the container has to, or before lines are dropped when `isLossy`. */
+  /** So many bytes may wait; then the container waits or, when `isLossy`, lines are dropped. */
   readonly queueBytes: number;
-  /** Lines without room are dropped in every mode: the driver promises never to hold the container. */
+  /** If true, lines without room are dropped in every mode, because the driver promises never to hold the container. */
   readonly isLossy: boolean;
   /**
-   * Resolves when the records are out of our hands; takes as long as the other side does. Rejects when they are lost,
-   * after the driver's own attempts. Aborting ends the attempts.
+   * Sends records, as fast as the other side takes them. Resolves when they are sent; rejects when they are lost after
+   * all attempts of the driver. Aborting ends the attempts.
    */
   send(records: readonly RemoteRecord[], signal: AbortSignal): Promise<void>;
   /** Ends connections at once. */
   close(): void;
 }
 
-/** What most drivers need: what one write carries, and what the local files of a log may have waiting, too. */
+/** The limits that suit most drivers: one write takes a batch, and as much may wait as for a local file. */
 export const DEFAULT_BATCH = { batchRecords: 128, lingerMs: 0, queueBytes: 1 << 20, isLossy: false } as const;

@@ -33,14 +33,14 @@ const OPTIONS = [
   'tag',
 ];
 const PATH = '/services/collector/event/1.0';
-/** As the existing engine: so many messages in one request, and this long until an incomplete one is sent. */
+/** As in the existing engine, a request has so many messages, and an incomplete one is sent after this time. */
 const BATCH_RECORDS = 1000;
 const LINGER_MS = 5_000;
 const RETRY_MS = 5_000;
 const REQUEST_MS = 30_000;
-/** What may wait for a collector that does not answer. */
+/** So many bytes may wait for a collector that does not answer. */
 const QUEUE_BYTES = 8 << 20;
-/** What of a failed answer is worth telling. */
+/** So many bytes of a failed answer are shown. */
 const ANSWER_BYTES = 1024;
 
 const compress = promisify(gzip);
@@ -79,7 +79,7 @@ export const splunkDriver: RemoteDriver = {
 };
 
 interface Collector {
-  /** Throws unless the collector answers as one. */
+  /** Checks that the collector answers as one, and throws if it does not. */
   verify(signal: AbortSignal): Promise<void>;
   post(body: Buffer, signal: AbortSignal): Promise<void>;
   close(): void;
@@ -190,7 +190,7 @@ function parseLevel(text: string): number {
   return level;
 }
 
-/** JSON of a record's message; '' for one that the collector would refuse. */
+/** Returns the JSON of a record's message; '' when the collector would refuse it. */
 function createEncoder(container: LoggedContainer): (record: RemoteRecord) => string {
   const { options } = container;
   const tag = options['tag'] === '' ? '' : tagOf(container);
@@ -240,7 +240,7 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    // Lines that are no JSON go as they are.
+    // Lines that are not JSON are sent as they are.
     return text;
   }
 }

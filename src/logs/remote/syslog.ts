@@ -50,15 +50,15 @@ const FACILITIES = [
 ];
 const FORMATS = ['', 'rfc3164', 'rfc5424', 'rfc5424micro'];
 const DEFAULT_PORT = '514';
-/** Where a machine's own syslog listens. */
+/** A machine's own syslog listens at one of these paths. */
 const LOCAL_PATHS = ['/dev/log', '/var/run/syslog', '/var/run/log'];
 const SEVERITY = { stderr: 3, stdout: 6 } as const;
-/** A server that restarts is back by then; lines wait meanwhile. */
+/** A server that restarts is back after these attempts; lines wait meanwhile. */
 const RETRY_MS = [0, 100, 200, 400, 800, 1600];
 const NEWLINE = Buffer.from('\n');
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 
-/** What precedes the line. */
+/** Returns the text before the line. */
 type Format = (priority: number, timeNs: bigint) => string;
 
 export const syslogDriver: RemoteDriver = {
@@ -75,7 +75,7 @@ export const syslogDriver: RemoteDriver = {
     const facility = parseFacility(options['syslog-facility'] ?? '');
     const format = createFormat(options['syslog-format'] ?? '', tagOf(container));
     const isCounted = address?.scheme === 'tcp+tls' && (options['syslog-format'] ?? '').startsWith('rfc5424');
-    /** Empty lines say nothing that a line of syslog could carry. */
+    /** Renders records as messages. Empty lines are left out, because syslog cannot carry them. */
     const messages = (records: readonly RemoteRecord[]): Buffer[] =>
       records.flatMap((record) =>
         record.line.length === 0
@@ -157,12 +157,12 @@ async function openLocal(messages: Messages, signal: AbortSignal): Promise<Remot
     try {
       return datagrams(openDatagram(path), messages);
     } catch {
-      // Not there, or a stream.
+      // The socket is missing, or is a stream socket.
     }
     try {
       return await stream({ network: 'unix', path }, messages, signal);
     } catch {
-      // The next one may be there.
+      // The next path is tried.
     }
   }
   throw internal('Unix syslog delivery error');
@@ -173,7 +173,7 @@ interface DatagramSender {
   close(): void;
 }
 
-/** A local server that restarts makes a new socket file. */
+/** Sends datagrams to a local server, which has a new socket file after a restart. */
 function openDatagram(path: string): DatagramSender {
   let socket = UnixDatagram.open(path);
   return {
@@ -194,7 +194,7 @@ function openDatagram(path: string): DatagramSender {
 function datagrams(sender: DatagramSender, messages: Messages): RemoteSink {
   return {
     ...DEFAULT_BATCH,
-    // One that fails is one line lost, and not all that go with it.
+    // With one record at a time, a failure loses one line and not a batch.
     batchRecords: 1,
     async send(records, signal) {
       for (const message of messages(records)) await sender.send(message, signal);
@@ -221,7 +221,7 @@ async function stream(target: StreamTarget, messages: Messages, signal: AbortSig
   };
 }
 
-/** RFC 5425 counts octets; elsewhere a newline ends a message. */
+/** Frames a message: RFC 5425 counts octets, elsewhere a newline ends it. */
 function frame(head: string, line: Buffer, isCounted: boolean): Buffer {
   const bytes = Buffer.from(head);
   return Buffer.concat([Buffer.from(isCounted ? `${bytes.length + line.length + 1} ` : ''), bytes, line, NEWLINE]);
@@ -244,14 +244,14 @@ function createFormat(name: string, tag: string): Format {
 
 const two = (value: number): string => String(value).padStart(2, '0');
 
-/** `Jan  2 15:04:05`, local time. */
+/** Formats `Jan  2 15:04:05` in local time. */
 function stamp(timeNs: bigint): string {
   const time = new Date(Number(timeNs / 1_000_000n));
   const clock = [time.getHours(), time.getMinutes(), time.getSeconds()].map(two).join(':');
   return `${MONTHS[time.getMonth()]} ${String(time.getDate()).padStart(2)} ${clock}`;
 }
 
-/** `2006-01-02T15:04:05+02:00`, local time, with microseconds where asked for. */
+/** Formats `2006-01-02T15:04:05+02:00` in local time, with microseconds if asked for. */
 function rfc3339(timeNs: bigint, isMicro: boolean): string {
   const time = new Date(Number(timeNs / 1_000_000n));
   const minutes = -time.getTimezoneOffset();

@@ -5,12 +5,15 @@ import { dialUdp } from './dial.js';
 export class UdpSender {
   private constructor(private readonly socket: Socket) {}
 
-  /** @throws EngineError as `dialUdp`. */
+  /** Opens the socket. @throws EngineError as `dialUdp`. */
   static async open(host: string, port: number): Promise<UdpSender> {
     return new UdpSender(await dialUdp(host, port));
   }
 
-  /** Resolves when the kernel has it. That nobody took an earlier one is no failure of this one: it is sent again. */
+  /**
+   * Sends a datagram; resolves when the kernel has it. If the socket reports that an earlier one was refused, this one
+   * is sent again.
+   */
   async send(datagram: Buffer): Promise<void> {
     try {
       await this.#send(datagram);

@@ -1,7 +1,7 @@
-/** Counts lines that a log has lost, and tells of them in sums. */
+/** Counts the lines that a log has lost, and reports them in sums. */
 import type { LogObserver } from '../observer.js';
 
-/** Told at most this often. */
+/** Reports are at least this far apart. */
 const TOLD_MS = 1000;
 
 export class DropReport {
@@ -16,7 +16,7 @@ export class DropReport {
     this.#untold += lines;
   }
 
-  /** Tells what was not told yet. */
+  /** Reports the lines that were not reported yet. */
   tell(): void {
     if (this.#untold > 0) this.observer.dropped(this.#untold);
     this.#untold = 0;

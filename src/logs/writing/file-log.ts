@@ -11,9 +11,9 @@ import type { LogObserver } from '../observer.js';
 import type { RecordFormat } from '../drivers/record-format.js';
 import type { Segment } from '../reading/segment.js';
 
-/** Blocks kept for the other followers, who are a little behind the first. */
+/** So many blocks are kept for other followers, which are a little behind the first. */
 const SHARED_BLOCKS = 8;
-/** How much of what is deleted is kept for a reader that is behind, beyond what the log may have on disk anyway. */
+/** So many deleted bytes are kept for a reader that is behind, beyond what the log may have on disk. */
 const HELD_BYTES = 64 << 20;
 const HELD_FILES = 256;
 
@@ -37,7 +37,7 @@ export class FileLog implements ContainerLog, LiveLog {
   readonly #onClosed: () => void;
 
   constructor(
-    /** As inspect shows it. */
+    /** The path as inspect shows it. */
     readonly path: string,
     private readonly file: LogFile,
     private readonly format: RecordFormat,
@@ -70,7 +70,7 @@ export class FileLog implements ContainerLog, LiveLog {
   }
 
   write(stream: StreamName, chunk: Buffer): boolean {
-    // Output that arrives after the end has nowhere to go; the container's streams are closed before its log.
+    // Output after the end is ignored: the container's streams are closed before its log.
     return this.#closing !== undefined || this.#writer.write(stream, chunk);
   }
 
@@ -112,7 +112,7 @@ export class FileLog implements ContainerLog, LiveLog {
     const entry = { segment, offset, options, block };
     this.#shared.push(entry);
     if (this.#shared.length > SHARED_BLOCKS) this.#shared.shift();
-    // A failed read is told to those who waited for it, and tried again by the next.
+    // A failed read is reported to its readers; the next reader tries again.
     block.catch(() => (this.#shared = this.#shared.filter((other) => other !== entry)));
     return block;
   }
@@ -128,7 +128,7 @@ export class FileLog implements ContainerLog, LiveLog {
   }
 
   async #snapshot(): Promise<LogSnapshot> {
-    // A client that saw output elsewhere finds it here, too.
+    // Output that a client saw elsewhere must be in the log, too.
     await this.#writer.flushed();
     const files = await this.file.snapshot((error) => this.observer.failed(error, 'compressed log file is damaged'));
     return files ? { ...files, end: files.segment.size } : openFiles(this.file.path, this.observer);
@@ -147,7 +147,7 @@ export class FileLog implements ContainerLog, LiveLog {
     }
   }
 
-  /** A reader that stalls must not hold more and more files that were deleted, and fill the disk. */
+  /** Limits the deleted files that are held, because a reader that stalls would fill the disk with them. */
   #limitHeld(from: Segment): void {
     let bytes = 0;
     let files = 0;
@@ -161,7 +161,7 @@ export class FileLog implements ContainerLog, LiveLog {
   }
 }
 
-/** Reads a log that nobody writes; nothing there reads as empty. */
+/** Reads a log that nobody writes; a log without files reads as empty. */
 export function readFiles(
   path: string,
   format: RecordFormat,

@@ -1,13 +1,13 @@
-/** Compressed log files. The header of each carries the time of its last record, so that readers may skip it. */
+/** Compressed log files. The header of each has the time of its last record, so that readers can skip the file. */
 import { open, rm, type FileHandle } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { constants, crc32, createDeflateRaw, createGunzip } from 'node:zlib';
 import { formatTime, parseTime } from '../record-time.js';
 
-/** Extra field follows; no modification time; unknown extra flags; Unix (RFC 1952). */
+/** These bytes say: an extra field follows; no modification time; unknown extra flags; Unix (RFC 1952). */
 const HEADER = [0x1f, 0x8b, 8, 4, 0, 0, 0, 0, 0, 3];
 
-/** Compresses a file into a new one, durably. Removes the new one when that fails. */
+/** Compresses a file into a new one, durably. If that fails, the new file is removed. */
 export async function compressFile(from: string, to: string, lastTimeNs: bigint | undefined): Promise<void> {
   const source = await open(from, 'r');
   try {
@@ -53,7 +53,7 @@ async function compress(source: FileHandle, target: FileHandle, lastTimeNs: bigi
   await target.appendFile(trailer);
 }
 
-/** The time of the last record as the header tells it; undefined when it does not. */
+/** Returns the time of the last record from the header; undefined when it has none. */
 export async function lastTimeOf(file: FileHandle): Promise<bigint | undefined> {
   const { buffer, bytesRead } = await file.read(Buffer.alloc(512), 0, 512, 0);
   if (bytesRead < 12 || ((buffer[3] ?? 0) & 4) === 0) return undefined;
@@ -63,8 +63,8 @@ export async function lastTimeOf(file: FileHandle): Promise<bigint | undefined> 
 }
 
 /**
- * Unpacks into a file. Of a damaged file comes what is before the damage, then the error is thrown; a file that was cut
- * off yields what there is.
+ * Unpacks into a file. From a damaged file the part before the damage is unpacked, then the error is thrown; a file
+ * that was cut off yields what it has.
  */
 export async function unpack(source: FileHandle, target: FileHandle): Promise<void> {
   await pipeline(

@@ -1,4 +1,4 @@
-/** What one stream of a container prints, cut into lines and into pieces of lines that are too long. */
+/** Cuts what one stream of a container prints into lines, and lines that are too long into pieces. */
 import { randomBytes } from 'node:crypto';
 import { MAX_LINE_BYTES, type Piece } from '../drivers/record-format.js';
 
@@ -19,8 +19,8 @@ export class LineSplitter {
   }
 
   /**
-   * Passes on at most one line or piece and returns the end of what was taken of the chunk. What is neither complete
-   * nor long enough is kept for the next chunk.
+   * Passes on at most one line or piece, and returns how far the chunk was taken. A part that is neither complete nor
+   * long enough is kept for the next chunk.
    */
   take(chunk: Buffer, from: number, sink: LineSink): number {
     const kept = this.#pendingLength;
@@ -39,7 +39,7 @@ export class LineSplitter {
     return lineEnd;
   }
 
-  /** Passes on what is left at the end of the stream: a line that has no newline is kept without one. */
+  /** Passes on what is left at the end of the stream: a last line without a newline. */
   end(sink: LineSink): void {
     if (this.#pendingLength > 0) this.#emit(Buffer.alloc(0), 0, 0, false, sink);
     this.#pending = undefined;
@@ -62,7 +62,7 @@ export class LineSplitter {
   }
 
   #keep(chunk: Buffer, from: number, to: number): number {
-    // Most containers never print a line in parts that reaches the limit: grow as needed.
+    // The buffer grows as needed, because most containers never print such a long line in parts.
     const needed = this.#pendingLength + to - from;
     if (!this.#pending || this.#pending.length < needed) {
       const grown = Buffer.allocUnsafeSlow(Math.min(MAX_LINE_BYTES, Math.max(1024, needed * 2)));

@@ -1,4 +1,4 @@
-/** The writing end of a log's files: appends whole records, rotates, compresses what was rotated away. */
+/** The writing end of a log's files: appends whole records, rotates, and compresses rotated files. */
 import { constants, ftruncate as ftruncateCallback, writev as writevCallback, writevSync } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
 import { promisify } from 'node:util';
@@ -8,8 +8,8 @@ import type { Segment } from '../reading/segment.js';
 
 const writev = promisify(writevCallback);
 /**
- * So much goes to the page cache in some ten microseconds, in the same breath in which it was read from the container:
- * what was read and is not written yet is lost when the daemon is killed.
+ * So many bytes reach the page cache within some ten microseconds. They are written at once, because what was read from
+ * the container and not yet written is lost when the daemon is killed.
  */
 const AT_ONCE_BYTES = 16 << 10;
 const ftruncate = promisify(ftruncateCallback);
@@ -18,9 +18,9 @@ const FLAGS = constants.O_RDWR | constants.O_APPEND | constants.O_CREAT;
 const MODE = 0o640;
 
 export interface RotationPolicy {
-  /** A file is rotated away before a record when it has at least this size. Infinity: never. */
+  /** The file is rotated before a record when it has at least this size. Infinity: never. */
   readonly maxBytes: number;
-  /** How many files are kept, the one being written included. */
+  /** So many files are kept, including the one being written. */
   readonly maxFiles: number;
   readonly compress: boolean;
 }
@@ -40,8 +40,8 @@ export class LogFile {
   }
 
   /**
-   * Opens the file for appending. `findEnd` tells where its last whole record ends: what a crash left behind that is
-   * cut off. `onFailure` hears of what went wrong without stopping the log.
+   * Opens the file for appending. `findEnd` returns where its last whole record ends; anything after it was left by a
+   * crash and is cut off. `onFailure` is called for failures that do not stop the log.
    */
   static async open(
     path: string,
@@ -70,7 +70,7 @@ export class LogFile {
     return this.#segment;
   }
 
-  /** Appends whole records. When that fails the file is as before, and the error is thrown. */
+  /** Appends whole records. If that fails, the file is as before, and the error is thrown. */
   async append(records: readonly Buffer[]): Promise<void> {
     const segment = this.#segment;
     const total = records.reduce((sum, { length }) => sum + length, 0);
@@ -90,7 +90,7 @@ export class LogFile {
     }
   }
 
-  /** Begins a new file. When that fails the old one is written on. */
+  /** Begins a new file. If that fails, the old one is used further. */
   async rotate(lastTimeNs: bigint | undefined): Promise<void> {
     await this.#compressing;
     try {
@@ -107,8 +107,8 @@ export class LogFile {
   }
 
   /**
-   * The files that were rotated away, oldest first, and the one being written, which the caller releases. Undefined
-   * once the log is sealed.
+   * Returns the rotated files, oldest first, and the one being written, which the caller must release. Undefined once
+   * the log is sealed.
    */
   snapshot(
     onDamage: (error: unknown) => void,
@@ -133,7 +133,7 @@ export class LogFile {
     return this.#compressing;
   }
 
-  /** Names change only while nobody opens them. */
+  /** Runs a task alone: names change only while nobody opens them. */
   #alone<T>(task: () => Promise<T>): Promise<T> {
     const run = this.#exclusive.then(task);
     this.#exclusive = run.catch(() => undefined);
@@ -154,7 +154,7 @@ export class LogFile {
         }
         await renameIfPresent(path, `${path}.1`);
       }
-      // The only file is replaced and not truncated, so that who still reads it can finish.
+      // The only file is replaced and not truncated, so that its readers can finish.
       await rename(temp, path);
     } catch (error) {
       next.release();

@@ -1,5 +1,5 @@
 /**
- * The files of one log: `name` is being written, `name.1` is the newest of those rotated away, `.gz` a compressed one.
+ * The files of one log: `name` is being written, `name.1` is the newest rotated file, and `.gz` marks a compressed one.
  */
 import { randomBytes } from 'node:crypto';
 import { open, readdir, rm, type FileHandle } from 'node:fs/promises';
@@ -12,7 +12,7 @@ import { Segment } from '../reading/segment.js';
 const openFd = promisify(openCallback);
 const fstat = promisify(fstatCallback);
 
-/** Opens (creating) a file as a segment. */
+/** Opens a file as a segment; it is created if it is missing. */
 export async function openSegment(path: string, flags: number, mode?: number): Promise<Segment> {
   const fd = await openFd(path, flags, mode);
   const segment = new Segment(fd, 0, false);
@@ -25,7 +25,7 @@ export async function openSegment(path: string, flags: number, mode?: number): P
   }
 }
 
-/** A file of a log, open since the reader came, unpacked only when it is read. */
+/** A file of a log, opened when the reader comes, and unpacked only when it is read. */
 export class LogSource {
   #segment: Promise<Segment> | undefined;
 
@@ -40,18 +40,18 @@ export class LogSource {
     return new LogSource(path, await open(path, 'r'), path.endsWith('.gz'), onDamage);
   }
 
-  /** The time of the last record, where it is known without reading the file. */
+  /** Returns the time of the last record if it is known without reading the file. */
   lastTimeNs(): Promise<bigint | undefined> {
     return this.isCompressed ? lastTimeOf(this.file) : Promise.resolve(undefined);
   }
 
-  /** The content, held by the source until it is closed. */
+  /** Returns the content; the source holds it until it is closed. */
   segment(): Promise<Segment> {
     this.#segment ??= this.#open();
     return this.#segment;
   }
 
-  /** Frees everything at once, or when it has been opened. Idempotent. */
+  /** Frees everything, at once or when it has been opened. Idempotent. */
   async close(): Promise<void> {
     const segment = this.#segment;
     this.#segment = Promise.reject(new Error('the log file is closed'));
@@ -65,7 +65,7 @@ export class LogSource {
   }
 
   async #open(): Promise<Segment> {
-    // By its descriptor, as the name may mean another file by now.
+    // The file is opened by its descriptor, because its name may mean another file by now.
     if (!this.isCompressed) return sealed(await openSegment(`/proc/self/fd/${this.file.fd}`, 0));
     const path = `${this.path}.${randomBytes(6).toString('hex')}.tmp`;
     const target = await open(path, 'wx+', 0o600);
@@ -84,7 +84,10 @@ function sealed(segment: Segment): Segment {
   return segment;
 }
 
-/** Numbers of the files that were rotated away, oldest first, with their path; a complete plain one wins. */
+/**
+ * Returns number and path of the rotated files, oldest first. If a file is there both plain and compressed, the plain
+ * one counts, because it is complete.
+ */
 export async function rotatedFiles(path: string): Promise<{ readonly index: number; readonly path: string }[]> {
   const byIndex = new Map<number, string>();
   const name = basename(path);
@@ -97,7 +100,7 @@ export async function rotatedFiles(path: string): Promise<{ readonly index: numb
   return [...byIndex].map(([index, path]) => ({ index, path })).sort((a, b) => b.index - a.index);
 }
 
-/** Opens the files that were rotated away, oldest first. */
+/** Opens the rotated files, oldest first. */
 export async function openRotated(path: string, onDamage: (error: unknown) => void): Promise<LogSource[]> {
   const sources: LogSource[] = [];
   try {

@@ -1,7 +1,7 @@
 /**
- * From the output of a container to records in its log file: encodes at once into large buffers, and has one write
- * under way at a time. What waits for the disk is bounded: by asking the container's reader to pause, or, in
- * non-blocking mode, by dropping lines, which are counted.
+ * Turns the output of a container into records in its log file. It encodes at once into large buffers, and has one
+ * write under way at a time. The amount that waits for the disk is bounded: the container's reader is asked to pause
+ * or, in non-blocking mode, lines are dropped and counted.
  */
 import type { StreamName } from '../../ports/logs.js';
 import { wallClockNs } from '../../sys/process/wall-clock.js';
@@ -10,22 +10,22 @@ import { LineSplitter } from './line-splitter.js';
 import type { LogFile } from './log-file.js';
 import type { Piece, RecordEncoder } from '../drivers/record-format.js';
 
-/** Above this much waiting `write` returns false, until half of it is written. */
+/** When more than this waits, `write` returns false until half of it is written. */
 const PENDING_LIMIT_BYTES = 1 << 20;
 
 /** What the writer reports to the rest of the log. */
 export interface WriterEvents {
-  /** More records are in the file, or another file was begun. */
+  /** The file has more records, or another file was begun. */
   advanced(): void;
   written(bytes: number): void;
-  /** Lines that are not in the log and never will be: no room in non-blocking mode, or the disk refused them. */
+  /** So many lines are lost: there was no room in non-blocking mode, or the disk refused them. */
   dropped(lines: number): void;
   failed(error: unknown, what: string): void;
 }
 
 interface StreamState {
   readonly splitter: LineSplitter;
-  /** When the first piece of the current long line was printed: all its pieces carry that time. */
+  /** The time of the first piece of the current long line; all its pieces carry it. */
   longLineNs: bigint;
 }
 
@@ -44,7 +44,7 @@ export class LogWriter {
   };
   readonly #queue: Batch[] = [];
   #batch: Batch | undefined;
-  /** Size that the current file has when all of the queue is written. */
+  /** Size that the current file will have when the queue is written. */
   #fileBytes: number;
   #pendingBytes = 0;
   #acceptedBytes = 0;
@@ -52,11 +52,11 @@ export class LogWriter {
   #lastTimeNs: bigint;
   #writtenTimeNs: bigint | undefined;
   #isDraining = false;
-  /** The disk refused the last write: said once, not for every write that follows. */
+  /** True when the disk refused the last write; this is reported once, and not for every write that follows. */
   #isFailing = false;
   #onDrained: (() => void)[] = [];
   #flushWaiters: { readonly target: number; readonly resolve: () => void }[] = [];
-  /** Largest amount waiting in non-blocking mode; undefined in blocking mode. */
+  /** Bytes that may wait in non-blocking mode; undefined in blocking mode. */
   readonly #maxBufferBytes: number | undefined;
 
   constructor(
@@ -71,7 +71,7 @@ export class LogWriter {
     this.#maxBufferBytes = options.maxBufferBytes;
   }
 
-  /** As `ContainerLog.write`. */
+  /** Does `ContainerLog.write`. */
   write(stream: StreamName, chunk: Buffer): boolean {
     const state = this.#streams[stream];
     const now = this.#now();
@@ -85,13 +85,13 @@ export class LogWriter {
     return this.#maxBufferBytes !== undefined || this.#pendingBytes <= PENDING_LIMIT_BYTES;
   }
 
-  /** As `ContainerLog.onceDrained`. */
+  /** Does `ContainerLog.onceDrained`. */
   onceDrained(callback: () => void): void {
     if (this.#pendingBytes <= PENDING_LIMIT_BYTES / 2) callback();
     else this.#onDrained.push(callback);
   }
 
-  /** As `ContainerLog.written`. */
+  /** Does `ContainerLog.written`. */
   written(): Promise<void> | undefined {
     const isOver = this.#maxBufferBytes !== undefined || this.#settledBytes >= this.#acceptedBytes;
     return isOver ? undefined : this.flushed();
@@ -116,10 +116,10 @@ export class LogWriter {
     await this.flushed();
   }
 
-  /** As many complete lines as fit into one buffer and one file; otherwise one line, or the beginning of one. */
+  /** Writes as many complete lines as fit into one buffer and one file; otherwise one line, or the beginning of one. */
   #writeLines(stream: StreamName, state: StreamState, chunk: Buffer, from: number, now: bigint): number {
     const batch = this.#openBatch();
-    // A record begins in the file as long as that is smaller than its limit.
+    // A record may begin in the file while the file is smaller than its limit.
     const limit = Math.min(
       batch.buffer.length - this.encoder.maxRecordBytes,
       batch.length + this.file.policy.maxBytes - this.#fileBytes,
@@ -161,7 +161,7 @@ export class LogWriter {
     this.#added(batch, this.encoder.encode(source, from, to, piece, batch.buffer, batch.length), timeNs);
   }
 
-  /** The buffer for the next record, with room for the largest one. */
+  /** Returns the buffer for the next record, with room for the largest one. */
   #openBatch(): Batch {
     const isFileFull = this.#fileBytes >= this.file.policy.maxBytes;
     let batch = this.#batch;
@@ -179,7 +179,7 @@ export class LogWriter {
     return batch;
   }
 
-  /** A log that waits for the end of a line holds no buffer. */
+  /** Gives the empty buffer back, so that a log which waits for the end of a line holds none. */
   #discardEmptyBatch(): void {
     const batch = this.#batch;
     if (!batch || batch.length > 0) return;
@@ -197,7 +197,10 @@ export class LogWriter {
     this.#acceptedBytes += bytes;
   }
 
-  /** The time of what is printed now. It never goes back in one log by the small steps in which clocks are set. */
+  /**
+   * Returns the time of what is printed now. It does not follow small steps back of the clock, so times in one log
+   * never decrease.
+   */
   #now(): bigint {
     const now = wallClockNs();
     const isSmallStepBack = now < this.#lastTimeNs && this.#lastTimeNs - now < 60_000_000_000n;
@@ -241,7 +244,7 @@ export class LogWriter {
       this.events.written(bytes);
       this.#isFailing = false;
     } catch (error) {
-      // A full disk must not stop the container: what the disk refuses is lost, and said to be.
+      // A full disk must not stop the container: lines that the disk refuses are lost, and reported.
       this.events.dropped(records.reduce((sum, record) => sum + this.encoder.count(record), 0));
       if (!this.#isFailing) this.events.failed(error, 'log lines are lost');
       this.#isFailing = true;

@@ -91,11 +91,11 @@ test('names of endpoints', () => {
   assert.deepEqual(addresses('web-1'), ['0a000002']);
   assert.deepEqual(addresses('web'), ['0a000002', '0a000003']);
   assert.deepEqual(addresses('store'), ['0a000003']);
-  // A name that every object has.
+  // Every JavaScript object has this name.
   assert.equal(addresses('constructor'), undefined);
   assert.deepEqual(addresses('web.back'), ['0a000002', '0a000003']);
   assert.deepEqual(addresses('web', TYPE.aaaa), ['fd000000000000000000000000000002']);
-  // There is such a name, but it has no such address: nobody else is to be asked.
+  // The name exists without such an address, so nobody else is asked.
   assert.deepEqual(addresses('web-2', TYPE.aaaa), []);
   assert.equal(addresses('web.front'), undefined);
   assert.equal(addresses('db'), undefined);

@@ -13,24 +13,27 @@ export interface Upstream {
 }
 
 const PORT = 53;
-/** How long a server may take until the next one is asked. */
+/** A server may take this long until the next one is asked. */
 const TIMEOUT_MS = 2000;
-/** A server that stays silent must not let the questions of its clients pile up. */
+/** At most so many questions wait, so that a silent server does not fill the memory. */
 const MAX_PENDING = 1024;
 const BURST = 16;
-/** A socket that nobody needs is closed; the next one has another port, which is harder to guess. */
+/** A socket that nobody needs is closed after this time; the next one has another port, which is harder to guess. */
 const IDLE_MS = 10_000;
 
-/** For the clients of one sandbox. */
+/** Forwards the questions of the clients of one sandbox. */
 export class Forwarder {
   readonly #channels = new Map<Upstream, Channel>();
-  /** Those that are to be sent still. */
+  /** Questions that are still to be sent. */
   #queue: (() => void)[] = [];
   #pending = 0;
 
   constructor(readonly upstreams: readonly Upstream[]) {}
 
-  /** The reply of the first server that gives one; undefined when none does or too many questions wait already. */
+  /**
+   * Returns the reply of the first server that gives one; undefined when none does, or when too many questions wait
+   * already.
+   */
   async ask(query: Query, isStream: boolean): Promise<Buffer | undefined> {
     if (this.#pending >= MAX_PENDING) return undefined;
     this.#pending++;
@@ -48,7 +51,10 @@ export class Forwarder {
     }
   }
 
-  /** A burst is sent in small parts: questions that we can answer ourselves come in between. */
+  /**
+   * Waits for the turn of a question. A burst is sent in small parts, so that questions that we can answer ourselves
+   * come in between.
+   */
   #turn(): Promise<void> {
     return new Promise((resolve) => {
       this.#queue.push(resolve);
@@ -81,7 +87,7 @@ interface Pending {
   readonly settle: (reply: Buffer | undefined) => void;
 }
 
-/** One socket towards one server; replies are matched by ID and question. Closes itself when it is idle or fails. */
+/** A socket to one server; replies are matched by ID and question. It closes itself when it is idle or fails. */
 class Channel {
   readonly #pending = new Map<number, Pending>();
   readonly #socket: DatagramSocket;
@@ -96,7 +102,7 @@ class Channel {
     const { fd } = within(() => bindPort('udp', isIPv6(address) ? '::' : '0.0.0.0', 0));
     this.#socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4');
     this.#idle = setTimeout(() => this.close(), IDLE_MS).unref();
-    // Refused or unreachable: nobody waits for the time limit.
+    // The server refuses or cannot be reached, so nobody needs to wait for the time limit.
     this.#socket.on('error', () => this.close());
     this.#socket.on('message', (message) => this.#receive(message));
     this.#connected = new Promise((resolve) =>
@@ -104,7 +110,7 @@ class Channel {
     );
   }
 
-  /** The reply; undefined when there is none in time. */
+  /** Returns the reply; undefined when there is none in time. */
   async ask(query: Query): Promise<Buffer | undefined> {
     this.#idle.refresh();
     let id = randomInt(0x10000);
@@ -139,7 +145,10 @@ class Channel {
   }
 }
 
-/** A connection for each question: they are rare, and mostly zone transfers and large answers. */
+/**
+ * Asks over a connection of its own for each question: such questions are rare, mostly zone transfers and large
+ * answers.
+ */
 function askStream({ address, within }: Upstream, query: Query): Promise<Buffer | undefined> {
   const socket = new Socket({ fd: within(() => streamSocket(isIPv6(address) ? 6 : 4)) });
   const frames = new Frames();

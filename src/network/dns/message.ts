@@ -1,4 +1,4 @@
-/** DNS messages (RFC 1035) as far as a resolver between clients and servers has to know them. */
+/** Reads and writes DNS messages (RFC 1035), as far as a resolver between clients and servers needs it. */
 
 export const TYPE = { a: 1, ptr: 12, aaaa: 28, opt: 41, any: 255 } as const;
 export const RCODE = { ok: 0, formatError: 1, serverFailure: 2, nameError: 3, notImplemented: 4 } as const;
@@ -7,7 +7,7 @@ export interface Query {
   /** The whole message. */
   readonly bytes: Buffer;
   readonly id: number;
-  /** Lower case, without the final dot. */
+  /** In lower case, without the final dot. */
   readonly name: string;
   readonly type: number;
   /** End of the question section. */
@@ -23,7 +23,7 @@ export interface Answer {
 }
 
 const HEADER_BYTES = 12;
-/** Pointer to the name, type, class, time to live, length. */
+/** A record begins with pointer to the name, type, class, time to live and length. */
 const RECORD_HEAD_BYTES = 12;
 const OPT_BYTES = 11;
 const MAX_MESSAGE_BYTES = 0xffff;
@@ -35,12 +35,12 @@ const FLAG_RECURSION_AVAILABLE = 0x0080;
 const OPCODE_MASK = 0x7800;
 const POINTER_TO_QUESTION = 0xc00c;
 const CLASSIC_DATAGRAM_BYTES = 512;
-/** What passes every link without fragments. */
+/** A datagram of this size passes every link without fragments. */
 const EDNS_BYTES = 1232;
 const MAX_NAME_BYTES = 255;
 const TTL_SECONDS = 600;
 
-/** Parses a question; 'bad' for what is none, undefined for what must not be answered at all. */
+/** Parses a question. Returns 'bad' for a malformed one, undefined for a message that must not be answered at all. */
 export function parseQuery(bytes: Buffer): Query | 'bad' | undefined {
   if (bytes.length < HEADER_BYTES) return undefined;
   const flags = bytes.readUInt16BE(2);
@@ -69,7 +69,7 @@ export function parseQuery(bytes: Buffer): Query | 'bad' | undefined {
   };
 }
 
-/** A query has only additional records after its question, and of these OPT alone says something to us. */
+/** Returns the client's limit from the OPT record; the other additional records of a query mean nothing to us. */
 function ednsBytes(bytes: Buffer, questionEnd: number): number | undefined {
   const hasOthers = bytes.readUInt16BE(6) !== 0 || bytes.readUInt16BE(8) !== 0;
   if (hasOthers || bytes.readUInt16BE(10) === 0 || bytes.length < questionEnd + 11) return undefined;
@@ -78,8 +78,8 @@ function ednsBytes(bytes: Buffer, questionEnd: number): number | undefined {
 }
 
 /**
- * Writes the reply to a query, cut to the room that there is and to what the client takes, unless it comes over a
- * stream. Returns its length.
+ * Writes the reply to a query, cut to the free room and, unless it comes over a stream, to what the client takes.
+ * Returns its length.
  */
 export function writeReply(
   into: Buffer,
@@ -109,19 +109,22 @@ export function writeReply(
   return hasOpt ? at + OPT_RECORD.copy(into, at) : at;
 }
 
-/** As `writeReply`, in a buffer of its own. */
+/** Does the same as `writeReply`, in a buffer of its own. */
 export function buildReply(query: Query, rcode: number, answers: readonly Answer[], isStream: boolean): Buffer {
   return Buffer.from(scratch.subarray(0, writeReply(scratch, query, rcode, answers, isStream)));
 }
 
-/** Makes a message that could not be read its own reply, of the header alone. Returns its length. */
+/** Turns a message that could not be read into its own reply, which is the header alone. Returns its length. */
 export function writeFormatError(message: Buffer): number {
   message.fill(0, 2, HEADER_BYTES);
   message.writeUInt16BE(FLAG_RESPONSE | FLAG_RECURSION_AVAILABLE | RCODE.formatError, 2);
   return HEADER_BYTES;
 }
 
-/** True when `reply` answers the question of `query`, whatever its ID: a forged or late one is about something else. */
+/**
+ * Tells whether `reply` answers the question of `query`, whatever its ID: a forged or late reply is about another
+ * question.
+ */
 export function answersQuestion(reply: Buffer, query: Query): boolean {
   if (reply.length < HEADER_BYTES || (reply.readUInt16BE(2) & FLAG_RESPONSE) === 0) return false;
   // Refusals may leave the question out.
@@ -133,7 +136,7 @@ export function answersQuestion(reply: Buffer, query: Query): boolean {
   );
 }
 
-/** A name as records hold it. Labels longer than 63 bytes do not come from our own networks. */
+/** Encodes a name as records hold it. Labels longer than 63 bytes do not come from our own networks. */
 export function encodeName(name: string): Buffer {
   return Buffer.concat([
     ...name.split('.').map((label) => {
@@ -144,7 +147,7 @@ export function encodeName(name: string): Buffer {
   ]);
 }
 
-/** A record of the question's own name. Returns where it ends. */
+/** Writes a record of the question's own name. Returns where it ends. */
 function writeRecord(into: Buffer, at: number, type: number, data: Buffer): number {
   into.writeUInt16BE(POINTER_TO_QUESTION, at);
   into.writeUInt16BE(type, at + 2);
@@ -154,7 +157,7 @@ function writeRecord(into: Buffer, at: number, type: number, data: Buffer): numb
   return at + RECORD_HEAD_BYTES + data.copy(into, at + RECORD_HEAD_BYTES);
 }
 
-/** What an answer with EDNS ends with. */
+/** An answer with EDNS ends with this record. */
 const OPT_RECORD = Buffer.alloc(OPT_BYTES);
 OPT_RECORD.writeUInt16BE(TYPE.opt, 1);
 OPT_RECORD.writeUInt16BE(EDNS_BYTES, 3);

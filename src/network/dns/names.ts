@@ -1,21 +1,21 @@
-/** Names of endpoints, by network. */
+/** Knows the names of endpoints on each network. */
 import type { Endpoint } from '../../ports/network.js';
 import { addressBytes, addressText } from '../../sys/net/ip-address.js';
 import { encodeName, TYPE, type Answer } from './message.js';
 
-/** What a client is on, in order. */
+/** The networks of a client, in order. */
 type View = ReadonlyMap<string, { readonly endpoint: Pick<Endpoint, 'networkId' | 'networkName' | 'links'> }>;
 
 interface Host {
   readonly endpointId: string;
-  /** Its addresses as answers. */
+  /** Its addresses as DNS answers. */
   readonly records: readonly Answer[];
 }
 
 export class Names {
-  /** By network ID and name. */
+  /** Hosts by network ID, then by name. */
   readonly #byName = new Map<string, Map<string, Host[]>>();
-  /** By network ID and address. */
+  /** Endpoints by network ID, then by address. */
   readonly #byAddress = new Map<string, Map<string, Endpoint>>();
 
   add(endpoint: Endpoint): void {
@@ -42,7 +42,7 @@ export class Names {
     if (addresses?.size === 0) this.#byAddress.delete(endpoint.networkId);
   }
 
-  /** Answers to a question; undefined when the name is none of ours, empty when it has no such record. */
+  /** Returns the answers to a question; undefined when the name is none of ours, empty when it has no such record. */
   answer(view: View, name: string, type: number): Answer[] | undefined {
     const address = addressOfPointer(name);
     if (address !== undefined) return this.#pointer(view, address, type);
@@ -61,7 +61,7 @@ export class Names {
       const found = this.#byName.get(networkId)?.get(own?.toLowerCase() ?? name);
       if (found) return found;
     }
-    // `web.backend`: the name on a network that is said.
+    // A name such as `web.backend` names its network, too.
     for (const { endpoint } of view.values()) {
       const suffix = `.${endpoint.networkName.toLowerCase()}`;
       const found = name.endsWith(suffix)
@@ -96,7 +96,7 @@ function namesOf({ dnsNames, aliases }: Endpoint): Set<string> {
   return new Set([...dnsNames, ...aliases].map((name) => name.toLowerCase()));
 }
 
-/** The address that a name below in-addr.arpa or ip6.arpa is about; undefined for other names. */
+/** Returns the address that a name below in-addr.arpa or ip6.arpa stands for; undefined for other names. */
 function addressOfPointer(name: string): string | undefined {
   if (!name.endsWith('.arpa')) return undefined;
   const four = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.in-addr\.arpa$/.exec(name);
@@ -106,7 +106,7 @@ function addressOfPointer(name: string): string | undefined {
   return addressText(Buffer.from(digits, 'hex'));
 }
 
-/** Clients take the first: each container of a name shall have its share. */
+/** Shuffles answers: clients take the first, and each container of a name shall have its share. */
 function shuffle<T>(list: T[]): T[] {
   for (let last = list.length - 1; last > 0; last--) {
     const other = Math.floor(Math.random() * (last + 1));

@@ -10,7 +10,7 @@ import { Forwarder, type Upstream } from './forwarder.js';
 import { buildReply, parseQuery, RCODE, writeFormatError, writeReply, type Answer, type Query } from './message.js';
 import { frame, Frames } from './stream-frames.js';
 
-/** Some thousand questions. */
+/** The kernel keeps some thousand questions in this buffer. */
 const RECEIVE_BUFFER_BYTES = 1 << 20;
 const DNS_PORT = 53;
 const MAX_CONNECTIONS = 64;
@@ -20,9 +20,9 @@ const CONNECTION_IDLE_MS = 10_000;
 export interface ResolverOptions {
   /** Runs a function inside the sandbox's network namespace. */
   readonly inside: <T>(work: () => T) => T;
-  /** Answers of the sandbox's own networks; undefined for names that are not theirs. */
+  /** Returns answers about the sandbox's own networks; undefined for names that are not theirs. */
   readonly answer: (name: string, type: number) => Answer[] | undefined;
-  /** Asked at each question, for networks come and go. Empty: nothing is forwarded. */
+  /** Returns the servers to ask; called at each question, because networks come and go. Empty: nothing is forwarded. */
   readonly upstreams: () => readonly Upstream[];
 }
 
@@ -52,8 +52,8 @@ export class Resolver {
   }
 
   /**
-   * Opens the sockets inside the sandbox. They have ports of their own, to which the kernel leads what is sent to port
-   * 53: that one stays free for a name server of the container's. A kernel without nftables has them on port 53.
+   * Opens the sockets inside the sandbox. They have free ports, and the kernel leads packets for port 53 to them: so a
+   * name server of the container can have port 53. Without nftables in the kernel, the sockets are on port 53.
    */
   static async open(options: ResolverOptions): Promise<Resolver> {
     const open = (port: number): Pair => {
@@ -94,7 +94,7 @@ export class Resolver {
     this.#forwarder.close();
   }
 
-  /** Own names are answered at once, whatever becomes of questions to others. */
+  /** Answers a datagram. Own names are answered at once; questions to others do not delay them. */
   readonly #answerDatagram = (slot: Buffer, length: number, peer: Buffer): number => {
     const query = parseQuery(slot.subarray(0, length));
     if (query === undefined) return 0;
@@ -139,7 +139,7 @@ export class Resolver {
         void this.#answerMessage(message).then((reply) => {
           if (!reply || !client.writable) return;
           client.write(frame(reply));
-          // Whoever asks and does not read shall not fill our memory.
+          // A client that asks and does not read must not fill our memory.
           if (client.writableLength > MAX_UNREAD_BYTES) client.destroy();
         });
       }

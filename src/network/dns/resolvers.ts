@@ -8,13 +8,13 @@ import { Resolver } from './resolver.js';
 
 interface Membership {
   readonly endpoint: Endpoint;
-  /** The network has no way out. */
+  /** True if the network has no way out. */
   readonly internal: boolean;
 }
 
 interface Client {
   readonly memberships: Map<string, Membership>;
-  /** Servers that the container names; empty: those of the host. */
+  /** The name servers that the container names; empty: those of the host. */
   readonly upstreams: readonly Upstream[];
   readonly resolver: Promise<Resolver>;
 }
@@ -24,17 +24,17 @@ export interface Joining {
   readonly netnsPath: string;
   readonly endpoint: Endpoint;
   readonly internal: boolean;
-  /** Servers for names that are not ours; empty: those of the host. */
+  /** The servers for names that are not ours; empty: those of the host. */
   readonly nameservers: readonly string[];
 }
 
-/** How long the host's list of servers is believed. */
+/** The host's list of servers is read again after this time. */
 const HOST_SERVERS_MS = 2000;
 const NOWHERE: readonly Upstream[] = [];
 
 export class Resolvers {
   readonly #names = new Names();
-  /** By container. */
+  /** Clients by the ID of their container. */
   readonly #clients = new Map<string, Client>();
   #host: readonly Upstream[] = NOWHERE;
   #hostReadAt = -Infinity;
@@ -47,18 +47,18 @@ export class Resolvers {
     await Promise.all([client.resolver, this.#readHost()]);
   }
 
-  /** Forgets an endpoint's names; with the last one the name server goes. Idempotent. */
+  /** Forgets an endpoint's names; the name server ends with the last endpoint. Idempotent. */
   leave(containerId: string, endpoint: Endpoint): void {
     const client = this.#clients.get(containerId);
     const membership = client?.memberships.get(endpoint.networkId);
     if (!client || membership?.endpoint.endpointId !== endpoint.endpointId) return;
-    // With the names that it has by now.
+    // The endpoint may have other names by now than at `join`.
     this.#names.remove(membership.endpoint);
     client.memberships.delete(endpoint.networkId);
     if (client.memberships.size === 0) this.#close(containerId, client);
   }
 
-  /** An endpoint is known by other names from now on. */
+  /** Replaces the names of an endpoint. */
   rename(containerId: string, endpoint: Endpoint): void {
     const memberships = this.#clients.get(containerId)?.memberships;
     const membership = memberships?.get(endpoint.networkId);
@@ -88,7 +88,7 @@ export class Resolvers {
     });
     const client: Client = { memberships, upstreams, resolver };
     this.#clients.set(containerId, client);
-    // The next one to join tries again.
+    // The next endpoint that joins tries again.
     resolver.catch(() => this.#clients.delete(containerId));
     return client;
   }
@@ -101,7 +101,10 @@ export class Resolvers {
     );
   }
 
-  /** Objects stay the same while the list does: sockets towards the servers are kept by them. */
+  /**
+   * Reads the host's list. While it stays the same, so do the objects, because sockets to the servers are found by
+   * them.
+   */
   async #readHost(): Promise<void> {
     if (performance.now() - this.#hostReadAt < HOST_SERVERS_MS) return;
     this.#hostReadAt = performance.now();

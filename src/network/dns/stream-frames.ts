@@ -1,4 +1,4 @@
-/** Messages on a stream, each after its length (RFC 1035, 4.2.2). */
+/** Reads and writes messages on a stream, each after its length (RFC 1035, 4.2.2). */
 
 export function frame(message: Buffer): Buffer {
   const head = Buffer.alloc(2);
@@ -9,7 +9,7 @@ export function frame(message: Buffer): Buffer {
 export class Frames {
   #rest = Buffer.alloc(0);
 
-  /** Whole messages that have arrived by now. What waits for its end is never more than one message. */
+  /** Returns the messages that are complete now. At most one unfinished message is kept. */
   take(chunk: Buffer): Buffer[] {
     let data = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
     const messages: Buffer[] = [];
