@@ -45,7 +45,10 @@ const COMMAND_BY_SHORT = new Map(
 
 const HINT = "\nSee 'engined --help'.";
 
-/** @throws EngineError invalid: an unknown flag, a missing or wrong value, an argument that is no flag. */
+/**
+ * Parses the arguments.
+ * @throws EngineError invalid: an unknown flag, a missing or wrong value, an argument that is no flag.
+ */
 export function parseArgv(argv: readonly string[]): CommandLine {
   const { values, switches, platform } = new ArgvReader(argv);
   dropEmptyHosts(values);
@@ -161,7 +164,7 @@ function spellingOf({ flag, short }: NamedOption): string {
   return short === undefined ? `--${flag}` : `-${short}, --${flag}`;
 }
 
-/** An empty `-H` is the same as none. */
+/** Removes empty values of `-H`, which mean the same as none. */
 function dropEmptyHosts(values: Map<OptionName, unknown>): void {
   const hosts = values.get('hosts') as readonly string[] | undefined;
   const given = hosts?.filter((host) => host !== '');

@@ -1,10 +1,10 @@
-/** `builder.gc`: how a build cache is kept small. */
+/** The type of `builder.gc`, which says how a build cache is kept small. */
 import { invalid, messageOf } from '../errors/engine-error.js';
 import { isObject, isStrings, parseBytes, rejectRest, type ValueType } from './value-types.js';
 
 export interface BuilderGc {
   readonly enabled: boolean;
-  /** 0 means that the file does not say it. */
+  /** Bytes to keep when a rule names none; 0: the file does not say it. */
   readonly defaultKeepStorageBytes: number;
   readonly policy: readonly {
     readonly keepStorageBytes: number;

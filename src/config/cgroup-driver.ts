@@ -13,7 +13,7 @@ export function namedCgroupDriver(execOpts: readonly string[]): string | undefin
   return execOpts.find((option) => option.startsWith(OPTION))?.slice(OPTION.length);
 }
 
-/** The driver in effect. */
+/** Returns the driver in effect. */
 export function cgroupDriver(execOpts: readonly string[], { cgroupVersion, systemd }: Host): CgroupDriver {
   const named = namedCgroupDriver(execOpts);
   if (named === 'cgroupfs' || named === 'systemd') return named;

@@ -63,7 +63,7 @@ export function checkContainerDefaults(values: Values, report: Report, isGiven: 
 
 const TLS_OPTIONS = { tlscert: 'tlsCert', tlskey: 'tlsKey', tlscacert: 'tlsCaCert' } as const;
 
-/** Refuses what names something that the host does not have: a group, usable certificates, quotas of a file system. */
+/** Refuses names of things that the host does not have: a group, usable certificates, quotas of a file system. */
 export function checkNamed(
   values: Values,
   { lookUp }: Host,
@@ -94,7 +94,7 @@ export function checkNamed(
   );
 }
 
-/** @param refuse is called with the words of an error of ours. */
+/** Calls `refuse` when the check throws. @param refuse is called with the words of an error of ours. */
 function refuseIfThrown(check: () => void, refuse: (message: string, details: EngineError['details']) => void): void {
   try {
     check();

@@ -18,7 +18,7 @@ import { suggestFeature } from './suggest.js';
 type Platform = 'linux' | 'windows';
 type Report = (name: OptionName, message: string) => void;
 
-/** Everything that is wrong, each with the option that is to be changed. */
+/** Returns everything that is wrong, each with the option that has to be changed. */
 export function checkValues(
   values: Values,
   settings: ReadonlyMap<OptionName, Setting>,
@@ -158,7 +158,7 @@ function checkPaths(values: Values, given: (name: OptionName) => boolean, platfo
           `not ${JSON.stringify(path)}`,
       );
   }
-  // Files of another platform's daemon are on another machine.
+  // Files for a daemon of another platform are on another machine.
   if (platform === 'windows') return;
   for (const { name, mustExist, title } of OPTION_LIST) {
     const path = values[name];
@@ -184,7 +184,7 @@ function checkRemap(value: string, report: Report): void {
   }
 }
 
-/** RFC 8200, section 5. */
+/** The least MTU of IPv6 (RFC 8200, section 5). */
 const IPV6_MIN_MTU = 1280;
 
 function checkNetwork(values: Values, report: Report): void {
@@ -208,7 +208,7 @@ function checkNetwork(values: Values, report: Report): void {
   checkInside(values, 'defaultGatewayV6', values.bip6, 'bip6', report);
 }
 
-/** The value must be a part of the bridge's network, or an address in it. */
+/** Refuses a value that is neither a part of the bridge's network nor an address in it. */
 function checkInside(values: Values, name: keyof typeof PARTS, whole: string, bridge: string, report: Report): void {
   const part = values[name];
   if (part === '' || whole === '') return;

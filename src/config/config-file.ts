@@ -12,7 +12,7 @@ export interface FileValue {
   readonly position: Position | undefined;
 }
 
-/** Something that is wrong with one key. */
+/** A fault of one key. */
 export interface FileFault {
   readonly kind: 'unknown' | 'invalid';
   readonly key: string;
@@ -32,13 +32,14 @@ const NOTHING: ConfigFile = { values: new Map(), faults: [], idleKeys: [] };
 const BY_KEY = new Map(
   OPTION_LIST.flatMap((option) => (option.key === undefined ? [] : [[option.key, option] as const])),
 );
-/** Objects that only group options. */
+/** Names of objects that only group options. */
 const GROUPS = new Set(OPTION_LIST.flatMap(({ key }) => (key?.includes('.') ? [key.slice(0, key.indexOf('.'))] : [])));
 
 /**
- * Reads a file, synchronously: nothing runs yet that could be held up, and a reload reads a few kilobytes.
+ * Reads a file, synchronously: nothing runs yet that could be held up, and a reload reads a few kilobytes. Faults of
+ * single keys are returned.
  * @param named the operator named the file: then it must exist.
- * @throws EngineError invalid when it cannot be read or is no JSON object; faults of single keys are returned.
+ * @throws EngineError invalid when it cannot be read or is no JSON object.
  */
 export function readConfigFile(path: string, named: boolean): ConfigFile {
   let bytes: Buffer;
@@ -58,7 +59,7 @@ export function readConfigFile(path: string, named: boolean): ConfigFile {
   return parseConfigFile(bytes, path);
 }
 
-/** As `readConfigFile`, from the bytes. */
+/** Does the same as `readConfigFile`, from bytes. */
 export function parseConfigFile(bytes: Buffer, path: string): ConfigFile {
   const text = decode(bytes, path);
   if (text.trim() === '') return NOTHING;
@@ -80,7 +81,7 @@ export function parseConfigFile(bytes: Buffer, path: string): ConfigFile {
   return readMembers(document.value, document.positions);
 }
 
-/** UTF-8 or, as editors on Windows write it, UTF-16 with a byte order mark. */
+/** Decodes UTF-8 or, as editors on Windows write it, UTF-16 with a byte order mark. */
 function decode(bytes: Buffer, path: string): string {
   const encoding =
     bytes[0] === 0xff && bytes[1] === 0xfe ? 'utf-16le' : bytes[0] === 0xfe && bytes[1] === 0xff ? 'utf-16be' : 'utf-8';
@@ -145,7 +146,7 @@ function readGroup(
   }
 }
 
-/** `host-gateway-ip` with one address, from before there could be two. */
+/** Reads `host-gateway-ip` with one address, from before there could be two. */
 function readOldGateway(
   root: Readonly<Record<string, unknown>>,
   value: unknown,

@@ -10,7 +10,7 @@ type ReloadableName = {
 /** These values may change by a reload: read them anew at each use, and keep no copy. */
 export type ReloadableConfig = Pick<Values, ReloadableName>;
 
-/** These options are resolved into something else than their values. */
+/** For these options the configuration has other values than the table. */
 type Resolved = 'certPath' | 'defaultCgroupnsMode' | 'defaultUlimits';
 
 /**
@@ -20,14 +20,14 @@ type Resolved = 'certPath' | 'defaultCgroupnsMode' | 'defaultUlimits';
 export interface FixedConfig extends Omit<Values, ReloadableName | Resolved> {
   /** True when the operator named the group: then it must exist. */
   readonly groupNamed: boolean;
-  /** True when the operator said whether TLS is used or verified, be it that it is not. */
+  /** True when the operator said whether TLS is used or verified, even if only to say no. */
   readonly tlsNamed: boolean;
-  /** The driver that is in effect, also where the host decided it. */
+  /** The driver in effect, also where the host decided it. */
   readonly cgroupDriver: CgroupDriver;
   /** '': the host decides. */
   readonly defaultCgroupnsMode: Values['defaultCgroupnsMode'] | '';
   readonly defaultUlimits: readonly Ulimit[];
 }
 
-/** Both parts, read at the same moment. */
+/** Both parts of the configuration, read at the same moment. */
 export type Config = FixedConfig & ReloadableConfig;

@@ -1,10 +1,10 @@
-/** docs/configuration.md, from the table of options. */
+/** Renders docs/configuration.md from the table of options. */
 import { COMMANDS } from './argv.js';
 import { IDLE_KEYS, IDLE_OPTIONS, titleOf } from './notices.js';
 import { OPTION_LIST, type NamedOption } from './options.js';
 import { showValue } from './show.js';
 
-/** The whole page. A test compares it with the file. */
+/** Returns the whole page. A test compares it with the file. */
 export function configurationDoc(): string {
   const configurable = OPTION_LIST.filter(({ flag, key }) => flag !== undefined || key !== undefined);
   const environment = OPTION_LIST.filter(({ env }) => env !== undefined);

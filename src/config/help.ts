@@ -1,4 +1,4 @@
-/** The text of `--help`, from the table of options. */
+/** Renders the text of `--help` from the table of options. */
 import { COMMANDS } from './argv.js';
 import { OPTION_LIST } from './options.js';
 import { showValue } from './show.js';
@@ -37,7 +37,7 @@ export function helpText(): string {
   return [...usage, '', about, '', 'Options:', ...rows, ''].join('\n');
 }
 
-/** Defaults that say nothing are left out. */
+/** Returns how a default is shown. Defaults that say nothing are left out. */
 function showDefault(value: string): string {
   return ['', 'false', '0', '[]', 'map[]', 'undefined'].includes(value) ? '' : value;
 }

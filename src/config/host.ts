@@ -23,7 +23,7 @@ export interface Host {
 /** Looks up what options name and the host may lack. Each throws an EngineError with the reason. */
 export interface HostLookUps {
   group(name: string): void;
-  /** The option of a file that is wrong is in the error's `details`. */
+  /** Reads the files of TLS. The error's `details` name the option of a file that is wrong. */
   tlsFiles(files: TlsFiles): void;
   storageOpts(driver: string, dataRoot: string, storageOpts: readonly string[]): void;
 }
@@ -31,7 +31,7 @@ export interface HostLookUps {
 /** In the initial user namespace /proc/self/uid_map has this mapping and no other. */
 const WHOLE_RANGE = /^\s*0\s+0\s+4294967295\s*$/;
 
-/** @throws Error when /proc is not mounted. */
+/** Reads the facts. @throws Error when /proc is not mounted. */
 export function readHost(): Host {
   const { controllers } = parseCgroupMounts(readFileSync('/proc/self/mountinfo', 'utf8'));
   const cpu = controllers.get('cpu');
@@ -50,7 +50,7 @@ export function readHost(): Host {
   };
 }
 
-/** A data root that is to be made will be in this directory, whose path has no link. */
+/** Returns the directory that exists and in which a data root will be made. Its path has no link. */
 function nearestDirectory(path: string): string {
   return existsSync(path) ? realpathSync(path) : nearestDirectory(dirname(path));
 }

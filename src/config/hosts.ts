@@ -10,13 +10,13 @@ export type ListenAddress =
       readonly kind: 'tcp';
       readonly host: string;
       readonly port: number;
-      /** Prepended to every request path; '' or `/…` without a slash at the end. */
+      /** Text before every request path; '' or `/…` without a slash at the end. */
       readonly prefix: string;
     }
-  /** Sockets of the service manager: all of them, or the one with this number or name. */
+  /** Sockets of the service manager: all of them, or those with this number or name. */
   | { readonly kind: 'fd'; readonly select: string };
 
-/** Whether only this machine can reach it. Names other than `localhost` may stand for anything. */
+/** Returns whether only this machine can reach an address. Names other than `localhost` may stand for anything. */
 export function isLoopbackHost(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127\.[\d.]+$/.test(host);
 }
@@ -55,7 +55,7 @@ export function parseHost(given: string, options: { readonly tls: boolean }): Li
 function parseTcp(text: string, given: string, { tls }: { readonly tls: boolean }): ListenAddress {
   const slash = text.indexOf('/');
   const [authority, path] = slash === -1 ? [text, ''] : [text.slice(0, slash), text.slice(slash)];
-  // A name without a colon would be a host, but is more often a path or a typing mistake; tcp:// says it clearly.
+  // A name without a colon would be a host, but is more often a path or a typing mistake; with tcp:// it is clear.
   if (text === given.trim() && !authority.includes(':')) throw invalid(`invalid bind address format: ${given}`);
   const match = /^(\[[0-9a-fA-F:.]+(?:%[\w.-]+)?\]|[^:[\]]*)(?::(\d*))?$/.exec(authority);
   if (!match) throw invalid(`invalid bind address (${given}): not <host>:<port>`);

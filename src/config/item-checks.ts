@@ -25,7 +25,7 @@ export function checkDnsSearch(domain: string): string {
 }
 
 export function checkDnsOption(option: string): string {
-  // A line break would add a line of its own to the file.
+  // A line break in an option would add a line to the file.
   if (/\s/.test(option)) throw invalid(`${JSON.stringify(option)} is not a valid DNS option`);
   return option;
 }
@@ -50,7 +50,7 @@ export function checkMirror(mirror: string): string {
   return `${mirror.replace(/\/$/, '')}/`;
 }
 
-/** `host[:port]`, an IP range, or an index name. A scheme before it counts for nothing, as both are tried. */
+/** Checks `host[:port]`, an IP range, or an index name. A scheme before it is ignored, because both are tried. */
 export function checkInsecureRegistry(written: string): string {
   const registry = written.replace(/^https?:\/\//i, '');
   if (registry.includes('://')) throw invalid(`insecure registry ${registry} should not contain '://'`);

@@ -1,7 +1,7 @@
-/** The JSON Schema of the configuration file, from the table of options. */
+/** Renders the JSON Schema of the configuration file from the table of options. */
 import { OPTION_LIST } from './options.js';
 
-/** Draft 2020-12. Editors complete and check daemon.json with it. */
+/** Returns a schema of draft 2020-12. Editors complete and check daemon.json with it. */
 export function configSchema(): Record<string, unknown> {
   const properties: Record<string, Record<string, unknown>> = {};
   for (const { key, type, doc, default: standard, defaultText } of OPTION_LIST) {

@@ -1,9 +1,9 @@
 /** JSON with the position of every member, so that a message can point at the line that is wrong. */
 
 export interface Position {
-  /** From 1. */
+  /** The line; the first is 1. */
   readonly line: number;
-  /** From 1, in UTF-16 units. */
+  /** The column in UTF-16 units; the first is 1. */
   readonly column: number;
 }
 
@@ -22,7 +22,7 @@ export class JsonSyntaxError extends Error {
   }
 }
 
-/** Deeper than any configuration; beyond it lies the end of the stack. */
+/** No configuration is deeper than this; a parser that goes on would reach the end of the stack. */
 const MAX_DEPTH = 64;
 const LITERALS: readonly (readonly [string, unknown])[] = [
   ['true', true],

@@ -20,7 +20,7 @@ export interface LiveConfigView extends ConfigView {
 /** A reload reads these files, which options name, besides the configuration file. */
 export interface ReloadedFiles {
   /**
-   * Reads them and changes nothing yet; `entry` says what is new, undefined when nothing is.
+   * Reads the files and changes nothing yet; `entry` says what is new, undefined when nothing is.
    * @throws EngineError invalid when they cannot be used: then nothing of the reload takes effect.
    */
   reread(): RereadFiles;
@@ -98,12 +98,12 @@ export class LiveConfig {
     }
   }
 
-  /** Called after each reload that was no dry run, also one that failed. */
+  /** Registers a listener that is called after each reload that was no dry run, also after one that failed. */
   onReload(listener: (result: ReloadResult) => void): void {
     this.#listeners.push(listener);
   }
 
-  /** Each reloadable setting by its key, as text: lists and maps are JSON. */
+  /** Returns each reloadable setting by its key, as text: lists and maps are JSON. */
   reloadableSettings(): Readonly<Record<string, string>> {
     return Object.fromEntries(
       OPTION_LIST.filter(({ reloadable }) => reloadable).map(({ name, title }) => {

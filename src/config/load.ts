@@ -13,14 +13,14 @@ import { showValue } from './show.js';
 import { valuesOf } from './values.js';
 
 /**
- * The configuration of a daemon started with these arguments. @throws EngineError invalid, its `details.problems` are
- * `Problem`s.
+ * Returns the configuration of a daemon started with these arguments.
+ * @throws EngineError invalid, its `details.problems` are `Problem`s.
  */
 export function loadConfig(argv: readonly string[], environment: Environment, host?: Host): LoadedConfig {
   return loadMerged(parseArgv(argv), environment, host);
 }
 
-/** As `loadConfig`, from a command line that was parsed before. */
+/** Does the same as `loadConfig`, from a command line that was parsed before. */
 export function loadMerged(commandLine: CommandLine, environment: Environment, host = readHost()): LoadedConfig {
   const named = commandLine.values.get('configFile') as string | undefined;
   const path = named ?? OPTIONS.configFile.default;
@@ -100,7 +100,9 @@ function at(position: Position | undefined): { position?: Position } {
   return position ? { position } : {};
 }
 
-/** One message for all: a line for each kind of problem, then a line for each that has a place in the file. */
+/**
+ * Makes one error of all problems: a line for each kind of problem, then a line for each that has a place in the file.
+ */
 function configError(path: string, file: ConfigFile, problems: readonly Problem[]): EngineError {
   const involved = file.values.size > 0 || file.faults.length > 0;
   const of = (kind: Problem['kind']): Problem[] => problems.filter((problem) => problem.kind === kind);

@@ -3,7 +3,7 @@
 const COMMON = ['mode', 'max-buffer-size', 'cache-disabled', 'cache-max-file', 'cache-max-size', 'cache-compress'];
 const META = ['labels', 'labels-regex', 'env', 'env-regex', 'tag'];
 
-/** Options of each driver; `undefined`: not checked here. */
+/** Options of each driver; `undefined`: they are not checked here. */
 const DRIVERS: Readonly<Record<string, readonly string[] | undefined>> = {
   none: [],
   'json-file': ['max-file', 'max-size', 'compress', ...META],
@@ -17,7 +17,10 @@ const DRIVERS: Readonly<Record<string, readonly string[] | undefined>> = {
 
 const WINDOWS_ONLY = new Set(['etwlogs']);
 
-/** What is wrong with a driver and its options; a name with `/` or `:` is a plugin's and not known before it runs. */
+/**
+ * Returns what is wrong with a driver and its options. A name with `/` or `:` is a plugin's, which is not known before
+ * it runs.
+ */
 export function logDriverProblems(
   driver: string,
   options: Readonly<Record<string, string>>,

@@ -143,10 +143,7 @@ export const IDLE_KEYS: ReadonlyMap<string, string> = new Map([
   ['deprecated-key-path', 'the daemon has no key of its own'],
 ]);
 
-/**
- * Notices in the order of the table.
- * @param idleKeys members of the file that are in `IDLE_KEYS`.
- */
+/** Returns the notices in the order of the table. @param idleKeys members of the file that are in `IDLE_KEYS`. */
 export function noticesOf(
   values: Values,
   settings: ReadonlyMap<OptionName, Setting>,
@@ -176,7 +173,10 @@ export function titleOf(name: OptionName): string {
   return OPTION_LIST.find((option) => option.name === name)?.title ?? name;
 }
 
-/** A runtime whose program is missing is no reason not to start, because the program may be installed later. */
+/**
+ * Returns a notice for each runtime whose program is missing. That is no reason to refuse the start, because the
+ * program may be installed later.
+ */
 function runtimeNotices({ runtimes, supervisor }: Values, path: string): Notice[] {
   return Object.entries(runtimes).flatMap(([name, { path: program, runtimeType = '' }]) => {
     // The supervisor looks for the programs; one that somebody else started may look elsewhere.

@@ -1,4 +1,4 @@
-/** Each option as a flag, in the file and in what is made of the table: help, schema, view. */
+/** Checks each option as a flag, in the file, and in everything that is made of the table: help, schema, view. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Config } from './config.js';

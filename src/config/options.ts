@@ -18,7 +18,7 @@ export interface Option<T> {
   readonly short?: string;
   /** Name in the configuration file; members of objects with a dot. */
   readonly key?: string;
-  /** Environment variables, the first that is set counts. */
+  /** Environment variables; the first that is set counts. */
   readonly env?: readonly string[];
   /** The variable counts as true whenever it is not empty. */
   readonly envIsSwitch?: true;
@@ -31,7 +31,7 @@ export interface Option<T> {
   /** Names a file that has to exist when it is set. */
   readonly mustExist?: true;
   readonly unit?: string;
-  /** The default in words, where the value does not say it. */
+  /** The default in words, where the value alone does not tell it. */
   readonly defaultText?: string;
   readonly doc: string;
 }
@@ -208,7 +208,7 @@ export const OPTIONS = {
   userlandProxy: option({ flag: 'userland-proxy', key: 'userland-proxy', type: boolean, default: true, doc: 'Userland proxy for loopback traffic' }),
   userlandProxyPath: option({ flag: 'userland-proxy-path', key: 'userland-proxy-path', type: path, default: '', mustExist: true, doc: 'Path of the userland proxy binary' }),
   usernsRemap: option({ flag: 'userns-remap', key: 'userns-remap', type: string, default: '', doc: 'Whose subordinate ids containers have as theirs: default, or USER[:GROUP] by name or id; see user-namespaces.md' }),
-  // Environment only.
+  // This option comes from the environment only.
   certPath: option({ type: path, default: '', env: ['ENGINE_CERT_PATH'], defaultText: '~/.engine', windows: true, doc: 'Directory of the TLS files that are not named one by one' }),
   tmpDir: option({
     type: path, default: '', env: ['ENGINE_TMPDIR'], defaultText: 'tmp in the data root', windows: true,
@@ -228,7 +228,7 @@ export type Values = { readonly [Name in OptionName]: ValueOf<(typeof OPTIONS)[N
 
 export interface NamedOption extends Option<unknown> {
   readonly name: OptionName;
-  /** Messages call the option by this: the file's key, else the flag or the variable. */
+  /** Name of the option in messages: the file's key, else the flag or the variable. */
   readonly title: string;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Re-reading the configuration file of a running daemon: all that may change changes, or nothing does. Pure but for the
- * read.
+ * Reads the configuration file of a running daemon again: either everything that may change changes, or nothing does.
+ * Pure but for the read.
  */
 import { isEngineError } from '../errors/engine-error.js';
 import { loadMerged } from './load.js';
@@ -12,8 +12,9 @@ import { showValue } from './show.js';
 import { valuesOf } from './values.js';
 
 /**
- * `applied`: in effect now. `removed`: no longer in the file, back to its default now. `needs-restart`: changed in the
- * file, the running daemon keeps the old value. The others are why nothing was applied.
+ * What became of a key. `applied`: in effect now. `removed`: no longer in the file, back to its default now.
+ * `needs-restart`: changed in the file, the running daemon keeps the old value. The others are reasons why nothing was
+ * applied.
  */
 export type ReloadVerdict = 'applied' | 'removed' | 'needs-restart' | 'unknown' | 'conflict' | 'invalid';
 
@@ -27,9 +28,9 @@ export interface ReloadEntry {
 }
 
 export interface ReloadReport {
-  /** False: the file is not usable and the old configuration is in effect, whole. */
+  /** False: the file cannot be used, and all of the old configuration is still in effect. */
   readonly ok: boolean;
-  /** Why not; '' otherwise. */
+  /** The reason why the file cannot be used; '' otherwise. */
   readonly message: string;
   readonly entries: readonly ReloadEntry[];
   /**

@@ -1,4 +1,4 @@
-/** From the values of the options to the typed configuration: what follows from several of them. */
+/** Makes the typed configuration from the values of the options, with what follows from several of them. */
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { cgroupDriver } from './cgroup-driver.js';
@@ -36,7 +36,7 @@ export function tlsFiles(
   };
 }
 
-/** Frozen, with all that is in it. */
+/** Returns the configuration, frozen with all that is in it. */
 export function resolveConfig(
   values: Values,
   settings: ReadonlyMap<OptionName, Setting>,

@@ -1,4 +1,6 @@
-/** `runtimes`: other runtimes than the reference one, as a program in its place or as a shim of their own. */
+/**
+ * The type of `runtimes`: runtimes besides the reference one, each as a program in its place or as a shim of its own.
+ */
 import { isAbsolute } from 'node:path';
 import { invalid } from '../errors/engine-error.js';
 import { isObject, isStrings, mapObject, rejectRest, splitPair, type ValueType } from './value-types.js';
@@ -38,7 +40,7 @@ export const runtimes: ValueType<Readonly<Record<string, RuntimeEntry>>> = {
 };
 
 function checkRuntimes(entries: Record<string, RuntimeEntry>): Record<string, RuntimeEntry> {
-  // It always names the reference runtime.
+  // This name always means the reference runtime.
   if (Object.hasOwn(entries, 'runc')) throw invalid("runtime name 'runc' is reserved");
   for (const name of Object.keys(entries)) {
     if (!/^[a-zA-Z0-9][a-zA-Z0-9._-]*$/.test(name)) throw invalid(`invalid runtime name: ${JSON.stringify(name)}`);
@@ -81,20 +83,26 @@ function readRuntime(value: unknown, name: string): RuntimeEntry {
   };
 }
 
-/** The shim of the reference runtime, which has options of its own. The second spelling is the specification's. */
+/**
+ * Returns true for the shim of the reference runtime, which has options of its own. The second spelling is the
+ * specification's.
+ */
 export function isRuncShim(runtimeType: unknown): boolean {
   return runtimeType === 'io.containerd.runc.v2' || runtimeType === 'io.supervisor.runc.v2';
 }
 
-/** The form of a shim's name, which ends in its version. */
+/** The form of a shim's name; it ends in its version. */
 const SHIM_NAME = /^[\w-]+(?:\.[\w-]+)+$/;
 
-/** Matches a shim's name, whose last two parts make the name of a program on PATH, or the path of the program. */
+/**
+ * Returns true for a shim's name, whose last two parts make the name of a program on PATH, or for the path of a
+ * program.
+ */
 export function isShim(runtimeType: string): boolean {
   return isAbsolute(runtimeType) || SHIM_NAME.test(runtimeType);
 }
 
-/** The program of a shim as containerd finds it: by its path, or by the last two parts of its name on PATH. */
+/** Returns the program of a shim as containerd finds it: by its path, or by the last two parts of its name on PATH. */
 export function shimProgram(runtimeType: string): string {
   if (isAbsolute(runtimeType)) return runtimeType;
   if (isRuncShim(runtimeType)) return 'containerd-shim-runc-v2';
@@ -122,7 +130,7 @@ const SHIM_OPTIONS: OptionTypes = new Map([
   ['TypeUrl', 'string'],
 ]);
 
-/** Refuses null, because shims read their options as TOML, which has no word for it. */
+/** Returns true when there is a null anywhere: shims read their options as TOML, which has no word for it. */
 function hasNull(value: unknown): boolean {
   return value === null || (typeof value === 'object' && Object.values(value).some(hasNull));
 }

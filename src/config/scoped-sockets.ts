@@ -1,19 +1,19 @@
-/** `sockets`: more sockets to listen on, each of which serves only what its rules allow. */
+/** The type of `sockets`: more sockets to listen on, each of which serves only what its rules allow. */
 import { invalid } from '../errors/engine-error.js';
 import { parseHost } from './hosts.js';
 import { isObject, type ValueType } from './value-types.js';
 
 export interface ScopedSocket {
   readonly host: string;
-  /** Group of the socket file; '': that of the daemon. */
+  /** Group of the socket file; '': the group of the daemon's own socket. */
   readonly group: string;
-  /** `GET /containers/*`. Whatever no rule names is denied. */
+  /** Rules such as `GET /containers/*`. Whatever no rule names is denied. */
   readonly allow: readonly string[];
 }
 
-/** One rule, taken apart. */
+/** One rule, split into its parts. */
 export interface AccessRule {
-  /** `*` for any. */
+  /** HTTP method; `*` for any. */
   readonly method: string;
   /** Path without version prefix, in which `*` stands for one or more characters of any kind. */
   readonly path: string;
@@ -21,7 +21,7 @@ export interface AccessRule {
 
 const RULE = /^(GET|HEAD|POST|PUT|DELETE|\*) (\/\S*)$/;
 
-/** @throws EngineError invalid for a rule that could never match, or is not one. */
+/** Splits a rule into its parts. @throws EngineError invalid for a rule that could never match, or is not one. */
 export function parseAccessRule(text: string): AccessRule {
   const [, method, path] = RULE.exec(text) ?? [];
   if (method === undefined || path === undefined)

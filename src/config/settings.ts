@@ -1,4 +1,4 @@
-/** A configuration with its origins. */
+/** A loaded configuration, with the origin of each value. */
 import type { CommandLine } from './argv.js';
 import type { Config } from './config.js';
 import type { Host } from './host.js';
@@ -11,7 +11,7 @@ export type Source = 'default' | 'environment' | 'file' | 'flag';
 export interface Setting {
   readonly value: unknown;
   readonly source: Source;
-  /** In the file. */
+  /** Place of the value in the file. */
   readonly position?: Position;
 }
 
@@ -22,7 +22,7 @@ export interface LoadedConfig {
   readonly settings: ReadonlyMap<OptionName, Setting>;
   readonly commandLine: CommandLine;
   readonly environment: Environment;
-  /** The value that was in effect when the configuration was first loaded. */
+  /** The facts of the host when the configuration was first loaded. */
   readonly host: Host;
   readonly notices: readonly Notice[];
   /** These members of the file are known to have no effect. */
@@ -37,7 +37,7 @@ export interface Notice {
 
 export interface Problem {
   readonly kind: 'unknown' | 'conflict' | 'invalid';
-  /** As the file, the flag or the environment spells it. */
+  /** Name as the file, the flag or the environment spells it. */
   readonly key: string;
   readonly message: string;
   readonly position?: Position | undefined;

@@ -1,7 +1,7 @@
 /** Values of options as messages and answers show them. */
 import type { Option } from './options.js';
 
-/** `true`, `info`, `[a b]`, `map[k:v]`; credentials of proxies are masked. */
+/** Renders a value: `true`, `info`, `[a b]`, `map[k:v]`. Credentials of proxies are masked. */
 export function showValue(option: Pick<Option<unknown>, 'credentials'>, value: unknown): string {
   if (typeof value === 'string') return option.credentials ? maskCredentials(value) : value;
   if (Array.isArray(value)) return `[${value.map((item) => showValue(option, item)).join(' ')}]`;
@@ -13,7 +13,7 @@ export function showValue(option: Pick<Option<unknown>, 'credentials'>, value: u
   return String(value);
 }
 
-/** A proxy URL without who logs in there. */
+/** Masks the user information of a proxy URL. */
 export function maskCredentials(url: string): string {
   return url.replace(/^([a-z0-9+.-]+:\/\/)?[^@/]*@/i, '$1xxxxx:xxxxx@');
 }

@@ -12,10 +12,12 @@ import type { Environment, LoadedConfig } from './settings.js';
 
 export type StartUp =
   | { readonly kind: 'run'; readonly loaded: LoadedConfig }
-  /** Nothing to run: write and exit. */
+  /** There is nothing to run: write the texts and exit. */
   | { readonly kind: 'exit'; readonly code: number; readonly stdout: string; readonly stderr: string };
 
-/** Never throws for what an operator can get wrong: that is an exit with code 1 and a message. */
+/**
+ * Decides what to do. It never throws for what an operator can get wrong: that is an exit with code 1 and a message.
+ */
 export function startUp(argv: readonly string[], environment: Environment, version: string, host?: Host): StartUp {
   const exit = (code: number, output: { readonly stdout?: string; readonly stderr?: string }): StartUp => ({
     kind: 'exit',

@@ -25,7 +25,9 @@ function checkDefault(ulimit: Ulimit): Ulimit {
   return ulimit;
 }
 
-/** `nofile=1024[:2048]`; in the file by name, `{"nofile": {"Name": "nofile", "Soft": 1024, "Hard": 2048}}`. */
+/**
+ * `nofile=1024[:2048]`; in the file an object by name, `{"nofile": {"Name": "nofile", "Soft": 1024, "Hard": 2048}}`.
+ */
 export const ulimits: ValueType<Readonly<Record<string, Ulimit>>> = {
   label: 'ulimit',
   repeatable: true,
@@ -143,7 +145,7 @@ export const mirrorsByRegistry: ValueType<Readonly<Record<string, readonly strin
 
 const REGISTRY_HOST = /^(?:[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?|\[[a-fA-F0-9:]+\])(?::\d{1,5})?$/;
 
-/** One IPv4 and one IPv6 address at most. */
+/** A list with at most one IPv4 and one IPv6 address. */
 export const gatewayIps: ValueType<readonly string[]> = {
   label: 'list',
   repeatable: true,

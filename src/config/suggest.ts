@@ -1,6 +1,6 @@
-/** Which key somebody meant. */
+/** Finds the key that somebody meant. */
 
-/** Names of other engines for what this one calls differently. */
+/** Names of other engines for things that have another name here. */
 const OTHER_NAMES: Readonly<Record<string, string>> = {
   graph: 'data-root',
   containerd: 'supervisor',
@@ -17,7 +17,7 @@ export function suggestFeature(unknown: string, known: readonly string[]): strin
   return unknown === 'containerd-snapshotter' ? 'supervisor-snapshotter' : nearest(unknown, known);
 }
 
-/** The known key nearest to an unknown one; undefined when none is near. */
+/** Returns the known key nearest to an unknown one; undefined when none is near. */
 export function suggestKey(unknown: string, known: readonly string[]): string | undefined {
   return Object.hasOwn(OTHER_NAMES, unknown) ? OTHER_NAMES[unknown] : nearest(unknown, known);
 }
@@ -36,7 +36,7 @@ function nearest(unknown: string, known: readonly string[]): string | undefined 
   return best;
 }
 
-/** Levenshtein distance; anything from `limit` on is reported as `limit`. */
+/** Returns the Levenshtein distance; anything from `limit` on is reported as `limit`. */
 function editDistance(a: string, b: string, limit: number): number {
   if (Math.abs(a.length - b.length) >= limit) return limit;
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);

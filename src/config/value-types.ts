@@ -5,13 +5,13 @@ import { invalid } from '../errors/engine-error.js';
 export interface ValueType<T> {
   /** Placeholder in `--help`; '' for flags that need no value. */
   readonly label: string;
-  /** The flag may be given several times and collects. */
+  /** The flag may be given several times and collects its values. */
   readonly repeatable: boolean;
   /** JSON Schema of the file's value. */
   readonly schema: Readonly<Record<string, unknown>>;
-  /** One occurrence of the flag, after the value of earlier ones. Throws invalid with the reason alone. */
+  /** Reads one occurrence of the flag; `before` is the value of earlier ones. Throws invalid with the reason alone. */
   readonly fromFlag: (text: string, before: T | undefined) => T;
-  /** Throws invalid with the reason alone. */
+  /** Reads the value in the file. Throws invalid with the reason alone. */
   readonly fromFile: (value: unknown) => T;
 }
 
@@ -32,7 +32,7 @@ export const boolean: ValueType<boolean> = {
   fromFile: (value) => (typeof value === 'boolean' ? value : fault('must be true or false')),
 };
 
-/** A single value that is a string in the file. `check` throws invalid; it may normalise. */
+/** Makes the type of a single value that is a string in the file. `check` throws invalid; it may normalise. */
 export function text(
   label = 'string',
   check: (value: string) => string = (value) => value,
@@ -47,7 +47,7 @@ export function text(
   };
 }
 
-/** One of a few words. */
+/** Makes the type of a value that is one of a few words. */
 export function oneOf<const Word extends string>(
   words: readonly Word[],
   message?: (value: string) => string,
@@ -115,7 +115,7 @@ function parseDuration(duration: string): number {
 
 const BYTES = /^(\d+(?:\.\d+)?) ?([kmgtp]?)(?:i?b)?$/i;
 
-/** `64m`, `64MB` and `64MiB` are the same: powers of 1024. @throws EngineError invalid. */
+/** Reads a size in powers of 1024: `64m`, `64MB` and `64MiB` are the same. @throws EngineError invalid. */
 export function parseBytes(size: string): number {
   const match = BYTES.exec(size);
   if (!match) return fault(`invalid size: '${size}'`);
@@ -139,7 +139,7 @@ export const bytes: ValueType<number> = {
   },
 };
 
-/** Several strings; the flag adds one each time. */
+/** Makes the type of several strings; the flag adds one each time. */
 export function list(label = 'list', check: (item: string) => string = (item) => item): ValueType<readonly string[]> {
   return {
     label,
@@ -167,7 +167,7 @@ export const map: ValueType<Readonly<Record<string, string>>> = {
     mapObject(value, (item, name) => (typeof item === 'string' ? item : fault(`${name} must be a string`))),
 };
 
-/** `name[=true|false]`. */
+/** Switches by name: `name[=true|false]`. */
 export const switches: ValueType<Readonly<Record<string, boolean>>> = {
   label: 'map',
   repeatable: true,
@@ -188,7 +188,7 @@ export function splitPair(pair: string): [name: string, value: string] {
     : [pair.slice(0, at), pair.slice(at + 1)];
 }
 
-/** The members of a JSON object, each brought to its type. @throws EngineError invalid when it is none. */
+/** Converts each member of a JSON object to its type. @throws EngineError invalid when it is no object. */
 export function mapObject<T>(value: unknown, member: (item: unknown, name: string) => T): Record<string, T> {
   if (!isObject(value)) return fault('must be an object');
   return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, member(item, name)]));
@@ -198,14 +198,14 @@ export function isObject(value: unknown): value is Readonly<Record<string, unkno
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** An IP address. @throws EngineError invalid. */
+/** Checks an IP address. @throws EngineError invalid. */
 export function checkIp(value: string, family: 4 | 6 | 'any' = 'any'): string {
   const found = isIP(value);
   if (found === 0) return fault(`${value} is not an ip address`);
   return family === 'any' || found === family ? value : fault(`${value} is not an IPv${family} address`);
 }
 
-/** An address with a prefix length. @throws EngineError invalid. */
+/** Checks an address with a prefix length. @throws EngineError invalid. */
 export function checkCidr(value: string, family: 4 | 6): string {
   const [address = '', prefix = '', ...rest] = value.split('/');
   const good =
@@ -216,12 +216,12 @@ export function checkCidr(value: string, family: 4 | 6): string {
   return good ? value : fault(`invalid CIDR address: ${value}`);
 }
 
-/** An array of nothing but strings. */
+/** Returns true for an array of nothing but strings. */
 export function isStrings(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.every((item) => typeof item === 'string');
 }
 
-/** @throws EngineError invalid when there are members that no reader took. */
+/** Refuses members that no reader took. @throws EngineError invalid. */
 export function rejectRest(rest: Readonly<Record<string, unknown>>, where: string): void {
   const names = Object.keys(rest);
   if (names.length > 0)

@@ -6,7 +6,8 @@ import type { Setting } from './settings.js';
 import { isObject } from './value-types.js';
 
 /**
- * Each source was checked when it was read; this is the last look at the whole. @throws Error: a bug of the merging.
+ * Returns the merged values. Each source was checked when it was read; this is the last look at the whole.
+ * @throws Error: a bug of the merging.
  */
 export function valuesOf(settings: ReadonlyMap<OptionName, Setting>): Values {
   const schema = convict<Record<string, unknown>>(
@@ -31,9 +32,7 @@ function toSchema(option: NamedOption): convict.SchemaObj<unknown> {
   };
 }
 
-/**
- * convict takes dots in the names of members for paths, and options of drivers are full of dots: objects go in wrapped.
- */
+/** Wraps an object: convict takes dots in names of members for paths, and options of drivers are full of dots. */
 function box(value: unknown): unknown {
   return isObject(value) ? [value] : value;
 }

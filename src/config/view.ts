@@ -6,20 +6,20 @@ import { maskCredentials } from './show.js';
 export interface ConfigView {
   readonly configFile: string;
   readonly settings: Readonly<Record<string, SettingView>>;
-  /** These notices are about allowed settings that should be known, such as those that have no effect here. */
+  /** Notices about settings that are allowed but should be known, such as those that have no effect here. */
   readonly notices: readonly Notice[];
 }
 
 export interface SettingView {
   readonly value: unknown;
   readonly source: Source;
-  /** A reload changes it; otherwise only a restart does. */
+  /** True when a reload changes it; otherwise only a restart does. */
   readonly reloadable: boolean;
-  /** `line:column` in the file. */
+  /** Place in the file as `line:column`. */
   readonly position?: string;
 }
 
-/** Every option by its key in the file (or its flag or variable), credentials masked. */
+/** Returns every option by its key in the file (or its flag or variable), with masked credentials. */
 export function configView({ config, settings, notices }: LoadedConfig): ConfigView {
   const entries = OPTION_LIST.flatMap((option) => {
     const setting = settings.get(option.name);

@@ -1,4 +1,4 @@
-/** The reply of `system df` accounts for every byte of the data root, by owner. */
+/** The figures for `system df`: they account for every byte of the data root, by owner. */
 import { join } from 'node:path';
 import type { Place } from '../../ports/inventory.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
@@ -7,7 +7,7 @@ import { storePath } from '../../storage/layers/layout.js';
 import type { WorkerPool } from '../../workers/pool.js';
 
 export interface DiskUsage {
-  /** All of the data root, as du(1) counts. */
+  /** Bytes of the whole data root, as du(1) counts. */
   readonly totalBytes: number;
   /** Images: layers, configurations, records, and what pulls and loads have under way. */
   readonly imageBytes: number;
@@ -44,7 +44,7 @@ const IMAGE_KINDS = new Set<Place['kind']>([
 export class DiskUsages {
   readonly #deps: DiskUsageDeps;
   #measuring: Promise<DiskUsage> | undefined;
-  /** By path: once a layer is there, nothing changes in its depths. */
+  /** Layers that were measured, by path: once a layer is there, nothing changes in its depths. */
   #layers = new Map<string, Place>();
 
   constructor(deps: DiskUsageDeps) {
@@ -57,14 +57,14 @@ export class DiskUsages {
     return this.#measuring;
   }
 
-  /** Bytes on the disk of a container: what it wrote, its logs and its record. */
+  /** Returns the bytes on the disk of a container: what it wrote, its logs and its record. */
   containerBytes(id: string): Promise<number> {
     const { dataRoot, layers, pool } = this.#deps;
     const places = [storePath(layers.driver, 'writable', id), join('containers', id)];
     return pool.run('block-size', { paths: places.map((path) => join(dataRoot, path)) });
   }
 
-  /** Bytes on the disk of a layer alone. */
+  /** Returns the bytes on the disk of each layer alone. */
   async layerBytes(chainIds: readonly Digest[]): Promise<ReadonlyMap<Digest, number>> {
     const wanted = new Set(chainIds);
     const names = this.#layerPaths().filter(({ chainId }) => wanted.has(chainId));
@@ -84,7 +84,7 @@ export class DiskUsages {
     return summary(places, new Map(directories.map(({ chainId, place }) => [chainId, place.bytes])), layers);
   }
 
-  /** Where each layer is below the data root. */
+  /** Returns where each layer is below the data root. */
   #layerPaths(): { readonly chainId: Digest; readonly path: string }[] {
     const { layers } = this.#deps;
     return layers
@@ -98,7 +98,7 @@ function summary(places: readonly Place[], layers: ReadonlyMap<Digest, number>, 
   const volumes = new Map<string, number>();
   const partials = new Map<Digest, number>();
   const kinds = new Map<Place['kind'], { count: number; bytes: number }>();
-  /** Directories whose shelves hold images. */
+  /** Directories at the top of the data root that hold images. */
   const tops = new Set([store.driver, 'image']);
   let totalBytes = 0;
   let imageBytes = 0;
@@ -111,7 +111,7 @@ function summary(places: readonly Place[], layers: ReadonlyMap<Digest, number>, 
     else if (IMAGE_KINDS.has(kind) || (kind === 'directory' && tops.has(path.split('/', 1)[0] ?? '')))
       imageBytes += bytes;
     if (kind === 'partial') {
-      // The bytes of a blob and the record of them.
+      // A place has either the bytes of a blob or the record of them (`.json`); both count for its digest.
       const digest: Digest = `sha256:${owner.split('.json', 1)[0] ?? ''}`;
       partials.set(digest, (partials.get(digest) ?? 0) + bytes);
     }

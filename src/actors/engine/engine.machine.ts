@@ -20,7 +20,8 @@ export interface EngineSteps {
   /** Opens the listeners. */
   open(): Promise<void>;
   /**
-   * Closes listeners, stops containers, closes drivers, in this order. After a failure containers are left as they are.
+   * Closes listeners, stops containers, closes drivers, in this order. After a failure of the daemon containers are
+   * left as they are.
    */
   drain(): Promise<void>;
   onServing(): void;
@@ -33,7 +34,7 @@ export type EngineEvent = { readonly type: 'engine.stop' };
 const STOPPING = { guard: 'stopAsked', target: 'draining' } as const;
 const FAILING = { target: 'failing', actions: 'failed' } as const;
 
-/** `children` are started with the root, each under its name. */
+/** Creates the root machine. `children` are started with it, each under its name. */
 export function createEngineMachine(steps: EngineSteps, children: Readonly<Record<string, AnyActorLogic>>) {
   return setup({
     types: { events: {} as EngineEvent, context: {} as { readonly stopAsked: boolean } },

@@ -6,9 +6,9 @@ export interface HostInfo {
   readonly kernelVersion: string;
   readonly operatingSystem: string;
   readonly osVersion: string;
-  /** As `uname -m` says: `x86_64`. */
+  /** Name as `uname -m` has it: `x86_64`. */
   readonly machine: string;
-  /** As images say: `amd64`. */
+  /** Name as images have it: `amd64`. */
   readonly architecture: string;
   readonly cpuCount: number;
   readonly memoryBytes: number;

@@ -1,4 +1,4 @@
-/** Who may have something below the data root, in the eyes of the running daemon. */
+/** The running daemon says who may have something below the data root. */
 import type { FileImageStore } from '../../images/store.js';
 import type { Owners } from '../../inventory/orphans.js';
 import type { LayerStore } from '../../ports/storage.js';

@@ -4,7 +4,7 @@ import { EXIT_RETENTION_MS, type ContainerDirectory } from '../container/directo
 
 const NS_PER_MS = 1_000_000n;
 
-/** Reads them from the log of events. Waits for IDs that nobody knows are held up until it is through. */
+/** Reads these exits from the log of events. Waits for IDs that nobody knows are held up until that is done. */
 export function rememberRecentExits(events: EventLog, containers: ContainerDirectory): Promise<void> {
   const load = async (): Promise<void> => {
     const nowMs = Date.now();

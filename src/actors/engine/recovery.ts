@@ -21,7 +21,8 @@ export interface RecoveryDeps {
 }
 
 /**
- * Gives every container its actor, removes what belongs to none, reports both. Policies start their containers later.
+ * Gives every container its actor, removes what belongs to no container, and reports both. Restart policies start their
+ * containers later.
  */
 export async function recoverContainers({
   log,
@@ -62,7 +63,8 @@ export async function recoverContainers({
         await tasks.kill(id, 9, { all: true }).catch(() => undefined);
         await tasks.delete(id).catch((error: unknown) => log.error({ err: error, container: id }, 'task not deleted'));
       }),
-    // The record says that it does not run while a start is only just beginning: a crash may leave these of it.
+    // The record says that a container does not run while its start is only just beginning. A crash may leave these
+    // parts of such a start.
     ...network
       .sandboxIds()
       .filter((id) => !known.has(id) || idle.has(id))

@@ -1,4 +1,4 @@
-/** Graceful end of the daemon: containers are stopped as if asked to, all at once, within the shutdown timeout. */
+/** Ends the daemon's containers gracefully: all are stopped at once, as if asked to, within the shutdown timeout. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../ports/logger.js';
 import { isRunning, type ContainerRecord } from '../container/container.record.js';

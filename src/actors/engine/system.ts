@@ -16,7 +16,7 @@ export interface ComponentVersion {
   readonly commit: string;
 }
 
-/** How a runtime is called. Clients see it like this, too. */
+/** The name of a runtime; clients see it like this, too. */
 export interface RuntimeInfo {
   readonly path?: string;
   readonly runtimeType?: string;
@@ -64,7 +64,7 @@ export interface SystemSettings {
   };
 }
 
-/** Which build of the daemon this is. */
+/** These facts say which build of the daemon this is. */
 export interface BuildFacts {
   readonly version: string;
   readonly engineVersion: string;
@@ -107,7 +107,7 @@ export interface SystemDeps {
   readonly images: ImageStore;
   readonly layers: LayerStore;
   readonly settings: () => SystemSettings;
-  /** Versions of supervisor, runtime and init; asked once. */
+  /** Asks for the versions of supervisor, runtime and init; called once. */
   readonly components: () => Promise<readonly ComponentVersion[]>;
   /** Returns the features that a runtime reports, as JSON; undefined when it reports none. */
   readonly runtimeFeatures: (path: string) => Promise<string | undefined>;
@@ -166,7 +166,7 @@ export class SystemService {
     return new Map(found.flat());
   }
 
-  /** Those of a supervisor that does not answer are not known. */
+  /** Returns the versions of supervisor, runtime and init; none when the supervisor does not answer. */
   #knownVersions(): Promise<readonly ComponentVersion[]> {
     this.#components ??= this.deps.components().catch((error: unknown) => {
       this.#components = undefined;

@@ -36,7 +36,7 @@ export interface ExecDeps {
     tty: boolean,
     size: TerminalSize | undefined,
   ) => Promise<Record<string, unknown>>;
-  /** Throws invalid for a user that the container's files do not know. */
+  /** Rejects with invalid for a user that the container's files do not know. */
   readonly checkUser: (container: ContainerRecord, user: string) => Promise<void>;
   readonly emit: (action: string, container: ContainerRecord, attributes: Readonly<Record<string, string>>) => void;
 }
@@ -46,12 +46,12 @@ const RETENTION_MS = 5 * 60_000;
 /** A background child may hold the output of an exec open for ever. */
 const DRAIN_LIMIT_MS = 2000;
 /**
- * The shim starts one exec at a time and tells of exits in between, in the order of arrival. It keeps 32 exits that
- * were not told yet; after that it reaps one process a second, and some ten waiting starts are enough to come to that.
+ * The shim starts one exec at a time and tells of exits in between, in the order of arrival. It keeps 32 exits that it
+ * has not told yet. After that it reaps one process a second, and some ten waiting starts are enough to come to that.
  */
 const MAX_STARTS_PER_CONTAINER = 4;
 
-/** This is the exit code of a process that went with its container. */
+/** A process that ended with its container has this exit code. */
 const KILLED_EXIT_CODE = 137;
 /** After this time the exits that the supervisor knows of have been reported. */
 const UNTOLD_EXIT_MS = 2000;
@@ -68,12 +68,12 @@ interface ExecIo {
 export class ExecDirectory {
   readonly #views = new Map<string, ExecRecord>();
   readonly #ios = new Map<string, ExecIo>();
-  /** To be killed as soon as they run. */
+  /** These execs are killed as soon as they run. */
   readonly #unwanted = new Set<string>();
   readonly #starts = new Map<string, Slots>();
-  /** The results of starts are kept here for an actor that crashes before it hears of them. */
+  /** Results of starts, kept for an actor that crashes before it hears of them. */
   readonly #started = new Map<string, Promise<ExecOutcome>>();
-  /** This tells when the run of the container began that an exec belongs to. */
+  /** Times at which the run of the container began that an exec belongs to. */
   readonly #runs = new Map<string, string>();
   readonly #actors: ActorDirectory<ExecMachine, ExecCommand>;
 
@@ -97,26 +97,29 @@ export class ExecDirectory {
     return this.#actors.collection;
   }
 
-  /** Called once the root actor runs: where spawn events go. */
+  /** This must be called when the root actor runs: `send` takes spawn events to it. */
   connect(send: (event: CollectionEvent<ExecMachine>) => void): void {
     this.#actors.connect(send);
   }
 
-  /** Throws not-found `No such exec instance: X`. Ids are never abbreviated. */
+  /** Finds an exec by its id, which is never abbreviated. Throws not-found `No such exec instance: X`. */
   find(id: string): ExecRecord {
     const record = this.#views.get(id);
     if (!record) throw noSuchExec(id);
     return record;
   }
 
-  /** Ids of the execs of a container that have not ended, for inspect. */
+  /** Returns the ids of a container's execs that have not ended, for inspect. */
   idsOf(containerId: string): string[] {
     return [...this.#views.values()]
       .filter((record) => record.containerId === containerId && record.exitCode === null)
       .map(({ id }) => id);
   }
 
-  /** @throws EngineError invalid `unable to find user X: no matching entries in passwd file`. */
+  /**
+   * Checks the user of an exec.
+   * @throws EngineError invalid `unable to find user X: no matching entries in passwd file`.
+   */
   async checkUser(container: ContainerRecord, user: string): Promise<void> {
     if (user !== '') await this.deps.checkUser(container, user);
   }
@@ -134,7 +137,7 @@ export class ExecDirectory {
     return record;
   }
 
-  /** Resolves when the process runs. */
+  /** Starts an exec; resolves when the process runs. */
   async start(id: string, terminal: FieldsOf<ExecCommand, 'exec.start'>, signal?: AbortSignal): Promise<void> {
     return this.#actors.ask(this.find(id).id, 'exec.start', terminal, { signal });
   }
@@ -156,12 +159,12 @@ export class ExecDirectory {
     return this.#io(id).hub;
   }
 
-  /** The write end of stdin once the process runs. */
+  /** Returns the write end of stdin when the process runs. */
   stdin(id: string): Socket | undefined {
     return this.#io(id).stdin;
   }
 
-  /** The process reads EOF from now on. */
+  /** Closes stdin: the process reads EOF from now on. */
   async closeStdin(record: ExecRecord): Promise<void> {
     const { stdin } = this.#io(record.id);
     if (!stdin || stdin.destroyed) return;
@@ -178,14 +181,14 @@ export class ExecDirectory {
       this.#unwanted.add(id);
       if (record.running) this.#kill(record);
     }
-    // Rejected when the container was removed meanwhile, and the exec with it.
+    // The wait is rejected when the container was removed meanwhile, and the exec with it.
     await this.wait(id).catch(() => undefined);
     this.#remove(id);
   }
 
   /**
-   * The task of a container is gone, and with it every process. So execs whose exit is not reported soon count as
-   * ended. An exec that is still being started is looked at again when its start is over.
+   * Ends the execs of a container whose task is gone, and with it every process: execs whose exit is not reported soon
+   * count as ended. An exec that is still being started is looked at again when its start is over.
    */
   endOf(containerId: string): void {
     for (const record of this.#views.values())
@@ -232,7 +235,7 @@ export class ExecDirectory {
   }
 
   #kill({ id, containerId }: ExecRecord): void {
-    // One that ended meanwhile needs no signal; another failure leaves it to the end of the container.
+    // An exec that ended meanwhile needs no signal. If the signal fails otherwise, the exec ends with the container.
     this.deps.tasks.kill(containerId, SIGKILL, { execId: id }).catch(() => undefined);
   }
 
@@ -274,7 +277,7 @@ export class ExecDirectory {
         await io?.stdio?.drained(DRAIN_LIMIT_MS);
         io?.hub.end();
         io?.stdin?.destroy();
-        // The end goes out before anything else is done: somebody may wait for it.
+        // The exit goes out before anything else is done, because somebody may wait for it.
         await nextTurn();
         try {
           await tasks.deleteExec(record.containerId, record.id);
@@ -317,7 +320,7 @@ export class ExecDirectory {
         requireRunning(this.deps.container(container.id) ?? container, container.id);
         signal.throwIfAborted();
         const executing = tasks.exec(record.containerId, record.id, { process, stdio: opened.paths });
-        // One that runs after it was given up is ended.
+        // A process that runs although its start was given up is ended.
         executing.then(
           () => signal.aborted && this.#kill(record),
           () => undefined,
@@ -360,7 +363,7 @@ export function requireRunning(container: ContainerRecord, shown: string): void 
     throw conflict(`container ${container.id} is not running`, { code: 'CONTAINER_NOT_RUNNING' });
 }
 
-/** 127 for a command that is not there, 126 for one that cannot be executed. */
+/** Gives a failed start its exit code: 127 for a command that is not there, 126 for one that cannot be executed. */
 function execError(error: unknown): EngineError {
   const message = messageOf(error);
   const exitCode = /executable file not found|no such file or directory/.test(message) ? 127 : 126;

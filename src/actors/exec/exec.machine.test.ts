@@ -23,7 +23,9 @@ afterEach(() => {
   for (const actor of started.splice(0)) actor.stop();
 });
 
-/** An exec whose effects succeed at once unless a test replaces them. `log` has what others see, in its order. */
+/**
+ * Begins an exec whose effects succeed at once unless a test replaces them. `log` has what others see, in its order.
+ */
 function begin(overrides: Partial<ExecEffects> = {}) {
   const log: string[] = [];
   const replies = new Replies();

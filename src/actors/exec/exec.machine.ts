@@ -22,9 +22,9 @@ export interface ExecStart {
 }
 
 export interface ExecEffects {
-  /** Brings the process up and returns its host pid. When it fails, or the signal aborts, nothing is left. */
+  /** Brings the process up and returns its host pid. When it fails, or the signal aborts, nothing of it is left. */
   start(input: ExecStart, signal: AbortSignal, pace: Pace): Promise<{ pid: number }>;
-  /** Reads output to its end (bounded) and forgets the process. */
+  /** Reads output to its end, up to a limit, and forgets the process. */
   drain(record: ExecRecord): Promise<void>;
   resize(record: ExecRecord, size: TerminalSize): Promise<void>;
 }
@@ -45,9 +45,9 @@ export interface ExecContext {
 
 type ResizeCommand = Extract<ExecCommand, { type: 'exec.resize' }>;
 
-/** This is the exit code of a process whose end nobody told. */
+/** A process whose end nobody told has this exit code. */
 const UNTOLD_EXIT_CODE = 137;
-/** This is the exit code of a process that could not be started for a reason that has no code of its own. */
+/** A process that could not be started, for a reason that has no code of its own, has this exit code. */
 const NOT_STARTED_EXIT_CODE = 126;
 
 /** XState gives every action these. */
@@ -56,7 +56,9 @@ interface ActionInput {
   readonly event: ExecEvent;
 }
 
-/** The actions that others see, by name. They change nothing in the machine; those that do are `assign` only. */
+/**
+ * Returns the actions that others see, by name. They change nothing in the machine; those that do are `assign` only.
+ */
 function outwardActions(effects: ExecEffects, hooks: ExecHooks, replies: Replies) {
   const resize = ({ record }: ExecContext, { req, size }: ResizeCommand): void => {
     inTime('resize', effects.resize(record, size)).then(
@@ -196,7 +198,7 @@ export function createExecMachine(effects: ExecEffects, hooks: ExecHooks, replie
         on: { 'exec.resize': { actions: 'resize' } },
       },
       draining: {
-        // Clients look at the exit code as soon as the stream ends: it must be there before.
+        // Clients look at the exit code as soon as the stream ends, so it must be there before.
         entry: ['noteEnd', 'publish', 'emitDie'],
         invoke: { src: 'drain', input: ({ context }) => context.record, onDone: 'exited', onError: 'exited' },
       },

@@ -9,9 +9,9 @@ export interface TerminalSize {
 }
 
 export type ExecCommand =
-  /** Answered when the process runs. `size` is the terminal's, when it has one. */
+  /** This is answered when the process runs. `size` is the terminal's, when it has one. */
   | (Command<'exec.start'> & { readonly tty: boolean; readonly size: TerminalSize | undefined })
-  /** Answered when the process ended and its output was read. */
+  /** This is answered when the process has ended and its output was read. */
   | Command<'exec.wait', number>
   | (Command<'exec.resize'> & { readonly size: TerminalSize });
 

@@ -1,4 +1,7 @@
-/** An additional process in a running container, as readers see it. In memory only: it ends with its container. */
+/**
+ * An additional process in a running container, as readers see it. The record is in memory only, because the process
+ * ends with its container.
+ */
 
 export interface ExecConfig {
   readonly AttachStdin: boolean;
@@ -11,17 +14,17 @@ export interface ExecConfig {
   readonly User: string;
   readonly WorkingDir: string;
   readonly DetachKeys: string;
-  /** Height and width; null before 1.42 or when the client did not say. */
+  /** Height and width; null before API 1.42, or when the client named none. */
   readonly ConsoleSize: readonly [number, number] | null;
 }
 
 export interface ExecRecord {
-  /** 64 hex digits. */
+  /** Id of 64 hex digits. */
   readonly id: string;
   readonly containerId: string;
   readonly config: ExecConfig;
   readonly running: boolean;
-  /** Null until it exited. */
+  /** The exit code; null until the process has exited. */
   readonly exitCode: number | null;
   readonly pid: number;
 }

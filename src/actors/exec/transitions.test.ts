@@ -1,6 +1,6 @@
 /**
- * Every event in every state of an exec: the next state, what its context is then, and the names of the actions,
- * nothing executed. `booting` is no state that events find: where it leads is tested at the end.
+ * Every event in every state of an exec: the next state, what its context is then, and the names of the actions;
+ * nothing is executed. Events never meet `booting`: a test at the end shows where it leads.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -67,7 +67,7 @@ const REFUSALS = ['publish', 'failStart', 'refusePostponed', 'settleWaiters'] as
 
 type Row = readonly [state: string, changed: Partial<ExecContext>, ...actions: string[]];
 
-/** In every state in which the row of TABLE does not say otherwise. */
+/** These rows hold in every state for which TABLE does not say otherwise. */
 const anywhere = (state: string): Record<string, Row> => ({
   start: [state, {}, 'refuseStart'],
   wait: [state, { waiters: [...(CONTEXTS[state]?.waiters ?? []), 12] }],
@@ -76,7 +76,7 @@ const anywhere = (state: string): Record<string, Row> => ({
   'waiter leaves': [state, { waiters: [] }],
   hung: [state, {}, 'crash'],
 });
-/** What is neither here nor above stays as it is and does nothing. */
+/** An event that is neither here nor above changes nothing and leads to no action. */
 const TABLE: Record<string, Row> = {
   'closing, closing done': ['exited', { waiters: [] }, STOP, 'settleWaiters'],
   'closing, closing failed': ['exited', { waiters: [] }, STOP, 'settleWaiters'],

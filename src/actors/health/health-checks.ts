@@ -1,4 +1,7 @@
-/** The health checks of running containers: follows the containers' views, keeps a loop for each one to be probed. */
+/**
+ * The health checks of running containers: a loop probes each container that has one, as long as the views show that it
+ * runs.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from '../../ports/logger.js';
 import type { ContainerRecord } from '../container/container.record.js';
@@ -9,9 +12,9 @@ import { inTime } from '../kit/pace.js';
 
 export interface HealthDeps {
   readonly log: Logger;
-  /** What readers see of a container. */
+  /** Returns the record that readers see of a container. */
   readonly container: (id: string) => ContainerRecord | undefined;
-  /** Runs the probe's command in a container; see probe.ts. */
+  /** Runs the command of a probe in a container; see probe.ts. */
   readonly probe: (container: ContainerRecord, plan: ProbePlan, signal: AbortSignal) => Promise<ProbeResult>;
   /** Tells a container the result of a probe of the run that began at `startedAt`. */
   readonly report: (id: string, startedAt: string, result: ProbeResult) => void;
@@ -29,7 +32,7 @@ export class HealthChecks {
 
   constructor(private readonly deps: HealthDeps) {}
 
-  /** To be called with every new view of a container; undefined: it is gone. */
+  /** Takes every new view of a container; undefined: it is gone. */
   observe(id: string, container: ContainerRecord | undefined): void {
     const plan = container?.state.status === 'running' ? probePlan(container.config) : undefined;
     const startedAt = plan && container?.state.startedAt;
@@ -66,10 +69,11 @@ export class HealthChecks {
         const result = await this.#probe(id, plan, signal);
         if (!signal.aborted) this.deps.report(id, check.startedAt, result);
       } catch (error) {
-        // What a probe could not do is a result. This is for other faults, which must not end the probing.
+        // A failed probe is a result. This is for other faults, which must not end the probing.
         if (signal.aborted) return;
         this.deps.log.error({ err: error, container: id }, 'health check failed');
-        // Nothing was reported, so the next probe is due at once: a fault that stays must not keep the daemon busy.
+        // Nothing was reported, so the next probe is due at once: the pause keeps a lasting fault from keeping the
+        // daemon busy.
         await sleep(plan.intervalMs, undefined, { signal, ref: false }).catch(() => undefined);
       }
     }

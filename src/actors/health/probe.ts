@@ -10,8 +10,8 @@ const OUTPUT_BYTES = 4096;
 const FAILED = -1;
 
 /**
- * Runs the plan's command with the container's user, directory and environment. Whatever goes wrong is a result with
- * exit code -1. When `signal` aborts, the process is killed and the promise settles at once.
+ * Runs the plan's command with the container's user, directory and environment. Whatever fails gives a result with exit
+ * code -1. When `signal` aborts, the process is killed and the promise settles at once.
  */
 export async function runProbe(
   execs: ExecDirectory,
@@ -39,7 +39,7 @@ export async function runProbe(
       ConsoleSize: null,
     }).id;
     execs.hub(id).subscribe({ stdout: true, stderr: true, multiplexed: false }, output);
-    // The time that the start takes is the engine's, not the probe's.
+    // The time that the start takes does not count for the timeout of the probe.
     await execs.start(id, { tty: false, size: undefined }, signal);
     const timeout = AbortSignal.timeout(plan.timeoutMs);
     const exitCode = await execs.wait(id, AbortSignal.any([signal, timeout])).catch((error: unknown) => {
@@ -59,7 +59,7 @@ export async function runProbe(
   }
 }
 
-/** The first bytes of what a process prints; the rest is read and dropped, so that it can go on. */
+/** Keeps the first bytes that a process prints. It reads and drops the rest, so that the process can go on. */
 class LimitedOutput extends Writable {
   readonly #chunks: Buffer[] = [];
   #kept = 0;
@@ -80,7 +80,7 @@ class LimitedOutput extends Writable {
   }
 }
 
-/** `1m30s`, `30s`, `1.5s`, `200ms`: as the messages of the known engine have it. */
+/** Renders a duration as the messages of the known engine have it: `1m30s`, `30s`, `1.5s`, `200ms`. */
 function goDuration(ms: number): string {
   if (ms < 1000) return `${ms}ms`;
   const hours = Math.floor(ms / 3_600_000);

@@ -8,7 +8,7 @@ type Fact = { readonly type: 'crash' } | { readonly type: 'fact'; readonly value
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** A collection of actors that collect facts; `revive` is asked as often as it is called. */
+/** Makes a collection of actors that collect facts; `revive` is told how often it was called. */
 function harness(revive: (attempt: number) => Promise<string[] | undefined>) {
   const seen: string[] = [];
   let attempts = 0;

@@ -32,7 +32,7 @@ export interface CollectionOptions<L extends AnyActorLogic> {
    * called again later.
    */
   readonly revive?: (id: string) => Promise<InputFrom<L> | undefined> | InputFrom<L> | undefined;
-  /** Told of every crash, and whether the child comes back. */
+  /** Called after every crash; `revived` tells whether the child comes back. */
   readonly onCrash: (id: string, error: unknown, revived: boolean) => void;
   readonly onDone?: (id: string, output: unknown) => void;
 }
@@ -53,11 +53,11 @@ export interface Collection<L extends AnyActorLogic> {
   readonly logic: Logic<L>;
   /** The live children by id: the registry through which commands find their actor. */
   readonly children: ReadonlyMap<string, ActorRefFrom<L>>;
-  /** Tells a child a fact, at once or when it is back. Returns false when there is no such child. */
+  /** Tells a child a fact, at once or when the child is back. Returns false when there is no such child. */
   tell(id: string, fact: EventFromLogic<L>): boolean;
   /** Returns true for a child that crashed and is not back yet. */
   isDown(id: string): boolean;
-  /** Begins such a child now. Rejects with the error of `revive`; it is tried again later. */
+  /** Begins a child that is down now. Rejects with the error of `revive`, which is tried again later. */
   awake(id: string): Promise<void>;
 }
 
@@ -87,7 +87,7 @@ export function createCollection<L extends AnyActorLogic>(options: CollectionOpt
   const forget = (id: string, error?: unknown): ActorRefFrom<L> | undefined => {
     const child = children.get(id);
     children.delete(id);
-    // What was given up says so itself; of other crashes clients hear only that the actor is gone.
+    // A child that was given up says so itself; of other crashes clients hear only that the actor is gone.
     const isGivenUp = isEngineError(error) && error.code === NO_PROGRESS;
     if (child) replies.actorEnded(child, isGivenUp ? error : undefined);
     return child;
@@ -131,7 +131,7 @@ export function createCollection<L extends AnyActorLogic>(options: CollectionOpt
   };
 }
 
-/** What the collection does for each of its events. */
+/** The collection calls these for its events. */
 interface Handlers<L extends AnyActorLogic> {
   begin(send: Send<L>): void;
   spawn(id: string, input: InputFrom<L>, scope: Scope<L>): void;

@@ -1,4 +1,6 @@
-/** Decides how soon a crashed child is begun again: later with each crash, and never when it crashes too often. */
+/**
+ * Decides how soon a crashed child is begun again: later with each crash, and not by itself when it crashes too often.
+ */
 
 /** Crashes that one child may have in the window before it stays down. */
 const CRASH_BUDGET = 5;

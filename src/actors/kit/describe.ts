@@ -21,7 +21,7 @@ interface MachineSnapshot {
   readonly children?: Readonly<Record<string, unknown>>;
 }
 
-/** The actors of each collection, by its name. */
+/** Describes the actors of each collection, by its name. */
 export function describeCollections(
   replies: Replies,
   collections: Readonly<Record<string, ReadonlyMap<string, AnyActorRef>>>,
@@ -33,7 +33,7 @@ export function describeCollections(
   return Object.fromEntries(described) as Record<string, readonly ActorSummary[]>;
 }
 
-/** Names of sessions and jobs end in a hash that is also made from credentials, so the hash is cut off. */
+/** Returns an id without its hash, which ends names of sessions and jobs and is also made from credentials. */
 export function shownId(id: string): string {
   const end = id.lastIndexOf('.');
   return end === -1 ? id : id.slice(0, end);

@@ -1,6 +1,6 @@
 /**
- * A directory of equal actors: finds or spawns the one behind an id, asks it, tells it, stops it. What a room offers to
- * the others is made of these few calls, and a room need not know what happens when an actor has just gone.
+ * A directory of equal actors: finds or spawns the actor behind an id, asks it, tells it facts, stops it. A room offers
+ * its commands to the others by these few calls, and need not know what happens when an actor has just gone.
  */
 import type { AnyActorLogic, EventFromLogic, InputFrom } from 'xstate';
 import { type EngineError, isEngineError } from '../../errors/engine-error.js';
@@ -35,7 +35,7 @@ export class ActorDirectory<L extends AnyActorLogic, C extends AnyCommand> {
     this.collection = createCollection(options);
   }
 
-  /** Called once the root actor runs: the collection gets its events there. */
+  /** This must be called when the root actor runs: `send` takes the collection's events to it. */
   connect(send: (event: CollectionEvent<L>) => void): void {
     this.#send = send;
   }
@@ -56,14 +56,14 @@ export class ActorDirectory<L extends AnyActorLogic, C extends AnyCommand> {
     this.#send({ type: 'collection.stop', id });
   }
 
-  /** Tells an actor a fact; one that is down hears of it when it is back. A fact for nobody is dropped. */
+  /** Tells an actor a fact. An actor that is down hears of it when it is back; a fact for nobody is dropped. */
   tell(id: string, fact: EventFromLogic<L>): void {
     this.collection.tell(id, fact);
   }
 
   /**
-   * Asks the actor behind an id. One that is down is begun first, and `begin` makes one that is missing. If that one
-   * has ended between the look-up and the question, another is made, once.
+   * Asks the actor behind an id. An actor that is down is begun first, and `begin` makes one that is missing. If the
+   * actor has ended between the look-up and the question, another one is made, once.
    */
   ask<T extends C['type']>(
     id: string,

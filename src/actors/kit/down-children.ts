@@ -5,7 +5,7 @@ export interface DownChildrenOptions<Input> {
   readonly revive: (id: string) => Promise<Input | undefined> | Input | undefined;
   /** Begins the next incarnation. It must `take` the child. */
   readonly spawn: (id: string, input: Input) => void;
-  /** Told when `revive` has failed; it is called again later. */
+  /** Called when `revive` has failed; `revive` is called again later. */
   readonly onFailure: (id: string, error: unknown) => void;
 }
 
@@ -16,7 +16,7 @@ interface Down<Fact> {
 }
 
 const MOST_BACKOFF_MS = 5_000;
-/** So many facts are kept for one child; more are not worth the memory. */
+/** At most this many facts are kept for one child. */
 const KEPT_FACTS = 1000;
 
 export class DownChildren<Input, Fact> {
@@ -31,7 +31,10 @@ export class DownChildren<Input, Fact> {
     return this.#downs.has(id);
   }
 
-  /** @param delayMs undefined: the child is begun only when a command or a fact is for it. */
+  /**
+   * Takes a child that has crashed.
+   * @param delayMs undefined: the child is begun only when a command or a fact is for it.
+   */
   add(id: string, delayMs: number | undefined): void {
     const down: Down<Fact> = { facts: [], attempt: undefined };
     this.#downs.set(id, down);

@@ -5,8 +5,8 @@ import { runEffect } from './faults.js';
 import { Pace } from './pace.js';
 
 /**
- * Promise logic that fails with EngineErrors only, so that machines and clients see one hierarchy. Whatever else is
- * thrown is a bug and keeps its cause for the log.
+ * Makes promise logic that fails with EngineErrors only, so that machines and clients see one hierarchy. Anything else
+ * that is thrown is a bug and keeps its cause for the log.
  */
 export function effect<Output, Input>(run: (input: Input, signal: AbortSignal) => Promise<Output>) {
   return fromPromise<Output, Input>(async ({ input, signal, self }) => {
@@ -25,9 +25,9 @@ export interface EffectHung {
 }
 
 /**
- * An effect that is given up when it makes no progress. What a promise that never settles leaves is known by nobody, so
- * this is no failure like others: the machine crashes, and the next one begins with what is found in the world. The
- * signal aborts, so that an effect that goes on after all takes back what it did.
+ * Makes an effect that is given up when it makes no progress. Nobody knows what a promise leaves that never settles, so
+ * this is no failure like others: the machine crashes, and the next one begins with what it finds. The signal aborts,
+ * so that an effect that goes on after all takes back what it did.
  */
 export function limitedEffect<Output, Input>(run: (input: Input, signal: AbortSignal, pace: Pace) => Promise<Output>) {
   return fromPromise<Output, Input>(async ({ input, signal, self }) => {
@@ -50,7 +50,7 @@ export function limitedEffect<Output, Input>(run: (input: Input, signal: AbortSi
   });
 }
 
-/** The error itself when it is an EngineError, else an `internal` one that carries it as cause. */
+/** Returns the error itself when it is an EngineError, else an `internal` one that carries it as cause. */
 export function asEngineError(error: unknown): EngineError {
   return error instanceof EngineError ? error : internal(messageOf(error), { cause: error });
 }

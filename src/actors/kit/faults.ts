@@ -1,6 +1,4 @@
-/**
- * A seam for the tests of supervision, which make any step of any actor fail. The daemon itself never puts anything in.
- */
+/** A seam for the tests of supervision, which make any step of any actor fail. The daemon itself injects no faults. */
 import type { AnyActorLogic, EventFromLogic, SnapshotFrom } from 'xstate';
 
 export interface Faults {
@@ -8,13 +6,13 @@ export interface Faults {
    * This is called before and after each transition of an actor of a collection; if it throws, the actor has crashed.
    */
   transition(kind: string, state: unknown, event: string, when: 'before' | 'after'): void;
-  /** How long effects may be without progress. */
+  /** Effects may be without progress for so many milliseconds. */
   readonly silenceMs: number;
   /** Runs an effect of an actor once, twice as long, or not at all. Its promise may stay unsettled for ever. */
   effect<T>(name: string, run: () => Promise<T>): Promise<T>;
 }
 
-/** Effects that have made no progress for so long are given up. */
+/** Effects that have made no progress for this long are given up. */
 const SILENCE_MS = 5 * 60_000;
 
 let injected: Faults | undefined;

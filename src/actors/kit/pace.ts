@@ -12,14 +12,14 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 
 export class Pace {
   #timer: NodeJS.Timeout | undefined;
-  /** So many parts without a limit are under way. */
+  /** This many parts without a limit are under way. */
   #unlimited = 0;
   #isOver = false;
 
   constructor(
     private readonly what: string,
     private readonly onHung: (error: EngineError) => void,
-    /** The work takes so long when all is well. */
+    /** The work takes this long when all is well. */
     private readonly usualMs = 0,
   ) {
     this.#restart();
@@ -42,7 +42,7 @@ export class Pace {
   }
 
   #restart(): void {
-    // A timer holds less than what clients may ask for.
+    // Clients may ask for a longer time than one timer can hold.
     const limitMs = Math.min(this.usualMs + silenceLimitMs(), MAX_TIMER_MS);
     this.#timer = setTimeout(() => this.onHung(noProgress(this.what, limitMs)), limitMs).unref();
   }

@@ -77,7 +77,7 @@ export class Replies {
     this.#take(req)?.reject(error);
   }
 
-  /** Fails whatever an ended actor still owed. */
+  /** Fails every ask that an ended actor has not answered. */
   actorEnded(actor: object, error: EngineError = actorGone()): void {
     for (const req of this.#byActor.get(actor) ?? []) this.reject(req, error);
   }

@@ -18,9 +18,9 @@ import { runEffect } from './faults.js';
 export interface JobRun<Result> {
   /** No other run has this name, not even the next one of the same job. */
   readonly name: string;
-  /** Aborts when nobody is interested any more. The work then rejects after it has cleaned up. */
+  /** Aborts when nobody is interested any more. The work cleans up and then rejects. */
   readonly signal: AbortSignal;
-  /** Answers the clients that wait, and those that come, before the work has ended. */
+  /** Answers the clients that wait, and those that come later, before the work has ended. */
   readonly share: (result: Result) => void;
 }
 
@@ -154,7 +154,7 @@ export class SharedJobs<Input, Result> {
     return result;
   }
 
-  /** Somebody who came while the run was being cancelled does not get what that run shared, because it ends. */
+  /** Leaves out clients that came while the run was being cancelled: it ends, so they do not get what it shared. */
   #answerShared(job: Job<Input, Result>): void {
     const { shared, abort } = job.run;
     if (!shared || abort.signal.aborted) return;

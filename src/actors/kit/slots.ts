@@ -1,17 +1,17 @@
-/** A counted semaphore whose waiting can be given up. */
+/** A counted semaphore; a wait for it can be given up. */
 
 export class Slots {
   #free: number;
   readonly #queue: (() => void)[] = [];
 
-  /** @param count 0: no limit. */
+  /** @param count of slots; 0: no limit. */
   constructor(count: number) {
     this.#free = count === 0 ? Infinity : count;
   }
 
   /**
-   * Resolves with the function (idempotent) that gives the slot back, in the order of the calls; rejects with the
-   * signal's reason. `onWait` is called when there is none free now.
+   * Resolves, in the order of the calls, with an idempotent function that gives the slot back; rejects with the
+   * signal's reason. `onWait` is called when no slot is free now.
    */
   async take(signal?: AbortSignal, onWait: () => void = () => undefined): Promise<() => void> {
     signal?.throwIfAborted();

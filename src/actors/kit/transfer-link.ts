@@ -1,4 +1,7 @@
-/** The main thread's end of a transfer task's link: renews what a registry refused, passes cancellation on. */
+/**
+ * The main thread's end of a transfer task's link: it renews a grant that a registry refused, and passes cancellation
+ * on.
+ */
 import { MessageChannel, type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import { isEngineError } from '../../errors/engine-error.js';
 import type { Grant, RegistryAccess } from '../../registry/access.js';
@@ -24,7 +27,7 @@ export interface TransferLinkOptions<Report> {
 export type Progress = Exclude<LinkReport, { readonly type: 'refused' | 'connections' }>;
 
 export interface TransferLink {
-  /** For the task; to be moved to it. */
+  /** This port is moved to the task. */
   readonly port: MessagePort;
   close(): void;
 }
@@ -48,7 +51,7 @@ export function openLink<Report extends { readonly type: string }>(options: Tran
     else options.report(report);
   };
   near.on('message', take);
-  // Not the pool's own signal: that would end the thread, in which other transfers may be under way.
+  // The pool's own signal is not used: it would end the thread, in which other transfers may be under way.
   const onAbort = (): void => order({ type: 'cancel' });
   signal.addEventListener('abort', onAbort, { once: true });
   return {

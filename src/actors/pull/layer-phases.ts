@@ -4,7 +4,7 @@
  */
 import type { LayerView } from './layer-view.js';
 
-/** A layer's phases in the typed form. The last three are final. */
+/** The phases of a layer in the typed form. The last three are final. */
 export type LayerPhase = 'wait' | 'download' | 'verify' | 'extract' | 'cached' | 'done' | 'failed';
 
 export type Detail = Readonly<Record<string, unknown>>;
@@ -12,16 +12,16 @@ export type Detail = Readonly<Record<string, unknown>>;
 /** A line of the classic stream: a newer line with the same status replaces it. */
 export interface ClassicLine {
   readonly status: string;
-  /** If it is absent, the status is shown. */
+  /** The text to show; absent: the status. */
   readonly text?: string;
-  /** The line has a bar up to here. */
+  /** Bytes up to which the line has a bar. */
   readonly bytes?: number;
 }
 
 export interface ShownStep {
   readonly phase: LayerPhase;
   readonly detail?: Detail;
-  /** Bytes of the blob that are here; absent: as many as before. */
+  /** Bytes of the blob that have arrived; absent: as many as before. */
   readonly bytes?: number;
   readonly lines: readonly ClassicLine[];
 }
@@ -44,7 +44,7 @@ const ROWS: Rows = {
     lines:
       seconds === 0 ? [] : [{ status: 'Retrying', text: `Retrying in ${seconds} second${seconds === 1 ? '' : 's'}` }],
   }),
-  // The last bytes and this can come as one: what is shown of a download ends with all of it.
+  // The last bytes and this step can come as one, so a download is always shown up to its last byte.
   verifying: (_, total) => ({
     phase: 'verify',
     bytes: total,
@@ -58,7 +58,7 @@ const ROWS: Rows = {
   extracted: (_, total) => ({ phase: 'extract', bytes: total, lines: [] }),
 };
 
-/** @param total size of the blob. */
+/** Returns how a step is shown. @param total size of the blob. */
 export function showStep(view: LayerView, total: number): ShownStep {
   const row = ROWS[view.type] as (view: LayerView, total: number) => ShownStep;
   return row(view, total);

@@ -18,7 +18,7 @@ export class LayerProgress {
   readonly #blob: ResolvedLayer['blob'];
   readonly #speed = new Speed();
   #downloaded = 0;
-  /** The typed form has its final record. */
+  /** The typed form has the final record of this layer. */
   #isFinal = false;
 
   constructor(boards: Boards, index: number, { blob }: ResolvedLayer) {
@@ -42,7 +42,7 @@ export class LayerProgress {
     this.finish('done');
   }
 
-  /** A layer that has to be fetched anew, from another host perhaps, is shown as far as it once was. */
+  /** Shows a step. A layer that has to be fetched anew, perhaps from another host, is shown as far as it once was. */
   show(view: LayerView): void {
     const total = this.#blob.sizeBytes;
     const { phase, detail, bytes = 0, lines } = showStep(view, total);

@@ -17,7 +17,7 @@ export interface LayerTaskDeps {
   readonly pool: WorkerPool;
   readonly maxAttempts: () => number;
   readonly retryDelayMs: number;
-  /** Bytes of a blob that came from a registry, complete. */
+  /** Called with the size of a blob that came whole from a registry. */
   readonly onReceived?: ((bytes: number) => void) | undefined;
 }
 
@@ -31,12 +31,12 @@ export interface LayerTask {
   readonly signal: AbortSignal;
 }
 
-/** Left free on the file system: this much, or this part of a small one. */
+/** So much is left free on the file system, or this part of a small one. */
 const RESERVED_BYTES = 64 << 20;
 const RESERVED_PART = 1 / 20;
 /**
- * A layer may expand to this much, or to so many times its blob, before it counts as an attack. Deflate cannot exceed a
- * factor of 1032; honest layers that are mostly zeros get near it, but are small.
+ * A layer may expand to this much, or to so many times the size of its blob, before it counts as an attack. Deflate
+ * cannot exceed a factor of 1032. Honest layers that are mostly zeros get near it, but are small.
  */
 const GENEROUS_BYTES = 8 * 2 ** 30;
 const GENEROUS_FACTOR = 200;
@@ -120,7 +120,7 @@ interface TarLimit {
   readonly isDisk: boolean;
 }
 
-/** Bytes that the tar of a layer may have. */
+/** Returns the bytes that the tar of a layer may have. */
 async function tarLimit(dir: string, blobBytes: number): Promise<TarLimit> {
   const { bavail, blocks, bsize } = await statfs(dir);
   const room = Math.max(0, bavail * bsize - Math.min(RESERVED_BYTES, blocks * bsize * RESERVED_PART));

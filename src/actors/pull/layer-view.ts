@@ -3,11 +3,11 @@ import type { Digest } from '../../ports/storage.js';
 import type { FetchLayerReport } from '../../workers/fetch-layer.js';
 import type { Progress } from '../kit/transfer-link.js';
 
-/** How far a transfer is. What the worker reports is shown with the registry that it comes from. */
+/** How far a transfer is. A step that the worker reports is shown with the registry that the bytes come from. */
 export type LayerView =
   | { readonly type: 'waiting' }
   | ((FetchLayerReport | Progress) & { readonly endpoint: string })
-  /** Waits for the layer below. */
+  /** The layer waits for the layer below. */
   | { readonly type: 'extracted' };
 
 type Listener = (view: LayerView) => void;

@@ -20,7 +20,7 @@ export interface LayerEffectDeps extends LayerTaskDeps {
   readonly access: (host: RegistryHost, credentials: Credentials | undefined) => RegistryAccess;
   /** Replaces what readers see of a transfer. */
   readonly publish: (chainId: Digest, view: LayerView) => void;
-  /** Layers of all pulls that are fetched at a time: as many tasks as the pool can run. */
+  /** So many layers of all pulls are fetched at a time: as many tasks as the pool can run. */
   readonly maxTransfers: number;
 }
 
@@ -34,7 +34,7 @@ const PREDECESSOR_LIMIT_MS = 30_000;
 
 export class LayerTransfers {
   readonly #deps: LayerEffectDeps;
-  /** The newest transfer of each chain ID: a layer above waits for it. */
+  /** The newest transfer of each chain ID; the transfer of a layer above waits for it. */
   readonly #newest = new Map<Digest, Promise<void>>();
   readonly #slots: Slots;
 
@@ -63,7 +63,7 @@ export class LayerTransfers {
     try {
       await this.#commit(input, await this.#fetch(input, claim, signal), signal);
     } catch (error) {
-      // Where there is no room, what is kept would leave none for anything else.
+      // The disk is full: bytes that are kept for the next attempt would leave no room for anything else.
       if (isEngineError(error) && error.code === 'ENOSPC') await claim?.discard();
       else claim?.keep();
       throw error;
@@ -80,7 +80,7 @@ export class LayerTransfers {
       try {
         return await this.#fetchFrom(host, input, claim, signal);
       } catch (error) {
-        // The bytes that were kept are worth nothing then; if they came from an earlier pull, they may be the reason.
+        // The kept bytes are worthless then. If they came from an earlier pull, they may be the reason.
         if (isFaultOfContent(error)) await claim?.reset();
         if (!isSecondTry && isEngineError(error) && error.code === 'PARTIAL_DAMAGED') hosts.unshift(host);
         else if (!host.isMirror || signal.aborted) throw error;
@@ -100,7 +100,7 @@ export class LayerTransfers {
     const show = (view: LayerView): void => this.#deps.publish(input.layer.chainId, view);
     const staged = await this.#deps.layers.stage();
     try {
-      // Waiting here and not in the pool, where nothing would hear of a cancel.
+      // The transfer waits here and not in the pool, where a cancel would not reach it.
       const free = await this.#slots.take(signal);
       try {
         const task = { input, access, partial: claim?.place, staged, show, signal };

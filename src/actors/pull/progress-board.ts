@@ -1,33 +1,39 @@
 /**
- * The progress of one pull, written by the job and read by any number of clients at their own speed. A reader that is
- * behind gets only the newest message of each layer and status, so that what is held is bounded by the number of
- * layers, whatever the number and the speed of the readers; one that comes late first gets the newest message of each
- * layer.
+ * The progress of one pull: the job writes it, and any number of clients read it at their own speed. A reader that is
+ * behind gets only the newest message of each layer and status, so that the text that is held is bounded by the number
+ * of layers, whatever the number and the speed of the readers. A reader that comes late first gets the newest message
+ * of each layer.
  */
 import { encodeMessage, type ProgressMessage } from './progress.js';
 
-/** So many readers are woken at once; further ones wait a millisecond each, so that they do not hold each other up. */
+/**
+ * At most this many readers are woken at once; further ones wait a millisecond each, so that they do not hold each
+ * other up.
+ */
 const PROMPT_READERS = 16;
 const MAX_DELAY_MS = 1000;
 
 export class ProgressBoard {
-  /** A late reader needs these: one text per subject, in the order of the subjects' first messages. */
+  /** Texts for a late reader: one per subject, in the order of the subjects' first messages. */
   readonly #newest = new Map<string, string>();
-  /** The newest of each subject and status with its number, the latest last. */
+  /** The newest message of each subject and status with its number, the latest last. */
   readonly #messages = new Map<string, { readonly number: number; readonly text: string }>();
-  /** With what is called when a reader needs nothing more. */
+  /** Readers, each with a callback for when it needs nothing more. */
   readonly #readers = new Map<BoardReader, () => void>();
   #lines = 0;
   #count = 0;
   #outcome: Outcome | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** This text was put together last: readers that come or go on at the same time all ask for the same. */
+  /**
+   * The text for late readers that was put together last: readers that come or go on at the same time all ask for the
+   * same one.
+   */
   #opening: string | undefined;
   #latest = { from: 0, to: 0, text: '' };
 
   /**
-   * A message about a layer (or anything else that has a state): it replaces the subject's earlier ones for late
-   * readers.
+   * Publishes a message about a layer (or anything else that has a state): it replaces the subject's earlier ones for
+   * late readers.
    */
   publish(subject: string, status: string, message: ProgressMessage): void {
     if (this.#outcome !== undefined) return;
@@ -35,7 +41,7 @@ export class ProgressBoard {
     this.#newest.set(subject, text);
     this.#opening = undefined;
     const key = `${subject} ${status}`;
-    // Moved to the end, so that a layer's statuses stay in their order.
+    // The message moves to the end, so that a layer's statuses stay in their order.
     this.#messages.delete(key);
     this.#messages.set(key, { number: ++this.#count, text });
     this.#wake();
@@ -53,13 +59,16 @@ export class ProgressBoard {
       );
   }
 
-  /** A message that every reader gets, late or not. */
+  /** Adds a message that every reader gets, late or not. */
   say(message: ProgressMessage): void {
     const line = `line-${this.#lines++}`;
     this.publish(line, '', message);
   }
 
-  /** Nothing more will come. Readers finish when they have read the rest, and then know how the work ended. */
+  /**
+   * Ends the board: nothing more will come. Readers finish when they have read the rest, and then know how the work
+   * ended.
+   */
   end(outcome: Outcome = 'done'): void {
     this.#outcome = outcome;
     clearTimeout(this.#timer);
@@ -72,7 +81,8 @@ export class ProgressBoard {
   }
 
   /**
-   * Starts with the newest of everything. `onClose` is called once, when the reader stops or nothing more will come.
+   * Makes a reader that starts with the newest of everything. `onClose` is called once, when the reader stops or
+   * nothing more will come.
    */
   read(onClose: () => void): BoardReader {
     this.#opening ??= [...this.#newest.values()].join('');
@@ -100,7 +110,7 @@ export class ProgressBoard {
   }
 }
 
-/** Tells how the work ended that a board shows. */
+/** How the work ended that a board shows. */
 export type Outcome = 'done' | 'failed';
 
 /** Messages one after the other, and the number of the last one. */
@@ -109,18 +119,18 @@ interface BoardText {
   readonly text: string;
 }
 
-/** One reader's place. Yields all that is pending as one text. */
+/** One reader's place. It yields all that is pending as one text. */
 export class BoardReader implements AsyncIterableIterator<string> {
   readonly #after: (from: number) => BoardText;
   readonly #onClose: () => void;
   #opening: string;
-  /** Number of the last message that it had. */
+  /** Number of the last message that the reader had. */
   #at: number;
   #wake: (() => void) | undefined;
   #outcome: Outcome | undefined;
   #isClosed = false;
 
-  /** @param after what came after the message of a number. */
+  /** @param after returns the text that came after the message of a number. */
   constructor(opening: BoardText, after: (from: number) => BoardText, onClose: () => void) {
     this.#opening = opening.text;
     this.#at = opening.to;
@@ -133,7 +143,7 @@ export class BoardReader implements AsyncIterableIterator<string> {
     this.#wake?.();
   }
 
-  /** This is undefined as long as the work goes on. */
+  /** How the work ended; undefined as long as it goes on. */
   get outcome(): Outcome | undefined {
     return this.#outcome;
   }
@@ -157,7 +167,7 @@ export class BoardReader implements AsyncIterableIterator<string> {
     return { done: true, value: undefined };
   }
 
-  /** The client is gone: settles a pending `next` and tells the board's owner. */
+  /** Called when the client is gone: settles a pending `next` and tells the board's owner. */
   async return(): Promise<IteratorResult<string>> {
     this.#isClosed = true;
     this.#wake?.();

@@ -7,7 +7,7 @@ export type ProgressMessage = Readonly<Record<string, unknown>>;
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB', 'EB'];
 const BAR_WIDTH = 50;
 
-/** Decimal units, four significant digits: `1.234kB`. */
+/** Renders a size in decimal units with four significant digits: `1.234kB`. */
 export function humanSize(bytes: number): string {
   let value = bytes;
   let unit = 0;
@@ -18,7 +18,7 @@ export function humanSize(bytes: number): string {
   return `${Number(value.toPrecision(4))}${UNITS[unit] ?? ''}`;
 }
 
-/** `[====>      ]  1.5kB/2kB`; only the amount when the total is unknown. */
+/** Renders a bar, `[====>      ]  1.5kB/2kB`; only the amount when the total is unknown. */
 export function progressBar(current: number, total: number): string {
   if (current <= 0 && total <= 0) return '';
   const amount = humanSize(current).padStart(8);
@@ -28,22 +28,22 @@ export function progressBar(current: number, total: number): string {
   return current > total ? bar + amount : `${bar}${amount}/${humanSize(total)}`;
 }
 
-/** A change of state of one layer. */
+/** Returns the message for a change of state of one layer. */
 export function stateMessage(status: string, id: string): ProgressMessage {
   return { status, progressDetail: {}, id };
 }
 
-/** Bytes done of one layer. */
+/** Returns the message that tells how many bytes of one layer are done. */
 export function bytesMessage(status: string, id: string, current: number, total: number): ProgressMessage {
   return { status, progressDetail: { current, total }, progress: progressBar(current, total), id };
 }
 
-/** The last message of a pull that failed after its first byte. */
+/** Returns the last message of a pull that failed after its first byte. */
 export function errorMessage(message: string): ProgressMessage {
   return { errorDetail: { message }, error: message };
 }
 
-/** Messages are separated by CR LF. */
+/** Encodes a message; messages are separated by CR LF. */
 export function encodeMessage(message: ProgressMessage): string {
   return `${JSON.stringify(message)}\r\n`;
 }

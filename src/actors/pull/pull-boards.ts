@@ -14,7 +14,7 @@ export class PullBoards {
     return progress;
   }
 
-  /** Closes the progress of an ended job, with the error that readers shall see, and returns it. */
+  /** Closes the progress of an ended job, with the error that readers are to see, and returns it. */
   close(id: string, error?: unknown): PullProgress | undefined {
     const progress = this.#jobs.get(id);
     this.#jobs.delete(id);

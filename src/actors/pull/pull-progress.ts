@@ -35,17 +35,17 @@ export class PullProgress {
     return layer;
   }
 
-  /** A line of the classic stream. */
+  /** Adds a line to the classic stream. */
   say(message: ProgressMessage): void {
     this.#boards.classic.say(message);
   }
 
-  /** The whole image is here already; the classic stream says nothing of its layers then. */
+  /** Notes that the whole image is here already; the classic stream says nothing of its layers then. */
   cached(): void {
     for (const layer of this.#layers) layer.finish('cached');
   }
 
-  /** The name was given to an image that it did not have before. */
+  /** Notes that the name was given to an image that did not have it before. */
   renewed(): void {
     this.#isNew = true;
   }

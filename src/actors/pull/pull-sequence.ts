@@ -7,7 +7,7 @@ import { errorDetail } from './typed-progress.js';
 
 /** The progress messages as encoded text; `return` gives up the interest in the pull. */
 export interface PullSubscription extends AsyncIterableIterator<string> {
-  /** This tells how the pull ended, once it has ended. */
+  /** How the pull ended, once it has ended. */
   readonly outcome: Outcome | undefined;
 }
 

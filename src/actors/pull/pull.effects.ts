@@ -39,7 +39,7 @@ const ABANDON_LIMIT_MS = 10 * 60_000;
 export class PullWork implements PullEffects {
   readonly #deps: PullEffectDeps;
   readonly #aborts = new Map<string, AbortController>();
-  /** A job keeps these from removal until its image is registered: references on layers, and the image. */
+  /** References on layers, and the image, that a job keeps from removal until its image is registered. */
   readonly #held = new Map<string, Held>();
   readonly #underWay = new InFlight();
 
@@ -51,7 +51,7 @@ export class PullWork implements PullEffects {
     this.#aborts.get(id)?.abort(cancelled('the pull is not wanted any more'));
   }
 
-  /** Asks one host after the other. */
+  /** Resolves a reference by asking one host after the other. */
   async resolve({ reference, platform, credentials }: PullInput, signal: AbortSignal): Promise<LocatedImage> {
     const { images } = this.#deps;
     const accesses = await this.#deps.accessTo(reference.domain, credentials);
@@ -71,7 +71,8 @@ export class PullWork implements PullEffects {
         return { image, hosts: accesses.slice(index).map(({ host }) => host) };
       } catch (error) {
         failure = error;
-        // A mirror may lack or refuse anything; what it has and we cannot use, the registry has too.
+        // A mirror may lack or refuse anything, so the next host is asked. A layer that we cannot use is the same at
+        // every host.
         const isFinal = signal.aborted || (isEngineError(error) && error.code === 'UNSUPPORTED_LAYER');
         if (!access.host.isMirror || isFinal) break;
       }
@@ -79,7 +80,7 @@ export class PullWork implements PullEffects {
     throw signal.aborted ? signal.reason : failure;
   }
 
-  /** Every tag of a repository, from the first host that knows it. */
+  /** Returns every tag of a repository, from the first host that knows it. */
   async listTags({ reference, credentials }: PullRequest, signal: AbortSignal): Promise<string[]> {
     const accesses = await this.#deps.accessTo(reference.domain, credentials);
     let failure: unknown;
@@ -228,7 +229,7 @@ export class PullWork implements PullEffects {
     if (held) await this.#releaseHeld(held);
   }
 
-  /** Idempotent. */
+  /** Releases what a job holds. Idempotent. */
   async #releaseHeld({ layers, letGo }: Held): Promise<void> {
     letGo();
     for (const chainId of layers.splice(0).toReversed()) await this.#deps.layers.release(chainId);

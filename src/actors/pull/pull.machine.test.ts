@@ -26,7 +26,7 @@ const EVENTS = {
   'register failed': ended('error', 'register', { error: internal('broken') }),
 } satisfies Record<string, PullEvent>;
 
-/** The next state and the names of the actions; what is not here stays as it is and does nothing. */
+/** The next state and the names of the actions; an event that is not here changes nothing and leads to no action. */
 const TABLE: Partial<Record<string, readonly [string, ...string[]]>> = {
   'resolving, cancel': ['failed', 'xstate.stopChild'],
   'resolving, resolve done': ['fetching', 'xstate.stopChild', 'announce', 'xstate.spawnChild'],
@@ -64,7 +64,7 @@ test('a pull begins by resolving', () => {
   );
 });
 
-/** Runs a pull whose effects behave as given; what is not given never ends. */
+/** Runs a pull whose effects behave as given; an effect that is not given never ends. */
 function start(effects: { resolve?: Promise<LocatedImage>; fetch?: Promise<void>; register?: Promise<void> }) {
   const log: string[] = [];
   const hangs = new Promise<never>(() => undefined);

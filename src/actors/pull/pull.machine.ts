@@ -14,7 +14,7 @@ import { cancelled } from '../../errors/engine-error.js';
 import { effect } from '../kit/effect.js';
 import type { LocatedImage, PullEvent, PullInput, PullJob, PullOutcome } from './pull.messages.js';
 
-/** All reject with EngineErrors after they have cleaned up. */
+/** The effects of a pull. All reject with EngineErrors after they have cleaned up. */
 export interface PullEffects {
   resolve(pull: PullInput, signal: AbortSignal): Promise<LocatedImage>;
   /** Brings every layer into the store and holds a reference on it for the job. */
@@ -25,7 +25,7 @@ export interface PullEffects {
 
 /** Quick calls; none of them throws. */
 export interface PullHooks {
-  /** The image is known: the clients that wait are answered, and can read the progress. */
+  /** Called when the image is known: the clients that wait are answered, and can read the progress. */
   resolved(job: PullJob): void;
   /** Makes the fetch of this pull reject with `cancelled`. */
   cancel(id: string): void;

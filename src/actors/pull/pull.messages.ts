@@ -7,7 +7,7 @@ import type { ResolvedImage, ResolvedLayer } from '../../registry/resolve.js';
 
 /** These members identify a job: equal requests share one. */
 export interface PullRequest {
-  /** With tag or digest. */
+  /** The image, with tag or digest. */
   readonly reference: ImageReference;
   readonly platform: Platform | undefined;
   readonly credentials: Credentials | undefined;
@@ -20,7 +20,7 @@ export interface PullInput extends PullRequest {
 /** An image resolved at the host that has it. */
 export interface LocatedImage {
   readonly image: ResolvedImage;
-  /** The hosts to fetch layers from, the one that resolved the image first. */
+  /** The hosts to fetch layers from; the one that resolved the image comes first. */
   readonly hosts: readonly RegistryHost[];
 }
 
@@ -37,12 +37,12 @@ export interface PullOutcome {
   readonly error: unknown;
 }
 
-/** All that a transfer needs to know. */
+/** All that a transfer needs to know about its layer. */
 export interface LayerInput {
   readonly layer: ResolvedLayer;
-  /** `library/alpine`. */
+  /** Path of the repository, such as `library/alpine`. */
   readonly repository: string;
-  /** In the order in which they are tried. */
+  /** The hosts in the order in which they are tried. */
   readonly hosts: readonly RegistryHost[];
   readonly credentials: Credentials | undefined;
   /**

@@ -23,7 +23,7 @@ export interface PullsDeps {
   readonly log: Logger;
   readonly work: PullWork;
   readonly boards: PullBoards;
-  /** Told of every pull that fails or is cancelled. */
+  /** Called for every pull that fails or is cancelled. */
   readonly onFailed: (error: unknown) => void;
 }
 
@@ -67,7 +67,7 @@ export class Pulls {
     });
   }
 
-  /** Called once the root actor runs: where spawn events go. */
+  /** This must be called when the root actor runs: `send` takes spawn events to it. */
   connect(send: Send): void {
     this.#send = send;
   }
@@ -83,8 +83,8 @@ export class Pulls {
   }
 
   /**
-   * Pulls every tag of a repository, one after the other. As `pull`; an image that fails after the first byte ends the
-   * stream with its error.
+   * Pulls every tag of a repository, one after the other, as `pull` does. An image that fails after the first byte ends
+   * the stream with its error.
    */
   async pullAllTags(
     request: PullRequest,
@@ -108,7 +108,7 @@ export class Pulls {
     return pulls.map((pull) => ({ ...pull, unanswered: waiting.get(pull.id) ?? 0 }));
   }
 
-  /** One run is one actor. Settles when that has ended. */
+  /** Runs a job in an actor of its own. Settles when that has ended. */
   #run(request: PullRequest, run: JobRun<PullProgress>): Promise<PullProgress> {
     const id = run.name;
     return new Promise((resolve, reject) => {
@@ -132,7 +132,7 @@ export class Pulls {
       .catch((failure: unknown) => log.error({ err: failure, pull: id }, 'layers of a pull that failed are kept'));
   }
 
-  /** The actor has gone in the middle of something. */
+  /** Ends a run whose actor has gone in the middle of something. */
   #lost(id: string, error: unknown): void {
     this.#deps.work.cancel(id);
     this.#ended(id, { error });
@@ -143,7 +143,10 @@ function notRunning(): Error {
   return unavailable('pulls are not running', { code: 'NOT_RUNNING' });
 }
 
-/** Equal requests share a job; credentials are part of it, so that nobody reads what only another may. */
+/**
+ * Returns the key of a job, which equal requests share. Credentials are part of it, so that nobody reads what only
+ * another may.
+ */
 function jobKey({ reference, platform, credentials }: PullRequest): string {
   const parts = [canonicalString(reference), platform ? formatPlatform(platform) : '', credentialsKey(credentials)];
   const hash = createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 16);

@@ -1,7 +1,7 @@
 /** The speed of a download, smoothed, to estimate how long the rest takes. */
 
 const INTERVAL_MS = 500;
-/** Part of the newest measurement in the speed. */
+/** The newest measurement has this weight in the speed. */
 const WEIGHT = 0.3;
 
 export class Speed {
@@ -9,7 +9,10 @@ export class Speed {
   #lastBytes = 0;
   #perSecond: number | undefined;
 
-  /** @param left bytes that are still missing. */
+  /**
+   * Takes the bytes that have come and estimates the seconds for the rest.
+   * @param left bytes that are still missing.
+   */
   secondsFor(bytes: number, left: number): number | undefined {
     const now = performance.now();
     if (this.#lastMs === 0 || bytes < this.#lastBytes) {

@@ -1,4 +1,4 @@
-/** Everything of pulls put together: sessions, layer transfers and jobs, over the drivers. */
+/** Puts everything of pulls together: sessions, layer transfers and jobs, over the drivers. */
 import type { FileImageStore } from '../../images/store.js';
 import type { ImageEmit } from '../../images/removal.js';
 import type { LayerStore } from '../../ports/storage.js';
@@ -26,7 +26,10 @@ export interface PullSystemDeps {
   readonly log: Logger;
   readonly images: FileImageStore;
   readonly layers: LayerStore;
-  /** Runs the layer transfers, `maxTransfers` at a time. One of its own, so that nothing else delays them. */
+  /**
+   * Runs the layer transfers, `maxTransfers` at a time. Pulls have a pool of their own, so that nothing else delays
+   * them.
+   */
   readonly pool: WorkerPool;
   readonly maxTransfers: number;
   readonly emit: ImageEmit;
@@ -39,7 +42,7 @@ export interface PullSystemDeps {
   readonly limits?: HttpLimits;
   /** The n-th retry of a layer waits n times this long; 5 s unless a test is in a hurry. */
   readonly retryDelayMs?: number;
-  /** For metrics: a blob came complete from a registry; a pull has failed. */
+  /** Told for metrics that a blob came whole from a registry, or that a pull has failed. */
   readonly observer?: { received(bytes: number): void; failed(error: unknown): void } | undefined;
 }
 
@@ -52,14 +55,14 @@ export interface PullSystem {
 
 const RETRY_DELAY_MS = 5000;
 
-/** The pool for `createPullSystem`: few threads with several transfers each, as memory goes with the threads. */
+/** Makes the pool for `createPullSystem`: few threads with several transfers each, because each thread costs memory. */
 export function createTransferPool(cores: number): { readonly pool: WorkerPool; readonly maxTransfers: number } {
   const maxThreads = Math.min(Math.max(cores - 1, 1), 3);
   const tasksPerThread = 3;
   return { pool: createWorkerPool({ maxThreads, tasksPerThread }), maxTransfers: maxThreads * tasksPerThread };
 }
 
-/** The two collections are to be started as children of the root actor, and connected to it. */
+/** Puts the parts together. The two collections must be started as children of the root actor, and connected to it. */
 export function createPullSystem(deps: PullSystemDeps): PullSystem {
   const { replies, log, images, layers, pool, emit } = deps;
   const limits = deps.limits ?? DEFAULT_LIMITS;

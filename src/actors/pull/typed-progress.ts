@@ -12,14 +12,14 @@ import type { PullJob } from './pull.messages.js';
 
 export const TYPED_PROGRESS = 'application/vnd.engine.progress+json';
 
-/** The first record: what was found where. */
+/** Returns the first record: what was found where. */
 export function resolvedRecord(job: PullJob): ProgressMessage {
   const { image, hosts } = job.located;
   const total = image.layers.reduce((sum, { blob }) => sum + blob.sizeBytes, 0);
   return pullRecord(job, 'resolve', { endpoint: hosts[0]?.endpoints[0]?.url, layers: image.layers.length, total });
 }
 
-/** The last record. */
+/** Returns the last record. */
 export function finalRecord(job: PullJob, end: { readonly isNew: boolean; readonly error?: unknown }): ProgressMessage {
   return end.error === undefined
     ? pullRecord(job, 'done', { isNew: end.isNew, warnings: job.located.image.warnings })

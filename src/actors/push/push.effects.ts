@@ -40,7 +40,7 @@ import {
 
 export interface PushEffectDeps extends UploadDeps {
   readonly images: FileImageStore;
-  /** The registry itself, never a mirror. */
+  /** Returns the access to the registry itself, never to a mirror. */
   readonly accessTo: (domain: string, credentials: Credentials | undefined) => Promise<RegistryAccess>;
   readonly emit: ImageEmit;
   readonly maxConcurrentUploads: () => number;
@@ -69,7 +69,7 @@ export class PushWork {
     }
   }
 
-  /** The tags to push, which exist. Throws with the texts of the reference engine. */
+  /** Returns the tags to push, which exist. Throws with the texts of the reference engine. */
   #selected(reference: ImageReference): readonly ImageReference[] {
     const { images } = this.#deps;
     if (reference.digest !== undefined) throw invalid('cannot push a digest reference', { code: 'INVALID_REFERENCE' });
@@ -113,7 +113,7 @@ export class PushWork {
       board.say({ progressDetail: {}, aux: { Tag: reference.tag ?? 'latest', Digest: digest, Size: bytes.length } });
       if (!images.get(image.id)) return;
       await images.addDigest(`${canonicalName(reference)}@${digest}`, image.id);
-      // The index that it was pulled with says more.
+      // An index that the image was pulled with says more than this.
       const target = { mediaType, digest, size: bytes.length };
       await images.describe(image.id, { target, manifests: [target], own: digest });
     } finally {
@@ -195,7 +195,9 @@ async function pushConfig(
   });
 }
 
-/** In the format that suits the layers, and in the other one when the registry does not take that. */
+/**
+ * Pushes the manifest in the format that suits the layers, and in the other one when the registry does not take that.
+ */
 async function pushManifest(
   { access, path }: UploadTarget,
   tag: string,
@@ -222,7 +224,7 @@ async function pushManifest(
   }
 }
 
-/** What clients see of an upload, in the words of the classic stream. */
+/** Shows a step of an upload to clients, in the words of the classic stream. */
 function showUpload(board: ProgressBoard, id: string, total: number, view: UploadView): void {
   const state = (status: string): void => board.publish(id, status, stateMessage(status, id));
   switch (view.phase) {

@@ -1,4 +1,4 @@
-/** Everything of pushes put together. */
+/** Puts everything of pushes together. */
 import type { ImageEmit } from '../../images/removal.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { LayerStore } from '../../ports/storage.js';
@@ -13,10 +13,10 @@ export interface PushSystemDeps {
   readonly layers: LayerStore;
   readonly records: BlobRecords;
   readonly sessions: RegistrySessions;
-  /** One of its own, so that pulls do not wait for pushes. */
+  /** The pool of pushes alone, so that pulls do not wait for them. */
   readonly pool: WorkerPool;
   readonly emit: ImageEmit;
-  /** This is read again for every push, so that a reload counts for the next one. */
+  /** Returns the limit of this moment: a reload counts for the next push. */
   readonly maxConcurrentUploads: () => number;
   /** The n-th retry of a layer waits n times this long; 5 s unless a test is in a hurry. */
   readonly retryDelayMs?: number;
@@ -24,7 +24,7 @@ export interface PushSystemDeps {
 
 const RETRY_DELAY_MS = 5000;
 
-/** The pool for `createPushSystem`: few threads, as compressing is done by zlib's own. */
+/** Makes the pool for `createPushSystem`: few threads, because zlib's own threads compress. */
 export function createPushPool(cores: number): WorkerPool {
   return createWorkerPool({ maxThreads: Math.min(Math.max(cores - 1, 1), 3), tasksPerThread: 5 });
 }

@@ -1,5 +1,6 @@
 /**
- * The upload of one layer: found in the repository, taken over from another one, or compressed and sent by a worker.
+ * The upload of one layer: the repository has it already, takes it over from another one, or gets it from a worker,
+ * compressed.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isEngineError } from '../../errors/engine-error.js';
@@ -28,25 +29,28 @@ export interface LayerToPush {
 
 export interface UploadTarget {
   readonly access: RegistryAccess;
-  /** `docker.io`, and the path of the repository there. */
+  /** Name of the registry, such as `docker.io`; `path` is the path of the repository there. */
   readonly domain: string;
   readonly path: string;
 }
 
-/** How far an upload is; what readers see. */
+/** How far an upload is, as readers see it. */
 export type UploadView =
   | { readonly phase: 'pushing'; readonly bytes: number }
   | { readonly phase: 'retrying'; readonly seconds: number }
   | { readonly phase: 'exists' | 'pushed' }
   | { readonly phase: 'mounted'; readonly from: string };
 
-/** Digests that a registry is asked for before the layer is sent, and repositories that it is asked to mount from. */
+/**
+ * A registry is asked for at most this many digests before the layer is sent, and to mount from at most this many
+ * repositories.
+ */
 const MAX_CHECKS = 3;
 const MAX_MOUNTS = 3;
 /** This number is not an option, because `max-download-attempts` is for pulls. */
 const MAX_ATTEMPTS = 5;
 
-/** One upload, as the steps below see it. */
+/** One upload, as the functions below see it. */
 interface Upload {
   readonly deps: UploadDeps;
   readonly layer: LayerToPush;
@@ -55,7 +59,7 @@ interface Upload {
   readonly signal: AbortSignal;
 }
 
-/** Resolves when the repository has the layer. */
+/** Uploads a layer; resolves when the repository has it. */
 export async function uploadLayer(
   deps: UploadDeps,
   layer: LayerToPush,
@@ -72,7 +76,7 @@ export async function uploadLayer(
   return blob;
 }
 
-/** Asks again while the registry fails in a way that may pass, as the worker does with the bytes. */
+/** Asks again while the registry fails in a way that may pass. The worker does the same with the bytes. */
 async function persistently<T>({ deps, show, signal }: Upload, ask: () => Promise<T>): Promise<T> {
   const { retryDelayMs } = deps;
   for (let attempt = 1; ; attempt++) {
@@ -80,7 +84,7 @@ async function persistently<T>({ deps, show, signal }: Upload, ask: () => Promis
       return await ask();
     } catch (error) {
       const { status, retryable } = factsOf(error);
-      // 429 and 503 were waited for already; a registry that does not answer at all is told of at once.
+      // 429 and 503 were waited for already; a registry that gives no answer is reported at once.
       const mayPass = retryable === true && status !== undefined && status !== 429 && status !== 503;
       if (!mayPass || attempt >= MAX_ATTEMPTS || signal.aborted) throw error;
       show({ phase: 'retrying', seconds: Math.ceil((retryDelayMs * attempt) / 1000) });
@@ -128,7 +132,10 @@ async function sendLayer(upload: Upload, known: readonly BlobRecord[]): Promise<
   return { ...blob, mediaType: PUSHED_LAYER_TYPE };
 }
 
-/** A registry that will not mount begins an upload instead; one that does not even know how is asked for one later. */
+/**
+ * Asks the registry to mount a layer from another repository. A registry that will not do so begins an upload instead.
+ * One that does not know how to mount is asked for an upload later.
+ */
 async function mount(
   { access, path }: UploadTarget,
   { digest }: BlobRecord,

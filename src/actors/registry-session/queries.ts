@@ -1,4 +1,4 @@
-/** Questions to registries that are no pull and no push. */
+/** Questions to registries that belong to no pull and no push. */
 import { type ImageReference, familiarString } from '../../images/reference.js';
 import { type Credentials, credentialsFor, domainOfAddress } from '../../registry/credentials.js';
 import { indexOf, registryOf, type RegistryRules } from '../../registry/endpoint.js';
@@ -11,7 +11,7 @@ import type { RegistrySessions } from './sessions.js';
 export interface SearchSelection {
   readonly term: string;
   readonly limit: number;
-  /** Undefined: both. */
+  /** Selects official images or the others; undefined: both. */
   readonly isOfficial: boolean | undefined;
   readonly minStars: number;
 }
@@ -23,7 +23,7 @@ export class RegistryQueries {
     private readonly limits: HttpLimits,
   ) {}
 
-  /** Checks credentials; resolves as `login` of registry/login.ts. Never asks a mirror. */
+  /** Checks credentials; resolves as `login` of registry/login.ts does. Never asks a mirror. */
   async login(address: string, credentials: Credentials | undefined, signal: AbortSignal): Promise<string> {
     const rules = this.rules();
     return login(await registryOf(domainOfAddress(address), rules), credentials, rules.certsDir, {
@@ -47,7 +47,7 @@ export class RegistryQueries {
     return found.filter((one) => one.stars >= minStars && (isOfficial === undefined || one.isOfficial === isOfficial));
   }
 
-  /** From the first host that has it. */
+  /** Describes an image from the first host that has it. */
   async inspect(
     reference: ImageReference,
     credentials: Credentials | undefined,

@@ -12,7 +12,10 @@ import type { SessionCommand, SessionInput } from './registry-session.messages.j
 const endpoint = { url: 'https://r', tls: { verify: true } };
 const bearer: Place = { endpoint, scheme: { kind: 'bearer', realm: 'https://t', service: undefined } };
 
-/** A session waits minutes for more work before it ends: its timer would keep the process. */
+/**
+ * Sessions to stop after a test. A session waits minutes for more work before it ends, and its timer would keep the
+ * process.
+ */
 const started: AnyActor[] = [];
 afterEach(() => {
   for (const actor of started.splice(0)) actor.stop();

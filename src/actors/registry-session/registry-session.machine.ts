@@ -22,7 +22,7 @@ import type { Replies } from '../kit/replies.js';
 import type { SessionEvent, SessionInput } from './registry-session.messages.js';
 import { answered, authorized, failed, newSession, type SessionContext, taken } from './session-state.js';
 
-/** The registry driver's part: both abort with the signal. */
+/** The registry driver does this part; both effects abort with the signal. */
 export interface SessionEffects {
   /** Finds the endpoint to use. Throws the last endpoint's failure, with advice when the registry is not secure. */
   probe(host: RegistryHost, signal: AbortSignal): Promise<Place>;

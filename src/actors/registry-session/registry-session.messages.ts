@@ -1,4 +1,4 @@
-/** What is said to a registry session. */
+/** Commands and events of a registry session. */
 import type { Grant, Refusal } from '../../registry/access.js';
 import type { Credentials } from '../../registry/credentials.js';
 import type { RegistryHost } from '../../registry/endpoint.js';

@@ -20,7 +20,7 @@ export type Answer = { readonly req: RequestId } & ({ readonly grant: Grant } | 
 
 export interface SessionContext extends SessionInput {
   readonly place: Place | undefined;
-  /** By scope. */
+  /** Tokens by their scope. */
   readonly tokens: ReadonlyMap<string, Authorization>;
   readonly waiting: readonly Waiting[];
   /** The answers that the last event led to. */
@@ -29,7 +29,7 @@ export interface SessionContext extends SessionInput {
   readonly quietUntilMs: number;
   /** Times in a row that the registry asked for silence. */
   readonly strikes: number;
-  /** Scope that is being authorized. */
+  /** The scope that is being authorized. */
   readonly asking: string;
 }
 
@@ -54,7 +54,10 @@ export function newSession(input: SessionInput): SessionContext {
   };
 }
 
-/** How long the registry wants to be left alone, undefined when that is no reason of the failure or takes too long. */
+/**
+ * Returns how many milliseconds the registry wants to be left alone; undefined when that is not why it failed, or takes
+ * too long.
+ */
 function silenceMs(error: unknown, strikes: number): number | undefined {
   const { status, retryAfterMs } = factsOf(error);
   if (status !== 429 && status !== 503) return undefined;
@@ -64,7 +67,7 @@ function silenceMs(error: unknown, strikes: number): number | undefined {
   return ms + Math.random() * Math.min(ms / 10, FIRST_SILENCE_MS);
 }
 
-/** Returns the changes after a refused grant; an error when nothing better can be had. */
+/** Returns the changes after a refused grant; an error when no better grant can be had. */
 function judge(context: SessionContext, { scope, refusal }: SessionCommand, nowMs: number): Change | EngineError {
   if (!refusal) return {};
   const { error, grant } = refusal;
@@ -89,7 +92,7 @@ function judge(context: SessionContext, { scope, refusal }: SessionCommand, nowM
   return { tokens, place: { ...context.place, scheme: offered.kind === 'none' ? scheme : offered } };
 }
 
-/** A command comes: it waits, or has its answer when nothing better than what it had can be had. */
+/** Takes a command: it waits, or is answered when no better grant can be had than the one before. */
 export function taken(context: SessionContext, command: SessionCommand, nowMs: number): Change {
   const { req, scope } = command;
   const verdict = judge(context, command, nowMs);
@@ -97,7 +100,7 @@ export function taken(context: SessionContext, command: SessionCommand, nowMs: n
   return { ...verdict, answers: [], waiting: [...context.waiting, { req, scope }] };
 }
 
-/** Those whose token is valid have their answer, unless the registry wants silence. */
+/** Answers the commands whose token is valid, unless the registry wants silence. */
 export function answered(context: SessionContext, nowMs: number): Change {
   const { place, tokens, waiting } = context;
   if (!place || context.quietUntilMs > nowMs) return { answers: [] };
@@ -111,15 +114,16 @@ export function answered(context: SessionContext, nowMs: number): Change {
   return { answers, waiting: others };
 }
 
-/** A token has come for the scope that was asked for. */
+/** Takes a token that has come for the scope that was asked for. */
 export function authorized(context: SessionContext, token: Authorization, nowMs: number): Change {
-  // However short its life: those who wait now can use it.
+  // However short the life of the token, those who wait now can use it.
   const expiresAt = Math.max(token.expiresAt, nowMs + MIN_TOKEN_LIFE_MS);
   return { tokens: new Map(context.tokens).set(context.asking, { ...token, expiresAt }), strikes: 0 };
 }
 
 /**
- * The registry failed: it is left alone if it asks for that, else those whom the failure is about have their answer.
+ * Takes a failure of the registry. The registry is left alone if it asks for that, else the commands that the failure
+ * is about are answered.
  */
 export function failed(
   context: SessionContext,

@@ -1,4 +1,4 @@
-/** The directory of registry sessions: one per host and credentials, made when first asked for. */
+/** The directory of registry sessions: one per host and credentials, made when it is first asked for. */
 import { createHash } from 'node:crypto';
 import { unavailable } from '../../errors/engine-error.js';
 import type { Logger } from '../../ports/logger.js';
@@ -16,7 +16,7 @@ export interface SessionsDeps {
   readonly replies: Replies;
   readonly log: Logger;
   readonly limits: HttpLimits;
-  /** Asked anew for every pull, so that a reload counts for the next one. */
+  /** Returns the rules of this moment: a reload counts for the next pull. */
   rules(): RegistryRules;
 }
 
@@ -39,26 +39,26 @@ export class RegistrySessions {
     return this.#actors.collection;
   }
 
-  /** Called once the root actor runs: where spawn events go. */
+  /** This must be called when the root actor runs: `send` takes spawn events to it. */
   connect(send: (event: CollectionEvent<SessionMachine>) => void): void {
     this.#actors.connect(send);
   }
 
   /**
-   * The ways to a domain's repositories in the order in which they are tried. Mirrors are asked anonymously:
-   * credentials belong to the registry itself.
+   * Returns the ways to a domain's repositories in the order in which they are tried. Mirrors are asked anonymously,
+   * because credentials belong to the registry itself.
    */
   async accessTo(domain: string, credentials: Credentials | undefined): Promise<RegistryAccess[]> {
     const hosts = await hostsFor(domain, this.#deps.rules());
     return hosts.map((host) => this.access(host, host.isMirror ? undefined : credentials));
   }
 
-  /** The way to the registry of a domain itself, for what a mirror does not do: pushes and logins. */
+  /** Returns the way to the registry of a domain itself, for pushes and logins, which a mirror does not do. */
   async ownAccessTo(domain: string, credentials: Credentials | undefined): Promise<RegistryAccess> {
     return this.access(await registryOf(domain, this.#deps.rules()), credentials);
   }
 
-  /** The way to one host; its session is made when it is first used. */
+  /** Returns the way to one host; its session is made when it is first used. */
   access(host: RegistryHost, given: Credentials | undefined): RegistryAccess {
     const credentials = credentialsFor(host.name, given);
     // A changed rule (insecure, certificates) makes another host and with it another session.
@@ -68,7 +68,7 @@ export class RegistrySessions {
       host,
       limits: this.#deps.limits,
       grant: (scope, signal, refusal) =>
-        // A session that has expired just now is followed by another, which starts afresh.
+        // If a session has just expired, a new one takes its place.
         this.#actors.ask(id, 'session.grant', { scope, refusal }, { signal, begin: () => ({ host, credentials }) }),
     };
   }

@@ -1,5 +1,5 @@
 /**
- * Every event in every state of a registry session: the next state and the names of the actions, nothing executed. A
+ * Every event in every state of a registry session: the next state and the names of the actions; nothing is executed. A
  * session that has expired gets no events.
  */
 import assert from 'node:assert/strict';
@@ -55,7 +55,7 @@ const EVENTS: Record<string, SessionEvent> = {
 
 const STOP = 'xstate.stopChild';
 const SPAWN = 'xstate.spawnChild';
-/** What is not here stays as it is and does nothing. */
+/** An event that is not here changes nothing and leads to no action. */
 const TABLE: Record<string, readonly [string, ...string[]]> = {
   'ready, grant': ['authorizing', STOP, 'settle', 'settle', SPAWN],
   'ready, hopeless grant': ['ready', STOP, 'settle', 'settle', SPAWN],

@@ -1,6 +1,6 @@
 /**
- * Statistics for any number of followers: a container that is followed is read once a second, whoever and however many
- * follow it. A follower that is behind gets the latest, not all.
+ * Statistics for any number of followers: a container that is followed is read once a second, however many follow it. A
+ * follower that is behind gets only the latest reading.
  */
 import type { Logger } from '../../ports/logger.js';
 import { isEngineError } from '../../errors/engine-error.js';
@@ -10,7 +10,7 @@ import type { ContainerRecord } from '../container/container.record.js';
 
 const INTERVAL_MS = 1000;
 
-/** One reading; undefined usage: the container did not run. */
+/** One reading; if `usage` is undefined, the container did not run. */
 export interface Sample {
   readonly usage: ContainerUsage | undefined;
 }
@@ -18,7 +18,7 @@ export interface Sample {
 export interface FeedDeps {
   readonly log: Logger;
   readonly reader: StatsReader;
-  /** What readers see of a container. */
+  /** Returns the record that readers see of a container. */
   readonly container: (id: string) => ContainerRecord | undefined;
 }
 
@@ -27,7 +27,7 @@ export class StatsFeeds {
 
   constructor(private readonly deps: FeedDeps) {}
 
-  /** One reading now. */
+  /** Reads once, now. */
   async once(id: string): Promise<Sample> {
     const container = this.deps.container(id);
     if (!container || container.state.pid === 0) return { usage: undefined };
@@ -46,8 +46,8 @@ export class StatsFeeds {
   }
 
   /**
-   * Readings from now on, the first at once unless the container is followed already: then the latest is the first.
-   * Ends when the container is removed; `return()` settles a pending `next`.
+   * Yields readings from now on. The first comes at once: the latest one, if the container is followed already. The
+   * feed ends when the container is removed; `return()` settles a pending `next`.
    */
   follow(id: string): AsyncIterableIterator<Sample> {
     let feed = this.#feeds.get(id);

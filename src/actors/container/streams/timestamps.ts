@@ -23,7 +23,7 @@ export function nowNs(): bigint {
 
 let last = 0n;
 
-/** Returns the time of now as RFC 3339 text with nanoseconds, later than any that was returned before. */
+/** Returns the present time as RFC 3339 text with nanoseconds, later than any that was returned before. */
 export function now(): string {
   return rfc3339Nano(nowNs());
 }
