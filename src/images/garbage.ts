@@ -105,9 +105,9 @@ export class ImageGarbage {
     for (const name of names.length > 0 ? names : [image.id]) {
       try {
         for (const item of await removeImage(this.deps, name, { force: false, pruneParents: true })) {
-          if (!('Deleted' in item)) continue;
+          if (!('deleted' in item)) continue;
           isGone = true;
-          freed += bytes.get(item.Deleted) ?? 0;
+          freed += bytes.get(item.deleted) ?? 0;
         }
       } catch (error) {
         // The image was taken into use, or is gone with another name.

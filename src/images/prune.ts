@@ -50,7 +50,7 @@ export async function pruneImages(
     for (const name of names.length > 0 ? names : [image.id]) {
       const items = await removeUnused(deps, name);
       removed.push(...items);
-      for (const item of items) if ('Deleted' in item) reclaimedBytes += sizes.get(item.Deleted) ?? 0;
+      for (const item of items) if ('deleted' in item) reclaimedBytes += sizes.get(item.deleted) ?? 0;
     }
   }
   deps.emit('prune', '', { reclaimed: String(reclaimedBytes) });

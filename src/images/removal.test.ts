@@ -79,10 +79,10 @@ test('removing the only tag removes its digests, the image and its layers', asyn
   const id = await image({ tags: ['a:1'], digests: [`a@${DIGEST}`], layer: '1' });
   const layer = `sha256:${'1'.repeat(64)}`;
   assert.deepEqual(await remove('a:1'), [
-    { Untagged: 'a:1' },
-    { Untagged: `a@${DIGEST}` },
-    { Deleted: id },
-    { Deleted: layer },
+    { untagged: 'a:1' },
+    { untagged: `a@${DIGEST}` },
+    { deleted: id },
+    { deleted: layer },
   ]);
   assert.deepEqual(events, [`untag ${id}`, `untag ${id}`, `delete ${id}`]);
   await assert.rejects(
@@ -93,7 +93,7 @@ test('removing the only tag removes its digests, the image and its layers', asyn
 
 test('one of several tags is only untagged', async () => {
   const id = await image({ tags: ['a', 'b'], digests: [`a@${DIGEST}`] });
-  assert.deepEqual(await remove('a'), [{ Untagged: 'a:latest' }, { Untagged: `a@${DIGEST}` }]);
+  assert.deepEqual(await remove('a'), [{ untagged: 'a:latest' }, { untagged: `a@${DIGEST}` }]);
   assert.deepEqual(store.get(id)?.repoTags, ['b:latest']);
 });
 
@@ -108,12 +108,12 @@ test('an ID with tags in several repositories must be forced', async () => {
       ),
     ),
   );
-  assert.deepEqual(await remove(short, true), [{ Untagged: 'a:latest' }, { Untagged: 'b:latest' }, { Deleted: id }]);
+  assert.deepEqual(await remove(short, true), [{ untagged: 'a:latest' }, { untagged: 'b:latest' }, { deleted: id }]);
 });
 
 test('an ID with one tag is removed with it', async () => {
   const id = await image({ tags: ['a'], digests: [`a@${DIGEST}`] });
-  assert.deepEqual(await remove(id), [{ Untagged: 'a:latest' }, { Untagged: `a@${DIGEST}` }, { Deleted: id }]);
+  assert.deepEqual(await remove(id), [{ untagged: 'a:latest' }, { untagged: `a@${DIGEST}` }, { deleted: id }]);
 });
 
 test('containers keep their image; force overrules stopped ones only', async () => {
@@ -140,11 +140,11 @@ test('containers keep their image; force overrules stopped ones only', async () 
   assert.deepEqual(store.get(id)?.repoTags, ['a:latest'], 'a refused removal changes nothing');
   assert.deepEqual(
     await remove('a', true),
-    [{ Untagged: 'a:latest' }],
+    [{ untagged: 'a:latest' }],
     'the image of a running container loses only its name',
   );
   users.set(id, [{ id: 'c'.repeat(64), running: false }]);
-  assert.deepEqual(await remove(short, true), [{ Deleted: id }]);
+  assert.deepEqual(await remove(short, true), [{ deleted: id }]);
 });
 
 test('parents without a name go along with their last child, unless noprune', async () => {
@@ -152,12 +152,12 @@ test('parents without a name go along with their last child, unless noprune', as
   const parent = await image({ parent: grand });
   const child = await image({ parent, tags: ['child'] });
   await assert.rejects(remove(parent), conflicts(/\(cannot be forced\) - image has dependent child images$/));
-  assert.deepEqual(await remove('child'), [{ Untagged: 'child:latest' }, { Deleted: child }, { Deleted: parent }]);
+  assert.deepEqual(await remove('child'), [{ untagged: 'child:latest' }, { deleted: child }, { deleted: parent }]);
   assert.ok(store.get(grand));
   const again = await image({ parent: grand, tags: ['again'] });
   await remove('grand');
   assert.ok(store.get(grand), 'its child still needs it');
-  assert.deepEqual(await remove('again', false, false), [{ Untagged: 'again:latest' }, { Deleted: again }]);
+  assert.deepEqual(await remove('again', false, false), [{ untagged: 'again:latest' }, { deleted: again }]);
   assert.ok(store.get(grand));
 });
 
@@ -174,7 +174,7 @@ test('a tag that looks like the ID of its image is a tag', async () => {
   const id = await image({ tags: ['x'] });
   const name = id.slice(7, 10);
   await store.tag(name, id);
-  assert.deepEqual(await remove(name), [{ Untagged: `${name}:latest` }]);
+  assert.deepEqual(await remove(name), [{ untagged: `${name}:latest` }]);
 });
 
 const everything = { danglingOnly: false, untilMs: undefined, matchesLabels: () => true };

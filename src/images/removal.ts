@@ -17,8 +17,8 @@ export type ImageUsers = (id: Digest) => readonly ImageUser[];
 /** Called with what happened to an image; `name` is its name at that moment, or its ID. */
 export type ImageEmit = (action: string, id: string, attributes: Readonly<Record<string, string>>) => void;
 
-/** A removed item as the API lists it; for a layer this is its chain ID. */
-export type RemovedItem = { readonly Untagged: string } | { readonly Deleted: string };
+/** A name that was taken away, or an image or layer that was deleted; a layer goes by its chain ID. */
+export type RemovedItem = { readonly untagged: string } | { readonly deleted: string };
 
 export interface RemovalDeps {
   readonly store: FileImageStore;
@@ -101,7 +101,7 @@ async function untag(
   await store.untag(keys);
   for (const key of keys) {
     if (image) emit('untag', id, eventAttributes(image, id));
-    records.push({ Untagged: familiarString(parseReference(key)) });
+    records.push({ untagged: familiarString(parseReference(key)) });
   }
 }
 
@@ -152,7 +152,7 @@ async function deleteImage(
   await untag(deps, id, store.namesOf(id), records);
   const layers = await store.delete(id);
   emit('delete', id, eventAttributes(image, id));
-  records.push({ Deleted: id }, ...layers.map((layer) => ({ Deleted: layer })));
+  records.push({ deleted: id }, ...layers.map((layer) => ({ deleted: layer })));
   const parent = image.parent === '' ? undefined : store.get(image.parent as Digest);
   if (options.pruneParents && parent) await deleteImage(deps, parent.id, { ...options, force: false }, true, records);
 }

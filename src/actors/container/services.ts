@@ -9,7 +9,7 @@ import type { WaitCondition, WaitResult } from './container.messages.js';
 import { whileRunning } from './life/ended-task.js';
 import { isRunning, type ContainerRecord } from './container.record.js';
 import { withoutLink } from './network/legacy-links.js';
-import { runPs } from './top.js';
+import { type ProcessList, runPs } from './top.js';
 import { updateContainer, type UpdateDeps } from './life/update.js';
 
 export interface ServiceDeps extends UpdateDeps {
@@ -106,7 +106,7 @@ export class ContainerServices {
   }
 
   /** Returns `ps` of the container's processes as seen from the host: titles and rows, the last column joined. */
-  async top(record: ContainerRecord, psArgs: string): Promise<{ Titles: string[]; Processes: string[][] }> {
+  async top(record: ContainerRecord, psArgs: string): Promise<ProcessList> {
     const pids = await whileRunning(this.deps.tasks, record.id, this.deps.tasks.pids(record.id));
     const rows = await runPs(pids, psArgs);
     this.deps.emit('top', record);

@@ -3,10 +3,10 @@ import { test } from 'node:test';
 import { runPs } from './top.js';
 
 test('rows of the given processes alone; what is left over belongs to the last column', async () => {
-  const { Titles, Processes } = await runPs([process.pid], '-o pid,args');
-  assert.deepEqual(Titles, ['PID', 'COMMAND']);
-  assert.equal(Processes.length, 1);
-  assert.match(Processes[0]?.join('|') ?? '', new RegExp(`^${process.pid}\\|.*node.* `));
+  const { titles, rows } = await runPs([process.pid], '-o pid,args');
+  assert.deepEqual(titles, ['PID', 'COMMAND']);
+  assert.equal(rows.length, 1);
+  assert.match(rows[0]?.join('|') ?? '', new RegExp(`^${process.pid}\\|.*node.* `));
 });
 
 test('faults are told in the words of the program, in one line', async () => {

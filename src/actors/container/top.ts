@@ -5,13 +5,16 @@ import { internal, invalid, messageOf } from '../../errors/engine-error.js';
 
 const run = promisify(execFile);
 
+/** Processes as `ps` lists them: the names of the columns, and a row each. */
+export interface ProcessList {
+  readonly titles: readonly string[];
+  readonly rows: readonly (readonly string[])[];
+}
+
 /**
  * Runs `ps` with the client's arguments and keeps the rows of `pids`. Throws invalid for arguments that hide the PID.
  */
-export async function runPs(
-  pids: readonly number[],
-  args: string,
-): Promise<{ Titles: string[]; Processes: string[][] }> {
+export async function runPs(pids: readonly number[], args: string): Promise<ProcessList> {
   const words = args.split(/\s+/).filter(Boolean);
   const output = await run('ps', words, { maxBuffer: 64 << 20 }).catch((error: unknown) => {
     throw internal(`ps: ${firstLine(error)}`, { cause: error });
@@ -21,10 +24,8 @@ export async function runPs(
   const pidColumn = titles.indexOf('PID');
   if (pidColumn === -1) throw invalid("Couldn't find PID field in ps output");
   const wanted = new Set(pids.map(String));
-  const processes = lines
-    .map((line) => splitRow(line, titles.length))
-    .filter((row) => wanted.has(row[pidColumn] ?? ''));
-  return { Titles: titles, Processes: processes };
+  const rows = lines.map((line) => splitRow(line, titles.length)).filter((row) => wanted.has(row[pidColumn] ?? ''));
+  return { titles, rows };
 }
 
 /** Returns what the program itself says of its failure. */

@@ -2,6 +2,7 @@
 import type { AtLeast } from './at-least.js';
 import type { HistoryStep } from '../../images/history.js';
 import type { PruneSelection } from '../../images/prune.js';
+import type { RemovedItem } from '../../images/removal.js';
 import { createdMs, type ImageSelection, type SelectedImage } from '../../images/selection.js';
 import type { Image, ImageRuntimeConfig } from '../../ports/images.js';
 import type { OciDescriptor } from '../../ports/published-image.js';
@@ -167,4 +168,9 @@ const commitConfig = object({
 /** The body of POST /commit; undefined when it says nothing. Throws `invalid` naming the field. */
 export function decodeCommitConfig(body: unknown): ImageRuntimeConfig | undefined {
   return body === undefined || body === null ? undefined : (commitConfig.decode(body, '') as ImageRuntimeConfig);
+}
+
+/** What a removal or a prune has taken away, in its order. */
+export function removedJson(items: readonly RemovedItem[]): unknown[] {
+  return items.map((item) => ('untagged' in item ? { Untagged: item.untagged } : { Deleted: item.deleted }));
 }

@@ -11,6 +11,7 @@ import { asOf, inspectJson, listItemJson, type ViewContext } from '../api/contai
 import { parseFilters } from '../api/filters.js';
 import { decodeUpdate } from '../api/container-update.js';
 import { untilOf } from '../api/until.js';
+import { processesJson } from '../api/processes.js';
 import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
 
@@ -82,7 +83,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
 
     route('GET', '/containers/{name...}/top', async (x) => {
       const record = running(named(x));
-      x.sendJson(200, await services.top(record, x.query.text('ps_args') || '-ef'));
+      x.sendJson(200, processesJson(await services.top(record, x.query.text('ps_args') || '-ef')));
     }),
 
     route('GET', '/containers/{name...}/changes', async (x) => {

@@ -3,6 +3,7 @@ import type { DiskUsage } from '../../actors/engine/disk-usage.js';
 import { invalid } from '../../errors/engine-error.js';
 import type { FsckReport } from '../../inventory/fsck.js';
 import { diskUsageJson, type DiskUsageSources } from '../api/disk-usage.js';
+import { fsckJson } from '../api/fsck.js';
 import { route, type Route } from '../route.js';
 
 export interface DiskUsageRouteDeps extends DiskUsageSources {
@@ -25,6 +26,6 @@ export function diskUsageRoutes(deps: DiskUsageRouteDeps): Route[] {
       x.sendRenderedJson(200, json);
     }),
 
-    route('POST', '/engine/fsck', async (x) => x.sendJson(200, await deps.fsck(!x.query.flag('dryRun')))),
+    route('POST', '/engine/fsck', async (x) => x.sendJson(200, fsckJson(await deps.fsck(!x.query.flag('dryRun'))))),
   ];
 }

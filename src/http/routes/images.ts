@@ -37,6 +37,7 @@ import {
   historyJson,
   inspectJson,
   summaryJson,
+  removedJson,
 } from '../api/images.js';
 import type { Exchange } from '../exchange.js';
 import { pump, type ResponseStream } from '../response-stream.js';
@@ -118,7 +119,7 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
           ? 0
           : await deps.partials.prune();
         x.sendJson(200, {
-          ImagesDeleted: removed.length > 0 ? removed : null,
+          ImagesDeleted: removed.length > 0 ? removedJson(removed) : null,
           SpaceReclaimed: reclaimedBytes + partialBytes,
         });
       } finally {
@@ -131,7 +132,9 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
       if (name.trim() === '') throw invalid('image name cannot be blank', { code: 'INVALID_REFERENCE' });
       x.sendJson(
         200,
-        await removeImage(removal, name, { force: x.query.flag('force'), pruneParents: !x.query.flag('noprune') }),
+        removedJson(
+          await removeImage(removal, name, { force: x.query.flag('force'), pruneParents: !x.query.flag('noprune') }),
+        ),
       );
     }),
 
