@@ -3,7 +3,8 @@ import { chmod, chown, lstat, unlink } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { conflict, invalid } from '../errors/engine-error.js';
 import { closeFd } from '../sys/files/fd.js';
-import { MAX_UNIX_PATH_BYTES, listenOnUnix } from '../sys/net/listen-socket.js';
+import { listenOnUnix } from '../sys/net/listen-socket.js';
+import { MAX_UNIX_PATH_BYTES } from '../sys/net/socket-calls.js';
 
 const SOCKET_MODE = 0o660;
 /** Until its group is set a socket file is for its owner only. */

@@ -3,16 +3,21 @@
  * starves new clients while a thousand others are busy, and makes a Socket of each.
  */
 import { createServer, type AddressInfo } from 'node:net';
-import { endianness } from 'node:os';
 import { closeFd, duplicateFd } from '../files/fd.js';
 import { libc, syscallError } from '../ffi/libc.js';
+import {
+  AF_UNIX,
+  bind,
+  listen,
+  SOCK_CLOEXEC,
+  SOCK_NONBLOCK,
+  SOCK_STREAM,
+  socket,
+  SOL_SOCKET,
+  unixAddress,
+} from './socket-calls.js';
 
 // linux/socket.h, linux/tcp.h; the same on every architecture that we have binaries for.
-const AF_UNIX = 1;
-const SOCK_STREAM = 1;
-const SOCK_NONBLOCK = 0o4000;
-const SOCK_CLOEXEC = 0o2000000;
-const SOL_SOCKET = 1;
 const SO_KEEPALIVE = 9;
 const IPPROTO_TCP = 6;
 const TCP_NODELAY = 1;
@@ -23,16 +28,7 @@ const EINTR = 4;
 const EAGAIN = 11;
 const ECONNABORTED = 103;
 
-const socket = libc.checked<[domain: number, type: number, protocol: number]>(
-  'socket',
-  'int socket(int domain, int type, int protocol)',
-);
 const fchmod = libc.checked<[fd: number, mode: number]>('fchmod', 'int fchmod(int fd, uint32_t mode)');
-const bind = libc.checked<[fd: number, address: Uint8Array, length: number]>(
-  'bind',
-  'int bind(int fd, const void *address, uint32_t length)',
-);
-const listen = libc.checked<[fd: number, backlog: number]>('listen', 'int listen(int fd, int backlog)');
 const setsockopt = libc.checked<[fd: number, level: number, name: number, value: Int32Array, length: number]>(
   'setsockopt',
   'int setsockopt(int fd, int level, int name, const void *value, uint32_t length)',
@@ -40,9 +36,6 @@ const setsockopt = libc.checked<[fd: number, level: number, name: number, value:
 const accept4 = libc.func<[fd: number, address: null, length: null, flags: number]>(
   'int accept4(int fd, void *address, void *length, int flags)',
 );
-
-/** sockaddr_un.sun_path, without the final NUL (unix(7)). */
-export const MAX_UNIX_PATH_BYTES = 107;
 
 /**
  * Listens on a new socket file of the given mode, which it has from the start.
@@ -53,11 +46,8 @@ export function listenOnUnix(path: string, mode: number): number {
   try {
     // Linux gives the file the mode of the socket, less the umask: never more than what is asked for.
     fchmod(fd, mode);
-    const address = Buffer.alloc(2 + MAX_UNIX_PATH_BYTES + 1);
-    if (endianness() === 'LE') address.writeUInt16LE(AF_UNIX);
-    else address.writeUInt16BE(AF_UNIX);
-    const length = address.write(path, 2);
-    bind(fd, address, 2 + length + 1);
+    const address = unixAddress(`${path}\0`);
+    bind(fd, address, address.length);
     listen(fd, BACKLOG);
   } catch (error) {
     closeFd(fd);

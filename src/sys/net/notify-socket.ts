@@ -1,20 +1,12 @@
 /** The datagram socket of sd_notify(3). Node has no unix datagrams. */
-import { endianness } from 'node:os';
 import { closeFd } from '../files/fd.js';
 import { libc } from '../ffi/libc.js';
-import { MAX_UNIX_PATH_BYTES } from './listen-socket.js';
+import { AF_UNIX, MAX_UNIX_PATH_BYTES, SOCK_CLOEXEC, SOCK_DGRAM, socket, unixAddress } from './socket-calls.js';
 
 // linux/socket.h; the same on every architecture that we have binaries for.
-const AF_UNIX = 1;
-const SOCK_DGRAM = 2;
-const SOCK_CLOEXEC = 0o2000000;
 const MSG_DONTWAIT = 0x40;
 const MSG_NOSIGNAL = 0x4000;
 
-const socket = libc.checked<[domain: number, type: number, protocol: number]>(
-  'socket',
-  'int socket(int domain, int type, int protocol)',
-);
 const sendto = libc.checked<
   [fd: number, bytes: Uint8Array, length: number, flags: number, address: Uint8Array, addressLength: number]
 >(
@@ -27,11 +19,8 @@ const sendto = libc.checked<
  * @throws EngineError code ENOENT, ECONNREFUSED, EAGAIN when its queue is full.
  */
 export function sendUnixDatagram(path: string, text: string): void {
-  const name = Buffer.from(path.startsWith('@') ? `\0${path.slice(1)}` : path).subarray(0, MAX_UNIX_PATH_BYTES);
-  const family = Buffer.alloc(2);
-  if (endianness() === 'LE') family.writeUInt16LE(AF_UNIX);
-  else family.writeUInt16BE(AF_UNIX);
-  const address = Buffer.concat([family, name]);
+  const name = path.startsWith('@') ? `\0${path.slice(1)}` : path;
+  const address = unixAddress(name).subarray(0, 2 + MAX_UNIX_PATH_BYTES);
   const bytes = Buffer.from(text);
   const fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   try {

@@ -2,16 +2,21 @@
 import { addressBytes } from './ip-address.js';
 import { closeFd } from '../files/fd.js';
 import { libc } from '../ffi/libc.js';
+import {
+  bind,
+  listen,
+  SOCK_CLOEXEC,
+  SOCK_DGRAM,
+  SOCK_NONBLOCK,
+  SOCK_STREAM,
+  socket,
+  SOL_SOCKET,
+} from './socket-calls.js';
 
 // linux/socket.h, linux/in.h, linux/in6.h, linux/filter.h
 const AF_INET = 2;
 const AF_INET6 = 10;
-const SOCK_STREAM = 1;
-const SOCK_DGRAM = 2;
-const SOCK_NONBLOCK = 0o4000;
-const SOCK_CLOEXEC = 0o2000000;
 const IPPROTO = { tcp: 6, udp: 17, sctp: 132 } as const;
-const SOL_SOCKET = 1;
 const SO_REUSEADDR = 2;
 const SO_RCVBUFFORCE = 33;
 const SO_ATTACH_FILTER = 26;
@@ -21,15 +26,6 @@ const BPF_RET_K = 0x06;
 const BACKLOG = 511;
 const SOCKADDR_BYTES = 28;
 
-const socket = libc.checked<[domain: number, type: number, protocol: number]>(
-  'socket',
-  'int socket(int domain, int type, int protocol)',
-);
-const bind = libc.checked<[fd: number, address: Uint8Array, length: number]>(
-  'bind',
-  'int bind(int fd, const void *address, uint32_t length)',
-);
-const listen = libc.checked<[fd: number, backlog: number]>('listen', 'int listen(int fd, int backlog)');
 const getsockname = libc.checked<[fd: number, address: Uint8Array, length: Uint32Array]>(
   'getsockname',
   'int getsockname(int fd, void *address, void *length)',

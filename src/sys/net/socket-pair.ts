@@ -1,11 +1,6 @@
 /** Two connected stream sockets. */
 import { libc } from '../ffi/libc.js';
-
-// linux/socket.h; the same on every architecture that we have binaries for.
-const AF_UNIX = 1;
-const SOCK_STREAM = 1;
-const SOCK_NONBLOCK = 0o4000;
-const SOCK_CLOEXEC = 0o2000000;
+import { AF_UNIX, SOCK_CLOEXEC, SOCK_NONBLOCK, SOCK_STREAM } from './socket-calls.js';
 
 const socketpair = libc.checked<[domain: number, type: number, protocol: number, fds: Int32Array]>(
   'socketpair',

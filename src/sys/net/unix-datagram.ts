@@ -1,26 +1,25 @@
 /**
  * Datagram sockets of the unix domain, which Node does not have: how a machine's own syslog and journal are reached.
  */
-import { endianness } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { invalid, isEngineError } from '../../errors/engine-error.js';
 import { closeFd } from '../files/fd.js';
 import { libc } from '../ffi/libc.js';
-import { MAX_UNIX_PATH_BYTES } from './listen-socket.js';
+import {
+  AF_UNIX,
+  MAX_UNIX_PATH_BYTES,
+  SOCK_CLOEXEC,
+  SOCK_DGRAM,
+  SOCK_NONBLOCK,
+  socket,
+  unixAddress,
+} from './socket-calls.js';
 
 // linux/socket.h; the same on every architecture that we have binaries for.
-const AF_UNIX = 1;
-const SOCK_DGRAM = 2;
-const SOCK_NONBLOCK = 0o4000;
-const SOCK_CLOEXEC = 0o2000000;
 const MSG_NOSIGNAL = 0x4000;
 /** A receiver that is behind has a full queue; it is asked again this often. */
 const BUSY_MS = 5;
 
-const socket = libc.checked<[domain: number, type: number, protocol: number]>(
-  'socket',
-  'int socket(int domain, int type, int protocol)',
-);
 const connect = libc.checked<[fd: number, address: Uint8Array, length: number]>(
   'connect',
   'int connect(int fd, const void *address, uint32_t length)',
@@ -43,10 +42,8 @@ export class UnixDatagram {
       throw invalid(`${path} is longer than ${MAX_UNIX_PATH_BYTES} bytes`, { code: 'ENAMETOOLONG' });
     const fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     try {
-      const address = Buffer.alloc(2 + MAX_UNIX_PATH_BYTES + 1);
-      if (endianness() === 'LE') address.writeUInt16LE(AF_UNIX);
-      else address.writeUInt16BE(AF_UNIX);
-      connect(fd, address, 2 + address.write(path, 2) + 1);
+      const address = unixAddress(`${path}\0`);
+      connect(fd, address, address.length);
       return new UnixDatagram(fd);
     } catch (error) {
       closeFd(fd);

@@ -2,6 +2,7 @@
 import { EngineError } from '../../errors/engine-error.js';
 import { closeFd } from '../files/fd.js';
 import { libc } from '../ffi/libc.js';
+import { socket } from '../net/socket-calls.js';
 import { NETLINK_NETFILTER, NetlinkSocket } from './netlink-socket.js';
 import { attributesOf } from './netlink-wire.js';
 
@@ -20,10 +21,6 @@ const IPT_SO_GET_INFO = 64;
 /** struct ipt_getinfo: name[32], valid_hooks, hook_entry[5], underflow[5], num_entries, size. */
 const INFO_BYTES = 32 + 4 + 5 * 4 + 5 * 4 + 4 + 4;
 
-const socket = libc.checked<[domain: number, type: number, protocol: number]>(
-  'socket',
-  'int socket(int domain, int type, int protocol)',
-);
 const getsockopt = libc.func<[fd: number, level: number, name: number, value: Buffer, length: Uint32Array]>(
   'int getsockopt(int fd, int level, int name, void *value, void *length)',
 );

@@ -5,6 +5,7 @@
 import { type EngineError, internal } from '../../errors/engine-error.js';
 import { closeFd } from '../files/fd.js';
 import { libc, syscallError } from '../ffi/libc.js';
+import { socket } from '../net/socket-calls.js';
 import {
   messagesOf,
   NLM_F_DUMP_INTR,
@@ -28,10 +29,6 @@ const DUMP_ATTEMPTS = 5;
 export const NETLINK_ROUTE = 0;
 export const NETLINK_NETFILTER = 12;
 
-const socket = libc.checked<[domain: number, type: number, protocol: number]>(
-  'socket',
-  'int socket(int domain, int type, int protocol)',
-);
 const sendLater = libc.async<[fd: number, data: Uint8Array, length: number, flags: number]>(
   'send',
   'intptr_t send(int fd, const void *data, size_t length, int flags)',
