@@ -69,7 +69,7 @@ function composeFront(
     product: { version: PRODUCT_VERSION, experimental: live.fixed.experimental },
     logger: log,
     ...(metrics.requests === undefined ? {} : { observer: metrics.requests }),
-    jsonParser: (text) => bodyPool.run('parse-json', text, { transferList: [text.bytes.buffer as ArrayBuffer] }),
+    jsonParser: (text) => bodyPool.run('parse-json', text, { transferList: [text.bytes.buffer] }),
     routes,
   });
 }

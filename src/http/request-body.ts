@@ -68,7 +68,7 @@ export class RequestBody implements PieceSource {
    * @throws EngineError as `inspect` throws; cancelled when the client went away; unavailable (code OVERLOADED) when
    * too much is being collected for others.
    */
-  async collect(inspect: (piece: Uint8Array) => void): Promise<Buffer> {
+  async collect(inspect: (piece: Uint8Array) => void): Promise<Buffer<ArrayBuffer>> {
     // Undefined once the body is refused: what still comes is read and forgotten.
     let chunks: Buffer[] | undefined = [];
     let booked = 0;

@@ -2,7 +2,7 @@
 import { invalid, messageOf } from '../errors/engine-error.js';
 
 export interface ScannedJson {
-  readonly bytes: Uint8Array;
+  readonly bytes: Uint8Array<ArrayBuffer>;
   readonly isEmpty: boolean;
   /** The scan has found this. */
   readonly firstEnd: number | undefined;

@@ -71,6 +71,7 @@ export class ActorDirectory<L extends AnyActorLogic, C extends AnyCommand> {
     fields: FieldsOf<C, T>,
     { signal, begin }: AskOptions<InputFrom<L>> = {},
   ): Promise<ReplyOf<Named<C, T>>> {
+    // These are the two parts of one type, which the compiler cannot put together while it does not know the command.
     const command = { type, ...fields } as unknown as Unasked<Named<C, T>>;
     const ask = (): Promise<ReplyOf<Named<C, T>>> => {
       if (this.collection.isDown(id)) return this.collection.awake(id).then(ask);
@@ -78,6 +79,7 @@ export class ActorDirectory<L extends AnyActorLogic, C extends AnyCommand> {
         const input = begin();
         if (input !== undefined) this.spawn(id, input);
       }
+      // That the actors of `L` take the commands of `C` is known only where both are named.
       const actor = this.collection.children.get(id) as unknown as Askable<Named<C, T>> | undefined;
       return actor
         ? this.options.replies.ask<Named<C, T>>(actor, command, signal)
