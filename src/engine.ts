@@ -22,7 +22,7 @@ const BOOT: readonly Step[] = [
   steps.loadImages,
 ];
 
-/** Then what was there before is brought back, one step after the other. */
+/** Then what was there before is brought back. These steps go on one after the other. */
 const RECOVER: readonly Step[] = [
   steps.learnRecentExits,
   steps.bringBackContainers,
@@ -31,14 +31,14 @@ const RECOVER: readonly Step[] = [
   steps.collectLayers,
 ];
 
-/** Then the daemon can be reached, one step after the other. */
+/** Then the daemon can be reached. These steps go on one after the other. */
 const OPEN: readonly Step[] = [steps.connectAuthorization, steps.serveMetrics, steps.openListeners];
 
-/** Last begins what it does beside its requests. */
+/** At last begins what the daemon does beside its requests. */
 const SERVE: readonly Step[] = [steps.releaseMemoryWhenIdle, steps.startGarbageCollection, steps.keepReserve];
 
 export interface Engine {
-  /** Resolves when the daemon has ended; with the error when it could not start. */
+  /** Resolves when the daemon has ended: with the error if it could not start. */
   readonly ended: Promise<Error | undefined>;
   readonly addresses: () => readonly string[];
   /** Returns the state of the daemon's parts, for people who look into a running daemon. */

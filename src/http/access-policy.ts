@@ -1,14 +1,14 @@
-/** What one listener serves, when that is not everything (docs/authorization.md, "Scoped sockets"). */
+/** The policy of a listener that does not serve everything (docs/authorization.md, "Scoped sockets"). */
 import type { AccessRule } from '../config/scoped-sockets.js';
 import type { RouteMatch } from './router.js';
 
 /**
- * True when the request may be served. The path is the one that the handler sees: another spelling of it makes no
- * difference.
+ * Returns true when the request may be served. The path is the one that the handler sees, so another spelling of it
+ * makes no difference.
  */
 export type AccessPolicy = (method: string, match: RouteMatch) => boolean;
 
-/** Allows what at least one rule names. */
+/** Returns a policy that allows what at least one rule names. */
 export function accessPolicy(rules: readonly AccessRule[]): AccessPolicy {
   const compiled = rules.map(({ method, path }) => ({
     method,
@@ -16,7 +16,7 @@ export function accessPolicy(rules: readonly AccessRule[]): AccessPolicy {
     isOpenEnded: path.endsWith('*'),
   }));
   return (method, { path, route }) => {
-    // Clients write into a container over it, whatever its method says.
+    // Clients write into a container over such a route, whatever its method says.
     const isWritableGet = route.method === 'GET' && route.hijack !== undefined;
     return compiled.some(
       (rule) =>
@@ -27,14 +27,14 @@ export function accessPolicy(rules: readonly AccessRule[]): AccessPolicy {
   };
 }
 
-/** HEAD tells less than GET. */
+/** Returns true when a rule's method covers that of the request: a rule for GET covers HEAD, which tells less. */
 function allowsMethod(rule: string, method: string): boolean {
   return rule === '*' || rule === method || (rule === 'GET' && method === 'HEAD');
 }
 
 /**
- * True when the pieces stand in the path in this order, with at least one character between any two of them, the first
- * at its start and the last at its end. In linear time, which a regular expression would not need for every rule.
+ * Returns true when the pieces stand in the path in this order, with at least one character between any two of them,
+ * the first at its start and the last at its end. It takes linear time, which is not certain for a regular expression.
  */
 function matches(pieces: readonly string[], path: string): boolean {
   const [first = '', ...rest] = pieces;

@@ -1,7 +1,7 @@
 /** Versions of the Engine API as paths name them. */
 
 export class ApiVersion {
-  /** As the client wrote it, without the `v`. */
+  /** Text as the client wrote it, without the `v`. */
   readonly text: string;
   readonly #components: readonly number[];
 
@@ -10,7 +10,7 @@ export class ApiVersion {
     this.#components = text.split('.').map(Number);
   }
 
-  /** Compares number by number; what is missing counts as 0. */
+  /** Compares number by number; a number that is missing counts as 0. */
   atLeast(major: number, minor: number): boolean {
     const [ownMajor = 0, ownMinor = 0] = this.#components;
     return ownMajor > major || (ownMajor === major && ownMinor >= minor);

@@ -1,11 +1,11 @@
-/** One line of the log for each call that changes something: who asked for what, and what came of it. */
+/** Writes one line of the log for each call that changes something: who asked for what, and what came of it. */
 import type { Logger } from '../ports/logger.js';
 import type { Peer } from './peer.js';
 import { Query } from './query.js';
 import { CLIENT_LEFT } from './request-observer.js';
 import type { Route } from './route.js';
 
-/** Parameters that say what is meant. Others may hold secrets, as build arguments and URLs do. */
+/** Parameters that name what a call is about. Others may hold secrets, as build arguments and URLs do. */
 const SHOWN_PARAMETERS = [
   'name',
   'container',
@@ -24,14 +24,14 @@ const SHOWN_PARAMETERS = [
   'filters',
 ];
 
-/** Whoever sends long paths shall not fill the log. */
+/** Longer texts are cut, so that clients with long paths cannot fill the log. */
 const MAX_TEXT_LENGTH = 512;
 
 export interface AuditedCall {
   readonly id: string;
   readonly peer: Peer;
   readonly method: string;
-  /** Decoded, without version. */
+  /** Path of the request, decoded and without version. */
   readonly path: string;
   readonly query: string;
   readonly status: number;
@@ -48,7 +48,7 @@ export class AuditLog {
     this.#enabled = enabled;
   }
 
-  /** True when calls of the route are to be recorded: all that are no plain reads. */
+  /** Returns true when calls of the route are to be recorded, as all are except plain reads. */
   covers(route: Route): boolean {
     return (route.hijack !== undefined || (route.method !== 'GET' && route.method !== 'HEAD')) && this.#enabled();
   }
@@ -80,7 +80,7 @@ function shownParameters(text: string): Readonly<Record<string, string>> | undef
   try {
     query.has('');
   } catch {
-    // Not well encoded: such a request was refused, as its line says.
+    // The query is not well encoded: such a request was refused, as its line says.
     return undefined;
   }
   const shown = SHOWN_PARAMETERS.flatMap((name) => {

@@ -12,7 +12,7 @@ import type { ReplyHead } from './response-head.js';
  */
 const MAX_SHOWN_BODY_BYTES = 4 * 1024 * 1024;
 
-/** All bodies that are held at one time, so that a plugin that hangs does not fill the memory. */
+/** Limit for all bodies that are held at one time, so that a plugin that hangs does not fill the memory. */
 const MAX_HELD_BYTES = 256 * 1024 * 1024;
 
 let heldBytes = 0;
@@ -71,7 +71,8 @@ export function authorizationRequest(
 }
 
 /**
- * The path in one spelling, since plugins compare text: an escape such as `%63reate` would get around their rules.
+ * Returns the path in one spelling, because plugins compare text: an escape such as `%63reate` would get around their
+ * rules.
  * @param path resolved: decoded and without version.
  */
 function shownUri(head: RequestHead, path: string): string {

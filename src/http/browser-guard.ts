@@ -1,6 +1,6 @@
 /**
- * Keeps web pages away from listeners that do not ask for a certificate: a browser on the same machine or in the same
- * network would otherwise send whatever a page of a stranger wants to have sent.
+ * Keeps web pages away from listeners that do not ask for a certificate. Otherwise a stranger's page could make a
+ * browser on the same machine or in the same network send requests to them.
  */
 import { isIP } from 'node:net';
 import { hostname } from 'node:os';
@@ -13,9 +13,9 @@ export interface BrowserGuardOptions {
   readonly allowsBrowsers: () => boolean;
 }
 
-/** What of a request it looks at. */
+/** The guard looks at these parts of a request. */
 export interface GuardedRequest {
-  /** '' when absent. */
+  /** Returns the value of a header, '' when absent. */
   getHeader(lowerCaseName: string): string;
 }
 
@@ -30,13 +30,14 @@ export class BrowserGuard {
     this.#allowsBrowsers = allowsBrowsers;
   }
 
-  /** Why the request is refused; undefined when it is not. @param peer asked for only when it matters. */
+  /** Returns why the request is refused; undefined when it is not. @param peer is called only when it matters. */
   objection(request: GuardedRequest, peer: () => Peer): string | undefined {
     const origin = request.getHeader('origin');
     const site = request.getHeader('sec-fetch-site');
     const host = request.getHeader('host');
     const isPage = origin !== '' || (site !== '' && site !== 'none');
-    // A name that is resolved anew to a loopback address makes a stranger's page look like one of ours: the name tells.
+    // A stranger's name that is resolved anew to a loopback address makes the page of the stranger look like one of
+    // ours; the Host header still has the name.
     const isRebound = !this.#knows(host) && isLoopback(peer());
     if ((!isPage && !isRebound) || this.#allowsBrowsers()) return undefined;
     const what = isPage

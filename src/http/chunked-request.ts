@@ -1,7 +1,7 @@
 /**
- * Reads requests with a body in chunks that come first on their connection. The HTTP parser of the others takes
+ * Reads requests with a body in chunks that come first on their connection. The HTTP parser for other requests takes
  * trailers for a next request and accepts any line ends. Here a body that is not well formed is refused, and the
- * connection ends with the reply, so that nothing behind a body is ever taken for a request.
+ * connection ends with the reply, so that bytes behind a body are never taken for a request.
  */
 import type { EngineError } from '../errors/engine-error.js';
 import { takeFromSocket } from '../sys/files/fd.js';

@@ -1,4 +1,4 @@
-/** Serves accepted connections: decides who reads them, and keeps what served ended ones for the next. */
+/** Serves accepted connections: it decides who reads each of them, and keeps the Apps of ended ones for the next. */
 import { closeFd, onceReadable, peekSocket } from '../sys/files/fd.js';
 import { watchArrivals } from '../sys/net/arrivals.js';
 import { startCounting, writableBytes } from '../sys/net/socket-progress.js';
@@ -17,12 +17,10 @@ import { serveUpload } from './upload-request.js';
 import { UwsConnection, type ConnectionOwner, type ConnectionServices } from './uws-connection.js';
 import { SMALL_REPLY_BYTES, type Parkable, type ParkedConnection } from './uws-parking.js';
 
-/** The heads that are looked for are far smaller. */
+/** The heads that are looked for are far smaller than this. */
 const PEEK_BYTES = 8192;
 
-/**
- * A request that has begun to arrive is waited for this long; then the parser goes on with it, at the client's pace.
- */
+/** The pool waits this long for the rest of a request; then the parser goes on with it, at the client's pace. */
 const WHOLE_MS = 5_000;
 
 /** Apps are made freely up to this number (of 27 KB each); beyond it idle connections give theirs up when they can. */
@@ -30,9 +28,12 @@ const MANY_APPS = 1024;
 
 export class ConnectionPool {
   readonly #services: ConnectionServices;
-  /** Their Apps cannot be given back to the system, so they are used again. */
+  /** Unused Apps; they are used again, because they cannot be given back to the system. */
   readonly #free: UwsConnection[] = [];
-  /** Between requests, the longest idle first, and as far as is known without anything in the library's buffers. */
+  /**
+   * Connections between requests, the longest idle first. As far as is known, the library's buffers hold nothing of
+   * them.
+   */
   readonly #parkable = new Set<Parkable>();
   #apps = 0;
   readonly #owner: ConnectionOwner;
@@ -91,7 +92,7 @@ export class ConnectionPool {
     });
   }
 
-  /** Waits for the rest of a small request, so that it is known what is behind it before anybody takes it. */
+  /** Waits for the rest of a small request, so that the bytes behind it are known before anybody takes it. */
   #awaitWhole(connection: ParkedConnection): void {
     const { fd, gate } = connection;
     const stop = (): void => {
@@ -122,7 +123,7 @@ export class ConnectionPool {
     gate.connections.add(waiting);
   }
 
-  /** A connection that cannot be served ends; the daemon does not. */
+  /** Ends a connection that cannot be served; the daemon goes on. */
   #giveUp(fd: number, err: unknown): void {
     this.#services.logger.warn({ err }, 'a connection could not be served');
     closeFd(fd);
@@ -130,7 +131,8 @@ export class ConnectionPool {
 
   /**
    * Looks at what a socket has received and says who serves it: `nothing` when no byte is there, `part` when more of
-   * the request must arrive first. @param mayWait false when there is no more waiting for that.
+   * the request must arrive first.
+   * @param mayWait false when the pool does not wait for more any longer.
    */
   #judge(connection: ParkedConnection, mayWait: boolean): 'nothing' | 'part' | (() => void) {
     const { fd, gate } = connection;
@@ -159,7 +161,7 @@ export class ConnectionPool {
 
   #servePipelined(connection: ParkedConnection, request: PipelinedRequest): void {
     const { fd, gate, peer = peerOf(fd), answered } = connection;
-    // Others get their turn between the requests, however many a client has sent at once.
+    // Other connections get their turn between the requests, however many a client has sent at once.
     servePipelined(this.#services, { fd, gate, peer }, request, (again) =>
       onNextPoll(() => this.#serve({ fd: again, gate, peer, answered })),
     );
@@ -181,7 +183,9 @@ export class ConnectionPool {
     if (parked !== undefined) this.#serve(parked);
   }
 
-  /** One to serve a connection with: an unused one, one that an idle connection can do without, or a new one. */
+  /**
+   * Returns an App to serve a connection with: an unused one, one that an idle connection can do without, or a new one.
+   */
   #app(): UwsConnection {
     const unused = this.#free.pop();
     if (unused !== undefined) return unused;

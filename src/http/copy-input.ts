@@ -10,8 +10,8 @@ export interface InputEnds {
 }
 
 /**
- * Calls back once when nothing comes from a client any more. Clients without input end it with their request already,
- * and a stream that has nothing to read tells its end at once, also while it is paused: before anybody listens.
+ * Calls back once when nothing comes from a client any more. Clients without input end it with their request already. A
+ * stream that has nothing to read tells its end at once, also while it is paused, and so before anybody listens.
  */
 export function onceInputEnds(client: Duplex, callback: () => void): void {
   if (client.readableEnded || client.destroyed) return callback();
@@ -26,8 +26,8 @@ export function onceInputEnds(client: Duplex, callback: () => void): void {
 }
 
 /**
- * Copies from the client into the process, at the pace of the process, until one of them ends. A process that reads no
- * more is none of the client's business: what it types from then on is dropped, and it still gets the output.
+ * Copies from the client into the process, at the pace of the process, until one of them ends. If the process stops
+ * reading, the client goes on: its further input is dropped, and it still gets the output.
  */
 export function copyInput(
   client: Duplex,
@@ -36,7 +36,7 @@ export function copyInput(
   { onDetach, onEnd }: InputEnds,
 ): void {
   const goOn = (): void => void client.resume();
-  // Any number of clients may type into it.
+  // Any number of clients may type into the process.
   stdin.setMaxListeners(0);
   stdin.on('drain', goOn);
   stdin.once('close', goOn);
@@ -51,7 +51,7 @@ export function copyInput(
     onDetach();
   });
   onceInputEnds(client, () => {
-    // The process outlives many clients, and must not keep any of them.
+    // The process outlives many clients, and must not keep any of them in memory.
     stdin.off('drain', goOn);
     stdin.off('close', goOn);
     onEnd();

@@ -1,7 +1,7 @@
 /**
- * Requests that are read without the HTTP parser, when they come first on their connection: those that hijack, since
- * the parser would take what the client sent right behind for another request, uploads, which another thread reads, and
- * those with a body in chunks, with which the parser is too lenient.
+ * Requests that are read without the HTTP parser, when they come first on their connection. Requests that hijack: the
+ * parser would take what the client sent right behind for another request. Uploads: another thread reads them. Requests
+ * with a body in chunks: the parser is too lenient with them.
  */
 import type { Gate } from './gate.js';
 import { HEAD_END, readHeaderLines, readRequestLine } from './header-lines.js';
@@ -9,7 +9,7 @@ import type { Peer } from './peer.js';
 import { KeptHead } from './request-head.js';
 import type { RouteMatch, Router } from './router.js';
 
-/** The largest body before a hijack: exec start has a few dozen bytes. */
+/** The largest body before a hijack; exec start has a few dozen bytes. */
 export const MAX_HIJACK_BODY_BYTES = 1024 * 1024;
 
 export interface DirectRequest {
@@ -22,7 +22,7 @@ export interface DirectRequest {
 
 /**
  * Reads the head of such a request, from its text without the empty line. Returns undefined for everything else and for
- * whatever is unusual or wrong: the parser of all other requests judges that.
+ * whatever is unusual or wrong: the parser of all other requests decides about that.
  */
 export function readDirectRequest(
   text: string,
@@ -47,7 +47,7 @@ export function readDirectRequest(
     if (encoding !== undefined || Number(length ?? 0) > MAX_HIJACK_BODY_BYTES) return undefined;
   } else {
     const isChunked = encoding?.toLowerCase() === 'chunked';
-    // One statement about where the body ends, and one only.
+    // The head must tell exactly once where the body ends.
     if (gate.full || (encoding !== undefined && !isChunked) || isChunked === (length !== undefined) || length === '0')
       return undefined;
     if (isPlain && !isChunked) return undefined;

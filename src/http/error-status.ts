@@ -1,4 +1,4 @@
-/** The one place that knows which HTTP status an error has. */
+/** This file alone knows which HTTP status an error has. */
 import { EngineError, messageOf, type ErrorKind } from '../errors/engine-error.js';
 
 /** The statuses are those of the Engine API: a deadline and lost data are plain 500s. */
@@ -17,13 +17,13 @@ const STATUS: Readonly<Record<ErrorKind, number>> = {
   internal: 500,
 };
 
-/** Status for anything that was thrown; what is not an EngineError is a bug and a 500. */
+/** Returns the status for anything that was thrown. What is not an EngineError is a bug and a 500. */
 export function statusOf(error: unknown): number {
   if (!(error instanceof EngineError)) return 500;
   return error.code === 'BODY_TOO_LARGE' ? 413 : STATUS[error.kind];
 }
 
-/** The body of an error reply: only `message`, not HTML-escaped, with a newline. */
+/** Renders the body of an error reply: only `message`, not HTML-escaped, with a newline. */
 export function errorBody(error: unknown): string {
   return messageBody(messageOf(error));
 }

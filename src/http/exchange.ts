@@ -1,7 +1,7 @@
 /**
- * One request and its reply, as the routes see it. Everything of the request that is not its body can be read until
- * the reply is complete; exactly one of `send*`, `stream`, `hijack` and `sendHijackError` answers it. What a handler
- * throws becomes the reply when none was begun (error-status.ts), and closes the connection when one was.
+ * One request and its reply, as the routes see it. Everything of the request except its body can be read until the
+ * reply is complete; exactly one of `send*`, `stream`, `hijack` and `sendHijackError` answers it. An error that a
+ * handler throws becomes the reply when none was begun (error-status.ts), and closes the connection when one was.
  */
 import type { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
@@ -9,7 +9,9 @@ import type { ArchiveSource } from '../ports/archives.js';
 import type { Query } from './query.js';
 import type { ResponseStream } from './response-stream.js';
 
-/** Extra response headers, single lines each. A frozen object is rendered only once: worth it for constants. */
+/**
+ * Extra response headers, single lines each. A frozen object is rendered only once, which is worth it for constants.
+ */
 export type Headers = Readonly<Record<string, string>>;
 
 export interface HijackOptions {
@@ -22,18 +24,18 @@ export interface HijackOptions {
 export interface Exchange {
   /** Unique in the daemon's life: the `req` field of log lines. */
   readonly id: string;
-  /** Upper case. */
+  /** Method in upper case. */
   readonly method: string;
-  /** Decoded, without the version prefix. */
+  /** Path, decoded and without the version prefix. */
   readonly path: string;
   /** The version that the client asked for (the newest when it named none), such as `1.41`. */
   readonly version: string;
-  /** True when the request's API version is at least this one. */
+  /** Returns true when the request's API version is at least this one. */
   atLeast(major: number, minor: number): boolean;
-  /** A parameter that the route's pattern declares, decoded. */
+  /** Returns a parameter that the route's pattern declares, decoded. */
   param(name: string): string;
   readonly query: Query;
-  /** A request header by its lower-case name; undefined when absent. */
+  /** Returns a request header by its lower-case name; undefined when absent. */
   header(name: string): string | undefined;
 
   /** Aborted when the client goes away before the reply is complete. */
@@ -44,31 +46,29 @@ export interface Exchange {
   /** Length of the body in bytes: 0 without one, -1 when it is chunked. */
   readonly bodyLength: number;
   /**
-   * The body as JSON. A missing body is an error; field names are as the client wrote them.
+   * Resolves with the body as JSON. A missing body is an error; field names are as the client wrote them.
    * @throws EngineError invalid for another content type, no body, malformed JSON or more than 16 MiB.
    */
   json<T>(): Promise<T>;
-  /** As `json`, undefined when there is no body. */
+  /** Does the same as `json`; undefined when there is no body. */
   optionalJson<T>(): Promise<T | undefined>;
   /**
-   * The body as it comes, with backpressure up to the client. Fails with EngineError cancelled when the client goes
-   * away. A body that is not read to its end is discarded after the reply.
+   * Returns the body as it comes, with backpressure up to the client. The stream fails with EngineError cancelled when
+   * the client goes away. A body that is not read to its end is discarded after the reply.
    */
   bodyStream(): Readable;
-  /** The body without a stream's cost, for those to whom `bodyStream` is too slow. */
+  /** Returns the body without a stream's cost, for readers to whom `bodyStream` is too slow. */
   bodySource(): ArchiveSource;
 
-  /**
-   * `application/json`, with the newline at the end that clients of Go's encoder expect.
-   */
+  /** Sends `application/json`, with the newline at the end that clients of Go's encoder expect. */
   sendJson(status: number, value: unknown, headers?: Headers): void;
-  /** As `sendJson`, for JSON text that is rendered already and ends with its newline. */
+  /** Does the same as `sendJson`, for JSON text that is rendered already and ends with its newline. */
   sendRenderedJson(status: number, json: string | Uint8Array, headers?: Headers): void;
-  /** A reply without body. */
+  /** Sends a reply without body. */
   sendEmpty(status: number, headers?: Headers): void;
-  /** A body that is rendered already, of any type. */
+  /** Sends a body of any type that is rendered already. */
   sendRendered(status: number, contentType: string, body: string | Uint8Array): void;
-  /** `text/plain; charset=utf-8`. */
+  /** Sends `text/plain; charset=utf-8`. */
   sendText(status: number, text: string, headers?: Headers): void;
 
   /**
@@ -77,7 +77,7 @@ export interface Exchange {
    * KiB.
    */
   stream(status: number, headers?: Headers, unreadBytes?: number): ResponseStream;
-  /** Notes, before the stream ends, that it tells of a failure: its status says that all is well. */
+  /** Notes, before the stream ends, that it tells of a failure, because its status says that all is well. */
   noteFailure(): void;
 
   /**
@@ -88,11 +88,12 @@ export interface Exchange {
    */
   hijack(options: HijackOptions): Promise<Socket>;
   /**
-   * As `hijack`, by 101 Switching Protocols to the protocol that the client asked for; the caller has checked that.
+   * Does the same as `hijack`, by 101 Switching Protocols to the protocol that the client asked for; the caller has
+   * checked that.
    * @throws as `hijack`.
    */
   upgrade(protocol: 'websocket', headers?: Headers): Promise<Socket>;
-  /** The reply of attach to a failure: a raw-stream head with the error's status, the message, and the end. */
+  /** Replies to a failed attach: a raw-stream head with the error's status, the message, and the end. */
   sendHijackError(error: unknown): void;
 }
 

@@ -2,7 +2,7 @@
 import type { RequestHead } from './request-head.js';
 import type { ReplyHead } from './response-head.js';
 
-/** The reply to requests that fail `isKnownFraming`. */
+/** The reply to requests for which `isKnownFraming` returns false. */
 export const UNKNOWN_FRAMING: ReplyHead = { status: 400, name: 'Content-Type', value: 'application/json' };
 export const UNKNOWN_FRAMING_MESSAGE = 'ambiguous or unsupported framing of the request body';
 
@@ -28,7 +28,7 @@ export function hasBody(head: FramingHead): boolean {
 }
 
 /**
- * What the text of a head says about its body: its length in bytes, 0 without one; `open` when only the body itself
+ * What the text of a head says about its body: the length in bytes, 0 without a body; `open` when only the body itself
  * tells where it ends, or when the length is no number; `ambiguous` where `isKnownFraming` returns false.
  */
 export type StatedBody = number | 'open' | 'ambiguous';

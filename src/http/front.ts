@@ -16,9 +16,9 @@ export interface FrontOptions {
   readonly product: ProductIdentity;
   readonly logger: Logger;
   readonly observer?: RequestObserver;
-  /** Requests in flight at one listener, streams included, before further ones get 503. Default 8192. */
+  /** Requests in flight at one listener, streams included, before further ones get 503. The default is 8192. */
   readonly maxInFlight?: number;
-  /** Has a say in every routed request. */
+  /** May deny any routed request. */
   readonly authorizer?: Authorizer;
   readonly audit?: AuditLog;
   /** Parses large JSON bodies in another thread. */
@@ -33,7 +33,7 @@ export interface Front {
   listen(spec: ListenSpec, policy?: AccessPolicy): Promise<Listener>;
 }
 
-/** @throws Error when routes contradict each other. */
+/** Creates the front. @throws Error when routes contradict each other. */
 export function createFront(options: FrontOptions): Front {
   const pool = new ConnectionPool({
     router: new Router(options.routes),

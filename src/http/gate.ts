@@ -34,7 +34,7 @@ export interface GateOptions {
   readonly limit: number;
   /** Decides which requests are served here; absent: all are. */
   readonly policy?: AccessPolicy | undefined;
-  /** Comes before every path, such as `/engine`; '' for nothing. */
+  /** Text before every path, such as `/engine`; '' for nothing. */
   readonly prefix?: string;
   readonly guard?: BrowserGuard | undefined;
 }
@@ -61,7 +61,7 @@ export class Gate {
     this.#guard = guard;
   }
 
-  /** As `Router.resolve`, for the path as the client sent it. */
+  /** Does the same as `Router.resolve`, for the path as the client sent it. */
   resolve(router: Router, method: string, path: string): Resolution {
     if (this.#prefix === '') return router.resolve(method, path);
     if (!path.startsWith(`${this.#prefix}/`)) return ELSEWHERE;
@@ -69,12 +69,12 @@ export class Gate {
     return found.kind === 'redirect' ? { ...found, path: this.#prefix + found.path } : found;
   }
 
-  /** Why a request is refused whatever it asks for; undefined when it is not. */
+  /** Returns why a request is refused whatever it asks for; undefined when it is not. */
   objection(request: GuardedRequest, peer: () => Peer): string | undefined {
     return this.#guard?.objection(request, peer);
   }
 
-  /** @throws EngineError forbidden when requests for the route are not served here. */
+  /** Checks that requests for the route are served here. @throws EngineError forbidden when they are not. */
   requireAllowed(method: string, match: RouteMatch): void {
     if (this.#policy === undefined || this.#policy(method, match)) return;
     throw forbidden(`${method} ${match.path} is not allowed on this socket`, { code: 'SCOPE' });

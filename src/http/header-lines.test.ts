@@ -41,7 +41,7 @@ test('a run of blanks costs as little as any other text of its length', () => {
     const started = performance.now();
     assert.equal(read(`X:${blanks}\x01`), undefined);
     assert.equal(read(`X:${blanks}a${blanks}`)?.['x'], 'a');
-    // It takes milliseconds; a pattern with several ways to divide the run would take days.
+    // Parsing takes milliseconds; a pattern with several ways to divide the run would take days.
     assert.ok(performance.now() - started < 5_000);
   }
 });

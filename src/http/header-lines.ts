@@ -22,13 +22,13 @@ export function readRequestLine(head: string): RequestLine | undefined {
 }
 
 /**
- * Returns false for bytes that can't become a well-formed head, whatever follows them. It may also return true for
- * some of those: then the parser says so when the head is complete.
+ * Returns false for bytes that can't become a well-formed head, whatever follows them. It may return true for some of
+ * those, too; then the parser says so when the head is complete.
  */
 export function mayBecomeHead(received: string): boolean {
   if (!/^[A-Z]{1,7}(?: |$)/.test(received)) return false;
   const lines = received.split('\r\n');
-  // The last one may lack the second half of its end.
+  // The last line may lack the second half of its end.
   const last = lines.pop()?.replace(/\r$/, '') ?? '';
   return lines.every((line) => VALUE.test(line)) && VALUE.test(last);
 }
@@ -36,7 +36,7 @@ export function mayBecomeHead(received: string): boolean {
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const VALUE = /^[\t -~\x80-\xff]*$/;
 
-/** Values by lower-case name; undefined when a line is not well formed or a name comes twice. */
+/** Returns values by lower-case name; undefined when a line is not well formed or a name comes twice. */
 export function readHeaderLines(lines: readonly string[]): Map<string, string> | undefined {
   const headers = new Map<string, string>();
   for (const line of lines) {
@@ -50,7 +50,7 @@ export function readHeaderLines(lines: readonly string[]): Map<string, string> |
   return headers;
 }
 
-/** The rest of a line from there on, without blanks and tabs at both ends. */
+/** Returns the rest of a line from there on, without blanks and tabs at both ends. */
 function withoutBlanks(line: string, from: number): string {
   let start = from;
   let end = line.length;

@@ -1,4 +1,4 @@
-/** A streamed reply of which nothing is sent until it is known that it may be. */
+/** A streamed reply of which nothing is sent until the authorizer has allowed it. */
 import type { ResponseStream } from './response-stream.js';
 import { MAX_BEHIND_BYTES, StreamState } from './stream-state.js';
 import type { StreamOwner } from './transport.js';
@@ -63,7 +63,7 @@ export class HeldStream implements ResponseStream {
     this.#state.onClose(callback);
   }
 
-  /** It may be sent. @param open starts the reply. */
+  /** Sends the reply, because it is allowed. @param open starts the reply. */
   release(open: (owner: StreamOwner) => ResponseStream): void {
     if (this.#state.closed) return;
     const stream = open({ settle: (gone) => this.#state.close(gone), report: () => undefined });
@@ -75,13 +75,13 @@ export class HeldStream implements ResponseStream {
     this.#state.drained();
   }
 
-  /** It may not: ends the stream for its writer. What was written is dropped. */
+  /** Ends the stream for its writer, because the reply is denied. What was written is dropped. */
   deny(): void {
     this.#isDenied = true;
     this.gone();
   }
 
-  /** The client is gone. */
+  /** Ends the stream, because the client is gone. */
   gone(): void {
     this.#pieces = [];
     this.#state.close(true);

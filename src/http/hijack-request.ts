@@ -1,4 +1,7 @@
-/** Requests that hijack and come first on their connection, as nearly all do: read exactly up to their end. */
+/**
+ * Requests that hijack and come first on their connection, as nearly all of them do: they are read exactly up to their
+ * end.
+ */
 import { takeFromSocket } from '../sys/files/fd.js';
 import type { DirectRequest } from './direct-request.js';
 import type { Gate } from './gate.js';
@@ -21,7 +24,7 @@ export function serveHijackRequest(
   gate.connections.add(connection);
   socket.once('close', () => gate.connections.delete(connection));
   const start = (): void => {
-    // Bytes behind the body stay in the socket for whoever hijacks it.
+    // Bytes behind the body stay in the socket for the handler that hijacks it.
     const body = bodyBytes === 0 ? Buffer.alloc(0) : (socket.read(bodyBytes) as Buffer | null);
     if (body === null) return;
     socket.removeListener('readable', start);
@@ -30,13 +33,13 @@ export function serveHijackRequest(
   };
   if (bodyBytes > 0) {
     socket.on('readable', start);
-    // The client has said that it sends no more, so nobody waits for an answer about a body that does not come.
+    // The client has said that it sends no more, so nobody waits for the reply to a body that will not come.
     socket.once('end', () => gate.connections.has(connection) && socket.destroy());
   }
   start();
 }
 
-/** A request whose body is all there. */
+/** A request whose body has arrived as a whole. */
 export interface WholeRequest extends RoutedRequest {
   readonly body: Buffer;
 }

@@ -3,7 +3,7 @@ import test from 'node:test';
 import { isEngineError } from '../errors/engine-error.js';
 import { requireJsonType } from './json-body.js';
 
-/** The message of the invalid error that a call throws. */
+/** Returns the message of the invalid error that a call throws. */
 function refusal(call: () => unknown): string {
   try {
     call();

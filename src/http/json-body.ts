@@ -17,7 +17,10 @@ const MEDIA_TYPE = new RegExp(
   `^\\s*(${TOKEN}(?:/${TOKEN})?)\\s*(?:;\\s*(?:${TOKEN}\\s*=\\s*(?:${TOKEN}|"(?:[^"\\\\]|\\\\.)*")\\s*)?)*$`,
 );
 
-/** @throws EngineError invalid unless the header is `application/json`, with or without parameters. */
+/**
+ * Checks the content type.
+ * @throws EngineError invalid unless the header is `application/json`, with or without parameters.
+ */
 export function requireJsonType(header: string | undefined): void {
   const text = header ?? '';
   if (text.trim() === '') throw invalid('malformed Content-Type header (): mime: no media type', { code: 'BODY_TYPE' });
@@ -37,12 +40,12 @@ const MIB = 1024 * KIB;
 const LARGE_BYTES = 256 * KIB;
 
 const DEFAULT_LIMITS: JsonLimits = { bytes: 4 * MIB, depth: 32, values: 20_000, members: 10_000 };
-/** These routes take a few options. */
+/** Limits for routes that take a few options. */
 const SMALL_LIMITS: JsonLimits = { bytes: 256 * KIB, depth: 16, values: 2_000, members: 1_000 };
-/** A create request may publish a range of ports, and names each of them with its bindings. */
+/** Limits for a create request, which may publish a range of ports, and names each of them with its bindings. */
 const CONTAINER_LIMITS: JsonLimits = { bytes: 16 * MIB, depth: 32, values: 200_000, members: 40_000 };
 
-/** The keys are method and pattern of a route. */
+/** Limits by the method and the pattern of a route. */
 const LIMITS: ReadonlyMap<string, JsonLimits> = new Map([
   ['POST /containers/create', CONTAINER_LIMITS],
   ['POST /commit', CONTAINER_LIMITS],

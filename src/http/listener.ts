@@ -16,7 +16,7 @@ import { createTlsTerminator } from './tls/terminator.js';
 export type ListenSpec =
   /** A stale socket file is replaced, and the file is removed at the close. Mode 0660, group `gid` or our own. */
   | { readonly kind: 'unix'; readonly path: string; readonly gid?: number }
-  /** Port 0: any free one, which `address` then tells. */
+  /** Port 0 means any free one, which `address` then tells. */
   | {
       readonly kind: 'tcp';
       readonly host: string;
@@ -25,7 +25,7 @@ export type ListenSpec =
       readonly tls?: TlsIdentity;
       readonly guard?: BrowserGuard;
     }
-  /** A socket that listens already and is given away. Its file, if it has one, is whoever's who made it. */
+  /** A socket that listens already and is given away. Its file, if it has one, belongs to whoever made it. */
   | {
       readonly kind: 'fd';
       readonly fd: number;
@@ -72,7 +72,7 @@ const KIND_BY_ERRNO: Readonly<Record<string, ErrorKind>> = {
   EPERM: 'forbidden',
 };
 
-/** @throws EngineError as `Front.listen` documents. */
+/** Starts to listen. @throws EngineError as `Front.listen` documents. */
 export async function listen(spec: ListenSpec, services: ListenServices): Promise<Listener> {
   const gate = new Gate({
     limit: services.maxInFlight,
@@ -108,7 +108,7 @@ interface Bound {
   readonly fd: number;
   readonly address: string;
   readonly port?: number;
-  /** After `fd` was closed. */
+  /** Called after `fd` was closed. */
   readonly release: () => Promise<void>;
 }
 
@@ -134,7 +134,7 @@ async function bind(spec: ListenSpec): Promise<Bound> {
 }
 
 function startAccepting(fd: number, logger: Logger, serve: (connection: number) => void): { close(): void } {
-  // The kernel gives the lowest number that is free, so a high one tells how many are taken.
+  // The kernel gives the lowest free number, so a high one tells how many are taken.
   const highest = openFileLimit() * (1 - RESERVED_DESCRIPTORS);
   let pause: NodeJS.Timeout | undefined;
   let isFull = false;

@@ -22,7 +22,7 @@ import type { StreamOwner, Transport } from './transport.js';
 
 /**
  * A client that has said that it sends no more, or has left, still gets a reply that takes no longer than this. The two
- * look the same, so a longer wait would be for nobody.
+ * cases look the same, so a longer wait might be for nobody.
  */
 const PATIENCE_MS = 5_000;
 
@@ -36,7 +36,8 @@ export interface PipelinedRequest {
 
 /**
  * Reads a request that the socket holds as a whole, with more behind it. Returns undefined for everything else and for
- * whatever is unusual, which the parser judges. @param text is its head without the empty line.
+ * whatever is unusual; the parser decides about that.
+ * @param text is its head without the empty line.
  */
 export function readPipelinedRequest(
   text: string,
@@ -86,16 +87,16 @@ export function servePipelined(
   transport.onDeparture(() => exchange.abort());
 }
 
-/** Does not touch the socket before the reply. */
+/** This transport does not touch the socket before the reply. */
 class PipelinedTransport implements Transport, LiveConnection {
   readonly idle = false;
   readonly peer: Peer;
   readonly #gate: Gate;
   readonly #isHead: boolean;
   readonly #next: (fd: number) => void;
-  /** Until somebody else owns it. */
+  /** Descriptor of the connection until somebody else owns it. */
   #fd: number | undefined;
-  /** Sends the reply. */
+  /** The socket that sends the reply. */
   #socket: Socket | undefined;
   #departure: { cancel(): void } | undefined;
   #patience: NodeJS.Timeout | undefined;
@@ -165,7 +166,7 @@ class PipelinedTransport implements Transport, LiveConnection {
     try {
       again = duplicateFd(fd);
     } catch {
-      // Out of descriptors: this connection cannot go on, the daemon can.
+      // There are no descriptors left: this connection cannot go on, the daemon can.
       return;
     }
     this.#next(again);

@@ -1,4 +1,4 @@
-/** Query parameters, decoded when first asked for, with the value rules of the Engine API. */
+/** Query parameters, decoded when they are first asked for, with the value rules of the Engine API. */
 import { invalid } from '../errors/engine-error.js';
 
 /** These texts mean false; every other text means true, even `banana`, as with the known engine. */
@@ -8,40 +8,39 @@ export class Query {
   readonly #raw: string;
   #values: Map<string, string[]> | undefined;
 
-  /** @param raw what follows the `?`, still encoded. */
+  /** @param raw the text behind the `?`, still encoded. */
   constructor(raw: string) {
     this.#raw = raw;
   }
 
-  /** All methods throw EngineError invalid when the query is not well encoded. */
+  /**
+   * Returns true when the parameter is there. All methods throw EngineError invalid when the query is not well encoded.
+   */
   has(name: string): boolean {
     return this.#parsed().has(name);
   }
 
-  /** The first value, '' when absent. */
+  /** Returns the first value, '' when absent. */
   text(name: string): string {
     return this.#parsed().get(name)?.[0] ?? '';
   }
 
-  /** Every value of a repeated parameter, in order. */
+  /** Returns every value of a repeated parameter, in order. */
   all(name: string): readonly string[] {
     return this.#parsed().get(name) ?? [];
   }
 
-  /** A *bool* parameter, false when absent. */
+  /** Returns a *bool* parameter, false when absent. */
   flag(name: string): boolean {
     return !FALSE_VALUES.has(this.text(name).trim().toLowerCase());
   }
 
-  /** A *bool* parameter whose default counts only when the key is absent: `quiet=` is false. */
+  /** Returns a *bool* parameter whose default counts only when the key is absent: `quiet=` is false. */
   flagOr(name: string, byDefault: boolean): boolean {
     return this.has(name) ? this.flag(name) : byDefault;
   }
 
-  /**
-   * A decimal integer, undefined when absent or empty.
-   * @throws EngineError invalid for anything else.
-   */
+  /** Returns a decimal integer, undefined when absent or empty. @throws EngineError invalid for anything else. */
   integer(name: string): number | undefined {
     const text = this.text(name);
     if (text === '') return undefined;

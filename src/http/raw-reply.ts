@@ -1,6 +1,6 @@
 /**
- * Sends replies on a raw socket. The connection always ends with the reply: one that should be kept alive stays with
- * the parser.
+ * Sends replies on a raw socket. The connection always ends with the reply: a connection that should be kept alive
+ * stays with the parser.
  */
 import { Socket } from 'node:net';
 import { duplicateFd } from '../sys/files/fd.js';
@@ -42,7 +42,7 @@ export class RawSocket extends Socket {
     const options = { fd, allowHalfOpen: true, readable: true, writable: true, writableHighWaterMark: unreadBytes };
     super(options);
     if (unreadBytes < RAW_BUFFER_BYTES) limitUnread(fd, unreadBytes);
-    // Its 'close' tells all that matters; without a listener an error would end the daemon.
+    // The event 'close' tells all that matters; without a listener an error would end the daemon.
     this.on('error', () => undefined);
   }
 }
@@ -90,7 +90,7 @@ export class RawTransport implements Transport {
 
 export class RawResponseStream implements ResponseStream {
   readonly #state: StreamState;
-  /** These bytes, at least the head, are sent when there is a socket. */
+  /** Pieces, at least the head, that wait for a socket. */
   #early: (string | Uint8Array)[] | undefined;
   #earlyBytes = 0;
   #socket: RawSocket | undefined;
@@ -167,14 +167,14 @@ export class RawResponseStream implements ResponseStream {
     this.#state.onClose(callback);
   }
 
-  /** The client is gone. For the transport. */
+  /** Ends the stream because the client is gone; the transport calls it. */
   gone(): void {
     if (this.closed) return;
     this.#socket?.destroy();
     this.#state.close(true);
   }
 
-  /** Bytes that wait because the client is behind, 0 when it is not. */
+  /** Sends bytes. Returns how many wait because the client is behind, 0 when it is not. */
   #send(bytes: Uint8Array): number {
     const frame = `${bytes.length.toString(16)}\r\n`;
     let more: boolean;

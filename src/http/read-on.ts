@@ -29,7 +29,7 @@ export function readOn(socket: Socket, body: BodyFraming, then: () => void): voi
   socket.resume();
 }
 
-/** Returns true when the body ends with this piece, or when there is no body. */
+/** Returns true when the body ends with this piece, or when there is none. */
 function isEndOf(body: BodyFraming, piece: Buffer): boolean {
   try {
     body.extract(piece.subarray(0, Math.min(piece.length, body.wantedBytes)));

@@ -11,7 +11,7 @@ export interface Refusal {
 }
 
 /**
- * The reply to a request that is not served.
+ * Replies to a request that is not served.
  * @param found what the router said; a route is refused because too many requests are in flight.
  * @param objection why the request may not even be looked at, if that is so.
  */
@@ -26,7 +26,7 @@ export function refuse(
   switch (found.kind) {
     case 'options':
       return { head: heads.render(200, undefined, undefined), body: undefined };
-    // The next three are outside of everything that adds headers.
+    // The next three replies come before everything that adds headers.
     case 'not-found':
       return { head: jsonHead(404), body: messageBody('page not found') };
     case 'bad-path':
@@ -52,7 +52,7 @@ export function refuse(
   }
 }
 
-/** For requests that failed before they had a handler. */
+/** The reply to requests that failed before they had a handler. */
 export const NOT_SERVED = jsonHead(500);
 
 const RETRY: Headers = Object.freeze({ 'Retry-After': '1' });

@@ -1,15 +1,15 @@
-/** The body of a request between the parser that pushes it and the handler that reads it, if any does. */
+/** The body of a request: the parser pushes it, and the handler may read it. */
 import { Readable } from 'node:stream';
 import { cancelled, unavailable, type EngineError } from '../errors/engine-error.js';
 import type { PieceSource } from '../ports/archives.js';
 
-/** The receiver of the bytes stops and goes on reading from the client by this. */
+/** A body stops and resumes the reading from the client by this. */
 export interface BodySource {
   pause(): void;
   resume(): void;
 }
 
-/** All bodies that are being collected, so that many clients with large ones do not fill the memory. */
+/** Limit for all bodies that are being collected, so that many clients with large ones do not fill the memory. */
 const MAX_COLLECTING_BYTES = 256 * 1024 * 1024;
 
 let collectingBytes = 0;
@@ -30,7 +30,7 @@ export class RequestBody implements PieceSource {
     this.#source = source;
   }
 
-  /** A body that is there already. */
+  /** Returns a body that has arrived already. */
   static of(bytes: Buffer): RequestBody {
     const body = new RequestBody({ pause: () => undefined, resume: () => undefined });
     body.push(bytes, true);
@@ -41,7 +41,7 @@ export class RequestBody implements PieceSource {
     return this.#complete;
   }
 
-  /** @param chunk is lent for the call. */
+  /** Takes a piece. @param chunk is lent for the call. */
   push(chunk: Uint8Array, isLast: boolean): void {
     if (isLast) this.#complete = true;
     if (chunk.length > 0) {
@@ -55,7 +55,10 @@ export class RequestBody implements PieceSource {
     if (isLast) this.#onEnd?.(undefined);
   }
 
-  /** No more bytes will come. The reason is that the client went away, unless another one is given. */
+  /**
+   * Fails the body, because no more bytes will come. The reason is that the client went away, unless another one is
+   * given.
+   */
   fail(reason = cancelled('the client closed the connection before the end of the request body')): void {
     if (this.#complete || this.#failure !== undefined) return;
     this.#failure = reason;
@@ -100,7 +103,7 @@ export class RequestBody implements PieceSource {
     }
   }
 
-  /** The body with backpressure up to the client. */
+  /** Returns the body as a stream with backpressure up to the client. */
   stream(): Readable {
     const readable = new Readable({
       highWaterMark: 256 * 1024,
@@ -139,7 +142,7 @@ export class RequestBody implements PieceSource {
     if (this.#complete || this.#failure !== undefined) onEnd(this.#failure);
   }
 
-  // A source has nothing to do with a body that is complete: it may serve another request by then.
+  // A complete body must not touch its source, which may serve another request by then.
   pause(): void {
     if (!this.#complete && this.#failure === undefined) this.#source.pause();
   }

@@ -1,17 +1,20 @@
 /** A request's line and headers. */
 
-/** uWebSockets.js only lends them while its callback runs, so they are read lazily, and copied when that ends. */
+/**
+ * The parts of a head. uWebSockets.js only lends them while its callback runs, so they are read lazily, and copied when
+ * that ends.
+ */
 export interface RequestHead {
-  /** '' when absent. */
+  /** Returns the value of a header, '' when absent. */
   getHeader(lowerCaseName: string): string;
-  /** The path as the client sent it. */
+  /** Returns the path as the client sent it. */
   getUrl(): string;
-  /** Without the `?`; undefined or '' when absent. */
+  /** Returns the query without the `?`; undefined or '' when absent. */
   getQuery(): string | undefined;
   forEach(callback: (lowerCaseName: string, value: string) => void): void;
 }
 
-/** A head that stays. */
+/** A head that stays readable after the library's callback. */
 export class KeptHead implements RequestHead {
   readonly #headers: ReadonlyMap<string, string>;
   readonly #url: string;
@@ -24,7 +27,7 @@ export class KeptHead implements RequestHead {
     this.#query = query;
   }
 
-  /** Of a repeated header the first one counts, as in Go's `Header.Get`. */
+  /** Copies a head. The first one of a repeated header counts, as in Go's `Header.Get`. */
   static copy(head: RequestHead): KeptHead {
     const headers = new Map<string, string>();
     head.forEach((name, value) => {

@@ -1,8 +1,11 @@
-/** Who is told of every request, for metrics. Called on the main thread for each of them: must cost next to nothing. */
+/**
+ * An observer is told of every request, for metrics. Its methods are called on the main thread for each request, so
+ * they must cost next to nothing.
+ */
 export interface RequestObserver {
   /**
    * A reply is complete, or the client has left before it was begun (status 499).
-   * @param pattern the route's, never the path: the number of different ones is bounded.
+   * @param pattern the route's, never the path, so that the number of different ones is bounded.
    * @param isWhole false when its stream told of a failure, or the client left before the end of it.
    */
   answered(method: string, pattern: string, status: number, seconds: number, isWhole: boolean): void;
@@ -10,5 +13,5 @@ export interface RequestObserver {
   refused(status: number): void;
 }
 
-/** What nginx and others after it say of a client that closed its connection. */
+/** Status for a client that closed its connection, as nginx and others after it have it. */
 export const CLIENT_LEFT = 499;

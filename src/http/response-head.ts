@@ -11,8 +11,8 @@ export interface ProductIdentity {
 }
 
 /**
- * The headers of a reply, without those that depend on how it is sent (length, chunking, connection): the first one by
- * name, and as its value the rest of them, lines and all. So they cost one call into the HTTP library.
+ * The headers of a reply, without those that depend on how it is sent (length, chunking, connection). The first header
+ * has its own name; its value carries all further header lines. So they cost one call into the HTTP library.
  */
 export interface ReplyHead {
   readonly status: number;
@@ -25,7 +25,7 @@ export class ResponseHeads {
   readonly #version: string;
   readonly #common: string;
   /**
-   * Rendered heads of headers that never change, by content type; types are named by routes, not by clients: it stays
+   * Rendered heads of headers that never change, by content type. Routes name the types, not clients, so the map stays
    * small.
    */
   readonly #kept = new WeakMap<Headers, Map<string | undefined, string>>();
@@ -36,7 +36,7 @@ export class ResponseHeads {
   }
 
   /**
-   * The head of a routed reply. Frozen headers are rendered only once.
+   * Renders the head of a routed reply. Frozen headers are rendered only once.
    * @throws EngineError internal for a header that would break the head: a bug of a route.
    */
   render(status: number, contentType: string | undefined, headers: Headers = NONE): ReplyHead {
@@ -50,7 +50,10 @@ export class ResponseHeads {
     return { status, name: 'Server', value };
   }
 
-  /** As `render`, for requests whose version is refused: they do not reach what knows about experiments. */
+  /**
+   * Does the same as `render` for a request whose version is refused. Such a request is refused before the part that
+   * adds the header about experiments.
+   */
   renderRefusedVersion(contentType: string, headers: Headers): ReplyHead {
     return {
       status: 400,
@@ -67,7 +70,7 @@ export class ResponseHeads {
 
 const NONE: Headers = Object.freeze({});
 
-/** Header lines, each after a line end. */
+/** Renders header lines, each after a line end. */
 function headerLines(headers: Headers): string {
   let lines = '';
   for (const [name, value] of Object.entries(headers)) {
@@ -82,12 +85,12 @@ const STATUS_LINES: ReadonlyMap<number, string> = new Map(
   Object.entries(STATUS_CODES).map(([status, reason]) => [Number(status), `${status} ${reason}`]),
 );
 
-/** `404 Not Found`. */
+/** Renders a status line such as `404 Not Found`. */
 export function statusLine(status: number): string {
   return STATUS_LINES.get(status) ?? `${status} Unknown`;
 }
 
-/** Replies that never have a body nor a length (RFC 9110). */
+/** Returns true for replies that never have a body nor a length (RFC 9110). */
 export function isBodiless(status: number): boolean {
   return status === 204 || status === 304 || status < 200;
 }

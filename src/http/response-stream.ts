@@ -4,8 +4,8 @@ export interface ResponseStream {
   /** True once the stream ended or the client went away: nothing more is sent. */
   readonly closed: boolean;
   /**
-   * Sends a piece; the bytes must not change afterwards. False when the client is behind: await `ready` before the
-   * next piece. A writer that goes on regardless is cut off at 8 MiB. Writes after the close are dropped.
+   * Sends a piece; the bytes must not change afterwards. Returns false when the client is behind: await `ready` before
+   * the next piece. A writer that goes on regardless is cut off at 8 MiB. Writes after the close are dropped.
    */
   write(chunk: string | Uint8Array): boolean;
   /** Resolves when the client caught up. @throws EngineError cancelled when it went away. */
@@ -13,7 +13,8 @@ export interface ResponseStream {
   /**
    * Lends the connection to another thread, which sends the next pieces of the body by itself, each as a chunk of
    * HTTP/1.1; what was written before has been sent. The descriptor is a duplicate for the caller to close, and nothing
-   * may be written here until then. Undefined where there is none to lend. @throws EngineError cancelled as `ready`.
+   * may be written here until then. Resolves with undefined where there is none to lend.
+   * @throws EngineError cancelled as `ready`.
    */
   lend(): Promise<number | undefined>;
   /** Ends the body. Idempotent. */
@@ -26,7 +27,7 @@ export interface ResponseStream {
 
 /**
  * Sends a source to its end, at the client's speed, and ends the stream. When the client goes away the source's
- * `return` is called at once, which must settle a pending `next`; pump then resolves. What the source throws is thrown.
+ * `return` is called at once, which must settle a pending `next`; pump then resolves. An error of the source is thrown.
  */
 export async function pump(
   source: AsyncIterable<string | Uint8Array>,

@@ -1,23 +1,24 @@
-/** How the files of routes/ declare what they serve. */
+/** The files of routes/ declare by this what they serve. */
 import type { Handler } from './exchange.js';
 
 export type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
 
 /**
- * When the connection of a route that hijacks is taken back from the HTTP parser: after the whole body (exec start
- * has a JSON body), or after the head already when the body is chunked (attach, where such a body is the stream).
+ * The moment at which the connection of a route that hijacks is taken back from the HTTP parser: after the whole body
+ * (exec start has a JSON body), or after the head already when the body is chunked (attach, where such a body is the
+ * stream).
  */
 export type HijackPoint = 'after-body' | 'after-head';
 
 /**
- * What the body of a request is. An `archive` goes to its handler as it comes, whatever its size, and is not shown to
- * authorization plugins; nor is a `secret`, and the reply to it. Every other body is.
+ * The kind of a request's body. Handlers get an `archive` as it comes, whatever its size. Authorization plugins are not
+ * shown an `archive`, nor a `secret` and the reply to it; they are shown every other body.
  */
 export type BodyKind = 'json' | 'archive' | 'secret';
 
 /**
- * What a route has to do with uploads that are worth reading without the HTTP parser: its handler takes `bodySource`,
- * or clients ask for it before they send one on the same connection.
+ * The part that a route has in uploads that are worth reading without the HTTP parser: its handler takes `bodySource`,
+ * or clients ask for it before they send an upload on the same connection.
  */
 export type UploadPart = 'takes' | 'precedes';
 

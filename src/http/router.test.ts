@@ -17,7 +17,7 @@ const router = new Router([
   route('POST', '/containers/{id...}/start', handler),
 ]);
 
-/** What a request comes to, in a line. */
+/** Returns in a line what a request comes to. */
 function resolve(method: string, path: string): string {
   const found = router.resolve(method, path);
   if (found.kind === 'route') {

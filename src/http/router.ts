@@ -10,7 +10,7 @@ export interface RouteMatch {
   readonly kind: 'route';
   readonly route: Route;
   readonly version: ApiVersion;
-  /** Decoded and without version prefix. */
+  /** Path, decoded and without version prefix. */
   readonly path: string;
   readonly params: ReadonlyMap<string, string>;
 }
@@ -33,18 +33,18 @@ type MatchesByMethod = Map<string, RouteMatch>;
 
 interface PatternRoute {
   readonly route: Route;
-  /** Anchored; one group for each parameter. */
+  /** Expression for the whole path, with one group for each parameter. */
   readonly expression: RegExp;
   readonly names: readonly string[];
-  /** Literal text that the path must start and end with: rules out nearly everything before the expression runs. */
+  /** Literal text that the path must start and end with: it rules out nearly everything before the expression runs. */
   readonly prefix: string;
   readonly suffix: string;
 }
 
 export class Router {
-  /** By complete path as clients send it, version prefix included. */
+  /** Routes by complete path as clients send it, version prefix included. */
   readonly #exact = new Map<string, MatchesByMethod>();
-  /** By method and first segment, `GET containers`; in order of declaration. */
+  /** Routes by method and first segment (`GET containers`), in the order of their declaration. */
   readonly #patterns = new Map<string, PatternRoute[]>();
 
   /** @throws Error when a pattern is not well formed or declared twice. */
@@ -59,7 +59,7 @@ export class Router {
     }
   }
 
-  /** @param path as the client sent it, without the query. */
+  /** Finds the route of a request. @param path as the client sent it, without the query. */
   resolve(method: string, path: string): Resolution {
     return this.#exact.get(path)?.get(method) ?? this.#resolveSlowly(method, path);
   }
@@ -122,7 +122,7 @@ export class Router {
   }
 }
 
-/** `containers` of `/containers/x/json`. */
+/** Returns `containers` for `/containers/x/json`. */
 function firstSegment(path: string): string {
   const end = path.indexOf('/', 1);
   return end < 0 ? path.slice(1) : path.slice(1, end);
@@ -133,7 +133,7 @@ function decodePath(path: string): string | undefined {
   try {
     return decodeURIComponent(path);
   } catch {
-    // Not an encoding of anything; the caller answers 400.
+    // The text is no valid encoding; the caller answers 400.
     return undefined;
   }
 }

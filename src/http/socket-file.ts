@@ -1,4 +1,7 @@
-/** The file of a unix socket that we listen on: nobody else may be there, and it goes when we go. */
+/**
+ * The file of a unix socket on which the daemon listens: nobody else may listen there, and the file is removed when the
+ * daemon ends.
+ */
 import { chmod, chown, lstat, unlink } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { conflict, invalid } from '../errors/engine-error.js';
@@ -7,7 +10,7 @@ import { listenOnUnix } from '../sys/net/listen-socket.js';
 import { MAX_UNIX_PATH_BYTES } from '../sys/net/socket-calls.js';
 
 const SOCKET_MODE = 0o660;
-/** Until its group is set a socket file is for its owner only. */
+/** Until its group is set a socket file is open to its owner only. */
 const INITIAL_MODE = 0o600;
 /** Time for a probed socket to answer a connect; a full backlog counts as alive. */
 const PROBE_MS = 1_000;
@@ -19,8 +22,8 @@ export interface SocketFile {
 
 /**
  * Listens on a path, with mode 0660 and the given group. A socket that nobody answers is replaced.
- * @throws EngineError conflict when somebody does, or when it is no socket; invalid when it is too long; others by
- * errno.
+ * @throws EngineError conflict when somebody answers, or when it is no socket; invalid when the path is too long;
+ * others by errno.
  */
 export async function openSocketFile(path: string, gid: number | undefined): Promise<SocketFile> {
   if (Buffer.byteLength(path) > MAX_UNIX_PATH_BYTES) {
@@ -44,15 +47,18 @@ export async function openSocketFile(path: string, gid: number | undefined): Pro
   return { fd, remove };
 }
 
-/** Gone already: whoever deleted it saved us the work. */
+/** Ignores that a file is gone already. */
 function absent(error: NodeJS.ErrnoException): undefined {
   if (error.code !== 'ENOENT') throw error;
 }
 
-/** @throws EngineError conflict when somebody answers there, or when it is no socket. */
+/**
+ * Removes a socket file that nobody answers.
+ * @throws EngineError conflict when somebody answers there, or when it is no socket.
+ */
 async function removeStaleSocket(path: string): Promise<void> {
   const present = await lstat(path).catch((error: NodeJS.ErrnoException) => {
-    // Anything but its absence shows again, better told, when the path is bound.
+    // An error other than the file's absence comes up again, with a better text, when the path is bound.
     void error;
     return undefined;
   });

@@ -1,4 +1,4 @@
-/** What the streams of both transports have in common: their end, and waiting for a client that is behind. */
+/** The state that the streams of both transports share: their end, and the wait for a client that is behind. */
 import { cancelled } from '../errors/engine-error.js';
 import type { StreamOwner } from './transport.js';
 
@@ -26,7 +26,7 @@ export class StreamState {
     return this.#gone;
   }
 
-  /** The client does not keep up: `ready` waits until `drained`. */
+  /** Notes that the client does not keep up: `ready` waits until `drained`. */
   fallBehind(): void {
     this.#behind = true;
   }

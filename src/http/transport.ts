@@ -9,7 +9,7 @@ import type { BodySource } from './request-body.js';
 import type { ReplyHead } from './response-head.js';
 import type { ResponseStream } from './response-stream.js';
 
-/** Told by a transport what becomes of a stream. */
+/** A transport tells its owner what becomes of a stream. */
 export interface StreamOwner {
   /** The stream is over; `gone` when the client left before its end. Called once. */
   settle(gone: boolean): void;
@@ -30,7 +30,7 @@ export interface Transport extends BodySource {
    * `Exchange.stream`; those that send from a buffer of their own leave it at that.
    */
   stream(head: ReplyHead, owner: StreamOwner, bodyPending: boolean, unreadBytes?: number): ResponseStream;
-  /** The socket itself; only raw transports have it. @throws Error for others. */
+  /** Returns the socket itself; only raw transports have it. @throws Error for others. */
   takeSocket(): Socket;
   /** Cuts the connection. */
   abort(): void;

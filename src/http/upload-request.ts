@@ -1,4 +1,4 @@
-/** Uploads that come first on their connection: the reader of the body gets it from the socket, in another thread. */
+/** Uploads that come first on their connection: another thread reads the body from the socket. */
 import { cancelled } from '../errors/engine-error.js';
 import type { SocketBody, SocketSource } from '../ports/archives.js';
 import { ChunkedBody, SizedBody } from '../text/body-framing.js';
@@ -25,12 +25,12 @@ export function serveUpload(
   new HttpExchange(services, gate, transport, { found, method: found.route.method, head }).run();
 }
 
-/** Does not touch the socket before the reply, with which the connection ends. */
+/** This transport does not touch the socket before the reply, with which the connection ends. */
 class UploadTransport implements Transport {
   readonly upload: SocketSource;
-  /** Until somebody else owns it. */
+  /** Descriptor of the connection until somebody else owns it. */
   #fd: number | undefined;
-  /** A reader of the socket has read from it and knows how far. */
+  /** True when a reader of the socket has read from it; that reader knows how far. */
   #isLent = false;
 
   constructor(

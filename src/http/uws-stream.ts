@@ -8,20 +8,20 @@ import { MAX_BEHIND_BYTES, StreamState } from './stream-state.js';
 import type { StreamOwner } from './transport.js';
 import type { HttpResponse } from './uws.js';
 
-/** What the connection does for its stream. */
+/** The connection does these parts for its stream. */
 export interface UwsStreamHost {
   /** Writes status and headers; called once, corked. */
   writeHead(res: HttpResponse): void;
   /** Ends the reply. */
   end(res: HttpResponse): void;
-  /** Returns false when so many bytes must not be written in a callback of the library. */
+  /** Returns false when this many bytes must not be written in a callback of the library. */
   takesInCallback(bytes: number): boolean;
 }
 
-/** The library frames a piece, and its end, with no more than this. */
+/** The library frames a piece, and its end, with no more bytes than this. */
 const FRAME_BYTES = 64;
 
-/** The library collects this much whatever the head is. */
+/** The library collects this many bytes, however large the head is. */
 const PART_BYTES = 8 * 1024;
 
 export class UwsResponseStream implements ResponseStream {
@@ -76,7 +76,7 @@ export class UwsResponseStream implements ResponseStream {
   }
 
   async lend(): Promise<undefined> {
-    // The library is still receiving from it.
+    // The library is still receiving on this connection.
   }
 
   end(): void {
@@ -96,7 +96,7 @@ export class UwsResponseStream implements ResponseStream {
     this.#state.onClose(callback);
   }
 
-  /** The client is gone. For the connection. */
+  /** Ends the stream because the client is gone; the connection calls it. */
   gone(): void {
     this.#state.close(true);
   }

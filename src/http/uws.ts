@@ -1,4 +1,4 @@
-/** The one place that loads uWebSockets.js, and declares what its binary offers beyond its index.d.ts. */
+/** Loads uWebSockets.js, which no other file does, and declares what its binary offers beyond its index.d.ts. */
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
 
 export type { HttpRequest, HttpResponse };
@@ -6,13 +6,18 @@ export type { HttpRequest, HttpResponse };
 export interface UwsApp extends TemplatedApp {
   /** Takes over a connected socket; the descriptor is then the app's to close. */
   adoptSocket(fd: number): void;
-  /** Seconds without a request, or that a body may trickle; 0: no limit. Counts from the next event on a socket. */
+  /**
+   * Sets the seconds without a request, or that a body may trickle; 0: no limit. They count from the next event on a
+   * socket.
+   */
   setIdleTimeout(seconds: number): UwsApp;
-  /** Seconds that a reply may wait for a client that does not read; 0: no limit. */
+  /** Sets the seconds that a reply may wait for a client that does not read; 0: no limit. */
   setResponseTimeout(seconds: number): UwsApp;
 }
 
-/** Bytes of a request's head, line and headers together: registry tokens in X-Registry-Config are large. */
+/**
+ * Bytes of a request's head, line and headers together. It is large because registry tokens in X-Registry-Config are.
+ */
 const MAX_HEAD_BYTES = 65_536;
 
 // The binary reads the variable once, when it is loaded; child processes need not see it.
@@ -20,7 +25,7 @@ process.env['UWS_HTTP_MAX_HEADERS_SIZE'] = String(MAX_HEAD_BYTES);
 const { App } = await import('uWebSockets.js');
 delete process.env['UWS_HTTP_MAX_HEADERS_SIZE'];
 
-/** A plain HTTP app without listeners. Costs about 29 KB that are not given back: reuse it. */
+/** Makes a plain HTTP app without listeners. It costs about 29 KB that are not given back: reuse it. */
 export function createUwsApp(): UwsApp {
   return App() as UwsApp;
 }

@@ -206,7 +206,7 @@ const body = object({
   NetworkingConfig: object({ EndpointsConfig: dictionary(nullable(endpointRequest)) }),
 });
 
-/** The `Config` part alone, for commit. */
+/** Decodes the `Config` part alone, for commit. */
 export const configDecoder = object(configShape);
 
 /** Decodes the body. `atLeast` tells the API version of the request; older ones lose the fields they did not know. */
@@ -264,7 +264,10 @@ export function decodeCreate(
   };
 }
 
-/** The driver of the container as a whole is not that of volumes among its mounts. Up to 1.47 the client said so. */
+/**
+ * Warns that the driver of the container as a whole is not used for volumes among its mounts. Up to 1.47 the client
+ * itself said so.
+ */
 function volumeDriverWarnings(driver: string, mounts: readonly MountRequest[]): string[] {
   const isIgnored =
     driver !== '' && mounts.some(({ Type, VolumeOptions }) => Type === 'volume' && !VolumeOptions?.DriverConfig?.Name);
@@ -275,14 +278,17 @@ function volumeDriverWarnings(driver: string, mounts: readonly MountRequest[]): 
     : [];
 }
 
-/** Priorities of gateways came with 1.48. */
+/** Drops the priorities of gateways, which came with 1.48. */
 function withoutPriorities(endpoints: Endpoints): Endpoints {
   return Object.fromEntries(
     Object.entries(endpoints).map(([name, { GwPriority: _unknown, ...request }]) => [name, request]),
   );
 }
 
-/** A mount as older clients meant it: before 1.42 options of another type of mount were ignored. */
+/**
+ * Drops options of a mount that the client's version did not know; before 1.42 those of another type of mount were
+ * ignored.
+ */
 function knownOptions(request: MountRequest, atLeast: AtLeast): MountRequest {
   const { VolumeOptions, TmpfsOptions, BindOptions, ...others } = request;
   const { NonRecursive, CreateMountpoint, ...binding } = BindOptions ?? {};

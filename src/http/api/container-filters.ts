@@ -27,13 +27,13 @@ const HEALTHS = ['starting', 'healthy', 'unhealthy', 'none'];
 
 export interface FilterContext {
   find(reference: string): ContainerRecord;
-  /** Image id of a reference; undefined when there is none. */
+  /** Returns the image id of a reference; undefined when there is none. */
   imageId(reference: string): string | undefined;
-  /** True when `ancestor` is the image or one of its parents. */
+  /** Returns true when `ancestor` is the image or one of its parents. */
   isAncestor(image: string, ancestor: string): boolean;
 }
 
-/** Selects from `records` (newest first) as the query says. */
+/** Selects records (newest first) as the query says. */
 export function selectContainers(
   records: readonly ContainerRecord[],
   query: { readonly all: boolean; readonly limit: number; readonly filters: Filters },
@@ -123,7 +123,8 @@ function parsePorts(text: string): PortRange {
 
 function matchesPorts(publish: readonly PortRange[], expose: readonly PortRange[], record: ContainerRecord): boolean {
   if (publish.length === 0 && expose.length === 0) return true;
-  // Both look at running containers: published are ports of the host, exposed are those of the container.
+  // Both filters look at running containers only: published ports are those of the host, exposed ones those of the
+  // container.
   const ports = portList(record);
   const within = (port: number | undefined, type: string) => (range: PortRange) =>
     port !== undefined && range.protocol === type && port >= range.from && port <= range.to;

@@ -10,7 +10,7 @@ const body = object({
   RestartPolicy: optional(object({ Name: string(), MaximumRetryCount: integer() })),
 });
 
-/** What stays as it was made: such settings are ignored, as by the known engine. */
+/** These settings stay as they were made: they are ignored, as by the known engine. */
 const FIXED: ReadonlySet<string> = new Set([
   'CgroupParent',
   'Devices',
@@ -25,7 +25,7 @@ const FIXED: ReadonlySet<string> = new Set([
   'IOMaximumBandwidth',
 ]);
 
-/** The settings that the client wants changed: zero, empty and null mean unchanged. */
+/** Returns the settings that the client wants changed: zero, empty and null mean unchanged. */
 export function decodeUpdate(value: unknown, atLeast: AtLeast): Partial<HostConfig> {
   if (value === undefined || value === null) throw invalid('invalid JSON: got EOF while reading request body');
   const { RestartPolicy, ...limits } = body.decode(value, '');
@@ -41,7 +41,7 @@ export function decodeUpdate(value: unknown, atLeast: AtLeast): Partial<HostConf
         !(Array.isArray(setting) && setting.length === 0),
     ),
   ) as Partial<HostConfig>;
-  // Of processes there may be any number again: that is said by 0 or less.
+  // 0 or less lifts the limit on processes.
   return limits.PidsLimit === null || !atLeast(1, 40)
     ? change
     : { ...change, PidsLimit: Math.max(limits.PidsLimit, 0) };

@@ -10,24 +10,24 @@ import { ownMember } from '../../text/own-member.js';
 
 /** The view needs these facts beside the record. */
 export interface ViewContext {
-  /** True while the reference that the container was created from still names its image. */
+  /** Returns true while the reference that the container was created from still names its image. */
   imageStillNamed(record: ContainerRecord): boolean;
   graphData(id: string): { readonly Name: string; readonly Data: Readonly<Record<string, string>> };
-  /** Directory of the container's files, which may be another one's. */
+  /** Returns the directory of the container's files, which may be another container's. */
   filesDir(record: ContainerRecord): string;
-  /** Path of the network namespace. */
+  /** Returns the path of the network namespace. */
   sandboxKey(record: ContainerRecord): string;
-  /** Lines of its latest run that were not logged. */
+  /** Returns how many lines of its latest run were not logged. */
   droppedLines(id: string): number;
   /** Links to other containers of the default bridge. */
   readonly links: (record: ContainerRecord) => readonly string[] | null;
-  /** The other names of a container, by links to it. */
+  /** Returns the other names of a container, which links give it. */
   linkNames(id: string): readonly string[];
-  /** Execs that have not ended. */
+  /** Returns the ids of execs that have not ended. */
   execIds(id: string): readonly string[];
 }
 
-/** Many scripts parse this text: `Up 5 minutes`, `Exited (0) 2 hours ago`. */
+/** Returns the status text, which many scripts parse: `Up 5 minutes`, `Exited (0) 2 hours ago`. */
 export function statusText(record: ContainerRecord, nowMs: number): string {
   const { state } = record;
   switch (state.status) {
@@ -53,7 +53,7 @@ function healthText({ state: { health } }: ContainerRecord): string {
   return health.status === 'starting' ? ' (health: starting)' : ` (${health.status})`;
 }
 
-/** A duration in the coarse words that clients know. */
+/** Renders a duration in the coarse words that clients know. */
 export function humanDuration(ms: number): string {
   const seconds = Math.floor(ms / 1000);
   if (seconds < 1) return 'Less than a second';
@@ -72,7 +72,7 @@ export function humanDuration(ms: number): string {
 }
 
 interface ItemParts {
-  /** JSON up to and including `"Status":`, and from the comma after it. */
+  /** JSON of an item up to and including `"Status":`; `tail` begins with the comma after it. */
   readonly head: string;
   readonly tail: string;
 }
@@ -89,7 +89,7 @@ const items: Readonly<Record<ItemMembers, WeakMap<ContainerRecord, ItemParts>>> 
   full: new WeakMap(),
 };
 
-/** One element of GET /containers/json as JSON text. Only the status text is made anew on each call. */
+/** Renders one element of GET /containers/json as JSON text. Only the status text is made anew on each call. */
 export function listItemJson(
   record: ContainerRecord,
   context: ViewContext,
@@ -98,8 +98,8 @@ export function listItemJson(
   size?: { rw: number; rootFs: number },
 ): string {
   let parts = items[members].get(record);
-  // Whether the tag still points to the image, and who links to it, may change without the record: such items are not
-  // cached.
+  // These may change without the record: whether the tag still points to the image, and who links to the container.
+  // Such items are not cached.
   const named = context.imageStillNamed(record);
   const others = context.linkNames(record.id);
   const isPlain = named && others.length === 0;
@@ -150,7 +150,7 @@ function commandText(record: ContainerRecord): string {
   return [record.path, ...shown].join(' ');
 }
 
-/** The status word of State and list; a start under way shows what was there before it. */
+/** Returns the status word of State and list; a start under way shows what was there before it. */
 export function shownStatus(record: ContainerRecord): string {
   if (record.state.status !== 'starting') return record.state.status;
   return record.state.finishedAt.startsWith('0001') ? 'created' : 'exited';
@@ -163,7 +163,7 @@ export interface PortItem {
   Type: string;
 }
 
-/** Ports of a list item: published ones with their address, then those merely exposed. */
+/** Returns the ports of a list item: published ones with their address, then those merely exposed. */
 export function portList(record: ContainerRecord): PortItem[] {
   if (!isRunning(record)) return [];
   const published = record.ports.map((port) => ({
@@ -182,7 +182,9 @@ export function portList(record: ContainerRecord): PortItem[] {
   return [...published, ...exposed];
 }
 
-/** What the host could reach: nothing on networks without a gateway, or in the network of somebody else. */
+/**
+ * Returns the exposed ports that the host could reach: none without a gateway, or in the network of another container.
+ */
 function exposedPorts({ config, networks }: ContainerRecord): string[] {
   const isReachable = Object.values(networks).some(
     ({ endpoint }) => endpoint && (endpoint.gateway !== '' || endpoint.ipv6Gateway !== ''),
@@ -194,7 +196,7 @@ function shownIp(port: PublishedPort): string {
   return port.hostIp === '' ? '0.0.0.0' : port.hostIp;
 }
 
-/** `NetworkSettings.Ports` of inspect. */
+/** Renders `NetworkSettings.Ports` of inspect. */
 function portMap(record: ContainerRecord): Record<string, { HostIp: string; HostPort: string }[] | null> {
   if (!isRunning(record)) return {};
   const map = new Map<string, { HostIp: string; HostPort: string }[] | null>();
@@ -210,7 +212,8 @@ function portMap(record: ContainerRecord): Record<string, { HostIp: string; Host
 }
 
 /**
- * Its networks as they are for others: a container that has ended is on none any more, even while it is being released.
+ * Returns the networks of a container as others see them: a container that has ended is on none any more, even while it
+ * is being released.
  */
 function attachments(record: ContainerRecord): ContainerRecord['networks'] {
   if (isRunning(record)) return record.networks;
@@ -226,7 +229,7 @@ function networkMap(record: ContainerRecord): Record<string, unknown> {
 /** Networks on which containers do not find each other by name. */
 const NAMELESS = new Set(['bridge', 'host', 'none']);
 
-/** `EndpointSettings`: the request, and what the container has while it runs. */
+/** Renders `EndpointSettings`: the request, and what the container has while it runs. */
 export function endpointSettings({ request, endpoint }: NetworkAttachment): Record<string, unknown> {
   return {
     IPAMConfig: request.IPAMConfig ?? null,
@@ -262,14 +265,14 @@ function healthView({ status, failingStreak, log }: HealthState): unknown {
 
 const inspected = new WeakMap<ContainerRecord, string>();
 
-/** A record without what came with later versions of the API. */
+/** Returns a record without what came with later versions of the API. */
 export function asOf(record: ContainerRecord, atLeast: AtLeast): ContainerRecord {
   if (atLeast(1, 48)) return record;
   const { imageManifest: _newer, ...older } = record;
   return atLeast(1, 45) ? older : withOldAliases(older);
 }
 
-/** As clients before API 1.45 know it: Aliases has the names that the container has anyway. */
+/** Returns a record as clients before API 1.45 know it: Aliases has the names that the container has anyway. */
 function withOldAliases(record: ContainerRecord): ContainerRecord {
   const names = [...new Set([record.id.slice(0, 12), record.config.Hostname])].filter((name) => name !== '');
   const networks = Object.entries(record.networks).map(([network, attachment]): [string, NetworkAttachment] => {
@@ -286,13 +289,13 @@ function withOldAliases(record: ContainerRecord): ContainerRecord {
   return { ...record, networks: Object.fromEntries(networks) };
 }
 
-/** GET /containers/{id}/json as JSON text. */
+/** Renders GET /containers/{id}/json as JSON text. */
 export function inspectJson(
   record: ContainerRecord,
   context: ViewContext,
   size?: { rw: number; rootFs: number },
 ): string {
-  // Execs and lost lines come without a new record: what has some is rendered anew.
+  // Execs and lost lines come without a new record, so a container that has some is rendered anew.
   if (size || context.execIds(record.id).length > 0 || context.droppedLines(record.id) > 0)
     return JSON.stringify(inspectObject(record, context, size));
   let text = inspected.get(record);
@@ -331,7 +334,7 @@ function inspectObject(record: ContainerRecord, context: ViewContext, size?: { r
     HostnamePath: `${dir}/hostname`,
     HostsPath: `${dir}/hosts`,
     LogPath: record.logPath,
-    // Ours: the existing engine does not tell. Only there when there is something to tell.
+    // This member is an addition of this engine; it is there only when lines were lost.
     ...(context.droppedLines(record.id) > 0 ? { LogDroppedLines: context.droppedLines(record.id) } : {}),
     Name: record.name,
     RestartCount: record.restartCount,
@@ -375,7 +378,7 @@ function hostConfigView(record: ContainerRecord, { links }: ViewContext): unknow
   return { ...effectiveHostConfig(record), ...(record.links ? { Links: links(record) } : {}) };
 }
 
-/** With the MAC address that was asked for on the network of the mode, where clients before 1.44 look for it. */
+/** Adds the MAC address that was asked for on the network of the mode, because clients before 1.44 look for it here. */
 function configView({ config, hostConfig, networks }: ContainerRecord): ContainerRecord['config'] {
   const macAddress = ownMember(networks, hostConfig.NetworkMode)?.request.MacAddress;
   return macAddress ? { ...config, MacAddress: macAddress } : config;

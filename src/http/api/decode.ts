@@ -1,5 +1,5 @@
 /**
- * Decoders for JSON request bodies: types checked, field names matched case-insensitively and unknown fields ignored,
+ * Decoders for JSON request bodies: they check types, match field names case-insensitively and ignore unknown fields,
  * as clients of the Engine API are used to; `null` and absence give the default. Errors name the field.
  */
 import { invalid } from '../../errors/engine-error.js';
@@ -21,7 +21,7 @@ function decoder<T>(decode: Decoder<T>['decode'], absent: () => T | undefined): 
   return { decode, absent };
 }
 
-/** Text without NUL characters: the kernel would see its beginning only. */
+/** Decodes text without NUL characters: the kernel would see only what is before one. */
 export const string = (fallback = ''): Decoder<string> =>
   decoder(
     (value, path) => {
@@ -40,7 +40,8 @@ export const boolean = (fallback = false): Decoder<boolean> =>
   );
 
 /**
- * A whole number of 64 bits. Beyond 2^53 (sizes that clients send as "unlimited") the nearest double is good enough.
+ * Decodes a whole number of 64 bits. Beyond 2^53 (sizes that clients send as "unlimited") the nearest double is good
+ * enough.
  */
 export const integer = (fallback = 0): Decoder<number> =>
   decoder(
@@ -51,7 +52,7 @@ export const integer = (fallback = 0): Decoder<number> =>
     () => fallback,
   );
 
-/** A whole number without a sign. */
+/** Decodes a whole number without a sign. */
 export const unsigned = (bits: 16 | 32 | 64): Decoder<number> =>
   decoder(
     (value, path) =>
@@ -65,12 +66,12 @@ export const anything = (): Decoder<unknown> =>
     () => undefined,
   );
 
-/** A decoder for a field that stays out when it is absent. */
+/** Returns a decoder for a field that stays out when it is absent. */
 export function optional<T>(inner: Decoder<T>): Decoder<T | undefined> {
   return decoder<T | undefined>(inner.decode, () => undefined);
 }
 
-/** A decoder whose absent value is null. */
+/** Returns a decoder whose absent value is null. */
 export function nullable<T>(inner: Decoder<T>): Decoder<T | null> {
   return decoder<T | null>(inner.decode, () => null);
 }
@@ -85,7 +86,7 @@ export function list<T>(item: Decoder<T>): Decoder<T[]> {
   );
 }
 
-/** An object with free keys. */
+/** Decodes an object with free keys. */
 export function dictionary<T>(item: Decoder<T>): Decoder<Record<string, T>> {
   return decoder(
     (value, path) => {
@@ -98,21 +99,21 @@ export function dictionary<T>(item: Decoder<T>): Decoder<Record<string, T>> {
   );
 }
 
-/** `{}` values, as port and volume sets have them. */
+/** Decodes `{}` values, as port and volume sets have them. */
 export const emptyObject = (): Decoder<Record<string, never>> =>
   decoder(
     (value, path) => (isObject(value) ? {} : fail(path, 'an object', value)),
     () => ({}),
   );
 
-/** A field that answers have and requests may repeat: its type is checked, its value means nothing. */
+/** Checks the type of a field that answers have and requests may repeat; its value means nothing. */
 export const ignored = (inner: Decoder<unknown>): Decoder<undefined> =>
   decoder(
     (value, path) => void inner.decode(value, path),
     () => undefined,
   );
 
-/** Cmd and Entrypoint: an array of strings, or one string. */
+/** Decodes Cmd and Entrypoint: an array of strings, or one string. */
 export const words = (): Decoder<string[]> =>
   decoder(
     (value, path) => (typeof value === 'string' ? [value] : list(string()).decode(value, path)),
@@ -122,7 +123,7 @@ export const words = (): Decoder<string[]> =>
 type Shape = Readonly<Record<string, Decoder<unknown>>>;
 type Fields<S extends Shape> = { [K in keyof S]: S[K] extends Decoder<infer T> ? T : never };
 
-/** An object with known fields; a field whose decoder has no absent value is left out. */
+/** Decodes an object with known fields; a field whose decoder has no absent value is left out. */
 export function object<S extends Shape>(shape: S): Decoder<Fields<S>> {
   const byLowerCase = new Map(Object.keys(shape).map((name) => [name.toLowerCase(), name]));
   const fill = (given: Readonly<Record<string, unknown>>, path: string): Fields<S> => {

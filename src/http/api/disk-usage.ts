@@ -9,7 +9,7 @@ import { listItemJson, type ViewContext } from './container-view.js';
 import { summaryJson } from './images.js';
 import { volumeView, type VolumeInfo } from './volume-view.js';
 
-/** What has something on the disk. */
+/** The owners of bytes on the disk. */
 export interface DiskUsageSources {
   readonly images: FileImageStore;
   readonly containers: { list(): readonly ContainerRecord[] };
@@ -18,7 +18,7 @@ export interface DiskUsageSources {
   readonly dataRoot: string;
 }
 
-/** @param wants says whether the client asked for a type of objects. */
+/** Renders the reply. @param wants says whether the client asked for a type of objects. */
 export function diskUsageJson(
   sources: DiskUsageSources,
   usage: DiskUsage,
@@ -30,14 +30,16 @@ export function diskUsageJson(
     `"Images":${wants('image') ? JSON.stringify(imagesJson(sources, usage, atLeast)) : 'null'}`,
     `"Containers":${wants('container') ? containersJson(sources, usage) : 'null'}`,
     `"Volumes":${wants('volume') ? JSON.stringify(volumesJson(sources, usage)) : 'null'}`,
-    // The builder is what would have a cache.
+    // Only a builder would have a cache, and there is none.
     `"BuildCache":${wants('build-cache') ? '[]' : 'null'}`,
     `"DataRoot":${JSON.stringify(dataRootJson(sources.dataRoot, usage))}`,
   ];
   return `{${members.join(',')}}\n`;
 }
 
-/** Sizes on the disk, so that what images share and have alone sums up to `LayersSize` but for records. */
+/**
+ * Sizes are those on the disk, so that what images share and have alone sums up to `LayersSize`, except for records.
+ */
 function imagesJson(
   { images, containers }: DiskUsageSources,
   { layers }: DiskUsage,
@@ -104,7 +106,7 @@ function volumesJson({ volumes, containers }: DiskUsageSources, usage: DiskUsage
   }));
 }
 
-/** Ours: the whole data root, by kinds of owners. */
+/** Shows the whole data root, by kinds of owners. This part is an addition of this engine. */
 function dataRootJson(path: string, { totalBytes, kinds, partials }: DiskUsage): unknown {
   return {
     Path: path,

@@ -3,7 +3,7 @@ import type { ExecRecord } from '../../actors/exec/exec.record.js';
 import { invalid } from '../../errors/engine-error.js';
 import { parseDetachKeys } from '../../logs/attach/detach-keys.js';
 
-/** The bytes of keys such as `ctrl-p,ctrl-q`. Throws `invalid`. */
+/** Returns the bytes of keys such as `ctrl-p,ctrl-q`. Throws `invalid`. */
 export function detachKeys(text: string): Buffer {
   return parseDetachKeys(text, (bad) => invalid(`Invalid escape keys (${bad}) provided`));
 }

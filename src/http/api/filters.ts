@@ -10,7 +10,7 @@ export class Filters {
 
   constructor(private readonly values: ReadonlyMap<string, readonly string[]>) {}
 
-  /** Values of a key, [] when it is absent. */
+  /** Returns the values of a key, [] when it is absent. */
   get(key: string): readonly string[] {
     return this.values.get(key) ?? [];
   }
@@ -27,7 +27,7 @@ export class Filters {
     return this.values.size;
   }
 
-  /** Throws invalid `invalid filter 'k'` for a key that the endpoint does not know. */
+  /** Refuses keys that the endpoint does not know. Throws invalid `invalid filter 'k'`. */
   allow(known: readonly string[]): this {
     for (const key of this.values.keys()) {
       if (!known.includes(key)) throw invalid(`invalid filter '${key}'`, { code: 'INVALID_FILTER' });
@@ -35,7 +35,7 @@ export class Filters {
     return this;
   }
 
-  /** The one boolean of a key, undefined when it is absent. Throws invalid for anything else. */
+  /** Returns the one boolean of a key, undefined when it is absent. Throws invalid for anything else. */
   flag(key: string): boolean | undefined {
     const values = this.get(key);
     if (values.length === 0) return undefined;
@@ -47,7 +47,7 @@ export class Filters {
     return truths[0];
   }
 
-  /** True when every `key` or `key=value` of the label filter holds. */
+  /** Returns true when every `key` or `key=value` of the label filter holds. */
   matchesLabels(labels: Readonly<Record<string, string>> | null | undefined, key = 'label'): boolean {
     return this.get(key).every((wanted) => {
       const equals = wanted.indexOf('=');
@@ -57,8 +57,8 @@ export class Filters {
   }
 
   /**
-   * True when the key is absent or one of its values is a regular expression found in, or equal to, the subject.
-   * Throws invalid when the patterns of the request take too long.
+   * Returns true when the key is absent or one of its values is a regular expression found in, or equal to, the
+   * subject. Throws invalid when the patterns of the request take too long.
    */
   matchesPattern(key: string, subject: string): boolean {
     const values = this.get(key);
@@ -75,14 +75,14 @@ export class Filters {
     return patterns;
   }
 
-  /** True when the key is absent or has exactly this value. */
+  /** Returns true when the key is absent or has exactly this value. */
   matchesExactly(key: string, subject: string): boolean {
     const values = this.get(key);
     return values.length === 0 || values.includes(subject);
   }
 }
 
-/** Parses the parameter; '' and absence are no filters. Throws invalid `invalid filter` for anything malformed. */
+/** Parses the parameter; '' and absence mean no filters. Throws invalid `invalid filter` for anything malformed. */
 export function parseFilters(text: string | undefined): Filters {
   if (text === undefined || text === '') return new Filters(new Map());
   let parsed: unknown;
@@ -107,7 +107,7 @@ export function parseFilters(text: string | undefined): Filters {
   return new Filters(values);
 }
 
-/** Returns undefined for a text that is no pattern: then only an equal text can match, as with the known engine. */
+/** Returns undefined for a text that is no pattern: then only an equal text can match, as in the known engine. */
 function toPattern(text: string, budget: WorkBudget): Pattern | undefined {
   try {
     return compilePattern(text, budget);

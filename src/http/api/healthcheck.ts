@@ -1,4 +1,4 @@
-/** `HealthConfig`, as the bodies of a creation and of a commit have it. Durations in nanoseconds. */
+/** `HealthConfig` in the bodies of a creation and of a commit. Durations are in nanoseconds. */
 import { integer, list, object, optional, string } from './decode.js';
 
 export const healthcheck = object({

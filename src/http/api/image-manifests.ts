@@ -1,4 +1,7 @@
-/** `Manifests` of images: what the index has that an image came with, and how much of it is here (Engine API 1.47). */
+/**
+ * `Manifests` of images: the manifests of the index that an image came with, and how much of them is here (Engine API
+ * 1.47).
+ */
 import type { ImageUser } from '../../images/removal.js';
 import type { Image } from '../../ports/images.js';
 import type { OciDescriptor, OciPlatform } from '../../ports/published-image.js';
@@ -7,14 +10,14 @@ import type { Digest } from '../../ports/storage.js';
 type Json = Readonly<Record<string, unknown>>;
 
 /**
- * What of the images here the lists of manifests tell about. `Content` counts what is kept as it came, the
+ * Lists the manifests of images that are here. `Content` counts the bytes that are kept as they came, which is the
  * configuration: layers are kept as files, which `Unpacked` counts.
  */
 export class ImageManifests {
-  /** An index may have several of them. */
+  /** The images that are here, by the digest of their manifest: an index may have several of them. */
   readonly #byManifest: ReadonlyMap<Digest, Image>;
 
-  /** @param images all that are here. @param users containers of an image. */
+  /** @param images all that are here. @param users returns the containers of an image. */
   constructor(
     images: readonly Image[],
     private readonly users: (id: Digest) => readonly ImageUser[],
@@ -22,7 +25,10 @@ export class ImageManifests {
     this.#byManifest = new Map(images.flatMap((image) => (image.published ? [[image.published.own, image]] : [])));
   }
 
-  /** One element for each manifest of the index that an image came with; none for an image that had no manifest yet. */
+  /**
+   * Returns one element for each manifest of the index that an image came with; none for an image that had no manifest
+   * yet.
+   */
   of(image: Image): readonly Json[] {
     return (image.published?.manifests ?? []).map((descriptor) => {
       const attested = attestedBy(descriptor);
@@ -47,7 +53,7 @@ export class ImageManifests {
   }
 }
 
-/** @param image what is here of it. */
+/** Renders the members that every kind of manifest has. @param image the image of this manifest, if it is here. */
 function about(descriptor: OciDescriptor, image: Image | undefined): Json {
   const content = image?.configSizeBytes ?? 0;
   return {
@@ -58,7 +64,7 @@ function about(descriptor: OciDescriptor, image: Image | undefined): Json {
   };
 }
 
-/** Digest of the manifest that an attestation of BuildKit is about. */
+/** Returns the digest of the manifest that an attestation of BuildKit is about. */
 function attestedBy({ annotations }: OciDescriptor): string | undefined {
   return annotations?.['vnd.docker.reference.type'] === 'attestation-manifest'
     ? annotations['vnd.docker.reference.digest']

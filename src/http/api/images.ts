@@ -14,7 +14,7 @@ import { healthcheck } from './healthcheck.js';
 const LIST_FILTERS = ['dangling', 'label', 'before', 'since', 'reference', 'until'];
 const PRUNE_FILTERS = ['dangling', 'label', 'label!', 'until'];
 
-/** The selection of GET /images/json. Throws `invalid` for unknown filters and bad values. */
+/** Decodes the selection of GET /images/json. Throws `invalid` for unknown filters and bad values. */
 export function decodeSelection(filters: Filters, all: boolean, nowMs: number): ImageSelection {
   filters.allow(LIST_FILTERS);
   const until = filters.get('until').map((text) => parseInstant(text, nowMs));
@@ -29,7 +29,7 @@ export function decodeSelection(filters: Filters, all: boolean, nowMs: number): 
   };
 }
 
-/** The selection of POST /images/prune. Throws `invalid` for unknown filters and bad values. */
+/** Decodes the selection of POST /images/prune. Throws `invalid` for unknown filters and bad values. */
 export function decodePrune(filters: Filters, nowMs: number): PruneSelection {
   filters.allow(PRUNE_FILTERS);
   return {
@@ -40,7 +40,7 @@ export function decodePrune(filters: Filters, nowMs: number): PruneSelection {
   };
 }
 
-/** One element of GET /images/json. @param sharedSize, manifests undefined: not asked for. */
+/** Renders one element of GET /images/json. @param sharedSize, manifests undefined: not asked for. */
 export function summaryJson(
   { image, repoTags, repoDigests }: SelectedImage,
   {
@@ -66,7 +66,7 @@ export function summaryJson(
   };
 }
 
-/** `Config` of inspect: in these versions it is a container configuration whose other fields are empty. */
+/** Renders `Config` of inspect: in these versions it is a container configuration whose other fields are empty. */
 function configJson(config: ImageRuntimeConfig): Readonly<Record<string, unknown>> {
   const hasPorts = Object.keys(config.ExposedPorts ?? {}).length > 0;
   return {
@@ -101,7 +101,7 @@ function descriptorJson({ published }: Image, atLeast: AtLeast): { readonly Desc
 
 const ZERO_TIME = '0001-01-01T00:00:00Z';
 
-/** GET /images/{name}/json. @param manifests undefined: not asked for. */
+/** Renders GET /images/{name}/json. @param manifests undefined: not asked for. */
 export function inspectJson(
   image: Image,
   graphDriver: { readonly Name: string; readonly Data: Readonly<Record<string, string>> | null },
@@ -137,7 +137,7 @@ export function inspectJson(
   };
 }
 
-/** One element of GET /images/{name}/history. */
+/** Renders one element of GET /images/{name}/history. */
 export function historyJson(step: HistoryStep): Readonly<Record<string, unknown>> {
   return {
     Id: step.id,
@@ -165,7 +165,7 @@ const commitConfig = object({
   Shell: optional(list(string())),
 });
 
-/** The body of POST /commit; undefined when it says nothing. Throws `invalid` naming the field. */
+/** Decodes the body of POST /commit; undefined when it says nothing. Throws `invalid` naming the field. */
 export function decodeCommitConfig(body: unknown): ImageRuntimeConfig | undefined {
   return body === undefined || body === null ? undefined : (commitConfig.decode(body, '') as ImageRuntimeConfig);
 }

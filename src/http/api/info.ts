@@ -1,8 +1,8 @@
-/** The reply to GET /info. Its members keep their order, because clients of old print them as they come. */
+/** The reply to GET /info. Its members keep their order, because old clients print them as they come. */
 import type { ComponentVersion, SystemFacts, SystemSettings } from '../../actors/engine/system.js';
 import type { AtLeast } from './at-least.js';
 
-/** @param features what runtimes report of themselves, by their names. */
+/** Renders the reply. @param features what runtimes report of themselves, by their names. */
 export function infoJson(facts: SystemFacts, features: ReadonlyMap<string, string>, atLeast: AtLeast): unknown {
   return {
     ...contentJson(facts),
@@ -167,7 +167,7 @@ function placementJson({ settings, warnings }: SystemFacts, atLeast: AtLeast): o
   };
 }
 
-/** A count when the value is a number, else the name of one unit. */
+/** Returns a count when the value is a number, else the name of one unit. */
 function genericResource(entry: string): unknown {
   const [Kind = '', value = ''] = entry.split('=');
   return /^\d+$/.test(value)
@@ -175,7 +175,7 @@ function genericResource(entry: string): unknown {
     : { NamedResourceSpec: { Kind, Value: value } };
 }
 
-/** Proxy URLs are shown without their credentials. */
+/** Shows a proxy URL without its credentials. */
 function maskCredentials(url: string): string {
   return url.replace(/^([a-z]+:\/\/)[^@/]*@/i, '$1xxxxx:xxxxx@');
 }

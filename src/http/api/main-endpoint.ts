@@ -1,6 +1,6 @@
 /**
  * Older clients set the MAC address and parameters of `eth0` for the container as a whole; now they belong to an
- * endpoint.
+ * endpoint, which this file finds.
  */
 import type { AtLeast } from './at-least.js';
 import { invalid } from '../../errors/engine-error.js';
@@ -16,19 +16,22 @@ export interface Placed {
 
 const SYSCTLS = 'com.docker.network.endpoint.sysctls';
 
-/** The network that a mode names: `default` and none are the default bridge. */
+/** Returns the network that a mode names: `default` and no mode mean the default bridge. */
 export function networkOfMode(mode: string): string {
   return mode === '' || mode === 'default' ? 'bridge' : mode;
 }
 
-/** Endpoints under the names of networks: that of `default` is of the default bridge where the container is on it. */
+/**
+ * Returns endpoints under the names of networks. The endpoint of `default` becomes that of the default bridge if the
+ * container is on it.
+ */
 export function withDefaultNamed(mode: string, { default: unnamed, ...named }: Endpoints): Endpoints {
   return unnamed === undefined || mode !== 'bridge' ? named : { ...named, bridge: unnamed };
 }
 
 /**
  * Gives `Config.MacAddress` to the endpoint that it is meant for: the one of the network mode. Clients before 1.44 knew
- * no other; what they repeat from answers is dropped.
+ * no other place for it; a value that they repeat from answers is dropped.
  * @param mode names a network, or is `host`, `none` or `container:…`.
  * @throws EngineError invalid where there is no such endpoint, or where it has another address.
  */
@@ -61,9 +64,9 @@ export function placeMacAddress(macAddress: string, mode: string, given: Endpoin
 }
 
 /**
- * Parameters of `eth0` (`net.ipv4.conf.eth0.forwarding`) can be set only when there is such a link: up to 1.47 they
- * become options of the endpoint of the network mode, whatever its link is called.
- * @throws EngineError invalid since 1.48, and for those of another link.
+ * Moves parameters of `eth0` (`net.ipv4.conf.eth0.forwarding`), which can be set only when there is such a link. Up to
+ * 1.47 they become options of the endpoint of the network mode, whatever its link is called.
+ * @throws EngineError invalid since 1.48, and for parameters of another link.
  */
 export function placeSysctls(
   sysctls: Readonly<Record<string, string>>,
@@ -90,7 +93,7 @@ export function placeSysctls(
     return `net.${family}.${directory}.IFNAME.${rest.join('.')}=${value}`;
   });
   const request = ownMember(given, name) ?? {};
-  // The last one counts: what the endpoint says itself.
+  // The last value counts, so the endpoint's own one wins.
   const own = ownMember(request.DriverOpts, SYSCTLS);
   const DriverOpts = { ...request.DriverOpts, [SYSCTLS]: [...entries, ...(own === undefined ? [] : [own])].join(',') };
   return {
@@ -102,7 +105,7 @@ export function placeSysctls(
   };
 }
 
-/** Key of the endpoint of the network mode; old clients had one at most, under any name of the network. */
+/** Returns the key of the endpoint of the network mode. Old clients sent one at most, under any name of the network. */
 function mainEndpoint(mode: string, endpoints: Endpoints, isOld: boolean, context: string): string {
   const [only] = Object.keys(endpoints);
   if (only === undefined || Object.hasOwn(endpoints, mode)) return mode;

@@ -2,7 +2,7 @@
 import { isRunning, type ContainerRecord } from '../../actors/container/container.record.js';
 import type { NetworkSummary } from '../../ports/network.js';
 
-/** @param containers those that are shown when they are attached. */
+/** Renders a network. @param containers are shown when they are attached to it. */
 export function networkView(network: NetworkSummary, containers: readonly ContainerRecord[]): unknown {
   const attached = containers.filter(isRunning).flatMap((record) => {
     const endpoint = Object.values(record.networks).find(

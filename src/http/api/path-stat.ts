@@ -1,4 +1,4 @@
-/** `X-Docker-Container-Path-Stat`: what is at a path, as base64 of JSON. */
+/** The header `X-Docker-Container-Path-Stat` tells what is at a path, as base64 of JSON. */
 import { rfc3339Nano } from '../../actors/container/streams/timestamps.js';
 import type { PathStat } from '../../ports/archives.js';
 
@@ -13,7 +13,7 @@ export function pathStatHeader({ name, sizeBytes, mode, mtimeNs, linkTarget }: P
   return { 'X-Docker-Container-Path-Stat': Buffer.from(json).toString('base64') };
 }
 
-/** `st_mode` (man 7 inode) as Go's fs.FileMode has it. */
+/** Converts `st_mode` (man 7 inode) to Go's fs.FileMode. */
 export function goFileMode(mode: number): number {
   const special = (mode & 0o4000 ? 2 ** 23 : 0) + (mode & 0o2000 ? 2 ** 22 : 0) + (mode & 0o1000 ? 2 ** 20 : 0);
   return (GO_TYPES.get(mode & 0o170000) ?? 0) + special + (mode & 0o777);

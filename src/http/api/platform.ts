@@ -2,7 +2,7 @@
 import { invalid } from '../../errors/engine-error.js';
 import type { Platform } from '../../registry/platform.js';
 
-/** Reads `{"os", "architecture", "variant"}`. Throws `invalid`. */
+/** Reads `{"os", "architecture", "variant"}`. Throws `invalid` for anything else. */
 export function platformObject(text: string): Platform {
   let parsed: { os?: unknown; architecture?: unknown; variant?: unknown } | null;
   try {

@@ -12,7 +12,8 @@ const DEFAULT_LIMIT = 25;
 const MAX_LIMIT = 100;
 
 /**
- * The body of POST /auth; without an address the default registry is meant. Throws `invalid` unless it is an object.
+ * Decodes the body of POST /auth; without an address the default registry is meant. Throws `invalid` unless it is an
+ * object.
  */
 export function decodeLogin(body: unknown): {
   readonly address: string;
@@ -26,7 +27,7 @@ export function decodeLogin(body: unknown): {
   return { address, credentials: credentialsOf(body) };
 }
 
-/** The selection of GET /images/search. Throws `invalid` for unknown filters and bad values. */
+/** Decodes the selection of GET /images/search. Throws `invalid` for unknown filters and bad values. */
 export function decodeSearch(term: string, limit: number | undefined, filters: Filters): SearchSelection {
   filters.allow(SEARCH_FILTERS);
   const wanted = limit === undefined || limit === 0 ? DEFAULT_LIMIT : limit;
@@ -36,17 +37,17 @@ export function decodeSearch(term: string, limit: number | undefined, filters: F
     if (!/^\d+$/.test(text)) throw invalid(`invalid filter 'stars=${text}'`, { code: 'INVALID_FILTER' });
     return Number(text);
   });
-  // Nothing is built automatically any more: asking for such images finds none.
+  // No image is built automatically any more, so a search for such images finds none.
   const minStars = filters.flag('is-automated') === true ? Infinity : Math.max(0, ...stars);
   return { term, limit: wanted, isOfficial: filters.flag('is-official'), minStars };
 }
 
-/** One element of GET /images/search. */
+/** Renders one element of GET /images/search. */
 export function searchJson({ name, description, stars, isOfficial }: SearchResult): Readonly<Record<string, unknown>> {
   return { star_count: stars, is_official: isOfficial, name, is_automated: false, description };
 }
 
-/** GET /distribution/{name}/json. */
+/** Renders GET /distribution/{name}/json. */
 export function remoteJson({
   mediaType,
   digest,

@@ -1,6 +1,6 @@
 /**
- * JSON text of values in which bigints are plain numbers, as counters of 64 bits need it. Members that are undefined
- * are left out.
+ * Renders JSON text in which bigints are plain numbers, as counters of 64 bits need it. Members that are undefined are
+ * left out.
  */
 export function renderJson(value: unknown): string {
   if (typeof value === 'bigint') return value.toString();

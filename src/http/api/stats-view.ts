@@ -11,7 +11,10 @@ import { renderJson } from './render-json.js';
 
 const NEVER = '0001-01-01T00:00:00Z';
 
-/** One object of the stream, with its newline. `previous` is what this client got before, for its deltas. */
+/**
+ * Renders one object of the stream, with its newline. `previous` is the reading that this client got before, for its
+ * deltas.
+ */
 export function statsJson(
   container: { readonly id: string; readonly name: string },
   usage: ContainerUsage | undefined,
@@ -86,7 +89,7 @@ function network(counters: InterfaceUsage): unknown {
   };
 }
 
-/** Numbers of these parts are left out when they are 0. */
+/** Leaves out the numbers that are 0. */
 function withoutZeros(numbers: Readonly<Record<string, bigint>>): Record<string, bigint> {
   return Object.fromEntries(Object.entries(numbers).filter(([, value]) => value !== 0n));
 }

@@ -13,8 +13,8 @@ const FRACTION: Range = { from: -(2n ** 63n), to: 2n ** 63n - 1n };
 const MAX_DIGITS = 64;
 
 /**
- * Nanoseconds since the epoch; of a query parameter; undefined for '' and for -1, which the known engine takes for no
- * time.
+ * Returns nanoseconds since the epoch from a query parameter; undefined for '' and for -1, which the known engine takes
+ * for no time.
  * @throws EngineError invalid for anything else.
  */
 export function parseUnixTime(name: string, text: string): bigint | undefined {

@@ -14,8 +14,8 @@ const UNITS: Readonly<Record<string, number>> = {
 const DURATION = /^(?:\d+(?:\.\d+)?(?:ns|us|\u00b5s|ms|s|m|h))+$/;
 
 /**
- * Milliseconds since the epoch of a Unix time, an RFC 3339 time or date, or a duration before `nowMs`.
- * Throws `invalid` for anything else.
+ * Returns milliseconds since the epoch for a Unix time, an RFC 3339 time or date, or a duration before `nowMs`. Throws
+ * `invalid` for anything else.
  */
 export function parseInstant(text: string, nowMs: number): number {
   if (/^\d+(?:\.\d+)?$/.test(text)) return Number(text) * 1000;
@@ -32,7 +32,7 @@ export function parseInstant(text: string, nowMs: number): number {
 }
 
 /**
- * The one `until` of a prune filter, as `parseInstant` gives it; undefined when it is absent. Throws `invalid` for
+ * Returns the one `until` of a prune filter, as `parseInstant` does; undefined when it is absent. Throws `invalid` for
  * several.
  */
 export function untilOf(filters: Filters, nowMs: number): number | undefined {

@@ -13,7 +13,7 @@ export interface VolumeInfo {
   readonly status?: Readonly<Record<string, unknown>>;
 }
 
-/** A volume as the API shows it. */
+/** Renders a volume as the API shows it. */
 export function volumeView({
   createdAt,
   driver,

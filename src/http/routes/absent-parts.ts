@@ -40,11 +40,11 @@ export function absentPartRoutes(): Route[] {
     route('POST', '/swarm/leave', notMember),
     route('POST', '/swarm/init', noCluster),
     route('POST', '/swarm/join', noCluster),
-    // Clients that build open connections to the last two paths.
+    // Clients that build open connections to the last two of these paths.
     ...['/build', '/session', '/grpc'].map((path) => route('POST', path, noBuilder, { body: 'archive' })),
     ...(['GET', 'POST'] as const).map((method) => route(method, '/containers/{name}/checkpoints', noCheckpoints)),
     route('DELETE', '/containers/{name}/checkpoints/{checkpoint}', noCheckpoints),
-    // `system prune` asks for it.
+    // The command `system prune` asks for this.
     route('POST', '/build/prune', (x) => x.sendJson(200, { CachesDeleted: null, SpaceReclaimed: 0 })),
     ...pluginRoutes(),
   ];

@@ -71,7 +71,10 @@ async function sendTar(x: Exchange, output: TarOutput, contentType: string, head
   }
 }
 
-/** By the thread that makes it wherever that can have the connection: the bytes need not pass through this one. */
+/**
+ * Lets the thread that makes the tar send it, if that thread can have the connection: then the bytes need not pass
+ * through this one.
+ */
 async function sendPlain(output: TarOutput, stream: ResponseStream): Promise<void> {
   const socketFd = await stream.lend();
   if (socketFd === undefined) return pump(output.tar, stream);
@@ -87,7 +90,7 @@ async function sendPlain(output: TarOutput, stream: ResponseStream): Promise<voi
 
 type Encoding = 'gzip' | 'deflate';
 
-/** The preferred one of those that we have, undefined for none. */
+/** Returns the preferred encoding of those that we have, undefined for none. */
 function encodingOf(header: string | undefined): Encoding | undefined {
   const offers = (header ?? '').split(',').flatMap((offer) => {
     const [name = '', ...parameters] = offer.split(';').map((part) => part.trim().toLowerCase());

@@ -19,7 +19,7 @@ export interface StreamRouteDeps {
   readonly ios: ContainerIoRegistry;
   readonly logs: LogDriver;
   readonly services: ContainerServices;
-  /** Directory of a container's files. */
+  /** Returns the directory of a container's files. */
   dir(id: string): string;
 }
 
@@ -27,7 +27,8 @@ export const RAW_STREAM = 'application/vnd.docker.raw-stream';
 const MULTIPLEXED_STREAM = 'application/vnd.docker.multiplexed-stream';
 
 /**
- * The media type of a stream: the bytes are framed without a terminal at every version, only the label came with 1.42.
+ * Returns the media type of a stream. The bytes are framed without a terminal at every version; only the label came
+ * with 1.42.
  */
 export function streamType(x: Exchange, tty: boolean): string {
   return !tty && x.atLeast(1, 42) ? MULTIPLEXED_STREAM : RAW_STREAM;
@@ -41,7 +42,7 @@ export function containerStreamRoutes(deps: StreamRouteDeps): Route[] {
   ];
 }
 
-/** The options of an attach request, and the container that it is for. */
+/** The options of an attach request, and its container. */
 interface AttachRequest {
   readonly record: ContainerRecord;
   readonly io: ContainerIo;
@@ -57,7 +58,10 @@ interface AttachRequest {
   readonly multiplexed: boolean;
 }
 
-/** @throws EngineError not-found, conflict for a container that cannot be attached to now, invalid for detach keys. */
+/**
+ * Reads an attach request.
+ * @throws EngineError not-found, conflict for a container that cannot be attached to now, invalid for detach keys.
+ */
 function attachRequest(deps: StreamRouteDeps, x: Exchange): AttachRequest {
   const detachKeys = parseDetachKeys(x.query.text('detachKeys'), (text) =>
     invalid(`Invalid detach keys (${text}) provided`),
@@ -82,7 +86,7 @@ async function attach(deps: StreamRouteDeps, x: Exchange): Promise<void> {
   try {
     request = attachRequest(deps, x);
   } catch (error) {
-    // Clients have given the connection up to the stream, and read what is wrong from there.
+    // Clients have given the connection up to the stream by now, and read errors from there.
     return x.sendHijackError(error);
   }
   const socket = await x.hijack({ contentType: streamType(x, request.record.config.Tty), commonHeaders: false });
@@ -96,7 +100,7 @@ async function attachWebSocket(deps: StreamRouteDeps, x: Exchange): Promise<void
   // Older versions attached all three whatever the parameters said, and sent text.
   const wants = x.atLeast(1, 42) ? request.wants : { ...request.wants, stdin: true, stdout: true, stderr: true };
   const socket = await openWebSocket(x, x.atLeast(1, 28) ? 'binary' : 'text');
-  // Its client tells messages apart, not frames in them.
+  // A WebSocket client tells messages apart, but finds no frames in them.
   await serveAttached(deps, { ...request, wants, multiplexed: false }, socket);
 }
 
@@ -114,7 +118,7 @@ async function serveAttached(
   const leave = io.hub.subscribe({ stdout: wants.stdout, stderr: wants.stderr, multiplexed }, socket);
   socket.once('close', () => (gone.abort(), leave()));
   if (!wants.stdin || !record.config.OpenStdin) {
-    // Somebody who only listens closes his sending side at once, and must still get all output.
+    // A client that only listens closes its sending side at once, and must still get all output.
     socket.resume();
     return;
   }
@@ -125,7 +129,7 @@ async function serveAttached(
     leave();
     socket.end();
   };
-  // This end needs no process: the container may never start.
+  // The end of input is noticed without a process: the container may never start.
   if (!endsProcessInput) onceInputEnds(socket, detach);
   const stdin = await io.stdin(gone.signal);
   if (!stdin) return void socket.resume();

@@ -19,14 +19,14 @@ export interface ContainerRouteDeps {
   readonly containers: ContainerDirectory;
   readonly services: ContainerServices;
   readonly view: ViewContext;
-  /** Image id of a reference, undefined when there is none. */
+  /** Returns the image id of a reference, undefined when there is none. */
   imageId(reference: string): string | undefined;
-  /** True when `ancestor` is the image itself or one that it was built on. */
+  /** Returns true when `ancestor` is the image itself or one that it was built on. */
   isAncestor(image: string, ancestor: string): boolean;
   isExperimental(): boolean;
 }
 
-/** The reply to a start from a checkpoint that does not exist, in the words of the known engine. */
+/** Returns the error of a start from a checkpoint that does not exist, in the words of the known engine. */
 function noCheckpoint(isExperimental: boolean): EngineError {
   if (!isExperimental) return invalid('checkpoint is only supported in experimental mode');
   return notImplemented('checkpoint: this engine has no checkpoints');
@@ -104,7 +104,7 @@ export function containerRoutes(deps: ContainerRouteDeps): Route[] {
   ];
 }
 
-/** Leaves out what is removed while it is measured. */
+/** Returns list items with sizes; leaves out containers that are removed while they are measured. */
 async function sizedItems(
   records: readonly ContainerRecord[],
   item: (record: ContainerRecord) => Promise<string>,
@@ -152,7 +152,7 @@ function waitBody(result: { readonly exitCode: number; readonly error?: string }
   return { StatusCode: result.exitCode, ...(result.error === undefined ? {} : { Error: { Message: result.error } }) };
 }
 
-/** `h` and `w` of a resize. Throws invalid for anything but whole numbers. */
+/** Returns `h` and `w` of a resize. Throws invalid for anything but whole numbers. */
 export function dimensions(x: Exchange): { height: number; width: number } {
   return { height: dimension(x, 'h'), width: dimension(x, 'w') };
 }
@@ -165,7 +165,7 @@ function dimension(x: Exchange, name: 'h' | 'w'): number {
   return value;
 }
 
-/** What starts, ends and holds the processes of containers, and waits for their end. */
+/** Routes that start, end and pause the processes of containers, and wait for their end. */
 function lifeRoutes(deps: ContainerRouteDeps): Route[] {
   const { containers } = deps;
   const named = (x: Exchange): ContainerRecord => containers.find(x.param('name'));
@@ -244,7 +244,7 @@ async function listContainers(x: Exchange, deps: ContainerRouteDeps): Promise<vo
 
 async function wait(x: Exchange, { containers, services }: ContainerRouteDeps): Promise<void> {
   const reference = x.param('name');
-  // Before 1.30 the condition was not known and headers came with the body.
+  // Before 1.30 the condition was not known, and headers came together with the body.
   const early = x.atLeast(1, 30);
   await containers.knows(reference);
   const result = services.wait(reference, early ? waitCondition(x.query.text('condition')) : 'not-running', x.signal);

@@ -1,4 +1,4 @@
-/** What the data root holds: `system df`, and the check that every byte of it has an owner. */
+/** Tells what the data root holds: `system df`, and the check that every byte of it has an owner. */
 import type { DiskUsage } from '../../actors/engine/disk-usage.js';
 import { invalid } from '../../errors/engine-error.js';
 import type { FsckReport } from '../../inventory/fsck.js';

@@ -11,8 +11,8 @@ import { pump } from '../response-stream.js';
 import { route, type Route } from '../route.js';
 
 /**
- * So many bytes are kept for a client that does not read. It is little, because there may be many such clients, and
- * they read on from the log.
+ * Only this many bytes are kept for a client that does not read, because there may be many such clients, and they read
+ * on from the log.
  */
 const UNREAD_BYTES = 4 * 1024;
 
@@ -67,8 +67,8 @@ class EventLines implements AsyncIterableIterator<Uint8Array> {
 }
 
 /**
- * Missing events are told as an event, too, so that every client can read it; it carries the time of the event that
- * follows.
+ * Renders an item. Missing events are told as an event, too, so that every client can read it; it carries the time of
+ * the event that follows.
  */
 function renderItem(item: EventItem, index: number, items: readonly EventItem[]): Buffer {
   if (item.kind === 'gap') {

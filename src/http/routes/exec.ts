@@ -82,7 +82,7 @@ async function start(x: Exchange, { containers, services, execs }: ExecRouteDeps
     return;
   }
   const keys = detachKeys(record.config.DetachKeys);
-  // The client that reads says whether it takes the output as it is; it may not be the one that made the exec.
+  // The client that reads says whether it takes the output as it is; another client may have made the exec.
   const isRaw = body.Tty;
   const socket = await x.hijack({ contentType: streamType(x, isRaw), commonHeaders: true });
   socket.on('error', () => socket.destroy());
@@ -93,7 +93,7 @@ async function start(x: Exchange, { containers, services, execs }: ExecRouteDeps
   try {
     await execs.start(record.id, terminal);
   } catch (error) {
-    // The head is out: what went wrong can only be told inside the stream.
+    // The head has been sent, so a failure can only be told inside the stream.
     leave();
     const text = Buffer.from(`${messageOf(error)}\r\n`);
     socket.end(isRaw ? text : Buffer.concat(frame('stdout', text)));

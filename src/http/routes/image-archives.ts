@@ -30,7 +30,10 @@ async function save(x: Exchange, deps: LoadDeps, names: readonly string[]): Prom
   await pump(chunks, stream);
 }
 
-/** As the Docker engine does it, the reply is 200 whatever comes: failures are the last line of the stream. */
+/**
+ * Loads an archive. The reply is 200 whatever comes, as the Docker engine has it: failures are the last line of the
+ * stream.
+ */
 async function load(x: Exchange, deps: LoadDeps): Promise<void> {
   const isQuiet = x.query.flagOr('quiet', true);
   const platform = platformOf(x);

@@ -47,14 +47,14 @@ import { route, type Route } from '../route.js';
 export interface CommitSource {
   readonly id: string;
   readonly config: ContainerConfig;
-  /** ID of the image that it was made from. */
+  /** ID of the image that the container was made from. */
   readonly image: string;
 }
 
 export interface CommitSources {
   /**
-   * Calls `use` while the container (ID, name or prefix) does not run, if `pause` says so. Throws not-found, and
-   * conflict for a container that cannot be committed now.
+   * Calls `use` while the container (ID, name or prefix) is paused, if it runs and `pause` says so. Throws not-found,
+   * and conflict for a container that cannot be committed now.
    */
   withStill<T>(container: string, pause: boolean, use: (source: CommitSource) => Promise<T>): Promise<T>;
   /** Announces the commit as an event of the container. */
@@ -71,7 +71,7 @@ export interface ImageRouteDeps {
   readonly containers: CommitSources;
   readonly importer: (request: ImportRequest) => Promise<Image>;
   readonly layerBytes: PruneDeps['layerBytes'];
-  /** For images that are not made from another: `amd64`. */
+  /** Architecture of images that are not made from another one: `amd64`. */
   readonly architecture: string;
 }
 
@@ -114,7 +114,7 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
           selection,
           x.signal,
         );
-        // The rest of broken downloads belongs to no image that a filter could describe.
+        // The rests of broken downloads belong to no image that a filter could describe.
         const partialBytes = ['until', 'label', 'label!'].some((key) => filters.has(key))
           ? 0
           : await deps.partials.prune();
@@ -172,7 +172,8 @@ function inspectImage(x: Exchange, { images, layers, users }: ImageRouteDeps): v
   }
   const image = images.resolve(x.param('name'));
   if (platform !== '' && x.atLeast(1, 49)) requirePlatform(image, platformObject(platform), x.param('name'));
-  // It speaks the newest version that it is offered, but cannot recreate a container without what went with 1.45.
+  // Compose 1 speaks the newest version that it is offered, but cannot recreate a container without members that went
+  // with 1.45.
   const isCompose1 = x.header('user-agent')?.startsWith('docker-compose/1.') === true;
   const driver = { Name: layers.driver, Data: image.topLayer ? layers.layerData(image.topLayer) : null };
   const manifests = withManifests ? new ImageManifests(images.list(), users).of(image) : undefined;
@@ -198,7 +199,7 @@ async function createImage(x: Exchange, deps: ImageRouteDeps): Promise<void> {
   const form = x.header('accept')?.includes(TYPED_PROGRESS) === true ? 'typed' : 'classic';
   const joining = isOne ? pulls.pull(request, x.signal, form) : pulls.pullAllTags(request, x.signal, form);
   const subscription = await joining.catch((error: unknown) => {
-    // With a 401 the CLI asks for a password, also where nobody can type one, and waits for ever.
+    // With a 401 the CLI asks for a password and waits for ever, even where nobody can type one.
     throw isEngineError(error, 'unauthorized')
       ? internal(error.message, { code: 'PULL_UNAUTHORIZED', cause: error })
       : error;
@@ -211,7 +212,7 @@ async function createImage(x: Exchange, deps: ImageRouteDeps): Promise<void> {
 
 const REPORT_INTERVAL_MS = 100;
 
-/** Import: the body (`-`) or what a URL gives becomes an image of one layer. */
+/** Imports an archive: the body (`-`), or what a URL gives, becomes an image of one layer. */
 async function createFromArchive(
   x: Exchange,
   deps: ImageRouteDeps,
@@ -275,7 +276,7 @@ function pullReference(fromImage: string, tagOrDigest: string): ImageReference {
   return digest === undefined ? wanted : { domain, path, digest };
 }
 
-/** The name to give an image, familiar and with a tag. */
+/** Returns the name to give an image, familiar and with a tag. */
 function newName(repo: string, tag: string): string {
   const written = parseReference(repo);
   if (written.digest !== undefined) throw invalid('cannot import digest reference', { code: 'INVALID_REFERENCE' });
@@ -287,7 +288,7 @@ function newName(repo: string, tag: string): string {
   return familiarString(named);
 }
 
-/** Bytes of each image's layers that other images have too. */
+/** Returns how many bytes of each image's layers other images have too. */
 function sharedSizes(all: readonly Image[], layers: LayerStore): ReadonlyMap<string, number> {
   const owners = new Map<string, number>();
   const chains = all.map(({ config }) => chainOf(config.rootfs.diff_ids));

@@ -161,7 +161,10 @@ function listNetworks(x: Exchange, { networks, containers }: NetworkRouteDeps): 
   );
 }
 
-/** A container may still be on a network that is gone: with `lenient` the name is taken as it is then. */
+/**
+ * Returns the name of a network. A container may still be on a network that is gone: with `lenient` the given name is
+ * returned then.
+ */
 function networkNamed({ networks }: NetworkRouteDeps, reference: string, lenient: boolean): string {
   try {
     return networks.resolve(reference).name;
@@ -171,7 +174,10 @@ function networkNamed({ networks }: NetworkRouteDeps, reference: string, lenient
   }
 }
 
-/** @param hasIpv4Switch whether the client's version of the API knows `EnableIPv4`. */
+/**
+ * Decodes the network that a client wants.
+ * @param hasIpv4Switch whether the client's version of the API knows `EnableIPv4`.
+ */
 function wantedNetwork(wanted: ReturnType<typeof body.decode>, hasIpv4Switch: boolean): WantedNetwork {
   return {
     name: wanted.Name,
@@ -212,7 +218,7 @@ async function prune(
     try {
       deleted.push((await remove(deps, network.id)).name);
     } catch (error) {
-      // Somebody has begun to use it, or has removed it meanwhile.
+      // Somebody has begun to use the network, or has removed it meanwhile.
       if (!isEngineError(error, 'forbidden') && !isEngineError(error, 'not-found')) throw error;
     }
   }

@@ -5,7 +5,7 @@ import { route, type Route } from '../route.js';
 export interface PingOptions {
   /** `2` makes clients build with BuildKit, `1` with the classic builder. */
   readonly builderVersion: '1' | '2';
-  /** State of the cluster, such as `inactive`. */
+  /** Returns the state of the cluster, such as `inactive`. */
   swarmState(): string;
 }
 

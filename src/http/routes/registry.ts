@@ -74,7 +74,7 @@ export function registryRoutes({ images, pushes, queries }: RegistryRouteDeps): 
   ];
 }
 
-/** From the header, which may say nothing; without it the body has to. */
+/** Returns the credentials of the header, which may hold none; without a header the body must have them. */
 async function pushCredentials(x: Exchange): Promise<Credentials | undefined> {
   const header = x.header('x-registry-auth');
   if (header !== undefined && header !== '') return decodeCredentials(header);

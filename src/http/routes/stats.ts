@@ -16,7 +16,7 @@ export interface StatsRouteDeps {
 const HEADERS = Object.freeze({ 'Content-Type': 'application/json' });
 
 export function statsRoutes({ containers, feeds }: StatsRouteDeps): Route[] {
-  /** Rendered once for all who got the same reading before. */
+  /** Readings that were rendered, for all clients that got the same reading before. */
   const rendered = new WeakMap<
     Sample,
     { readonly previous: Sample | undefined; readonly name: string; readonly text: Buffer }
@@ -60,7 +60,7 @@ export function statsRoutes({ containers, feeds }: StatsRouteDeps): Route[] {
   ];
 }
 
-/** Readings as text. Not a generator, whose `return` would wait for the next reading. */
+/** Yields readings as text. It is not a generator, whose `return` would wait for the next reading. */
 class StatsStream implements AsyncIterableIterator<Buffer> {
   #previous: Sample | undefined;
 

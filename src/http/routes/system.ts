@@ -1,4 +1,4 @@
-/** version and info: what the daemon says about itself. */
+/** `version` and `info` tell what the daemon says about itself. */
 import type { SystemService } from '../../actors/engine/system.js';
 import { infoJson } from '../api/info.js';
 import { versionJson } from '../api/version.js';

@@ -1,4 +1,4 @@
-/** Volumes, of whatever driver. */
+/** Routes for volumes of any driver. */
 import { conflict, isEngineError, unavailable } from '../../errors/engine-error.js';
 import type { ContainerRecord } from '../../actors/container/container.record.js';
 import { dictionary, nullable, object, optional, anything, string } from '../api/decode.js';
@@ -17,7 +17,7 @@ export interface VolumeRouteDeps {
       readonly options: Record<string, string>;
       readonly labels?: Record<string, string>;
     }): Promise<VolumeInfo & { readonly created: boolean }>;
-    /** Says whose it was. */
+    /** Removes a volume and returns the name of its driver. */
     remove(name: string, force?: boolean): Promise<string>;
     size(name: string): Promise<number>;
   };
@@ -92,7 +92,7 @@ export function volumeRoutes(deps: VolumeRouteDeps): Route[] {
 
     route('POST', '/volumes/prune', async (x) => {
       const filters = parseFilters(x.query.text('filters')).allow(['label', 'label!', 'all']);
-      // Before 1.42 named volumes went too, without being asked for.
+      // Before 1.42 named volumes were pruned too, without being asked for.
       const named = x.atLeast(1, 42) ? filters.flag('all') === true : true;
       if (isPruning) throw conflict('a prune operation is already running');
       isPruning = true;
@@ -111,7 +111,7 @@ export function volumeRoutes(deps: VolumeRouteDeps): Route[] {
   ];
 }
 
-/** The ids of the containers that have a volume. */
+/** Returns the ids of the containers that have a volume. */
 function usersOf(containers: readonly ContainerRecord[], name: string): string[] {
   return containers.flatMap(({ id, mounts }) =>
     mounts.some(({ Type, Name }) => Type === 'volume' && Name === name) ? [id] : [],

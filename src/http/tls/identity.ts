@@ -1,4 +1,6 @@
-/** What TLS listeners show and trust now: read again on a reload, for connections that come afterwards. */
+/**
+ * The certificates that TLS listeners show and trust. A reload reads them again, for connections that come afterwards.
+ */
 import type { SecureContextOptions } from 'node:tls';
 import { readTlsCredentials, type TlsCredentials, type TlsFiles } from '../../sys/net/tls-credentials.js';
 
@@ -7,13 +9,13 @@ export class TlsIdentity {
   readonly #followers = new Set<(context: SecureContextOptions) => void>();
   #credentials: TlsCredentials;
 
-  /** @throws EngineError invalid naming the option and the file. */
+  /** Reads the files. @throws EngineError invalid naming the option and the file. */
   constructor(files: TlsFiles) {
     this.#files = files;
     this.#credentials = readTlsCredentials(files);
   }
 
-  /** Whether clients have to show a certificate. */
+  /** True when clients have to show a certificate. */
   get verifies(): boolean {
     return this.#files.ca !== undefined;
   }
@@ -30,14 +32,14 @@ export class TlsIdentity {
     return this.#credentials.warnings;
   }
 
-  /** Calls back with each context that replaces the last, until what it returns is called. */
+  /** Calls back with each new context; the function that it returns ends that. */
   follow(callback: (context: SecureContextOptions) => void): () => void {
     this.#followers.add(callback);
     return () => void this.#followers.delete(callback);
   }
 
   /**
-   * Reads the files again, and says what would change. Nothing does before `apply`.
+   * Reads the files again and says what would change. Nothing changes before `apply`.
    * @throws EngineError as the constructor.
    */
   reread(): { readonly summary: string; readonly apply: () => void } {

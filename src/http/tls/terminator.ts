@@ -1,6 +1,6 @@
 /**
- * Ends TLS in front of the HTTP library, whose own TLS lets clients without a certificate in. What is inside goes over
- * a socket pair, so that everything behind it is the same as for a plain connection.
+ * Ends TLS in front of the HTTP library, because the library's own TLS lets clients without a certificate in. The plain
+ * bytes go over a socket pair, so that everything behind it is the same as for a plain connection.
  */
 import { Socket } from 'node:net';
 import { createServer, type DetailedPeerCertificate, type TLSSocket } from 'node:tls';
@@ -20,18 +20,24 @@ const LINGER_MS = 30_000;
 export interface TlsTerminator {
   /** Takes over a connected socket; the descriptor is given away. */
   accept(fd: number): void;
-  /** Handshakes that are under way lead to nothing. Connections that are through are their server's to end. */
+  /**
+   * Lets handshakes that are under way lead to nothing. Connections that have finished theirs are ended by their
+   * server.
+   */
   close(): void;
 }
 
-/** @param serve gets the inner end of each connection whose client may come in. */
+/** @param serve gets the inner end of each connection whose client is let in. */
 export function createTlsTerminator(
   identity: TlsIdentity,
   logger: Logger,
   serve: (fd: number, peer: TlsPeer) => void,
 ): TlsTerminator {
   let isClosed = false;
-  /** By the client's address: Node gives the encrypted socket, not the one that it was made of. */
+  /**
+   * Sockets during their handshake, by the client's address: Node gives the encrypted socket, not the one that it was
+   * made of.
+   */
   const shaking = new Map<string, Socket>();
   const server = createServer({
     ...identity.context,
@@ -57,7 +63,7 @@ export function createTlsTerminator(
     }
   });
   server.on('tlsClientError', (error, outer) => {
-    // Anybody who reaches the port can cause this: not worth more than a line for who looks for it.
+    // Anybody who reaches the port can cause this, so it is worth no more than a line at the debug level.
     logger.debug(
       { address: outer.remoteAddress, reason: String(outer.authorizationError ?? error.message) },
       'TLS handshake refused',
@@ -84,7 +90,7 @@ export function createTlsTerminator(
   };
 }
 
-/** Passes on what comes, ends and pressure in both directions, until either side is gone. */
+/** Passes on bytes, ends and backpressure in both directions, until either side is gone. */
 function splice(outer: TLSSocket, fd: number): void {
   const inner = new PipeEnd(fd, {
     onData: (bytes) => {
@@ -106,7 +112,7 @@ function splice(outer: TLSSocket, fd: number): void {
   outer.once('close', () => inner.close());
 }
 
-/** @throws Error when the client has gone already. */
+/** Returns the peer of a TLS connection. @throws Error when the client has gone already. */
 function tlsPeer(socket: TLSSocket, isVerified: boolean): TlsPeer {
   const address = addressOf(socket);
   if (address === '') throw new Error('the client has gone');
@@ -114,15 +120,15 @@ function tlsPeer(socket: TLSSocket, isVerified: boolean): TlsPeer {
   const chain: DetailedPeerCertificate[] = [];
   for (let next = socket.getPeerCertificate(true); !chain.includes(next); next = next.issuerCertificate) {
     chain.push(next);
-    // The root names itself; an authority that is trusted without being one names nobody.
+    // A root certificate names itself as its issuer. An authority that is trusted without being a root names nobody.
     if ((next.issuerCertificate as DetailedPeerCertificate | undefined) === undefined) break;
   }
-  // A subject may have several; Go, whose reading authorization plugins know, takes the last.
+  // A subject may have several names; Go takes the last one, and authorization plugins know its reading.
   const names = [chain[0]?.subject.CN ?? []].flat() as readonly string[];
   return { kind: 'tls', address, commonName: names.at(-1), certificates: chain.map(({ raw }) => pem(raw)) };
 }
 
-/** `192.0.2.1:40000` or `[2001:db8::1]:40000`; '' when the client has gone. */
+/** Returns `192.0.2.1:40000` or `[2001:db8::1]:40000`; '' when the client has gone. */
 function addressOf({ remoteAddress, remotePort }: Socket): string {
   if (remoteAddress === undefined) return '';
   const host = remoteAddress.replace(/^::ffff:(?=[\d.]+$)/, '');

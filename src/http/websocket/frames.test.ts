@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { closeFrame, frame, FrameParser, Opcode, ProtocolError } from './frames.js';
 
-/** A frame as clients send it. */
+/** Makes a frame as clients send it. */
 function masked(
   opcode: number,
   payload: Buffer | string,
@@ -16,7 +16,7 @@ function masked(
   return Buffer.concat([head, mask, bytes.map((byte, i) => byte ^ (mask[i % 4] ?? 0))]);
 }
 
-/** What a parser makes of pieces: data joined, control frames in angle brackets. */
+/** Shows what a parser makes of pieces: data joined, control frames in angle brackets. */
 function parse(pieces: readonly Buffer[]): string {
   let seen = '';
   const parser = new FrameParser({

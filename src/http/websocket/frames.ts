@@ -1,6 +1,6 @@
-/** WebSocket frames (RFC 6455, section 5), the server's side. */
+/** The server's side of WebSocket frames (RFC 6455, section 5). */
 
-/** Of a frame that carries data, and of those that control the connection. */
+/** Codes of frames: the first three carry data, the others control the connection. */
 export const Opcode = { continuation: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 } as const;
 
 /** Reasons to close (RFC 6455, section 7.4.1). */
@@ -8,12 +8,12 @@ export const CloseCode = { normal: 1000, protocolError: 1002 } as const;
 
 const FINAL = 0x80;
 const MASKED = 0x80;
-/** Control frames are not fragmented, and no longer than this. */
+/** Control frames are not fragmented, and their payload is no longer than this. */
 const MAX_CONTROL_BYTES = 125;
 const MASK_BYTES = 4;
 
 export interface FrameSink {
-  /** A piece of a message: what a client sends is a stream, its frames and messages have no meaning. */
+  /** Takes a piece of a message. The client's bytes are a stream, so its frames and messages have no meaning. */
   data(piece: Buffer): void;
   ping(payload: Buffer): void;
   close(): void;
@@ -21,7 +21,7 @@ export interface FrameSink {
 
 export class ProtocolError extends Error {}
 
-/** The head of a frame, or a whole one for payloads of control frames. The server's frames are not masked. */
+/** Makes the head of a frame. The server's frames are not masked. */
 export function frame(opcode: number, payloadBytes: number): Buffer {
   const long = payloadBytes > 0xffff;
   const head = Buffer.alloc(long ? 10 : payloadBytes > MAX_CONTROL_BYTES ? 4 : 2);
@@ -50,18 +50,18 @@ export function closeFrame(code: number): Buffer {
 }
 
 /**
- * Takes frames apart as their bytes come. Data is passed on at once, however long a frame says it is: what is held is
- * at most one head or one control frame.
+ * Takes frames apart as their bytes come. Data is passed on at once, however long a frame says it is, so at most one
+ * head or one control frame is held.
  */
 export class FrameParser {
   readonly #sink: FrameSink;
-  /** An incomplete head or control frame. */
+  /** Bytes of an incomplete head or control frame. */
   #held = Buffer.alloc(0);
-  /** The data frame whose payload is arriving. */
+  /** Bytes that are missing of the data frame whose payload is arriving. */
   #remaining = 0;
   #mask = Buffer.alloc(MASK_BYTES);
   #maskAt = 0;
-  /** A message whose last frame has not come. */
+  /** True while the last frame of a message has not come. */
   #isFragmented = false;
   #isClosed = false;
 
@@ -69,7 +69,10 @@ export class FrameParser {
     this.#sink = sink;
   }
 
-  /** @throws ProtocolError for what a client must not send. Nothing is read behind a close frame. */
+  /**
+   * Takes the next bytes. Nothing is read behind a close frame.
+   * @throws ProtocolError for what a client must not send.
+   */
   push(chunk: Buffer): void {
     let rest = this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]);
     this.#held = Buffer.alloc(0);
@@ -91,7 +94,7 @@ export class FrameParser {
     return piece.length;
   }
 
-  /** Bytes of the head, with a control frame's payload; 0 when they are not all there. */
+  /** Takes a head, with a control frame's payload. Returns its bytes; 0 when they are not all there. */
   #takeFrame(bytes: Buffer): number {
     const [first = 0, second = 0] = bytes;
     if (bytes.length < 2) return 0;
@@ -140,7 +143,7 @@ export class FrameParser {
   }
 }
 
-/** Undefined when the length is not all there. */
+/** Returns the length of a payload; undefined when not all of its bytes are there. */
 function payloadLength(
   bytes: Buffer,
   short: number,

@@ -19,7 +19,7 @@ export function requireWebSocket(x: Exchange): void {
     throw invalid('Sec-WebSocket-Key must be 16 bytes in base64', { code: 'WEBSOCKET' });
 }
 
-/** Answers the request. @throws as `Exchange.upgrade`. */
+/** Answers the request and returns the stream. @throws as `Exchange.upgrade`. */
 export async function openWebSocket(x: Exchange, kind: 'text' | 'binary'): Promise<WebSocketStream> {
   const key = x.header('sec-websocket-key') ?? '';
   const accept = createHash('sha1')

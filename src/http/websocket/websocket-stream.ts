@@ -1,11 +1,11 @@
-/** A WebSocket as a stream of bytes: what a client sends in messages is read, what is written goes out in frames. */
+/** A WebSocket as a stream of bytes: reading gives what a client sends in messages, and writing sends frames. */
 import type { Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { CloseCode, closeFrame, controlFrame, frame, FrameParser, Opcode } from './frames.js';
 
-/** A client that sends pings and does not read the answers is cut off here. */
+/** A client that sends pings and does not read the answers is cut off when this many bytes wait. */
 const MAX_WAITING_BYTES = 4 * 1024 * 1024;
-/** For the client to close its side after ours. */
+/** The client has this long to close its side after ours. */
 const LINGER_MS = 5_000;
 
 export class WebSocketStream extends Duplex {
@@ -25,7 +25,7 @@ export class WebSocketStream extends Duplex {
       close: () => this.#closedByClient(),
     });
     socket.on('data', (chunk: Buffer) => this.#receive(chunk));
-    // A client without input may have ended it together with its request, before anybody listened.
+    // A client without input may have ended its side together with its request, before anybody listened.
     if (socket.readableEnded) this.push(null);
     else socket.once('end', () => void this.push(null));
     socket.once('error', () => this.destroy());
@@ -58,7 +58,7 @@ export class WebSocketStream extends Duplex {
     callback(error);
   }
 
-  /** One frame for all that waits. */
+  /** Writes one frame for all chunks that wait. */
   #writeFrames(chunks: readonly Buffer[], callback: () => void): void {
     const size = chunks.reduce((sum, { length }) => sum + length, 0);
     if (size === 0 || this.#isClosing) return callback();
@@ -74,7 +74,7 @@ export class WebSocketStream extends Duplex {
     try {
       this.#parser.push(chunk);
     } catch {
-      // Whatever a client does wrong, the answer says that it did.
+      // Any fault of a client is answered with this close code.
       this.push(null);
       this.#close(CloseCode.protocolError);
     }
