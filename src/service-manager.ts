@@ -9,7 +9,7 @@ import { sendUnixDatagram } from './sys/net/notify-socket.js';
 const VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_PID', 'WATCHDOG_USEC'] as const;
 
 export class ServiceManager {
-  /** Sockets that it opened for us. */
+  /** Sockets that the service manager opened for us. */
   readonly sockets: readonly ActivationSocket[];
   readonly #notifySocket: string | undefined;
   readonly #watchdogMs: number;
@@ -30,12 +30,15 @@ export class ServiceManager {
     this.sockets = takeActivationSockets(environment);
   }
 
-  /** What the daemon is doing, in words. */
+  /** Tells in words what the daemon is doing. */
   status(text: string): void {
     this.#notify(`STATUS=${text}`);
   }
 
-  /** The listeners are open. From now on a daemon that hangs is noticed, if it was asked for that. */
+  /**
+   * Tells that the listeners are open. From now on the service manager notices a daemon that hangs, if it asked for
+   * that.
+   */
   ready(status: string): void {
     this.#notify(`READY=1\nSTATUS=${status}`);
     if (this.#watchdogMs === 0 || this.#watchdog !== undefined) return;
@@ -44,7 +47,7 @@ export class ServiceManager {
     this.#notify('WATCHDOG=1');
   }
 
-  /** Before a reload; `ready` ends it. */
+  /** Tells that a reload begins; `ready` ends it. */
   reloading(): void {
     this.#notify(`RELOADING=1\nMONOTONIC_USEC=${process.hrtime.bigint() / 1000n}`);
   }
@@ -56,10 +59,10 @@ export class ServiceManager {
   #notify(state: string): void {
     if (this.#notifySocket === undefined) return;
     try {
-      // One assignment a line.
+      // Each line holds one assignment.
       sendUnixDatagram(this.#notifySocket, state);
     } catch (error) {
-      // It may be gone or slow: no reason to serve clients any less.
+      // The service manager may be gone or slow; clients are served all the same.
       this.#log.debug({ state, reason: messageOf(error) }, 'the service manager could not be told');
     }
   }

@@ -7,12 +7,12 @@ import type { EngineParts } from './composition/parts.js';
 import type { Logger } from './ports/logger.js';
 import { releaseWhenIdle } from './sys/process/memory.js';
 
-/** The daemon between start and end: its parts, and what the steps leave for those after them. */
+/** The daemon between start and end: its parts, and what each step leaves for later ones. */
 export interface EngineLife {
   readonly parts: EngineParts;
   /** The records of containers that were found on disk. */
   loaded: LoadedRecords;
-  /** Containers of an earlier run are known. */
+  /** True when the containers of an earlier run are known. */
   hasRecovered: boolean;
   failure: Error | undefined;
   stopReleasing(): void;

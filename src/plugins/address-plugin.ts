@@ -14,7 +14,7 @@ export class ProtocolAddressPlugin implements AddressPlugin {
   }
 
   async capabilities(): Promise<{ readonly requiresMac: boolean; readonly requiresReplay: boolean }> {
-    // Managers from before it was asked do not know the question.
+    // Older managers do not know this question.
     const answer = await this.#ask('GetCapabilities', {}).catch(() => undefined);
     return {
       requiresMac: memberOf(answer, 'requiresmacaddress') === true,

@@ -11,7 +11,7 @@ import type {
 import { memberOf } from './plugin-client.js';
 import { Plugin, type PluginOptions } from './plugin.js';
 
-/** Credentials of registries and proxies. */
+/** Credentials for registries and proxies are in these headers. */
 const SECRET_HEADERS = new Set(['authorization', 'x-registry-auth', 'x-registry-config']);
 
 export class AuthorizationPlugins implements Authorizer {
@@ -27,8 +27,8 @@ export class AuthorizationPlugins implements Authorizer {
   }
 
   /**
-   * Puts these plugins in the place of those before, at once, for requests that begin from now on. Resolves when all
-   * have been greeted; one that cannot be reached denies everything until it can.
+   * Replaces the plugins, at once, for requests that begin from now on. Resolves when all have been greeted; one that
+   * cannot be reached denies everything until it can.
    * @throws EngineError internal for the first that cannot be used.
    */
   async use(ids: readonly string[]): Promise<void> {
@@ -36,7 +36,7 @@ export class AuthorizationPlugins implements Authorizer {
     this.#plugins = ids.map((id) => before.get(id) ?? new Plugin(id, 'authz', this.#options));
     for (const [id, plugin] of before) if (!ids.includes(id)) plugin.close();
     for (const plugin of this.#plugins) {
-      // Another call may take it out meanwhile: then nobody asks it, and what becomes of its greeting is no failure.
+      // Another call may remove the plugin meanwhile: then nobody asks it, and a failed greeting does not matter.
       const isUsed = (): boolean => this.#plugins.includes(plugin);
       if (!isUsed()) continue;
       await plugin.activate().catch((error: unknown) => {
@@ -63,7 +63,7 @@ export class AuthorizationPlugins implements Authorizer {
   }
 }
 
-/** The names and omissions of the plugin protocol. */
+/** Returns the request with the names of the plugin protocol, without what is not shown to plugins. */
 function requestFields({
   user,
   method,
@@ -99,7 +99,7 @@ function base64(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('base64');
 }
 
-/** `Content-Type` of `content-type`: the spelling that plugins written in Go look for. */
+/** Turns `content-type` into `Content-Type`, the spelling that plugins written in Go look for. */
 function canonicalName(name: string): string {
   return name.replace(/(^|-)([a-z])/g, (match) => match.toUpperCase());
 }

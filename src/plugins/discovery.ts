@@ -1,4 +1,4 @@
-/** Finds a plugin by its name: a socket, or a file that says where it listens. */
+/** Finds a plugin by its name: as a socket, or by a file that says where it listens. */
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { basename, isAbsolute, join } from 'node:path';
 import { invalid, notFound } from '../errors/engine-error.js';
@@ -47,7 +47,7 @@ export async function findPlugin(id: string, places: PluginPlaces = PLUGIN_PLACE
   throw notFound(`plugin ${JSON.stringify(id)} not found`, { code: 'PLUGIN' });
 }
 
-/** Names of all plugins that are there: those that `findPlugin` may find. */
+/** Returns the names of all plugins that `findPlugin` may find. */
 export async function pluginNames({ sockets, files }: PluginPlaces = PLUGIN_PLACES): Promise<string[]> {
   const names = await Promise.all([
     ...sockets.map((dir) => namesIn(dir, /\.sock$/)),
@@ -56,7 +56,7 @@ export async function pluginNames({ sockets, files }: PluginPlaces = PLUGIN_PLAC
   return [...new Set(names.flat())].filter((name) => NAME.test(name));
 }
 
-/** A directory stands for the plugin that has its name. */
+/** A directory counts as the plugin that has its name. */
 async function namesIn(dir: string, ending: RegExp): Promise<string[]> {
   const entries = (await readdir(dir, { withFileTypes: true }).catch(absent)) ?? [];
   return entries.flatMap((entry) =>
@@ -71,7 +71,7 @@ async function socketAt(path: string): Promise<PluginAddress | undefined> {
 
 async function fileAt(path: string): Promise<PluginAddress | undefined> {
   const found = await stat(path).catch(absent);
-  // A pipe in its place would never end.
+  // Only a regular file is read: reading a pipe would never end.
   if (found?.isFile() !== true) return undefined;
   const content = await readFile(path, 'utf8');
   return path.endsWith('.json') ? parseJsonFile(path, content) : parseSpecFile(path, content);

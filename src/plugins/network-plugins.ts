@@ -22,7 +22,7 @@ const PROTOCOL_NUMBERS: Readonly<Record<PortRequest['protocol'], number>> = { tc
 const MAC_ADDRESS = /^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i;
 const LINK_NAME = /^[^\s/:]{1,15}$/;
 const LINK_PREFIX = /^[a-zA-Z][a-zA-Z0-9_.-]{0,11}$/;
-/** Kinds of routes: by a gateway, or on the link. */
+/** The kind of a route on the link; the other kind goes by a gateway. */
 const CONNECTED = 1;
 
 export class ProtocolNetworkPlugins implements NetworkPlugins {

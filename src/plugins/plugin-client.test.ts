@@ -60,7 +60,7 @@ test('a connection that the plugin closed meanwhile is not a failure', async () 
   const listener: RequestListener = (request, response) => {
     count++;
     response.end('{}');
-    // Behind the back of the client, which keeps the connection.
+    // The plugin closes the connection while the client still keeps it.
     response.once('finish', () => setTimeout(() => request.socket.resetAndDestroy(), 0));
   };
   await serve(listener, async (client) => {

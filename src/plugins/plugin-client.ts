@@ -1,4 +1,4 @@
-/** Calls to a plugin: a POST of JSON for each, answered by JSON. */
+/** Calls a plugin: each call is a POST of JSON, answered by JSON. */
 import { readFile } from 'node:fs/promises';
 import { Agent, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
@@ -8,22 +8,22 @@ import { PLUGIN_REFUSED } from '../ports/plugin.js';
 import type { PluginAddress } from './plugin-spec.js';
 
 export interface PluginLimits {
-  /** From the call to the end of its answer. */
+  /** Time limit from the call to the end of its answer. */
   readonly callMs: number;
-  /** How long a plugin that cannot be reached is tried again: it may just be starting. */
+  /** A plugin that cannot be reached is tried again for so long, because it may just be starting. */
   readonly retryMs: number;
 }
 
 export const PLUGIN_LIMITS: PluginLimits = { callMs: 10_000, retryMs: 5_000 };
 
 const MEDIA_TYPE = 'application/vnd.docker.plugins.v1.2+json';
-/** Plugins choose on which of their hosts they answer by the socket, not by a name. */
+/** Calls have this host name; a plugin is found by its socket, not by a name. */
 const HOST = 'plugin.moby.localhost';
-/** No answer of the protocol is near it. */
+/** No answer of the protocol is nearly so long. */
 const MAX_ANSWER_BYTES = 1024 * 1024;
 const FIRST_PAUSE_MS = 50;
 const UNREACHABLE = new Set(['ECONNREFUSED', 'ENOENT', 'EAGAIN']);
-/** A kept connection was closed by the plugin just when it was used again. */
+/** These errors tell that the plugin closed a kept connection just when it was used again. */
 const STALE = new Set(['ECONNRESET', 'EPIPE']);
 
 export class PluginClient {
@@ -37,7 +37,7 @@ export class PluginClient {
   }
 
   /**
-   * Calls a method such as `AuthZPlugin.AuthZReq` and gives the decoded answer.
+   * Calls a method such as `AuthZPlugin.AuthZReq` and returns the decoded answer.
    * @throws EngineError unavailable when the plugin cannot be reached or the connection breaks, deadline when it does
    * not answer in time, internal when it answers with a failure or with something that is not JSON.
    */
@@ -76,7 +76,7 @@ export class PluginClient {
       return await Promise.race([answerTo(outgoing, method, body), timeUp]);
     } finally {
       clearTimeout(timer);
-      // A connection that is still busy now is of no use to later calls; one that is free is no longer the request's.
+      // A connection that is still busy is of no use to later calls; a free one no longer belongs to the request.
       if (!outgoing.writableFinished || outgoing.res?.complete !== true) outgoing.destroy();
     }
   }
@@ -130,13 +130,13 @@ async function readAnswer(response: IncomingMessage, method: string): Promise<st
   return Buffer.concat(chunks).toString('utf8');
 }
 
-/** What a plugin says about its failure: `{"Err": "..."}`, else plain text. */
+/** Returns what a plugin says about its failure: `{"Err": "..."}`, else plain text. */
 function failureText(text: string): string | undefined {
   try {
     const failure = memberOf(JSON.parse(text), 'err');
     if (typeof failure === 'string' && failure !== '') return failure;
   } catch {
-    // Plain text, as Go's http.Error writes it.
+    // The text is plain, as Go's http.Error writes it.
   }
   return text.trim() === '' ? undefined : text.trim().slice(0, 1000);
 }
@@ -165,14 +165,15 @@ async function makeAgent(address: PluginAddress): Promise<Agent> {
 }
 
 /**
- * A member of a JSON object by its name in lower case: plugins spell names in their own way, as Go's decoder allows.
+ * Returns a member of a JSON object by its name in lower case, because plugins spell names in several ways, as Go's
+ * decoder allows.
  */
 export function memberOf(value: unknown, name: string): unknown {
   if (typeof value !== 'object' || value === null) return undefined;
   return Object.entries(value).findLast(([key]) => key.toLowerCase() === name)?.[1];
 }
 
-/** An address has no name to be sent. */
+/** Returns the server name for TLS, which cannot be an address. */
 function serverName(host: string): string {
   return /^[\d.]+$|:/.test(host) ? '' : host;
 }

@@ -1,15 +1,15 @@
-/** The plugins of one kind that drivers' names lead to. */
+/** Finds the plugins of one kind by the names of drivers. */
 import { isEngineError, notFound } from '../errors/engine-error.js';
 import { pluginNames } from './discovery.js';
 import type { PluginLimits } from './plugin-client.js';
 import { Plugin, type PluginCapability, type PluginOptions } from './plugin.js';
 
-/** For a plugin that is only looked whether it is one. */
+/** A plugin has this long to answer when it is only asked of which kind it is. */
 const GREETING_MS = 2000;
 
 export class PluginDirectory {
   readonly #plugins = new Map<string, Plugin>();
-  /** Those that have answered. */
+  /** Names of plugins that have answered. */
   readonly #greeted = new Set<string>();
 
   constructor(
@@ -22,9 +22,9 @@ export class PluginDirectory {
   }
 
   /**
-   * Finds and greets a plugin by its name, never by a path: clients choose it.
-   * @throws EngineError not-found `plugin "X" not found`, also for one of another kind; unavailable, deadline, internal
-   * for one that does not answer as it should.
+   * Finds and greets a plugin by its name, but never by a path, because clients choose the name.
+   * @throws EngineError not-found `plugin "X" not found`, also for a plugin of another kind; unavailable, deadline,
+   * internal for one that does not answer as it should.
    */
   async find(name: string): Promise<Plugin> {
     const absent = (cause?: unknown): Error =>
@@ -42,7 +42,7 @@ export class PluginDirectory {
     return plugin;
   }
 
-  /** All plugins of this kind that are there and answer at once. */
+  /** Returns all plugins of this kind that answer at once. */
   async installed(): Promise<Plugin[]> {
     const names = await pluginNames(this.options.places);
     const found = await Promise.allSettled(names.map((name) => this.#look(name)));

@@ -1,8 +1,8 @@
-/** Where a plugin listens, and the files that say so (docs/authorization.md, "Where plugins are found"). */
+/** Reads the files that say where a plugin listens (docs/authorization.md, "Where plugins are found"). */
 import { invalid } from '../errors/engine-error.js';
 
 export interface PluginTls {
-  /** Accept any certificate of the plugin. */
+  /** True if any certificate of the plugin is accepted. */
   readonly insecureSkipVerify: boolean;
   /** Paths of PEM files; '' for none. Without a CA the machine's own authorities count. */
   readonly caFile: string;
@@ -18,7 +18,7 @@ export type PluginAddress =
 const DEFAULT_TLS: PluginTls = { insecureSkipVerify: false, caFile: '', certFile: '', keyFile: '' };
 
 /**
- * Reads a `.spec` file: nothing but an address such as `unix:///run/p.sock` or `tcp://127.0.0.1:8080`. @throws
+ * Reads a `.spec` file, which only holds an address such as `unix:///run/p.sock` or `tcp://127.0.0.1:8080`. @throws
  * EngineError invalid.
  */
 export function parseSpecFile(path: string, content: string): PluginAddress {
@@ -64,9 +64,7 @@ function parseTls(path: string, value: unknown): PluginTls {
   };
 }
 
-/**
- * Settings of TLS make a `tcp` address one of https. What an address has as a path is not used, as in other engines.
- */
+/** Parses an address. With TLS settings, `tcp` means https. A path in the address is not used, as in other engines. */
 function parseAddress(path: string, text: string, tls: PluginTls | undefined): PluginAddress {
   if (text.startsWith('unix://')) {
     const socket = text.slice('unix://'.length);

@@ -1,10 +1,10 @@
-/** A plugin of another process: found, greeted once, and called. */
+/** A plugin in another process: it is found, greeted once, and called. */
 import { internal, isEngineError, messageOf, notImplemented } from '../errors/engine-error.js';
 import { findPlugin, type PluginPlaces } from './discovery.js';
 import { memberOf, PluginClient, type PluginLimits } from './plugin-client.js';
 import { PLUGIN_REFUSED } from '../ports/plugin.js';
 
-/** What a plugin can be, as it says in its manifest. */
+/** The kinds of plugins, as they call themselves in their manifests. */
 export type PluginCapability = 'authz' | 'VolumeDriver' | 'NetworkDriver' | 'IpamDriver' | 'LogDriver';
 
 export interface PluginOptions {
@@ -13,11 +13,11 @@ export interface PluginOptions {
 }
 
 export class Plugin {
-  /** As the operator wrote it. */
+  /** The name or path as the operator wrote it. */
   readonly id: string;
   readonly #capability: PluginCapability;
   readonly #options: PluginOptions;
-  /** Greeted; undefined until the first call, and again after a greeting that failed. */
+  /** The greeting; undefined until the first call, and after a greeting that failed. */
   #ready: Promise<PluginClient> | undefined;
 
   constructor(id: string, capability: PluginCapability, options: PluginOptions = {}) {
@@ -27,7 +27,7 @@ export class Plugin {
   }
 
   /**
-   * Finds and greets the plugin unless that was done. The next call tries again what failed.
+   * Finds and greets the plugin if that has not been done. After a failure the next call tries again.
    * @throws EngineError not-found, invalid as `findPlugin`; those of `PluginClient.call`; not-implemented when the
    * plugin is of another kind.
    */
@@ -41,15 +41,15 @@ export class Plugin {
     try {
       return await client.call(method, argument, limits);
     } catch (error) {
-      // Whatever listens there next may be another one, elsewhere: it is looked for and greeted again.
+      // Another plugin may listen there next, or this one elsewhere: so it is looked for and greeted again.
       if (isEngineError(error, 'unavailable')) this.close();
       throw error;
     }
   }
 
   /**
-   * As `call`, where the plugin says its own failures in a member `Err`. @throws also EngineError internal with that
-   * text.
+   * Calls as `call` does, for methods that report failures in a member `Err`. @throws also EngineError internal with
+   * that text.
    */
   async ask(method: string, argument: unknown, limits?: PluginLimits): Promise<unknown> {
     const answer = await this.call(method, argument, limits);

@@ -1,14 +1,14 @@
-/** What network drivers and address managers have in common. */
+/** Helpers that network drivers and address managers share. */
 import { isIP } from 'node:net';
 import { EngineError, internal, isEngineError } from '../errors/engine-error.js';
 import { PLUGIN_REFUSED } from '../ports/plugin.js';
 import { memberOf, PLUGIN_LIMITS, type PluginLimits } from './plugin-client.js';
 import type { Plugin } from './plugin.js';
 
-/** Containers and networks wait for the answer. */
+/** The limits are longer than usual, because containers and networks need the answer. */
 const LIMITS: PluginLimits = { ...PLUGIN_LIMITS, callMs: 30_000 };
 
-/** Asks as `Plugin.ask`; a refusal is quoted in the known engine's words. */
+/** Asks as `Plugin.ask` does; a refusal is quoted in the known engine's words. */
 export async function askRemote(plugin: Plugin, method: string, argument: unknown): Promise<unknown> {
   try {
     return await plugin.ask(method, argument, LIMITS);
@@ -20,8 +20,8 @@ export async function askRemote(plugin: Plugin, method: string, argument: unknow
 }
 
 /**
- * A text in an answer, by its name in lower case; '' where there is none. @throws EngineError internal for anything
- * else.
+ * Returns a text in an answer, by its name in lower case; '' if it is missing. @throws EngineError internal for
+ * anything else.
  */
 export function textMember(method: string, value: unknown, name: string): string {
   const member = memberOf(value, name) ?? '';
@@ -30,7 +30,7 @@ export function textMember(method: string, value: unknown, name: string): string
   return member;
 }
 
-/** An address with its prefix length. */
+/** True for an address with its prefix length. */
 export function isCidr(text: string, family: 4 | 6): boolean {
   const [address = '', prefix = '', ...more] = text.split('/');
   return (

@@ -5,7 +5,7 @@ import { memberOf, PLUGIN_LIMITS, type PluginLimits } from './plugin-client.js';
 import { PluginDirectory } from './plugin-directory.js';
 import type { Plugin, PluginOptions } from './plugin.js';
 
-/** Making and mounting may wait for a server of the driver's own. */
+/** Making and mounting may have to wait for a server that the driver uses. */
 const WORK_LIMITS: PluginLimits = { ...PLUGIN_LIMITS, callMs: 120_000 };
 
 export class ProtocolVolumePlugins implements VolumePlugins {
@@ -40,7 +40,7 @@ class ProtocolVolumePlugin implements VolumePlugin {
   }
 
   async scope(): Promise<'local' | 'global'> {
-    // Drivers from before it was asked do not know the question.
+    // Older drivers do not know this question.
     const answer = await this.plugin.ask('VolumeDriver.Capabilities', {}).catch(() => undefined);
     return memberOf(memberOf(answer, 'capabilities'), 'scope') === 'global' ? 'global' : 'local';
   }

@@ -2,14 +2,14 @@
 import type { Readable } from 'node:stream';
 import type { Owner } from './id-maps.js';
 
-/** Bytes that come by themselves, such as those of a client. */
+/** A source that sends its bytes by itself, such as a client. */
 export interface PieceSource {
   /**
-   * Calls back with each piece, whose memory is lent for the call, and once at the end; with an error when the source
-   * failed before. To be called once. What is no longer wanted is to be ignored.
+   * Calls back with each piece, whose memory is lent for the call, and once at the end, with an error if the source
+   * failed. Call it once. A reader that needs no more pieces ignores them.
    */
   read(onPiece: (piece: Uint8Array) => void, onEnd: (failure: Error | undefined) => void): void;
-  /** What is on its way already still comes. */
+  /** Asks the source to stop; pieces that are already on their way still come. */
   pause(): void;
   resume(): void;
 }
@@ -17,20 +17,20 @@ export interface PieceSource {
 /** The body of a request that nobody has read yet, in a connected socket that does not block. */
 export interface SocketBody {
   readonly fd: number;
-  /** Bytes; undefined when it comes as chunks of HTTP/1.1. */
+  /** Number of bytes; undefined when it comes as chunks of HTTP/1.1. */
   readonly length: number | undefined;
 }
 
-/** Lends its socket to whoever reads the body from it, and does not read itself. */
+/** Lends its socket to the reader of the body, and does not read itself. */
 export interface SocketSource {
-  /** The caller closes the descriptor. @throws EngineError cancelled when the client is gone. */
+  /** Returns the body. The caller closes the descriptor. @throws EngineError cancelled when the client is gone. */
   lend(): SocketBody;
 }
 
-/** Where an archive comes from. */
+/** The source of an archive. */
 export type ArchiveSource = PieceSource | SocketSource;
 
-/** A tar that another thread makes. It is read, or sent to a socket; who does neither destroys it. */
+/** A tar that another thread makes. It must be read, sent to a socket, or destroyed. */
 export interface TarOutput {
   readonly tar: Readable;
   /**
@@ -44,11 +44,11 @@ export interface TarOutput {
 
 /** The files of a container as it sees them. */
 export interface ContainerView {
-  /** Where its root file system is mounted on this host, as long as the view is used. */
+  /** The root file system is mounted here on this host as long as the view is used. */
   readonly rootfs: string;
   /**
-   * Parents first. `destination` is absolute, inside the container; `source` (and what `subpath` means in it) is on
-   * this host.
+   * The mounts, parents first. `destination` is an absolute path inside the container; `source` (and what `subpath`
+   * means in it) is on this host.
    */
   readonly mounts: readonly {
     readonly source: string;
@@ -57,8 +57,8 @@ export interface ContainerView {
     readonly readOnly: boolean;
   }[];
   /**
-   * For a container that runs: an open `/proc/<pid>` of its init process. The mounts, and the tmpfs at these
-   * destinations, are then those that it really has.
+   * Set for a container that runs: an open `/proc/<pid>` of its init process. The view then shows its real mounts and
+   * tmpfs at these destinations.
    */
   readonly procFd?: number;
   readonly tmpfs: readonly { readonly destination: string; readonly readOnly: boolean }[];
@@ -72,35 +72,36 @@ export interface PathStat {
   /** `st_mode`. */
   readonly mode: number;
   readonly mtimeNs: bigint;
-  /** For a symbolic link: where it leads in the end, inside the container; else ''. */
+  /** For a symbolic link, the place inside the container that it leads to in the end; else ''. */
   readonly linkTarget: string;
 }
 
 export interface WriteOptions {
-  /** Refuses a directory in the place of something else, and the reverse. */
+  /** If true, a directory cannot replace something else, nor the reverse. */
   readonly noOverwriteDirNonDir: boolean;
-  /** Who owns what is written, in the container; undefined: as the archive says. */
+  /** The owner of the new files, in the container; undefined: as the archive says. */
   readonly owner: Owner | undefined;
 }
 
 /**
- * Paths are absolute and cleaned, but for a `/` or `/.` at the end, which follow a link and want a directory. Links
- * lead nowhere outside the container. Every method throws EngineError: code ENOENT when there is no such file, ESRCH
- * when the process of a running container has ended.
+ * Copies files. Paths are absolute and cleaned, but for a `/` or `/.` at the end, which follows a link and wants a
+ * directory. Links lead nowhere outside the container. Every method throws EngineError: code ENOENT when there is no
+ * such file, ESRCH when the process of a running container has ended.
  */
 export interface Archives {
   stat(view: ContainerView, path: string): Promise<PathStat>;
   /**
-   * The file, or the directory with all that is in it, as a tar whose names begin with the last component of the path.
+   * Returns the file, or the directory with all that is in it, as a tar whose names begin with the last component of
+   * the path.
    */
   read(view: ContainerView, path: string): Promise<TarOutput & { readonly stat: PathStat }>;
   /**
-   * Unpacks a tar (plain or compressed) into a directory. What was unpacked before a failure stays. The source is read
-   * when the directory is found.
-   * @throws EngineError invalid for a damaged tar or body, a file in the place of the directory, or what is mounted
-   *   read-only; cancelled when the client leaves before the end.
+   * Unpacks a tar (plain or compressed) into a directory. After a failure, what was unpacked before stays. The source
+   * is read only when the directory is found.
+   * @throws EngineError invalid for a damaged tar or body, for a file instead of the directory, or for a read-only
+   * mount; cancelled when the client leaves before the end.
    */
   write(view: ContainerView, path: string, options: WriteOptions, source: ArchiveSource): Promise<void>;
-  /** All below a host directory that a container may be changing, as `read`. */
+  /** Reads all below a host directory that a container may be changing, as `read` does. */
   readDirectory(directory: string): TarOutput;
 }

@@ -5,7 +5,7 @@
 
 import type { Digest } from './storage.js';
 
-/** The largest number that clients can read into 64 bits with a sign: what "unlimited" becomes. */
+/** The largest number that clients can read into a signed integer of 64 bits. It stands for "unlimited". */
 export const MAX_INTEGER = 2 ** 63 - 1024;
 
 export type RestartPolicyName = '' | 'no' | 'always' | 'unless-stopped' | 'on-failure';
@@ -84,7 +84,7 @@ export interface Ulimit {
 
 export interface DeviceRequest {
   Driver: string;
-  /** -1: all. */
+  /** -1 means all. */
   Count: number;
   DeviceIDs: string[] | null;
   Capabilities: string[][] | null;
@@ -174,7 +174,7 @@ export interface HostConfig {
 export interface MountPoint {
   Type: 'bind' | 'volume' | 'tmpfs' | 'image';
   Name?: string;
-  /** Host path, already created and checked; of type image its ID. Empty for tmpfs. */
+  /** Host path, already created and checked. For a mount of type image, its ID. Empty for tmpfs. */
   Source: string;
   Destination: string;
   Driver?: string;
@@ -182,10 +182,10 @@ export interface MountPoint {
   RW: boolean;
   Propagation: string;
   /**
-   * The request that the container made for this mount: a container that takes over its mounts makes the same request.
+   * The request that the container made for this mount. A container that takes over its mounts makes the same request.
    * Not shown to clients.
    */
   Spec?: MountRequest;
-  /** This is the topmost layer of a mount of type image. Not shown to clients. */
+  /** The topmost layer of a mount of type image. Not shown to clients. */
   TopLayer?: Digest | undefined;
 }

@@ -1,4 +1,4 @@
-/** Contract of the daemon's events: what happened, for `/events` and for those inside who want to know. */
+/** Contract of the daemon's events: what happened, for `/events` and for parts of the daemon. */
 
 export type EventType = 'container' | 'image' | 'network' | 'volume' | 'plugin' | 'daemon' | 'builder';
 
@@ -15,15 +15,15 @@ export interface EngineEvent {
 }
 
 export type EventItem =
-  /** `json` is the whole event with its time, for the wire; without a newline. */
+  /** `json` is the whole event with its time, as it is sent; without a newline. */
   | { readonly kind: 'event'; readonly event: EngineEvent; readonly timeNs: bigint; readonly json: string }
-  /** So many events are no longer kept, because the reader was too slow, or asked for more than there is. */
+  /** So many events are no longer kept: the reader was too slow, or asked for older events than there are. */
   | { readonly kind: 'gap'; readonly missed: number };
 
 export interface EventSubscription {
   /** Nanoseconds since the epoch. With `sinceNs` or `untilNs` past events come first. */
   readonly sinceNs: bigint | undefined;
-  /** Ends the subscription; events of exactly this time are part of it. */
+  /** Ends the subscription after events of exactly this time. */
   readonly untilNs: bigint | undefined;
   readonly filter: (event: EngineEvent) => boolean;
 }
@@ -32,10 +32,11 @@ export interface EventLog {
   /** Records that something happened, and tells the subscribers. Times increase strictly from event to event. */
   emit(type: EventType, action: string, id: string, attributes: Readonly<Record<string, string>>): void;
   /**
-   * Events in order, in batches, each exactly once, whatever the reader's speed. `return()` settles a pending `next`.
+   * Returns the events in order, in batches, each exactly once, at the reader's speed. `return()` settles a pending
+   * `next`.
    */
   subscribe(subscription: EventSubscription): AsyncIterableIterator<readonly EventItem[]>;
-  /** How many subscribe at the moment. */
+  /** Number of subscribers at the moment. */
   readonly subscribers: number;
   /** Writes what is left to the disk and ends all subscriptions. */
   close(): Promise<void>;

@@ -1,13 +1,13 @@
-/** How the users and groups of containers are those of this host: contract of `userns-remap`. */
+/** Contract of `userns-remap`: maps users and groups of containers to those of this host. */
 
-/** `count` ids from `containerId` on are those from `hostId` on. */
+/** Maps `count` ids from `containerId` on to those from `hostId` on. */
 export interface IdRange {
   readonly containerId: number;
   readonly hostId: number;
   readonly count: number;
 }
 
-/** Ordered by container id, from 0 on without gaps. */
+/** The ranges, ordered by container id, without gaps from 0 on. */
 export interface IdMaps {
   readonly uids: readonly IdRange[];
   readonly gids: readonly IdRange[];

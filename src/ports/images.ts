@@ -28,7 +28,7 @@ export interface ImageHistory {
   empty_layer?: boolean;
 }
 
-/** The image configuration document as stored (other members are kept in the bytes, not lost). */
+/** The image configuration document as it is stored. Other members are kept in the bytes. */
 export interface ImageConfigDocument {
   architecture: string;
   os: string;
@@ -56,14 +56,14 @@ export interface Image {
   readonly repoDigests: readonly string[];
   /** '' unless made by commit, build or load here. */
   readonly parent: string;
-  /** This is the size of the files in its layers. */
+  /** Size of the files in its layers. */
   readonly sizeBytes: number;
-  /** This is the size of the configuration, the one blob of the image that is kept as it came. */
+  /** Size of the configuration, the only blob of the image that is kept as it came. */
   readonly configSizeBytes: number;
   readonly lastTagTime: string | undefined;
   /**
-   * As of its last pull, its first push, or the archive that it was loaded from; undefined for an image that had no
-   * manifest yet.
+   * The manifest of its last pull, its first push, or the archive that it was loaded from; undefined for an image that
+   * had no manifest yet.
    */
   readonly published: PublishedImage | undefined;
 }
@@ -74,18 +74,18 @@ export interface ImageStore {
   list(): readonly Image[];
   get(id: Digest): Image | undefined;
   /**
-   * Resolves a reference or an ID prefix as clients write it.
-   * Throws not-found `No such image: X:latest`; invalid for a malformed reference.
+   * Finds an image by a reference or an ID prefix, as clients write it. Throws not-found `No such image: X:latest`;
+   * invalid for a malformed reference.
    */
   resolve(reference: string): Image;
   /** Stores a config whose layers are all in the layer store. Idempotent. */
   create(configBytes: Buffer, options?: { readonly parent?: Digest }): Promise<Image>;
-  /** Points a `repo:tag` (normalised here), or many at once, to an image, taking it away from another one. */
+  /** Points one or many `repo:tag` (normalised here) to an image; a tag that another image had is taken from it. */
   tag(references: string | readonly string[], id: Digest): Promise<void>;
   /** Registers `repo@digest`. */
   addDigest(reference: string, id: Digest): Promise<void>;
-  /** Familiar name of a reference that points to this image now, for list and inspect of containers. */
+  /** Tells whether a reference points to this image now, for list and inspect of containers. */
   stillNames(reference: string, id: Digest): boolean;
-  /** Calls with every change, for views and events. */
+  /** Calls the listener at every change. Returns a function that ends this. */
   onChange(listener: () => void): () => void;
 }

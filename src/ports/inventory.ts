@@ -1,4 +1,4 @@
-/** What lies below the data root, and whose it is. */
+/** Contract of the inventory: what lies below the data root, and who owns it. */
 
 /**
  * Kinds of places. `layer`, `layer-record`, `layer-mark`, `image`, `image-record`, `push-record` and `partial` are
@@ -29,10 +29,10 @@ export interface Place {
   /** Below the data root. */
   readonly path: string;
   readonly kind: PlaceKind;
-  /** What it would belong to: the short ID of a layer, an ID, a name. */
+  /** The owner, if it exists: the short ID of a layer, an ID, a name. */
   readonly owner: string;
-  /** On the disk, as du(1) counts: blocks, a file with several names once, other file systems left out. */
+  /** Bytes on the disk as du(1) counts them: in blocks, a file with several names once, other file systems left out. */
   readonly bytes: number;
-  /** When something was last added to the directory or taken out of it, in ns since the epoch. */
+  /** Time when something was last added to the directory or removed from it, in ns since the epoch. */
   readonly mtimeNs: bigint;
 }

@@ -1,4 +1,4 @@
-/** The logger as actors and drivers use it; bunyan's shape, so that the root logger fits as it is. */
+/** The logger that actors and drivers use. It has bunyan's shape. */
 export interface Logger {
   debug(fields: object, message: string): void;
   info(fields: object, message: string): void;

@@ -6,7 +6,7 @@ export interface PluginPool {
   readonly addressSpace: string;
   readonly subnet: string;
   readonly gateway: string;
-  /** With the prefix length, by any name. */
+  /** Addresses with the prefix length, by arbitrary names. */
   readonly auxiliaryAddresses: Readonly<Record<string, string>>;
 }
 
@@ -20,7 +20,7 @@ export interface PluginNetworkRequest {
   readonly ipv6: readonly PluginPool[];
 }
 
-/** What an endpoint has; addresses with their prefix length. '' for what there is not. */
+/** The addresses of an endpoint, with their prefix length. '' for a missing one. */
 export interface PluginInterface {
   readonly ipv4: string;
   readonly ipv6: string;
@@ -28,16 +28,16 @@ export interface PluginInterface {
 }
 
 export interface PluginRoute {
-  /** CIDR. */
+  /** An address range in CIDR form. */
   readonly destination: string;
-  /** '' where the destination is on the link. */
+  /** '' if the destination is on the link. */
   readonly nextHop: string;
 }
 
 export interface PluginJoin {
-  /** Link in the daemon's namespace to be moved into the container; '' where the driver needs none. */
+  /** The link in the daemon's namespace that is moved into the container; '' if the driver needs none. */
   readonly link: string;
-  /** First part of its name there. */
+  /** The beginning of its name in the container. */
   readonly prefix: string;
   /** Addresses; '' for none. */
   readonly gateway: string;
@@ -52,8 +52,8 @@ export interface NetworkPlugin {
   createNetwork(request: PluginNetworkRequest): Promise<void>;
   deleteNetwork(networkId: string): Promise<void>;
   /**
-   * Gives back what the driver has chosen where `wanted` was ''. @param options of the endpoint, as the client wrote
-   * them.
+   * Makes an endpoint. Returns what the driver has chosen where `wanted` was ''. @param options of the endpoint, as the
+   * client wrote them.
    */
   createEndpoint(
     networkId: string,
@@ -65,16 +65,16 @@ export interface NetworkPlugin {
   deleteEndpoint(networkId: string, endpointId: string): Promise<void>;
   join(networkId: string, endpointId: string, sandboxPath: string, ports: readonly PortRequest[]): Promise<PluginJoin>;
   leave(networkId: string, endpointId: string): Promise<void>;
-  /** The endpoint is the container's way out, and these ports lead to it, until `revoke`. */
+  /** Makes the endpoint the container's way out, with these ports leading to it, until `revoke`. */
   program(networkId: string, endpointId: string, ports: readonly PortRequest[]): Promise<void>;
   revoke(networkId: string, endpointId: string): Promise<void>;
 }
 
 export interface AddressPool {
   readonly id: string;
-  /** CIDR. */
+  /** An address range in CIDR form. */
   readonly subnet: string;
-  /** Where the manager has one of its own; '' without. */
+  /** The manager's own gateway; '' if it has none. */
   readonly gateway: string;
 }
 
@@ -82,7 +82,7 @@ export interface AddressPlugin {
   readonly name: string;
   capabilities(): Promise<{ readonly requiresMac: boolean; readonly requiresReplay: boolean }>;
   addressSpace(): Promise<string>;
-  /** `subnet` and `range` '' for any. */
+  /** Asks for a subnet; '' for `subnet` or `range` means any. */
   requestPool(request: {
     readonly addressSpace: string;
     readonly subnet: string;
@@ -91,7 +91,7 @@ export interface AddressPlugin {
     readonly isIpv6: boolean;
   }): Promise<AddressPool>;
   releasePool(poolId: string): Promise<void>;
-  /** `address` '' for any. Returns it with its prefix length. */
+  /** Asks for an address; '' means any. Returns it with its prefix length. */
   requestAddress(
     poolId: string,
     address: string,
@@ -101,7 +101,7 @@ export interface AddressPlugin {
 }
 
 export interface NetworkPlugins {
-  /** @throws EngineError not-found `plugin "X" not found`; others when it does not answer. */
+  /** Finds a driver. @throws EngineError not-found `plugin "X" not found`; others when it does not answer. */
   network(name: string): Promise<NetworkPlugin>;
   addresses(name: string): Promise<AddressPlugin>;
   /** Names of network drivers that have answered so far. */

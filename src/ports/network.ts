@@ -1,9 +1,12 @@
 /** Contract of the network driver as containers use it. */
 
-/** Where a sandbox on a network with names has its name server. */
+/** The name server of a sandbox on a network with names has this address. */
 export const RESOLVER_ADDRESS = '127.0.0.11';
 
-/** One container has this on one network: it is persisted in its record and shown under NetworkSettings.Networks. */
+/**
+ * The connection of one container to one network. It is persisted in the container's record and shown under
+ * NetworkSettings.Networks.
+ */
 export interface Endpoint {
   readonly networkId: string;
   readonly networkName: string;
@@ -16,15 +19,15 @@ export interface Endpoint {
   readonly ipv6: string;
   readonly ipv6PrefixLength: number;
   readonly ipv6Gateway: string;
-  /** Link inside the container: `eth0`; '' on networks that make none. */
+  /** Name of the link inside the container: `eth0`; '' on networks that make no links. */
   readonly interfaceName: string;
   readonly aliases: readonly string[];
   readonly dnsNames: readonly string[];
-  /** Other names, for this container alone, of containers on the network: alias to name. */
+  /** Names that only this container has for others on the network: alias to name. */
   readonly links: Readonly<Record<string, string>>;
   /**
-   * The endpoint with the highest one is the container's way out; of equals one with
-   * both address families, then the one whose network's name comes first.
+   * The endpoint with the highest priority is the container's way out; among equals one with both address families,
+   * then the one whose network's name comes first.
    */
   readonly gatewayPriority: number;
 }
@@ -39,9 +42,9 @@ export interface PublishedPort {
   readonly hostPort: number;
 }
 
-/** A wanted binding: hostPort 0 is any free one, hostIp '' is every address of the host. */
+/** A wanted binding: hostPort 0 means any free one, hostIp '' every address of the host. */
 export interface PortRequest extends PublishedPort {
-  /** Last of a range of which the first free one is taken. */
+  /** The end of a range of which the first free port is taken. */
   readonly hostPortEnd?: number;
 }
 
@@ -52,10 +55,10 @@ export interface LinkTarget {
 }
 
 export interface AttachRequest {
-  /** The names of the new endpoint, if they were noted beforehand; else fresh ones are made. */
+  /** Names that were noted for the new endpoint beforehand; if absent, new ones are made. */
   readonly names?: EndpointNames;
   readonly containerId: string;
-  /** Name or ID of a network: `bridge` for the default. */
+  /** Name or ID of a network; `bridge` means the default one. */
   readonly network: string;
   readonly macAddress?: string;
   readonly ipv4?: string;
@@ -63,9 +66,9 @@ export interface AttachRequest {
   readonly aliases: readonly string[];
   readonly dnsNames: readonly string[];
   readonly links?: Readonly<Record<string, string>>;
-  /** Name servers that the container or the daemon names; without, those of the host are asked. */
+  /** Name servers that the container or the daemon names; if absent, the host's are asked. */
   readonly nameservers?: readonly string[];
-  /** The container has no IPv6, whatever the network has. */
+  /** If true, the container has no IPv6, whatever the network has. */
   readonly withoutIpv6?: boolean;
   /** Addresses of the link besides those of the network. */
   readonly linkLocalAddresses?: readonly string[];
@@ -78,7 +81,7 @@ export interface AttachRequest {
 
 export interface AttachResult {
   readonly endpoint: Endpoint;
-  /** As really bound: one for each address of the host. */
+  /** The ports as really bound, one for each address of the host. */
   readonly ports: readonly PublishedPort[];
 }
 
@@ -86,9 +89,9 @@ export interface NetworkSubnet {
   readonly subnet: string;
   /** '' for none. */
   readonly gateway: string;
-  /** Part of the subnet that containers get addresses from; '' for all of it. */
+  /** The part of the subnet that containers get addresses from; '' for all of it. */
   readonly ipRange: string;
-  /** Addresses that others use, by any name. */
+  /** Addresses that others use, by arbitrary names. */
   readonly auxiliaryAddresses: Readonly<Record<string, string>>;
 }
 
@@ -101,9 +104,9 @@ export interface NetworkSummary {
   readonly attachable: boolean;
   readonly enableIpv4: boolean;
   readonly enableIpv6: boolean;
-  /** Containers on it find each other by name: their resolver is at RESOLVER_ADDRESS. */
+  /** If true, its containers find each other by name: their resolver is at RESOLVER_ADDRESS. */
   readonly hasNames: boolean;
-  /** Nothing but a configuration for other networks to take over. */
+  /** If true, the network is only a configuration for other networks to take over. */
   readonly configOnly: boolean;
   /** Name of the network whose configuration this one took over; '' for none. */
   readonly configFrom: string;
@@ -113,67 +116,72 @@ export interface NetworkSummary {
   readonly labels: Readonly<Record<string, string>>;
 }
 
-/** A network to be made. A subnet may leave everything '' (any free one of its family is taken then). */
+/** A network to be made. A subnet may have '' in all members; then any free one of its family is taken. */
 export type NetworkRequest = Omit<NetworkSummary, 'id' | 'created' | 'hasNames'>;
 
-/** A network as a client asks for it. Families that it leaves open are those of the driver options. */
+/** A network as a client asks for it. If it does not name families, the driver options decide. */
 export type WantedNetwork = Omit<NetworkRequest, 'enableIpv4' | 'enableIpv6'> & {
   readonly enableIpv4: boolean | undefined;
   readonly enableIpv6: boolean | undefined;
 };
 
 export interface NetworkDriver {
-  /** Makes the default bridge, forwarding and firewall rules as configured; adopts what is there. */
+  /** Makes the default bridge, forwarding and firewall rules as configured; takes over what exists. */
   start(): Promise<void>;
-  /** Removes what this daemon made when no container uses it any more. */
+  /** Removes what this daemon made and no container uses any more. */
   stop(): Promise<void>;
   list(): readonly NetworkSummary[];
   /**
-   * Makes a network and keeps its record. Throws conflict for a name that exists, forbidden for a predefined one or a
-   * subnet in use, not-found for an unknown driver, invalid for anything else that is wrong; nothing is left then.
+   * Makes a network and keeps its record. If it throws, nothing is left: conflict for a name that exists, forbidden for
+   * a predefined name or a subnet in use, not-found for an unknown driver, invalid for other faults.
    */
   create(request: WantedNetwork): Promise<NetworkSummary>;
   /**
-   * Removes a network and says what it was. Throws not-found, forbidden for predefined ones and those with endpoints.
+   * Removes a network and returns its summary. Throws not-found; forbidden for predefined networks and those with
+   * endpoints.
    */
   remove(nameOrId: string): Promise<NetworkSummary>;
-  /** Full ID, then name, then ID prefix. Throws not-found `network X not found`. */
+  /** Finds a network by full ID, then name, then ID prefix. Throws not-found `network X not found`. */
   resolve(nameOrId: string): NetworkSummary;
   /**
    * Makes a network namespace with loopback up, or takes the one of a process, and bind-mounts it. Returns its path.
    */
   createSandbox(containerId: string, pid?: number): Promise<string>;
-  /** Unmounts and deletes it. Idempotent. */
+  /** Unmounts and deletes a sandbox. Idempotent. */
   removeSandbox(containerId: string): Promise<void>;
-  /** Containers that there are sandboxes of. */
+  /** Returns the IDs of the containers that have a sandbox. */
   sandboxIds(): string[];
-  /** Path of a live sandbox, for `container:` network mode. */
+  /** Returns the path of a live sandbox, for `container:` network mode. */
   sandboxPath(containerId: string): string;
-  /** Which of these networks, by name, is the way out of a container that is on all of them; undefined when none is. */
+  /** Returns which of these networks is the way out of a container that is on all of them; undefined when none is. */
   wayOut(networks: readonly { readonly name: string; readonly gatewayPriority: number }[]): string | undefined;
   /**
    * Returns the names that the next endpoint of a container on a network would have. Throws conflict if its options ask
-   * for a name that another one has.
+   * for a name that another endpoint has.
    */
   nameEndpoint(containerId: string, network: string, options: Readonly<Record<string, string>>): EndpointNames;
-  /** Allocates addresses and ports, makes the link in the container's sandbox. On failure everything is undone. */
+  /** Allocates addresses and ports, and makes the link in the container's sandbox. On failure everything is undone. */
   attach(request: AttachRequest): Promise<AttachResult>;
   /** Frees addresses and ports; the link goes with the sandbox. Idempotent. */
   detach(containerId: string, endpoint: Endpoint): Promise<void>;
-  /** As `detach`, from a sandbox that stays: the link goes at once, and another endpoint becomes the way out. */
+  /**
+   * Does the same as `detach` in a sandbox that stays: the link goes at once, and another endpoint becomes the way out.
+   */
   disconnect(containerId: string, endpoint: Endpoint): Promise<void>;
   /** Publishes ports over an endpoint that has none; all or none. Throws as `attach` does. */
   publish(endpoint: Endpoint, ports: readonly PortRequest[]): Promise<readonly PublishedPort[]>;
   /** Closes the ports of an endpoint. Idempotent. */
   unpublish(endpoint: Endpoint): Promise<void>;
-  /** Where a network keeps its containers apart, these are open to an endpoint, and none that were before. */
-  link(endpoint: Endpoint, targets: readonly LinkTarget[]): Promise<void>;
-  /** The endpoint is known to others by its `dnsNames` from now on. Nothing happens where there are no names. */
-  rename(containerId: string, endpoint: Endpoint): void;
   /**
-   * Takes away what is left of an endpoint whose making or removal was cut short by a crash; the others are adopted.
-   * Idempotent.
+   * Sets the targets that are open to an endpoint, in place of those before, on a network that keeps its containers
+   * apart.
    */
+  link(endpoint: Endpoint, targets: readonly LinkTarget[]): Promise<void>;
+  /**
+   * Replaces the names by which others know the endpoint by its `dnsNames`. Does nothing on a network without names.
+   */
+  rename(containerId: string, endpoint: Endpoint): void;
+  /** Removes what is left of an endpoint whose making or removal was cut short by a crash. Idempotent. */
   discard(containerId: string, names: EndpointNames): Promise<void>;
   /** Takes over the endpoint of a container that is still running after a restart of the daemon. */
   adopt(
@@ -182,10 +190,10 @@ export interface NetworkDriver {
     ports: readonly PublishedPort[],
     nameservers?: readonly string[],
   ): Promise<void>;
-  /** All that survived is adopted: takes away links and open ports of an earlier run that nobody has claimed. */
+  /** Removes links and open ports of an earlier run that nobody has claimed. Call it when all survivors are adopted. */
   settle(): Promise<void>;
-  /** Addresses of the host on the default bridge; none without one. */
+  /** Returns the addresses of the host on the default bridge; none if there is no such bridge. */
   hostAddresses(): readonly string[];
-  /** Resolver configuration of the host as containers should see it (loopback servers dropped). */
+  /** Returns the resolver configuration of the host as containers should see it (loopback servers dropped). */
   hostDns(): Promise<{ nameservers: string[]; search: string[]; options: string[] }>;
 }

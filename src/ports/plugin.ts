@@ -1,4 +1,4 @@
-/** Plugins of other processes, whatever they are for. */
+/** What all plugins in other processes have in common. */
 
-/** Code of the error that a plugin's own refusal becomes: it has not done what it was asked for. */
+/** Code of the error for a plugin's own refusal: the plugin has not done what it was asked for. */
 export const PLUGIN_REFUSED = 'PLUGIN_REFUSED';

@@ -19,10 +19,10 @@ export interface OciPlatform {
 }
 
 export interface PublishedImage {
-  /** What the reference, or the entry of the archive, led to: an index, or the manifest itself. */
+  /** The document that the reference, or the entry of the archive, named: an index, or the manifest itself. */
   readonly target: OciDescriptor;
   /** The entries of the index, or the manifest itself. */
   readonly manifests: readonly OciDescriptor[];
-  /** Which of them is the image. */
+  /** Digest of the image's own manifest among them. */
   readonly own: Digest;
 }

@@ -21,18 +21,18 @@ export interface SpecInput {
   readonly cgroupsPath: string;
   /** Namespaces of other containers that this one joins, by kind, as /proc paths. */
   readonly joins?: Readonly<Partial<Record<'ipc' | 'pid' | 'user', string>>>;
-  /** Of the container's user namespace; undefined: it has the host's. */
+  /** Maps of the container's user namespace; undefined if it has the host's. */
   readonly userns?: IdMaps | undefined;
-  /** Host directory that becomes /dev/shm, for IPC modes that share it. Absent: a tmpfs of its own. */
+  /** Host directory that becomes /dev/shm, for IPC modes that share it. If absent, the container has its own tmpfs. */
   readonly shmPath?: string;
-  /** Host path of the init binary when the container runs under one. */
+  /** Host path of the init binary if the container runs under one. */
   readonly initPath?: string;
 }
 
 export interface BuiltSpec {
   /** Numbers above 2^53 are bigints. */
   readonly spec: OciSpec;
-  /** For the create response: limits that this host cannot apply. */
+  /** Limits that this host cannot apply, for the create response. */
   readonly warnings: readonly string[];
 }
 
@@ -43,9 +43,9 @@ export interface ExecSpecInput {
   readonly rootfs: string;
   readonly argv: readonly string[];
   readonly env: readonly string[];
-  /** '': the container's. */
+  /** '' means the container's user. */
   readonly user: string;
-  /** '': the container's. */
+  /** '' means the container's directory. */
   readonly workingDir: string;
   readonly tty: boolean;
   readonly privileged: boolean;
@@ -55,10 +55,10 @@ export interface ExecSpecInput {
 
 export interface SpecBuilder {
   /**
-   * Reads passwd, group and device files, writes nothing.
-   * @throws EngineError invalid, not-found: what the container asks for is not there.
+   * Builds the spec of a container. It reads passwd, group and device files, and writes nothing.
+   * @throws EngineError invalid, not-found when something that the container asks for is missing.
    */
   build(input: SpecInput): Promise<BuiltSpec>;
-  /** The OCI `process` object of an exec. Throws as `build`. */
+  /** Builds the OCI `process` object of an exec. Throws as `build`. */
   buildExec(input: ExecSpecInput): Promise<Record<string, unknown>>;
 }

@@ -1,6 +1,6 @@
 /**
- * Contract of the statistics of running containers. Counters are bigints: nanoseconds pass 2^53 within days on a large
- * host.
+ * Contract of the statistics of running containers. Counters are bigints, because nanoseconds pass 2^53 within days on
+ * a large host.
  */
 
 export interface CpuUsage {
@@ -8,9 +8,9 @@ export interface CpuUsage {
   readonly totalNs: bigint;
   readonly kernelNs: bigint;
   readonly userNs: bigint;
-  /** By processor; cgroup v1 only. */
+  /** Time by processor; cgroup v1 only. */
   readonly perCpuNs?: readonly bigint[];
-  /** Of all processors of the host, idle time included. */
+  /** Time of all processors of the host, idle time included. */
   readonly systemNs: bigint;
   readonly onlineCpus: number;
   readonly throttling: { readonly periods: bigint; readonly throttledPeriods: bigint; readonly throttledNs: bigint };
@@ -19,9 +19,9 @@ export interface CpuUsage {
 export interface MemoryUsage {
   /** Bytes. */
   readonly usage: bigint;
-  /** The highest so far; cgroup v1 only. */
+  /** The highest usage so far; cgroup v1 only. */
   readonly maxUsage?: bigint;
-  /** Never more than the host has. */
+  /** At most the memory of the host. */
   readonly limit: bigint;
   readonly failcnt: bigint;
   /** Lines of the kernel's `memory.stat`, which differ between cgroup v1 and v2. */
@@ -47,7 +47,7 @@ export const BLOCK_IO_COUNTERS = [
   'sectors_recursive',
 ] as const;
 
-/** Entries by the name of the counter in the Engine API; null: the kernel does not count that. */
+/** Entries by the name of the counter in the Engine API; null if the kernel does not count them. */
 export type BlockIoUsage = Readonly<Record<(typeof BLOCK_IO_COUNTERS)[number], readonly BlockIoEntry[] | null>>;
 
 export interface InterfaceUsage {
@@ -67,9 +67,9 @@ export interface ContainerUsage {
   readonly cpu: CpuUsage;
   readonly memory: MemoryUsage;
   readonly blockIo: BlockIoUsage;
-  /** `limit` is 0 for none on cgroup v1, the largest number on v2, as the kernel's interfaces have it. */
+  /** Without a limit, `limit` is 0 on cgroup v1, and the largest number on v2, as in the kernel's interfaces. */
   readonly pids: { readonly current: bigint; readonly limit: bigint };
-  /** By interface of the container's own network; undefined where it uses the host's. */
+  /** By interface of the container's own network; undefined if it uses the host's. */
   readonly networks: Readonly<Record<string, InterfaceUsage>> | undefined;
 }
 

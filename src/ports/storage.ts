@@ -13,23 +13,24 @@ export interface LayerInfo {
   readonly sizeBytes: number;
 }
 
-/** 0 modified, 1 added, 2 deleted, as the Engine API's changes endpoint numbers them. */
+/** The kind: 0 modified, 1 added, 2 deleted, as in the Engine API's changes endpoint. */
 export interface Change {
   readonly path: string;
   readonly kind: 0 | 1 | 2;
 }
 
 /**
- * A directory being filled with one layer's difference. Either committed or discarded; a crash leaves it to start-up.
+ * A directory that is being filled with one layer's difference. It must be committed or discarded; after a crash the
+ * next start removes it.
  */
 export interface StagedLayer {
   /** Directory that receives the difference, with whiteouts as overlayfs has them. */
   readonly diffDir: string;
   /** File that receives the data needed to rebuild the exact tar later. */
   readonly tarSplitPath: string;
-  /** Whom the owners in its tar stand for on this host; undefined: themselves. */
+  /** Maps the owners in its tar to this host; undefined: they are the same. */
   readonly idMaps?: IdMaps | undefined;
-  /** Makes the layer visible under its chain ID, atomically. Losing a race to an equal layer is a success. */
+  /** Makes the layer visible under its chain ID, atomically. If an equal layer was faster, that is a success, too. */
   commit(layer: {
     readonly diffId: Digest;
     readonly parent: Digest | undefined;
@@ -39,18 +40,21 @@ export interface StagedLayer {
      * links are byte strings, one character (up to U+00FF) per byte.
      */
     readonly implicitDirs: readonly string[];
-    /** Hard links whose target is not in this layer: resolved in the layers below, else an `invalid` error. */
+    /**
+     * Hard links whose target is not in this layer. They are resolved in the layers below, else an `invalid` error is
+     * thrown.
+     */
     readonly danglingLinks: readonly { readonly path: string; readonly target: string }[];
     /**
-     * Whiteouts that were made. One that hides nothing is taken away: overlayfs would list it in a directory of one
-     * layer.
+     * Whiteouts that were made. One that hides nothing is removed, because overlayfs would list it in a directory of
+     * one layer.
      */
     readonly whiteouts: readonly string[];
   }): Promise<LayerInfo>;
   discard(): Promise<void>;
 }
 
-/** What a worker needs to rebuild a layer's exact tar. The layer stays until `close` is called. */
+/** The files from which a worker rebuilds a layer's exact tar. The layer stays until `close` is called. */
 export interface LayerTar {
   readonly diffDir: string;
   readonly tarSplitPath: string;
@@ -58,10 +62,10 @@ export interface LayerTar {
   readonly close: () => void;
 }
 
-/** What the store has and makes below its directory, by the names of the directories. */
+/** The directories of the store and what is being made in them, by name. */
 export interface LayerDirectories {
   readonly layers: readonly { readonly chainId: Digest; readonly name: string }[];
-  /** Layers that have their place but not for certain a record. */
+  /** Layers that are in their place, but may not have a record yet. */
   readonly arriving: readonly { readonly chainId: Digest; readonly name: string }[];
   readonly staging: readonly string[];
 }
@@ -79,52 +83,53 @@ export interface LayerStore {
   find(chainId: Digest): LayerInfo | undefined;
   stage(): Promise<StagedLayer>;
   /**
-   * References keep a layer and its parents. They are in memory only; image store and container records take them
-   * again at start. `release` deletes layers that nothing references and returns them (top first).
+   * Takes a reference, which keeps a layer and its parents. References are in memory only; image store and container
+   * records take them again at start. `release` deletes layers that nothing references and returns them (top first).
    */
   retain(chainId: Digest): void;
   release(chainId: Digest): Promise<Digest[]>;
   /**
-   * Deletes all layers that nothing references: for start-up, when images and containers have taken their references.
+   * Deletes all layers that nothing references. Called at start, when images and containers have taken their
+   * references.
    */
   collect(): Promise<Digest[]>;
   /** Rebuilds the layer's exact tar, whose sha256 is its diff ID. */
   tarStream(chainId: Digest): Readable;
-  /** As `tarStream`, for a worker that does more with the tar. Throws not-found. */
+  /** Gives the sources of `tarStream` to a worker that does more with the tar. Throws not-found. */
   openTar(chainId: Digest): LayerTar;
-  /** Bytes of that tar. Reads as much of the disk as the layer has files. */
+  /** Returns the length of that tar. The more files a layer has, the more this reads from the disk. */
   tarSize(chainId: Digest): Promise<number>;
-  /** Makes the same difference a layer on top of other layers. */
+  /** Makes a layer with the same difference on top of other layers. */
   copyLayer(chainId: Digest, parent: Digest | undefined): Promise<LayerInfo>;
-  /** `GraphDriver.Data` of an image whose topmost layer this is. */
+  /** Returns `GraphDriver.Data` of an image whose topmost layer this is. */
   layerData(chainId: Digest): Readonly<Record<string, string>>;
 
   /**
-   * Creates the writable layer of a container over `parent` (undefined: an empty root). `storageOpt` is the
-   * container's: `size` limits its bytes. Throws invalid for options that the driver or its file system does not have.
+   * Creates the writable layer of a container over `parent` (undefined: an empty root). `storageOpt` belongs to the
+   * container; `size` limits its bytes. Throws invalid for options that the driver or its file system does not have.
    */
   createWritable(id: string, parent: Digest | undefined, storageOpt?: Readonly<Record<string, string>>): Promise<void>;
-  /** Mounts it and returns the merged directory. Counted: each mount needs its unmount. */
+  /** Mounts a writable layer and returns the merged directory. Each mount needs its unmount. */
   mount(id: string): Promise<string>;
   unmount(id: string): Promise<void>;
   /**
-   * Mounts the files of an image, whose topmost layer is given, at an empty directory; nobody can write there. Who does
-   * it keeps a reference as long as it is mounted somewhere, and unmounts it.
+   * Mounts the files of an image, whose topmost layer is given, read-only at an empty directory. The caller keeps a
+   * reference as long as it is mounted, and unmounts it.
    */
   mountImage(chainId: Digest, at: string): Promise<void>;
-  /** Unmounts and deletes. Idempotent. */
+  /** Unmounts and deletes a writable layer. Idempotent. */
   removeWritable(id: string): Promise<void>;
   directories(): LayerDirectories;
-  /** Ids of all writable layers on disk. */
+  /** Returns the IDs of all writable layers on disk. */
   writableIds(): string[];
-  /** Directory where the root file system of a container is while it is mounted. */
+  /** Returns the directory where the root file system of a container is while it is mounted. */
   rootOf(id: string): string;
-  /** `GraphDriver.Data` of inspect. */
+  /** Returns `GraphDriver.Data` of inspect. */
   graphData(id: string): Readonly<Record<string, string>>;
   changes(id: string): Promise<Change[]>;
-  /** Bytes of regular files in the writable layer. */
+  /** Returns the bytes of regular files in the writable layer. */
   writableSize(id: string): Promise<number>;
-  /** Bytes of the layer and all its parents. */
+  /** Returns the bytes of the layer and all its parents. */
   chainSize(chainId: Digest): number;
   /** Turns the writable layer's difference into a read-only layer over its parent. */
   commitWritable(id: string): Promise<LayerInfo>;

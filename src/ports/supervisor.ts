@@ -12,7 +12,7 @@ export interface RuntimeChoice {
   /** Drop-in binary for the runc shim. Default: `runc` on PATH. */
   readonly binaryName?: string;
   readonly systemdCgroup?: boolean;
-  /** For hosts whose root is a RAM disk, which cannot be pivoted away from. */
+  /** Set on hosts whose root is a RAM disk, because the runtime cannot pivot away from that. */
   readonly noPivotRoot?: boolean;
   /** More options of the runc shim. */
   readonly runc?: RuncOptions;
@@ -53,7 +53,7 @@ export interface StdioPaths {
 
 export interface ExitStatus {
   readonly exitCode: number;
-  /** Milliseconds since the epoch, with nanosecond text for the record. */
+  /** The time has milliseconds. */
   readonly exitedAt: Date;
 }
 
@@ -91,40 +91,45 @@ export interface ExecProcess {
  */
 export interface TaskService {
   /**
-   * Creates the container and its task (runc create). The exit is watched from before the first instruction runs.
-   * Not cancellable. On failure nothing is left in the supervisor.
+   * Creates the container and its task (runc create). Its exit is watched before the first instruction runs. It cannot
+   * be cancelled. On failure nothing is left in the supervisor.
    */
   create(request: CreateTask): Promise<{ pid: number }>;
-  /** Starts a created task; resolves when the runtime returned. The exit event may arrive first. */
+  /** Starts a created task; resolves when the runtime has returned. The exit event may arrive first. */
   start(id: string): Promise<void>;
-  /** Sends a signal to init, or to every process of the cgroup with `all`. not-found when the process is gone. */
+  /**
+   * Sends a signal to init, or with `all` to every process of the cgroup. Throws not-found when the process is gone.
+   */
   kill(id: string, signal: number, options?: { readonly all?: boolean; readonly execId?: string }): Promise<void>;
   pause(id: string): Promise<void>;
   resume(id: string): Promise<void>;
   resize(id: string, size: { readonly width: number; readonly height: number }, execId?: string): Promise<void>;
-  /** Closes the shim's write end of stdin, after our own end was closed. */
+  /** Closes the shim's write end of stdin. Call it after our own end was closed. */
   closeStdin(id: string, execId?: string): Promise<void>;
-  /** Runs another process in a task; resolves when the runtime returned. On failure nothing is left of it. */
+  /** Runs another process in a task; resolves when the runtime has returned. On failure nothing is left of it. */
   exec(id: string, execId: string, process: ExecProcess): Promise<{ pid: number }>;
   deleteExec(id: string, execId: string): Promise<void>;
-  /** Host pids of all processes of the task. */
+  /** Returns the host pids of all processes of the task. */
   pids(id: string): Promise<number[]>;
-  /** OCI `LinuxResources`. */
+  /** Sets limits. @param resources OCI `LinuxResources`. */
   update(id: string, resources: Record<string, unknown>): Promise<void>;
   /** Deletes task and container, in that order. Idempotent. Call it only after output was drained. */
   delete(id: string): Promise<void>;
-  /** All tasks that the supervisor knows, for reconciliation at start and after a reconnect. */
+  /** Returns all tasks that the supervisor knows, for reconciliation at start and after a reconnect. */
   list(): Promise<TaskInfo[]>;
   get(id: string): Promise<TaskInfo | undefined>;
-  /** Cgroup statistics of the task (decoded `io.containerd.cgroups.v1|v2.Metrics`). */
+  /** Returns cgroup statistics of the task (decoded `io.containerd.cgroups.v1|v2.Metrics`). */
   metrics(id: string): Promise<unknown>;
-  /** Subscribes to task events of this namespace. Returns the unsubscriber. Each exit is reported at least once. */
+  /**
+   * Subscribes to task events of this namespace. Returns a function that ends this. Each exit is reported at least
+   * once.
+   */
   onEvent(listener: (event: TaskEvent) => void): () => void;
-  /** The version of containerd and its revision. */
+  /** Returns the version of containerd and its revision. */
   version(): Promise<{ version: string; revision: string }>;
 }
 
-/** Life of the supervisor process or of the connection to an external one. */
+/** The life of the supervisor process, or of the connection to an external one. */
 export interface SupervisorProcess {
   /** Resolves when the gRPC endpoint answers; throws unavailable with containerd's last log lines when it does not. */
   start(): Promise<void>;
@@ -133,17 +138,20 @@ export interface SupervisorProcess {
   readonly tasks: TaskService;
   /** Process id of the child; undefined for an external one and while the child is down. */
   readonly pid: number | undefined;
-  /** `degraded` while the endpoint does not answer; `ready` again after it was reconciled. */
+  /**
+   * Calls the listener with `degraded` when the endpoint does not answer, and with `ready` when it was reconciled
+   * again.
+   */
   onState(listener: (state: 'ready' | 'degraded', reason?: string) => void): () => void;
 }
 
 /** The daemon's ends of a process's FIFOs. */
 export interface ProcessStdio {
   readonly paths: StdioPaths;
-  /** Open from before the task is created until its writer is gone ('end'). Undefined when not wanted. */
+  /** Open from before the task is created until its writer is gone ('end'). Undefined if it is not wanted. */
   readonly stdout: Socket | undefined;
   readonly stderr: Socket | undefined;
-  /** Opens the write end; call after tasks.Create (init) or tasks.Start (exec). */
+  /** Opens the write end; call it after tasks.Create (init) or tasks.Start (exec). */
   openStdin(): Promise<Socket | undefined>;
   /** Resolves when stdout and stderr ended, or after the timeout. */
   drained(timeoutMs: number): Promise<void>;

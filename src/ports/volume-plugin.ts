@@ -1,11 +1,11 @@
 /** Contract of volume drivers that are processes of their own. */
 
-/** A volume as its driver tells about it. */
+/** A volume as its driver describes it. */
 export interface PluginVolume {
   readonly name: string;
-  /** Host directory; '' where the driver says none while it is not mounted. */
+  /** Host directory; '' if the driver names none while the volume is not mounted. */
   readonly mountpoint: string;
-  /** As the driver writes it; '' for unknown. */
+  /** Time as the driver writes it; '' for unknown. */
   readonly createdAt: string;
   readonly status: Readonly<Record<string, unknown>> | undefined;
 }
@@ -18,7 +18,10 @@ export interface VolumePlugin {
   remove(volume: string): Promise<void>;
   get(volume: string): Promise<PluginVolume>;
   list(): Promise<PluginVolume[]>;
-  /** `use` tells the uses of one volume apart; each is mounted and unmounted once. Returns the host directory. */
+  /**
+   * Mounts the volume. `use` tells the uses of one volume apart; each is mounted and unmounted once. Returns the host
+   * directory.
+   */
   mount(volume: string, use: string): Promise<string>;
   unmount(volume: string, use: string): Promise<void>;
 }
@@ -26,8 +29,8 @@ export interface VolumePlugin {
 export interface VolumePlugins {
   /** Finds and greets a driver. @throws EngineError not-found when there is none, others when it does not answer. */
   find(name: string): Promise<VolumePlugin>;
-  /** All drivers that are there and answer. */
+  /** Returns all drivers that answer. */
   installed(): Promise<VolumePlugin[]>;
-  /** Names of those that have answered so far. */
+  /** Names of the drivers that have answered so far. */
   readonly known: readonly string[];
 }

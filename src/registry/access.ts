@@ -1,4 +1,4 @@
-/** The way to a registry that callers hold: sessions keep tokens and limits behind it. */
+/** Contract of a session with a registry, which keeps tokens and limits. */
 import type { Endpoint, RegistryHost } from './endpoint.js';
 import { factsOf } from './failure.js';
 import type { HttpLimits } from './http.js';
@@ -10,7 +10,7 @@ export interface Grant {
   readonly authorization: string | undefined;
 }
 
-/** A grant that did not work. */
+/** A grant that the registry refused. */
 export interface Refusal {
   readonly grant: Grant;
   readonly error: unknown;
@@ -20,16 +20,16 @@ export interface RegistryAccess {
   readonly host: RegistryHost;
   readonly limits: HttpLimits;
   /**
-   * Resolves with a grant for the scope, after any silence that the registry asked for. With `refusal` the earlier
-   * grant is replaced (401) or the registry's wish to wait is noted (429, 503). Rejects with the refusal's own error
-   * when nothing better can be had.
+   * Resolves with a grant for the scope, after any pause that the registry asked for. With `refusal`, the earlier grant
+   * is replaced (401), or the registry's wish to wait is noted (429, 503). Rejects with the refusal's own error when
+   * there is no better grant.
    */
   grant(scope: string, signal: AbortSignal, refusal?: Refusal): Promise<Grant>;
 }
 
 const MAX_ATTEMPTS = 5;
 
-/** Runs a request with a grant, again with a new one when the registry refuses it or asks to wait. */
+/** Runs a request with a grant, and again with a new one when the registry refuses it or asks to wait. */
 export async function withGrant<T>(
   access: RegistryAccess,
   scope: string,

@@ -1,6 +1,6 @@
 /**
- * Which blobs in which repositories are known to hold a layer. With that a push finds a layer that is there already and
- * one that the registry can take from another repository. Only hints: a registry is asked before one is believed.
+ * Records which blobs in which repositories hold a layer. With them a push finds a layer that the registry already has,
+ * in this repository or in another. They are only hints: the registry is asked before one is believed.
  */
 import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -24,12 +24,12 @@ export class BlobRecords {
   readonly #dir: string;
   readonly #writing = new Map<Digest, Promise<void>>();
 
-  /** @param dir `<dataRoot>/image/distribution`, a record per diff ID; made when missing. */
+  /** @param dir `<dataRoot>/image/distribution`, with a record per diff ID; made when missing. */
   constructor(dir: string) {
     this.#dir = dir;
   }
 
-  /** Makes the directory and removes what is known of layers that are gone. */
+  /** Makes the directory and removes the records of layers that are gone. */
   async load(diffIds: ReadonlySet<string>): Promise<void> {
     await makeDirectories(this.#dir, { mode: 0o700 });
     const names = await readdir(this.#dir);
@@ -40,7 +40,7 @@ export class BlobRecords {
     );
   }
 
-  /** The newest first. A record that is damaged counts as none. */
+  /** Returns the records of a layer, the newest first. A damaged file counts as none. */
   async of(diffId: Digest): Promise<readonly BlobRecord[]> {
     try {
       return ((await readRecord(this.#path(diffId))) as BlobRecord[] | undefined) ?? [];

@@ -1,7 +1,7 @@
-/** WWW-Authenticate challenges (RFC 9110 section 11.6.1). */
+/** Parses WWW-Authenticate challenges (RFC 9110 section 11.6.1). */
 
 export interface Challenge {
-  /** Lower case: `bearer`, `basic`. */
+  /** In lower case: `bearer`, `basic`. */
   readonly scheme: string;
   /** The keys are names in lower case. */
   readonly parameters: ReadonlyMap<string, string>;
@@ -10,7 +10,7 @@ export interface Challenge {
 const TOKEN = /[!#$%&'*+\-.^_`|~0-9A-Za-z]+/y;
 const QUOTED = /"((?:[^"\\]|\\.)*)"/y;
 
-/** Parses a header that may hold several challenges. Stops at the first thing that is not one; never throws. */
+/** Parses a header that may hold several challenges. It stops at the first part that is none, and never throws. */
 export function parseChallenges(header: string | undefined): Challenge[] {
   if (header === undefined) return [];
   const challenges: { scheme: string; parameters: Map<string, string> }[] = [];

@@ -15,19 +15,19 @@ export interface FetchedManifest {
   readonly mediaType: string | undefined;
 }
 
-/** Registries allow 4 MiB; more would only be an attack on memory. */
+/** Registries allow 4 MiB; a longer manifest would be an attack on memory. */
 const MAX_MANIFEST_BYTES = 4 << 20;
 const MAX_CONFIG_BYTES = 16 << 20;
 const MAX_ERROR_BYTES = 64 << 10;
 
 export type CallOptions = RequestOptions;
 
-/** `sha256:<hex>` of the bytes. */
+/** Returns `sha256:<hex>` of the bytes. */
 export function digestOf(bytes: Buffer): Digest {
   return `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
 }
 
-/** Asks for the API's base: says how the registry wants to be asked. Any answer but 429 and 5xx counts as one. */
+/** Asks for the API's base, to learn how the registry wants to be asked. Any answer but 429 and 5xx will do. */
 export async function ping(
   endpoint: Endpoint,
   options: CallOptions,
@@ -55,14 +55,14 @@ function requestOf(
   return { ...options, method, url: `${grant.endpoint.url}/v2/${path}`, headers, tls: grant.endpoint.tls };
 }
 
-/** URL of a blob. */
+/** Returns the URL of a blob. */
 export function blobUrl(endpoint: Endpoint, repository: string, digest: Digest): string {
   return `${endpoint.url}/v2/${repository}/blobs/${digest}`;
 }
 
 /**
- * Digest that a tag names now. Undefined when the registry does not say (no such header, or any status but 401 and 429,
- * which reject): the manifest itself then has to be fetched.
+ * Returns the digest that a tag names now. Undefined when the registry does not say (no such header, or any status but
+ * 401 and 429, which reject): the manifest itself must then be fetched.
  */
 export async function headManifest(
   grant: Grant,
@@ -121,10 +121,10 @@ export async function getBlob(
   return bytes;
 }
 
-/** Far more tags than any repository has that somebody would pull as a whole. */
+/** No repository that somebody would pull as a whole has nearly as many tags. */
 const MAX_TAG_PAGES = 100;
 
-/** All tags of a repository, page by page. Throws not-found (`NAME_UNKNOWN`) for a repository that is not there. */
+/** Returns all tags of a repository, page by page. Throws not-found (`NAME_UNKNOWN`) for a missing repository. */
 export async function listTags(grant: Grant, repository: string, options: CallOptions): Promise<string[]> {
   const tags: string[] = [];
   let path: string | undefined = `${repository}/tags/list`;
@@ -149,7 +149,10 @@ const IS_NEXT = /^\s*;\s*rel="?next"?/;
 /** Only this much of the text behind a link is looked at, including blanks. */
 const MAX_RELATION_LENGTH = 100;
 
-/** Only the query of the link counts: the next page is asked of the same registry whatever the link says. */
+/**
+ * Returns the address of the next page. Only the query of the link counts: the same registry is asked, whatever the
+ * link says.
+ */
 function nextPage(link: string | string[] | undefined, repository: string): string | undefined {
   const text = String(link ?? '');
   for (let start = text.indexOf('<'); start >= 0; start = text.indexOf('<', start + 1)) {

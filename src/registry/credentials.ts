@@ -30,7 +30,7 @@ export function decodeCredentials(header: string | undefined): Credentials | und
   return credentialsOf(parsed);
 }
 
-/** The known members of an auth configuration object; undefined when it holds nothing that could be presented. */
+/** Returns the known members of an auth configuration object; undefined when it has no credentials. */
 export function credentialsOf(value: unknown): Credentials | undefined {
   if (typeof value !== 'object' || value === null) return undefined;
   const member = (name: string): string | undefined => {
@@ -68,7 +68,9 @@ export function domainOfAddress(address: string): string {
   return host === '' || host === 'index.docker.io' ? 'docker.io' : host;
 }
 
-/** A key that tells credentials apart without revealing them; equal credentials share sessions and pull jobs. */
+/**
+ * Returns a key that tells credentials apart without revealing them; equal credentials share sessions and pull jobs.
+ */
 export function credentialsKey(credentials: Credentials | undefined): string {
   if (!credentials) return 'anonymous';
   const { username, password, identityToken, registryToken, serverAddress } = credentials;
@@ -77,7 +79,7 @@ export function credentialsKey(credentials: Credentials | undefined): string {
     .digest('hex');
 }
 
-/** `Basic …`, when there is a user name or a password. */
+/** Returns `Basic …` if there is a user name or a password. */
 export function basicAuthorization(credentials: Credentials | undefined): string | undefined {
   if (credentials?.username === undefined && credentials?.password === undefined) return undefined;
   return `Basic ${Buffer.from(`${credentials.username ?? ''}:${credentials.password ?? ''}`).toString('base64')}`;

@@ -1,4 +1,6 @@
-/** Where a registry is reached and how far it is trusted: mirrors, insecure registries, certificates per registry. */
+/**
+ * Finds where a registry is reached and how far it is trusted: mirrors, insecure registries, certificates per registry.
+ */
 import { lookup as dnsLookup } from 'node:dns/promises';
 import { readdir, readFile } from 'node:fs/promises';
 import { BlockList, isIP } from 'node:net';
@@ -16,7 +18,7 @@ export interface Endpoint {
 
 /** A host that may serve a repository. Its endpoints are alternatives: the first that answers is the registry. */
 export interface RegistryHost {
-  /** As the operator or the reference names it: the key of certificates, sessions and messages. */
+  /** The name that the operator or the reference gives it; certificates, sessions and messages use it. */
   readonly name: string;
   readonly isMirror: boolean;
   readonly isInsecure: boolean;
@@ -24,13 +26,13 @@ export interface RegistryHost {
 }
 
 export interface RegistryRules {
-  /** `host`, `host:port` or CIDR. Loopback is always insecure. */
+  /** Registries as `host`, `host:port` or CIDR. Loopback is always insecure. */
   readonly insecure: readonly string[];
-  /** Base URLs, for the default registry only. */
+  /** Base URLs of mirrors, for the default registry only. */
   readonly mirrors: readonly string[];
-  /** As `mirrors`, for other registries, by their domain. */
+  /** Base URLs of mirrors for other registries, by their domain. */
   readonly mirrorsFor?: Readonly<Record<string, readonly string[]>>;
-  /** `/etc/engine/certs.d`: `<host:port>/{*.crt, *.cert, *.key}`. */
+  /** A directory such as `/etc/engine/certs.d`, with `<host:port>/{*.crt, *.cert, *.key}`. */
   readonly certsDir: string;
 }
 
@@ -45,8 +47,8 @@ const resolveAddresses: ResolveAddresses = async (host) =>
   (await dnsLookup(host, { all: true })).map(({ address }) => address);
 
 /**
- * The hosts to try for a repository's domain, in order. Mirrors come first. Insecure
- * hosts are tried with unverified TLS, then with plain HTTP. Throws `internal` for unreadable certificates.
+ * Returns the hosts to try for a repository's domain, in order. Mirrors come first. Insecure hosts are tried with
+ * unverified TLS, then with plain HTTP. Throws `internal` for unreadable certificates.
  */
 export async function hostsFor(
   domain: string,
@@ -60,7 +62,7 @@ export async function hostsFor(
   ];
 }
 
-/** The registry of a domain itself. Throws `internal` for unreadable certificates. */
+/** Returns the registry of a domain itself. Throws `internal` for unreadable certificates. */
 export function registryOf(
   domain: string,
   rules: RegistryRules,
@@ -69,7 +71,7 @@ export function registryOf(
   return hostFor(domain, domain === DEFAULT_DOMAIN ? DEFAULT_REGISTRY : domain, rules, resolve);
 }
 
-/** Where a domain's images are searched. Throws `internal` for unreadable certificates. */
+/** Returns the host where a domain's images are searched. Throws `internal` for unreadable certificates. */
 export function indexOf(
   domain: string,
   rules: RegistryRules,
@@ -114,7 +116,7 @@ async function matchesInsecure(
   if (insecure.includes(domain)) return true;
   const networks = networksOf([...LOOPBACK, ...insecure]);
   const host = domain.replace(/:\d+$/, '').replace(/^\[(.*)\]$/, '$1');
-  // An unknown host fails later, with a better text.
+  // If the host is unknown, the request fails later, with a better text.
   const addresses = isIP(host) ? [host] : await resolve(host).catch(() => []);
   return addresses.some((address) => networks.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4'));
 }
@@ -131,8 +133,8 @@ function networksOf(entries: readonly string[]): BlockList {
 }
 
 /**
- * Certificates of `<certsDir>/<host:port>/`: every `.crt` is a CA; a `.cert` is a client certificate and needs its
- * `.key`.
+ * Reads the certificates in `<certsDir>/<host:port>/`: every `.crt` is a CA; a `.cert` is a client certificate and
+ * needs its `.key`.
  */
 async function tlsFor(host: string, certsDir: string, verify: boolean): Promise<TlsSettings> {
   const dir = join(certsDir, host);

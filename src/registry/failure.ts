@@ -1,6 +1,4 @@
-/**
- * Failures of registries and of the way to them, translated once into EngineErrors with the texts that clients know.
- */
+/** Translates failures of registries, and of the way to them, into EngineErrors with the texts that clients know. */
 import type { IncomingMessage } from 'node:http';
 import {
   type EngineError,
@@ -14,7 +12,7 @@ import {
 } from '../errors/engine-error.js';
 import { parseChallenges } from './challenge.js';
 
-/** Facts of a failed request for the callers that retry, authorise again or wait. Found in `EngineError.details`. */
+/** Facts of a failed request, for callers that retry, authorise again or wait. They are in `EngineError.details`. */
 export interface FailureFacts {
   /** HTTP status, when there was a response. */
   readonly status?: number;
@@ -27,7 +25,7 @@ export interface FailureFacts {
   readonly retryable?: boolean;
 }
 
-/** The facts of an error from here, nothing for any other. */
+/** Returns the facts of an error from this file; nothing for any other error. */
 export function factsOf(error: unknown): FailureFacts {
   return isEngineError(error) ? error.details : {};
 }
@@ -37,7 +35,10 @@ interface Requested {
   readonly url: string;
 }
 
-/** `Get "https://host/path"`: the query may hold signatures and the authority credentials, so neither is shown. */
+/**
+ * Describes a request as `Get "https://host/path"`. The query and the authority are left out, because they may hold
+ * signatures and credentials.
+ */
 export function describeRequest({ method, url }: Requested): string {
   const { protocol, host, pathname } = new URL(url);
   return `${method.charAt(0)}${method.slice(1).toLowerCase()} "${protocol}//${host}${pathname}"`;
@@ -63,7 +64,7 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 const TLS_CODES = /^(CERT_|UNABLE_TO_|SELF_SIGNED|DEPTH_ZERO|ERR_TLS_|ERR_SSL_)/;
 
-/** Anything thrown by the network. EngineErrors pass unchanged. */
+/** Makes the error for a failure of the network. EngineErrors pass unchanged. */
 export function transportError(request: Requested, error: unknown): EngineError {
   if (isEngineError(error)) return error;
   const code = typeof error === 'object' && error !== null && 'code' in error ? String(error.code) : '';
@@ -112,7 +113,7 @@ function errorItem(status: number, body: Buffer): ErrorItem | undefined {
   return { code: typeof code === 'string' ? code : (IMPLIED_CODES[status] ?? 'UNKNOWN'), message: text };
 }
 
-/** Seconds or an HTTP date. */
+/** Parses seconds or an HTTP date. */
 export function retryAfterMs(header: string | undefined, now: number): number | undefined {
   if (header === undefined) return undefined;
   if (/^\s*\d+\s*$/.test(header)) return Number(header) * 1000;
@@ -123,8 +124,8 @@ export function retryAfterMs(header: string | undefined, now: number): number | 
 const words = (code: string): string => code.toLowerCase().replaceAll('_', ' ');
 
 /**
- * A response whose status means failure. Kinds: 401 unauthorized, 404 not-found (also denied access, which must not
- * reveal what exists), 429 and 503 unavailable, 400 invalid, the rest internal.
+ * Makes the error for a response whose status means failure. Kinds: 401 unauthorized, 404 not-found (also for denied
+ * access, which must not reveal what exists), 429 and 503 unavailable, 400 invalid, the rest internal.
  */
 export function statusError(request: Requested, response: IncomingMessage, body: Buffer): EngineError {
   const status = response.statusCode ?? 0;
@@ -154,7 +155,7 @@ export function statusError(request: Requested, response: IncomingMessage, body:
   );
 }
 
-/** A token that lacks the scope is how token-auth registries say "denied". */
+/** Tells whether a token lacks the scope: registries with token servers say "denied" in this way. */
 function deniedByScope(status: number, wwwAuthenticate: string | undefined): ErrorItem | undefined {
   if (status !== 401) return undefined;
   const denied = parseChallenges(wwwAuthenticate).some(

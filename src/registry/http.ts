@@ -1,6 +1,6 @@
 /**
- * HTTP requests to registries: keep-alive agents, limits on connecting, answering and silence, redirects that never
- * carry credentials to another origin. Used on the main thread for small documents and inside the workers for layers.
+ * Sends HTTP requests to registries, with keep-alive agents, limits on connecting, answering and silence, and redirects
+ * that never carry credentials to another origin. The main thread uses it for small documents, the workers for layers.
  */
 import { Agent as HttpAgent, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
@@ -11,7 +11,7 @@ import { proxyHeaders, proxyOf, proxyServername, TunnelAgent } from './proxy.js'
 import { isSocks, SocksAgent } from './socks.js';
 import { trustedRoots } from './trusted-roots.js';
 
-/** How a TLS registry is verified. Plain data, so that it can be sent to a worker. */
+/** How the TLS of a registry is verified. Plain data, so that it can be sent to a worker. */
 export interface TlsSettings {
   /** PEM certificates trusted besides those of the machine. */
   readonly ca?: string;
@@ -22,9 +22,9 @@ export interface TlsSettings {
 }
 
 export interface HttpLimits {
-  /** For the TCP and TLS handshakes. */
+  /** Time for the TCP and TLS handshakes. */
   readonly connectMs: number;
-  /** From the request to the head of the response. */
+  /** Time from the request to the head of the response. */
   readonly responseMs: number;
   /** Longest silence inside a body. */
   readonly idleMs: number;
@@ -42,7 +42,9 @@ export interface HttpRequest {
   readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   readonly url: string;
   readonly headers?: Readonly<Record<string, string>>;
-  /** An iterable is sent as it comes, chunked unless the headers say its length; its `return` is called in any case. */
+  /**
+   * An iterable is sent as it comes, in chunks unless the headers have its length. Its `return` is called in any case.
+   */
   readonly body?: string | Buffer | AsyncIterable<Buffer>;
   readonly tls: TlsSettings;
   readonly limits: HttpLimits;
@@ -58,7 +60,10 @@ const socksAgents = new Map<string, SocksAgent>();
 /** The agents trust the certificates of this version. */
 let rootsVersion = '';
 
-/** One agent per TLS setting and proxy: Node's agent does not tell connections apart by their secure context. */
+/**
+ * Returns the agent of a TLS setting and a proxy. Each has one, because Node's agent does not tell connections apart by
+ * their secure context.
+ */
 function agentFor(tls: TlsSettings, proxy: URL | undefined): HttpsAgent {
   const roots = trustedRoots();
   if (roots.version !== rootsVersion) {
@@ -137,8 +142,8 @@ export function identityFor(
 }
 
 /**
- * A server may close an idle connection just when it is used again: that says nothing about the server, so ask once
- * more.
+ * Sends a request, and once more if the connection breaks at once: a server may close an idle connection just when it
+ * is used again.
  */
 async function sendFresh(request: HttpRequest): Promise<IncomingMessage> {
   const used = { wasReused: false };
@@ -216,7 +221,10 @@ function isStream(body: HttpRequest['body']): body is AsyncIterable<Buffer> {
   return typeof body === 'object' && !Buffer.isBuffer(body);
 }
 
-/** Sends at the server's speed. Ends early, without an error, when the server answered before it had everything. */
+/**
+ * Sends a body at the server's speed. It ends early, without an error, when the server answers before it has
+ * everything.
+ */
 async function sendStream(
   outgoing: ClientRequest,
   body: AsyncIterable<Buffer>,
@@ -234,7 +242,7 @@ async function sendStream(
   outgoing.end();
 }
 
-/** Resolves also when nothing will drain any more. */
+/** Resolves when the request drains, or can drain no more. */
 function drained(outgoing: ClientRequest): Promise<void> {
   return new Promise((resolve) => {
     const events = ['drain', 'close', 'response'];
@@ -256,7 +264,7 @@ function socksAgentFor(proxy: URL): SocksAgent {
   return agent;
 }
 
-/** A plain request is sent to the proxy as it is, with the whole URL as its path. */
+/** Sends a plain request to the proxy, with the whole URL as its path. */
 function plainThrough(proxy: URL, url: string, method: string, headers: Record<string, string>): ClientRequest {
   if (isSocks(proxy)) return httpRequest(url, { method, headers, agent: socksAgentFor(proxy) });
   const all = { ...headers, host: new URL(url).host, ...proxyHeaders(proxy) };

@@ -1,4 +1,4 @@
-/** What a registry has under a name, without pulling it. */
+/** Looks up a name in a registry, without pulling the image. */
 import { dataLoss, forbidden } from '../errors/engine-error.js';
 import { type RegistryAccess, withGrant } from './access.js';
 import { getBlob, getManifest } from './client.js';

@@ -1,4 +1,4 @@
-/** Whether a registry accepts credentials. */
+/** Asks a registry whether it accepts credentials. */
 import { internal, isEngineError, unauthorized } from '../errors/engine-error.js';
 import type { CallOptions } from './client.js';
 import { basicAuthorization, type Credentials } from './credentials.js';
@@ -10,7 +10,7 @@ import { fetchLoginToken } from './token.js';
 const MAX_BODY_BYTES = 64 << 10;
 
 /**
- * Resolves with the token that stands for the credentials from now on, '' when the registry gives none. Throws
+ * Resolves with the token that replaces the credentials from now on; '' when the registry gives none. Throws
  * `unauthorized` when they are refused, and the errors of probe.ts.
  */
 export async function login(

@@ -1,11 +1,11 @@
-/** Manifests of images that are pushed, as Docker schema 2 or in the OCI format. */
+/** Writes manifests of images that are pushed, as Docker schema 2 or in the OCI format. */
 import type { Digest } from '../ports/storage.js';
 import { digestOf } from './client.js';
 
 export interface PushedBlob {
   readonly digest: Digest;
   readonly sizeBytes: number;
-  /** As it was pulled or pushed; tells how it is compressed. */
+  /** The type as it was pulled or pushed; it tells the compression. */
   readonly mediaType: string;
 }
 
@@ -40,7 +40,7 @@ const TYPES = {
   },
 } as const;
 
-/** What a layer that is compressed here is called. */
+/** Media type of a layer that is compressed here. */
 export const PUSHED_LAYER_TYPE: string = TYPES.docker.layer.gzip;
 
 function compressionOf(mediaType: string): LayerCompression {
@@ -48,7 +48,7 @@ function compressionOf(mediaType: string): LayerCompression {
   return /[.+]gzip$/.test(mediaType) ? 'gzip' : 'none';
 }
 
-/** The format that suits the blobs: that of the OCI when some came from there, which also alone knows zstd. */
+/** Returns the format that suits the blobs: OCI if some came from there, because only OCI knows zstd. */
 export function formatFor(layers: readonly PushedBlob[]): ManifestFormat {
   return layers.some(
     ({ mediaType }) => mediaType.startsWith('application/vnd.oci.') || compressionOf(mediaType) === 'zstd',
@@ -57,7 +57,7 @@ export function formatFor(layers: readonly PushedBlob[]): ManifestFormat {
     : 'docker';
 }
 
-/** @param layers the bottom one first. */
+/** Writes the manifest. @param layers the lowest one first. */
 export function writeManifest(format: ManifestFormat, config: Buffer, layers: readonly PushedBlob[]): WrittenManifest {
   const types = TYPES[format];
   const document = {

@@ -1,4 +1,4 @@
-/** Manifests and indexes of the Docker schema 2 and OCI formats. */
+/** Reads manifests and indexes of the Docker schema 2 and OCI formats. */
 import { dataLoss, invalid } from '../errors/engine-error.js';
 import type { OciDescriptor, OciPlatform, PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';
@@ -28,7 +28,7 @@ export interface ImageManifest {
   readonly kind: 'image';
   readonly mediaType: string;
   readonly config: Descriptor;
-  /** Bottom layer first. */
+  /** The lowest layer first. */
   readonly layers: readonly Descriptor[];
 }
 
@@ -64,12 +64,12 @@ const CONFIG_CLASSES: Readonly<Record<string, string>> = { 'application/vnd.dock
 const LAYER_TYPE = new RegExp(
   '^application/vnd\\.(?:docker\\.image\\.rootfs\\.(?:diff|foreign\\.diff)\\.tar(?:\\.gzip|\\.zstd)?|oci\\.image\\.layer\\.(?:nondistributable\\.)?v1\\.tar(?:\\+gzip|\\+zstd)?)$',
 );
-/** As many layers as an overlay mount can carry, with room for the container's own. */
+/** An overlay mount can carry so many layers, with room for the container's own. */
 const MAX_LAYERS = 500;
 
 /**
- * Reads a manifest. `name` is used in messages. Throws `invalid` for schema 1, for things that are not images and for
- * unknown layer types; `data-loss` for a document that is malformed.
+ * Reads a manifest. `name` is used in messages. Throws `invalid` for schema 1, for documents that are not images and
+ * for unknown layer types; `data-loss` for a malformed document.
  */
 export function parseManifest(
   bytes: Buffer,
@@ -155,8 +155,8 @@ function descriptorOf(value: unknown, what: string): Descriptor {
 }
 
 /**
- * The platform in an entry of an index or in an image configuration, which spell it alike. Throws `data-loss` for no
- * object.
+ * Reads the platform in an entry of an index or in an image configuration, which spell it alike. Throws `data-loss` if
+ * it is no object.
  */
 export function platformOf(value: unknown): EntryPlatform {
   const { os, architecture, variant, 'os.version': osVersion, 'os.features': osFeatures } = objectOf(value, 'platform');
@@ -179,7 +179,7 @@ function textsOf(value: unknown): Readonly<Record<string, string>> {
   );
 }
 
-/** The descriptor as JSON has it: what is empty is left out. */
+/** Returns the descriptor as it is in JSON, without empty members. */
 export function ociDescriptor({ mediaType, digest, sizeBytes, platform, annotations }: Descriptor): OciDescriptor {
   return {
     mediaType,
@@ -190,7 +190,7 @@ export function ociDescriptor({ mediaType, digest, sizeBytes, platform, annotati
   };
 }
 
-/** The platform as JSON has it: what is empty is left out. */
+/** Returns the platform as it is in JSON, without empty members. */
 export function ociPlatform({ os, architecture, variant, osVersion, osFeatures }: EntryPlatform): OciPlatform {
   return {
     architecture,
@@ -202,8 +202,7 @@ export function ociPlatform({ os, architecture, variant, osVersion, osFeatures }
 }
 
 /**
- * If an index is larger, only the entry of the image is remembered, because it stays in memory as long as the image is
- * here.
+ * Of a larger index, only the image's own entry is remembered, because it stays in memory as long as the image exists.
  */
 const MAX_REMEMBERED_BYTES = 256 << 10;
 

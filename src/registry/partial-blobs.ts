@@ -1,6 +1,6 @@
 /**
- * Downloads that broke off, kept for the next pull of the same blob, from whatever repository: through failures,
- * clients that leave, a killed daemon and a power cut. Bounded in age and in bytes.
+ * Keeps downloads that broke off for the next pull of the same blob, from whatever repository. They survive failures,
+ * clients that leave, a killed daemon and a power cut. Age and bytes are limited.
  */
 import { readdir, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,44 +8,46 @@ import { type EngineError, isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import { makeDirectories } from '../sys/files/make-directories.js';
 
-/** This is kept for a blob. */
+/** What is kept of a blob. */
 export interface PartialBlob {
   readonly digest: Digest;
-  /** On disk. */
+  /** Bytes on disk. */
   readonly sizeBytes: number;
   readonly lastUsedMs: number;
-  /** A transfer is filling it now. */
+  /** True while a transfer is filling it. */
   readonly isActive: boolean;
 }
 
-/** Where a worker keeps a blob that it fetches. Plain data. */
+/** The place where a worker keeps a blob that it fetches. Plain data. */
 export interface PartialPlace {
   readonly path: string;
   readonly recordPath: string;
 }
 
-/** The right to fill one partial blob. Ended by one of its functions. */
+/** The right to fill one partial blob, until `keep` or `discard` is called. */
 export interface PartialClaim {
   readonly place: PartialPlace;
-  /** Keeps it for the next attempt. */
+  /** Keeps the bytes for the next attempt. */
   readonly keep: () => void;
-  /** Removes what there is; the claim goes on. */
+  /** Removes the bytes; the claim goes on. */
   readonly reset: () => Promise<void>;
-  /** Removes it: it is complete elsewhere, or wrong. */
+  /** Removes the blob: it is complete elsewhere, or wrong. */
   readonly discard: () => Promise<void>;
 }
 
 export interface PartialLimits {
   /** Partial blobs that nobody used for so long are removed. */
   readonly maxAgeMs: number;
-  /** All of them together; undefined: a quarter of the file system, at least 16 GiB. The oldest go first. */
+  /**
+   * Limit of all partial blobs together; undefined: a quarter of the file system, at least 16 GiB. The oldest go first.
+   */
   readonly maxBytes?: number;
 }
 
 const DEFAULT_LIMITS: PartialLimits = { maxAgeMs: 7 * 24 * 3600_000 };
 const LEAST_MAX_BYTES = 16 * 2 ** 30;
 const FILE_SYSTEM_PART = 1 / 4;
-/** Smaller blobs are fetched again sooner than they are found. */
+/** A smaller blob is not kept: it is quickly fetched again. */
 const MIN_BYTES = 1 << 20;
 const SWEEP_INTERVAL_MS = 3600_000;
 const HEX = /^[a-f0-9]{64}$/;
@@ -55,13 +57,13 @@ export class PartialBlobs {
   readonly #limits: PartialLimits;
   readonly #active = new Set<string>();
 
-  /** @param dir `<dataRoot>/image/partial`: the bytes of a blob as `<hex>`, a record beside them. */
+  /** @param dir `<dataRoot>/image/partial`, with the bytes of a blob as `<hex>` and a record beside them. */
   constructor(dir: string, limits: PartialLimits = DEFAULT_LIMITS) {
     this.#dir = dir;
     this.#limits = limits;
   }
 
-  /** Makes the directory, and removes what is too old, too much or no partial blob at all. */
+  /** Makes the directory, and removes blobs that are too old or too many, and other files. */
   async load(): Promise<void> {
     await makeDirectories(this.#dir, { mode: 0o700 });
     const names = await readdir(this.#dir);
@@ -74,7 +76,10 @@ export class PartialBlobs {
     setInterval(sweep, SWEEP_INTERVAL_MS).unref();
   }
 
-  /** For one transfer; undefined when another one is filling it, or when the blob is too small or too large to keep. */
+  /**
+   * Claims a blob for one transfer; undefined when another one is filling it, or when it is too small or too large to
+   * keep.
+   */
   async claim(digest: Digest, sizeBytes: number): Promise<PartialClaim | undefined> {
     const hex = digest.slice(7);
     if (sizeBytes < MIN_BYTES || this.#active.has(hex)) return undefined;
@@ -98,7 +103,7 @@ export class PartialBlobs {
     };
   }
 
-  /** All of them, the one used last first. */
+  /** Returns all partial blobs, the last used first. */
   async list(): Promise<PartialBlob[]> {
     const names = (await readdir(this.#dir)).filter((name) => HEX.test(name));
     const found = await Promise.all(
@@ -119,7 +124,7 @@ export class PartialBlobs {
     return found.flat().sort((a, b) => b.lastUsedMs - a.lastUsedMs);
   }
 
-  /** Removes all that no transfer is filling; resolves with their bytes. */
+  /** Removes all that no transfer is filling. Resolves with the number of bytes. */
   async prune(): Promise<number> {
     return this.#removeWhere(() => true);
   }
@@ -146,7 +151,9 @@ export class PartialBlobs {
     return bytes;
   }
 
-  /** The bytes first: without a record they are worth nothing, but without them neither is the record. */
+  /**
+   * Removes a blob. The bytes go first: bytes without a record would be of no use, nor would a record without bytes.
+   */
   async #remove(hex: string): Promise<void> {
     await rm(join(this.#dir, hex), { force: true });
     await rm(join(this.#dir, `${hex}.json`), { force: true });
@@ -160,11 +167,11 @@ export class PartialBlobs {
 }
 
 /**
- * True for bytes that cannot be a layer, as opposed to limits and to the host's own troubles: they are not worth
- * keeping.
+ * True for bytes that cannot be a layer. They are not worth keeping, unlike bytes after a limit or a trouble of this
+ * host.
  */
 export function isFaultOfContent(error: unknown): error is EngineError {
-  // With a status it is what a registry said of the request.
+  // An error with a status is what a registry said of the request.
   return (
     isEngineError(error) &&
     error.code !== 'LAYER_TOO_LARGE' &&

@@ -1,4 +1,6 @@
-/** Platforms: how clients write them, which one this machine is, and which image of an index suits it best. */
+/**
+ * Parses platforms as clients write them, finds out this machine's, and picks the image of an index that suits best.
+ */
 import { readFileSync } from 'node:fs';
 import { arch } from 'node:os';
 import { invalid } from '../errors/engine-error.js';
@@ -33,7 +35,9 @@ const AMD64_LEVELS: readonly (readonly string[])[] = [
   ['avx512f', 'avx512bw', 'avx512cd', 'avx512dq', 'avx512vl'],
 ];
 
-/** One spelling per platform: aliases replaced, the variants that are the default of their architecture left out. */
+/**
+ * Returns the one spelling of a platform: aliases are replaced, and the default variant of an architecture is left out.
+ */
 export function normalisePlatform({ os, architecture, variant }: Platform): Platform {
   const [name, implied] = ownMember(ARCHITECTURES, architecture.toLowerCase()) ?? [architecture.toLowerCase(), ''];
   let normal = variant.toLowerCase() || implied;
@@ -55,14 +59,14 @@ export function parsePlatform(text: string): Platform {
   return normalisePlatform({ os: host.os, architecture: first, variant: '' });
 }
 
-/** `linux/arm/v7`. */
+/** Formats a platform as `linux/arm/v7`. */
 export function formatPlatform({ os, architecture, variant }: Platform): string {
   return [os, architecture, variant].filter((part) => part !== '').join('/');
 }
 
 let host: Platform | undefined;
 
-/** The platform of this machine, for amd64 with its level. */
+/** Returns the platform of this machine, for amd64 with its level. */
 export function hostPlatform(): Platform {
   host ??= normalisePlatform({
     os: 'linux',
@@ -113,8 +117,8 @@ function rank(list: readonly Platform[], offered: Platform): number {
 }
 
 /**
- * The entry of an index that suits best; entries that name no platform come last, attestations (`unknown/unknown`) and
- * entries that are no manifests never. Undefined when none suits.
+ * Returns the entry of an index that suits best. Entries that name no platform come last; attestations
+ * (`unknown/unknown`) and entries that are no manifests are left out. Undefined when none suits.
  */
 export function bestManifest(entries: readonly Descriptor[], wanted: Platform): Descriptor | undefined {
   const list = candidates(wanted);

@@ -1,4 +1,4 @@
-/** Which of a host's endpoints answers, and how the registry there wants to be asked. */
+/** Finds which of a host's endpoints answers, and how the registry there wants to be asked. */
 import { invalid, isEngineError } from '../errors/engine-error.js';
 import { type CallOptions, ping } from './client.js';
 import type { Endpoint, RegistryHost } from './endpoint.js';
@@ -30,8 +30,8 @@ export async function probe(host: RegistryHost, certsDir: string, options: CallO
 }
 
 /**
- * What `ask` makes of the first endpoint that answers at all. Any HTTP answer over TLS proves that the registry speaks
- * it: plain HTTP would be a downgrade then.
+ * Returns what `ask` makes of the first endpoint that answers. Any HTTP answer over TLS proves that the registry speaks
+ * TLS; plain HTTP would then be a downgrade, and is not tried.
  */
 export async function firstAnswer<T>(
   host: RegistryHost,

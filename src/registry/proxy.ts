@@ -1,4 +1,4 @@
-/** Which requests go through a proxy, and how an HTTPS request gets through one. */
+/** Decides which requests go through a proxy, and takes HTTPS requests through one. */
 import { request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest, type AgentOptions } from 'node:https';
 import { BlockList, isIP, type Socket } from 'node:net';
@@ -10,7 +10,7 @@ import { connectThroughSocks, isSocks } from './socks.js';
 import { trustedRoots } from './trusted-roots.js';
 
 export interface ProxySettings {
-  /** URLs, also without scheme; '' for none. */
+  /** URLs, which may lack the scheme; '' for none. */
   readonly httpProxy: string;
   readonly httpsProxy: string;
   /** Hosts, domains, addresses and networks, separated by commas, each with a port if wanted; `*` for all. */
@@ -28,13 +28,13 @@ export function useProxies(settings: ProxySettings): void {
   setEnvironmentData(KEY, settings);
 }
 
-/** The proxy for a request of this process; undefined when it goes straight to its server. */
+/** Returns the proxy for a request of this process; undefined when it goes straight to its server. */
 export function proxyOf(url: URL): URL | undefined {
   const settings = getEnvironmentData(KEY) as unknown as ProxySettings | undefined;
   return settings && chooseProxy(url, settings);
 }
 
-/** As `proxyOf`, for given settings. The machine itself is always reached directly. */
+/** Does the same as `proxyOf` for given settings. This machine itself is always reached directly. */
 export function chooseProxy(url: URL, { httpProxy, httpsProxy, noProxy }: ProxySettings): URL | undefined {
   const proxy = url.protocol === 'https:' ? httpsProxy : httpProxy;
   if (proxy === '') return undefined;
@@ -50,7 +50,7 @@ function excludes(entry: string, host: string, port: string): boolean {
   const [network = '', prefix] = entry.split('/');
   if (prefix !== undefined) {
     const family = isIP(network);
-    // A text that is no network excludes nothing, as in other programs that read the variable.
+    // A text that is not a network excludes nothing, as in other programs that read the variable.
     if (family === 0 || !/^\d{1,3}$/.test(prefix) || Number(prefix) > (family === 6 ? 128 : 32)) return false;
     const list = new BlockList();
     list.addSubnet(network, Number(prefix), family === 6 ? 'ipv6' : 'ipv4');
@@ -69,7 +69,7 @@ function isIn(list: BlockList, host: string): boolean {
   return family !== 0 && list.check(host, family === 6 ? 'ipv6' : 'ipv4');
 }
 
-/** The header that logs in at the proxy, when its URL says as whom. */
+/** Returns the header that logs in at the proxy, if its URL has a user. */
 export function proxyHeaders({ username, password }: URL): Record<string, string> {
   if (username === '' && password === '') return {};
   return {
@@ -77,7 +77,10 @@ export function proxyHeaders({ username, password }: URL): Record<string, string
   };
 }
 
-/** A proxy has to show a certificate for this name: without it, the host in the request's headers would be checked. */
+/**
+ * Returns the name that the proxy's certificate must have. Without it, the host in the request's headers would be
+ * checked.
+ */
 export function proxyServername({ hostname }: URL): string {
   return isIP(hostname.replace(/^\[(.*)\]$/, '$1')) === 0 ? hostname : '';
 }

@@ -1,4 +1,4 @@
-/** From a reference to what has to be fetched: manifest, platform choice, config and the layers' identities. */
+/** Resolves a reference to what has to be fetched: manifest, platform choice, config and the layers' identities. */
 import { dataLoss, EngineError, invalid, isEngineError, notFound } from '../errors/engine-error.js';
 import { chainId } from '../images/chain.js';
 import type { ImageConfigDocument } from '../ports/images.js';
@@ -41,7 +41,7 @@ export interface ResolvedImage {
   readonly warnings: readonly string[];
 }
 
-/** Bytes of a config that is in the image store already: it is not fetched again. */
+/** Returns the bytes of a config that is in the image store already, so that it is not fetched again. */
 export type KnownConfig = (imageId: Digest) => Promise<Buffer | undefined>;
 
 /**
@@ -91,13 +91,13 @@ async function fetchTop(
   signal: AbortSignal,
 ): Promise<FetchedManifest> {
   if (reference.startsWith('sha256:')) return manifestAt(reference);
-  // A HEAD costs nothing with registries that count pulls, and fixes the digest against a tag that moves meanwhile.
+  // A HEAD does not count with registries that limit pulls, and it fixes the digest if a tag moves meanwhile.
   const options = { limits: access.limits, signal };
   const head = withGrant(access, pullScope(repository), signal, (grant) =>
     headManifest(grant, repository, reference, options),
   );
   const digest = await head.catch((error: unknown) => {
-    // The answer to a HEAD has no text: that to the GET tells why.
+    // The answer to a HEAD has no text; the answer to a GET tells the reason.
     if (isEngineError(error, 'unauthorized') && factsOf(error).status === 401) return undefined;
     throw error;
   });
@@ -158,7 +158,7 @@ function layersOf(manifest: ImageManifest, config: ImageConfigDocument): Resolve
   });
 }
 
-/** A single image is pulled whatever was asked for, but the client is told. */
+/** Returns a warning if a single image has another platform than the wanted one; it is pulled all the same. */
 function platformWarnings(
   { os, architecture, variant }: ImageConfigDocument,
   { platform, familiarString }: WantedImage,
@@ -170,7 +170,7 @@ function platformWarnings(
   ];
 }
 
-/** Says in the words that clients match on which image could not be had. */
+/** Says which image could not be had, in words that clients look for. */
 export function explainFailure(
   error: unknown,
   { familiarName, familiarString }: Pick<WantedImage, 'familiarName' | 'familiarString'>,

@@ -1,4 +1,4 @@
-/** Searching a registry's index: the one part of the first version of the protocol that is still spoken. */
+/** Searches a registry's index: the one part of the first version of the protocol that is still used. */
 import { internal, invalid } from '../errors/engine-error.js';
 import type { CallOptions } from './client.js';
 import { basicAuthorization, type Credentials } from './credentials.js';
@@ -37,7 +37,7 @@ export function parseSearchTerm(term: string): SearchTerm {
   return { domain: 'docker.io', text: text.replace(/^library\//, '') };
 }
 
-/** Throws the registry's failures, with advice when it is not secure. */
+/** Searches the index. Throws the registry's failures, with advice when it is not secure. */
 export async function searchIndex(
   host: RegistryHost,
   { text, limit }: { readonly text: string; readonly limit: number },

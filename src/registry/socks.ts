@@ -1,6 +1,4 @@
-/**
- * Connections through a SOCKS5 proxy (RFC 1928, with user and password as in RFC 1929). The proxy resolves the names.
- */
+/** Connects through a SOCKS5 proxy (RFC 1928, with user and password as in RFC 1929). The proxy resolves the names. */
 import { Agent as HttpAgent, type AgentOptions } from 'node:http';
 import { connect, isIP, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
@@ -95,7 +93,7 @@ function destination(host: string): Buffer {
   return Buffer.concat([Buffer.from([family === 4 ? IPV4_ADDRESS : IPV6_ADDRESS]), addressBytes(bare)]);
 }
 
-/** Reads exact counts of bytes, and none beyond them: the rest is for the connection's next user. */
+/** Reads exact counts of bytes and none beyond them, because the rest is for the connection's next user. */
 class Reader {
   readonly #socket: Socket;
   #failure: Error | undefined;
@@ -129,7 +127,7 @@ class Reader {
   }
 }
 
-/** An agent for plain HTTP. */
+/** An agent for plain HTTP through the proxy. */
 export class SocksAgent extends HttpAgent {
   constructor(
     private readonly proxy: URL,

@@ -1,5 +1,5 @@
 /**
- * Bearer tokens of the distribution token specification, and what stands in for them with other kinds of registries.
+ * Gets bearer tokens of the distribution token specification, and what replaces them with other kinds of registries.
  */
 import { unauthorized } from '../errors/engine-error.js';
 import { type Challenge, parseChallenges } from './challenge.js';
@@ -15,7 +15,7 @@ export type AuthScheme =
   | { readonly kind: 'bearer'; readonly realm: string; readonly service: string | undefined };
 
 export interface Authorization {
-  /** Value of the Authorization header; undefined: none is needed. */
+  /** Value of the Authorization header; undefined if none is needed. */
   readonly header: string | undefined;
   /** Milliseconds since the epoch. */
   readonly expiresAt: number;
@@ -27,7 +27,10 @@ const MIN_LIFETIME_S = 60;
 /** A token is renewed this long before its end, so that it does not run out on the way. */
 const MARGIN_MS = 5_000;
 
-/** Prefers bearer over basic, as token servers offer more than the registry's own accounts. */
+/**
+ * Returns the scheme to use: bearer rather than basic, because token servers accept more than the registry's own
+ * accounts.
+ */
 export function schemeOf(challenges: readonly Challenge[]): AuthScheme {
   const bearer = challenges.find(({ scheme }) => scheme === 'bearer');
   const realm = bearer?.parameters.get('realm');
@@ -39,7 +42,7 @@ export function schemeOfHeader(wwwAuthenticate: string | undefined): AuthScheme 
   return schemeOf(parseChallenges(wwwAuthenticate));
 }
 
-/** `repository:library/alpine:pull`. */
+/** Returns `repository:library/alpine:pull`. */
 export function pullScope(path: string): string {
   return `repository:${path}:pull`;
 }
@@ -52,7 +55,7 @@ export function pushScope(path: string, from: readonly string[] = []): string {
   return [`repository:${path}:pull,push`, ...from.map(pullScope)].join(' ');
 }
 
-/** What a token is for. */
+/** What a token is asked for. */
 export interface TokenRequest {
   readonly endpoint: Endpoint;
   readonly scheme: AuthScheme;
@@ -63,15 +66,15 @@ export interface TokenRequest {
 
 type BearerScheme = Extract<AuthScheme, { kind: 'bearer' }>;
 
-/** Without a scope: the token of a login. */
+/** A request without a scope asks for the token of a login. */
 type BearerRequest = Omit<TokenRequest, 'scheme' | 'scope'> & {
   readonly scheme: BearerScheme;
   readonly scope?: string;
 };
 
 /**
- * Gets what the registry wants to see for a scope. Throws `unauthorized` when the credentials are refused or missing,
- * and the errors of failure.ts when the token server fails.
+ * Gets the authorization that the registry wants for a scope. Throws `unauthorized` when the credentials are refused or
+ * missing, and the errors of failure.ts when the token server fails.
  */
 export async function authorize(request: TokenRequest, options: RequestOptions): Promise<Authorization> {
   const { scheme, credentials, endpoint } = request;
@@ -88,7 +91,8 @@ export async function authorize(request: TokenRequest, options: RequestOptions):
 }
 
 /**
- * The token of a login: for no scope at all, with one that replaces user name and password if the server gives such.
+ * Gets the token of a login: it has no scope, and comes with one that replaces user name and password if the server
+ * gives such a token.
  */
 export async function fetchLoginToken(
   scheme: BearerScheme,

@@ -13,8 +13,9 @@ export interface TrustedRoots {
 let known: TrustedRoots | undefined;
 
 /**
- * The machine's own trust store, so that operators add a CA in the usual place; else the one compiled into Node. It is
- * read again when its file has changed: a CA that is added or withdrawn counts for the next connection.
+ * Returns the machine's own trust store, so that operators add a CA in the usual place; else the one that is compiled
+ * into Node. It is read again when its file has changed: so a CA that is added or removed counts for the next
+ * connection.
  */
 export function trustedRoots(): TrustedRoots {
   for (const path of [process.env['SSL_CERT_FILE'], ...BUNDLES]) {
@@ -25,7 +26,7 @@ export function trustedRoots(): TrustedRoots {
       if (known?.version !== version) known = { version, certificates: [readFileSync(path, 'utf8')] };
       return known;
     } catch {
-      // This distribution keeps them elsewhere: the next place is tried.
+      // This distribution keeps them elsewhere, so the next place is tried.
     }
   }
   return { version: 'compiled in', certificates: rootCertificates };

@@ -9,7 +9,7 @@ import { type HttpRequest, identityFor, readBody, sendRequest, type TlsSettings 
 
 const MAX_ERROR_BYTES = 64 << 10;
 
-/** A base URL with what to present there: `https://host/v2/<repository>/`. */
+/** A base URL, `https://host/v2/<repository>/`, with the authorization for it. */
 export interface RepositoryPlace {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -31,7 +31,7 @@ export interface UploadState {
   readonly offset: number;
 }
 
-/** Bytes of a blob in the repository, undefined when it is not there. */
+/** Returns the size of a blob in the repository; undefined when it is not there. */
 export async function headBlob(
   place: RepositoryPlace,
   digest: Digest,
@@ -52,8 +52,8 @@ export async function headBlob(
 }
 
 /**
- * Begins an upload. With `mount` the registry is asked to take the blob from another of its repositories instead;
- * 'mounted' when it did.
+ * Begins an upload. With `mount`, the registry is asked to take the blob from another of its repositories instead; the
+ * result is 'mounted' if it did.
  */
 export async function startUpload(
   place: RepositoryPlace,
@@ -68,7 +68,7 @@ export async function startUpload(
   return response.statusCode === 201 ? 'mounted' : stateOf(request, response);
 }
 
-/** How much of an upload the registry has; undefined when it knows nothing of it any more. */
+/** Returns how much of an upload the registry has; undefined when it does not know it any more. */
 export async function uploadState(
   place: RepositoryPlace,
   upload: UploadState,
@@ -82,8 +82,8 @@ export async function uploadState(
 }
 
 /**
- * Sends the next bytes of an upload. A buffer is sent with its range, as chunks of a resumed upload are; an iterable as
- * one stream to the end of the blob.
+ * Sends the next bytes of an upload. A buffer is sent with its range, as a chunk of a resumed upload; an iterable is
+ * sent as one stream to the end of the blob.
  */
 export async function sendChunk(
   place: RepositoryPlace,
@@ -101,7 +101,7 @@ export async function sendChunk(
   return stateOf(request, response);
 }
 
-/** Ends an upload; with `body` it is the whole blob in one request. The registry checks the digest. */
+/** Ends an upload; `body` may be the whole blob in one request. The registry checks the digest. */
 export async function finishUpload(
   place: RepositoryPlace,
   upload: UploadState,
@@ -158,7 +158,10 @@ async function exchange(
   return { request, response };
 }
 
-/** Where the next request of the upload goes. A registry may send it elsewhere; `identityAt` says as whom. */
+/**
+ * Returns where the next request of the upload goes. A registry may send it elsewhere; `identityAt` says with which
+ * identity.
+ */
 function stateOf(request: HttpRequest, response: IncomingMessage, fallback?: string): UploadState {
   const location = response.headers.location ?? fallback;
   if (location === undefined)
@@ -172,7 +175,7 @@ function stateOf(request: HttpRequest, response: IncomingMessage, fallback?: str
     throw transportError(request, error);
   }
   const end = /^(?:bytes=)?0-(\d+)$/.exec(response.headers.range ?? '')?.[1];
-  // An empty upload is said to range from 0 to 0, as there is no other way.
+  // The range of an empty upload is 0 to 0, because there is no other way to write it.
   return { url: url.href, offset: end === undefined || end === '0' ? 0 : Number(end) + 1 };
 }
 

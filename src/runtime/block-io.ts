@@ -1,6 +1,5 @@
 /**
- * Block I/O limits of a running container: of these the runtime's own `update` knows the weight of the whole group
- * alone.
+ * Sets block I/O limits of a running container. The runtime's own `update` can only set the weight of the whole group.
  */
 import { access, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -12,7 +11,7 @@ import type { OciResources } from './oci-types.js';
 type BlockIo = NonNullable<OciResources['blockIO']>;
 
 interface Limit {
-  /** On cgroup version 1 these files are in the group's directory; the first that the kernel has is used. */
+  /** On cgroup version 1 these files are in the group's directory; the first one that exists is used. */
   readonly files: readonly string[];
   /** On version 2 this is the file, and the key before the value in it. */
   readonly unified: readonly [file: string, key: string];
@@ -39,7 +38,7 @@ const LIMITS: readonly Limit[] = [
   },
 ];
 
-/** This is written for one device: 0 lifts its limit. */
+/** The text for one device; the value 0 lifts its limit. */
 interface Entry {
   readonly limit: Limit;
   readonly device: string;
@@ -47,7 +46,7 @@ interface Entry {
 }
 
 /**
- * Makes these the only limits of devices. Nothing has changed when it throws.
+ * Sets the limits of devices, in place of those before. When it throws, nothing has changed.
  * @throws EngineError invalid for a device that the kernel cannot limit.
  */
 export async function setBlockIo(
@@ -90,7 +89,7 @@ class Directory {
     private readonly isUnified: boolean,
   ) {}
 
-  /** Values by device; none where the kernel has no such limit. */
+  /** Returns the values by device; none if the kernel has no such limit. */
   async read(limit: Limit): Promise<ReadonlyMap<string, number>> {
     const [, key] = limit.unified;
     const text = await this.#file(limit)
@@ -110,7 +109,7 @@ class Directory {
     await writeFile(await this.#file(limit), `${device} ${this.isUnified ? key : ''}${value === 0 ? none : value}`);
   }
 
-  /** The first that the kernel has, else the last. */
+  /** Returns the first file that exists, else the last. */
   async #file({ files, unified }: Limit): Promise<string> {
     const paths = (this.isUnified ? [unified[0]] : files).map((file) => join(this.path, file));
     for (const path of paths)

@@ -2,7 +2,7 @@
 import { invalid } from '../errors/engine-error.js';
 import type { OciCapabilities } from './oci-types.js';
 
-/** By number, as in linux/capability.h. */
+/** Names by number, as in linux/capability.h. */
 export const CAPABILITIES: readonly string[] = [
   'CHOWN',
   'DAC_OVERRIDE',
@@ -68,13 +68,13 @@ const DEFAULT: ReadonlySet<string> = new Set(
 
 const KNOWN: ReadonlySet<string> = new Set(CAPABILITIES);
 
-/** The capabilities of a `CapBnd` mask of /proc/self/status. */
+/** Returns the capabilities in a `CapBnd` mask of /proc/self/status. */
 export function capabilitiesOf(mask: bigint): string[] {
   return CAPABILITIES.filter((_, number) => ((mask >> BigInt(number)) & 1n) === 1n);
 }
 
 /**
- * Names as clients write them (`net_admin`, `CAP_NET_ADMIN`, `ALL`) in the kernel's spelling, without repetitions.
+ * Returns names that clients write (`net_admin`, `CAP_NET_ADMIN`, `ALL`) in the kernel's spelling, without repetitions.
  * @throws EngineError invalid `invalid CapAdd: unknown capability: "CAP_X"`.
  */
 export function normalizeCapabilities(field: 'CapAdd' | 'CapDrop', names: readonly string[]): string[] {
@@ -95,8 +95,8 @@ export interface CapabilityRequest {
 }
 
 /**
- * The capabilities of a container, in the kernel's order. `ALL` in `add` means all that the host can give but those
- * named in `drop`; `ALL` in `drop` leaves only those in `add`; else `add` wins over `drop`.
+ * Returns the capabilities of a container, in the kernel's order. `ALL` in `add` means all that the host can give,
+ * except those in `drop`; `ALL` in `drop` leaves only those in `add`; else `add` wins over `drop`.
  */
 export function containerCapabilities(
   { add, drop, privileged }: CapabilityRequest,
@@ -111,8 +111,8 @@ export function containerCapabilities(
 }
 
 /**
- * The sets of a process. Who is not root starts with none in effect, as after an execve(2) by such a user; nothing is
- * inheritable, else files with inheritable capabilities would give them away.
+ * Returns the sets of a process. A process that is not root starts with none in effect, as after an execve(2) by such a
+ * user. Nothing is inheritable, because files with inheritable capabilities would give them away.
  */
 export function processCapabilities(names: readonly string[], uid: number): OciCapabilities {
   return uid === 0 ? { bounding: names, effective: names, permitted: names } : { bounding: names };

@@ -23,7 +23,10 @@ const HOOKS: ReadonlySet<string> = new Set([
   'poststop',
 ]);
 
-/** @throws EngineError invalid for a device node that the host does not have, or a hook that the runtime does not. */
+/**
+ * Applies the edits. @throws EngineError invalid for a device node that the host does not have, or a hook that the
+ * runtime does not have.
+ */
 export async function applyCdiEdits(parts: EditedParts, edits: readonly CdiEdits[]): Promise<EditedParts> {
   let { process, mounts, nodes, rules } = parts;
   const hooks: Record<string, OciHooks[keyof OciHooks]> = { ...parts.hooks };
@@ -65,7 +68,7 @@ function nameOf(entry: string): string {
   return entry.split('=', 1)[0] ?? '';
 }
 
-/** What the specification leaves open is read from the node on the host. */
+/** Completes a device: members that the specification leaves open are read from the node on the host. */
 async function deviceOf({
   path,
   hostPath = path,

@@ -1,4 +1,4 @@
-/** Container Device Interface: specifications of devices in directories of the host, and the devices found in them. */
+/** Reads Container Device Interface specifications from directories of the host, and finds devices in them. */
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, messageOf } from '../errors/engine-error.js';
@@ -40,7 +40,7 @@ export interface CdiEdits {
 
 interface CdiSpec {
   readonly path: string;
-  /** Later directories have precedence over earlier ones. */
+  /** Specifications in later directories have precedence. */
   readonly priority: number;
   readonly kind: string;
   readonly edits: CdiEdits | undefined;
@@ -51,9 +51,9 @@ const NAME = /^[a-zA-Z0-9]([a-zA-Z0-9_.:-]*[a-zA-Z0-9])?$/;
 const KIND = /^[a-zA-Z]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?\/[a-zA-Z0-9]([a-zA-Z0-9_.-]*[a-zA-Z0-9])?$/;
 
 /**
- * The edits of fully qualified devices, `vendor.com/class=name`: those of each specification in use once, then the
- * devices' own. Read anew each time, as specifications are generated while the daemon runs.
- * @throws EngineError invalid that names what could not be resolved, and why specifications were left out.
+ * Returns the edits of fully qualified devices, `vendor.com/class=name`: those of each specification in use once, then
+ * the devices' own. They are read each time, because specifications are generated while the daemon runs.
+ * @throws EngineError invalid that names what could not be found, and why specifications were left out.
  */
 export async function findCdiDevices(dirs: readonly string[], names: readonly string[]): Promise<CdiEdits[]> {
   const { specs, problems } = await readSpecs(dirs);
@@ -83,7 +83,7 @@ function deviceName(qualified: string): string {
   return qualified.slice(qualified.indexOf('=') + 1);
 }
 
-/** The one specification with the highest precedence; two of equal precedence make the name ambiguous. */
+/** Picks the specification with the highest precedence; two of equal precedence make the name ambiguous. */
 function select(specs: readonly CdiSpec[], qualified: string): CdiSpec | undefined {
   const candidates = specs.filter(
     ({ kind, devices }) => qualified.startsWith(`${kind}=`) && devices.has(deviceName(qualified)),
@@ -112,7 +112,7 @@ async function readSpecs(dirs: readonly string[]): Promise<{ specs: CdiSpec[]; p
   return { specs, problems };
 }
 
-/** JSON is YAML, so one parser reads both. */
+/** Reads a specification. JSON is YAML, so one parser reads both. */
 function readSpec(path: string, priority: number, content: unknown): CdiSpec {
   const { kind, devices, containerEdits } = Object(content) as {
     kind?: unknown;

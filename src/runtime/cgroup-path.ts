@@ -1,21 +1,22 @@
-/** Where a container's cgroup is (engine configuration `cgroup-parent`). */
+/** Says where a container's cgroup is (engine configuration `cgroup-parent`). */
 import { join } from 'node:path';
 
 export type CgroupDriver = 'cgroupfs' | 'systemd';
 
 export interface CgroupPlacement {
   readonly driver: CgroupDriver;
-  /** Value of the container or of the daemon; '': the driver's default. */
+  /** Value of the container or of the daemon; '' means the driver's default. */
   readonly parent: string;
   readonly id: string;
   readonly version: 1 | 2;
-  /** The daemon's own cgroup: what a cgroupfs parent without a leading slash is relative to. */
+  /** The daemon's own cgroup, which a cgroupfs parent without a leading slash is relative to. */
   readonly ownCgroup?: string;
 }
 
 /**
- * `cgroupsPath` of the OCI spec: absolute or, on version 1, relative to the supervisor's cgroup in each controller, for
- * these may differ; `slice:prefix:name` for systemd, which names the scope `engine-<id>.scope`.
+ * Returns `cgroupsPath` of the OCI spec. It is absolute, or on version 1 relative to the supervisor's cgroup in each
+ * controller, because these may differ. For systemd it is `slice:prefix:name`, which names the scope
+ * `engine-<id>.scope`.
  */
 export function cgroupsPathFor({ driver, parent, id, version, ownCgroup = '/' }: CgroupPlacement): string {
   if (driver === 'systemd') return `${parent || 'system.slice'}:engine:${id}`;
@@ -25,7 +26,7 @@ export function cgroupsPathFor({ driver, parent, id, version, ownCgroup = '/' }:
 }
 
 /**
- * Absolute path of the cgroup that holds the containers' own; a slice is below those that its name lists
+ * Returns the absolute path of the cgroup that holds the containers' own; a slice is below those that its name lists
  * (systemd.slice(5)).
  */
 export function parentCgroup({ driver, parent, ownCgroup = '/' }: Omit<CgroupPlacement, 'id' | 'version'>): string {

@@ -1,11 +1,11 @@
-/** Lists of CPUs or memory nodes such as `0-3,6` (man 7 cpuset). */
+/** Parses lists of CPUs or memory nodes such as `0-3,6` (man 7 cpuset). */
 
-/** Far above any machine; a range that would fill the memory is not a list. */
+/** No machine has nearly so many; a larger range would fill the memory, and is refused. */
 const LIMIT = 8192;
 /** Ranges may overlap, but a text that names so many CPUs is refused, because it is not meant as a list. */
 const MAX_LISTED = 4 * LIMIT;
 
-/** The numbers of a list; undefined when the text is not one. */
+/** Returns the numbers of a list; undefined when the text is not one. */
 export function parseCpuList(text: string): ReadonlySet<number> | undefined {
   const numbers = new Set<number>();
   let listed = 0;

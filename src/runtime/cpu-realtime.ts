@@ -1,11 +1,14 @@
-/** The share of real-time processes in the parent cgroup of all containers (options `cpu-rt-period` and `-runtime`). */
+/**
+ * Sets the share of real-time processes in the parent cgroup of all containers (options `cpu-rt-period` and
+ * `-runtime`).
+ */
 import { mkdir, readFile, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, messageOf } from '../errors/engine-error.js';
 import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 
 export interface RealtimeShare {
-  /** 0: as the kernel has it. */
+  /** 0 leaves the kernel's value. */
   readonly cpuRtPeriodMicroseconds: number;
   readonly cpuRtRuntimeMicroseconds: number;
 }

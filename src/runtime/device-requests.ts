@@ -4,9 +4,9 @@ import type { DeviceRequest } from '../ports/container.js';
 import { findCdiDevices, type CdiEdits } from './cdi.js';
 
 /**
- * What the requested devices change in the container's spec. The only driver is `cdi`, when there are directories for
- * it.
- * @throws EngineError invalid `could not select device driver "X" with capabilities: […]` or for a device that no
+ * Returns what the requested devices change in the container's spec. The only driver is `cdi`, if there are directories
+ * for it.
+ * @throws EngineError invalid `could not select device driver "X" with capabilities: […]`, or for a device that no
  * specification has.
  */
 export async function resolveDeviceRequests(

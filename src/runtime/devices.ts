@@ -1,4 +1,4 @@
-/** Device nodes of a container and the rules of its device cgroup. */
+/** Makes the device nodes of a container and the rules of its device cgroup. */
 import { lstat, readdir, realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { invalid, isEngineError, messageOf } from '../errors/engine-error.js';
@@ -14,7 +14,7 @@ export interface Devices {
 const DENY_ALL: OciDeviceRule = { allow: false, access: 'rwm' };
 const ALLOW_ALL: OciDeviceRule = { allow: true, access: 'rwm' };
 
-/** null, zero, full, random, urandom, tty, console; the runtime creates the nodes itself. */
+/** Rules for null, zero, full, random, urandom, tty, console; the runtime creates the nodes itself. */
 const DEFAULT_RULES: readonly OciDeviceRule[] = [
   DENY_ALL,
   ...(
@@ -30,11 +30,12 @@ const DEFAULT_RULES: readonly OciDeviceRule[] = [
   ).map(([major, minor]) => ({ allow: true, type: 'c' as const, major, minor, access: 'rwm' })),
 ];
 
-/** Below /dev, but file systems of the container's own, not devices of the host. */
+/** These are below /dev, but are file systems of the container and not devices of the host. */
 const NOT_DEVICES = new Set(['pts', 'shm', 'fd', 'mqueue', '.lxc', '.lxd-mounts', '.udev']);
 
 /**
- * Privileged containers see every device of the host; others the default set and what was asked for.
+ * Returns the devices: a privileged container gets every device of the host, another one the default set and what it
+ * asks for.
  * @throws EngineError invalid `error gathering device information while adding custom device "X": …`.
  */
 export async function buildDevices({ Privileged, Devices: mappings, DeviceCgroupRules }: HostConfig): Promise<Devices> {
@@ -60,7 +61,7 @@ export async function buildDevices({ Privileged, Devices: mappings, DeviceCgroup
 }
 
 /**
- * `TYPE MAJOR:MINOR ACCESS`, as in `c 42:* rmw`.
+ * Parses `TYPE MAJOR:MINOR ACCESS`, as in `c 42:* rmw`.
  * @throws EngineError invalid `invalid device cgroup rule format: 'X'`.
  */
 export function parseDeviceRule(text: string): OciDeviceRule {
@@ -131,7 +132,7 @@ async function walk(dir: string, inContainer: string, depth: number): Promise<Oc
 
 type NodeStats = Awaited<ReturnType<typeof lstat>>;
 
-/** The node to make at `path` for what was found on the host; undefined when that is no device. */
+/** Returns the node to make at `path` for a file of the host; undefined when that is no device. */
 export function toDevice(path: string, stats: NodeStats): OciDevice | undefined {
   const type = stats.isBlockDevice() ? 'b' : stats.isCharacterDevice() ? 'c' : undefined;
   if (type === undefined) return undefined;
@@ -153,7 +154,7 @@ export function isMissing(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT';
 }
 
-/** Devices come and go while /dev is read. */
+/** Ignores a missing file, because devices come and go while /dev is read. */
 function ignoreMissing(error: unknown): undefined {
   if (!isMissing(error)) throw error;
 }

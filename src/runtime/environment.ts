@@ -1,10 +1,10 @@
-/** Environment of container processes. HOME is the runtime's: only it knows the final user. */
+/** Makes the environment of container processes. HOME is left to the runtime, because only it knows the final user. */
 
 const DEFAULT_PATH = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 
 /**
- * PATH, HOSTNAME and TERM (with a terminal), then `overlays` in turn: a later value of a name takes the place of an
- * earlier one, a bare name removes it.
+ * Returns PATH, HOSTNAME and TERM (with a terminal), then `overlays` in turn: a later value replaces an earlier one of
+ * the same name, and a bare name removes it.
  */
 export function buildEnvironment(
   options: { readonly hostname: string; readonly tty: boolean },

@@ -10,9 +10,9 @@ import { hasX32 } from '../sys/ffi/x32.js';
 import { capabilitiesOf } from './capabilities.js';
 
 export interface CgroupFacts {
-  /** 1 on hosts with controllers in the first hierarchy, a unified one beside it or not. */
+  /** 1 on hosts with controllers in the first hierarchy, even if there is a unified one beside it. */
   readonly version: 1 | 2;
-  /** The daemon's own cgroup (of the cpu controller on version 1). */
+  /** The daemon's own cgroup (on version 1, that of the cpu controller). */
   readonly own: string;
   readonly memoryLimit: boolean;
   readonly swapLimit: boolean;
@@ -22,7 +22,7 @@ export interface CgroupFacts {
   readonly cpuShares: boolean;
   readonly cpuQuota: boolean;
   readonly cpuRealtime: boolean;
-  /** Lists such as `0-3,6` of what may be used; undefined without the controller. */
+  /** The CPUs and memory nodes that may be used, as lists such as `0-3,6`; undefined without the controller. */
   readonly cpuset: { readonly cpus: string; readonly mems: string } | undefined;
   readonly pids: boolean;
   readonly blkioWeight: boolean;
@@ -32,26 +32,26 @@ export interface CgroupFacts {
 }
 
 export interface HostFacts {
-  /** As images say: `amd64`. */
+  /** As in images: `amd64`. */
   readonly architecture: string;
   readonly kernel: readonly [major: number, minor: number];
   readonly cpuCount: number;
-  /** All that the daemon can give, in the kernel's order. */
+  /** The capabilities that the daemon can give, in the kernel's order. */
   readonly capabilities: readonly string[];
   readonly cgroup: CgroupFacts;
   readonly apparmor: boolean;
   readonly seccomp: boolean;
-  /** Programs of the x32 ABI may run; true when it is not known. */
+  /** Whether programs of the x32 ABI may run; true when it is not known. */
   readonly x32: boolean;
-  /** mount_setattr(2) with AT_RECURSIVE, Linux 5.12. */
+  /** Whether mount_setattr(2) knows AT_RECURSIVE (Linux 5.12). */
   readonly recursiveReadOnly: boolean;
-  /** The host was booted with systemd. */
+  /** Whether the host was booted with systemd. */
   readonly systemd: boolean;
 }
 
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386', ppc64: 'ppc64le' };
 
-/** @throws Error when /proc is not mounted. */
+/** Reads the facts. @throws Error when /proc is not mounted. */
 export async function readHostFacts(): Promise<HostFacts> {
   const [major = 0, minor = 0] = release()
     .split('.')
@@ -130,7 +130,7 @@ async function readLegacy(
     has('cpu', 'cpu.cfs_quota_us'),
     has('cpu', 'cpu.rt_runtime_us'),
     has('blkio', 'blkio.weight'),
-    // The weight of BFQ is not shown at the root, its statistics are.
+    // The root does not show the weight of BFQ, but its statistics.
     has('blkio', 'blkio.bfq.io_serviced'),
     has('blkio', 'blkio.weight_device'),
     has('blkio', 'blkio.throttle.read_bps_device'),
@@ -162,7 +162,7 @@ async function readUnified(mountPoint: string, own: string): Promise<Omit<Cgroup
       (text) => new Set(text.trim().split(' ')),
       () => new Set<string>(),
     ),
-    // The root cgroup has no limits of its own to look at.
+    // The root cgroup has no limits that could be looked at.
     own === '/' ? true : exists(join(mountPoint, own, 'memory.swap.max')),
     readCpuset(mountPoint, 'cpuset.cpus.effective', 'cpuset.mems.effective'),
   ]);

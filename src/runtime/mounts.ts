@@ -5,20 +5,20 @@ import type { SpecInput } from '../ports/runtime.js';
 import type { OciMount } from './oci-types.js';
 import { mergeTmpfsOptions, tmpfsOptionsOf } from './tmpfs-options.js';
 
-/** Where the init binary is inside the container. */
+/** Path of the init binary inside the container. */
 export const INIT_PATH = '/sbin/docker-init';
 
 const SECURE = ['nosuid', 'noexec', 'nodev'];
-/** Mounts of the kernel that a read-only root filesystem leaves writable. */
+/** A read-only root filesystem leaves these mounts of the kernel writable. */
 const ALWAYS_WRITABLE = new Set(['/proc', '/dev', '/dev/pts', '/dev/shm', '/dev/mqueue']);
 
 export interface MountOptions {
-  /** Read-only binds cover the mounts below them too. */
+  /** Whether read-only binds can cover the mounts below them, too. */
   readonly recursiveReadOnly: boolean;
   readonly runsInit: boolean;
 }
 
-/** @throws EngineError invalid for unknown tmpfs options. */
+/** Returns the mounts. @throws EngineError invalid for unknown tmpfs options. */
 export function buildMounts(input: SpecInput, options: MountOptions): OciMount[] {
   const { hostConfig } = input;
   const chosen = [
@@ -31,7 +31,7 @@ export function buildMounts(input: SpecInput, options: MountOptions): OciMount[]
     ({ destination }) => !taken.has(destination) && !(taken.has('/dev') && destination.startsWith('/dev/')),
   );
   const files = fileMounts(input).filter(({ destination }) => !taken.has(destination));
-  // Parents before what is mounted below them.
+  // A mount comes before those below it.
   return [...system, ...[...files, ...chosen].sort((a, b) => depth(a.destination) - depth(b.destination))];
 }
 
@@ -42,7 +42,7 @@ function depth(path: string): number {
 function systemMounts({ hostConfig, shmPath, userns }: SpecInput): OciMount[] {
   const { Privileged, ReadonlyRootfs, IpcMode } = hostConfig;
   const kernel = Privileged && !ReadonlyRootfs ? SECURE : [...SECURE, 'ro'];
-  // A user namespace cannot make what it has bound from the host's read-only.
+  // In a user namespace, a bind of the host's cgroups cannot be made read-only.
   const cgroup = userns ? SECURE : kernel;
   return [
     { destination: '/proc', type: 'proc', source: 'proc', options: SECURE },

@@ -1,9 +1,9 @@
-/** Which kernel namespaces a container gets of its own, joins or shares with the host. */
+/** Decides which kernel namespaces a container gets, joins or shares with the host. */
 import { internal } from '../errors/engine-error.js';
 import type { SpecInput } from '../ports/runtime.js';
 import type { OciNamespace } from './oci-types.js';
 
-/** Whether a container has a network namespace of its own: with `NetworkDisabled` whatever its mode says. */
+/** Tells whether a container has its own network namespace; with `NetworkDisabled` it has one in every mode. */
 export function ownsSandbox({
   config,
   hostConfig: { NetworkMode: mode },
@@ -18,7 +18,7 @@ export function buildNamespaces(
   const namespaces: OciNamespace[] = [{ type: 'mount' }];
   if (userns) namespaces.push({ type: 'user', ...(joins.user === undefined ? {} : { path: joins.user }) });
   if (netnsPath !== undefined) namespaces.push({ type: 'network', path: netnsPath });
-  // What it is to be root of must belong to its user namespace, so it cannot be made before that.
+  // The network namespace must belong to the container's user namespace, so it cannot be made before that.
   else if (userns) namespaces.push({ type: 'network' });
   const add = (type: 'ipc' | 'pid', mode: string): void => {
     if (mode === 'host') return;

@@ -68,7 +68,7 @@ export interface OciHook {
   timeout?: number;
 }
 
-/** Programs that the runtime calls, by the moment at which it does. */
+/** Programs that the runtime calls, by the moment of the call. */
 export type OciHooks = Partial<
   Record<
     'prestart' | 'createRuntime' | 'createContainer' | 'startContainer' | 'poststart' | 'poststop',
@@ -79,7 +79,7 @@ export type OciHooks = Partial<
 export interface OciDeviceRule {
   allow: boolean;
   type?: 'a' | 'b' | 'c';
-  /** Absent: any. */
+  /** If absent, any number matches. */
   major?: number;
   minor?: number;
   access: string;

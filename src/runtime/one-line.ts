@@ -4,11 +4,11 @@
  */
 import { invalid } from '../errors/engine-error.js';
 
-/** A line break would add a line of its own: another host, another name server. */
+/** Matches control characters: a line break would add a line, and so another host or name server. */
 // oxlint-disable-next-line no-control-regex -- these characters are what is looked for
 const CONTROL = /[\u0000-\u001f\u007f]/;
 
-/** @throws EngineError invalid naming the field, for a value with a control character. */
+/** Checks values. @throws EngineError invalid naming the field, for a value with a control character. */
 export function checkOneLine(field: string, values: readonly string[] | null | undefined): void {
   for (const value of values ?? []) {
     if (CONTROL.test(value))

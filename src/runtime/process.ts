@@ -1,4 +1,4 @@
-/** The OCI `process` of a container and of an exec in it. */
+/** Makes the OCI `process` of a container and of an exec in it. */
 import type { ContainerConfig, HostConfig, Ulimit } from '../ports/container.js';
 import type { ExecSpecInput, SpecInput } from '../ports/runtime.js';
 import { containerCapabilities, processCapabilities } from './capabilities.js';
@@ -11,7 +11,7 @@ import { parseSecurityOptions } from './security-options.js';
 import { lookUpUser } from './user-lookup.js';
 
 export interface ProcessDefaults {
-  /** The daemon was started with these limits; containers without limits of their own get them too. */
+  /** The limits that the daemon was started with; containers without their own limits get them, too. */
   readonly inherited: readonly Ulimit[];
 }
 
@@ -79,7 +79,7 @@ export async function buildInitProcess(
   );
 }
 
-/** A privileged exec has all capabilities, whatever the container was given; an exec in a privileged container too. */
+/** Builds the process of an exec. It has all capabilities if the exec or its container is privileged. */
 export async function buildExecProcess(
   input: ExecSpecInput,
   facts: HostFacts,

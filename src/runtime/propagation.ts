@@ -1,10 +1,10 @@
-/** Propagation of bind mounts (man 7 mount_namespaces). */
+/** Decides the propagation of bind mounts (man 7 mount_namespaces). */
 import { readFile, realpath } from 'node:fs/promises';
 import { invalid } from '../errors/engine-error.js';
 import type { MountPoint } from '../ports/container.js';
 
 /**
- * `rootfsPropagation` that the mounts need; undefined: the runtime's default.
+ * Returns the `rootfsPropagation` that the mounts need; undefined: the runtime's default.
  * @throws EngineError invalid when a mount wants events of a source that sends none.
  */
 export async function rootPropagation(mounts: readonly MountPoint[]): Promise<'shared' | 'rslave' | undefined> {
@@ -31,7 +31,7 @@ interface MountInfo {
   readonly optional: readonly string[];
 }
 
-/** In mount order. */
+/** Returns the mounts in mount order. */
 function parseMountinfo(text: string): MountInfo[] {
   return text.split('\n').flatMap((line) => {
     const [before = ''] = line.split(' - ');
@@ -43,7 +43,7 @@ function parseMountinfo(text: string): MountInfo[] {
   });
 }
 
-/** The mount that a path is on: the last of those with the longest prefix. */
+/** Returns the mount that a path is on: the last of those with the longest prefix. */
 function findMount(mounts: readonly MountInfo[], path: string): MountInfo | undefined {
   let best: MountInfo | undefined;
   for (const mount of mounts) {

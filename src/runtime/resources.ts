@@ -1,4 +1,6 @@
-/** Resource limits of `HostConfig` as OCI `LinuxResources`; the runtime converts them for cgroup version 2. */
+/**
+ * Turns the resource limits of `HostConfig` into OCI `LinuxResources`; the runtime converts them for cgroup version 2.
+ */
 import { stat } from 'node:fs/promises';
 import { invalid, messageOf } from '../errors/engine-error.js';
 import type { HostConfig, Ulimit } from '../ports/container.js';
@@ -6,9 +8,9 @@ import { deviceNumbers } from './device-numbers.js';
 import { isMissing } from './devices.js';
 import type { OciResources, OciRlimit, OciThrottle } from './oci-types.js';
 
-/** Microseconds; the period that `NanoCpus` are a share of. */
+/** In microseconds: `NanoCpus` are a share of this period. */
 const CPU_PERIOD = 100_000;
-/** More processes than the kernel can have are no limit; it would refuse such a number. */
+/** A limit above the kernel's largest number of processes means no limit; the kernel would refuse it. */
 const PID_MAX_LIMIT = 4_194_304;
 const RLIM_INFINITY = 0xffff_ffff_ffff_ffffn;
 
@@ -37,14 +39,15 @@ type Limits = Pick<
 >;
 
 /**
- * The limits that were set; for create and for update of a running container. Validated before (validate.ts).
+ * Returns the limits that were set, for create and for update of a running container. They were checked before
+ * (validate.ts).
  * @throws EngineError invalid when a device of a block I/O limit does not exist.
  */
 export async function buildResources(limits: Limits): Promise<OciResources> {
   const memory = defined({
     limit: limits.Memory || undefined,
     reservation: limits.MemoryReservation || undefined,
-    // Less than nothing is no limit, as for the known engine.
+    // A negative number means no limit, as in the known engine.
     swap: limits.MemorySwap < 0 ? -1 : limits.MemorySwap || undefined,
     swappiness: limits.MemorySwappiness ?? undefined,
     disableOOMKiller: limits.OomKillDisable || undefined,
@@ -105,7 +108,7 @@ async function blockDevice(path: string): Promise<{ major: number; minor: number
   }
 }
 
-/** Without the undefined members; undefined when none is left. */
+/** Returns the members that are defined; undefined when there are none. */
 function defined<T extends Record<string, unknown>>(
   object: T,
 ): { [K in keyof T]?: Exclude<T[K], undefined> } | undefined {

@@ -1,4 +1,4 @@
-/** Small text files of a container's root filesystem. */
+/** Reads small text files of a container's root filesystem. */
 import { constants, fstat, read as readCallback } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { promisify } from 'node:util';
@@ -9,11 +9,12 @@ import { openInRoot } from '../sys/files/open-in-root.js';
 const stat = promisify(fstat);
 const read = promisify(readCallback);
 
-/** Far above any real passwd or group file; what is larger is an attack on the daemon's memory. */
+/** No real passwd or group file is nearly so large; a larger one is an attack on the daemon's memory. */
 const LIMIT_BYTES = 16 * 1024 * 1024;
 
 /**
- * The content of a regular file below `rootfs`, symbolic links followed inside it only; undefined when there is none.
+ * Returns the content of a regular file below `rootfs`; symbolic links are followed only inside it. Undefined when
+ * there is none.
  * @throws EngineError invalid when the file is no regular file or larger than 16 MiB.
  */
 export async function readRootfsFile(rootfs: string, path: string): Promise<string | undefined> {

@@ -1,11 +1,11 @@
-/** What runtimes tell of themselves (OCI runtime specification, features.md). */
+/** Asks runtimes for their features (OCI runtime specification, features.md). */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 
 const LIMIT_MS = 5000;
 const known = new Map<string, Promise<string | undefined>>();
 
-/** Asked once for each program; undefined where it does not know the command. @returns JSON. */
+/** Returns the features as JSON; undefined if the program does not know the command. Each program is asked once. */
 export function runtimeFeatures(path: string): Promise<string | undefined> {
   const found = known.get(path) ?? ask(path);
   known.set(path, found);
@@ -17,7 +17,7 @@ async function ask(path: string): Promise<string | undefined> {
     const { stdout } = await promisify(execFile)(path, ['features'], { timeout: LIMIT_MS });
     return JSON.stringify(JSON.parse(stdout));
   } catch {
-    // Older ones have no such command: then there is nothing to tell.
+    // Older runtimes do not have this command.
     return undefined;
   }
 }

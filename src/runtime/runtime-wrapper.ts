@@ -1,10 +1,14 @@
-/** Programs that call a runtime with arguments of its own before those of the shim, which only knows a path. */
+/**
+ * Makes programs that call a runtime with its own arguments before those of the shim, because the shim only knows a
+ * path.
+ */
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /**
- * The path of such a program in `dir`. Made when it is first needed: a few bytes, which need not survive the machine.
+ * Returns the path of such a program in `dir`. It is made when it is first needed. It need not survive a crash of the
+ * machine.
  */
 export function wrapRuntime(dir: string, runtime: string, args: readonly string[]): string {
   const text = `#!/bin/sh\nexec ${[runtime, ...args].map(quoted).join(' ')} "$@"\n`;
@@ -16,7 +20,7 @@ export function wrapRuntime(dir: string, runtime: string, args: readonly string[
   return path;
 }
 
-/** One word for the shell, whatever is in it. */
+/** Quotes a text as one word for the shell. */
 function quoted(word: string): string {
   return `'${word.replaceAll("'", "'\\''")}'`;
 }

@@ -1,13 +1,15 @@
 /**
- * The default seccomp profile: what the known container engines let a container call, and under which capability. A
- * call that is not listed fails with EPERM. Names that the host's libseccomp does not know are skipped by the runtime.
+ * The default seccomp profile: the calls that the known container engines allow, and the capability that a call needs.
+ * A call that is not listed fails with EPERM. The runtime skips names that the host's libseccomp does not know.
  */
 import type { SeccompProfile, SeccompRule } from './seccomp.js';
 
 const EPERM = 1;
 const ENOSYS = 38;
 const AF_VSOCK = 40;
-/** The CLONE_NEW* flags of clone(2) without CLONE_NEWTIME: making a namespace is for who may administer the system. */
+/**
+ * The CLONE_NEW* flags of clone(2) without CLONE_NEWTIME. Making a namespace needs the right to administer the system.
+ */
 const CLONE_NAMESPACES = 0x7e020000;
 /** Linux, its 32-bit, UNAME26 and combined personas, and the query 0xffffffff (man 2 personality). */
 const PERSONAS = [0x0, 0x8, 0x20000, 0x20008, 0xffffffff];
@@ -90,9 +92,9 @@ const namespacelessClone = (argument: number, rest: Pick<SeccompRule, 'includes'
   });
 
 /**
- * The profile for a kernel with or without the x32 ABI. Each process that starts in a container waits until the filter
- * is compiled, and x32 is more than half of that: the time grows with the square of what counts as one architecture,
- * and x32 is part of x86-64 there. Where no program of it can run, a call by its number ends the process.
+ * Returns the profile for a kernel with or without the x32 ABI. Each process that starts in a container waits until the
+ * filter is compiled, and x32 takes more than half of that time: the time grows with the square of what counts as one
+ * architecture, and x32 is part of x86-64 there. If no x32 program can run, a call by its number ends the process.
  */
 export const defaultSeccompProfile = (x32: boolean): SeccompProfile => ({
   defaultAction: 'SCMP_ACT_ERRNO',
@@ -122,7 +124,7 @@ export const defaultSeccompProfile = (x32: boolean): SeccompProfile => ({
     namespacelessClone(0, { excludes: { caps: ['CAP_SYS_ADMIN'], arches: s390 } }),
     // s390 has the flags in the second argument.
     namespacelessClone(1, { includes: { arches: s390 }, excludes: { caps: ['CAP_SYS_ADMIN'] } }),
-    // Its flags are behind a pointer, which a filter cannot follow: ENOSYS makes C libraries fall back to clone.
+    // The flags are behind a pointer, which a filter cannot follow; with ENOSYS, C libraries use clone instead.
     { names: ['clone3'], action: 'SCMP_ACT_ERRNO', errnoRet: ENOSYS, excludes: { caps: ['CAP_SYS_ADMIN'] } },
     withCapability('CAP_SYS_BOOT', 'reboot'),
     withCapability('CAP_SYS_CHROOT', 'chroot'),

@@ -19,9 +19,9 @@ export interface SeccompRule {
   readonly args?:
     | readonly { readonly index: number; readonly value: number; readonly valueTwo?: number; readonly op: string }[]
     | null;
-  /** The rule is there when all of it holds. */
+  /** The rule applies when all of these conditions hold. */
   readonly includes?: Conditions;
-  /** The rule is left out when any of it holds. */
+  /** The rule is left out when any of these conditions holds. */
   readonly excludes?: Conditions;
 }
 
@@ -38,7 +38,7 @@ export interface SeccompProfile {
 }
 
 export interface SeccompTarget {
-  /** As images say: `amd64`. */
+  /** As in images: `amd64`. */
   readonly architecture: string;
   readonly kernel: readonly [major: number, minor: number];
   /** The container's bounding set. */
@@ -70,7 +70,7 @@ export function parseSeccompProfile(text: string): SeccompProfile {
   return checkProfile(profile);
 }
 
-/** As `parseSeccompProfile`, from a file on the host. */
+/** Does the same as `parseSeccompProfile`, from a file on the host. */
 export async function loadSeccompProfile(path: string): Promise<SeccompProfile> {
   let text: string;
   try {
@@ -111,7 +111,7 @@ function isList(value: unknown): boolean {
   return value === undefined || value === null || Array.isArray(value);
 }
 
-/** The filter of a container that runs on `target`. */
+/** Returns the filter of a container that runs on `target`. */
 export function buildSeccomp(profile: SeccompProfile, target: SeccompTarget): OciSeccomp {
   const native = NATIVE[target.architecture];
   const mapped = profile.archMap?.find(({ architecture }) => architecture === native);

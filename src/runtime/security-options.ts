@@ -1,4 +1,4 @@
-/** `HostConfig.SecurityOpt`: `name=value` pairs, with the old separator `:` too. */
+/** Parses `HostConfig.SecurityOpt`: `name=value` pairs; the old separator `:` is allowed, too. */
 import { invalid } from '../errors/engine-error.js';
 
 export interface SecurityOptions {
@@ -9,7 +9,7 @@ export interface SecurityOptions {
   readonly systemPathsUnconfined: boolean;
 }
 
-/** @throws EngineError invalid `invalid --security-opt 2: "x=y"`. */
+/** Parses the options. @throws EngineError invalid `invalid --security-opt 2: "x=y"`. */
 export function parseSecurityOptions(options: readonly string[]): SecurityOptions {
   let noNewPrivileges: boolean | undefined;
   let seccomp: string | undefined;
@@ -30,7 +30,7 @@ export function parseSecurityOptions(options: readonly string[]): SecurityOption
     if (name === 'seccomp') seccomp = value;
     else if (name === 'apparmor') apparmor = value;
     else if (name === 'no-new-privileges') noNewPrivileges = parseBoolean(value, option);
-    // Labels matter to SELinux hosts only, as they do in the known engine.
+    // Labels only matter on SELinux hosts, as in the known engine.
     else if (name !== 'label') throw invalid(`invalid --security-opt 2: ${JSON.stringify(option)}`);
   }
   return { noNewPrivileges, seccomp, apparmor, systemPathsUnconfined };

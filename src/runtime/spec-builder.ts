@@ -1,4 +1,4 @@
-/** Puts the OCI spec of a container together from its steps. */
+/** Builds the OCI spec of a container from its parts. */
 import { invalid } from '../errors/engine-error.js';
 import type { IdRange } from '../ports/id-maps.js';
 import type { BuiltSpec, SpecBuilder, SpecInput } from '../ports/runtime.js';
@@ -24,13 +24,13 @@ function ociMappings(ranges: readonly IdRange[]): OciIdMapping[] {
 }
 
 export interface DaemonDefaults extends ProcessDefaults {
-  /** A profile loaded from the daemon's `seccomp-profile` file, or the word. */
+  /** A profile from the daemon's `seccomp-profile` file, or one of these words. */
   readonly seccomp: SeccompProfile | 'builtin' | 'unconfined';
-  /** Where specifications of CDI devices are; none: such devices cannot be asked for. */
+  /** Directories with specifications of CDI devices; if there are none, no container can ask for such devices. */
   readonly cdiSpecDirs: readonly string[];
 }
 
-/** `defaults` is asked for each container, so that the daemon's configuration may change. */
+/** Makes the builder. `defaults` is called for each container, because the daemon's configuration may change. */
 export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaults): SpecBuilder {
   const defaultProfile = defaultSeccompProfile(facts.x32);
   const builtin = new Map<string, OciSeccomp>();
@@ -48,7 +48,7 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
       return buildSeccomp(typeof profile === 'string' ? parseSeccompProfile(profile) : profile, target);
     const key = capabilities.join();
     const filter = builtin.get(key) ?? buildSeccomp(defaultProfile, target);
-    // Few sets are in use at a time; one that varies without end must not fill the memory.
+    // Few sets are in use at a time; the limit is for sets that vary without end.
     if (builtin.size >= 64) builtin.clear();
     builtin.set(key, filter);
     return filter;

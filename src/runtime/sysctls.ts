@@ -1,11 +1,11 @@
-/** Kernel parameters of a container's namespaces. */
+/** Chooses kernel parameters of a container's namespaces. */
 import type { IdMaps } from '../ports/id-maps.js';
 import type { SpecInput } from '../ports/runtime.js';
 import { ownsSandbox } from './namespaces.js';
 
-/** In a network namespace of its own even an unprivileged user may bind low ports and ping. */
+/** In its own network namespace, even an unprivileged user may bind low ports and ping. */
 function networkDefaults(userns: IdMaps | undefined): Readonly<Record<string, string>> {
-  // Groups that the user namespace lacks are refused.
+  // The kernel refuses groups that the user namespace lacks.
   const lastGroup = userns ? userns.gids.reduce((sum, { count }) => sum + count, 0) - 1 : 2 ** 31 - 1;
   return {
     'net.ipv4.ip_unprivileged_port_start': '0',

@@ -4,7 +4,7 @@ import type { MountRequest } from '../ports/container.js';
 
 const DEFAULTS = ['noexec', 'nosuid', 'nodev', 'rprivate'];
 
-/** Flags that exclude each other: the last one given counts. */
+/** Flags in a group exclude each other: the last one given counts. */
 const GROUPS: readonly (readonly string[])[] = [
   ['ro', 'rw'],
   ['exec', 'noexec'],
@@ -27,7 +27,7 @@ const GROUP_OF: ReadonlyMap<string, string> = new Map(
 const DATA = new Set(['size', 'mode', 'uid', 'gid', 'nr_inodes', 'nr_blocks', 'mpol']);
 
 /**
- * The options of `Tmpfs: {"/x": "rw,size=64m"}` over the defaults, each kind once.
+ * Merges the options of `Tmpfs: {"/x": "rw,size=64m"}` with the defaults, each kind once.
  * @throws EngineError invalid `Invalid tmpfs option ["x"]`.
  */
 export function mergeTmpfsOptions(given: string): string[] {
@@ -42,7 +42,7 @@ export function mergeTmpfsOptions(given: string): string[] {
   return [...merged.values()];
 }
 
-/** The same text for a mount of type tmpfs. */
+/** Returns the options of a mount of type tmpfs in the same form. */
 export function tmpfsOptionsOf({ ReadOnly, TmpfsOptions }: MountRequest): string {
   const { SizeBytes = 0, Mode = 0, Options = [] } = TmpfsOptions ?? {};
   return [

@@ -21,7 +21,10 @@ const NAMES = new Set([
   'as',
 ]);
 
-/** @throws EngineError invalid for an unknown name or a soft limit above the hard one; -1 is no limit. */
+/**
+ * Checks a limit; -1 means no limit. @throws EngineError invalid for an unknown name or a soft limit above the hard
+ * one.
+ */
 export function checkUlimit({ Name, Soft, Hard }: Ulimit): void {
   if (!NAMES.has(Name)) throw invalid(`invalid ulimit type: ${Name}`);
   if (Soft < -1 || Hard < -1) throw invalid(`invalid ulimit ${Name}: ${Soft}:${Hard}`);

@@ -1,4 +1,4 @@
-/** From `USER[:GROUP]` to numbers, by the container's own passwd and group files. */
+/** Turns `USER[:GROUP]` into numbers, by the container's own passwd and group files. */
 import { invalid } from '../errors/engine-error.js';
 import { type GroupEntry, parseGroup, parseId, parsePasswd, type PasswdEntry } from '../sys/users/accounts.js';
 import type { OciUser } from './oci-types.js';
@@ -38,7 +38,7 @@ interface Query {
 function resolveUser({ userPart, groupPart, groupAdd, passwd, groups }: Query): OciUser {
   const { uid, primary, name } = findUser(userPart, passwd);
   const gid = groupPart === undefined || groupPart === '' ? primary : findGroup(groupPart, groups);
-  // Memberships count only when the client did not choose the group itself.
+  // Memberships count only when the client did not choose the group.
   const member = groupPart
     ? []
     : groups.filter(({ members }) => name !== '' && members.includes(name)).map((group) => group.gid);

@@ -1,4 +1,6 @@
-/** Resource limits against what they mean and what this host can do, with the Engine API's messages. */
+/**
+ * Checks resource limits: whether they make sense and whether this host can apply them, with the Engine API's messages.
+ */
 import { invalid } from '../errors/engine-error.js';
 import type { HostConfig } from '../ports/container.js';
 import { parseCpuList } from './cpu-list.js';
@@ -9,7 +11,7 @@ const MIN_CPU_SHARES = 2;
 const MAX_CPU_SHARES = 262_144;
 
 export interface HostLimits {
-  /** Without the limits that the host cannot apply. */
+  /** The configuration without the limits that the host cannot apply. */
   readonly hostConfig: HostConfig;
   readonly warnings: readonly string[];
 }

@@ -1,4 +1,4 @@
-/** Kernel parameters that a container may set: those that its own namespaces keep apart from the host. */
+/** Checks kernel parameters: a container may set those that its own namespaces keep apart from the host. */
 import { invalid } from '../errors/engine-error.js';
 import type { HostConfig } from '../ports/container.js';
 
@@ -13,7 +13,7 @@ const IPC = new Set([
   'kernel.shm_rmid_forced',
 ]);
 
-/** @throws EngineError invalid, in the runtime's words, which would come at start otherwise. */
+/** Checks the parameters. @throws EngineError invalid, in the words with which the runtime would fail at the start. */
 export function checkSysctls({ Sysctls = {}, IpcMode, NetworkMode, UTSMode }: HostConfig): void {
   for (const [given, value] of Object.entries(Sysctls)) {
     const name = given.replaceAll('/', '.');

@@ -1,6 +1,5 @@
 /**
- * Refuses settings that a create request may not have, with the Engine API's messages. Nothing on the host is looked
- * at.
+ * Refuses settings that a create request may not have, with the Engine API's messages. It does not look at the host.
  */
 import { isIP } from 'node:net';
 import { isAbsolute } from 'node:path';
@@ -91,7 +90,7 @@ function checkHealth(health: HealthConfig): void {
   if ((health.Retries ?? 0) < 0) throw invalid('Retries in Healthcheck cannot be negative');
 }
 
-/** @throws EngineError invalid. Also for the update operation. */
+/** Checks a restart policy, for create and for update. @throws EngineError invalid. */
 export function checkRestartPolicy({
   AutoRemove,
   RestartPolicy: { Name, MaximumRetryCount },

@@ -1,4 +1,4 @@
-/** What a hierarchy of cgroups counts of a container. The two versions of cgroups each implement it. */
+/** Reads a container's counters from a hierarchy of cgroups. Each version of cgroups has its implementation. */
 import type { ContainerUsage, CpuUsage } from '../ports/stats.js';
 
 export interface CgroupUsage extends Omit<ContainerUsage, 'readAt' | 'cpu' | 'networks'> {
@@ -7,8 +7,8 @@ export interface CgroupUsage extends Omit<ContainerUsage, 'readAt' | 'cpu' | 'ne
 
 export interface CgroupReader {
   /**
-   * `group` gives the path of the group in the hierarchy of a controller ('': the unified one). Undefined: the group is
-   * gone.
+   * Reads the counters. `group` returns the path of the group in the hierarchy of a controller ('' is the unified one).
+   * Undefined: the group is gone.
    */
   read(group: (controller: string) => string | undefined): Promise<CgroupUsage | undefined>;
 }

@@ -1,4 +1,4 @@
-/** Counters of a container from the controllers of cgroup v1. */
+/** Reads counters of a container from the controllers of cgroup v1. */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BLOCK_IO_COUNTERS, type BlockIoEntry, type BlockIoUsage } from '../ports/stats.js';
@@ -29,7 +29,7 @@ const MEMORY_LINES = [
   ...MEMORY_STATS.map((name) => `total_${name}`),
 ];
 
-/** File names of the counters without `blkio.` and `_recursive`; schedulers that count at all have some of them. */
+/** File names of the counters without `blkio.` and `_recursive`; every scheduler that counts has some of them. */
 const BLOCK_IO_FILES: Readonly<Record<(typeof BLOCK_IO_COUNTERS)[number], string>> = {
   io_service_bytes_recursive: 'io_service_bytes',
   io_serviced_recursive: 'io_serviced',
@@ -40,7 +40,7 @@ const BLOCK_IO_FILES: Readonly<Record<(typeof BLOCK_IO_COUNTERS)[number], string
   io_time_recursive: 'time',
   sectors_recursive: 'sectors',
 };
-/** Counters of the scheduler; those of the throttling layer are there with any. */
+/** Prefixes of the schedulers' counters; those of the throttling layer exist with any scheduler. */
 const SCHEDULERS = ['blkio.', 'blkio.bfq.'];
 const THROTTLE = 'blkio.throttle.';
 
@@ -48,7 +48,9 @@ type BlockIoFile = readonly [counter: (typeof BLOCK_IO_COUNTERS)[number], name: 
 /** Reads a file of one group by the name of its controller; undefined when it is not there. */
 type GroupFile = (controller: string, name: string) => Promise<string | undefined>;
 
-/** `controllers` are the mount points. The group's path is asked of the kernel for each controller. */
+/**
+ * Makes the reader. `controllers` are the mount points. The kernel is asked for the group's path in each controller.
+ */
 export async function openCgroupV1(controllers: ReadonlyMap<string, string>): Promise<CgroupReader> {
   const blkio = controllers.get('blkio');
   const names = new Set(blkio === undefined ? [] : await readdir(blkio));
@@ -62,7 +64,7 @@ export async function openCgroupV1(controllers: ReadonlyMap<string, string>): Pr
     async read(group) {
       const file: GroupFile = (controller, name) => {
         const [mount, path] = [controllers.get(controller), group(controller)];
-        // A controller that is not there counts nothing; a group that is not there is found out below.
+        // A missing controller counts nothing; a missing group is noticed below.
         return mount === undefined || path === undefined
           ? Promise.resolve(undefined)
           : readFile(join(mount, path, name), 'utf8').catch(() => undefined);
@@ -85,7 +87,7 @@ export async function openCgroupV1(controllers: ReadonlyMap<string, string>): Pr
   };
 }
 
-/** What a controller counts, and whether it has the group at all. */
+/** The counters of a controller, and whether it has the group at all. */
 interface Counted<Usage> {
   readonly isThere: boolean;
   readonly usage: Usage;
@@ -149,7 +151,7 @@ async function readBlockIo(file: GroupFile, files: readonly BlockIoFile[]): Prom
   return usage as unknown as BlockIoUsage;
 }
 
-/** Lines of `major:minor operation number`, or without an operation; the sum over all devices is left out. */
+/** Parses lines of `major:minor operation number`, or without an operation; the sum over all devices is left out. */
 function parseBlockIo(text: string | undefined): BlockIoEntry[] {
   return (text ?? '').split('\n').flatMap((line) => {
     const [, major, minor, op = '', value] = /^(\d+):(\d+)(?: (\w+))? (\d+)$/.exec(line) ?? [];

@@ -1,4 +1,4 @@
-/** Counters of a container from the unified hierarchy of cgroup v2. */
+/** Reads counters of a container from the unified hierarchy of cgroup v2. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BLOCK_IO_COUNTERS, type BlockIoEntry, type BlockIoUsage } from '../ports/stats.js';
@@ -88,7 +88,9 @@ export function openCgroupV2(mountPoint: string): CgroupReader {
   };
 }
 
-/** Lines of `major:minor rbytes=1 wbytes=2 …`; the kernel counts more, but the Engine API shows the bytes only. */
+/**
+ * Parses lines of `major:minor rbytes=1 wbytes=2 …`. The kernel counts more, but the Engine API shows only the bytes.
+ */
 function parseIoStat(text: string | undefined): BlockIoUsage {
   const bytes: BlockIoEntry[] = [];
   for (const line of (text ?? '').split('\n')) {

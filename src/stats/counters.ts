@@ -1,15 +1,17 @@
-/** Parsers of the kernel's counter files. What is not a number is left out: kernels add lines as they please. */
+/**
+ * Parses the kernel's counter files. Parts that are not numbers are left out, because kernels add lines as they please.
+ */
 import type { InterfaceUsage } from '../ports/stats.js';
 
 const NUMBER = /^\d+$/;
 
-/** A file with one number; `max` and what cannot be read are `otherwise`. */
+/** Parses a file with one number; `max` and unreadable files yield `otherwise`. */
 export function oneNumber(text: string | undefined, otherwise: bigint): bigint {
   const trimmed = text?.trim() ?? '';
   return NUMBER.test(trimmed) ? BigInt(trimmed) : otherwise;
 }
 
-/** Lines of `name number`. */
+/** Parses lines of `name number`. */
 export function namedNumbers(text: string | undefined): Map<string, bigint> {
   const numbers = new Map<string, bigint>();
   for (const line of text?.split('\n') ?? []) {
@@ -19,15 +21,15 @@ export function namedNumbers(text: string | undefined): Map<string, bigint> {
   return numbers;
 }
 
-/** The numbers of some names, 0 for those that are missing. */
+/** Picks the numbers of some names; 0 for missing ones. */
 export function pick(numbers: ReadonlyMap<string, bigint>, names: readonly string[]): Record<string, bigint> {
   return Object.fromEntries(names.map((name) => [name, numbers.get(name) ?? 0n]));
 }
 
-/** Made by the kernel in every network namespace, or without traffic of their own. */
+/** These interfaces are made by the kernel in every network namespace, or have no traffic of their own. */
 const NOT_THE_CONTAINERS = /^(?:lo|(?:sit|tunl|ip6tnl|gre|gretap|erspan|ip_vti|ip6_vti|ip6gre|ifb|dummy|teql)\d+)$/;
 
-/** `/proc/PID/net/dev` without loopback. */
+/** Parses `/proc/PID/net/dev`, without loopback. */
 export function parseNetDev(text: string): Record<string, InterfaceUsage> {
   const interfaces = new Map<string, InterfaceUsage>();
   for (const line of text.split('\n').slice(2)) {
@@ -53,14 +55,14 @@ export function parseNetDev(text: string): Record<string, InterfaceUsage> {
   return Object.fromEntries(interfaces);
 }
 
-/** Kernels on all our platforms show times to programs in this unit. */
+/** On all our platforms, kernels show times to programs in this unit. */
 const NS_PER_TICK = 10_000_000n;
 
 export function ticksToNs(ticks: bigint): bigint {
   return ticks * NS_PER_TICK;
 }
 
-/** `/proc/stat`: time of all processors together, and how many there are. */
+/** Parses `/proc/stat`: the time of all processors together, and their number. */
 export function parseHostCpu(text: string): { readonly systemNs: bigint; readonly onlineCpus: number } {
   const [total = ''] = text.split('\n', 1);
   // user, nice, system, idle, iowait, irq and softirq, as the known engine adds them up.

@@ -1,4 +1,4 @@
-/** Statistics of containers, read from the kernel's files: cgroup, network namespace and processors. */
+/** Reads statistics of containers from the kernel's files: cgroup, network namespace and processors. */
 import { readFile } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { notFound } from '../errors/engine-error.js';
@@ -34,7 +34,7 @@ export async function createStatsReader({ controllers, unified }: CgroupHierarch
         ...usage,
         readAt: rfc3339(wallClockNs()),
         cpu: { ...usage.cpu, ...parseHostCpu(hostCpu) },
-        // No limit is a very large one.
+        // The kernel writes a very large number when there is no limit.
         memory: { ...memory, limit: memory.limit > hostMemory ? hostMemory : memory.limit },
         networks: netDev === undefined ? undefined : parseNetDev(netDev),
       };
@@ -43,7 +43,7 @@ export async function createStatsReader({ controllers, unified }: CgroupHierarch
 }
 
 /**
- * From `/proc/PID/cgroup` to the container's group in each hierarchy. Init may have moved itself further down, as
+ * Finds a container's group in each hierarchy from `/proc/PID/cgroup`. Init may have moved itself further down, as
  * systemd does: the group of the container is the one with its id in the name.
  */
 export function groupsOf(membership: string, id: string): (controller: string) => string | undefined {

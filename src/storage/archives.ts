@@ -1,4 +1,4 @@
-/** Copying in and out of containers, in worker threads: contract in ports/archives.ts. */
+/** Copies in and out of containers, in worker threads. The contract is in ports/archives.ts. */
 import { once } from 'node:events';
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { internal } from '../errors/engine-error.js';
@@ -10,14 +10,16 @@ import { portStream } from './port-stream.js';
 import { sendPieces } from './send-pieces.js';
 import { Credit } from './tasks/credit.js';
 
-/** Threads of their own: a copy lasts as long as its client likes, and the files of a container may be slow ones. */
+/**
+ * Copies have their own threads: a copy lasts as long as its client likes, and the files of a container may be slow.
+ */
 const THREADS = 4;
 const COPIES_PER_THREAD = 16;
 
 export class ArchiveWorkers implements Archives {
   readonly #pool = createWorkerPool({ maxThreads: THREADS, tasksPerThread: COPIES_PER_THREAD });
 
-  /** @param idMaps whom the owners of files are to containers, and in archives. */
+  /** @param idMaps maps the owners of files to those in containers, and in archives. */
   constructor(private readonly idMaps: IdMaps | undefined) {}
 
   close(): Promise<void> {
@@ -64,7 +66,7 @@ export class ArchiveWorkers implements Archives {
     const wanted = new Credit(near);
     let lentFd: number | undefined;
     try {
-      // Nothing of the source is taken before its place is found.
+      // The source is read only when its place is found.
       if (await wanted.take()) {
         if ('lend' in source) {
           const body = source.lend();
@@ -74,7 +76,7 @@ export class ArchiveWorkers implements Archives {
       }
     } catch (error) {
       near.close();
-      // The failure of the task is only the consequence.
+      // The task fails only as a consequence.
       await task.catch(() => undefined);
       throw error;
     }

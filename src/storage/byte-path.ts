@@ -7,17 +7,17 @@
 // oxlint-disable-next-line no-control-regex -- the range of ASCII
 const ASCII = /^[\u0000-\u007f]*$/;
 
-/** The argument for Node's fs functions and for libc. */
+/** Returns the argument for Node's fs functions and for libc. */
 export function fsPath(bytePath: string): string | Buffer {
   return ASCII.test(bytePath) ? bytePath : Buffer.from(bytePath, 'latin1');
 }
 
-/** A byte string from text, such as a path of the configuration. */
+/** Makes a byte string from text, such as a path of the configuration. */
 export function toBytePath(text: string): string {
   return ASCII.test(text) ? text : Buffer.from(text, 'utf8').toString('latin1');
 }
 
-/** Text from a byte string; bytes that are not UTF-8 become U+FFFD. */
+/** Makes text from a byte string; bytes that are not UTF-8 become U+FFFD. */
 export function toText(bytePath: string): string {
   return ASCII.test(bytePath) ? bytePath : Buffer.from(bytePath, 'latin1').toString('utf8');
 }

@@ -1,4 +1,4 @@
-/** Paths of a container, looked up below the root of its view. Synchronous, for worker threads. Byte strings. */
+/** Finds paths of a container below the root of its view. Synchronous, for worker threads. Paths are byte strings. */
 import { constants, readlinkSync, type BigIntStats } from 'node:fs';
 import type { PathStat } from '../ports/archives.js';
 import { closeFd } from '../sys/files/fd.js';
@@ -7,12 +7,12 @@ import { fsPath, toText } from './byte-path.js';
 import { statOf } from './stat-of.js';
 import { withoutTrailing } from '../text/trailing.js';
 
-/** Links followed while a dangling link is resolved, as the kernel's limit. */
+/** At most so many links are followed while a dangling link is resolved, as in the kernel. */
 const MAX_LINKS = 40;
 const DIRECTORY = O_PATH | constants.O_DIRECTORY;
 
 export interface FoundPath {
-  /** By which the system finds the file until `close`. A link there is not followed. */
+  /** The path by which the system finds the file until `close`. A link there is not followed. */
   readonly at: string;
   readonly stat: BigIntStats;
   /** Last component of the path. */
@@ -20,7 +20,7 @@ export interface FoundPath {
   close(): void;
 }
 
-/** @throws EngineError or errno error with code ENOENT, ENOTDIR, ELOOP, … */
+/** Finds a path. @throws EngineError or errno error with code ENOENT, ENOTDIR, ELOOP, … */
 export function findPath(rootFd: number, path: string): FoundPath {
   const slash = path.lastIndexOf('/');
   const base = path.slice(slash + 1);
@@ -48,7 +48,7 @@ export function statPath(rootFd: number, path: string, found: FoundPath): PathSt
   };
 }
 
-/** Opens a path with all links followed, and tells what it is without them. The caller closes the descriptor. */
+/** Opens a path with all links followed, and returns the path without links. The caller closes the descriptor. */
 export function openResolved(rootFd: number, path: string): { readonly fd: number; readonly path: string } {
   const fd = openInRoot(rootFd, fsPath(path), O_PATH);
   try {
@@ -59,7 +59,7 @@ export function openResolved(rootFd: number, path: string): { readonly fd: numbe
   }
 }
 
-/** Where an open descriptor is, seen from the root. */
+/** Returns where an open descriptor is, seen from the root. */
 function placeOf(rootFd: number, fd: number): string {
   const root = readlinkSync(`/proc/self/fd/${rootFd}`, 'latin1');
   const place = readlinkSync(`/proc/self/fd/${fd}`, 'latin1');
@@ -75,7 +75,7 @@ function resolveLink(rootFd: number, path: string, target: string): string {
       closeFd(fd);
       return resolved;
     } catch {
-      // It dangles somewhere: the directory of the next name is resolved, and the name put behind it.
+      // The link dangles: the directory of the next name is resolved, and the name is appended.
     }
     const next = joinPath(link.path.slice(0, link.path.lastIndexOf('/')), link.target);
     const further = readLink(rootFd, next);
@@ -118,7 +118,7 @@ function joinPath(directory: string, target: string): string {
   return `/${kept.join('/')}`;
 }
 
-/** As Go's filepath.Base. */
+/** Does the same as Go's filepath.Base. */
 function baseName(path: string): string {
   const trimmed = withoutTrailing(path, '/');
   return trimmed === '' ? '/' : trimmed.slice(trimmed.lastIndexOf('/') + 1);

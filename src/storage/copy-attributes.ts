@@ -1,5 +1,6 @@
 /**
- * Copies inodes between places on this host, with all their attributes. Synchronous, for worker threads. Byte strings.
+ * Copies inodes between places on this host, with all their attributes. Synchronous, for worker threads. Paths are byte
+ * strings.
  */
 import { chmodSync, constants, copyFileSync, lchownSync, readlinkSync, symlinkSync, type BigIntStats } from 'node:fs';
 import { makeDevice, makeFifo, setTimes } from '../sys/files/inode.js';
@@ -8,10 +9,10 @@ import { fsPath } from './byte-path.js';
 
 const NS_PER_S = 1_000_000_000n;
 
-/** Attributes with which overlayfs steers itself, and those that the security module of this host assigns. */
+/** Matches attributes that control overlayfs, and those that the security module of this host assigns. */
 const NOT_COPIED = /^(trusted\.|user\.overlay\.|security\.(?!capability$))/;
 
-/** Names of the extended attributes of a file that belong to its content. */
+/** Returns the names of the extended attributes that belong to the content of a file. */
 export function contentXattrs(at: string): string[] {
   return listXattrs(fsPath(at)).filter((name) => !NOT_COPIED.test(name));
 }
@@ -34,7 +35,7 @@ export function copyTimes(stat: BigIntStats, to: string): void {
   setTimes(fsPath(to), Number((stat.mtimeNs - nanoseconds) / NS_PER_S), Number(nanoseconds));
 }
 
-/** Copies anything but a directory or a socket to a name that is free; shares the blocks where the file system can. */
+/** Copies anything but a directory or a socket to a free name; shares the blocks if the file system can. */
 export function copyInode(from: string, stat: BigIntStats, to: string): void {
   const target = fsPath(to);
   if (stat.isFile()) copyFileSync(fsPath(from), target, constants.COPYFILE_EXCL | constants.COPYFILE_FICLONE);
@@ -44,7 +45,7 @@ export function copyInode(from: string, stat: BigIntStats, to: string): void {
   copyAttributes(from, stat, to);
 }
 
-/** Parts of a device number as glibc's makedev(3) packs them. */
+/** Returns a part of a device number as glibc's makedev(3) packs it. */
 export function deviceMajor(device: bigint): number {
   return Number(((device >> 8n) & 0xfffn) | ((device >> 32n) & 0xfffff000n));
 }

@@ -1,4 +1,4 @@
-/** One piece of work at a time per key, in the order of the calls. */
+/** Runs one piece of work at a time per key, in the order of the calls. */
 export class KeyedLock {
   readonly #tails = new Map<string, Promise<void>>();
 

@@ -1,4 +1,4 @@
-/** Mount options of the local volume driver: `type`, `device` and `o`, as mount(8) has them. */
+/** Reads the mount options of the local volume driver: `type`, `device` and `o`, as mount(8) has them. */
 import { internal, invalid, messageOf } from '../errors/engine-error.js';
 import { mountNow } from '../sys/mount/mount.js';
 import { ownMember } from '../text/own-member.js';
@@ -12,7 +12,7 @@ const NEEDS: Readonly<Record<string, readonly string[]>> = {
   o: ['device', 'type'],
 };
 
-/** @throws EngineError invalid, in the known engine's words. */
+/** Checks the options. @throws EngineError invalid, in the known engine's words. */
 export function checkVolumeOptions(name: string, options: VolumeOptions): void {
   const refuse = (reason: string): Error => invalid(`create ${name}: ${reason}`, { code: 'VOLUME_OPTION' });
   for (const key of Object.keys(options)) if (!KNOWN.has(key)) throw refuse(`invalid option: ${JSON.stringify(key)}`);
@@ -27,7 +27,7 @@ export interface LocalMount {
   readonly device: string;
   readonly target: string;
   readonly type: string;
-  /** Comma-separated: flags, and what is passed on to the file system. */
+  /** Flags and options for the file system, separated by commas. */
   readonly options: string;
 }
 
@@ -74,7 +74,7 @@ const MS_REMOUNT = 32;
 const MS_BIND = 4096;
 
 /**
- * Mounts; may wait for a server of the network, so only in a thread of its own.
+ * Mounts. It may wait for a server on the network, so call it only in a thread of its own.
  * @throws EngineError internal, in the known engine's words.
  */
 export function mountLocal({ device, target, type, options }: LocalMount): void {
@@ -90,7 +90,7 @@ export function mountLocal({ device, target, type, options }: LocalMount): void 
   try {
     mountNow(device, target, type, flags, data.join(','));
     if (propagation !== 0) mountNow('', target, '', propagation, '');
-    // A bind takes over the flags of its source: this one needs a second call.
+    // A bind takes over the flags of its source, so read-only needs a second call.
     if ((flags & (MS_BIND | MS_RDONLY)) === (MS_BIND | MS_RDONLY)) mountNow('', target, '', flags | MS_REMOUNT, '');
   } catch (error) {
     const reason = messageOf(error).replace(/^mount: (.*) \(\w+\)$/, '$1');

@@ -1,4 +1,4 @@
-/** Volumes of the local driver: their files, and the mounts of those that stand for one. */
+/** Volumes of the local driver: their files, and the mounts of volumes with options. */
 import { realpath } from 'node:fs/promises';
 import { join } from 'node:path';
 import { internal, messageOf } from '../errors/engine-error.js';
@@ -9,9 +9,9 @@ import { LOCAL_DRIVER, type VolumeRecord, type VolumeRecords } from './volume-re
 const MOUNTERS = 2;
 
 export class LocalVolumes {
-  /** Of volumes with options: who has them mounted. */
+  /** Users of mounted volumes with options, by volume. */
   readonly #users = new Map<string, Set<string>>();
-  /** For mounts alone, which may wait for a server. */
+  /** Threads for mounts only, which may wait for a server. */
   readonly #mounters = createWorkerPool({ maxThreads: MOUNTERS, tasksPerThread: 1 });
 
   constructor(private readonly records: VolumeRecords) {}
@@ -26,7 +26,10 @@ export class LocalVolumes {
     }
   }
 
-  /** @throws EngineError internal `error while mounting volume '…': …`. */
+  /**
+   * Mounts a volume if it has options, and returns its directory. @throws EngineError internal `error while mounting
+   * volume '…': …`.
+   */
   async open({ name, options }: VolumeRecord, user: string): Promise<string> {
     const mountpoint = this.records.files(name);
     const { type, device, o = '' } = options ?? {};
@@ -49,7 +52,7 @@ export class LocalVolumes {
     if (users?.delete(user) && users.size === 0) await this.#unmount(name);
   }
 
-  /** Volumes that are mounted but, as far as is known, for nobody. */
+  /** Returns the volumes that are mounted without a known user. */
   get idle(): string[] {
     return [...this.#users].flatMap(([name, users]) => (users.size === 0 ? [name] : []));
   }

@@ -1,6 +1,6 @@
 /**
- * Volumes of drivers in other processes. A driver may count its mounts, and outlives the daemon: so each use is noted
- * on disk before the driver is asked to mount for it, until it has unmounted.
+ * Volumes of drivers in other processes. A driver may count its mounts, and outlives the daemon. So each use is noted
+ * on disk, from before the driver is asked to mount until it has unmounted.
  */
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ import type { PluginVolume, VolumePlugin, VolumePlugins } from '../ports/volume-
 import { readRecord, writeRecord } from './record-store.js';
 import { LOCAL_DRIVER, type VolumeRecord, type VolumeRecords } from './volume-records.js';
 
-/** A volume of which a driver tells. */
+/** A volume that a driver says it has. */
 export interface Offer {
   readonly plugin: VolumePlugin;
   readonly volume: PluginVolume;
@@ -19,9 +19,9 @@ export interface Offer {
 type Uses = Map<string, Set<string>>;
 
 export class PluginVolumes {
-  /** By volume. */
+  /** Users by volume. */
   readonly #users: Uses = new Map();
-  /** Users whose volume is to be unmounted as soon as the driver can: those of an earlier run, and failures. */
+  /** Uses to be ended as soon as the driver can: those of an earlier run, and those that failed. */
   readonly #stale: Uses = new Map();
   readonly #mountpoints = new Map<string, string>();
 
@@ -33,18 +33,18 @@ export class PluginVolumes {
   async load(): Promise<void> {
     for (const { name, driver } of this.records.list()) {
       if (driver === LOCAL_DRIVER) continue;
-      // One that is damaged names nobody.
+      // A damaged record names nobody.
       const users = (await readRecord(this.#usesPath(name)).catch(() => undefined)) as string[] | undefined;
       if (users && users.length > 0) this.#stale.set(name, new Set(users));
     }
   }
 
-  /** Host directory as the driver last told it; '' for unknown. */
+  /** Returns the host directory as the driver last told it; '' for unknown. */
   mountpoint(name: string): string {
     return this.#mountpoints.get(name) ?? '';
   }
 
-  /** @throws EngineError not-found in the known engine's words, or what the driver does not answer. */
+  /** Finds a driver. @throws EngineError not-found in the known engine's words, or the failure of the driver. */
   async driver(name: string): Promise<VolumePlugin> {
     try {
       return await this.plugins.find(name);
@@ -71,7 +71,7 @@ export class PluginVolumes {
     return volume;
   }
 
-  /** A driver that has a volume of this name. */
+  /** Finds a driver that has a volume of this name. */
   async search(name: string): Promise<Offer | undefined> {
     const plugins = await this.plugins.installed();
     const found = await Promise.allSettled(plugins.map(async (plugin) => ({ plugin, volume: await plugin.get(name) })));
@@ -102,7 +102,7 @@ export class PluginVolumes {
     };
   }
 
-  /** @throws EngineError internal `error while mounting volume '…': …`. */
+  /** Mounts a volume. @throws EngineError internal `error while mounting volume '…': …`. */
   async open(record: VolumeRecord, user: string): Promise<string> {
     const { name } = record;
     try {
@@ -152,7 +152,7 @@ export class PluginVolumes {
     await this.#unmount(await this.driver(driver), name, user);
   }
 
-  /** The use is over also when the driver refuses: it knows of none. */
+  /** Unmounts a use. If the driver refuses, the use is over, too, because the driver does not know it. */
   async #unmount(plugin: VolumePlugin, name: string, user: string): Promise<void> {
     const refusal = await plugin.unmount(name, useId(name, user)).catch((error: unknown) => {
       unlessRefused(error);
@@ -163,7 +163,7 @@ export class PluginVolumes {
     if (refusal !== undefined) throw refusal;
   }
 
-  /** Volumes with uses that nobody has taken over. */
+  /** Returns the volumes with uses that nobody has taken over. */
   get idle(): string[] {
     return [...this.#stale.keys()];
   }
@@ -203,7 +203,7 @@ function unlessRefused(error: unknown): void {
   if (!isRefusal(error)) throw error;
 }
 
-/** The same for the same user in every run. */
+/** Returns an ID that is the same for the same user in every run. */
 function useId(name: string, user: string): string {
   return createHash('sha256').update(`${name} ${user}`).digest('hex');
 }

@@ -1,9 +1,9 @@
-/** A stream whose bytes a worker task makes, which waits while nobody reads. */
+/** A stream whose bytes a worker task makes; the task waits while nobody reads. */
 import { Readable } from 'node:stream';
 import type { MessagePort } from 'node:worker_threads';
 import { bufferDied } from '../workers/young-collector.js';
 
-/** Chunks on their way at once. */
+/** So many chunks may be on their way at once. */
 const WINDOW = 4;
 
 /**

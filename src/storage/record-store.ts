@@ -1,12 +1,13 @@
 /**
- * Small versioned JSON documents on disk, each replaced as a whole: after a crash there is the old one or the new one.
+ * Keeps small versioned JSON documents on disk. Each is replaced as a whole: after a crash the file is the old or the
+ * new one.
  */
 import { readFile, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { dataLoss, messageOf } from '../errors/engine-error.js';
 import { replaceFile, syncDirectory } from '../sys/files/durable-file.js';
 
-/** Version of the envelope, not of what is in it. */
+/** Version of the envelope, not of the value in it. */
 const VERSION = 1;
 
 /**
@@ -18,7 +19,7 @@ export async function writeRecord(path: string, value: unknown): Promise<void> {
   await replaceFile(path, recordText(value));
 }
 
-/** The text of a record, for writers with a durability of their own. */
+/** Returns the text of a record, for writers that make it durable themselves. */
 export function recordText(value: unknown): string {
   return JSON.stringify({ version: VERSION, value });
 }
@@ -38,7 +39,10 @@ export async function readRecord(path: string): Promise<unknown> {
   return parseRecord(path, text);
 }
 
-/** The value in the text of a record; `path` only names it in errors. @throws EngineError data-loss as `readRecord`. */
+/**
+ * Returns the value in the text of a record; `path` only names it in errors. @throws EngineError data-loss as
+ * `readRecord`.
+ */
 export function parseRecord(path: string, text: string): unknown {
   let record: unknown;
   try {

@@ -1,16 +1,16 @@
-/** Hands what a client sends over to the worker that wants it, in memory that both see. */
+/** Hands a client's bytes over to a worker, in shared memory. */
 import type { MessagePort } from 'node:worker_threads';
 import type { PieceSource } from '../ports/archives.js';
 import { libc } from '../sys/ffi/libc.js';
 import { bufferDied } from '../workers/young-collector.js';
 
-/** A message to another thread costs more than the small pieces that clients send: they go by the slot. */
+/** Bytes are sent by the slot, because a message to another thread costs more than the small pieces of clients. */
 export const SLOT_BYTES = 256 * 1024;
 const SLOTS = 8;
-/** What the source may have on its way when it is told to pause: a receive buffer of 512 KiB. */
+/** The source may have so much on its way when it is told to pause: a receive buffer of 512 KiB. */
 const RESERVED_SLOTS = 3;
 
-/** V8 copies to shared memory a word at a time: half as fast. */
+/** V8 copies to shared memory word by word, which is half as fast. */
 const memcpy = libc.func<[to: Uint8Array, from: Uint8Array, size: number], undefined>(
   'void memcpy(void *to, const void *from, size_t size)',
 );
@@ -24,7 +24,7 @@ export function sendPieces(source: PieceSource, port: MessagePort): Promise<void
   const memory = new Uint8Array(new SharedArrayBuffer(SLOTS * SLOT_BYTES));
   let filledBytes = 0;
   let returnedSlots = 0;
-  /** Pieces that found no room. */
+  /** Pieces that found no room yet. */
   let late: Uint8Array[] = [];
   const slotsInUse = (): number => Math.floor(filledBytes / SLOT_BYTES) - returnedSlots;
 

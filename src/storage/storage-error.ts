@@ -1,7 +1,7 @@
-/** What a failed file system call means to whoever asked for the work. */
+/** Translates failures of file system calls for the caller. */
 import { type EngineError, internal, invalid, isEngineError, messageOf } from '../errors/engine-error.js';
 
-/** errno names for which not the input but this host is to blame. */
+/** These errno names blame this host and not the input. */
 const HOST_TROUBLE = new Set([
   'ENOSPC',
   'EDQUOT',

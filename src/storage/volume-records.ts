@@ -20,9 +20,9 @@ export interface VolumeRecord {
   readonly createdAt: string;
   readonly labels: Readonly<Record<string, string>> | null;
   readonly options: Readonly<Record<string, string>> | null;
-  /** Its name was made by the daemon. */
+  /** True if the daemon made the name. */
   readonly isAnonymous: boolean;
-  /** Absent where the driver is this host's alone. */
+  /** Absent if the driver is for this host only. */
   readonly scope?: 'global';
 }
 
@@ -41,7 +41,7 @@ export class VolumeRecords {
     private readonly owner: Owner,
   ) {}
 
-  /** Reads all. What a crash left is deleted; a damaged volume keeps its files and is reported. */
+  /** Reads all records. What a crash left is deleted; a damaged volume keeps its files and is reported. */
   async load(): Promise<{ readonly removed: readonly string[]; readonly damaged: readonly string[] }> {
     await makeDirectories(this.root, { mode: 0o701 });
     const removed: string[] = [];
@@ -62,12 +62,12 @@ export class VolumeRecords {
     return this.#records.get(name);
   }
 
-  /** Directory of a volume. */
+  /** Returns the directory of a volume. */
   home(name: string): string {
     return join(this.root, name);
   }
 
-  /** Where the local driver has the files of a volume. */
+  /** Returns the directory of the files of a local volume. */
   files(name: string): string {
     return join(this.root, name, '_data');
   }

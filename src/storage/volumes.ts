@@ -1,4 +1,4 @@
-/** All volumes of this daemon, of the local driver and of others. */
+/** All volumes of this daemon: those of the local driver and of plugins. */
 import { randomBytes } from 'node:crypto';
 import {
   conflict,
@@ -19,21 +19,21 @@ import { PluginVolumes } from './plugin-volumes.js';
 import { LOCAL_DRIVER, type VolumeRecord, VolumeRecords } from './volume-records.js';
 
 export interface Volume extends VolumeRecord {
-  /** Host directory; '' where another driver has not told it yet. */
+  /** Host directory; '' if another driver has not told it yet. */
   readonly mountpoint: string;
   /** What another driver tells about its volume. */
   readonly status?: Readonly<Record<string, unknown>>;
 }
 
 export interface VolumeRequest {
-  /** '' for a name made here. */
+  /** '' asks for a name that is made here. */
   readonly name: string;
   readonly anonymous?: boolean;
-  /** Absent or '' for the one that has the volume, else the local one. */
+  /** If it is absent or '', the driver that has the volume is used, else the local one. */
   readonly driver?: string;
   readonly options?: Readonly<Record<string, string>>;
   readonly labels?: Readonly<Record<string, string>>;
-  /** Keeps it from being removed until `unpin`: its user is not known yet. */
+  /** If true, the volume cannot be removed until `unpin`, because its user is not known yet. */
   readonly pinned?: boolean;
 }
 
@@ -46,7 +46,7 @@ export class Volumes {
   readonly #others: PluginVolumes;
   readonly #workers: WorkerPool;
   readonly #lock = new KeyedLock();
-  /** Calls of `ensure` with `pinned` without their `unpin`. */
+  /** Number of calls of `ensure` with `pinned` that had no `unpin` yet, by volume. */
   readonly #pins = new Map<string, number>();
 
   /** @param owner of new volumes of the local driver. */
@@ -74,12 +74,15 @@ export class Volumes {
     return found;
   }
 
-  /** Those that this daemon has made or used. */
+  /** Returns the volumes that this daemon has made or used. */
   list(): Volume[] {
     return this.#records.list().map((record) => this.#shown(record));
   }
 
-  /** Also those that other drivers have from elsewhere; a driver that does not answer is a warning. */
+  /**
+   * Returns these volumes and those that other drivers have from elsewhere; a driver that does not answer yields a
+   * warning.
+   */
   async listAll(): Promise<{ readonly volumes: Volume[]; readonly warnings: string[] }> {
     const { offers, failures } = await this.#others.offers();
     const failed = new Set(failures.map(({ driver }) => driver));
@@ -94,14 +97,14 @@ export class Volumes {
     };
   }
 
-  /** @throws EngineError not-found `get X: no such volume`. */
+  /** Returns a volume. @throws EngineError not-found `get X: no such volume`. */
   get(name: string): Volume {
     const record = this.#records.find(name);
     if (!record) throw missing(name);
     return this.#shown(record);
   }
 
-  /** As its driver knows it now. @throws EngineError as `get`, or what the driver says. */
+  /** Returns a volume as its driver knows it now. @throws EngineError as `get`, or the failure of the driver. */
   async inspect(name: string): Promise<Volume> {
     const record = this.#records.find(name);
     if (record?.driver === LOCAL_DRIVER) return this.#shown(record);
@@ -118,9 +121,9 @@ export class Volumes {
   }
 
   /**
-   * Finds the volume or creates it; durable when the promise resolves. Options and labels of one that exists stay.
-   * @throws EngineError invalid for a bad name or option, not-found for a driver that is not there, conflict for a
-   * volume of another driver, internal for what a driver says.
+   * Finds the volume or creates it; durable when the promise resolves. An existing volume keeps its options and labels.
+   * @throws EngineError invalid for a bad name or option, not-found for a missing driver, conflict for a volume of
+   * another driver, internal for a driver's failure.
    */
   async ensure(request: VolumeRequest): Promise<Volume & { readonly created: boolean }> {
     const name = request.name === '' ? randomBytes(32).toString('hex') : request.name;
@@ -176,7 +179,7 @@ export class Volumes {
   }
 
   /**
-   * Makes the files of a volume be at the host directory that is returned, for a user with a name of its own.
+   * Opens a volume for a user, and returns the host directory of its files.
    * @throws EngineError not-found; internal `error while mounting volume '…': …`.
    */
   open(name: string, user: string): Promise<string> {
@@ -202,7 +205,7 @@ export class Volumes {
     });
   }
 
-  /** Whether there may be uses of an earlier daemon that nobody has taken over. */
+  /** Tells whether an earlier daemon may have left uses that nobody has taken over. */
   get hasIdle(): boolean {
     return this.#local.idle.length + this.#others.idle.length > 0;
   }
@@ -232,10 +235,10 @@ export class Volumes {
   }
 
   /**
-   * Deletes a volume with its files; what is mounted there stays where it came from. Whether a container uses it is for
-   * the caller to know. `force`: it is forgotten even when its driver fails to remove it.
-   * Returns the driver that it was of.
-   * @throws EngineError not-found; conflict when a container that will use it is being made; what another driver says.
+   * Deletes a volume with its files; what is mounted there is only unmounted. The caller must know whether a container
+   * uses it. With `force` it is forgotten even when its driver fails to remove it. Returns its driver.
+   * @throws EngineError not-found; conflict when a container that will use it is being made; the failure of another
+   * driver.
    */
   remove(name: string, force = false): Promise<string> {
     return this.#lock.run(name, async () => {
@@ -263,7 +266,7 @@ export class Volumes {
     return offer.plugin.name;
   }
 
-  /** Bytes on the disk of a volume of the local driver with its record. @throws EngineError not-found. */
+  /** Returns the bytes on the disk of a local volume and its record. @throws EngineError not-found. */
   async size(name: string): Promise<number> {
     this.get(name);
     return this.#workers.run('block-size', { paths: [this.#records.home(name)] });
@@ -304,7 +307,7 @@ function missing(name: string): EngineError {
   return notFound(`get ${name}: no such volume`, { code: 'VOLUME_NOT_FOUND' });
 }
 
-/** Throws what a driver has said, with what was asked of it. */
+/** Throws the failure of a driver, with what was asked of it. */
 function said(action: string, name: string, error: unknown): never {
   const text = `${action} ${name}: ${messageOf(error)}`;
   if (error instanceof EngineError && (error.kind === 'not-found' || error.kind === 'conflict'))

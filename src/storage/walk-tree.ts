@@ -25,10 +25,9 @@ interface Level {
 }
 
 /**
- * Everything below `root` (a byte string) but not the root: directories before what is in them, names in the order of
- * their bytes. What vanishes during the walk is left out. One descriptor is open per level.
- *
- * @param enters says of a directory below the root whether what is in it is visited. Default: of every one.
+ * Returns everything below `root` (a byte string) but not the root: directories before what is in them, names in the
+ * order of their bytes. Entries that vanish during the walk are left out. One descriptor is open per level.
+ * @param enters tells whether a directory below the root is entered. Default: all are.
  */
 export function* walkTree(root: string, enters: (stat: BigIntStats) => boolean = () => true): Generator<WalkedEntry> {
   const levels: Level[] = [];
@@ -66,7 +65,7 @@ function openLevel(at: string, prefix: string): Level {
   }
 }
 
-/** Undefined when the directory was removed or replaced meanwhile. */
+/** Opens a directory; undefined when it was removed or replaced meanwhile. */
 function tryOpen(at: string, prefix: string): Level | undefined {
   try {
     return openLevel(at, prefix);

@@ -1,4 +1,4 @@
-/** The configuration of the child containerd: its files, its socket, and only the plugins that run containers. */
+/** Makes the configuration of the child containerd: its files, its socket, and only the plugins that run containers. */
 import { join } from 'node:path';
 import { invalid } from '../errors/engine-error.js';
 
@@ -21,7 +21,7 @@ export interface ContainerdPaths {
 // sockaddr_un in unix(7), less the final zero.
 const MAX_SOCKET_PATH = 107;
 
-/** @throws EngineError invalid when exec-root is too long for a socket below it. */
+/** Returns the paths. @throws EngineError invalid when exec-root is too long for a socket below it. */
 export function containerdPaths(execRoot: string, dataRoot: string): ContainerdPaths {
   const dir = join(execRoot, 'supervisor');
   const socket = join(dir, 'supervisor.sock');
@@ -42,7 +42,7 @@ export function containerdPaths(execRoot: string, dataRoot: string): ContainerdP
   };
 }
 
-/** The directories in which containerd keeps one for each task of a namespace. */
+/** Returns the directories in which containerd has one directory for each task of a namespace. */
 export function taskDirs({ state, root }: ContainerdPaths, namespace: string): string[] {
   return [state, root].map((dir) => join(dir, 'io.containerd.runtime.v2.task', namespace));
 }
@@ -71,7 +71,7 @@ const unusedByEngine = [
   'io.containerd.grpc.v1.streaming',
   'io.containerd.nri.v1.nri',
 ];
-// Legacy, needing set-up, or acting on their own (the restart monitor, the directory in /opt).
+// These are legacy, need set-up, or act on their own (the restart monitor, the directory in /opt).
 const unused = [
   'io.containerd.snapshotter.v1.aufs',
   'io.containerd.snapshotter.v1.btrfs',
@@ -84,8 +84,8 @@ const unused = [
 ];
 
 /**
- * The text of config.toml, version 2: containerd reads it since 1.3, and 2.x translates it to its own version 3 and
- * says so once (log-lines.ts keeps that to debug level). Names of plugins that a version does not have are passed over.
+ * Returns the text of config.toml, version 2: containerd reads it since 1.3, and 2.x translates it to its own version 3
+ * and says so once (log-lines.ts keeps that to debug level). A version ignores names of plugins that it does not have.
  */
 export function containerdConfig(paths: ContainerdPaths, options: { criEnabled: boolean; debug: boolean }): string {
   const disabled = options.criEnabled ? unused : [...unused, ...unusedByEngine];

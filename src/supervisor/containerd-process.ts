@@ -1,7 +1,7 @@
 /**
- * The child containerd. It outlives the daemon when that is killed, so that it can be taken over by the next one: it
- * has its own session, and its log is a FIFO that it holds open in both directions, so that a missing reader neither
- * kills nor blocks it (until 1 MiB was logged). The end of that FIFO also tells when a taken-over process dies.
+ * Runs the child containerd. It survives when the daemon is killed, and the next daemon takes it over. So it has its
+ * own session, and its log is a FIFO that it holds open in both directions: a missing reader neither kills nor blocks
+ * it (until 1 MiB was logged). The end of that FIFO also tells when a taken-over process dies.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, constants, mkdirSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
@@ -39,9 +39,9 @@ export interface ContainerdOptions {
 /** One running containerd. */
 export interface Containerd {
   readonly pid: number;
-  /** Resolves, with how it ended, when the process is gone. */
+  /** Resolves, with a text about its end, when the process is gone. */
   readonly died: Promise<string>;
-  /** The last lines of its log. */
+  /** Returns the last lines of its log. */
   tail(): string;
   /**
    * Returns false when the process has made no progress for some time, or has ended: then no answer can be expected.
@@ -94,7 +94,7 @@ export async function adoptContainerd(
   try {
     log = openFifoReader(paths.log);
   } catch (error) {
-    // Without its log its end would go unnoticed.
+    // Without its log, nobody would notice its end.
     logger.warn({ pid, reason: messageOf(error) }, 'replacing a containerd that lost its log');
     signal(pid, 'SIGKILL');
     return undefined;
@@ -105,7 +105,7 @@ export async function adoptContainerd(
     logger,
     closed(log).then(() => 'ended'),
   );
-  // It may have ended before its log was opened; then that never reports an end.
+  // If it ended before its log was opened, the log never reports an end.
   if (!isOurs(pid, paths)) {
     log.destroy();
     return undefined;
@@ -186,7 +186,7 @@ function follow(
   };
 }
 
-/** How the child ended, once its log was read to the end. */
+/** Returns how the child ended, once its log was read to the end. */
 async function exitOf(child: ChildProcess, log: Socket): Promise<string> {
   const logEnd = closed(log);
   const end = await new Promise<string>((resolve) => {
@@ -212,7 +212,7 @@ function notStarted(cause: unknown): Error {
   return unavailable(message, { cause, code: 'SUPERVISOR_FAILED' });
 }
 
-/** Replaced as a whole, so that a reader never sees half of it; it need not survive the machine. */
+/** Writes the file as a whole, so that a reader never sees half of it; it need not survive a crash of the machine. */
 function writePidFile(path: string, pid: number): void {
   writeFileSync(`${path}.new`, `${pid}\n`);
   renameSync(`${path}.new`, path);

@@ -1,8 +1,8 @@
-/** Exit statuses as containerd reports them. */
+/** Reads exit statuses as containerd reports them. */
 import type { Timestamp } from '@bufbuild/protobuf/wkt';
 import type { ExitStatus } from '../ports/supervisor.js';
 
-/** What containerd itself reports when nobody saw how a process ended. */
+/** containerd reports this code when nobody saw how a process ended. */
 export const UNKNOWN_EXIT_CODE = 255;
 
 /** An unset time (Go's year 1) becomes now: the process is known to be gone. */

@@ -1,6 +1,6 @@
 /**
- * Which processes were started and whose exit was not reported yet. The event stream is the source of exits; after it
- * broke, the state of each process that is still awaited tells what was missed. Each exit passes once.
+ * Knows which processes were started and have not been reported as ended. The event stream reports exits. After it
+ * broke, the state of each process that is still awaited tells what was missed. Each exit is passed on once.
  */
 import type { TaskEvent } from '../ports/supervisor.js';
 
@@ -14,7 +14,7 @@ export class ExitWatch {
   /** Awaited processes by task: true once the exit was reported, so that a second report is dropped. */
   readonly #tasks = new Map<string, Map<string, boolean>>();
 
-  /** Call it before the process can exit. */
+  /** Awaits a process. Call it before the process can exit. */
   add({ id, execId }: ProcessRef): void {
     const processes = this.#tasks.get(id) ?? new Map<string, boolean>();
     this.#tasks.set(id, processes.set(execId, false));
@@ -24,7 +24,7 @@ export class ExitWatch {
     return this.#tasks.get(id)?.has(execId) === true;
   }
 
-  /** As `add`, but a process that is known stays as it is. */
+  /** Does the same as `add`, but a known process stays as it is. */
   ensure(process: ProcessRef): void {
     if (!this.has(process)) this.add(process);
   }
@@ -36,8 +36,8 @@ export class ExitWatch {
   }
 
   /**
-   * True for an event that was not reported before. Exits of unknown processes pass: somebody may want them. Nothing
-   * else passes about a task after its exit.
+   * True for an event that was not reported before. Exits of unknown processes count as new. After the exit of a task,
+   * none of its events do.
    */
   isNews(event: TaskEvent): boolean {
     if (event.type !== 'exit') return this.#tasks.get(event.id)?.get('') !== true;
@@ -47,7 +47,7 @@ export class ExitWatch {
     return isReported !== true;
   }
 
-  /** Processes whose exit was not reported yet, execs before the init process of their task. */
+  /** Returns the processes whose exit was not reported yet, execs before the init process of their task. */
   awaited(): ProcessRef[] {
     return [...this.#tasks].flatMap(([id, processes]) =>
       [...processes]

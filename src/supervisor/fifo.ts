@@ -11,7 +11,7 @@ export function makeFifo(path: string): void {
 }
 
 /**
- * Opens the reading end. It ends when the last writer has gone, and not before there was one.
+ * Opens the reading end. It ends when the last writer has gone, but not before there was a writer.
  * @throws the error of open(2) with its `code`, such as ENOENT.
  */
 export function openFifoReader(path: string): Socket {
@@ -26,7 +26,7 @@ export function openFifoWriter(path: string): Socket {
 function socketFor(fd: number, direction: { readable: boolean; writable: boolean }): Socket {
   try {
     const socket = new Socket({ fd, ...direction });
-    // A broken pipe must not end the daemon when nobody listens: 'close' follows and says enough.
+    // The broken pipe must not end the daemon if there is no other listener; 'close' follows.
     socket.on('error', () => {});
     return socket;
   } catch (error) {

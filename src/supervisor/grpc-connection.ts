@@ -21,7 +21,7 @@ const READY_TIMEOUT_MS = 5_000;
 const PATIENCE_STEP_MS = 250;
 
 export interface CallOptions {
-  /** Not for changes of tasks: cancelled, they leave the runtime half done. Default: none. */
+  /** Must not be set for changes of tasks: if they are cancelled, they leave the runtime half done. Default: none. */
   readonly timeoutMs?: number;
 }
 
@@ -37,7 +37,7 @@ export type UnaryClient<Service extends DescService> = {
   ]: UnaryCall<Service['method'][Name]>;
 };
 
-/** Calls carry the namespace; connection and reconnection are gRPC's, with a backoff of 50 to 500 ms. */
+/** A connection whose calls carry the namespace. gRPC connects and reconnects, with a backoff of 50 to 500 ms. */
 export class GrpcConnection {
   readonly #client: Client;
   readonly #metadata = new Metadata();
@@ -66,7 +66,7 @@ export class GrpcConnection {
     });
   }
 
-  /** The unary methods of a service. Each throws EngineError; `unavailable` when no connection comes. */
+  /** Returns the unary methods of a service. Each throws EngineError; `unavailable` when no connection comes. */
   unary<Service extends DescService>(service: Service): UnaryClient<Service> {
     const calls = Object.entries(service.method)
       .filter((entry): entry is [string, DescMethodUnary] => entry[1].methodKind === 'unary')
@@ -150,13 +150,13 @@ function pathOf(method: DescMethod): string {
   return `/${method.parent.typeName}/${method.name}`;
 }
 
-/** grpc-js wants a Buffer; this is a view of the encoder's bytes, not a copy. */
+/** Encodes a message. grpc-js wants a Buffer; this is a view of the encoder's bytes, not a copy. */
 function encode<Desc extends DescMessage>(schema: Desc, message: MessageShape<Desc>): Buffer {
   const bytes = toBinary(schema, message);
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-/** Fields that our trimmed messages do not know, such as a container repeated in an answer, are not kept. */
+/** Decodes a message. Fields that our trimmed messages lack, such as a container repeated in an answer, are dropped. */
 function decode<Desc extends DescMessage>(schema: Desc, bytes: Buffer): MessageShape<Desc> {
   return fromBinary(schema, bytes, { readUnknownFields: false });
 }

@@ -1,4 +1,4 @@
-/** gRPC status to EngineError. The only place that knows either gRPC codes or containerd's error texts. */
+/** Translates a gRPC status into an EngineError. Only this file knows gRPC codes and containerd's error texts. */
 import { status as Status, type ServiceError } from '@grpc/grpc-js';
 import { EngineError, internal, isEngineError, messageOf, type ErrorKind } from '../errors/engine-error.js';
 
@@ -47,7 +47,7 @@ export function fromGrpc(error: unknown, method: string): EngineError {
   });
 }
 
-/** Says whether the connection broke during a call: then nobody knows how far containerd came with it. */
+/** Tells whether the connection broke during a call: then nobody knows how far containerd came with it. */
 export function isBrokenOff(error: unknown): boolean {
   return isEngineError(error, 'unavailable') && error.details?.['grpcCode'] === Status.UNAVAILABLE;
 }

@@ -1,4 +1,4 @@
-/** containerd's log, passed on to the daemon's logger: at the same level, but for routine at debug. */
+/** Passes containerd's log on to the daemon's logger: at the same level, but routine lines at debug. */
 import type { Logger } from '../ports/logger.js';
 import { ownMember } from '../text/own-member.js';
 
@@ -18,7 +18,7 @@ const levels: Readonly<Record<string, Level>> = {
   panic: 'error',
 };
 
-// Said for every plugin at start and for every task that ends as it should, partly as warnings or errors.
+// Lines about every plugin at start, and every task that ends as it should; some are warnings or errors.
 const routine =
   /^(?:(?:skip )?loading plugin|starting signal loop|shim disconnected|cleaning up (?:after shim|dead shim)|cleanup warnings|copy shim log|Configuration migrated)/;
 
@@ -47,7 +47,7 @@ export class LogLines {
     for (const line of inOne(lines)) this.#forward(parse(line));
   }
 
-  /** The last problems that it told of, oldest first; its last lines when it told of none. */
+  /** Returns the last problems in the log, oldest first; its last lines when there was none. */
   tail(): string {
     return (this.#lastProblems.length > 0 ? this.#lastProblems : this.#last).join('\n');
   }
@@ -63,7 +63,7 @@ export class LogLines {
 }
 
 /**
- * Drops empty lines, and joins several foreign ones in a row, such as the stacks of a panic, to one line: each line
+ * Drops empty lines, and joins several foreign ones in a row, such as the stacks of a panic, to one line. Each line
  * that is passed on costs time, and there may be thousands.
  */
 function inOne(lines: readonly string[]): string[] {
@@ -105,7 +105,7 @@ function parseJson(line: string): Line | undefined {
   }
 }
 
-/** Shims write `key=value` text into containerd's log, whatever its format is. */
+/** Parses a line of a shim: shims write `key=value` text into containerd's log, whatever its format is. */
 function parseShim(line: string): Line | undefined {
   const [, level, message] = /^time="[^"]*" level=(\w+) msg=("(?:[^"\\]|\\.)*"|\S+)/.exec(line) ?? [];
   if (level === undefined || message === undefined) return undefined;

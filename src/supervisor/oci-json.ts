@@ -1,11 +1,11 @@
-/** OCI documents as JSON text. */
+/** Writes OCI documents as JSON text. */
 import { randomUUID } from 'node:crypto';
 
-/** Not in any text that a client could know in advance. */
+/** No client can know this text in advance. */
 const MARK = `bigint:${randomUUID()}:`;
 const MARKED = new RegExp(`"${MARK}(\\d+)"`, 'g');
 
-/** JSON in which bigints are plain numbers: limits such as 2^64-1 are beyond what a double holds. */
+/** Returns JSON in which bigints are plain numbers, because limits such as 2^64-1 do not fit into a double. */
 export function encodeOci(document: Readonly<Record<string, unknown>>): Buffer {
   let found = false;
   const text = JSON.stringify(document, (_, value: unknown) => {

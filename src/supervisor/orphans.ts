@@ -1,7 +1,7 @@
 /**
- * What is left of tasks that containerd does not know: their shims with sockets and files, and what the runtime keeps.
- * A daemon that is killed breaks off its calls, and a containerd that is killed forgets the task that it was about to
- * create; neither ends the shim, and nobody else ever would.
+ * Removes what is left of tasks that containerd does not know: their shims with sockets and files, and what the runtime
+ * keeps. A killed daemon breaks off its calls, and a killed containerd forgets the task that it was about to create.
+ * Neither ends the shim, and nobody else would.
  */
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { runProgram } from '../sys/process/spawn.js';
 
-/** Shared by every containerd of the host. */
+/** All containerds of the host share this directory. */
 const SHIM_SOCKETS = '/run/containerd/s';
 /** A killed process is gone within milliseconds, unless the kernel holds it. */
 const KILL_MS = 5_000;
@@ -18,25 +18,28 @@ const KILL_CHECK_MS = 10;
 
 /** The tasks of one containerd in one of its namespaces. */
 export interface Realm {
-  /** Path of containerd's socket, as its shims were told it. */
+  /** Path of containerd's socket, as its shims know it. */
   readonly socket: string;
   readonly namespace: string;
   /** The runtime's directory, with one directory per namespace below. */
   readonly runcRoot: string;
-  /** Directories in which containerd keeps one for each task. Default: nobody knows those of an external one. */
+  /**
+   * Directories in which containerd has one directory for each task. Default: none, because those of an external
+   * containerd are unknown.
+   */
   readonly taskDirs?: readonly string[];
 }
 
-/** What the shims of a realm are told by. */
+/** The arguments by which the shims of a realm are found. */
 type ShimRealm = Pick<Realm, 'socket' | 'namespace'>;
 
 export interface ShimProcess {
   readonly pid: number;
-  /** Of the container that it was started for. */
+  /** ID of the container that it was started for. */
   readonly id: string;
 }
 
-/** Shims that serve a realm, as their command lines say, and processes that are about to start such a shim. */
+/** Finds shims that serve a realm, by their command lines, and processes that are about to start such a shim. */
 export async function findShims({ socket, namespace }: ShimRealm): Promise<ShimProcess[]> {
   const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
   const shims = await Promise.all(
@@ -63,12 +66,12 @@ export function shimSockets({ socket, namespace }: ShimRealm, id: string): strin
   return [task, join(task, 'debug')].map((path) => join(SHIM_SOCKETS, createHash('sha256').update(path).digest('hex')));
 }
 
-/** Removes the sockets of a task's shim, which must have ended: one that was killed has left them. */
+/** Removes the sockets of a task's shim, which must have ended: a killed shim leaves them. */
 export async function removeShimSockets(realm: Realm, id: string): Promise<void> {
   await Promise.all(shimSockets(realm, id).map((path) => rm(path, { force: true })));
 }
 
-/** Finds the tasks of which there are shims or files. */
+/** Finds the tasks that have shims or files. */
 export async function findTraces({ taskDirs = [], ...realm }: Realm): Promise<string[]> {
   const shims = await findShims(realm);
   const files = await Promise.all(taskDirs.map(namesIn));
@@ -87,7 +90,7 @@ export async function removeOrphans(realm: Realm, isOrphan: (id: string) => bool
   return [...new Set([...ended, ...states, ...dirs])];
 }
 
-/** It looks again until there is no such shim, because one that is just being started may not be visible yet. */
+/** Ends shims. It looks until there is none left, because a shim that is just being started may not be visible yet. */
 async function endShims(realm: ShimRealm, isOrphan: (id: string) => boolean): Promise<string[]> {
   const ended = new Set<string>();
   const end = performance.now() + KILL_MS;
@@ -106,7 +109,7 @@ async function endShims(realm: ShimRealm, isOrphan: (id: string) => boolean): Pr
   }
 }
 
-/** Has the runtime forget containers, and end what runs of them. */
+/** Makes the runtime forget containers, and ends their processes. */
 async function deleteStates({ runcRoot, namespace }: Realm, isOrphan: (id: string) => boolean): Promise<string[]> {
   const root = join(runcRoot, namespace);
   const orphans = (await namesIn(root)).filter(isOrphan);
@@ -131,7 +134,7 @@ async function removeTaskDirs({ taskDirs = [] }: Realm, isOrphan: (id: string) =
   return removed;
 }
 
-/** Such a directory is made with the first task. */
+/** Returns the names in a directory; none if it is missing, because it is made with the first task. */
 async function namesIn(dir: string): Promise<string[]> {
   return (await readdir(dir).catch(ignoreAbsence)) ?? [];
 }

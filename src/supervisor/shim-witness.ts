@@ -42,7 +42,7 @@ export class ShimWitness {
     return witness;
   }
 
-  /** The exit of this process was reported. */
+  /** Returns the process if its exit was reported. */
   exited({ id, execId }: ProcessRef): Process | undefined {
     return this.#exits.get(keyOf(id, execId));
   }
@@ -52,7 +52,7 @@ export class ShimWitness {
     return [...this.#exits].filter(([key]) => key.endsWith('/')).map(([, process]) => process);
   }
 
-  /** The task was deleted, or there is a new task of the same name. */
+  /** Forgets a task that was deleted, or whose name a new task has. */
   forget(id: string): void {
     for (const key of this.#exits.keys()) if (key.startsWith(`${id}/`)) this.#exits.delete(key);
   }

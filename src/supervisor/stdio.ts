@@ -131,7 +131,7 @@ class FifoStdio implements ProcessStdio {
   }
 }
 
-/** In the place of one of an earlier process, if the daemon was killed: nobody else uses this directory. */
+/** Makes a FIFO. It replaces one of an earlier process, if the daemon was killed: nobody else uses this directory. */
 function makeNewFifo(path: string): void {
   try {
     makeFifo(path);
@@ -160,7 +160,7 @@ function pathsOf({ stdin, stdout, stderr }: StdioPaths): string[] {
   return [stdin, stdout, stderr].filter((path) => path !== '');
 }
 
-/** Removes the FIFOs and their directory. What is gone, or is not ours, is left as it is. */
+/** Removes the FIFOs and their directory. Files that are gone, or are not ours, are left as they are. */
 async function removeFifos(paths: StdioPaths): Promise<void> {
   const fifos = pathsOf(paths);
   const [first] = fifos;
@@ -173,7 +173,7 @@ async function removeFifos(paths: StdioPaths): Promise<void> {
   }
 }
 
-/** As `removeFifos`, for a creation that failed: the next one may follow at once. */
+/** Does the same as `removeFifos` at once, for a creation that failed and may be repeated immediately. */
 function removeFifosNow(paths: StdioPaths): void {
   const fifos = pathsOf(paths);
   try {

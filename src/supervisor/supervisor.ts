@@ -47,7 +47,10 @@ export interface SupervisorOptions {
 
 type State = 'ready' | 'degraded';
 
-/** @throws EngineError invalid when exec-root is too long for a socket path. Nothing runs before `start`. */
+/**
+ * Makes the supervisor; nothing runs before `start`. @throws EngineError invalid when exec-root is too long for a
+ * socket path.
+ */
 export function createSupervisor(options: SupervisorOptions): SupervisorProcess {
   return new Supervisor(options);
 }
@@ -62,7 +65,7 @@ class Supervisor implements SupervisorProcess {
   readonly #tasks: ContainerdTasks;
   readonly #listeners = new Set<(state: State, reason?: string) => void>();
   #child: Containerd | undefined;
-  /** The process that is asked whether it can be taken over. */
+  /** A process that may be taken over, while it is asked. */
   #candidate: Containerd | undefined;
   /** Listens to shims until containerd is back. */
   #witness: ShimWitness | undefined;
@@ -121,7 +124,7 @@ class Supervisor implements SupervisorProcess {
     await this.#tasks.close();
   }
 
-  /** Whether a process of ours can be expected to answer in the end. */
+  /** Tells whether a process of ours can still be expected to answer. */
   get #isComing(): boolean {
     return (this.#child ?? this.#candidate)?.isMoving ?? false;
   }
@@ -166,7 +169,10 @@ class Supervisor implements SupervisorProcess {
     return launchContainerd(this.#containerdOptions());
   }
 
-  /** The daemon before this one was killed, perhaps together with containerd: what they had begun may be half done. */
+  /**
+   * Removes orphans. The daemon before this one was killed, perhaps together with containerd: what they had begun may
+   * be half done.
+   */
   async #endOrphans(): Promise<void> {
     const known = new Set((await this.tasks.list()).map(({ id }) => id));
     const isOrphan = (id: string): boolean => !known.has(id);
@@ -266,7 +272,7 @@ class Supervisor implements SupervisorProcess {
     }
   }
 
-  /** Waits, but not beyond `stop`. */
+  /** Waits, but no longer than until `stop`. */
   async #pause(ms: number): Promise<void> {
     await delay(ms, undefined, { signal: this.#stopped.signal }).catch(() => {});
   }

@@ -41,7 +41,7 @@ const statuses: Record<Status, TaskStatus> = {
 export interface TaskServiceOptions {
   readonly connection: GrpcConnection;
   readonly logger: Logger;
-  /** The shims of these tasks are found by it, and their runtime keeps its state where it says. */
+  /** Finds the shims of these tasks, and the directory where their runtime keeps its state. */
   readonly realm: Realm;
 }
 
@@ -55,11 +55,11 @@ export class ContainerdTasks implements TaskService {
   readonly #listeners = new Set<(event: TaskEvent) => void>();
   readonly #exits = new ExitWatch();
   readonly #cgroupMoves = new CgroupMoves();
-  /** Tasks of which a lack of memory was reported. */
+  /** Tasks that were reported to lack memory. */
   readonly #oomed = new Set<string>();
   /** Tasks that were created but not started, with the promise of their exit, which concerns nobody else. */
   readonly #unstarted = new Map<string, Deferred<void>>();
-  /** Containers whose creation broke off with the connection: removed after the next one is up. */
+  /** Containers whose creation broke off with the connection. They are removed when the next one is up. */
   readonly #leftovers = new Set<string>();
   /** Removals of such containers that are under way. */
   readonly #discards = new Map<string, Promise<void>>();
@@ -199,7 +199,7 @@ export class ContainerdTasks implements TaskService {
     return decodeMetrics(data);
   }
 
-  /** Closes files; after this, tasks are made more slowly. */
+  /** Closes files; tasks that are made afterwards take longer. */
   close(): Promise<void> {
     return this.#cgroupMoves.close();
   }
@@ -228,8 +228,8 @@ export class ContainerdTasks implements TaskService {
   }
 
   /**
-   * Passes an event on to the listeners: an exit only the first time, and only of what was started; a lack of memory
-   * before the exit that it caused.
+   * Passes an event on to the listeners: an exit only the first time, and only of a process that was started; a lack of
+   * memory before the exit that it caused.
    */
   report(event: TaskEvent): void {
     const unstarted = event.type === 'exit' && event.execId === '' ? this.#unstarted.get(event.id) : undefined;
@@ -242,7 +242,8 @@ export class ContainerdTasks implements TaskService {
   }
 
   /**
-   * The shim tells of a lack of memory on its own way, which may be the longer one; the kernel's counter knows already.
+   * Reports an exit by SIGKILL, after a lack of memory if that caused it. The shim's own report of that may come later
+   * than the exit, but the kernel's counter knows at once.
    */
   async #emitKill(exit: TaskEvent): Promise<void> {
     const isOom = await this.#metrics(exit.id, OOM_TIMEOUT_MS).then(hadOomKill, () => false);

@@ -1,4 +1,4 @@
-/** The daemon's own log: bunyan underneath, in the two formats that the configuration names. */
+/** Writes the daemon's own log, with bunyan, in the two formats that the configuration names. */
 import bunyan from 'bunyan';
 import type { Logger } from '../ports/logger.js';
 
@@ -109,8 +109,8 @@ function fieldsOf(record: Record_): Record<string, unknown> {
 }
 
 /**
- * A value as JSON can render it, without secrets at any depth. Errors with what caused them; a stack only for what
- * should never have been thrown. A log line never fails: what JSON cannot hold, such as a cycle, is cut off.
+ * Returns a value as JSON can render it, without secrets at any depth. Errors come with their causes; a stack only for
+ * bugs. A log line never fails: what JSON cannot hold, such as a cycle, is cut off.
  */
 function plain(value: unknown, depth: number): unknown {
   if (value instanceof Error) return errorText(value);
@@ -141,12 +141,12 @@ function plainText(error: Error): string {
   return error.name === 'EngineError' || 'code' in error ? saying(error) : (error.stack ?? error.message);
 }
 
-/** The message; of a gRPC call what the other side said. */
+/** Returns the message; for a gRPC call what the other side said. */
 function saying(error: Error): string {
   return 'details' in error && typeof error.details === 'string' ? error.details : error.message;
 }
 
-/** URLs lose their credentials. */
+/** Removes the credentials from URLs. */
 function masked(text: string): string {
   let shown = '';
   let from = 0;

@@ -1,4 +1,7 @@
-/** Where the body of a request ends, and what of the received bytes belongs to it (RFC 9112, sections 6.2 and 7.1). */
+/**
+ * Finds where the body of a request ends, and which of the received bytes belong to it (RFC 9112, sections 6.2 and
+ * 7.1).
+ */
 import { invalid } from '../errors/engine-error.js';
 
 export interface BodyFraming {
@@ -38,7 +41,10 @@ const MAX_LINE_BYTES = 4096;
 const MAX_TRAILER_BYTES = 16 * 1024;
 const LF = 0x0a;
 
-/** For connections that end with the reply: what comes behind the body may be received with it, and is nobody's. */
+/**
+ * A body in chunks. The connection must end with the reply, because bytes behind the body may be received with it and
+ * are lost.
+ */
 export class ChunkedBody implements BodyFraming {
   readonly wantedBytes = Infinity;
   #state: 'size' | 'data' | 'data-end' | 'trailer' | 'complete' = 'size';

@@ -67,7 +67,7 @@ export class JsonScan {
     this.#bytes += piece.length;
   }
 
-  /** The index of the last byte of the string in this piece. */
+  /** Returns the index of the last byte of the string in this piece. */
   #skipString(piece: Uint8Array, from: number): number {
     for (let at = from; at < piece.length; at++) {
       const byte = piece[at];
@@ -99,7 +99,7 @@ export class JsonScan {
     }
   }
 
-  /** Outside of every array and object: finds the end of the first value. */
+  /** Takes a byte outside of every array and object, to find the end of the first value. */
   #takeTopByte(byte: number, position: number): void {
     if (isBlank(byte)) {
       this.#isWord = false;

@@ -8,7 +8,10 @@ export interface ScannedJson {
   readonly firstEnd: number | undefined;
 }
 
-/** @throws EngineError invalid, which says whether the JSON is missing, broken, or followed by something else. */
+/**
+ * Parses the text. @throws EngineError invalid, which says whether the JSON is missing, broken, or followed by
+ * something else.
+ */
 export function parseScannedJson({ bytes, isEmpty, firstEnd }: ScannedJson): unknown {
   if (isEmpty) throw invalid('invalid JSON: got EOF while reading request body', { code: 'BODY_EMPTY' });
   const { buffer, byteOffset, length } = bytes;

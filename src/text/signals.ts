@@ -1,4 +1,4 @@
-/** Linux signal names and numbers as clients write them. */
+/** Converts Linux signal names and numbers as clients write them. */
 import { constants } from 'node:os';
 import { invalid } from '../errors/engine-error.js';
 
@@ -7,7 +7,7 @@ export const SIGTERM = 15;
 const SIGRTMIN = 34;
 const SIGRTMAX = 64;
 
-/** `TERM`, `SIGTERM`, `15`, `RTMIN+3` → number; undefined for anything else, '' included. */
+/** Returns the number of `TERM`, `SIGTERM`, `15`, `RTMIN+3`; undefined for anything else, '' included. */
 export function signalNumber(text: string): number | undefined {
   if (/^\d+$/.test(text)) {
     const number = Number(text);

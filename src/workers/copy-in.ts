@@ -60,7 +60,7 @@ function openDirectory(rootFd: number, path: string): string {
   }
 }
 
-/** As dockerd words it; the kernel guards what is mounted below. */
+/** Refuses a read-only place as dockerd does; the kernel guards what is mounted below. */
 function checkWritable({ mounts, tmpfs, procFd, isRootReadOnly }: ContainerView, directory: string): void {
   const present = procFd === undefined ? mounts : [...mounts, ...tmpfs];
   const containing = present.filter(
@@ -72,7 +72,8 @@ function checkWritable({ mounts, tmpfs, procFd, isRootReadOnly }: ContainerView,
 }
 
 /**
- * The archive: from its socket, or what `sendPieces` sends, whose slots are given back when the next one is asked for.
+ * Returns the archive: from its socket, or from `sendPieces`, whose slots are given back when the next one is asked
+ * for.
  */
 async function* receive(port: MessagePort): AsyncGenerator<Buffer> {
   const queue: Message[] = [];

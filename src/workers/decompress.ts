@@ -1,4 +1,4 @@
-/** Decompression of layer blobs by what their first bytes say, as media types are known to lie. */
+/** Decompresses layer blobs by their first bytes, because media types are often wrong. */
 import { once } from 'node:events';
 import { type Duplex, pipeline, Readable, type TransformOptions } from 'node:stream';
 import { createGunzip, type ZlibOptions } from 'node:zlib';
@@ -20,9 +20,9 @@ export interface Decompressor {
 
 type Consumer = (chunk: Buffer) => void;
 
-/** Output buffers: large ones make few trips between the threads that inflate and the one that extracts. */
+/** Size of output buffers: large ones make few trips between the threads that inflate and the one that extracts. */
 const OUTPUT_BYTES = 256 << 10;
-/** What comes in smaller pieces is gathered for the same reason. */
+/** Smaller pieces of input are gathered up to this size, for the same reason. */
 const INPUT_BYTES = 256 << 10;
 /**
  * As with every stream, `highWaterMark` counts on the side of the input too: what may wait there while a piece is
@@ -41,7 +41,7 @@ const damaged = (error: unknown): Error =>
     ? error
     : dataLoss(`error while decompressing a layer: ${messageOf(error)}`, { code: 'BAD_COMPRESSION', cause: error });
 
-/** A stream that decompresses what begins so; undefined for what is plain or zstd. */
+/** Returns a stream that decompresses data with this beginning; undefined for plain data and zstd. */
 function streamFor(head: Uint8Array): Duplex | undefined {
   if (startsWith(head, 0x1f, 0x8b)) return createGunzip(GUNZIP);
   if (startsWith(head, 0x42, 0x5a, 0x68)) return filterProcess('bzip2', ['-dc']);
@@ -73,7 +73,7 @@ export function isCompressed(head: Uint8Array): boolean {
 }
 
 /**
- * The plain bytes of a source that may be compressed, at the speed at which they are taken. Throws `data-loss` for a
+ * Returns the plain bytes of a source that may be compressed, as fast as they are taken. Throws `data-loss` for a
  * damaged one.
  */
 export async function* decompressed(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
@@ -119,7 +119,7 @@ async function* prefixed(head: Buffer, rest: AsyncIterator<Buffer>): AsyncGenera
   for (let next = await rest.next(); next.done !== true; next = await rest.next()) yield next.value;
 }
 
-/** gzip, zstd, bzip2, xz or plain bytes; decided when the first bytes arrive. */
+/** Makes a decompressor for gzip, zstd, bzip2, xz or plain bytes; the first bytes decide. */
 export function createDecompressor(consumer: Consumer): Decompressor {
   let head = Buffer.alloc(0);
   let inner: Decompressor | undefined;

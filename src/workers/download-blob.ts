@@ -1,6 +1,6 @@
 /**
- * The bytes of a blob, in order, from where they are wanted: with retries, renewed credentials, ranges, and over
- * several connections.
+ * Downloads the bytes of a blob, in order, from a given place: with retries, renewed credentials, ranges, and several
+ * connections.
  */
 import type { IncomingMessage } from 'node:http';
 import { dataLoss, internal, isEngineError } from '../errors/engine-error.js';
@@ -20,13 +20,13 @@ export interface BlobInput extends RetryPolicy {
 }
 
 export interface BlobSink {
-  /** Bytes taken so far: where the download goes on. */
+  /** Returns the number of bytes taken so far, where the download goes on. */
   position(): number;
   take(chunk: Buffer): Promise<void>;
 }
 
 const MAX_ERROR_BYTES = 64 << 10;
-/** Less of a blob is not worth more connections. */
+/** For a smaller rest of a blob, more connections are not worth it. */
 const MIN_PIECES_BYTES = 16 << 20;
 
 export class BlobDownload {
@@ -156,7 +156,7 @@ export class BlobDownload {
     };
   }
 
-  /** Judges the head of the response: how many of its first bytes are known already. */
+  /** Judges the head of the response. Returns how many of its first bytes are known already. */
   async #bytesToSkip(request: HttpRequest, response: IncomingMessage, from: number): Promise<number> {
     const { digest, sizeBytes } = this.#input;
     const { statusCode, headers } = response;

@@ -18,7 +18,7 @@ import { TaskLink } from './task-link.js';
 import { bufferDied } from './young-collector.js';
 
 export interface FetchLayerInput extends BlobInput {
-  /** Of the plain tar, as the image configuration declares it. */
+  /** Digest of the plain tar, as the image configuration declares it. */
   readonly diffId: Digest;
   /** A layer whose plain tar is longer is refused, so that a small blob cannot fill the disk. */
   readonly maxTarBytes: number;
@@ -32,7 +32,7 @@ export interface FetchLayerInput extends BlobInput {
 
 export type FetchLayerOutput = ExtractResult;
 
-/** From the task to the main thread, besides what every transfer reports. */
+/** Messages from the task to the main thread, besides what every transfer reports. */
 export type FetchLayerReport =
   | { readonly type: 'verifying' }
   /** Bytes of the blob. */
@@ -106,7 +106,7 @@ class LayerSink {
     this.#decompressor = createDecompressor((chunk) => this.#extract(chunk));
   }
 
-  /** Compressed bytes taken so far. */
+  /** Returns the compressed bytes taken so far. */
   get blobBytes(): number {
     return this.#blobBytes;
   }

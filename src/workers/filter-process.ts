@@ -1,4 +1,4 @@
-/** Decompression by a program: for formats that Node has no decoder of. */
+/** Decompresses with a program, for formats that Node has no decoder for. */
 import { spawn } from 'node:child_process';
 import { Duplex } from 'node:stream';
 import { dataLoss, unavailable } from '../errors/engine-error.js';

@@ -19,7 +19,10 @@ export class Worker extends NodeWorker {
   }
 }
 
-/** The library of koffi, which the process has loaded already: a thread gets it by name and does not need its file. */
+/**
+ * Returns the library of koffi, which the process has loaded already: a thread gets it by name and does not need its
+ * file.
+ */
 function nativeLibrary(): string | undefined {
   return Object.keys(createRequire(import.meta.url).cache).find((path) => path.endsWith('/koffi.node'));
 }

@@ -1,6 +1,6 @@
 /**
- * One blob over several connections, for lines that give each connection only so much. Pieces are fetched side by side
- * and handed out in order, so that what reads them need not know.
+ * Downloads one blob over several connections, for lines that limit each connection. Pieces are fetched side by side
+ * and handed out in order, so that the reader notices nothing.
  */
 
 /** One blob may have so many connections: more of them do not help when a server gives each connection only so much. */
@@ -8,7 +8,7 @@ export const MAX_CONNECTIONS = 4;
 /** For each connection so many bytes of a blob are held in memory; they are lost when the daemon is killed. */
 const PIECE_BYTES = 4 << 20;
 
-/** Blobs that are read so at a time, in this thread: it bounds the memory. */
+/** At most so many blobs are read in pieces at a time in this thread, which limits the memory. */
 const MAX_READERS = 2;
 let readers = 0;
 
@@ -20,7 +20,7 @@ export function isRoomForPieces(): boolean {
 /** Fetches the bytes from `from` up to, without, `to`. Rejects when `signal` aborts. */
 export type FetchPiece = (from: number, to: number, signal: AbortSignal) => Promise<readonly Buffer[]>;
 
-/** The bytes from `from` up to `to`. Ends with the first failure, after all that comes before it. */
+/** Returns the bytes from `from` up to `to`. Ends with the first failure, after all bytes before it. */
 export async function* inPieces(
   from: number,
   to: number,
@@ -53,15 +53,16 @@ export async function* inPieces(
 }
 
 const LOOK_AFTER_MS = 2000;
-/** Part of the time that a transfer waits for the network, and part that its thread may have been busy meanwhile. */
+/**
+ * Connections may help if a transfer waits for the network at least this part of the time, while its thread is busy for
+ * less than `BUSY_PART`.
+ */
 const WAITING_PART = 0.7;
 const BUSY_PART = 0.5;
 /** Bytes a second of a connection that is fast enough. */
 const FAST = 32 << 20;
 
-/**
- * Tells whether more connections could help: the network is waited for, and not by a thread that has too much to do.
- */
+/** Tells whether more connections could help: the transfer waits for the network, and its thread is not too busy. */
 export class Pace {
   readonly #begin = performance.now();
   readonly #utilization = performance.eventLoopUtilization();
@@ -79,7 +80,7 @@ export class Pace {
     this.#idleSince = performance.now();
   }
 
-  /** No further connections can be had now, so they are not asked for again for a while. */
+  /** Delays the next question for connections, because there are none now. */
   wait(): void {
     this.#lookAt = performance.now() + LOOK_AFTER_MS;
   }

@@ -12,7 +12,7 @@ export type Outcome =
       readonly stack: string | undefined;
     };
 
-/** The outcome of a task that threw. A foreign error becomes `internal` and keeps its code and stack. */
+/** Makes the outcome of a task that threw. A foreign error becomes `internal` and keeps its code and stack. */
 export function failure(error: unknown): Outcome {
   if (isEngineError(error)) {
     return {
@@ -28,7 +28,10 @@ export function failure(error: unknown): Outcome {
   return { ok: false, kind: 'internal', message: message ?? String(error), code, details: {}, stack };
 }
 
-/** The value of a successful outcome; throws the EngineError of a failed one, the worker's stack as its cause. */
+/**
+ * Returns the value of a successful outcome. For a failed one it throws the EngineError, with the worker's stack as its
+ * cause.
+ */
 export function unwrap(outcome: Outcome): unknown {
   if (outcome.ok) return outcome.value;
   const { kind, message, code, details, stack } = outcome;

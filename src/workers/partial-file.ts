@@ -1,6 +1,7 @@
 /**
- * The bytes of a blob on disk while it is fetched, so that they outlive the fetch. Nothing is synced, which would hold
- * up the layer itself: a power cut leaves what the kernel has written by then. In the end the digest decides.
+ * Keeps the bytes of a blob on disk while it is fetched, so that they outlive the fetch. Nothing is synced, because
+ * that would hold up the layer: after a power cut there is what the kernel had written by then. In the end the digest
+ * decides.
  */
 import {
   closeSync,
@@ -72,7 +73,7 @@ export class PartialFile {
     }
   }
 
-  /** Of the server that sent the first bytes. */
+  /** Validator of the server that sent the first bytes. */
   get validator(): Validator | undefined {
     return this.#validator;
   }
@@ -83,7 +84,7 @@ export class PartialFile {
     this.#note();
   }
 
-  /** The bytes that were left, in order. Each chunk has its memory to itself. */
+  /** Returns the bytes that were left, in order. Each chunk has its own memory. */
   *replay(): Generator<Buffer> {
     for (let at = 0; at < this.resumedBytes && this.#fd !== undefined;) {
       const chunk = Buffer.allocUnsafeSlow(Math.min(READ_BYTES, this.resumedBytes - at));

@@ -38,7 +38,7 @@ export interface PushLayerOutput {
   readonly sizeBytes: number;
 }
 
-/** Bytes of the plain tar. */
+/** Progress in bytes of the plain tar. */
 export type PushLayerReport = { readonly type: 'pushing'; readonly bytes: number };
 
 /** A blob up to this size goes in one request. */
@@ -78,7 +78,7 @@ class LayerPush {
   #place: RepositoryPlace;
   #upload: UploadState | undefined;
   #isResumed = false;
-  /** The furthest that the registry was known to have. */
+  /** The most bytes that the registry was known to have. */
   #acknowledged = 0;
   #shownBytes = 0;
 
@@ -119,7 +119,7 @@ class LayerPush {
     }
   }
 
-  /** The upload to go on with. */
+  /** Returns the upload to go on with. */
   async #begin(): Promise<UploadState> {
     const known = this.#upload;
     // One that was begun for us has nothing yet.
@@ -165,14 +165,14 @@ class LayerPush {
     return { limits: this.#input.limits, signal: this.#link.signal };
   }
 
-  /** Never backwards, though a resumed upload makes the first bytes again. */
+  /** Reports progress, which never goes back, though a resumed upload makes the first bytes again. */
   #show(bytes: number): void {
     if (bytes <= this.#shownBytes) return;
     this.#shownBytes = bytes;
     this.#link.progress({ type: 'pushing', bytes });
   }
 
-  /** So that the registry need not keep what nobody will complete. */
+  /** Cancels the upload, so that the registry need not keep it. */
   async abandon(): Promise<void> {
     if (!this.#upload) return;
     // Registries clear it away in time themselves.
@@ -195,7 +195,7 @@ async function take(source: Bytes, count: number): Promise<Buffer> {
   return Buffer.concat(pieces, length);
 }
 
-/** Passes `count` bytes by; what was read beyond them. */
+/** Skips `count` bytes. Returns what was read beyond them. */
 async function skip(source: Bytes, count: number): Promise<Buffer> {
   for (let left = count; left > 0;) {
     const next = await source.next();

@@ -39,21 +39,22 @@ export interface ReadArchiveInput {
   readonly host: Platform;
 }
 
-/** From the main thread; `chunk` null is the end of the archive. */
+/** Messages from the main thread; `chunk` null is the end of the archive. */
 export type ArchiveOrder =
   | { readonly type: 'chunk'; readonly chunk: Uint8Array | null }
   | { readonly type: 'place'; readonly place: Outcome }
   | { readonly type: 'cancel' };
 
 /**
- * To the main thread: a chunk was taken, a layer begins, bytes of a layer were read. Paths are cleaned byte strings.
+ * Messages to the main thread: a chunk was taken, a layer begins, bytes of a layer were read. Paths are cleaned byte
+ * strings.
  */
 export type ArchiveReport =
   | { readonly type: 'taken' }
   | { readonly type: 'layer'; readonly path: string }
   | { readonly type: 'progress'; readonly path: string; readonly bytes: number; readonly totalBytes: number };
 
-/** Of one document, and of all together. */
+/** Limits of one document, and of all together. */
 const MAX_DOCUMENT_BYTES = 8 << 20;
 const MAX_DOCUMENTS_BYTES = 64 << 20;
 const MAX_ENTRIES = 100_000;
@@ -93,7 +94,7 @@ class Link {
   readonly #chunks: (Uint8Array | null)[] = [];
   readonly #places: Outcome[] = [];
   isCancelled = false;
-  /** Of those who wait: chunks are read ahead while a layer waits for its place. */
+  /** Wakes those who wait: chunks are read ahead while a layer waits for its place. */
   #waiting: (() => void)[] = [];
   #lastReport = 0;
 
@@ -180,7 +181,7 @@ class ContentsReader {
     return this.#file(path, sizeBytes);
   }
 
-  /** What a file is shows in its first block. */
+  /** Takes a file; its first block shows what it is. */
   #file(path: string, sizeBytes: number): EntrySink {
     let head = Buffer.alloc(0);
     let layer: LayerSink | undefined;
@@ -316,7 +317,7 @@ function digestOf(hash: Hash): Digest {
   return `sha256:${hash.digest('hex')}`;
 }
 
-/** A tar or something compressed; configurations and manifests are JSON. */
+/** True for a tar or something compressed; configurations and manifests are JSON. */
 function looksLikeLayer(head: Buffer): boolean {
   if (isCompressed(head)) return true;
   if (head.length < BLOCK_SIZE) return false;
@@ -329,7 +330,9 @@ function looksLikeLayer(head: Buffer): boolean {
   }
 }
 
-/** Where a symbolic link points to in the archive. @throws EngineError invalid for one that points out of it. */
+/**
+ * Returns where a symbolic link points to in the archive. @throws EngineError invalid for one that points out of it.
+ */
 function symlinkTarget(path: string, target: string): string {
   if (target.startsWith('/'))
     throw invalid(

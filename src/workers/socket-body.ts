@@ -1,4 +1,4 @@
-/** The body of a request, read from its socket by the thread that wants it. */
+/** Reads the body of a request from its socket, in the thread that wants it. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { cancelled, isEngineError, type EngineError } from '../errors/engine-error.js';
 import type { SocketBody } from '../ports/archives.js';
@@ -10,11 +10,11 @@ import { ChunkedBody, SizedBody } from '../text/body-framing.js';
  * wait.
  */
 const PIECE_BYTES = 128 * 1024;
-/** Others are served by this thread too, and a client may be faster than it. */
+/** After so many pieces other work of this thread gets its turn, because a client may be faster than it. */
 const PIECES_PER_TURN = 64;
 
 /**
- * The bytes in large pieces, each of which is lent until the next one is asked for.
+ * Returns the bytes in large pieces, each of which is lent until the next one is asked for.
  * @throws EngineError cancelled when the client leaves before the end, invalid for chunks that are none.
  */
 export async function* readSocketBody({ fd, length }: SocketBody): AsyncGenerator<Buffer> {

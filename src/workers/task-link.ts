@@ -1,7 +1,4 @@
-/**
- * The conversation of a transfer task with the main thread: progress one way, cancellation and renewed sources the
- * other.
- */
+/** Connects a transfer task with the main thread: progress goes one way, cancellation and renewed sources the other. */
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { cancelled, type EngineError } from '../errors/engine-error.js';
 import { factsOf } from '../registry/failure.js';
@@ -40,7 +37,7 @@ const GOOD_PROGRESS_BYTES = 1 << 20;
 const MAX_REFUSALS = 5;
 
 export interface RetryPolicy {
-  /** Attempts in a row without progress. */
+  /** Number of attempts in a row without progress before the task gives up. */
   readonly maxAttempts: number;
   /** The n-th retry in a row waits n times this long. */
   readonly retryDelayMs: number;

@@ -14,7 +14,7 @@ const INTERVAL_BYTES = 4 << 20;
 let collect: Collect | undefined;
 let pending = 0;
 
-/** Tells of a buffer that is of no use any more. */
+/** Counts a buffer that is not used any more. */
 export function bufferDied(bytes: number): void {
   pending += bytes;
   if (pending < INTERVAL_BYTES) return;

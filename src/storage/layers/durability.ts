@@ -1,14 +1,14 @@
 /**
- * Layers whose data may still be in memory only. Waiting for the disk would make a pull as slow as the disk, and a
- * layer that a power cut tore must not pass for whole: a layer is marked before it appears, the marks go when the file
- * system was synced, and what is still marked from before a reboot is checked against its digest.
+ * Knows the layers whose data may still be in memory only. Waiting for the disk would make a pull as slow as the disk,
+ * but a layer that a power cut tore must not pass for whole. So a layer is marked before it appears, and the mark is
+ * removed when the file system was synced. A layer with a mark from before a reboot is checked against its digest.
  */
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../ports/logger.js';
 import type { WorkerPool } from '../../workers/pool.js';
 
-/** After the last new layer: by then a pull is over, and the kernel has begun to write by itself. */
+/** A sync follows the last new layer after this time: the pull is over then, and the kernel has begun to write. */
 const DELAY_MS = 5_000;
 
 export class Durability {
@@ -22,13 +22,13 @@ export class Durability {
     private readonly log: Logger,
   ) {}
 
-  /** Call before the record of the layer is written, whose own sync makes the mark durable too. */
+  /** Marks a layer. Call it before the record of the layer is written, whose sync makes the mark durable, too. */
   async mark(layer: string): Promise<void> {
     await writeFile(join(this.directory, layer), await bootId(), { mode: 0o600 });
     this.#schedule();
   }
 
-  /** Names of layers that a reboot may have torn. The marks stay until the next sync. */
+  /** Returns the names of layers that a reboot may have torn. The marks stay until the next sync. */
   async load(): Promise<string[]> {
     const names = await readdir(this.directory);
     if (names.length > 0) this.#schedule();
@@ -37,15 +37,13 @@ export class Durability {
     return names.filter((_, i) => boots[i] !== current);
   }
 
-  /** Takes the marks of other layers away: those are gone. */
+  /** Removes the marks of other layers, which are gone. */
   async keepOnly(layers: ReadonlySet<string>): Promise<void> {
     const gone = (await readdir(this.directory)).filter((name) => !layers.has(name));
     await Promise.all(gone.map((name) => rm(join(this.directory, name), { force: true })));
   }
 
-  /**
-   * Syncs the file system and takes the marks away that were there before. Failures are logged; the marks stay then.
-   */
+  /** Syncs the file system and removes the marks from before the sync. Failures are logged; the marks stay then. */
   async sync(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -53,7 +51,7 @@ export class Durability {
     await this.#syncing;
   }
 
-  /** Forgets a sync that is due: the marks keep, and the next start takes it up. */
+  /** Cancels a sync that is due: the marks stay, and the next start syncs. */
   async close(): Promise<void> {
     clearTimeout(this.#timer);
     await this.#syncing;

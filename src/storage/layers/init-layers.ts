@@ -17,7 +17,7 @@ export interface InitLayersDeps {
   readonly readOnly: ReadOnlyLayers;
   readonly trash: Trash;
   readonly workers: WorkerPool;
-  /** This owner gets what no image has. */
+  /** Owner of what the image lacks. */
   readonly owner: Owner;
 }
 
@@ -26,7 +26,7 @@ export class InitLayers {
 
   constructor(private readonly deps: InitLayersDeps) {}
 
-  /** Makes the one above `parent`, if it is not there yet. */
+  /** Makes the init layer above `parent`, if it does not exist yet. */
   ensure(parent: Digest): Promise<void> {
     const { shortId } = this.deps.readOnly.get(parent);
     const path = this.deps.layout.init(shortId);
@@ -57,7 +57,7 @@ export class InitLayers {
     await this.deps.workers.run('init-layer', { diffDir: path, lowerDirs, owner: this.deps.owner });
   }
 
-  /** Its directory in a list; an empty list for containers from before there were such layers. */
+  /** Returns a list with its directory; an empty one for containers from before there were such layers. */
   above(parent: Digest): string[] {
     const path = this.deps.layout.init(this.deps.readOnly.get(parent).shortId);
     return existsSync(path) ? [path] : [];

@@ -1,6 +1,6 @@
 /**
- * The layer store: contract in ports/storage.ts, directories in layout.ts. How files are kept and mounted is the
- * driver's part (drivers/driver.ts).
+ * The layer store: its contract is in ports/storage.ts, its directories in layout.ts. The driver keeps and mounts the
+ * files (drivers/driver.ts).
  */
 import { closeSync, openSync } from 'node:fs';
 import { mkdir, readdir, realpath } from 'node:fs/promises';
@@ -45,7 +45,7 @@ export interface LayerStoreOptions {
   readonly log: Logger;
   /** `name=value`; those of other drivers are ignored. */
   readonly storageOpts?: readonly string[];
-  /** Whom the owners of files in images stand for; undefined: themselves. */
+  /** Maps the owners of files in images to this host; undefined: they are the same. */
   readonly idMaps?: IdMaps | undefined;
 }
 
@@ -69,8 +69,8 @@ export async function openLayerStore(options: LayerStoreOptions): Promise<Driver
 }
 
 /**
- * ext4 would put a new layer where an old one was just deleted, and there it searches past every inode that was freed
- * in the last minutes: unpacking many small files took ten times as long.
+ * Spreads layers over the disk. ext4 would put a new layer where an old one was just deleted, and search there past
+ * every inode that was freed in the last minutes: unpacking many small files took ten times as long.
  */
 function spreadLayers(staging: string): void {
   const fd = openSync(staging, 'r');
@@ -103,7 +103,7 @@ export class DriverLayerStore implements LayerStore {
   readonly #durability: Durability;
   readonly #readOnly: ReadOnlyLayers;
   readonly #writable: WritableLayers;
-  /** Threads of their own for streams: these last as long as their reader likes. */
+  /** Streams have their own threads, because they last as long as their reader likes. */
   readonly #readers = createWorkerPool({ maxThreads: READER_THREADS, tasksPerThread: STREAMS_PER_THREAD });
 
   constructor(parts: Parts) {
@@ -128,7 +128,7 @@ export class DriverLayerStore implements LayerStore {
       await this.#trash.take(join(this.#parts.layout.staging, name));
       removed.push(`unfinished layer ${name}`);
     }
-    // In the background: what is in the trash was given up before, and may be large.
+    // This runs in the background, because the trash may be large.
     void this.#trash.empty();
     return { removed };
   }

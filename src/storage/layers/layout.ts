@@ -47,7 +47,7 @@ export class Layout {
     return join(this.layers, shortId);
   }
 
-  /** The directory of a container. */
+  /** Returns the directory of a container. */
   container(id: string): string {
     return join(this.writable, id);
   }
@@ -64,27 +64,27 @@ export class Layout {
     return join(this.index, `${chainId.slice('sha256:'.length)}.json`);
   }
 
-  /** A new name in the staging directory, in use until `leaveStaging`. */
+  /** Returns a new name in the staging directory, in use until `leaveStaging`. */
   newStaging(): string {
     const name = randomName();
     this.#staged.add(name);
     return join(this.staging, name);
   }
 
-  /** The data that was staged under this path has moved to its place, or away. */
+  /** Tells that the data staged under this path have been moved or removed. */
   leaveStaging(path: string): void {
     this.#staged.delete(basename(path));
   }
 
-  /** Names in use in the staging directory. */
+  /** Returns the names in use in the staging directory. */
   staged(): string[] {
     return [...this.#staged];
   }
 }
 
 /**
- * Six characters: the options of a mount must fit into one page, and they name every layer. Names that are taken are
- * found out when the directory is moved into place.
+ * Returns a random name of six characters: the options of a mount must fit into one page, and they name every layer. A
+ * name that is taken is noticed when the directory is moved into place.
  */
 export function shortId(): string {
   return randomBytes(8).readBigUInt64LE().toString(36).slice(-6).padStart(6, '0');

@@ -1,6 +1,6 @@
 /**
- * The marks in a difference that tell what it hides of the layers below. They are those of overlayfs, which can mount a
- * difference as it is. Synchronous, for worker threads. Paths are byte strings.
+ * Reads and makes the marks in a difference that tell what it hides of the layers below. They are those of overlayfs,
+ * which can mount a difference as it is. Synchronous, for worker threads. Paths are byte strings.
  */
 import { makeDevice } from '../../sys/files/inode.js';
 import { getXattr, setXattr } from '../../sys/files/xattr.js';
@@ -9,7 +9,7 @@ import { fsPath } from '../byte-path.js';
 const OPAQUE = 'trusted.overlay.opaque';
 const YES = Buffer.from('y');
 
-/** A whiteout stands for a name that is deleted. */
+/** True for a whiteout, which stands for a deleted name. */
 export function isWhiteout(stat: { isCharacterDevice(): boolean; readonly rdev: number | bigint }): boolean {
   return stat.isCharacterDevice() && Number(stat.rdev) === 0;
 }

@@ -1,6 +1,4 @@
-/**
- * The merged view of a stack of differences: what it looks like, without mounting it. Synchronous, for worker threads.
- */
+/** Shows the merged view of a stack of differences, without mounting it. Synchronous, for worker threads. */
 import { readlinkSync, type BigIntStats } from 'node:fs';
 import { fsPath } from '../byte-path.js';
 import { statOf } from '../stat-of.js';
@@ -8,17 +6,17 @@ import { isOpaque, isWhiteout } from './marks.js';
 
 /** A directory has its parts in all layers that contribute, the topmost first; anything else is in one layer. */
 export interface MergedEntry {
-  /** Byte string: where the topmost one is on the disk. */
+  /** Byte string: the place of the topmost part on the disk. */
   readonly at: string;
   readonly stat: BigIntStats;
   /** Parts of a directory; undefined for anything else. */
   readonly parts: readonly string[] | undefined;
 }
 
-/** Links followed while a path is resolved, as the kernel's limit. */
+/** At most so many links are followed while a path is resolved, as in the kernel. */
 const MAX_LINKS = 40;
 
-/** The entry `name` of a directory with these parts. */
+/** Returns the entry `name` of a directory with these parts. */
 export function mergedChild(parts: readonly string[], name: string): MergedEntry | undefined {
   let top: { readonly at: string; readonly stat: BigIntStats } | undefined;
   const found: string[] = [];
@@ -37,9 +35,7 @@ export function mergedChild(parts: readonly string[], name: string): MergedEntry
   return top && { ...top, parts: found };
 }
 
-/**
- * Looks up paths without following links; remembers directories, so that the cost is per directory and not per path.
- */
+/** Looks up paths without following links. It remembers directories, so that each costs only once. */
 export class MergedView {
   readonly #directories = new Map<string, readonly string[] | undefined>();
 
@@ -63,8 +59,8 @@ export class MergedView {
 }
 
 /**
- * Looks up a path as a process whose root this is would; a link in the last component is followed only when wanted.
- * Returns the path without links beside the entry; undefined also for the root itself.
+ * Looks up a path as a process with this root would; a link in the last component is followed only when wanted. Returns
+ * the path without links, and the entry; undefined also for the root itself.
  */
 export function resolveMerged(
   roots: readonly string[],

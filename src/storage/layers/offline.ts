@@ -1,4 +1,4 @@
-/** What is in the store of a data root that no daemon uses: the layers that a start would find, and who has them. */
+/** Reads the store of a data root that no daemon uses: the layers that a start would find, and who has them. */
 import { readdir, readlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Digest } from '../../ports/storage.js';
@@ -9,7 +9,7 @@ import { NO_PARENT, parentLink } from './parent-link.js';
 import type { IndexRecord } from './read-only-layers.js';
 
 export interface OfflineStore {
-  /** Layers that are whole, with all below them. */
+  /** Layers that are whole, like all layers below them. */
   readonly layers: ReadonlyMap<Digest, Pick<IndexRecord, 'shortId' | 'chainId' | 'parent'>>;
   /** The layer below each container, by the ID of the container. */
   readonly parents: ReadonlyMap<string, Digest>;
@@ -33,7 +33,7 @@ async function readRecords(layout: Layout): Promise<Map<Digest, IndexRecord>> {
   for (const name of await list(layout.index)) {
     if (isTemporary(name)) continue;
     const path = join(layout.index, name);
-    // One that cannot be read is none: the start removes it.
+    // A record that cannot be read counts as none: the start removes it.
     const record = (await readRecord(path).catch(() => undefined)) as IndexRecord | undefined;
     const isSound = typeof record?.chainId === 'string' && layout.indexRecord(record.chainId) === path;
     if (isSound && names.has(record.shortId)) found.set(record.chainId, record);

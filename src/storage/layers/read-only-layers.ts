@@ -1,4 +1,4 @@
-/** The read-only layers: which there are, who holds them, and how one appears or disappears as a whole. */
+/** The read-only layers: which exist, who holds them, and how one appears or disappears as a whole. */
 import { readdir, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { internal, isEngineError, messageOf, notFound } from '../../errors/engine-error.js';
@@ -13,24 +13,24 @@ import type { Durability } from './durability.js';
 import { shortId, type Layout } from './layout.js';
 import type { Trash } from './trash.js';
 
-/** Layers of one image on top of each other: as many as fit into the options of a mount. */
+/** An image may have so many layers: all of them must fit into the options of a mount. */
 export const MAX_DEPTH = 128;
 
 export interface ReadOnlyLayer extends LayerInfo {
   readonly shortId: string;
-  /** Layers from this one to the lowest. */
+  /** Number of layers from this one to the lowest. */
   readonly depth: number;
-  /** Bytes of this layer and all below. */
+  /** Bytes of this layer and all below it. */
   readonly chainBytes: number;
   /** References, each child counting as one. */
   references: number;
-  /** Uses by this store itself, for the time of an operation. */
+  /** Number of operations of this store that use it now. */
   pins: number;
-  /** The last reference was dropped while it was pinned. */
+  /** True if the last reference was dropped while it was pinned. */
   isDoomed: boolean;
 }
 
-/** What the index has of a layer. */
+/** The record of a layer in the index. */
 export interface IndexRecord {
   readonly shortId: string;
   readonly chainId: Digest;
@@ -51,14 +51,14 @@ export class ReadOnlyLayers {
   readonly #layers = new Map<Digest, ReadOnlyLayer>();
   /** Chain IDs by short IDs. */
   readonly #arriving = new Map<string, Digest>();
-  /** By chain ID: a layer must not be added again while its record is still being removed. */
+  /** Locks by chain ID: a layer must not be added again while its record is being removed. */
   readonly #lock = new KeyedLock();
 
   constructor(private readonly deps: ReadOnlyLayersDeps) {}
 
   /**
    * Reads the index. Layers without a record, records without a layer or a parent, and layers that a power cut damaged
-   * go to the trash; returns them.
+   * go to the trash, and are returned.
    */
   async load(): Promise<string[]> {
     const removed: string[] = [];
@@ -99,14 +99,14 @@ export class ReadOnlyLayers {
     return this.#layers.get(chainId);
   }
 
-  /** @throws EngineError not-found. */
+  /** Returns a layer. @throws EngineError not-found. */
   get(chainId: Digest): ReadOnlyLayer {
     const layer = this.#layers.get(chainId);
     if (!layer) throw notFound(`layer ${chainId} does not exist`, { code: 'LAYER_NOT_FOUND' });
     return layer;
   }
 
-  /** The layer and those below it, the topmost first; empty for undefined. @throws EngineError not-found. */
+  /** Returns the layer and those below it, the topmost first; empty for undefined. @throws EngineError not-found. */
   chain(top: Digest | undefined): ReadOnlyLayer[] {
     const chain: ReadOnlyLayer[] = [];
     for (let at = top; at !== undefined;) {
@@ -117,17 +117,17 @@ export class ReadOnlyLayers {
     return chain;
   }
 
-  /** Directories with the files of the layer and those below it, as `StorageDriver.directories`. */
+  /** Returns the directories of the layer and those below it, as `StorageDriver.directories`. */
   directories(top: Digest | undefined): string[] {
     return this.deps.driver.directories(this.chain(top).map(({ shortId: name }) => name));
   }
 
-  /** What its tar can be rebuilt from. @throws EngineError not-found. */
+  /** Returns the files from which its tar can be rebuilt. @throws EngineError not-found. */
   tarSource(chainId: Digest): AssembleInput {
     return this.#sourceOf(this.get(chainId).shortId);
   }
 
-  /** Layers that have their place but not for certain a record. */
+  /** Returns layers that are in their place, but may not have a record yet. */
   arriving(): { readonly chainId: Digest; readonly name: string }[] {
     return [...this.#arriving].map(([name, chainId]) => ({ chainId, name }));
   }
@@ -142,8 +142,8 @@ export class ReadOnlyLayers {
   }
 
   /**
-   * Moves a complete directory into place, where it survives the end of the daemon, and soon that of the machine. The
-   * parent must be pinned, and the chain ID held, during the call.
+   * Moves a complete directory into place. There it survives the end of the daemon, and soon that of the machine. The
+   * parent must be pinned, and the chain ID locked, during the call.
    */
   async add(directory: string, layer: LayerInfo): Promise<ReadOnlyLayer> {
     const { chainId, diffId, parent, sizeBytes } = layer;
@@ -171,9 +171,7 @@ export class ReadOnlyLayers {
     layer.isDoomed = false;
   }
 
-  /**
-   * Runs `work` while the layer cannot go. Unlike a reference that is dropped, the end of it removes nothing by itself.
-   */
+  /** Runs `work` while the layer cannot go. Unlike dropping a reference, ending a pin removes nothing by itself. */
   async pinned<T>(chainId: Digest, work: () => Promise<T>): Promise<T> {
     const unpin = this.pin(chainId);
     try {
@@ -183,7 +181,7 @@ export class ReadOnlyLayers {
     }
   }
 
-  /** As `pinned`, until the returned function is called. */
+  /** Pins the layer until the returned function is called. */
   pin(chainId: Digest): () => Promise<void> {
     const layer = this.get(chainId);
     layer.pins++;
@@ -193,7 +191,7 @@ export class ReadOnlyLayers {
     };
   }
 
-  /** Drops one reference and removes what nothing refers to any more. Returns it, the topmost first. */
+  /** Drops one reference, and removes layers that nothing references any more. Returns them, the topmost first. */
   async release(chainId: Digest): Promise<Digest[]> {
     const layer = this.get(chainId);
     if (layer.references === 0) throw internal(`layer ${chainId} was released more often than retained`);

@@ -1,4 +1,4 @@
-/** The tar of a layer as a stream: made and checked in a worker. */
+/** Streams the tar of a layer, which a worker makes and checks. */
 import type { Readable } from 'node:stream';
 import { MessageChannel } from 'node:worker_threads';
 import type { WorkerPool } from '../../workers/pool.js';

@@ -1,4 +1,4 @@
-/** The writable layers of containers: which there are, what lies below each, and who has it mounted. */
+/** The writable layers of containers: which exist, what lies below each, and who has it mounted. */
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readlink, rename, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -68,12 +68,12 @@ export class WritableLayers {
     return [...this.#layers.keys()];
   }
 
-  /** The layer below a writable one. @throws EngineError not-found. */
+  /** Returns the layer below a writable one. @throws EngineError not-found. */
   parentOf(id: string): Digest | undefined {
     return this.#get(id).parent;
   }
 
-  /** Directories below a writable layer, the nearest first. @throws EngineError not-found. */
+  /** Returns the directories below a writable layer, the nearest first. @throws EngineError not-found. */
   below(id: string): string[] {
     const { parent } = this.#get(id);
     if (parent !== undefined) return this.#above(parent);
@@ -81,7 +81,7 @@ export class WritableLayers {
     return existsSync(init) ? [init] : [];
   }
 
-  /** Init layer, if there is one, and directories of the image. */
+  /** Returns the init layer, if there is one, and the directories of the image. */
   #above(parent: Digest): string[] {
     return [...this.deps.inits.above(parent), ...this.deps.readOnly.directories(parent)];
   }
@@ -108,7 +108,7 @@ export class WritableLayers {
     });
   }
 
-  /** Makes the init layer where it is missing. Returns what will be below the container. */
+  /** Makes the init layer if it is missing. Returns the directories below the container. */
   async #makeBelow(staging: string, parent: Digest | undefined): Promise<string[]> {
     const { inits } = this.deps;
     if (parent !== undefined) {
@@ -182,5 +182,5 @@ export class WritableLayers {
   }
 }
 
-/** The init layer of a container without an image. */
+/** Returns the init layer of a container without an image. */
 const ownInit = (directory: string): string => join(directory, 'init');

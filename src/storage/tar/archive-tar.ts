@@ -1,21 +1,21 @@
-/** A file or a tree as a tar, for whoever wants to have it. Synchronous, for worker threads. */
+/** Makes a tar of a file or a tree. Synchronous, for worker threads. */
 import type { IdMaps } from '../../ports/id-maps.js';
 import { walkTree } from '../walk-tree.js';
 import { EntryWriter, type TarSource } from './entry-writer.js';
 import { END_OF_ARCHIVE } from './header-writer.js';
 
 const CHUNK_BYTES = 256 * 1024;
-/** Pieces of content from this size on are handed on without a copy. */
+/** Pieces of at least this size are passed on without a copy. */
 const OWN_CHUNK_BYTES = 64 * 1024;
 
-/** Gives `CHUNK_BYTES` of memory, which a chunk then has to itself. */
+/** Returns `CHUNK_BYTES` of memory, for one chunk alone. */
 export type ChunkMemory = () => Buffer;
 
 export const newChunk: ChunkMemory = () => Buffer.allocUnsafeSlow(CHUNK_BYTES);
 
 /**
- * The chunks of the tar of one file, or of a directory with all that is in it. Names begin with `name`, a byte string;
- * `/` makes them absolute.
+ * Returns the chunks of the tar of one file, or of a directory with all that is in it. Names begin with `name`, a byte
+ * string; `/` makes them absolute.
  */
 export function archiveTar(
   source: TarSource,
@@ -26,7 +26,9 @@ export function archiveTar(
   return pack(memory, (buffer) => entries(source, name, new EntryWriter(buffer, idMaps)));
 }
 
-/** The chunks of the tar of everything below a directory, without an entry for itself. `directory` is a byte string. */
+/**
+ * Returns the chunks of the tar of everything below a directory (a byte string), without an entry for the directory.
+ */
 export function contentsTar(directory: string, memory: ChunkMemory, idMaps: IdMaps | undefined): Generator<Buffer> {
   return pack(memory, function* (buffer) {
     const writer = new EntryWriter(buffer, idMaps);

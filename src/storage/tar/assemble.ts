@@ -16,10 +16,10 @@ export interface AssembleInput {
 }
 
 /**
- * The tar's bytes in order, in chunks of 256 KiB but for the last. Each chunk has its memory to itself. Descriptors are
- * closed when the iteration ends, however it ends.
- * @throws EngineError data-loss when files or tar-split data are missing or damaged. Content that was changed without
- * a change of its length shows only in the digest, which is the caller's to check.
+ * Returns the tar's bytes in order, in chunks of 256 KiB except the last. Each chunk has its own memory. Descriptors
+ * are closed when the iteration ends, however it ends.
+ * @throws EngineError data-loss when files or tar-split data are missing or damaged. If content was changed without a
+ * change of its length, only the digest shows it, which the caller must check.
  */
 export function* assembleTar({ diffDir, tarSplitPath }: AssembleInput): Generator<Buffer> {
   const contents = new Contents(diffDir, tarSplitPath);
@@ -87,7 +87,10 @@ function* splitRecords(path: string): Generator<SplitRecord> {
   }
 }
 
-/** Length of the tar, from the last block of the file; the blocks before are skipped. @throws EngineError data-loss. */
+/**
+ * Returns the length of the tar, from the last block of the file; the blocks before are skipped. @throws EngineError
+ * data-loss.
+ */
 export function tarBytesOf(path: string): number {
   const fd = openSplit(path);
   try {
@@ -125,7 +128,7 @@ function readRange(fd: number, position: number, length: number): Buffer {
   return buffer;
 }
 
-/** Contents of files of the layer, also of those whose name another entry took. */
+/** Reads contents of files of the layer, even if another entry took their name. */
 class Contents {
   readonly #diffDir: string;
   readonly #displacedDir: string;

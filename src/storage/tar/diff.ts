@@ -1,4 +1,4 @@
-/** The writable layer of a container as the tar of an image layer. Synchronous, for worker threads. */
+/** Makes the tar of an image layer from the writable layer of a container. Synchronous, for worker threads. */
 import type { IdMaps } from '../../ports/id-maps.js';
 import { toBytePath } from '../byte-path.js';
 import { isOpaque, isWhiteout } from '../layers/marks.js';
@@ -10,10 +10,10 @@ const CHUNK_BYTES = 1024 * 1024;
 const WHITEOUT = '.wh.';
 
 /**
- * The bytes of the tar, deterministic for a given tree: names in the order of their bytes, times cut to seconds as the
- * Docker engine cuts them. A chunk is valid until the next one is asked for. Sockets are left out, and so are files
- * whose own names read as whiteouts. Owners are those that `idMaps` have for them. What changes during the walk is in
- * the tar as it was at some moment.
+ * Returns the bytes of the tar, which are always the same for a given tree: names in the order of their bytes, times
+ * cut to seconds as in the Docker engine. A chunk is valid until the next one is asked for. Sockets are left out, and
+ * so are files whose own names read as whiteouts. Owners are mapped by `idMaps`. A file that changes during the walk is
+ * in the tar as it was at some moment.
  */
 export function* diffTar(upperDir: string, idMaps?: IdMaps): Generator<Buffer> {
   const buffer = Buffer.allocUnsafeSlow(CHUNK_BYTES);

@@ -1,4 +1,4 @@
-/** Contents that the tar needs to be rebuilt but whose names another entry took later. */
+/** Keeps contents that the tar needs to be rebuilt, but whose names another entry took later. */
 import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { fsPath, toBytePath } from '../byte-path.js';
 import { displacedDir } from './split-format.js';

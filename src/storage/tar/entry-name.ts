@@ -1,8 +1,9 @@
-/** Names of tar entries, made relative to the root of the layer. */
+/** Makes names of tar entries relative to the root of the layer. */
 import { invalid } from '../../errors/engine-error.js';
 
 /**
- * The name without leading `/` and `./`, trailing `/`, empty, `.` and `..` components; '' for the root itself.
+ * Returns the name without leading `/` and `./`, trailing `/`, and empty, `.` and `..` components; '' for the root
+ * itself.
  * @throws EngineError invalid for a name that climbs out of the root.
  */
 export function cleanName(name: string): string {

@@ -1,4 +1,4 @@
-/** Files of a walked tree as tar entries. Synchronous, for worker threads. */
+/** Turns files of a walked tree into tar entries. Synchronous, for worker threads. */
 import { closeSync, readlinkSync, readSync, type BigIntStats } from 'node:fs';
 import type { IdMaps } from '../../ports/id-maps.js';
 import { containerOwner } from '../../sys/users/id-maps.js';
@@ -9,20 +9,20 @@ import { withoutCapabilityRoot } from '../file-capabilities.js';
 import { openRegular } from '../open-regular.js';
 import { encodeHeader, padding, type EntryHeader } from './header-writer.js';
 
-/** A file and where the system finds it, as the walk of a tree gives it. */
+/** A file and the path by which the system finds it, from the walk of a tree. */
 export interface TarSource {
   readonly at: string;
   readonly stat: BigIntStats;
 }
 
 export class EntryWriter {
-  /** Of files with several names: the one that has the content, by device and inode. */
+  /** For a file with several names: the name that has the content, by device and inode. */
   readonly #firstNames = new Map<string, string>();
   readonly #buffer: () => Buffer;
 
   /**
-   * @param buffer gives the memory that the next piece of content is read into.
-   * @param idMaps whom the owners of the files are to containers. Default: themselves.
+   * @param buffer returns the memory that the next piece of content is read into.
+   * @param idMaps maps the owners of the files to those in containers. Default: they are the same.
    */
   constructor(
     buffer: () => Buffer,
@@ -32,9 +32,9 @@ export class EntryWriter {
   }
 
   /**
-   * The bytes of one entry; none for sockets and for files that vanished. Content comes in pieces that fill the given
-   * buffers, in the length that the file has when it is opened: one that grows is cut, one that shrinks filled with
-   * zeros.
+   * Returns the bytes of one entry; none for sockets and for files that vanished. Content comes in pieces that fill the
+   * given buffers. Its length is that of the file when it is opened: a file that grows is cut, one that shrinks is
+   * filled with zeros.
    * @param name byte string, without a slash at its end.
    */
   *write({ at, stat }: TarSource, name: string): Generator<Buffer> {
@@ -87,7 +87,7 @@ export class EntryWriter {
   }
 }
 
-/** Undefined for what vanished meanwhile. */
+/** Returns the header of an entry without content; undefined if the file vanished. */
 function otherHeader({ at, stat }: TarSource, name: string, idMaps: IdMaps | undefined): EntryHeader | undefined {
   try {
     const header = { ...commonFields(stat, idMaps), name, xattrs: readXattrs(at, idMaps) };
@@ -98,13 +98,13 @@ function otherHeader({ at, stat }: TarSource, name: string, idMaps: IdMaps | und
     return { ...header, type, deviceMajor: deviceMajor(stat.rdev), deviceMinor: deviceMinor(stat.rdev) };
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    // EINVAL: it is no symbolic link any more.
+    // EINVAL means that it is no symbolic link any more.
     if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EINVAL') return undefined;
     throw error;
   }
 }
 
-/** Fields that every type of entry has; times are cut to seconds as the Docker engine cuts them. */
+/** Returns the fields that every type of entry has; times are cut to seconds as in the Docker engine. */
 export function commonFields(
   stat: BigIntStats,
   idMaps: IdMaps | undefined,
@@ -127,7 +127,7 @@ function readXattrs(at: string, idMaps: IdMaps | undefined): [string, Buffer][] 
       return value ? [[name, idMaps ? withoutCapabilityRoot(name, value) : value] as [string, Buffer]] : [];
     });
   } catch (error) {
-    // Renamed or removed meanwhile.
+    // The file was renamed or removed meanwhile.
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
     throw error;
   }

@@ -3,7 +3,7 @@ import { BLOCK_SIZE } from './header.js';
 
 export interface EntryHeader {
   readonly type: '0' | '1' | '2' | '3' | '4' | '5' | '6';
-  /** Byte strings; the name of a directory ends in a slash. */
+  /** Byte strings. The name of a directory ends in a slash. */
   readonly name: string;
   readonly linkName?: string;
   readonly mode: number;
@@ -19,11 +19,11 @@ export interface EntryHeader {
 const MAX_7_DIGITS = 0o7777777;
 const MAX_11_DIGITS = 0o77777777777;
 
-/** The header block of an entry, preceded by its extended header where one is needed. */
+/** Returns the header block of an entry, after its extended header if it needs one. */
 export function encodeHeader(entry: EntryHeader): Buffer {
   const records: Buffer[] = [];
   const record = (key: string, value: Buffer | string): void => void records.push(encodeRecord(key, value));
-  // In the order of the keys, so that equal entries give equal bytes.
+  // Sorted by the keys, so that equal entries give equal bytes.
   for (const [name, value] of entry.xattrs ?? []) record(`SCHILY.xattr.${name}`, value);
   if (entry.gid > MAX_7_DIGITS) record('gid', String(entry.gid));
   if (!fitsText(entry.linkName ?? '')) record('linkpath', entry.linkName ?? '');
@@ -42,7 +42,7 @@ export function encodeHeader(entry: EntryHeader): Buffer {
   return Buffer.concat([extension, body, padding(body.length), main]);
 }
 
-/** Zero bytes that fill the last block of content of this length. */
+/** Returns the zero bytes that fill the last block after content of this length. */
 export function padding(length: number): Buffer {
   return ZEROS.subarray(0, -length & (BLOCK_SIZE - 1));
 }
@@ -84,7 +84,7 @@ function fitsText(text: string): boolean {
   return text.length <= 100 && /^[\u0001-\u007f]*$/.test(text);
 }
 
-/** `<length of the record> <key>=<value>\n`, where the length counts its own digits. */
+/** Encodes `<length of the record> <key>=<value>\n`, where the length counts its own digits. */
 function encodeRecord(key: string, value: Buffer | string): Buffer {
   const bytes = typeof value === 'string' ? Buffer.from(value, 'latin1') : value;
   const rest = key.length + bytes.length + 3;

@@ -1,4 +1,6 @@
-/** One tar header block: POSIX ustar, GNU and old forms (pax(1) of POSIX.1-2017, "Basic Tar Format" of GNU tar). */
+/**
+ * Reads one tar header block: POSIX ustar, GNU and old forms (pax(1) of POSIX.1-2017, "Basic Tar Format" of GNU tar).
+ */
 import { invalid } from '../../errors/engine-error.js';
 
 export const BLOCK_SIZE = 512;
@@ -98,7 +100,7 @@ function text(block: Buffer, at: number, length: number): string {
   return block.toString('latin1', at, end);
 }
 
-/** Octal with spaces or NULs around it, or base 256 when the first bit is set. */
+/** Reads octal with spaces or NULs around it, or base 256 when the first bit is set. */
 function number(block: Buffer, at: number, length: number, field: string): number {
   const first = block[at] ?? 0;
   if (first & 0x80) return base256(block, at, length, field);

@@ -1,4 +1,4 @@
-/** What no image should contain: the layer extractor refuses it, or keeps it inside the layer. */
+/** Tests layers that no image should contain: the extractor refuses them, or keeps them inside the layer. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -21,9 +21,9 @@ export interface LayerExtractorOptions {
   readonly diffDir: string;
   /** A file to be created. */
   readonly tarSplitPath: string;
-  /** Refuses a tar of more bytes. Default: no limit. */
+  /** A tar of more bytes is refused. Default: no limit. */
   readonly limitBytes?: number;
-  /** Whom the tar's owners stand for. Default: themselves. */
+  /** Maps the tar's owners to this host. Default: they are the same. */
   readonly idMaps?: IdMaps | undefined;
 }
 
@@ -49,7 +49,7 @@ export class LayerExtractor implements TarSink {
   readonly #limitBytes: number;
   readonly #idMaps: IdMaps | undefined;
   readonly #parser = new TarParser(this);
-  /** Of the entry under way. */
+  /** Header of the entry under way. */
   #header: TarHeader = emptyHeader();
   /** The file being written. */
   #fd = -1;
@@ -145,7 +145,10 @@ export class LayerExtractor implements TarSink {
     this.#xattrs = withCapabilityRoot(this.#xattrs, rootOwner(idMaps).uid);
   }
 
-  /** True for an entry that stands for a deletion, or for metadata of another storage driver, which is ignored. */
+  /**
+   * Makes a whiteout for an entry that stands for a deletion, and ignores metadata of another storage driver. True for
+   * such entries.
+   */
   #placeWhiteout(name: string): boolean {
     if (!name.includes(WHITEOUT)) return false;
     const slash = name.lastIndexOf('/');
@@ -202,7 +205,7 @@ export class LayerExtractor implements TarSink {
 
   contentEnd(): void {
     const { uid, gid, mode, mtimeSeconds, mtimeNanoseconds } = this.#header;
-    // In this order: a change of owner takes setuid bits and capabilities away.
+    // The order matters: a change of owner removes setuid bits and capabilities.
     if (uid !== 0 || gid !== 0) fchownSync(this.#fd, uid, gid);
     fchmodSync(this.#fd, mode);
     if (this.#xattrs) setXattrs(this.#tree.at(this.#path), this.#xattrs);

@@ -26,15 +26,18 @@ import { DisplacedFiles } from './displaced-files.js';
 import { breakout } from './entry-name.js';
 import type { TarHeader } from './header.js';
 
-/** Links followed while one parent is resolved, as the kernel's limit. */
+/** At most so many links are followed while one parent is resolved, as in the kernel. */
 const MAX_LINKS = 40;
 
-/** What is set on a directory when the whole tar was read: entries that follow would change its times again. */
+/**
+ * Attributes that are set on a directory when the whole tar was read, because later entries would change its times
+ * again.
+ */
 interface Directory {
   /** False for a directory that no entry named. */
   named: boolean;
   opaque: boolean;
-  /** Nothing of a directory below shines through, not even its attributes: this tar deletes that. */
+  /** True if this tar deletes the directory below, so that nothing of it is seen, not even its attributes. */
   isNew: boolean;
   mode: number;
   uid: number;
@@ -60,7 +63,7 @@ const implicit = ({ uid, gid }: Owner): Directory => ({
 
 export class LayerTree {
   readonly #root: string;
-  /** By path without links, '' for the root; parents come before children. */
+  /** Directories by path without links, '' for the root; parents come before children. */
   readonly #directories = new Map<string, Directory>();
   /** Names made by hard link entries: their content belongs to another name. */
   readonly #linkNames = new Set<string>();
@@ -79,13 +82,13 @@ export class LayerTree {
     this.#displaced = new DisplacedFiles(this.#root, tarSplitPath);
   }
 
-  /** Where a path of the layer is on the disk, for calls into the system. */
+  /** Returns the place of a path on the disk, for calls into the system. */
   at(path: string): string | Buffer {
     return fsPath(this.#root + path);
   }
 
   /**
-   * The path with the links of its parents resolved inside the layer, and its parents made where they are missing.
+   * Returns the path with the links of its parents resolved inside the layer, and makes missing parents.
    * @throws EngineError invalid when a parent is not a directory or leads out of the layer.
    */
   place(name: string): string {
@@ -137,7 +140,10 @@ export class LayerTree {
     setTimes(at, header.mtimeSeconds, header.mtimeNanoseconds);
   }
 
-  /** `target` is a cleaned name; one that is not in this layer is left to the commit of the layer. */
+  /**
+   * Makes a hard link. `target` is a cleaned name; a target that is not in this layer is left to the commit of the
+   * layer.
+   */
   makeHardLink(path: string, target: string): void {
     const source = this.#find(target);
     const stat = source === undefined ? undefined : lstatSync(this.at(source), { throwIfNoEntry: false });
@@ -165,14 +171,14 @@ export class LayerTree {
     this.#whiteouts.add(path);
   }
 
-  /** Hides what the layers below have in a directory, '' for the root; makes it when it is missing. */
+  /** Hides what the layers below have in a directory ('' for the root), which is made if it is missing. */
   makeOpaque(name: string): void {
     const path = this.#directories.has(name) ? name : this.#walk(name, name, true);
     const directory = this.#directories.get(path);
     if (directory) directory.opaque = true;
   }
 
-  /** Sets what waited for the end of the tar and tells what only the layers below can complete. */
+  /** Sets what waited for the end of the tar, and returns what only the layers below can complete. */
   finish(): { implicitDirs: string[]; danglingLinks: { path: string; target: string }[]; whiteouts: string[] } {
     const implicitDirs: string[] = [];
     for (const [path, directory] of this.#directories) {
@@ -195,7 +201,7 @@ export class LayerTree {
     };
   }
 
-  /** Returns true when a whiteout of this tar had the name. */
+  /** Makes a file. Returns true when a whiteout of this tar had the name. */
   #create(path: string, make: () => void): boolean {
     if (path === '') throw invalid('the root of the layer is not a directory', { code: 'TAR_ROOT' });
     if (this.#dangling.size > 0) this.#dangling.delete(path);
@@ -241,7 +247,8 @@ export class LayerTree {
   }
 
   /**
-   * The path of a cleaned name with the links of its parents resolved, undefined when a parent is not in this layer.
+   * Returns the path of a cleaned name with the links of its parents resolved; undefined when a parent is not in this
+   * layer.
    */
   #find(name: string): string | undefined {
     const slash = name.lastIndexOf('/');
@@ -290,7 +297,7 @@ export class LayerTree {
     if (found) {
       if (!isWhiteout(found))
         throw invalid(`${JSON.stringify(path)} is not a directory`, { code: 'TAR_NOT_DIRECTORY' });
-      // Deleted and made again by what is in it: nothing of the layers below shines through.
+      // The directory was deleted, and is made again by an entry in it: nothing of the layers below is seen.
       unlinkSync(this.at(path));
       this.#whiteouts.delete(path);
       directory.opaque = directory.isNew = true;
@@ -300,7 +307,7 @@ export class LayerTree {
   }
 }
 
-/** Sets the attributes of an entry. Those with which overlayfs steers itself are not an image's to set. */
+/** Sets the attributes of an entry, except those that control overlayfs: an image must not set them. */
 export function setXattrs(at: string | Buffer, xattrs: Xattrs): void {
   if (!xattrs) return;
   for (const [name, value] of xattrs) {
@@ -308,7 +315,7 @@ export function setXattrs(at: string | Buffer, xattrs: Xattrs): void {
     try {
       setXattr(at, name, value);
     } catch (error) {
-      // A kind of attribute that this file system or this type of file cannot have: the file is usable without it.
+      // This file system, or this type of file, has no such attributes: the file can be used without it.
       const { code } = error as NodeJS.ErrnoException;
       if (code !== 'ENOTSUP' && !(code === 'EPERM' && name.startsWith('user.'))) throw error;
     }

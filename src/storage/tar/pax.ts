@@ -1,10 +1,10 @@
-/** Extended headers: PAX records (POSIX.1-2017 pax, "pax Header Block") as they bear on one entry. */
+/** Reads extended headers: PAX records (POSIX.1-2017 pax, "pax Header Block") about one entry. */
 import { invalid } from '../../errors/engine-error.js';
 import type { TarHeader } from './header.js';
 
 const XATTR_PREFIX = 'SCHILY.xattr.';
 
-/** What the extended headers before an entry say about it; undefined members are left to the entry's own header. */
+/** What the extended headers before an entry say about it; for undefined members, the entry's own header counts. */
 export interface Extended {
   path?: string;
   linkPath?: string;
@@ -13,7 +13,7 @@ export interface Extended {
   gid?: number;
   mtimeSeconds?: number;
   mtimeNanoseconds?: number;
-  /** By name; the last record of a name wins. */
+  /** Attributes by name; the last record of a name wins. */
   xattrs?: Map<string, Buffer>;
 }
 
@@ -75,7 +75,7 @@ function integer(key: string, text: string): number {
   return value;
 }
 
-/** Seconds with a fraction of any length, of which nine digits count. */
+/** Reads seconds with a fraction of any length, of which nine digits count. */
 function time(extended: Extended, text: string): void {
   const match = /^(-?)(\d{1,15})(?:\.(\d*))?$/.exec(text);
   if (!match) throw invalid('tar has a malformed PAX record mtime', { code: 'TAR_PAX' });
@@ -87,7 +87,7 @@ function time(extended: Extended, text: string): void {
   extended.mtimeNanoseconds = before ? 1_000_000_000 - nanoseconds : nanoseconds;
 }
 
-/** Lets the extended headers have their say over the entry's own. */
+/** Overwrites the entry's own header with what the extended headers say. */
 export function applyExtended(header: TarHeader, extended: Extended): void {
   header.name = extended.path ?? header.name;
   header.linkName = extended.linkPath ?? header.linkName;

@@ -1,7 +1,7 @@
 /** Writes a file front to back and leaves holes where it is zero. Synchronous, for worker threads. */
 import { closeSync, ftruncateSync, writeSync } from 'node:fs';
 
-/** Runs of zeros are looked for in pieces of this size: a hole is made of whole blocks of the file system. */
+/** Zeros are looked for in pieces of this size, because a hole is made of whole blocks of the file system. */
 const BLOCK_BYTES = 64 * 1024;
 const ZEROS = Buffer.alloc(BLOCK_BYTES);
 
@@ -9,13 +9,13 @@ export class SparseWriter {
   #at = 0;
   #writtenTo = 0;
 
-  /** @param fd an empty file, which is the writer's from now on. */
+  /** @param fd an empty file, which belongs to the writer from now on. */
   constructor(readonly fd: number) {}
 
   write(chunk: Buffer, start: number, end: number): void {
     let from = start;
     while (from < end) {
-      // In the steps of the file, not of the chunk.
+      // The steps are those of the file, not of the chunk.
       const to = Math.min(end, from + BLOCK_BYTES - (this.#at % BLOCK_BYTES));
       if (!isZero(chunk, from, to)) {
         const last = this.#dataEnd(chunk, to, end, this.#at + to - from);
@@ -37,7 +37,7 @@ export class SparseWriter {
     closeSync(this.fd);
   }
 
-  /** Where the data that begins before `from` ends: blocks that are not zero are written in one go. */
+  /** Returns where the data that begins before `from` ends: blocks that are not zero are written in one go. */
   #dataEnd(chunk: Buffer, from: number, end: number, filePosition: number): number {
     let position = filePosition;
     for (let at = from; at < end;) {

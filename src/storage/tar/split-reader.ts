@@ -9,7 +9,7 @@ export type SplitRecord =
   | { readonly type: 'file'; readonly path: string; readonly sizeBytes: number }
   | { readonly type: 'end'; readonly tarBytes: number };
 
-/** Upper bound of what a block may claim to inflate to; writers make blocks of 256 KiB. */
+/** A block must not claim to inflate to more; writers make blocks of 256 KiB. */
 const MAX_BLOCK_BYTES = 16 * 1024 * 1024;
 
 export function splitDamaged(what: string): Error {
@@ -22,7 +22,7 @@ export function checkMagic(start: Buffer): number {
   return SPLIT_MAGIC.length;
 }
 
-/** Length of the deflated block whose eight bytes of lengths are given. @throws EngineError data-loss. */
+/** Returns the length of the deflated block whose eight bytes of lengths are given. @throws EngineError data-loss. */
 export function blockBytes(lengths: Buffer): { readonly plain: number; readonly deflated: number } {
   const plain = lengths.readUInt32LE(0);
   const deflated = lengths.readUInt32LE(4);
@@ -30,7 +30,7 @@ export function blockBytes(lengths: Buffer): { readonly plain: number; readonly 
   return { plain, deflated };
 }
 
-/** The records of a deflated block; the bytes of RAW records are valid as long as the caller likes. */
+/** Returns the records of a deflated block; the caller may keep the bytes of RAW records. */
 export function* readBlock(deflated: Buffer, plainBytes: number): Generator<SplitRecord> {
   const block = inflate(deflated, plainBytes);
   for (let at = 0; at < block.length;) {
@@ -59,7 +59,7 @@ function inflate(deflated: Buffer, plainBytes: number): Buffer {
   try {
     block = inflateRawSync(deflated, { maxOutputLength: Math.max(plainBytes, 1) });
   } catch {
-    // Whatever zlib says, it comes down to this.
+    // Whatever zlib says, the block is damaged.
     throw splitDamaged('block does not inflate');
   }
   if (block.length !== plainBytes) throw splitDamaged('block of a wrong length');

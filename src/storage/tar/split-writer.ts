@@ -10,11 +10,13 @@ export class SplitWriter {
   readonly #block = Buffer.allocUnsafeSlow(BLOCK_BYTES);
   readonly #lengths = Buffer.alloc(8);
   #used = 0;
-  /** Where the length of the RAW record being extended stands; -1: none is open. */
+  /** The place of the length of the RAW record that is being extended; -1: none is open. */
   #rawAt = -1;
   #closed = false;
 
-  /** Creates the file, which must not exist. Not safe against a crash: the layer is discarded as a whole then. */
+  /**
+   * Creates the file, which must not exist. It is not safe against a crash, because the whole layer is discarded then.
+   */
   constructor(path: string) {
     this.#fd = openSync(path, 'wx', 0o600);
     writeSync(this.#fd, SPLIT_MAGIC);
@@ -37,7 +39,7 @@ export class SplitWriter {
     }
   }
 
-  /** `path` is a byte string below the difference. */
+  /** Records the content of a file. `path` is a byte string below the difference. */
   file(path: string, sizeBytes: number): void {
     const length = path.length + 9;
     if (BLOCK_BYTES - this.#used < length) this.#flush();

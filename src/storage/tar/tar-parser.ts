@@ -1,5 +1,6 @@
 /**
- * Reads a tar while its bytes arrive: headers with their extensions become entries, the rest is handed on. Synchronous.
+ * Reads a tar while its bytes arrive: headers with their extensions become entries, other bytes are handed on.
+ * Synchronous.
  */
 import { invalid } from '../../errors/engine-error.js';
 import { BLOCK_SIZE, emptyHeader, isZeroBlock, readHeader, type TarHeader } from './header.js';
@@ -7,11 +8,11 @@ import { applyExtended, readPax, type Extended } from './pax.js';
 
 /** The sink receives the archive. Chunks may be reused after each call. */
 export interface TarSink {
-  /** All bytes of the archive, in order, but those that go to `content`. */
+  /** Gets all bytes of the archive, in order, except those that go to `content`. */
   raw(chunk: Buffer, start: number, end: number): void;
   /**
-   * An entry, whose header is reused for the next one. True when its content is wanted: then `content` follows until
-   * all `sizeBytes` are there, and `contentEnd`, also for an empty one.
+   * Gets an entry, whose header is reused for the next one. If it returns true, `content` follows until all `sizeBytes`
+   * have come, and then `contentEnd`, also for an empty file.
    */
   entry(header: TarHeader, xattrs: ReadonlyMap<string, Buffer> | undefined): boolean;
   content(chunk: Buffer, start: number, end: number): void;
@@ -28,7 +29,7 @@ const MAX_SHOWN_NAME = 256;
 /** The next bytes belong to this part. */
 type Phase = 'header' | 'meta' | 'content' | 'skipped' | 'padding' | 'trailer';
 
-/** Only files are followed by content, whatever the size field of another type says. */
+/** True for a file. Only files are followed by content, whatever the size field of another type says. */
 export function isFileEntry({ type, name }: TarHeader): boolean {
   return type === '0' || type === '7' || (type === '\0' && !name.endsWith('/'));
 }
@@ -40,7 +41,7 @@ export class TarParser {
   readonly #block = Buffer.alloc(BLOCK_SIZE);
   #blockUsed = 0;
   #phase: Phase = 'header';
-  /** Bytes that the phase still waits for. */
+  /** Bytes that the phase still needs. */
   #left = 0;
   /** Padding that follows the content under way. */
   #padding = 0;
@@ -68,16 +69,16 @@ export class TarParser {
     for (let at = 0; at < chunk.length;) at = this.step(chunk, at);
   }
 
-  /** After the last byte. @throws EngineError invalid for a tar that is cut off. */
+  /** Ends the tar, after the last byte. @throws EngineError invalid for a tar that is cut off. */
   finish(): void {
-    // As other readers do, the padding of the last file and the zero blocks at the end are not insisted on.
+    // The padding of the last file and the zero blocks at the end may be missing, as for other readers.
     const atBoundary = this.#phase === 'header' && this.#blockUsed === 0 && !this.#awaitsEntry();
     if (!atBoundary && this.#phase !== 'padding' && this.#phase !== 'trailer') throw truncated();
   }
 
   /**
-   * As `write`, but only some bytes from `at` on: calls `content` once at most, and `contentEnd` after it. @returns
-   * where the next bytes are.
+   * Does the same as `write`, but takes only some bytes from `at` on: it calls `content` at most once, and `contentEnd`
+   * after it. @returns where the next bytes are.
    */
   step(chunk: Buffer, at: number): number {
     if (this.#phase === 'header') return this.#takeHeader(chunk, at);

@@ -1,12 +1,12 @@
 /**
- * Reads any tar while its bytes arrive, for those who need time to take the content. What entries mean is the visitor's
- * business.
+ * Reads any tar while its bytes arrive, for visitors that need time to take the content. The visitor decides what
+ * entries mean.
  */
 import { invalid } from '../../errors/engine-error.js';
 import type { TarHeader } from './header.js';
 import { isFileEntry, TarParser } from './tar-parser.js';
 
-/** Takes the content of one file. The chunk of `data` is the visitor's to keep only as long as the call lasts. */
+/** Takes the content of one file. The visitor may use the chunk of `data` only until the call ends. */
 export interface EntrySink {
   data(chunk: Buffer): void | Promise<void>;
   end(): void | Promise<void>;
@@ -15,7 +15,7 @@ export interface EntrySink {
 /** @returns where the content of a file goes; undefined: it is skipped. The header is reused for the next entry. */
 export type VisitEntry = (header: Readonly<TarHeader>) => EntrySink | undefined;
 
-/** The parser does not wait: what it tells of content is kept until its step is over, and done then. */
+/** Reads step by step. The parser does not wait, so what it reports in a step is kept, and handed on after the step. */
 export class TarReader {
   readonly #parser: TarParser;
   #isEmpty = true;

@@ -1,7 +1,7 @@
 /**
  * Unpacks a tar into a directory of a container, which may be changing it at the same moment. Directories are opened
- * inside the container's root, and everything is made by its name in an open directory; nothing that exists is written
- * to. So no link that is put in the way leads out. Synchronous, for worker threads.
+ * inside the container's root, and everything is made by its name in an open directory; no existing file is written to.
+ * So a link that somebody puts in the way cannot lead out. Synchronous, for worker threads.
  */
 import {
   chmodSync,
@@ -34,15 +34,15 @@ import { SparseWriter } from './sparse-writer.js';
 import { isFileEntry, TarParser, type TarSink } from './tar-parser.js';
 
 export interface TreeExtractorOptions {
-  /** The container's root. */
+  /** Descriptor of the container's root. */
   readonly rootFd: number;
   /** Byte string: an existing directory inside the root, absolute, without links. */
   readonly directory: string;
-  /** Refuses a directory in the place of something else, and the reverse. */
+  /** If true, a directory cannot replace something else, nor the reverse. */
   readonly noOverwriteDirNonDir: boolean;
-  /** Who owns everything, in the container; undefined: as the archive says. */
+  /** The owner of everything, in the container; undefined: as the archive says. */
   readonly owner: Owner | undefined;
-  /** Whom the owners stand for; undefined: themselves. */
+  /** Maps the owners to this host; undefined: they are the same. */
   readonly idMaps: IdMaps | undefined;
 }
 
@@ -50,7 +50,7 @@ type Xattrs = ReadonlyMap<string, Buffer> | undefined;
 
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 const OPEN_DIRECTORY = constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW;
-/** How often a name is cleared that something else takes again at once. */
+/** A name is cleared so often when something else takes it again at once. */
 const ATTEMPTS = 4;
 
 export class TreeExtractor implements TarSink {
@@ -58,17 +58,19 @@ export class TreeExtractor implements TarSink {
   readonly #parser = new TarParser(this);
   #header: TarHeader = emptyHeader();
   #xattrs: Xattrs;
-  /** On this host. */
+  /** The owner on this host. */
   #owner: Owner = this.#header;
-  /** The directory of the last entry, which is that of the next one most of the time. */
+  /** The directory of the last entry, which is mostly that of the next one, too. */
   #parent: { readonly path: string; readonly fd: number } | undefined;
   /** Where the entry under way goes: an open directory, the name in it, and both as a path. */
   #directory = -1;
   #name = '';
   #at = '';
-  /** Its content, for a file. */
+  /** Writes the content of the entry under way, if it is a file. */
   #file: SparseWriter | undefined;
-  /** Times that entries in a directory would change again, by its path inside the root. */
+  /**
+   * Times of directories, by path inside the root. They are set at the end, because entries in a directory change them.
+   */
   readonly #directoryTimes = new Map<string, { readonly seconds: number; readonly nanoseconds: number }>();
 
   constructor(options: TreeExtractorOptions) {
@@ -84,7 +86,7 @@ export class TreeExtractor implements TarSink {
     this.#guarded(() => this.#parser.write(chunk));
   }
 
-  /** After the last byte. @throws EngineError as `write`; invalid for a tar that is cut off. */
+  /** Ends the tar, after the last byte. @throws EngineError as `write`; invalid for a tar that is cut off. */
   finish(): void {
     this.#guarded(() => {
       this.#parser.finish();
@@ -126,7 +128,7 @@ export class TreeExtractor implements TarSink {
     const name = cleanName(header.name);
     const isDirectory = header.type === '5' || (header.type === '\0' && header.name.endsWith('/'));
     if (name === '') {
-      // The directory itself is the container's.
+      // The directory itself belongs to the container.
       if (isDirectory) return false;
       throw invalid(
         `cannot overwrite directory ${quote(this.#options.directory)} with non-directory ${quote(header.name)}`,
@@ -202,7 +204,7 @@ export class TreeExtractor implements TarSink {
     switch (type) {
       case '1':
         this.#makeHardLink(at, cleanName(linkName));
-        // Its attributes are those of the file that it is a name of.
+        // Its attributes are those of the file that it links to.
         return;
       case '2':
         this.#create(() => symlinkSync(fsPath(linkName), fsPath(at)));
@@ -238,7 +240,7 @@ export class TreeExtractor implements TarSink {
     }
   }
 
-  /** Owner first: its change takes setuid bits and capabilities away. */
+  /** Sets the attributes. The owner comes first, because its change removes setuid bits and capabilities. */
   #setAttributes(fd: number | undefined, at: string): void {
     const { uid, gid } = this.#owner;
     const { mode, type } = this.#header;
@@ -257,7 +259,7 @@ export class TreeExtractor implements TarSink {
     try {
       fd = openInRoot(this.#options.rootFd, fsPath(path), OPEN_DIRECTORY);
     } catch {
-      // The container has removed or replaced it: nothing is left whose times matter.
+      // The container has removed or replaced the directory, so its times do not matter.
       return;
     }
     try {
@@ -267,7 +269,10 @@ export class TreeExtractor implements TarSink {
     }
   }
 
-  /** An open descriptor of the directory of a name, made where it is missing; valid until the next call. */
+  /**
+   * Returns an open descriptor of the directory of a name, which is made if it is missing. It is valid until the next
+   * call.
+   */
   #placeOf(name: string): number {
     const path = this.#inRoot(parentOf(name));
     if (this.#parent?.path === path) return this.#parent.fd;
@@ -289,7 +294,7 @@ export class TreeExtractor implements TarSink {
       try {
         mkdirSync(fsPath(at), 0o755);
       } catch (error) {
-        // A dangling link, or the container was faster.
+        // It is a dangling link, or the container was faster.
         if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
       }
     } finally {
@@ -306,7 +311,7 @@ export class TreeExtractor implements TarSink {
 }
 
 function chmodNode(at: string, mode: number): void {
-  // By a descriptor that stands for the node: chmod would follow a link that took its name.
+  // The mode is set by a descriptor that stands for the node, because chmod would follow a link that took its name.
   const fd = openSync(fsPath(at), O_PATH | constants.O_NOFOLLOW);
   try {
     if (fstatSync(fd).isSymbolicLink()) throw internal('the file was replaced while it was made', { code: 'EEXIST' });

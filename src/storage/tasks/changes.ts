@@ -1,4 +1,4 @@
-/** Worker task: what a container changed in its image's files. */
+/** Worker task: finds what a container changed in its image's files. */
 import type { Change } from '../../ports/storage.js';
 import { toBytePath, toText } from '../byte-path.js';
 import { isOpaque, isWhiteout } from '../layers/marks.js';
@@ -7,7 +7,7 @@ import { walkTree, type WalkedEntry } from '../walk-tree.js';
 
 export interface ChangesInput {
   readonly diffDir: string;
-  /** Difference directories below, the nearest first. */
+  /** Difference directories of the layers below, the nearest first. */
   readonly lowerDirs: readonly string[];
 }
 
@@ -16,9 +16,9 @@ const ADDED = 1;
 const DELETED = 2;
 
 /**
- * The changes in the order of a walk, as the Docker engine reports them: a directory that merely holds something
- * modified is no change of its own, one in which something was added or deleted is; a directory that was deleted and
- * made again counts as deleted, its contents as added.
+ * Returns the changes in the order of a walk, as the Docker engine reports them. A directory counts as modified only if
+ * something was added or deleted in it. A directory that was deleted and made again counts as deleted, its contents as
+ * added.
  */
 export function changes({ diffDir, lowerDirs }: ChangesInput): Change[] {
   const view = new MergedView(lowerDirs.map(toBytePath));

@@ -1,4 +1,4 @@
-/** The view of a container's files, opened in the worker that works on them. */
+/** Opens the view of a container's files in the worker that works on them. */
 import { isEngineError } from '../../errors/engine-error.js';
 import type { ContainerView } from '../../ports/archives.js';
 import type { IdMaps } from '../../ports/id-maps.js';
@@ -8,8 +8,8 @@ import { openMountView } from '../../sys/mount/mount-view.js';
 import { storageError } from '../storage-error.js';
 
 /**
- * Calls `use` with the root of the view, which goes when that is done. What the thread makes from then on is owned by
- * the root of `idMaps`. @throws what `use` throws, and as openMountView.
+ * Calls `use` with the root of the view, which is closed afterwards. Files that the thread makes meanwhile belong to
+ * the root user of `idMaps`. @throws what `use` throws, and as openMountView.
  */
 export async function withView<T>(
   { rootfs, mounts, tmpfs, procFd }: ContainerView,

@@ -1,6 +1,4 @@
-/**
- * Worker tasks: files of a container as a tar, sent to the main thread as fast as it is taken there, or to a socket.
- */
+/** Worker tasks: send files of a container as a tar to the main thread, as fast as it takes them, or to a socket. */
 import type { MessagePort } from 'node:worker_threads';
 import type { ContainerView } from '../../ports/archives.js';
 import type { IdMaps } from '../../ports/id-maps.js';
@@ -33,7 +31,7 @@ export function copyOut({ view, path, idMaps, port }: CopyOutInput): Promise<voi
   });
 }
 
-/** All below a directory. */
+/** Sends all below a directory. */
 export async function exportDirectory({
   directory,
   idMaps,
@@ -47,8 +45,8 @@ export async function exportDirectory({
 }
 
 /**
- * Sends a tar where the other end of a port wants it: a chunk for each 0 that comes, then null; or, for the number of a
- * descriptor, all of it to that socket as HTTP chunks. Closing the port ends it.
+ * Sends a tar where the other end of a port wants it. For each 0 that comes it sends a chunk, then null; for the number
+ * of a descriptor it sends all of it to that socket as HTTP chunks. Closing the port ends it.
  */
 class TarSender {
   readonly #port: MessagePort;

@@ -1,6 +1,6 @@
 /**
- * How much the other end of a port still wants, counted in its messages: the brake of everything that streams between
- * threads.
+ * Counts how much the other end of a port still wants, by its messages. Everything that streams between threads is
+ * slowed down by this.
  */
 import type { MessagePort } from 'node:worker_threads';
 

@@ -1,4 +1,4 @@
-/** A body of HTTP/1.1 from the thread that makes it straight to the socket of its reader. */
+/** Writes a body of HTTP/1.1 from the thread that makes it straight to its reader's socket. */
 import { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
 import { duplicateFd } from '../../sys/files/fd.js';
@@ -16,7 +16,7 @@ export async function writeHttpChunks(
   port: MessagePort,
 ): Promise<void> {
   const socket = new Socket({ fd: duplicateFd(fd), readable: false, writable: true });
-  // The write under way fails with it.
+  // The write under way fails with this error.
   socket.on('error', () => undefined);
   port.once('close', () => socket.destroy());
   const free: Buffer[] = [];
@@ -40,7 +40,7 @@ export async function writeHttpChunks(
     }
     await written;
   } finally {
-    // Not its end, which would be that of the connection.
+    // The socket is not ended, because that would end the connection.
     socket.destroy();
   }
 }

@@ -1,4 +1,4 @@
-/** Worker task: what a container needs in its root file system before it starts, as far as the image lacks it. */
+/** Worker task: makes what a container needs in its root file system before it starts, if the image lacks it. */
 import { lchownSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import type { Owner } from '../../ports/id-maps.js';
 import { fsPath, toBytePath } from '../byte-path.js';
@@ -10,7 +10,7 @@ export interface InitLayerInput {
   readonly diffDir: string;
   /** Difference directories of the image, the topmost first. */
   readonly lowerDirs: readonly string[];
-  /** Of what the image lacks. */
+  /** Owner of what the image lacks. */
   readonly owner: Owner;
 }
 

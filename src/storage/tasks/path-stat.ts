@@ -1,4 +1,4 @@
-/** Worker task: what is at a path of a container. */
+/** Worker task: tells what is at a path of a container. */
 import type { ContainerView, PathStat } from '../../ports/archives.js';
 import type { IdMaps } from '../../ports/id-maps.js';
 import { toBytePath } from '../byte-path.js';

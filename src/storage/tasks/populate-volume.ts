@@ -1,4 +1,4 @@
-/** Worker task: gives a new volume what the image has in its place. */
+/** Worker task: copies into a new volume what the image has in its place. */
 import { linkSync, mkdirSync, readdirSync, type BigIntStats } from 'node:fs';
 import { fsPath, toBytePath } from '../byte-path.js';
 import { copyAttributes, copyInode } from '../copy-attributes.js';
@@ -46,6 +46,6 @@ function copyTree(from: string, to: string): void {
       if (stat.nlink > 1n) firstNames.set(stat.ino, target);
     }
   }
-  // What was made in a directory changed its times.
+  // Making files in a directory changed its times.
   for (const { target, source, stat } of directories) copyAttributes(source, stat, target);
 }

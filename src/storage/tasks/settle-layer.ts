@@ -40,7 +40,7 @@ function removeIdle(diff: string, view: MergedView, path: string): void {
   keepingTimes(parentOf(at), () => unlinkSync(fsPath(at)));
 }
 
-/** overlayfs does not look whether the root of a layer is opaque: each entry of the layers below is hidden instead. */
+/** Hides each entry of the layers below, because overlayfs ignores that the root of a layer is opaque. */
 function hideLowers(diff: string, lowers: readonly string[]): void {
   const before = statOf(diff);
   const names = new Set(lowers.flatMap((lower) => readdirSync(fsPath(lower), 'latin1')));
@@ -75,7 +75,8 @@ function isHidden(diff: string, path: string): boolean {
 }
 
 /**
- * Makes a hard link whose target is below: the target is copied into this layer first, for links do not cross layers.
+ * Makes a hard link whose target is below. The target is first copied into this layer, because links do not cross
+ * layers.
  */
 function link(diff: string, lowers: readonly string[], path: string, target: string): void {
   const roots = [diff, ...lowers];

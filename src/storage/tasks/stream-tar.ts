@@ -1,4 +1,4 @@
-/** Worker task: sends the tar of a layer to the main thread, as fast as it is taken there. */
+/** Worker task: sends the tar of a layer to the main thread, as fast as it takes it. */
 import { createHash } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import { dataLoss } from '../../errors/engine-error.js';

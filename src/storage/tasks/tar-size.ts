@@ -1,4 +1,4 @@
-/** Worker task: how long the tar of a layer is. */
+/** Worker task: computes the length of the tar of a layer. */
 import { tarBytesOf } from '../tar/assemble.js';
 
 /** @throws EngineError data-loss for damaged tar-split data. */

@@ -1,8 +1,8 @@
-/** Worker task: how many bytes a tree holds. */
+/** Worker task: counts the bytes in a tree. */
 import { toBytePath } from '../byte-path.js';
 import { walkTree } from '../walk-tree.js';
 
-/** Sum of the sizes of the regular files below `path`, a file with several names counted once. */
+/** Returns the sum of the sizes of the regular files below `path`; a file with several names counts once. */
 export function treeSize({ path }: { readonly path: string }): number {
   const counted = new Set<bigint>();
   let total = 0n;

@@ -1,4 +1,4 @@
-/** A tar that is made here and becomes a layer without being stored. */
+/** Unpacks a tar that is made here into a layer, without storing the tar. */
 import { createHash } from 'node:crypto';
 import type { Digest, StagedLayer } from '../../ports/storage.js';
 import { type ExtractResult, LayerExtractor } from '../tar/layer-extractor.js';
@@ -11,7 +11,7 @@ export type UnpackedTar = Pick<ExtractResult, 'sizeBytes' | 'implicitDirs' | 'da
   readonly diffId: Digest;
 };
 
-/** In one pass: the chunks are hashed and unpacked into `diffDir`, an empty directory. */
+/** Hashes and unpacks the chunks in one pass, into `diffDir`, an empty directory. */
 export function unpackTar(chunks: Iterable<Buffer>, target: UnpackTarget): UnpackedTar {
   const hash = createHash('sha256');
   const extractor = new LayerExtractor(target);

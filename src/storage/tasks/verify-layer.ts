@@ -1,4 +1,4 @@
-/** Worker task: whether the files of a layer still make the tar that they came from. */
+/** Worker task: checks that the files of a layer still make the tar that they came from. */
 import { createHash } from 'node:crypto';
 import { isEngineError } from '../../errors/engine-error.js';
 import type { Digest } from '../../ports/storage.js';

@@ -1,4 +1,4 @@
-/** The one place that loads the C library. System calls that Node does not offer are declared through it. */
+/** Loads the C library, and declares system calls that Node does not offer. Only this file does that. */
 import { getSystemErrorMap } from 'node:util';
 import koffi from 'koffi';
 import { internal, type EngineError } from '../../errors/engine-error.js';
@@ -48,19 +48,20 @@ export const libc = {
   },
 
   /**
-   * Where the bytes of a buffer are, for structures that point to others. It must stay referenced until after the call.
+   * Returns the address of a buffer's bytes, for structures that point to others. The buffer must stay referenced until
+   * after the call.
    */
   addressOf(buffer: Uint8Array): bigint {
     return koffi.address(buffer);
   },
 
-  /** errno of the last call made through `func` on this thread. */
+  /** Returns errno of the last call made through `func` on this thread. */
   errno(): number {
     return koffi.errno();
   },
 };
 
-/** A path as C functions want it: a string is terminated on its way, the bytes of a Buffer are not. */
+/** Returns a path as C functions want it: koffi terminates a string, but not the bytes of a Buffer. */
 export function cPath(path: string | Buffer): string | Buffer {
   return typeof path === 'string' ? path : Buffer.concat([path, NUL]);
 }

@@ -7,7 +7,7 @@ const GETPID = 39;
 
 const syscall = libc.func<[number: number]>('long syscall(long number)');
 
-/** Whether this kernel has it. Do not ask under a seccomp filter, which may end a process for such a call. */
+/** Tells whether this kernel has it. Do not ask under a seccomp filter, which may end a process for such a call. */
 export function hasX32(): boolean {
   return process.arch === 'x64' && syscall(X32_SYSCALL_BIT | GETPID) === process.pid;
 }

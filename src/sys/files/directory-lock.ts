@@ -6,7 +6,7 @@ import { tryLock } from './file-lock.js';
 import { makeDirectories } from './make-directories.js';
 
 export interface LockedDirectory {
-  /** Without symbolic links. */
+  /** The path without symbolic links. */
   readonly path: string;
   release(): Promise<void>;
 }
@@ -40,7 +40,10 @@ async function makeDirectory(option: string, path: string): Promise<string> {
   }
 }
 
-/** From /proc/locks, whose lines end with `FLOCK  ADVISORY  WRITE <pid> <major>:<minor>:<inode> 0 EOF`. */
+/**
+ * Returns the process that holds the lock, from /proc/locks, whose lines end with `FLOCK  ADVISORY  WRITE <pid>
+ * <major>:<minor>:<inode> 0 EOF`.
+ */
 async function holderOf(path: string): Promise<string | undefined> {
   const [locks, { ino }] = await Promise.all([readFile('/proc/locks', 'utf8').catch(() => ''), stat(path)]);
   return new RegExp(`FLOCK +ADVISORY +WRITE +(\\d+) +[0-9a-f]+:[0-9a-f]+:${ino} `).exec(locks)?.[1];

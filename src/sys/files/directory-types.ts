@@ -1,4 +1,4 @@
-/** Whether a file system says with each name of a directory which type of file it is (d_type of getdents(2)). */
+/** Tells whether a file system says with each name of a directory which type of file it is (d_type of getdents(2)). */
 import { closeSync, openSync } from 'node:fs';
 import { libc } from '../ffi/libc.js';
 
@@ -15,8 +15,7 @@ const NAME_AT = 19;
 const DT_UNKNOWN = 0;
 
 /**
- * @param directory is a small directory that is not empty. Where this is false, overlayfs would take whiteouts for
- * files.
+ * @param directory is a small directory that is not empty. If this is false, overlayfs would take whiteouts for files.
  */
 export function tellsTypes(directory: string): boolean {
   const buffer = Buffer.alloc(BUFFER_BYTES);

@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 
 const TEMP = /\.tmp-[0-9a-f]{12}$/;
 
-/** Where what becomes `path` is written first. */
+/** Returns the path where the next content of `path` is written first. */
 export function temporaryPath(path: string): string {
   return `${path}.tmp-${randomBytes(6).toString('hex')}`;
 }

@@ -22,7 +22,7 @@ const recv = libc.func<[fd: number, buffer: Uint8Array, length: number, flags: n
 );
 
 /**
- * A new descriptor (above stderr, closed on exec) for the same open file. The caller closes it.
+ * Returns a new descriptor (above stderr, closed on exec) for the same open file. The caller closes it.
  * @throws EngineError code EBADF, EMFILE.
  */
 export function duplicateFd(fd: number): number {
@@ -54,7 +54,7 @@ export function takeFromSocket(fd: number, into: Uint8Array, length: number): vo
   receive(fd, into, length, MSG_DONTWAIT);
 }
 
-/** Takes up to `length` bytes; otherwise as `peekSocket`. */
+/** Takes up to `length` bytes; else it behaves as `peekSocket`. */
 export function receiveFromSocket(fd: number, into: Uint8Array, length: number): number | undefined {
   return receive(fd, into, length, MSG_DONTWAIT);
 }
@@ -81,7 +81,7 @@ export function onceEnded(fd: number, callback: () => void): { cancel(): void } 
 export interface ReadableWatch {
   pause(): void;
   resume(): void;
-  /** Before the descriptor is closed. */
+  /** Ends the watch. Call it before the descriptor is closed. */
   close(): void;
 }
 

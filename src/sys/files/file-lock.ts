@@ -1,4 +1,4 @@
-/** Advisory locks that go with the process, however it ends. */
+/** Advisory locks, which end with the process, however it ends. */
 import { isEngineError } from '../../errors/engine-error.js';
 import { libc } from '../ffi/libc.js';
 

@@ -1,6 +1,6 @@
 /**
- * What Node's fs cannot do: device nodes, times in nanoseconds, flags, syncing a whole file system. Paths as Node's fs
- * takes them.
+ * Does what Node's fs cannot: device nodes, times in nanoseconds, flags, syncing a whole file system. Paths are as in
+ * Node's fs.
  */
 import { invalid } from '../../errors/engine-error.js';
 import { cPath, libc } from '../ffi/libc.js';

@@ -1,4 +1,4 @@
-/** Files inside a container's root filesystem, reached without ever leaving it. */
+/** Opens files inside a container's root filesystem without ever leaving it. */
 import { constants } from 'node:fs';
 import { cPath, libc, syscallError } from '../ffi/libc.js';
 
@@ -28,7 +28,7 @@ export function openInRoot(rootFd: number, path: string | Buffer, flags: number 
 }
 
 /**
- * As `openInRoot`, for one name in the open directory, itself and not where it leads.
+ * Does the same as `openInRoot` for one name in the open directory; a link is not followed.
  * @throws EngineError code EXDEV when something is mounted there; ELOOP for a symbolic link unless it is opened as a
  * place.
  */

@@ -21,7 +21,7 @@ export type Urgent = <T>(write: () => Promise<T>) => Promise<T>;
 export class Reserve {
   readonly #path: string;
   #bytes = 0;
-  /** The size that it had before parts of it were given up: so much is taken back when it is free. */
+  /** Bytes of the reserve that were given up, and are taken back when they are free. */
   #due = 0;
   #last: Promise<unknown> = Promise.resolve();
   #timer: NodeJS.Timeout | undefined;

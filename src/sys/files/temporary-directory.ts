@@ -8,9 +8,9 @@ import { makeDirectories } from './make-directories.js';
 const PARTIAL = 'partial';
 
 export interface TemporaryPlaces {
-  /** For files of this run of the daemon alone. */
+  /** Directory for files of this run of the daemon alone. */
   readonly tmpDir: string;
-  /** For downloads that broke off. */
+  /** Directory for downloads that broke off. */
   readonly partialDir: string;
 }
 

@@ -1,4 +1,6 @@
-/** Extended attributes, never following a symbolic link in the last component. Paths as Node's fs takes them. */
+/**
+ * Reads and sets extended attributes, never following a symbolic link in the last component. Paths are as in Node's fs.
+ */
 import { cPath, libc, syscallError } from '../ffi/libc.js';
 
 type Path = string | Buffer;
@@ -22,7 +24,7 @@ export function setXattr(path: Path, name: string, value: Buffer): void {
   lsetxattr(cPath(path), name, value, value.length, 0);
 }
 
-/** The value of an attribute; undefined when it, or the file system's support for it, is missing. */
+/** Returns the value of an attribute; undefined when it is missing or the file system has no attributes. */
 export function getXattr(path: Path, name: string): Buffer | undefined {
   const length = lgetxattr(cPath(path), name, scratch, scratch.length);
   if (length >= 0) return Buffer.from(scratch.subarray(0, length));
@@ -31,7 +33,9 @@ export function getXattr(path: Path, name: string): Buffer | undefined {
   throw syscallError('lgetxattr', errno);
 }
 
-/** Names of all attributes that this process may see, sorted; none when the file system has no such thing. */
+/**
+ * Returns the sorted names of all attributes that this process may see; none when the file system has no attributes.
+ */
 export function listXattrs(path: Path): string[] {
   const length = llistxattr(cPath(path), scratch, scratch.length);
   if (length > 0)

@@ -15,9 +15,9 @@ import { O_PATH, openInRoot } from '../files/open-in-root.js';
 /** A host file or directory at a place inside the container. */
 export interface ViewMount {
   readonly source: string;
-  /** What below the source is meant; links in it lead nowhere outside the source. */
+  /** A path below the source; links in it lead nowhere outside the source. */
   readonly subpath?: string;
-  /** Absolute, inside the container. */
+  /** An absolute path inside the container. */
   readonly destination: string;
   readonly readOnly: boolean;
 }
@@ -25,9 +25,9 @@ export interface ViewMount {
 export interface ViewSource {
   /** Where the root file system is mounted on the host. */
   readonly rootfs: string;
-  /** Of a container that runs not: what a start would mount, parents first. */
+  /** For a container that does not run: what a start would mount, parents first. */
   readonly mounts: readonly ViewMount[];
-  /** Of a container that runs. */
+  /** For a container that runs. */
   readonly running?: {
     /** An open `/proc/<pid>` of its init process, which cannot come to mean another process. */
     readonly procFd: number;
@@ -37,9 +37,9 @@ export interface ViewSource {
 }
 
 export interface MountView {
-  /** The view's root, for `openInRoot`. */
+  /** Descriptor of the view's root, for `openInRoot`. */
   readonly rootFd: number;
-  /** The kernel frees the view with it. */
+  /** Closes the root, and so the kernel frees the view. */
   close(): void;
 }
 
@@ -132,7 +132,7 @@ function cloneStopped({ rootfs, mounts }: ViewSource, trees: Tree[]): void {
   }
 }
 
-/** A file of a process; a process that is ending has lost some of them, with various errors. */
+/** Opens a file of a process in /proc; a process that is ending has lost some of them, with various errors. */
 function openOfProcess(procFd: number, name: string, flags: number): number {
   try {
     return open(`/proc/self/fd/${procFd}/${name}`, flags);
@@ -167,7 +167,7 @@ function cloneRunning({ procFd, destinations }: NonNullable<ViewSource['running'
   }
 }
 
-/** In the new namespace: puts the trees together and drops all else. */
+/** Runs in the new namespace: puts the trees together and drops all else. */
 function assemble(rootfs: string, trees: readonly Tree[], makePlaces: boolean): MountView {
   const root = trees[0]?.fd ?? -1;
   let namespace = -1;
@@ -217,7 +217,7 @@ function findPlace(root: number, destination: string): number | undefined {
   }
 }
 
-/** The place of a mount, made where it is missing, as the runtime makes it at a start. */
+/** Returns the place of a mount, which is made if it is missing, as the runtime does at a start. */
 function mountPoint(root: number, destination: string, isDirectory: boolean): number {
   const parts = destination.split('/').filter(Boolean);
   for (let count = 1; ; count++) {

@@ -1,4 +1,4 @@
-/** Mounting and unmounting (mount(2), umount2(2)), away from the main thread: both may touch the disk. */
+/** Mounts and unmounts (mount(2), umount2(2)) away from the main thread, because both may touch the disk. */
 import { readFile } from 'node:fs/promises';
 import { libc } from '../ffi/libc.js';
 
@@ -51,7 +51,10 @@ export async function detachMount(target: string): Promise<boolean> {
   }
 }
 
-/** Mount points of this mount namespace below a directory, as /proc/self/mountinfo lists them (outer before inner). */
+/**
+ * Returns the mount points of this mount namespace below a directory, as /proc/self/mountinfo lists them (outer before
+ * inner).
+ */
 export async function mountPointsBelow(directory: string): Promise<string[]> {
   const text = await readFile('/proc/self/mountinfo', 'utf8');
   const prefix = `${directory}/`;
@@ -61,7 +64,7 @@ export async function mountPointsBelow(directory: string): Promise<string[]> {
     .filter((point) => point.startsWith(prefix));
 }
 
-/** proc(5): space, tab, newline and backslash are written as three octal digits. */
+/** Decodes a field of proc(5): space, tab, newline and backslash are written as three octal digits. */
 function unescape(field: string): string {
   return field.replaceAll(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
 }

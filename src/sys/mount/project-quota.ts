@@ -1,5 +1,6 @@
 /**
- * Project quotas of XFS: all files below a directory share one limit of blocks (quotactl(2), ioctl_xfs_fsgetxattr(2)).
+ * Sets project quotas of XFS: all files below a directory share one limit of blocks (quotactl(2),
+ * ioctl_xfs_fsgetxattr(2)).
  */
 import { libc, syscallError } from '../ffi/libc.js';
 
@@ -34,7 +35,7 @@ function attributes(fd: number): Buffer {
   return buffer;
 }
 
-/** Project that an open file or directory belongs to, 0 for none. @throws EngineError code ENOTTY, EOPNOTSUPP. */
+/** Returns the project of an open file or directory; 0 for none. @throws EngineError code ENOTTY, EOPNOTSUPP. */
 export function projectOf(fd: number): number {
   return attributes(fd).readUInt32LE(PROJID_AT);
 }

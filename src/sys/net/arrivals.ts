@@ -30,7 +30,7 @@ const epollWait = libc.checked<[epoll: number, events: Uint8Array, count: number
   'int epoll_wait(int epoll, void *events, int count, int timeout)',
 );
 
-/** Watches are found by a number that is never used again: the number of a closed descriptor is. */
+/** Watches are found by a number that is never used again, because the number of a closed descriptor is. */
 const watches = new Map<number, (hasEnded: boolean) => void>();
 const events = Buffer.alloc(EVENT_BYTES * BATCH);
 let lastWatch = 0;

@@ -1,20 +1,20 @@
 /**
- * Datagrams of IPv4 sockets in batches: one system call takes all that wait, one sends all answers, each written where
- * its question was. Node makes two calls and a dozen objects for every single one.
+ * Receives and answers datagrams of IPv4 sockets in batches: one system call takes all that wait, another sends all
+ * answers, each written over its question. Node makes two calls and a dozen objects for every single one.
  */
 import { libc } from '../ffi/libc.js';
 
 // linux/socket.h; struct mmsghdr and struct iovec as on every 64 bit architecture
 const MSG_DONTWAIT = 0x40;
 const HEADER = { bytes: 64, name: 0, nameBytes: 8, vector: 16, vectorLength: 24, received: 56 } as const;
-/** The part that says who and where, up to and with the length of the vector. */
+/** This part of the header holds the address and the vector. */
 const HEADER_TARGET_BYTES = 32;
 const VECTOR = { bytes: 16, base: 0, length: 8 } as const;
 const SOCKADDR_IN_BYTES = 16;
 
-/** More wait for the next turn of the event loop: others shall have theirs. */
+/** Further messages wait for the next turn of the event loop, so that other work gets its turn. */
 const BATCH = 32;
-/** Of a message and of its answer; what is longer is cut. */
+/** Limit of a message and of its answer; a longer one is cut. */
 const MAX_BYTES = 4096;
 
 const recvmmsg = libc.func<[fd: number, headers: Uint8Array, count: number, flags: number, timeout: null]>(
@@ -34,7 +34,7 @@ const sendto = libc.func<
  */
 export type AnswerDatagram = (slot: Buffer, length: number, peer: Buffer) => number;
 
-/** For all sockets: a batch is answered before anything else happens. */
+/** All sockets share these slots, because a batch is answered before anything else happens. */
 const slots = Array.from({ length: BATCH }, () => ({
   bytes: Buffer.alloc(MAX_BYTES),
   peer: Buffer.alloc(SOCKADDR_IN_BYTES),

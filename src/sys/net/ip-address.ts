@@ -1,7 +1,7 @@
-/** IP addresses between their text and their bytes. */
+/** Converts IP addresses between text and bytes. */
 import { isIPv4 } from 'node:net';
 
-/** 4 or 16 bytes, most significant first. `address` must be valid (node:net isIP); a zone is left out. */
+/** Returns 4 or 16 bytes, most significant first. `address` must be valid (node:net isIP); a zone is left out. */
 export function addressBytes(address: string): Buffer {
   if (isIPv4(address)) return Buffer.from(address.split('.').map(Number));
   const [text = ''] = address.split('%');
@@ -14,7 +14,7 @@ export function addressBytes(address: string): Buffer {
   return bytes;
 }
 
-/** The shortest text (RFC 5952) of 4 or 16 bytes. */
+/** Returns the shortest text (RFC 5952) of 4 or 16 bytes. */
 export function addressText(bytes: Uint8Array): string {
   if (bytes.length === 4) return bytes.join('.');
   const groups = Array.from({ length: 8 }, (_, index) => ((bytes[index * 2] ?? 0) << 8) | (bytes[index * 2 + 1] ?? 0));
@@ -29,7 +29,7 @@ export function addressText(bytes: Uint8Array): string {
   return `${hex(groups.slice(0, longest.start))}::${hex(groups.slice(longest.start + longest.length))}`;
 }
 
-/** 16 bit groups; a trailing IPv4 address makes two. */
+/** Returns the 16-bit groups of an address; a trailing IPv4 address makes two. */
 function groupsOf(text: string): number[] {
   if (text === '') return [];
   return text.split(':').flatMap((group) => {

@@ -21,7 +21,7 @@ import {
 const SO_KEEPALIVE = 9;
 const IPPROTO_TCP = 6;
 const TCP_NODELAY = 1;
-/** Connections that wait to be accepted; the kernel lowers it to net.core.somaxconn. */
+/** So many connections may wait to be accepted; the kernel lowers it to net.core.somaxconn. */
 const BACKLOG = 4096;
 /** Nobody is there (any more): the reasons of accept(2) to go on, or to come back later. */
 const EINTR = 4;
@@ -86,7 +86,7 @@ export function prepareConnections(fd: number): void {
 }
 
 /**
- * The next connection that waits, undefined when none does.
+ * Accepts the next connection that waits; undefined when none does.
  * @throws EngineError code EMFILE, ENFILE, ENOBUFS, ENOMEM when the system has no room for it.
  */
 export function acceptFrom(fd: number): number | undefined {

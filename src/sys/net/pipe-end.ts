@@ -19,14 +19,14 @@ const recv = libc.func<[fd: number, bytes: Uint8Array, length: number, flags: nu
 );
 const shutdown = libc.func<[fd: number, how: number]>('int shutdown(int fd, int how)');
 
-/** For all ends: what is read is copied out before the next read. */
+/** All ends share this buffer, because what is read is copied out before the next read. */
 const received = Buffer.allocUnsafeSlow(64 * 1024);
 const NOTHING = Buffer.alloc(0);
 
 export interface PipeEndEvents {
-  /** The bytes are the receiver's. */
+  /** Gets bytes, which belong to the receiver. */
   onData(bytes: Buffer): void;
-  /** The other end sends no more. @param isClosed it does not receive any more either. */
+  /** The other end sends no more. @param isClosed true if it does not receive any more either. */
   onEnd(isClosed: boolean): void;
   /** All that was written has been taken, after a `write` that returned false. */
   onDrain(): void;
@@ -42,14 +42,14 @@ export class PipeEnd {
     if (writable) this.#flush();
     if (readable && this.#isReading && !this.#isClosed) this.#read();
   };
-  /** Written, and not taken yet. */
+  /** Bytes that were written and not taken yet. */
   #rest: Buffer = NOTHING;
   #isReading = true;
   #hasEnded = false;
   #isFinished = false;
   #isClosed = false;
 
-  /** Reads from now on. The descriptor is given away. */
+  /** Reads from now on, and owns the descriptor. */
   constructor(fd: number, events: PipeEndEvents) {
     this.#fd = fd;
     this.#events = events;
@@ -70,7 +70,7 @@ export class PipeEnd {
     return false;
   }
 
-  /** Nothing more is written; reading goes on. */
+  /** Ends the writing; reading goes on. */
   finish(): void {
     if (this.#isFinished || this.#isClosed) return;
     this.#isFinished = true;
@@ -89,7 +89,7 @@ export class PipeEnd {
     this.#watch();
   }
 
-  /** Idempotent; nothing is called afterwards. */
+  /** Closes the end; nothing is called afterwards. Idempotent. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -117,7 +117,7 @@ export class PipeEnd {
     this.#events.onDrain();
   }
 
-  /** How much the other end took: all when it is gone, since nobody wants it. */
+  /** Sends bytes. Returns how many were taken; all when the other end is gone, because nobody wants them. */
   #send(bytes: Buffer): number {
     const count = send(this.#fd, bytes, bytes.length, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (count >= 0) return count;

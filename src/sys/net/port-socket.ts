@@ -75,13 +75,14 @@ export function bindPort(protocol: keyof typeof IPPROTO, ip: string, port: numbe
 }
 
 /**
- * A stream socket of this thread's network namespace, bound to nothing yet, for Node to connect. The caller owns it.
+ * Makes a stream socket of this thread's network namespace, bound to nothing yet, for Node to connect. The caller owns
+ * it.
  */
 export function streamSocket(family: 4 | 6): number {
   return socket(family === 6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO.tcp);
 }
 
-/** Lets datagrams wait that come faster than they are taken, beyond what the host allows to all. */
+/** Lets more datagrams wait than the host allows by default. */
 export function growReceiveBuffer(fd: number, bytes: number): void {
   setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, Buffer.from(Int32Array.of(bytes).buffer), 4);
 }

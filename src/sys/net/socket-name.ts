@@ -13,7 +13,7 @@ const getsockname = libc.checked<[fd: number, address: Uint8Array, length: Uint3
 );
 
 /**
- * `unix:///run/engine.sock` (`unix://@name` for an abstract one) or `tcp://[::1]:2375`.
+ * Returns `unix:///run/engine.sock` (`unix://@name` for an abstract one) or `tcp://[::1]:2375`.
  * @throws EngineError invalid for other families, code EBADF, ENOTSOCK.
  */
 export function socketName(fd: number): { readonly kind: 'unix' | 'tcp'; readonly address: string } {

@@ -7,7 +7,7 @@ const socketpair = libc.checked<[domain: number, type: number, protocol: number,
   'int socketpair(int domain, int type, int protocol, _Out_ int *fds)',
 );
 
-/** Not inherited, not blocking; both are the caller's to close. @throws EngineError code EMFILE, ENFILE. */
+/** Makes the pair, not inherited and not blocking. The caller closes both. @throws EngineError code EMFILE, ENFILE. */
 export function socketPair(): readonly [number, number] {
   const fds = new Int32Array(2);
   socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds);

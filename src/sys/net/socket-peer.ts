@@ -1,4 +1,4 @@
-/** Who is at the other end of a connected socket, as the kernel knows it. */
+/** Tells who is at the other end of a connected socket, as the kernel knows it. */
 import { libc, syscallError } from '../ffi/libc.js';
 
 // linux/socket.h; the same on every architecture that we have binaries for.
@@ -29,7 +29,7 @@ const getpeername = libc.func<[fd: number, address: Uint8Array, length: Uint32Ar
   'int getpeername(int fd, _Out_ void *address, _Inout_ uint32_t *length)',
 );
 
-/** @throws EngineError code EBADF, ENOTCONN when a tcp client has already gone. */
+/** Returns the peer. @throws EngineError code EBADF, ENOTCONN when a tcp client has already gone. */
 export function socketPeer(fd: number): UnixPeer | TcpPeer {
   const address = Buffer.alloc(128);
   if (getpeername(fd, address, Uint32Array.of(address.length)) < 0) throw syscallError('getpeername', libc.errno());

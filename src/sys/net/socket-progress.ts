@@ -1,4 +1,4 @@
-/** How far a socket has come that somebody else reads from and writes to. */
+/** Measures the progress of a socket that somebody else reads from and writes to. */
 import { libc } from '../ffi/libc.js';
 
 // linux/socket.h, linux/sockios.h; the same on every architecture that we have binaries for.

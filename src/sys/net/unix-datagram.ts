@@ -65,7 +65,7 @@ export class UnixDatagram {
     }
   }
 
-  /** Idempotent. */
+  /** Closes the socket. Idempotent. */
   close(): void {
     if (this.#fd >= 0) closeFd(this.#fd);
     this.#fd = -1;

@@ -29,7 +29,7 @@ const FAMILY: Readonly<Record<4 | 6, number>> = { 4: 2, 6: 10 };
 export interface Flow {
   /** IP protocol number. */
   readonly protocol: number;
-  /** That the first packet went to. */
+  /** The port that the first packet went to. */
   readonly port: number;
 }
 

@@ -1,4 +1,4 @@
-/** Whether somebody has changed the packet filter, asked in microseconds. */
+/** Tells whether somebody has changed the packet filter, in microseconds. */
 import { EngineError } from '../../errors/engine-error.js';
 import { closeFd } from '../files/fd.js';
 import { libc } from '../ffi/libc.js';

@@ -61,7 +61,7 @@ export class NetlinkSocket {
     this.fd = socket(AF_NETLINK, SOCK_RAW_CLOEXEC, protocol);
   }
 
-  /** After what is under way. Idempotent. */
+  /** Closes the socket after the work under way. Idempotent. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -92,7 +92,7 @@ export class NetlinkSocket {
   }
 
   /**
-   * A transaction of nfnetlink: all of it or nothing. Of `begin` and `end` the kernel acknowledges nothing.
+   * Makes a transaction of nfnetlink, as a whole or not at all. The kernel does not acknowledge `begin` and `end`.
    * @throws EngineError of the first message refused, code the errno's name.
    */
   transact(begin: NetlinkMessage, messages: readonly NetlinkMessage[], end: NetlinkMessage): Promise<NetlinkAnswer[]> {
@@ -109,7 +109,10 @@ export class NetlinkSocket {
     return run;
   }
 
-  /** As `request`, on this thread: only for what waits for no lock. Not while a request is under way on this socket. */
+  /**
+   * Does the same as `request` on this thread: only for messages that wait for no lock, and not during a request on
+   * this socket.
+   */
   requestNow(messages: readonly NetlinkMessage[]): NetlinkAnswer[] {
     this.#requireOpen();
     const { data, open } = this.#pack(messages);
@@ -117,7 +120,10 @@ export class NetlinkSocket {
     return this.#receive(open);
   }
 
-  /** @throws EngineError internal: the number of a descriptor that is closed may be that of another file by now. */
+  /**
+   * Checks that the socket is open. @throws EngineError internal: the number of a closed descriptor may be that of
+   * another file by now.
+   */
   #requireOpen(): void {
     if (this.#isDone) throw internal('the netlink socket is closed', { code: 'EBADF' });
   }

@@ -103,14 +103,14 @@ export interface LinkRoute {
 export class Netlink {
   readonly #socket = new NetlinkSocket(NETLINK_ROUTE);
 
-  /** After what is under way. Idempotent. */
+  /** Closes the socket after the work under way. Idempotent. */
   close(): void {
     this.#socket.close();
   }
 
   /**
-   * A bridge that is down, so that its parameters can be set first. Its MAC address is fixed: else it would follow its
-   * ports, and peers would lose it whenever a container comes or goes.
+   * Makes a bridge that is down, so that its parameters can be set first. Its MAC address is fixed: else it would
+   * follow its ports, and peers would lose it whenever a container comes or goes.
    * @throws EngineError code EEXIST, EPERM, EOPNOTSUPP without the kernel module.
    */
   async createBridge({ name, mac, mtu }: BridgeLinkOptions): Promise<void> {
@@ -124,7 +124,7 @@ export class Netlink {
     ]);
   }
 
-  /** A pair: this end up and in the bridge, the peer in another namespace under its own name. Both or none. */
+  /** Makes a pair: this end is up and in the bridge, the peer in another namespace under its own name. Both or none. */
   async createVeth({ name, bridgeIndex, hairpin, isolated, mtu, peer }: VethOptions): Promise<void> {
     const portFlags = [
       ...(hairpin ? [u8Attribute(BRIDGE_PORT.hairpin, 1)] : []),
@@ -152,8 +152,8 @@ export class Netlink {
   }
 
   /**
-   * A link on top of another one, made in another namespace. ipvlan has its parent's MAC address.
-   * @throws EngineError code EOPNOTSUPP without the kernel module, EBUSY where the parent carries another kind.
+   * Makes a link on top of another one, in another namespace. ipvlan has its parent's MAC address.
+   * @throws EngineError code EOPNOTSUPP without the kernel module, EBUSY when the parent carries another kind.
    */
   async createStacked({ kind, parentIndex, mode, flag, name, mac, netnsFd }: StackedOptions): Promise<void> {
     const isMacvlan = kind === 'macvlan';
@@ -176,7 +176,7 @@ export class Netlink {
     ]);
   }
 
-  /** A link that leads nowhere, up. @throws EngineError code EOPNOTSUPP without the kernel module. */
+  /** Makes a link that leads nowhere, and is up. @throws EngineError code EOPNOTSUPP without the kernel module. */
   async createDummy(name: string): Promise<void> {
     await this.#socket.request([
       newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, true), [
@@ -186,7 +186,7 @@ export class Netlink {
     ]);
   }
 
-  /** One VLAN of a link, up. @throws EngineError code EOPNOTSUPP without the kernel module. */
+  /** Makes one VLAN of a link, and raises it. @throws EngineError code EOPNOTSUPP without the kernel module. */
   async createVlan(name: string, parentIndex: number, id: number): Promise<void> {
     await this.#socket.request([
       newLink(NLM_F_CREATE | NLM_F_EXCL, linkHeader(0, true), [
@@ -205,7 +205,7 @@ export class Netlink {
     await this.#socket.request([
       newLink(0, linkHeader(index, true), []),
       ...addresses.map((address) => addressMessage(RTM.newAddress, NLM_F_CREATE | NLM_F_REPLACE, index, address)),
-      // Those on the link first: gateways may be found by them.
+      // The routes on the link come first, because gateways may be found by them.
       ...routes
         .toSorted((a, b) => a.nextHop.length - b.nextHop.length)
         .map(({ destination, nextHop }) => routeMessage(index, nextHop || unspecified(destination.ip), destination)),
@@ -263,7 +263,7 @@ export class Netlink {
       .catch(unless('ENODEV'));
   }
 
-  /** Index of a link; undefined when there is none. Microseconds. */
+  /** Returns the index of a link, within microseconds; undefined when there is none. */
   indexOf(name: string): number | undefined {
     const request = Buffer.alloc(IFREQ_BYTES);
     request.write(name, 0, IFNAME_BYTES - 1, 'latin1');

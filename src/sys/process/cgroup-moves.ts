@@ -21,7 +21,7 @@ export class CgroupMoves {
   /** The groups of this process as they were read last, and the file through which it can be moved to one of them. */
   #own: { readonly groups: string; readonly members: FileHandle | undefined } = { groups: '', members: undefined };
 
-  /** Runs work by which somebody moves a process; what that would wait for, it need not. */
+  /** Runs work during which somebody moves a process; the move then does not have to wait. */
   async during<T>(work: () => Promise<T>): Promise<T> {
     if (this.#works++ === 0) {
       this.#begin();
@@ -45,7 +45,7 @@ export class CgroupMoves {
   }
 
   #begin(): void {
-    // Several works do it for each other, and where many wait for the kernel they need no further one.
+    // One move serves all works under way, and if many wait for the kernel, none is needed.
     if (this.#isClosed || this.#move !== undefined || this.#works > 1) return;
     this.#move = this.#moveToOwn().finally(() => (this.#move = undefined));
   }

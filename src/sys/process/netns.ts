@@ -19,7 +19,10 @@ const mount = libc.checked<[source: string, target: string, type: null, flags: n
 );
 const umount = libc.func<[target: string, flags: number]>('int umount2(const char *target, int flags)');
 
-/** The thread's own namespace while `enter` has moved it elsewhere. Throws what `inside` throws, after the way back. */
+/**
+ * Calls `inside` while `enter` has moved the thread out of its own namespace. Throws what `inside` throws, after the
+ * way back.
+ */
 function away<T>(enter: () => void, inside: () => T): T {
   const home = openSync('/proc/thread-self/ns/net', 'r');
   try {
@@ -81,14 +84,14 @@ export function inNetns<T>(path: string, inside: () => T): T {
   }
 }
 
-/** Unmounts and deletes; the kernel tears the namespace down by itself when its last process is gone. Idempotent. */
+/** Unmounts and deletes a namespace; the kernel ends it when its last process is gone. Idempotent. */
 export function removeNetns(path: string): void {
   // Whatever umount says (not mounted, not there), the file must go.
   umount(path, MNT_DETACH);
   rmSync(path, { force: true });
 }
 
-/** Names of the namespaces kept in a directory. */
+/** Returns the names of the namespaces kept in a directory. */
 export function listNetns(directory: string): string[] {
   try {
     return readdirSync(directory);

@@ -7,7 +7,7 @@ import { tryLock } from '../files/file-lock.js';
 import { makeDirectories } from '../files/make-directories.js';
 
 export interface Pidfile {
-  /** Deletes it. */
+  /** Deletes the file. */
   release(): Promise<void>;
 }
 

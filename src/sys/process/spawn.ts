@@ -1,6 +1,6 @@
 /**
- * Small programs that run to their end. Node's own spawn copies the page tables of this process on the main thread,
- * which takes 10 ms when it is large; posix_spawn(3) on a thread of the pool shares them until exec.
+ * Runs small programs to their end. Node's own spawn copies the page tables of this process on the main thread, which
+ * takes 10 ms when it is large; posix_spawn(3) on a thread of the pool shares them until exec.
  */
 import { closeSync, readSync, writeSync } from 'node:fs';
 import koffi from 'koffi';
@@ -65,7 +65,7 @@ attributesSigmask(attributes, Buffer.alloc(SIGSET_BYTES));
 export interface ProgramResult {
   readonly stdout: string;
   readonly stderr: string;
-  /** As a shell has it: 128 and the signal for a program that was killed. */
+  /** The code as in a shell: 128 plus the signal for a program that was killed. */
   readonly exitCode: number;
 }
 

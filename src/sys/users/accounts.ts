@@ -1,4 +1,4 @@
-/** The files passwd(5) and group(5), of a host or of a container. */
+/** Parses the files passwd(5) and group(5), of a host or of a container. */
 
 export interface PasswdEntry {
   readonly name: string;
@@ -28,7 +28,7 @@ export function parseGroup(text: string): GroupEntry[] {
   });
 }
 
-/** The number that a text is; undefined for a name. */
+/** Returns the number in a text; undefined for a name. */
 export function parseId(text: string): number | undefined {
   return /^-?\d+$/.test(text) ? Number(text) : undefined;
 }

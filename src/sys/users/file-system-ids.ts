@@ -1,4 +1,4 @@
-/** As whom a thread makes files (setfsuid(2)). */
+/** Sets the owner of files that a thread makes (setfsuid(2)). */
 import type { Owner } from '../../ports/id-maps.js';
 import { libc } from '../ffi/libc.js';
 

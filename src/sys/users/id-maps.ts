@@ -1,21 +1,21 @@
-/** From ids of containers to those of the host, and back. */
+/** Maps ids of containers to those of the host, and back. */
 import { invalid } from '../../errors/engine-error.js';
 import type { IdMaps, IdRange, Owner } from '../../ports/id-maps.js';
 
 /** What the kernel shows for an id that is not mapped (proc(5), `overflowuid`). */
 const OVERFLOW_ID = 65_534;
 
-/** @throws EngineError invalid `Container ID N cannot be mapped to a host ID`. */
+/** Returns the owner on the host. @throws EngineError invalid `Container ID N cannot be mapped to a host ID`. */
 export function hostOwner({ uids, gids }: IdMaps, { uid, gid }: Owner): Owner {
   return { uid: hostId(uids, uid), gid: hostId(gids, gid) };
 }
 
-/** Owners that the container has no id for are nobody to it, as the kernel has it. */
+/** Returns the owner in the container. An owner without an id there is nobody to it, as in the kernel. */
 export function containerOwner({ uids, gids }: IdMaps, { uid, gid }: Owner): Owner {
   return { uid: containerId(uids, uid), gid: containerId(gids, gid) };
 }
 
-/** Who is root in containers. Without maps that is root. */
+/** Returns the host's ids of root in containers. Without maps that is root. */
 export function rootOwner(maps: IdMaps | undefined): Owner {
   return maps ? hostOwner(maps, { uid: 0, gid: 0 }) : { uid: 0, gid: 0 };
 }

@@ -24,7 +24,7 @@ interface Account {
 }
 
 /**
- * The maps for `default`, `USER`, `UID`, `USER:GROUP` or `UID:GID`; undefined for root, who would be nobody else.
+ * Returns the maps for `default`, `USER`, `UID`, `USER:GROUP` or `UID:GID`; undefined for root, who needs no maps.
  * @throws EngineError invalid that names what is missing.
  */
 export function readIdMaps(value: string): IdMaps | undefined {
