@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import { Cleanup } from '../support/cleanup.js';
@@ -60,7 +61,8 @@ test('hosts file and resolver configuration', async () => {
 });
 
 test('the daemon takes no such options either', async () => {
-  const [program = '', ...args] = engined().command('/nonexistent', '/nonexistent/socket');
+  const dir = join(engine.dir, 'refused');
+  const [program = '', ...args] = engined().command(dir, join(dir, 'socket'));
   for (const option of ['--dns', '--dns-search', '--dns-opt']) {
     await assert.rejects(
       promisify(execFile)(program, [...args, option, `ndots:1${LINE}`], { timeout: 60_000 }),
