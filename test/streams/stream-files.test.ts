@@ -45,6 +45,12 @@ test('the kill of a shim ends its execs and leaves no FIFO', async () => {
   const session = new CliSession(engine, ['exec', '-i', id, 'sh', '-c', 'echo ready; sleep 100000']);
   await session.output(/ready/, PATIENCE_MS);
   const [exec = ''] = execsOf(id);
+  // Its first output may come before the shim has answered that it started.
+  await waitFor(
+    'the start of the exec',
+    async () => (await callJson<{ Running: boolean }>(engine.socketPath, 'GET', `/exec/${exec}/json`)).Running,
+    PATIENCE_MS,
+  );
   process.kill(shimOf(id), 'SIGKILL');
   assert.notEqual((await session.ended(PATIENCE_MS)).status, 0);
   const { Running, ExitCode } = await waitFor(
