@@ -30,6 +30,8 @@ export class UwsResponseStream implements ResponseStream {
   readonly #state: StreamState;
   #headWritten = false;
   #behindBytes = 0;
+  /** The connection is over, and `#res` with it, also when the writer had ended the stream before. */
+  #isCut = false;
   /** These pieces wait for the next poll. */
   #waiting: (string | Uint8Array)[] | undefined;
 
@@ -98,6 +100,7 @@ export class UwsResponseStream implements ResponseStream {
 
   /** Ends the stream because the client is gone; the connection calls it. */
   gone(): void {
+    this.#isCut = true;
     this.#state.close(true);
   }
 
@@ -136,14 +139,14 @@ export class UwsResponseStream implements ResponseStream {
       const bytes = typeof piece === 'string' ? Buffer.from(piece) : piece;
       for (let at = 0; at < bytes.length; at += PART_BYTES) {
         // The library ends the connection when the client has left.
-        if (this.#state.gone) return;
+        if (this.#isCut) return;
         this.#res.cork(() => {
           this.#writeHead();
           more = this.#res.write(bytes.subarray(at, at + PART_BYTES));
         });
       }
     }
-    if (this.#state.gone) return;
+    if (this.#isCut) return;
     if (this.closed) this.#finish();
     else if (more) this.#caughtUp();
   }

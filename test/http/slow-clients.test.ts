@@ -21,6 +21,11 @@ const at = new TestFront([
     }
     reply.end();
   }),
+  route('PUT', '/ended', (x) => {
+    const reply = x.stream(200);
+    reply.write(Buffer.alloc(MIB));
+    reply.end();
+  }),
 ]);
 
 const NAME = 'n'.repeat(40_000);
@@ -70,6 +75,15 @@ test('clients that leave before a large reply do not end the daemon', { timeout:
       );
       if (i % 2 === 0) await once(socket, 'close');
     }
+  }
+  assert.equal((await call(at.path, 'GET', '/_ping')).text, 'OK');
+});
+
+test('clients that leave before a stream is sent that has ended do not end the daemon', async () => {
+  for (let i = 0; i < 300; i++) {
+    const socket = await opened({ path: at.path });
+    socket.write('PUT /ended HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab', () => socket.destroy());
+    if (i % 2 === 0) await once(socket, 'close');
   }
   assert.equal((await call(at.path, 'GET', '/_ping')).text, 'OK');
 });
