@@ -83,7 +83,6 @@ export async function startEngine(
           onServing();
         },
         onFailed: (error) => (life.failure ??= asError(error)),
-        onStopped: () => undefined,
       },
       Object.fromEntries(Object.entries(collections).map(([name, { collection }]) => [name, collection.logic])),
     ),

@@ -4,9 +4,9 @@
  */
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
-import { initialTransition, transition, type AnyStateNode, type ExecutableActionObject, type StateValue } from 'xstate';
+import { initialTransition, transition, type ExecutableActionObject, type StateValue } from 'xstate';
+import { assertTablesKnowStates, never, NoReplies, pathOf } from '../../../test/support/pure-machines.js';
 import { isEngineError } from '../../errors/engine-error.js';
-import { Replies } from '../kit/replies.js';
 import { initialContext, type ContainerInput } from './container.context.js';
 import type { ContainerEffects, ContainerHooks } from './container.effects.types.js';
 import { createContainerMachine } from './container.machine.js';
@@ -17,28 +17,9 @@ import { BEGINNINGS, TRANSITIONS } from './transition-table.js';
 
 mock.timers.enable({ apis: ['Date'], now: NOW });
 
-class NoReplies extends Replies {
-  override settle(): void {
-    assert.fail('nothing is executed');
-  }
-
-  override reject(): void {
-    assert.fail('nothing is executed');
-  }
-}
-
 /** Every member can be read from this object, but none can be called. */
-const never = new Proxy({} as ContainerEffects & ContainerHooks, {
-  get: () => () => assert.fail('nothing is executed'),
-});
-const machine = createContainerMachine(never, never, new NoReplies());
-
-function pathOf(value: StateValue): string {
-  if (typeof value === 'string') return value;
-  return Object.entries(value)
-    .map(([state, inner]) => `${state}.${pathOf(inner ?? '')}`)
-    .join();
-}
+const untouched = new Proxy({} as ContainerEffects & ContainerHooks, { get: () => never });
+const machine = createContainerMachine(untouched, untouched, new NoReplies());
 
 /** Returns the name of an act, with the parameters that distinguish it from other acts of that name. */
 function told({ type, params }: ExecutableActionObject): string {
@@ -111,12 +92,8 @@ test('commands are refused when too many wait already', () => {
 });
 
 test('the tables know every state in which a container can stay', () => {
-  const tabled = new Set(Object.values(CASES).map(({ state }) => pathOf(state)));
-  assert.deepEqual(leavesOf(machine.root).toSorted(), [...tabled].toSorted());
+  assertTablesKnowStates(
+    machine.root,
+    Object.values(CASES).map(({ state }) => pathOf(state)),
+  );
 });
-
-function leavesOf({ path, states, type, always = [] }: AnyStateNode): string[] {
-  const inner = Object.values(states);
-  if (inner.length > 0) return inner.flatMap(leavesOf);
-  return type === 'final' || always.length > 0 ? [] : [path.join('.')];
-}

@@ -1,8 +1,8 @@
 /**
  * The tables of transitions are made of these: every event that a container can get, and what it knows in each state.
  */
-import assert from 'node:assert/strict';
 import type { StateValue } from 'xstate';
+import { never } from '../../../test/support/pure-machines.js';
 import { conflict, deadline, internal } from '../../errors/engine-error.js';
 import { SIGKILL, SIGTERM } from '../../text/signals.js';
 import { initialContext, type ContainerContext } from './container.context.js';
@@ -101,10 +101,9 @@ function idle(status: ContainerStatus, more: Partial<ContainerContext> = {}): Co
   return { ...initialContext({ phase: 'idle', record: inStatus(status) }), ...more };
 }
 
-const applied = (): never => assert.fail('nothing is executed');
 const amends: readonly AmendCommand[] = [
-  { type: 'container.amend', req: 4, ...changing, applied },
-  { type: 'container.amend', req: 5, ...changing, applied },
+  { type: 'container.amend', req: 4, ...changing, applied: never },
+  { type: 'container.amend', req: 5, ...changing, applied: never },
 ];
 const removal = { reqs: [6], options: { force: true, volumes: false } };
 const stop = planStop(idle('running'), { type: 'container.stop', req: 1, options }).change?.stop;

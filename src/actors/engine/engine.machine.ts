@@ -26,13 +26,12 @@ export interface EngineSteps {
   drain(): Promise<void>;
   onServing(): void;
   onFailed(error: unknown): void;
-  onStopped(): void;
 }
 
 export type EngineEvent = { readonly type: 'engine.stop' };
 
 const STOPPING = { guard: 'stopAsked', target: 'draining' } as const;
-const FAILING = { target: 'failing', actions: 'failed' } as const;
+const FAILING = { target: 'failing', actions: 'announceFailed' } as const;
 
 /** Creates the root machine. `children` are started with it, each under its name. */
 export function createEngineMachine(steps: EngineSteps, children: Readonly<Record<string, AnyActorLogic>>) {
@@ -47,7 +46,9 @@ export function createEngineMachine(steps: EngineSteps, children: Readonly<Recor
     guards: { stopAsked: ({ context }) => context.stopAsked },
     actions: {
       noteStop: assign({ stopAsked: true }),
-      failed: ({ event }) => steps.onFailed((event as { error?: unknown }).error),
+      interruptBoot: () => steps.interruptBoot(),
+      announceServing: () => steps.onServing(),
+      announceFailed: ({ event }) => steps.onFailed((event as { error?: unknown }).error),
     },
   }).createMachine({
     id: 'engine',
@@ -59,18 +60,18 @@ export function createEngineMachine(steps: EngineSteps, children: Readonly<Recor
     states: {
       booting: {
         invoke: { src: 'boot', onDone: [STOPPING, { target: 'recovering' }], onError: [STOPPING, FAILING] },
-        on: { 'engine.stop': { actions: ['noteStop', () => steps.interruptBoot()] } },
+        on: { 'engine.stop': { actions: ['noteStop', 'interruptBoot'] } },
       },
       recovering: {
         invoke: { src: 'recover', onDone: [STOPPING, { target: 'opening' }], onError: [STOPPING, FAILING] },
       },
       opening: { invoke: { src: 'open', onDone: [STOPPING, { target: 'serving' }], onError: [STOPPING, FAILING] } },
-      serving: { entry: () => steps.onServing(), on: { 'engine.stop': 'draining' } },
+      serving: { entry: 'announceServing', on: { 'engine.stop': 'draining' } },
       draining: {
-        invoke: { src: 'drain', onDone: 'stopped', onError: { target: 'stopped', actions: 'failed' } },
+        invoke: { src: 'drain', onDone: 'stopped', onError: { target: 'stopped', actions: 'announceFailed' } },
         on: { 'engine.stop': {} },
       },
-      stopped: { entry: () => steps.onStopped(), type: 'final' },
+      stopped: { type: 'final' },
       failing: {
         invoke: { src: 'drain', onDone: 'failed', onError: 'failed' },
         on: { 'engine.stop': {} },

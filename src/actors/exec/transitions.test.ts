@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { initialTransition, transition } from 'xstate';
 import { EngineError, internal } from '../../errors/engine-error.js';
-import { never, NoReplies } from '../../../test/support/no-replies.js';
+import { assertTablesKnowStates, never, NoReplies } from '../../../test/support/pure-machines.js';
 import { createExecMachine, newExec, type ExecContext } from './exec.machine.js';
 import type { ExecEvent } from './exec.messages.js';
 import type { ExecConfig, ExecRecord } from './exec.record.js';
@@ -127,6 +127,10 @@ for (const [state, known] of Object.entries(CONTEXTS)) {
     });
   }
 }
+
+test('the table knows every state in which an exec can stay', () => {
+  assertTablesKnowStates(machine.root, Object.keys(CONTEXTS));
+});
 
 const UNSEEN = { ...newExec(created), start, exitCode: 5 };
 test('an exit that beats the reply of the start ends the run as soon as it began', () => {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { createActor, initialTransition, transition } from 'xstate';
 import { cancelled, internal, isEngineError } from '../../errors/engine-error.js';
 import { parseReference } from '../../images/reference.js';
-import { never } from '../../../test/support/no-replies.js';
+import { assertTablesKnowStates, never } from '../../../test/support/pure-machines.js';
 import { createPullMachine, type PullContext } from './pull.machine.js';
 import type { LocatedImage, PullEvent, PullInput, PullOutcome } from './pull.messages.js';
 
@@ -13,7 +13,6 @@ const input: PullInput = { id: 'p', reference: parseReference('a'), platform: un
 const pure = createPullMachine({ resolve: never, fetch: never, register: never }, { resolved: never, cancel: never });
 
 const PHASES = { resolve: 'resolving', fetch: 'fetching', register: 'registering' } as const;
-const STATES = ['resolving', 'fetching', 'registering', 'done', 'failed'] as const;
 const ended = (how: 'done' | 'error', effect: keyof typeof PHASES, value: object): PullEvent =>
   ({ type: `xstate.${how}.actor.0.pull.${PHASES[effect]}`, ...value }) as unknown as PullEvent;
 const EVENTS = {
@@ -38,7 +37,7 @@ const TABLE: Partial<Record<string, readonly [string, ...string[]]>> = {
   'registering, register failed': ['failed', 'xstate.stopChild'],
 };
 
-for (const state of STATES) {
+for (const state of Object.values(PHASES)) {
   for (const [name, event] of Object.entries(EVENTS)) {
     test(`${state}, ${name}`, () => {
       const context: PullContext = {
@@ -49,11 +48,14 @@ for (const state of STATES) {
       const [next, actions] = transition(pure, pure.resolveState({ value: state, context }), event);
       const types = actions.map(({ type }) => type);
       assert.deepEqual([next.value, ...types], TABLE[`${state}, ${name}`] ?? [state]);
-      if (next.value === 'failed' && state !== 'failed')
-        assert.equal(isEngineError(next.context.error, 'cancelled'), name === 'cancel');
+      if (next.value === 'failed') assert.equal(isEngineError(next.context.error, 'cancelled'), name === 'cancel');
     });
   }
 }
+
+test('the table knows every state in which a pull can stay', () => {
+  assertTablesKnowStates(pure.root, Object.values(PHASES));
+});
 
 test('a pull begins by resolving', () => {
   const [first, actions] = initialTransition(pure, input);

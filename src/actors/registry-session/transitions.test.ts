@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { transition } from 'xstate';
 import { internal, unavailable } from '../../errors/engine-error.js';
 import type { Place } from '../../registry/probe.js';
-import { never, NoReplies } from '../../../test/support/no-replies.js';
+import { assertTablesKnowStates, never, NoReplies } from '../../../test/support/pure-machines.js';
 import { createSessionMachine } from './registry-session.machine.js';
 import type { SessionEvent, SessionInput } from './registry-session.messages.js';
 import { newSession, type SessionContext } from './session-state.js';
@@ -88,3 +88,7 @@ for (const [state, known] of Object.entries(CONTEXTS)) {
     });
   }
 }
+
+test('the table knows every state in which a session can stay', () => {
+  assertTablesKnowStates(machine.root, Object.keys(CONTEXTS));
+});
