@@ -38,7 +38,7 @@ const EVENTS: Record<string, EngineEvent> = {
 
 const STOP = 'xstate.stopChild';
 const SPAWN = 'xstate.spawnChild';
-/** An event that is in neither table changes nothing and leads to no action. These rows hold until a stop is asked for. */
+/** An event in neither table changes nothing and leads to no action. These rows hold while no stop is asked for. */
 const TABLE: Record<string, readonly string[]> = {
   'booting, stop': ['booting', 'interruptBoot'],
   'booting, booting done': ['recovering', STOP, SPAWN],
