@@ -7,7 +7,7 @@
 import { once } from 'node:events';
 import { command, prepare } from './prepare.mjs';
 
-const API = '/v1.49';
+const API = '/v1.51';
 const isAttended = !process.argv.includes('--once') && (process.stdin.isTTY || process.env.CI === undefined);
 const BAR_WIDTH = 30;
 

@@ -15,6 +15,7 @@ import { ProtocolVolumePlugins } from '../plugins/volume-plugins.js';
 import type { EventType } from '../ports/events.js';
 import type { NetworkPlugins } from '../ports/network-plugin.js';
 import type { LayerStore } from '../ports/storage.js';
+import { cdiDirs } from '../config/cdi-dirs.js';
 import { loadSeccompProfile, type SeccompProfile } from '../runtime/seccomp.js';
 import { createSpecBuilder } from '../runtime/spec-builder.js';
 import { ArchiveWorkers } from '../storage/archives.js';
@@ -76,7 +77,7 @@ export async function openDrivers(base: Base, containers: () => readonly Contain
   const specs = createSpecBuilder(facts, () => ({
     inherited,
     seccomp,
-    cdiSpecDirs: live.current.features['cdi'] === true ? config.cdiSpecDirs : [],
+    cdiSpecDirs: cdiDirs(config.cdiSpecDirs, live.current.features),
   }));
   const stdio: StdioFactory = {
     create: async (request) => createStdio(request),

@@ -1,7 +1,7 @@
 /** Composes everything that the API serves, and the views and services behind it. */
 import { ContainerArchives } from '../actors/container/mounts/archives.js';
 import { CommitSource } from '../actors/container/mounts/commit-source.js';
-import { type ContainerRecord, imagesOf, isRunning } from '../actors/container/container.record.js';
+import { type ContainerRecord, containersPerImage, imagesOf, isRunning } from '../actors/container/container.record.js';
 import { filesOwner } from '../actors/container/mounts/files.js';
 import { shownLinks } from '../actors/container/network/legacy-links.js';
 import type { ContainerRecords } from '../actors/container/records.js';
@@ -31,6 +31,7 @@ import { ImageGarbage } from '../images/garbage.js';
 import { importImage } from '../images/import.js';
 import type { FileImageStore } from '../images/store.js';
 import { checkDataRoot } from '../inventory/fsck.js';
+import { listCdiDevices } from '../runtime/cdi.js';
 import { runtimeFeatures } from '../runtime/runtime-features.js';
 import { lookUpUser } from '../runtime/user-lookup.js';
 import { BUILD } from '../version.js';
@@ -110,6 +111,7 @@ function systemService(
     components: () => settings.components(tasks),
     runtimeFeatures,
     warnings: () => [...hostWarnings(facts, live.fixed), ...alerts()],
+    devices: () => listCdiDevices(settings.shown().cdiSpecDirs),
     listeners: () => events.subscribers,
     plugins: { volume: () => volumePlugins.known, network: () => networkPlugins.known },
   });
@@ -203,6 +205,7 @@ function imageDeps(
     pulls: pulls.pulls,
     partials: partialBlobs,
     users,
+    countUsers: () => containersPerImage(containers.list()),
     emit: (...event) => emit('image', ...event),
     containers: new CommitSource(containers, (action, record, attributes) => hooks.emit(action, record, attributes)),
     importer: (request) => importImage({ images, layers, pool: transferPool.pool, tmpDir: temporary.tmpDir }, request),

@@ -8,6 +8,7 @@ import { promisify } from 'node:util';
 import type { CreationDefaults } from '../actors/container/container.record.js';
 import type { ContainerDefaults } from '../actors/container/create/draft.js';
 import type { ComponentVersion, RuntimeInfo, SystemSettings } from '../actors/engine/system.js';
+import { cdiDirs } from '../config/cdi-dirs.js';
 import type { Config, FixedConfig } from '../config/config.js';
 import type { RuntimeEntry } from '../config/runtime-entries.js';
 import type { BridgeOptions } from '../network/default-bridge.js';
@@ -114,8 +115,7 @@ function shownOptions(
     httpProxy: config.httpProxy,
     httpsProxy: config.httpsProxy,
     noProxy: config.noProxy,
-    // Without this feature no container can ask for CDI devices.
-    cdiSpecDirs: config.features['cdi'] === true ? config.cdiSpecDirs : [],
+    cdiSpecDirs: cdiDirs(config.cdiSpecDirs, config.features),
     supervisorNamespace: config.supervisorNamespace,
     pluginsNamespace: config.supervisorPluginsNamespace,
     addressPools: config.defaultAddressPools,

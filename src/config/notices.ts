@@ -99,8 +99,8 @@ export const IDLE_OPTIONS: readonly Row[] = [
   },
   {
     name: 'cdiSpecDirs',
-    when: 'without the feature `cdi`',
-    isIdle: ({ features }) => features['cdi'] !== true,
+    when: 'with the feature `cdi` switched off',
+    isIdle: ({ features }) => features['cdi'] === false,
     reason: 'the feature cdi is off',
   },
   ...(['imageGcLowPercent', 'imageGcMinAgeSeconds'] as const).map(withoutImageGc),
@@ -158,7 +158,7 @@ export function noticesOf(
     ...idleKeys.map((key) => withoutEffect(key, IDLE_KEYS.get(key) ?? '')),
     ...runtimeNotices(values, environment['PATH'] ?? ''),
     ...values.cdiSpecDirs.flatMap((dir) =>
-      isAbsolute(dir)
+      dir === '' || isAbsolute(dir)
         ? []
         : [{ key: 'cdi-spec-dirs', message: `cdi-spec-dirs: ${dir} is relative to where the daemon was started` }],
     ),

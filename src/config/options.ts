@@ -60,7 +60,7 @@ export const OPTIONS = {
   bip6: option({ flag: 'bip6', key: 'bip6', type: cidr(6), default: '', doc: 'IPv6 address and prefix length of the default bridge' }),
   bridge: option({ flag: 'bridge', short: 'b', key: 'bridge', type: string, default: '', defaultText: 'engine0', windows: true, doc: 'Attach containers to this network bridge; "none" disables the default bridge' }),
   builderGc: option<BuilderGc | undefined>({ key: 'builder.gc', type: builderGc as ValueType<BuilderGc | undefined>, default: undefined, doc: 'Garbage collection of the build cache' }),
-  cdiSpecDirs: option({ flag: 'cdi-spec-dir', key: 'cdi-spec-dirs', type: list(), default: ['/etc/cdi/', '/var/run/cdi'], doc: 'Directories of CDI device specifications' }),
+  cdiSpecDirs: option({ flag: 'cdi-spec-dir', key: 'cdi-spec-dirs', type: list(), default: ['/etc/cdi', '/var/run/cdi'], doc: 'Directories of CDI device specifications' }),
   cgroupParent: option({ flag: 'cgroup-parent', key: 'cgroup-parent', type: string, default: '', defaultText: '/engine, or system.slice with systemd', doc: 'Parent cgroup of all containers' }),
   configFile: option({ flag: 'config-file', type: path, default: '/etc/engine/daemon.json', windows: true, doc: 'Daemon configuration file' }),
   supervisor: option({ flag: 'supervisor', key: 'supervisor', type: string, default: '', defaultText: 'started by the daemon', windows: true, doc: 'Address of the supervisor gRPC endpoint' }),

@@ -27,7 +27,7 @@ export class ApiVersion {
 }
 
 const OLDEST_MINOR = 24;
-const NEWEST_MINOR = 49;
+const NEWEST_MINOR = 51;
 
 /** Every version that is served, oldest first. */
 export const API_VERSIONS: readonly ApiVersion[] = Array.from(

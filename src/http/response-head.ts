@@ -5,7 +5,7 @@ import { MAX_API_VERSION } from './api-version.js';
 import type { Headers } from './exchange.js';
 
 export interface ProductIdentity {
-  /** Version that the Server header names, such as `28.1.1`. */
+  /** Version that the Server header names, such as `28.5.2`. */
   readonly version: string;
   readonly experimental: boolean;
 }

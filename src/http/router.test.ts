@@ -30,17 +30,17 @@ function resolve(method: string, path: string): string {
 
 test('routes are found by method and path, with and without version', () => {
   const cases = {
-    'GET /_ping': '/_ping v1.49',
+    'GET /_ping': '/_ping v1.51',
     'HEAD /v1.24/_ping': '/_ping v1.24',
-    'GET /v1.49/images/json': '/images/json v1.49',
-    'GET /images/json/json': '/images/{name...}/json v1.49 name=json',
+    'GET /v1.51/images/json': '/images/json v1.51',
+    'GET /images/json/json': '/images/{name...}/json v1.51 name=json',
     'GET /v1.30/images/reg:5000/a/b/json': '/images/{name...}/json v1.30 name=reg:5000/a/b',
-    'GET /images/a%2Fb%20c/get': '/images/{name...}/get v1.49 name=a/b c',
-    'DELETE /images/a/b': '/images/{name...} v1.49 name=a/b',
+    'GET /images/a%2Fb%20c/get': '/images/{name...}/get v1.51 name=a/b c',
+    'DELETE /images/a/b': '/images/{name...} v1.51 name=a/b',
     'DELETE /containers/a/b': 'not-found',
     'DELETE /v1.41/containers/a/checkpoints/b': '/containers/{id}/checkpoints/{checkpoint} v1.41 id=a checkpoint=b',
     'POST /v1.24.0/containers/x/start': '/containers/{id...}/start v1.24.0 id=x',
-    'GET /%5Fping': '/_ping v1.49',
+    'GET /%5Fping': '/_ping v1.51',
   };
   for (const [request, expected] of Object.entries(cases)) {
     const [method = '', path = ''] = request.split(' ');
@@ -56,7 +56,7 @@ test('what no route serves is told apart', () => {
     'get /_ping': 'not-found',
     'HEAD /images/json': 'not-found',
     'GET /v9.9/nope': 'not-found',
-    'GET /v1.49': 'not-found',
+    'GET /v1.51': 'not-found',
     'GET /vx/_ping': 'not-found',
     'GET /__proto__/constructor': 'not-found',
     'POST /containers//start': 'redirect /containers/start',
@@ -66,8 +66,8 @@ test('what no route serves is told apart', () => {
     'GET /v1.23/_ping': 'version-too-old',
     'GET /v1/_ping': 'version-too-old',
     'GET /v1.9/_ping': 'version-too-old',
-    'GET /v1.50/_ping': 'version-too-new',
-    'GET /v1.49.1/_ping': 'version-too-new',
+    'GET /v1.52/_ping': 'version-too-new',
+    'GET /v1.51.1/_ping': 'version-too-new',
     'OPTIONS /v1.30/whatever': 'options',
     'OPTIONS /v1.99/whatever': 'version-too-new',
   };

@@ -61,7 +61,8 @@ export async function findCdiDevices(dirs: readonly string[], names: readonly st
   const edits: CdiEdits[] = [];
   const missing: string[] = [];
   for (const name of new Set(names)) {
-    const spec = select(specs, name);
+    const [spec, rival] = withPrecedence(specs, name);
+    if (spec && rival) throw invalid(`CDI device injection failed: ${conflictOf(name, spec, rival)}`);
     if (!spec) {
       missing.push(name);
       continue;
@@ -79,20 +80,43 @@ export async function findCdiDevices(dirs: readonly string[], names: readonly st
   return edits;
 }
 
+/**
+ * Lists the devices that containers can ask for, by their qualified names, sorted; and says in the words of `info`
+ * which specifications were left out and which devices are ambiguous.
+ */
+export async function listCdiDevices(
+  dirs: readonly string[],
+): Promise<{ readonly names: readonly string[]; readonly warnings: readonly string[] }> {
+  const { specs, problems } = await readSpecs(dirs);
+  const names: string[] = [];
+  const conflicts: string[] = [];
+  for (const name of new Set(specs.flatMap(({ kind, devices }) => [...devices.keys()].map((id) => `${kind}=${id}`)))) {
+    const [spec, rival] = withPrecedence(specs, name);
+    if (spec && rival) conflicts.push(conflictOf(name, spec, rival));
+    else names.push(name);
+  }
+  const warnings = [
+    ...problems.map((problem) => `CDI: Error associated with spec file ${problem}`),
+    ...conflicts.map((conflict) => `CDI: ${conflict}`),
+  ];
+  return { names: names.sort(), warnings };
+}
+
 function deviceName(qualified: string): string {
   return qualified.slice(qualified.indexOf('=') + 1);
 }
 
-/** Picks the specification with the highest precedence; two of equal precedence make the name ambiguous. */
-function select(specs: readonly CdiSpec[], qualified: string): CdiSpec | undefined {
+/** Returns the specifications of a device that have the highest precedence; two of them make its name ambiguous. */
+function withPrecedence(specs: readonly CdiSpec[], qualified: string): readonly CdiSpec[] {
   const candidates = specs.filter(
     ({ kind, devices }) => qualified.startsWith(`${kind}=`) && devices.has(deviceName(qualified)),
   );
   const best = Math.max(...candidates.map(({ priority }) => priority));
-  const [first, second] = candidates.filter(({ priority }) => priority === best);
-  if (first && second)
-    throw invalid(`CDI device injection failed: conflicting device ${qualified} in ${first.path} and ${second.path}`);
-  return first;
+  return candidates.filter(({ priority }) => priority === best);
+}
+
+function conflictOf(name: string, first: CdiSpec, second: CdiSpec): string {
+  return `conflicting device ${name} in ${first.path} and ${second.path}`;
 }
 
 async function readSpecs(dirs: readonly string[]): Promise<{ specs: CdiSpec[]; problems: string[] }> {

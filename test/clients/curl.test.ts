@@ -15,7 +15,7 @@ import { startRegistry } from '../support/registry.js';
 const cleanup = new Cleanup();
 let engine: Engine;
 let registry: SeededRegistry;
-/** `/v1.49`, or what the original under test understands. */
+/** `/v1.51`, or what the original under test understands. */
 let base: string;
 
 before(async () => {
@@ -23,7 +23,7 @@ before(async () => {
   cleanup.add(() => registry.stop());
   engine = await startEngineUnderTest();
   cleanup.add(() => engine.close());
-  base = engine.name === 'dockerd' ? '/v1.41' : '/v1.49';
+  base = engine.name === 'dockerd' ? '/v1.41' : '/v1.51';
 });
 
 after(() => cleanup.run());

@@ -1,4 +1,4 @@
-/** Runs the script against one engine and says how the answers of two differ. */
+/** Runs a script against one engine, in one version of the API, and says how the answers of two differ. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Engine } from '../support/engine.js';
 import { call } from '../support/http.js';
@@ -20,13 +20,14 @@ export async function play(
   engine: Engine,
   script: readonly Step[],
   variables: Readonly<Record<string, string>>,
+  version: string,
 ): Promise<Answer[]> {
   const values = new Map(Object.entries(variables));
   const fill = (text: string): string =>
     text.replaceAll(/\{(\w+)\}/g, (whole, name: string) => values.get(name) ?? whole);
   const answers: Answer[] = [];
   for (const { method, path, json, body, headers = {}, capture } of script) {
-    const reply = await call(engine.socketPath, method, `/v1.41${fill(path)}`, {
+    const reply = await call(engine.socketPath, method, `/v${version}${fill(path)}`, {
       headers,
       ...(json === undefined ? {} : { json: JSON.parse(fill(JSON.stringify(json))) as unknown }),
       ...(body === undefined ? {} : { body }),

@@ -18,22 +18,23 @@ const DONOR = {
 };
 
 export class EffectRunner {
-  /** @param dir of the host, for binds. */
+  /** @param dir of the host, for binds. @param base `/v1.51`. */
   constructor(
     private readonly engine: Engine,
     private readonly image: string,
     private readonly dir: string,
+    private readonly base: string,
   ) {}
 
   /** Makes what effects refer to by name. */
   async prepare(): Promise<void> {
-    await callJson(this.engine.socketPath, 'POST', '/v1.41/networks/create', {
+    await callJson(this.engine.socketPath, 'POST', `${this.base}/networks/create`, {
       json: { Name: 'own', IPAM: { Config: [{ Subnet: '10.231.7.0/24' }] } },
     });
-    await callJson(this.engine.socketPath, 'POST', '/v1.41/containers/create?name=donor', {
+    await callJson(this.engine.socketPath, 'POST', `${this.base}/containers/create?name=donor`, {
       json: { Image: this.image, ...DONOR },
     });
-    await callJson(this.engine.socketPath, 'POST', '/v1.41/containers/donor/start');
+    await callJson(this.engine.socketPath, 'POST', `${this.base}/containers/donor/start`);
   }
 
   /** The output of the script, or how the engine refused. Names that differ from engine to engine are left out. */
@@ -68,7 +69,7 @@ export class EffectRunner {
   }
 
   #call(method: string, path: string, json?: unknown): ReturnType<typeof call> {
-    return call(this.engine.socketPath, method, `/v1.41${path}`, json === undefined ? {} : { json });
+    return call(this.engine.socketPath, method, `${this.base}${path}`, json === undefined ? {} : { json });
   }
 
   #fill<T>(value: T): T {

@@ -1,33 +1,46 @@
 /**
- * npm run compare: the same requests to dockerd and to engined; prints what differs. Arguments name parts: requests,
- * fields, queries, values, effects; all of them when there is none. To be run in a network namespace of its own.
+ * npm run compare: the same requests to dockerd and to engined, in the newest version of the API that both speak;
+ * prints what differs. Arguments name parts: requests, versions (some requests in each version), fields, queries,
+ * values, effects; all of them when there is none. To be run in a network namespace of its own.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { API_VERSIONS, ApiVersion, MAX_API_VERSION } from '../../src/http/api-version.js';
 import { Cleanup } from '../support/cleanup.js';
 import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { dockerd } from '../support/dockerd.js';
 import { Engine, type EngineKind } from '../support/engine.js';
 import { engined } from '../support/engined.js';
+import { callJson } from '../support/http.js';
 import { pullOk } from '../support/pulls.js';
-import { differences, play } from './compare.js';
+import { type Answer, differences, play } from './compare.js';
 import { EffectRunner } from './effect-runner.js';
 import { EFFECTS } from './effects.js';
 import { explained, explainedVerdict } from './explained.js';
-import { SCRIPT } from './script.js';
+import { SCRIPT, type Step } from './script.js';
 import { FIELD_TRIALS, QUERY_TRIALS, Sweep, VALUE_TRIALS, type Trial } from './sweep.js';
+import { VERSION_SCRIPT } from './version-script.js';
 
 type Report = (title: string, ...lines: readonly string[]) => void;
 
-/** Both engines after each other, each with the image and nothing else. */
-async function both<T>(registry: SeededRegistry, work: (engine: Engine) => Promise<T>): Promise<[theirs: T, ours: T]> {
+/**
+ * Both engines after each other, each with the image and nothing else. The newest version of the API that both speak is
+ * given to `work`.
+ */
+async function both<T>(
+  registry: SeededRegistry,
+  work: (engine: Engine, newest: ApiVersion) => Promise<T>,
+): Promise<[theirs: T, ours: T]> {
+  let newest = MAX_API_VERSION;
   const run = async (kind: EngineKind): Promise<T> => {
     const engine = await Engine.start(kind);
     try {
+      const { ApiVersion: text } = await callJson<{ ApiVersion: string }>(engine.socketPath, 'GET', '/version');
+      if (newest.compare(new ApiVersion(text)) > 0) newest = new ApiVersion(text);
       await pullOk(engine, registry.reference);
-      return await work(engine);
+      return await work(engine, newest);
     } finally {
       await engine.discard();
     }
@@ -36,10 +49,39 @@ async function both<T>(registry: SeededRegistry, work: (engine: Engine) => Promi
 }
 
 async function compareRequests(registry: SeededRegistry, report: Report): Promise<number> {
-  const [theirs, ours] = await both(registry, (engine) =>
-    play(engine, SCRIPT, { image: registry.reference, host: registry.host }),
-  );
-  for (const [index, { method, path, json }] of SCRIPT.entries()) {
+  const [theirs, ours] = await both(registry, (engine, { text }) => play(engine, SCRIPT, variablesOf(registry), text));
+  reportAnswers(SCRIPT, theirs, ours, report);
+  return SCRIPT.length;
+}
+
+/** The same requests in each version, oldest first. */
+async function compareVersions(registry: SeededRegistry, report: Report): Promise<number> {
+  const [theirs, ours] = await both(registry, async (engine, newest) => {
+    const answers = new Map<string, readonly Answer[]>();
+    for (const version of API_VERSIONS.filter((one) => one.compare(newest) <= 0))
+      answers.set(version.text, await play(engine, VERSION_SCRIPT, variablesOf(registry), version.text));
+    return answers;
+  });
+  for (const [version, answers] of theirs) {
+    reportAnswers(VERSION_SCRIPT, answers, ours.get(version) ?? [], (title, ...lines) =>
+      report(`${version}: ${title}`, ...lines),
+    );
+  }
+  return VERSION_SCRIPT.length * theirs.size;
+}
+
+const variablesOf = ({ reference, host }: SeededRegistry): Readonly<Record<string, string>> => ({
+  image: reference,
+  host,
+});
+
+function reportAnswers(
+  script: readonly Step[],
+  theirs: readonly Answer[],
+  ours: readonly Answer[],
+  report: Report,
+): void {
+  for (const [index, { method, path, json }] of script.entries()) {
     const [their, our] = [theirs[index], ours[index]];
     if (!their || !our) continue;
     const lines = differences(their, our).filter((line) => !explained(method, path, line));
@@ -54,13 +96,12 @@ async function compareRequests(registry: SeededRegistry, report: Report): Promis
       ...texts,
     );
   }
-  return SCRIPT.length;
 }
 
 /** Who takes what; that refusals leave nothing behind; that bad input is never a fault of the engine. */
 async function compareTrials(trials: readonly Trial[], registry: SeededRegistry, report: Report): Promise<number> {
-  const [theirs, ours] = await both(registry, async (engine) => {
-    const sweep = new Sweep(engine, registry.reference);
+  const [theirs, ours] = await both(registry, async (engine, { text }) => {
+    const sweep = new Sweep(engine, registry.reference, `/v${text}`);
     await sweep.prepare();
     const before = await sweep.count();
     const outcomes = [];
@@ -83,10 +124,10 @@ async function compareTrials(trials: readonly Trial[], registry: SeededRegistry,
 }
 
 async function compareEffects(registry: SeededRegistry, report: Report): Promise<number> {
-  const [theirs, ours] = await both(registry, async (engine) => {
+  const [theirs, ours] = await both(registry, async (engine, { text }) => {
     const dir = mkdtempSync(join(tmpdir(), 'effects-'));
     try {
-      const runner = new EffectRunner(engine, registry.reference, dir);
+      const runner = new EffectRunner(engine, registry.reference, dir, `/v${text}`);
       await runner.prepare();
       const outputs = new Map<string, string>();
       for (const [name, effect] of Object.entries(EFFECTS)) outputs.set(name, await runner.run(effect));
@@ -104,6 +145,7 @@ async function compareEffects(registry: SeededRegistry, report: Report): Promise
 
 const PARTS: Readonly<Record<string, (registry: SeededRegistry, report: Report) => Promise<number>>> = {
   requests: compareRequests,
+  versions: compareVersions,
   fields: (registry, report) => compareTrials(FIELD_TRIALS, registry, report),
   queries: (registry, report) => compareTrials(QUERY_TRIALS, registry, report),
   values: (registry, report) => compareTrials(VALUE_TRIALS, registry, report),

@@ -5,7 +5,7 @@
 
 export interface Step {
   readonly method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'DELETE';
-  /** Below /v1.41; `{name}` stands for a value that an earlier step captured. */
+  /** Below the version; `{name}` stands for a value that an earlier step captured. */
   readonly path: string;
   readonly json?: unknown;
   readonly headers?: Readonly<Record<string, string>>;

@@ -100,19 +100,21 @@ export class Sweep {
   constructor(
     private readonly engine: Engine,
     private readonly image: string,
+    /** `/v1.51`. */
+    private readonly base: string,
   ) {}
 
   /** Makes what trials refer to: containers `target` (running) and `still`, networks `own` and `user`. */
   async prepare(): Promise<void> {
     const create = (path: string, json: unknown): Promise<unknown> =>
-      callJson(this.engine.socketPath, 'POST', `/v1.41${path}`, { json });
+      callJson(this.engine.socketPath, 'POST', `${this.base}${path}`, { json });
     await create(`${CREATE}?name=still`, { Image: this.image, Cmd: ['true'] });
     await create(`${CREATE}?name=target`, {
       Image: this.image,
       Cmd: ['sleep', '100000'],
       HostConfig: { IpcMode: 'shareable' },
     });
-    await callJson(this.engine.socketPath, 'POST', '/v1.41/containers/target/start');
+    await callJson(this.engine.socketPath, 'POST', `${this.base}/containers/target/start`);
     await create('/networks/create', { Name: 'own', IPAM: { Config: [{ Subnet: '10.231.7.0/24' }] } });
     await create('/networks/create', { Name: 'user' });
   }
@@ -149,7 +151,7 @@ export class Sweep {
 
   /** An engine that drops the connection has answered with status 0. */
   #call(method: string, path: string, json?: unknown): Promise<Pick<Reply, 'status' | 'text'>> {
-    return call(this.engine.socketPath, method, `/v1.41${path}`, json === undefined ? {} : { json }).catch(
+    return call(this.engine.socketPath, method, `${this.base}${path}`, json === undefined ? {} : { json }).catch(
       (error: unknown) => ({ status: 0, text: messageOf(error) }),
     );
   }

@@ -61,7 +61,7 @@ devices:
   await writeFile(join(dir, 'generated', 'broken.yaml'), 'kind: [\n');
   ({ engine, registry } = await startEngineWithImage(
     cleanup,
-    engined({ file: { features: { cdi: true }, 'cdi-spec-dirs': [join(dir, 'static'), join(dir, 'generated')] } }),
+    engined({ file: { 'cdi-spec-dirs': [join(dir, 'static'), join(dir, 'generated')] } }),
   ));
 });
 after(() => cleanup.run());
@@ -146,8 +146,9 @@ test('two specifications of equal precedence make a device ambiguous; a later di
   assert.equal(await run(['example.com/twice=d'], 'echo $DEVICE'), 'three');
 });
 
-test('without the feature there is no such driver', async () => {
-  await writeFile(join(engine.dir, 'daemon.json'), JSON.stringify({ 'cdi-spec-dirs': [join(dir, 'static')] }));
+test('with the feature switched off there is no such driver', async () => {
+  const file = { features: { cdi: false }, 'cdi-spec-dirs': [join(dir, 'static'), join(dir, 'generated')] };
+  await writeFile(join(engine.dir, 'daemon.json'), JSON.stringify(file));
   await callJson(engine.socketPath, 'POST', '/engine/config/reload', {}, 200);
   const { stderr } = await docker(engine, [
     'run',

@@ -32,7 +32,7 @@ before(async () => {
   engine = await startEngineUnderTest();
   cleanup.add(() => engine.close());
   await pullOk(engine, image);
-  runner = new EffectRunner(engine, image, dir);
+  runner = new EffectRunner(engine, image, dir, '/v1.41');
   await runner.prepare();
 });
 

@@ -45,7 +45,7 @@ test('SIGHUP: what the daemon says about itself follows, and nothing stays when 
     'live-restore': true,
     runtimes,
     'default-runtime': 'other',
-    features: { cdi: true },
+    features: { cdi: false },
     'registry-mirrors': ['https://mirror.test'],
   };
   const result = await hangUp(content);
@@ -63,7 +63,7 @@ test('SIGHUP: what the daemon says about itself follows, and nothing stays when 
   );
   // Newer versions of the runtime tell their features besides.
   assert.equal((changed.Runtimes['other'] as { readonly path?: string } | undefined)?.path, '/usr/bin/crun');
-  assert.notEqual(changed.CDISpecDirs.length, 0);
+  assert.deepEqual(changed.CDISpecDirs, []);
 
   const removed = await hangUp({});
   assert.deepEqual(new Set(removed.entries.map(({ verdict }) => verdict)), new Set(['removed']));
@@ -77,7 +77,7 @@ test('SIGHUP: what the daemon says about itself follows, and nothing stays when 
       back.RegistryConfig.Mirrors,
       back.CDISpecDirs,
     ],
-    [false, [], false, 'runc', null, []],
+    [false, [], false, 'runc', null, ['/etc/cdi', '/var/run/cdi']],
   );
   assert.equal(back.Runtimes['other'], undefined);
 });

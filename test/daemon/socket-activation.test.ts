@@ -306,7 +306,7 @@ test('the service manager is told of start, reload, watchdog and stop, over a pa
 
 test('a service manager that does not listen is no reason not to start', async () => {
   const engine = await Engine.start(engined({ env: { NOTIFY_SOCKET: join(dir, 'nobody.sock') } }));
-  assert.equal((await callJson<{ ApiVersion: string }>(engine.socketPath, 'GET', '/version')).ApiVersion, '1.49');
+  assert.equal((await callJson<{ ApiVersion: string }>(engine.socketPath, 'GET', '/version')).ApiVersion, '1.51');
   await engine.close();
 });
 

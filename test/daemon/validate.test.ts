@@ -23,7 +23,7 @@ const IDLE: Readonly<Record<string, readonly [value: unknown, reason: string]>> 
     { gc: { enabled: true }, entitlements: { 'network-host': true } },
     'builder.gc has no effect: there is no builder',
   ],
-  features: [{ buildkit: true }, 'features has no effect: feature buildkit: there is no builder'],
+  features: [{ buildkit: true, cdi: false }, 'features has no effect: feature buildkit: there is no builder'],
   'selinux-enabled': [true, 'selinux-enabled has no effect: this daemon applies no SELinux labels of its own'],
   'userland-proxy-path': ['/bin/sh', 'userland-proxy-path has no effect: the proxy is part of the daemon'],
   'supervisor-plugins-namespace': [

@@ -67,7 +67,7 @@ export const ELSEWHERE: readonly Place[] = [
   ...REGISTRIES,
   ...CLIENTS,
   place('containers/cdi', 'nodes, environment and mounts of a device', 'cdiSpecDirs'),
-  place('containers/cdi', 'without the feature there is no such driver', 'features'),
+  place('containers/cdi', 'with the feature switched off there is no such driver', 'features'),
   place('images/garbage', 'the oldest go until', 'imageGcHighPercent', 'imageGcLowPercent', 'imageGcMinAgeSeconds'),
   place('daemon/reload', 'live-restore: containers outlive the daemon', 'liveRestore'),
   place('daemon/reload', 'shutdown-timeout: how long containers may take', 'shutdownTimeoutSeconds'),

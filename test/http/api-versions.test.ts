@@ -25,7 +25,7 @@ afterEach(async () => {
 });
 
 const isOriginal = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
-const versions = ['1.25', '1.41', '1.44', '1.49'].filter((version) => !isOriginal || Number(version.slice(2)) <= 41);
+const versions = ['1.25', '1.41', '1.44', '1.51'].filter((version) => !isOriginal || Number(version.slice(2)) <= 41);
 
 const WEB_FLAGS = [
   '--network',
@@ -199,7 +199,7 @@ test(
       [true, true, ['architecture', 'os']],
     );
     const members: unknown[] = [];
-    for (const version of ['1.45', '1.46', '1.47', '1.48', '1.49']) {
+    for (const version of ['1.45', '1.46', '1.47', '1.48', '1.51']) {
       const item = await listed(version);
       const shown = await callJson<{ ImageManifestDescriptor?: object }>(
         engine.socketPath,

@@ -66,7 +66,7 @@ const actions = (text: string): string[] =>
 const query = (filters: object): string => `filters=${encodeURIComponent(JSON.stringify(filters))}`;
 
 test('headers come at once, then events as they happen, to each who wants them', async () => {
-  const all = await follow('/v1.49/events');
+  const all = await follow('/v1.51/events');
   assert.equal(all.response.statusCode, 200);
   assert.equal(all.response.headers['content-type'], 'application/json');
   const filtered = await follow(`/events?${query({ type: { container: true }, label: { 'tier=front': true } })}`);

@@ -67,8 +67,8 @@ test('_ping answers as documented, with the common headers', async () => {
   const reply = await call(at.path, 'GET', '/_ping');
   assert.equal(reply.text, 'OK');
   assert.deepEqual(reply.headerLines.slice(0, 9), [
-    'Server: Docker/28.1.1 (linux)',
-    'Api-Version: 1.49',
+    'Server: Docker/28.5.2 (linux)',
+    'Api-Version: 1.51',
     'Ostype: linux',
     'Docker-Experimental: false',
     'Content-Type: text/plain; charset=utf-8',
@@ -91,10 +91,10 @@ test('versions, unknown paths, OPTIONS and doubled slashes are answered as docum
   );
   assert.equal(old.headers['content-type'], 'text/plain; charset=utf-8');
   assert.equal(old.headers['x-content-type-options'], 'nosniff');
-  assert.equal(old.headers['api-version'], '1.49');
+  assert.equal(old.headers['api-version'], '1.51');
   assert.equal(old.headers['docker-experimental'], undefined);
   const young = await call(at.path, 'GET', '/v1.99/_ping');
-  assert.equal(young.text, '{"message":"client version 1.99 is too new. Maximum supported API version is 1.49"}\n');
+  assert.equal(young.text, '{"message":"client version 1.99 is too new. Maximum supported API version is 1.51"}\n');
   assert.equal(young.headers['content-type'], 'application/json');
   for (const [method, target] of [
     ['GET', '/v9.9/nope'],

@@ -16,7 +16,7 @@ test('the head of a stream is sent before its first byte', async () => {
   connection.write('POST /wait HTTP/1.1\r\nHost: x\r\n\r\n');
   const head = await connection.readThrough('\r\n\r\n');
   assert.ok(Date.now() - start < 250);
-  assert.match(head, /^HTTP\/1\.1 200 OK\r\nServer: Docker\/28\.1\.1 \(linux\)\r\n/);
+  assert.match(head, /^HTTP\/1\.1 200 OK\r\nServer: Docker\/28\.5\.2 \(linux\)\r\n/);
   assert.equal((await connection.readToEnd()).toString(), '11\r\n{"StatusCode":0}\n\r\n0\r\n\r\n');
   connection.close();
 });
@@ -89,7 +89,7 @@ test('a client that goes away aborts its exchange, in every phase', async () => 
 
 test('attach with Upgrade gets exactly the documented head, and half-closes work in both directions', async () => {
   const connection = await RawConnection.open(at.path);
-  connection.write(`POST /v1.49/containers/a/b/attach?stream=1 HTTP/1.1\r\n${UPGRADE}Content-Length: 0\r\n\r\n`);
+  connection.write(`POST /v1.51/containers/a/b/attach?stream=1 HTTP/1.1\r\n${UPGRADE}Content-Length: 0\r\n\r\n`);
   assert.equal(
     await connection.readThrough('\r\n\r\n'),
     'HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.multiplexed-stream\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n',
@@ -119,7 +119,7 @@ test('bytes right behind the request, and an early end, reach whoever hijacks', 
   const head = await exec.readThrough('\r\n\r\n');
   assert.ok(
     head.startsWith(
-      'HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.raw-stream\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nServer: Docker/28.1.1 (linux)\r\nApi-Version: 1.49\r\n',
+      'HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.raw-stream\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nServer: Docker/28.5.2 (linux)\r\nApi-Version: 1.51\r\n',
     ),
   );
   assert.equal(await exec.readThrough('>'), '<input>');

@@ -1,5 +1,5 @@
 /**
- * What inspect and list tell of the manifests that an image came with (Engine API 1.47 to 1.49), before and after a
+ * What inspect and list tell of the manifests that an image came with (Engine API 1.47 and later), before and after a
  * restart.
  */
 import assert from 'node:assert/strict';
@@ -65,7 +65,7 @@ test('of an index: which manifest is here, for whom, and what the others are', a
   await pullOk(engine, name);
   const id = await dockerOk(engine, ['create', name, '/f']);
   const check = async (): Promise<void> => {
-    const image = await inspect('1.49', name, '?manifests=1');
+    const image = await inspect('1.51', name, '?manifests=1');
     assert.equal(image['Id'], amd64.id);
     assert.deepEqual(image['Descriptor'], target);
     const size = image['Size'] as number;
@@ -98,7 +98,7 @@ test('of an index: which manifest is here, for whom, and what the others are', a
       },
     ];
     assert.deepEqual(image['Manifests'], expected);
-    const [listed] = await list('1.49', '?manifests=1');
+    const [listed] = await list('1.51', '?manifests=1');
     assert.deepEqual([listed?.['Descriptor'], listed?.['Manifests']], [target, expected]);
   };
   await check();
@@ -113,7 +113,7 @@ test('only in the versions that have them, and only when they are asked for', as
   const keys = async (from: Promise<Json>): Promise<string[]> =>
     Object.keys(await from).filter((key) => ['Descriptor', 'Manifests'].includes(key));
   const first = async (version: string, query?: string): Promise<Json> => (await list(version, query))[0] ?? {};
-  assert.deepEqual(await keys(inspect('1.49', name)), ['Descriptor']);
+  assert.deepEqual(await keys(inspect('1.51', name)), ['Descriptor']);
   assert.deepEqual(await keys(inspect('1.47', name, '?manifests=1')), []);
   assert.deepEqual(await keys(first('1.48')), ['Descriptor']);
   assert.deepEqual(await keys(first('1.47', '?manifests=1')), ['Manifests']);
@@ -124,7 +124,7 @@ test('of two images of one index, each has its own share', async () => {
   const name = `${registry.host}/multi:latest`;
   await dockerOk(engine, ['pull', '-q', '--platform', 'linux/arm/v7', name]);
   for (const one of [name, amd64.id]) {
-    const items = (await inspect('1.49', one, '?manifests=1'))['Manifests'] as {
+    const items = (await inspect('1.51', one, '?manifests=1'))['Manifests'] as {
       ID: string;
       Kind: string;
       Available: boolean;
@@ -153,7 +153,7 @@ test('of two images of one index, each has its own share', async () => {
 test('a loaded image has the descriptor of its entry in the archive, until it is pushed or pulled', async () => {
   const one = buildImage({ layers, format: 'oci', config: { Env: ['LOADED=1'] } });
   const descriptorOf = async (name: string): Promise<{ mediaType?: string; digest?: string } | undefined> =>
-    (await inspect('1.49', name))['Descriptor'] as object | undefined;
+    (await inspect('1.51', name))['Descriptor'] as object | undefined;
 
   // An index in the archive, as buildx writes it.
   const both = buildIndex([arm, one], 'oci', [attestation]);
@@ -171,7 +171,7 @@ test('a loaded image has the descriptor of its entry in the archive, until it is
   );
   assert.equal((await load(engine, archiveOf(layout))).error, undefined);
   assert.deepEqual(await descriptorOf('loaded:1'), top);
-  const items = (await inspect('1.49', 'loaded:1', '?manifests=1'))['Manifests'] as Json[];
+  const items = (await inspect('1.51', 'loaded:1', '?manifests=1'))['Manifests'] as Json[];
   assert.deepEqual(
     items.map(({ ID, Available }) => [ID, Available]),
     [
@@ -206,7 +206,7 @@ test('a loaded image has the descriptor of its entry in the archive, until it is
   const name = `${registry.host}/loaded:1`;
   await dockerOk(engine, ['tag', 'loaded:1', name]);
   await dockerOk(engine, ['push', '-q', name]);
-  const pushed = (await inspect('1.49', name))['RepoDigests'] as string[];
+  const pushed = (await inspect('1.51', name))['RepoDigests'] as string[];
   assert.equal((await descriptorOf(name))?.digest, pushed[0]?.split('@')[1]);
   assert.equal((await load(engine, saved)).error, undefined);
   assert.equal((await descriptorOf(name))?.digest, pushed[0]?.split('@')[1], 'an archive does not take its place');
@@ -223,10 +223,10 @@ test('an image that no registry had has none until it is pushed', async () => {
   await dockerOk(engine, ['create', '--name', 'made', registry.reference, 'sh']);
   const name = `${registry.host}/made:1`;
   await dockerOk(engine, ['commit', 'made', name]);
-  const before = await inspect('1.49', name, '?manifests=1');
+  const before = await inspect('1.51', name, '?manifests=1');
   assert.deepEqual([before['Descriptor'], before['Manifests']], [undefined, []]);
   const pushed = /digest: (sha256:\w+) size: (\d+)/.exec(await dockerOk(engine, ['push', name]));
-  const after = await inspect('1.49', name, '?manifests=1');
+  const after = await inspect('1.51', name, '?manifests=1');
   const descriptor = {
     mediaType: 'application/vnd.docker.distribution.manifest.v2+json',
     digest: pushed?.[1],

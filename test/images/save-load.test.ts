@@ -171,7 +171,7 @@ describe('the documented layout', () => {
       404,
       /does not match the specified platform \(linux\/s390x\)/,
     );
-    await refused(`/images/get?names=${registry.reference}&platform=x`, 400, /invalid platform/);
+    await refused(`/images/get?names=${registry.reference}&platform=x`, 400, /failed to parse platform/);
   });
 
   test('events tell of save and load', async () => {

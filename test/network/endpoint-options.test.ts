@@ -233,7 +233,7 @@ test('parameters of eth0 in the container as a whole move to its endpoint, for c
 
 test('a MAC address of the container is that of its endpoint, and shown as both', async () => {
   const address = '02:42:0a:d7:01:99';
-  for (const version of ['1.43', '1.49']) {
+  for (const version of ['1.43', '1.51']) {
     const { Warnings } = await create(`/v${version}/containers/create?name=mac`, {
       MacAddress: address,
       HostConfig: { NetworkMode: 'front' },

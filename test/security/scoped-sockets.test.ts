@@ -121,7 +121,7 @@ const MUTATING = [
 const SPELLINGS: readonly ((path: string) => string)[] = [
   (path) => path,
   (path) => `/v1.24${path}`,
-  (path) => `/v1.49${path}`,
+  (path) => `/v1.51${path}`,
   (path) => `/v9.99${path}`,
   (path) => `/${path}`,
   (path) => path.replace('/', '/./'),

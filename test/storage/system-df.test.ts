@@ -34,7 +34,7 @@ before(async () => {
 });
 after(() => cleanup.run());
 
-const usage = (query = ''): Promise<Usage> => callJson<Usage>(engine.socketPath, 'GET', `/v1.49/system/df${query}`);
+const usage = (query = ''): Promise<Usage> => callJson<Usage>(engine.socketPath, 'GET', `/v1.51/system/df${query}`);
 
 /** Clients add up these: images, containers, volumes. */
 function clientSum({ LayersSize, Containers, Volumes }: Usage): number {
@@ -105,7 +105,7 @@ test('kinds that were not asked for are null, unknown ones are refused', async (
   const only = await usage('?type=volume&type=build-cache');
   assert.deepEqual([only.Images, only.Containers, only.BuildCache, only.LayersSize], [null, null, [], 0]);
   assert.equal(only.Volumes?.length, 1);
-  const reply = await call(engine.socketPath, 'GET', '/v1.49/system/df?type=everything');
+  const reply = await call(engine.socketPath, 'GET', '/v1.51/system/df?type=everything');
   assert.deepEqual([reply.status, reply.text.trim()], [400, '{"message":"unknown object type: everything"}']);
   const old = await callJson<Record<string, unknown>>(engine.socketPath, 'GET', '/v1.41/system/df?type=everything');
   assert.equal('BuilderSize' in old, false);

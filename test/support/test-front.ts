@@ -137,7 +137,7 @@ export class TestFront {
       const dir = await mkdtemp(join(tmpdir(), 'front-'));
       const front = createFront({
         routes: [...this.routes, ...further],
-        product: { version: '28.1.1', experimental: false },
+        product: { version: '28.5.2', experimental: false },
         logger: this.logger,
       });
       const unix = await front.listen({ kind: 'unix', path: join(dir, 'engine.sock'), gid: 12345 });

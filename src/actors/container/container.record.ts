@@ -101,6 +101,13 @@ export function imagesOf({ image, mounts }: Pick<ContainerRecord, 'image' | 'mou
   return [image, ...mounts.flatMap(({ Type, Source }) => (Type === 'image' ? [Source] : []))];
 }
 
+/** Returns how many containers are made from each image, by its ID. An image that is only mounted is not counted. */
+export function containersPerImage(records: readonly Pick<ContainerRecord, 'image'>[]): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>();
+  for (const { image } of records) counts.set(image, (counts.get(image) ?? 0) + 1);
+  return counts;
+}
+
 /** Returns the topmost layer of each image that a container is made of. */
 export function topLayersOf({ topLayer, mounts }: Pick<ContainerRecord, 'topLayer' | 'mounts'>): Digest[] {
   return [topLayer, ...mounts.map(({ TopLayer }) => TopLayer)].filter((layer) => layer !== undefined);

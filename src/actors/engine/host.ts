@@ -13,8 +13,6 @@ export interface HostInfo {
   readonly cpuCount: number;
   readonly memoryBytes: number;
   readonly hostname: string;
-  /** Whether packets that a bridge forwards pass the rules of iptables. */
-  readonly bridgeNetfilter: { readonly iptables: boolean; readonly ip6tables: boolean };
 }
 
 const MACHINES: Readonly<Record<string, readonly [machine: string, architecture: string]>> = {
@@ -28,12 +26,7 @@ const MACHINES: Readonly<Record<string, readonly [machine: string, architecture:
 };
 
 export async function readHostInfo(): Promise<HostInfo> {
-  const isOn = (name: string): Promise<boolean> =>
-    readFile(`/proc/sys/net/bridge/bridge-nf-call-${name}`, 'utf8').then(
-      (text) => text.trim() === '1',
-      () => false,
-    );
-  const [release_, iptables, ip6tables] = await Promise.all([osRelease(), isOn('iptables'), isOn('ip6tables')]);
+  const release_ = await osRelease();
   const [machine, architecture] = MACHINES[arch()] ?? [arch(), arch()];
   return {
     kernelVersion: release(),
@@ -44,7 +37,6 @@ export async function readHostInfo(): Promise<HostInfo> {
     cpuCount: cpus().length,
     memoryBytes: totalmem(),
     hostname: hostname(),
-    bridgeNetfilter: { iptables, ip6tables },
   };
 }
 

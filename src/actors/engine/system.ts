@@ -98,6 +98,15 @@ export interface SystemFacts {
   };
   readonly eventListeners: number;
   readonly warnings: readonly string[];
+  readonly devices: DiscoveredDevices;
+}
+
+/** CDI devices that containers can ask for. */
+export interface DiscoveredDevices {
+  /** Their qualified names, `vendor.com/class=name`, sorted. */
+  readonly names: readonly string[];
+  /** These sentences tell which specifications were left out, and why. */
+  readonly warnings: readonly string[];
 }
 
 export interface SystemDeps {
@@ -112,6 +121,7 @@ export interface SystemDeps {
   /** Returns the features that a runtime reports, as JSON; undefined when it reports none. */
   readonly runtimeFeatures: (path: string) => Promise<string | undefined>;
   readonly warnings: () => readonly string[];
+  readonly devices: () => Promise<DiscoveredDevices>;
   readonly listeners: () => number;
   readonly figures: () => Promise<ProcessFigures>;
   /** Plugins of other processes that have answered, by what they are for. */
@@ -132,7 +142,7 @@ export class SystemService {
   async info(): Promise<SystemFacts> {
     const { build, host, images, layers, plugins } = this.deps;
     const settings = this.deps.settings();
-    const figures = await this.deps.figures();
+    const [figures, devices] = await Promise.all([this.deps.figures(), this.deps.devices()]);
     const components = await this.#knownVersions();
     const records = this.deps.containers.list();
     const count = (status: string): number => records.filter(({ state }) => state.status === status).length;
@@ -152,6 +162,7 @@ export class SystemService {
       },
       eventListeners: this.deps.listeners(),
       warnings: this.deps.warnings(),
+      devices,
     };
   }
 

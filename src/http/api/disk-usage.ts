@@ -1,5 +1,5 @@
 /** The reply to GET /system/df. */
-import type { ContainerRecord } from '../../actors/container/container.record.js';
+import { type ContainerRecord, containersPerImage } from '../../actors/container/container.record.js';
 import type { DiskUsage } from '../../actors/engine/disk-usage.js';
 import { chainOf } from '../../images/chain.js';
 import type { FileImageStore } from '../../images/store.js';
@@ -49,8 +49,7 @@ function imagesJson(
   const chains = new Map(all.map((image) => [image.id, chainOf(image.config.rootfs.diff_ids)]));
   const owners = new Map<Digest, number>();
   for (const chain of chains.values()) for (const layer of chain) owners.set(layer, (owners.get(layer) ?? 0) + 1);
-  const users = new Map<string, number>();
-  for (const { image } of containers.list()) users.set(image, (users.get(image) ?? 0) + 1);
+  const users = containersPerImage(containers.list());
   const parents = new Set(all.map(({ parent }) => parent));
   return all
     .filter((image) => image.repoTags.length > 0 || image.repoDigests.length > 0 || !parents.has(image.id))
@@ -65,14 +64,13 @@ function imagesJson(
       const { repoTags, repoDigests } = image;
       const summary = summaryJson(
         { image, repoTags, repoDigests },
-        { sharedSize: shared, manifests: undefined },
+        { containers: users.get(image.id) ?? 0, sharedSize: shared, manifests: undefined },
         atLeast,
       );
       return {
         ...summary,
         Size: size,
         ...(atLeast(1, 44) ? {} : { VirtualSize: size }),
-        Containers: users.get(image.id) ?? 0,
       };
     });
 }

@@ -40,18 +40,23 @@ export function decodePrune(filters: Filters, nowMs: number): PruneSelection {
   };
 }
 
-/** Renders one element of GET /images/json. @param sharedSize, manifests undefined: not asked for. */
+/** Renders one element of GET /images/json. @param containers, sharedSize, manifests undefined: not asked for. */
 export function summaryJson(
   { image, repoTags, repoDigests }: SelectedImage,
   {
+    containers,
     sharedSize,
     manifests,
-  }: { readonly sharedSize: number | undefined; readonly manifests: readonly object[] | undefined },
+  }: {
+    readonly containers: number | undefined;
+    readonly sharedSize: number | undefined;
+    readonly manifests: readonly object[] | undefined;
+  },
   atLeast: AtLeast,
 ): Readonly<Record<string, unknown>> {
   const hidesNone = atLeast(1, 43) || repoTags.length + repoDigests.length > 0;
   return {
-    Containers: -1,
+    Containers: containers ?? -1,
     Created: Math.floor(createdMs(image) / 1000),
     ...descriptorJson(image, atLeast),
     Id: image.id,
@@ -66,25 +71,22 @@ export function summaryJson(
   };
 }
 
-/** Renders `Config` of inspect: in these versions it is a container configuration whose other fields are empty. */
-function configJson(config: ImageRuntimeConfig): Readonly<Record<string, unknown>> {
+/**
+ * Renders `Config` of inspect. @param isOld Before 1.50 it is a container configuration, whose other members are empty.
+ */
+function configJson(config: ImageRuntimeConfig, isOld: boolean): Readonly<Record<string, unknown>> {
   const hasPorts = Object.keys(config.ExposedPorts ?? {}).length > 0;
   return {
-    Hostname: '',
-    Domainname: '',
+    ...(isOld ? { Hostname: '', Domainname: '' } : {}),
     User: config.User ?? '',
-    AttachStdin: false,
-    AttachStdout: false,
-    AttachStderr: false,
+    ...(isOld ? { AttachStdin: false, AttachStdout: false, AttachStderr: false } : {}),
     ...(hasPorts ? { ExposedPorts: config.ExposedPorts } : {}),
-    Tty: false,
-    OpenStdin: false,
-    StdinOnce: false,
+    ...(isOld ? { Tty: false, OpenStdin: false, StdinOnce: false } : {}),
     Env: config.Env ?? null,
     Cmd: config.Cmd ?? null,
     ...(config.Healthcheck === undefined ? {} : { Healthcheck: config.Healthcheck }),
     ...(config.ArgsEscaped === true ? { ArgsEscaped: true } : {}),
-    Image: '',
+    ...(isOld ? { Image: '' } : {}),
     Volumes: config.Volumes ?? null,
     WorkingDir: config.WorkingDir ?? '',
     Entrypoint: config.Entrypoint ?? null,
@@ -110,7 +112,7 @@ export function inspectJson(
 ): Readonly<Record<string, unknown>> {
   const { config } = image;
   const created = config.created ?? (atLeast(1, 44) ? undefined : ZERO_TIME);
-  const runtime = configJson(config.config ?? {});
+  const runtime = configJson(config.config ?? {}, !atLeast(1, 50));
   return {
     Id: image.id,
     ...descriptorJson(image, atLeast),
@@ -121,7 +123,7 @@ export function inspectJson(
     Comment: config.comment ?? '',
     ...(created === undefined ? {} : { Created: created }),
     ...(atLeast(1, 45) || !config.container ? {} : { Container: config.container }),
-    ...(atLeast(1, 45) ? {} : { ContainerConfig: configJson({}) }),
+    ...(atLeast(1, 45) ? {} : { ContainerConfig: configJson({}, true) }),
     DockerVersion: config.docker_version ?? '',
     Author: config.author ?? '',
     Config: runtime,

@@ -7,7 +7,7 @@ export function infoJson(facts: SystemFacts, features: ReadonlyMap<string, strin
   return {
     ...contentJson(facts),
     ...hostLimitsJson(facts),
-    ...processJson(facts),
+    ...processJson(facts, atLeast),
     ...hostJson(facts, atLeast),
     ...configurationJson(facts, features),
     ...componentsJson(facts, atLeast),
@@ -47,11 +47,11 @@ function hostLimitsJson({ settings: { limits } }: SystemFacts): object {
   };
 }
 
-function processJson({ settings, figures, host, eventListeners }: SystemFacts): object {
+function processJson({ settings, figures, eventListeners }: SystemFacts, atLeast: AtLeast): object {
   return {
     IPv4Forwarding: figures.ipv4Forwarding,
-    BridgeNfIptables: host.bridgeNetfilter.iptables,
-    BridgeNfIp6tables: host.bridgeNetfilter.ip6tables,
+    // Nobody loads the module for it at the start any more, so they told nothing.
+    ...(atLeast(1, 50) ? {} : { BridgeNfIptables: false, BridgeNfIp6tables: false }),
     Debug: settings.debug,
     NFd: figures.fileDescriptors,
     OomKillDisable: settings.limits.oomKillDisable,
@@ -146,8 +146,9 @@ function commitJson(components: readonly ComponentVersion[], wanted: string, atL
   return atLeast(1, 49) ? { ID: id } : { ID: id, Expected: id };
 }
 
-function placementJson({ settings, warnings }: SystemFacts, atLeast: AtLeast): object {
+function placementJson({ settings, warnings, devices }: SystemFacts, atLeast: AtLeast): object {
   const { securityOptions, addressPools, supervisorAddress, supervisorNamespace, pluginsNamespace } = settings;
+  const allWarnings = [...warnings, ...devices.warnings];
   const containerd = {
     Address: supervisorAddress,
     Namespaces: { Containers: supervisorNamespace, Plugins: pluginsNamespace },
@@ -163,7 +164,10 @@ function placementJson({ settings, warnings }: SystemFacts, atLeast: AtLeast): o
     ...(atLeast(1, 46) ? { Containerd: containerd } : {}),
     ...(atLeast(1, 49) ? { FirewallBackend: { Driver: 'iptables' } } : {}),
     CDISpecDirs: settings.cdiSpecDirs,
-    Warnings: warnings.length === 0 ? null : warnings,
+    ...(atLeast(1, 50) && devices.names.length > 0
+      ? { DiscoveredDevices: devices.names.map((name) => ({ Source: 'cdi', ID: name })) }
+      : {}),
+    Warnings: allWarnings.length === 0 ? null : allWarnings,
   };
 }
 

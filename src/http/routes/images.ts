@@ -67,6 +67,8 @@ export interface ImageRouteDeps {
   readonly partials: Pick<PartialBlobs, 'prune'>;
   readonly pulls: Pick<Pulls, 'pull' | 'pullAllTags'>;
   readonly users: ImageUsers;
+  /** Returns how many containers are made from each image, by its ID; images of none are left out. */
+  readonly countUsers: () => ReadonlyMap<string, number>;
   readonly emit: ImageEmit;
   readonly containers: CommitSources;
   readonly importer: (request: ImportRequest) => Promise<Image>;
@@ -130,19 +132,18 @@ export function imageRoutes(deps: ImageRouteDeps): Route[] {
     route('DELETE', '/images/{name...}', async (x) => {
       const name = x.param('name');
       if (name.trim() === '') throw invalid('image name cannot be blank', { code: 'INVALID_REFERENCE' });
-      x.sendJson(
-        200,
-        removedJson(
-          await removeImage(removal, name, { force: x.query.flag('force'), pruneParents: !x.query.flag('noprune') }),
-        ),
-      );
+      const platforms = x.atLeast(1, 50) ? x.query.all('platforms').map(platformObject) : [];
+      if (platforms.length > 1) throw invalid('multiple platforms are not supported', { code: 'MULTIPLE_PLATFORMS' });
+      for (const platform of platforms) requirePlatform(images.resolve(name), platform, name);
+      const options = { force: x.query.flag('force'), pruneParents: !x.query.flag('noprune') };
+      x.sendJson(200, removedJson(await removeImage(removal, name, options)));
     }),
 
     route('POST', '/commit', (x) => commit(x, deps)),
   ];
 }
 
-function listImages(x: Exchange, { images, layers, users }: ImageRouteDeps): void {
+function listImages(x: Exchange, { images, layers, users, countUsers }: ImageRouteDeps): void {
   const filters = x.query.text('filters');
   const selection = decodeSelection(parseFilters(filters), x.query.flag('all'), Date.now());
   const legacy = x.atLeast(1, 41) ? '' : x.query.text('filter');
@@ -153,11 +154,15 @@ function listImages(x: Exchange, { images, layers, users }: ImageRouteDeps): voi
   const shared = x.atLeast(1, 42) && x.query.flag('shared-size') ? sharedSizes(images.list(), layers) : undefined;
   const manifestsOf =
     x.atLeast(1, 47) && x.query.flag('manifests') ? new ImageManifests(images.list(), users) : undefined;
+  const counts = x.atLeast(1, 51) ? countUsers() : undefined;
   const items = selected.map((one) => {
     const { image } = one;
-    return summaryJson(one, { sharedSize: shared?.get(image.id), manifests: manifestsOf?.of(image) }, (major, minor) =>
-      x.atLeast(major, minor),
-    );
+    const figures = {
+      containers: counts && (counts.get(image.id) ?? 0),
+      sharedSize: shared?.get(image.id),
+      manifests: manifestsOf?.of(image),
+    };
+    return summaryJson(one, figures, (major, minor) => x.atLeast(major, minor));
   });
   x.sendJson(200, items);
 }
