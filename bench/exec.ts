@@ -15,7 +15,8 @@ async function execTrue(engine: Engine, container: string): Promise<void> {
   });
   const connection = await RawConnection.open(engine.socketPath);
   connection.write(
-    `POST /exec/${Id}/start HTTP/1.1\r\nHost: bench\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY}`,
+    `POST /exec/${Id}/start HTTP/1.1\r\nHost: bench\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n` +
+      `Content-Type: application/json\r\nContent-Length: ${BODY.length}\r\n\r\n${BODY}`,
   );
   await connection.readToEnd();
   connection.close();

@@ -60,7 +60,8 @@ function shaped(
 async function follow(engine: Engine, reference: string): Promise<void> {
   const socket = connect(engine.socketPath);
   socket.write(
-    `POST /images/create?fromImage=${reference} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`,
+    `POST /images/create?fromImage=${reference} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n` +
+      'Content-Length: 0\r\n\r\n',
   );
   let end = '';
   for await (const chunk of socket as AsyncIterable<Buffer>)

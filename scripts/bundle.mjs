@@ -42,7 +42,8 @@ const threadParts = {
     onResolve({ filter: /^koffi$/ }, () => ({ path: 'koffi', namespace: 'held' }));
     onLoad({ filter: /^koffi$/, namespace: 'held' }, () => ({
       contents:
-        "const loaded = { exports: {} }; process.dlopen(loaded, require('node:worker_threads').workerData); module.exports = loaded.exports;",
+        'const loaded = { exports: {} }; process.dlopen(loaded, ' +
+        "require('node:worker_threads').workerData); module.exports = loaded.exports;",
     }));
   },
 };
@@ -119,7 +120,9 @@ await build({
   define: { __dirname: '"/"', ENGINED_BUILD: JSON.stringify(JSON.stringify(buildFacts())) },
   // Bundled CommonJS packages still require Node's own modules.
   banner: {
-    js: "import { createRequire as bundledRequire } from 'node:module'; const require = bundledRequire(import.meta.url);",
+    js:
+      "import { createRequire as bundledRequire } from 'node:module'; " +
+      'const require = bundledRequire(import.meta.url);',
   },
 });
 

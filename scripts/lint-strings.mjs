@@ -104,7 +104,8 @@ export function problemsOf(sources) {
       LOOKUPS.get(path)?.texts.includes(text)
         ? []
         : [
-            `src/${path}:${line}: ${text} finds inherited members, too: use ownMember of src/text/own-member.ts, or a Map`,
+            `src/${path}:${line}: ${text} finds inherited members, too: ` +
+              'use ownMember of src/text/own-member.ts, or a Map',
           ],
     ),
   ]);

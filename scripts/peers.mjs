@@ -96,7 +96,8 @@ function ensureDockerd(version) {
     const install = [
       'mount -t proc proc /proc',
       'apt-get -qq update',
-      'apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends docker.io iptables iproute2 kmod pigz procps xz-utils',
+      'apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends docker.io iptables iproute2 kmod ' +
+        'pigz procps xz-utils',
       'apt-get clean',
     ].join(' && ');
     run('unshare', ['--mount', '--propagation', 'private', 'chroot', fresh, 'sh', '-c', install], {

@@ -152,7 +152,8 @@ export class ApiListeners {
     if (this.#config.tlsNamed) return;
     this.#log.warn(
       { hosts },
-      'Make certificates and start with --tlsverify. If this is really meant, say so with --tls=false (or "tls": false in the configuration file)',
+      'Make certificates and start with --tlsverify. ' +
+        'If this is really meant, say so with --tls=false (or "tls": false in the configuration file)',
     );
     this.#log.warn(
       { hosts, seconds: EXPOSURE_PAUSE_MS / 1000 },

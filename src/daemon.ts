@@ -100,7 +100,8 @@ async function lockRoots(config: LiveConfig, locks: LockedDirectory[], log: Logg
   if (await reserve.open())
     log.warn(
       { dataRoot },
-      'the disk of the data root is full: the space that was kept for this start is used; prune, or free some otherwise',
+      'the disk of the data root is full: the space that was kept for this start is used; ' +
+        'prune, or free some otherwise',
     );
   const exec = await lockDirectory('exec-root', execRoot);
   locks.push(exec);

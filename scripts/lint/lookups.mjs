@@ -3,7 +3,7 @@
  * `constructor` and `__proto__` are found, too. Types of other files are known by the names of their members only.
  */
 const DECLARED =
-  /(?:\b(?:const|let|readonly)\s+|[(,{;]\s*|^\s*)#?([A-Za-z_$][\w$]*)\??\s*:\s*(?:Readonly<|Partial<)*Record<string\b/gm;
+  /(?:\b(?:const|let|readonly)\s+|[(,{;]\s*|^\s*)#?([\w$]+)\??\s*:\s*(?:Readonly<|Partial<)*Record<string\b/gm;
 const LOOKUP = /([A-Za-z_$][\w$]*)!?(?:\?\.)?\[([^[\]]*(?:\[[^[\]]*\])?[^[\]]*)\]/g;
 /** A literal, a number, a unique symbol, or the part of a type. */
 const FIXED = /^\s*(?:'[^']*'|"[^"]*"|\d+|Symbol\.\w+|string|number|)\s*$/;

@@ -5,7 +5,7 @@
 
 /** Behind these a slash begins a regular expression. */
 const BEFORE_REGEX =
-  /(?:^|[([{,;=:?!&|+\-*%<>~^]|\b(?:return|typeof|case|in|of|do|else|void|delete|instanceof|new|throw|yield|await))\s*$/;
+  /(?:^|[([{,;=:?!&|+*%<>~^-]|\b(?:return|typeof|case|in|of|do|else|void|delete|instanceof|new|throw|yield|await))\s*$/;
 
 /** Nothing special begins in these. */
 const PLAIN = /[^/'"`{}]+/y;

@@ -55,7 +55,8 @@ export function checkValues(
   if (values.imageGcHighPercent !== 0 && values.imageGcLowPercent >= values.imageGcHighPercent)
     report(
       'imageGcLowPercent',
-      `image-gc-low-percent (${values.imageGcLowPercent}) must be below image-gc-high-percent (${values.imageGcHighPercent})`,
+      `image-gc-low-percent (${values.imageGcLowPercent}) must be below image-gc-high-percent ` +
+        `(${values.imageGcHighPercent})`,
     );
   if (values.imageGcMinAgeSeconds < 0) report('imageGcMinAgeSeconds', 'image-gc-min-age cannot be negative');
   if (values.supervisorNamespace === values.supervisorPluginsNamespace)
@@ -191,7 +192,8 @@ function checkNetwork(values: Values, report: Report): void {
   if (!values.iptables && !values.icc)
     report(
       'icc',
-      'You specified --iptables=false with --icc=false. ICC=false uses iptables to function. Please set --icc or --iptables to true',
+      'You specified --iptables=false with --icc=false. ICC=false uses iptables to function. ' +
+        'Please set --icc or --iptables to true',
     );
   if (values.ipv6 && values.mtu < IPV6_MIN_MTU)
     report('mtu', `invalid mtu: ${values.mtu}: IPv6 needs ${IPV6_MIN_MTU} at least`);

@@ -70,7 +70,8 @@ export function parseConfigFile(bytes: Buffer, path: string): ConfigFile {
     if (!(error instanceof JsonSyntaxError)) throw error;
     const { line, column } = error.position;
     throw invalid(
-      `unable to configure the daemon with file ${path}: invalid JSON at line ${line}, column ${column}: ${error.message}`,
+      `unable to configure the daemon with file ${path}: ` +
+        `invalid JSON at line ${line}, column ${column}: ${error.message}`,
       { code: 'CONFIG_FILE_SYNTAX', cause: error },
     );
   }

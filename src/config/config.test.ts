@@ -59,7 +59,8 @@ test('one message names every conflict, also of equal values', () => {
   );
   assert.ok(
     message.includes(
-      'debug: (from flag: true, from file: true), features: (from flag: map[audit:true], from file: map[cdi:true]), mtu: (from flag: 600, from file: 500)',
+      'debug: (from flag: true, from file: true), features: (from flag: map[audit:true], from file: ' +
+        'map[cdi:true]), mtu: (from flag: 600, from file: 500)',
     ),
     message,
   );
@@ -157,7 +158,7 @@ test('the windows subset', () => {
   }
 });
 
-test('the first cgroup driver that is named counts, for everybody; a parent is checked against the one in effect', () => {
+test('the first cgroup driver named counts, for everybody; a parent is checked against the one in effect', () => {
   const of = (execOpts: readonly string[], host: Partial<Host> = {}): string =>
     load({ 'exec-opts': execOpts }, [], {}, { ...HOST, ...host }).config.cgroupDriver;
   const [cgroupfs, systemd] = ['native.cgroupdriver=cgroupfs', 'native.cgroupdriver=systemd'];

@@ -38,7 +38,8 @@ export function checkMirror(mirror: string): string {
         `invalid mirror: no scheme specified for ${JSON.stringify(mirror)}: must use either 'https://' or 'http://'`,
       );
     throw invalid(
-      `invalid mirror: unsupported scheme ${JSON.stringify(scheme)} in ${JSON.stringify(mirror)}: must use either 'https://' or 'http://'`,
+      `invalid mirror: unsupported scheme ${JSON.stringify(scheme)} in ${JSON.stringify(mirror)}: ` +
+        "must use either 'https://' or 'http://'",
     );
   }
   if (!URL.canParse(mirror)) throw invalid(`invalid mirror: ${JSON.stringify(mirror)} is not a valid URI`);

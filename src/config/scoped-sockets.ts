@@ -26,7 +26,8 @@ export function parseAccessRule(text: string): AccessRule {
   const [, method, path] = RULE.exec(text) ?? [];
   if (method === undefined || path === undefined)
     throw invalid(
-      `invalid rule ${JSON.stringify(text)}: must be a method (GET, HEAD, POST, PUT, DELETE or *), a space and a path such as /containers/*`,
+      `invalid rule ${JSON.stringify(text)}: must be a method (GET, HEAD, POST, PUT, DELETE or *), ` +
+        'a space and a path such as /containers/*',
     );
   if (/^\/v\d/.test(path))
     throw invalid(`invalid rule ${JSON.stringify(text)}: the path is compared without its version prefix`);

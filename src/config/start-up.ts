@@ -33,7 +33,8 @@ export function startUp(argv: readonly string[], environment: Environment, versi
     if (commandLine.platform === 'windows' && !commandLine.validate) {
       return exit(1, {
         stderr:
-          'invalid argument "windows" for "--platform" flag: only --validate checks for it, this daemon runs on Linux\n',
+          'invalid argument "windows" for "--platform" flag: only --validate checks for it, ' +
+          'this daemon runs on Linux\n',
       });
     }
     const loaded = loadMerged(commandLine, environment, host);

@@ -37,12 +37,15 @@ export function refuse(
     }
     case 'version-too-old': {
       const head = heads.renderRefusedVersion('text/plain; charset=utf-8', { 'X-Content-Type-Options': 'nosniff' });
-      const advice = `Minimum supported API version is ${MIN_API_VERSION.text}, please upgrade your client to a newer version`;
-      return { head, body: `client version ${found.version} is too old. ${advice}\n` };
+      const message =
+        `client version ${found.version} is too old. ` +
+        `Minimum supported API version is ${MIN_API_VERSION.text}, please upgrade your client to a newer version\n`;
+      return { head, body: message };
     }
     case 'version-too-new': {
-      const message = `client version ${found.version} is too new. Maximum supported API version is ${MAX_API_VERSION.text}`;
-      return { head: heads.renderRefusedVersion('application/json', {}), body: messageBody(message) };
+      const advice = `Maximum supported API version is ${MAX_API_VERSION.text}`;
+      const body = messageBody(`client version ${found.version} is too new. ${advice}`);
+      return { head: heads.renderRefusedVersion('application/json', {}), body };
     }
     default:
       return {

@@ -13,7 +13,10 @@ export function foreignPlatformWarning(image: Image): string | undefined {
   const own = platformOf(image);
   const host = hostPlatform();
   if (canRun(host, own)) return undefined;
-  return `The requested image's platform (${formatPlatform(own)}) does not match the detected host platform (${formatPlatform(host)}) and no specific platform was requested`;
+  return (
+    `The requested image's platform (${formatPlatform(own)}) does not match the detected host platform ` +
+    `(${formatPlatform(host)}) and no specific platform was requested`
+  );
 }
 
 /** Checks that the platform can run an image. @throws EngineError not-found when it cannot. */
@@ -21,7 +24,8 @@ export function requirePlatform(image: Image, wanted: Platform, name: string): v
   const own = platformOf(image);
   if (canRun(wanted, own)) return;
   throw notFound(
-    `image with reference ${name} was found but its platform (${formatPlatform(own)}) does not match the specified platform (${formatPlatform(wanted)})`,
+    `image with reference ${name} was found but its platform (${formatPlatform(own)}) does not match the ` +
+      `specified platform (${formatPlatform(wanted)})`,
     { code: 'PLATFORM_MISMATCH' },
   );
 }

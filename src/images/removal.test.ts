@@ -124,7 +124,8 @@ test('containers keep their image; force overrules stopped ones only', async () 
     remove('a'),
     conflicts(
       new RegExp(
-        `^conflict: unable to remove repository reference "a" \\(must force\\) - container c{12} is using its referenced image ${short}$`,
+        '^conflict: unable to remove repository reference "a" \\(must force\\) - container c{12} is using ' +
+          `its referenced image ${short}$`,
       ),
     ),
   );

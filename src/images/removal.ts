@@ -64,7 +64,8 @@ export async function removeImage(
   const user = users(id)[0];
   if (!options.force && user && namesOneRepository(names)) {
     throw conflict(
-      `conflict: unable to remove repository reference ${JSON.stringify(reference)} (must force) - container ${short(user.id)} is using its referenced image ${short(id)}`,
+      `conflict: unable to remove repository reference ${JSON.stringify(reference)} (must force) - ` +
+        `container ${short(user.id)} is using its referenced image ${short(id)}`,
       { code: 'IMAGE_IN_USE' },
     );
   }

@@ -31,7 +31,9 @@ async function layer(diffId: Digest, parent?: Digest): Promise<Digest> {
 
 function config(name: string, ...diffIds: Digest[]): Buffer {
   return Buffer.from(
-    `{"os":"linux", "architecture":"amd64","config":{"Labels":{"name":"${name}"}},"rootfs":{"type":"layers","diff_ids":${JSON.stringify(diffIds)}}}`,
+    '{"os":"linux", ' +
+      `"architecture":"amd64","config":{"Labels":{"name":"${name}"}},"rootfs":{"type":"layers",` +
+      `"diff_ids":${JSON.stringify(diffIds)}}}`,
   );
 }
 

@@ -89,7 +89,8 @@ export class ContainerLinks {
       if (families.length === 0)
         this.options.log.warn(
           {},
-          'links open no ports: the packet filter does not see what goes from container to container (needs --iptables and the kernel module br_netfilter)',
+          'links open no ports: the packet filter does not see what goes from container to container ' +
+            '(needs --iptables and the kernel module br_netfilter)',
         );
       return families.length > 0;
     });

@@ -87,7 +87,8 @@ export async function planDefaultBridge(
     if (!clash) continue;
     const flag = subnet.family === 4 ? '--bip' : '--bip6';
     throw conflict(
-      `the subnet ${formatSubnet(subnet)} of bridge ${options.name} overlaps with ${formatSubnet(clash)} of this host; choose another one with ${flag}`,
+      `the subnet ${formatSubnet(subnet)} of bridge ${options.name} overlaps with ${formatSubnet(clash)} ` +
+        `of this host; choose another one with ${flag}`,
     );
   }
   return {

@@ -81,8 +81,10 @@ function checkAddresses(
     if (!first || isOf(others, wanted)) continue;
     const option = family === 4 ? 'bip' : 'bip6';
     throw invalid(
-      `invalid ${option}: bridge ${name} was not made by this daemon and has the address ${first.ip}/${first.prefixLength}, ` +
-        `not ${wanted.ip}/${wanted.prefixLength}: leave ${option} out to use the bridge as it is, or name another bridge`,
+      `invalid ${option}: bridge ${name} was not made by this daemon and has the address ` +
+        `${first.ip}/${first.prefixLength}, ` +
+        `not ${wanted.ip}/${wanted.prefixLength}: leave ${option} out to use the bridge as it is, ` +
+        'or name another bridge',
     );
   }
 }

@@ -42,7 +42,8 @@ export function endpointOptionProblems(options: EndpointOptions): string[] {
     const found = PARAMETER.exec(entry);
     if (!found)
       return [
-        `unrecognised network interface sysctl '${entry}'; represent 'net.X.Y.ethN.Z=V' as 'net.X.Y.IFNAME.Z=V', 'X' must be 'ipv4', 'ipv6' or 'mpls'`,
+        `unrecognised network interface sysctl '${entry}'; ` +
+          "represent 'net.X.Y.ethN.Z=V' as 'net.X.Y.IFNAME.Z=V', 'X' must be 'ipv4', 'ipv6' or 'mpls'",
       ];
     return found[3] === undefined ? [`expected sysctl '${entry}' to have format name=value`] : [];
   });
@@ -51,7 +52,8 @@ export function endpointOptionProblems(options: EndpointOptions): string[] {
     ? problems
     : [
         ...problems,
-        `invalid interface name '${name}': a link has 1 to 15 characters, no slash, colon or space, and is not called 'lo'`,
+        `invalid interface name '${name}': a link has 1 to 15 characters, no slash, colon or space, ` +
+          "and is not called 'lo'",
       ];
 }
 

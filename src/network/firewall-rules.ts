@@ -204,7 +204,10 @@ function maskRules(
 
 function linkRule({ bridge, from, to, protocol, port }: LinkRule): string {
   const length = isIPv4(to) ? 32 : 128;
-  return `-s ${from}/${length} -d ${to}/${length} -i ${bridge} -o ${bridge} -p ${protocol} -m ${protocol} --dport ${port} -j ACCEPT`;
+  return (
+    `-s ${from}/${length} -d ${to}/${length} -i ${bridge} -o ${bridge} -p ${protocol} -m ${protocol} --dport ` +
+    `${port} -j ACCEPT`
+  );
 }
 
 /**

@@ -67,7 +67,8 @@ export class NetworkMaker {
     const other = others.find((each) => each.driver === 'bridge' && this.linkOf(each) === name);
     if (other)
       throw forbidden(
-        `cannot create network ${summary.id} (${name}): conflicts with network ${other.id} (${name}): networks have same bridge name`,
+        `cannot create network ${summary.id} (${name}): conflicts with network ${other.id} (${name}): ` +
+          'networks have same bridge name',
         { code: 'LINK_EXISTS' },
       );
     return true;

@@ -3,7 +3,8 @@
  * returns.
  */
 import { isIP } from 'node:net';
-import { forbidden, invalid, unavailable } from '../errors/engine-error.js';
+import { forbidden, invalid } from '../errors/engine-error.js';
+import { notManager } from '../errors/not-manager.js';
 import type { NetworkRequest, NetworkSubnet, NetworkSummary } from '../ports/network.js';
 import { IPV6_MIN_MTU } from '../sys/netlink/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
@@ -65,11 +66,7 @@ export function checkRequest({ name, driver, ipam, enableIpv4, enableIpv6, confi
   if (configOnly || !isPluginDriver(driver)) return;
   if (driver === 'host' || driver === 'null')
     throw forbidden(`only one instance of "${driver}" network is allowed`, { code: 'ONE_INSTANCE' });
-  if (driver === 'overlay')
-    throw unavailable(
-      'This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm and try again.',
-      { code: 'NO_SWARM' },
-    );
+  if (driver === 'overlay') throw notManager();
 }
 
 /**
@@ -91,7 +88,8 @@ export function settleNetwork(request: NetworkRequest, id: string, created: stri
   const lost = given.find(({ subnet }) => (subnet.family === 4 ? !request.enableIpv4 : !request.enableIpv6));
   if (lost)
     throw invalid(
-      `invalid network config: subnet ${lost.config.subnet} is IPv${lost.subnet.family}, which is not enabled for this network`,
+      `invalid network config: subnet ${lost.config.subnet} is IPv${lost.subnet.family}, ` +
+        'which is not enabled for this network',
     );
   const taken = [...host.networks];
   const subnets = ([4, 6] as const).flatMap((family) => {

@@ -217,7 +217,8 @@ test('the way from the kernel to what is wanted', () => {
   );
   assert.equal(
     restoreScript(parseTables(saved('e1', ours)), changed, jumps),
-    '*nat\n-D ENGINE-DNAT-e1 ! -i e1 -p udp -m udp --dport 5300 -j DNAT --to-destination 10.1.0.2:53\n-A ENGINE-DNAT-e1 ! -i e1 -p tcp -m tcp --dport 2 -j DNAT --to-destination 10.1.0.3:1\nCOMMIT\n',
+    '*nat\n-D ENGINE-DNAT-e1 ! -i e1 -p udp -m udp --dport 5300 -j DNAT --to-destination 10.1.0.2:53\n' +
+      '-A ENGINE-DNAT-e1 ! -i e1 -p tcp -m tcp --dport 2 -j DNAT --to-destination 10.1.0.3:1\nCOMMIT\n',
   );
   // A foreign rule in one of our chains: the chain is written anew, in the same step.
   assert.match(
@@ -236,14 +237,16 @@ test('what is ours goes, what operators and other daemons have stays', () => {
   const removal = (filter: string): string =>
     removalScript(
       parseTables(
-        `*filter\n:FORWARD ACCEPT [0:0]\n:ENGINE-USER - [0:0]\n:ENGINE-IN-e1 - [0:0]\n-A FORWARD -j ENGINE-USER\n-A FORWARD -j ENGINE-IN-e1\n${filter}COMMIT\n`,
+        '*filter\n:FORWARD ACCEPT [0:0]\n:ENGINE-USER - [0:0]\n:ENGINE-IN-e1 - [0:0]\n' +
+          `-A FORWARD -j ENGINE-USER\n-A FORWARD -j ENGINE-IN-e1\n${filter}COMMIT\n`,
       ),
       chains,
       jumps,
     );
   assert.equal(
     removal(''),
-    '*filter\n-D FORWARD -j ENGINE-USER\n-D FORWARD -j ENGINE-IN-e1\n-F ENGINE-IN-e1\n-F ENGINE-USER\n-X ENGINE-IN-e1\n-X ENGINE-USER\nCOMMIT\n',
+    '*filter\n-D FORWARD -j ENGINE-USER\n-D FORWARD -j ENGINE-IN-e1\n-F ENGINE-IN-e1\n-F ENGINE-USER\n' +
+      '-X ENGINE-IN-e1\n-X ENGINE-USER\nCOMMIT\n',
   );
   const kept = '*filter\n-D FORWARD -j ENGINE-IN-e1\n-F ENGINE-IN-e1\n-X ENGINE-IN-e1\nCOMMIT\n';
   assert.equal(removal('-A ENGINE-USER -s 192.0.2.1 -j DROP\n'), kept);

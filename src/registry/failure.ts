@@ -83,7 +83,8 @@ export function transportError(request: Requested, error: unknown): EngineError 
 /** Adds what the operator can do about a registry that was not declared insecure. */
 export function insecureAdvice(domain: string, certsDir: string, error: EngineError): EngineError {
   return internal(
-    `${error.message}. Secure the registry, put its CA certificate into ${certsDir}/${domain}/ca.crt, or start the daemon with --insecure-registry ${domain} if it serves plain HTTP or has an unknown CA`,
+    `${error.message}. Secure the registry, put its CA certificate into ${certsDir}/${domain}/ca.crt, ` +
+      `or start the daemon with --insecure-registry ${domain} if it serves plain HTTP or has an unknown CA`,
     { code: 'REGISTRY_NOT_SECURE', cause: error },
   );
 }

@@ -62,7 +62,8 @@ const CONFIG_TYPES = new Set([
 const CONFIG_CLASSES: Readonly<Record<string, string>> = { 'application/vnd.docker.plugin.v1+json': 'plugin' };
 
 const LAYER_TYPE = new RegExp(
-  '^application/vnd\\.(?:docker\\.image\\.rootfs\\.(?:diff|foreign\\.diff)\\.tar(?:\\.gzip|\\.zstd)?|oci\\.image\\.layer\\.(?:nondistributable\\.)?v1\\.tar(?:\\+gzip|\\+zstd)?)$',
+  '^application/vnd\\.(?:docker\\.image\\.rootfs\\.(?:diff|foreign\\.diff)\\.tar(?:\\.gzip|\\.zstd)?|' +
+    'oci\\.image\\.layer\\.(?:nondistributable\\.)?v1\\.tar(?:\\+gzip|\\+zstd)?)$',
 );
 /** An overlay mount can carry so many layers, with room for the container's own. */
 const MAX_LAYERS = 500;
@@ -117,7 +118,8 @@ const malformed = (message: string): Error => dataLoss(`invalid manifest: ${mess
 
 function schema1Refused(name: string): Error {
   return invalid(
-    `[DEPRECATION NOTICE] Docker Image Format v1 and Docker Image manifest version 2, schema 1 support is disabled: ask the author of ${name} to publish it in the OCI format or as schema 2`,
+    '[DEPRECATION NOTICE] Docker Image Format v1 and Docker Image manifest version 2, ' +
+      `schema 1 support is disabled: ask the author of ${name} to publish it in the OCI format or as schema 2`,
     { code: 'SCHEMA1_REFUSED' },
   );
 }

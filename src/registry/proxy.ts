@@ -72,9 +72,8 @@ function isIn(list: BlockList, host: string): boolean {
 /** Returns the header that logs in at the proxy, if its URL has a user. */
 export function proxyHeaders({ username, password }: URL): Record<string, string> {
   if (username === '' && password === '') return {};
-  return {
-    'proxy-authorization': `Basic ${Buffer.from(`${decodeURIComponent(username)}:${decodeURIComponent(password)}`).toString('base64')}`,
-  };
+  const user = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;
+  return { 'proxy-authorization': `Basic ${Buffer.from(user).toString('base64')}` };
 }
 
 /**

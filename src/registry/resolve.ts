@@ -166,7 +166,8 @@ function platformWarnings(
   const own = { os, architecture, variant: variant ?? '' };
   if (!platform || canRun(platform, own)) return [];
   return [
-    `WARNING: image with reference ${familiarString} was found but its platform (${formatPlatform(own)}) does not match the specified platform (${formatPlatform(platform)})`,
+    `WARNING: image with reference ${familiarString} was found but its platform (${formatPlatform(own)}) ` +
+      `does not match the specified platform (${formatPlatform(platform)})`,
   ];
 }
 

@@ -90,7 +90,8 @@ function checkProfile(value: unknown): SeccompProfile {
   }
   if (profile.architectures?.length && profile.archMap?.length) {
     throw invalid(
-      "both 'architectures' and 'archMap' are specified in the seccomp profile, use either 'architectures' or 'archMap'",
+      "both 'architectures' and 'archMap' are specified in the seccomp profile, " +
+        "use either 'architectures' or 'archMap'",
     );
   }
   for (const rule of profile.syscalls ?? []) {

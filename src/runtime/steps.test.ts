@@ -323,7 +323,8 @@ test('CPU lists', () => {
 
 test('cgroup mounts of legacy, hybrid and unified hosts', () => {
   const hybrid =
-    '30 24 0:26 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n31 24 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n';
+    '30 24 0:26 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n' +
+    '31 24 0:27 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n';
   assert.deepEqual(Object.fromEntries(parseCgroupMounts(hybrid).controllers), {
     cpu: '/sys/fs/cgroup/cpu,cpuacct',
     cpuacct: '/sys/fs/cgroup/cpu,cpuacct',

@@ -81,7 +81,8 @@ function checkMemory(limits: HostConfig, { cgroup }: HostFacts, warnings: string
   }
   if (limits.OomKillDisable === true && limits.Memory === 0) {
     warnings.push(
-      'OOM killer is disabled for the container, but no memory limit is set, this can result in the system running out of resources.',
+      'OOM killer is disabled for the container, but no memory limit is set, ' +
+        'this can result in the system running out of resources.',
     );
   }
 }
@@ -90,7 +91,8 @@ function checkSwappiness(limits: HostConfig, supported: boolean, warnings: strin
   if (limits.MemorySwappiness === null) return;
   if (!supported) {
     warnings.push(
-      'Your kernel does not support memory swappiness capabilities or the cgroup is not mounted. Memory swappiness discarded.',
+      'Your kernel does not support memory swappiness capabilities or the cgroup is not mounted. ' +
+        'Memory swappiness discarded.',
     );
     limits.MemorySwappiness = null;
   } else if (limits.MemorySwappiness < 0 || limits.MemorySwappiness > 100) {
@@ -190,18 +192,22 @@ function checkBlockIo(limits: HostConfig, { cgroup }: HostFacts, warnings: strin
 const THROTTLES = [
   [
     'BlkioDeviceReadBps',
-    'Your kernel does not support BPS Block I/O read limit or the cgroup is not mounted. Block I/O BPS read limit discarded.',
+    'Your kernel does not support BPS Block I/O read limit or the cgroup is not mounted. ' +
+      'Block I/O BPS read limit discarded.',
   ],
   [
     'BlkioDeviceWriteBps',
-    'Your kernel does not support BPS Block I/O write limit or the cgroup is not mounted. Block I/O BPS write limit discarded.',
+    'Your kernel does not support BPS Block I/O write limit or the cgroup is not mounted. ' +
+      'Block I/O BPS write limit discarded.',
   ],
   [
     'BlkioDeviceReadIOps',
-    'Your kernel does not support IOPS Block read limit or the cgroup is not mounted. Block I/O IOPS read limit discarded.',
+    'Your kernel does not support IOPS Block read limit or the cgroup is not mounted. ' +
+      'Block I/O IOPS read limit discarded.',
   ],
   [
     'BlkioDeviceWriteIOps',
-    'Your kernel does not support IOPS Block write limit or the cgroup is not mounted. Block I/O IOPS write limit discarded.',
+    'Your kernel does not support IOPS Block write limit or the cgroup is not mounted. ' +
+      'Block I/O IOPS write limit discarded.',
   ],
 ] as const;

@@ -219,7 +219,8 @@ test('CPU shares are brought into range, disabled OOM killing without a limit wa
   );
   assert.equal(applied.CpuShares, 2);
   assert.deepEqual(warnings, [
-    'OOM killer is disabled for the container, but no memory limit is set, this can result in the system running out of resources.',
+    'OOM killer is disabled for the container, but no memory limit is set, ' +
+      'this can result in the system running out of resources.',
     'Published ports are discarded when using host network mode',
   ]);
 });

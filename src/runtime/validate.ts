@@ -114,7 +114,8 @@ export function checkRestartPolicy({
       return;
     default:
       throw invalid(
-        `invalid restart policy: unknown policy '${String(Name)}'; use one of 'always', 'no', 'on-failure', or 'unless-stopped'`,
+        `invalid restart policy: unknown policy '${String(Name)}'; ` +
+          "use one of 'always', 'no', 'on-failure', or 'unless-stopped'",
       );
   }
 }
@@ -200,7 +201,8 @@ function checkModes(host: HostConfig): void {
 function checkUserns({ Privileged, NetworkMode, PidMode }: HostConfig): void {
   if (Privileged)
     throw invalid(
-      'privileged mode is incompatible with user namespaces.  You must run the container in the host namespace when running privileged mode',
+      'privileged mode is incompatible with user namespaces.  You must run the container in the host ' +
+        'namespace when running privileged mode',
     );
   if (NetworkMode === 'host')
     throw invalid("cannot share the host's network namespace when user namespaces are enabled");

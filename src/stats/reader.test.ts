@@ -97,7 +97,9 @@ test('cgroup v1: block I/O comes from the scheduler, or from the throttling laye
 });
 
 test('the group is the one with the id in its name, however deep init has moved itself', () => {
-  const membership = `4:cpu,cpuacct:/engine/${ID}/deeper\n1:name=systemd:/system.slice/engine-${ID}.scope/init.scope\n0::/elsewhere\n`;
+  const membership =
+    `4:cpu,cpuacct:/engine/${ID}/deeper\n1:name=systemd:/system.slice/engine-${ID}.scope/init.scope\n` +
+    '0::/elsewhere\n';
   const group = groupsOf(membership, ID);
   assert.deepEqual(
     [group('cpuacct'), group('name=systemd'), group(''), group('pids')],
@@ -106,7 +108,9 @@ test('the group is the one with the id in its name, however deep init has moved 
 });
 
 test('interfaces of the kernel are left out, and a name may touch its first number', () => {
-  const text = `Inter-|   Receive\n face |bytes\n    lo: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n  sit0: 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n  eth0:18446744073709551615 2 3 4 0 0 0 0 5 6 7 8 0 0 0 0\n`;
+  const text =
+    'Inter-|   Receive\n face |bytes\n    lo: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n' +
+    '  sit0: 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n  eth0:18446744073709551615 2 3 4 0 0 0 0 5 6 7 8 0 0 0 0\n';
   assert.deepEqual(parseNetDev(text), {
     eth0: {
       rxBytes: 18446744073709551615n,

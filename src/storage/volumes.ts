@@ -133,7 +133,8 @@ export class Volumes {
       const present = this.#records.find(name);
       if (present && wanted !== '' && present.driver !== wanted) {
         throw conflict(
-          `create ${name}: conflict: driver '${present.driver}' already has volume '${name}': volume name must be unique`,
+          `create ${name}: conflict: driver '${present.driver}' already has volume '${name}': ` +
+            'volume name must be unique',
           { code: 'VOLUME_NAME_TAKEN' },
         );
       }
@@ -323,7 +324,9 @@ function checkName(name: string): void {
   }
   if (!NAME.test(name) || name.length > 255) {
     throw invalid(
-      `create ${name}: "${name}" includes invalid characters for a local volume name, only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed. If you intended to pass a host directory, use absolute path`,
+      `create ${name}: "${name}" includes invalid characters for a local volume name, ` +
+        'only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed. ' +
+        'If you intended to pass a host directory, use absolute path',
       { code: 'VOLUME_NAME' },
     );
   }

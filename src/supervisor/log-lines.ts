@@ -18,9 +18,18 @@ const levels: Readonly<Record<string, Level>> = {
   panic: 'error',
 };
 
-// Lines about every plugin at start, and every task that ends as it should; some are warnings or errors.
-const routine =
-  /^(?:(?:skip )?loading plugin|starting signal loop|shim disconnected|cleaning up (?:after shim|dead shim)|cleanup warnings|copy shim log|Configuration migrated)/;
+/** Lines about every plugin at start, and about every task that ends as it should, begin so; some are warnings. */
+const ROUTINE = [
+  'loading plugin',
+  'skip loading plugin',
+  'starting signal loop',
+  'shim disconnected',
+  'cleaning up after shim',
+  'cleaning up dead shim',
+  'cleanup warnings',
+  'copy shim log',
+  'Configuration migrated',
+];
 
 interface Line {
   readonly level: Level;
@@ -92,7 +101,7 @@ function keep(lines: string[], line: string): void {
 function parse(line: string): Line {
   const { level, message, fields } = parseJson(line) ??
     parseShim(line) ?? { level: 'error', message: line, fields: {} };
-  return { level: routine.test(message) ? 'debug' : level, message, fields };
+  return { level: ROUTINE.some((beginning) => message.startsWith(beginning)) ? 'debug' : level, message, fields };
 }
 
 function parseJson(line: string): Line | undefined {

@@ -35,7 +35,8 @@ test('what was counted is in the text, states are asked when it is read', async 
   states.running = 3;
   const lines = (await metrics.text()).split('\n');
   for (const line of [
-    'engine_daemon_engine_info{version="1.2.3",commit="abc",architecture="x86_64",graphdriver="overlay2",kernel="6",os="Debian",os_type="linux",os_version="12",daemon_id="id"} 1',
+    'engine_daemon_engine_info{version="1.2.3",commit="abc",architecture="x86_64",graphdriver="overlay2",' +
+      'kernel="6",os="Debian",os_type="linux",os_version="12",daemon_id="id"} 1',
     'engine_daemon_engine_cpus_cpus 2',
     'engine_daemon_engine_memory_bytes 4096',
     'engine_daemon_container_states_containers{state="running"} 3',
@@ -45,7 +46,8 @@ test('what was counted is in the text, states are asked when it is read', async 
     'engine_daemon_container_actions_seconds_count{action="create"} 0',
     'engine_daemon_network_actions_seconds_count{action="connect"} 0',
     'engine_pulls_total{result="ok"} 0',
-    'engine_http_request_duration_seconds_bucket{le="0.0025",method="GET",route="/containers/{name}/json",code="200"} 1',
+    'engine_http_request_duration_seconds_bucket{le="0.0025",method="GET",route="/containers/{name}/json",' +
+      'code="200"} 1',
     'engine_http_request_duration_seconds_count{method="GET",route="/containers/{name}/json",code="200"} 2',
     'engine_log_written_bytes_total 123',
     'engine_log_dropped_lines_total 4',

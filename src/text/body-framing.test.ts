@@ -16,7 +16,8 @@ function decoded(text: string, size: number): { body: string; isComplete: boolea
 
 test('chunks are put together wherever they are cut', () => {
   const text =
-    'a\r\n0123456789\r\n1;name="value"\r\n!\r\n000C ; x\r\n\r\n0\r\n\r\nabcde\r\n0\r\nTrailer: x\r\nOther: y\r\n\r\nGET / HTTP/1.1\r\n';
+    'a\r\n0123456789\r\n1;name="value"\r\n!\r\n000C ; x\r\n\r\n0\r\n\r\nabcde\r\n0\r\nTrailer: x\r\n' +
+    'Other: y\r\n\r\nGET / HTTP/1.1\r\n';
   for (let size = 1; size <= text.length; size++)
     assert.deepEqual(
       decoded(text, size),

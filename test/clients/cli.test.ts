@@ -236,7 +236,8 @@ describe('run', () => {
 
   test('limits reach the control groups', async () => {
     const script =
-      'cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max /sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null';
+      'cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max ' +
+      '/sys/fs/cgroup/pids/pids.max /sys/fs/cgroup/pids.max 2>/dev/null';
     const stdout = (await cli(['run', '--rm', '-m', '64m', '--pids-limit', '50', image, 'sh', '-c', script])).stdout;
     assert.equal(stdout, '67108864\n50\n');
   });
@@ -287,7 +288,8 @@ describe('the daemon itself', () => {
     const info = await ok(
       'info',
       '--format',
-      '{{.Containers}} {{.ContainersStopped}} {{.Images}} {{.Driver}} {{.LoggingDriver}} {{.OSType}} {{.DefaultRuntime}}',
+      '{{.Containers}} {{.ContainersStopped}} {{.Images}} {{.Driver}} {{.LoggingDriver}} {{.OSType}} ' +
+        '{{.DefaultRuntime}}',
     );
     assert.equal(info, '1 1 1 overlay2 json-file linux runc');
     assert.match(await ok('info'), /Storage Driver: overlay2/);

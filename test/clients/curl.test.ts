@@ -274,7 +274,8 @@ describe('what clients depend on', () => {
     });
     const connection = await RawConnection.open(engine.socketPath);
     connection.write(
-      `POST ${base}/containers/${id}/attach?stream=1&stdin=1&stdout=1&stderr=1 HTTP/1.1\r\nHost: d\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n`,
+      `POST ${base}/containers/${id}/attach?stream=1&stdin=1&stdout=1&stderr=1 HTTP/1.1\r\nHost: d\r\n` +
+        'Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n',
     );
     const head = await connection.readThrough('\r\n\r\n');
     assert.match(head, /^HTTP\/1\.1 101 UPGRADED\r\n/);

@@ -39,7 +39,7 @@ async function arrived(container: string): Promise<void> {
   await copies.ok('exec', container, 'rm', '/tmp/sent');
 }
 
-test('an upload may be the first on its connection or follow what clients ask before, sized or in chunks of any size', async () => {
+test('an upload may be first on its connection or follow other requests, sized or in chunks of any size', async () => {
   await copies.ok('run', '-d', '--name', 'target', copies.image, 'sleep', '1000');
   for (const before of [[], ['HEAD'], ['HEAD', 'HEAD'], ['GET']]) {
     for (const [framing, body] of [

@@ -16,7 +16,9 @@ describe('paths', () => {
   before(() =>
     copies.running(
       'paths',
-      'mkdir -p /d/sub; echo a >/d/a; ln -s a /d/l; ln /d/a /d/h; ln -s /d /dl; ln -s /nope/x /dang; ln -s ../../../etc/passwd /esc; ln -s /dl/sub/../l /chain; ln -s loop /loop; touch -d @981173106 /d/a; chmod 4751 /d/a',
+      'mkdir -p /d/sub; echo a >/d/a; ln -s a /d/l; ln /d/a /d/h; ln -s /d /dl; ln -s /nope/x /dang; ' +
+        'ln -s ../../../etc/passwd /esc; ln -s /dl/sub/../l /chain; ln -s loop /loop; ' +
+        'touch -d @981173106 /d/a; chmod 4751 /d/a',
     ),
   );
   after(() => copies.ok('rm', '-f', 'paths'));

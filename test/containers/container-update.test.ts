@@ -87,7 +87,7 @@ describe('update', () => {
     await refused(
       lives.post('/containers/web/update', { Memory: 128 << 20 }),
       409,
-      /Cannot update container [0-9a-f]{64}: .*Memory limit should be smaller than already set memoryswap limit, update the memoryswap at the same time/,
+      /container \w{64}: .*should be smaller than already set memoryswap limit, update the memoryswap at the same/,
     );
     await refused(
       lives.post('/containers/web/update', { Memory: 1000 }),

@@ -230,7 +230,8 @@ test('resize reaches the terminal, and is refused before the start', async () =>
   const connection = await RawConnection.open(engine.socketPath);
   const body = JSON.stringify({ Tty: true });
   connection.write(
-    `POST /exec/${id}/start HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+    `POST /exec/${id}/start HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n` +
+      `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
   );
   assert.match(await connection.readThrough('\r\n\r\n'), /^HTTP\/1.1 101 UPGRADED/);
   await connection.readThrough('ready');

@@ -214,7 +214,9 @@ describe('rename', () => {
       lives.post('/containers/one/rename?name=two'),
       409,
       new RegExp(
-        `Error when allocating new name: Conflict. The container name "/two" is already in use by container "?${two}"?. You have to remove \\(or rename\\) that container to be able to reuse that name.`,
+        'Error when allocating new name: Conflict. ' +
+          `The container name "/two" is already in use by container "?${two}"?. ` +
+          'You have to remove \\(or rename\\) that container to be able to reuse that name.',
       ),
     );
     await refused(lives.post('/containers/one/rename?name='), 400, /Neither old nor new names may be empty/);

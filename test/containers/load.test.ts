@@ -141,7 +141,8 @@ describe('more connections than there are parsers', () => {
     const clients = await Promise.all(Array.from({ length: 20 }, () => RawConnection.open(path)));
     for (const client of clients) {
       client.write(
-        `POST /containers/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${size}\r\n\r\n"`,
+        'POST /containers/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n' +
+          `Content-Length: ${size}\r\n\r\n"`,
       );
       client.write(Buffer.alloc(size - 2, 'x'));
     }
@@ -204,7 +205,8 @@ describe('a daemon', () => {
       await waitFor('a refusal', () => small.log.includes('nearly all file descriptors are in use'));
       const body = JSON.stringify({ Name: 'made-in-the-crowd' });
       first.write(
-        `POST /volumes/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+        'POST /volumes/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n' +
+          `Content-Length: ${body.length}\r\n\r\n${body}`,
       );
       assert.match(await first.readThrough('\r\n\r\n'), /^HTTP\/1\.1 201 /);
       for (const socket of crowd) socket.destroy();

@@ -105,7 +105,8 @@ const busybox = '/bin/busybox';
 
 test('identity: hostname, user, groups, environment, working directory', async () => {
   const lines = await run(
-    `${busybox} hostname; ${busybox} id -u; ${busybox} id -G; echo $PATH; echo $HOSTNAME; echo $HOME; echo $A; ${busybox} pwd`,
+    `${busybox} hostname; ${busybox} id -u; ${busybox} id -G; echo $PATH; echo $HOSTNAME; echo $HOME; ` +
+      `echo $A; ${busybox} pwd`,
     {
       config: { User: 'web', Env: ['A=b c', 'HOSTNAME=mine'], WorkingDir: '/new/dir' },
       host: { GroupAdd: ['7'] },
@@ -164,13 +165,18 @@ test('no-new-privileges', async () => {
 });
 
 test('masked and read-only paths, and neither for privileged containers', async () => {
-  const script = `${busybox} wc -c < /proc/timer_list; ${busybox} ls /sys/firmware | ${busybox} wc -l; (echo 0 > /proc/sys/kernel/ngroups_max) 2>&1; ${busybox} grep -cE ' /sys(/fs/cgroup)? .*\\bro,' /proc/mounts; exit 0`;
+  const script =
+    `${busybox} wc -c < /proc/timer_list; ${busybox} ls /sys/firmware | ${busybox} wc -l; ` +
+    '(echo 0 > /proc/sys/kernel/ngroups_max) 2>&1; ' +
+    `${busybox} grep -cE ' /sys(/fs/cgroup)? .*\\bro,' /proc/mounts; exit 0`;
   const [timers, firmware, sys, readOnly] = await run(script);
   assert.deepEqual([timers, firmware], ['0', '0']);
   assert.match(sys ?? '', /Read-only file system/);
   assert.notEqual(readOnly, '0');
   const privileged = await run(
-    `${busybox} grep CapEff /proc/self/status; ${busybox} test -c /dev/loop-control -o -c /dev/kmsg && echo devices; ${busybox} grep -w Seccomp /proc/self/status; ${busybox} grep -E ' /sys ' /proc/mounts`,
+    `${busybox} grep CapEff /proc/self/status; ` +
+      `${busybox} test -c /dev/loop-control -o -c /dev/kmsg && echo devices; ` +
+      `${busybox} grep -w Seccomp /proc/self/status; ${busybox} grep -E ' /sys ' /proc/mounts`,
     {
       host: { Privileged: true, MaskedPaths: null, ReadonlyPaths: null },
     },
@@ -256,7 +262,10 @@ test('files of the daemon, binds, tmpfs, shared memory, and a read-only root', a
     { Type: 'bind', Source: join(dir, 'volume'), Destination: '/data', Mode: 'ro', RW: false, Propagation: 'rprivate' },
   ];
   const lines = await run(
-    `cat /etc/hostname /etc/hosts /etc/resolv.conf /data/file; (echo x > /data/y) 2>&1; echo ok > /data/deep/z && echo writable; (echo x > /y) 2>&1; ${busybox} df -k /dev/shm /scratch | ${busybox} awk 'NR>1{print $2}'; ${busybox} ls -ld /scratch | ${busybox} cut -c1-10; echo x > /dev/shm/x && echo shm`,
+    'cat /etc/hostname /etc/hosts /etc/resolv.conf /data/file; (echo x > /data/y) 2>&1; ' +
+      'echo ok > /data/deep/z && echo writable; (echo x > /y) 2>&1; ' +
+      `${busybox} df -k /dev/shm /scratch | ${busybox} awk 'NR>1{print $2}'; ` +
+      `${busybox} ls -ld /scratch | ${busybox} cut -c1-10; echo x > /dev/shm/x && echo shm`,
     { host: { ReadonlyRootfs: true, ShmSize: 1_048_576, Tmpfs: { '/scratch': 'size=2m,mode=700,exec' } }, mounts },
   );
   assert.deepEqual(lines.slice(0, 4), [
@@ -272,7 +281,12 @@ test('files of the daemon, binds, tmpfs, shared memory, and a read-only root', a
 });
 
 test('devices: the default set, a device of the host, and its rule', async () => {
-  const script = `for d in null zero full random urandom tty ptmx; do ${busybox} test -e /dev/$d || echo no $d; done; ${busybox} stat -c '%t %T' /dev/mem-copy; ${busybox} dd if=/dev/mem-copy of=/dev/null bs=1 count=1 2>/dev/null && echo readable; ${busybox} mknod /tmp/kmsg c 1 11; (${busybox} head -c1 /tmp/kmsg) 2>&1; rm -f /tmp/kmsg 2>/dev/null; exit 0`;
+  const script =
+    `for d in null zero full random urandom tty ptmx; do ${busybox} test -e /dev/$d || echo no $d; done; ` +
+    `${busybox} stat -c '%t %T' /dev/mem-copy; ` +
+    `${busybox} dd if=/dev/mem-copy of=/dev/null bs=1 count=1 2>/dev/null && echo readable; ` +
+    `${busybox} mknod /tmp/kmsg c 1 11; (${busybox} head -c1 /tmp/kmsg) 2>&1; rm -f /tmp/kmsg 2>/dev/null; ` +
+    'exit 0';
   const lines = await run(`${script}; ${busybox} rm -f /tmp/kmsg`, {
     host: { Devices: [{ PathOnHost: '/dev/full', PathInContainer: '/dev/mem-copy', CgroupPermissions: 'r' }] },
   });
@@ -296,7 +310,8 @@ test('namespaces shared with the host', async () => {
 
 test('sysctls: unprivileged ports by default, and what the client sets', async () => {
   const lines = await run(
-    `cat /proc/sys/net/ipv4/ip_unprivileged_port_start /proc/sys/net/ipv4/ping_group_range /proc/sys/kernel/msgmax /proc/sys/kernel/domainname`,
+    'cat /proc/sys/net/ipv4/ip_unprivileged_port_start /proc/sys/net/ipv4/ping_group_range ' +
+      '/proc/sys/kernel/msgmax /proc/sys/kernel/domainname',
     {
       config: { Domainname: 'example.test' },
       host: { Sysctls: { 'kernel.msgmax': '4096' } },

@@ -61,7 +61,7 @@ describe('files', () => {
     );
   });
 
-  test('what containers make is theirs in exports, commits and imports, and their changes are what they made', async () => {
+  test('files of containers are theirs in exports, commits and imports; their changes are what they made', async () => {
     await ok(
       'run',
       '--name',

@@ -152,7 +152,8 @@ describe('processes', () => {
         IMAGE,
         'sh',
         '-c',
-        'test -c /dev/kmsg && echo x >/dev/null && echo y >/tmp/y && stat -c %u /tmp && (echo z >/z) 2>/dev/null || echo read-only',
+        'test -c /dev/kmsg && echo x >/dev/null && echo y >/tmp/y && stat -c %u /tmp && (echo z >/z) ' +
+          '2>/dev/null || echo read-only',
       ),
       '0\nread-only',
     );
@@ -269,7 +270,8 @@ describe('the user namespace of the host', () => {
     };
     assert.equal(
       await create({ Privileged: true }),
-      '400 privileged mode is incompatible with user namespaces.  You must run the container in the host namespace when running privileged mode',
+      '400 privileged mode is incompatible with user namespaces.  You must run the container in the host ' +
+        'namespace when running privileged mode',
     );
     assert.equal(
       await create({ NetworkMode: 'host' }),

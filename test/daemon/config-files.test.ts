@@ -134,7 +134,8 @@ const EXPECTED: Readonly<Record<string, readonly (string | RegExp)[]>> = {
     'feature windows-dns-proxy is only available on Windows',
   ],
   contradictions: [
-    'You specified --iptables=false with --icc=false. ICC=false uses iptables to function. Please set --icc or --iptables to true',
+    'You specified --iptables=false with --icc=false. ICC=false uses iptables to function. ' +
+      'Please set --icc or --iptables to true',
     'metrics-addr is only supported when experimental is enabled',
     'tlscacert: /nonexistent/ca.pem does not exist',
   ],

@@ -116,7 +116,8 @@ test('what belongs to a running daemon is refused to another one', async () => {
       const line = await second(flag, path);
       assert.ok(
         line.includes(
-          `engined cannot run: ${flag} ${path} is in use by process ${engine.pid}: stop it, or give this daemon a ${flag} of its own`,
+          `engined cannot run: ${flag} ${path} is in use by process ${engine.pid}: stop it, ` +
+            `or give this daemon a ${flag} of its own`,
         ),
         line,
       );

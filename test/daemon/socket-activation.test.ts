@@ -72,7 +72,7 @@ async function closeActivated(engine: Engine): Promise<void> {
   await engine.close();
 }
 
-test('systemd-socket-activate: unix and tcp at once, with an address of our own besides, and nothing inherited', async () => {
+test('systemd-socket-activate: unix and tcp at once, an address of our own besides, nothing inherited', async () => {
   const port = await freePort();
   const own = join(dir, 'own.sock');
   const engine = await Engine.start(
@@ -218,7 +218,7 @@ test('requests that are sent while the daemon is down are answered by the next o
   }
 });
 
-test('without sockets, with wrong numbers and names, and for somebody else, the start fails with what is wrong', async () => {
+test('without sockets, with wrong numbers or names, or for somebody else, the start fails and says why', async () => {
   const { fd } = await listenOnTcp('127.0.0.1', 0);
   const connected = connect({ port: await openPort(), host: '127.0.0.1' });
   await once(connected, 'connect');

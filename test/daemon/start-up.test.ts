@@ -67,25 +67,29 @@ for (const [what, content, args, rest] of [
     'an option in flags and file, with the same value',
     { debug: true },
     ['--debug'],
-    'the following directives are specified both as a flag and in the configuration file: debug: (from flag: true, from file: true)\n  debug at line 1, column 2 of ',
+    'the following directives are specified both as a flag and in the configuration file: debug: ' +
+      '(from flag: true, from file: true)\n  debug at line 1, column 2 of ',
   ],
   [
     'an option in flags and file, with another value',
     { mtu: 1400 },
     ['--mtu', '1300'],
-    'the following directives are specified both as a flag and in the configuration file: mtu: (from flag: 1300, from file: 1400)\n',
+    'the following directives are specified both as a flag and in the configuration file: mtu: (from flag: ' +
+      '1300, from file: 1400)\n',
   ],
   [
     'log-format by flag and file',
     { 'log-format': 'json' },
     ['--log-format', 'text'],
-    'the following directives are specified both as a flag and in the configuration file: log-format: (from flag: text, from file: json)\n',
+    'the following directives are specified both as a flag and in the configuration file: log-format: ' +
+      '(from flag: text, from file: json)\n',
   ],
   [
     'features by flag and file',
     { features: { cdi: true } },
     ['--feature', 'other'],
-    'the following directives are specified both as a flag and in the configuration file: features: (from flag: map[other:true], from file: map[cdi:true])\n',
+    'the following directives are specified both as a flag and in the configuration file: features: ' +
+      '(from flag: map[other:true], from file: map[cdi:true])\n',
   ],
   [
     'keys that are no options',
@@ -120,7 +124,8 @@ for (const [what, args, message] of [
   [
     'fd:// without socket activation',
     ['--host', 'fd://'],
-    'engined cannot run: failed to load listeners: no sockets found via socket activation: make sure the service was started by systemd',
+    'engined cannot run: failed to load listeners: no sockets found via socket activation: ' +
+      'make sure the service was started by systemd',
   ],
   ['a group that does not exist', ['--group', 'nobody-has-this'], 'group nobody-has-this not found'],
   [
@@ -234,7 +239,7 @@ test('--validate: a named file that does not exist', async () => {
   });
 });
 
-test('check: a machine that has everything, one that lacks programs, and what the configuration makes of it', async () => {
+test('check: a machine that has everything, one that lacks programs, and how the configuration counts', async () => {
   const path = process.env['PATH'];
   const check = (...args: readonly string[]): Promise<Run> =>
     run('check', '--config-file', join(dir, 'check.json'), ...args);

@@ -28,7 +28,8 @@ before(async () => {
   cleanup.add(() => registry.stop());
   mkdirSync(join(dir, 'cdi'));
   const devices =
-    'cdiVersion: 0.6.0\nkind: example.com/held\ndevices:\n  - name: one\n    containerEdits:\n      env: [DEVICE=one]\n';
+    'cdiVersion: 0.6.0\nkind: example.com/held\ndevices:\n  - name: one\n    containerEdits:\n' +
+    '      env: [DEVICE=one]\n';
   writeFileSync(join(dir, 'cdi', 'x.yaml'), devices);
   const copy = installCopy(cleanup);
   const file = { features: { cdi: true }, 'cdi-spec-dirs': [join(dir, 'cdi')] };

@@ -85,11 +85,16 @@ const budget = (): WorkBudget => new WorkBudget('fuzz');
 
 const FILTERS = ['{"name":["^/?(a+)+$"]}', '{"label":["a=b","com.example.zone"],"id":{"f+":true}}'];
 const CREATE = [
-  '{"Image":"busybox","Cmd":["sh","-c","true"],"Env":["A=b"],"Labels":{"a#":"b"},"HostConfig":{"Binds":["/a:/b:ro"],"PortBindings":{"80/tcp":[{"HostPort":"1-2"}]},"Sysctls":{"net.ipv4.conf.eth0.x":"1"}}}',
+  '{"Image":"busybox","Cmd":["sh","-c","true"],"Env":["A=b"],"Labels":{"a#":"b"},' +
+    '"HostConfig":{"Binds":["/a:/b:ro"],"PortBindings":{"80/tcp":[{"HostPort":"1-2"}]},' +
+    '"Sysctls":{"net.ipv4.conf.eth0.x":"1"}}}',
 ];
 const MANIFEST = [
-  '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:00","size":1},"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar+gzip","digest":"sha256:00","size":1}]}',
-  '{"manifests":[{"digest":"sha256:#","size":1,"platform":{"os":"linux","architecture":"arm","variant":"v7"},"annotations":{"a#":"b"}},',
+  '{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json",' +
+    '"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":"sha256:00","size":1},' +
+    '"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar+gzip","digest":"sha256:00","size":1}]}',
+  '{"manifests":[{"digest":"sha256:#","size":1,"platform":{"os":"linux","architecture":"arm",' +
+    '"variant":"v7"},"annotations":{"a#":"b"}},',
 ];
 
 function parseJson(text: string): unknown {

@@ -103,7 +103,8 @@ function chunk(r: Random): string {
   return `${r.of(CHUNK_SIZES)}${r.of(['\r\n', '\n', '\r', ''])}{}${r.of(['\r\n', '\n', 'XX', ''])}`;
 }
 const SMUGGLED =
-  'POST /volumes/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n{"Name":"smuggled"}';
+  'POST /volumes/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n' +
+  '{"Name":"smuggled"}';
 
 const line = (random: Random, { routes }: Targets): string => `${random.of(routes)} HTTP/1.1\r\nHost: x\r\n`;
 const json = 'Content-Type: application/json\r\n';

@@ -92,7 +92,8 @@ test('detach keys end an exec, also in pieces, and nothing that is typed behind 
   const connection = await RawConnection.open(engine.socketPath);
   const body = '{"Tty":true}';
   connection.write(
-    `POST /exec/${id}/start HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+    `POST /exec/${id}/start HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n` +
+      `Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
   );
   await connection.readThrough('ready', PATIENCE_MS);
   connection.write('before\x01');

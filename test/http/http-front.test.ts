@@ -40,7 +40,9 @@ test('a stale socket file is replaced, a live one and a plain file are refused',
   await assert.rejects(at.front.listen({ kind: 'unix', path: at.path }), (error) => isEngineError(error, 'conflict'));
   const stale = join(at.dir, 'stale.sock');
   // Left behind by a process that was killed.
-  const script = `require('node:net').createServer().listen(${JSON.stringify(stale)}, () => process.kill(process.pid, 'SIGKILL'))`;
+  const script =
+    `require('node:net').createServer().listen(${JSON.stringify(stale)}, () => process.kill(process.pid, ` +
+    "'SIGKILL'))";
   spawnSync(process.execPath, ['-e', script]);
   assert.equal(statSync(stale).isSocket(), true);
   const listener = await at.front.listen({ kind: 'unix', path: stale });
@@ -87,7 +89,8 @@ test('versions, unknown paths, OPTIONS and doubled slashes are answered as docum
   assert.equal(old.status, 400);
   assert.equal(
     old.text,
-    'client version 1.23 is too old. Minimum supported API version is 1.24, please upgrade your client to a newer version\n',
+    'client version 1.23 is too old. Minimum supported API version is 1.24, ' +
+      'please upgrade your client to a newer version\n',
   );
   assert.equal(old.headers['content-type'], 'text/plain; charset=utf-8');
   assert.equal(old.headers['x-content-type-options'], 'nosniff');
@@ -190,7 +193,8 @@ test('a connection serves many requests, also after refusals and unread bodies',
 test('pipelined requests are answered in order', async () => {
   const connection = await RawConnection.open(at.path);
   connection.write(
-    'GET /_ping HTTP/1.1\r\nHost: x\r\n\r\nGET /images/a/json HTTP/1.1\r\nHost: x\r\n\r\nPOST /wait HTTP/1.1\r\nHost: x\r\n\r\n',
+    'GET /_ping HTTP/1.1\r\nHost: x\r\n\r\nGET /images/a/json HTTP/1.1\r\nHost: x\r\n\r\n' +
+      'POST /wait HTTP/1.1\r\nHost: x\r\n\r\n',
   );
   const all = (await connection.readToEnd()).toString();
   const order = ['OK', '{"name":"a"', 'Transfer-Encoding: chunked', '{"StatusCode":0}'].map((text) =>

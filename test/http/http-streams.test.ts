@@ -92,7 +92,8 @@ test('attach with Upgrade gets exactly the documented head, and half-closes work
   connection.write(`POST /v1.51/containers/a/b/attach?stream=1 HTTP/1.1\r\n${UPGRADE}Content-Length: 0\r\n\r\n`);
   assert.equal(
     await connection.readThrough('\r\n\r\n'),
-    'HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.multiplexed-stream\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n',
+    'HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.multiplexed-stream\r\n' +
+      'Connection: Upgrade\r\nUpgrade: tcp\r\n\r\n',
   );
   connection.write('hello');
   assert.equal(await connection.readThrough('>'), '<hello>');
@@ -112,14 +113,16 @@ test('bytes right behind the request, and an early end, reach whoever hijacks', 
   const exec = await RawConnection.open(at.path);
   const body = '{"Detach":false}';
   exec.write(
-    `POST /exec/e/start HTTP/1.1\r\n${UPGRADE}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body.slice(0, 4)}`,
+    `POST /exec/e/start HTTP/1.1\r\n${UPGRADE}Content-Type: application/json\r\n` +
+      `Content-Length: ${body.length}\r\n\r\n${body.slice(0, 4)}`,
   );
   await sleep(20);
   exec.write(`${body.slice(4)}input`);
   const head = await exec.readThrough('\r\n\r\n');
   assert.ok(
     head.startsWith(
-      'HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.raw-stream\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nServer: Docker/28.5.2 (linux)\r\nApi-Version: 1.51\r\n',
+      'HTTP/1.1 101 UPGRADED\r\nContent-Type: application/vnd.docker.raw-stream\r\nConnection: Upgrade\r\n' +
+        'Upgrade: tcp\r\nServer: Docker/28.5.2 (linux)\r\nApi-Version: 1.51\r\n',
     ),
   );
   assert.equal(await exec.readThrough('>'), '<input>');
@@ -133,8 +136,10 @@ test('a connection that served other requests can be hijacked too', async () => 
   for (const hijack of [
     `POST /containers/a/attach HTTP/1.1\r\n${UPGRADE}\r\n`,
     `POST /containers/a/attach HTTP/1.1\r\n${UPGRADE}Transfer-Encoding: chunked\r\n\r\n`,
-    `POST /exec/e/start HTTP/1.1\r\n${UPGRADE}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
-    `POST /exec/e/start HTTP/1.1\r\n${UPGRADE}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n${body}\r\n0\r\n\r\n`,
+    `POST /exec/e/start HTTP/1.1\r\n${UPGRADE}Content-Type: application/json\r\n` +
+      `Content-Length: ${body.length}\r\n\r\n${body}`,
+    `POST /exec/e/start HTTP/1.1\r\n${UPGRADE}Content-Type: application/json\r\n` +
+      `Transfer-Encoding: chunked\r\n\r\n10\r\n${body}\r\n0\r\n\r\n`,
   ]) {
     const connection = await RawConnection.open(at.path);
     // After so many the parser keeps the connection, until it is hijacked.

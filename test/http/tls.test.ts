@@ -257,7 +257,7 @@ describe('with --tlsverify', () => {
   });
 });
 
-test('on SIGHUP new files count for new connections; files that are no good change nothing and are reported', async () => {
+test('on SIGHUP new files count for new connections; bad files change nothing and are reported', async () => {
   interface View {
     readonly lastReload: {
       readonly ok: boolean;

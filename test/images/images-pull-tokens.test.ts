@@ -110,11 +110,8 @@ test('a scope that the token lacks means that the image is not there for this us
       response.writeHead(200).end('{"token":"t"}');
       return true;
     }
-    response
-      .writeHead(401, {
-        'www-authenticate': `Bearer realm="${server.url}/token",service="s",scope="repository:app:pull",error="insufficient_scope"`,
-      })
-      .end();
+    const scope = 'scope="repository:app:pull",error="insufficient_scope"';
+    response.writeHead(401, { 'www-authenticate': `Bearer realm="${server.url}/token",service="s",${scope}` }).end();
     return true;
   };
   await assert.rejects(

@@ -124,7 +124,9 @@ test('a single image of another platform is pulled with a warning', async () => 
   const image = buildImage({ layers: [types], architecture: 'arm64', variant: 'v8' });
   await pushImage(registry.url, 'foreign', 'latest', image);
   const lines = await linesOf(await harness.start(`${registry.host}/foreign`, { platform: 'linux/amd64' }));
-  const warning = `WARNING: image with reference ${registry.host}/foreign:latest was found but its platform (linux/arm64/v8) does not match the specified platform (linux/amd64)`;
+  const warning =
+    `WARNING: image with reference ${registry.host}/foreign:latest was found but its platform ` +
+    '(linux/arm64/v8) does not match the specified platform (linux/amd64)';
   assert.ok(lines.some(({ status }) => status === warning));
 });
 

@@ -70,7 +70,7 @@ async function pullUntil(engine: Engine, reference: string, bytes: number): Prom
 }
 
 test(
-  'a pull through a line that breaks all the time, of a daemon that is killed again and again, transfers hardly a byte twice',
+  'a pull through a line that always breaks, of a daemon killed again and again, has hardly a byte twice',
   { timeout: 240_000 + LARGE_MB * 500 },
   async (t) => {
     const isLarge = LARGE_MB > 0;
@@ -104,7 +104,7 @@ test(
   },
 );
 
-test('a client that leaves leaves its bytes to the next one, who pulls another repository; both in ENGINE_TMPDIR', async (t) => {
+test('a client that leaves has its bytes used by the next one, of another repository, in ENGINE_TMPDIR', async (t) => {
   const image = buildImage({ layers: [layer(80, 3)] });
   const registry = await registryWith(t, image, 'one', 'two');
   const proxy = await startCuttingProxy(registry.host, {});

@@ -39,22 +39,13 @@ test('lines over 120 characters', () => {
   for (const bad of [
     `// ${WORDS}`,
     `const a = [${'1, '.repeat(50)}];`,
-    `const a = f('${'x'.repeat(120)}', '${'x'.repeat(120)}');`,
-    `const a = f('short', ${'1 + '.repeat(30)}1);`,
+    `const a = '${WORDS}';`,
+    `test('${WORDS}', async () => {`,
+    `const a = /${WORDS}/u;`,
     `const a = \`\n${WORDS}\n\`;`,
-    `const a = \`${WORDS}\${names.map((name) => name)}\`;`,
-    `const a = \`${WORDS}\${isWarm ? 'warm' : 'cold'}\`;`,
   ])
     assert.match(inLines(bad)[0] ?? 'nothing', /^src\/some\.ts:[12]: the line has \d{3} characters$/, bad);
-  for (const good of [
-    `const a = ${'é'.repeat(109)};`,
-    `const a = '${WORDS}';`,
-    `  fail("${WORDS}");`,
-    `test('${WORDS}', async () => {`,
-    `const a = \`${WORDS}\${name}, \${image.id} and \${JSON.stringify(name)}\`;`,
-    `const a = /${WORDS}/u;`,
-  ])
-    assert.deepEqual(inLines(good), [], good);
+  assert.deepEqual(inLines(`const a = ${'é'.repeat(109)};`), []);
 });
 
 test('functions over 70 lines or 5 parameters, and files over 400 lines', () => {

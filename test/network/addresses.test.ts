@@ -141,7 +141,7 @@ test('addresses that cannot be ones are refused with what is wrong, as flag and 
   }
 });
 
-test('an address that is taken, or is not of this machine, ends the start and takes the other sockets away', async () => {
+test('an address that is taken or of another machine ends the start and takes the other sockets away', async () => {
   const taken = createServer().listen(0, '127.0.0.1');
   await once(taken, 'listening');
   const { port } = taken.address() as AddressInfo;
@@ -184,7 +184,7 @@ test('the unix socket has mode 0660 and the group; a missing group is an error o
   assert.match(output, /group no-such-group not found/);
 });
 
-test('a socket left by a daemon that was killed is replaced; one that is served is refused and goes on being served', async () => {
+test('a socket of a daemon that was killed is replaced; one that is served is refused and goes on', async () => {
   const engine = await Engine.start(engined());
   try {
     await engine.stop('SIGKILL');
@@ -258,7 +258,7 @@ describe('a tcp listener without certificates', () => {
     assert.doesNotMatch(engine.log, /cannot run/);
   });
 
-  test('pages in a browser are kept out, also behind a name of theirs; the feature allow-browsers lets them in', async () => {
+  test('pages in a browser are kept out, also with a name of theirs; feature allow-browsers lets them in', async () => {
     const port = await freePort();
     const config = join(dir, 'browsers.json');
     writeFileSync(config, '{}');

@@ -117,8 +117,10 @@ const opts = (...all: Record<string, string>[]) => ({
     EndpointsConfig: Object.fromEntries(all.map((DriverOpts, index) => [['front', 'back'][index], { DriverOpts }])),
   },
 });
-const UNRECOGNISED =
-  /^invalid endpoint settings:\nunrecognised network interface sysctl '.*'; represent 'net\.X\.Y\.ethN\.Z=V' as 'net\.X\.Y\.IFNAME\.Z=V', 'X' must be 'ipv4', 'ipv6' or 'mpls'$/;
+const UNRECOGNISED = new RegExp(
+  "^invalid endpoint settings:\\nunrecognised network interface sysctl '.*'; represent 'net\\.X\\.Y\\.ethN\\.Z=V' " +
+    "as 'net\\.X\\.Y\\.IFNAME\\.Z=V', 'X' must be 'ipv4', 'ipv6' or 'mpls'$",
+);
 /** What endpoints cannot have, and how it is refused. */
 const REFUSED: readonly [body: object, message: RegExp][] = [
   [opts({ [SYSCTLS]: 'net.ipv4.conf.eth0.forwarding=1' }), UNRECOGNISED],
@@ -198,7 +200,8 @@ test('parameters of eth0 in the container as a whole move to its endpoint, for c
     [
       201,
       [
-        `Migrated sysctl "net.ipv4.conf.eth0.log_martians" to DriverOpts{"${SYSCTLS}":"net.ipv4.conf.IFNAME.log_martians=1"}.`,
+        'Migrated sysctl "net.ipv4.conf.eth0.log_martians" to ' +
+          `DriverOpts{"${SYSCTLS}":"net.ipv4.conf.IFNAME.log_martians=1"}.`,
       ],
     ],
   );
@@ -217,7 +220,8 @@ test('parameters of eth0 in the container as a whole move to its endpoint, for c
     (await create(`/v${version}/containers/create`, json)).message ?? '';
   assert.equal(
     await refused('1.48', { HostConfig: host }),
-    `interface specific sysctl setting "net.ipv4.conf.eth0.log_martians" must be supplied using driver option '${SYSCTLS}'`,
+    'interface specific sysctl setting "net.ipv4.conf.eth0.log_martians" must be supplied using driver ' +
+      `option '${SYSCTLS}'`,
   );
   assert.match(
     await refused('1.47', {

@@ -27,8 +27,11 @@ const PATIENCE_MS = 15_000;
 /** File that asks for a second flush. */
 const AGAIN = 'again';
 const COMMANDS = ['iptables', 'iptables-save', 'iptables-restore', 'ip6tables', 'ip6tables-save', 'ip6tables-restore'];
+const FLUSH = 'iptables -w -F; iptables -w -t nat -F';
 const OPERATORS_RULES =
-  '*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\n:OPERATOR - [0:0]\n-A FORWARD -j OPERATOR\n-A OPERATOR -s 192.0.2.1/32 -j DROP\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\nCOMMIT\n';
+  '*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\n:OPERATOR - [0:0]\n' +
+  '-A FORWARD -j OPERATOR\n-A OPERATOR -s 192.0.2.1/32 -j DROP\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n' +
+  ':INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\nCOMMIT\n';
 
 const directory = mkdtempSync(join(tmpdir(), 'flush-'));
 const cleanup = new Cleanup();
@@ -51,7 +54,8 @@ function commandsOf(backEnd: 'nft' | 'legacy'): string {
   const program = `/usr/sbin/xtables-${backEnd}-multi`;
   for (const command of COMMANDS) if (command !== 'iptables-restore') symlinkSync(program, join(path, command));
   // Where it is asked to, somebody flushes again as soon as the rules are back.
-  const flush = `if rm ${join(path, AGAIN)} 2>/dev/null; then ${program} iptables -w -F; ${program} iptables -w -t nat -F; fi`;
+  const again = `${program} iptables -w -F; ${program} iptables -w -t nat -F`;
+  const flush = `if rm ${join(path, AGAIN)} 2>/dev/null; then ${again}; fi`;
   writeFileSync(
     join(path, 'iptables-restore'),
     `#!/bin/sh\n${program} iptables-restore "$@"\nstatus=$?\n${flush}\nexit $status\n`,
@@ -105,12 +109,15 @@ for (const [backEnd, proxy] of [
     try {
       await answers(0);
       const attacks: Readonly<Record<string, string>> = {
-        flush: 'iptables -w -F; iptables -w -t nat -F',
-        'flush, and again while it is made good': `touch ${join(commands, AGAIN)}; iptables -w -F; iptables -w -t nat -F`,
+        flush: FLUSH,
+        'flush, and again while it is made good': `touch ${join(commands, AGAIN)}; ${FLUSH}`,
         // firewalld does this: everything is refused while its rules are absent.
         'reload of firewalld':
-          'for c in INPUT FORWARD OUTPUT; do iptables -w -P $c DROP; done; for t in filter nat; do iptables -w -t $t -F; iptables -w -t $t -X; done; iptables -w -N IN_public; iptables -w -A INPUT -j IN_public; for c in INPUT FORWARD OUTPUT; do iptables -w -P $c ACCEPT; done',
-        'restored rules of the operator': `printf '${OPERATORS_RULES.replaceAll('\n', String.raw`\n`)}' | iptables-restore`,
+          'for c in INPUT FORWARD OUTPUT; do iptables -w -P $c DROP; done; for t in filter nat; ' +
+          'do iptables -w -t $t -F; iptables -w -t $t -X; done; iptables -w -N IN_public; ' +
+          'iptables -w -A INPUT -j IN_public; for c in INPUT FORWARD OUTPUT; do iptables -w -P $c ACCEPT; ' +
+          'done',
+        'restored rules of the operator': `printf '${OPERATORS_RULES.replaceAll('\n', '\\n')}' | iptables-restore`,
         ...(backEnd === 'nft' ? { 'nft flush ruleset': 'nft flush ruleset' } : {}),
       };
       for (const [name, command] of Object.entries(attacks)) {

@@ -124,7 +124,10 @@ test('neighbours have names, over datagrams and streams; port 53 stays free; str
     (await outputInside(client.path, process.execPath, '-e', overStream('web-1'))).trim(),
     one.endpoint.ipv4,
   );
-  const own = `require('node:dgram').createSocket('udp4').bind(53, '0.0.0.0', function () { require('node:net').createServer().listen(53, '0.0.0.0', () => { console.log('free'); process.exit() }) })`;
+  const own =
+    "require('node:dgram').createSocket('udp4').bind(53, '0.0.0.0', " +
+    "function () { require('node:net').createServer().listen(53, '0.0.0.0', () => { console.log('free'); " +
+    'process.exit() }) })';
   assert.equal((await outputInside(client.path, process.execPath, '-e', own)).trim(), 'free');
   await detachSandbox(networks, one);
   assert.deepEqual(await lookup(client, "resolve4('web')"), [two.endpoint.ipv4]);
@@ -142,7 +145,7 @@ test('neighbours have names, over datagrams and streams; port 53 stays free; str
   await detachSandbox(networks, client);
 });
 
-test('other names are asked of the servers that the container names, in order; local names do not wait for dead ones', async () => {
+test('other names are asked of the servers of the container; local names do not wait for dead ones', async () => {
   const networks = await start();
   const upstream = await attach(networks, 'back', ['upstream']);
   await upstreamIn(upstream);

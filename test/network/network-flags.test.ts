@@ -85,7 +85,7 @@ test('ip-masq: without it containers leave with their own address', async () => 
   await daemons.with(['--ip-masq=false'], (scene) => Promise.resolve(assert.equal(masks(scene.bridge), false)));
 });
 
-test('ip-forward and ip-forward-no-drop: who switches forwarding on refuses what no rule lets through, unless told not to', async () => {
+test('ip-forward and ip-forward-no-drop: forwarding is on with a policy to drop unless told not to', async () => {
   const policy = (): string | undefined => /^:FORWARD (\w+)/m.exec(rules('iptables'))?.[1];
   const isForwarding = (): boolean => readFileSync(IPV4_FORWARD, 'utf8').trim() === '1';
   const accept = (): void => void execFileSync('iptables', ['-P', 'FORWARD', 'ACCEPT']);
@@ -349,7 +349,7 @@ test('host-gateway-ip: what host-gateway stands for is an address of the host', 
     );
   }));
 
-test('network-control-plane-mtu and userland-proxy-path are for clusters and for a proxy in another program: links and ports are as without them', () =>
+test('network-control-plane-mtu and userland-proxy-path leave links and ports as they are without them', () =>
   daemons.with(['--network-control-plane-mtu', '1400', '--userland-proxy-path', '/bin/false'], async (scene) => {
     assert.match(ip('-o', 'link', 'show', scene.bridge), / mtu 1500 /);
     await scene.run('one', '-p', '127.0.0.1:8086:80');

@@ -53,7 +53,7 @@ const pluginLinks = (): string[] =>
   execFileSync('ip', ['-br', 'link'], { encoding: 'utf8' }).match(/^p[bhp][0-9a-f]{10}/gm) ?? [];
 
 describe('a network driver', () => {
-  test('makes the network and the links of containers, who find each other by name and leave by its gateway', async () => {
+  test('makes the network and links of containers, who find each other by name and leave by its gateway', async () => {
     await ok(
       'network',
       'create',
@@ -92,7 +92,7 @@ describe('a network driver', () => {
     );
     assert.match(
       await inside('one', 'ip', 'addr', 'show', 'plug0'),
-      /state UP[\s\S]*link\/ether 02:aa:bb:cc:dd:01[\s\S]*inet 10\.97\.1\.2\/24|UP,LOWER_UP[\s\S]*02:aa:bb:cc:dd:01[\s\S]*inet 10\.97\.1\.2\/24/,
+      /(?:state UP[\s\S]*link\/ether|UP,LOWER_UP[\s\S]*) 02:aa:bb:cc:dd:01[\s\S]*inet 10\.97\.1\.2\/24/,
     );
     assert.match(await inside('one', 'ip', 'route'), /default via 10\.97\.1\.1 dev plug0/);
     assert.equal(

@@ -68,7 +68,9 @@ function ask(host: string, port: number): Promise<string> {
 }
 
 async function serve(sandbox: Sandbox, port: number, answer: string): Promise<void> {
-  const program = `require('node:net').createServer((client) => client.end('${answer}')).listen(${port}, '::', () => console.log('ready'))`;
+  const program =
+    `require('node:net').createServer((client) => client.end('${answer}')).listen(${port}, '::', ` +
+    "() => console.log('ready'))";
   const child = startInside(sandbox.path, process.execPath, '-e', program);
   cleanup.add(() => endProcess(child));
   await once(child.stdout, 'data');
@@ -157,7 +159,8 @@ test('a port that is taken is refused with the known text, and nothing stays', a
     assert.match(
       error.message,
       new RegExp(
-        `driver failed programming external connectivity on endpoint web \\([0-9a-f]{64}\\): Bind for 0\\.0\\.0\\.0:${taken} failed: port is already allocated$`,
+        'driver failed programming external connectivity on endpoint web \\([0-9a-f]{64}\\): ' +
+          `Bind for 0\\.0\\.0\\.0:${taken} failed: port is already allocated$`,
       ),
     );
     return true;

@@ -137,7 +137,7 @@ test('every filter of the list', async () => {
   for (const name of own) await dockerOk(engine, ['network', 'rm', name]);
 });
 
-test('containers in the list for clients before 1.28; a MAC address that was asked for is shown before there is one', async () => {
+test('containers in the list for clients before 1.28; a MAC address is shown before there is one', async () => {
   await dockerOk(engine, ['network', 'create', 'seen']);
   const id = await dockerOk(engine, ['create', '--name', 'shy', registry.reference, 'sleep', '600']);
   assert.equal(

@@ -34,7 +34,7 @@ describe('large files', () => {
     await copies.ok('rm', '-f', 'big');
   });
 
-  test('every byte goes in, plain or compressed and in pieces of any size, and comes out to a reader that stalls', async () => {
+  test('every byte goes in, plain or compressed, in pieces of any size, and out to a reader that stalls', async () => {
     const content = randomBytes(20_000_000);
     const tar = tarOf([{ path: 'plain', content }]);
     await copies.running('whole', 'true');
@@ -120,10 +120,12 @@ describe('races', () => {
       // Inside the container the same path holds something harmless, for a link that leads there.
       await copies.running(
         'racer',
-        `mkdir -p ${canary} /r/dir /r/side; echo inner >${canary}/secret; echo plain >/r/dir/secret; ln -s ${canary} /r/link; ln -s ${canary}/secret /r/side/flink; echo f >/r/side/f`,
+        `mkdir -p ${canary} /r/dir /r/side; echo inner >${canary}/secret; echo plain >/r/dir/secret; ` +
+          `ln -s ${canary} /r/link; ln -s ${canary}/secret /r/side/flink; echo f >/r/side/f`,
       );
       const swap =
-        'while :; do mv -T /r/dir /r/x; mv -T /r/link /r/dir; mv -T /r/x /r/link; mv /r/side/f /r/side/y; mv /r/side/flink /r/side/f; mv /r/side/y /r/side/flink; done 2>/dev/null';
+        'while :; do mv -T /r/dir /r/x; mv -T /r/link /r/dir; mv -T /r/x /r/link; mv /r/side/f /r/side/y; ' +
+        'mv /r/side/flink /r/side/f; mv /r/side/y /r/side/flink; done 2>/dev/null';
       await copies.ok('exec', '-d', 'racer', 'sh', '-c', swap);
       await copies.ok(
         'exec',

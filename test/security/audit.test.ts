@@ -117,7 +117,9 @@ test('a refused, a failed and an abandoned call are told apart', async () => {
 test('the line names the user who called, not the daemon', async () => {
   await chmod(engine.dir, 0o755);
   await chown(engine.socketPath, 0, 12345);
-  const script = `fetch=require('node:http').request({socketPath:process.argv[1],method:'POST',path:'/containers/nobodys/start'},r=>r.resume());fetch.end()`;
+  const script =
+    "fetch=require('node:http').request({socketPath:process.argv[1],method:'POST'," +
+    "path:'/containers/nobodys/start'},r=>r.resume());fetch.end()";
   await promisify(execFile)('setpriv', [
     '--reuid',
     '12344',

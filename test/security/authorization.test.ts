@@ -123,7 +123,8 @@ test('replies are denied, whole ones and streams, before any of them is sent', a
   assert.deepEqual([logs.status, logs.text], [403, plugin.denial]);
   const connection = await RawConnection.open(engine.socketPath);
   connection.write(
-    `POST /containers/${id}/attach?stream=1&stdout=1&logs=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n`,
+    `POST /containers/${id}/attach?stream=1&stdout=1&logs=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n` +
+      'Upgrade: tcp\r\n\r\n',
   );
   const attached = (await connection.readToEnd()).toString();
   assert.match(attached, /^HTTP\/1\.1 403 Forbidden/);
@@ -301,7 +302,8 @@ test('a client that leaves while a plugin thinks leaves nothing behind', async (
   await plugin.set({ behaviour: 'hang' });
   const connection = await RawConnection.open(engine.socketPath);
   connection.write(
-    'POST /containers/create?name=of-nobody HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}',
+    'POST /containers/create?name=of-nobody HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n' +
+      'Content-Length: 2\r\n\r\n{}',
   );
   await waitFor('the question', async () => (await plugin.asked()).length > 0);
   connection.close();

@@ -153,7 +153,8 @@ test(`${CASES} malformed requests leave the daemon as it was`, async () => {
 
 test('a request whose end can be read in two ways is refused, with what may hide behind it', async () => {
   const hidden =
-    'POST /volumes/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 19\r\n\r\n{"Name":"smuggled"}';
+    'POST /volumes/create HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 19\r\n' +
+    '\r\n{"Name":"smuggled"}';
   const framings = [
     'Content-Length: 0\r\nTransfer-Encoding: chunked',
     'Transfer-Encoding: chunked\r\nContent-Length: 0',

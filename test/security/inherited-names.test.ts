@@ -249,11 +249,12 @@ test('what no option is called is refused as any unknown one', async () => {
 });
 
 test('a body whose prototype is set has no members from there', async () => {
-  const body = `{"__proto__":{"Image":${JSON.stringify(image)}},"constructor":{"prototype":{"Image":${JSON.stringify(image)}}}}`;
+  const name = JSON.stringify(image);
+  const body = `{"__proto__":{"Image":${name}},"constructor":{"prototype":{"Image":${name}}}}`;
   const headers = { 'Content-Type': 'application/json' };
   const reply = await call(engine.socketPath, 'POST', '/containers/create', { body, headers });
   assert.equal(reply.status, 400, reply.text);
-  const nested = `{"Image":${JSON.stringify(image)},"HostConfig":{"__proto__":{"Privileged":true}},"Labels":{"__proto__":"x"}}`;
+  const nested = `{"Image":${name},"HostConfig":{"__proto__":{"Privileged":true}},"Labels":{"__proto__":"x"}}`;
   const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', '/containers/create', {
     body: nested,
     headers,

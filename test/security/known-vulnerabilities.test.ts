@@ -164,7 +164,9 @@ test('files of the daemon that others may reach (CVE-2021-41091, CVE-2021-41103)
 });
 
 test('copies that follow links out of the container (CVE-2018-15664, CVE-2021-41089)', async () => {
-  const swap = `mkdir /real; echo inside > /real/canary; cp -a /real /dir; ln -s ${outside} /link; while :; do mv /dir /aside; ln -s ${outside} /dir; rm /dir; mv /aside /dir; done`;
+  const swap =
+    `mkdir /real; echo inside > /real/canary; cp -a /real /dir; ln -s ${outside} /link; while :; ` +
+    `do mv /dir /aside; ln -s ${outside} /dir; rm /dir; mv /aside /dir; done`;
   const id = await running(swap);
   chmodSync(outside, 0o711);
   for (let round = 0; round < 25; round++) {
@@ -209,7 +211,7 @@ test('the runtime as a file that containers write to (CVE-2019-5736)', async () 
     assert.equal(createHash('sha256').update(readFileSync(path)).digest('hex'), digest, path);
 });
 
-test('files of the kernel that tell of the host or change it (CVE-2018-10892, CVE-2020-8694, CVE-2022-0492)', async () => {
+test('files of the kernel about the host (CVE-2018-10892, CVE-2020-8694, CVE-2022-0492)', async () => {
   const id = await create({ Cmd: ['true'] });
   const { HostConfig } = await callJson<{ HostConfig: { MaskedPaths: string[]; ReadonlyPaths: string[] } }>(
     engine.socketPath,
@@ -229,7 +231,10 @@ test('files of the kernel that tell of the host or change it (CVE-2018-10892, CV
   }
   assert.ok(HostConfig.ReadonlyPaths.includes('/proc/sysrq-trigger'));
   const script =
-    'cat /proc/keys | wc -c; cat /proc/kcore 2>/dev/null | head -c 1 | wc -c; for f in /proc/sys/kernel/core_pattern /proc/sysrq-trigger /sys/fs/cgroup/release_agent /sys/fs/cgroup/*/release_agent /sys/kernel/uevent_helper; do [ -e $f ] && (echo x > $f) 2>/dev/null && echo wrote $f; done; echo over';
+    'cat /proc/keys | wc -c; cat /proc/kcore 2>/dev/null | head -c 1 | wc -c; ' +
+    'for f in /proc/sys/kernel/core_pattern /proc/sysrq-trigger /sys/fs/cgroup/release_agent ' +
+    '/sys/fs/cgroup/*/release_agent /sys/kernel/uevent_helper; ' +
+    'do [ -e $f ] && (echo x > $f) 2>/dev/null && echo wrote $f; done; echo over';
   assert.equal(await output({ Cmd: ['sh', '-c', script] }), '0\n0\nover\n');
 });
 

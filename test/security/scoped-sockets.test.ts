@@ -149,7 +149,8 @@ test('no spelling of a path gets around the rules', async () => {
       const connection = await RawConnection.open(readOnly);
       const target = spell(path);
       connection.write(
-        `${method} ${target} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}`,
+        `${method} ${target} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n` +
+          'Connection: close\r\n\r\n{}',
       );
       const reply = (await connection.readToEnd()).toString();
       connection.close();

@@ -144,7 +144,7 @@ test('an end is on disk whatever is left, the daemon starts, and everything can 
   disk.free();
 });
 
-test('the reserve lasts for any number of removals, takes back what it gave, and gives up when its file is gone', async () => {
+test('the reserve lasts for any number of removals, takes back its space, and gives up without its file', async () => {
   const full = SmallDisk.make(cleanup, 16);
   const reserve = new Reserve(full.path);
   const [path, record] = [join(full.path, 'reserve'), join(full.path, 'record')];

@@ -45,7 +45,7 @@ function clientSum({ LayersSize, Containers, Volumes }: Usage): number {
   );
 }
 
-test('the whole agrees with du, and so does what clients add up, with images of large and of many small files', async () => {
+test('the whole agrees with du, and so do the sums of clients, with images of large and of small files', async () => {
   const image = buildImage({
     layers: [
       generatedLayer({ root: 'large', bytes: 64 << 20, files: 8, seed: 1 }),
@@ -56,7 +56,8 @@ test('the whole agrees with du, and so does what clients add up, with images of 
   assert.equal((await load(engine, archiveOf(oldArchive(image, ['generated:1'])))).error, undefined);
   await dockerOk(engine, ['volume', 'create', 'data']);
   const script =
-    'for i in 1 2 3 4 5; do head -c 2000000 /dev/urandom >/volume/$i; head -c 1000000 /dev/urandom >/file$i; done; ln /file1 /hard; head -c 3000000 /dev/urandom | base64';
+    'for i in 1 2 3 4 5; do head -c 2000000 /dev/urandom >/volume/$i; ' +
+    'head -c 1000000 /dev/urandom >/file$i; done; ln /file1 /hard; head -c 3000000 /dev/urandom | base64';
   await dockerOk(engine, [
     'run',
     '--name',

@@ -236,7 +236,7 @@ describe('mounts', () => {
   );
 
   test(
-    'binds with and without what is mounted below; a read-only one covers that, unless asked otherwise or by an old client',
+    'binds with and without mounts below; a read-only one covers them, unless told not to or by old clients',
     { skip: onDockerd },
     async () => {
       const below = join(temp, 'outer', 'inner');

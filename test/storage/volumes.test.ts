@@ -104,7 +104,7 @@ describe('local driver options', () => {
     assert.equal(status, 127);
     assert.match(
       stderr,
-      /error while mounting volume '.*\/broken\/_data': failed to mount local volume: mount \/no\/such\/dir:.*, flags: 0x1000: no such file or directory/,
+      /volume '.*\/broken\/_data': failed to mount local volume: mount \/no\/such\/dir:.*, flags: 0x1000: no such file/,
     );
     assert.equal(await ok('ps', '-aq'), '');
     await ok('volume', 'rm', 'broken');

@@ -54,7 +54,7 @@ test('who reads the end of an attach stream finds the exit recorded and the addr
   }
 });
 
-test('a container that its policy brings back is running or restarting, and counts the restart at its exit', async () => {
+test('a container that comes back by its policy runs or restarts, and counts the restart at its exit', async () => {
   const id = await create(['sh', '-c', 'exit 4'], {
     HostConfig: { RestartPolicy: { Name: 'on-failure', MaximumRetryCount: 4 } },
   });

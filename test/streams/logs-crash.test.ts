@@ -25,7 +25,7 @@ before(async () => {
 
 after(() => cleanup.run());
 
-test('a daemon that was killed goes on with a remote log, also while its server is away; the local copy has every line once but for those on their way', async () => {
+test('a killed daemon goes on with a remote log, also without its server; the local copy repeats no line', async () => {
   const receiver = await streamReceiver();
   cleanup.add(() => receiver.close());
   const numbers = (text: string): number[] => [...text.matchAll(/line (\d+)\n/g)].map(([, number]) => Number(number));
@@ -74,7 +74,7 @@ test('a daemon that was killed goes on with a remote log, also while its server 
   await dockerOk(engine, ['rm', 'steady']);
 });
 
-test('a daemon whose default log driver could serve no container does not start; defaults of the local copy count for every driver', async () => {
+test('a default log driver that serves no container ends the start; the local copy has its defaults', async () => {
   const dir = await mkdtemp(join(tmpdir(), 'logs-defaults-'));
   try {
     const [program = '', ...args] = engined({

@@ -63,7 +63,10 @@ test(`${CYCLES} clients that come and vanish leave no descriptor, no reader and 
       { json: { Cmd: ['true'], AttachStdin: true, AttachStdout: true } },
       201,
     );
-    return `POST /exec/${Id}/start HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}`;
+    return (
+      `POST /exec/${Id}/start HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n` +
+      'Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{}'
+    );
   };
   const cycle = async (turn: number): Promise<void> => {
     const kind = kinds[turn % kinds.length];
@@ -107,7 +110,8 @@ test('clients that do not read cost a bounded amount each, and get everything wh
   const id = await container([
     'sh',
     '-c',
-    `i=0; while [ $i -lt ${lines} ]; do echo "line $i and some more text to make it longer"; i=$((i+1)); done; sleep 1000`,
+    `i=0; while [ $i -lt ${lines} ]; do echo "line $i and some more text to make it longer"; i=$((i+1)); ` +
+      'done; sleep 1000',
   ]);
   await waitFor(
     'the output',
@@ -158,7 +162,8 @@ test('an attached client that stalls stops the container, not the daemon; it los
   const socket = connect({ path: engine.socketPath });
   await once(socket, 'connect');
   socket.write(
-    `POST /containers/${id}/attach?stream=1&stdin=1&stdout=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n`,
+    `POST /containers/${id}/attach?stream=1&stdin=1&stdout=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n` +
+      'Upgrade: tcp\r\n\r\n',
   );
   await once(socket, 'data');
   socket.pause();
@@ -239,7 +244,7 @@ function createExec(agent: Agent, id: string): Promise<void> {
   });
 }
 
-test('events that happen while a client is stopped are all told afterwards, or the gap is; nobody else notices', async () => {
+test('events of the time in which a client is stopped are told later, or the gap is; nobody else notices', async () => {
   const id = await container(['sleep', '1000']);
   const count = 10_000;
   const stopped = new CliSession(engine, ['events', '--filter', 'event=exec_create', '--format', '{{.ID}}']);

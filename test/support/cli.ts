@@ -97,7 +97,8 @@ export class CliSession {
     if (winner === timeUp) {
       this.#child.kill('SIGKILL');
       throw new Error(
-        `${this.#what} did not end in ${timeoutMs} ms; it printed ${JSON.stringify(this.stdout)} and ${JSON.stringify(this.stderr)}`,
+        `${this.#what} did not end in ${timeoutMs} ms; ` +
+          `it printed ${JSON.stringify(this.stdout)} and ${JSON.stringify(this.stderr)}`,
       );
     }
     const { exitCode, signalCode } = this.#child;

@@ -11,7 +11,8 @@ export interface StreamRequest {
 
 const UPGRADE = 'Connection: Upgrade\r\nUpgrade: tcp\r\n';
 const WEBSOCKET =
-  'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
+  'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n' +
+  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
 
 /** Streams of a running container with stdin; all but those of exec. */
 export function streamRequests(id: string): readonly StreamRequest[] {

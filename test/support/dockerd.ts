@@ -44,7 +44,8 @@ export function whyNoDockerd(): string | false {
 export function dockerd(options: { readonly args?: readonly string[] } = {}): EngineKind {
   if (isMachineNetwork()) {
     throw new Error(
-      'dockerd would change the network of the machine: run this under `unshare --net --mount`, as npm test and npm run bench do',
+      'dockerd would change the network of the machine: run this under `unshare --net --mount`, ' +
+        'as npm test and npm run bench do',
     );
   }
   const missing = whyNoDockerd();

@@ -23,7 +23,8 @@ const PATIENCE_MS = 120_000;
 const READER = ['sh', '-c', 'cat; echo the end'];
 const UPGRADE = 'Connection: Upgrade\r\nUpgrade: tcp\r\n';
 const WEBSOCKET =
-  'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
+  'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n' +
+  'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n';
 /** When the client ends its side: with the request's last byte, at the head of the reply, or when the process runs. */
 const MOMENTS = ['with the request', 'at the reply', 'after the start'] as const;
 
@@ -170,7 +171,8 @@ async function exec(door: Door, web: string, { moment, tty, headers }: Case): Pr
   const body = JSON.stringify({ Detach: false, Tty: tty });
   const connection = new RawConnection(await door.connect());
   connection.write(
-    `POST /exec/${Id}/start HTTP/1.1\r\nHost: localhost\r\n${headers}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+    `POST /exec/${Id}/start HTTP/1.1\r\nHost: localhost\r\n${headers}Content-Type: application/json\r\n` +
+      `Content-Length: ${body.length}\r\n\r\n${body}`,
   );
   if (moment === 'with the request') connection.halfClose();
   await connection.readThrough('\r\n\r\n', PATIENCE_MS);

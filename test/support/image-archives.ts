@@ -95,7 +95,8 @@ export function beginLoad(engine: Engine, archive: Buffer, bytes: number): Socke
   const socket = connect(engine.socketPath);
   socket.on('error', () => undefined);
   socket.write(
-    `POST /images/load HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-tar\r\nContent-Length: ${archive.length}\r\n\r\n`,
+    'POST /images/load HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-tar\r\n' +
+      `Content-Length: ${archive.length}\r\n\r\n`,
   );
   socket.write(archive.subarray(0, bytes));
   return socket;

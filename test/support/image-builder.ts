@@ -324,7 +324,8 @@ export function busyboxEntries(busybox = '/bin/busybox'): LayerEntry[] {
     {
       path: 'etc/passwd',
       content:
-        'root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1:daemon:/usr/sbin:/bin/false\nnobody:x:65534:65534:nobody:/home:/bin/false\n',
+        'root:x:0:0:root:/root:/bin/sh\ndaemon:x:1:1:daemon:/usr/sbin:/bin/false\n' +
+        'nobody:x:65534:65534:nobody:/home:/bin/false\n',
     },
     { path: 'etc/group', content: 'root:x:0:\ndaemon:x:1:\nnogroup:x:65534:\n' },
   ];

@@ -63,7 +63,9 @@ export class RemappedEngine {
     // crun refuses hosts that have control groups of both versions: it is not shown those of version 2.
     writeFileSync(
       join(this.temp, 'crun'),
-      '#!/bin/sh\nexec unshare --mount sh -c \'umount -l /sys/fs/cgroup/unified 2>/dev/null; exec crun "$@"\' sh "$@"\n',
+      '#!/bin/sh\n' +
+        "exec unshare --mount sh -c 'umount -l /sys/fs/cgroup/unified 2>/dev/null; " +
+        'exec crun "$@"\' sh "$@"\n',
       { mode: 0o755 },
     );
     this.engine = await Engine.start(this.#remapping('--add-runtime', `crun=${this.temp}/crun`));

@@ -100,7 +100,7 @@ test('a change that comes during a start or a release is in the record afterward
   assert.equal(c.last()?.name, '/third');
 });
 
-test('a change is seen when it is on disk, made anew when the record is another by then, and not at all when the write fails', async () => {
+test('a change is seen when it is on disk, made anew for another record, not seen after a failed write', async () => {
   const writes: { record: ContainerRecord; finish: (error?: Error) => void }[] = [];
   const save = (r: ContainerRecord): Promise<void> =>
     new Promise((resolve, reject) =>
@@ -207,7 +207,7 @@ test('every command is answered in every resting state', async () => {
   }
 });
 
-test('networks are changed while a container rests or runs; what comes in between waits, an exit is not lost', async () => {
+test('networks change while a container rests or runs; what comes in between waits, an exit is not lost', async () => {
   let finish = (): void => undefined;
   const changed = new Promise<void>((resolve) => (finish = resolve));
   const c = harness(

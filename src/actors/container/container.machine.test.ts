@@ -115,7 +115,7 @@ test('restart of a running container stops and starts it and answers once it run
   assert.deepEqual(c.events, ['start', 'die', 'stop', 'start', 'restart']);
 });
 
-test('kill: a plain signal answers at once, SIGKILL when the exit is settled, a vanished process is a conflict', async () => {
+test('kill: a plain signal answers at once, SIGKILL when the exit is settled; a lost process conflicts', async () => {
   const c = harness({ phase: 'idle', record });
   await assert.rejects(c.ask({ type: 'container.kill', signal: 9 }), /is not running/);
   await c.ask({ type: 'container.start' });

@@ -17,14 +17,14 @@ export const BEGINNINGS = {
 
 /** An effect runs, and every command but a wait is held back until it has ended. */
 const HELD = {
-  'settled, start, stop, shutdown, restart, signal, kill, pause, unpause, remove, force remove, rewire, amend, bad amend':
-    '=: postpone 9',
+  'settled, start, stop, shutdown, restart, signal, kill, pause, unpause': '=: postpone 9',
+  'remove, force remove, rewire, amend, bad amend': '=: postpone 9',
 } as const;
 
 /** Here waits are held back, too. */
 const HELD_WITH_WAITS = {
-  'settled, start, stop, shutdown, restart, signal, kill, pause, unpause, wait, wait for next, remove, force remove, rewire, amend, bad amend':
-    '=: postpone 9',
+  ...HELD,
+  'wait, wait for next': '=: postpone 9',
 } as const;
 
 /** There is nothing left to signal. */
@@ -55,7 +55,9 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     oom: '=: emit oom, publish created',
     'patience over': '=: reject 4 deadline',
     hung: '=: crash',
-    done: 'starting: end, publish created, emit create, cancel, take up 4, cancel, take up 5, reject 4 conflict, invoke start',
+    done:
+      'starting: end, publish created, emit create, cancel, take up 4, cancel, take up 5, reject 4 conflict, ' +
+      'invoke start',
     'failed, task gone': 'gone: end, withdraw, reject 4 5 internal',
   },
   adopting: {
@@ -124,7 +126,9 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     'not saved': '=: reject 4 internal, postpone 5',
     'patience over': '=: reject 4 deadline',
     hung: '=: crash',
-    done: 'running.pausing: end, publish running, emit start, cancel, take up 4, cancel, take up 5, invoke pause, postpone 5',
+    done:
+      'running.pausing: end, publish running, emit start, cancel, take up 4, cancel, take up 5, ' +
+      'invoke pause, postpone 5',
     'failed, task gone':
       '=: end, publish created, saveLater, cancel, take up 4, cancel, take up 5, reject 4 conflict, invoke start',
   },
@@ -264,7 +268,8 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     oom: '=: emit oom, publish running',
     hung: '=: crash',
     'done, failed, task gone':
-      'releasing: end, publish exited, partStreams, emit die, emit stop, settle 1, reject 2 conflict, settle 5, settle 6, invoke release',
+      'releasing: end, publish exited, partStreams, emit die, emit stop, settle 1, reject 2 conflict, ' +
+      'settle 5, settle 6, invoke release',
   },
   'draining, coming back': {
     ...DRAINING,
@@ -356,7 +361,8 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     hung: '=: crash',
     done: 'gone: end, withdraw, emit destroy, settle 6, reject 4 5 4 5 not-found',
     'failed, task gone':
-      'dead: end, publish dead, reject 6 internal, saveLater, cancel, take up 4, cancel, take up 5, reject 4 conflict, reject 5 conflict',
+      'dead: end, publish dead, reject 6 internal, saveLater, cancel, take up 4, cancel, take up 5, ' +
+      'reject 4 conflict, reject 5 conflict',
   },
   dead: {
     'settled, wait': '=: settle 9',

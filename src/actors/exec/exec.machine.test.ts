@@ -54,7 +54,7 @@ function begin(overrides: Partial<ExecEffects> = {}) {
   return { log, ask, exit, start: () => ask({ type: 'exec.start', tty: true, size }) };
 }
 
-test('an exec is published and told before its start is answered, and its exit code before its output ends', async () => {
+test('an exec is published and told before its start is answered; its exit code before its output ends', async () => {
   const { log, ask, exit, start } = begin();
   await start();
   const waiting = ask({ type: 'exec.wait' });

@@ -77,7 +77,7 @@ test('one who goes away while waiting is told so and counts no more', async () =
   await assert.rejects(join(gone.signal), (error) => isEngineError(error, 'cancelled'));
 });
 
-test('one who comes while a job is cancelled gets a new run when it has ended, and its success if it has one', async () => {
+test('one who comes while a job is cancelled gets a new run when it has ended, or its success', async () => {
   for (const succeeds of [false, true]) {
     const { calls, call, join } = start();
     const first = join();

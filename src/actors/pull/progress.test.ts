@@ -44,7 +44,7 @@ const read = async (reader: AsyncIterable<string>): Promise<string[]> => {
     .map((line) => (JSON.parse(line) as { status: string }).status);
 };
 
-test('a reader that keeps up gets everything, a slow one the newest of each status, a late one the newest of each layer', async () => {
+test('a fast reader gets everything, a slow one the newest of each status, a late one that of each layer', async () => {
   const board = new ProgressBoard();
   let closed = 0;
   const onClose = (): number => closed++;

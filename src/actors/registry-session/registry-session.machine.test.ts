@@ -147,7 +147,7 @@ test('a session without work expires', async () => {
   assert.equal(actor.getSnapshot().status, 'done');
 });
 
-test('an effect that never ends is given up with the last client that waits for it, and the next one gets a new one', async () => {
+test('an effect that never ends is given up with its last client, and the next client gets a new one', async () => {
   const never = (signal: AbortSignal): Promise<never> =>
     new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error)));
   let probes = 0;

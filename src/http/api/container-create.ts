@@ -273,7 +273,8 @@ function volumeDriverWarnings(driver: string, mounts: readonly MountRequest[]): 
     driver !== '' && mounts.some(({ Type, VolumeOptions }) => Type === 'volume' && !VolumeOptions?.DriverConfig?.Name);
   return isIgnored
     ? [
-        "WARNING: the container-wide volume-driver configuration is ignored for volumes specified via 'mount'. Use '--mount type=volume,volume-driver=...' instead",
+        'WARNING: the container-wide volume-driver configuration is ignored for volumes specified via ' +
+          "'mount'. Use '--mount type=volume,volume-driver=...' instead",
       ]
     : [];
 }

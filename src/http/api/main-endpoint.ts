@@ -58,7 +58,8 @@ export function placeMacAddress(macAddress: string, mode: string, given: Endpoin
   const own = isOld ? undefined : ownMember(given, name)?.MacAddress;
   if (own && own !== macAddress)
     throw invalid(
-      'the container-wide MAC address must match the endpoint-specific MAC address for the main network, or be left empty',
+      'the container-wide MAC address must match the endpoint-specific MAC address for the main network, ' +
+        'or be left empty',
     );
   return { endpoints: { ...given, [name]: { ...ownMember(given, name), MacAddress: macAddress } }, warnings };
 }
@@ -88,7 +89,8 @@ export function placeSysctls(
     const [, family, directory, link, ...rest] = key.split('.');
     if (link !== 'eth0')
       throw invalid(
-        `unable to determine network endpoint for sysctl ${key}, use driver option '${SYSCTLS}' to set per-interface sysctls`,
+        `unable to determine network endpoint for sysctl ${key}, ` +
+          `use driver option '${SYSCTLS}' to set per-interface sysctls`,
       );
     return `net.${family}.${directory}.IFNAME.${rest.join('.')}=${value}`;
   });

@@ -3,6 +3,7 @@
  * because a missing page (404) would hide it.
  */
 import { notFound, notImplemented, unavailable } from '../../errors/engine-error.js';
+import { notManager } from '../../errors/not-manager.js';
 import type { Exchange } from '../exchange.js';
 import { route, type Route } from '../route.js';
 
@@ -11,10 +12,8 @@ const ITEMS = ['/services/{id}', '/nodes/{id}', '/tasks/{id}', '/secrets/{id}', 
 const LOGS = ['/services/{id}/logs', '/tasks/{id}/logs'];
 
 export function absentPartRoutes(): Route[] {
-  const notManager = (): never => {
-    throw unavailable(
-      'This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm and try again.',
-    );
+  const noManager = (): never => {
+    throw notManager();
   };
   const notMember = (): never => {
     throw unavailable('This node is not part of a swarm');
@@ -31,12 +30,12 @@ export function absentPartRoutes(): Route[] {
     throw notImplemented('this engine has no checkpoints');
   };
   return [
-    ...[...LISTS, ...ITEMS, ...LOGS].map((path) => route('GET', path, notManager)),
+    ...[...LISTS, ...ITEMS, ...LOGS].map((path) => route('GET', path, noManager)),
     ...['/services/create', '/secrets/create', '/configs/create', '/swarm/update', '/swarm/unlock'].map((path) =>
-      route('POST', path, notManager),
+      route('POST', path, noManager),
     ),
-    ...ITEMS.map((path) => route('DELETE', path, notManager)),
-    ...ITEMS.map((path) => route('POST', `${path}/update`, notManager)),
+    ...ITEMS.map((path) => route('DELETE', path, noManager)),
+    ...ITEMS.map((path) => route('POST', `${path}/update`, noManager)),
     route('POST', '/swarm/leave', notMember),
     route('POST', '/swarm/init', noCluster),
     route('POST', '/swarm/join', noCluster),

@@ -1,5 +1,6 @@
 /** Routes for volumes of any driver. */
 import { conflict, isEngineError, unavailable } from '../../errors/engine-error.js';
+import { notManager } from '../../errors/not-manager.js';
 import type { ContainerRecord } from '../../actors/container/container.record.js';
 import { dictionary, nullable, object, optional, anything, string } from '../api/decode.js';
 import { parseFilters, type Filters } from '../api/filters.js';
@@ -56,11 +57,7 @@ export function volumeRoutes(deps: VolumeRouteDeps): Route[] {
         (await x.optionalJson<unknown>()) ?? {},
         '',
       );
-      if (ClusterVolumeSpec !== undefined && x.atLeast(1, 42))
-        throw unavailable(
-          'This node is not a swarm manager. Use "docker swarm init" or "docker swarm join" to connect this node to swarm and try again.',
-          { code: 'NO_SWARM' },
-        );
+      if (ClusterVolumeSpec !== undefined && x.atLeast(1, 42)) throw notManager();
       const { created, ...volume } = await volumes.ensure({
         name: Name,
         driver: Driver,

@@ -105,7 +105,8 @@ test('json-file: records of another writer are understood', async (t) => {
   const { path, readStopped } = await logFixture(t);
   await writeFile(
     path,
-    '{"time":"2025-01-02T04:04:05.5+01:00","stream":"stderr","log":"\\ud83d\\ude00\\t\\/\\n","extra":[]}\n{ "log": "spaced", "stream": "stdout", "time": "2025-01-02T03:04:05Z" }\n',
+    '{"time":"2025-01-02T04:04:05.5+01:00","stream":"stderr","log":"\\ud83d\\ude00\\t\\/\\n","extra":[]}\n' +
+      '{ "log": "spaced", "stream": "stdout", "time": "2025-01-02T03:04:05Z" }\n',
   );
   assert.equal(
     (await readStopped({ timestamps: true })).toString(),

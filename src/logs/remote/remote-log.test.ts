@@ -181,7 +181,7 @@ test('a server that restarts loses nothing that was printed meanwhile', async (t
   await log.close();
 });
 
-test('a server that is gone costs lines and not the container its time; it is used again when it is back', async (t) => {
+test('a server that is gone costs lines, and the container no time; it is used again when it is back', async (t) => {
   const remote = await server(t, 'tcp');
   const { open, seen } = await logFixture(t, 'gelf');
   const log = await open({ options: { 'gelf-address': remote.address(), 'gelf-tcp-max-reconnect': '0' } });

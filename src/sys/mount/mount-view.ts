@@ -74,7 +74,8 @@ const moveMount = libc.checked<
   [number: number, from: number, fromPath: string, to: number, toPath: string, flags: number]
 >(
   'move_mount',
-  'long syscall(long number, int from_dirfd, const char *from_path, int to_dirfd, const char *to_path, unsigned int flags)',
+  'long syscall(long number, int from_dirfd, const char *from_path, int to_dirfd, const char *to_path, ' +
+    'unsigned int flags)',
 );
 const pivotRoot = libc.checked<[number: number, newRoot: string, putOld: string]>(
   'pivot_root',

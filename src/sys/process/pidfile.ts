@@ -24,7 +24,8 @@ export async function claimPidfile(path: string): Promise<Pidfile> {
       if (!tryLock(handle.fd)) {
         const holder = (await handle.readFile('utf8')).trim();
         throw conflict(
-          `process ${holder} named by the pidfile ${path} is running: stop it, or choose another --pidfile, --data-root and --exec-root`,
+          `process ${holder} named by the pidfile ${path} is running: stop it, ` +
+            'or choose another --pidfile, --data-root and --exec-root',
           { code: 'PIDFILE_IN_USE' },
         );
       }

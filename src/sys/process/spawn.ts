@@ -45,7 +45,8 @@ const spawnLater = libc.async<
   ]
 >(
   'posix_spawnp',
-  'int posix_spawnp(void *pid, const char *file, const void *actions, const void *attributes, const char **argv, const char **envp)',
+  'int posix_spawnp(void *pid, const char *file, const void *actions, const void *attributes, ' +
+    'const char **argv, const char **envp)',
 );
 const pidfdOpen = libc.checked<[number: number, pid: number, flags: number]>(
   'pidfd_open',

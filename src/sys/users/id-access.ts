@@ -26,7 +26,8 @@ export async function checkPassage(path: string, owner: Owner): Promise<void> {
     const search = uid === owner.uid ? 0o100 : gid === owner.gid ? GROUP_SEARCH : OTHERS_SEARCH;
     if ((mode & search) === 0)
       throw invalid(
-        `the remapped root of containers (${owner.uid}:${owner.gid}) cannot pass through ${directory}: give the directory the mode o+x, or choose another data-root`,
+        `the remapped root of containers (${owner.uid}:${owner.gid}) cannot pass through ${directory}: ` +
+          'give the directory the mode o+x, or choose another data-root',
       );
     if (directory === '/') return;
   }

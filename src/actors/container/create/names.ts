@@ -4,14 +4,23 @@ import { conflict, invalid } from '../../../errors/engine-error.js';
 
 const VALID = /^\/?[a-zA-Z0-9][a-zA-Z0-9_.-]+$/;
 
-const ADJECTIVES =
-  'able agile amber ample balmy bold brave breezy bright brisk calm candid clever cosmic crisp daring deft eager early earnest elated fair fancy fast fluent fond frank fresh gentle glad golden grand happy hardy hearty honest humble ideal jolly jovial keen kind lively loyal lucid lucky mellow merry mighty modest neat nimble noble open patient placid polite prime proud quick quiet rapid ready robust rosy serene sharp silent sleek smart smooth solid spry stable steady still sunny swift tidy tender trusty upbeat vast vivid warm wise witty zesty'.split(
-    ' ',
-  );
-const SURNAMES =
-  'archimedes babbage bell bohr boole borg boyle brahe carson cerf church copernicus cray curie dalton darwin dijkstra dirac edison einstein engelbart euclid euler faraday fermat fermi feynman franklin galileo gauss germain goodall hamilton hawking heisenberg hertz hodgkin hoare hopper hubble hypatia jang joliot kepler knuth kovalevsky lamarr lamport leavitt lehmann liskov lovelace maxwell mayer mcclintock meitner mendel mendeleev mirzakhani moore morse newton nightingale noether pasteur pike planck ptolemy raman ride ritchie rubin sanger shannon sinoussi stallman tesla thompson torvalds turing volhard wiles wright wu yalow yonath'.split(
-    ' ',
-  );
+const ADJECTIVES = (
+  'able agile amber ample balmy bold brave breezy bright brisk calm candid clever cosmic crisp daring deft ' +
+  'eager early earnest elated fair fancy fast fluent fond frank fresh gentle glad golden grand happy hardy ' +
+  'hearty honest humble ideal jolly jovial keen kind lively loyal lucid lucky mellow merry mighty modest ' +
+  'neat nimble noble open patient placid polite prime proud quick quiet rapid ready robust rosy serene ' +
+  'sharp silent sleek smart smooth solid spry stable steady still sunny swift tidy tender trusty upbeat ' +
+  'vast vivid warm wise witty zesty'
+).split(' ');
+const SURNAMES = (
+  'archimedes babbage bell bohr boole borg boyle brahe carson cerf church copernicus cray curie dalton ' +
+  'darwin dijkstra dirac edison einstein engelbart euclid euler faraday fermat fermi feynman franklin ' +
+  'galileo gauss germain goodall hamilton hawking heisenberg hertz hodgkin hoare hopper hubble hypatia ' +
+  'jang joliot kepler knuth kovalevsky lamarr lamport leavitt lehmann liskov lovelace maxwell mayer ' +
+  'mcclintock meitner mendel mendeleev mirzakhani moore morse newton nightingale noether pasteur pike ' +
+  'planck ptolemy raman ride ritchie rubin sanger shannon sinoussi stallman tesla thompson torvalds turing ' +
+  'volhard wiles wright wu yalow yonath'
+).split(' ');
 
 /**
  * Reserves names (`/name`) for container ids. Reservations are synchronous, so two creates can never both get a name.
@@ -33,7 +42,8 @@ export class Names {
     const owner = this.#ids.get(full);
     if (owner !== undefined && owner !== id) {
       throw conflict(
-        `Conflict. The container name "${full}" is already in use by container "${owner}". You have to remove (or rename) that container to be able to reuse that name.`,
+        `Conflict. The container name "${full}" is already in use by container "${owner}". ` +
+          'You have to remove (or rename) that container to be able to reuse that name.',
         { code: 'CONTAINER_NAME_IN_USE' },
       );
     }

@@ -3,8 +3,16 @@ import { EngineError, invalid, messageOf, internal, isEngineError } from '../../
 
 const NOT_FOUND = /executable file not found|no such file or directory/;
 /** The kernel or the supervisor answers with one of these texts to a setting that it refuses. */
-const REFUSED_SETTING =
-  /invalid argument|numerical result out of range|value too large|no such device|is not a valid (?:action|arch|operator)|failed to resolve runtime path/;
+const REFUSED_SETTING = [
+  'invalid argument',
+  'numerical result out of range',
+  'value too large',
+  'no such device',
+  'is not a valid action',
+  'is not a valid arch',
+  'is not a valid operator',
+  'failed to resolve runtime path',
+];
 const NOT_EXECUTABLE = /permission denied|is a directory|not a directory|exec format error/;
 
 /** Rethrows a failure of the networks at a start with the words that clients look for. */
@@ -26,7 +34,7 @@ export function startError(error: unknown): EngineError {
   const exitCode = NOT_FOUND.test(error.message) ? 127 : NOT_EXECUTABLE.test(error.message) ? 126 : 128;
   const message = `failed to create task for container: ${error.message}`;
   const options = { cause: error, details: { exitCode } };
-  return exitCode === 128 && !REFUSED_SETTING.test(error.message)
+  return exitCode === 128 && !REFUSED_SETTING.some((text) => error.message.includes(text))
     ? internal(message, options)
     : invalid(message, options);
 }

@@ -108,7 +108,9 @@ function parseBind(text: string, driver: string): MountPoint {
 
 function badVolumeName(name: string): EngineError {
   return invalid(
-    `create ${name}: "${name}" includes invalid characters for a local volume name, only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed. If you intended to pass a host directory, use absolute path`,
+    `create ${name}: "${name}" includes invalid characters for a local volume name, ` +
+      'only "[a-zA-Z0-9][a-zA-Z0-9_.-]" are allowed. ' +
+      'If you intended to pass a host directory, use absolute path',
   );
 }
 

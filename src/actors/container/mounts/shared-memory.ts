@@ -64,7 +64,8 @@ export function sharedMemoryPath(
   const path = sharedMemoryPath(deps, donor, donorOf);
   if (path === undefined)
     throw invalid(
-      `cannot join IPC of container ${donor.id}: non-shareable IPC (hint: use IpcMode:shareable for the donor container)`,
+      `cannot join IPC of container ${donor.id}: non-shareable IPC (hint: ` +
+        'use IpcMode:shareable for the donor container)',
     );
   return path;
 }

@@ -25,7 +25,8 @@ export async function probeOverlay(directory: string): Promise<string> {
   if (!tellsTypes(directory)) {
     const type = fileSystemType(directory);
     throw unavailable(
-      `storage driver overlay2: the file system of the data root (${type}) was made without d_type support (xfs: mkfs.xfs -n ftype=1)`,
+      `storage driver overlay2: the file system of the data root (${type}) was made without d_type support ` +
+        '(xfs: mkfs.xfs -n ftype=1)',
       { code: 'OVERLAY_UNSUPPORTED' },
     );
   }
@@ -70,7 +71,10 @@ function explain(error: unknown, directory: string): string {
   if (code === 'EPERM')
     return 'storage driver overlay2: mounting is not permitted (the daemon must run as root with CAP_SYS_ADMIN)';
   const type = fileSystemType(directory);
-  return `storage driver overlay2: the file system of the data root (${type}) cannot hold the upper layer of an overlay: ${messageOf(error)}`;
+  return (
+    `storage driver overlay2: the file system of the data root (${type}) cannot hold the upper layer of an ` +
+    `overlay: ${messageOf(error)}`
+  );
 }
 
 /** The file system that holds a path, as in the mount table. */

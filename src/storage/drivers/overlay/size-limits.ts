@@ -34,7 +34,8 @@ export function defaultSize(
   if (type !== 'xfs') throw refused(`Storage Option ${SIZE_OPTION} only supported for backingFS XFS. Found ${type}`);
   if (!keepsSizes(backing))
     throw refused(
-      `Storage option ${SIZE_OPTION} not supported. Filesystem does not support Project Quota: it must be mounted with the option pquota`,
+      `Storage option ${SIZE_OPTION} not supported. ` +
+        'Filesystem does not support Project Quota: it must be mounted with the option pquota',
     );
   return parseSize(size, root);
 }
