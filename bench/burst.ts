@@ -1,4 +1,4 @@
-/** What 32 clients do that call `run --rm true` at the same time. */
+/** 32 clients call `run --rm true` at the same time. */
 import { callJson, open } from '../test/support/http.js';
 import type { Engine } from '../test/support/engine.js';
 import { startContainer } from './containers.js';

@@ -43,7 +43,7 @@ export const clients: Measure = {
   async prepare(engine, { image, tcpUrl }) {
     await atOnce(CONTAINERS, 4, async () => createContainer(engine, { image, command: ['sleep', '1000'] }));
     return async () => {
-      // What earlier samples left behind would be used again.
+      // The leftovers of earlier samples would be used again.
       await engine.stop();
       await engine.start();
       return {

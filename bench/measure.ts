@@ -1,4 +1,4 @@
-/** What a measure is. One file per measure; run.ts puts them together. */
+/** The form of a measure. Each has a file of its own; run.ts puts them together. */
 import type { Engine } from '../test/support/engine.js';
 
 export interface Metric {
@@ -32,12 +32,12 @@ export interface Measure {
   readonly rounds: number;
   /** Flags of the engine. */
   readonly args?: readonly string[];
-  /** What the engine listens on besides its socket. */
+  /** The engine listens on this besides its socket. */
   readonly transport?: 'tcp' | 'tls';
   /** Not for dockerd: for minutes, or for ever, it does not answer. */
   readonly isForEnginedAlone?: boolean;
   /**
-   * What the engine tells of itself is wanted, which dockerd does not: it is left out, and `tcpUrl` leads to the
+   * The metrics of the engine are wanted, which dockerd does not have: it is left out, and `tcpUrl` leads to the
    * metrics.
    */
   readonly needsMetrics?: boolean;

@@ -13,7 +13,7 @@ import { createContainer, startContainer } from './containers.js';
 import { median, timed, type Measure } from './measure.js';
 
 const CONTAINERS = 100;
-/** Of the first and the last starts that are compared. */
+/** The number of first and of last starts that are compared. */
 const ENDS = 10;
 const HOST = '10.219.0.1';
 const OUTSIDE = '10.219.0.2';

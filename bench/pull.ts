@@ -92,7 +92,7 @@ function mainThreadMs(pid: number): number {
   return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
-/** What more clients of the same pull cost. */
+/** More clients of the same pull, and their cost. */
 export const pullByMany: Measure = {
   name: 'pull-clients',
   metrics: [
@@ -110,7 +110,7 @@ export const pullByMany: Measure = {
   },
 };
 
-/** What a crowd that watches a pull costs. */
+/** A crowd that watches a pull, and its cost. */
 export const pullReaders: Measure = {
   name: 'pull-readers',
   metrics: [

@@ -171,7 +171,7 @@ async function take(
     }
     const rounds = options.rounds === undefined ? measure.rounds : Number(options.rounds);
     for (let round = 0; round < rounds; round++) {
-      // Who goes first finds other caches than who goes second.
+      // The first engine finds other caches than the second one.
       for (const { name, sample } of round % 2 === 0 ? samplers : samplers.toReversed()) {
         const values = await sample();
         samples.get(name)?.push(values);

@@ -1,5 +1,5 @@
 /**
- * What clients of streams cost: 1000 readers of events and 200 followers of a log at once, of which none may miss
+ * The cost of clients of streams: 1000 readers of events and 200 followers of a log at once, of which none may miss
  * anything, and what is left after 10,000 that connect and vanish (RESETS=n for more: dockerd runs out of descriptors).
  */
 import { once } from 'node:events';

@@ -3,7 +3,7 @@
  *
  *   node scripts/ensure-packages.mjs run|quickstart|test|bench
  *
- * What counts is the program, not the package: where a program is present, whoever installed it, nothing is touched.
+ * The program counts, not the package: where a program is present, whoever installed it, nothing is touched.
  * Without root or apt it names what is missing and exits 1. Plain Node: node_modules may not exist yet.
  */
 import { spawnSync } from 'node:child_process';

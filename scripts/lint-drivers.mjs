@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 const ROOT = join(fileURLToPath(import.meta.url), '..', '..');
 const DRIVERS = 'storage/drivers/';
 
-/** What is a driver's own: directories of its store, members of its part of inspect. Add those of a new driver. */
+/** These names are a driver's own: directories of its store, members of its part of inspect. Add those of a new one. */
 const OWN = /\boverlay2\/|\b(?:Merged|Upper|Lower|Work)Dir\b/;
 
 const IMPORT = /(?:from|import)[\s(]*'(\.[^']+)'/;

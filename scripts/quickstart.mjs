@@ -20,7 +20,7 @@ function title(number, text) {
   console.log(`\n${process.stdout.isTTY ? `\u001b[1m${number}. ${text}\u001b[0m` : `${number}. ${text}`}`);
 }
 
-/** What a user would type to do the same. */
+/** Prints what a user would type to do the same. */
 function hint(method, path, json) {
   const body = json === undefined ? '' : ` -H 'Content-Type: application/json' -d '${JSON.stringify(json)}'`;
   console.log(

@@ -1,4 +1,4 @@
-/** What container actors use: the drivers, and the choices that the configuration makes for each container. */
+/** Container actors use these: the drivers, and the choices that the configuration makes for each container. */
 import { join } from 'node:path';
 import { effectiveHostConfig } from '../actors/container/create/effective-host-config.js';
 import type { ContainerDeps } from '../actors/container/deps.js';

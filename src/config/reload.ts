@@ -12,7 +12,7 @@ import { showValue } from './show.js';
 import { valuesOf } from './values.js';
 
 /**
- * What became of a key. `applied`: in effect now. `removed`: no longer in the file, back to its default now.
+ * The fate of a key. `applied`: in effect now. `removed`: no longer in the file, back to its default now.
  * `needs-restart`: changed in the file, the running daemon keeps the old value. The others are reasons why nothing was
  * applied.
  */

@@ -24,7 +24,7 @@ async function fixture(t: TestContext) {
 const emit = (log: EventLog, i: number): void =>
   log.emit('container', 'start', `id${i}`, { name: `c${i}`, image: 'busybox' });
 
-/** What a reader of the past gets: ids of events, and gaps. */
+/** Returns what a reader of the past gets: ids of events, and gaps. */
 async function past(
   log: EventLog,
   changes: Partial<EventSubscription> = { sinceNs: 0n },

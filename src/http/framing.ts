@@ -28,7 +28,7 @@ export function hasBody(head: FramingHead): boolean {
 }
 
 /**
- * What the text of a head says about its body: the length in bytes, 0 without a body; `open` when only the body itself
+ * The length of a body in bytes as the text of its head states it, 0 without a body; `open` when only the body itself
  * tells where it ends, or when the length is no number; `ambiguous` where `isKnownFraming` returns false.
  */
 export type StatedBody = number | 'open' | 'ambiguous';

@@ -20,7 +20,7 @@ export interface ReplyHead {
   readonly value: string;
 }
 
-/** What the replies of one front have in common. */
+/** Makes the heads of the replies of one front, with what they have in common. */
 export class ResponseHeads {
   readonly #version: string;
   readonly #common: string;

@@ -8,7 +8,7 @@ import { readRecord, removeRecord, writeRecord } from '../storage/record-store.j
 import { isTemporary, replaceFile, syncDirectory } from '../sys/files/durable-file.js';
 import { makeDirectories } from '../sys/files/make-directories.js';
 
-/** What the daemon knows about an image beyond its configuration. */
+/** The daemon knows this about an image beyond its configuration. */
 export interface ImageMetadata {
   /** ID of the image that this one was made from here, '' otherwise. */
   readonly parent: string;

@@ -1,4 +1,4 @@
-/** What is noted about a network besides its summary; it decides how the network is opened again after a restart. */
+/** Notes about a network besides its summary; they decide how the network is opened again after a restart. */
 
 /** Says to whom a bridge belongs. */
 export interface Ownership {

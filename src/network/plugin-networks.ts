@@ -1,4 +1,4 @@
-/** What networks need of plugins, from their creation to their removal. */
+/** Networks of plugins, from their creation to their removal. */
 import type { NetworkPlugins } from '../ports/network-plugin.js';
 import type { Logger } from '../ports/logger.js';
 import type { NetworkRequest, NetworkSummary } from '../ports/network.js';

@@ -9,7 +9,7 @@ import { isEngineError } from '../errors/engine-error.js';
 import { ProtocolVolumePlugins } from './volume-plugins.js';
 
 let dir = '';
-/** What the plugin answers, by method; undefined for nothing at all. */
+/** The answers of the plugin, by method; undefined for none at all. */
 const answers = new Map<string, string | undefined>();
 const server = createServer((request, response) => {
   const method = (request.url ?? '').slice(1);

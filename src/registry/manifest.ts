@@ -204,7 +204,7 @@ export function ociPlatform({ os, architecture, variant, osVersion, osFeatures }
 }
 
 /**
- * Of a larger index, only the image's own entry is remembered, because it stays in memory as long as the image exists.
+ * A larger index is remembered with the image's own entry only, because it stays in memory as long as the image exists.
  */
 const MAX_REMEMBERED_BYTES = 256 << 10;
 

@@ -8,7 +8,7 @@ import { type EngineError, isEngineError } from '../errors/engine-error.js';
 import type { Digest } from '../ports/storage.js';
 import { makeDirectories } from '../sys/files/make-directories.js';
 
-/** What is kept of a blob. */
+/** The part of a blob that is kept. */
 export interface PartialBlob {
   readonly digest: Digest;
   /** Bytes on disk. */

@@ -55,7 +55,7 @@ export function pushScope(path: string, from: readonly string[] = []): string {
   return [`repository:${path}:pull,push`, ...from.map(pullScope)].join(' ');
 }
 
-/** What a token is asked for. */
+/** The facts with which a token is asked for. */
 export interface TokenRequest {
   readonly endpoint: Endpoint;
   readonly scheme: AuthScheme;

@@ -61,7 +61,7 @@ export class LocalVolumes {
     if (this.#users.get(name)?.size === 0) await this.#unmount(name);
   }
 
-  /** What is mounted there, whoever did it, is not the volume's to delete. */
+  /** Takes away what is mounted there, whoever did it: the volume may not delete it. */
   async clear(name: string): Promise<void> {
     const home = join(await realpath(this.records.root), name);
     for (const point of (await mountPointsBelow(home)).toReversed()) await detachMount(point);

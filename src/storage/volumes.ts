@@ -21,7 +21,7 @@ import { LOCAL_DRIVER, type VolumeRecord, VolumeRecords } from './volume-records
 export interface Volume extends VolumeRecord {
   /** Host directory; '' if another driver has not told it yet. */
   readonly mountpoint: string;
-  /** What another driver tells about its volume. */
+  /** Another driver tells this about its volume. */
   readonly status?: Readonly<Record<string, unknown>>;
 }
 

@@ -36,7 +36,7 @@ export async function copyIn({ view, path, options, idMaps, port }: CopyInInput)
     let mustKeep: boolean | undefined;
     try {
       for await (const slot of slots) {
-        // What is compressed is inflated behind our back, while the slot has other bytes already.
+        // Compressed bytes are inflated behind our back, while the slot has other bytes already.
         mustKeep ??= isCompressed(slot);
         await decompressor.write(mustKeep ? Buffer.from(slot) : slot);
       }

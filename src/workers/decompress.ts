@@ -87,7 +87,7 @@ export async function* decompressed(source: AsyncIterable<Buffer>): AsyncGenerat
   const whole = prefixed(head, iterator);
   const stream = streamFor(head);
   if (stream) {
-    // What goes wrong at either end destroys both, and is thrown by the iteration.
+    // A failure at either end destroys both, and is thrown by the iteration.
     pipeline(Readable.from(whole), stream, () => undefined);
     try {
       yield* stream as AsyncIterable<Buffer>;

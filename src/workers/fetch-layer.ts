@@ -71,7 +71,7 @@ export async function fetchLayer(input: FetchLayerInput): Promise<FetchLayerOutp
   } catch (error) {
     sink.destroy();
     if (link.signal.aborted) throw cancelled('the layer is not wanted any more');
-    // What was left on disk may be the reason.
+    // The bytes that were left on disk may be the reason.
     if ((partial?.resumedBytes ?? 0) > 0 && isFaultOfContent(error))
       throw dataLoss(error.message, { code: 'PARTIAL_DAMAGED', cause: error });
     throw error;

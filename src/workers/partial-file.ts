@@ -20,7 +20,7 @@ import type { PartialPlace } from '../registry/partial-blobs.js';
 import { readRecord, recordText } from '../storage/record-store.js';
 import { temporaryPath } from '../sys/files/durable-file.js';
 
-/** What a server said about the version of its blob (RFC 9110, section 13.1.5). */
+/** A server identifies the version of its blob so (RFC 9110, section 13.1.5). */
 export interface Validator {
   readonly url: string;
   readonly etag: string;

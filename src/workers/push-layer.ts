@@ -111,7 +111,7 @@ class LayerPush {
       }
       return { digest: blob.digest, sizeBytes: blob.sizeBytes };
     } catch (error) {
-      // What the registry has is not what we have: from the beginning, then.
+      // The registry has other bytes than we have: from the beginning, then.
       if (isEngineError(error) && error.details['registryCode'] === 'DIGEST_INVALID') this.#upload = undefined;
       throw error;
     } finally {

@@ -189,7 +189,7 @@ const below = (prefix: string, fields: Fields): Fields =>
 
 export interface BodyOf {
   readonly path: string;
-  /** What the body has besides the field in question. */
+  /** The body has this besides the field in question. */
   readonly valid: Readonly<Record<string, unknown>>;
   readonly fields: Fields;
 }
@@ -266,7 +266,7 @@ export const BODIES: readonly BodyOf[] = [
   },
 ];
 
-/** What a field of this kind must not be. Null is allowed everywhere and comes along to show it. */
+/** A field of this kind must not have these values. Null is allowed everywhere and comes along to show it. */
 export const WRONG: Readonly<Record<FieldKind, readonly unknown[]>> = {
   string: [5, true, [], {}, null],
   integer: ['1', 1.5, true, [], {}, 1e30, -1e30, null],

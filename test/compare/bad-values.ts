@@ -5,7 +5,7 @@
 
 export type Values = Readonly<Record<string, readonly unknown[]>>;
 
-/** Of `HostConfig`. */
+/** Bad values of members of `HostConfig`. */
 export const HOST_VALUES: Values = {
   Memory: [1, -1, 6_291_455, 6_291_456, 2 ** 62],
   'Memory,MemorySwap': [
@@ -430,7 +430,7 @@ export const HOST_VALUES: Values = {
   ReadonlyRootfs: [true],
 };
 
-/** Of `Config`. */
+/** Bad values of members of `Config`. */
 export const CONFIG_VALUES: Values = {
   Hostname: ['-bad', 'a b', 'x'.repeat(64), 'x'.repeat(63), 'ümlaut', 'a_b', 'a\u0000b', 'a.b.c'],
   Domainname: ['a b', 'example.com', '-'],
@@ -475,7 +475,7 @@ export const CONFIG_VALUES: Values = {
   'NetworkDisabled,ExposedPorts': [[true, { '80/tcp': {} }]],
 };
 
-/** Of the one endpoint of `NetworkingConfig`, by the network. */
+/** Bad values for the one endpoint of `NetworkingConfig`, by the network. */
 export const ENDPOINT_VALUES: Readonly<Record<string, readonly unknown[]>> = {
   bridge: [
     { IPAMConfig: { IPv4Address: '1.2.3.4' } },

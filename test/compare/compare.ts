@@ -43,7 +43,7 @@ export async function play(
       shape: isJson ? shapeOf(reply.text) : undefined,
       text: reply.text,
     });
-    // What ends by itself gets the moment it needs.
+    // A reply that ends by itself gets the moment it needs.
     if (path.endsWith('/start')) await sleep(300);
   }
   return answers;
@@ -70,7 +70,7 @@ export function differences(theirs: Answer, ours: Answer): string[] {
   return found;
 }
 
-/** What is below a part that is not there, or an empty list, is not told again. */
+/** The members of a part that is not there, or of an empty list, are not told again. */
 function parentDiffers(path: string, shape: Shape): boolean {
   const parent = path.endsWith('[]') ? path.slice(0, -2) : path.slice(0, path.lastIndexOf('.'));
   const types = shape.get(parent);

@@ -7,7 +7,7 @@ import type { Effect } from './effects.js';
 
 const disk = readdirSync('/sys/block').find((name) => !/^(loop|ram|zram)/.test(name)) ?? 'loop0';
 
-/** Whoever others share something with, and a network. */
+/** The containers that others share something with, and a network. */
 const DONOR = {
   Cmd: ['sh', '-c', 'echo shared > /dev/shm/of-donor; trap exit TERM; while :; do sleep 0.2; done'],
   Hostname: 'donor-host',

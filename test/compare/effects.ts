@@ -1,5 +1,5 @@
 /**
- * What settings of a container do, read from inside it: for one engine after the other, and for the expectations of
+ * The effects of a container's settings, read from inside it: for one engine after the other, and for the expectations of
  * tests.
  */
 
@@ -10,14 +10,14 @@ export interface Effect {
   readonly update?: Readonly<Record<string, unknown>>;
   /** Run by sh; its output is the effect. */
   readonly script: string;
-  /** What it is on every host; where it depends on the host, engines are compared only. */
+  /** The effect on every host; where it depends on the host, engines are compared only. */
   readonly expected?: string;
   /** Why the compared dockerd does otherwise. */
   readonly why?: string;
 }
 
 const THROTTLES = ['read_bps', 'write_bps', 'read_iops', 'write_iops'].map((limit) => `blkio.throttle.${limit}_device`);
-/** Of the control group, whichever version: `cgroup memory memory.limit_in_bytes`. */
+/** Reads a value of the control group, whichever version: `cgroup memory memory.limit_in_bytes`. */
 const cgroup = (controller: string, ...files: string[]): string =>
   files.map((file) => `cat /sys/fs/cgroup/${controller}/${file}`).join('; ');
 const status = (pattern: string): string => `grep -E '${pattern}' /proc/self/status`;

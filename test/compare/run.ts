@@ -98,7 +98,7 @@ function reportAnswers(
   }
 }
 
-/** Who takes what; that refusals leave nothing behind; that bad input is never a fault of the engine. */
+/** Compares who takes what, that refusals leave nothing behind, and that bad input is never a fault of the engine. */
 async function compareTrials(trials: readonly Trial[], registry: SeededRegistry, report: Report): Promise<number> {
   const [theirs, ours] = await both(registry, async (engine, { text }) => {
     const sweep = new Sweep(engine, registry.reference, `/v${text}`);

@@ -1,4 +1,4 @@
-/** What an answer looks like, without its values. */
+/** The form of an answer, without its values. */
 
 /** Members that are names of things, not of fields: what is below them is one shape. */
 const MAPS = new Set([

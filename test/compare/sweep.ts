@@ -14,7 +14,7 @@ export interface Trial {
   readonly method: string;
   readonly path: string;
   readonly json?: Readonly<Record<string, unknown>>;
-  /** What is created is started too: some engines see some values only then. */
+  /** Created containers are started, too: some engines see some values only then. */
   readonly starts: boolean;
 }
 

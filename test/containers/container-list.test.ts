@@ -1,4 +1,4 @@
-/** What is told of containers, and which of them are pruned. Passes against dockerd, too. */
+/** The list of containers, and which of them are pruned. Passes against dockerd, too. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,5 +1,5 @@
 /**
- * What starts, stops, freezes and renames a container: what it changes, what it refuses and which events tell of it.
+ * Starting, stopping, freezing and renaming a container: the changes, the refusals and the events that tell of them.
  * Passes against dockerd, too.
  */
 import assert from 'node:assert/strict';

@@ -262,7 +262,7 @@ describe('files', () => {
       ),
       '1\nof 1500\n1500:50\nread-only',
     );
-    // What belongs to nobody in the container is not its to write.
+    // A file that belongs to nobody in the container is not its to write.
     writeFileSync(join(temp, 'of-the-host'), 'secret\n', { mode: 0o600 });
     assert.equal(
       await run(

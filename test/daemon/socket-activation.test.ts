@@ -315,7 +315,7 @@ test('the shipped units are valid', () => {
   mkdirSync(home);
   for (const name of ['engined.socket', 'engined.service']) {
     assert.ok(statSync(join(UNITS, name)).isFile());
-    // What it has to say comes on stderr, and nothing is good.
+    // Its complaints come on stderr, and nothing is good.
     const output = execFileSync('systemd-analyze', ['verify', join(UNITS, name)], {
       encoding: 'utf8',
       stdio: ['ignore', 'pipe', 'pipe'],

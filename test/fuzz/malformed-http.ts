@@ -5,7 +5,7 @@ export interface MalformedCase {
   readonly kind: string;
   /** Sent one after the other, with a turn of the event loop between. */
   readonly pieces: readonly Buffer[];
-  /** What the client does when all is sent. */
+  /** The client does this when all is sent. */
   readonly ending: 'wait' | 'half-close' | 'reset' | 'close';
 }
 

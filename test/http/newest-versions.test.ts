@@ -1,4 +1,4 @@
-/** What versions 1.49 to 1.51 of the API changed, asked for in each; the same file passes on dockerd. */
+/** The changes of the API in versions 1.49 to 1.51, asked for in each; the same file passes on dockerd. */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';

@@ -41,7 +41,7 @@ async function opened(target: NetConnectOpts): Promise<Socket> {
   return socket;
 }
 
-/** What a client has received. */
+/** The bytes that a client has received. */
 const received = new WeakMap<Socket, string>();
 
 function countPings(socket: Socket): number {

@@ -1,4 +1,4 @@
-/** What terminates TLS in front of the API, without a daemon: back pressure, ends, and who the peer is. */
+/** The part that terminates TLS in front of the API, without a daemon: back pressure, ends, and who the peer is. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';

@@ -26,7 +26,7 @@ const ANSWER_MS = 120_000;
 /** A client that hears nothing for so long has met an effect that hangs. It leaves, and the next one is served. */
 const PATIENCE_MS = 15_000;
 const TAGS = ['a', 'b', 'c', 'd'] as const;
-/** What the last line of a stream says when all went well. */
+/** The last line of a stream says this when all went well. */
 const SUCCESS = /"status":"Status: |"aux":\{"Tag"/;
 
 const cleanup = new Cleanup();

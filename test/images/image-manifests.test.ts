@@ -1,5 +1,5 @@
 /**
- * What inspect and list tell of the manifests that an image came with (Engine API 1.47 and later), before and after a
+ * Inspect and list tell of the manifests that an image came with (Engine API 1.47 and later), before and after a
  * restart.
  */
 import assert from 'node:assert/strict';
@@ -197,7 +197,7 @@ test('a loaded image has the descriptor of its entry in the archive, until it is
   );
   assert.deepEqual(await descriptorOf('loaded:1'), top);
 
-  // What save writes here: manifest.json beside an index.
+  // Save writes manifest.json beside an index here.
   const { body: saved } = await call(engine.socketPath, 'GET', '/images/loaded:1/get');
   await dockerOk(engine, ['rmi', 'loaded:1']);
   assert.equal((await load(engine, saved)).error, undefined);

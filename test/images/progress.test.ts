@@ -148,7 +148,7 @@ test(
       const image = buildImage({ layers, config: { Env: [`ROUND=${round}`] } });
       const name = `r${round}`;
       publish(image, name);
-      // Of some blobs the download is cut, some fail for good, some have another content.
+      // The downloads of some blobs are cut, some fail for good, some have another content.
       const [cut, broken, lie] = [chance(40) ? below(4) : 0, chance(10), chance(10)];
       const cuts = new Map<string, number>();
       server.intercept = (request, response) => {

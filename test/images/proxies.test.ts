@@ -22,7 +22,7 @@ const LOGIN = `Basic ${Buffer.from('user:s3cret').toString('base64')}`;
 const cleanup = new Cleanup();
 let engine: Engine;
 let server: FaultyServer;
-/** What the proxy was asked for. */
+/** The requests that the proxy has got. */
 let asked: string[] = [];
 
 before(async () => {

@@ -1,4 +1,4 @@
-/** What is asked for of single endpoints: names and kernel parameters of their links, further addresses. */
+/** Options of single endpoints: names and kernel parameters of their links, further addresses. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { startSeededRegistry } from '../support/busybox-image.js';
@@ -121,7 +121,7 @@ const UNRECOGNISED = new RegExp(
   "^invalid endpoint settings:\\nunrecognised network interface sysctl '.*'; represent 'net\\.X\\.Y\\.ethN\\.Z=V' " +
     "as 'net\\.X\\.Y\\.IFNAME\\.Z=V', 'X' must be 'ipv4', 'ipv6' or 'mpls'$",
 );
-/** What endpoints cannot have, and how it is refused. */
+/** Endpoints cannot have these options, and they are refused so. */
 const REFUSED: readonly [body: object, message: RegExp][] = [
   [opts({ [SYSCTLS]: 'net.ipv4.conf.eth0.forwarding=1' }), UNRECOGNISED],
   [opts({ [SYSCTLS]: 'net.core.conf.IFNAME.x=1' }), UNRECOGNISED],

@@ -79,7 +79,7 @@ async function serve(mode: string, body: (server: Server) => Promise<void>): Pro
   }
 }
 
-/** What another machine gets from an address: the port that answered, and who it saw; '-' for nothing. */
+/** Returns what another machine gets from an address: the port that answered, and who it saw; '-' for nothing. */
 async function fromOutside(host: string, port: number): Promise<string> {
   const [answer = ''] = await askEcho(outside.path, [{ protocol: 'tcp', host, port }], 1000);
   return /^\d+ /.test(answer) ? answer : '-';

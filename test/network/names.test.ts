@@ -67,7 +67,7 @@ const attach = (
   changes: Partial<AttachRequest> = {},
 ): Promise<Sandbox> => attachSandbox(networks, [], { network, dnsNames: names, ...changes });
 
-/** What Node's own resolver inside the sandbox makes of a call, as JSON. */
+/** Returns what Node's own resolver inside the sandbox makes of a call, as JSON. */
 async function lookup(sandbox: Sandbox, call: string): Promise<unknown> {
   const program = `const { Resolver } = require('node:dns/promises'); 
       const resolver = new Resolver({ timeout: 5000, tries: 1 }); resolver.setServers(['127.0.0.11']);
@@ -174,7 +174,7 @@ test('other names are asked of the servers of the container; local names do not 
       socket.send(query(++id, 'dead' + id), 53, '127.0.0.11'); }, 2);`,
   );
   cleanup.add(() => endProcess(load));
-  // What finds no room is refused at once, not left without an answer.
+  // A question that finds no room is refused at once, not left without an answer.
   await once(load.stdout, 'data');
   const probe = `${query} const sent = new Map(); let id = 0, answered = 0;
     socket.on('message', (reply) => { if ((reply[3] & 15) === 0 && 

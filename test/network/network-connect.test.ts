@@ -104,7 +104,7 @@ test('a running container joins and leaves networks: links, names, hosts and the
   );
   assert.match(await inside('app', 'ip', '-o', '-4', 'addr', 'show', 'eth1'), /10\.214\.2\.77\/24/);
   assert.match(await inside('app', 'cat', '/etc/hosts'), /10\.214\.2\.77\t/);
-  // Of networks with the same priority the one whose name comes first is the way out.
+  // When networks have the same priority, the one whose name comes first is the way out.
   assert.match(await inside('app', 'ip', 'route'), /default via 10\.214\.2\.1/);
   await dockerOk(engine, ['network', 'disconnect', 'back', 'app']);
   assert.match(await inside('app', 'ip', 'route'), /default via 10\.214\.1\.1/);

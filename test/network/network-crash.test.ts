@@ -63,7 +63,7 @@ const translated = (): number[] =>
   ].map(([, port]) => Number(port));
 const numerically = (numbers: Iterable<number>): number[] => [...numbers].sort((a, b) => a - b);
 
-/** What the daemon says, the kernel and the disk have: the same, at once when the daemon answers. */
+/** The daemon says just what the kernel and the disk have, at once when it answers. */
 async function check(): Promise<void> {
   const running = await runningOnes();
   const ports = running.flatMap(({ Ports }) =>

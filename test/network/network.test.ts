@@ -60,7 +60,7 @@ function linkNames(): string[] {
   return lines.map((line) => line.split(': ')[1] ?? line);
 }
 
-/** What a server says that answers every connection with its name. */
+/** Returns the answer of a server that tells every client its name. */
 function ask(host: string, port: number): Promise<string> {
   const socket = connect(port, host);
   socket.setTimeout(5000, () => socket.destroy(new Error(`${host}:${port} stays silent`)));

@@ -76,7 +76,7 @@ async function start(proxy: boolean): Promise<Engine> {
   return engine;
 }
 
-/** Who the server sees, '-' when it is not reached. */
+/** Returns the address that the server sees, '-' when it is not reached. */
 function expected(proxy: boolean, family: 4 | 6, what: string, from: string, to: string): string {
   if (what === 'loopback') return to === 'loopback' && (proxy || family === 4) ? 'gateway' : '-';
   // Loopback addresses are translated in IPv4 alone.
@@ -241,7 +241,7 @@ async function wrongAnswers(engine: Engine, scene: Scene): Promise<string[]> {
       });
     }),
   );
-  // What is not published is not reachable from outside, whatever routes there are.
+  // A port that is not published is not reachable from outside, whatever routes there are.
   if (engine.name === 'engined')
     assert.match(
       (await askEcho(outside.path, [{ protocol: 'tcp', host: server.address[family], port: 80 }], 800))[0] ?? '',

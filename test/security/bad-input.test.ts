@@ -1,4 +1,4 @@
-/** What malformed requests and lying registries do to the daemon: a clear refusal, and nothing else. */
+/** Malformed requests and lying registries get a clear refusal from the daemon, and nothing else happens. */
 import assert from 'node:assert/strict';
 import type { ServerResponse } from 'node:http';
 import { after, afterEach, before, describe, test } from 'node:test';
@@ -112,7 +112,7 @@ describe('requests', () => {
       const [method = '', path = ''] = route.split(' ');
       await refused(404, /No such container: nobody$/, method, `/containers/nobody/${path}`);
     }
-    // Whoever wants a stream is told on it, as by the existing engine.
+    // A client that wants a stream is told on it, as by the existing engine.
     const attach = await call(engine.socketPath, 'POST', '/containers/nobody/attach?stdout=1&stream=1');
     assert.deepEqual(
       [attach.status, attach.headers['content-type'], attach.text.trim()],

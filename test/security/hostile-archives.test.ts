@@ -26,7 +26,7 @@ import { pull } from '../support/pulls.js';
 import { startRegistry } from '../support/registry.js';
 
 const MIB = 1 << 20;
-/** What a daemon may hold after all of this together; single archives below unpack to more. */
+/** A daemon may hold so much after all of this together; single archives below unpack to more. */
 const MAX_PEAK_BYTES = 900 * MIB;
 
 const cleanup = new Cleanup();

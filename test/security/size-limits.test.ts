@@ -78,7 +78,7 @@ describe('on XFS', () => {
   test('without pquota the start is refused', async (t) => {
     const root = mountXfs('plain', 'noquota');
     if (root === undefined) return t.skip('no loop devices');
-    // What is made in a directory is of its project, as xfs_io sees it too.
+    // A file that is made in a directory is of its project, as xfs_io sees it, too.
     mkdirSync(join(root, 'project'));
     const fd = openSync(join(root, 'project'), 'r');
     joinProject(fd, 4711);

@@ -22,7 +22,7 @@ export interface PluginSettings {
   readonly deny: readonly DenyRule[];
 }
 
-/** What a plugin was asked: the fields of the protocol, bodies decoded. */
+/** A question to a plugin: the fields of the protocol, bodies decoded. */
 export interface Question {
   readonly phase: 'request' | 'reply';
   readonly fields: Readonly<Record<string, unknown>>;

@@ -82,7 +82,7 @@ export class Authority {
     return { cert: `${base}.pem`, key: `${base}.key` };
   }
 
-  /** What a TLS server on loopback needs. */
+  /** A TLS server on loopback needs these. */
   issueServer(): Certificate {
     return this.issue('localhost', { usage: 'serverAuth', altNames: 'DNS:localhost,IP:127.0.0.1,IP:::1' });
   }

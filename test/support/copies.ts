@@ -14,7 +14,7 @@ import { waitFor } from './wait.js';
 
 export const onDockerd = process.env['ENGINE_UNDER_TEST'] === 'dockerd';
 
-/** What the header of a path's stat says. */
+/** The members of the header with a path's stat. */
 export interface Stat {
   readonly name: string;
   readonly size: number;

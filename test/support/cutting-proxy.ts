@@ -23,7 +23,7 @@ export interface CuttingOptions {
   readonly up?: number;
   /** Cuts in all; then connections live. */
   readonly maxCuts?: number;
-  /** What each connection lets through to the client. */
+  /** Each connection lets this much through to the client. */
   readonly downPerSecond?: number;
 }
 
@@ -94,7 +94,7 @@ function relayAndCut(client: Socket, upstream: Socket, limits: Required<CuttingO
     slowDown();
     if (passed.length < chunk.length) {
       totals.cuts++;
-      // What was passed on arrives: only so is it counted rightly.
+      // Bytes that were passed on arrive: only so are they counted rightly.
       client.end();
       upstream.destroy();
     }

@@ -38,7 +38,7 @@ export function describeTree(root: string, options: { readonly directoryTimes?: 
   return lines;
 }
 
-/** What every container finds in its root besides its image's files. */
+/** Every container finds these in its root besides its image's files. */
 const INIT_PATHS = new Set([
   '.dockerenv',
   'dev',

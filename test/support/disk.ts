@@ -1,4 +1,4 @@
-/** What du(1) says of a directory: an opinion that is not ours. */
+/** The size of a directory as du(1) sees it: an opinion that is not ours. */
 import { execFileSync } from 'node:child_process';
 
 /** Bytes on the disk below a directory, other file systems left out. */
@@ -11,7 +11,7 @@ export function diskBytes(dir: string): number {
       }).split('\t')[0],
     );
   } catch (error) {
-    // What vanished under its eyes; it has counted the rest.
+    // Some files have vanished under its eyes; it has counted the rest.
     return Number(String((error as { stdout?: string }).stdout).split('\t')[0]);
   }
 }

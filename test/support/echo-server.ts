@@ -29,7 +29,8 @@ export interface Question {
 }
 
 /**
- * What the servers at these addresses say, or why there is no answer: `ECONNREFUSED`, `timeout`. All are asked at once.
+ * Returns what the servers at these addresses say, or why there is no answer: `ECONNREFUSED`, `timeout`. All are asked
+ * at once.
  */
 export async function askEcho(
   netnsPath: string | undefined,

@@ -1,4 +1,4 @@
-/** What most test files work with: an engine that has pulled the image of a registry of its own. */
+/** Most test files work with this: an engine that has pulled the image of a registry of its own. */
 import { startSeededRegistry, type SeededRegistry } from './busybox-image.js';
 import type { Cleanup } from './cleanup.js';
 import { Engine, type EngineKind } from './engine.js';

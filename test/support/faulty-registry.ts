@@ -11,7 +11,7 @@ export interface FaultyServer {
   readonly requests: readonly string[];
   /** Headers of the requests, in the same order. */
   readonly headers: readonly IncomingMessage['headers'][];
-  /** What GETs are answered with: body and content type by path. */
+  /** The answers to GETs: body and content type by path. */
   readonly documents: Map<
     string,
     { readonly body: Buffer; readonly type?: string; readonly headers?: Record<string, string> }

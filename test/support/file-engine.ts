@@ -7,7 +7,7 @@ import { startEngineWithImage, type EngineWithImage } from './engine-with-image.
 
 /** To be made once, at the top of a test file. */
 export class FileEngine {
-  /** What else is to be done after the tests. */
+  /** Further things to be done after the tests. */
   protected readonly cleanup = new Cleanup();
   #started: EngineWithImage | undefined;
 

@@ -6,7 +6,7 @@ import { connect, type Socket } from 'node:net';
 import { gunzipSync } from 'node:zlib';
 
 export interface LoadReply {
-  /** What it said, one line each. */
+  /** Its output, one line each. */
   readonly lines: readonly string[];
   readonly error: string | undefined;
   /** Ids of progress lines. */

@@ -1,4 +1,4 @@
-/** What a daemon can leave behind on the machine, and how to find it. */
+/** A daemon can leave these behind on the machine, and they are found so. */
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, readlinkSync, rmdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -130,8 +130,8 @@ export function networkState(): NetworkState {
 }
 
 /**
- * What is left of a daemon, in words; empty is good. In a network namespace of our own every new link or rule is its,
- * on the machine's network only those with its `mark` in the name.
+ * Returns what is left of a daemon, in words; empty is good. In a network namespace of our own every new link or rule
+ * is its, on the machine's network only those with its `mark` in the name.
  */
 export function leftovers({
   dir,

@@ -74,7 +74,7 @@ export class Lives extends FileEngine {
     return call(this.engine.socketPath, 'POST', path, json === undefined ? {} : { json });
   }
 
-  /** What happened to a container since a time in seconds, as `action attribute=value`, in order. */
+  /** Returns what happened to a container since a time in seconds, as `action attribute=value`, in order. */
   async events(since: number, id: string, ...attributes: string[]): Promise<string[]> {
     const text = (
       await call(

@@ -12,7 +12,7 @@ export interface LyingRegistry {
   stop(): Promise<void>;
 }
 
-/** What the registry does with one request. Return false to leave it to the honest answer. */
+/** Answers one request to the registry. Return false to leave it to the honest answer. */
 export type Lie = (request: { readonly method: string; readonly path: string }, response: ServerResponse) => boolean;
 
 /** Serves `image` under every repository and tag, except where `lie` takes over. */

@@ -6,7 +6,7 @@ import { createNetns, removeNetns } from '../../src/sys/process/netns.js';
 import { runInside, startInside } from './host-networks.js';
 
 export interface Outside {
-  /** Of the namespace. */
+  /** The path of the namespace. */
   readonly path: string;
   /** The link on this side. */
   readonly link: string;

@@ -29,7 +29,7 @@ export interface PullHarness extends PullSystem {
   readonly pool: WorkerPool;
   /** `action id` of every event. */
   readonly events: string[];
-  /** What the actors logged as errors: crashes. */
+  /** The errors that the actors have logged: crashes. */
   readonly errors: unknown[];
   start(
     name: string,

@@ -7,7 +7,7 @@ export interface PullMessage {
   readonly id?: string;
   readonly error?: string;
   readonly errorDetail?: { readonly message: string };
-  /** Of an error before the first progress: the body of the refusal. */
+  /** The body of the refusal, after an error before the first progress. */
   readonly message?: string;
 }
 

@@ -33,7 +33,7 @@ export interface Info {
   readonly RegistryConfig: { readonly Mirrors: readonly string[] | null };
 }
 
-/** What tests do with the configuration of an engine, which may start later. */
+/** Tests do this with the configuration of an engine, which may start later. */
 export function reloadsOf(engine: () => Engine) {
   const write = (content: unknown): Promise<void> =>
     writeFile(join(engine().dir, 'daemon.json'), typeof content === 'string' ? content : JSON.stringify(content));

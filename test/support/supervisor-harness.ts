@@ -39,7 +39,7 @@ export class SupervisorHarness {
   readonly dir: string;
   readonly log: string[] = [];
   readonly #parent: string;
-  /** Of the containers that were made here, or in a process that this one follows up. */
+  /** The ids of the containers that were made here, or in a process that this one follows up. */
   readonly ids: string[] = [];
   readonly #ios: ProcessStdio[] = [];
 

@@ -1,4 +1,4 @@
-/** What tests of volumes do with an engine, which may start later. */
+/** Tests of volumes do this with an engine, which may start later. */
 import { readFileSync } from 'node:fs';
 import { docker, dockerOk, type CliResult } from './cli.js';
 import type { Engine } from './engine.js';

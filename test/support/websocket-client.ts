@@ -55,7 +55,7 @@ export class WebSocketClient {
     return client;
   }
 
-  /** What follows a reply that is no upgrade. */
+  /** The bytes behind the head of a reply that is no upgrade. */
   get body(): string {
     return this.#received.toString();
   }

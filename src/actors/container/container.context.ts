@@ -1,4 +1,4 @@
-/** What the container machine knows: the record, who waits for what, and how far the life of the container is. */
+/** The container machine knows this: the record, who waits for what, and how far the life of the container is. */
 import type { ExitStatus } from '../../ports/supervisor.js';
 import type { RequestId } from '../kit/commands.js';
 import type { StopInput } from './container.effects.types.js';

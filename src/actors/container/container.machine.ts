@@ -97,7 +97,7 @@ const containerChart = containerSetup.createMachine({
         ],
       },
     },
-    /** What the record says of the task holds, also when something else of the container could not be taken over. */
+    /** The task goes on as the record says, also when something else of the container could not be taken over. */
     adopted: {
       always: [
         { guard: 'hasExit', target: 'draining' },

@@ -1,5 +1,5 @@
 /**
- * What a container does with every event in every state, by the names in `transition-cases.ts`: the next state (`=`:
+ * The answer of a container to every event in every state, by the names in `transition-cases.ts`: the next state (`=`:
  * the same) and the acts in their order, some with the number of the request. An event that is not here changes nothing
  * but what the machine knows. `invoke` and `end` are about effects; `postpone`, `cancel` (the limit of its patience)
  * and `take up` about a command that has to wait.

@@ -11,7 +11,7 @@ export interface Command<Type extends string, R = void> {
   readonly [reply]?: (value: R) => R;
 }
 
-/** What a command answers with. */
+/** The type of the answer to a command. */
 export type ReplyOf<C> = C extends { readonly [reply]?: (value: never) => infer R } ? R : never;
 
 /** A command as the asker writes it: the kit adds the token. */

@@ -13,7 +13,7 @@ type AnyCommand = { readonly type: string; readonly req: RequestId };
 /** The command of type `T` among the commands `C`. */
 type Named<C extends AnyCommand, T extends C['type']> = Extract<C, { readonly type: T }>;
 
-/** What a command says besides its type. */
+/** The members of a command besides its type. */
 export type FieldsOf<C extends AnyCommand, T extends C['type']> = Omit<Unasked<Named<C, T>>, 'type'>;
 
 export interface AskOptions<Input> {

@@ -1,4 +1,4 @@
-/** What readers see of the transfer of a layer: the newest step of each one that is under way. */
+/** Readers see the transfer of a layer so: only its newest step. */
 import type { Digest } from '../../ports/storage.js';
 import type { FetchLayerReport } from '../../workers/fetch-layer.js';
 import type { Progress } from '../kit/transfer-link.js';

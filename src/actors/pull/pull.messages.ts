@@ -1,4 +1,4 @@
-/** What the actor of a pull is told, and what its effects tell each other. */
+/** The actor of a pull is told these messages, and its effects hand these values to each other. */
 import type { ImageReference } from '../../images/reference.js';
 import type { Credentials } from '../../registry/credentials.js';
 import type { RegistryHost } from '../../registry/endpoint.js';

@@ -1,4 +1,4 @@
-/** What a client asks of a push. */
+/** A push as a client asks for it. */
 import type { ImageReference } from '../../images/reference.js';
 import type { Credentials } from '../../registry/credentials.js';
 

@@ -1,5 +1,5 @@
 /**
- * What a registry session knows, and how each event changes it. These functions compute and do nothing else: the
+ * A registry session knows this, and each event changes it so. These functions compute and do nothing else: the
  * machine says when they are called.
  */
 import { EngineError } from '../../errors/engine-error.js';

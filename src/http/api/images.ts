@@ -172,7 +172,7 @@ export function decodeCommitConfig(body: unknown): ImageRuntimeConfig | undefine
   return body === undefined || body === null ? undefined : (commitConfig.decode(body, '') as ImageRuntimeConfig);
 }
 
-/** What a removal or a prune has taken away, in its order. */
+/** Renders what a removal or a prune has taken away, in its order. */
 export function removedJson(items: readonly RemovedItem[]): unknown[] {
   return items.map((item) => ('untagged' in item ? { Untagged: item.untagged } : { Deleted: item.deleted }));
 }

@@ -30,7 +30,7 @@ export class ReconnectingStream {
       if (this.#socket === socket) this.#socket = undefined;
       socket.destroy();
     };
-    // What the server sends is dropped here; only listeners of their own need it.
+    // Bytes from the server are dropped here; only listeners of their own need them.
     socket.on('close', lost).on('end', lost).resume();
     this.#socket = socket;
     return socket;

@@ -102,7 +102,7 @@ test('a server that stalls makes the container wait, and gets every line when it
     waits++;
     const drained = new Promise<string>((resolve) => log.onceDrained(() => resolve('drained')));
     if (waits > 1) remote.resume();
-    // What the sockets' buffers take at first may empty the queue once more.
+    // The sockets' buffers may take so much at first that the queue is empty once more.
     if ((await Promise.race([drained, sleep(500, 'waiting')])) === 'waiting') {
       remote.resume();
       await drained;

@@ -13,7 +13,7 @@ import type { Piece, RecordEncoder } from '../drivers/record-format.js';
 /** When more than this waits, `write` returns false until half of it is written. */
 const PENDING_LIMIT_BYTES = 1 << 20;
 
-/** What the writer reports to the rest of the log. */
+/** The writer reports these to the rest of the log. */
 export interface WriterEvents {
   /** The file has more records, or another file was begun. */
   advanced(): void;

@@ -14,7 +14,7 @@ const source = makeOddTree(join(temp, 'source'));
 
 for (const format of ['gnu', 'oldgnu', 'pax', 'v7', 'ustar']) {
   test(`a ${format} archive unpacks as GNU tar unpacks it, in whatever portions it comes`, () => {
-    // What the old formats cannot hold is left out of them.
+    // Names and links that the old formats cannot hold are left out of them.
     const excluded =
       format === 'v7' || format === 'ustar'
         ? [

@@ -4,7 +4,7 @@ import type { TarHeader } from './header.js';
 
 const XATTR_PREFIX = 'SCHILY.xattr.';
 
-/** What the extended headers before an entry say about it; for undefined members, the entry's own header counts. */
+/** The extended headers before an entry say this about it; for undefined members, the entry's own header counts. */
 export interface Extended {
   path?: string;
   linkPath?: string;

@@ -6,7 +6,7 @@ import { type ExtractResult, LayerExtractor } from '../tar/layer-extractor.js';
 /** Where a tar goes. */
 export type UnpackTarget = Pick<StagedLayer, 'diffDir' | 'tarSplitPath' | 'idMaps'>;
 
-/** What a staged layer needs to be committed. */
+/** A staged layer needs these to be committed. */
 export type UnpackedTar = Pick<ExtractResult, 'sizeBytes' | 'implicitDirs' | 'danglingLinks' | 'whiteouts'> & {
   readonly diffId: Digest;
 };

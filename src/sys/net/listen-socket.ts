@@ -75,7 +75,7 @@ export async function listenOnTcp(host: string, port: number): Promise<{ readonl
   return { fd, port: bound };
 }
 
-/** What the connections of a tcp listener inherit: dead peers are noticed, and small replies are not held back. */
+/** Sets what the connections of a tcp listener inherit: dead peers are noticed, and small replies are not held back. */
 export function prepareConnections(fd: number): void {
   for (const [level, name] of [
     [SOL_SOCKET, SO_KEEPALIVE],

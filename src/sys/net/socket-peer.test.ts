@@ -9,7 +9,7 @@ import { acceptFrom, listenOnTcp, listenOnUnix } from './listen-socket.js';
 import { closeFd } from '../files/fd.js';
 import { socketPeer, type TcpPeer, type UnixPeer } from './socket-peer.js';
 
-/** What the kernel says about a connection to the listening descriptor, and the client's own port. */
+/** Returns what the kernel says about a connection to the listening descriptor, and the client's own port. */
 async function peerOf(
   fd: number,
   options: { path: string } | { host: string; port: number },

@@ -2,7 +2,7 @@
 import { invalid } from '../../errors/engine-error.js';
 import type { IdMaps, IdRange, Owner } from '../../ports/id-maps.js';
 
-/** What the kernel shows for an id that is not mapped (proc(5), `overflowuid`). */
+/** The kernel shows this for an id that is not mapped (proc(5), `overflowuid`). */
 const OVERFLOW_ID = 65_534;
 
 /** Returns the owner on the host. @throws EngineError invalid `Container ID N cannot be mapped to a host ID`. */

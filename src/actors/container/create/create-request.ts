@@ -1,7 +1,7 @@
 import type { ContainerConfig, HostConfig } from '../../../ports/container.js';
 import type { EndpointRequest } from '../container.record.js';
 
-/** What a client asked for, decoded and defaulted, before the image was looked at. */
+/** The container that a client asked for, decoded and with defaults, before the image was looked at. */
 export interface CreateRequest {
   /** Name with or without the leading slash; undefined or '': the daemon makes one up. */
   readonly name: string | undefined;

@@ -1,4 +1,4 @@
-/** What a record says of a task that is taken over: the machine goes on from there. */
+/** The record of a container whose task is taken over: the machine goes on from there. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TaskInfo, TaskStatus } from '../../../ports/supervisor.js';

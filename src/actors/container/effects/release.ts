@@ -1,4 +1,4 @@
-/** What a run of a container leaves behind: its last output, then all that it held. */
+/** The end of a run of a container: its last output is read, then all that it held is given back. */
 import type { ContainerRecord } from '../container.record.js';
 import { closeSharedMemory } from '../mounts/shared-memory.js';
 import { VolumeUse } from '../mounts/volume-use.js';

@@ -91,7 +91,7 @@ export function lengthenDelay(context: ContainerContext): Step {
   return { change: { delayMs, restartsAt: Date.now() + delayMs } };
 }
 
-/** What is left of the delay before the restart. A clock that is set back does not make it longer. */
+/** Returns the rest of the delay before the restart. A clock that is set back does not make it longer. */
 export function restartsInMs({ delayMs, restartsAt }: ContainerContext): number {
   return Math.min(delayMs, Math.max(0, restartsAt - Date.now()));
 }
