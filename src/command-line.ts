@@ -2,13 +2,20 @@
  * Decides what the command line asks for, and gives the exit code. The daemon's parts are loaded only when the daemon
  * is to run.
  */
+import type * as Daemon from './daemon.js';
 import { startUp } from './config/start-up.js';
+import type { DebugSignal } from './sys/process/debug-signal.js';
 import { BUILD } from './version.js';
 
 const versionText = BUILD.commit === '' ? BUILD.version : `${BUILD.version}, build ${BUILD.commit}`;
 
+/** Loads the daemon's parts. The build calls it too, to compile them beforehand. */
+export function loadDaemon(): Promise<typeof Daemon> {
+  return import('./daemon.js');
+}
+
 /** Does what the command line asks for, and returns the exit code. */
-export async function runCommandLine(argv: readonly string[]): Promise<number> {
+export async function runCommandLine(argv: readonly string[], debugSignal: DebugSignal): Promise<number> {
   const [command, ...flags] = argv;
   const isFsck = command === 'fsck';
   const isCheck = command === 'check';
@@ -29,7 +36,7 @@ export async function runCommandLine(argv: readonly string[]): Promise<number> {
     const { runCheck } = await import('./check.js');
     return runCheck(outcome.loaded.config, (text) => void process.stdout.write(`${text}\n`));
   }
-  const { runDaemon } = await import('./daemon.js');
+  const { runDaemon } = await loadDaemon();
   // Sockets of clients that do not read their end would keep the process alive.
-  return process.exit(await runDaemon(outcome.loaded));
+  return process.exit(await runDaemon(outcome.loaded, debugSignal));
 }

@@ -7,7 +7,7 @@ import type { LoadedConfig } from './config/settings.js';
 import { startEngine, type Engine } from './engine.js';
 import type { Logger } from './ports/logger.js';
 import { ServiceManager } from './service-manager.js';
-import { onDebugSignal } from './sys/process/debug-signal.js';
+import type { DebugSignal } from './sys/process/debug-signal.js';
 import { lockDirectory, type LockedDirectory } from './sys/files/directory-lock.js';
 import { limitArenas } from './sys/process/memory.js';
 import { claimPidfile } from './sys/process/pidfile.js';
@@ -21,7 +21,7 @@ import { BUILD } from './version.js';
 const IMPATIENT_SIGNALS = 3;
 
 /** Runs until the daemon is told to stop, and returns the exit code. The last line of the log says what went wrong. */
-export async function runDaemon(loaded: LoadedConfig): Promise<number> {
+export async function runDaemon(loaded: LoadedConfig, debugSignal: DebugSignal): Promise<number> {
   const config = new LiveConfig(loaded);
   const { logFormat, pidfile, rawLogs } = config.fixed;
   const level = (): LogLevel => (config.current.debug ? 'debug' : config.fixed.logLevel);
@@ -68,7 +68,7 @@ export async function runDaemon(loaded: LoadedConfig): Promise<number> {
         parts: () => engine?.state() ?? { phase: 'composing' },
         logLines: () => log.recent(),
       });
-      onDebugSignal(() => dump.request());
+      debugSignal.listen(() => dump.request());
       engine = await startEngine(config, roots, manager, log, () => {
         log.info({ addresses: engine?.addresses() }, 'API listens');
         isServing = true;

@@ -5,8 +5,8 @@
  * debugger until then; and the environment of the process that starts the daemon cannot ask for one either. The other
  * flags keep V8 small. None of the flags can be set from inside a process that has started.
  */
-import { holdDebugSignal } from './sys/process/debug-signal.js';
+import { DebugSignal } from './sys/process/debug-signal.js';
 
-holdDebugSignal();
+const debugSignal = DebugSignal.hold();
 const { runCommandLine } = await import('./command-line.js');
-process.exitCode = await runCommandLine(process.argv.slice(2));
+process.exitCode = await runCommandLine(process.argv.slice(2), debugSignal);

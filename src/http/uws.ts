@@ -1,4 +1,6 @@
 /** Loads uWebSockets.js, which no other file does, and declares what its binary offers beyond its index.d.ts. */
+import { createRequire } from 'node:module';
+import type * as Uws from 'uWebSockets.js';
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
 
 export type { HttpRequest, HttpResponse };
@@ -22,7 +24,7 @@ const MAX_HEAD_BYTES = 65_536;
 
 // The binary reads the variable once, when it is loaded; child processes need not see it.
 process.env['UWS_HTTP_MAX_HEADERS_SIZE'] = String(MAX_HEAD_BYTES);
-const { App } = await import('uWebSockets.js');
+const { App } = createRequire(import.meta.url)('uWebSockets.js') as typeof Uws;
 delete process.env['UWS_HTTP_MAX_HEADERS_SIZE'];
 
 /** Makes a plain HTTP app without listeners. It costs about 29 KB that are not given back: reuse it. */

@@ -1,6 +1,6 @@
 /** The states of the process before it runs: the real binary, its messages and exit codes. */
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, readlink, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -8,8 +8,10 @@ import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import requirements from '../../packaging/requirements.json' with { type: 'json' };
+import { Cleanup } from '../support/cleanup.js';
 import { engined } from '../support/engined.js';
 import { Engine } from '../support/engine.js';
+import { installCopy } from '../support/installed-copy.js';
 
 /** This file is in dist/test. */
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
@@ -286,4 +288,37 @@ test('a command line that is wrong', async () => {
     stdout: '',
     stderr: "unknown flag: --nope\nSee 'engined --help'.\n",
   });
+});
+
+test('V8 takes the code that the build kept; without it, and with code of something else, the program runs too', async () => {
+  const cleanup = new Cleanup();
+  const { main } = installCopy(cleanup);
+  const bundle = dirname(main);
+  const names = await readdir(bundle);
+  const [script = '', code = ''] = ['.cjs', '.code'].map((end) =>
+    join(bundle, names.find((name) => name.startsWith('engined-') && name.endsWith(end)) ?? ''),
+  );
+  const flags = / node (--.*) "\$0"/.exec(await readFile(main, 'utf8'))?.[1]?.split(' ') ?? [];
+  const load = `
+    const { readFileSync } = require('node:fs');
+    const [script, code] = process.argv.slice(1);
+    const cachedData = readFileSync(code);
+    console.log(new (require('node:vm').Script)(readFileSync(script, 'latin1'), { cachedData }).cachedDataRejected);`;
+  const isRejected = (...options: readonly string[]): string =>
+    execFileSync(process.execPath, [...options, '-e', load, script, code], { encoding: 'utf8' }).trim();
+  const version = (): string => execFileSync(main, ['--version'], { encoding: 'utf8' });
+  try {
+    assert.deepEqual([isRejected(...flags), isRejected()], ['false', 'true']);
+    const usual = version();
+    assert.match(usual, /^engined version /);
+    const bytes = await readFile(code);
+    for (const other of [bytes.subarray(0, bytes.length >> 1), Buffer.from('no code'), Buffer.alloc(0)]) {
+      await writeFile(code, other);
+      assert.equal(version(), usual);
+    }
+    await rm(code);
+    assert.equal(version(), usual);
+  } finally {
+    await cleanup.run();
+  }
 });

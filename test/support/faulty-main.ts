@@ -9,10 +9,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { injectFaults } from '../../src/actors/kit/faults.js';
 import { runCommandLine } from '../../src/command-line.js';
 import { internal } from '../../src/errors/engine-error.js';
-import { holdDebugSignal } from '../../src/sys/process/debug-signal.js';
+import { DebugSignal } from '../../src/sys/process/debug-signal.js';
 import { randomNumbers } from './random-numbers.js';
 
-holdDebugSignal();
+const debugSignal = DebugSignal.hold();
 const { FAULTS_COUNT = '0', FAULTS_SEED = '1', FAULTS_KINDS = '', FAULTS_HANGS = '', FAULTS_ARMED = '' } = process.env;
 const kinds = new Set(FAULTS_KINDS.split(','));
 const random = randomNumbers(Number(FAULTS_SEED));
@@ -64,4 +64,4 @@ injectFaults({
     }
   },
 });
-process.exitCode = await runCommandLine(process.argv.slice(2));
+process.exitCode = await runCommandLine(process.argv.slice(2), debugSignal);
