@@ -15,20 +15,25 @@ import { tarOf } from '../support/image-builder.js';
 import { waitFor } from '../support/wait.js';
 
 const copies = new Copies();
+/** The size of a sparse file. The long run: ENGINE_SPARSE_GB=5; sizes beyond 32 bits are in the tests of the reader. */
+const SPARSE_BYTES = Number(process.env['ENGINE_SPARSE_GB'] ?? 1) * 2 ** 30;
+
+/** So many copies race in each direction. The long run: ENGINE_RACE_ROUNDS=10000. */
+const ROUNDS = Number(process.env['ENGINE_RACE_ROUNDS'] ?? (onDockerd ? 50 : 250));
 
 describe('large files', () => {
-  test('a sparse file of 5 GB goes in with its holes, in constant memory', { skip: onDockerd }, async () => {
+  test('a large sparse file goes in with its holes, in constant memory', { skip: onDockerd }, async () => {
     await copies.ok('run', '-d', '--name', 'big', copies.image, 'sleep', '1000');
     const dir = copies.scratch('big');
     const file = join(dir, 'sparse');
     writeFileSync(file, 'begin');
-    truncateSync(file, 5 * 2 ** 30);
+    truncateSync(file, SPARSE_BYTES);
     const before = residentKib();
     await copies.ok('cp', file, 'big:/tmp/sparse');
     const [size, blocks] = (await copies.ok('exec', 'big', 'stat', '-c', '%s %b', '/tmp/sparse'))
       .split(' ')
       .map(Number);
-    assert.equal(size, 5 * 2 ** 30);
+    assert.equal(size, SPARSE_BYTES);
     assert.ok((blocks ?? 0) < 2048, `${blocks} blocks`);
     assert.ok(residentKib() - before < 300_000, 'memory');
     await copies.ok('rm', '-f', 'big');
@@ -112,7 +117,7 @@ describe('large files', () => {
 describe('races', () => {
   test(
     'a container that swaps directories and links never gets the daemon to touch the host',
-    { timeout: 120_000 },
+    { timeout: 240_000 + ROUNDS * 200 },
     async () => {
       const canary = copies.scratch('canary');
       writeFileSync(join(canary, 'secret'), 'secret of the host');
@@ -143,11 +148,10 @@ describe('races', () => {
         { path: 'side/f', content: 'overwritten', mode: 0o777, uid: 99 },
         { path: 'dir/in/node', type: 'fifo', mode: 0o777, uid: 99 },
       ]);
-      const deadline = Date.now() + (onDockerd ? 3_000 : 12_000);
       let reads = 0;
       let writes = 0;
       const reading = async (): Promise<void> => {
-        while (Date.now() < deadline) {
+        while (reads < ROUNDS) {
           const reply = await call(
             copies.engine.socketPath,
             'GET',
@@ -158,12 +162,11 @@ describe('races', () => {
         }
       };
       const writing = async (): Promise<void> => {
-        while (Date.now() < deadline) {
+        while (writes < ROUNDS) {
           if ((await copies.put('racer', '/r', tar)).status === 200) writes++;
         }
       };
       await Promise.all([reading(), reading(), writing(), writing()]);
-      assert.ok(reads > 0 && writes > 0, `${reads} reads, ${writes} writes`);
       assert.equal(JSON.stringify([describeTree(canary), statSync(canary).mtimeMs, statSync(canary).mode]), before);
       assert.equal(existsSync('/planted') || existsSync('/node'), false);
       assert.equal(lstatSync('/').uid, 0);
@@ -173,12 +176,15 @@ describe('races', () => {
 
   test('copies while the container starts and stops end with the whole file or with an error', async () => {
     await copies.ok('create', '--name', 'flip', copies.image, 'sh', '-c', 'sleep 0.05');
-    const deadline = Date.now() + 4_000;
+    let flips = 0;
     const flipping = async (): Promise<void> => {
-      while (Date.now() < deadline) await copies.cli('start', '-a', 'flip');
+      while (flips < 15) {
+        await copies.cli('start', '-a', 'flip');
+        flips++;
+      }
     };
     const copying = async (): Promise<void> => {
-      while (Date.now() < deadline) {
+      while (flips < 15) {
         const reply = await call(copies.engine.socketPath, 'GET', copies.url('flip', '/etc/passwd'));
         assert.deepEqual([reply.status, reply.body.length], [200, 2048], reply.text);
       }

@@ -51,6 +51,25 @@ test('archives of GNU tar in its formats, in portions of any size', async () => 
   }
 });
 
+test('files longer than 4 and 8 GiB are followed by the next entry', async () => {
+  const chunk = Buffer.alloc(1 << 20);
+  for (const sizeBytes of [2 ** 32 - 1, 2 ** 32 + 1, 5 * 2 ** 30, 9 * 2 ** 30 + 513]) {
+    const entry = { type: '0' as const, mode: 0o644, uid: 0, gid: 0, mtimeSeconds: 0 };
+    const seen: string[] = [];
+    let read = 0;
+    const reader = new TarReader(({ name }) => {
+      seen.push(name);
+      return { data: (content) => void (read += content.length), end: () => void seen.push(String(read)) };
+    });
+    await reader.write(encodeHeader({ ...entry, name: 'vast', sizeBytes }));
+    let left = sizeBytes + padding(sizeBytes).length;
+    for (; left > 0; left -= chunk.length) await reader.write(chunk.subarray(0, Math.min(left, chunk.length)));
+    await reader.write(encodeHeader({ ...entry, name: 'next', sizeBytes: 0 }));
+    reader.end();
+    assert.deepEqual(seen, ['vast', String(sizeBytes), 'next', String(sizeBytes)]);
+  }
+});
+
 test('a size that no file has is refused by name, in the header and in an extended one', async () => {
   const entry = (sizeBytes: number): Buffer =>
     encodeHeader({ type: '0', name: 'vast', mode: 0o644, uid: 0, gid: 0, sizeBytes, mtimeSeconds: 0 });
