@@ -176,15 +176,11 @@ describe('races', () => {
 
   test('copies while the container starts and stops end with the whole file or with an error', async () => {
     await copies.ok('create', '--name', 'flip', copies.image, 'sh', '-c', 'sleep 0.05');
-    let flips = 0;
     const flipping = async (): Promise<void> => {
-      while (flips < 15) {
-        await copies.cli('start', '-a', 'flip');
-        flips++;
-      }
+      for (let start = 0; start < 15; start++) await copies.cli('start', '-a', 'flip');
     };
     const copying = async (): Promise<void> => {
-      while (flips < 15) {
+      for (let copy = 0; copy < 150; copy++) {
         const reply = await call(copies.engine.socketPath, 'GET', copies.url('flip', '/etc/passwd'));
         assert.deepEqual([reply.status, reply.body.length], [200, 2048], reply.text);
       }
