@@ -290,7 +290,7 @@ test('a command line that is wrong', async () => {
   });
 });
 
-test('V8 takes the code that the build kept; without it, and with code of something else, the program runs too', async () => {
+test('V8 takes the code that the build kept; without it, and with other code, the program runs too', async () => {
   const cleanup = new Cleanup();
   const { main } = installCopy(cleanup);
   const bundle = dirname(main);
@@ -303,7 +303,8 @@ test('V8 takes the code that the build kept; without it, and with code of someth
     const { readFileSync } = require('node:fs');
     const [script, code] = process.argv.slice(1);
     const cachedData = readFileSync(code);
-    console.log(new (require('node:vm').Script)(readFileSync(script, 'latin1'), { cachedData }).cachedDataRejected);`;
+    const { Script } = require('node:vm');
+    console.log(new Script(readFileSync(script, 'latin1'), { cachedData }).cachedDataRejected);`;
   const isRejected = (...options: readonly string[]): string =>
     execFileSync(process.execPath, [...options, '-e', load, script, code], { encoding: 'utf8' }).trim();
   const version = (): string => execFileSync(main, ['--version'], { encoding: 'utf8' });
