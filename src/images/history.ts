@@ -2,7 +2,7 @@
 import { dataLoss } from '../errors/engine-error.js';
 import type { Image, ImageStore } from '../ports/images.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
-import { chainOf } from './chain.js';
+import { chainOf } from '../ports/chain-id.js';
 
 export interface HistoryStep {
   /** ID of the image where this host knows it, else `<missing>`. */

@@ -9,7 +9,7 @@ import { dataLoss, messageOf, notFound } from '../errors/engine-error.js';
 import type { Image, ImageConfigDocument, ImageStore } from '../ports/images.js';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest, LayerStore } from '../ports/storage.js';
-import { chainOf } from './chain.js';
+import { chainOf } from '../ports/chain-id.js';
 import type { Urgent } from '../sys/files/reserve.js';
 import { parseConfig } from './config-document.js';
 import { ImageContent, type ImageMetadata } from './content.js';

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { chainOf } from '../images/chain.js';
+import { chainOf } from '../ports/chain-id.js';
 import { isDigest } from '../images/reference.js';
 import type { ImageConfigDocument } from '../ports/images.js';
 import type { Digest } from '../ports/storage.js';

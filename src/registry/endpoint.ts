@@ -39,8 +39,8 @@ export interface RegistryRules {
 export type ResolveAddresses = (host: string) => Promise<readonly string[]>;
 
 const DEFAULT_DOMAIN = 'docker.io';
-const DEFAULT_REGISTRY = 'registry-1.docker.io';
-const DEFAULT_INDEX = 'index.docker.io';
+/** The default domain has hosts of other names. */
+const DEFAULT_HOSTS = { registry: 'registry-1.docker.io', index: 'index.docker.io' } as const;
 const LOOPBACK = ['127.0.0.0/8', '::1/128'];
 
 const resolveAddresses: ResolveAddresses = async (host) =>
@@ -58,39 +58,26 @@ export async function hostsFor(
   const mirrors = domain === DEFAULT_DOMAIN ? rules.mirrors : (ownMember(rules.mirrorsFor, domain) ?? []);
   return [
     ...(await Promise.all(mirrors.map((mirror) => mirrorHost(mirror, rules, resolve)))),
-    await registryOf(domain, rules, resolve),
+    await hostOf(domain, 'registry', rules, resolve),
   ];
 }
 
-/** Returns the registry of a domain itself. Throws `internal` for unreadable certificates. */
-export function registryOf(
+/**
+ * Returns the host of a domain itself. `registry` has its images; `index` is where they are searched. Throws `internal`
+ * for unreadable certificates.
+ */
+export async function hostOf(
   domain: string,
+  service: 'registry' | 'index',
   rules: RegistryRules,
   resolve: ResolveAddresses = resolveAddresses,
 ): Promise<RegistryHost> {
-  return hostFor(domain, domain === DEFAULT_DOMAIN ? DEFAULT_REGISTRY : domain, rules, resolve);
-}
-
-/** Returns the host where a domain's images are searched. Throws `internal` for unreadable certificates. */
-export function indexOf(
-  domain: string,
-  rules: RegistryRules,
-  resolve: ResolveAddresses = resolveAddresses,
-): Promise<RegistryHost> {
-  return hostFor(domain, domain === DEFAULT_DOMAIN ? DEFAULT_INDEX : domain, rules, resolve);
-}
-
-async function hostFor(
-  name: string,
-  address: string,
-  rules: RegistryRules,
-  resolve: ResolveAddresses,
-): Promise<RegistryHost> {
-  const isInsecure = await matchesInsecure(name, rules.insecure, resolve);
+  const address = domain === DEFAULT_DOMAIN ? DEFAULT_HOSTS[service] : domain;
+  const isInsecure = await matchesInsecure(domain, rules.insecure, resolve);
   const tls = await tlsFor(address, rules.certsDir, !isInsecure);
   const endpoints = [{ url: `https://${address}`, tls }];
   if (isInsecure) endpoints.push({ url: `http://${address}`, tls });
-  return { name, isMirror: false, isInsecure, endpoints };
+  return { name: domain, isMirror: false, isInsecure, endpoints };
 }
 
 async function mirrorHost(mirror: string, rules: RegistryRules, resolve: ResolveAddresses): Promise<RegistryHost> {

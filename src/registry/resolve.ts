@@ -1,6 +1,6 @@
 /** Resolves a reference to what has to be fetched: manifest, platform choice, config and the layers' identities. */
 import { dataLoss, EngineError, invalid, isEngineError, notFound } from '../errors/engine-error.js';
-import { chainId } from '../images/chain.js';
+import { chainId } from '../ports/chain-id.js';
 import type { ImageConfigDocument } from '../ports/images.js';
 import type { PublishedImage } from '../ports/published-image.js';
 import type { Digest } from '../ports/storage.js';

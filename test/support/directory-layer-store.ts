@@ -2,7 +2,7 @@
 import { mkdir, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Readable } from 'node:stream';
-import { chainId } from '../../src/images/chain.js';
+import { chainId } from '../../src/ports/chain-id.js';
 import type {
   Change,
   Digest,

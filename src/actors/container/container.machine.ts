@@ -30,11 +30,31 @@ import type { ContainerCommand } from './container.messages.js';
 import { containerActors, containerSetup } from './container.setup.js';
 import { stopInput } from './life/stop-input.js';
 
-/** These handlers belong to states in which nothing else changes the record. */
-const AMENDING = {
+/** These handlers belong to states in which nothing else changes the record: it is settled. */
+const SETTLED = {
+  'container.settled': { actions: 'answerSettled' },
   'container.amend': { actions: 'amend' },
   'amend.saved': { actions: 'applyAmend' },
   'amend.failed': { actions: 'refuseAmend' },
+} as const;
+
+/** These handlers belong to states in which the container does not run and can be started. */
+const STARTABLE = {
+  ...SETTLED,
+  'container.rewire': { target: 'rewiring', actions: 'noteStopper' },
+  'container.start': { target: 'starting', actions: 'noteStarter' },
+  'container.restart': { target: 'starting', actions: 'noteRestarter' },
+  'container.pause': { actions: 'refuseNotRunning' },
+  'container.unpause': { actions: 'refuseNotRunning' },
+} as const;
+
+/** These handlers belong to states in which the container is removed, or should have been. */
+const REMOVED = {
+  'container.start': { actions: 'refuseStartOfRemoved' },
+  'container.restart': { actions: 'refuseStartOfRemoved' },
+  'container.stop': { actions: 'refuseNotModified' },
+  'container.wait': [{ guard: 'waitsForNotRunning', actions: 'answerWait' }, { actions: 'wait' }],
+  'container.*': { actions: 'refuseNotRunning' },
 } as const;
 
 type RewireCommand = Extract<ContainerCommand, { type: 'container.rewire' }>;
@@ -108,16 +128,10 @@ const containerChart = containerSetup.createMachine({
     idle: {
       entry: 'resume',
       on: {
-        'container.settled': { actions: 'answerSettled' },
-        ...AMENDING,
-        'container.rewire': { target: 'rewiring', actions: 'noteStopper' },
-        'container.start': { target: 'starting', actions: 'noteStarter' },
-        'container.restart': { target: 'starting', actions: 'noteRestarter' },
+        ...STARTABLE,
         'container.stop': { actions: 'refuseNotModified' },
         'container.shutdown': { actions: 'refuseNotModified' },
         'container.kill': { actions: 'refuseNotRunning' },
-        'container.pause': { actions: 'refuseNotRunning' },
-        'container.unpause': { actions: 'refuseNotRunning' },
         'container.wait': [{ guard: 'waitsForNotRunning', actions: 'answerWait' }, { actions: 'wait' }],
         'container.remove': { target: 'removing', actions: 'noteRemoval' },
       },
@@ -150,8 +164,7 @@ const containerChart = containerSetup.createMachine({
       on: {
         'task.exited': { target: 'draining', actions: 'noteExit' },
         'health.probed': { actions: 'noteProbe' },
-        'container.settled': { actions: 'answerSettled' },
-        ...AMENDING,
+        ...SETTLED,
         'container.start': { actions: 'refuseNotModified' },
         'container.kill': { actions: 'kill' },
         'container.stop': { target: '.stopping', actions: ['noteStopper', 'planStop'] },
@@ -312,19 +325,13 @@ const containerChart = containerSetup.createMachine({
       entry: 'resume',
       after: { backoff: { target: 'starting' } },
       on: {
-        'container.settled': { actions: 'answerSettled' },
-        ...AMENDING,
-        'container.rewire': { target: 'rewiring', actions: 'noteStopper' },
-        'container.start': { target: 'starting', actions: 'noteStarter' },
-        'container.restart': { target: 'starting', actions: 'noteRestarter' },
+        ...STARTABLE,
         'container.stop': { target: 'idle', actions: 'giveUpRestart' },
         'container.shutdown': { target: 'idle', actions: 'restBackoff' },
         'container.kill': [
           { guard: 'cancelsBackoff', target: 'idle', actions: 'giveUpRestart' },
           { actions: { type: 'settle', params: ({ event }) => ({ reqs: [event.req] }) } },
         ],
-        'container.pause': { actions: 'refuseNotRunning' },
-        'container.unpause': { actions: 'refuseNotRunning' },
         'container.remove': [
           { guard: 'forced', target: 'removing', actions: 'noteRemoval' },
           { actions: 'refuseStillUp' },
@@ -349,28 +356,19 @@ const containerChart = containerSetup.createMachine({
         },
       },
       on: {
+        ...REMOVED,
         'container.remove': { actions: 'refuseRemovalUnderWay' },
         // How the container ends is known only at the end.
         'container.settled': { actions: 'postpone' },
-        'container.start': { actions: 'refuseStartOfRemoved' },
-        'container.restart': { actions: 'refuseStartOfRemoved' },
-        'container.stop': { actions: 'refuseNotModified' },
         'container.shutdown': { actions: 'refuseNotModified' },
-        'container.wait': [{ guard: 'waitsForNotRunning', actions: 'answerWait' }, { actions: 'wait' }],
-        'container.*': { actions: 'refuseNotRunning' },
       },
     },
     dead: {
       entry: 'resume',
       on: {
-        'container.settled': { actions: 'answerSettled' },
-        ...AMENDING,
-        'container.start': { actions: 'refuseStartOfRemoved' },
-        'container.restart': { actions: 'refuseStartOfRemoved' },
-        'container.stop': { actions: 'refuseNotModified' },
+        ...SETTLED,
+        ...REMOVED,
         'container.remove': { target: 'removing', actions: 'noteRemoval' },
-        'container.wait': [{ guard: 'waitsForNotRunning', actions: 'answerWait' }, { actions: 'wait' }],
-        'container.*': { actions: 'refuseNotRunning' },
       },
     },
     gone: { type: 'final' },

@@ -42,6 +42,64 @@ const RELEASING = {
   wait: '=: settle 9',
 } as const;
 
+/** A change of the record can begin. */
+const AMENDABLE = { amend: '=: writeAmend', 'bad amend': '=: reject 9 conflict' } as const;
+
+/** One change is being written, and another one waits for it. */
+const amendsUnderWay = (status: string) => ({
+  saved: `=: confirmAmend, publish ${status}, settle 4, writeAmend`,
+  'saved too late': '=: writeAmend',
+  'not saved': '=: reject 4 internal, writeAmend',
+});
+
+const IDLE = {
+  'settled, wait': '=: settle 9',
+  'start, restart': 'starting: invoke start',
+  'stop, shutdown': '=: reject 9 not-modified',
+  'signal, kill, pause, unpause': '=: reject 9 conflict',
+  'remove, force remove': 'removing: publish removing, invoke remove',
+  rewire: 'rewiring: invoke rewire',
+  oom: '=: emit oom, publish exited',
+  hung: '=: crash',
+} as const;
+
+const ACTIVE = {
+  settled: '=: settle 9',
+  start: '=: reject 9 not-modified',
+  'stop, restart, force remove': 'running.stopping: saveLater, invoke stop',
+  shutdown: 'running.stopping: invoke stop',
+  'signal, kill': '=: sendSignal',
+  pause: 'running.pausing: invoke pause',
+  unpause: '=: reject 9 internal',
+  remove: '=: reject 9 conflict',
+  rewire: 'rewiring: invoke rewire',
+  exited: 'draining: invoke drain',
+  oom: '=: emit oom, publish running',
+  probed: '=: publish running, saveLater, emit health_status: healthy',
+  hung: '=: crash',
+} as const;
+
+const BACKOFF = {
+  settled: '=: settle 9',
+  'start, restart, delay': 'starting: cancel, invoke start',
+  'stop, signal, kill': 'idle: cancel, publish exited, emit stop, settleWhenSaved',
+  shutdown: 'idle: cancel, publish exited, settleWhenSaved',
+  'pause, unpause, remove': '=: reject 9 conflict',
+  'force remove': 'removing: cancel, publish removing, invoke remove',
+  rewire: 'rewiring: cancel, invoke rewire',
+  oom: '=: emit oom, publish restarting',
+  hung: '=: crash',
+} as const;
+
+const DEAD = {
+  'settled, wait': '=: settle 9',
+  'start, shutdown, restart, signal, kill, pause, unpause, rewire': '=: reject 9 conflict',
+  stop: '=: reject 9 not-modified',
+  'remove, force remove': 'removing: publish removing, invoke remove',
+  oom: '=: emit oom, publish dead',
+  hung: '=: crash',
+} as const;
+
 export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
   creating: {
     ...HELD,
@@ -81,30 +139,8 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     done: 'draining: end, publish running, invoke drain',
     'failed, task gone': 'draining: end, invoke drain',
   },
-  idle: {
-    'settled, wait': '=: settle 9',
-    'start, restart': 'starting: invoke start',
-    'stop, shutdown': '=: reject 9 not-modified',
-    'signal, kill, pause, unpause, bad amend': '=: reject 9 conflict',
-    'remove, force remove': 'removing: publish removing, invoke remove',
-    rewire: 'rewiring: invoke rewire',
-    amend: '=: writeAmend',
-    oom: '=: emit oom, publish exited',
-    hung: '=: crash',
-  },
-  'idle, amending': {
-    'settled, wait': '=: settle 9',
-    'start, restart': 'starting: invoke start',
-    'stop, shutdown': '=: reject 9 not-modified',
-    'signal, kill, pause, unpause': '=: reject 9 conflict',
-    'remove, force remove': 'removing: publish removing, invoke remove',
-    rewire: 'rewiring: invoke rewire',
-    oom: '=: emit oom, publish exited',
-    saved: '=: confirmAmend, publish exited, settle 4, writeAmend',
-    'saved too late': '=: writeAmend',
-    'not saved': '=: reject 4 internal, writeAmend',
-    hung: '=: crash',
-  },
+  idle: { ...IDLE, ...AMENDABLE },
+  'idle, amending': { ...IDLE, ...amendsUnderWay('exited') },
   starting: {
     ...HELD,
     oom: '=: emit oom, publish created',
@@ -146,40 +182,8 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     done: 'running.active: end, publish running, emit start',
     'failed, task gone': 'removing: end, publish exited, saveLater, publish removing, invoke remove',
   },
-  'running.active': {
-    settled: '=: settle 9',
-    start: '=: reject 9 not-modified',
-    'stop, restart, force remove': 'running.stopping: saveLater, invoke stop',
-    shutdown: 'running.stopping: invoke stop',
-    'signal, kill': '=: sendSignal',
-    pause: 'running.pausing: invoke pause',
-    unpause: '=: reject 9 internal',
-    'remove, bad amend': '=: reject 9 conflict',
-    rewire: 'rewiring: invoke rewire',
-    amend: '=: writeAmend',
-    exited: 'draining: invoke drain',
-    oom: '=: emit oom, publish running',
-    probed: '=: publish running, saveLater, emit health_status: healthy',
-    hung: '=: crash',
-  },
-  'running.active, amending': {
-    settled: '=: settle 9',
-    start: '=: reject 9 not-modified',
-    'stop, restart, force remove': 'running.stopping: saveLater, invoke stop',
-    shutdown: 'running.stopping: invoke stop',
-    'signal, kill': '=: sendSignal',
-    pause: 'running.pausing: invoke pause',
-    unpause: '=: reject 9 internal',
-    remove: '=: reject 9 conflict',
-    rewire: 'rewiring: invoke rewire',
-    exited: 'draining: invoke drain',
-    oom: '=: emit oom, publish running',
-    probed: '=: publish running, saveLater, emit health_status: healthy',
-    saved: '=: confirmAmend, publish running, settle 4, writeAmend',
-    'saved too late': '=: writeAmend',
-    'not saved': '=: reject 4 internal, writeAmend',
-    hung: '=: crash',
-  },
+  'running.active': { ...ACTIVE, ...AMENDABLE },
+  'running.active, amending': { ...ACTIVE, ...amendsUnderWay('running') },
   'running.pausing': {
     ...HELD_WITH_WAITS,
     exited: 'draining: end, invoke drain',
@@ -312,31 +316,11 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
     'failed, task gone': '=: end, invoke release',
   },
   backoff: {
-    settled: '=: settle 9',
-    'start, restart, delay': 'starting: cancel, invoke start',
+    ...BACKOFF,
+    ...AMENDABLE,
     'stop, signal, kill': 'idle: cancel, publish exited, emit stop, settleWhenSaved, settle 5, settle 6',
-    shutdown: 'idle: cancel, publish exited, settleWhenSaved',
-    'pause, unpause, remove, bad amend': '=: reject 9 conflict',
-    'force remove': 'removing: cancel, publish removing, invoke remove',
-    rewire: 'rewiring: cancel, invoke rewire',
-    amend: '=: writeAmend',
-    oom: '=: emit oom, publish restarting',
-    hung: '=: crash',
   },
-  'backoff, amending': {
-    settled: '=: settle 9',
-    'start, restart, delay': 'starting: cancel, invoke start',
-    'stop, signal, kill': 'idle: cancel, publish exited, emit stop, settleWhenSaved',
-    shutdown: 'idle: cancel, publish exited, settleWhenSaved',
-    'pause, unpause, remove': '=: reject 9 conflict',
-    'force remove': 'removing: cancel, publish removing, invoke remove',
-    rewire: 'rewiring: cancel, invoke rewire',
-    oom: '=: emit oom, publish restarting',
-    saved: '=: confirmAmend, publish restarting, settle 4, writeAmend',
-    'saved too late': '=: writeAmend',
-    'not saved': '=: reject 4 internal, writeAmend',
-    hung: '=: crash',
-  },
+  'backoff, amending': { ...BACKOFF, ...amendsUnderWay('restarting') },
   removing: {
     settled: '=: postpone 9',
     'start, restart, signal, kill, pause, unpause, remove, force remove, rewire, amend, bad amend':
@@ -364,24 +348,6 @@ export const TRANSITIONS: Record<string, Readonly<Record<string, string>>> = {
       'dead: end, publish dead, reject 6 internal, saveLater, cancel, take up 4, cancel, take up 5, ' +
       'reject 4 conflict, reject 5 conflict',
   },
-  dead: {
-    'settled, wait': '=: settle 9',
-    'start, shutdown, restart, signal, kill, pause, unpause, rewire, bad amend': '=: reject 9 conflict',
-    stop: '=: reject 9 not-modified',
-    'remove, force remove': 'removing: publish removing, invoke remove',
-    amend: '=: writeAmend',
-    oom: '=: emit oom, publish dead',
-    hung: '=: crash',
-  },
-  'dead, amending': {
-    'settled, wait': '=: settle 9',
-    'start, shutdown, restart, signal, kill, pause, unpause, rewire': '=: reject 9 conflict',
-    stop: '=: reject 9 not-modified',
-    'remove, force remove': 'removing: publish removing, invoke remove',
-    oom: '=: emit oom, publish dead',
-    saved: '=: confirmAmend, publish dead, settle 4, writeAmend',
-    'saved too late': '=: writeAmend',
-    'not saved': '=: reject 4 internal, writeAmend',
-    hung: '=: crash',
-  },
+  dead: { ...DEAD, ...AMENDABLE },
+  'dead, amending': { ...DEAD, ...amendsUnderWay('dead') },
 };

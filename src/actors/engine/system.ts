@@ -16,7 +16,7 @@ export interface ComponentVersion {
   readonly commit: string;
 }
 
-/** The name of a runtime; clients see it like this, too. */
+/** A runtime, with what its entry in the configuration says of it. */
 export interface RuntimeInfo {
   readonly path?: string;
   readonly runtimeType?: string;

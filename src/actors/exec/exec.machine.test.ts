@@ -4,19 +4,9 @@ import { createActor, type AnyActor } from 'xstate';
 import { EngineError } from '../../errors/engine-error.js';
 import type { Unasked } from '../kit/commands.js';
 import { Replies } from '../kit/replies.js';
+import { created, size } from './exec-fixture.js';
 import { createExecMachine, type ExecEffects } from './exec.machine.js';
 import type { ExecCommand } from './exec.messages.js';
-import type { ExecConfig, ExecRecord } from './exec.record.js';
-
-const record: ExecRecord = {
-  id: 'e',
-  containerId: 'c',
-  config: {} as ExecConfig,
-  running: false,
-  exitCode: null,
-  pid: 0,
-};
-const size = { width: 80, height: 24 };
 
 const started: AnyActor[] = [];
 afterEach(() => {
@@ -42,7 +32,7 @@ function begin(overrides: Partial<ExecEffects> = {}) {
     },
     replies,
   );
-  const actor = createActor(machine, { input: record }).start();
+  const actor = createActor(machine, { input: created }).start();
   started.push(actor);
   const ask = async (command: Unasked<ExecCommand>): Promise<void> =>
     replies.ask<ExecCommand>(actor, command).then(

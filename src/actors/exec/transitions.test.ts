@@ -7,9 +7,10 @@ import { test } from 'node:test';
 import { initialTransition, transition } from 'xstate';
 import { EngineError, internal } from '../../errors/engine-error.js';
 import { assertTablesKnowStates, never, NoReplies } from '../../../test/support/pure-machines.js';
+import { created, size } from './exec-fixture.js';
 import { createExecMachine, newExec, type ExecContext } from './exec.machine.js';
 import type { ExecEvent } from './exec.messages.js';
-import type { ExecConfig, ExecRecord } from './exec.record.js';
+import type { ExecRecord } from './exec.record.js';
 
 const machine = createExecMachine(
   { start: never, drain: never, resize: never },
@@ -17,18 +18,9 @@ const machine = createExecMachine(
   new NoReplies(),
 );
 
-const created: ExecRecord = {
-  id: 'e',
-  containerId: 'c',
-  config: {} as ExecConfig,
-  running: false,
-  exitCode: null,
-  pid: 0,
-};
 const running: ExecRecord = { ...created, running: true, pid: 7 };
 const ended: ExecRecord = { ...created, exitCode: 3, pid: 7 };
 
-const size = { width: 80, height: 24 };
 const start = { type: 'exec.start', req: 1, tty: true, size } as const;
 const resize = { type: 'exec.resize', req: 2, size } as const;
 const CONTEXTS: Record<string, Partial<ExecContext>> = {

@@ -1,6 +1,6 @@
 /** The work of a push: every layer, then the configuration, then the manifest under its tag. */
 import { cancelled, invalid, isEngineError, notFound } from '../../errors/engine-error.js';
-import { chainOf } from '../../images/chain.js';
+import { chainOf } from '../../ports/chain-id.js';
 import {
   canonicalName,
   canonicalString,

@@ -1,7 +1,7 @@
 /** Questions to registries that belong to no pull and no push. */
 import { type ImageReference, familiarString } from '../../images/reference.js';
 import { type Credentials, credentialsFor, domainOfAddress } from '../../registry/credentials.js';
-import { indexOf, registryOf, type RegistryRules } from '../../registry/endpoint.js';
+import { hostOf, type RegistryRules } from '../../registry/endpoint.js';
 import type { HttpLimits } from '../../registry/http.js';
 import { inspectRemote, type RemoteImage } from '../../registry/inspect.js';
 import { login } from '../../registry/login.js';
@@ -26,7 +26,7 @@ export class RegistryQueries {
   /** Checks credentials; resolves as `login` of registry/login.ts does. Never asks a mirror. */
   async login(address: string, credentials: Credentials | undefined, signal: AbortSignal): Promise<string> {
     const rules = this.rules();
-    return login(await registryOf(domainOfAddress(address), rules), credentials, rules.certsDir, {
+    return login(await hostOf(domainOfAddress(address), 'registry', rules), credentials, rules.certsDir, {
       limits: this.limits,
       signal,
     });
@@ -40,7 +40,7 @@ export class RegistryQueries {
     const { domain, text } = parseSearchTerm(term);
     const rules = this.rules();
     const shown = credentialsFor(domain, credentials);
-    const found = await searchIndex(await indexOf(domain, rules), { text, limit }, shown, rules.certsDir, {
+    const found = await searchIndex(await hostOf(domain, 'index', rules), { text, limit }, shown, rules.certsDir, {
       limits: this.limits,
       signal,
     });

@@ -4,7 +4,7 @@ import { unavailable } from '../../errors/engine-error.js';
 import type { Logger } from '../../ports/logger.js';
 import type { RegistryAccess } from '../../registry/access.js';
 import { type Credentials, credentialsFor, credentialsKey } from '../../registry/credentials.js';
-import { hostsFor, registryOf, type RegistryHost, type RegistryRules } from '../../registry/endpoint.js';
+import { hostOf, hostsFor, type RegistryHost, type RegistryRules } from '../../registry/endpoint.js';
 import type { HttpLimits } from '../../registry/http.js';
 import type { Collection, CollectionEvent } from '../kit/collection.js';
 import { ActorDirectory } from '../kit/directory.js';
@@ -55,7 +55,7 @@ export class RegistrySessions {
 
   /** Returns the way to the registry of a domain itself, for pushes and logins, which a mirror does not do. */
   async ownAccessTo(domain: string, credentials: Credentials | undefined): Promise<RegistryAccess> {
-    return this.access(await registryOf(domain, this.#deps.rules()), credentials);
+    return this.access(await hostOf(domain, 'registry', this.#deps.rules()), credentials);
   }
 
   /** Returns the way to one host; its session is made when it is first used. */

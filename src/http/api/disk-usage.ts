@@ -1,7 +1,7 @@
 /** The reply to GET /system/df. */
 import { type ContainerRecord, containersPerImage } from '../../actors/container/container.record.js';
 import type { DiskUsage } from '../../actors/engine/disk-usage.js';
-import { chainOf } from '../../images/chain.js';
+import { chainOf } from '../../ports/chain-id.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { Digest } from '../../ports/storage.js';
 import type { AtLeast } from './at-least.js';

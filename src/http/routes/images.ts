@@ -4,7 +4,7 @@ import { bytesMessage, encodeMessage, errorMessage, type ProgressMessage } from 
 import { TYPED_PROGRESS } from '../../actors/pull/typed-progress.js';
 import type { Pulls } from '../../actors/pull/pulls.js';
 import { requirePlatform } from '../../images/platform.js';
-import { chainOf } from '../../images/chain.js';
+import { chainOf } from '../../ports/chain-id.js';
 import { commitImage } from '../../images/commit.js';
 import { historyOf } from '../../images/history.js';
 import { type ImportRequest, openUrl } from '../../images/import.js';

@@ -6,7 +6,7 @@ import type { Image, ImageHistory } from '../../ports/images.js';
 import type { Digest, LayerInfo } from '../../ports/storage.js';
 import type { Platform } from '../../registry/platform.js';
 import type { UnpackedTar } from '../../storage/tasks/unpack-tar.js';
-import { chainId } from '../chain.js';
+import { chainId } from '../../ports/chain-id.js';
 import { canonicalString, familiarString, parseReference } from '../reference.js';
 import { eventAttributes, type ImageEmit } from '../removal.js';
 import type { FileImageStore } from '../store.js';

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import type { ImageEmit } from '../removal.js';
 import { eventAttributes } from '../removal.js';
 import type { Digest, LayerStore } from '../../ports/storage.js';
-import { chainOf } from '../chain.js';
+import { chainOf } from '../../ports/chain-id.js';
 import { familiarName, familiarString, parseReference } from '../reference.js';
 import { createdMs } from '../selection.js';
 import type { FileImageStore } from '../store.js';

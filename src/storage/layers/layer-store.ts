@@ -27,7 +27,7 @@ import { toBytePath } from '../byte-path.js';
 import type { DriverRow, StorageDriver } from '../drivers/driver.js';
 import { storageError } from '../storage-error.js';
 import type { UnpackedTar } from '../tasks/unpack-tar.js';
-import { chainId } from '../../images/chain.js';
+import { chainId } from '../../ports/chain-id.js';
 import { Durability } from './durability.js';
 import { InitLayers } from './init-layers.js';
 import { DIFFERENCE, Layout } from './layout.js';

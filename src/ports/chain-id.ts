@@ -1,6 +1,6 @@
-/** Chain IDs: the identity of a stack of layers (OCI image specification, "Layer ChainID"). */
+/** Chain IDs: layers are named by the stack that they complete (OCI image specification, "Layer ChainID"). */
 import { createHash } from 'node:crypto';
-import type { Digest } from '../ports/storage.js';
+import type { Digest } from './storage.js';
 
 /** Returns the chain ID of a layer on top of a stack. */
 export function chainId(parent: Digest | undefined, diffId: Digest): Digest {
