@@ -36,3 +36,18 @@ test('statuses become kinds', () => {
   }
   assert.equal(fromGrpc(new Error('local'), 'Method').message, 'Method: local');
 });
+
+test('a shim that has gone is no failure of the runtime, and a command cannot look like one', () => {
+  for (const text of [
+    'ttrpc: closed',
+    'failed to connect: dial unix /run/containerd/s/1f: connect: no such file or directory',
+    'write unix @->/run/containerd/s/1f: write: broken pipe',
+  ]) {
+    const error = fromGrpc(serviceError(Status.UNKNOWN, `${text}: unknown`), 'Start');
+    assert.deepEqual([error.kind, error.message], ['internal', `the shim does not answer: ${text}`]);
+    assert.deepEqual(error.details, { method: 'Start', grpcCode: 2 });
+  }
+  const named = 'OCI runtime exec failed: exec failed: "dial unix ": executable file not found in $PATH';
+  const error = fromGrpc(serviceError(Status.UNKNOWN, named), 'Start');
+  assert.deepEqual([error.message, error.details['runtimeError']], [named, true]);
+});

@@ -28,23 +28,37 @@ const conflicts = [
   'not paused',
 ];
 
+// These are containerd's words when the connection to a shim breaks or cannot be made; they have no class either.
+const lostShim = ['ttrpc: closed', ': broken pipe', ': connection reset by peer'];
+const unreachableShim = 'dial unix ';
+/** All texts of a runtime have this; they may quote anything that a client has sent. */
+const runtimeMark = 'OCI runtime';
+
 // containerd appends the class of an error to its text; the class is in our `kind` already.
 const classSuffix = /: (?:unknown|not found|already exists|failed precondition|unavailable|invalid argument)$/;
 
 /**
  * The EngineError for a failed call. The text is containerd's or the runtime's own, without the class that containerd
- * appends. `details.runtimeError` is true when the runtime (shim or runc) failed, `details.grpcCode` is the status.
+ * appends. `details.runtimeError` is true when the runtime (shim or runc) failed, not when the shim could
+ * not be asked. `details.grpcCode` is the status.
  */
 export function fromGrpc(error: unknown, method: string): EngineError {
   if (!isServiceError(error)) return internal(`${method}: ${messageOf(error)}`, { cause: error });
   const text = error.details.replace(classSuffix, '');
-  const isRuntimeError = error.code === Status.UNKNOWN;
+  const isShimLost = error.code === Status.UNKNOWN && tellsOfLostShim(text);
+  const isRuntimeError = error.code === Status.UNKNOWN && !isShimLost;
   const isRefusal = isRuntimeError && conflicts.some((conflict) => text.includes(conflict));
   const kind = isRefusal ? 'conflict' : (kinds[error.code] ?? 'internal');
-  return new EngineError(kind, kind === 'unavailable' ? `the supervisor does not answer: ${text}` : text, {
+  const silent = isShimLost ? 'shim' : kind === 'unavailable' ? 'supervisor' : undefined;
+  return new EngineError(kind, silent === undefined ? text : `the ${silent} does not answer: ${text}`, {
     cause: error,
     details: { method, grpcCode: error.code, ...(isRuntimeError && { runtimeError: true }) },
   });
+}
+
+function tellsOfLostShim(text: string): boolean {
+  if (text.includes(runtimeMark)) return false;
+  return lostShim.some((end) => text.endsWith(end)) || text.includes(unreachableShim);
 }
 
 /** Tells whether the connection broke during a call: then nobody knows how far containerd came with it. */

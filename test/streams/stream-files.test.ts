@@ -10,7 +10,7 @@ import { CliSession, dockerOk } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
-import { callJson } from '../support/http.js';
+import { call, callJson } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
 
 const PATIENCE_MS = 60_000;
@@ -67,6 +67,28 @@ test('the kill of a shim ends its execs and leaves no FIFO', async () => {
   );
   assert.deepEqual([Running, ExitCode], [false, 137]);
   await waitFor('the FIFOs to be gone', () => !existsSync(filesOf(id)), PATIENCE_MS);
+  await dockerOk(engine, ['rm', '-f', id]);
+});
+
+test('an exec whose shim dies before it has answered the start did not miss its command', async () => {
+  const id = await run();
+  const shim = shimOf(id);
+  const { Id } = await callJson<{ Id: string }>(engine.socketPath, 'POST', `/containers/${id}/exec`, {
+    json: { Cmd: ['sleep', '100000'] },
+  });
+  process.kill(shim, 'SIGSTOP');
+  const starting = call(engine.socketPath, 'POST', `/exec/${Id}/start`, { json: { Detach: true } });
+  await waitFor('the start to begin', () => existsSync(filesOf(id)) && execsOf(id).includes(Id), PATIENCE_MS);
+  process.kill(shim, 'SIGKILL');
+  const { status, text } = await starting;
+  assert.equal(status, 500, text);
+  const { Running, ExitCode } = await callJson<{ Running: boolean; ExitCode: number }>(
+    engine.socketPath,
+    'GET',
+    `/exec/${Id}/json`,
+  );
+  assert.deepEqual([Running, ExitCode], [false, 128]);
+  await dockerOk(engine, ['wait', id]);
   await dockerOk(engine, ['rm', '-f', id]);
 });
 

@@ -2,13 +2,14 @@
 import { randomBytes } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { conflict, EngineError, invalid, messageOf, notFound } from '../../errors/engine-error.js';
+import { conflict, type EngineError, invalid, notFound } from '../../errors/engine-error.js';
 import { AttachHub } from '../../logs/attach/attach-hub.js';
 import type { ExitStatus, ProcessStdio, TaskService } from '../../ports/supervisor.js';
 import type { Logger } from '../../ports/logger.js';
 import type { ContainerRecord } from '../container/container.record.js';
 import type { StdioFactory } from '../container/deps.js';
 import type { PauseGate } from '../container/life/pause-gate.js';
+import { execError } from '../container/life/start-error.js';
 import { SIGKILL } from '../../text/signals.js';
 import type { Collection, CollectionEvent } from '../kit/collection.js';
 import { ActorDirectory, type FieldsOf } from '../kit/directory.js';
@@ -361,12 +362,4 @@ export function requireRunning(container: ContainerRecord, shown: string): void 
     throw conflict(`Container ${container.id} is restarting, wait until the container is running`);
   if (status !== 'running')
     throw conflict(`container ${container.id} is not running`, { code: 'CONTAINER_NOT_RUNNING' });
-}
-
-/** Gives a failed start its exit code: 127 for a command that is not there, 126 for one that cannot be executed. */
-function execError(error: unknown): EngineError {
-  const message = messageOf(error);
-  const exitCode = /executable file not found|no such file or directory/.test(message) ? 127 : 126;
-  const kind = error instanceof EngineError && error.details['runtimeError'] !== true ? error.kind : 'invalid';
-  return new EngineError(kind, message, { cause: error, details: { exitCode } });
 }

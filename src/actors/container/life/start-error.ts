@@ -1,7 +1,16 @@
-/** Turns a failed start into the status, the text and the exit code that clients see. */
-import { EngineError, invalid, messageOf, internal, isEngineError } from '../../../errors/engine-error.js';
+/** Turns a failed start of a container or an exec into the status, the text and the exit code that clients see. */
+import {
+  EngineError,
+  invalid,
+  messageOf,
+  internal,
+  isEngineError,
+  type ErrorKind,
+} from '../../../errors/engine-error.js';
 
 const NOT_FOUND = /executable file not found|no such file or directory/;
+/** Exit codes of a command that is not there, of one that cannot be executed, and of a start that failed otherwise. */
+const EXIT_CODES = { missing: 127, notExecutable: 126, other: 128 };
 /** The kernel or the supervisor answers with one of these texts to a setting that it refuses. */
 const REFUSED_SETTING = [
   'invalid argument',
@@ -28,13 +37,37 @@ export function networkingFailed(error: unknown): never {
 
 /** Gives a runtime failure its exit code (127 command missing, 126 not executable, else 128) and its error kind. */
 export function startError(error: unknown): EngineError {
-  if (!isEngineError(error)) return internal(messageOf(error), { cause: error, details: { exitCode: 128 } });
+  if (!isEngineError(error))
+    return internal(messageOf(error), { cause: error, details: { exitCode: EXIT_CODES.other } });
   if (error.details['runtimeError'] !== true)
-    return new EngineError(error.kind, error.message, { cause: error, details: { ...error.details, exitCode: 128 } });
-  const exitCode = NOT_FOUND.test(error.message) ? 127 : NOT_EXECUTABLE.test(error.message) ? 126 : 128;
+    return new EngineError(error.kind, error.message, {
+      cause: error,
+      details: { ...error.details, exitCode: EXIT_CODES.other },
+    });
+  const exitCode = NOT_FOUND.test(error.message)
+    ? EXIT_CODES.missing
+    : NOT_EXECUTABLE.test(error.message)
+      ? EXIT_CODES.notExecutable
+      : EXIT_CODES.other;
   const message = `failed to create task for container: ${error.message}`;
   const options = { cause: error, details: { exitCode } };
-  return exitCode === 128 && !REFUSED_SETTING.some((text) => error.message.includes(text))
+  return exitCode === EXIT_CODES.other && !REFUSED_SETTING.some((text) => error.message.includes(text))
     ? internal(message, options)
     : invalid(message, options);
+}
+
+/**
+ * Gives a failed start of an exec its exit code and its error kind. Only the runtime knows of the command; the texts of
+ * others, such as that of a missing socket, say nothing about it.
+ */
+export function execError(error: unknown): EngineError {
+  if (!isEngineError(error))
+    return internal(messageOf(error), { cause: error, details: { exitCode: EXIT_CODES.other } });
+  const { kind, message, details } = error;
+  const withCode = (newKind: ErrorKind, exitCode: number): EngineError =>
+    new EngineError(newKind, message, { cause: error, details: { exitCode } });
+  if (details['runtimeError'] === true)
+    return withCode('invalid', NOT_FOUND.test(message) ? EXIT_CODES.missing : EXIT_CODES.notExecutable);
+  // The supervisor failed in the first case; in the other one the exec was refused before anybody was asked.
+  return withCode(kind, details['grpcCode'] === undefined ? EXIT_CODES.notExecutable : EXIT_CODES.other);
 }
