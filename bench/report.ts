@@ -5,6 +5,9 @@ import { join } from 'node:path';
 import { ratioChart } from './chart.js';
 import { median, type Metric } from './measure.js';
 
+/** Beside an earlier build, no measure may be worse by more. */
+const MAX_GROWTH = 1.05;
+
 export interface MetricResult {
   readonly metric: Metric;
   /** Samples by engine, in the order in which they were taken. */
@@ -15,7 +18,7 @@ export interface Comparison {
   readonly name: string;
   readonly unit: Metric['unit'];
   readonly medians: Readonly<Record<string, number>>;
-  /** engined / dockerd; absent when only one of them ran, and where engined is measured by itself. */
+  /** engined / dockerd, or an earlier build; absent when only one of them ran, and where engined is alone. */
   readonly ratio?: number;
   readonly target: number;
   readonly isReached?: boolean;
@@ -24,18 +27,19 @@ export interface Comparison {
 
 function compare({ metric, samples }: MetricResult): Comparison {
   const medians = Object.fromEntries(Object.entries(samples).map(([engine, values]) => [engine, median(values)]));
-  const { engined, dockerd } = medians;
-  const ratio = engined === undefined || dockerd === undefined ? undefined : engined / dockerd;
-  const judged = metric.isAbsolute === true ? engined : ratio;
+  const { engined, dockerd, before } = medians;
+  const other = dockerd ?? before;
+  const ratio = engined === undefined || other === undefined ? undefined : engined / other;
+  const isAbsolute = metric.isAbsolute === true && before === undefined;
+  const target = before === undefined ? metric.target : metric.moreIsBetter ? 1 / MAX_GROWTH : MAX_GROWTH;
+  const judged = isAbsolute ? engined : ratio;
   return {
     name: metric.name,
     unit: metric.unit,
     medians,
-    ...(ratio === undefined || metric.isAbsolute === true ? {} : { ratio }),
-    ...(judged === undefined
-      ? {}
-      : { isReached: metric.moreIsBetter ? judged >= metric.target : judged <= metric.target }),
-    target: metric.target,
+    ...(ratio === undefined || isAbsolute ? {} : { ratio }),
+    ...(judged === undefined ? {} : { isReached: metric.moreIsBetter ? judged >= target : judged <= target }),
+    target,
     samples,
   };
 }
@@ -48,8 +52,8 @@ function table(results: readonly MetricResult[], comparisons: readonly Compariso
       medians[engine] === undefined ? '' : `${medians[engine].toFixed(unit === 'times' ? 2 : 1)} ${unit}`,
     ),
     ratio === undefined ? '' : `${ratio.toFixed(2)}x`,
-    (results[index]?.metric.moreIsBetter === true ? 'at least ' : 'at most ') +
-      `${target}${results[index]?.metric.isAbsolute === true ? ` ${unit}` : 'x'}`,
+    `${results[index]?.metric.moreIsBetter === true ? 'at least' : 'at most'} ${Number(target.toFixed(2))}` +
+      (ratio === undefined && results[index]?.metric.isAbsolute === true ? ` ${unit}` : 'x'),
     isReached === undefined ? '' : isReached ? 'reached' : 'MISSED',
   ]);
   const all = [['', ...engines, 'ratio', 'target', ''], ...rows];
@@ -87,11 +91,15 @@ export function report(
   const bars = comparisons.flatMap(({ name, unit, medians, ratio, target }, index) => {
     if (ratio === undefined) return [];
     const moreIsBetter = results[index]?.metric.moreIsBetter === true;
-    const values = `${medians['engined']?.toFixed(0)} against ${medians['dockerd']?.toFixed(0)} ${unit}`;
+    const other = medians['dockerd'] ?? medians['before'];
+    const values = `${medians['engined']?.toFixed(0)} against ${other?.toFixed(0)} ${unit}`;
     const note = `${(moreIsBetter ? ratio : 1 / ratio).toFixed(2)} (${values})`;
     return [
       { label: name, advantage: moreIsBetter ? ratio : 1 / ratio, target: moreIsBetter ? target : 1 / target, note },
     ];
   });
-  if (bars.length > 0) writeFileSync(join(dir, 'latest.svg'), ratioChart('engined against dockerd', bars));
+  if (bars.length > 0) {
+    const rival = versions['before'] === undefined ? 'dockerd' : 'an earlier build';
+    writeFileSync(join(dir, 'latest.svg'), ratioChart(`engined against ${rival}`, bars));
+  }
 }

@@ -72,7 +72,12 @@ const MEASURES: readonly Measure[] = [
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 
 const { values: options } = parseArgs({
-  options: { only: { type: 'string' }, engine: { type: 'string' }, rounds: { type: 'string' } },
+  options: {
+    only: { type: 'string' },
+    engine: { type: 'string' },
+    rounds: { type: 'string' },
+    before: { type: 'string' },
+  },
 });
 
 function chosenMeasures(): readonly Measure[] {
@@ -120,18 +125,22 @@ function contenders(
   const args = (port: number): string[] =>
     transport === undefined ? [...own] : [...own, '--host', `tcp://127.0.0.1:${port}`, ...tls()];
   const scheme = transport === 'tls' ? 'https' : 'http';
-  if (needsMetrics === true) {
-    const address = '127.0.0.1:23752';
-    return [
-      {
-        name: 'engined',
-        tcpUrl: `http://${address}/metrics`,
-        kind: () => engined({ args: ['--experimental', '--metrics-addr', address] }),
-      },
-    ];
-  }
+  const build = (name: string, port: number, main: string | undefined): Contender => {
+    const address = `127.0.0.1:${port}`;
+    const program = main === undefined ? {} : { main };
+    return needsMetrics === true
+      ? {
+          name,
+          tcpUrl: `http://${address}/metrics`,
+          kind: () => engined({ args: ['--experimental', '--metrics-addr', address], ...program }),
+        }
+      : { name, tcpUrl: `${scheme}://${address}`, kind: () => engined({ args: args(port), ...program }) };
+  };
+  const ours = build('engined', 23750, undefined);
+  if (options.before !== undefined) return [ours, build('before', 23752, options.before)];
+  if (needsMetrics === true) return [ours];
   const both: Contender[] = [
-    { name: 'engined', tcpUrl: `${scheme}://127.0.0.1:23750`, kind: () => engined({ args: args(23750) }) },
+    ours,
     { name: 'dockerd', tcpUrl: `${scheme}://127.0.0.1:23751`, kind: () => dockerd({ args: args(23751) }) },
   ];
   return both.filter(

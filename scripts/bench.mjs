@@ -1,6 +1,6 @@
 /**
- * npm run bench [-- --only NAME,... --engine NAME --rounds N --peer VERSION]: installs what is missing, builds, and
- * compares the engine with dockerd.
+ * npm run bench [-- --only NAME,... --engine NAME --rounds N --peer VERSION --before MAIN]: installs what is missing,
+ * builds, and compares the engine with dockerd, or with an earlier build, whose dist/bundle/main.js is named.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
