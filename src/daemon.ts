@@ -50,9 +50,11 @@ export async function runDaemon(loaded: LoadedConfig, debugSignal: DebugSignal):
   let isServing = false;
   const ready = (status: string): void => manager?.ready(`${status}, serving ${engine?.addresses().join(' ')}`);
   process.on('SIGHUP', () => {
-    if (isServing) manager?.reloading();
-    const { ok } = config.reload({ dryRun: false });
-    if (isServing) ready(ok ? 'reloaded' : 'reload failed, the configuration stays as it was');
+    const isTold = isServing;
+    if (isTold) manager?.reloading();
+    void config.reload({ dryRun: false }).then(({ ok }) => {
+      if (isTold && signals === 0) ready(ok ? 'reloaded' : 'reload failed, the configuration stays as it was');
+    });
   });
   const locks: LockedDirectory[] = [];
   try {

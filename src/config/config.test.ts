@@ -265,7 +265,7 @@ test('the configuration is frozen through and through', () => {
   );
 });
 
-test('a reload applies what may change and names the rest', () => {
+test('a reload applies what may change and names the rest', async () => {
   const current = load({ debug: true, labels: ['a=b'], mtu: 1400, 'max-concurrent-downloads': 9 }, [
     '--shutdown-timeout',
     '20',
@@ -274,7 +274,7 @@ test('a reload applies what may change and names the rest', () => {
     current.config.configFile,
     JSON.stringify({ labels: ['a=c'], mtu: 1300, 'max-concurrent-downloads': 9, dns: ['1.1.1.1'] }),
   );
-  const report = reloadConfig(current);
+  const report = await reloadConfig(current);
   assert.equal(report.ok, true);
   assert.deepEqual(report.entries, [
     { key: 'debug', verdict: 'removed', before: 'true', after: 'false' },
@@ -288,20 +288,20 @@ test('a reload applies what may change and names the rest', () => {
     [false, ['a=c'], 1400, [], 9, 20],
   );
   assert.deepEqual(
-    reloadConfig(report.loaded).entries.map(({ verdict }) => verdict),
+    (await reloadConfig(report.loaded)).entries.map(({ verdict }) => verdict),
     ['needs-restart', 'needs-restart'],
     'still true until the restart',
   );
 });
 
-test('a reload with anything wrong changes nothing', () => {
+test('a reload with anything wrong changes nothing', async () => {
   const current = load({ labels: ['a=b'] }, ['-D']);
   for (const [content, verdicts] of [
     [{ labels: ['a=c'], nope: 1, mtu: -4, debug: true }, ['unknown', 'invalid', 'conflict']],
     ['{', []],
   ] as const) {
     writeFileSync(current.config.configFile, typeof content === 'string' ? content : JSON.stringify(content));
-    const report = reloadConfig(current);
+    const report = await reloadConfig(current);
     assert.equal(report.ok, false);
     assert.equal(report.loaded, current);
     assert.notEqual(report.message, '');
@@ -311,7 +311,7 @@ test('a reload with anything wrong changes nothing', () => {
     );
   }
   rmSync(current.config.configFile);
-  assert.equal(reloadConfig(current).ok, false);
+  assert.equal((await reloadConfig(current)).ok, false);
 });
 
 test('secrets of proxies are shown nowhere', () => {

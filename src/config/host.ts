@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { storageDriver } from '../storage/drivers/index.js';
 import { readTlsCredentials, type TlsFiles } from '../sys/net/tls-credentials.js';
 import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
-import { groupId } from '../sys/users/group.js';
+import { findGroupId, groupId } from '../sys/users/group.js';
 
 export interface Host {
   /** The host was booted with systemd. */
@@ -23,6 +23,8 @@ export interface Host {
 /** Looks up what options name and the host may lack. Each throws an EngineError with the reason. */
 export interface HostLookUps {
   group(name: string): void;
+  /** Does the same as `group`, in the background. */
+  groupLater(name: string): Promise<unknown>;
   /** Reads the files of TLS. The error's `details` name the option of a file that is wrong. */
   tlsFiles(files: TlsFiles): void;
   storageOpts(driver: string, dataRoot: string, storageOpts: readonly string[]): void;
@@ -43,6 +45,7 @@ export function readHost(): Host {
     isInitialUserNamespace: WHOLE_RANGE.test(readFileSync('/proc/self/uid_map', 'utf8')),
     lookUp: {
       group: groupId,
+      groupLater: findGroupId,
       tlsFiles: readTlsCredentials,
       storageOpts: (driver, dataRoot, storageOpts) =>
         storageDriver(driver).check?.(nearestDirectory(dataRoot), storageOpts),

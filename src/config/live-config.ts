@@ -36,6 +36,8 @@ export class LiveConfig {
   #lastReload: LiveConfigView['lastReload'] = null;
   readonly #files: ReloadedFiles[] = [];
   readonly #listeners: ((result: ReloadResult) => void)[] = [];
+  /** Reloads take place one after another; this is the end of the last one. */
+  #lastTurn: Promise<unknown> = Promise.resolve();
 
   constructor(loaded: LoadedConfig) {
     this.#loaded = loaded;
@@ -69,8 +71,14 @@ export class LiveConfig {
    * Reads the file again. All of it takes effect or, when anything is wrong or `dryRun` is set, nothing. Never throws
    * for what the file says.
    */
-  reload({ dryRun }: { readonly dryRun: boolean }): ReloadResult {
-    const { loaded, files, ...result } = this.#prepare();
+  reload(options: { readonly dryRun: boolean }): Promise<ReloadResult> {
+    const turn = this.#lastTurn.then(() => this.#reload(options));
+    this.#lastTurn = turn.catch(() => undefined);
+    return turn;
+  }
+
+  async #reload({ dryRun }: { readonly dryRun: boolean }): Promise<ReloadResult> {
+    const { loaded, files, ...result } = await this.#prepare();
     if (dryRun) return result;
     this.#loaded = loaded;
     for (const { apply } of files) apply();
@@ -84,8 +92,8 @@ export class LiveConfig {
     this.#files.push(files);
   }
 
-  #prepare(): ReloadReport & { readonly files: readonly RereadFiles[] } {
-    const report = reloadConfig(this.#loaded);
+  async #prepare(): Promise<ReloadReport & { readonly files: readonly RereadFiles[] }> {
+    const report = await reloadConfig(this.#loaded);
     if (!report.ok) return { ...report, files: [] };
     try {
       const files = this.#files.map((each) => each.reread());

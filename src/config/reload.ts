@@ -1,8 +1,8 @@
 /**
  * Reads the configuration file of a running daemon again: either everything that may change changes, or nothing does.
- * Pure but for the read.
+ * Pure but for the reads.
  */
-import { isEngineError } from '../errors/engine-error.js';
+import { type EngineError, isEngineError } from '../errors/engine-error.js';
 import { loadMerged } from './load.js';
 import { noticesOf } from './notices.js';
 import { OPTION_LIST, type NamedOption, type OptionName } from './options.js';
@@ -40,10 +40,10 @@ export interface ReloadReport {
 }
 
 /** Reads the file again, with the command line and environment of the start. Never throws for what the file says. */
-export function reloadConfig(current: LoadedConfig): ReloadReport {
+export async function reloadConfig(current: LoadedConfig): Promise<ReloadReport> {
   let next: LoadedConfig;
   try {
-    next = loadMerged(current.commandLine, current.environment, current.host);
+    next = await loadAgain(current);
   } catch (error) {
     if (!isEngineError(error)) throw error;
     return { ok: false, message: error.message, entries: problemsOf(error.details['problems']), loaded: current };
@@ -65,6 +65,49 @@ export function reloadConfig(current: LoadedConfig): ReloadReport {
   const notices = noticesOf(values, settings, environment, idleKeys);
   const config = resolveConfig(values, settings, environment, host);
   return { ok: true, message: '', entries, loaded: { ...current, settings, config, notices, idleKeys } };
+}
+
+/**
+ * Loads the file as the start does. A group may have to be looked up on the network, which must not hold up the daemon:
+ * a load that comes to an unknown group only notes it, is thrown away, and is made again when the answer is there.
+ */
+async function loadAgain({ commandLine, environment, host }: LoadedConfig): Promise<LoadedConfig> {
+  const answers = new Map<string, EngineError | undefined>();
+  for (;;) {
+    const asked = new Set<string>();
+    const group = (name: string): void => {
+      if (!answers.has(name)) asked.add(name);
+      const error = answers.get(name);
+      if (error) throw error;
+    };
+    const load = (): LoadedConfig =>
+      loadMerged(commandLine, environment, { ...host, lookUp: { ...host.lookUp, group } });
+    const loaded = settled(load);
+    if (asked.size === 0) return loaded();
+    for (const name of asked) answers.set(name, await failureOf(host.lookUp.groupLater(name)));
+  }
+}
+
+/** Calls a function, and returns one that has the same outcome each time. */
+function settled<T>(action: () => T): () => T {
+  try {
+    const value = action();
+    return () => value;
+  } catch (error) {
+    return () => {
+      throw error;
+    };
+  }
+}
+
+async function failureOf(work: Promise<unknown>): Promise<EngineError | undefined> {
+  try {
+    await work;
+    return undefined;
+  } catch (error) {
+    if (!isEngineError(error)) throw error;
+    return error;
+  }
 }
 
 function describeChange(option: NamedOption, before: Setting, after: Setting): ReloadEntry {

@@ -21,7 +21,12 @@ const HOST: Host = {
   cgroupVersion: 1,
   cpuRealtime: false,
   isInitialUserNamespace: true,
-  lookUp: { group: () => undefined, tlsFiles: () => undefined, storageOpts: () => undefined },
+  lookUp: {
+    group: () => undefined,
+    groupLater: () => Promise.resolve(),
+    tlsFiles: () => undefined,
+    storageOpts: () => undefined,
+  },
 };
 
 for (const file of files('good')) {

@@ -25,7 +25,12 @@ export const HOST: Host = {
   cgroupVersion: 1,
   cpuRealtime: true,
   isInitialUserNamespace: false,
-  lookUp: { group: () => undefined, tlsFiles: () => undefined, storageOpts: () => undefined },
+  lookUp: {
+    group: () => undefined,
+    groupLater: () => Promise.resolve(),
+    tlsFiles: () => undefined,
+    storageOpts: () => undefined,
+  },
 };
 
 export const load = (

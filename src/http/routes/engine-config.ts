@@ -9,14 +9,14 @@ import { route, type Route } from '../route.js';
 export interface ConfigRouteDeps {
   /** The effective configuration without secrets. */
   view(): LiveConfigView;
-  reload(options: { readonly dryRun: boolean }): ReloadResult;
+  reload(options: { readonly dryRun: boolean }): Promise<ReloadResult>;
 }
 
 export function engineConfigRoutes(config: ConfigRouteDeps): Route[] {
   return [
     route('GET', '/engine/config', (x) => x.sendJson(200, configurationJson(config.view()))),
-    route('POST', '/engine/config/reload', (x) => {
-      const result = config.reload({ dryRun: x.query.flag('dryRun') });
+    route('POST', '/engine/config/reload', async (x) => {
+      const result = await config.reload({ dryRun: x.query.flag('dryRun') });
       x.sendJson(result.ok ? 200 : 400, reloadJson(result));
     }),
   ];

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { isEngineError } from '../../errors/engine-error.js';
-import { groupId } from './group.js';
+import { findGroupId, groupId } from './group.js';
 
-test('a group is found by number, in the file, and where the name service has it', () => {
+test('a group is found by number, in the file, and where the name service has it', async () => {
   assert.equal(groupId('4711'), 4711);
   assert.equal(groupId('root'), 0);
   assert.throws(
@@ -24,6 +24,8 @@ test('a group is found by number, in the file, and where the name service has it
     );
     process.env['PATH'] = `${dir}:${path ?? ''}`;
     assert.equal(groupId('remote'), 70001);
+    assert.deepEqual(await Promise.all(['remote', 'root', '4711'].map(findGroupId)), [70001, 0, 4711]);
+    await assert.rejects(findGroupId('--help'), (error) => isEngineError(error, 'not-found'));
     assert.throws(
       () => groupId('--help'),
       (error) => isEngineError(error, 'not-found'),
