@@ -64,6 +64,7 @@ export async function composeContainers(base: Base, drivers: Drivers, views: Con
   );
   const noted = notedEffects(effects, inFlight, {
     started: (seconds) => metrics.containerStarted(seconds),
+    releasing: ({ id }) => execs.removeUnstarted(id),
     released: ({ id }) => execs.endOf(id),
   });
   const containers = new ContainerDirectory(
@@ -137,7 +138,7 @@ function directoryDeps(
 }
 
 function drafter(
-  { live, facts, host, settings, idMaps }: Base,
+  { live, facts, host, settings, idMaps, dataRoot }: Base,
   { images, network, logs }: Drivers,
   views: ContainerViews,
 ): DirectoryDeps['draft'] {
@@ -152,6 +153,7 @@ function drafter(
         defaults: () => containerDefaults(live.whole, host.hostname, facts),
         validate: (config, hostConfig) => validateContainer(config, hostConfig, facts, { cgroupDriver, remapsUsers }),
         find: (reference) => views.find(reference),
+        dataRoot,
       },
       request,
       id,

@@ -6,13 +6,15 @@ import { unavailable } from '../errors/engine-error.js';
 
 export interface EffectObserver {
   readonly started: (seconds: number) => void;
+  /** Called before the end of the container is seen. */
+  readonly releasing: (record: ContainerRecord) => void;
   readonly released: (record: ContainerRecord) => void;
 }
 
 export function notedEffects(
   effects: ContainerEffects,
   inFlight: InFlight,
-  { started, released }: EffectObserver,
+  { started, releasing, released }: EffectObserver,
 ): ContainerEffects {
   const timed = async <T>(work: Promise<T>): Promise<T> => {
     const begunMs = performance.now();
@@ -47,7 +49,10 @@ export function notedEffects(
     pause: (record, signal) => note(record, effects.pause(record, signal)),
     unpause: (record) => note(record, effects.unpause(record)),
     drain: (record) => note(record, effects.drain(record)),
-    release: (record) => note(record, effects.release(record)).finally(() => released(record)),
+    release: (record) => {
+      releasing(record);
+      return note(record, effects.release(record)).finally(() => released(record));
+    },
     remove: (input, pace) => note(input.record, effects.remove(input, pace)),
     rewire: (input) => note(input.record, effects.rewire(input)),
     save: (record) => effects.save(record),

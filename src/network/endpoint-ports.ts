@@ -126,7 +126,9 @@ export class EndpointPorts implements Ports {
     // The other family is open at the container itself, so only this family is held.
     const [family] = families;
     const hostIp = port.hostIp === '' && direct.length > 0 && family ? ANY[family] : port.hostIp;
-    return [...direct, ...holdPort({ ...port, hostIp }, target, this.options.userlandProxy)];
+    const held = holdPort({ ...port, hostIp }, target, this.options.userlandProxy);
+    const isIpv6 = (one: HeldPort): number => Number(one.port.hostIp.includes(':'));
+    return [...direct, ...held].sort((a, b) => isIpv6(a) - isIpv6(b));
   }
 
   /** Holds every wanted port or none. */

@@ -110,6 +110,7 @@ export class Endpoints {
         dnsNames: request.dnsNames,
         links: request.links ?? {},
         gatewayPriority: request.gatewayPriority ?? 0,
+        showsPorts: summary.driver === 'bridge',
       };
       const nameLink = (interfacePrefix: string): string =>
         this.name(containerId, { interfacePrefix }, options).interfaceName;

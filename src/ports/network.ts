@@ -30,6 +30,8 @@ export interface Endpoint {
    * then the one whose network's name comes first.
    */
   readonly gatewayPriority: number;
+  /** False where ports are neither published nor shown, as on a link of the host. Absent in older records. */
+  readonly showsPorts?: boolean;
 }
 
 /** The kernel knows an endpoint by these names. */

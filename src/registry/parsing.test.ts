@@ -111,9 +111,12 @@ test('platforms are parsed and normalised', () => {
     ['linux/amd64/v1', 'linux/amd64'],
     ['arm64', 'linux/arm64'],
     ['linux/386', 'linux/386'],
+    ['linux/foo', 'linux/foo'],
+    ['s390x', 'linux/s390x'],
+    ['macOS', `darwin/${hostPlatform().architecture}`],
   ];
   for (const [text, expected] of table) assert.equal(formatPlatform(parsePlatform(text)), expected, text);
-  for (const text of ['', 'a/b/c/d', 'linux/', 'linux/a b'])
+  for (const text of ['', 'a/b/c/d', 'linux/', 'linux/a b', 'nintendo64', 'constructor'])
     assert.throws(
       () => parsePlatform(text),
       (error) => isEngineError(error, 'invalid'),

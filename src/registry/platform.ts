@@ -28,6 +28,16 @@ const NODE_ARCHITECTURES: Readonly<Record<string, string>> = {
   loong64: 'loong64',
 };
 
+const words = (text: string): ReadonlySet<string> => new Set(text.split(' '));
+/** The systems and architectures that images can be for (`GOOS` and `GOARCH`). */
+const SYSTEMS = words(
+  'aix android darwin dragonfly freebsd hurd illumos ios js linux nacl netbsd openbsd plan9 solaris windows zos',
+);
+const KNOWN_ARCHITECTURES = words(
+  '386 amd64 amd64p32 arm armbe arm64 arm64be loong64 mips mipsle mips64 mips64le mips64p32 mips64p32le ppc ppc64 ' +
+    'ppc64le riscv riscv64 s390 s390x sparc sparc64 wasm',
+);
+
 /** CPU flags that each amd64 level adds to the one below. */
 const AMD64_LEVELS: readonly (readonly string[])[] = [
   ['cx16', 'lahf_lm', 'popcnt', 'sse4_1', 'sse4_2', 'ssse3'],
@@ -47,16 +57,24 @@ export function normalisePlatform({ os, architecture, variant }: Platform): Plat
   return { os: os.toLowerCase() === 'macos' ? 'darwin' : os.toLowerCase(), architecture: name, variant: normal };
 }
 
-/** Parses `os`, `arch` or `os/arch[/variant]`. Throws `invalid`. */
+/**
+ * Parses `os`, `arch` or `os/arch[/variant]`. A single word must be a system or an architecture that is known, because
+ * nothing else tells which of them it is. Throws `invalid`.
+ */
 export function parsePlatform(text: string): Platform {
+  const fault = (what: string): Error =>
+    invalid(`${JSON.stringify(text)}: ${what}: invalid argument`, { code: 'INVALID_PLATFORM' });
   const parts = text.split('/');
   const isBad = parts.length > 3 || parts.some((part) => !/^[A-Za-z0-9_.-]+$/.test(part));
-  if (isBad) throw invalid(`"${text}": invalid platform: must be os/arch[/variant]`, { code: 'INVALID_PLATFORM' });
+  if (isBad) throw fault('cannot parse platform specifier');
   const [first = '', second, third] = parts;
   const host = hostPlatform();
   if (second !== undefined) return normalisePlatform({ os: first, architecture: second, variant: third ?? '' });
-  if (first.toLowerCase() === host.os) return { ...host, variant: '' };
-  return normalisePlatform({ os: host.os, architecture: first, variant: '' });
+  const asSystem = normalisePlatform({ os: first, architecture: host.architecture, variant: '' });
+  if (SYSTEMS.has(asSystem.os)) return asSystem;
+  const asArchitecture = normalisePlatform({ os: host.os, architecture: first, variant: '' });
+  if (!KNOWN_ARCHITECTURES.has(asArchitecture.architecture)) throw fault('unknown operating system or architecture');
+  return asArchitecture;
 }
 
 /** Formats a platform as `linux/arm/v7`. */

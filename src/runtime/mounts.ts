@@ -3,6 +3,7 @@ import { invalid } from '../errors/engine-error.js';
 import type { HostConfig, MountPoint } from '../ports/container.js';
 import type { SpecInput } from '../ports/runtime.js';
 import type { OciMount } from './oci-types.js';
+import { parseSecurityOptions } from './security-options.js';
 import { mergeTmpfsOptions, tmpfsOptionsOf } from './tmpfs-options.js';
 
 /** Path of the init binary inside the container. */
@@ -41,9 +42,12 @@ function depth(path: string): number {
 
 function systemMounts({ hostConfig, shmPath, userns }: SpecInput): OciMount[] {
   const { Privileged, ReadonlyRootfs, IpcMode } = hostConfig;
-  const kernel = Privileged && !ReadonlyRootfs ? SECURE : [...SECURE, 'ro'];
+  const { writableCgroups } = parseSecurityOptions(hostConfig.SecurityOpt ?? []);
+  if (userns && writableCgroups !== undefined)
+    throw invalid('option WritableCgroups conflicts with user namespaces and rootless mode');
   // In a user namespace, a bind of the host's cgroups cannot be made read-only.
-  const cgroup = userns ? SECURE : kernel;
+  const isCgroupWritable = userns !== undefined || (writableCgroups ?? Privileged);
+  const kernel = (isWritable: boolean): readonly string[] => (isWritable ? SECURE : [...SECURE, 'ro']);
   return [
     { destination: '/proc', type: 'proc', source: 'proc', options: SECURE },
     {
@@ -58,11 +62,17 @@ function systemMounts({ hostConfig, shmPath, userns }: SpecInput): OciMount[] {
       source: 'devpts',
       options: ['nosuid', 'noexec', 'newinstance', 'ptmxmode=0666', 'mode=0620', 'gid=5'],
     },
-    { destination: '/sys', type: 'sysfs', source: 'sysfs', options: kernel },
-    { destination: '/sys/fs/cgroup', type: 'cgroup', source: 'cgroup', options: cgroup },
+    { destination: '/sys', type: 'sysfs', source: 'sysfs', options: kernel(Privileged) },
+    { destination: '/sys/fs/cgroup', type: 'cgroup', source: 'cgroup', options: kernel(isCgroupWritable) },
     { destination: '/dev/mqueue', type: 'mqueue', source: 'mqueue', options: SECURE },
     ...shmMount(IpcMode, hostConfig.ShmSize, shmPath),
-  ].map((mount) => (ReadonlyRootfs && !ALWAYS_WRITABLE.has(mount.destination) ? readOnly(mount) : mount));
+  ].map((mount) => {
+    const isWritable =
+      ALWAYS_WRITABLE.has(mount.destination) ||
+      (mount.type === 'sysfs' && Privileged) ||
+      (mount.type === 'cgroup' && isCgroupWritable);
+    return ReadonlyRootfs && !isWritable ? readOnly(mount) : mount;
+  });
 }
 
 function shmMount(ipcMode: string, sizeBytes: number, shmPath: string | undefined): OciMount[] {

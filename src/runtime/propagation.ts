@@ -2,28 +2,46 @@
 import { readFile, realpath } from 'node:fs/promises';
 import { invalid } from '../errors/engine-error.js';
 import type { MountPoint } from '../ports/container.js';
+import { choosesPropagation } from '../ports/propagation.js';
+
+export interface Propagations {
+  readonly mounts: readonly MountPoint[];
+  /** The `rootfsPropagation` that the mounts need; undefined: the runtime's default. */
+  readonly root: 'shared' | 'rslave' | undefined;
+}
 
 /**
- * Returns the `rootfsPropagation` that the mounts need; undefined: the runtime's default.
- * @throws EngineError invalid when a mount wants events of a source that sends none.
+ * Settles the propagation of mounts. A mount that the client wanted no events for is private where its source sends
+ * none. @throws EngineError invalid when a mount wants events of a source that sends none.
  */
-export async function rootPropagation(mounts: readonly MountPoint[]): Promise<'shared' | 'rslave' | undefined> {
-  const propagating = mounts.filter(({ Propagation }) => /^r?(shared|slave)$/.test(Propagation));
-  if (propagating.length === 0) return undefined;
+export async function settlePropagation(given: readonly MountPoint[]): Promise<Propagations> {
+  const isPropagating = ({ Propagation }: MountPoint): boolean => /^r?(shared|slave)$/.test(Propagation);
+  if (!given.some(isPropagating)) return { mounts: given, root: undefined };
   const mountinfo = parseMountinfo(await readFile('/proc/self/mountinfo', 'utf8'));
-  let shared = false;
-  for (const { Source, Propagation } of propagating) {
+  const mounts: MountPoint[] = [];
+  let root: Propagations['root'];
+  for (const point of given) {
+    const { Source, Propagation } = point;
+    if (!isPropagating(point)) {
+      mounts.push(point);
+      continue;
+    }
     const wantsShared = Propagation.endsWith('shared');
     const mount = findMount(mountinfo, await realpath(Source).catch(() => Source));
     const isShared = mount?.optional.some((field) => field.startsWith('shared:')) === true;
     const isSlave = mount?.optional.some((field) => field.startsWith('master:')) === true;
+    if (!isShared && !isSlave && !choosesPropagation(point)) {
+      mounts.push({ ...point, Propagation: 'rprivate' });
+      continue;
+    }
     if (wantsShared && !isShared)
       throw invalid(`path ${Source} is mounted on ${mount?.path ?? '/'} but it is not a shared mount`);
     if (!isShared && !isSlave)
       throw invalid(`path ${Source} is mounted on ${mount?.path ?? '/'} but it is not a shared or slave mount`);
-    shared ||= wantsShared;
+    mounts.push(point);
+    root = wantsShared ? 'shared' : (root ?? 'rslave');
   }
-  return shared ? 'shared' : 'rslave';
+  return { mounts, root };
 }
 
 interface MountInfo {

@@ -7,6 +7,8 @@ export interface SecurityOptions {
   readonly seccomp: string | undefined;
   readonly apparmor: string | undefined;
   readonly systemPathsUnconfined: boolean;
+  /** Whether the container may write to its control groups; undefined when it is not said. */
+  readonly writableCgroups: boolean | undefined;
 }
 
 /** Parses the options. @throws EngineError invalid `invalid --security-opt 2: "x=y"`. */
@@ -15,9 +17,14 @@ export function parseSecurityOptions(options: readonly string[]): SecurityOption
   let seccomp: string | undefined;
   let apparmor: string | undefined;
   let systemPathsUnconfined = false;
+  let writableCgroups: boolean | undefined;
   for (const option of options) {
     if (option === 'no-new-privileges') {
       noNewPrivileges = true;
+      continue;
+    }
+    if (option === 'writable-cgroups') {
+      writableCgroups = true;
       continue;
     }
     // The CLI removes it from the list; other clients may leave it in.
@@ -30,10 +37,11 @@ export function parseSecurityOptions(options: readonly string[]): SecurityOption
     if (name === 'seccomp') seccomp = value;
     else if (name === 'apparmor') apparmor = value;
     else if (name === 'no-new-privileges') noNewPrivileges = parseBoolean(value, option);
+    else if (name === 'writable-cgroups') writableCgroups = parseBoolean(value, option);
     // Labels only matter on SELinux hosts, as in the known engine.
     else if (name !== 'label') throw invalid(`invalid --security-opt 2: ${JSON.stringify(option)}`);
   }
-  return { noNewPrivileges, seccomp, apparmor, systemPathsUnconfined };
+  return { noNewPrivileges, seccomp, apparmor, systemPathsUnconfined, writableCgroups };
 }
 
 function split(option: string): [string, string | undefined] {

@@ -11,7 +11,7 @@ import { buildMounts } from './mounts.js';
 import { buildNamespaces } from './namespaces.js';
 import type { OciIdMapping, OciSeccomp } from './oci-types.js';
 import { buildExecProcess, buildInitProcess, type ProcessDefaults } from './process.js';
-import { rootPropagation } from './propagation.js';
+import { settlePropagation } from './propagation.js';
 import { buildResources } from './resources.js';
 import { buildSeccomp, parseSeccompProfile, type SeccompProfile } from './seccomp.js';
 import { defaultSeccompProfile } from './seccomp-profile.js';
@@ -58,14 +58,17 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
     const { config } = input;
     const { hostConfig, warnings } = applyHostLimits(input.hostConfig, facts);
     const runsInit = input.initPath !== undefined && hostConfig.PidMode === '';
-    const [process, devices, resources, rootfsPropagation, edits] = await Promise.all([
+    const [process, devices, resources, propagation, edits] = await Promise.all([
       buildInitProcess(input, runsInit, facts, defaults()),
       buildDevices(hostConfig),
       buildResources(hostConfig),
-      rootPropagation(input.mounts),
+      settlePropagation(input.mounts),
       resolveDeviceRequests(hostConfig.DeviceRequests, defaults().cdiSpecDirs),
     ]);
-    const mounts = buildMounts(input, { recursiveReadOnly: facts.recursiveReadOnly, runsInit });
+    const mounts = buildMounts(
+      { ...input, mounts: propagation.mounts },
+      { recursiveReadOnly: facts.recursiveReadOnly, runsInit },
+    );
     const edited = await applyCdiEdits({ process, mounts, ...devices, hooks: {} }, edits);
     const seccomp = seccompFor(input, process.capabilities.bounding);
     const sysctl = buildSysctls(input);
@@ -89,7 +92,7 @@ export function createSpecBuilder(facts: HostFacts, defaults: () => DaemonDefaul
         readonlyPaths: hostConfig.ReadonlyPaths ?? [],
         ...(Object.keys(sysctl).length === 0 ? {} : { sysctl }),
         ...(seccomp ? { seccomp } : {}),
-        ...(rootfsPropagation ? { rootfsPropagation } : {}),
+        ...(propagation.root ? { rootfsPropagation: propagation.root } : {}),
       },
     };
     return { spec, warnings };

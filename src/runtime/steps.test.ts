@@ -14,7 +14,7 @@ import { buildEnvironment } from './environment.js';
 import { parseCgroupMounts } from '../sys/process/cgroup-mounts.js';
 import { buildMounts } from './mounts.js';
 import { buildNamespaces } from './namespaces.js';
-import { rootPropagation } from './propagation.js';
+import { settlePropagation } from './propagation.js';
 import { buildResources, buildRlimits } from './resources.js';
 import { parseSecurityOptions } from './security-options.js';
 import { buildSysctls } from './sysctls.js';
@@ -282,9 +282,13 @@ test('security options in both spellings', () => {
       seccomp: 'unconfined',
       apparmor: 'x',
       systemPathsUnconfined: true,
+      writableCgroups: undefined,
     },
   );
   assert.equal(parseSecurityOptions(['no-new-privileges=false']).noNewPrivileges, false);
+  assert.equal(parseSecurityOptions(['writable-cgroups']).writableCgroups, true);
+  assert.equal(parseSecurityOptions(['writable-cgroups=false']).writableCgroups, false);
+  assert.throws(() => parseSecurityOptions(['writable-cgroups=x']), /invalid --security-opt 2/);
   assert.throws(() => parseSecurityOptions(['x']), /invalid --security-opt 1: "x"/);
   assert.throws(() => parseSecurityOptions(['x=y']), /invalid --security-opt 2: "x=y"/);
   assert.throws(() => parseSecurityOptions(['no-new-privileges=maybe']), /invalid --security-opt 2/);
@@ -313,7 +317,8 @@ test('propagation needs a source that propagates', async () => {
     RW: true,
     Propagation,
   });
-  assert.equal(await rootPropagation([point('rprivate'), point('')]), undefined);
+  const settled = await settlePropagation([point('rprivate'), point('')]);
+  assert.deepEqual([settled.root, settled.mounts.map(({ Propagation }) => Propagation)], [undefined, ['rprivate', '']]);
 });
 
 test('CPU lists', () => {

@@ -2,18 +2,24 @@
 import { readFileSync } from 'node:fs';
 
 interface Row {
+  /** The line of the document. */
+  readonly line: string;
   readonly request: RegExp;
   readonly difference: RegExp;
 }
 
-/** `*` stands for anything. This file is in dist/test/compare. */
-const LINES = readFileSync(new URL('../../../docs/differences.md', import.meta.url), 'utf8')
-  .split('\n')
-  .filter((line) => line.startsWith('| `'));
-const ROWS: readonly Row[] = LINES.map((line) => {
-  const [, request = '', difference = ''] = line.split('|').map((cell) => cell.trim().replaceAll('`', ''));
-  return { request: pattern(request), difference: pattern(difference) };
-});
+/** The tables after this heading are not about what is compared. This file is in dist/test/compare. */
+const [COMPARED = ''] = readFileSync(new URL('../../../docs/differences.md', import.meta.url), 'utf8').split(
+  '\n## Differences from the specification',
+);
+/** `*` stands for anything. */
+const ROWS: readonly Row[] = COMPARED.split('\n')
+  .filter((line) => line.startsWith('| `'))
+  .map((line) => {
+    const [, request = '', difference = ''] = line.split('|').map((cell) => cell.trim().replaceAll('`', ''));
+    return { line, request: pattern(request), difference: pattern(difference) };
+  });
+const used = new Set<Row>();
 
 function pattern(text: string): RegExp {
   return new RegExp(
@@ -24,12 +30,24 @@ function pattern(text: string): RegExp {
   );
 }
 
+/** Every row that fits counts as used, so that none is taken for needless because another one is wider. */
+function isNamed(title: string, difference: string): boolean {
+  const fitting = ROWS.filter((row) => row.request.test(title) && row.difference.test(difference));
+  for (const row of fitting) used.add(row);
+  return fitting.length > 0;
+}
+
 /** Whether the document names this difference in answers to this request. */
 export function explained(method: string, path: string, line: string): boolean {
-  return ROWS.some(({ request, difference }) => request.test(`${method} ${path}`) && difference.test(line));
+  return isNamed(`${method} ${path}`, line);
 }
 
 /** Whether the document says that engined takes, or refuses, this. */
 export function explainedVerdict(label: string, verdict: 'taken' | 'refused' | 'failed'): boolean {
-  return ROWS.some(({ request, difference }) => request.test(label) && difference.test(verdict));
+  return isNamed(label, verdict);
+}
+
+/** Returns the lines of the document that have explained nothing so far. */
+export function needlessRows(): readonly string[] {
+  return ROWS.filter((row) => !used.has(row)).map(({ line }) => line);
 }

@@ -53,7 +53,7 @@ export const VERSION_SCRIPT: readonly Step[] = [
   get('/containers/web/top'),
   post('/containers/web/exec', { Cmd: ['true'], ConsoleSize: [1, 2] }, ['exec', 'Id']),
   get('/exec/{exec}/json'),
-  post('/containers/web/update', { Memory: 80_000_000, MemorySwap: -1, KernelMemory: 1 }),
+  post('/containers/web/update', { Memory: 80_000_000, MemorySwap: -1 }),
   post('/containers/web/stop?t=0&signal=KILL'),
   post('/containers/web/wait'),
   get('/containers/web/json'),
@@ -86,7 +86,7 @@ export const VERSION_SCRIPT: readonly Step[] = [
   }),
   post(CREATE, { ...WEB, MacAddress: '02:42:ac:11:00:07' }),
   post(CREATE, { ...WEB, HostConfig: { NetworkMode: 'versions', Sysctls: { 'net.ipv4.conf.eth0.forwarding': '1' } } }),
-  post(CREATE, { ...WEB, HostConfig: { KernelMemory: 5_000_000, KernelMemoryTCP: 5_000_000 } }),
+  post(`${CREATE}?name=kernel-memory`, { ...WEB, HostConfig: { KernelMemory: 5_000_000 } }),
   post(CREATE, {
     ...WEB,
     HostConfig: {},

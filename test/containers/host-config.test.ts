@@ -78,7 +78,9 @@ test(
       const field = kind === 'network' ? 'NetworkMode' : kind === 'IPC' ? 'IpcMode' : 'PidMode';
       assert.equal(
         await refusedStart({ [field]: 'container:alone' }),
-        `409 cannot join ${kind} of a non running container: ${id}`,
+        kind === 'network'
+          ? '409 cannot join network namespace of a non running container: container alone is created'
+          : `409 failed to join ${kind} namespace: container ${id} is not running`,
       );
     }
     await callJson(engine.socketPath, 'POST', '/containers/alone/start');

@@ -62,7 +62,7 @@ test('macvlan: containers are on the link of the host with addresses, names and 
     'lan',
   ]);
   await run('one', '--network', 'lan');
-  await run('two', '--network', 'lan', '--ip', '10.215.0.40', '-p', '8080:80');
+  await run('two', '--network', 'lan', '--ip', '10.215.0.40', '-p', '8080:80', '--expose', '81');
   assert.match(await inside('one', 'ip', '-o', '-4', 'addr', 'show', 'eth0'), /10\.215\.0\.129\/24/);
   assert.match(await inside('one', 'ip', 'route'), /default via 10\.215\.0\.1 /);
   for (const address of ['10.215.0.1', 'two', '2001:db8:215::1'])
@@ -70,6 +70,8 @@ test('macvlan: containers are on the link of the host with addresses, names and 
   assert.match(runInside(lan.path, 'busybox', 'ping', '-c', '2', '-W', '2', '10.215.0.40'), /[12] packets received/);
   // Nothing is published: whoever is on the link is there already.
   assert.equal(await dockerOk(engine, ['port', 'two']), '');
+  assert.equal(await dockerOk(engine, ['inspect', '-f', '{{len .NetworkSettings.Ports}}', 'two']), '0');
+  assert.equal(await dockerOk(engine, ['ps', '--filter', 'name=two', '--format', '{{.Ports}}']), '');
   assert.match(
     (await docker(engine, ['run', '--rm', '--network', 'lan', '--ip', '10.215.0.40', registry.reference, 'true']))
       .stderr,

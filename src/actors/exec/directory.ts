@@ -196,6 +196,12 @@ export class ExecDirectory {
       if (record.containerId === containerId && record.running) this.#endLater(record.id);
   }
 
+  /** Forgets the execs of a container that nobody has started; the container has ended, so nobody can any more. */
+  removeUnstarted(containerId: string): void {
+    for (const { id, containerId: owner, running, exitCode } of this.#views.values())
+      if (owner === containerId && !running && exitCode === null && !this.#started.has(id)) this.#remove(id);
+  }
+
   #endLater(id: string): void {
     setTimeout(() => {
       if (this.#views.get(id)?.running) this.exited(id, { exitCode: KILLED_EXIT_CODE, exitedAt: new Date() });

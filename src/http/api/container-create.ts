@@ -1,6 +1,7 @@
 /** The body of POST /containers/create: decoded, defaulted and brought to the newest shape. */
 import type { AtLeast } from './at-least.js';
 import { invalid } from '../../errors/engine-error.js';
+import { parsePlatform } from '../../registry/platform.js';
 import type { ContainerConfig, HostConfig, MountRequest } from '../../ports/container.js';
 import type { CreateRequest } from '../../actors/container/create/create-request.js';
 import { type Endpoints, networkOfMode, placeMacAddress, placeSysctls, withDefaultNamed } from './main-endpoint.js';
@@ -218,9 +219,8 @@ export function decodeCreate(
   if (value === undefined || value === null) throw invalid('config cannot be empty in order to create a container');
   const { HostConfig: host, NetworkingConfig, ...given } = body.decode(value, '');
   const config =
-    given.Healthcheck && !atLeast(1, 44)
-      ? { ...given, Healthcheck: { ...given.Healthcheck, StartInterval: 0 } }
-      : given;
+    given.Healthcheck && !atLeast(1, 44) ? { ...given, Healthcheck: withoutStartInterval(given.Healthcheck) } : given;
+  if (query.platform) parsePlatform(query.platform);
   const size = host.ConsoleSize ?? [];
   const { Annotations, ...settings } = host;
   const normal = {
@@ -249,6 +249,7 @@ export function decodeCreate(
     name: query.name,
     platform: atLeast(1, 41) ? query.platform : undefined,
     warnings: [
+      ...(mounts ?? []).flatMap(({ Type }) => (Type === 'image' ? ['Image mount is an experimental feature'] : [])),
       ...(atLeast(1, 48) ? volumeDriverWarnings(normal.VolumeDriver, mounts ?? []) : []),
       ...addressed.warnings,
       ...placed.warnings,
@@ -277,6 +278,14 @@ function volumeDriverWarnings(driver: string, mounts: readonly MountRequest[]): 
           "'mount'. Use '--mount type=volume,volume-driver=...' instead",
       ]
     : [];
+}
+
+/** Drops a member that came with 1.44. */
+function withoutStartInterval<T extends { readonly StartInterval?: number | undefined }>(
+  check: T,
+): Omit<T, 'StartInterval'> {
+  const { StartInterval: _unknown, ...others } = check;
+  return others;
 }
 
 /** Drops the priorities of gateways, which came with 1.48. */

@@ -3,7 +3,8 @@ import { invalid } from '../../errors/engine-error.js';
 import type { ContainerRecord } from '../../actors/container/container.record.js';
 import { isRunning } from '../../actors/container/container.record.js';
 import type { Filters } from './filters.js';
-import { portList, shownStatus } from './container-view.js';
+import { portList } from './container-ports.js';
+import { shownStatus } from './container-view.js';
 
 const KNOWN = [
   'ancestor',

@@ -5,8 +5,8 @@ import { isRunning } from '../../actors/container/container.record.js';
 import { effectiveHostConfig } from '../../actors/container/create/effective-host-config.js';
 import type { HealthState } from '../../actors/container/life/health-state.js';
 import type { MountPoint } from '../../ports/container.js';
-import type { PublishedPort } from '../../ports/network.js';
 import { ownMember } from '../../text/own-member.js';
+import { portList, portMap } from './container-ports.js';
 
 /** The view needs these facts beside the record. */
 export interface ViewContext {
@@ -124,7 +124,7 @@ function itemParts(
   const { imageManifest, hostConfig } = record;
   const head = JSON.stringify({
     Id: record.id,
-    Names: [record.name, ...linkNames],
+    Names: [record.name, ...linkNames].sort(),
     Image: named ? record.config.Image : record.image,
     ImageID: record.image,
     ...(imageManifest && members === 'full' ? { ImageManifestDescriptor: imageManifest } : {}),
@@ -139,7 +139,7 @@ function itemParts(
       NetworkMode: hostConfig.NetworkMode,
       ...(hostConfig.Annotations && members !== 'plain' ? { Annotations: hostConfig.Annotations } : {}),
     },
-    NetworkSettings: { Networks: networkMap(record) },
+    NetworkSettings: { Networks: networkMap(record, listedEndpoint) },
     Mounts: record.mounts.map(mountObject),
   });
   return { head: `${head.slice(0, -1)},`, tail: `,${tail.slice(1)}` };
@@ -156,61 +156,6 @@ export function shownStatus(record: ContainerRecord): string {
   return record.state.finishedAt.startsWith('0001') ? 'created' : 'exited';
 }
 
-export interface PortItem {
-  IP?: string;
-  PrivatePort: number;
-  PublicPort?: number;
-  Type: string;
-}
-
-/** Returns the ports of a list item: published ones with their address, then those merely exposed. */
-export function portList(record: ContainerRecord): PortItem[] {
-  if (!isRunning(record)) return [];
-  const published = record.ports.map((port) => ({
-    IP: shownIp(port),
-    PrivatePort: port.containerPort,
-    ...(port.hostPort === 0 ? {} : { PublicPort: port.hostPort }),
-    Type: port.protocol as string,
-  }));
-  const taken = new Set(published.map((port) => `${port.PrivatePort}/${port.Type}`));
-  const exposed = exposedPorts(record)
-    .filter((key) => !taken.has(key))
-    .map((key) => {
-      const [port = '0', type = 'tcp'] = key.split('/');
-      return { PrivatePort: Number(port), Type: type };
-    });
-  return [...published, ...exposed];
-}
-
-/**
- * Returns the exposed ports that the host could reach: none without a gateway, or in the network of another container.
- */
-function exposedPorts({ config, networks }: ContainerRecord): string[] {
-  const isReachable = Object.values(networks).some(
-    ({ endpoint }) => endpoint && (endpoint.gateway !== '' || endpoint.ipv6Gateway !== ''),
-  );
-  return isReachable ? Object.keys(config.ExposedPorts ?? {}) : [];
-}
-
-function shownIp(port: PublishedPort): string {
-  return port.hostIp === '' ? '0.0.0.0' : port.hostIp;
-}
-
-/** Renders `NetworkSettings.Ports` of inspect. */
-function portMap(record: ContainerRecord): Record<string, { HostIp: string; HostPort: string }[] | null> {
-  if (!isRunning(record)) return {};
-  const map = new Map<string, { HostIp: string; HostPort: string }[] | null>();
-  for (const key of exposedPorts(record)) map.set(key, null);
-  for (const port of record.ports) {
-    const key = `${port.containerPort}/${port.protocol}`;
-    map.set(key, [
-      ...(map.get(key) ?? []),
-      { HostIp: shownIp(port), HostPort: port.hostPort === 0 ? '' : String(port.hostPort) },
-    ]);
-  }
-  return Object.fromEntries(map);
-}
-
 /**
  * Returns the networks of a container as others see them: a container that has ended is on none any more, even while it
  * is being released.
@@ -220,10 +165,27 @@ function attachments(record: ContainerRecord): ContainerRecord['networks'] {
   return Object.fromEntries(Object.entries(record.networks).map(([name, { request }]) => [name, { request }]));
 }
 
-function networkMap(record: ContainerRecord): Record<string, unknown> {
+function networkMap(
+  record: ContainerRecord,
+  render: (attachment: NetworkAttachment) => Record<string, unknown> = endpointSettings,
+): Record<string, unknown> {
   return Object.fromEntries(
-    Object.entries(attachments(record)).map(([name, attachment]) => [name, endpointSettings(attachment)]),
+    Object.entries(attachments(record)).map(([name, attachment]) => [name, render(attachment)]),
   );
+}
+
+/** Renders an endpoint as lists have it: where the container is, not what was asked for. */
+function listedEndpoint(attachment: NetworkAttachment): Record<string, unknown> {
+  const { IPAMConfig } = attachment.request;
+  const { LinkLocalIPs: _unlisted, ...addresses } = IPAMConfig ?? {};
+  return {
+    ...endpointSettings(attachment),
+    IPAMConfig: IPAMConfig ? addresses : null,
+    Links: null,
+    Aliases: null,
+    DriverOpts: null,
+    DNSNames: null,
+  };
 }
 
 /** Networks on which containers do not find each other by name. */

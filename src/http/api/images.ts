@@ -169,7 +169,9 @@ const commitConfig = object({
 
 /** Decodes the body of POST /commit; undefined when it says nothing. Throws `invalid` naming the field. */
 export function decodeCommitConfig(body: unknown): ImageRuntimeConfig | undefined {
-  return body === undefined || body === null ? undefined : (commitConfig.decode(body, '') as ImageRuntimeConfig);
+  if (body === undefined || body === null) return undefined;
+  const config = commitConfig.decode(body, '') as ImageRuntimeConfig;
+  return Object.keys(body).length === 0 ? undefined : config;
 }
 
 /** Renders what a removal or a prune has taken away, in its order. */

@@ -160,8 +160,12 @@ export function dimensions(x: Exchange): { height: number; width: number } {
 function dimension(x: Exchange, name: 'h' | 'w'): number {
   const text = x.query.text(name) ?? '';
   const value = Number(text);
-  if (!/^\d+$/.test(text) || value > 0xffff_ffff)
-    throw invalid(`invalid resize ${name === 'h' ? 'height' : 'width'} "${text}": invalid syntax`);
+  const fault = !/^[+-]?\d+$/.test(text)
+    ? 'invalid syntax'
+    : value < 0 || value > 0xffff_ffff
+      ? 'value out of range'
+      : undefined;
+  if (fault !== undefined) throw invalid(`invalid resize ${name === 'h' ? 'height' : 'width'} "${text}": ${fault}`);
   return value;
 }
 

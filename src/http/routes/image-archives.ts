@@ -57,7 +57,7 @@ async function load(x: Exchange, deps: LoadDeps): Promise<void> {
 
 function platformOf(x: Exchange): Platform | undefined {
   if (!x.atLeast(1, 48)) return undefined;
-  if (x.query.all('platform').length > 1) throw invalid('platform: multiple platform parameters are not supported');
+  if (x.query.all('platform').length > 1) throw invalid('multiple platform parameters not supported');
   const text = x.query.text('platform');
   return text === '' ? undefined : platformObject(text);
 }

@@ -48,6 +48,8 @@ export interface DraftDeps {
     host: HostConfig,
   ) => { readonly hostConfig: HostConfig; readonly warnings: readonly string[] };
   readonly find: (reference: string) => ContainerRecord;
+  /** Directory with the root file systems of all containers. */
+  readonly dataRoot: string;
 }
 
 export function draftContainer(
@@ -94,6 +96,7 @@ export function draftContainer(
     mounts: planMounts(config, checked.hostConfig, {
       inherited: inheritedMounts(checked.hostConfig.VolumesFrom ?? [], (reference) => named(deps, reference).mounts),
       keepsSubmountsWritable: request.keepsSubmountsWritable,
+      dataRoot: deps.dataRoot,
     }).map((point) => withImage(deps.images, point)),
     ports: [],
     state: { status: 'created', pid: 0, exitCode: 0, error: '', oomKilled: false, startedAt: NEVER, finishedAt: NEVER },
@@ -118,17 +121,22 @@ function withDefaults(host: HostConfig, defaults: ContainerDefaults, deps: Draft
     IpcMode: byId(host.IpcMode, deps) || defaults.ipcMode,
     CgroupnsMode:
       host.CgroupnsMode || (host.Privileged && defaults.cgroupnsMode === 'private' ? 'host' : defaults.cgroupnsMode),
-    SecurityOpt:
-      host.SecurityOpt ??
-      (host.Privileged || host.IpcMode === 'host' || host.PidMode === 'host' ? ['label=disable'] : null),
+    SecurityOpt: securityOptions(host),
     Runtime: host.Runtime || defaults.runtime,
     MemorySwap: host.Memory > 0 && host.MemorySwap === 0 ? Math.min(host.Memory * 2, MAX_INTEGER) : host.MemorySwap,
     OomKillDisable: host.OomKillDisable ?? false,
-    RestartPolicy: host.RestartPolicy.Name ? host.RestartPolicy : { Name: 'no', MaximumRetryCount: 0 },
+    RestartPolicy: { ...host.RestartPolicy, Name: host.RestartPolicy.Name || 'no' },
     MaskedPaths: host.MaskedPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_MASKED_PATHS),
     ReadonlyPaths:
       host.ReadonlyPaths ?? (host.Privileged || unconfinedSystemPaths(host) ? null : DEFAULT_READONLY_PATHS),
   };
+}
+
+/** Adds that a container which shares namespaces of the host has no label of its own, unless the client says which. */
+function securityOptions({ SecurityOpt, Privileged, IpcMode, PidMode }: HostConfig): HostConfig['SecurityOpt'] {
+  const isLabelled = SecurityOpt?.some((option) => option.split('=', 1)[0] === 'label') === true;
+  if (isLabelled || !(Privileged || IpcMode === 'host' || PidMode === 'host')) return SecurityOpt;
+  return [...(SecurityOpt ?? []), 'label=disable'];
 }
 
 /** Returns the manifest for the platform of the container; it stays when the names of its image change. */

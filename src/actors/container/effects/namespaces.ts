@@ -1,5 +1,5 @@
 /** The namespaces of a container that starts: its own network namespace, and those of others that it joins. */
-import { conflict } from '../../../errors/engine-error.js';
+import { conflict, notFound } from '../../../errors/engine-error.js';
 import { ownsSandbox } from '../../../runtime/namespaces.js';
 import type { ContainerRecord } from '../container.record.js';
 import type { ContainerDeps } from '../deps.js';
@@ -17,7 +17,8 @@ export function sharedNamespaces(
   record: ContainerRecord,
 ): { joins: Partial<Record<'ipc' | 'pid' | 'user', string>>; shmPath?: string } {
   const { IpcMode, PidMode } = record.hostConfig;
-  const donor = (mode: string, kind: string): ContainerRecord => runningDonor(deps, mode, kind);
+  const donor = (mode: string, kind: string): ContainerRecord =>
+    runningDonor(deps, mode, ({ id }) => `failed to join ${kind} namespace: container ${id} is not running`);
   const joins: Partial<Record<'ipc' | 'pid' | 'user', string>> = optional('user', sharedUserns(deps, record, donor));
   for (const [kind, mode] of [
     ['ipc', IpcMode],
@@ -29,12 +30,21 @@ export function sharedNamespaces(
   return { joins, ...optional('shmPath', shmPath) };
 }
 
-/** Returns the container whose namespace another one joins. @throws EngineError conflict unless it runs. */
-function runningDonor(deps: ContainerDeps, mode: string, kind: string): ContainerRecord {
+/**
+ * Returns the container whose namespace another one joins. @throws EngineError not-found; conflict with the text that
+ * `refusal` makes unless it runs.
+ */
+function runningDonor(deps: ContainerDeps, mode: string, refusal: (donor: ContainerRecord) => string): ContainerRecord {
   const id = mode.slice('container:'.length);
   const donor = deps.find(id);
-  if (!donor || donor.state.pid === 0) throw conflict(`cannot join ${kind} of a non running container: ${id}`);
+  if (!donor) throw notFound(`No such container: ${id}`);
+  if (donor.state.pid === 0) throw conflict(refusal(donor));
   return donor;
+}
+
+function noNetwork({ name, state }: ContainerRecord): string {
+  const stopped = `container ${name.slice(1)} is ${state.status}`;
+  return `cannot join network namespace of a non running container: ${stopped}`;
 }
 
 /**
@@ -44,7 +54,7 @@ function runningDonor(deps: ContainerDeps, mode: string, kind: string): Containe
 function sandboxOf(deps: ContainerDeps, record: ContainerRecord): string | undefined {
   if (ownsSandbox(record)) return deps.network.sandboxPath(record.id);
   const { NetworkMode: mode } = record.hostConfig;
-  return mode === 'host' ? undefined : sandboxOf(deps, runningDonor(deps, mode, 'network'));
+  return mode === 'host' ? undefined : sandboxOf(deps, runningDonor(deps, mode, noNetwork));
 }
 
 /** Makes the network namespace of a container that has one of its own; undefined when the runtime makes it. */

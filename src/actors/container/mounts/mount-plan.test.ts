@@ -7,7 +7,7 @@ const plan = (host: Partial<HostConfig>, volumes: string[] = []) =>
   planMounts(
     { Volumes: Object.fromEntries(volumes.map((path) => [path, {}])) } as unknown as ContainerConfig,
     { Binds: null, VolumeDriver: '', ...host } as HostConfig,
-    { inherited: [], keepsSubmountsWritable: false },
+    { inherited: [], keepsSubmountsWritable: false, dataRoot: '/var/lib/engine' },
   );
 
 test('binds, named volumes and image volumes', () => {
@@ -81,5 +81,20 @@ test('bad mounts are refused by name', () => {
         BindOptions: { ReadOnlyForceRecursive: true, ReadOnlyNonRecursive: true },
       }),
     /mount options conflict: BindOptions.ReadOnlyNonRecursive && BindOptions.ReadOnlyForceRecursive/,
+  );
+});
+
+test('a bind of the data root, of what is in it or of what it is in gives mounts back that end on the host', () => {
+  const given = (bind: string): string | undefined => plan({ Binds: [bind] })[0]?.Propagation;
+  for (const source of ['/', '/var', '/var/lib/engine', '/var/lib/engine/overlay2'])
+    assert.equal(given(`${source}:/x`), 'rslave', source);
+  for (const source of ['/var/lib/engine2', '/var/lib/eng']) assert.equal(given(`${source}:/x`), 'rprivate', source);
+  assert.equal(given('/var:/x:rshared'), 'rshared');
+  assert.throws(() => plan({ Binds: ['/var:/x:rprivate'] }), /must use either propagation mode "rslave" or "rshared"/);
+  const request = { Type: 'bind', Source: '/var', Target: '/x' } as const;
+  assert.equal(plan({ Mounts: [request] })[0]?.Propagation, 'rslave');
+  assert.throws(
+    () => plan({ Mounts: [{ ...request, BindOptions: { Propagation: 'slave' } }] }),
+    /daemon root: "\/var\/lib\/engine", bind mount source: "\/var", propagation: "slave"/,
   );
 });

@@ -3,9 +3,9 @@ import { randomBytes } from 'node:crypto';
 import { normalize, isAbsolute } from 'node:path';
 import { type EngineError, invalid } from '../../../errors/engine-error.js';
 import type { ContainerConfig, HostConfig, MountPoint, MountRequest } from '../../../ports/container.js';
+import { choosesPropagation, PROPAGATIONS } from '../../../ports/propagation.js';
 import { ownMember } from '../../../text/own-member.js';
 
-const PROPAGATIONS = new Set(['shared', 'rshared', 'slave', 'rslave', 'private', 'rprivate']);
 /** A bind may have these words after the second colon, one of each group. */
 const MODES: readonly ReadonlySet<string>[] = [
   new Set(['ro', 'rw']),
@@ -20,6 +20,8 @@ export interface MountContext {
   /** Mounts of other containers. */
   readonly inherited: readonly MountPoint[];
   readonly keepsSubmountsWritable: boolean;
+  /** Directory with the root file systems of all containers. */
+  readonly dataRoot: string;
 }
 
 /**
@@ -30,7 +32,7 @@ export interface MountContext {
 export function planMounts(
   config: ContainerConfig,
   host: HostConfig,
-  { inherited, keepsSubmountsWritable }: MountContext,
+  { inherited, keepsSubmountsWritable, dataRoot }: MountContext,
 ): MountPoint[] {
   const plan = new Map<string, MountPoint>();
   for (const point of inherited) plan.set(point.Destination, point);
@@ -39,7 +41,8 @@ export function planMounts(
     if (explicit.has(destination)) throw invalid(`Duplicate mount point: ${destination}`, { code: 'DUPLICATE_MOUNT' });
     explicit.add(destination);
   };
-  const add = (point: MountPoint): void => {
+  const add = (given: MountPoint): void => {
+    const point = withRootPropagation(given, dataRoot);
     claim(point.Destination);
     plan.set(
       point.Destination,
@@ -55,6 +58,28 @@ export function planMounts(
     plan.set(target, volumePoint(newVolumeName(), target, '', true, host.VolumeDriver));
   }
   return [...plan.values()];
+}
+
+/**
+ * A private mount of the data root would hold the root file systems of other containers, and nobody could remove them.
+ * So such a bind is `rslave` unless the client chooses; a choice that holds them is refused.
+ */
+function withRootPropagation(point: MountPoint, dataRoot: string): MountPoint {
+  const { Type, Source, Propagation } = point;
+  if (Type !== 'bind' || !(isWithin(Source, dataRoot) || isWithin(dataRoot, Source))) return point;
+  if (!choosesPropagation(point)) return { ...point, Propagation: 'rslave' };
+  if (Propagation === 'rslave' || Propagation === 'rshared') return point;
+  throw invalid(
+    'invalid mount config: must use either propagation mode "rslave" or "rshared" when mount source is within the ' +
+      `daemon root, daemon root: ${JSON.stringify(dataRoot)}, bind mount source: ${JSON.stringify(Source)}, ` +
+      `propagation: ${JSON.stringify(Propagation)}`,
+    { code: 'BIND_OF_DATA_ROOT' },
+  );
+}
+
+function isWithin(path: string, dir: string): boolean {
+  const base = dir.endsWith('/') ? dir : `${dir}/`;
+  return path === dir || path.startsWith(base);
 }
 
 function withWritableSubmounts(point: MountPoint): MountPoint {
