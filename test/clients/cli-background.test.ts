@@ -6,13 +6,12 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
-import { CliSession, docker, dockerOk, type CliOptions, type CliResult } from '../support/cli.js';
+import { cliCalls, CliSession, TERMINAL } from '../support/cli.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { waitFor } from '../support/wait.js';
 
 const CONTAINER_ID = /^[0-9a-f]{64}$/;
-const TERMINAL = { rows: 30, columns: 120 };
 
 const cleanup = new Cleanup();
 let engine: Engine;
@@ -25,18 +24,7 @@ before(async () => {
 
 after(() => cleanup.run());
 
-function cli(args: readonly string[], options: CliOptions = {}): Promise<CliResult> {
-  return docker(engine, args, options);
-}
-
-function ok(...args: string[]): Promise<string> {
-  return dockerOk(engine, args);
-}
-
-/** `{{.Field}}` of an object. */
-function field(name: string, template: string): Promise<string> {
-  return ok('inspect', '--format', template, name);
-}
+const { cli, ok, field } = cliCalls(() => engine);
 
 describe('containers in the background', () => {
   test('run -d, ps, logs, stop, ps -a, rm', async () => {

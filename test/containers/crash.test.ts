@@ -6,6 +6,7 @@ import { after, afterEach, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { dockerOk } from '../support/cli.js';
+import { removeContainers } from '../support/container-removal.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -37,10 +38,7 @@ before(async () => {
 after(() => cleanup.run());
 
 // One failure must not make the next tests fail.
-afterEach(async () => {
-  const containers = await callJson<{ Id: string }[]>(engine.socketPath, 'GET', '/containers/json?all=1');
-  for (const { Id } of containers) await callJson(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`);
-});
+afterEach(() => removeContainers(engine));
 
 function ok(...args: string[]): Promise<string> {
   return dockerOk(engine, args);

@@ -7,6 +7,7 @@ import { delimiter, join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { CliSession, docker, dockerOk } from '../support/cli.js';
+import { removeContainers } from '../support/container-removal.js';
 import { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { engined } from '../support/engined.js';
@@ -43,10 +44,7 @@ before(async () => {
 
 after(() => cleanup.run());
 
-afterEach(async () => {
-  const containers = await callJson<{ Id: string }[]>(engine.socketPath, 'GET', '/containers/json?all=1');
-  for (const { Id } of containers) await callJson(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`);
-});
+afterEach(() => removeContainers(engine));
 
 function ok(...args: string[]): Promise<string> {
   return dockerOk(engine, args);

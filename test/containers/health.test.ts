@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { SeededRegistry } from '../support/busybox-image.js';
 import { Cleanup } from '../support/cleanup.js';
 import { docker, dockerOk } from '../support/cli.js';
+import { removeContainers } from '../support/container-removal.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call, callJson, jsonLines, open } from '../support/http.js';
@@ -41,10 +42,7 @@ before(async () => {
 
 after(() => cleanup.run());
 
-afterEach(async () => {
-  const containers = await callJson<{ Id: string }[]>(engine.socketPath, 'GET', '/containers/json?all=1');
-  for (const { Id } of containers) await callJson(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`);
-});
+afterEach(() => removeContainers(engine));
 
 function ok(...args: string[]): Promise<string> {
   return dockerOk(engine, args);

@@ -4,6 +4,7 @@ import { totalmem, cpus } from 'node:os';
 import { after, afterEach, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
 import { CliSession, docker, dockerOk } from '../support/cli.js';
+import { removeContainers } from '../support/container-removal.js';
 import type { Engine } from '../support/engine.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
 import { call, callJson, jsonLines, open } from '../support/http.js';
@@ -58,10 +59,7 @@ before(async () => {
 
 after(() => cleanup.run());
 
-afterEach(async () => {
-  const containers = await callJson<{ Id: string }[]>(engine.socketPath, 'GET', '/containers/json?all=1');
-  for (const { Id } of containers) await callJson(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`);
-});
+afterEach(() => removeContainers(engine));
 
 function ok(...args: string[]): Promise<string> {
   return dockerOk(engine, args);

@@ -11,12 +11,13 @@ import { fileURLToPath } from 'node:url';
 import { after, before, test } from 'node:test';
 import { closeFd } from '../../src/sys/files/fd.js';
 import { listenOnTcp, listenOnUnix } from '../../src/sys/net/listen-socket.js';
-import { Authority } from '../support/certificates.js';
+import { Authority, tlsFlags } from '../support/certificates.js';
 import { Cleanup } from '../support/cleanup.js';
 import { startSeededRegistry, type SeededRegistry } from '../support/busybox-image.js';
 import { dockerOk } from '../support/cli.js';
 import { Engine, type EngineKind } from '../support/engine.js';
 import { engined } from '../support/engined.js';
+import { freePort } from '../support/free-port.js';
 import { call, callJson, RawConnection } from '../support/http.js';
 import { receiveNotifications } from '../support/notifications.js';
 import { processesOf } from '../support/leftovers.js';
@@ -36,15 +37,6 @@ before(async () => {
 });
 
 after(() => cleanup.run());
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
-}
 
 /** engined started by a command in front of it, with `hosts` instead of its own socket. */
 function behind(
@@ -182,7 +174,7 @@ test('tcp sockets of the service manager get TLS when that is on, unix sockets d
     });
     return status === 0 ? stdout : `exit ${status}`;
   };
-  const flags = ['--tlsverify', '--tlscacert', ca.cert, '--tlscert', server.cert, '--tlskey', server.key];
+  const flags = tlsFlags(ca.cert, server);
   const { code, output } = await withSockets(
     ['local', 'remote'],
     ['fd://'],

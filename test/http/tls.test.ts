@@ -5,17 +5,18 @@ import { once } from 'node:events';
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { request } from 'node:https';
-import { connect as connectPlain, type AddressInfo, createServer } from 'node:net';
+import { connect as connectPlain } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { connect, type ConnectionOptions } from 'node:tls';
 import { startSeededRegistry } from '../support/busybox-image.js';
-import { Authority, type Certificate } from '../support/certificates.js';
+import { Authority, type Certificate, tlsFlags } from '../support/certificates.js';
 import { Cleanup } from '../support/cleanup.js';
 import { CliSession, dockerOk, type CliOptions } from '../support/cli.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
+import { freePort } from '../support/free-port.js';
 import { callJson } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
 
@@ -47,17 +48,7 @@ before(async () => {
   port = await freePort();
   engine = await Engine.start(
     engined({
-      args: [
-        '-H',
-        `tcp://127.0.0.1:${port}`,
-        '--tlsverify',
-        '--tlscacert',
-        files.ca,
-        '--tlscert',
-        files.cert,
-        '--tlskey',
-        files.key,
-      ],
+      args: ['-H', `tcp://127.0.0.1:${port}`, ...tlsFlags(files.ca, files)],
     }),
   );
   cleanup.add(() => engine.close());
@@ -72,28 +63,8 @@ function install(authority: Authority, { cert, key }: Certificate): void {
   copyFileSync(key, files.key);
 }
 
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port: found } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return found;
-}
-
 function overTls(args: readonly string[], certificate = client): string[] {
-  return [
-    '-H',
-    `tcp://127.0.0.1:${port}`,
-    '--tlsverify',
-    '--tlscacert',
-    files.ca,
-    '--tlscert',
-    certificate.cert,
-    '--tlskey',
-    certificate.key,
-    ...args,
-  ];
+  return ['-H', `tcp://127.0.0.1:${port}`, ...tlsFlags(files.ca, certificate), ...args];
 }
 
 function tlsOk(args: readonly string[], options: CliOptions = {}): Promise<string> {

@@ -13,6 +13,7 @@ import { Cleanup } from '../support/cleanup.js';
 import { docker } from '../support/cli.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
+import { freePort } from '../support/free-port.js';
 import { call, callJson } from '../support/http.js';
 import { waitFor } from '../support/wait.js';
 
@@ -25,15 +26,6 @@ before(async () => {
 });
 
 after(() => cleanup.run());
-
-async function freePort(): Promise<number> {
-  const probe = createServer().listen(0, '127.0.0.1');
-  await once(probe, 'listening');
-  const { port } = probe.address() as AddressInfo;
-  probe.close();
-  await once(probe, 'close');
-  return port;
-}
 
 interface Answer {
   readonly status: number;

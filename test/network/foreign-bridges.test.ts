@@ -10,6 +10,7 @@ import type { HostNetworks } from '../../src/network/host-networks.js';
 import type { NetworkRequest } from '../../src/ports/network.js';
 import { Cleanup } from '../support/cleanup.js';
 import { attachSandbox, detachSandbox, networkPlan, type NetworkPlan, networksOf } from '../support/host-networks.js';
+import { request, subnet } from '../support/network-requests.js';
 import { silentLog } from '../support/silent-log.js';
 
 const directory = mkdtempSync(join(tmpdir(), 'foreign-'));
@@ -50,20 +51,11 @@ async function start(plan: NetworkPlan, identities: { value: unknown }): Promise
 
 const plan = (changes: Partial<NetworkPlan> = {}): NetworkPlan =>
   networkPlan(directory, { iptables: false, ...changes });
-const request = (name: string, link: string): NetworkRequest => ({
-  name,
-  driver: 'bridge',
-  internal: false,
-  attachable: false,
-  enableIpv4: true,
-  enableIpv6: false,
-  ipam: { driver: 'default', options: {} },
-  subnets: [{ subnet: '10.216.5.0/24', gateway: '', ipRange: '', auxiliaryAddresses: {} }],
-  options: { 'com.docker.network.bridge.name': link },
-  labels: {},
-  configOnly: false,
-  configFrom: '',
-});
+const onLink = (link: string): NetworkRequest =>
+  request('user', {
+    subnets: [subnet({ subnet: '10.216.5.0/24' })],
+    options: { 'com.docker.network.bridge.name': link },
+  });
 
 test('a bridge that has an address gets no second one from bip', async () => {
   const wanted = plan({ bip: '10.216.2.1/24' });
@@ -100,7 +92,7 @@ test('a network on a bridge of the operator gives back its address when it is re
   const networks = await start(plan(), { value: undefined });
   const link = `engo${randomBytes(3).toString('hex')}`;
   makeBridge(link, '10.216.6.1/24');
-  await networks.create(request('user', link));
+  await networks.create(onLink(link));
   assert.deepEqual(addressesOf(link), ['10.216.6.1/24', '10.216.5.1/24']);
   await networks.remove('user');
   assert.deepEqual(addressesOf(link), ['10.216.6.1/24']);
@@ -111,7 +103,7 @@ test("an operator's bridge with the name of one that was the daemon's is the ope
   const identities = { value: undefined };
   const first = await start(wanted, identities);
   const link = `engo${randomBytes(3).toString('hex')}`;
-  await first.create(request('user', link));
+  await first.create(onLink(link));
   await stop(first);
   assert.deepEqual([isThere(wanted.bridge), isThere(link)], [false, false]);
 

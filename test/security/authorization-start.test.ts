@@ -11,7 +11,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { deferred } from '../../src/supervisor/deferred.js';
 import { AuthorizationPlugin } from '../support/authorization-plugin.js';
-import { Authority, type Certificate } from '../support/certificates.js';
+import { Authority, type Certificate, tlsFlags } from '../support/certificates.js';
 import { Cleanup } from '../support/cleanup.js';
 import { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
@@ -126,19 +126,7 @@ test('over TLS the user is the common name of the certificate, which can be deni
   const [server, alice, mallory] = [ca.issueServer(), ca.issue('alice'), ca.issue('mallory')];
   const tls = await Engine.start(
     engined({
-      args: [
-        '-H',
-        'tcp://127.0.0.1:0',
-        '--tlsverify',
-        '--tlscacert',
-        ca.cert,
-        '--tlscert',
-        server.cert,
-        '--tlskey',
-        server.key,
-        '--feature',
-        'audit',
-      ],
+      args: ['-H', 'tcp://127.0.0.1:0', ...tlsFlags(ca.cert, server), '--feature', 'audit'],
       file: { 'authorization-plugins': [plugin.socketPath] },
     }),
   );

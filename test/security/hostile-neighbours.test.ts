@@ -17,6 +17,7 @@ import {
   runInside,
   type Sandbox,
 } from '../support/host-networks.js';
+import { request } from '../support/network-requests.js';
 import { sendAdvertisements } from '../support/router-advertisement.js';
 import { silentLog } from '../support/silent-log.js';
 import { waitFor } from '../support/wait.js';
@@ -126,22 +127,8 @@ test('on a bridge of the operator', { skip }, async () => {
     ip('link', 'set', link, 'up');
   }
   ip('link', 'set', uplink, 'master', busy);
-  for (const link of [lonely, busy]) {
-    await networks.create({
-      name: link,
-      driver: 'bridge',
-      internal: false,
-      attachable: false,
-      enableIpv4: true,
-      enableIpv6: false,
-      ipam: { driver: 'default', options: {} },
-      subnets: [],
-      options: { 'com.docker.network.bridge.name': link },
-      labels: {},
-      configOnly: false,
-      configFrom: '',
-    });
-  }
+  for (const link of [lonely, busy])
+    await networks.create(request(link, { subnets: [], options: { 'com.docker.network.bridge.name': link } }));
   const sandbox = await attachSandbox(networks, [], { network: lonely });
   await advertise(lonely, sandbox);
   assert.deepEqual(taken(), []);

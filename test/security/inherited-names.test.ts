@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
+import { removeContainers } from '../support/container-removal.js';
 import type { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -23,8 +24,7 @@ before(async () => {
 after(() => cleanup.run());
 
 afterEach(async () => {
-  const containers = await callJson<{ Id: string }[]>(engine.socketPath, 'GET', '/containers/json?all=1');
-  for (const { Id } of containers) await callJson(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`);
+  await removeContainers(engine);
   await ask('POST', `/networks/prune`);
   await ask('POST', `/volumes/prune?filters={"all":["true"]}`);
 });

@@ -9,6 +9,7 @@ import { chmodSync, mkdirSync, readdirSync, readFileSync, readlinkSync, statSync
 import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
+import { removeContainers } from '../support/container-removal.js';
 import type { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -31,10 +32,7 @@ before(async () => {
 });
 after(() => cleanup.run());
 
-afterEach(async () => {
-  const containers = await callJson<{ Id: string }[]>(engine.socketPath, 'GET', '/containers/json?all=1');
-  for (const { Id } of containers) await callJson(engine.socketPath, 'DELETE', `/containers/${Id}?force=1&v=1`);
-});
+afterEach(() => removeContainers(engine));
 
 async function create(json: object): Promise<string> {
   const body = { json: { Image: image, Tty: true, ...json } };
@@ -255,8 +253,7 @@ test('a volume of an image that is a path of the host (CVE-2022-23648)', async (
     });
     assert.ok(!printed.includes(SECRET), printed);
   } finally {
-    for (const { Id } of await callJson<{ Id: string }[]>(engine.socketPath, 'GET', '/containers/json?all=1'))
-      await callJson(engine.socketPath, 'DELETE', `/containers/${Id}?force=1&v=1`);
+    await removeContainers(engine);
     await callJson(engine.socketPath, 'DELETE', '/images/traversal');
   }
 });

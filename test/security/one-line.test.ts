@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { after, afterEach, before, test } from 'node:test';
 import { promisify } from 'node:util';
 import { Cleanup } from '../support/cleanup.js';
+import { removeContainers } from '../support/container-removal.js';
 import type { Engine } from '../support/engine.js';
 import { engined } from '../support/engined.js';
 import { startEngineWithImage } from '../support/engine-with-image.js';
@@ -23,11 +24,7 @@ before(async () => {
 });
 after(() => cleanup.run());
 
-afterEach(async () => {
-  for (const { Id } of await callJson<{ Id: string }[]>(engine.socketPath, 'GET', '/containers/json?all=1')) {
-    await callJson(engine.socketPath, 'DELETE', `/containers/${Id}?force=1`);
-  }
-});
+afterEach(() => removeContainers(engine));
 
 async function refused(field: string, path: string, json: unknown): Promise<void> {
   const { status, text } = await call(engine.socketPath, 'POST', path, { json });

@@ -87,3 +87,8 @@ export class Authority {
     return this.issue('localhost', { usage: 'serverAuth', altNames: 'DNS:localhost,IP:127.0.0.1,IP:::1' });
   }
 }
+
+/** Returns the flags by which engined and the docker CLI prove who they are, and trust peers of an authority only. */
+export function tlsFlags(authority: string, { cert, key }: Certificate): string[] {
+  return ['--tlsverify', '--tlscacert', authority, '--tlscert', cert, '--tlskey', key];
+}

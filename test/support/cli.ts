@@ -120,3 +120,16 @@ export async function dockerOk(engine: Engine, args: readonly string[], options:
   if (status !== 0) throw new Error(`docker ${args.join(' ')} ended with ${status}: ${stderr}${stdout}`);
   return stdout.replace(/\n$/, '');
 }
+
+/** A terminal of this size is given to commands that are to have one. */
+export const TERMINAL = { rows: 30, columns: 120 };
+
+/** Tests of the CLI do this with an engine, which may start later. */
+export function cliCalls(engine: () => Engine) {
+  const cli = (args: readonly string[], options: CliOptions = {}): Promise<CliResult> =>
+    docker(engine(), args, options);
+  const ok = (...args: string[]): Promise<string> => dockerOk(engine(), args);
+  /** Returns `{{.Field}}` of an object. */
+  const field = (name: string, template: string): Promise<string> => ok('inspect', '--format', template, name);
+  return { cli, ok, field };
+}

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { startSeededRegistry } from './busybox-image.js';
-import { Authority } from './certificates.js';
+import { Authority, tlsFlags } from './certificates.js';
 import type { Cleanup } from './cleanup.js';
 import { Engine } from './engine.js';
 import { engined } from './engined.js';
@@ -44,15 +44,7 @@ export async function openDoors(cleanup: Cleanup): Promise<readonly Door[]> {
   const ca = new Authority(dir, 'ca');
   const [server, client] = [ca.issueServer(), ca.issue('alice')];
   const plain = await start([]);
-  const secured = await start([
-    '--tlsverify',
-    '--tlscacert',
-    ca.cert,
-    '--tlscert',
-    server.cert,
-    '--tlskey',
-    server.key,
-  ]);
+  const secured = await start(tlsFlags(ca.cert, server));
   const unixPath = plain.engine.socketPath;
   return [
     {
@@ -73,17 +65,7 @@ export async function openDoors(cleanup: Cleanup): Promise<readonly Door[]> {
       name: 'tls',
       engine: secured.engine,
       image,
-      cliArgs: [
-        '-H',
-        `tcp://127.0.0.1:${secured.port}`,
-        '--tlsverify',
-        '--tlscacert',
-        ca.cert,
-        '--tlscert',
-        client.cert,
-        '--tlskey',
-        client.key,
-      ],
+      cliArgs: ['-H', `tcp://127.0.0.1:${secured.port}`, ...tlsFlags(ca.cert, client)],
       connect: () => {
         const socket = connectPlain({ host: '127.0.0.1', port: secured.port, allowHalfOpen: true });
         const files = { ca: readFileSync(ca.cert), cert: readFileSync(client.cert), key: readFileSync(client.key) };

@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { afterEach } from 'node:test';
+import { removeContainers } from './container-removal.js';
 import { FileEngine } from './file-engine.js';
 import { call, callJson, type Reply } from './http.js';
 import { waitFor } from './wait.js';
@@ -40,11 +41,7 @@ export const TRAP = 'trap "exit 7" TERM; trap "exit 8" USR1; echo ready; while :
 export class Lives extends FileEngine {
   constructor() {
     super();
-    afterEach(async () => {
-      const containers = await callJson<{ Id: string }[]>(this.engine.socketPath, 'GET', '/containers/json?all=1');
-      for (const { Id } of containers)
-        await callJson(this.engine.socketPath, 'DELETE', `/containers/${Id}?force=1&v=1`);
-    });
+    afterEach(() => removeContainers(this.engine));
   }
 
   /** Starts a container in the background. */

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { Cleanup } from './cleanup.js';
 import { dockerOk } from './cli.js';
+import { removeContainers } from './container-removal.js';
 import { dockerd } from './dockerd.js';
 import { Engine, type EngineKind } from './engine.js';
 import { engined } from './engined.js';
@@ -70,10 +71,7 @@ export class RemappedEngine {
     );
     this.engine = await Engine.start(this.#remapping('--add-runtime', `crun=${this.temp}/crun`));
     this.#cleanup.add(() => this.engine.close());
-    this.#cleanup.add(async () => {
-      const all = await callJson<{ Id: string }[]>(this.engine.socketPath, 'GET', '/containers/json?all=1');
-      for (const { Id } of all) await callJson(this.engine.socketPath, 'DELETE', `/containers/${Id}?force=1&v=1`);
-    });
+    this.#cleanup.add(() => removeContainers(this.engine));
     await load(this.engine, archiveOf(oldArchive(image, [IMAGE])));
   }
 
