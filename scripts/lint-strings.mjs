@@ -43,7 +43,6 @@ const LOOKUPS = new Map([
   ['config/check-values.ts', { reason: CONSTANT_NAMES, texts: ['values[name]'] }],
   ['config/json-schema.ts', { reason: CONSTANT_NAMES, texts: ['properties[member]', 'properties[group]'] }],
   ['config/json-text.ts', { reason: 'the object has no prototype', texts: ['object[name]'] }],
-  ['config/log-driver-options.ts', { reason: CHECKED, texts: ['DRIVERS[driver]', 'options[name]'] }],
   ['config/suggest.ts', { reason: CHECKED, texts: ['OTHER_NAMES[unknown]'] }],
   ['config/value-types.ts', { reason: CHECKED, texts: ['SECONDS[unit]'] }],
   ['events/filters.ts', { reason: CONSTANT_NAMES, texts: ["Attributes[Type === '     ' ? '    ' : '     ']"] }],

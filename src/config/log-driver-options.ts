@@ -1,19 +1,13 @@
-/** Names of log drivers and of their options, as far as a configuration can be checked without loading them. */
-
-const COMMON = ['mode', 'max-buffer-size', 'cache-disabled', 'cache-max-file', 'cache-max-size', 'cache-compress'];
-const META = ['labels', 'labels-regex', 'env', 'env-regex', 'tag'];
+/** Checks the names of a log driver and of its options, as far as that needs no host: for any platform, too. */
+import { COMMON_OPTIONS, LOCAL_DRIVERS } from '../logs/options/log-options.js';
+import { REMOTE_DRIVERS } from '../logs/remote/remote-drivers.js';
+import { ownMember } from '../text/own-member.js';
 
 /** Options of each driver; `undefined`: they are not checked here. */
-const DRIVERS: Readonly<Record<string, readonly string[] | undefined>> = {
-  none: [],
-  'json-file': ['max-file', 'max-size', 'compress', ...META],
-  local: ['max-file', 'max-size', 'compress'],
-  syslog: undefined,
-  journald: META,
-  gelf: undefined,
-  fluentd: undefined,
-  splunk: undefined,
-};
+const DRIVERS: ReadonlyMap<string, ReadonlySet<string> | undefined> = new Map([
+  ...Object.entries(LOCAL_DRIVERS),
+  ...Object.entries(REMOTE_DRIVERS).map(([name, { options }]) => [name, options && new Set(options)] as const),
+]);
 
 const WINDOWS_ONLY = new Set(['etwlogs']);
 
@@ -28,10 +22,10 @@ export function logDriverProblems(
 ): string[] {
   if (/[/:]/.test(driver) || (platform === 'windows' && WINDOWS_ONLY.has(driver))) return [];
   if (WINDOWS_ONLY.has(driver)) return [`log driver ${driver} is only available on Windows`];
-  if (!Object.hasOwn(DRIVERS, driver)) return [`logger: no log driver named '${driver}' is registered`];
-  const known = DRIVERS[driver];
+  if (!DRIVERS.has(driver)) return [`logger: no log driver named '${driver}' is registered`];
+  const known = DRIVERS.get(driver);
   const problems = Object.keys(options)
-    .filter((name) => known !== undefined && !known.includes(name) && !COMMON.includes(name))
+    .filter((name) => known !== undefined && !known.has(name) && !COMMON_OPTIONS.has(name))
     .map((name) => `unknown log opt '${name}' for ${driver} log driver`);
   return [...problems, ...valueProblems(options)];
 }
@@ -39,7 +33,7 @@ export function logDriverProblems(
 function valueProblems(options: Readonly<Record<string, string>>): string[] {
   const problems: string[] = [];
   const check = (name: string, pattern: RegExp, what: string): void => {
-    const value = options[name];
+    const value = ownMember(options, name);
     if (value !== undefined && !pattern.test(value))
       problems.push(`invalid value for ${name}: ${JSON.stringify(value)} is not ${what}`);
   };

@@ -1,11 +1,13 @@
 /** Checks the options of log drivers, with the texts that the Engine API's clients know. */
 import { invalid } from '../../errors/engine-error.js';
 import type { RotationPolicy } from '../writing/log-file.js';
+import { ATTRIBUTE_OPTIONS } from '../remote/remote-driver.js';
 import { REMOTE_DRIVERS } from '../remote/remote-drivers.js';
 import { badOption, isBoolean, parseBoolean, parseInteger, parseSize, type LogOptions } from './option-values.js';
 import { ownMember } from '../../text/own-member.js';
 
-const BUILT_IN: ReadonlySet<string> = new Set([
+/** Every driver has these options. */
+export const COMMON_OPTIONS: ReadonlySet<string> = new Set([
   'mode',
   'max-buffer-size',
   'cache-disabled',
@@ -13,9 +15,10 @@ const BUILT_IN: ReadonlySet<string> = new Set([
   'cache-max-size',
   'cache-compress',
 ]);
-const KNOWN: Readonly<Record<string, ReadonlySet<string>>> = {
+/** The drivers that keep logs here, and their own options. */
+export const LOCAL_DRIVERS: Readonly<Record<string, ReadonlySet<string>>> = {
   none: new Set(),
-  'json-file': new Set(['max-file', 'max-size', 'compress', 'labels', 'labels-regex', 'env', 'env-regex', 'tag']),
+  'json-file': new Set(['max-file', 'max-size', 'compress', ...ATTRIBUTE_OPTIONS]),
   local: new Set(['max-file', 'max-size', 'compress']),
 };
 const DEFAULT_BUFFER_BYTES = 1 << 20;
@@ -24,7 +27,7 @@ const LOCAL_MAX_FILES = 5;
 
 /** Names of the drivers, for `/info`. */
 export const LOG_DRIVERS: readonly string[] = [
-  ...Object.keys(KNOWN).filter((name) => name !== 'none'),
+  ...Object.keys(LOCAL_DRIVERS).filter((name) => name !== 'none'),
   ...Object.keys(REMOTE_DRIVERS),
 ].sort();
 
@@ -35,10 +38,10 @@ export function validateLogOptions(driver: string, options: LogOptions): void {
   const { 'cache-disabled': cacheDisabled } = options;
   if (cacheDisabled && !isBoolean(cacheDisabled))
     throw badOption(`invalid value for option cache-disabled: ${cacheDisabled}`);
-  const own = Object.entries(options).filter(([name]) => !BUILT_IN.has(name));
+  const own = Object.entries(options).filter(([name]) => !COMMON_OPTIONS.has(name));
   const remote = ownMember(REMOTE_DRIVERS, driver);
   if (remote) return remote.validate(Object.fromEntries(own));
-  const known = ownMember(KNOWN, driver);
+  const known = ownMember(LOCAL_DRIVERS, driver);
   if (!known) throw invalid(`logger: no log driver named '${driver}' is registered`, { code: 'LOG_DRIVER_UNKNOWN' });
   for (const [name] of own) {
     if (!known.has(name))

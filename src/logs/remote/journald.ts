@@ -12,6 +12,7 @@ const SOCKET = '/run/systemd/journal/socket';
 const PRIORITY = { stderr: '3', stdout: '6' } as const;
 
 export const journaldDriver: RemoteDriver = {
+  options: ATTRIBUTE_OPTIONS,
   validate: (options) => refuseUnknown('journald', options, ATTRIBUTE_OPTIONS),
 
   async open(container) {

@@ -6,6 +6,8 @@ import type { RemoteSink } from './remote-sink.js';
 export type LoggedContainer = Parameters<LogDriver['open']>[0];
 
 export interface RemoteDriver {
+  /** Its own options, when a name is all that can be wrong with them: a configuration is checked against these. */
+  readonly options?: readonly string[];
   /** Checks the options at create: throws invalid with the texts of the existing engine. */
   validate(options: LogOptions): void;
   /** Connects. If it throws, the start of the container is refused. `signal` aborts when the log is closed. */
