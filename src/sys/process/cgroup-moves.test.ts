@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, readdirSync, readFileSync, readlinkSync, rmdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { CgroupMoves, memberLists } from './cgroup-moves.js';
+import { CgroupMoves, threadLists } from './cgroup-moves.js';
+
+const ROUNDS = 300;
 
 const groups = (): string => readFileSync('/proc/self/cgroup', 'utf8');
 
@@ -16,46 +18,53 @@ function targetOf(path: string): string {
   }
 }
 
-test('lists of members are where the groups of a process are usually mounted', () => {
-  assert.deepEqual(memberLists('9:name=systemd:/\n1:cpu,cpuacct:/a:b\n0::/system.slice/x.service\n'), [
-    '/sys/fs/cgroup/systemd/cgroup.procs',
-    '/sys/fs/cgroup/cpu,cpuacct/a:b/cgroup.procs',
-    '/sys/fs/cgroup/system.slice/x.service/cgroup.procs',
-    '/sys/fs/cgroup/unified/system.slice/x.service/cgroup.procs',
+/** Returns the member lists of the groups of this process: that of version 2 and one of version 1, where there are. */
+function ownLists(): string[] {
+  const second = threadLists(groups()).map((path) => join(dirname(path), 'cgroup.procs'));
+  const first = groups()
+    .split('\n')
+    .filter((line) => line !== '' && !line.startsWith('0:'))
+    .map((line) => line.split(':'))
+    .map(([, name = '', path = '']) => join('/sys/fs/cgroup', name.replace('name=', ''), path, 'cgroup.procs'));
+  const isOwn = (path: string): boolean =>
+    existsSync(path) && readFileSync(path, 'utf8').split('\n').includes(String(process.pid));
+  return [second, first].flatMap((paths) => paths.filter(isOwn).slice(0, 1));
+}
+
+test('lists of threads are where the groups of a process are usually mounted', () => {
+  assert.deepEqual(threadLists('9:name=systemd:/\n1:cpu,cpuacct:/a:b\n0::/system.slice/x:y.service\n'), [
+    '/sys/fs/cgroup/system.slice/x:y.service/cgroup.threads',
+    '/sys/fs/cgroup/unified/system.slice/x:y.service/cgroup.threads',
   ]);
+  assert.deepEqual(threadLists('0::/\n')[0], '/sys/fs/cgroup/cgroup.threads');
+  assert.deepEqual(threadLists('9:name=systemd:/\n'), []);
 });
 
 test('a process stays where it is, and where somebody moves it meanwhile', async (t) => {
-  const own = memberLists(groups()).find((path) => {
-    try {
-      return readFileSync(path, 'utf8').split('\n').includes(String(process.pid));
-    } catch {
-      return false;
-    }
-  });
-  assert.ok(own);
-  const before = groups();
-  const elsewhere = join(dirname(own), `engine-moves-${process.pid}`);
-  mkdirSync(elsewhere);
-  t.after(() => {
-    writeFileSync(own, String(process.pid));
-    rmdirSync(elsewhere);
-  });
+  const lists = ownLists();
+  assert.notDeepEqual(lists, []);
   const moves = new CgroupMoves();
-  await moves.during(async () => {
-    await sleep(50);
-    assert.equal(groups(), before);
-    // A move to the own group that is under way at that moment undoes one of somebody else, but not all of them.
-    let moved: string;
-    let tries = 0;
-    do {
-      writeFileSync(join(elsewhere, 'cgroup.procs'), String(process.pid));
-      moved = groups();
-      assert.notEqual(moved, before);
-      await sleep(100);
-    } while (groups() !== moved && ++tries < 50);
-    assert.equal(groups(), moved);
-  });
+  for (const own of lists) {
+    const elsewhere = join(dirname(own), `engine-moves-${process.pid}`);
+    mkdirSync(elsewhere);
+    t.after(() => {
+      writeFileSync(own, String(process.pid));
+      rmdirSync(elsewhere);
+    });
+    await moves.during(async () => {
+      const before = groups();
+      await sleep(50);
+      assert.equal(groups(), before);
+      for (let round = 0; round < ROUNDS; round++) {
+        writeFileSync(join(round % 2 === 0 ? elsewhere : dirname(own), 'cgroup.procs'), String(process.pid));
+        const moved = groups();
+        if (round % 2 === 0) assert.notEqual(moved, before);
+        // Longer and longer, so that the moves meet the work of the other side at every point.
+        await sleep(round % 12);
+        assert.equal(groups(), moved, `round ${round}`);
+      }
+    });
+  }
   await assert.rejects(
     moves.during(() => Promise.reject(new Error('failed'))),
     /failed/,
@@ -63,7 +72,7 @@ test('a process stays where it is, and where somebody moves it meanwhile', async
   const listed = (): string[] =>
     readdirSync('/proc/self/fd')
       .map((fd) => targetOf(`/proc/self/fd/${fd}`))
-      .filter((path) => /cgroup\.procs$|\/cgroup$/.test(path));
+      .filter((path) => /cgroup\.(?:procs|threads)$|\/cgroup$/.test(path));
   assert.notDeepEqual(listed(), []);
   await moves.close();
   await moves.during(() => sleep(50));

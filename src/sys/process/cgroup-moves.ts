@@ -3,23 +3,27 @@
  * exit, and dear to take alone: whoever does waits for a grace period of RCU, 8 ms on an idle machine, unless somebody
  * had it to himself within about two such periods (cgroup_threadgroup_rwsem; kernel/rcu/sync.c). A runtime takes it for
  * each process that it puts into a container. So that the period passes while the runtime still loads, this process
- * takes the lock then, by a move that changes nothing: to the group that it is in.
+ * takes the lock then, by a move that changes nothing: that of its main thread, alone, to the group that it is in.
+ *
+ * Whoever has moved the daemon elsewhere must not find it back, not even when that happens between two calls. So it is
+ * a thread that is moved, with control groups of version 2: between groups that are no threaded ones the kernel refuses
+ * that, and it does so under the lock. Version 1 has no such move; on hosts without version 2 nothing is done.
  */
-import { type FileHandle, open } from 'node:fs/promises';
+import { type FileHandle, open, readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 
 const INTERVAL_MS = 10;
 const ROOT = '/sys/fs/cgroup';
-const MAX_BYTES = 16 * 1024;
+/** Node's name for EOPNOTSUPP: the daemon is in another group now. */
+const REFUSED = 'ENOTSUP';
 
 export class CgroupMoves {
   #works = 0;
   #timer: NodeJS.Timeout | undefined;
   #move: Promise<void> | undefined;
-  #isClosed = false;
-  readonly #buffer = Buffer.alloc(MAX_BYTES);
-  #groups: FileHandle | undefined;
-  /** The groups of this process as they were read last, and the file through which it can be moved to one of them. */
-  #own: { readonly groups: string; readonly members: FileHandle | undefined } = { groups: '', members: undefined };
+  /** Closed, or there is nothing that could be done on this host. */
+  #isOver = false;
+  #threads: FileHandle | undefined;
 
   /** Runs work during which somebody moves a process; the move then does not have to wait. */
   async during<T>(work: () => Promise<T>): Promise<T> {
@@ -34,58 +38,56 @@ export class CgroupMoves {
     }
   }
 
-  /** Closes its files; moves that begin later take their usual time. */
+  /** Closes its file; moves that begin later take their usual time. */
   async close(): Promise<void> {
-    this.#isClosed = true;
+    this.#isOver = true;
     await this.#move;
-    await this.#groups?.close();
-    await this.#own.members?.close();
-    this.#groups = undefined;
-    this.#own = { groups: '', members: undefined };
+    await this.#forget();
   }
 
   #begin(): void {
     // One move serves all works under way, and if many wait for the kernel, none is needed.
-    if (this.#isClosed || this.#move !== undefined || this.#works > 1) return;
-    this.#move = this.#moveToOwn().finally(() => (this.#move = undefined));
+    if (this.#isOver || this.#move !== undefined || this.#works > 1) return;
+    this.#move = this.#takeLock().finally(() => (this.#move = undefined));
   }
 
-  async #moveToOwn(): Promise<void> {
+  /** Never rejects: without it, the others' moves only take their usual time. */
+  async #takeLock(): Promise<void> {
     try {
-      this.#groups ??= await open('/proc/self/cgroup', 'r');
-      const { bytesRead } = await this.#groups.read(this.#buffer, 0, MAX_BYTES, 0);
-      const groups = this.#buffer.toString('latin1', 0, bytesRead);
-      // Read each time: whoever moved the daemon elsewhere is not to find it back.
-      if (groups !== this.#own.groups) {
-        await this.#own.members?.close();
-        this.#own = { groups, members: await openMemberList(groups) };
-      }
-      await this.#own.members?.write('0', 0);
-    } catch {
-      // Whatever it was, the others' moves only take their usual time.
+      this.#threads ??= await openThreadList(await readFile('/proc/self/cgroup', 'latin1'));
+      if (this.#threads === undefined) this.#isOver = true;
+      await this.#threads?.write(String(process.pid), 0);
+    } catch (error) {
+      // The group that it was in may have been removed.
+      if ((error as NodeJS.ErrnoException).code !== REFUSED) await this.#forget();
     }
+  }
+
+  async #forget(): Promise<void> {
+    const threads = this.#threads;
+    this.#threads = undefined;
+    await threads?.close().catch(() => undefined);
   }
 }
 
-/** The list of members of a group that this process really is in: what is mounted may begin at another group. */
-async function openMemberList(groups: string): Promise<FileHandle | undefined> {
-  for (const path of memberLists(groups)) {
-    const file = await open(path, 'r+').catch(() => undefined);
-    const members = await file?.readFile('latin1').catch(() => '');
-    if (members?.split('\n').includes(String(process.pid))) return file;
-    await file?.close();
+async function openThreadList(groups: string): Promise<FileHandle | undefined> {
+  for (const path of threadLists(groups)) {
+    // The root has no type. A thread could be moved within a threaded group.
+    const type = await readFile(join(dirname(path), 'cgroup.type'), 'latin1').catch(() => 'domain');
+    const file = type.trim() === 'domain' ? await open(path, 'r+').catch(() => undefined) : undefined;
+    if (file) return file;
   }
   return undefined;
 }
 
-/** Where the groups in the text of /proc/PID/cgroup (man 7 cgroups) usually have their lists of members. */
-export function memberLists(groups: string): string[] {
-  return groups
+/**
+ * Returns where the group of version 2 in the text of /proc/PID/cgroup (man 7 cgroups) usually has its list of threads.
+ */
+export function threadLists(groups: string): string[] {
+  const path = groups
     .split('\n')
-    .filter((line) => line !== '')
-    .flatMap((line) => {
-      const [, names = '', ...path] = line.split(':');
-      const mounts = names === '' ? ['', '/unified'] : [`/${names.replace(/^name=/, '')}`];
-      return mounts.map((mount) => `${ROOT}${mount}${path.join(':').replace(/\/$/, '')}/cgroup.procs`);
-    });
+    .find((line) => line.startsWith('0::'))
+    ?.slice(3)
+    .replace(/\/$/, '');
+  return path === undefined ? [] : ['', '/unified'].map((mount) => `${ROOT}${mount}${path}/cgroup.threads`);
 }
