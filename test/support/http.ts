@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import { request, type IncomingMessage } from 'node:http';
 import { connect, type Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 
 export interface CallOptions {
   readonly headers?: Readonly<Record<string, string>>;
@@ -201,7 +202,12 @@ export class RawConnection {
   }
 
   async #more(deadline: number): Promise<void> {
-    const timeUp = new Promise((resolve) => void setTimeout(resolve, Math.max(1, deadline - Date.now())).unref());
-    await Promise.race([once(this.#socket, 'data'), once(this.#socket, 'end'), timeUp]).catch(() => undefined);
+    // It takes the listeners away that nothing was told to.
+    const over = new AbortController();
+    const { signal } = over;
+    const timeUp = delay(Math.max(1, deadline - Date.now()), undefined, { signal, ref: false });
+    const events = ['data', 'end'].map((event) => once(this.#socket, event, { signal }));
+    await Promise.race([...events, timeUp]).catch(() => undefined);
+    over.abort();
   }
 }
