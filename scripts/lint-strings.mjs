@@ -36,7 +36,7 @@ const CHECKED = 'the name was checked before';
 /** Look-ups by file, with the reason. */
 const LOOKUPS = new Map([
   ['actors/engine/host.ts', { reason: OWN_TEXT, texts: ['MACHINES[arch()]'] }],
-  ['actors/pull/progress.ts', { reason: CONSTANT_NAMES, texts: ['UNITS[unit]'] }],
+  ['http/api/progress.ts', { reason: CONSTANT_NAMES, texts: ['UNITS[unit]'] }],
   ['composition/runtime-choice.ts', { reason: CHECKED, texts: ['runtimes[name]'] }],
   ['config/builder-gc.ts', { reason: CONSTANT_NAMES, texts: ['members[name]'] }],
   ['config/check-host.ts', { reason: CONSTANT_NAMES, texts: ['values[name]'] }],

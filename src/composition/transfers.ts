@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { createPullSystem, createTransferPool } from '../actors/pull/system.js';
 import { createPushPool, createPushSystem } from '../actors/push/system.js';
+import { encodeProgress, encodeRecord } from '../http/api/progress.js';
 import { BlobRecords } from '../registry/blob-records.js';
 import { PartialBlobs } from '../registry/partial-blobs.js';
 import { createWorkerPool } from '../workers/pool.js';
@@ -38,6 +39,7 @@ export function composeTransfers(
       mirrorsFor: live.current.registryMirrorsFor,
       certsDir: CERTS_DIR,
     }),
+    encoders: { classic: encodeProgress, typed: encodeRecord },
     maxConcurrentDownloads: () => live.current.maxConcurrentDownloads,
     maxAttempts: () => live.current.maxDownloadAttempts,
     observer: metrics.pulls,
@@ -49,6 +51,7 @@ export function composeTransfers(
     records: blobRecords,
     sessions: pulls.sessions,
     pool: pushPool,
+    encode: encodeProgress,
     emit: (action, id, attributes) => emit('image', action, id, attributes),
     maxConcurrentUploads: () => live.current.maxConcurrentUploads,
   });

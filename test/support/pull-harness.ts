@@ -11,6 +11,7 @@ import {
   type PullSystemDeps,
 } from '../../src/actors/pull/system.js';
 import type { PullSubscription } from '../../src/actors/pull/pull-sequence.js';
+import { encodeProgress, encodeRecord } from '../../src/http/api/progress.js';
 import { parseReference, withDefaultTag } from '../../src/images/reference.js';
 import { FileImageStore } from '../../src/images/store.js';
 import type { Logger } from '../../src/ports/logger.js';
@@ -63,6 +64,7 @@ export async function startPullHarness(overrides: Partial<PullSystemDeps> = {}):
     pool,
     maxTransfers,
     emit: (action, id) => void events.push(`${action} ${id}`),
+    encoders: { classic: encodeProgress, typed: encodeRecord },
     rules: () => ({ insecure: [], mirrors: [], certsDir: join(dir, 'certs.d') }),
     maxConcurrentDownloads: () => 3,
     maxAttempts: () => 5,

@@ -1,15 +1,15 @@
 /** The progress of one layer, on the boards of both forms. Its numbers never go back nor above the blob's size. */
+import type { ProgressFact, ProgressRecord } from '../../ports/progress.js';
 import type { ResolvedLayer } from '../../registry/resolve.js';
 import { type Detail, type LayerPhase, showStep } from './layer-phases.js';
 import type { LayerView } from './layer-view.js';
-import { bytesMessage, stateMessage } from './progress.js';
 import type { ProgressBoard } from './progress-board.js';
 import { Speed } from './speed.js';
 
 /** The boards of a pull. */
 export interface Boards {
-  readonly classic: ProgressBoard;
-  readonly typed: ProgressBoard;
+  readonly classic: ProgressBoard<ProgressFact>;
+  readonly typed: ProgressBoard<ProgressRecord>;
 }
 
 export class LayerProgress {
@@ -62,8 +62,11 @@ export class LayerProgress {
 
   #say(status: string, text = status, bytes?: number): void {
     const id = this.#blob.digest.slice(7, 19);
-    const message = bytes === undefined ? stateMessage(text, id) : bytesMessage(text, id, bytes, this.#blob.sizeBytes);
-    this.#boards.classic.publish(`layer-${this.#index}`, status, message);
+    const fact: ProgressFact =
+      bytes === undefined
+        ? { kind: 'state', status: text, id }
+        : { kind: 'bytes', status: text, id, current: bytes, total: this.#blob.sizeBytes };
+    this.#boards.classic.publish(`layer-${this.#index}`, status, fact);
   }
 
   #publish(phase: LayerPhase, detail: Detail = {}): void {

@@ -4,8 +4,6 @@
  * of layers, whatever the number and the speed of the readers. A reader that comes late first gets the newest message
  * of each layer.
  */
-import { encodeMessage, type ProgressMessage } from './progress.js';
-
 /**
  * At most this many readers are woken at once; further ones wait a millisecond each, so that they do not hold each
  * other up.
@@ -13,7 +11,9 @@ import { encodeMessage, type ProgressMessage } from './progress.js';
 const PROMPT_READERS = 16;
 const MAX_DELAY_MS = 1000;
 
-export class ProgressBoard {
+/** `Fact` is what the job tells; `encode` makes text of it, once for all readers. */
+export class ProgressBoard<Fact> {
+  readonly #encode: (fact: Fact) => string;
   /** Texts for a late reader: one per subject, in the order of the subjects' first messages. */
   readonly #newest = new Map<string, string>();
   /** The newest message of each subject and status with its number, the latest last. */
@@ -31,13 +31,17 @@ export class ProgressBoard {
   #opening: string | undefined;
   #latest = { from: 0, to: 0, text: '' };
 
+  constructor(encode: (fact: Fact) => string) {
+    this.#encode = encode;
+  }
+
   /**
    * Publishes a message about a layer (or anything else that has a state): it replaces the subject's earlier ones for
    * late readers.
    */
-  publish(subject: string, status: string, message: ProgressMessage): void {
+  publish(subject: string, status: string, fact: Fact): void {
     if (this.#outcome !== undefined) return;
-    const text = encodeMessage(message);
+    const text = this.#encode(fact);
     this.#newest.set(subject, text);
     this.#opening = undefined;
     const key = `${subject} ${status}`;
@@ -60,9 +64,9 @@ export class ProgressBoard {
   }
 
   /** Adds a message that every reader gets, late or not. */
-  say(message: ProgressMessage): void {
+  say(fact: Fact): void {
     const line = `line-${this.#lines++}`;
-    this.publish(line, '', message);
+    this.publish(line, '', fact);
   }
 
   /**

@@ -1,32 +1,30 @@
 /** The progress of one pull in both of its forms: the classic stream of the Engine API, and the typed one. */
 import { messageOf } from '../../errors/engine-error.js';
-import { LayerProgress } from './layer-progress.js';
-import { errorMessage, type ProgressMessage } from './progress.js';
-import { ProgressBoard } from './progress-board.js';
+import type { ProgressEncoders, ProgressFact } from '../../ports/progress.js';
+import { type Boards, LayerProgress } from './layer-progress.js';
+import { type BoardReader, ProgressBoard } from './progress-board.js';
 import type { PullJob } from './pull.messages.js';
 import { finalRecord, resolvedRecord } from './typed-progress.js';
 
-export type ProgressForm = 'classic' | 'typed';
+export type ProgressForm = keyof ProgressEncoders;
 
 export class PullProgress {
   readonly #job: PullJob;
-  readonly #boards: Readonly<Record<ProgressForm, ProgressBoard>> = {
-    classic: new ProgressBoard(),
-    typed: new ProgressBoard(),
-  };
+  readonly #boards: Boards;
   readonly #layers: readonly LayerProgress[];
   #isNew = false;
 
-  constructor(job: PullJob) {
+  constructor(job: PullJob, { classic, typed }: ProgressEncoders) {
     this.#job = job;
+    this.#boards = { classic: new ProgressBoard(classic), typed: new ProgressBoard(typed) };
     const { reference } = job.pull;
-    this.say({ status: `Pulling from ${reference.path}`, id: reference.digest ?? reference.tag ?? '' });
+    this.say(`Pulling from ${reference.path}`, reference.digest ?? reference.tag ?? '');
     this.#boards.typed.say(resolvedRecord(job));
     this.#layers = job.located.image.layers.map((layer, index) => new LayerProgress(this.#boards, index, layer));
   }
 
-  board(form: ProgressForm): ProgressBoard {
-    return this.#boards[form];
+  read(form: ProgressForm, onClose: () => void): BoardReader {
+    return this.#boards[form].read(onClose);
   }
 
   layer(index: number): LayerProgress {
@@ -36,8 +34,12 @@ export class PullProgress {
   }
 
   /** Adds a line to the classic stream. */
-  say(message: ProgressMessage): void {
-    this.#boards.classic.say(message);
+  say(text: string, id?: string): void {
+    this.#tell({ kind: 'line', text, ...(id === undefined ? {} : { id }) });
+  }
+
+  #tell(fact: ProgressFact): void {
+    this.#boards.classic.say(fact);
   }
 
   /** Notes that the whole image is here already; the classic stream says nothing of its layers then. */
@@ -53,8 +55,8 @@ export class PullProgress {
   close(error?: unknown): void {
     const isDone = error === undefined;
     for (const layer of this.#layers) layer.finish(isDone ? 'cached' : 'failed');
-    if (!isDone) this.say(errorMessage(messageOf(error)));
+    if (!isDone) this.#tell({ kind: 'failed', message: messageOf(error) });
     this.#boards.typed.say(finalRecord(this.#job, { isNew: this.#isNew, error }));
-    for (const board of Object.values(this.#boards)) board.end(isDone ? 'done' : 'failed');
+    for (const board of [this.#boards.classic, this.#boards.typed]) board.end(isDone ? 'done' : 'failed');
   }
 }

@@ -1,6 +1,6 @@
 /** Several pulls as one: the tags of a repository, one after the other. */
 import { messageOf } from '../../errors/engine-error.js';
-import { encodeMessage, errorMessage } from './progress.js';
+import type { ProgressEncoders } from '../../ports/progress.js';
 import type { Outcome } from './progress-board.js';
 import type { ProgressForm } from './pull-progress.js';
 import { errorDetail } from './typed-progress.js';
@@ -16,12 +16,19 @@ export class PullSequence implements PullSubscription {
   #current: PullSubscription;
   readonly #rest: (() => Promise<PullSubscription>)[];
   readonly #form: ProgressForm;
+  readonly #encoders: ProgressEncoders;
   #isOver = false;
   /** The next subscription could not be opened. */
   #failed = false;
 
-  constructor(first: PullSubscription, rest: readonly (() => Promise<PullSubscription>)[], form: ProgressForm) {
+  constructor(
+    first: PullSubscription,
+    rest: readonly (() => Promise<PullSubscription>)[],
+    form: ProgressForm,
+    encoders: ProgressEncoders,
+  ) {
     this.#form = form;
+    this.#encoders = encoders;
     this.#current = first;
     this.#rest = [...rest];
   }
@@ -40,17 +47,16 @@ export class PullSequence implements PullSubscription {
         this.#current = await open();
       } catch (error) {
         this.#failed = true;
-        return {
-          done: false,
-          value: encodeMessage(
-            this.#form === 'typed'
-              ? { kind: 'pull', phase: 'failed', error: errorDetail(error) }
-              : errorMessage(messageOf(error)),
-          ),
-        };
+        return { done: false, value: this.#failure(error) };
       }
       if (this.#isOver) await this.#current.return?.();
     }
+  }
+
+  #failure(error: unknown): string {
+    return this.#form === 'typed'
+      ? this.#encoders.typed({ kind: 'pull', phase: 'failed', error: errorDetail(error) })
+      : this.#encoders.classic({ kind: 'failed', message: messageOf(error) });
   }
 
   async return(): Promise<IteratorResult<string>> {

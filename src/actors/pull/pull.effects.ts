@@ -197,17 +197,15 @@ export class PullWork implements PullEffects {
           }),
         ),
       );
-      progress.say({ status: `Digest: ${image.digest}` });
+      progress.say(`Digest: ${image.digest}`);
       const isNews = !images.stillNames(canonicalString(reference), stored.id);
       if (isNews) progress.renewed();
       await images.setPublished(stored.id, image.published);
       await images.addDigest(`${repository}@${image.digest}`, stored.id);
       if (isNews && reference.digest === undefined) await images.tag(canonicalString(reference), stored.id);
-      for (const warning of image.warnings) progress.say({ status: warning });
+      for (const warning of image.warnings) progress.say(warning);
       const shown = familiarString(reference);
-      progress.say({
-        status: isNews ? `Status: Downloaded newer image for ${shown}` : `Status: Image is up to date for ${shown}`,
-      });
+      progress.say(isNews ? `Status: Downloaded newer image for ${shown}` : `Status: Image is up to date for ${shown}`);
       emit('pull', shown, eventAttributes(stored, familiarName(reference)));
     } finally {
       await this.#release(pull.id);

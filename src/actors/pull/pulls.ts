@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { notFound, unavailable } from '../../errors/engine-error.js';
 import { canonicalString, familiarString } from '../../images/reference.js';
 import type { Logger } from '../../ports/logger.js';
+import type { ProgressEncoders } from '../../ports/progress.js';
 import { credentialsKey } from '../../registry/credentials.js';
 import { formatPlatform } from '../../registry/platform.js';
 import { type Collection, createCollection } from '../kit/collection.js';
@@ -25,6 +26,7 @@ export interface PullsDeps {
   readonly boards: PullBoards;
   /** Called for every pull that fails or is cancelled. */
   readonly onFailed: (error: unknown) => void;
+  readonly encoders: ProgressEncoders;
 }
 
 /** A run whose actor has not ended. */
@@ -79,7 +81,7 @@ export class Pulls {
    */
   async pull(request: PullRequest, signal: AbortSignal, form: ProgressForm = 'classic'): Promise<PullSubscription> {
     const { result, leave } = await this.#jobs.join(jobKey(request), request, signal);
-    return result.board(form).read(leave);
+    return result.read(form, leave);
   }
 
   /**
@@ -98,7 +100,7 @@ export class Pulls {
     );
     if (!first)
       throw notFound(`repository ${familiarString({ domain, path })} has no tags`, { code: 'REPOSITORY_EMPTY' });
-    return new PullSequence(await first(), rest, form);
+    return new PullSequence(await first(), rest, form, this.#deps.encoders);
   }
 
   /** Describes the pulls for people who look into a running daemon: the clients that wait belong to the job. */

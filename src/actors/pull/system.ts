@@ -1,6 +1,7 @@
 /** Puts everything of pulls together: sessions, layer transfers and jobs, over the drivers. */
 import type { FileImageStore } from '../../images/store.js';
 import type { ImageEmit } from '../../images/removal.js';
+import type { ProgressEncoders } from '../../ports/progress.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { Logger } from '../../ports/logger.js';
 import type { BlobRecords } from '../../registry/blob-records.js';
@@ -33,6 +34,7 @@ export interface PullSystemDeps {
   readonly pool: WorkerPool;
   readonly maxTransfers: number;
   readonly emit: ImageEmit;
+  readonly encoders: ProgressEncoders;
   readonly records: BlobRecords;
   readonly partials: PartialBlobs;
   /** These three are asked anew for every pull, so that a reload counts for the next one. */
@@ -90,7 +92,7 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
     onReceived: deps.observer && ((bytes) => deps.observer?.received(bytes)),
   });
   const transfers = new SharedLayers(transferring, views, layers, log);
-  const boards = new PullBoards();
+  const boards = new PullBoards(deps.encoders);
   const work = new PullWork({
     images,
     layers,
@@ -101,6 +103,13 @@ export function createPullSystem(deps: PullSystemDeps): PullSystem {
     emit,
     maxConcurrentDownloads: deps.maxConcurrentDownloads,
   });
-  const pulls = new Pulls({ replies, log, work, boards, onFailed: (error) => deps.observer?.failed(error) });
+  const pulls = new Pulls({
+    replies,
+    log,
+    work,
+    boards,
+    onFailed: (error) => deps.observer?.failed(error),
+    encoders: deps.encoders,
+  });
   return { sessions, transfers, pulls, queries: new RegistryQueries(sessions, deps.rules, limits) };
 }

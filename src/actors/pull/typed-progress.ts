@@ -1,32 +1,29 @@
 /**
- * The second form of a pull's progress, `application/vnd.engine.progress+json`: one JSON object a line, each either
- * about one layer of the image or about the pull as a whole. docs/registries.md describes it for its readers. This file
- * has the records about the pull as a whole.
+ * The second form of a pull's progress: records, each either about one layer of the image or about the pull as a whole.
+ * docs/registries.md describes it for its readers. This file has the records about the pull as a whole.
  */
 import { EngineError, messageOf } from '../../errors/engine-error.js';
 import { canonicalString } from '../../images/reference.js';
+import type { ProgressRecord } from '../../ports/progress.js';
 import { factsOf } from '../../registry/failure.js';
 import type { Detail } from './layer-phases.js';
-import type { ProgressMessage } from './progress.js';
 import type { PullJob } from './pull.messages.js';
 
-export const TYPED_PROGRESS = 'application/vnd.engine.progress+json';
-
 /** Returns the first record: what was found where. */
-export function resolvedRecord(job: PullJob): ProgressMessage {
+export function resolvedRecord(job: PullJob): ProgressRecord {
   const { image, hosts } = job.located;
   const total = image.layers.reduce((sum, { blob }) => sum + blob.sizeBytes, 0);
   return pullRecord(job, 'resolve', { endpoint: hosts[0]?.endpoints[0]?.url, layers: image.layers.length, total });
 }
 
 /** Returns the last record. */
-export function finalRecord(job: PullJob, end: { readonly isNew: boolean; readonly error?: unknown }): ProgressMessage {
+export function finalRecord(job: PullJob, end: { readonly isNew: boolean; readonly error?: unknown }): ProgressRecord {
   return end.error === undefined
     ? pullRecord(job, 'done', { isNew: end.isNew, warnings: job.located.image.warnings })
     : pullRecord(job, 'failed', { error: errorDetail(end.error) });
 }
 
-function pullRecord({ pull, located }: PullJob, phase: 'resolve' | 'done' | 'failed', detail: Detail): ProgressMessage {
+function pullRecord({ pull, located }: PullJob, phase: 'resolve' | 'done' | 'failed', detail: Detail): ProgressRecord {
   const { digest, imageId } = located.image;
   return { kind: 'pull', phase, reference: canonicalString(pull.reference), digest, imageId, ...detail };
 }

@@ -12,6 +12,7 @@ import {
 import { eventAttributes, type ImageEmit } from '../../images/removal.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { Image } from '../../ports/images.js';
+import type { ProgressFact } from '../../ports/progress.js';
 import type { Digest } from '../../ports/storage.js';
 import { type RegistryAccess, withGrant } from '../../registry/access.js';
 import type { CallOptions } from '../../registry/client.js';
@@ -26,7 +27,6 @@ import {
 } from '../../registry/manifest-writer.js';
 import { pushScope } from '../../registry/token.js';
 import { finishUpload, headBlob, placeOf, putManifest, startUpload } from '../../registry/upload.js';
-import { bytesMessage, stateMessage } from '../pull/progress.js';
 import type { ProgressBoard } from '../pull/progress-board.js';
 import { Slots } from '../kit/slots.js';
 import type { PushRequest } from './push-request.js';
@@ -56,7 +56,11 @@ export class PushWork {
   }
 
   /** Uploads everything and shows it on the board. Rejects after it has cleaned up. */
-  async push({ reference, credentials }: PushRequest, board: ProgressBoard, signal: AbortSignal): Promise<void> {
+  async push(
+    { reference, credentials }: PushRequest,
+    board: ProgressBoard<ProgressFact>,
+    signal: AbortSignal,
+  ): Promise<void> {
     try {
       const references = this.#selected(reference);
       const access = await this.#deps.accessTo(reference.domain, credentials);
@@ -93,7 +97,7 @@ export class PushWork {
   async #pushTag(
     reference: ImageReference,
     access: RegistryAccess,
-    board: ProgressBoard,
+    board: ProgressBoard<ProgressFact>,
     signal: AbortSignal,
   ): Promise<void> {
     const { images, layers } = this.#deps;
@@ -109,8 +113,9 @@ export class PushWork {
       await pushConfig(place, image.id, config, signal);
       const manifest = await pushManifest(place, reference.tag ?? 'latest', config, blobs, signal);
       const { digest, bytes, mediaType } = manifest;
-      board.say({ status: `${reference.tag ?? 'latest'}: digest: ${digest} size: ${bytes.length}` });
-      board.say({ progressDetail: {}, aux: { Tag: reference.tag ?? 'latest', Digest: digest, Size: bytes.length } });
+      const tag = reference.tag ?? 'latest';
+      board.say({ kind: 'line', text: `${tag}: digest: ${digest} size: ${bytes.length}` });
+      board.say({ kind: 'pushed', tag, digest, sizeBytes: bytes.length });
       if (!images.get(image.id)) return;
       await images.addDigest(`${canonicalName(reference)}@${digest}`, image.id);
       // An index that the image was pulled with says more than this.
@@ -124,7 +129,7 @@ export class PushWork {
   async #uploadLayers(
     image: Image,
     target: UploadTarget,
-    board: ProgressBoard,
+    board: ProgressBoard<ProgressFact>,
     signal: AbortSignal,
   ): Promise<readonly PushedBlob[]> {
     const diffIds = image.config.rootfs.diff_ids;
@@ -139,7 +144,7 @@ export class PushWork {
     const one = async (layer: LayerToPush, index: number): Promise<void> => {
       const id = layer.diffId.slice(7, 19);
       const total = this.#deps.layers.find(layer.chainId)?.sizeBytes ?? 0;
-      const state = (status: string): void => board.publish(id, status, stateMessage(status, id));
+      const state = (status: string): void => board.publish(id, status, { kind: 'state', status, id });
       const free = await slots.take(either, () => state('Waiting'));
       try {
         blobs.set(index, await this.#uploadOnce(layer, target, (view) => showUpload(board, id, total, view), either));
@@ -148,7 +153,7 @@ export class PushWork {
       }
     };
     for (const { diffId } of layers.toReversed())
-      board.publish(diffId.slice(7, 19), 'Preparing', stateMessage('Preparing', diffId.slice(7, 19)));
+      board.publish(diffId.slice(7, 19), 'Preparing', { kind: 'state', status: 'Preparing', id: diffId.slice(7, 19) });
     await Promise.all(
       layers
         .map((layer, index) => ({ layer, index }))
@@ -225,26 +230,28 @@ async function pushManifest(
 }
 
 /** Shows a step of an upload to clients, in the words of the classic stream. */
-function showUpload(board: ProgressBoard, id: string, total: number, view: UploadView): void {
-  const state = (status: string): void => board.publish(id, status, stateMessage(status, id));
+function showUpload(board: ProgressBoard<ProgressFact>, id: string, total: number, view: UploadView): void {
+  const state = (status: string): void => board.publish(id, status, { kind: 'state', status, id });
+  const pushing = (current: number): void =>
+    board.publish(id, 'Pushing', { kind: 'bytes', status: 'Pushing', id, current, total });
   switch (view.phase) {
     case 'pushing':
       // The archive is a little longer than the files that the total counts.
-      return board.publish(id, 'Pushing', bytesMessage('Pushing', id, Math.min(view.bytes, total), total));
+      return pushing(Math.min(view.bytes, total));
     case 'retrying':
       return view.seconds === 0
         ? undefined
-        : board.publish(
+        : board.publish(id, 'Retrying', {
+            kind: 'state',
+            status: `Retrying in ${view.seconds} second${view.seconds === 1 ? '' : 's'}`,
             id,
-            'Retrying',
-            stateMessage(`Retrying in ${view.seconds} second${view.seconds === 1 ? '' : 's'}`, id),
-          );
+          });
     case 'exists':
       return state('Layer already exists');
     case 'mounted':
       return state(`Mounted from ${view.from}`);
     case 'pushed':
-      if (total > 0) board.publish(id, 'Pushing', bytesMessage('Pushing', id, total, total));
+      if (total > 0) pushing(total);
       return state('Pushed');
   }
 }

@@ -1,23 +1,26 @@
 /** Pushes as the rest of the daemon sees them: ask for one, read how it goes, leave. */
 import { createHash } from 'node:crypto';
 import { messageOf } from '../../errors/engine-error.js';
+import type { ProgressEncoders, ProgressFact } from '../../ports/progress.js';
 import { canonicalName, canonicalString } from '../../images/reference.js';
 import { credentialsKey } from '../../registry/credentials.js';
 import type { ActorSummary } from '../kit/describe.js';
 import { type JobRun, SharedJobs } from '../kit/shared-jobs.js';
-import { errorMessage } from '../pull/progress.js';
 import { ProgressBoard } from '../pull/progress-board.js';
 import type { PushWork } from './push.effects.js';
 import type { PushRequest } from './push-request.js';
 
 export class Pushes {
   readonly #work: PushWork;
-  readonly #jobs = new SharedJobs<PushRequest, ProgressBoard>({
+  readonly #jobs = new SharedJobs<PushRequest, ProgressBoard<ProgressFact>>({
     kind: 'push',
     run: (request, run) => this.#run(request, run),
   });
 
-  constructor(work: PushWork) {
+  constructor(
+    work: PushWork,
+    private readonly encode: ProgressEncoders['classic'],
+  ) {
     this.#work = work;
   }
 
@@ -35,14 +38,17 @@ export class Pushes {
   }
 
   /** Clients are answered at once, because failures belong to the progress of a push. */
-  async #run(request: PushRequest, { signal, share }: JobRun<ProgressBoard>): Promise<ProgressBoard> {
-    const board = new ProgressBoard();
-    board.say({ status: `The push refers to repository [${canonicalName(request.reference)}]` });
+  async #run(
+    request: PushRequest,
+    { signal, share }: JobRun<ProgressBoard<ProgressFact>>,
+  ): Promise<ProgressBoard<ProgressFact>> {
+    const board = new ProgressBoard(this.encode);
+    board.say({ kind: 'line', text: `The push refers to repository [${canonicalName(request.reference)}]` });
     share(board);
     try {
       await this.#work.push(request, board, signal);
     } catch (error) {
-      board.say(errorMessage(messageOf(error)));
+      board.say({ kind: 'failed', message: messageOf(error) });
       throw error;
     } finally {
       board.end();

@@ -1,6 +1,7 @@
 /** Puts everything of pushes together. */
 import type { ImageEmit } from '../../images/removal.js';
 import type { FileImageStore } from '../../images/store.js';
+import type { ProgressEncoders } from '../../ports/progress.js';
 import type { LayerStore } from '../../ports/storage.js';
 import type { BlobRecords } from '../../registry/blob-records.js';
 import { createWorkerPool, type WorkerPool } from '../../workers/pool.js';
@@ -16,6 +17,7 @@ export interface PushSystemDeps {
   /** The pool of pushes alone, so that pulls do not wait for them. */
   readonly pool: WorkerPool;
   readonly emit: ImageEmit;
+  readonly encode: ProgressEncoders['classic'];
   /** Returns the limit of this moment: a reload counts for the next push. */
   readonly maxConcurrentUploads: () => number;
   /** The n-th retry of a layer waits n times this long; 5 s unless a test is in a hurry. */
@@ -36,5 +38,6 @@ export function createPushSystem(deps: PushSystemDeps): Pushes {
       retryDelayMs: deps.retryDelayMs ?? RETRY_DELAY_MS,
       accessTo: (domain, credentials) => deps.sessions.ownAccessTo(domain, credentials),
     }),
+    deps.encode,
   );
 }

@@ -1,11 +1,12 @@
 /** Images as archives: `docker save` and `docker load`. */
-import { bytesMessage, encodeMessage, errorMessage, type ProgressMessage } from '../../actors/pull/progress.js';
 import { invalid, messageOf } from '../../errors/engine-error.js';
 import { type LoadDeps, loadImages } from '../../images/archive/load.js';
 import { saveImages } from '../../images/archive/save.js';
 import { selectSaved } from '../../images/archive/select.js';
+import type { ProgressFact } from '../../ports/progress.js';
 import type { Platform } from '../../registry/platform.js';
 import { platformObject } from '../api/platform.js';
+import { encodeProgress, encodeRecord } from '../api/progress.js';
 import type { Exchange } from '../exchange.js';
 import { pump } from '../response-stream.js';
 import { route, type Route } from '../route.js';
@@ -38,19 +39,19 @@ async function load(x: Exchange, deps: LoadDeps): Promise<void> {
   const isQuiet = x.query.flagOr('quiet', true);
   const platform = platformOf(x);
   const stream = x.stream(200, { 'Content-Type': 'application/json' });
-  const send = (message: ProgressMessage): void => void stream.write(encodeMessage(message));
+  const send = (fact: ProgressFact): void => void stream.write(encodeProgress(fact));
   try {
     await loadImages(deps, {
       source: x.bodyStream() as AsyncIterable<Buffer>,
       platform,
       signal: x.signal,
       onProgress: (id, bytes, total) => {
-        if (!isQuiet) send(bytesMessage('Loading layer', id, bytes, total));
+        if (!isQuiet) send({ kind: 'bytes', status: 'Loading layer', id, current: bytes, total });
       },
-      say: (line) => send({ stream: line }),
+      say: (line) => void stream.write(encodeRecord({ stream: line })),
     });
   } catch (error) {
-    send(errorMessage(messageOf(error)));
+    send({ kind: 'failed', message: messageOf(error) });
   }
   stream.end();
 }

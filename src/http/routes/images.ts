@@ -1,7 +1,5 @@
 /** Image operations of the Engine API. */
 import { conflict, forbidden, internal, invalid, isEngineError, messageOf } from '../../errors/engine-error.js';
-import { bytesMessage, encodeMessage, errorMessage, type ProgressMessage } from '../../actors/pull/progress.js';
-import { TYPED_PROGRESS } from '../../actors/pull/typed-progress.js';
 import type { Pulls } from '../../actors/pull/pulls.js';
 import { requirePlatform } from '../../images/platform.js';
 import { chainOf } from '../../ports/chain-id.js';
@@ -23,12 +21,14 @@ import { selectImages } from '../../images/selection.js';
 import type { FileImageStore } from '../../images/store.js';
 import type { ContainerConfig } from '../../ports/container.js';
 import type { Image } from '../../ports/images.js';
+import type { ProgressFact } from '../../ports/progress.js';
 import type { LayerStore } from '../../ports/storage.js';
 import { decodeCredentials } from '../../registry/credentials.js';
 import type { PartialBlobs } from '../../registry/partial-blobs.js';
 import { hostPlatform, parsePlatform, type Platform } from '../../registry/platform.js';
 import { parseFilters } from '../api/filters.js';
 import { platformObject } from '../api/platform.js';
+import { encodeProgress, TYPED_PROGRESS } from '../api/progress.js';
 import { ImageManifests } from '../api/image-manifests.js';
 import {
   decodeCommitConfig,
@@ -232,18 +232,18 @@ async function createFromArchive(
   const source = remote?.body ?? (x.bodyStream() as AsyncIterable<Buffer>);
 
   let stream: ResponseStream | undefined;
-  const say = (message: ProgressMessage): void => {
+  const say = (fact: ProgressFact): void => {
     stream ??= x.stream(200, { 'Content-Type': 'application/json' });
-    stream.write(encodeMessage(message));
+    stream.write(encodeProgress(fact));
   };
-  if (remote) say({ status: `Downloading from ${remote.url.origin}${remote.url.pathname}` });
+  if (remote) say({ kind: 'line', text: `Downloading from ${remote.url.origin}${remote.url.pathname}` });
   let reportedAt = 0;
   const onProgress = (current: number): void => {
     // A client that sends an archive knows how far it is, so it gets no progress, but a status of its own when the
     // import fails.
     if (!remote || Date.now() - reportedAt < REPORT_INTERVAL_MS) return;
     reportedAt = Date.now();
-    say(bytesMessage('Downloading', '', current, remote.totalBytes));
+    say({ kind: 'bytes', status: 'Downloading', id: '', current, total: remote.totalBytes });
   };
   const comment =
     query.text('message') || `Imported from ${remote ? `${remote.url.origin}${remote.url.pathname}` : '-'}`;
@@ -259,12 +259,12 @@ async function createFromArchive(
     });
     deps.emit('import', image.id, eventAttributes(image, image.id));
     if (reference !== undefined) deps.emit('tag', image.id, eventAttributes(image, reference));
-    say({ status: image.id });
+    say({ kind: 'line', text: image.id });
   } catch (error) {
     // Before the first byte the error is the reply.
     if (!stream) throw error;
     x.noteFailure();
-    say(errorMessage(messageOf(error)));
+    say({ kind: 'failed', message: messageOf(error) });
   }
   stream?.end();
 }
