@@ -6,14 +6,23 @@ import { Pace } from './pace.js';
 
 /**
  * Makes promise logic that fails with EngineErrors only, so that machines and clients see one hierarchy. Anything else
- * that is thrown is a bug and keeps its cause for the log.
+ * that is thrown is a bug and keeps its cause for the log. The signal aborts when the machine leaves the state, and
+ * also when it crashes: nobody waits for the effect then, so it must not wait for others.
  */
 export function effect<Output, Input>(run: (input: Input, signal: AbortSignal) => Promise<Output>) {
   return fromPromise<Output, Input>(async ({ input, signal, self }) => {
+    const over = new AbortController();
+    const abort = (): void => over.abort(signal.reason);
+    signal.addEventListener('abort', abort, { once: true });
+    // A crashed machine does not stop what it invoked.
+    const crash = self._parent?.subscribe({ error: (error) => over.abort(error) });
     try {
-      return await runEffect(self.id, () => run(input, signal));
+      return await runEffect(self.id, () => run(input, over.signal));
     } catch (error) {
       throw asEngineError(error);
+    } finally {
+      crash?.unsubscribe();
+      signal.removeEventListener('abort', abort);
     }
   });
 }
