@@ -40,10 +40,10 @@ export class AddressSpace implements Addresses {
   }
 
   /**
-   * Takes the wanted address, or any; of several subnets the first that has a free one. Throws unavailable, invalid or
-   * forbidden.
+   * Takes the wanted address, or any, if possible the one that the container `owner` had last; of several subnets the
+   * first that has a free one. Throws unavailable, invalid or forbidden.
    */
-  lease(family: Family, wanted: string | undefined): Lease {
+  lease(family: Family, wanted: string | undefined, _mac?: string, owner?: string): Lease {
     const spaces = this.#spaces.filter(({ plan }) => plan.subnet.family === family);
     const [first] = spaces;
     if (!first && wanted !== undefined)
@@ -55,13 +55,13 @@ export class AddressSpace implements Addresses {
       wanted === undefined
         ? (spaces.find(({ pool }) => spaces.length === 1 || pool.hasFree) ?? first)
         : (spaces.find(({ plan }) => contains(plan.subnet, wanted)) ?? first);
-    if (wanted !== undefined) space.pool.reserve(wanted);
+    if (wanted !== undefined) space.pool.reserve(wanted, owner);
     const { subnet, gateway } = space.plan;
-    return { address: wanted ?? space.pool.allocate(), prefixLength: subnet.prefixLength, gateway };
+    return { address: wanted ?? space.pool.allocate(owner), prefixLength: subnet.prefixLength, gateway };
   }
 
-  adopt(family: Family, address: string): void {
-    this.lease(family, address);
+  adopt(family: Family, address: string, owner: string): void {
+    this.lease(family, address, undefined, owner);
   }
 
   /** Takes an address back; '' is none. */

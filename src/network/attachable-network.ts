@@ -51,10 +51,13 @@ export interface Lease {
 export interface Addresses {
   /** Tells whether a MAC address must be passed to `lease`. */
   needsMac(): boolean | Promise<boolean>;
-  /** Takes the wanted address, or any. Throws unavailable, invalid or forbidden. */
-  lease(family: Family, wanted: string | undefined, macAddress?: string): Lease | Promise<Lease>;
+  /**
+   * Takes the wanted address, or any, if possible the one that the container `owner` had last. Throws unavailable,
+   * invalid or forbidden.
+   */
+  lease(family: Family, wanted: string | undefined, macAddress?: string, owner?: string): Lease | Promise<Lease>;
   /** Takes over an address that is in use. Throws as `lease` does. */
-  adopt(family: Family, address: string): unknown;
+  adopt(family: Family, address: string, owner: string): unknown;
   /** Takes an address back; '' means none. */
   release(address: string): void;
 }

@@ -91,9 +91,9 @@ export class Endpoints {
     const undo: Undo[] = [];
     try {
       const mac = request.macAddress ?? ((await space.needsMac()) ? macFor('') : undefined);
-      const ipv4 = await space.lease(4, request.ipv4, mac);
+      const ipv4 = await space.lease(4, request.ipv4, mac, containerId);
       undo.push(() => space.release(ipv4.address));
-      const ipv6 = request.withoutIpv6 ? NO_LEASE : await space.lease(6, request.ipv6, mac);
+      const ipv6 = request.withoutIpv6 ? NO_LEASE : await space.lease(6, request.ipv6, mac, containerId);
       undo.push(() => space.release(ipv6.address));
       const draft: Endpoint = {
         networkId: summary.id,
@@ -310,7 +310,7 @@ export class Endpoints {
     ] as const) {
       if (address === '') continue;
       try {
-        await space.adopt(family, address);
+        await space.adopt(family, address, containerId);
       } catch (error) {
         report(error, 'the address of a running container is not of its network any more');
       }

@@ -44,6 +44,19 @@ test('addresses are given out in turn, not again at once, and never twice', () =
   assert.deepEqual([six.allocate(), six.allocate()], ['fd00::1', 'fd00::2']);
 });
 
+test('a container that comes back gets the address that it had, unless another one has it', () => {
+  const pool = new AddressPool(parseSubnet('10.0.0.0/29', 'x'));
+  const [one, two] = [pool.allocate('a'), pool.allocate('b')];
+  pool.release(one);
+  assert.equal(pool.allocate('c'), '10.0.0.3');
+  assert.equal(pool.allocate('a'), one);
+  pool.release(two);
+  pool.reserve(two, 'd');
+  assert.equal(pool.allocate('b'), '10.0.0.4');
+  pool.release('10.0.0.4');
+  assert.equal(pool.allocate('b'), '10.0.0.4');
+});
+
 test('a free subnet is the first block that nothing touches', () => {
   const taken = ['172.17.5.0/24', '172.18.0.0/15'].map((text) => parseSubnet(text, 'x'));
   assert.equal(formatSubnet(chooseSubnet(4, [], taken, ID)), '172.20.0.0/16');

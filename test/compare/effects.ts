@@ -206,7 +206,6 @@ export const EFFECTS: Readonly<Record<string, Effect>> = {
   'an init': {
     host: { Init: true },
     script: 'cat /proc/1/comm; [ $$ -gt 1 ] && echo child',
-    why: 'The unpacked dockerd has no init.',
     expected: 'docker-init\nchild',
   },
   'no runtime but the default': { host: { Runtime: 'runc' }, script: 'echo ok', expected: 'ok' },

@@ -205,3 +205,16 @@ test('a bind of the data root is given back what is unmounted there, and cannot 
   await callJson(engine.socketPath, 'POST', `/containers/${Id}/start`);
   await remove(Id);
 });
+
+test('a container that is started again has the address that it had', async () => {
+  const start = (id: string): Promise<unknown> => callJson(engine.socketPath, 'POST', `/containers/${id}/start`);
+  const addressOf = async (id: string): Promise<string> =>
+    (await get<{ NetworkSettings: { Networks: { bridge: { IPAddress: string } } } }>(`/containers/${id}/json`))
+      .NetworkSettings.Networks.bridge.IPAddress;
+  const made = [await create({ NetworkMode: 'bridge' }), await create({ NetworkMode: 'bridge' })].map(({ Id }) => Id);
+  for (const id of made) await start(id);
+  const before = await Promise.all(made.map(addressOf));
+  for (const id of made) await callJson(engine.socketPath, 'POST', `/containers/${id}/restart?t=0`);
+  assert.deepEqual(await Promise.all(made.map(addressOf)), before);
+  for (const id of made) await remove(id);
+});
