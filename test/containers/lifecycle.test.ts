@@ -278,21 +278,20 @@ describe('wait', () => {
 });
 
 describe('out of memory', () => {
+  /** The arguments of a container that gets little memory. */
+  const eater = (script: string): string[] => [
+    '--name=eater',
+    '--memory=20m',
+    '--memory-swap=20m',
+    lives.image,
+    'sh',
+    '-c',
+    script,
+  ];
+
   test('the flag, the event and the exit code', async () => {
     const since = now();
-    const { status } = await docker(lives.engine, [
-      'run',
-      '--name',
-      'eater',
-      '--memory',
-      '20m',
-      '--memory-swap',
-      '20m',
-      lives.image,
-      'sh',
-      '-c',
-      'tail /dev/zero',
-    ]);
+    const { status } = await docker(lives.engine, ['run', ...eater('tail /dev/zero')]);
     assert.equal(status, 137);
     const { State, Id } = await lives.inspect('eater');
     assert.equal(State.OOMKilled, true);
@@ -306,20 +305,8 @@ describe('out of memory', () => {
 
   test('the flag is taken back by the next start', async (t) => {
     if (lives.engine.name === 'dockerd') return t.skip('that came with a later version');
-    await lives.ok(
-      'run',
-      '-d',
-      '--name',
-      'eater',
-      '--memory',
-      '20m',
-      '--memory-swap',
-      '20m',
-      lives.image,
-      'sh',
-      '-c',
-      'if [ -e /tmp/again ]; then sleep 1000; fi; touch /tmp/again; tail /dev/zero',
-    );
+    const script = 'if [ -e /tmp/again ]; then sleep 1000; fi; touch /tmp/again; tail /dev/zero';
+    await lives.ok('run', '-d', ...eater(script));
     await lives.until('eater', 'its end', ({ State }) => State.OOMKilled && !State.Running);
     await lives.ok('start', 'eater');
     assert.equal((await lives.inspect('eater')).State.OOMKilled, false);
