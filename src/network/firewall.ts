@@ -4,25 +4,15 @@
  */
 import type { Logger } from '../ports/logger.js';
 import { RulesetWatch } from '../sys/netlink/netfilter.js';
-import {
-  chainsOf,
-  dnatChain,
-  jumpsOf,
-  USER_CHAIN,
-  type BridgeRules,
-  type Chain,
-  type LinkRule,
-  type PortRule,
-  type Ruleset,
-} from './firewall-rules.js';
-import { removalScript, restoreScript, type Tables } from './firewall-script.js';
-import { filterBridged } from './forwarding.js';
-import { applyScript, isLegacy, readTables } from './iptables.js';
+import type { FirewallBackend, InheritedRule } from './firewall-backend.js';
+import type { BridgeRules, LinkRule, PortRule, Ruleset } from './firewall-rules.js';
+import { enableForwarding, filterBridged } from './forwarding.js';
 import type { Family } from './subnet.js';
 
 export interface FirewallOptions {
   /** Part of the chains' names that belongs to the daemon, at most 15 characters. */
   readonly tag: string;
+  readonly backend: FirewallBackend;
   /** The families to write rules for; without any, nothing is touched. */
   readonly families: readonly Family[];
   readonly userlandProxy: boolean;
@@ -55,13 +45,12 @@ export class Firewall {
   /** Links by the endpoint that may use them. */
   readonly #links = new Map<string, readonly LinkRule[]>();
   /** Translations of an earlier run, whose containers may still be taken over. */
-  #inherited: readonly string[] = [];
-  /** The kernel has these rules, as far as the daemon knows. */
-  readonly #known = new Map<Family, Tables>();
+  #inherited: readonly InheritedRule[] = [];
   #bridged: readonly Family[] = [];
   #queue: Waiting[] = [];
   #work: Promise<void> = Promise.resolve();
   #isWorking = false;
+  #wasRead = false;
   #watch: RulesetWatch | undefined;
   #timer: NodeJS.Timeout | undefined;
   /** Identifies the kernel's rules as we left them. */
@@ -75,16 +64,14 @@ export class Firewall {
     if (this.options.families.length === 0) return;
     const { families, userlandProxy } = this.options;
     const [legacy, bridged] = await Promise.all([
-      isLegacy(),
+      this.options.backend.isLegacy(),
       userlandProxy ? [] : filterBridged(families),
       this.#read(),
     ]);
     this.#bridged = bridged;
     this.#watch = new RulesetWatch(legacy);
     this.#timer = setInterval(() => this.#look(), WATCH_MS).unref();
-    this.#inherited = [...this.#known.values()].flatMap(
-      (tables) => tables.get('nat')?.get(dnatChain(this.options.tag)) ?? [],
-    );
+    this.#inherited = this.options.backend.inherited();
   }
 
   /** Closes ports of an earlier run that nobody has claimed. */
@@ -112,8 +99,9 @@ export class Firewall {
       apply: () => {
         for (const port of ports) this.#ports.add(port);
         // A container of an earlier run no longer has the port, but its rule would win because it comes first.
-        const taken = ports.map(({ protocol, hostPort }) => `-m ${protocol} --dport ${hostPort} `);
-        this.#inherited = this.#inherited.filter((rule) => !taken.some((match) => rule.includes(match)));
+        this.#inherited = this.#inherited.filter(
+          (rule) => !ports.some((port) => port.protocol === rule.protocol && port.hostPort === rule.hostPort),
+        );
       },
       revert: () => {
         for (const port of ports) this.#ports.delete(port);
@@ -161,12 +149,18 @@ export class Firewall {
     this.close();
     while (this.#isWorking) await this.#work;
     await this.#read();
-    for (const [family, tables] of this.#known)
-      await applyScript(
-        family,
-        removalScript(tables, chainsOf(this.#ruleset(), family), jumpsOf(this.#ruleset(), family)),
-      );
-    this.#known.clear();
+    const { families, backend } = this.options;
+    for (const family of families) await backend.remove(family, this.#ruleset());
+  }
+
+  /**
+   * Sees to it that the host forwards packets of a family. With `refuseOthers`, a host that did not forward refuses
+   * what no rule accepts, from before the first packet on.
+   */
+  async allowForwarding(family: Family, refuseOthers: boolean): Promise<void> {
+    const { families, backend } = this.options;
+    if (families.includes(family)) await backend.allowForwarding(family, refuseOthers);
+    else await enableForwarding(family);
   }
 
   async #change(change: Change): Promise<void> {
@@ -227,20 +221,8 @@ export class Firewall {
     let hasWritten = false;
     for (const family of this.options.families) {
       if (!this.#isUsed(family)) continue;
-      const chains = this.#chains(family);
-      const jumps = jumpsOf(this.#ruleset(), family);
-      const script = restoreScript(this.#known.get(family) ?? new Map(), chains, jumps);
-      if (script === '') continue;
-      await applyScript(family, script);
-      hasWritten = true;
-      // The kernel has taken all of it, so the wanted rules are the kernel's.
-      const tables = new Map<string, Map<string, readonly string[]>>([
-        ['filter', new Map([[USER_CHAIN, []]])],
-        ['nat', new Map()],
-      ]);
-      for (const { table, name, rules } of chains) tables.get(table)?.set(name, rules);
-      for (const { table, chain, rules } of jumps) tables.get(table)?.set(chain, rules);
-      this.#known.set(family, tables);
+      const inherited = this.#inherited.filter((rule) => rule.family === family);
+      if (await this.options.backend.write(family, this.#ruleset(), inherited)) hasWritten = true;
     }
     return hasWritten;
   }
@@ -248,21 +230,24 @@ export class Firewall {
   async #read(): Promise<void> {
     await Promise.all(
       this.options.families.map(async (family) => {
-        if (this.#known.has(family) && !this.#isUsed(family)) return;
+        if (this.#wasRead && !this.#isUsed(family)) return;
         try {
-          this.#known.set(family, await readTables(family));
+          await this.options.backend.read(family);
         } catch (error) {
           // A host without IPv6 rules is all right as long as no network has IPv6.
           if (this.#isUsed(family) || family === 4) throw error;
         }
       }),
     );
+    this.#wasRead = true;
   }
 
   /** Tells whether a family needs chains: it has a network, or chains are left to be emptied. */
   #isUsed(family: Family): boolean {
-    const hasChains = this.#known.get(family)?.get('nat')?.has(dnatChain(this.options.tag)) === true;
-    return hasChains || [...this.#bridges.values()].some(({ subnets }) => subnets[family] !== undefined);
+    return (
+      this.options.backend.has(family) ||
+      [...this.#bridges.values()].some(({ subnets }) => subnets[family] !== undefined)
+    );
   }
 
   #ruleset(): Ruleset {
@@ -274,15 +259,6 @@ export class Firewall {
       ports: [...this.#ports],
       links: [...this.#links.values()].flat(),
     };
-  }
-
-  /** Returns the wanted rules, including translations that wait for their containers. */
-  #chains(family: Family): Chain[] {
-    const inherited = this.#inherited.filter((rule) => rule.includes('--to-destination [') === (family === 6));
-    return chainsOf(this.#ruleset(), family).map((chain) => {
-      if (chain.name !== dnatChain(this.options.tag) || inherited.length === 0) return chain;
-      return { ...chain, rules: [...new Set([...inherited, ...chain.rules])] };
-    });
   }
 }
 

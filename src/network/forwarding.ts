@@ -1,6 +1,5 @@
 /** Sets how the host treats packets that are not its own. */
 import { readFile, writeFile } from 'node:fs/promises';
-import { applyScript } from './iptables.js';
 import type { Family } from './subnet.js';
 
 const SWITCH: Readonly<Record<Family, string>> = {
@@ -8,13 +7,18 @@ const SWITCH: Readonly<Record<Family, string>> = {
   6: '/proc/sys/net/ipv6/conf/all/forwarding',
 };
 
+/** Tells whether the host forwards packets of a family. */
+export async function isForwarding(family: Family): Promise<boolean> {
+  return (await readFile(SWITCH[family], 'utf8')).trim() === '1';
+}
+
 /**
- * Switches forwarding on. A host that had it off was not expected to route: so with `refuseOthers`, packets that no
- * rule accepts are refused from then on, before the first one can pass.
+ * Switches forwarding on. A host that had it off was not expected to route: so `refuseOthers` is called before the
+ * first packet can pass.
  */
-export async function enableForwarding(family: Family, refuseOthers: boolean): Promise<void> {
-  if ((await readFile(SWITCH[family], 'utf8')).trim() === '1') return;
-  if (refuseOthers) await applyScript(family, '*filter\n:FORWARD DROP [0:0]\nCOMMIT\n');
+export async function enableForwarding(family: Family, refuseOthers?: () => Promise<void>): Promise<void> {
+  if (await isForwarding(family)) return;
+  await refuseOthers?.();
   await writeFile(SWITCH[family], '1');
 }
 

@@ -24,6 +24,7 @@ import { Firewall } from './firewall.js';
 import type { PoolOption } from './free-subnet.js';
 import { HostBridges, isForeignBridge } from './host-bridges.js';
 import { readHostDns, type HostDns } from './host-dns.js';
+import { IptablesBackend } from './iptables-backend.js';
 import { NetworkDirectory } from './network-directory.js';
 import { type MakerOptions, NetworkMaker, poolsOf } from './network-maker.js';
 import { NetworkRecords, type RecordFile } from './network-records.js';
@@ -74,8 +75,11 @@ export class HostNetworks implements NetworkDriver {
 
   constructor(private readonly options: NetworkOptions) {
     const families: readonly Family[] = !options.iptables ? [] : options.ip6tables ? [4, 6] : [4];
+    const tag =
+      options.bridge?.name ?? `none-${createHash('sha256').update(options.netnsRoot).digest('hex').slice(0, 8)}`;
     this.#firewall = new Firewall({
-      tag: options.bridge?.name ?? `none-${createHash('sha256').update(options.netnsRoot).digest('hex').slice(0, 8)}`,
+      tag,
+      backend: new IptablesBackend(tag),
       families,
       userlandProxy: options.userlandProxy,
       log: options.log,

@@ -8,7 +8,7 @@ import type { Addresses, AttachableNetwork } from './attachable-network.js';
 import { Bridge, type BridgePlan } from './bridge.js';
 import type { Firewall } from './firewall.js';
 import type { HostBridges } from './host-bridges.js';
-import { enableForwarding, routeLoopback } from './forwarding.js';
+import { routeLoopback } from './forwarding.js';
 import {
   addressPlans,
   bindingAddress,
@@ -137,7 +137,7 @@ export class NetworkMaker {
     if (!userlandProxy && iptables && !internal) await routeLoopback(link);
     if (ipForward)
       for (const family of bridge.families)
-        await enableForwarding(family, !ipForwardNoDrop && iptables && (family === 4 || ip6tables));
+        await firewall.allowForwarding(family, !ipForwardNoDrop && iptables && (family === 4 || ip6tables));
     const publishing = internal
       ? undefined
       : {

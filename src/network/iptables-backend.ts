@@ -1,0 +1,77 @@
+/** Writes the firewall's rules by the commands of iptables. */
+import type { FirewallBackend, InheritedRule } from './firewall-backend.js';
+import { chainsOf, dnatChain, jumpsOf, USER_CHAIN, type Chain, type Ruleset } from './firewall-rules.js';
+import { removalScript, restoreScript, type Tables } from './firewall-script.js';
+import { enableForwarding } from './forwarding.js';
+import { applyScript, isLegacy, readTables } from './iptables.js';
+import type { Family } from './subnet.js';
+
+export class IptablesBackend implements FirewallBackend {
+  /** The kernel has these rules, as far as the daemon knows. */
+  readonly #known = new Map<Family, Tables>();
+
+  /** `tag`: part of the chains' names that belongs to the daemon. */
+  constructor(private readonly tag: string) {}
+
+  async read(family: Family): Promise<void> {
+    this.#known.set(family, await readTables(family));
+  }
+
+  has(family: Family): boolean {
+    return this.#known.get(family)?.get('nat')?.has(dnatChain(this.tag)) === true;
+  }
+
+  inherited(): readonly InheritedRule[] {
+    return [...this.#known].flatMap(([family, tables]) =>
+      (tables.get('nat')?.get(dnatChain(this.tag)) ?? []).map((text) => {
+        const [, protocol = '', port = ''] = / -m (\w+) --dport (\d+) /.exec(` ${text}`) ?? [];
+        return { family, protocol, hostPort: Number(port), text };
+      }),
+    );
+  }
+
+  async write(family: Family, ruleset: Ruleset, inherited: readonly InheritedRule[]): Promise<boolean> {
+    const chains = this.#chains(family, ruleset, inherited);
+    const jumps = jumpsOf(ruleset, family);
+    const script = restoreScript(this.#known.get(family) ?? new Map(), chains, jumps);
+    if (script === '') return false;
+    await applyScript(family, script);
+    // The kernel has taken all of it, so the wanted rules are the kernel's.
+    const tables = new Map<string, Map<string, readonly string[]>>([
+      ['filter', new Map([[USER_CHAIN, []]])],
+      ['nat', new Map()],
+    ]);
+    for (const { table, name, rules } of chains) tables.get(table)?.set(name, rules);
+    for (const { table, chain, rules } of jumps) tables.get(table)?.set(chain, rules);
+    this.#known.set(family, tables);
+    return true;
+  }
+
+  async remove(family: Family, ruleset: Ruleset): Promise<void> {
+    const tables = this.#known.get(family);
+    if (!tables) return;
+    await applyScript(family, removalScript(tables, chainsOf(ruleset, family), jumpsOf(ruleset, family)));
+    this.#known.delete(family);
+  }
+
+  isLegacy(): Promise<boolean> {
+    return isLegacy();
+  }
+
+  async allowForwarding(family: Family, refuseOthers: boolean): Promise<void> {
+    await enableForwarding(
+      family,
+      refuseOthers ? () => applyScript(family, '*filter\n:FORWARD DROP [0:0]\nCOMMIT\n') : undefined,
+    );
+  }
+
+  /** Returns the wanted rules, including translations that wait for their containers. */
+  #chains(family: Family, ruleset: Ruleset, inherited: readonly InheritedRule[]): Chain[] {
+    if (inherited.length === 0) return chainsOf(ruleset, family);
+    return chainsOf(ruleset, family).map((chain) =>
+      chain.name === dnatChain(this.tag)
+        ? { ...chain, rules: [...new Set([...inherited.map(({ text }) => text), ...chain.rules])] }
+        : chain,
+    );
+  }
+}
