@@ -102,15 +102,21 @@ function report(results, recovered) {
   process.exitCode = failures.length === 0 && (totals.get('tests') ?? 0) > 0 ? 0 : 1;
 }
 
+let isEnding = false;
+
+/** Ends the run and takes its sandboxes away, once, however many signals come meanwhile. */
 async function endEarly() {
+  if (isEnding) return;
+  isEnding = true;
   await endSandboxes();
   rmSync(directory, { recursive: true, force: true });
   process.exit(1);
 }
 
-for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => void endEarly());
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => void endEarly());
 try {
   await runAll();
 } finally {
+  await endSandboxes();
   rmSync(directory, { recursive: true, force: true });
 }

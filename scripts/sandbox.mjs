@@ -7,7 +7,17 @@
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, rmdirSync, rmSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -112,20 +122,29 @@ export async function endSandboxes() {
   isOver = true;
   const all = [...running];
   for (const [child] of all) child.kill('SIGKILL');
-  await Promise.all(all.map(async ([, { mark, temp }]) => clean(mark, temp)));
+  const cleaned = await Promise.allSettled(all.map(async ([, { mark, temp }]) => clean(mark, temp)));
+  for (const { reason } of cleaned) if (reason) console.error(reason.message);
 }
 
 /**
  * Removes the files and control groups that outlive a sandbox's processes. It tries again for a moment, because a
- * control group is busy until its processes are dead.
+ * control group is busy until its processes are dead, and they may make files until then.
  */
 async function clean(mark, temp) {
   const deadline = Date.now() + CLEANUP_TIMEOUT_MS;
-  while (!removeGroups(mark)) {
-    if (Date.now() > deadline) throw new Error(`control groups ${mark}* are still in use`);
+  while (!(removeGroups(mark) && removeFiles(temp))) {
+    if (Date.now() > deadline) throw new Error(`control groups ${mark}* or files in ${temp} are still in use`);
     await sleep(50);
   }
-  rmSync(temp, { recursive: true, force: true });
+}
+
+function removeFiles(path) {
+  try {
+    rmSync(path, { recursive: true, force: true });
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Whether no control group whose name begins with `mark` is left in any hierarchy. */
@@ -149,6 +168,9 @@ function removeTree(path) {
     .every(Boolean);
   if (!isEmpty) return false;
   try {
+    // With control groups of version 1 a frozen process does not even die by SIGKILL.
+    const state = join(path, 'freezer.state');
+    if (existsSync(state)) writeFileSync(state, 'THAWED');
     rmdirSync(path);
     return true;
   } catch {

@@ -48,6 +48,10 @@ test('this file fails', async () => {
   const mountPoint = join(tmpdir(), 'mounted');
   mkdirSync(mountPoint);
   execFileSync('mount', ['-t', 'tmpfs', 'poison', mountPoint]);
+  if (process.env['POISON'] === 'hang') {
+    const paused = await dockerOk(engine, ['run', '-d', registry.reference, 'sleep', POISON_SECONDS]);
+    await dockerOk(engine, ['pause', paused]);
+  }
   fillControlGroup();
   if (process.env['POISON'] === 'hang') await new Promise((resolve) => setTimeout(resolve, 2 ** 31 - 1));
   if (process.env['POISON'] === 'killed') process.kill(process.pid, 'SIGKILL');
