@@ -1,20 +1,25 @@
 /**
- * node scripts/fresh-root.mjs RELEASE COMMAND...: runs each command as the first one on a fresh Debian machine.
+ * node scripts/fresh-root.mjs RELEASE [--node MAJOR] COMMAND...: runs each command as the first one on a fresh Debian
+ * machine.
  *
- * The machine is a directory with the base system of that release (bookworm, trixie, sid), Node and npm as this machine
- * has them, and a copy of this repository without anything that was built or installed. So a package that the
- * repository needs and does not ask for is missed here, and not by a newcomer. What the machine needs to reach the
- * network (resolver, certificates, npm's and apt's settings) is taken along. Needs root. Plain Node.
+ * The machine is a directory with the base system of that release (bookworm, trixie, sid), npm as this machine has it,
+ * and a copy of this repository without anything that was built or installed. Node is that of this machine, or the
+ * newest of the version that is named, which comes from npm's registry. So a package that the repository needs and does
+ * not ask for is missed here, and not by a newcomer. What the machine needs to reach the network (resolver,
+ * certificates, npm's and apt's settings) is taken along. Needs root. Plain Node.
  */
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { parseArgs } from 'node:util';
 import { copy, makeDebianRoot } from './debian-root.mjs';
 import { findProgram, installPackages, ROOT } from './ensure-packages.mjs';
 import { command } from './prepare.mjs';
 
 const RELEASES = ['bookworm', 'trixie', 'sid'];
+/** The versions of Node that are supported, as README.md says. */
+const NODES = ['20', '22', '24'];
 const HOME = '/root/engined';
 /** Variables that say how this machine reaches others; all else is as on a machine where nobody has set anything. */
 const TAKEN_ALONG = /^(CI|TERM|NODE_EXTRA_CA_CERTS|SSL_CERT_FILE|(https?|no|all)_proxy)$/i;
@@ -39,10 +44,20 @@ umount -l /old
 exec sh -c "$2"
 `;
 
+/** Fetches the newest Node of a major version into a directory, and returns its program. */
+function fetchNode(major, directory) {
+  const name = `node-linux-${process.arch}`;
+  console.error(`fetching ${name}@${major}`);
+  const pack = ['pack', '--silent', '--pack-destination', directory, `${name}@${major}`];
+  const archive = execFileSync('npm', pack, { encoding: 'utf8', cwd: directory }).trim();
+  execFileSync('tar', ['-xzf', archive, 'package/bin/node'], { cwd: directory });
+  return join(directory, 'package/bin/node');
+}
+
 /** Node and npm as a package or an archive of Node lays them out: npm is a directory beside, reached by links. */
-function installNode(root) {
+function installNode(root, node) {
   const npm = dirname(dirname(realpathSync(findProgram('npm'))));
-  copy(process.execPath, join(root, 'usr/bin/node'));
+  copy(node, join(root, 'usr/bin/node'));
   copy(npm, join(root, 'usr/lib/node_modules/npm'));
   for (const name of ['npm', 'npx'])
     symlinkSync(`../lib/node_modules/npm/bin/${name}-cli.js`, join(root, 'usr/bin', name));
@@ -59,9 +74,9 @@ function copyRepository(root) {
   }
 }
 
-function makeRoot(release, root) {
+function makeRoot(release, root, node) {
   makeDebianRoot(release, root);
-  installNode(root);
+  installNode(root, node);
   copyRepository(root);
 }
 
@@ -105,14 +120,17 @@ async function runIn(root, line) {
 }
 
 await command('fresh-root', async () => {
-  const [release, ...lines] = process.argv.slice(2);
-  if (!RELEASES.includes(release) || lines.length === 0)
-    throw new Error(`usage: fresh-root.mjs ${RELEASES.join('|')} COMMAND...`);
+  const { values, positionals } = parseArgs({ options: { node: { type: 'string' } }, allowPositionals: true });
+  const [release, ...lines] = positionals;
+  const isNodeKnown = values.node === undefined || NODES.includes(values.node);
+  if (!RELEASES.includes(release) || lines.length === 0 || !isNodeKnown)
+    throw new Error(`usage: fresh-root.mjs ${RELEASES.join('|')} [--node ${NODES.join('|')}] COMMAND...`);
   if (process.getuid() !== 0) throw new Error('a root directory is made and entered by root only');
   installPackages({ debootstrap: 'debootstrap', git: 'git', unshare: 'util-linux' });
   const directory = mkdtempSync('/var/tmp/engined-fresh-');
   try {
-    makeRoot(release, join(directory, 'base'));
+    const node = values.node === undefined ? process.execPath : fetchNode(values.node, directory);
+    makeRoot(release, join(directory, 'base'), node);
     for (const [index, line] of lines.entries()) {
       const root = join(directory, String(index));
       // Each command finds the machine as it was before the others.

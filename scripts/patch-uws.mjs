@@ -1,15 +1,16 @@
 /**
- * Lets the prebuilt uWebSockets.js binary load on glibc older than 2.38 (Debian 12 has 2.36).
+ * Lets the prebuilt binaries of uWebSockets.js, one for each version of Node, load on glibc older than 2.38 (Debian 12
+ * has 2.36).
  *
- * The binary was built against headers that rename strtol, strtoul and sscanf to __isoc23_*, symbols of GLIBC_2.38,
- * which differ from the classic ones only in accepting the 0b prefix. Nothing else in it is newer than 2.36. So each
+ * They were built against headers that rename strtol, strtoul and sscanf to __isoc23_*, symbols of GLIBC_2.38,
+ * which differ from the classic ones only in accepting the 0b prefix. Nothing else in them is newer than 2.36. So each
  * of these undefined symbols gets the classic name (the tail of its own string) and the oldest version, and the need
  * for GLIBC_2.38 is marked weak, which makes the loader accept that it is missing.
  *
  * Runs after npm install; does nothing where glibc is new enough or the file was patched before; the original stays
  * beside it as *.orig. Exits 1 with the reason when the file does not look as described here.
  */
-import { copyFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -122,12 +123,16 @@ if (!olderThan238(glibc)) process.exit(0);
 
 const oldest = OLDEST[process.arch];
 if (oldest === undefined) fail(`uWebSockets.js has no binary for ${process.arch}`);
-const root = join(dirname(fileURLToPath(import.meta.url)), '..');
-const file = join(root, 'node_modules', 'uWebSockets.js', `uws_linux_${process.arch}_${process.versions.modules}.node`);
-if (!existsSync(file)) fail(`uWebSockets.js has no binary for this version of Node: ${file} is missing`);
+const directory = join(dirname(fileURLToPath(import.meta.url)), '..', 'node_modules', 'uWebSockets.js');
+// There is one for each version of Node, and the daemon may be run by another one than npm.
+const binaries = readdirSync(directory).filter((name) => /^uws_linux_[^_]+_\d+\.node$/.test(name));
+const own = `uws_linux_${process.arch}_${process.versions.modules}.node`;
+if (!binaries.includes(own)) fail(`uWebSockets.js has no binary for this version of Node: ${own} is missing`);
 
-const elf = readFileSync(file);
-if (patch(elf, oldest)) {
+for (const name of binaries.filter((binary) => binary.startsWith(`uws_linux_${process.arch}_`))) {
+  const file = join(directory, name);
+  const elf = readFileSync(file);
+  if (!patch(elf, oldest)) continue;
   copyFileSync(file, `${file}.orig`);
   // A new file under the old name: a running process keeps the one that it has mapped.
   writeFileSync(`${file}.new`, elf, { mode: 0o755 });

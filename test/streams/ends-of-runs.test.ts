@@ -1,4 +1,7 @@
-/** The end of a container's run, as those see it who are attached, who poll, and who wait. */
+/**
+ * The end of a container's run, as those see it who are attached, who poll, and who wait. ENDS_COUNT=1000 makes it the
+ * long run.
+ */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Cleanup } from '../support/cleanup.js';
@@ -18,6 +21,7 @@ interface Inspection {
   readonly NetworkSettings: { readonly Networks: Readonly<Record<string, { readonly IPAddress: string }>> };
 }
 
+const COUNT = Number(process.env['ENDS_COUNT'] ?? 12);
 const PATIENCE_MS = 120_000;
 const cleanup = new Cleanup();
 let engine: Engine;
@@ -39,7 +43,7 @@ const remove = (id: string): Promise<unknown> =>
 const inspect = (id: string): Promise<Inspection> => callJson(engine.socketPath, 'GET', `/containers/${id}/json`);
 
 test('who reads the end of an attach stream finds the exit recorded and the addresses free', async () => {
-  for (let turn = 0; turn < 12; turn++) {
+  for (let turn = 0; turn < COUNT; turn++) {
     const id = await create(['sh', '-c', 'echo out; exit 3']);
     const connection = await RawConnection.open(engine.socketPath);
     connection.write(`POST /containers/${id}/attach?stream=1&stdout=1 HTTP/1.1\r\nHost: localhost\r\n\r\n`);
