@@ -5,9 +5,9 @@
  * each process that it puts into a container. So that the period passes while the runtime still loads, this process
  * takes the lock then, by a move that changes nothing: that of its main thread, alone, to the group that it is in.
  *
- * Whoever has moved the daemon elsewhere must not find it back, not even when that happens between two calls. So it is
- * a thread that is moved, with control groups of version 2: between groups that are no threaded ones the kernel refuses
- * that, and it does so under the lock. Version 1 has no such move; on hosts without version 2 nothing is done.
+ * An operator who moves the daemon elsewhere must not find it back, also when that happens between two calls. So only a
+ * thread is moved, with control groups of version 2: between groups that are not threaded the kernel refuses that, and
+ * it does so under the lock. Version 1 has no such move; on hosts without version 2 nothing is done.
  */
 import { type FileHandle, open, readFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
