@@ -2,10 +2,10 @@
  * `engined check` tells whether this machine has the programs that the daemon would need with this configuration.
  * Options that this host cannot fulfil were refused before, as at a start.
  */
-import { accessSync, constants } from 'node:fs';
-import { delimiter, join } from 'node:path';
 import requirements from '../packaging/requirements.json' with { type: 'json' };
 import type { Config } from './config/config.js';
+import { chosenBackend } from './network/firewall-backends.js';
+import { isOnPath } from './sys/process/on-path.js';
 
 type Requirement = (typeof requirements)[number];
 
@@ -33,18 +33,10 @@ export function runCheck(config: Config, print: (line: string) => void): number 
 /** Tells whether a program is missing that this configuration would use. */
 function isMissing({ program, need }: Requirement, config: Config): boolean {
   if (need === 'supervisor' && config.supervisor !== '') return false;
-  if (need === 'firewall' && !config.iptables && !config.ip6tables) return false;
+  if (need === 'iptables' || need === 'nftables') {
+    if (!config.iptables && !config.ip6tables) return false;
+    if (need !== chosenBackend(config.firewallBackend)) return false;
+  }
   if (need === 'init') return config.initPath === '' && !INITS.some(isOnPath);
   return !isOnPath(program);
-}
-
-function isOnPath(program: string): boolean {
-  return (process.env['PATH'] ?? '').split(delimiter).some((dir) => {
-    try {
-      accessSync(join(dir, program), constants.X_OK);
-      return dir !== '';
-    } catch {
-      return false;
-    }
-  });
 }

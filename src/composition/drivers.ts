@@ -8,6 +8,7 @@ import { DiskUsages } from '../actors/engine/disk-usage.js';
 import { openEventLog } from '../events/event-log.js';
 import { FileImageStore } from '../images/store.js';
 import { createLogDriver } from '../logs/drivers/log-driver.js';
+import { chosenBackend } from '../network/firewall-backends.js';
 import { HostNetworks } from '../network/host-networks.js';
 import type { RecordFile } from '../network/network-records.js';
 import { ProtocolNetworkPlugins } from '../plugins/network-plugins.js';
@@ -170,6 +171,7 @@ function composeNetworks({ live, dataRoot, execRoot, reserve, settings, log }: B
   return new HostNetworks({
     bridge: settings.bridge,
     iptables: config.iptables,
+    firewallBackend: chosenBackend(config.firewallBackend),
     ip6tables: config.ip6tables,
     ipForward: config.ipForward,
     ipForwardNoDrop: config.ipForwardNoDrop,

@@ -12,6 +12,7 @@ import { cdiDirs } from '../config/cdi-dirs.js';
 import type { Config, FixedConfig } from '../config/config.js';
 import type { RuntimeEntry } from '../config/runtime-entries.js';
 import type { BridgeOptions } from '../network/default-bridge.js';
+import { chosenBackend } from '../network/firewall-backends.js';
 import type { RuntimeChoice, TaskService } from '../ports/supervisor.js';
 import type { HostFacts } from '../runtime/host-facts.js';
 import type { Roots } from './roots.js';
@@ -116,6 +117,7 @@ function shownOptions(
     httpsProxy: config.httpsProxy,
     noProxy: config.noProxy,
     cdiSpecDirs: cdiDirs(config.cdiSpecDirs, config.features),
+    firewallBackend: chosenBackend(config.firewallBackend),
     supervisorNamespace: config.supervisorNamespace,
     pluginsNamespace: config.supervisorPluginsNamespace,
     addressPools: config.defaultAddressPools,

@@ -89,6 +89,7 @@ const TABLE: readonly (readonly [
   ['exec-root', 'exec-root', ['/e'], '/e', 'execRoot', '/e'],
   ['experimental', 'experimental', ['true'], true, 'experimental', true],
   ['feature', 'features', ['cdi', 'audit=false'], { cdi: true, audit: false }, 'features', { cdi: true, audit: false }],
+  ['firewall-backend', 'firewall-backend', ['nftables'], 'nftables', 'firewallBackend', 'nftables'],
   ['fixed-cidr', 'fixed-cidr', ['10.1.0.0/25'], '10.1.0.0/25', 'fixedCidr', '10.1.0.0/25'],
   ['fixed-cidr-v6', 'fixed-cidr-v6', ['fd00::/64'], 'fd00::/64', 'fixedCidrV6', 'fd00::/64'],
   ['group', 'group', ['g'], 'g', 'group', 'g'],

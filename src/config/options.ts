@@ -102,6 +102,11 @@ export const OPTIONS = {
     flag: 'feature', key: 'features', type: switches, default: {}, windows: true,
     doc: 'Enable or disable features of the daemon',
   }),
+  firewallBackend: option<'' | 'iptables' | 'nftables'>({
+    flag: 'firewall-backend', key: 'firewall-backend', type: oneOf(['', 'iptables', 'nftables']), default: '',
+    defaultText: 'iptables, or nftables where that alone is installed',
+    doc: 'Program that writes the firewall rules of networks: iptables or nftables',
+  }),
   fixedCidr: option({ flag: 'fixed-cidr', key: 'fixed-cidr', type: cidr(4), default: '', windows: true, doc: 'IPv4 subnet of the default bridge network' }),
   fixedCidrV6: option({ flag: 'fixed-cidr-v6', key: 'fixed-cidr-v6', type: cidr(6), default: '', doc: 'IPv6 subnet of the default bridge network' }),
   group: option({ flag: 'group', short: 'G', key: 'group', type: string, default: 'engine', windows: true, doc: 'Group that owns the unix socket' }),

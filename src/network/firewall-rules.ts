@@ -1,12 +1,7 @@
-/**
- * The firewall as data: the contents of our chains, in the words of `iptables-save`, so that they can be compared with
- * the kernel's. The names of the chains contain the daemon's tag, so several daemons can share a host.
- */
+/** The firewall as data: what becomes of which packets, in the words of no program that writes rules. */
 import { isIPv4 } from 'node:net';
 import type { GatewayMode } from './gateway-mode.js';
 import type { Family } from './subnet.js';
-
-export type Table = 'filter' | 'nat';
 
 /** One bridge as the firewall sees it in one family. */
 export interface BridgeRules {
@@ -61,40 +56,63 @@ export interface Ruleset {
   readonly links: readonly LinkRule[];
 }
 
-export interface Chain {
-  readonly table: Table;
-  readonly name: string;
-  /** Rules without their `-A NAME`. */
-  readonly rules: readonly string[];
+/** A property of a packet that must have the value, or with `not` must not have it. */
+export interface Match {
+  readonly value: string;
+  readonly not: boolean;
 }
 
-/** Our rules in chains of others; in this order, they come before the rules that are there. */
-export interface Jumps {
-  readonly table: Table;
-  readonly chain: string;
-  readonly rules: readonly string[];
+export type Verdict =
+  | { readonly kind: 'accept' | 'drop' | 'masquerade' }
+  | { readonly kind: 'source'; readonly address: string }
+  | { readonly kind: 'destination'; readonly address: string; readonly port: number };
+
+/** A packet that matches all that is given meets the verdict. */
+export interface Rule {
+  /** CIDR. */
+  readonly source?: string;
+  /** CIDR. */
+  readonly destination?: Match;
+  /** The link that the packet came by. */
+  readonly from?: Match;
+  /** The link that the packet leaves by. */
+  readonly to?: Match;
+  /** Absent from rules for every protocol, and the port from those for ICMP, which has none. */
+  readonly protocol?: 'tcp' | 'udp' | 'sctp' | 'icmp';
+  /** The port that the packet is sent to. */
+  readonly port?: number;
+  /** `translated`: the packet is of a connection whose destination was translated. */
+  readonly flow?: 'answer' | 'no-answer' | 'translated';
+  /** True for packets whose source is an address of the host. */
+  readonly isFromHost?: boolean;
+  readonly verdict: Verdict;
 }
 
-/** Operators put their own rules here. This chain comes before ours, and we never write to it. */
-export const USER_CHAIN = 'ENGINE-USER';
-
-export function dnatChain(tag: string): string {
-  return `ENGINE-DNAT-${tag}`;
+/** The rules of one family by the place where packets meet them; in each, the first that matches counts. */
+export interface RuleStages {
+  /** Forwarded packets, first: what may come to containers. */
+  readonly in: readonly Rule[];
+  /** Forwarded packets that `in` has let pass: what may leave containers. */
+  readonly out: readonly Rule[];
+  /** Packets for the host itself; undefined where no rule is needed. */
+  readonly host: readonly Rule[] | undefined;
+  /** New connections to addresses of the host. */
+  readonly ports: readonly Rule[];
+  /** New connections that are about to leave the host. */
+  readonly masks: readonly Rule[];
 }
 
-const chainNames = (tag: string) => ({
-  in: `ENGINE-IN-${tag}`,
-  out: `ENGINE-OUT-${tag}`,
-  host: `ENGINE-HOST-${tag}`,
-  dnat: dnatChain(tag),
-  snat: `ENGINE-SNAT-${tag}`,
-});
+const is = (value: string): Match => ({ value, not: false });
+const not = (value: string): Match => ({ value, not: true });
+const ACCEPT = { kind: 'accept' } as const;
+const DROP = { kind: 'drop' } as const;
+const MASQUERADE = { kind: 'masquerade' } as const;
 
 /**
  * Tells whether bridges route loopback addresses, as they do without a proxy: then containers must not reach the host's
  * services by them.
  */
-function reachesLoopback(userlandProxy: boolean, family: Family): boolean {
+export function reachesLoopback(userlandProxy: boolean, family: Family): boolean {
   return !userlandProxy && family === 4;
 }
 
@@ -104,10 +122,9 @@ interface BridgeHere extends BridgeRules {
   readonly mode: GatewayMode;
 }
 
-/** Returns our chains and their contents for one family. */
-export function chainsOf(ruleset: Ruleset, family: Family): Chain[] {
-  const { tag, userlandProxy, bridged, bridges, ports } = ruleset;
-  const names = chainNames(tag);
+/** Returns the rules of one family. */
+export function rulesOf(ruleset: Ruleset, family: Family): RuleStages {
+  const { userlandProxy, bridged, bridges, ports } = ruleset;
   const here = bridges.flatMap((rules): BridgeHere[] =>
     rules.subnets[family] === undefined ? [] : [{ ...rules, subnet: rules.subnets[family], mode: rules.modes[family] }],
   );
@@ -121,46 +138,32 @@ export function chainsOf(ruleset: Ruleset, family: Family): Chain[] {
       ? []
       : here.filter(({ interContainer }) => interContainer).map(({ bridge }) => bridge),
   );
-  return [
-    {
-      table: 'filter',
-      name: names.in,
-      rules: [
-        ...here.filter(({ internal }) => internal).map(({ bridge }) => `-i ${bridge} ! -o ${bridge} -j DROP`),
-        ...here
-          .filter(({ internal }) => !internal)
-          .map(({ bridge }) => `-o ${bridge} -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`),
-        ...here.flatMap((bridge) => inRules(bridge, ruleset, allPorts, family)),
-      ],
-    },
-    ...(reachesLoopback(userlandProxy, family)
-      ? [
-          {
-            table: 'filter',
-            name: names.host,
-            rules: here.map(
-              ({ bridge }) => `-d 127.0.0.0/8 -i ${bridge} -m conntrack ! --ctstate RELATED,ESTABLISHED -j DROP`,
-            ),
-          } as const,
-        ]
-      : []),
-    {
-      table: 'filter',
-      name: names.out,
-      rules: here.filter(({ internal }) => !internal).map(({ bridge }) => `-i ${bridge} ! -o ${bridge} -j ACCEPT`),
-    },
-    { table: 'nat', name: names.dnat, rules: portsHere.flatMap((port) => portRule(port, userlandProxy)) },
-    {
-      table: 'nat',
-      name: names.snat,
-      rules: [
-        ...here
-          .filter(({ bridge }) => !routed.has(bridge))
-          .flatMap((rules) => maskRules(rules, { userlandProxy, isKeeper: keepers.has(rules.bridge), family })),
-        ...new Set(portsHere.filter(({ bridge }) => keepers.has(bridge)).map(selfRule)),
-      ],
-    },
-  ];
+  const open = here.filter(({ internal }) => !internal);
+  return {
+    in: [
+      ...here
+        .filter(({ internal }) => internal)
+        .map(({ bridge }): Rule => ({ from: is(bridge), to: not(bridge), verdict: DROP })),
+      ...open.map(({ bridge }): Rule => ({ to: is(bridge), flow: 'answer', verdict: ACCEPT })),
+      ...here.flatMap((bridge) => inRules(bridge, ruleset, allPorts, family)),
+    ],
+    out: open.map(({ bridge }) => ({ from: is(bridge), to: not(bridge), verdict: ACCEPT })),
+    host: reachesLoopback(userlandProxy, family)
+      ? here.map(({ bridge }) => ({
+          destination: is('127.0.0.0/8'),
+          from: is(bridge),
+          flow: 'no-answer',
+          verdict: DROP,
+        }))
+      : undefined,
+    ports: portsHere.flatMap((port) => portRule(port, userlandProxy)),
+    masks: [
+      ...here
+        .filter(({ bridge }) => !routed.has(bridge))
+        .flatMap((rules) => maskRules(rules, { userlandProxy, isKeeper: keepers.has(rules.bridge), family })),
+      ...portsHere.filter(({ bridge }) => keepers.has(bridge)).map(selfRule),
+    ],
+  };
 }
 
 /** Returns the rules for packets to the containers of a bridge. */
@@ -169,17 +172,18 @@ function inRules(
   { links }: Ruleset,
   ports: readonly PortRule[],
   family: Family,
-): string[] {
+): Rule[] {
+  const to = is(bridge);
   return [
-    ...new Set(links.filter((link) => link.bridge === bridge && isIPv4(link.to) === (family === 4)).map(linkRule)),
-    `-i ${bridge} -o ${bridge} -j ${interContainer ? 'ACCEPT' : 'DROP'}`,
+    ...links.filter((link) => link.bridge === bridge && isIPv4(link.to) === (family === 4)).map(linkRule),
+    { from: to, to, verdict: interContainer ? ACCEPT : DROP },
     ...(internal
       ? []
       : mode === 'routed'
-        ? openings(bridge, ports, family)
-        : [`-o ${bridge} -m conntrack --ctstate DNAT -j ACCEPT`]),
-    // A port that was not published cannot be reached, whatever the policy of the host's FORWARD chain is.
-    `-o ${bridge} -j ${mode === 'nat-unprotected' && !internal ? 'ACCEPT' : 'DROP'}`,
+        ? openings(bridge, ports)
+        : [{ to, flow: 'translated', verdict: ACCEPT } as const]),
+    // A port that was not published cannot be reached, whatever else the host lets pass.
+    { to, verdict: mode === 'nat-unprotected' && !internal ? ACCEPT : DROP },
   ];
 }
 
@@ -191,74 +195,75 @@ function maskRules(
     isKeeper,
     family,
   }: { readonly userlandProxy: boolean; readonly isKeeper: boolean; readonly family: Family },
-): string[] {
-  const source = sources[family];
-  const mask = source === undefined ? 'MASQUERADE' : `SNAT --to-source ${source}`;
+): Rule[] {
+  const address = sources[family];
+  const verdict: Verdict = address === undefined ? MASQUERADE : { kind: 'source', address };
   return [
-    ...(masquerade && !internal ? [`-s ${subnet} ! -o ${bridge} -j ${mask}`] : []),
+    ...(masquerade && !internal ? [{ source: subnet, to: not(bridge), verdict }] : []),
     // A container that reaches itself or a neighbour through the host's port must get the answers from there.
-    ...(internal || isKeeper ? [] : [`-s ${subnet} -o ${bridge} -m conntrack --ctstate DNAT -j MASQUERADE`]),
-    ...(userlandProxy || internal || family === 6 ? [] : [`-o ${bridge} -m addrtype --src-type LOCAL -j MASQUERADE`]),
+    ...(internal || isKeeper
+      ? []
+      : [{ source: subnet, to: is(bridge), flow: 'translated', verdict: MASQUERADE } as const]),
+    ...(userlandProxy || internal || family === 6
+      ? []
+      : [{ to: is(bridge), isFromHost: true, verdict: MASQUERADE } as const]),
   ];
 }
 
-function linkRule({ bridge, from, to, protocol, port }: LinkRule): string {
-  const length = isIPv4(to) ? 32 : 128;
-  return (
-    `-s ${from}/${length} -d ${to}/${length} -i ${bridge} -o ${bridge} -p ${protocol} -m ${protocol} --dport ` +
-    `${port} -j ACCEPT`
-  );
+/** Returns the CIDR of one address. */
+const alone = (address: string): string => `${address}/${isIPv4(address) ? 32 : 128}`;
+
+function linkRule({ bridge, from, to, protocol, port }: LinkRule): Rule {
+  return {
+    source: alone(from),
+    destination: is(alone(to)),
+    from: is(bridge),
+    to: is(bridge),
+    protocol,
+    port,
+    verdict: ACCEPT,
+  };
 }
 
 /**
  * Returns the rules for a routed network: published ports are open, and so is ICMP, which tells about the way to them.
  */
-function openings(bridge: string, ports: readonly PortRule[], family: Family): string[] {
-  const own = ports.filter((port) => port.bridge === bridge);
-  const bits = family === 4 ? 32 : 128;
-  const rules = own.map(
-    ({ protocol, containerIp, containerPort }) =>
-      `-d ${containerIp}/${bits} -o ${bridge} -p ${protocol} -m ${protocol} --dport ${containerPort} -j ACCEPT`,
-  );
-  return [...new Set(rules), `-o ${bridge} -p ${family === 4 ? 'icmp' : 'ipv6-icmp'} -j ACCEPT`];
+function openings(bridge: string, ports: readonly PortRule[]): Rule[] {
+  return [
+    ...ports
+      .filter((port) => port.bridge === bridge)
+      .map(({ protocol, containerIp, containerPort }): Rule => ({
+        destination: is(alone(containerIp)),
+        to: is(bridge),
+        protocol,
+        port: containerPort,
+        verdict: ACCEPT,
+      })),
+    { to: is(bridge), protocol: 'icmp', verdict: ACCEPT },
+  ];
 }
 
 /** Masks a container that reaches itself by way of the host; otherwise it would get packets from its own address. */
-function selfRule({ containerIp, protocol, containerPort }: PortRule): string {
-  const itself = `${containerIp}/${isIPv4(containerIp) ? 32 : 128}`;
-  return `-s ${itself} -d ${itself} -p ${protocol} -m ${protocol} --dport ${containerPort} -j MASQUERADE`;
+function selfRule({ containerIp, protocol, containerPort }: PortRule): Rule {
+  const itself = alone(containerIp);
+  return { source: itself, destination: is(itself), protocol, port: containerPort, verdict: MASQUERADE };
 }
 
 /** Returns the translation of one port; none if only the proxy can serve it. */
 function portRule(
   { bridge, protocol, hostIp, hostPort, containerIp, containerPort }: PortRule,
   userlandProxy: boolean,
-): string[] {
+): Rule[] {
   const isLoopback = hostIp.startsWith('127.') || hostIp === '::1';
   if (isLoopback && (userlandProxy || hostIp === '::1')) return [];
   const isAny = hostIp === '0.0.0.0' || hostIp === '::';
-  const destination = isAny ? '' : `-d ${hostIp}/${isIPv4(hostIp) ? 32 : 128} `;
-  const target = isIPv4(containerIp) ? `${containerIp}:${containerPort}` : `[${containerIp}]:${containerPort}`;
-  const from = userlandProxy ? `! -i ${bridge} ` : '';
-  return [`${destination}${from}-p ${protocol} -m ${protocol} --dport ${hostPort} -j DNAT --to-destination ${target}`];
-}
-
-/** Returns the jumps from the kernel's chains to ours. */
-export function jumpsOf({ tag, userlandProxy }: Ruleset, family: Family): Jumps[] {
-  const names = chainNames(tag);
-  const local = '-m addrtype --dst-type LOCAL';
-  const loopback = family === 4 ? '127.0.0.0/8' : '::1/128';
   return [
-    { table: 'filter', chain: 'FORWARD', rules: [`-j ${USER_CHAIN}`, `-j ${names.in}`, `-j ${names.out}`] },
-    ...(reachesLoopback(userlandProxy, family)
-      ? [{ table: 'filter', chain: 'INPUT', rules: [`-j ${names.host}`] } as const]
-      : []),
-    { table: 'nat', chain: 'PREROUTING', rules: [`${local} -j ${names.dnat}`] },
     {
-      table: 'nat',
-      chain: 'OUTPUT',
-      rules: [`${userlandProxy || family === 6 ? `! -d ${loopback} ` : ''}${local} -j ${names.dnat}`],
+      ...(isAny ? {} : { destination: is(alone(hostIp)) }),
+      ...(userlandProxy ? { from: not(bridge) } : {}),
+      protocol,
+      port: hostPort,
+      verdict: { kind: 'destination', address: containerIp, port: containerPort },
     },
-    { table: 'nat', chain: 'POSTROUTING', rules: [`-j ${names.snat}`] },
   ];
 }

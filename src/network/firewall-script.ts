@@ -1,7 +1,7 @@
 /**
  * Makes the shortest script for `iptables-restore --noflush` that turns the kernel's rules into the wanted ones. Pure.
  */
-import { USER_CHAIN, type Chain, type Jumps, type Table } from './firewall-rules.js';
+import { USER_CHAIN, type Chain, type Jumps, type Table } from './iptables-rules.js';
 
 /** Chains of one family by table, each with its rules without `-A NAME`. */
 export type Tables = ReadonlyMap<string, ReadonlyMap<string, readonly string[]>>;

@@ -21,10 +21,10 @@ import type { BridgeOptions } from './default-bridge.js';
 import { openDefaultBridge } from './default-network.js';
 import { Endpoints, type EndpointOptions } from './endpoints.js';
 import { Firewall } from './firewall.js';
+import { type BackendName, makeBackend } from './firewall-backends.js';
 import type { PoolOption } from './free-subnet.js';
 import { HostBridges, isForeignBridge } from './host-bridges.js';
 import { readHostDns, type HostDns } from './host-dns.js';
-import { IptablesBackend } from './iptables-backend.js';
 import { NetworkDirectory } from './network-directory.js';
 import { type MakerOptions, NetworkMaker, poolsOf } from './network-maker.js';
 import { NetworkRecords, type RecordFile } from './network-records.js';
@@ -41,6 +41,8 @@ export interface NetworkOptions extends Omit<
 > {
   /** Undefined if there is no default bridge (`--bridge none`). */
   readonly bridge: BridgeOptions | undefined;
+  /** Writes the firewall's rules. */
+  readonly firewallBackend: BackendName;
   /** Host address of ports on the default bridge that name none. */
   readonly publishIp: string;
   readonly addressPools: readonly PoolOption[];
@@ -79,7 +81,7 @@ export class HostNetworks implements NetworkDriver {
       options.bridge?.name ?? `none-${createHash('sha256').update(options.netnsRoot).digest('hex').slice(0, 8)}`;
     this.#firewall = new Firewall({
       tag,
-      backend: new IptablesBackend(tag),
+      backend: makeBackend(options.firewallBackend, tag),
       families,
       userlandProxy: options.userlandProxy,
       log: options.log,

@@ -1,8 +1,9 @@
 /** Writes the firewall's rules by the commands of iptables. */
 import type { FirewallBackend, InheritedRule } from './firewall-backend.js';
-import { chainsOf, dnatChain, jumpsOf, USER_CHAIN, type Chain, type Ruleset } from './firewall-rules.js';
+import type { Ruleset } from './firewall-rules.js';
 import { removalScript, restoreScript, type Tables } from './firewall-script.js';
 import { enableForwarding } from './forwarding.js';
+import { chainsOf, dnatChain, jumpsOf, USER_CHAIN, type Chain } from './iptables-rules.js';
 import { applyScript, isLegacy, readTables } from './iptables.js';
 import type { Family } from './subnet.js';
 

@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AddressPool } from './address-pool.js';
 import { behindResolver, hostsFile, resolvConfFile } from './files.js';
-import { chainsOf, jumpsOf, type Ruleset } from './firewall-rules.js';
+import type { Ruleset } from './firewall-rules.js';
 import { parseTables, removalScript, restoreScript } from './firewall-script.js';
 import { chooseSubnet, localSubnet } from './free-subnet.js';
 import { parseResolvConf } from './host-dns.js';
+import { chainsOf, jumpsOf } from './iptables-rules.js';
 import { contains, covers, formatSubnet, overlaps, parseSubnet, toAddress, toNumber } from './subnet.js';
 
 const ID = '0123456789abcdef';

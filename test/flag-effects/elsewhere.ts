@@ -33,6 +33,7 @@ const NETWORKS: readonly Place[] = [
   place('network/network-flags', 'ip: where ports of the default bridge are published that name no address', 'ip'),
   place('network/network-flags', 'ip-forward and ip-forward-no-drop: ', 'ipForward', 'ipForwardNoDrop'),
   place('network/network-flags', 'ip-masq: without it containers leave with their own address', 'ipMasq'),
+  place('network/network-flags', 'firewall-backend: nftables writes a table of our own', 'firewallBackend'),
   place('network/network-flags', 'iptables and ip6tables: switched off, no rule is touched', 'iptables', 'ip6tables'),
   place(
     'network/network-flags',

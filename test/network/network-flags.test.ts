@@ -113,6 +113,25 @@ test('ip-forward and ip-forward-no-drop: forwarding is on with a policy to drop 
   });
 });
 
+test('firewall-backend: nftables writes a table of our own', async () => {
+  const tables = (): string => execFileSync('nft', ['list', 'tables'], { encoding: 'utf8' });
+  const [four, six] = [rules('iptables'), rules('ip6tables')];
+  await withSwitch(IPV6_FORWARD, '1', () =>
+    daemons.with(['--firewall-backend=nftables', '--ipv6'], async (scene) => {
+      await scene.run('one', '-p', '8081:80');
+      assert.deepEqual([rules('iptables'), rules('ip6tables')], [four, six]);
+      assert.equal(tables().split(`engine-bridges-${scene.bridge}\n`).length - 1, 2);
+    }),
+  );
+  assert.ok(!tables().includes('engine-bridges'));
+  await withSwitch(IPV4_FORWARD, '0', () =>
+    assert.rejects(
+      daemons.with(['--firewall-backend=nftables'], () => Promise.resolve()),
+      /net\.ipv4\.ip_forward=1/,
+    ),
+  );
+});
+
 test('iptables and ip6tables: switched off, no rule is touched; ports are served by the proxy', async () => {
   const [four, six] = [rules('iptables'), rules('ip6tables')];
   await withSwitch(IPV6_FORWARD, '1', async () => {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Engine, type EngineKind } from './engine.js';
 import { dockerd } from './dockerd.js';
+import { testedBackend } from './tested-backend.js';
 
 /** This file is in dist/test/support. */
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
@@ -48,6 +49,7 @@ export function engined(options: EnginedOptions = {}): EngineKind {
         mark,
         '--cgroup-parent',
         `/${mark}`,
+        ...(testedBackend() === 'iptables' ? [] : [`--firewall-backend=${testedBackend()}`]),
         ...(options.args ?? []),
       ];
     },

@@ -19,6 +19,7 @@ const NETWORK_FLAGS = [
   'dns',
   'dns-opt',
   'dns-search',
+  'firewall-backend',
   'fixed-cidr',
   'fixed-cidr-v6',
   'host-gateway-ip',

@@ -9,6 +9,7 @@ import { ProtocolNetworkPlugins } from '../../src/plugins/network-plugins.js';
 import type { Logger } from '../../src/ports/logger.js';
 import type { AttachRequest, AttachResult, PublishedPort } from '../../src/ports/network.js';
 import { inNetns } from '../../src/sys/process/netns.js';
+import { testedBackend } from './tested-backend.js';
 
 export interface NetworkPlan {
   readonly bridge: string;
@@ -17,6 +18,7 @@ export interface NetworkPlan {
   readonly netnsRoot: string;
   readonly icc: boolean;
   readonly iptables: boolean;
+  readonly firewallBackend: 'iptables' | 'nftables';
   readonly ipv6: boolean;
   readonly userlandProxy: boolean;
   readonly addressPools: readonly { readonly base: string; readonly size: number }[];
@@ -32,6 +34,7 @@ export function networkPlan(directory: string, changes: Partial<NetworkPlan> = {
     netnsRoot: `${directory}/${bridge}`,
     icc: true,
     iptables: true,
+    firewallBackend: testedBackend(),
     ipv6: false,
     userlandProxy: true,
     addressPools: [],
@@ -60,6 +63,7 @@ export function networksOf(
       ipv6: plan.ipv6,
     },
     iptables: plan.iptables,
+    firewallBackend: plan.firewallBackend,
     ip6tables: true,
     ipForward: true,
     ipForwardNoDrop: true,
@@ -153,6 +157,29 @@ export function foreignRules(): string {
     .filter((line) => !line.startsWith('#') && !/engt[0-9a-f]{6}/.test(line) && !line.includes('ENGINE-USER'))
     .map((line) => line.replace(/ \[\d+:\d+\]$/, ''))
     .join('\n');
+}
+
+/** Lines of the packet filter that the driver of this plan has written. */
+export function driverRules({ bridge, firewallBackend }: NetworkPlan, family: 4 | 6 = 4): string[] {
+  if (firewallBackend === 'iptables')
+    return execFileSync(family === 4 ? 'iptables-save' : 'ip6tables-save', { encoding: 'utf8' })
+      .split('\n')
+      .filter((line) => line.includes(bridge));
+  const all = execFileSync('nft', ['-n', '-s', 'list', 'ruleset'], { encoding: 'utf8' }).split('\n');
+  const begin = all.indexOf(`table ${family === 4 ? 'ip' : 'ip6'} engine-bridges-${bridge} {`);
+  return begin < 0 ? [] : all.slice(begin, all.indexOf('}', begin));
+}
+
+/** Removes translations and a part of what filters, as somebody else may. */
+export function flushDriverRules({ bridge, firewallBackend }: NetworkPlan): void {
+  const commands =
+    firewallBackend === 'iptables'
+      ? [`iptables -w -t nat -F ENGINE-DNAT-${bridge}`, `iptables -w -D FORWARD -j ENGINE-IN-${bridge}`]
+      : [`nft flush chain ip engine-bridges-${bridge} ports`, `nft flush chain ip engine-bridges-${bridge} forward`];
+  for (const command of commands) {
+    const [program = '', ...args] = command.split(' ');
+    execFileSync(program, args);
+  }
 }
 
 export interface ChildReport {

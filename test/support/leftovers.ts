@@ -74,12 +74,14 @@ function links(): string[] {
 
 /** Rules, chains of one's own, and policies other than to accept; a table without any of these is no change. */
 function firewall(): string[] {
-  return ['iptables-save', 'ip6tables-save'].flatMap((program) =>
+  const tables = lines('nft', ['list', 'tables']).filter((line) => line.includes(' engine-bridges-'));
+  const rules = ['iptables-save', 'ip6tables-save'].flatMap((program) =>
     lines(program, [])
       .map((line) => line.replace(/ \[\d+:\d+\]$/, ''))
       .filter((line) => line.startsWith('-') || (line.startsWith(':') && !line.endsWith(' ACCEPT')))
       .map((line) => `${program}: ${line}`),
   );
+  return [...rules, ...tables];
 }
 
 /** The control group of a name in each hierarchy that has it. */

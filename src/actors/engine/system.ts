@@ -44,6 +44,8 @@ export interface SystemSettings {
   readonly httpsProxy: string;
   readonly noProxy: string;
   readonly cdiSpecDirs: readonly string[];
+  /** The program that writes the firewall's rules: iptables or nftables. */
+  readonly firewallBackend: string;
   readonly securityOptions: readonly string[];
   readonly supervisorAddress: string;
   readonly supervisorNamespace: string;

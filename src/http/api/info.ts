@@ -162,7 +162,7 @@ function placementJson({ settings, warnings, devices }: SystemFacts, atLeast: At
       ? { DefaultAddressPools: addressPools.map(({ base, size }) => ({ Base: base, Size: size })) }
       : {}),
     ...(atLeast(1, 46) ? { Containerd: containerd } : {}),
-    ...(atLeast(1, 49) ? { FirewallBackend: { Driver: 'iptables' } } : {}),
+    ...(atLeast(1, 49) ? { FirewallBackend: { Driver: settings.firewallBackend } } : {}),
     CDISpecDirs: settings.cdiSpecDirs,
     ...(atLeast(1, 50) && devices.names.length > 0
       ? { DiscoveredDevices: devices.names.map((name) => ({ Source: 'cdi', ID: name })) }

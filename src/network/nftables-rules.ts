@@ -1,0 +1,114 @@
+/**
+ * The firewall's rules in the words of nft: chains of a table of our own, one for each daemon, so that several can
+ * share a host. Each rule has a comment that identifies it: nft prints a rule in other words than those that it was
+ * made with.
+ */
+import { createHash } from 'node:crypto';
+import { isIPv4 } from 'node:net';
+import { invalid } from '../errors/engine-error.js';
+import { rulesOf, type Match, type Rule, type Ruleset, type Verdict } from './firewall-rules.js';
+import type { Family } from './subnet.js';
+
+export interface NftChain {
+  readonly name: string;
+  /** Where the kernel sends packets to the chain; undefined if other chains do. */
+  readonly hook?: string;
+  /** Rules, each with its comment. */
+  readonly rules: readonly string[];
+}
+
+/** Translations of published ports. */
+export const PORTS_CHAIN = 'ports';
+/** All chains that any setting of the daemon makes. */
+export const CHAIN_NAMES: ReadonlySet<string> = new Set([
+  PORTS_CHAIN,
+  'forward',
+  'input',
+  'prerouting',
+  'output',
+  'postrouting',
+]);
+
+export const familyName = (family: Family): 'ip' | 'ip6' => (family === 4 ? 'ip' : 'ip6');
+
+/** Returns the name of the daemon's tables. Characters that nft does not have in names are written as numbers. */
+export function tableName(tag: string): string {
+  return `engine-bridges-${tag.replaceAll(/[^A-Za-z0-9.-]/g, (each) => `_${each.charCodeAt(0).toString(16)}`)}`;
+}
+
+/** Returns our chains and their contents for one family. @throws EngineError invalid for a link nft cannot name. */
+export function nftChains(ruleset: Ruleset, family: Family): NftChain[] {
+  const { in: into, out, host, ports, masks } = rulesOf(ruleset, family);
+  const texts = (rules: readonly Rule[]): string[] => identified(rules.map((rule) => ruleText(rule, family)));
+  const toPorts = `fib daddr type local jump ${PORTS_CHAIN}`;
+  const notLoopback = family === 4 ? 'ip daddr != 127.0.0.0/8 ' : 'ip6 daddr != ::1 ';
+  return [
+    { name: PORTS_CHAIN, rules: texts(ports) },
+    { name: 'forward', hook: 'type filter hook forward priority 0', rules: texts([...into, ...out]) },
+    ...(host ? [{ name: 'input', hook: 'type filter hook input priority 0', rules: texts(host) }] : []),
+    { name: 'prerouting', hook: 'type nat hook prerouting priority -100', rules: identified([toPorts]) },
+    {
+      name: 'output',
+      hook: 'type nat hook output priority -100',
+      rules: identified([`${ruleset.userlandProxy || family === 6 ? notLoopback : ''}${toPorts}`]),
+    },
+    { name: 'postrouting', hook: 'type nat hook postrouting priority 100', rules: texts(masks) },
+  ];
+}
+
+/** Adds the comments, and leaves out what is there twice. */
+function identified(rules: readonly string[]): string[] {
+  return [...new Set(rules)].map(
+    (rule) => `${rule} comment "engine-${createHash('sha256').update(rule).digest('hex').slice(0, 24)}"`,
+  );
+}
+
+const FLOWS = {
+  answer: 'ct state { established, related }',
+  'no-answer': 'ct state != { established, related }',
+  translated: 'ct status dnat',
+} as const;
+
+function ruleText(rule: Rule, family: Family): string {
+  const { source, destination, from, to, protocol, port, flow, isFromHost, verdict } = rule;
+  const ip = familyName(family);
+  const icmp = family === 4 ? 'icmp' : 'ipv6-icmp';
+  return [
+    source === undefined ? '' : `${ip} saddr ${source}`,
+    match(`${ip} daddr`, destination, (address) => address),
+    match('iifname', from, quoted),
+    match('oifname', to, quoted),
+    protocol === undefined ? '' : protocol === 'icmp' ? `meta l4proto ${icmp}` : `${protocol} dport ${port}`,
+    flow === undefined ? '' : FLOWS[flow],
+    isFromHost ? 'fib saddr type local' : '',
+    action(verdict),
+  ]
+    .filter((words) => words !== '')
+    .join(' ');
+}
+
+function match(key: string, wanted: Match | undefined, print: (value: string) => string): string {
+  return wanted === undefined ? '' : `${key} ${wanted.not ? '!= ' : ''}${print(wanted.value)}`;
+}
+
+/** A quotation mark would end the name, and an asterisk at its end would stand for any other characters. */
+function quoted(link: string): string {
+  if (!/^[\w.@+-]+$/.test(link))
+    throw invalid(
+      `invalid bridge name ${link}: with nftables, a name has letters, digits and any of '_', '.', '@', '+', '-' alone`,
+    );
+  return `"${link}"`;
+}
+
+function action(verdict: Verdict): string {
+  switch (verdict.kind) {
+    case 'source':
+      return `snat to ${verdict.address}`;
+    case 'destination': {
+      const address = isIPv4(verdict.address) ? verdict.address : `[${verdict.address}]`;
+      return `dnat to ${address}:${verdict.port}`;
+    }
+    default:
+      return verdict.kind;
+  }
+}

@@ -1,0 +1,40 @@
+/** The commands that read and write the kernel's packet filter by nft. */
+import { internal, isEngineError, messageOf } from '../errors/engine-error.js';
+import { runProgram, type ProgramResult } from '../sys/process/spawn.js';
+import { familyName } from './nftables-rules.js';
+import { parseTable, type NftTable } from './nftables-script.js';
+import type { Family } from './subnet.js';
+
+/** Reads a table; undefined if there is none of this name. Throws internal, code FIREWALL. */
+export async function readTable(name: string, family: Family): Promise<NftTable | undefined> {
+  const listed = await nft(['--numeric', 'list', 'table', familyName(family), name]);
+  if (listed.exitCode === 0) return parseTable(listed.stdout);
+  const all = await checked(['list', 'tables', familyName(family)]);
+  if (!all.split('\n').includes(`table ${familyName(family)} ${name}`)) return undefined;
+  throw failure(listed);
+}
+
+/** Applies a script as a whole or not at all. Throws internal, code FIREWALL, with the message of nft. */
+export async function applyNftScript(script: string): Promise<void> {
+  if (script !== '') await checked(['--file', '-'], script);
+}
+
+async function checked(args: readonly string[], input = ''): Promise<string> {
+  const result = await nft(args, input);
+  if (result.exitCode !== 0) throw failure(result);
+  return result.stdout;
+}
+
+async function nft(args: readonly string[], input = ''): Promise<ProgramResult> {
+  return runProgram('nft', args, input).catch((error: unknown) => {
+    const reason =
+      isEngineError(error) && error.code === 'ENOENT'
+        ? 'nft is not installed (Debian package nftables); start with --iptables=false to do without'
+        : `nft: ${messageOf(error)}`;
+    throw internal(reason, { code: 'FIREWALL', cause: error });
+  });
+}
+
+function failure({ stderr }: ProgramResult): Error {
+  return internal(`nft failed: ${stderr.trim()}`, { code: 'FIREWALL' });
+}

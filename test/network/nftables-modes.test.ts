@@ -1,0 +1,5 @@
+/** Gateway modes on nftables: the same tests as on iptables. */
+import { testNftables } from '../support/tested-backend.js';
+
+testNftables();
+await import('./gateway-modes.test.js');
