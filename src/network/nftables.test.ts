@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Ruleset } from './firewall-rules.js';
+import { nftChains, tableName } from './nftables-rules.js';
+import { identity, parseTable, tableScript, type NftTable } from './nftables-script.js';
+
+const modes = { 4: 'nat', 6: 'nat' } as const;
+const bridge = { masquerade: true, sources: {}, interContainer: false, internal: false, modes };
+const ruleset: Ruleset = {
+  tag: 'e1',
+  userlandProxy: true,
+  bridged: [],
+  bridges: [
+    { ...bridge, bridge: 'e1', subnets: { 4: '10.1.0.0/16', 6: 'fd00::/64' } },
+    { ...bridge, bridge: 'in', subnets: { 4: '10.2.0.0/16' }, internal: true },
+  ],
+  links: [],
+  ports: [
+    { bridge: 'e1', protocol: 'udp', containerIp: '10.1.0.2', containerPort: 53, hostIp: '0.0.0.0', hostPort: 5300 },
+    { bridge: 'e1', protocol: 'tcp', containerIp: 'fd00::2', containerPort: 80, hostIp: '2001:db8::1', hostPort: 81 },
+  ],
+};
+
+const WITHOUT_COMMENT = / comment "engine-[0-9a-f]{24}"$/;
+/** Rules of a chain without their comments, which all of them must have. */
+function plain(family: 4 | 6, name: string, changes: Partial<Ruleset> = {}): readonly string[] | undefined {
+  return nftChains({ ...ruleset, ...changes }, family)
+    .find((chain) => chain.name === name)
+    ?.rules.map((rule) => {
+      assert.match(rule, WITHOUT_COMMENT);
+      return rule.replace(WITHOUT_COMMENT, '');
+    });
+}
+
+/** A table as nft lists it: in other words than those it was given, but with the comments. */
+function listed(): string {
+  const chains = nftChains(ruleset, 4).map(({ name, hook, rules }) => {
+    const heading = hook === undefined ? '' : `\t\t${hook}; policy accept;\n`;
+    const lines = rules.map((rule) => `\t\t${rule.replace('{ established, related }', '0x2,0x4')}\n`);
+    return `\tchain ${name} {\n${heading}${lines.join('')}\t}\n`;
+  });
+  return `table ip engine-bridges-e1 {\n${chains.join('\n')}}\n`;
+}
+
+const script = (current: NftTable, wanted: Ruleset = ruleset): string =>
+  tableScript('engine-bridges-e1', 4, current, nftChains(wanted, 4));
+
+test('rules of bridges and ports in the words of nft', () => {
+  assert.deepEqual(plain(4, 'forward'), [
+    'iifname "in" oifname != "in" drop',
+    'oifname "e1" ct state { established, related } accept',
+    'iifname "e1" oifname "e1" drop',
+    'oifname "e1" ct status dnat accept',
+    'oifname "e1" drop',
+    'iifname "in" oifname "in" drop',
+    'oifname "in" drop',
+    'iifname "e1" oifname != "e1" accept',
+  ]);
+  assert.deepEqual(plain(4, 'ports'), ['iifname != "e1" udp dport 5300 dnat to 10.1.0.2:53']);
+  assert.deepEqual(plain(6, 'ports'), ['ip6 daddr 2001:db8::1/128 iifname != "e1" tcp dport 81 dnat to [fd00::2]:80']);
+  assert.deepEqual(plain(4, 'postrouting'), [
+    'ip saddr 10.1.0.0/16 oifname != "e1" masquerade',
+    'ip saddr 10.1.0.0/16 oifname "e1" ct status dnat masquerade',
+  ]);
+  assert.deepEqual(plain(4, 'output'), ['ip daddr != 127.0.0.0/8 fib daddr type local jump ports']);
+  assert.equal(plain(4, 'input'), undefined);
+  assert.deepEqual(
+    plain(4, 'input', { userlandProxy: false })?.[0],
+    'ip daddr 127.0.0.0/8 iifname "e1" ct state != { established, related } drop',
+  );
+});
+
+test('names that would mean something else to nft', () => {
+  assert.equal(tableName('a.b-c'), 'engine-bridges-a.b-c');
+  assert.notEqual(tableName('a_b'), tableName('a"b'));
+  assert.match(tableName('1"; {$'), /^[A-Za-z0-9_.-]+$/);
+  for (const name of ['a"b', 'br*', 'a;b', 'a{', 'a\\', 'ä'])
+    assert.throws(
+      () => nftChains({ ...ruleset, bridges: [{ ...bridge, bridge: name, subnets: { 4: '10.1.0.0/16' } }] }, 4),
+      /invalid bridge name/,
+      name,
+    );
+});
+
+test('a table is changed where it differs, and a chain as a whole', () => {
+  const current = parseTable(listed());
+  assert.equal(script(current), '', 'other words, same rules');
+  assert.deepEqual([...current.keys()], ['ports', 'forward', 'prerouting', 'output', 'postrouting']);
+  const closed = script(current, { ...ruleset, ports: [] });
+  assert.deepEqual(
+    closed.split('\n').filter((line) => !line.startsWith('add chain ')),
+    ['add table ip engine-bridges-e1', 'flush chain ip engine-bridges-e1 ports', ''],
+  );
+  // A foreign rule, one that is gone, and a chain that is wanted no more.
+  const [port = ''] = current.get('ports') ?? [];
+  assert.match(script(new Map([...current, ['ports', [port, 'tcp dport 1 drop']]])), /^flush chain .* ports$/m);
+  assert.match(script(new Map([...current, ['ports', []]])), /^add rule ip engine-bridges-e1 ports .* dnat to /m);
+  assert.match(script(new Map([...current, ['input', []]])), /^delete chain ip engine-bridges-e1 input$/m);
+  assert.equal(script(new Map([...current, ['others', ['accept']]])), '', 'chains of others stay');
+  assert.equal(identity('tcp dport 1 drop'), 'tcp dport 1 drop');
+  const whole = script(new Map()).split('\n');
+  assert.equal(whole[0], 'add table ip engine-bridges-e1');
+  assert.ok(
+    whole.findIndex((line) => line.includes('jump ports')) > whole.findLastIndex((line) => /^add ch/.test(line)),
+  );
+});
