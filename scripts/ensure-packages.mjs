@@ -36,7 +36,6 @@ const TEST = {
   unshare: 'util-linux',
   'systemd-socket-activate': 'systemd',
   socat: 'socat',
-  nft: 'nftables',
 };
 const BENCH = { ...TEST, wrk: 'wrk', dnsperf: 'dnsperf' };
 const PURPOSES = { run: RUN, quickstart: QUICKSTART, test: TEST, bench: BENCH };

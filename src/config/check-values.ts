@@ -10,6 +10,7 @@ import { checkContainerDefaults, checkHost, checkNamed } from './check-host.js';
 import type { Host } from './host.js';
 import { logDriverProblems } from './log-driver-options.js';
 import { OPTION_LIST, type OptionName, type Values } from './options.js';
+import { bridgeNameProblem } from '../network/bridge-name.js';
 import { contains, covers, parseSubnet, subnetAround, toNumber } from '../network/subnet.js';
 import { isShim } from './runtime-entries.js';
 import type { Environment, Problem, Setting } from './settings.js';
@@ -39,6 +40,8 @@ export function checkValues(
   checkFeatures(values, platform, report);
   if (platform === 'linux') {
     checkHost(values, host, report);
+    const misnamed = values.bridge === '' ? undefined : bridgeNameProblem(values.bridge);
+    if (misnamed !== undefined) report('bridge', misnamed);
     checkCgroupParent(values, host, report);
     checkContainerDefaults(values, report, given);
     const isSound = (prefix: string): boolean => !problems.some(({ key }) => key.startsWith(prefix));

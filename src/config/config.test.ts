@@ -104,6 +104,10 @@ test('the environment counts where neither flag nor file speaks', () => {
     refused(() => load({}, [], { HTTP_PROXY: 'gopher://x:y@z' })),
     /^merged configuration .*invalid environment variable HTTP_PROXY: must be the URL/,
   );
+  assert.match(
+    refused(() => load({}, ['--bridge', 'any+'])),
+    /^merged configuration .*invalid bridge name any\+: /,
+  );
 });
 
 test('files: byte order marks, UTF-16, empty, missing', () => {

@@ -9,6 +9,7 @@ import type { NetworkRequest, NetworkSubnet, NetworkSummary } from '../ports/net
 import { IPV6_MIN_MTU } from '../sys/netlink/route-netlink.js';
 import type { AddressPlan } from './address-space.js';
 import type { BridgePlan } from './bridge.js';
+import { bridgeNameProblem } from './bridge-name.js';
 import { chooseSubnet, type PoolOption } from './free-subnet.js';
 import { gatewayMode } from './gateway-mode.js';
 import { addressOption, booleanOption, numberOption, option, withoutNamed } from './network-options.js';
@@ -36,8 +37,6 @@ export interface HostPlan {
   readonly leased: readonly LeasedPool[] | undefined;
 }
 
-/** IFNAMSIZ without the final NUL. */
-const MAX_LINK_NAME = 15;
 /** The daemon's --mtu applies to the default bridge only; this is for the others. */
 const DEFAULT_MTU = 1500;
 /** The engine's own drivers; any other name is that of a plugin. */
@@ -173,8 +172,8 @@ function firstFree(subnet: Subnet, range: Subnet | undefined, taken: readonly st
  */
 export function bridgePlan(record: NetworkSummary, hairpin: boolean): BridgePlan {
   const link = option(record, 'bridge.name') || `br-${record.id.slice(0, 12)}`;
-  if (link.length > MAX_LINK_NAME || /[\s/:]/.test(link))
-    throw invalid(`invalid bridge name ${link}: a link has 1 to ${MAX_LINK_NAME} characters, no slash, colon or space`);
+  const problem = bridgeNameProblem(link);
+  if (problem !== undefined) throw invalid(problem);
   const sources = ([4, 6] as const).flatMap((family): [Family, string][] => {
     const address = addressOption(record, `host_ipv${family}`, family);
     return address === '' ? [] : [[family, address]];

@@ -5,7 +5,6 @@
  */
 import { createHash } from 'node:crypto';
 import { isIPv4 } from 'node:net';
-import { invalid } from '../errors/engine-error.js';
 import { rulesOf, type Match, type Rule, type Ruleset, type Verdict } from './firewall-rules.js';
 import type { Family } from './subnet.js';
 
@@ -31,12 +30,12 @@ export const CHAIN_NAMES: ReadonlySet<string> = new Set([
 
 export const familyName = (family: Family): 'ip' | 'ip6' => (family === 4 ? 'ip' : 'ip6');
 
-/** Returns the name of the daemon's tables. Characters that nft does not have in names are written as numbers. */
+/** Returns the name of the daemon's tables. Characters that nft does not have in their names are written as numbers. */
 export function tableName(tag: string): string {
   return `engine-bridges-${tag.replaceAll(/[^A-Za-z0-9.-]/g, (each) => `_${each.charCodeAt(0).toString(16)}`)}`;
 }
 
-/** Returns our chains and their contents for one family. @throws EngineError invalid for a link nft cannot name. */
+/** Returns our chains and their contents for one family. */
 export function nftChains(ruleset: Ruleset, family: Family): NftChain[] {
   const { in: into, out, host, ports, masks } = rulesOf(ruleset, family);
   const texts = (rules: readonly Rule[]): string[] => identified(rules.map((rule) => ruleText(rule, family)));
@@ -91,14 +90,8 @@ function match(key: string, wanted: Match | undefined, print: (value: string) =>
   return wanted === undefined ? '' : `${key} ${wanted.not ? '!= ' : ''}${print(wanted.value)}`;
 }
 
-/** A quotation mark would end the name, and an asterisk at its end would stand for any other characters. */
-function quoted(link: string): string {
-  if (!/^[\w.@+-]+$/.test(link))
-    throw invalid(
-      `invalid bridge name ${link}: with nftables, a name has letters, digits and any of '_', '.', '@', '+', '-' alone`,
-    );
-  return `"${link}"`;
-}
+/** Names of bridges have no character that nft would take for something else (bridge-name.ts). */
+const quoted = (link: string): string => `"${link}"`;
 
 function action(verdict: Verdict): string {
   switch (verdict.kind) {

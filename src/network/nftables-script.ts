@@ -30,23 +30,32 @@ export function tableScript(name: string, family: Family, current: NftTable, cha
   const table = `${familyName(family)} ${name}`;
   const wanted = new Set(chains.map((chain) => chain.name));
   const stale = [...current.keys()].filter((chain) => CHAIN_NAMES.has(chain) && !wanted.has(chain));
-  const changed = chains.filter((chain) => {
-    const rules = current.get(chain.name)?.map(identity);
-    return rules?.length !== chain.rules.length || !chain.rules.every((rule, index) => identity(rule) === rules[index]);
-  });
-  if (changed.length === 0 && stale.length === 0) return '';
+  const edits = chains.map((chain) => chainEdit(current.get(chain.name), chain));
+  if (edits.every(({ isNew, rules }) => !isNew && rules.length === 0) && stale.length === 0) return '';
   return [
     `add table ${table}`,
     // All chains are there before a rule names one. Those that nobody has removed meanwhile stay as they are.
     ...chains.map(
       (chain) => `add chain ${table} ${chain.name}${chain.hook === undefined ? '' : ` { ${chain.hook}; }`}`,
     ),
-    ...[...changed.map((chain) => chain.name), ...stale].map((chain) => `flush chain ${table} ${chain}`),
-    ...stale.map((chain) => `delete chain ${table} ${chain}`),
-    ...changed.flatMap((chain) => chain.rules.map((rule) => `add rule ${table} ${chain.name} ${rule}`)),
+    ...edits.filter(({ isNew }) => isNew).map(({ name }) => `flush chain ${table} ${name}`),
+    ...stale.flatMap((chain) => [`flush chain ${table} ${chain}`, `delete chain ${table} ${chain}`]),
+    ...edits.flatMap(({ name, rules }) => rules.map((rule) => `add rule ${table} ${name} ${rule}`)),
   ]
     .map((line) => `${line}\n`)
     .join('');
+}
+
+/**
+ * Returns the rules to add to a chain. Where they do not come after those that are there, the chain `isNew`: it is
+ * emptied and written as a whole, in the same transaction.
+ */
+function chainEdit(
+  current: readonly string[] | undefined,
+  { name, rules }: NftChain,
+): { readonly name: string; readonly isNew: boolean; readonly rules: readonly string[] } {
+  const isKept = current?.every((rule, index) => identity(rule) === identity(rules[index] ?? '')) === true;
+  return { name, isNew: !isKept, rules: isKept ? rules.slice(current.length) : rules };
 }
 
 /** Returns the script that removes a table, whether it is there or not. */

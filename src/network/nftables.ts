@@ -5,6 +5,8 @@ import { familyName } from './nftables-rules.js';
 import { parseTable, type NftTable } from './nftables-script.js';
 import type { Family } from './subnet.js';
 
+const MAX_MESSAGE = 500;
+
 /** Reads a table; undefined if there is none of this name. Throws internal, code FIREWALL. */
 export async function readTable(name: string, family: Family): Promise<NftTable | undefined> {
   const listed = await nft(['--numeric', 'list', 'table', familyName(family), name]);
@@ -35,6 +37,7 @@ async function nft(args: readonly string[], input = ''): Promise<ProgramResult> 
   });
 }
 
+/** The message is cut: nft may print every line of a script that it refuses. */
 function failure({ stderr }: ProgramResult): Error {
-  return internal(`nft failed: ${stderr.trim()}`, { code: 'FIREWALL' });
+  return internal(`nft failed: ${stderr.trim().slice(0, MAX_MESSAGE)}`, { code: 'FIREWALL' });
 }

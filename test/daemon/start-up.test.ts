@@ -251,15 +251,19 @@ test('check: a machine that has everything, one that lacks programs, and how the
   assert.match(whole.stdout, /this machine has what the daemon needs\n$/);
   process.env['PATH'] = '/nonexistent';
   try {
-    const { code, stdout } = await check();
+    const { code, stdout: some } = await check();
     assert.equal(code, 1);
+    assert.doesNotMatch(some, /: nft /, 'iptables is the one to install where neither is there');
+    const nftables = await check('--firewall-backend', 'nftables');
+    assert.doesNotMatch(nftables.stdout, /iptables/);
+    const stdout = some + nftables.stdout;
     for (const { program, package: alternatives } of requirements) {
       const name = alternatives.replace(' | ', ' or ');
       assert.match(stdout, new RegExp(`^missing(, optional)?: ${program} \\(.*Debian package ${name}$`, 'm'));
     }
     const without = await check('--supervisor', '/run/other.sock', '--iptables=false', '--ip6tables=false');
     assert.equal(without.code, 1);
-    assert.doesNotMatch(without.stdout, /: containerd |iptables/);
+    assert.doesNotMatch(without.stdout, /: containerd |iptables|: nft /);
   } finally {
     process.env['PATH'] = path;
   }

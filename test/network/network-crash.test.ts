@@ -15,6 +15,7 @@ import { engined } from '../support/engined.js';
 import { runInside } from '../support/host-networks.js';
 import { call, callJson } from '../support/http.js';
 import { pullOk } from '../support/pulls.js';
+import { testedRules } from '../support/tested-backend.js';
 import { waitFor } from '../support/wait.js';
 
 /** Half of them on the default bridge, half on a user network. ENGINE_NETWORK_STARTS=200 takes some minutes. */
@@ -56,11 +57,7 @@ const listening = (): Set<number> =>
     ),
   );
 const translated = (): number[] =>
-  [
-    ...execFileSync('iptables-save', ['-t', 'nat'], { encoding: 'utf8' }).matchAll(
-      /-A ENGINE-DNAT-\S+ .*--dport (\d+) /g,
-    ),
-  ].map(([, port]) => Number(port));
+  [...testedRules().matchAll(/dport (\d+) (?:dnat|-j DNAT) /g)].map(([, port]) => Number(port));
 const numerically = (numbers: Iterable<number>): number[] => [...numbers].sort((a, b) => a - b);
 
 /** The daemon says just what the kernel and the disk have, at once when it answers. */
