@@ -76,10 +76,10 @@ test(
     const isLarge = LARGE_MB > 0;
     const layers = isLarge
       ? [1, 2, 3, 4].map((seed) => layer(LARGE_MB / 4, seed, 'none'))
-      : [layer(80, 1, 'none'), layer(60, 2)];
+      : [layer(60, 1, 'none'), layer(30, 2)];
     const image = buildImage({ layers });
     const registry = await registryWith(t, image, 'broken');
-    const proxy = await startCuttingProxy(registry.host, { down: (isLarge ? 50 : 8) * MB });
+    const proxy = await startCuttingProxy(registry.host, { down: (isLarge ? 50 : 6) * MB });
     t.after(() => proxy.stop());
     const engine = await startEngine(t);
     const reference = `${proxy.host}/broken:latest`;
@@ -105,7 +105,7 @@ test(
 );
 
 test('a client that leaves has its bytes used by the next one, of another repository, in ENGINE_TMPDIR', async (t) => {
-  const image = buildImage({ layers: [layer(80, 3)] });
+  const image = buildImage({ layers: [layer(40, 3)] });
   const registry = await registryWith(t, image, 'one', 'two');
   const proxy = await startCuttingProxy(registry.host, {});
   t.after(() => proxy.stop());
@@ -133,7 +133,7 @@ test('a client that leaves has its bytes used by the next one, of another reposi
 });
 
 test('what was damaged on disk is found out and fetched again', async (t) => {
-  const image = buildImage({ layers: [layer(60, 4)] });
+  const image = buildImage({ layers: [layer(30, 4)] });
   const registry = await registryWith(t, image, 'app');
   const engine = await startEngine(t);
   const blob = image.layers[0]?.blob ?? Buffer.alloc(0);
@@ -167,7 +167,7 @@ test('what was damaged on disk is found out and fetched again', async (t) => {
 });
 
 test('a prune takes what broken pulls left, but not with a filter, and not from a pull under way', async (t) => {
-  const image = buildImage({ layers: [layer(80, 5)] });
+  const image = buildImage({ layers: [layer(40, 5)] });
   const registry = await registryWith(t, image, 'app');
   const engine = await startEngine(t);
   await pullUntil(engine, `${registry.host}/app:latest`, 4 * MB);

@@ -19,7 +19,7 @@ import { testedRules } from '../support/tested-backend.js';
 import { waitFor } from '../support/wait.js';
 
 /** Half of them on the default bridge, half on a user network. ENGINE_NETWORK_STARTS=200 takes some minutes. */
-const STARTS = Number(process.env['ENGINE_NETWORK_STARTS'] ?? 30);
+const STARTS = Number(process.env['ENGINE_NETWORK_STARTS'] ?? 18);
 /** How many may be running when the daemon is killed; the first time they are only just beginning. */
 const KILLS_AT = [0, STARTS / 6, STARTS / 2] as const;
 
@@ -173,7 +173,7 @@ test('a network being joined or left when the daemon dies is joined or not; the 
   const disconnect = { path: '/networks/joined/disconnect', json: { Container: id } };
   const stop = await startEchoServer(netns, [80], []);
   try {
-    for (let round = 0; round < 6; round++) {
+    for (let round = 0; round < 4; round++) {
       const { path, json } = (await isConnected()) ? disconnect : connect;
       const changing = call(engine.socketPath, 'POST', path, { json }).catch(() => undefined);
       await new Promise((resolve) => setTimeout(resolve, (round * 6) % 25));

@@ -167,7 +167,7 @@ test('copies that follow links out of the container (CVE-2018-15664, CVE-2021-41
     `do mv /dir /aside; ln -s ${outside} /dir; rm /dir; mv /aside /dir; done`;
   const id = await running(swap);
   chmodSync(outside, 0o711);
-  for (let round = 0; round < 25; round++) {
+  for (let round = 0; round < 10; round++) {
     for (const path of ['/dir/canary', '/dir', '/link/canary', '/link/']) {
       const got = await archived('GET', id, path);
       assert.ok(!got.includes(SECRET), `${path} led out`);

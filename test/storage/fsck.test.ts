@@ -21,7 +21,7 @@ import { pull } from '../support/pulls.js';
 
 const MAIN = fileURLToPath(new URL('../../bundle/main.js', import.meta.url));
 /** Rounds of changes with a kill. The long run: ENGINE_CHURN_ROUNDS=500. */
-const ROUNDS = Number(process.env['ENGINE_CHURN_ROUNDS'] ?? 8);
+const ROUNDS = Number(process.env['ENGINE_CHURN_ROUNDS'] ?? 5);
 
 interface Report {
   readonly bytes: number;
