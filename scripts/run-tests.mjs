@@ -17,7 +17,7 @@ const FILE_TIMEOUT_MS = 15 * 60_000;
 const RUN_FILE = join(ROOT, 'scripts', 'run-file.mjs');
 const COMPILED = join(ROOT, 'dist');
 /** Most of the time a test waits for something: a container that starts, a timer, a disk. */
-const FILES_PER_PROCESSOR = 4;
+const FILES_PER_PROCESSOR = 3;
 /** Files that take longest, though they are not the largest ones. */
 const LONG = /\/(resume|isolation|quickstart|published-ports|fsck|hostile-archives|streams|empty-input)\.test\.js$/;
 
